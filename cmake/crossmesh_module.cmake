@@ -1,0 +1,252 @@
+# Declares libraries, tests and programs. A folder is one module; its declaration names its direct dependencies, and
+# tests/lint/layers_test.py holds every #include to them.
+#
+#   crossmesh_module(NAME common_mesh [PURE] [EXTERNAL RPC|UCX]
+#                    SOURCES box.cc HEADERS box.h DEPENDS absl::status crossmesh::common_base)
+#     Static library crossmesh::common_mesh, or an interface library without SOURCES. NAME is the folder with `_` for
+#     `/`. PURE: depends on pure modules and common/base only. EXTERNAL marks what ThreadSanitizer cannot see through;
+#     depending on gRPC::*, ucx::* or a marked module marks as well.
+#
+#   crossmesh_test(LABEL unit|service|live|lab|gpu|lint SOURCES box_test.cc DEPENDS crossmesh::common_mesh
+#                  [NAME common_mesh_slow_test] [TIMEOUT seconds] [SERIAL])
+#     One GoogleTest binary, named <folder>_test unless NAME is given. SERIAL: nothing else runs beside its tests.
+#
+#   crossmesh_program(NAME crossmesh-worker SOURCES main.cc DEPENDS crossmesh::worker)
+#     An executable in <build folder>/bin.
+#
+# Lists are sorted as by `LC_ALL=C sort`.
+
+set(crossmesh_labels unit service live lab gpu lint)
+
+function(crossmesh_module)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "PURE" "NAME;EXTERNAL" "SOURCES;HEADERS;DEPENDS")
+  _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" SOURCES HEADERS DEPENDS)
+  _crossmesh_folder(folder)
+  string(REPLACE "/" "_" expected_name "${folder}")
+  if(NOT arg_NAME STREQUAL expected_name)
+    message(FATAL_ERROR "The module of ${folder} must be named ${expected_name}, not ${arg_NAME}")
+  endif()
+  if(arg_EXTERNAL AND NOT arg_EXTERNAL MATCHES "^(RPC|UCX)$")
+    message(FATAL_ERROR "${arg_NAME}: EXTERNAL is RPC or UCX, not ${arg_EXTERNAL}")
+  endif()
+  _crossmesh_record(module "${arg_NAME}" "${arg_PURE}" "${arg_SOURCES};${arg_HEADERS}" "${arg_DEPENDS}")
+
+  _crossmesh_opaque(opaque "${arg_EXTERNAL}" "${arg_DEPENDS}")
+  if(opaque)
+    set_property(GLOBAL APPEND PROPERTY CROSSMESH_OPAQUE crossmesh::${arg_NAME})
+  endif()
+  _crossmesh_skip(skip "${arg_NAME}" "${opaque}" "${arg_DEPENDS}")
+  if(skip)
+    return()
+  endif()
+
+  set(target crossmesh_${arg_NAME})
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_link_libraries(${target} PUBLIC ${arg_DEPENDS} PRIVATE crossmesh_options)
+    set(visibility PUBLIC)
+    _crossmesh_warnings(${target})
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${arg_DEPENDS})
+    set(visibility INTERFACE)
+  endif()
+  add_library(crossmesh::${arg_NAME} ALIAS ${target})
+  target_sources(${target} ${visibility}
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
+endfunction()
+
+function(crossmesh_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL" "NAME;LABEL;TIMEOUT" "SOURCES;DEPENDS")
+  _crossmesh_folder(folder)
+  if(NOT arg_NAME)
+    string(REPLACE "/" "_" arg_NAME "${folder}_test")
+  endif()
+  _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" SOURCES DEPENDS)
+  if(NOT arg_LABEL IN_LIST crossmesh_labels)
+    message(FATAL_ERROR "${arg_NAME}: LABEL is one of ${crossmesh_labels}, not '${arg_LABEL}'")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  _crossmesh_add_executable(test "${arg_NAME}" "${arg_SOURCES}" "${arg_DEPENDS}")
+  if(NOT TARGET ${arg_NAME})
+    return()
+  endif()
+  target_link_libraries(${arg_NAME} PRIVATE GTest::gmock_main)
+  # GoogleTest's macros cost clang-tidy minutes and give it nothing to find; thread analysis covers tests as well.
+  set_target_properties(${arg_NAME} PROPERTIES CXX_CLANG_TIDY "")
+  string(REGEX REPLACE "_test$" "" prefix "${arg_NAME}")
+  gtest_discover_tests(${arg_NAME}
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    TEST_PREFIX "${prefix}."
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
+endfunction()
+
+function(crossmesh_program)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;DEPENDS")
+  _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" SOURCES DEPENDS)
+  _crossmesh_add_executable(program "${arg_NAME}" "${arg_SOURCES}" "${arg_DEPENDS}")
+  if(TARGET ${arg_NAME})
+    set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  endif()
+endfunction()
+
+# Writes what was declared, as read by tests/lint/layers_test.py.
+function(crossmesh_write_layers path)
+  get_property(records GLOBAL PROPERTY CROSSMESH_RECORDS)
+  file(CONFIGURE OUTPUT "${path}" CONTENT "[\n${records}null\n]\n" @ONLY)
+endfunction()
+
+function(_crossmesh_add_executable kind name sources depends)
+  _crossmesh_record(${kind} "${name}" FALSE "${sources}" "${depends}")
+  _crossmesh_opaque(opaque "" "${depends}")
+  _crossmesh_skip(skip "${name}" "${opaque}" "${depends}")
+  if(skip)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${depends} crossmesh_options)
+  _crossmesh_warnings(${name})
+endfunction()
+
+function(_crossmesh_warnings target)
+  set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS})
+endfunction()
+
+function(_crossmesh_folder result)
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(${result} "${folder}" PARENT_SCOPE)
+endfunction()
+
+# Each further argument names a list, arg_<name> of the caller, which must be sorted and without repetition.
+function(_crossmesh_check_arguments name unparsed)
+  if(NOT name)
+    message(FATAL_ERROR "NAME is missing")
+  endif()
+  if(unparsed)
+    message(FATAL_ERROR "${name}: unknown arguments ${unparsed}")
+  endif()
+  foreach(list IN LISTS ARGN)
+    set(sorted ${arg_${list}})
+    list(SORT sorted COMPARE STRING CASE SENSITIVE)
+    list(REMOVE_DUPLICATES sorted)
+    if(NOT "${sorted}" STREQUAL "${arg_${list}}")
+      list(JOIN sorted " " sorted)
+      message(FATAL_ERROR "${name}: ${list} must be sorted, each entry once: ${sorted}")
+    endif()
+  endforeach()
+endfunction()
+
+# Is a target with these dependencies one that ThreadSanitizer cannot see through?
+function(_crossmesh_opaque result external depends)
+  get_property(opaque_targets GLOBAL PROPERTY CROSSMESH_OPAQUE)
+  set(opaque FALSE)
+  if(external)
+    set(opaque TRUE)
+  endif()
+  foreach(dependency IN LISTS depends)
+    if(dependency MATCHES "^(gRPC|ucx)::" OR dependency IN_LIST opaque_targets)
+      set(opaque TRUE)
+    endif()
+  endforeach()
+  set(${result} ${opaque} PARENT_SCOPE)
+endfunction()
+
+function(_crossmesh_skip result name opaque depends)
+  set(skip FALSE)
+  if(CROSSMESH_ONLY_PURE AND opaque)
+    set(skip TRUE)
+  else()
+    foreach(dependency IN LISTS depends)
+      if(dependency MATCHES "^crossmesh::" AND NOT TARGET ${dependency})
+        message(WARNING "${name} is left out: its dependency ${dependency} is not declared (yet)")
+        set(skip TRUE)
+      endif()
+    endforeach()
+  endif()
+  set(${result} ${skip} PARENT_SCOPE)
+endfunction()
+
+function(_crossmesh_record kind name pure files depends)
+  _crossmesh_folder(folder)
+  list(TRANSFORM depends REPLACE "(.+)" "\"\\1\"")
+  list(JOIN depends ", " depends)
+  list(FILTER files EXCLUDE REGEX "^$")
+  list(TRANSFORM files REPLACE "(.+)" "\"${folder}/\\1\"")
+  list(JOIN files ", " files)
+  if(pure)
+    set(pure true)
+  else()
+    set(pure false)
+  endif()
+  string(CONCAT record
+    "{\"kind\": \"${kind}\", \"name\": \"${name}\", \"folder\": \"${folder}\", \"pure\": ${pure},\n"
+    " \"files\": [${files}],\n"
+    " \"depends\": [${depends}]},\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY CROSSMESH_RECORDS "${record}")
+endfunction()
+
+# crossmesh_proto(SOURCES crossmesh/v1/mesh.proto ... SERVICES crossmesh/v1/worker_service.proto ...)
+#   Two libraries from the .proto files of this folder: crossmesh::proto_messages, of all of them, which links no gRPC,
+#   and crossmesh::proto, which adds the stubs of SERVICES. Included as "crossmesh/v1/mesh.pb.h". The include folder is
+#   SYSTEM, because generated code does not pass our warnings.
+function(crossmesh_proto)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "SOURCES;SERVICES")
+  _crossmesh_check_arguments(proto "${arg_UNPARSED_ARGUMENTS}" SOURCES SERVICES)
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/generated")
+  file(MAKE_DIRECTORY "${generated}")
+
+  set(protos ${arg_SOURCES} ${arg_SERVICES})
+  if(NOT protos)
+    return()
+  endif()
+  set(message_sources)
+  foreach(proto IN LISTS protos)
+    _crossmesh_protoc(${proto} "${generated}" "--cpp_out=${generated}" pb outputs)
+    list(APPEND message_sources ${outputs})
+  endforeach()
+  _crossmesh_proto_library(proto_messages "${generated}" "${message_sources}" protobuf::libprotobuf)
+
+  set_property(GLOBAL APPEND PROPERTY CROSSMESH_OPAQUE crossmesh::proto)
+  if(CROSSMESH_ONLY_PURE OR NOT arg_SERVICES)
+    return()
+  endif()
+  set(service_sources)
+  foreach(proto IN LISTS arg_SERVICES)
+    _crossmesh_protoc(${proto} "${generated}"
+      "--grpc_out=${generated};--plugin=protoc-gen-grpc=${CROSSMESH_GRPC_CPP_PLUGIN}" grpc.pb outputs)
+    list(APPEND service_sources ${outputs})
+  endforeach()
+  _crossmesh_proto_library(proto "${generated}" "${service_sources}" "crossmesh::proto_messages;gRPC::grpc++")
+endfunction()
+
+function(_crossmesh_protoc proto generated flags suffix result)
+  string(REGEX REPLACE "\\.proto$" "" stem "${generated}/${proto}")
+  set(outputs "${stem}.${suffix}.cc" "${stem}.${suffix}.h")
+  # A change in an imported file changes this one's output as well; protos are few, so depend on all of them.
+  list(TRANSFORM protos PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" OUTPUT_VARIABLE all_protos)
+  add_custom_command(
+    OUTPUT ${outputs}
+    COMMAND protobuf::protoc "--proto_path=${CMAKE_CURRENT_SOURCE_DIR}" ${flags} ${proto}
+    DEPENDS ${all_protos}
+    COMMENT "protoc ${proto} (${suffix})"
+    VERBATIM)
+  set(${result} ${outputs} PARENT_SCOPE)
+endfunction()
+
+function(_crossmesh_proto_library name generated sources depends)
+  add_library(crossmesh_${name} STATIC ${sources})
+  add_library(crossmesh::${name} ALIAS crossmesh_${name})
+  target_include_directories(crossmesh_${name} SYSTEM PUBLIC "${generated}")
+  target_link_libraries(crossmesh_${name} PUBLIC ${depends})
+  set_target_properties(crossmesh_${name} PROPERTIES CXX_CLANG_TIDY "")
+  # Only the instrumentation of crossmesh_options, not its warnings.
+  if(CROSSMESH_SANITIZE)
+    target_compile_options(crossmesh_${name} PRIVATE -fsanitize=${CROSSMESH_SANITIZE})
+    target_link_options(crossmesh_${name} PUBLIC -fsanitize=${CROSSMESH_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,28 @@
+# What every target of ours is compiled with. Nothing here is global: targets get it by linking crossmesh_options.
+
+option(CROSSMESH_WARNINGS_AS_ERRORS "Make compiler warnings errors" OFF)
+option(CROSSMESH_ONLY_PURE "Skip every target that links gRPC or UCX, directly or not" OFF)
+set(CROSSMESH_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined")
+
+find_program(CROSSMESH_CCACHE ccache)
+mark_as_advanced(CROSSMESH_CCACHE)
+if(CROSSMESH_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CROSSMESH_CCACHE}")
+endif()
+
+add_library(crossmesh_options INTERFACE)
+target_compile_features(crossmesh_options INTERFACE cxx_std_20)
+target_compile_options(crossmesh_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
+  # A designated initialiser that leaves defaults alone is the house style for options structs.
+  -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-designated-field-initializers>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  $<$<CXX_COMPILER_ID:Clang>:-Werror=thread-safety>)
+target_link_libraries(crossmesh_options INTERFACE Threads::Threads)
+
+if(CROSSMESH_SANITIZE)
+  target_compile_options(crossmesh_options INTERFACE
+    -fsanitize=${CROSSMESH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(crossmesh_options INTERFACE -fsanitize=${CROSSMESH_SANITIZE})
+endif()

@@ -1,0 +1,49 @@
+#include "common/base/table.h"
+
+#include "common/base/check.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace crossmesh {
+
+TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
+  for (const Column& column : columns_) widths_.push_back(column.header.size());
+}
+
+void TextTable::AddRow(std::vector<std::string> cells) {
+  CHECK_EQ(cells.size(), columns_.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    widths_[i] = std::max(widths_[i], cells[i].size());
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::ToString() const {
+  std::vector<std::string> headers;
+  std::vector<std::string> underlines;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    headers.push_back(columns_[i].header);
+    underlines.emplace_back(widths_[i], '-');
+  }
+  std::string out;
+  AppendRow(headers, out);
+  AppendRow(underlines, out);
+  for (const std::vector<std::string>& row : rows_) AppendRow(row, out);
+  return out;
+}
+
+void TextTable::AppendRow(const std::vector<std::string>& cells, std::string& out) const {
+  const std::size_t start = out.size();
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::string padding(widths_[i] - cells[i].size(), ' ');
+    if (i > 0) out += "  ";
+    out += columns_[i].align == Align::kRight ? padding + cells[i] : cells[i] + padding;
+  }
+  const std::size_t last = out.find_last_not_of(' ');
+  // A row of empty cells is an empty line; it must not eat the line before it.
+  out.resize(last == std::string::npos ? start : std::max(start, last + 1));
+  out += '\n';
+}
+
+}  // namespace crossmesh

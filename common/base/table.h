@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace crossmesh {
+
+// Text in aligned columns under an underlined header, for the command line:
+//
+//   NAME    BYTES
+//   -----  ------
+//   wte    154 MB
+//
+// Widths count bytes, so cells should be ASCII. Thread-compatible.
+class TextTable {
+ public:
+  enum class Align { kLeft, kRight };
+  struct Column {
+    std::string header;
+    Align align = Align::kLeft;
+  };
+
+  explicit TextTable(std::vector<Column> columns);
+
+  // `cells` has one entry per column.
+  void AddRow(std::vector<std::string> cells);
+
+  std::size_t row_count() const { return rows_.size(); }
+
+  // All lines, each ended by a newline, without trailing spaces.
+  std::string ToString() const;
+
+ private:
+  void AppendRow(const std::vector<std::string>& cells, std::string& out) const;
+
+  const std::vector<Column> columns_;
+  std::vector<std::size_t> widths_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <thread>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A thread with a name, joined by its destructor at the latest. Thread-compatible.
+class Thread {
+ public:
+  Thread() = default;
+
+  // Runs `body`. The name shows in debuggers and `top`; the system keeps its first 15 bytes.
+  Thread(absl::string_view name, absl::AnyInvocable<void() &&> body);
+
+  Thread(Thread&&) = default;
+  // Joins the thread that is replaced.
+  Thread& operator=(Thread&& other) noexcept;
+  ~Thread() { Join(); }
+
+  // Waits until the body has returned; repeatable. Must not be called by the thread itself.
+  void Join();
+
+  // Is there a thread that has not been joined?
+  bool joinable() const { return thread_.joinable(); }
+
+ private:
+  std::thread thread_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,81 @@
+"""Does layers_test.py find what it should? Each rule with a case that breaks it and one that does not."""
+
+import unittest
+
+import layers_test
+from layers_test import Layers
+
+
+def target(kind: str, folder: str, depends: tuple[str, ...] = (), pure: bool = False) -> dict:
+    name = folder.replace("/", "_")
+    return {"kind": kind, "name": name, "folder": folder, "pure": pure, "files": [],
+            "depends": ["crossmesh::" + other.replace("/", "_") for other in depends]}
+
+
+class DependencyTest(unittest.TestCase):
+    def problems(self, *targets: dict) -> list[str]:
+        layers = Layers(targets=list(targets))
+        for entry in targets:
+            layers.folder_of_target["crossmesh::" + entry["name"]] = entry["folder"]
+            if entry["pure"]:
+                layers.pure_folders.add(entry["folder"])
+        return layers_test.dependency_problems(layers)
+
+    def test_common_must_not_point_up(self):
+        upper = target("module", "worker/memory", pure=True)
+        self.assertEqual(len(self.problems(upper, target("module", "common/plan", ("worker/memory",)))), 1)
+
+    def test_controller_and_worker_share_only_pure_modules(self):
+        user = target("module", "client/cli", ("controller/reshard",))
+        self.assertEqual(len(self.problems(target("module", "controller/reshard"), user)), 1)
+        self.assertEqual(self.problems(target("module", "controller/reshard", pure=True), user), [])
+
+    def test_pure_modules_stay_pure(self):
+        base = target("module", "common/base")
+        wire = target("module", "common/wire")
+        self.assertEqual(self.problems(base, target("module", "common/plan", ("common/base",), pure=True)), [])
+        self.assertEqual(len(self.problems(wire, target("module", "common/plan", ("common/wire",), pure=True))), 1)
+
+    def test_tests_may_use_testing_and_modules_may_not(self):
+        testing = target("module", "common/testing")
+        self.assertEqual(self.problems(testing, target("test", "common/plan", ("common/testing",))), [])
+        self.assertEqual(len(self.problems(testing, target("module", "common/plan", ("common/testing",)))), 1)
+
+
+class TextTest(unittest.TestCase):
+    def problems(self, text: str, path: str = "worker/memory/arena.cc") -> list[str]:
+        return layers_test.text_problems(path, text, {"worker/memory", "common/base"})
+
+    def test_includes_need_a_declared_dependency(self):
+        self.assertEqual(self.problems('#include "common/base/check.h"'), [])
+        self.assertEqual(len(self.problems('#include "common/plan/plan.h"')), 1)
+        self.assertEqual(len(self.problems('#include "crossmesh/v1/mesh.pb.h"')), 1)
+
+    def test_quotes_are_for_our_files(self):
+        self.assertEqual(self.problems("#include <absl/status/status.h>"), [])
+        self.assertEqual(len(self.problems('#include "absl/status/status.h"')), 1)
+        self.assertEqual(len(self.problems("#include <common/base/check.h>")), 1)
+        self.assertEqual(len(self.problems('#include "arena.h"')), 1)
+
+    def test_banned_idioms(self):
+        for line in ("std::mutex m;", "absl::MutexLock l(&m);", "#include <absl/synchronization/notification.h>",
+                     "std::string_view s;", "std::this_thread::sleep_for(x);", "absl::SleepFor(x);",
+                     "std::thread t;", "t.detach();", "#ifdef CROSSMESH_WITH_NCCL", "absl::optional<int> x;"):
+            self.assertEqual(len(self.problems(line)), 1, line)
+
+    def test_what_resembles_a_banned_idiom(self):
+        for line in ("absl::string_view s;", "// Unlike std::mutex.", "std::thread::hardware_concurrency();",
+                     "std::this_thread::get_id();", "MutexLock lock(mutex_);"):
+            self.assertEqual(self.problems(line), [], line)
+
+    def test_only_tests_start_bare_threads(self):
+        self.assertEqual(self.problems("std::thread t;", "worker/memory/arena_test.cc"), [])
+
+    def test_overlong_files(self):
+        self.assertEqual(self.problems("\n" * 600), [])
+        self.assertEqual(len(self.problems("\n" * 601)), 1)
+        self.assertEqual(len(self.problems("\n" * 301, "worker/memory/arena.h")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

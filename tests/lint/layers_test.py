@@ -1,0 +1,168 @@
+"""Fails on an include, a dependency or an idiom that the architecture forbids.
+
+    layers_test.py <repository root> <layers.json, written by crossmesh_write_layers>
+
+A file may include its own folder and the folders that its target declares in DEPENDS. Further rules, from the design:
+nothing in common points up; controller, worker and client use only the pure modules of each other; pure modules depend
+on pure modules and common/base. Every .h and .cc belongs to a target, and none is overlong.
+"""
+
+import json
+import pathlib
+import re
+import sys
+from dataclasses import dataclass, field
+
+import source_tree
+
+LINES_MAX = {".cc": 600, ".h": 300}
+UPPER_FOLDERS = ("client", "controller", "worker")
+# Generated headers are included as "crossmesh/v1/mesh.pb.h"; their folder in the table is this one.
+PROTO_FOLDER = "proto"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
+COMMENT = re.compile(r"//.*")
+
+
+@dataclass(frozen=True)
+class Ban:
+    """An idiom that must not occur, what to write instead, and the only files that may have it."""
+
+    pattern: re.Pattern
+    instead: str
+    allowed: tuple[str, ...] = ()
+    allowed_in_tests: bool = False
+
+
+BANS = (
+    Ban(
+        re.compile(r"\bstd::(recursive_|shared_|timed_)*mutex\b|\bstd::(lock_guard|unique_lock|scoped_lock)\b"
+                   r"|\bstd::condition_variable|\babsl::(Mutex|CondVar)|#include <(mutex|condition_variable)>"),
+        "Mutex, MutexLock and CondVar of common/base/mutex.h",
+        ("common/base/mutex.h",),
+    ),
+    Ban(re.compile(r"absl/synchronization/"), "common/base/mutex.h"),
+    Ban(re.compile(r"\bstd::string_view\b|#include <string_view>"), "absl::string_view"),
+    Ban(re.compile(r"\babsl::(optional|variant|Span)\b"), "std::optional, std::variant, std::span"),
+    Ban(re.compile(r"\bsleep_(for|until)\b|\babsl::SleepFor\b|\bu?sleep\("),
+        "CondVar::WaitFor or EventFd; in tests, FakeClock"),
+    Ban(re.compile(r"\bstd::j?thread\b(?!::)"), "Thread of common/base/thread.h",
+        ("common/base/thread.h",), allowed_in_tests=True),
+    Ban(re.compile(r"\.detach\(\)"), "a Thread that is joined"),
+    Ban(re.compile(r"^\s*#\s*(el)?if.*(UCX|NCCL|CUDA)"), "one target per backend, chosen in CMake"),
+    Ban(re.compile(r"^\s*#\s*ifndef \w+_H_?\b"), "#pragma once"),
+)
+
+
+@dataclass
+class Layers:
+    """What the build declares."""
+
+    folder_of_target: dict[str, str] = field(default_factory=dict)
+    pure_folders: set[str] = field(default_factory=set)
+    targets: list[dict] = field(default_factory=list)
+
+    @staticmethod
+    def read(path: pathlib.Path) -> "Layers":
+        layers = Layers()
+        layers.targets = [target for target in json.loads(path.read_text()) if target is not None]
+        for target in layers.targets:
+            if target["kind"] == "module":
+                layers.folder_of_target["crossmesh::" + target["name"]] = target["folder"]
+                if target["pure"]:
+                    layers.pure_folders.add(target["folder"])
+        for name in ("proto", "proto_messages"):
+            layers.folder_of_target["crossmesh::" + name] = PROTO_FOLDER
+        return layers
+
+    def depends(self, target: dict) -> set[str]:
+        return {self.folder_of_target[name] for name in target["depends"] if name in self.folder_of_target}
+
+
+def top(folder: str) -> str:
+    return folder.split("/")[0]
+
+
+def forbidden_dependency(layers: Layers, target: dict, folder: str) -> str | None:
+    """Why `target` must not depend on `folder`, if it must not. Layering binds tests as it binds modules."""
+    own, other = top(target["folder"]), top(folder)
+    if own == "common" and other in UPPER_FOLDERS:
+        return "nothing in common depends on controller, worker or client"
+    if own in UPPER_FOLDERS and other in UPPER_FOLDERS and own != other and folder not in layers.pure_folders:
+        return "controller, worker and client use only pure modules of each other"
+    if target["kind"] == "module" and other == "tests" and own != "tests":
+        return "nothing depends on tests"
+    if target["kind"] == "module" and folder == "common/testing" and not target["folder"].endswith("testing"):
+        return "only tests use common/testing"
+    if target["pure"] and folder not in layers.pure_folders and folder != "common/base":
+        return "a pure module depends only on pure modules and common/base"
+    return None
+
+
+def dependency_problems(layers: Layers) -> list[str]:
+    return [
+        f"{target['folder']}/CMakeLists.txt: {target['name']} depends on {folder}: {reason}"
+        for target in layers.targets
+        for folder in sorted(layers.depends(target))
+        if (reason := forbidden_dependency(layers, target, folder))
+    ]
+
+
+def include_problem(path: str, include: str, quote: str, may_include: set[str]) -> str | None:
+    folder = PROTO_FOLDER if include.startswith("crossmesh/v1/") else str(pathlib.PurePosixPath(include).parent)
+    ours = folder == PROTO_FOLDER or top(folder) in source_tree.ROOTS
+    if quote == "<":
+        return f'include "{include}" with quotes: it is ours' if ours else None
+    if not ours:
+        return f"include <{include}>: quotes are for our files, named from the repository root"
+    if folder not in may_include:
+        return f"includes {include}, but its target does not declare {folder} in DEPENDS"
+    return None
+
+
+def text_problems(path: str, text: str, may_include: set[str]) -> list[str]:
+    problems = []
+    lines = text.splitlines()
+    suffix = pathlib.PurePosixPath(path).suffix
+    if len(lines) > LINES_MAX[suffix]:
+        problems.append(f"{path}: {len(lines)} lines, over {LINES_MAX[suffix]}: find the second idea and name it")
+    is_test = path.endswith("_test.cc") or path.startswith("tests/")
+    for number, line in enumerate(lines, start=1):
+        if match := INCLUDE.match(line):
+            if problem := include_problem(path, match[2], match[1], may_include):
+                problems.append(f"{path}:{number}: {problem}")
+        code = COMMENT.sub("", line)
+        for ban in BANS:
+            if path in ban.allowed or (is_test and ban.allowed_in_tests):
+                continue
+            if match := ban.pattern.search(code):
+                problems.append(f"{path}:{number}: '{match[0].strip()}' is not used here; use {ban.instead}")
+    return problems
+
+
+def file_problems(root: pathlib.Path, layers: Layers) -> list[str]:
+    may_include: dict[str, set[str]] = {}
+    for target in layers.targets:
+        for path in target["files"]:
+            may_include.setdefault(path, {target["folder"]}).update(layers.depends(target))
+    problems = []
+    for path in source_tree.source_files(root):
+        if path not in may_include:
+            problems.append(f"{path}: belongs to no target, so nothing builds it")
+            continue
+        problems += text_problems(path, (root / path).read_text(), may_include[path])
+    return problems
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1])
+    layers = Layers.read(pathlib.Path(sys.argv[2]))
+    problems = dependency_problems(layers) + file_problems(root, layers)
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems in {len(layers.targets)} targets")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

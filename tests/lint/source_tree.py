@@ -1,0 +1,12 @@
+"""The C++ sources of the repository, as the lint tests see them."""
+
+import pathlib
+from typing import Iterator
+
+ROOTS = ("client", "common", "controller", "tests", "worker")
+
+
+def source_files(root: pathlib.Path) -> Iterator[str]:
+    """Paths of all .h and .cc files below ROOTS, relative to `root`, sorted, tracked by git or not."""
+    paths = (path for folder in ROOTS for path in (root / folder).rglob("*") if path.suffix in (".h", ".cc"))
+    return (str(path.relative_to(root)) for path in sorted(paths))
