@@ -1,0 +1,81 @@
+#include "common/mesh/layout_rules.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <vector>
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+constexpr absl::string_view kRules = R"(
+# experts, four to a coordinate
+model.layers.{l}.mlp.experts.{e}.up_proj.weight  [tensor, -]  on expert={e}/4, stage={l}/12
+model.layers.{l}.*   [..., data] nested_chunk on stage={l}   # the rest of a layer
+*.scale              []
+embed*               [data*tensor, ...] on on=1
+tiles                {[0:1]; [1:2]}
+*.weight             [-, ...] chunk
+)";
+
+TEST(LayoutRulesTest, TheFirstRuleThatMatchesHolds) {
+  ASSERT_OK_AND_ASSIGN(const LayoutRules rules, LayoutRules::Parse(kRules));
+  ASSERT_OK_AND_ASSIGN(const RuleMatch expert,
+                       rules.Match("model.layers.25.mlp.experts.11.up_proj.weight", 2));
+  EXPECT_EQ(ToString(expert.layout), "[tensor, -]");
+  EXPECT_EQ(CoordinatesToString(expert.coordinates), "expert=2,stage=2");
+  EXPECT_EQ(expert.line, 3);
+  ASSERT_OK_AND_ASSIGN(const RuleMatch norm, rules.Match("model.layers.3.norm.weight", 3));
+  EXPECT_EQ(ToString(norm.layout), "[-, -, data] nested_chunk");
+  EXPECT_EQ(CoordinatesToString(norm.coordinates), "stage=3");
+  ASSERT_OK_AND_ASSIGN(const RuleMatch embedding, rules.Match("embedding", 1));
+  EXPECT_EQ(ToString(embedding.layout), "[data*tensor]");
+  EXPECT_EQ(CoordinatesToString(embedding.coordinates), "on=1");
+  EXPECT_EQ(ToString(rules.Match("tiles", 1)->layout), "{[0:1]; [1:2]}");
+  EXPECT_EQ(ToString(rules.Match("x.scale", 0)->layout), "[]");
+  EXPECT_EQ(ToString(rules.Match("x.weight", 2)->layout), "[-, -] chunk");
+}
+
+TEST(LayoutRulesTest, NamesTheTensorThatNoRuleMatches) {
+  ASSERT_OK_AND_ASSIGN(const LayoutRules rules, LayoutRules::Parse(kRules));
+  EXPECT_THAT(rules.Match("x.bias", 1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("tensor \"x.bias\" matches none")));
+  EXPECT_THAT(LayoutRules::Parse("")->Match("x", 1), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(LayoutRulesTest, RefusesATensorOfAnotherRank) {
+  ASSERT_OK_AND_ASSIGN(const LayoutRules rules, LayoutRules::Parse("a [x, -]\nb [x, ...]\n"));
+  EXPECT_THAT(rules.Match("a", 3),
+              StatusIs(kInvalid, "tensor \"a\" has rank 3, but layout rules, line 1, expect 2"));
+  EXPECT_THAT(rules.Match("b", 0), StatusIs(kInvalid, HasSubstr("line 2, expect at least 1")));
+}
+
+TEST(LayoutRulesTest, ErrorsHaveTheLine) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"a", "line 1: layout rule \"\", column 1: expected a layout"},
+      {"a [x]\nb [y", "line 2: layout rule \" [y\", column 4: expected \"]\""},
+      {"a [x] at x=1", "expected an uneven rule, \"on\" or the end, found \"at\""},
+      {"a [x] on", "expected an axis name"},
+      {"a [x] on y={e}", "expected a capture of the rule's pattern, found \"e\""},
+      {"a.{e} [x] on y={e}/0", "expected a divisor of at least 1, found \"0\""},
+      {"a.{e} [x] on y={e}*2", "expected \",\" or the end, found \"*\""},
+      {"a [..., ...]", "\"...\" at most once"},
+      {"a.{e [x]", "pattern \"a.{e\""}};
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT(LayoutRules::Parse(text), StatusIs(kInvalid, HasSubstr(message))) << text;
+  }
+}
+
+TEST(LayoutRulesTest, AHashInsideAPatternIsNoComment) {
+  ASSERT_OK_AND_ASSIGN(const LayoutRules rules, LayoutRules::Parse("a#b [] # comment\r\n"));
+  EXPECT_OK(rules.Match("a#b", 0));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,131 @@
+#include "common/mesh/topology.h"
+
+#include "common/base/status_macros.h"
+#include "common/mesh/device.h"
+
+#include <utility>
+
+#include <absl/container/flat_hash_set.h>
+#include <absl/strings/escaping.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+std::string Quoted(absl::string_view name) {
+  return absl::StrCat("\"", absl::CHexEscape(name.substr(0, 80)), "\"");
+}
+
+absl::Status CheckRate(absl::string_view object, absl::string_view which, int64_t rate) {
+  if (rate >= 1 && rate <= Topology::kBytesPerSecondMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(object, ": expected ", which, " of 1 to ",
+                                                 Topology::kBytesPerSecondMax, ", found ", rate));
+}
+
+absl::Status CheckNics(const Host& host) {
+  const auto count = static_cast<int64_t>(host.nics.size());
+  if (count < 1 || count > Topology::kNicsPerHostMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "host ", host.name, ": expected 1 to ", Topology::kNicsPerHostMax, " NICs, found ", count));
+  }
+  absl::flat_hash_set<absl::string_view> names;
+  for (const Nic& nic : host.nics) {
+    if (nic.name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("host ", host.name, ": a NIC has no name"));
+    }
+    const std::string object = absl::StrCat("host ", host.name, ", NIC ", Quoted(nic.name));
+    if (!names.insert(nic.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(object, " is named twice"));
+    }
+    RETURN_IF_ERROR(CheckRate(object, "out_bytes_per_second", nic.out_bytes_per_second));
+    RETURN_IF_ERROR(CheckRate(object, "in_bytes_per_second", nic.in_bytes_per_second));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Topology> Topology::Create(std::vector<Host> hosts, std::vector<Rack> racks,
+                                          int64_t assumed_bytes_per_second) {
+  Topology topology;
+  RETURN_IF_ERROR(CheckRate("network", "assumed_bytes_per_second", assumed_bytes_per_second));
+  topology.assumed_bytes_per_second_ = assumed_bytes_per_second;
+  RETURN_IF_ERROR(topology.AddHosts(std::move(hosts)));
+  RETURN_IF_ERROR(topology.AddRacks(std::move(racks)));
+  return topology;
+}
+
+absl::Status Topology::AddHosts(std::vector<Host> hosts) {
+  hosts_ = std::move(hosts);
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    const Host& host = hosts_[i];
+    if (!IsHostName(host.name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "host ", Quoted(host.name), ": expected a name of the form ", "[a-z0-9._-]{1,63}"));
+    }
+    if (!host_index_.emplace(host.name, static_cast<int>(i)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("host ", host.name, " is named twice"));
+    }
+    RETURN_IF_ERROR(CheckNics(host));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Topology::AddRacks(std::vector<Rack> racks) {
+  racks_ = std::move(racks);
+  absl::flat_hash_set<absl::string_view> names;
+  for (size_t i = 0; i < racks_.size(); ++i) {
+    const Rack& rack = racks_[i];
+    const std::string object = absl::StrCat("rack ", Quoted(rack.name));
+    if (rack.name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("rack ", i, " has no name"));
+    }
+    if (!names.insert(rack.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(object, " is named twice"));
+    }
+    RETURN_IF_ERROR(CheckRate(object, "up_bytes_per_second", rack.up_bytes_per_second));
+    RETURN_IF_ERROR(CheckRate(object, "down_bytes_per_second", rack.down_bytes_per_second));
+    for (const std::string& host : rack.hosts) {
+      if (FindHost(host) == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(object, " names host ", Quoted(host), ", which is not described"));
+      }
+      const auto [found, inserted] = rack_index_.emplace(host, static_cast<int>(i));
+      if (!inserted) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(object, " names host ", host, ", which is in rack ",
+                         Quoted(racks_[found->second].name), " already"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+const Host* Topology::FindHost(absl::string_view name) const {
+  const auto found = host_index_.find(name);
+  return found == host_index_.end() ? nullptr : &hosts_[found->second];
+}
+
+int64_t Topology::RateOut(absl::string_view host) const {
+  const Host* described = FindHost(host);
+  if (described == nullptr) return assumed_bytes_per_second_;
+  int64_t rate = 0;
+  for (const Nic& nic : described->nics) rate += nic.out_bytes_per_second;
+  return rate;
+}
+
+int64_t Topology::RateIn(absl::string_view host) const {
+  const Host* described = FindHost(host);
+  if (described == nullptr) return assumed_bytes_per_second_;
+  int64_t rate = 0;
+  for (const Nic& nic : described->nics) rate += nic.in_bytes_per_second;
+  return rate;
+}
+
+std::optional<int> Topology::RackOf(absl::string_view host) const {
+  const auto found = rack_index_.find(host);
+  if (found == rack_index_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A network port: full duplex, with a rate per direction in bytes per second.
+struct Nic {
+  std::string name;
+  int64_t out_bytes_per_second = 0;
+  int64_t in_bytes_per_second = 0;
+  friend bool operator==(const Nic&, const Nic&) = default;
+};
+
+struct Host {
+  std::string name;
+  std::vector<Nic> nics;
+  friend bool operator==(const Host&, const Host&) = default;
+};
+
+// Hosts behind one uplink: `up` limits what leaves the rack, `down` what enters it.
+struct Rack {
+  std::string name;
+  std::vector<std::string> hosts;
+  int64_t up_bytes_per_second = 0;
+  int64_t down_bytes_per_second = 0;
+  friend bool operator==(const Rack&, const Rack&) = default;
+};
+
+// The described network. Immutable. Hosts that it does not name have one NIC at the assumed rate in
+// both directions; FindHost tells which those are.
+class Topology {
+ public:
+  static constexpr int64_t kAssumedBytesPerSecond = 12'500'000'000;  // 100 Gbit/s
+  // So that sums over a host's NICs fit in 64 bits.
+  static constexpr int64_t kBytesPerSecondMax = int64_t{1} << 50;
+  static constexpr int64_t kNicsPerHostMax = 1024;
+
+  Topology() = default;  // nothing described: every host has one NIC at the assumed rate
+
+  // InvalidArgument: a host misnamed or named twice, a host without a NIC or with too many, a NIC
+  // or rack without a name or named twice, a rate < 1 or over the limit, a rack that names an
+  // unknown host, a host in two racks. Each message names the object.
+  static absl::StatusOr<Topology> Create(std::vector<Host> hosts, std::vector<Rack> racks,
+                                         int64_t assumed_bytes_per_second = kAssumedBytesPerSecond);
+
+  const std::vector<Host>& hosts() const { return hosts_; }
+  const std::vector<Rack>& racks() const { return racks_; }
+  int64_t assumed_bytes_per_second() const { return assumed_bytes_per_second_; }
+
+  // Null when the host is not described.
+  const Host* FindHost(absl::string_view name) const;
+  // Sums over the host's NICs; the assumed rate when the host is not described.
+  int64_t RateOut(absl::string_view host) const;
+  int64_t RateIn(absl::string_view host) const;
+  // Index into racks(), or nothing.
+  std::optional<int> RackOf(absl::string_view host) const;
+
+  friend bool operator==(const Topology&, const Topology&) = default;
+
+ private:
+  absl::Status AddHosts(std::vector<Host> hosts);
+  absl::Status AddRacks(std::vector<Rack> racks);
+
+  std::vector<Host> hosts_;
+  std::vector<Rack> racks_;
+  int64_t assumed_bytes_per_second_ = kAssumedBytesPerSecond;
+  absl::flat_hash_map<std::string, int> host_index_;
+  absl::flat_hash_map<std::string, int> rack_index_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,54 @@
+#include "common/mesh/topology_file.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <vector>
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+TEST(TopologyFileTest, ReadsHostsAndRacks) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology, ParseTopologyFile(R"({
+      "hosts": [{"name": "a", "nics": [
+          {"name": "n0", "out_bytes_per_second": 3, "in_bytes_per_second": 4},
+          {"name": "n1", "out_bytes_per_second": 5, "in_bytes_per_second": 6}]}],
+      "racks": [{"name": "r", "hosts": ["a"], "up_bytes_per_second": 7,
+                 "down_bytes_per_second": 8}],
+      "assumed_bytes_per_second": 9})"));
+  EXPECT_EQ(topology.RateOut("a"), 8);
+  EXPECT_EQ(topology.RateIn("a"), 10);
+  EXPECT_EQ(topology.RateIn("b"), 9);
+  EXPECT_EQ(topology.racks()[0], (Rack{"r", {"a"}, 7, 8}));
+  EXPECT_THAT(ParseTopologyFile("{}"), IsOkAndHolds(Topology()));
+}
+
+TEST(TopologyFileTest, RefusesWhatItDoesNotExpect) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"([])", "network file: expected an object, found array"},
+      {R"({"host": []})", "unknown key \"host\"; expected hosts, racks, assumed_bytes_per_second"},
+      {R"({"hosts": {}})", "\"hosts\" to be an array, found object"},
+      {R"({"hosts": [{"name": "a"}]})",
+       "hosts[0]: expected \"nics\" to be an array, found nothing"},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": 1}]}]})",
+       "hosts[0].nics[0]: expected \"name\""},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "rate": 1}]}]})", "unknown key \"rate\""},
+      {R"({"racks": [{"name": "r", "hosts": [1]}]})", "racks[0]: expected \"hosts\"[0]"},
+      {R"({"racks": [{"name": "r", "hosts": ["a"], "up_bytes_per_second": 1,
+           "down_bytes_per_second": 1}]})",
+       "names host \"a\""},
+      {R"({"assumed_bytes_per_second": 1e9})", "integer below 2^63, found number"},
+      {R"({"assumed_bytes_per_second": 0})", "assumed_bytes_per_second of 1 to"}};
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT(ParseTopologyFile(text), StatusIs(kInvalid, HasSubstr(message))) << text;
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

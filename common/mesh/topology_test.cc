@@ -1,0 +1,69 @@
+#include "common/mesh/topology.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <vector>
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+const Nic kNic = {"eth0", 10, 20};
+const Rack kRack = {"r", {"a"}, 5, 6};
+
+TEST(TopologyTest, SumsTheRatesOfAHost) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology,
+                       Topology::Create({{"a", {kNic, {"eth1", 1, 2}}}}, {kRack}, 7));
+  EXPECT_EQ(topology.RateOut("a"), 11);
+  EXPECT_EQ(topology.RateIn("a"), 22);
+  EXPECT_EQ(topology.RackOf("a"), 0);
+  EXPECT_EQ(topology.RackOf("b"), std::nullopt);
+  EXPECT_EQ(topology.FindHost("a")->nics.size(), 2U);
+}
+
+TEST(TopologyTest, AssumesARateForHostsThatAreNotDescribed) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology, Topology::Create({}, {}, 7));
+  EXPECT_EQ(topology.RateOut("b"), 7);
+  EXPECT_EQ(topology.RateIn("b"), 7);
+  EXPECT_EQ(topology.FindHost("b"), nullptr);
+  EXPECT_EQ(Topology().RateIn("b"), Topology::kAssumedBytesPerSecond);
+}
+
+TEST(TopologyTest, RefusesWhatContradictsItself) {
+  const Host a = {"a", {kNic}};
+  struct Case {
+    std::vector<Host> hosts;
+    std::vector<Rack> racks;
+    int64_t assumed;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{a, a}, {}, 1, "host a is named twice"},
+      {{{"A", {kNic}}}, {}, 1, "host \"A\": expected a name"},
+      {{{"a", {}}}, {}, 1, "host a: expected 1 to 1024 NICs, found 0"},
+      {{{"a", {kNic, kNic}}}, {}, 1, "NIC \"eth0\" is named twice"},
+      {{{"a", {{"", 1, 1}}}}, {}, 1, "a NIC has no name"},
+      {{{"a", {{"n", 0, 1}}}}, {}, 1, "out_bytes_per_second of 1 to"},
+      {{{"a", {{"n", 1, -1}}}}, {}, 1, "in_bytes_per_second of 1 to"},
+      {{{"a", {{"n", int64_t{1} << 60, 1}}}}, {}, 1, "out_bytes_per_second of 1 to"},
+      {{a}, {{"r", {"b"}, 1, 1}}, 1, "names host \"b\", which is not described"},
+      {{a}, {{"r", {"a"}, 0, 1}}, 1, "up_bytes_per_second"},
+      {{a}, {{"r", {"a"}, 1, 0}}, 1, "down_bytes_per_second"},
+      {{a}, {{"", {"a"}, 1, 1}}, 1, "rack 0 has no name"},
+      {{a}, {{"r", {}, 1, 1}, {"r", {}, 1, 1}}, 1, "rack \"r\" is named twice"},
+      {{a}, {kRack, {"q", {"a"}, 1, 1}}, 1, "in rack \"r\" already"},
+      {{a}, {}, 0, "assumed_bytes_per_second"}};
+  for (const Case& c : cases) {
+    EXPECT_THAT(Topology::Create(c.hosts, c.racks, c.assumed),
+                StatusIs(kInvalid, HasSubstr(c.message)));
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

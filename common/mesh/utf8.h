@@ -1,0 +1,10 @@
+#pragma once
+
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// Is `text` well-formed UTF-8: no overlong forms, no surrogates, nothing over U+10FFFF?
+bool IsValidUtf8(absl::string_view text);
+
+}  // namespace crossmesh
