@@ -1,0 +1,187 @@
+#include "worker/transport/event_loop.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <sys/epoll.h>
+
+namespace crossmesh {
+namespace {
+
+void Watch(int epoll, int fd) {
+  epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
+  CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), 0) << "errno " << errno;
+}
+
+// Rounded up, so that a timer is due when the wait for it ends.
+int ToEpollTimeoutMs(absl::Duration wait) {
+  const absl::Duration bounded = std::clamp(wait, absl::ZeroDuration(), absl::Hours(1));
+  return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(bounded, absl::Milliseconds(1))));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(const Clock& clock, Options options) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+  ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
+  Watch(epoll.get(), wake.fd());
+  return std::unique_ptr<EventLoop>(
+      new EventLoop(clock, std::move(options), std::move(epoll), std::move(wake)));
+}
+
+EventLoop::EventLoop(const Clock& clock, Options options, UniqueFd epoll, EventFd wake)
+    : clock_(clock),
+      options_(std::move(options)),
+      epoll_(std::move(epoll)),
+      wake_(std::move(wake)) {}
+
+void EventLoop::Start() {
+  CHECK(!thread_.joinable() && !stopping()) << options_.name << " can be started only once";
+  thread_ = Thread(options_.name, [this] { Run(); });
+}
+
+void EventLoop::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.Signal();
+  thread_.Join();
+}
+
+bool EventLoop::Post(Task task) {
+  bool was_empty = false;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return false;
+    was_empty = posted_.empty();
+    posted_.push_back(std::move(task));
+  }
+  if (was_empty) wake_.Signal();
+  return true;
+}
+
+bool EventLoop::RunAndWait(absl::FunctionRef<void()> task) {
+  struct Done {
+    Mutex mutex;
+    CondVar changed;
+    bool done ABSL_GUARDED_BY(mutex) = false;
+  } done;
+  const bool posted = Post([&] {
+    task();
+    // Signals under the lock: the waiter may destroy `done` as soon as it can have the lock.
+    MutexLock lock(done.mutex);
+    done.done = true;
+    done.changed.Signal();
+  });
+  if (!posted) return false;
+  MutexLock lock(done.mutex);
+  while (!done.done) done.changed.Wait(done.mutex);
+  return true;
+}
+
+TimerId EventLoop::RunAfter(absl::Duration delay, Task task) {
+  const TimerId timer(clock_.Monotonic() + delay, ++timers_started_);
+  timers_.emplace(timer, std::move(task));
+  return timer;
+}
+
+bool EventLoop::Cancel(TimerId timer) { return timers_.erase(timer) > 0; }
+
+void EventLoop::AddTransport(Transport& transport) {
+  transports_.push_back(&transport);
+  Watch(epoll_.get(), transport.event_fd());
+}
+
+void EventLoop::RemoveTransport(Transport& transport) {
+  CHECK(std::erase(transports_, &transport) == 1) << transport.name() << " was not added";
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, transport.event_fd(), nullptr), 0)
+      << "errno " << errno;
+}
+
+int EventLoop::RunOnce(absl::Duration wait_max) {
+  int handled = RunReady();
+  if (handled > 0) {
+    busy_until_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.spin);
+    return handled;
+  }
+  if (wait_max <= absl::ZeroDuration()) return 0;
+  while (std::chrono::steady_clock::now() < busy_until_) {
+    handled = RunReady();
+    if (handled > 0) return handled;
+  }
+  if (ArmTransports()) Wait(wait_max);
+  return RunReady();
+}
+
+void EventLoop::Run() {
+  while (!stopping()) RunOnce(absl::InfiniteDuration());
+  RunTasks();
+}
+
+int EventLoop::RunReady() {
+  int handled = RunTasks() + RunTimers();
+  // By index: a callback may add or remove a transport.
+  for (size_t i = 0; i < transports_.size(); ++i) handled += transports_[i]->Progress();
+  return handled;
+}
+
+int EventLoop::RunTasks() {
+  {
+    MutexLock lock(mutex_);
+    if (posted_.empty()) return 0;
+    running_.swap(posted_);
+  }
+  for (Task& task : running_) task();
+  const int handled = static_cast<int>(running_.size());
+  running_.clear();
+  return handled;
+}
+
+int EventLoop::RunTimers() {
+  if (timers_.empty()) return 0;
+  // Timers that are started by these tasks wait for the next round, even those without delay.
+  const TimerId now(clock_.Monotonic(), timers_started_);
+  int handled = 0;
+  while (!timers_.empty() && !(now < timers_.begin()->first)) {
+    Task task = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+    task();
+    ++handled;
+  }
+  return handled;
+}
+
+bool EventLoop::ArmTransports() {
+  // All of them, even when one is not ready to sleep: arming is cheap and has no other effect.
+  bool armed = true;
+  for (Transport* transport : transports_) armed = transport->Arm() && armed;
+  return armed;
+}
+
+void EventLoop::Wait(absl::Duration wait_max) {
+  if (!timers_.empty()) {
+    wait_max = std::min(wait_max, timers_.begin()->first.due_ - clock_.Monotonic());
+  }
+  std::array<epoll_event, 16> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               ToEpollTimeoutMs(wait_max));
+  CHECK(count >= 0 || errno == EINTR) << "errno " << errno;
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.fd == wake_.fd()) wake_.Drain();
+  }
+}
+
+bool EventLoop::stopping() const {
+  MutexLock lock(mutex_);
+  return stopping_;
+}
+
+}  // namespace crossmesh

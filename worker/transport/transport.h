@@ -1,0 +1,122 @@
+#pragma once
+
+#include "common/base/strong_int.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// What stands before every payload on the wire. Fixed 64 bytes, little endian, no padding.
+// (operation, epoch, attempt, instance, channel, sequence) names the message; `token` is the
+// operation's secret, without which a receiver drops the message and counts it.
+struct MessageHeader {
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  uint64_t operation = 0;
+  uint64_t epoch = 0;
+  uint32_t attempt = 0;
+  uint32_t instance = 0;
+  uint32_t channel = 0;
+  uint32_t kind = 0;      // the executor's; the transport does not look at it
+  uint64_t sequence = 0;  // within the channel
+  uint64_t payload_bytes = 0;
+  friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
+};
+static_assert(sizeof(MessageHeader) == 64);
+
+// A connected peer, valid until Disconnect or until it was reported lost. Never reused.
+using PeerId = StrongInt<struct PeerIdTag, uint64_t>;
+
+// Names one Send or Receive in the sink's callbacks; the caller's own, any value.
+using Ticket = uint64_t;
+
+// A message whose header has come and whose payload waits, in the transport or at the sender.
+// Holding it parks the message; destroying it without Receive drops it, which completes its Send
+// with OK. Confined to the loop; must be destroyed before its transport.
+class IncomingMessage {
+ public:
+  virtual ~IncomingMessage() = default;
+  virtual const MessageHeader& header() const = 0;
+  // Moves the payload into `into`, of exactly header().payload_bytes bytes, and calls
+  // TransportSink::OnReceived(ticket, status) once, later, never from inside this call. `into`
+  // must stay valid until then. At most one call; the message may be destroyed right after it.
+  virtual void Receive(std::span<std::byte> into, Ticket ticket) = 0;
+};
+
+// Whom a transport tells. All calls come on the loop's thread, from inside Progress, never from
+// inside a call of the transport's own methods.
+class TransportSink {
+ public:
+  virtual ~TransportSink() = default;
+  virtual void OnMessage(std::unique_ptr<IncomingMessage> message) = 0;
+  // The payload given to Send may be reused or freed.
+  virtual void OnSent(Ticket ticket, const absl::Status& status) = 0;
+  // The payload is in place (OK), or the destination holds garbage and nothing writes there any
+  // more.
+  virtual void OnReceived(Ticket ticket, const absl::Status& status) = 0;
+  // The peer is gone. Before this call every Send to it and every Receive from it has been
+  // completed, with Unavailable where it did not get through.
+  virtual void OnPeerLost(PeerId peer, const absl::Status& status) = 0;
+};
+
+// Moves messages between workers over one NIC. Messages to one peer are announced in the order in
+// which they were sent; payloads complete in any order. A sender's OnSent comes only when the
+// receiver has taken the payload (rendezvous), so unfinished sends are the flow control; payloads
+// up to `eager_bytes_max()` may complete before.
+//
+// The k-th Connect from a to b and the k-th from b to a are the two ends of one connection: each
+// tells its side when it breaks. Messages and their payloads also come from peers that this side
+// has not connected to; their end is told only by the OnReceived of what is being received.
+//
+// Confined to the event loop's thread, apart from construction and destruction, which come before
+// and after. Destroying a transport breaks its connections and calls the sink no more; buffers are
+// free afterwards. Nothing is allocated per message by our code once a connection is warm, apart
+// from the IncomingMessage.
+//
+// Implementations: inprocess/ (threads of one process, seeded faults), ucx/ (TCP, RDMA, shared
+// memory). Every one passes testing/transport_conformance.h.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // "ucx", "inprocess": the value of the metric label `transport`.
+  virtual absl::string_view name() const = 0;
+  // Opaque bytes with which a peer's Connect reaches this transport. At most 4 KiB.
+  virtual const std::string& address() const = 0;
+  virtual int64_t eager_bytes_max() const = 0;
+
+  // InvalidArgument when `address` is not of this transport; Unavailable when no link of this host
+  // leads there. Does not wait for the peer: one that is not there is reported by OnPeerLost.
+  // Connecting twice to one address gives two peers; a transport can connect to itself.
+  virtual absl::StatusOr<PeerId> Connect(absl::string_view address) = 0;
+  // The kind of link used to a connected peer: "local", "shm", "tcp", "rdma"; the metric label
+  // `link`.
+  virtual absl::string_view link(PeerId peer) const = 0;
+
+  // `payload` must stay valid until OnSent(ticket). header.payload_bytes is set by this call.
+  // Sending to a lost peer completes with Unavailable.
+  virtual void Send(PeerId peer, const MessageHeader& header, std::span<const std::byte> payload,
+                    Ticket ticket) = 0;
+
+  // Ends the connection by force and forgets the peer. Everything outstanding on it is completed
+  // by later calls of Progress: OK where it got through meanwhile, else Cancelled. Until then its
+  // buffers may be touched. No OnPeerLost follows here; the other side loses its peer.
+  virtual void Disconnect(PeerId peer) = 0;
+
+  // Advances what can be advanced and calls the sink. Returns the number of events handled.
+  virtual int Progress() = 0;
+  // Readable when Progress has something to do, once Arm returned true.
+  virtual int event_fd() const = 0;
+  // Call before waiting on event_fd; false means that Progress must be called again first.
+  virtual bool Arm() = 0;
+};
+
+}  // namespace crossmesh

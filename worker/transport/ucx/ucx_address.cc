@@ -1,0 +1,83 @@
+#include "worker/transport/ucx/ucx_address.h"
+
+#include "common/base/check.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/escaping.h>
+#include <absl/strings/str_cat.h>
+#include <xxhash.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::string_view kMagic = "XMESHUCX";
+constexpr char kVersion = 1;
+constexpr size_t kBootIdBytes = 16;
+constexpr size_t kChecksumBytes = 8;
+constexpr size_t kPrefixBytes = 8 + 1 + 1 + kBootIdBytes;
+constexpr char kBootIdPath[] = "/proc/sys/kernel/random/boot_id";
+
+std::string Checksum(absl::string_view prefix, absl::string_view worker_address) {
+  const std::string bytes = absl::StrCat(prefix, worker_address);
+  const uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
+  std::string checksum;
+  for (size_t i = 0; i < kChecksumBytes; ++i) checksum += static_cast<char>(hash >> (8 * i));
+  return checksum;
+}
+
+absl::Status Refuse(absl::string_view bytes, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("UCX address of ", bytes.size(), " bytes: ", what));
+}
+
+}  // namespace
+
+std::string UcxAddress::Encode() const {
+  CHECK_EQ(boot_id.size(), kBootIdBytes);
+  std::string prefix(kMagic);
+  prefix += kVersion;
+  prefix += shared_memory ? '\1' : '\0';
+  prefix += boot_id;
+  return absl::StrCat(prefix, Checksum(prefix, worker_address), worker_address);
+}
+
+absl::StatusOr<UcxAddress> UcxAddress::Decode(absl::string_view bytes) {
+  if (bytes.size() <= kPrefixBytes + kChecksumBytes) {
+    return Refuse(bytes, absl::StrCat("expected more than ", kPrefixBytes + kChecksumBytes));
+  }
+  const absl::string_view prefix = bytes.substr(0, kPrefixBytes);
+  const absl::string_view checksum = bytes.substr(kPrefixBytes, kChecksumBytes);
+  const absl::string_view worker_address = bytes.substr(kPrefixBytes + kChecksumBytes);
+  if (prefix.substr(0, kMagic.size()) != kMagic) {
+    return Refuse(bytes, absl::StrCat("expected it to begin with ", kMagic));
+  }
+  if (prefix[8] != kVersion) {
+    return Refuse(bytes, absl::StrCat("expected version ", int{kVersion}, ", found ",
+                                      static_cast<int>(prefix[8])));
+  }
+  if (checksum != absl::string_view(Checksum(prefix, worker_address))) {
+    return Refuse(bytes, "its checksum does not match");
+  }
+  return UcxAddress{.shared_memory = prefix[9] != 0,
+                    .boot_id = std::string(prefix.substr(10)),
+                    .worker_address = std::string(worker_address)};
+}
+
+absl::StatusOr<std::string> ReadBootId() {
+  std::ifstream file(kBootIdPath);
+  std::string text;
+  file >> text;
+  text.erase(std::remove(text.begin(), text.end(), '-'), text.end());
+  std::string boot_id = absl::HexStringToBytes(text);
+  if (text.size() != 2 * kBootIdBytes || boot_id.size() != kBootIdBytes) {
+    return absl::InternalError(absl::StrCat(kBootIdPath, ": expected an id, found '", text, "'"));
+  }
+  return boot_id;
+}
+
+}  // namespace crossmesh
