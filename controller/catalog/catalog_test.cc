@@ -1,0 +1,99 @@
+#include "controller/catalog/catalog.h"
+
+#include "common/testing/status_matchers.h"
+#include "controller/store/memory_store.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::HasSubstr;
+
+class CatalogTest : public testing::Test {
+ protected:
+  static Mesh MeshOf(const std::string& text) { return *ParseMesh(text); }
+  static Manifest ManifestOf(int tensors) {
+    std::vector<TensorSpec> specs;
+    for (int i = 0; i < tensors; ++i) {
+      specs.push_back({"layer." + std::to_string(i), DataType::kBF16, *ParseShape("[8, 4]")});
+    }
+    return *Manifest::Create(std::move(specs));
+  }
+
+  MemoryStore store_;
+  Catalog catalog_{store_, /*epoch=*/1};
+};
+
+TEST_F(CatalogTest, AnObjectIsReadAsItWasRegistered) {
+  const Mesh mesh = MeshOf("data=2,model=2 on a.0-1,b.0-1");
+  ASSERT_OK_AND_ASSIGN(const int64_t revision, catalog_.meshes.Put("trainer", mesh));
+  ASSERT_OK_AND_ASSIGN(const Registered<Mesh> registered, catalog_.meshes.Get("trainer"));
+  EXPECT_EQ(*registered.value, mesh);
+  EXPECT_EQ(registered.revision, revision);
+}
+
+TEST_F(CatalogTest, AnotherCatalogOverTheSameStoreReadsTheSameObjects) {
+  ASSERT_OK(catalog_.meshes.Put("trainer", MeshOf("data=2 on a.0,b.0")).status());
+  ASSERT_OK(catalog_.manifests.Put("gpt", ManifestOf(3)).status());
+  Catalog other(store_, /*epoch=*/2);
+  EXPECT_EQ(*other.meshes.Get("trainer")->value, MeshOf("data=2 on a.0,b.0"));
+  EXPECT_EQ(*other.manifests.Get("gpt")->value, ManifestOf(3));
+}
+
+TEST_F(CatalogTest, TheSameContentAgainChangesNothingAndOtherContentIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const int64_t first, catalog_.manifests.Put("gpt", ManifestOf(3)));
+  EXPECT_THAT(catalog_.manifests.Put("gpt", ManifestOf(3)), IsOkAndHolds(first));
+  EXPECT_THAT(catalog_.manifests.Put("gpt", ManifestOf(4)),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("manifest gpt")));
+}
+
+TEST_F(CatalogTest, AnUnknownObjectIsNotFoundAndNamed) {
+  EXPECT_THAT(catalog_.meshes.Get("x"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("mesh x")));
+}
+
+TEST_F(CatalogTest, NamesOutsideTheRuleAreRefused) {
+  for (const std::string& name : {std::string(""), std::string("A"), std::string("a/b"),
+                                  std::string(64, 'a'), std::string("a\0", 2)}) {
+    EXPECT_THAT(catalog_.meshes.Put(name, MeshOf("data=1 on a.0")),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mesh name")));
+  }
+}
+
+TEST_F(CatalogTest, ListsPageByPageInTheOrderOfNames) {
+  for (const char* name : {"c", "a", "b"}) {
+    ASSERT_OK(catalog_.meshes.Put(name, MeshOf("data=1 on a.0")).status());
+  }
+  ASSERT_OK_AND_ASSIGN(const auto first, catalog_.meshes.List("", 2));
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].name, "a");
+  ASSERT_OK_AND_ASSIGN(const auto rest, catalog_.meshes.List(first[1].name, 2));
+  ASSERT_EQ(rest.size(), 1u);
+  EXPECT_EQ(rest[0].name, "c");
+}
+
+TEST_F(CatalogTest, DeletesOnlyTheRevisionThatWasMeant) {
+  ASSERT_OK_AND_ASSIGN(const int64_t revision, catalog_.meshes.Put("a", MeshOf("data=1 on a.0")));
+  EXPECT_THAT(catalog_.meshes.Delete("a", revision + 1), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_OK(catalog_.meshes.Delete("a", revision));
+  EXPECT_THAT(catalog_.meshes.Delete("a", 0), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(CatalogTest, AFencedControllerRegistersNothing) {
+  Catalog later(store_, /*epoch=*/2);
+  ASSERT_OK(later.meshes.Put("a", MeshOf("data=1 on a.0")).status());
+  EXPECT_THAT(catalog_.meshes.Put("b", MeshOf("data=1 on a.0")),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("epoch 1")));
+}
+
+TEST_F(CatalogTest, StoredBytesThatDoNotParseAreOurFaultAndNameTheObject) {
+  ASSERT_OK(store_.Commit({.epoch = 1, .writes = {{"mesh/a", "data=="}}}).status());
+  EXPECT_THAT(catalog_.meshes.Get("a"), StatusIs(absl::StatusCode::kInternal, HasSubstr("mesh a")));
+}
+
+}  // namespace
+}  // namespace crossmesh

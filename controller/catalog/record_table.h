@@ -1,0 +1,133 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "controller/catalog/names.h"
+#include "controller/store/metadata_store.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A registered object: an immutable snapshot, and the store's revision at which it came to be.
+template <typename T>
+struct Registered {
+  std::string name;
+  std::shared_ptr<const T> value;
+  int64_t revision = 0;
+};
+
+// Named objects of one kind, as typed records over the store. What was read once is kept decoded,
+// so that looking an object up parses nothing. T compares with ==. Thread-safe.
+template <typename T>
+class RecordTable {
+ public:
+  struct Codec {
+    std::string (*encode)(const T& value);
+    absl::StatusOr<T> (*decode)(const std::string& bytes);
+  };
+
+  // Objects live under "KIND/" in the store, which must outlive the table. `epoch` is the
+  // controller's fencing number.
+  RecordTable(std::string kind, Codec codec, MetadataStore& store, uint64_t epoch)
+      : kind_(std::move(kind)), codec_(codec), store_(store), epoch_(epoch) {}
+
+  // The object's revision. The same content again is OK and changes nothing. AlreadyExists names
+  // the object when the content differs; InvalidArgument: a bad name.
+  absl::StatusOr<int64_t> Put(absl::string_view name, T value) {
+    RETURN_IF_ERROR(CheckObjectName(kind_, name));
+    const StoreTransaction create{.epoch = epoch_,
+                                  .requirements = {{KeyOf(name), 0}},
+                                  .writes = {{KeyOf(name), codec_.encode(value)}}};
+    const absl::StatusOr<int64_t> revision = store_.Commit(create);
+    if (revision.ok()) {
+      Keep({std::string(name), std::make_shared<const T>(std::move(value)), *revision});
+      return revision;
+    }
+    const absl::StatusOr<Registered<T>> present = Get(name);
+    if (!present.ok()) return revision.status();
+    if (*present->value == value) return present->revision;
+    return absl::AlreadyExistsError(
+        absl::StrCat(kind_, " ", name, " exists with other content; delete it first"));
+  }
+
+  // NotFound names the object.
+  absl::StatusOr<Registered<T>> Get(absl::string_view name) {
+    absl::StatusOr<StoredObject> object = store_.Get(KeyOf(name));
+    if (!object.ok()) return absl::NotFoundError(absl::StrCat("unknown ", kind_, " ", name));
+    return Decode(*object);
+  }
+
+  // By name, those after `after`, at most `limit`.
+  absl::StatusOr<std::vector<Registered<T>>> List(absl::string_view after, int64_t limit) {
+    ASSIGN_OR_RETURN(const std::vector<StoredObject> objects,
+                     store_.List(KeyOf(""), KeyOf(after), limit));
+    std::vector<Registered<T>> listed;
+    for (const StoredObject& object : objects) {
+      ASSIGN_OR_RETURN(Registered<T> decoded, Decode(object));
+      listed.push_back(std::move(decoded));
+    }
+    return listed;
+  }
+
+  // NotFound; Aborted when `revision` is not 0 and not the object's.
+  absl::Status Delete(absl::string_view name, int64_t revision) {
+    ASSIGN_OR_RETURN(const Registered<T> present, Get(name));
+    const StoreTransaction erase{
+        .epoch = epoch_,
+        .requirements = {{KeyOf(name), revision == 0 ? present.revision : revision}},
+        .writes = {{KeyOf(name), std::nullopt}}};
+    RETURN_IF_ERROR(store_.Commit(erase).status());
+    const MutexLock lock(mutex_);
+    decoded_.erase(present.name);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string KeyOf(absl::string_view name) const { return absl::StrCat(kind_, "/", name); }
+
+  absl::StatusOr<Registered<T>> Decode(const StoredObject& object) {
+    const std::string name = object.key.substr(kind_.size() + 1);
+    {
+      const MutexLock lock(mutex_);
+      const auto found = decoded_.find(name);
+      if (found != decoded_.end() && found->second.revision == object.revision) {
+        return found->second;
+      }
+    }
+    absl::StatusOr<T> value = codec_.decode(object.value);
+    if (!value.ok()) {
+      return absl::InternalError(
+          absl::StrCat("stored ", kind_, " ", name, ": ", value.status().message()));
+    }
+    Registered<T> registered{name, std::make_shared<const T>(*std::move(value)), object.revision};
+    Keep(registered);
+    return registered;
+  }
+
+  void Keep(Registered<T> registered) {
+    const MutexLock lock(mutex_);
+    std::string name = registered.name;
+    decoded_[std::move(name)] = std::move(registered);
+  }
+
+  const std::string kind_;
+  const Codec codec_;
+  MetadataStore& store_;
+  const uint64_t epoch_;
+
+  Mutex mutex_;
+  absl::flat_hash_map<std::string, Registered<T>> decoded_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace crossmesh

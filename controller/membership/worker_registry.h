@@ -1,0 +1,105 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/mesh/device.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+enum class WorkerState : uint8_t { kReady, kSuspect, kDraining, kLost };
+absl::string_view WorkerStateName(WorkerState state);
+
+struct WorkerRecord {
+  std::string name;
+  uint64_t incarnation = 0;
+  std::vector<DeviceId> devices;
+  std::string execution_address;
+  std::string transport;
+  std::string data_address;
+  std::string version;
+  WorkerState state = WorkerState::kReady;
+  int64_t memory_bytes = 0;
+  int32_t running_tasks = 0;
+  absl::Time last_heartbeat;                // wall clock, for people
+  absl::Duration last_heartbeat_monotonic;  // for decisions
+};
+
+// Hears of workers that are lost. Called without any lock held, on the thread that found out.
+class MembershipListener {
+ public:
+  virtual ~MembershipListener() = default;
+  virtual void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) = 0;
+  virtual void OnWorkerReady(const WorkerRecord& worker) = 0;
+};
+
+// The workers, their sessions and their liveness. A session is named by (worker, incarnation,
+// session number): what an older session says is ignored. Thread-safe.
+class WorkerRegistry {
+ public:
+  struct Options {
+    absl::Duration heartbeat_interval = absl::Seconds(2);
+    int32_t suspect_after_missed = 2;
+    absl::Duration lost_after = absl::Seconds(10);
+  };
+  WorkerRegistry(Options options, const Clock& clock, MembershipListener& listener);
+
+  // A new session. A higher incarnation (or the same one again) supersedes the old session, whose
+  // worker is reported lost first when it was another process. InvalidArgument: a bad name, no
+  // device; AlreadyExists: a device that another live worker owns (both named); Aborted: an older
+  // incarnation. Returns the session's number.
+  absl::StatusOr<uint64_t> Register(WorkerRecord record);
+  struct Heartbeat {
+    int64_t memory_bytes = 0;
+    int32_t running_tasks = 0;
+  };
+  // False when the session is not the worker's present one: it should end.
+  bool Beat(absl::string_view worker, uint64_t session, const Heartbeat& heartbeat);
+  // The session's stream ended: lost at once. `left`: on purpose, without a task.
+  void SessionEnded(absl::string_view worker, uint64_t session, bool left);
+  absl::Status Drain(absl::string_view worker);  // NotFound
+  // Looks for silent workers; call every heartbeat interval or oftener.
+  void Sweep();
+
+  std::vector<WorkerRecord> List() const;
+  absl::StatusOr<WorkerRecord> Get(absl::string_view worker) const;
+  // The workers that own `devices`, by name; a suspect one counts as there. FailedPrecondition
+  // names the first device whose worker is not there, lost or draining.
+  absl::StatusOr<std::vector<WorkerRecord>> OwnersOf(std::span<const DeviceId> devices) const;
+
+ private:
+  struct Member {
+    WorkerRecord record;
+    uint64_t session = 0;
+  };
+
+  absl::Status CheckDevicesAreFree(const WorkerRecord& record) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null when that session is over.
+  Member* FindSession(absl::string_view worker, uint64_t session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  WorkerRecord Lose(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  const Clock& clock_;
+  MembershipListener& listener_;
+
+  mutable Mutex mutex_;
+  absl::btree_map<std::string, Member> workers_ ABSL_GUARDED_BY(mutex_);
+  // Devices of live workers only.
+  absl::flat_hash_map<DeviceId, std::string> owner_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace crossmesh

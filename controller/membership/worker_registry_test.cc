@@ -1,0 +1,163 @@
+#include "controller/membership/worker_registry.h"
+
+#include "common/base/fake_clock.h"
+#include "common/testing/status_matchers.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Writes down what it hears, and looks into the registry while it does, which a lock held by the
+// caller would turn into a deadlock.
+class Listener : public MembershipListener {
+ public:
+  void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) override {
+    heard.push_back("lost " + worker.name + ": " + std::string(why.message()));
+    if (registry != nullptr) registry->List();
+  }
+  void OnWorkerReady(const WorkerRecord& worker) override {
+    heard.push_back("ready " + worker.name);
+    if (registry != nullptr) registry->List();
+  }
+
+  std::vector<std::string> heard;
+  WorkerRegistry* registry = nullptr;
+};
+
+class WorkerRegistryTest : public testing::Test {
+ protected:
+  WorkerRegistryTest() { listener_.registry = &registry_; }
+
+  static WorkerRecord Record(std::string name, std::vector<DeviceId> devices,
+                             uint64_t incarnation = 1) {
+    WorkerRecord record;
+    record.name = std::move(name);
+    record.incarnation = incarnation;
+    record.devices = std::move(devices);
+    return record;
+  }
+  WorkerState StateOf(const std::string& worker) { return registry_.Get(worker)->state; }
+  void Pass(absl::Duration duration) {
+    clock_.Advance(duration);
+    registry_.Sweep();
+  }
+
+  FakeClock clock_;
+  Listener listener_;
+  WorkerRegistry registry_{WorkerRegistry::Options{}, clock_, listener_};
+};
+
+TEST_F(WorkerRegistryTest, AWorkerIsSuspectAfterTwoMissedHeartbeatsAndLostAfterTenSeconds) {
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}})).status());
+  Pass(absl::Seconds(6));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
+  Pass(absl::Seconds(1));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kSuspect);
+  Pass(absl::Seconds(3));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kLost);
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: no heartbeat for 10s"));
+}
+
+TEST_F(WorkerRegistryTest, AHeartbeatMakesASuspectReadyAgain) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  Pass(absl::Seconds(7));
+  EXPECT_TRUE(registry_.Beat("w0", session, {.memory_bytes = 5, .running_tasks = 1}));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
+  EXPECT_EQ(registry_.Get("w0")->memory_bytes, 5);
+}
+
+TEST_F(WorkerRegistryTest, ALostWorkerIsReportedOnce) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  Pass(absl::Seconds(60));
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: its session ended"));
+}
+
+TEST_F(WorkerRegistryTest, AHigherIncarnationSupersedesTheOldProcess) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t old, registry_.Register(Record("w0", {{"a", 0}}, 1)));
+  ASSERT_OK_AND_ASSIGN(const uint64_t now, registry_.Register(Record("w0", {{"a", 0}}, 2)));
+  EXPECT_THAT(listener_.heard,
+              ElementsAre("ready w0", "lost w0: superseded by a new process", "ready w0"));
+  EXPECT_FALSE(registry_.Beat("w0", old, {}));
+  registry_.SessionEnded("w0", old, /*left=*/false);
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
+  EXPECT_TRUE(registry_.Beat("w0", now, {}));
+}
+
+TEST_F(WorkerRegistryTest, TheSameProcessMayOpenASecondSessionWithoutBeingLost) {
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}}, 1)).status());
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}}, 1)).status());
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "ready w0"));
+}
+
+TEST_F(WorkerRegistryTest, AnOlderIncarnationIsAborted) {
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}}, 2)).status());
+  EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 1)),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("incarnation 1")));
+}
+
+TEST_F(WorkerRegistryTest, ADeviceOfALiveWorkerIsRefusedWithBothNames) {
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}})).status());
+  EXPECT_THAT(registry_.Register(Record("w1", {{"a", 0}})),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       testing::AllOf(HasSubstr("w1"), HasSubstr("a.0"), HasSubstr("w0"))));
+}
+
+TEST_F(WorkerRegistryTest, TheDevicesOfALostWorkerAreFree) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  EXPECT_OK(registry_.Register(Record("w1", {{"a", 0}})).status());
+}
+
+TEST_F(WorkerRegistryTest, AWorkerWithoutNameOrDevicesIsRefused) {
+  EXPECT_THAT(registry_.Register(Record("", {{"a", 0}})),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(registry_.Register(Record("w0", {})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("w0")));
+}
+
+TEST_F(WorkerRegistryTest, AWorkerThatLeftIsForgotten) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  registry_.SessionEnded("w0", session, /*left=*/true);
+  EXPECT_THAT(registry_.Get("w0"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: it left"));
+}
+
+TEST_F(WorkerRegistryTest, OwnersAreEachNamedOnce) {
+  ASSERT_OK(registry_.Register(Record("w1", {{"b", 0}})).status());
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}, {"a", 1}})).status());
+  const std::vector<DeviceId> devices = {{"a", 1}, {"b", 0}, {"a", 0}};
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
+  ASSERT_EQ(owners.size(), 2u);
+  EXPECT_EQ(owners[0].name, "w0");
+  EXPECT_EQ(owners[1].name, "w1");
+}
+
+TEST_F(WorkerRegistryTest, ADeviceWithoutALiveWorkerIsNamed) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  const std::vector<DeviceId> devices = {{"a", 0}};
+  EXPECT_THAT(registry_.OwnersOf(devices),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
+}
+
+TEST_F(WorkerRegistryTest, ADrainingWorkerTakesNoNewWork) {
+  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}})).status());
+  ASSERT_OK(registry_.Drain("w0"));
+  const std::vector<DeviceId> devices = {{"a", 0}};
+  EXPECT_THAT(registry_.OwnersOf(devices),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
+  EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,367 @@
+#include "controller/operation/operation_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status About(absl::string_view worker, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
+}
+
+// Errors that another plan may mend: somebody else was not there.
+bool IsRetryable(const absl::Status& status) { return absl::IsUnavailable(status); }
+
+}  // namespace
+
+absl::string_view OperationStateName(OperationState state) {
+  switch (state) {
+    case OperationState::kPreparing:
+      return "PREPARING";
+    case OperationState::kRunning:
+      return "RUNNING";
+    case OperationState::kVerifying:
+      return "VERIFYING";
+    case OperationState::kCommitted:
+      return "COMMITTED";
+    case OperationState::kPartial:
+      return "PARTIAL";
+    case OperationState::kFailed:
+      return "FAILED";
+    case OperationState::kCancelled:
+      return "CANCELLED";
+  }
+  return "UNKNOWN";
+}
+
+bool IsTerminal(OperationState state) { return state >= OperationState::kCommitted; }
+
+std::vector<OperationAction> OperationMachine::Handle(const OperationEvent& event) {
+  if (IsTerminal(state_)) return {};
+  actions_.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  Settle();
+  return std::move(actions_);
+}
+
+void OperationMachine::On(const Planned& event) {
+  if (planned_ || !ending_.ok()) return;
+  planned_ = true;
+  for (const WorkerShare& share : event.shares) {
+    for (const auto& [device, replica] : share.replica_of_device) {
+      replicas_[replica].devices.insert({share.worker, device});
+    }
+    tasks_.push_back(Task{.share = share});
+  }
+  if (attempt_ == 1) {
+    Do(CommitIntent{});
+  } else {
+    StartTasks();
+  }
+}
+
+void OperationMachine::On(const PlanFailed& event) {
+  if (planned_) return;
+  Blame(event.status);
+  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) {
+    FailReplica(i, event.status);
+  }
+  planned_ = started_ = true;  // with no task at all
+}
+
+void OperationMachine::On(const IntentCommitted&) {
+  if (planned_ && !started_ && ending_.ok()) StartTasks();
+}
+
+void OperationMachine::On(const IntentFailed& event) {
+  if (!started_) BeginEnding(event.status);
+}
+
+void OperationMachine::StartTasks() {
+  started_ = true;
+  for (Task& task : tasks_) Do(StartTask{task.share.worker, attempt_});
+  // Workers that went while the plan was made.
+  for (const std::string& worker : std::set<std::string>(lost_workers_)) {
+    if (FindTask(worker) != nullptr) {
+      LoseWorker(worker, absl::UnavailableError("lost before the start"));
+    }
+  }
+  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) CommitWhereWhole(i);
+}
+
+void OperationMachine::On(const TaskAccepted& event) {
+  Task* task = FindTask(event.worker);
+  if (task == nullptr || task->state != TaskState::kStarting) return;
+  task->state = TaskState::kAccepted;
+  task->accepted = true;
+  const bool all = std::all_of(tasks_.begin(), tasks_.end(),
+                               [](const Task& t) { return t.state != TaskState::kStarting; });
+  if (all && state_ == OperationState::kPreparing) {
+    state_ = OperationState::kRunning;
+    Do(PublishChange{});
+  }
+}
+
+void OperationMachine::On(const DeviceDone& event) {
+  Task* task = FindTask(event.worker);
+  if (task == nullptr || task->ended()) return;
+  const auto found = task->share.replica_of_device.find(event.device);
+  if (found == task->share.replica_of_device.end()) return;
+  if (!event.status.ok()) {
+    DeviceFailed(event.worker, event.device, event.status);
+    return;
+  }
+  replicas_[found->second].done.insert({event.worker, event.device});
+  CommitWhereWhole(found->second);
+}
+
+void OperationMachine::On(const TaskEnded& event) {
+  Task* task = FindTask(event.worker);
+  if (task == nullptr || task->ended()) return;
+  const bool refused = task->state == TaskState::kStarting;
+  task->state = TaskState::kEnded;
+  const absl::Status why =
+      event.status.ok() ? absl::InternalError("the task ended without this device") : event.status;
+  for (const auto& [device, replica] : task->share.replica_of_device) {
+    if (replicas_[replica].done.contains({event.worker, device})) continue;
+    DeviceFailed(event.worker, device, why);
+    // Planning again leaves out a worker that refused, so its replicas cannot be served.
+    if (refused) FailReplica(replica, About(event.worker, why));
+  }
+  if (refused && ending_.ok()) {
+    // Others would wait for its bytes; what they need is planned again without it.
+    Blame(About(event.worker, event.status));
+    avoided_workers_.insert(event.worker);
+    for (const Task& other : tasks_) {
+      if (other.ended()) continue;
+      Do(TellPeerLost{other.share.worker, attempt_, event.worker,
+                      std::string(event.status.message())});
+    }
+  }
+  for (const std::string& peer : event.lost_peers) {
+    LoseWorker(peer, absl::UnavailableError(absl::StrCat("blamed by worker ", event.worker,
+                                                         ": gone or without progress")));
+  }
+}
+
+void OperationMachine::On(const DevicesResolved& event) {
+  Task* task = FindTask(event.worker);
+  if (task == nullptr || task->state == TaskState::kLost) return;
+  for (const DeviceRank device : event.devices) {
+    if (task->unresolved.erase(device) == 0) continue;
+    task->resolved.insert(device);
+    const int32_t index = task->share.replica_of_device.at(device);
+    Replica& replica = replicas_[index];
+    if (!replica.committing) continue;
+    if (!event.status.ok()) {
+      replica.committing = false;
+      FailReplica(index, About(event.worker, event.status));
+      continue;
+    }
+    replica.committed.insert({event.worker, device});
+    if (replica.committed.size() == replica.devices.size()) {
+      replica.state = ReplicaState::kCommitted;
+      replica.committing = false;
+      Do(PublishChange{});
+    }
+  }
+}
+
+void OperationMachine::On(const WorkerLost& event) { LoseWorker(event.worker, event.status); }
+
+void OperationMachine::On(const CancelRequested& event) {
+  BeginEnding(absl::CancelledError(absl::StrCat("cancelled: ", event.reason)));
+}
+
+void OperationMachine::On(const DeadlinePassed&) {
+  if (ending_.ok()) {
+    BeginEnding(absl::DeadlineExceededError("the operation's deadline passed"));
+    return;
+  }
+  for (const Task& task : std::vector<Task>(tasks_)) {
+    if (task.state != TaskState::kLost && (!task.ended() || !task.unresolved.empty())) {
+      LoseWorker(task.share.worker, absl::UnavailableError("did not answer in time"));
+    }
+  }
+}
+
+OperationMachine::Task* OperationMachine::FindTask(absl::string_view worker) {
+  const auto found = std::find_if(tasks_.begin(), tasks_.end(),
+                                  [&](const Task& t) { return t.share.worker == worker; });
+  return found == tasks_.end() ? nullptr : &*found;
+}
+
+void OperationMachine::DeviceFailed(const std::string& worker, DeviceRank device,
+                                    const absl::Status& status) {
+  const int32_t index = FindTask(worker)->share.replica_of_device.at(device);
+  Blame(About(worker, status));
+  Replica& replica = replicas_[index];
+  if (replica.state != ReplicaState::kReceiving || replica.committing) return;
+  if (IsRetryable(status) && ending_.ok() && attempt_ == 1) {
+    replica.to_retry = true;
+    if (replica.error.ok()) replica.error = About(worker, status);
+    return;
+  }
+  FailReplica(index, About(worker, status));
+}
+
+void OperationMachine::FailReplica(int32_t index, const absl::Status& status) {
+  Replica& replica = replicas_[index];
+  if (replica.state != ReplicaState::kReceiving) return;
+  replica.state = ReplicaState::kFailed;
+  replica.to_retry = false;
+  replica.committing = false;
+  replica.error = status;
+  Do(PublishChange{});
+}
+
+void OperationMachine::CommitWhereWhole(int32_t index) {
+  Replica& replica = replicas_[index];
+  if (replica.state != ReplicaState::kReceiving || replica.committing) return;
+  if (replica.done.size() != replica.devices.size()) return;
+  if (replica.devices.empty()) {  // nothing of it lies anywhere
+    replica.state = ReplicaState::kCommitted;
+    return;
+  }
+  replica.committing = true;
+  state_ = OperationState::kVerifying;
+  absl::btree_map<std::string, std::vector<DeviceRank>> devices_of_worker;
+  for (const auto& [worker, device] : replica.devices) devices_of_worker[worker].push_back(device);
+  for (auto& [worker, devices] : devices_of_worker) {
+    FindTask(worker)->unresolved.insert(devices.begin(), devices.end());
+    Do(ResolveDevices{worker, attempt_, std::move(devices), true});
+  }
+  Do(PublishChange{});
+}
+
+void OperationMachine::LoseWorker(const std::string& worker, const absl::Status& status) {
+  lost_workers_.insert(worker);
+  Task* task = FindTask(worker);
+  if (task == nullptr || task->state == TaskState::kLost) return;
+  if (!started_) return;  // StartTasks looks again
+  const bool was_needed = !task->ended();
+  task->state = TaskState::kLost;
+  task->unresolved.clear();
+  Blame(About(worker, status));
+  for (const auto& [device, replica] : task->share.replica_of_device) {
+    if (!replicas_[replica].committed.contains({worker, device})) {
+      FailReplica(replica, About(worker, status));
+    }
+  }
+  if (!was_needed) return;
+  for (const Task& other : tasks_) {
+    if (other.ended()) continue;
+    Do(TellPeerLost{other.share.worker, attempt_, worker, std::string(status.message())});
+  }
+}
+
+void OperationMachine::BeginEnding(const absl::Status& why) {
+  if (!ending_.ok()) return;
+  ending_ = why;
+  Blame(why);
+  for (const Task& task : tasks_) {
+    if (started_ && !task.ended()) {
+      Do(CancelTask{task.share.worker, attempt_, std::string(why.message())});
+    }
+  }
+}
+
+void OperationMachine::Settle() {
+  if (!started_ && ending_.ok()) return;
+  const bool all_ended = !started_ || std::all_of(tasks_.begin(), tasks_.end(),
+                                                  [](const Task& t) { return t.ended(); });
+  if (!all_ended) return;
+  Abandon();
+  if (!EverythingResolved()) return;
+  if (PlanRemaining()) return;
+  Finish();
+}
+
+// Ends the leases of what will not be committed in this attempt.
+void OperationMachine::Abandon() {
+  for (Task& task : tasks_) {
+    if (!task.accepted || task.state == TaskState::kLost) continue;
+    std::vector<DeviceRank> devices;
+    for (const auto& [device, index] : task.share.replica_of_device) {
+      const Replica& replica = replicas_[index];
+      if (replica.committing || replica.state == ReplicaState::kCommitted) continue;
+      if (task.unresolved.contains(device) || task.resolved.contains(device)) continue;
+      devices.push_back(device);
+    }
+    if (devices.empty()) continue;
+    task.unresolved.insert(devices.begin(), devices.end());
+    Do(ResolveDevices{task.share.worker, attempt_, std::move(devices), false});
+  }
+}
+
+bool OperationMachine::EverythingResolved() const {
+  return std::all_of(tasks_.begin(), tasks_.end(),
+                     [](const Task& t) { return t.unresolved.empty(); });
+}
+
+bool OperationMachine::PlanRemaining() {
+  std::set<int32_t> remaining;
+  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) {
+    if (replicas_[i].state == ReplicaState::kReceiving && replicas_[i].to_retry) {
+      remaining.insert(i);
+    }
+  }
+  if (remaining.empty() || attempt_ != 1 || !ending_.ok()) return false;
+  for (const Task& task : tasks_) {
+    if (task.accepted && task.state != TaskState::kLost) {
+      earlier_tasks_.push_back({task.share.worker, attempt_});
+    }
+  }
+  tasks_.clear();
+  attempt_ = 2;
+  planned_ = started_ = false;
+  for (Replica& replica : replicas_) {
+    if (replica.state != ReplicaState::kReceiving) continue;
+    replica.devices.clear();
+    replica.done.clear();
+    replica.to_retry = false;
+  }
+  std::set<std::string> without = lost_workers_;
+  without.insert(avoided_workers_.begin(), avoided_workers_.end());
+  state_ = OperationState::kRunning;
+  Do(PlanAgain{attempt_, std::move(remaining), std::move(without)});
+  Do(PublishChange{});
+  return true;
+}
+
+void OperationMachine::Finish() {
+  int32_t committed = 0;
+  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) {
+    if (replicas_[i].state == ReplicaState::kReceiving) {
+      FailReplica(i, !ending_.ok()              ? ending_
+                     : !replicas_[i].error.ok() ? replicas_[i].error
+                                                : error_);
+    }
+    if (replicas_[i].state == ReplicaState::kCommitted) ++committed;
+  }
+  for (const auto& [worker, attempt] : earlier_tasks_) {
+    if (!lost_workers_.contains(worker)) Do(AcknowledgeTask{worker, attempt});
+  }
+  for (const Task& task : tasks_) {
+    if (task.accepted && task.state != TaskState::kLost) {
+      Do(AcknowledgeTask{task.share.worker, attempt_});
+    }
+  }
+  if (committed == static_cast<int32_t>(replicas_.size()) && (error_.ok() || committed > 0)) {
+    state_ = OperationState::kCommitted;
+  } else if (committed > 0) {
+    state_ = OperationState::kPartial;
+  } else {
+    state_ = absl::IsCancelled(ending_) ? OperationState::kCancelled : OperationState::kFailed;
+  }
+  Do(FinishOperation{});
+}
+
+void OperationMachine::Blame(const absl::Status& status) {
+  if (error_.ok()) error_ = status;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,223 @@
+#pragma once
+
+#include "common/plan/tensor_table.h"
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+enum class OperationState : uint8_t {
+  kPreparing,
+  kRunning,
+  kVerifying,
+  kCommitted,
+  kPartial,
+  kFailed,
+  kCancelled,
+};
+absl::string_view OperationStateName(OperationState state);
+bool IsTerminal(OperationState state);
+
+enum class ReplicaState : uint8_t { kReceiving, kCommitted, kFailed };
+
+// One worker's share in one attempt: which devices it owns, and which of them receive for which
+// replica.
+struct WorkerShare {
+  std::string worker;
+  // Destination devices of this worker -> replica.
+  absl::btree_map<DeviceRank, int32_t> replica_of_device;
+};
+
+// Events, in the order in which they happened.
+struct Planned {                    // the plan of the present attempt is proven and cut
+  std::vector<WorkerShare> shares;  // of every worker that takes part
+};
+struct PlanFailed {
+  absl::Status status;
+};
+struct IntentCommitted {};
+struct IntentFailed {  // nothing has been started, and nothing will be
+  absl::Status status;
+};
+struct TaskAccepted {
+  std::string worker;
+};
+struct DeviceDone {
+  std::string worker;
+  DeviceRank device = 0;
+  absl::Status status;
+};
+// The worker's task ended, whether it was accepted or not; it touches no destination buffer of the
+// attempt any more.
+struct TaskEnded {
+  std::string worker;
+  absl::Status status;
+  std::vector<std::string> lost_peers;
+};
+struct DevicesResolved {
+  std::string worker;
+  std::vector<DeviceRank> devices;
+  absl::Status status;
+};
+struct WorkerLost {
+  std::string worker;
+  absl::Status status;
+};
+struct CancelRequested {
+  std::string reason;
+};
+// The deadline, or, when the operation is ending already, the end of its grace: tasks that have not
+// ended count as lost.
+struct DeadlinePassed {};
+using OperationEvent =
+    std::variant<Planned, PlanFailed, IntentCommitted, IntentFailed, TaskAccepted, DeviceDone,
+                 TaskEnded, DevicesResolved, WorkerLost, CancelRequested, DeadlinePassed>;
+
+// Actions, to be carried out in order.
+struct CommitIntent {};  // then IntentCommitted or IntentFailed
+struct StartTask {       // then TaskAccepted or TaskEnded
+  std::string worker;
+  uint32_t attempt = 1;
+};
+struct CancelTask {  // then TaskEnded
+  std::string worker;
+  uint32_t attempt = 1;
+  std::string reason;
+};
+struct ResolveDevices {  // then DevicesResolved
+  std::string worker;
+  uint32_t attempt = 1;
+  std::vector<DeviceRank> devices;
+  bool commit = false;
+};
+struct TellPeerLost {  // to `worker`: `lost` is gone
+  std::string worker;
+  uint32_t attempt = 1;
+  std::string lost;
+  std::string reason;
+};
+struct PlanAgain {  // then Planned or PlanFailed
+  uint32_t attempt = 2;
+  std::set<int32_t> replicas;     // what remains to be served
+  std::set<std::string> without;  // workers that are lost or refused
+};
+struct AcknowledgeTask {  // the worker may forget the task and release its sources
+  std::string worker;
+  uint32_t attempt = 1;
+};
+struct PublishChange {};    // somebody watching may want to know
+struct FinishOperation {};  // terminal: record, report, forget
+using OperationAction =
+    std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, PlanAgain,
+                 AcknowledgeTask, PublishChange, FinishOperation>;
+
+// Text of events and actions, for scripts and logs: "StartTask w0 attempt 1".
+std::string ToString(const OperationEvent& event);
+std::string ToString(const OperationAction& action);
+
+// The life of one operation: events in, actions out. Pure: no clock, no I/O, no threads.
+// Thread-compatible; whoever owns it feeds it one event at a time.
+//
+//   PREPARING --Planned, IntentCommitted, all accepted--> RUNNING --some replica whole--> VERIFYING
+//   any of them --> COMMITTED | PARTIAL | FAILED | CANCELLED
+//
+// A replica commits when all its devices are done with OK, and by itself: others may still receive.
+// It fails when a worker that owns one of its devices is lost. What it was to get through somebody
+// else who is lost is planned again once, when every task of the first attempt has ended, and fails
+// for good when that does not work either. An error that planning cannot mend (a checksum that
+// differs, no memory) fails the replica at once. The operation is over when every replica has
+// committed or failed, every task has ended or its worker is lost, and every device is resolved.
+class OperationMachine {
+ public:
+  using DeviceOfWorker = std::pair<std::string, DeviceRank>;
+
+  struct Replica {
+    ReplicaState state = ReplicaState::kReceiving;
+    std::set<DeviceOfWorker> devices;    // that receive it in the present attempt
+    std::set<DeviceOfWorker> done;       // complete and verified
+    std::set<DeviceOfWorker> committed;  // current at their workers
+    bool committing = false;
+    bool to_retry = false;  // failed only for want of somebody else
+    absl::Status error;
+  };
+
+  // `replicas` >= 0, as the operation's TensorTable counts them.
+  explicit OperationMachine(int32_t replicas) : replicas_(replicas) {}
+
+  // What to do now, in order. Events that came too late or twice give no action: messages repeat.
+  std::vector<OperationAction> Handle(const OperationEvent& event);
+
+  OperationState state() const { return state_; }
+  uint32_t attempt() const { return attempt_; }
+  const std::vector<Replica>& replicas() const { return replicas_; }
+  // The first error, naming the worker to blame; OK while there is none.
+  const absl::Status& error() const { return error_; }
+
+ private:
+  enum class TaskState : uint8_t { kStarting, kAccepted, kEnded, kLost };
+  struct Task {
+    WorkerShare share;
+    TaskState state = TaskState::kStarting;
+    bool accepted = false;            // ever, so that it holds leases
+    std::set<DeviceRank> unresolved;  // asked to resolve, not answered
+    std::set<DeviceRank> resolved;    // asked and answered
+    bool ended() const { return state == TaskState::kEnded || state == TaskState::kLost; }
+  };
+
+  void On(const Planned& event);
+  void On(const PlanFailed& event);
+  void On(const IntentCommitted& event);
+  void On(const IntentFailed& event);
+  void On(const TaskAccepted& event);
+  void On(const DeviceDone& event);
+  void On(const TaskEnded& event);
+  void On(const DevicesResolved& event);
+  void On(const WorkerLost& event);
+  void On(const CancelRequested& event);
+  void On(const DeadlinePassed& event);
+
+  // Null when the worker has no task in the present attempt.
+  Task* FindTask(absl::string_view worker);
+  void StartTasks();
+  void DeviceFailed(const std::string& worker, DeviceRank device, const absl::Status& status);
+  void FailReplica(int32_t index, const absl::Status& status);
+  void CommitWhereWhole(int32_t index);
+  void LoseWorker(const std::string& worker, const absl::Status& status);
+  void BeginEnding(const absl::Status& why);
+  // Carries on when all tasks of the attempt have ended: abandons, plans again or finishes.
+  void Settle();
+  void Abandon();
+  bool EverythingResolved() const;
+  bool PlanRemaining();
+  void Finish();
+  template <typename Action>
+  void Do(Action action) {
+    actions_.push_back(std::move(action));
+  }
+  void Blame(const absl::Status& status);
+
+  OperationState state_ = OperationState::kPreparing;
+  uint32_t attempt_ = 1;
+  bool planned_ = false;  // the present attempt
+  bool started_ = false;  // its tasks
+  std::vector<Replica> replicas_;
+  std::vector<Task> tasks_;  // of the present attempt, in the order of the shares
+  // Tasks of earlier attempts whose workers still hold leases on sources.
+  std::vector<std::pair<std::string, uint32_t>> earlier_tasks_;
+  std::set<std::string> lost_workers_;     // that are gone
+  std::set<std::string> avoided_workers_;  // that are there and refused
+  absl::Status ending_;                    // why nothing new is begun; OK: not ending
+  absl::Status error_;
+  std::vector<OperationAction> actions_;  // of the event being handled
+};
+
+}  // namespace crossmesh

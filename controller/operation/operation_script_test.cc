@@ -1,0 +1,132 @@
+// Scripts of events, each followed by the actions and the state that it must give. A script is a
+// file of testdata/: comment lines start with '#', events with '>'. CROSSMESH_UPDATE_GOLDEN=1
+// writes what the machine does into the files, to be reviewed as a diff.
+
+#include "common/testing/paths.h"
+#include "controller/operation/operation_machine.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+DeviceRank Rank(absl::string_view text) {
+  DeviceRank rank = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(text, &rank)) << text;
+  return rank;
+}
+
+// "OK", or "UNAVAILABLE gone away".
+absl::Status StatusOf(const std::vector<std::string>& words, size_t first) {
+  if (words[first] == "OK") return absl::OkStatus();
+  for (int code = 1; code <= 16; ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) != words[first]) continue;
+    const std::string message =
+        absl::StrJoin(words.begin() + static_cast<int>(first) + 1, words.end(), " ");
+    return absl::Status(static_cast<absl::StatusCode>(code), message);
+  }
+  ADD_FAILURE() << "no status code " << words[first];
+  return absl::OkStatus();
+}
+
+// "w0{3:0 4:1}" with the spaces of the braces as commas: "w0{3:0,4:1}".
+WorkerShare ShareOf(absl::string_view text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('{', 1));
+  WorkerShare share{.worker = parts.first};
+  for (absl::string_view entry :
+       absl::StrSplit(absl::StripSuffix(parts.second, "}"), ',', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(entry, ':');
+    share.replica_of_device[Rank(pair.first)] = Rank(pair.second);
+  }
+  return share;
+}
+
+OperationEvent EventOf(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  const std::string& kind = words[0];
+  if (kind == "Planned") {
+    Planned planned;
+    for (size_t i = 1; i < words.size(); ++i) planned.shares.push_back(ShareOf(words[i]));
+    return planned;
+  }
+  if (kind == "PlanFailed") return PlanFailed{StatusOf(words, 1)};
+  if (kind == "IntentCommitted") return IntentCommitted{};
+  if (kind == "TaskAccepted") return TaskAccepted{words[1]};
+  if (kind == "DeviceDone") return DeviceDone{words[1], Rank(words[2]), StatusOf(words, 3)};
+  if (kind == "TaskEnded") return TaskEnded{words[1], StatusOf(words, 2), {}};
+  if (kind == "TaskBlames") return TaskEnded{words[1], absl::OkStatus(), {words[2]}};
+  if (kind == "WorkerLost") return WorkerLost{words[1], StatusOf(words, 2)};
+  if (kind == "CancelRequested") return CancelRequested{words[1]};
+  if (kind == "DeadlinePassed") return DeadlinePassed{};
+  if (kind == "DevicesResolved") {
+    DevicesResolved resolved{words[1], {}, StatusOf(words, 3)};
+    for (absl::string_view device : absl::StrSplit(words[2], ',')) {
+      resolved.devices.push_back(Rank(device));
+    }
+    return resolved;
+  }
+  ADD_FAILURE() << "unknown event: " << line;
+  return DeadlinePassed{};
+}
+
+// The script with its expectations replaced by what the machine does.
+std::string Play(const std::string& script) {
+  std::string played;
+  OperationMachine machine(0);
+  for (absl::string_view line : absl::StrSplit(script, '\n')) {
+    if (absl::StartsWith(line, "#") || line.empty()) {
+      absl::StrAppend(&played, line, "\n");
+    } else if (absl::ConsumePrefix(&line, "> Replicas ")) {
+      machine = OperationMachine(Rank(line));
+      absl::StrAppend(&played, "> Replicas ", line, "\n");
+    } else if (absl::ConsumePrefix(&line, "> ")) {
+      absl::StrAppend(&played, "> ", line, "\n");
+      for (const OperationAction& action : machine.Handle(EventOf(line))) {
+        absl::StrAppend(&played, "    ", ToString(action), "\n");
+      }
+      absl::StrAppend(&played, "  ", OperationStateName(machine.state()), "\n");
+    }
+  }
+  absl::StripTrailingAsciiWhitespace(&played);
+  return played + "\n";
+}
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(OperationScripts, EveryScriptPlaysAsItIsWritten) {
+  int scripts = 0;
+  const std::filesystem::path folder = SourcePath("controller/operation/testdata");
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".txt") continue;
+    ++scripts;
+    const std::string script = ReadFile(entry.path());
+    const std::string played = Play(script);
+    if (std::getenv("CROSSMESH_UPDATE_GOLDEN") != nullptr) {
+      std::ofstream(entry.path()) << played;
+    } else {
+      EXPECT_EQ(played, script) << entry.path();
+    }
+  }
+  EXPECT_GE(scripts, 10);
+}
+
+}  // namespace
+}  // namespace crossmesh
