@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+
+namespace crossmesh {
+
+// Index into Slicing::classes().
+using ClassIndex = int32_t;
+inline constexpr ClassIndex kNoClass = -1;
+
+// The class of a (holder set, needer set): a dense table where that is no larger than the work that
+// fills it, else a hash map. Thread-compatible.
+class ClassTable {
+ public:
+  // For holder sets below `rows` and needer sets below `columns`, looked up about `uses` times.
+  ClassTable(int64_t rows, int64_t columns, int64_t uses)
+      : rows_(rows), columns_(columns), dense_(rows * columns <= DenseMax(uses)) {
+    if (dense_) table_.assign(rows * columns, kNoClass);
+  }
+
+  // The place of the class; kNoClass where there is none yet. Valid until the next call.
+  ClassIndex& At(int32_t holders, int32_t needers) {
+    if (dense_) return table_[holders * columns_ + needers];
+    return map_.try_emplace(std::pair(holders, needers), kNoClass).first->second;
+  }
+
+  ClassIndex Find(int32_t holders, int32_t needers) const {
+    if (holders >= rows_ || needers >= columns_) return kNoClass;
+    if (dense_) return table_[holders * columns_ + needers];
+    const auto found = map_.find(std::pair(holders, needers));
+    return found == map_.end() ? kNoClass : found->second;
+  }
+
+ private:
+  static int64_t DenseMax(int64_t uses) {
+    return uses < (int64_t{1} << 22) ? (int64_t{1} << 14) + 4 * uses : int64_t{1} << 24;
+  }
+
+  int64_t rows_;
+  int64_t columns_;
+  bool dense_;
+  std::vector<ClassIndex> table_;
+  absl::flat_hash_map<std::pair<int32_t, int32_t>, ClassIndex> map_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,198 @@
+#include "common/base/status_macros.h"
+#include "common/plan/worker_part.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int32_t kNoWorker = -1;
+
+absl::StatusOr<std::vector<int32_t>> OwnerOfDevices(
+    const TensorTable& tensors, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
+  std::vector<int32_t> owners(tensors.devices().size(), kNoWorker);
+  for (size_t w = 0; w < devices_of_worker.size(); ++w) {
+    for (const DeviceId& device : devices_of_worker[w]) {
+      const std::optional<DeviceRank> rank = tensors.FindDevice(device);
+      if (!rank.has_value()) continue;
+      if (owners[*rank] != kNoWorker) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("device ", ToString(device), ": expected one worker that owns it, found ",
+                         owners[*rank], " and ", w));
+      }
+      owners[*rank] = static_cast<int32_t>(w);
+    }
+  }
+  const auto lost = std::ranges::find(owners, kNoWorker);
+  if (lost != owners.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", ToString(tensors.devices()[lost - owners.begin()]),
+                     ": expected a live worker, found none"));
+  }
+  return owners;
+}
+
+// Small numbers for the large ones that a part uses, in order of their first use. Reused from part
+// to part: clearing is free.
+class Renumbering {
+ public:
+  explicit Renumbering(size_t count) : entries_(count) {}
+
+  void Clear() {
+    ++round_;
+    used_ = 0;
+  }
+  // The small number of `index`, and whether this is its first use.
+  std::pair<int32_t, bool> NumberOf(int32_t index) {
+    Entry& entry = entries_[index];
+    if (entry.round == round_) return {entry.number, false};
+    entry = {.round = round_, .number = used_++};
+    return {entry.number, true};
+  }
+
+ private:
+  struct Entry {
+    int32_t round = 0;  // for which the number holds
+    int32_t number = 0;
+  };
+  std::vector<Entry> entries_;
+  int32_t round_ = 1;
+  int32_t used_ = 0;
+};
+
+// Deals relays, hops and copies out to the parts of all workers at once, so that
+// the plan is read once from beginning to end; then numbers each part's classes and sets.
+class PartCutter {
+ public:
+  PartCutter(const Plan& plan, const std::vector<int32_t>& owners, size_t workers)
+      : plan_(plan), slicing_(plan.slicing()), owners_(owners), specs_(workers) {
+    for (WorkerPart::Spec& spec : specs_) {
+      spec = {.plan = plan.id(),
+              .tensors = plan.spec().tensors,
+              .chunk_bytes = plan.chunk_bytes(),
+              .binding = plan.binding(),
+              .shared_storage = plan.shared_storage()};
+    }
+    for (size_t d = 0; d < owners.size(); ++d) {
+      specs_[owners[d]].devices.push_back(static_cast<DeviceRank>(d));
+    }
+  }
+
+  absl::StatusOr<std::vector<WorkerPart>> Cut() {
+    Reserve();
+    DealRelays();
+    for (const LocalCopy& copy : plan_.copies()) {
+      specs_[owners_[copy.device]].copies.push_back({copy.slice_class, copy.device});
+    }
+    Renumbering classes(slicing_.classes().size());
+    Renumbering sets(slicing_.device_sets());
+    std::vector<WorkerPart> parts;
+    parts.reserve(specs_.size());
+    for (WorkerPart::Spec& spec : specs_) {
+      NumberClasses(spec, classes, sets);
+      ASSIGN_OR_RETURN(WorkerPart part, WorkerPart::Create(std::move(spec)));
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
+
+ private:
+  // Calls `visit` with each worker that a hop touches, the relay's and the hop's index.
+  template <typename Visit>
+  void ForEachTouched(Visit visit) const {
+    for (size_t r = 0; r < plan_.relays().size(); ++r) {
+      const Relay& relay = plan_.relays()[r];
+      for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+        const int32_t sender = owners_[plan_.hops()[h].from];
+        const int32_t receiver = owners_[plan_.hops()[h].to];
+        visit(sender, static_cast<int64_t>(r), h);
+        if (receiver != sender) visit(receiver, static_cast<int64_t>(r), h);
+      }
+    }
+  }
+
+  void Reserve() {
+    struct Counts {
+      int64_t relays = 0;
+      int64_t hops = 0;
+      int64_t last_relay = -1;
+    };
+    std::vector<Counts> counts(specs_.size());
+    ForEachTouched([&](int32_t worker, int64_t relay, int64_t) {
+      Counts& count = counts[worker];
+      ++count.hops;
+      if (std::exchange(count.last_relay, relay) != relay) ++count.relays;
+    });
+    for (size_t w = 0; w < specs_.size(); ++w) {
+      specs_[w].relays.reserve(counts[w].relays);
+      specs_[w].hops.reserve(counts[w].hops);
+    }
+  }
+
+  // What is dealt out names classes of the plan; NumberClasses replaces that.
+  void DealRelays() {
+    const Channels channels = ChannelsOf(plan_);
+    ForEachTouched([&](int32_t worker, int64_t relay_index, int64_t hop_index) {
+      WorkerPart::Spec& spec = specs_[worker];
+      if (spec.relays.empty() || spec.relays.back().relay != relay_index) {
+        const Relay& relay = plan_.relays()[relay_index];
+        spec.relays.push_back({.relay = relay_index,
+                               .class_sets = relay.slice_class,
+                               .root = relay.root,
+                               .begin = relay.begin,
+                               .end = relay.end,
+                               .first_hop = static_cast<int64_t>(spec.hops.size())});
+      }
+      ++spec.relays.back().hop_count;
+      const Hop& hop = plan_.hops()[hop_index];
+      spec.hops.push_back({.from = hop.from,
+                           .to = hop.to,
+                           .channel = channels.of_hop[hop_index],
+                           .place = hop.place,
+                           .period = hop.period});
+    });
+  }
+
+  void NumberClasses(WorkerPart::Spec& spec, Renumbering& classes, Renumbering& sets) const {
+    classes.Clear();
+    sets.Clear();
+    const auto number_set = [&](int32_t set) {
+      const auto [number, is_new] = sets.NumberOf(set);
+      if (is_new) spec.device_sets.Add(slicing_.device_set(set));
+      return number;
+    };
+    const auto number_class = [&](ClassIndex c) {
+      const auto [number, is_new] = classes.NumberOf(c);
+      if (is_new) {
+        const SliceClass& slice_class = slicing_.classes()[c];
+        const int32_t holders = number_set(slice_class.holders);
+        spec.class_sets.push_back({holders, number_set(slice_class.needers)});
+      }
+      return number;
+    };
+    for (WorkerPart::PartRelay& relay : spec.relays) {
+      relay.class_sets = number_class(relay.class_sets);
+    }
+    for (WorkerPart::PartCopy& copy : spec.copies) copy.class_sets = number_class(copy.class_sets);
+  }
+
+  const Plan& plan_;
+  const Slicing& slicing_;
+  const std::vector<int32_t>& owners_;
+  std::vector<WorkerPart::Spec> specs_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<WorkerPart>> CutParts(
+    const Plan& plan, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
+  ASSIGN_OR_RETURN(const std::vector<int32_t> owners,
+                   OwnerOfDevices(plan.tensors(), devices_of_worker));
+  return PartCutter(plan, owners, devices_of_worker.size()).Cut();
+}
+
+}  // namespace crossmesh

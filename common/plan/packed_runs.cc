@@ -1,0 +1,155 @@
+#include "common/plan/packed_runs.h"
+
+#include "common/base/check.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace crossmesh {
+
+TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, DeviceRank device)
+    : tensors_(tensors), slicing_(slicing), groups_(tensors.groups().size()) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int32_t group = static_cast<int32_t>(g);
+    if (tensors.tensors_in_group(group) == 0) continue;
+    GroupTile& tile = groups_[g];
+    tile.boxes = tensors.TileOf(side, group, device);
+    for (const Box& box : tile.boxes) {
+      tile.box_offset.push_back(tile.bytes);
+      tile.bytes += box.volume() * tensors.ItemBytesOf(group);
+    }
+  }
+}
+
+PackedRuns::PackedRuns(const TileMap& map, ClassIndex slice_class)
+    : map_(map), class_bytes_(map.slicing().classes()[slice_class].bytes) {
+  const int32_t groups = static_cast<int32_t>(map.groups_.size());
+  place_.reserve(groups);
+  for (int32_t g = 0; g < groups; ++g) {
+    place_.push_back(map.slicing().grid(g).FindClass(slice_class));
+  }
+  tensor_ = -1;
+  Seek(0);
+}
+
+int64_t PackedRuns::TensorBytes() const { return grid_->bytes[place_[group_]]; }
+
+void PackedRuns::SkipTensors() {
+  const std::vector<int32_t>& group_of_tensor = map_.tensors().group_of_tensor();
+  const int32_t count = static_cast<int32_t>(group_of_tensor.size());
+  while (tensor_ < count) {
+    group_ = group_of_tensor[tensor_];
+    if (group_ != -1 && place_[group_] != -1) break;
+    ++tensor_;
+  }
+  if (tensor_ == count) return;
+  grid_ = &map_.slicing().grid(group_);
+  cell_ = grid_->first[place_[group_]];
+  cells_end_ = grid_->first[place_[group_] + 1];
+  box_ = 0;
+}
+
+void PackedRuns::Seek(int64_t offset) {
+  CHECK(offset >= 0 && offset <= class_bytes_) << offset << " of " << class_bytes_;
+  if (tensor_ == -1 || offset < offset_) {
+    tensor_ = 0;
+    tensor_begin_ = 0;
+    SkipTensors();
+  }
+  offset_ = offset;
+  if (offset == class_bytes_) return;
+  while (tensor_begin_ + TensorBytes() <= offset) {
+    tensor_begin_ += TensorBytes();
+    ++tensor_;
+    SkipTensors();
+  }
+  int64_t rest = offset - tensor_begin_;
+  cell_ = grid_->first[place_[group_]];
+  for (int64_t bytes = EnterCell(); bytes <= rest; bytes = EnterCell()) {
+    rest -= bytes;
+    ++cell_;
+  }
+  run_offset_ = rest % run_bytes_;
+  int64_t row = rest / run_bytes_;
+  for (int i = loop_count_ - 1; i >= 0; --i) {
+    Loop& loop = loops_[i];
+    loop.index = row % loop.length;
+    row /= loop.length;
+    row_begin_ += loop.index * loop.stride;
+  }
+}
+
+Run PackedRuns::Next(int64_t bytes_max) {
+  if (offset_ == class_bytes_) return {.tensor = tensor_};
+  const Run run{.tensor = tensor_,
+                .tile_offset = row_begin_ + run_offset_,
+                .bytes = std::min(bytes_max, run_bytes_ - run_offset_)};
+  offset_ += run.bytes;
+  run_offset_ += run.bytes;
+  if (run_offset_ == run_bytes_ && offset_ < class_bytes_) NextRow();
+  return run;
+}
+
+void PackedRuns::NextRow() {
+  run_offset_ = 0;
+  for (int i = loop_count_ - 1; i >= 0; --i) {
+    Loop& loop = loops_[i];
+    row_begin_ += loop.stride;
+    if (++loop.index < loop.length) return;
+    row_begin_ -= loop.length * loop.stride;
+    loop.index = 0;
+  }
+  NextCell();
+}
+
+void PackedRuns::NextCell() {
+  if (++cell_ == cells_end_) {
+    tensor_begin_ += TensorBytes();
+    ++tensor_;
+    SkipTensors();
+  }
+  EnterCell();
+}
+
+int64_t PackedRuns::EnterCell() {
+  const Box cell = grid_->CellBox(grid_->cells[cell_]);
+  const Box& box = FindBox(cell);
+  const int64_t item_bytes = map_.tensors().ItemBytesOf(group_);
+  row_begin_ = map_.groups_[group_].box_offset[box_];
+  run_bytes_ = item_bytes;
+  run_offset_ = 0;
+  loop_count_ = 0;
+  // From the innermost dimension outwards, everything is one run until the cell is narrower than
+  // its box; the dimensions outside of that are loops.
+  bool contiguous = true;
+  int64_t stride = item_bytes;
+  for (int d = cell.rank() - 1; d >= 0; --d) {
+    row_begin_ += (cell[d].begin - box[d].begin) * stride;
+    if (contiguous) {
+      run_bytes_ *= cell[d].length();
+      contiguous = cell[d] == box[d];
+    } else if (cell[d].length() > 1) {
+      loops_[loop_count_++] = {.length = cell[d].length(), .stride = stride};
+    }
+    stride *= box[d].length();
+  }
+  std::reverse(loops_.begin(), loops_.begin() + loop_count_);
+  return cell.volume() * item_bytes;
+}
+
+// Cells never cross a box's edge. Both mostly ascend, so the search starts where the last one
+// ended.
+const Box& PackedRuns::FindBox(const Box& cell) {
+  const Tile& boxes = map_.groups_[group_].boxes;
+  for (size_t tried = 0; tried < boxes.size(); ++tried) {
+    const size_t candidate = (box_ + tried) % boxes.size();
+    if (boxes[candidate].Contains(cell)) {
+      box_ = candidate;
+      return boxes[candidate];
+    }
+  }
+  CHECK(false) << "cell " << cell << " of tensor " << tensor_ << " is in no box of the tile";
+  std::abort();
+}
+
+}  // namespace crossmesh

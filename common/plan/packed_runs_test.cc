@@ -1,0 +1,215 @@
+#include "common/plan/packed_runs.h"
+
+#include "common/base/check.h"
+#include "common/plan/element_boundaries.h"
+#include "common/plan/testing/random_tensors.h"
+#include "common/testing/status_matchers.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+// Calls `visit` with the coordinates of every element of a box, row-major.
+template <typename Visit>
+void ForEachElement(const Box& box, Visit visit) {
+  if (box.empty()) return;
+  std::vector<int64_t> at;
+  for (const Interval& interval : box.intervals()) at.push_back(interval.begin);
+  while (true) {
+    visit(at);
+    int d = box.rank() - 1;
+    while (d >= 0 && ++at[d] == box[d].end) {
+      at[d] = box[d].begin;
+      --d;
+    }
+    if (d < 0) return;
+  }
+}
+
+bool IsInside(const Box& box, const std::vector<int64_t>& at) {
+  for (int d = 0; d < box.rank(); ++d) {
+    if (at[d] < box[d].begin || at[d] >= box[d].end) return false;
+  }
+  return true;
+}
+
+// The bytes of one element: a function of the tensor, the coordinates and the byte alone.
+uint8_t ByteOf(int32_t tensor, const std::vector<int64_t>& at, int64_t byte) {
+  uint64_t hash = 1469598103934665603ULL + static_cast<uint64_t>(tensor);
+  for (const int64_t i : at) hash = (hash ^ static_cast<uint64_t>(i)) * 1099511628211ULL;
+  hash = (hash ^ static_cast<uint64_t>(byte + 77)) * 1099511628211ULL;
+  return static_cast<uint8_t>(hash >> 32);
+}
+
+// What a tile holds when it is filled with every element's bytes, by plain loops.
+Bytes FilledTile(const TensorTable& tensors, int32_t tensor, const Tile& tile) {
+  const int64_t item_bytes = tensors.ItemBytesOf(tensors.group_of_tensor()[tensor]);
+  Bytes bytes;
+  for (const Box& box : tile) {
+    ForEachElement(box, [&](const std::vector<int64_t>& at) {
+      for (int64_t b = 0; b < item_bytes; ++b) bytes.push_back(ByteOf(tensor, at, b));
+    });
+  }
+  return bytes;
+}
+
+// A device's tiles of all tensors on one side.
+struct DeviceMemory {
+  std::vector<Bytes> tensors;
+
+  static DeviceMemory Filled(const TensorTable& table, Side side, DeviceRank device) {
+    DeviceMemory memory;
+    for (size_t t = 0; t < table.group_of_tensor().size(); ++t) {
+      const int32_t group = table.group_of_tensor()[t];
+      memory.tensors.push_back(group == -1 ? Bytes()
+                                           : FilledTile(table, static_cast<int32_t>(t),
+                                                        table.TileOf(side, group, device)));
+    }
+    return memory;
+  }
+};
+
+// The packed bytes of a class by definition: every element whose holders and needers are those of
+// the class, in order of tensors and cells.
+Bytes PackedByDefinition(const TensorTable& tensors, const Slicing& slicing, ClassIndex c) {
+  Bytes packed;
+  for (size_t t = 0; t < tensors.group_of_tensor().size(); ++t) {
+    const int32_t group = tensors.group_of_tensor()[t];
+    if (group == -1) continue;
+    const GroupGrid& grid = slicing.grid(group);
+    for (int64_t cell = 0; cell < grid.cell_count(); ++cell) {
+      if (grid.class_of_cell[cell] != c) continue;
+      const Bytes bytes = FilledTile(tensors, static_cast<int32_t>(t), {grid.CellBox(cell)});
+      packed.insert(packed.end(), bytes.begin(), bytes.end());
+    }
+  }
+  return packed;
+}
+
+Bytes Pack(const DeviceMemory& memory, PackedRuns& runs, RandomSource& random) {
+  Bytes packed;
+  for (Run run = runs.Next(random.Between(1, 40)); run.bytes > 0;
+       run = runs.Next(random.Between(1, 40))) {
+    const auto from = memory.tensors[run.tensor].begin() + run.tile_offset;
+    packed.insert(packed.end(), from, from + run.bytes);
+  }
+  return packed;
+}
+
+void CheckHolders(const TensorTable& tensors, const Slicing& slicing, RandomSource& random) {
+  for (DeviceRank device = 0; device < static_cast<DeviceRank>(tensors.devices().size());
+       ++device) {
+    const TileMap map(tensors, slicing, Side::kSource, device);
+    const DeviceMemory memory = DeviceMemory::Filled(tensors, Side::kSource, device);
+    for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
+      const auto holders = slicing.holders(c);
+      if (std::find(holders.begin(), holders.end(), device) == holders.end()) continue;
+      PackedRuns runs(map, c);
+      const Bytes expected = PackedByDefinition(tensors, slicing, c);
+      ASSERT_EQ(static_cast<int64_t>(expected.size()), slicing.classes()[c].bytes);
+      ASSERT_EQ(Pack(memory, runs, random), expected) << "class " << c << " device " << device;
+      ASSERT_EQ(runs.offset(), slicing.classes()[c].bytes);
+      for (int i = 0; i < 3; ++i) {
+        const int64_t offset = random.Between(0, slicing.classes()[c].bytes);
+        runs.Seek(offset);
+        ASSERT_EQ(runs.offset(), offset);
+        ASSERT_EQ(Pack(memory, runs, random), Bytes(expected.begin() + offset, expected.end()))
+            << "class " << c << " device " << device << " from " << offset;
+      }
+    }
+  }
+}
+
+// Unpacks every class at every needer and expects each byte of the destination tile exactly once.
+void CheckNeeders(const TensorTable& tensors, const Slicing& slicing) {
+  for (DeviceRank device = 0; device < static_cast<DeviceRank>(tensors.devices().size());
+       ++device) {
+    const TileMap map(tensors, slicing, Side::kDestination, device);
+    const DeviceMemory expected = DeviceMemory::Filled(tensors, Side::kDestination, device);
+    DeviceMemory memory = expected;
+    for (Bytes& bytes : memory.tensors) bytes.assign(bytes.size(), 0);
+    DeviceMemory written = memory;
+    for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
+      const auto needers = slicing.needers(c);
+      if (std::find(needers.begin(), needers.end(), device) == needers.end()) continue;
+      const Bytes packed = PackedByDefinition(tensors, slicing, c);
+      PackedRuns runs(map, c);
+      for (int64_t at = 0; at < static_cast<int64_t>(packed.size());) {
+        const Run run = runs.Next(1 << 20);
+        ASSERT_GT(run.bytes, 0);
+        for (int64_t i = 0; i < run.bytes; ++i) {
+          memory.tensors[run.tensor][run.tile_offset + i] = packed[at + i];
+          ++written.tensors[run.tensor][run.tile_offset + i];
+        }
+        at += run.bytes;
+      }
+    }
+    ASSERT_EQ(memory.tensors, expected.tensors) << "device " << device;
+    for (const Bytes& counts : written.tensors) {
+      ASSERT_EQ(counts, Bytes(counts.size(), 1)) << "device " << device;
+    }
+  }
+}
+
+// The sets of every element's cell are those that the tiles say.
+void CheckClasses(const TensorTable& tensors, const Slicing& slicing) {
+  for (int32_t g = 0; g < slicing.grids(); ++g) {
+    const GroupGrid& grid = slicing.grid(g);
+    for (int64_t cell = 0; cell < grid.cell_count(); ++cell) {
+      const Box box = grid.CellBox(cell);
+      const auto devices_with = [&](Side side, const std::vector<int64_t>& at) {
+        std::vector<DeviceRank> devices;
+        for (DeviceRank d = 0; d < static_cast<DeviceRank>(tensors.devices().size()); ++d) {
+          const Tile tile = tensors.TileOf(side, g, d);
+          if (std::any_of(tile.begin(), tile.end(),
+                          [&](const Box& b) { return IsInside(b, at); })) {
+            devices.push_back(d);
+          }
+        }
+        return devices;
+      };
+      std::vector<int64_t> corner;
+      for (const Interval& interval : box.intervals()) corner.push_back(interval.begin);
+      const auto holders = devices_with(Side::kSource, corner);
+      const auto needers = devices_with(Side::kDestination, corner);
+      const ClassIndex c = grid.class_of_cell[cell];
+      if (needers.empty()) {
+        ASSERT_EQ(c, kNoClass);
+        continue;
+      }
+      ASSERT_TRUE(std::ranges::equal(slicing.holders(c), holders)) << "cell " << box;
+      ASSERT_TRUE(std::ranges::equal(slicing.needers(c), needers)) << "cell " << box;
+      ASSERT_EQ(slicing.Find(holders, needers), c);
+    }
+  }
+}
+
+class PackedRunsPropertyTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(PackedRunsPropertyTest, EveryHolderPacksAndEveryNeederUnpacksByDefinition) {
+  for (int i = 0; i < 500; ++i) {
+    const uint64_t seed = 500 * GetParam() + i;
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    const TensorTable tensors = RandomTensorTable(random);
+    ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+    CheckClasses(tensors, slicing);
+    CheckHolders(tensors, slicing, random);
+    CheckNeeders(tensors, slicing);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PackedRunsPropertyTest, ::testing::Range(0, 8));
+
+}  // namespace
+}  // namespace crossmesh

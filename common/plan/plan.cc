@@ -1,0 +1,148 @@
+#include "common/plan/plan.h"
+
+#include "common/base/digest_builder.h"
+#include "common/base/status_macros.h"
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+bool InRange(int64_t index, size_t size) {
+  return index >= 0 && index < static_cast<int64_t>(size);
+}
+
+absl::Status Bad(absl::string_view object, absl::string_view expected, int64_t found) {
+  return absl::InternalError(absl::StrCat(object, ": expected ", expected, ", found ", found));
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> Plan::Create(Spec spec) {
+  Plan plan(std::move(spec));
+  RETURN_IF_ERROR(plan.CheckSettings());
+  RETURN_IF_ERROR(plan.CheckRelays());
+  RETURN_IF_ERROR(plan.CheckCopies());
+  plan.id_ = plan.ComputeId();
+  return plan;
+}
+
+absl::Status Plan::CheckSettings() const {
+  if (spec_.tensors == nullptr || spec_.slicing == nullptr) {
+    return absl::InternalError("plan: expected tensors and a slicing, found none");
+  }
+  if (spec_.slicing->grids() != static_cast<int32_t>(tensors().groups().size())) {
+    return Bad("slicing", absl::StrCat(tensors().groups().size(), " grids, one a tensor group"),
+               spec_.slicing->grids());
+  }
+  if (spec_.chunk_bytes <= 0 || spec_.chunk_bytes % kLeafBytes != 0) {
+    return Bad("chunk", absl::StrCat("a positive multiple of ", kLeafBytes, " bytes"),
+               spec_.chunk_bytes);
+  }
+  if (static_cast<int64_t>(spec_.relays.size()) > kRelaysMax) {
+    return Bad("relays", absl::StrCat("at most ", kRelaysMax),
+               static_cast<int64_t>(spec_.relays.size()));
+  }
+  if (static_cast<int64_t>(spec_.hops.size()) > kHopsMax) {
+    return Bad("hops", absl::StrCat("at most ", kHopsMax), static_cast<int64_t>(spec_.hops.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::CheckRelays() const {
+  const size_t devices = tensors().devices().size();
+  std::vector<bool> used(spec_.hops.size(), false);
+  for (size_t r = 0; r < spec_.relays.size(); ++r) {
+    const Relay& relay = spec_.relays[r];
+    const auto bad = [&](absl::string_view what, absl::string_view expected, int64_t found) {
+      return Bad(absl::StrCat(what, " of relay ", r), expected, found);
+    };
+    if (!InRange(relay.slice_class, slicing().classes().size())) {
+      return bad("class", absl::StrCat("below ", slicing().classes().size()), relay.slice_class);
+    }
+    const int64_t bytes = slicing().classes()[relay.slice_class].bytes;
+    if (!InRange(relay.root, devices)) {
+      return bad("root", absl::StrCat("a device below ", devices), relay.root);
+    }
+    if (relay.begin < 0 || relay.begin >= relay.end) {
+      return bad("first byte", absl::StrCat("from 0 to below ", relay.end), relay.begin);
+    }
+    if (relay.end > bytes) {
+      return bad("end", absl::StrCat("at most the class's ", bytes, " bytes"), relay.end);
+    }
+    if (relay.hop_count <= 0 || relay.first_hop < 0 ||
+        relay.first_hop > static_cast<int64_t>(spec_.hops.size()) - relay.hop_count) {
+      return bad("hops", absl::StrCat("at least one, within ", spec_.hops.size()), relay.first_hop);
+    }
+    for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+      const Hop& hop = spec_.hops[h];
+      if (used[h]) return bad("hop", "one of no other relay", h);
+      used[h] = true;
+      if (!InRange(hop.from, devices)) return bad("sender", "a device of the plan", hop.from);
+      if (!InRange(hop.to, devices)) return bad("receiver", "a device of the plan", hop.to);
+      if (hop.from == hop.to) return bad("receiver", "another than the sender", hop.to);
+      if (hop.place < 0) return bad("place", "0 or more", hop.place);
+      if (hop.period < 0) return bad("period", "0 or more", hop.period);
+    }
+  }
+  for (size_t h = 0; h < used.size(); ++h) {
+    if (!used[h]) return Bad("hops", "each in one relay", static_cast<int64_t>(h));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Plan::CheckCopies() const {
+  for (size_t i = 0; i < spec_.copies.size(); ++i) {
+    const LocalCopy& copy = spec_.copies[i];
+    if (!InRange(copy.slice_class, slicing().classes().size())) {
+      return Bad(absl::StrCat("class of copy ", i),
+                 absl::StrCat("below ", slicing().classes().size()), copy.slice_class);
+    }
+    if (!InRange(copy.device, tensors().devices().size())) {
+      return Bad(absl::StrCat("device of copy ", i), "a device of the plan", copy.device);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The classes follow from the tensors, so their numbers stand for them.
+Digest Plan::ComputeId() const {
+  DigestBuilder builder;
+  builder.AddText("crossmesh plan 1");
+  builder.AddDigest(tensors().digest());
+  builder.AddInt(spec_.chunk_bytes);
+  builder.AddInt(static_cast<int64_t>(spec_.binding));
+  builder.AddInt(spec_.shared_storage ? 1 : 0);
+  builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
+  for (const Relay& relay : spec_.relays) {
+    builder.AddInt(relay.slice_class);
+    builder.AddInt(relay.root);
+    builder.AddInt(relay.begin);
+    builder.AddInt(relay.end);
+    builder.AddInt(relay.hop_count);
+    for (const Hop& hop : hops(relay)) {
+      builder.AddInt(hop.from);
+      builder.AddInt(hop.to);
+      builder.AddInt(hop.place);
+      builder.AddInt(hop.period);
+    }
+  }
+  builder.AddInt(static_cast<int64_t>(spec_.copies.size()));
+  for (const LocalCopy& copy : spec_.copies) {
+    builder.AddInt(copy.slice_class);
+    builder.AddInt(copy.device);
+  }
+  return builder.Finish();
+}
+
+absl::string_view BindingModeName(BindingMode mode) {
+  switch (mode) {
+    case BindingMode::kShadow:
+      return "shadow";
+    case BindingMode::kInPlace:
+      return "in_place";
+  }
+  return "unknown";
+}
+
+}  // namespace crossmesh

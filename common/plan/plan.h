@@ -1,0 +1,143 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "common/plan/slicing.h"
+#include "common/plan/tensor_table.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// What a plan may do to memory that already holds something.
+enum class BindingMode : uint8_t {
+  kShadow,   // received into a second arena, which takes the first one's place at commit
+  kInPlace,  // received into the one arena, which is DIRTY from the first byte to the commit
+};
+
+// One step of a relay's route: `from` has every byte before `to` has it.
+struct Hop {
+  DeviceRank from = 0;
+  DeviceRank to = 0;
+  int32_t place = 0;   // position of the relay in the order of the channel from -> to: 0, 1, ...
+  int32_t period = 0;  // periods to stay behind the root; counted, never a clock
+};
+
+// A byte range [begin, end) of a class going from `root`, a holder, down the tree of its hops. A
+// hop's `from` is the root or the `to` of an earlier hop of the relay.
+struct Relay {
+  ClassIndex slice_class = 0;
+  DeviceRank root = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t first_hop = 0;  // hops[first_hop .. first_hop + hop_count)
+  int32_t hop_count = 0;
+};
+
+// A device that needs a class and holds it: its bytes go from its source tiles to its destination
+// tiles. Nothing moves where both are the same memory.
+struct LocalCopy {
+  ClassIndex slice_class = 0;
+  DeviceRank device = 0;
+};
+
+// A port, and its price in the proof of a bound: any plan needs at least (bytes that any delivery
+// must buy at these prices) / (sum of price times rate).
+struct PortPrice {
+  enum class Port : uint8_t { kHostOut, kHostIn, kRackUp, kRackDown };
+  Port port = Port::kHostOut;
+  std::string name;  // of host or rack
+  double price = 0;
+};
+
+// The least time of any plan under the network model of the design (fluid; a host carries a class
+// only if it holds or needs it).
+struct Bound {
+  double seconds = 0;
+  double ingress_seconds = 0;
+  double uplink_seconds = 0;
+  double rack_ingress_seconds = 0;
+  double rack_uplink_seconds = 0;
+  std::vector<PortPrice> proof;  // empty when nothing crosses a NIC
+};
+
+struct PlanFigures {
+  std::string strategy;  // e.g. "relay"
+  Bound bound;
+  double predicted_seconds = 0;
+  bool assumed_rates = false;  // some host's rate was not described
+  int32_t depth = 0;           // hops between hosts on the deepest route
+  int64_t network_bytes = 0;   // planned through all NICs, counted once, at the sender
+  int64_t least_network_bytes = 0;
+  int64_t busiest_host_bytes = 0;  // through one host's NICs in one direction
+  std::string busiest_host;
+  std::string search;  // what the strategy says of its search, e.g. "3 flows, 2 cuts"
+};
+
+// An immutable plan: relays and copies over the classes of a table. Symbolic and address-free; a
+// pure function of its request. Its id is the digest of everything but the figures.
+class Plan {
+ public:
+  static constexpr int64_t kRelaysMax = int64_t{1} << 21;
+  static constexpr int64_t kHopsMax = int64_t{1} << 26;
+  static constexpr int64_t kChunkBytesDefault = int64_t{1} << 20;
+  static constexpr int64_t kLeafBytes = int64_t{1} << 16;
+
+  struct Spec {
+    std::shared_ptr<const TensorTable> tensors;
+    std::shared_ptr<const Slicing> slicing;  // of all of `tensors`
+    std::vector<Relay> relays;
+    std::vector<Hop> hops;
+    std::vector<LocalCopy> copies;
+    int64_t chunk_bytes = kChunkBytesDefault;  // a multiple of kLeafBytes
+    BindingMode binding = BindingMode::kShadow;
+    bool shared_storage = false;  // source and destination of a device are one storage
+    PlanFigures figures;
+  };
+
+  // Checks only that indices are in range, limits kept and every hop in one relay (Internal
+  // otherwise: a planner's bug); what a plan promises is Prove's to check (proof.h). Cost: linear
+  // in relays and hops.
+  static absl::StatusOr<Plan> Create(Spec spec);
+
+  const TensorTable& tensors() const { return *spec_.tensors; }
+  const Slicing& slicing() const { return *spec_.slicing; }
+  const std::vector<Relay>& relays() const { return spec_.relays; }
+  const std::vector<Hop>& hops() const { return spec_.hops; }
+  std::span<const Hop> hops(const Relay& relay) const {
+    return std::span(spec_.hops).subspan(relay.first_hop, relay.hop_count);
+  }
+  const std::vector<LocalCopy>& copies() const { return spec_.copies; }
+  int64_t chunk_bytes() const { return spec_.chunk_bytes; }
+  BindingMode binding() const { return spec_.binding; }
+  bool shared_storage() const { return spec_.shared_storage; }
+  const PlanFigures& figures() const { return spec_.figures; }
+  const Spec& spec() const { return spec_; }
+  const Digest& id() const { return id_; }
+
+ private:
+  explicit Plan(Spec spec) : spec_(std::move(spec)) {}
+  absl::Status CheckSettings() const;
+  absl::Status CheckRelays() const;
+  absl::Status CheckCopies() const;
+  Digest ComputeId() const;
+
+  Spec spec_;
+  Digest id_;
+};
+
+absl::string_view BindingModeName(BindingMode mode);  // "shadow", "in_place"
+
+// Stable text for people and golden tests: tensors by group, classes, relays with routes, copies,
+// figures. `relays_max` bounds the relays listed.
+std::string ToText(const Plan& plan, int64_t relays_max = 1000);
+
+}  // namespace crossmesh

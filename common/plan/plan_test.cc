@@ -1,0 +1,128 @@
+#include "common/plan/plan.h"
+
+#include "common/base/check.h"
+#include "common/plan/testing/tables.h"
+#include "common/testing/status_matchers.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+Plan::Spec OneRelay() {
+  auto tensors =
+      std::make_shared<const TensorTable>(TableOf({{.shape = "[4]",
+                                                    .source_mesh = "x=1 on a.0",
+                                                    .source = "[-]",
+                                                    .destination_mesh = "x=3 on a.0,b.0-1",
+                                                    .destination = "[-]"}}));
+  auto slicing = Slicing::Create(*tensors);
+  CHECK_OK(slicing);
+  return {
+      .tensors = tensors,
+      .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
+      .relays =
+          {{.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 2}},
+      .hops = {{.from = 0, .to = 1}, {.from = 1, .to = 2, .period = 1}},
+      .copies = {{.slice_class = 0, .device = 0}}};
+}
+
+TEST(PlanTest, RefusesWhatIsOutOfRange) {
+  const auto expect_refused = [&](auto change) {
+    Plan::Spec spec = OneRelay();
+    change(spec);
+    EXPECT_THAT(Plan::Create(std::move(spec)),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("expected")));
+  };
+  expect_refused([](Plan::Spec& s) { s.tensors = nullptr; });
+  expect_refused([](Plan::Spec& s) { s.slicing = nullptr; });
+  expect_refused([](Plan::Spec& s) { s.chunk_bytes = 0; });
+  expect_refused([](Plan::Spec& s) { s.chunk_bytes = Plan::kLeafBytes + 1; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].slice_class = 1; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].slice_class = -1; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].root = 3; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].begin = -4; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].begin = 16; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].end = 20; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].hop_count = 0; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].hop_count = 3; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].hop_count = 1; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].first_hop = -1; });
+  expect_refused([](Plan::Spec& s) { s.relays.push_back(s.relays[0]); });
+  expect_refused([](Plan::Spec& s) { s.hops[0].from = -1; });
+  expect_refused([](Plan::Spec& s) { s.hops[0].to = 3; });
+  expect_refused([](Plan::Spec& s) { s.hops[0].to = 0; });
+  expect_refused([](Plan::Spec& s) { s.hops[0].place = -1; });
+  expect_refused([](Plan::Spec& s) { s.hops[0].period = -1; });
+  expect_refused([](Plan::Spec& s) { s.copies[0].slice_class = 1; });
+  expect_refused([](Plan::Spec& s) { s.copies[0].device = 3; });
+  expect_refused([](Plan::Spec& s) { s.relays.resize(Plan::kRelaysMax + 1, s.relays[0]); });
+}
+
+TEST(PlanTest, TheIdIsOfEverythingButTheFigures) {
+  const Digest id = Plan::Create(OneRelay())->id();
+  const auto id_after = [&](auto change) {
+    Plan::Spec spec = OneRelay();
+    change(spec);
+    return Plan::Create(std::move(spec))->id();
+  };
+  EXPECT_EQ(id_after([](Plan::Spec&) {}), id);
+  EXPECT_EQ(id_after([](Plan::Spec& s) { s.figures.predicted_seconds = 1; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.chunk_bytes = Plan::kLeafBytes; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.binding = BindingMode::kInPlace; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.shared_storage = true; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].end = 12; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].begin = 4; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].root = 2; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { std::swap(s.hops[0], s.hops[1]); }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.hops[1].place = 1; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.hops[1].period = 2; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.copies.clear(); }), id);
+}
+
+TEST(PlanTest, PrintsAStableText) {
+  Plan::Spec spec = OneRelay();
+  spec.figures = {.strategy = "relay",
+                  .bound = {.seconds = 0.25,
+                            .ingress_seconds = 0.25,
+                            .proof = {{PortPrice::Port::kHostIn, "b", 1}}},
+                  .predicted_seconds = 0.5,
+                  .assumed_rates = true,
+                  .depth = 1,
+                  .network_bytes = 16,
+                  .least_network_bytes = 16,
+                  .busiest_host_bytes = 16,
+                  .busiest_host = "a",
+                  .search = "1 flow"};
+  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(spec)));
+  EXPECT_EQ(ToText(plan), "plan " + plan.id().ToString() +
+                              R"(
+chunk 1048576 bytes, binding shadow
+tensors 1 in 1 groups, 1 replicas
+  group 0: 1 x F32[4] from [-] over x=1 on a.0 to [-] over x=3 on a.0,b.0-1
+classes 1
+  class 0: 16 bytes, held by a.0, needed by a.0,b.0-1
+relays 1 with 2 hops
+  relay 0: class 0 [0, 16) from a.0: a.0>b.0#0 b.0>b.1#0+1
+copies 1
+  class 0 on a.0
+figures
+  strategy relay
+  bound 0.25 s (ingress 0.25, uplink 0, rack ingress 0, rack uplink 0)
+    price of host_in b 1
+  predicted 0.5 s at assumed rates, depth 1
+  network 16 bytes, least 16; busiest host a with 16
+  search 1 flow
+)");
+  EXPECT_THAT(ToText(plan, 0), HasSubstr("relays 1 with 2 hops\n  and 1 more\n"));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,126 @@
+#include "common/plan/plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kClassesListedMax = 1000;
+
+std::string DeviceNames(const TensorTable& tensors, std::span<const DeviceRank> ranks) {
+  std::vector<DeviceId> devices;
+  devices.reserve(ranks.size());
+  for (const DeviceRank rank : ranks) devices.push_back(tensors.devices()[rank]);
+  return DevicesToString(devices);
+}
+
+void AppendTensors(const TensorTable& tensors, std::string& out) {
+  absl::StrAppend(&out, "tensors ", tensors.group_of_tensor().size(), " in ",
+                  tensors.groups().size(), " groups, ", tensors.replicas(), " replicas\n");
+  for (size_t g = 0; g < tensors.groups().size(); ++g) {
+    const auto group = static_cast<int32_t>(g);
+    const TensorGroup& shape = tensors.groups()[g];
+    const Placement& source = tensors.PlacementOf(Side::kSource, group);
+    const Placement& destination = tensors.PlacementOf(Side::kDestination, group);
+    absl::StrAppend(&out, "  group ", g, ": ", tensors.tensors_in_group(group), " x ",
+                    DataTypeName(shape.type), ToString(shape.shape), " from ",
+                    ToString(source.layout), " over ", ToString(source.mesh), " to ",
+                    ToString(destination.layout), " over ", ToString(destination.mesh), "\n");
+  }
+}
+
+void AppendClasses(const TensorTable& tensors, const Slicing& slicing, std::string& out) {
+  const auto count = static_cast<int64_t>(slicing.classes().size());
+  absl::StrAppend(&out, "classes ", count, "\n");
+  for (int64_t c = 0; c < std::min(count, kClassesListedMax); ++c) {
+    const auto index = static_cast<ClassIndex>(c);
+    absl::StrAppend(&out, "  class ", c, ": ", slicing.classes()[c].bytes, " bytes, held by ",
+                    DeviceNames(tensors, slicing.holders(index)), ", needed by ",
+                    DeviceNames(tensors, slicing.needers(index)), "\n");
+  }
+  if (count > kClassesListedMax)
+    absl::StrAppend(&out, "  and ", count - kClassesListedMax, " more\n");
+}
+
+void AppendRelays(const Plan& plan, int64_t relays_max, std::string& out) {
+  const std::vector<DeviceId>& devices = plan.tensors().devices();
+  const auto count = static_cast<int64_t>(plan.relays().size());
+  absl::StrAppend(&out, "relays ", count, " with ", plan.hops().size(), " hops\n");
+  for (int64_t r = 0; r < std::min(count, relays_max); ++r) {
+    const Relay& relay = plan.relays()[r];
+    absl::StrAppend(&out, "  relay ", r, ": class ", relay.slice_class, " [", relay.begin, ", ",
+                    relay.end, ") from ", ToString(devices[relay.root]), ":");
+    for (const Hop& hop : plan.hops(relay)) {
+      absl::StrAppend(&out, " ", ToString(devices[hop.from]), ">", ToString(devices[hop.to]), "#",
+                      hop.place);
+      if (hop.period != 0) absl::StrAppend(&out, "+", hop.period);
+    }
+    out += "\n";
+  }
+  if (count > relays_max) absl::StrAppend(&out, "  and ", count - relays_max, " more\n");
+}
+
+void AppendCopies(const Plan& plan, int64_t copies_max, std::string& out) {
+  const auto count = static_cast<int64_t>(plan.copies().size());
+  absl::StrAppend(&out, "copies ", count, "\n");
+  for (int64_t i = 0; i < std::min(count, copies_max); ++i) {
+    const LocalCopy& copy = plan.copies()[i];
+    absl::StrAppend(&out, "  class ", copy.slice_class, " on ",
+                    ToString(plan.tensors().devices()[copy.device]), "\n");
+  }
+  if (count > copies_max) absl::StrAppend(&out, "  and ", count - copies_max, " more\n");
+}
+
+absl::string_view PortName(PortPrice::Port port) {
+  switch (port) {
+    case PortPrice::Port::kHostOut:
+      return "host_out";
+    case PortPrice::Port::kHostIn:
+      return "host_in";
+    case PortPrice::Port::kRackUp:
+      return "rack_up";
+    case PortPrice::Port::kRackDown:
+      return "rack_down";
+  }
+  return "unknown";
+}
+
+void AppendFigures(const PlanFigures& figures, std::string& out) {
+  const Bound& bound = figures.bound;
+  absl::StrAppendFormat(&out, "figures\n  strategy %s\n", figures.strategy);
+  absl::StrAppendFormat(
+      &out, "  bound %.9g s (ingress %.9g, uplink %.9g, rack ingress %.9g, rack uplink %.9g)\n",
+      bound.seconds, bound.ingress_seconds, bound.uplink_seconds, bound.rack_ingress_seconds,
+      bound.rack_uplink_seconds);
+  for (const PortPrice& port : bound.proof) {
+    absl::StrAppendFormat(&out, "    price of %s %s %.9g\n", PortName(port.port), port.name,
+                          port.price);
+  }
+  absl::StrAppendFormat(&out, "  predicted %.9g s%s, depth %d\n", figures.predicted_seconds,
+                        figures.assumed_rates ? " at assumed rates" : "", figures.depth);
+  absl::StrAppendFormat(&out, "  network %d bytes, least %d; busiest host %s with %d\n",
+                        figures.network_bytes, figures.least_network_bytes, figures.busiest_host,
+                        figures.busiest_host_bytes);
+  if (!figures.search.empty()) absl::StrAppendFormat(&out, "  search %s\n", figures.search);
+}
+
+}  // namespace
+
+std::string ToText(const Plan& plan, int64_t relays_max) {
+  std::string out = absl::StrCat("plan ", plan.id().ToString(), "\n");
+  absl::StrAppend(&out, "chunk ", plan.chunk_bytes(), " bytes, binding ",
+                  BindingModeName(plan.binding()), plan.shared_storage() ? ", shared storage" : "",
+                  "\n");
+  AppendTensors(plan.tensors(), out);
+  AppendClasses(plan.tensors(), plan.slicing(), out);
+  AppendRelays(plan, relays_max, out);
+  AppendCopies(plan, relays_max, out);
+  AppendFigures(plan.figures(), out);
+  return out;
+}
+
+}  // namespace crossmesh

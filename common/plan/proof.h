@@ -1,0 +1,49 @@
+#pragma once
+
+#include "common/plan/plan.h"
+
+#include <cstdint>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+struct ProofLimits {
+  // Most bytes that a device may hold at once: source tiles, destination tiles (twice under
+  // kShadow when storages are shared, since the old arena lives until commit; not at all under
+  // kInPlace where they are the source tiles) and staging. 0: no limit.
+  int64_t device_bytes_max = 0;
+  int64_t staging_bytes = 0;  // that the executor sets aside per device
+};
+
+// What was proven, with its size; figures for people.
+struct Proof {
+  int64_t classes = 0;
+  int64_t relays = 0;
+  int64_t hops = 0;
+  int64_t channels = 0;
+  int64_t destination_bytes = 0;  // each written exactly once
+  int64_t peak_device_bytes = 0;
+  std::string peak_device;  // where, and what makes it up; empty when nothing is held
+};
+
+// Proves, class by class, that
+//  1. the classes are those of the layouts, and every destination tile is covered by them exactly
+//     once (checked by volume and containment, not by the planner's own tables),
+//  2. every needer of a class gets every packed byte exactly once: by a copy if it holds it, else
+//     through relays whose ranges tile [0, bytes) for it; nobody gets what it does not need,
+//  3. every hop leaves from a slot that holds those bytes at that moment: the root is a holder, any
+//     other is the end of an earlier hop of the same relay,
+//  4. relays are cut at element boundaries,
+//  5. places in each channel are 0, 1, ... without gaps, and the data edges together with the
+//     channel orders are acyclic, so that nothing can deadlock with zero buffering,
+//  6. under kInPlace with shared storage nothing is overwritten before it is read: a device that is
+//     on both sides keeps each tile where it is,
+//  7. live bytes per device stay within the limits.
+// FailedPrecondition for 6 and ResourceExhausted for 7, Internal for the others; the message names
+// relay, class, device and byte range. Cost: linear in cells, relays and hops.
+absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits = {});
+
+}  // namespace crossmesh

@@ -1,0 +1,95 @@
+#pragma once
+
+#include "common/mesh/box.h"
+#include "common/plan/class_table.h"
+#include "common/plan/device_sets.h"
+#include "common/plan/tensor_table.h"
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// All slices of a request with the same holders and the same needers. A slice is a part of a tensor
+// with one set of devices that hold it and one set that need it (arXiv 2211.05322 calls its
+// transfer a unit task). The packed bytes of a class are its slices in manifest order; within a
+// tensor its cells in row-major order; within a cell the elements in row-major order.
+struct SliceClass {
+  int32_t holders = 0;  // index of a device set: source slots that hold it
+  int32_t needers = 0;  // index of a device set: destination slots that need it
+  int64_t bytes = 0;    // packed, over all tensors
+};
+
+// The slices of one tensor group: the grid of both sides' cuts, and the class of every cell. A
+// group without tensors has an empty one.
+//
+// Example: rows cut at 0,5,10 on the source and at 0,4,8,10 on the destination give the cuts
+// 0,4,5,8,10, so four cells; the second, rows 4 to 5, goes from slot 0 to slot 1.
+struct GroupGrid {
+  std::vector<std::vector<int64_t>> cuts;  // [dimension], ascending, from 0 to its length
+  std::vector<ClassIndex> class_of_cell;   // row-major; kNoClass: nobody in scope needs it
+
+  // The same by class, in ascending order of classes: cells[first[i] .. first[i+1]) are those of
+  // classes[i], ascending, with bytes[i] bytes in every tensor of the group.
+  std::vector<ClassIndex> classes;
+  std::vector<int32_t> first;
+  std::vector<int32_t> cells;
+  std::vector<int64_t> bytes;
+
+  Box CellBox(int64_t cell) const;
+  int64_t cell_count() const { return static_cast<int64_t>(class_of_cell.size()); }
+  // Index into `classes`, or -1 when the class has no cell here. Cost: logarithmic.
+  int64_t FindClass(ClassIndex slice_class) const;
+};
+
+// Slices and classes of a table, found by merging cut lists: tile pairs are never enumerated.
+// Classes are numbered by the first tensor group (in order of the groups' first tensors) and cell
+// in which they appear. Immutable.
+class Slicing {
+ public:
+  struct Scope {
+    // Only cells that one of these devices holds or needs; empty: all. Packing orders do not depend
+    // on the scope, class numbers do.
+    std::vector<DeviceRank> devices;
+  };
+
+  static constexpr int64_t kCellsMax = int64_t{1} << 26;
+
+  // InvalidArgument when a needed box has no holder (named with group and device).
+  // ResourceExhausted when the groups have more than kCellsMax cells together. Cost: linear in
+  // cells of all groups (tensors of a group share theirs), plus slots.
+  static absl::StatusOr<Slicing> Create(const TensorTable& tensors, Scope scope = {});
+
+  const std::vector<SliceClass>& classes() const { return classes_; }
+  // Ascending ranks.
+  std::span<const DeviceRank> device_set(int32_t set) const { return sets_[set]; }
+  int32_t device_sets() const { return sets_.size(); }
+  std::span<const DeviceRank> holders(ClassIndex c) const {
+    return device_set(classes_[c].holders);
+  }
+  std::span<const DeviceRank> needers(ClassIndex c) const {
+    return device_set(classes_[c].needers);
+  }
+  // The class with exactly these sets (ascending), or kNoClass.
+  ClassIndex Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> needers) const;
+
+  const GroupGrid& grid(int32_t group) const { return grids_[group]; }
+  int32_t grids() const { return static_cast<int32_t>(grids_.size()); }
+
+ private:
+  friend class SlicingBuilder;
+
+  Slicing(DeviceSets sets, ClassTable table)
+      : sets_(std::move(sets)), class_of_sets_(std::move(table)) {}
+
+  DeviceSets sets_;
+  ClassTable class_of_sets_;
+  std::vector<SliceClass> classes_;
+  std::vector<GroupGrid> grids_;
+};
+
+}  // namespace crossmesh

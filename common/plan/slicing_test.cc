@@ -1,0 +1,172 @@
+#include "common/plan/slicing.h"
+
+#include "common/plan/packed_runs.h"
+#include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/tables.h"
+#include "common/testing/status_matchers.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(SlicingTest, MergesTheCutsOfBothSides) {
+  const TensorTable tensors = TableOf({{.shape = "[10]",
+                                        .source_mesh = "x=2 on a.0-1",
+                                        .source = "[x]",
+                                        .destination_mesh = "y=3 on b.0-2",
+                                        .destination = "[y] chunk"}});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  const GroupGrid& grid = slicing.grid(0);
+  EXPECT_THAT(grid.cuts, ElementsAre(ElementsAre(0, 4, 5, 8, 10)));
+  EXPECT_THAT(grid.class_of_cell, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(grid.bytes, ElementsAre(16, 4, 12, 8));
+  EXPECT_THAT(slicing.holders(1), ElementsAre(0));
+  EXPECT_THAT(slicing.needers(1), ElementsAre(3));
+  EXPECT_THAT(slicing.needers(2), ElementsAre(3));
+  EXPECT_THAT(slicing.needers(3), ElementsAre(4));
+}
+
+TEST(SlicingTest, TensorsOfOneClassArePackedTogether) {
+  TensorTable::Spec spec = TableSpecOf({{.shape = "[4, 3]",
+                                         .source_mesh = "x=2 on a.0-1",
+                                         .source = "[x, -]",
+                                         .destination_mesh = "y=2 on b.0-1",
+                                         .destination = "[y, -]"}});
+  spec.group_of_tensor = {0, -1, 0};
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(spec));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  ASSERT_EQ(slicing.classes().size(), 2u);
+  EXPECT_EQ(slicing.classes()[0].bytes, 2 * 2 * 3 * 4);
+}
+
+TEST(SlicingTest, ReplicasAreOneSet) {
+  const TensorTable tensors = TableOf({{.shape = "[4]",
+                                        .source_mesh = "x=2,y=2 on a.0-3",
+                                        .source = "[x]",
+                                        .destination_mesh = "x=3 on b.0-2",
+                                        .destination = "[-]"}});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  ASSERT_EQ(slicing.classes().size(), 2u);
+  EXPECT_THAT(slicing.holders(1), ElementsAre(2, 3));
+  EXPECT_THAT(slicing.needers(1), ElementsAre(4, 5, 6));
+  EXPECT_EQ(slicing.device_sets(), 3);
+}
+
+TEST(SlicingTest, ExplicitTilesMayOverlapAndLeaveHolesAtTheDestination) {
+  const TensorTable tensors = TableOf({{.shape = "[4, 4]",
+                                        .source_mesh = "x=2 on a.0-1",
+                                        .source = "{[0:3, 0:4]; [2:4, 0:4]}",
+                                        .destination_mesh = "x=1 on b.0",
+                                        .destination = "{[1:4, 0:2]}"}});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  EXPECT_THAT(slicing.grid(0).cuts, ElementsAre(ElementsAre(0, 1, 2, 3, 4), ElementsAre(0, 2, 4)));
+  EXPECT_THAT(slicing.grid(0).class_of_cell,
+              ElementsAre(kNoClass, kNoClass, 0, kNoClass, 1, kNoClass, 2, kNoClass));
+  EXPECT_THAT(slicing.holders(1), ElementsAre(0, 1));
+}
+
+TEST(SlicingTest, NeededBoxWithoutHolderIsNamed) {
+  const TensorTable tensors = TableOf({{.shape = "[4]",
+                                        .source_mesh = "x=1 on a.0",
+                                        .source = "{[0:3]}",
+                                        .destination_mesh = "x=1 on b.7",
+                                        .destination = "[-]"}});
+  EXPECT_THAT(Slicing::Create(tensors),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("[3:4]"), HasSubstr("group 0"), HasSubstr("b.7"))));
+}
+
+TEST(SlicingTest, MoreCellsThanTheLimitAreRefused) {
+  const TensorTable tensors = TableOf({{.shape = "[16384, 16384]",
+                                        .source_mesh = "x=128,y=128 on a.0-1023,b.0-1023,c.0-1023,"
+                                                       "d.0-1023,e.0-1023,f.0-1023,g.0-1023,"
+                                                       "h.0-1023,i.0-1023,j.0-1023,k.0-1023,"
+                                                       "l.0-1023,m.0-1023,n.0-1023,o.0-1023,"
+                                                       "p.0-1023",
+                                        .source = "[x*y, -]",
+                                        .destination_mesh = "z=16384 on a.0-1023,b.0-1023,"
+                                                            "c.0-1023,d.0-1023,e.0-1023,f.0-1023,"
+                                                            "g.0-1023,h.0-1023,i.0-1023,j.0-1023,"
+                                                            "k.0-1023,l.0-1023,m.0-1023,n.0-1023,"
+                                                            "o.0-1023,p.0-1023",
+                                        .destination = "[-, z]"}});
+  EXPECT_THAT(Slicing::Create(tensors),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("[16384, 16384]")));
+}
+
+TEST(SlicingTest, ZeroSizedTensorsHaveNoCells) {
+  const TensorTable tensors = TableOf({{.shape = "[0, 4]",
+                                        .source_mesh = "x=2 on a.0-1",
+                                        .source = "[x, -]",
+                                        .destination_mesh = "x=2 on b.0-1",
+                                        .destination = "[-, x]"}});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  EXPECT_EQ(slicing.grid(0).cell_count(), 0);
+  EXPECT_THAT(slicing.classes(), IsEmpty());
+}
+
+TEST(SlicingTest, FindsAClassByItsSets) {
+  const TensorTable tensors = TableOf({{.shape = "[4]",
+                                        .source_mesh = "x=2 on a.0-1",
+                                        .source = "[x]",
+                                        .destination_mesh = "x=2 on b.0-1",
+                                        .destination = "[x]"}});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  const std::vector<DeviceRank> a0 = {0}, a1 = {1}, b1 = {3}, both = {0, 1};
+  EXPECT_EQ(slicing.Find(a1, b1), 1);
+  EXPECT_EQ(slicing.Find(a0, b1), kNoClass);
+  EXPECT_EQ(slicing.Find(b1, a1), kNoClass);
+  EXPECT_EQ(slicing.Find(both, b1), kNoClass);
+}
+
+// What the packed bytes of a class are at a device, as text.
+std::string PackingOf(const TileMap& map, ClassIndex c) {
+  std::string text;
+  PackedRuns runs(map, c);
+  for (Run run = runs.Next(1 << 30); run.bytes > 0; run = runs.Next(1 << 30)) {
+    absl::StrAppend(&text, run.tensor, "@", run.tile_offset, "+", run.bytes, " ");
+  }
+  return text;
+}
+
+TEST(SlicingTest, AScopedSlicingPacksItsDevicesClassesAsTheFullOne) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    const TensorTable tensors = RandomTensorTable(random);
+    const auto device =
+        static_cast<DeviceRank>(random.Below(static_cast<int64_t>(tensors.devices().size())));
+    ASSERT_OK_AND_ASSIGN(const Slicing full, Slicing::Create(tensors));
+    ASSERT_OK_AND_ASSIGN(const Slicing scoped, Slicing::Create(tensors, {.devices = {device}}));
+    size_t in_scope = 0;
+    for (ClassIndex c = 0; c < static_cast<ClassIndex>(full.classes().size()); ++c) {
+      const auto has = [&](std::span<const DeviceRank> set) {
+        return std::ranges::binary_search(set, device);
+      };
+      if (!has(full.holders(c)) && !has(full.needers(c))) continue;
+      ++in_scope;
+      const ClassIndex same = scoped.Find(full.holders(c), full.needers(c));
+      ASSERT_NE(same, kNoClass);
+      ASSERT_EQ(scoped.classes()[same].bytes, full.classes()[c].bytes);
+      const Side side = has(full.holders(c)) ? Side::kSource : Side::kDestination;
+      ASSERT_EQ(PackingOf(TileMap(tensors, scoped, side, device), same),
+                PackingOf(TileMap(tensors, full, side, device), c));
+    }
+    ASSERT_EQ(scoped.classes().size(), in_scope);
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,260 @@
+#include "common/plan/tensor_table.h"
+
+#include "common/base/check.h"
+#include "common/base/checked_math.h"
+#include "common/base/digest_builder.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/manifest.h"
+
+#include <algorithm>
+#include <span>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status CheckIndex(int64_t index, size_t size, absl::string_view what) {
+  if (index >= 0 && index < static_cast<int64_t>(size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": expected an index from 0 to below ", size, ", found ", index));
+}
+
+// The part of dimension `dimension` that the axes give to a slot: its flattened coordinate, major
+// axis first, among the parts of PartsOfDimension.
+Interval PartOfSlot(const AxisLayout& layout, const Mesh& mesh, int64_t slot,
+                    std::pair<int, int64_t> dimension_and_length) {
+  const auto [dimension, length] = dimension_and_length;
+  absl::InlinedVector<int64_t, 4> sizes;
+  int64_t part = 0;
+  for (const std::string& name : layout.dimensions[dimension]) {
+    const int axis = *mesh.FindAxis(name);
+    sizes.push_back(mesh.axes()[axis].size);
+    part = part * sizes.back() + mesh.Coordinate(slot, axis);
+  }
+  return PartsOfDimension(layout.rule, length, sizes)[part];
+}
+
+Tile TileOfSlot(const Placement& placement, const Shape& shape, int64_t slot) {
+  if (const ExplicitLayout* tiles = placement.layout.tiles()) {
+    Tile tile;
+    for (const Box& box : tiles->slots[slot]) {
+      if (!box.empty()) tile.push_back(box);
+    }
+    return tile;
+  }
+  const AxisLayout& axes = *placement.layout.axes();
+  absl::InlinedVector<Interval, 4> intervals;
+  for (int d = 0; d < shape.rank(); ++d) {
+    intervals.push_back(PartOfSlot(axes, placement.mesh, slot, {d, shape[d]}));
+    if (intervals.back().empty()) return {};
+  }
+  return {Box(std::move(intervals))};
+}
+
+void AddPlacements(std::span<const Placement> placements, DigestBuilder& builder) {
+  builder.AddInt(static_cast<int64_t>(placements.size()));
+  for (const Placement& placement : placements) {
+    builder.AddText(ToString(placement.mesh));
+    builder.AddText(ToString(placement.layout));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TensorTable> TensorTable::Create(Spec spec) {
+  TensorTable table(std::move(spec));
+  RETURN_IF_ERROR(table.CheckGroups());
+  table.RankDevices();
+  RETURN_IF_ERROR(table.CountReplicas());
+  table.digest_ = table.ComputeDigest();
+  return table;
+}
+
+absl::Status TensorTable::CheckGroups() {
+  for (size_t g = 0; g < spec_.groups.size(); ++g) {
+    const TensorGroup& group = spec_.groups[g];
+    RETURN_IF_ERROR(CheckIndex(group.source, spec_.sources.size(),
+                               absl::StrCat("source placement of tensor group ", g)));
+    RETURN_IF_ERROR(CheckIndex(group.destination, spec_.destinations.size(),
+                               absl::StrCat("destination placement of tensor group ", g)));
+    for (const Side side : {Side::kSource, Side::kDestination}) {
+      const Placement& placement = PlacementOf(side, static_cast<int32_t>(g));
+      RETURN_IF_ERROR(placement.layout.Validate(placement.mesh, group.shape));
+    }
+  }
+  return CountTensors();
+}
+
+absl::Status TensorTable::CountTensors() {
+  tensors_in_group_.assign(spec_.groups.size(), 0);
+  std::optional<int64_t> bytes = 0;
+  std::optional<int64_t> bytes_of_slots = 0;  // if every slot held all of every tensor
+  for (size_t t = 0; t < spec_.group_of_tensor.size(); ++t) {
+    const int32_t g = spec_.group_of_tensor[t];
+    if (g == -1) continue;
+    RETURN_IF_ERROR(CheckIndex(g, spec_.groups.size(), absl::StrCat("group of tensor ", t)));
+    ++tensors_in_group_[g];
+    const int64_t tensor_bytes = spec_.groups[g].shape.elements() * ItemBytesOf(g);
+    bytes = CheckedAdd(*bytes, tensor_bytes);
+    const std::optional<int64_t> of_slots =
+        CheckedMultiply(tensor_bytes, PlacementOf(Side::kSource, g).mesh.slots() +
+                                          PlacementOf(Side::kDestination, g).mesh.slots());
+    if (of_slots.has_value()) bytes_of_slots = CheckedAdd(*bytes_of_slots, *of_slots);
+    if (!bytes.has_value() || *bytes > Manifest::kBytesMax || !of_slots.has_value() ||
+        !bytes_of_slots.has_value() || *bytes_of_slots > kSlotBytesMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensors 0 to ", t, ": expected at most ", Manifest::kBytesMax,
+                       " bytes, and ", kSlotBytesMax, " with a copy in every slot, found more"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TensorTable::RankDevices() {
+  absl::flat_hash_map<DeviceId, DeviceRank> rank_of;
+  for (const Side side : {Side::kSource, Side::kDestination}) {
+    for (const Placement& placement : placements(side)) {
+      for (const DeviceId& device : placement.mesh.devices()) rank_of.try_emplace(device, 0);
+    }
+  }
+  devices_.reserve(rank_of.size());
+  for (const auto& [device, rank] : rank_of) devices_.push_back(device);
+  std::sort(devices_.begin(), devices_.end());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const std::string& host = devices_[i].host;
+    if (hosts_.empty() || hosts_.back() != host) hosts_.push_back(host);
+    host_of_device_.push_back(static_cast<HostRank>(hosts_.size()) - 1);
+    rank_of[devices_[i]] = static_cast<DeviceRank>(i);
+  }
+  for (const Side side : {Side::kSource, Side::kDestination}) {
+    SideSlots& slots = sides_[static_cast<size_t>(side)];
+    for (const Placement& placement : placements(side)) {
+      auto& ranks = slots.ranks.emplace_back();
+      auto& slot_of_rank = slots.slot_of_rank.emplace_back();
+      for (const DeviceId& device : placement.mesh.devices()) {
+        ranks.push_back(rank_of[device]);
+        slot_of_rank.emplace_back(ranks.back(), static_cast<int32_t>(ranks.size()) - 1);
+      }
+      std::sort(slot_of_rank.begin(), slot_of_rank.end());
+    }
+  }
+}
+
+absl::Status TensorTable::CountReplicas() {
+  const auto& axes = spec_.replica_axes;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (std::find(axes.begin(), axes.begin() + i, axes[i]) != axes.begin() + i) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("replica axis '", axes[i], "': expected once, found twice"));
+    }
+  }
+  replica_of_device_.assign(devices_.size(), -1);
+  for (size_t p = 0; p < spec_.destinations.size(); ++p) {
+    RETURN_IF_ERROR(CountReplicasOf(static_cast<int32_t>(p)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorTable::CountReplicasOf(int32_t destination) {
+  const Mesh& mesh = spec_.destinations[destination].mesh;
+  std::vector<int> axes;
+  int64_t replicas = 1;
+  for (const std::string& name : spec_.replica_axes) {
+    const std::optional<int> axis = mesh.FindAxis(name);
+    if (!axis.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "replica axis '", name, "': expected on every destination mesh, not found on mesh ",
+          AxesToString(mesh.axes())));
+    }
+    axes.push_back(*axis);
+    replicas *= mesh.axes()[*axis].size;
+  }
+  if (destination == 0) replicas_ = static_cast<int32_t>(replicas);
+  if (replicas != replicas_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("replicas of destination mesh ", AxesToString(mesh.axes()), ": expected ",
+                     replicas_, " as on the others, found ", replicas));
+  }
+  const std::vector<DeviceRank>& ranks = slots(Side::kDestination, destination);
+  for (size_t slot = 0; slot < ranks.size(); ++slot) {
+    int32_t replica = 0;
+    for (const int axis : axes) {
+      replica = static_cast<int32_t>(replica * mesh.axes()[axis].size +
+                                     mesh.Coordinate(static_cast<int64_t>(slot), axis));
+    }
+    int32_t& known = replica_of_device_[ranks[slot]];
+    if (known != -1 && known != replica) {
+      return absl::InvalidArgumentError(absl::StrCat("device ", ToString(devices_[ranks[slot]]),
+                                                     ": expected in one replica, found in ", known,
+                                                     " and ", replica));
+    }
+    known = replica;
+  }
+  return absl::OkStatus();
+}
+
+Digest TensorTable::ComputeDigest() const {
+  DigestBuilder builder;
+  builder.AddText("crossmesh tensors 1");
+  builder.AddDigest(spec_.manifest);
+  AddPlacements(spec_.sources, builder);
+  AddPlacements(spec_.destinations, builder);
+  builder.AddInt(static_cast<int64_t>(spec_.groups.size()));
+  for (const TensorGroup& group : spec_.groups) {
+    builder.AddInt(group.shape.rank());
+    for (const int64_t length : group.shape.lengths()) builder.AddInt(length);
+    builder.AddText(DataTypeName(group.type));
+    builder.AddInt(group.source);
+    builder.AddInt(group.destination);
+  }
+  builder.AddInt(static_cast<int64_t>(spec_.group_of_tensor.size()));
+  for (const int32_t group : spec_.group_of_tensor) builder.AddInt(group);
+  builder.AddInt(static_cast<int64_t>(spec_.replica_axes.size()));
+  for (const std::string& axis : spec_.replica_axes) builder.AddText(axis);
+  return builder.Finish();
+}
+
+const std::vector<Placement>& TensorTable::placements(Side side) const {
+  return side == Side::kSource ? spec_.sources : spec_.destinations;
+}
+
+int32_t TensorTable::placement_of(Side side, int32_t group) const {
+  const TensorGroup& g = spec_.groups[group];
+  return side == Side::kSource ? g.source : g.destination;
+}
+
+const std::vector<DeviceRank>& TensorTable::slots(Side side, int32_t placement) const {
+  return sides_[static_cast<size_t>(side)].ranks[placement];
+}
+
+std::optional<DeviceRank> TensorTable::FindDevice(const DeviceId& device) const {
+  const auto found = std::lower_bound(devices_.begin(), devices_.end(), device);
+  if (found == devices_.end() || *found != device) return std::nullopt;
+  return static_cast<DeviceRank>(found - devices_.begin());
+}
+
+Tile TensorTable::TileOf(Side side, int32_t group, DeviceRank device) const {
+  const int32_t placement = placement_of(side, group);
+  const auto& slot_of_rank = sides_[static_cast<size_t>(side)].slot_of_rank[placement];
+  const auto found =
+      std::lower_bound(slot_of_rank.begin(), slot_of_rank.end(), std::pair(device, int32_t{0}));
+  if (found == slot_of_rank.end() || found->first != device) return {};
+  return TileOfSlot(placements(side)[placement], spec_.groups[group].shape, found->second);
+}
+
+int64_t TensorTable::BytesOf(Side side, DeviceRank device) const {
+  int64_t bytes = 0;
+  for (int32_t g = 0; g < static_cast<int32_t>(spec_.groups.size()); ++g) {
+    if (tensors_in_group_[g] == 0) continue;
+    bytes += Volume(TileOf(side, g, device)) * ItemBytesOf(g) * tensors_in_group_[g];
+  }
+  return bytes;
+}
+
+int64_t TensorTable::ItemBytesOf(int32_t group) const {
+  return ItemBytes(spec_.groups[group].type);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "common/mesh/data_type.h"
+#include "common/mesh/device.h"
+#include "common/mesh/layout.h"
+#include "common/mesh/mesh.h"
+#include "common/mesh/shape.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Index into TensorTable::devices(): how everything of a plan names a device. A device is at most
+// one source slot and at most one destination slot, so it also names those.
+using DeviceRank = int32_t;
+// Index into TensorTable::hosts().
+using HostRank = int32_t;
+
+enum class Side : uint8_t { kSource, kDestination };
+
+// Where one side of a tensor lies. Tensors that exist only on a part of a mesh (pipeline stages,
+// experts) have a placement whose mesh is that sub-mesh.
+struct Placement {
+  Mesh mesh;
+  Layout layout;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+// Tensors of one shape and type with the same placements on both sides: all are sliced alike.
+struct TensorGroup {
+  Shape shape;
+  DataType type = DataType::kF32;
+  int32_t source = 0;       // index into TensorTable::placements(kSource)
+  int32_t destination = 0;  // index into TensorTable::placements(kDestination)
+  friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
+};
+
+// What a request moves, symbolically: the tensors of a manifest in its order, each in a group, and
+// where both sides lie. Address-free. Immutable; thread-safe. Shared by plan, parts and planner.
+class TensorTable {
+ public:
+  struct Spec {
+    std::vector<Placement> sources;
+    std::vector<Placement> destinations;
+    std::vector<TensorGroup> groups;
+    std::vector<int32_t> group_of_tensor;  // in manifest order; -1: this tensor is not moved
+    Digest manifest;
+    // Axes of the destination meshes that count replicas; none: all of it is one replica.
+    std::vector<std::string> replica_axes;
+  };
+
+  // So that no sum over devices overflows.
+  static constexpr int64_t kSlotBytesMax = int64_t{1} << 61;
+
+  // Validates every layout against its mesh and shape. InvalidArgument: what Layout::Validate
+  // finds; an index out of range; tensors of more than Manifest::kBytesMax bytes together, or of
+  // more than kSlotBytesMax if every slot of their meshes held them whole; a destination mesh
+  // without a replica axis, or with another size of one than the others; a device that two
+  // destination placements count to different replicas. Cost: slots times groups.
+  static absl::StatusOr<TensorTable> Create(Spec spec);
+
+  const std::vector<Placement>& placements(Side side) const;
+  // Index into placements(side).
+  int32_t placement_of(Side side, int32_t group) const;
+  const Placement& PlacementOf(Side side, int32_t group) const {
+    return placements(side)[placement_of(side, group)];
+  }
+  const std::vector<TensorGroup>& groups() const { return spec_.groups; }
+  const std::vector<int32_t>& group_of_tensor() const { return spec_.group_of_tensor; }
+  int64_t tensors_in_group(int32_t group) const { return tensors_in_group_[group]; }
+  int64_t ItemBytesOf(int32_t group) const;
+  const Digest& manifest() const { return spec_.manifest; }
+  // Of everything in the spec.
+  const Digest& digest() const { return digest_; }
+  const Spec& spec() const { return spec_; }
+
+  // All devices of all placements, sorted by host and index; a rank is a place in this list.
+  const std::vector<DeviceId>& devices() const { return devices_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  HostRank host_of(DeviceRank device) const { return host_of_device_[device]; }
+  // Ranks of the slots of a placement, in slot order.
+  const std::vector<DeviceRank>& slots(Side side, int32_t placement) const;
+  // Nothing when the device is not in these placements.
+  std::optional<DeviceRank> FindDevice(const DeviceId& device) const;
+
+  int32_t replicas() const { return replicas_; }
+  // 0 <= replica < replicas(); -1 for a device that receives nothing.
+  int32_t replica_of(DeviceRank device) const { return replica_of_device_[device]; }
+
+  // The tile that `device` holds of a tensor of `group`; empty when it holds none.
+  Tile TileOf(Side side, int32_t group, DeviceRank device) const;
+  // Bytes of all tiles that `device` holds on a side, without alignment. Cost: linear in groups.
+  int64_t BytesOf(Side side, DeviceRank device) const;
+
+ private:
+  // One side's placements, resolved to ranks.
+  struct SideSlots {
+    std::vector<std::vector<DeviceRank>> ranks;  // [placement][slot]
+    // [placement]: (rank, slot), ascending.
+    std::vector<std::vector<std::pair<DeviceRank, int32_t>>> slot_of_rank;
+  };
+
+  explicit TensorTable(Spec spec) : spec_(std::move(spec)) {}
+  absl::Status CheckGroups();
+  absl::Status CountTensors();
+  void RankDevices();
+  absl::Status CountReplicas();
+  absl::Status CountReplicasOf(int32_t destination);
+  Digest ComputeDigest() const;
+
+  Spec spec_;
+  std::vector<DeviceId> devices_;
+  std::vector<std::string> hosts_;
+  std::vector<HostRank> host_of_device_;
+  std::vector<int32_t> replica_of_device_;
+  std::vector<int64_t> tensors_in_group_;
+  std::array<SideSlots, 2> sides_;
+  int32_t replicas_ = 1;
+  Digest digest_;
+};
+
+}  // namespace crossmesh

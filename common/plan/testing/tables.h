@@ -1,0 +1,27 @@
+#pragma once
+
+#include "common/mesh/data_type.h"
+#include "common/plan/tensor_table.h"
+
+#include <string>
+#include <vector>
+
+namespace crossmesh {
+
+// One tensor of a hand-written table, in the text forms of meshes and layouts.
+struct TensorText {
+  std::string shape;             // "[10, 4]"
+  std::string source_mesh;       // "x=2 on a.0-1"
+  std::string source;            // "[x, -] chunk"
+  std::string destination_mesh;  // "y=2 on b.0-1"
+  std::string destination;
+  DataType type = DataType::kF32;
+};
+
+// A table of these tensors, each in a group of its own. Aborts when a text is wrong.
+TensorTable TableOf(const std::vector<TensorText>& tensors,
+                    std::vector<std::string> replica_axes = {});
+// The specification of that table, to be changed.
+TensorTable::Spec TableSpecOf(const std::vector<TensorText>& tensors);
+
+}  // namespace crossmesh

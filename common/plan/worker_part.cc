@@ -1,0 +1,245 @@
+#include "common/plan/worker_part.h"
+
+#include "common/base/digest_builder.h"
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+bool InRange(int64_t index, size_t size) {
+  return index >= 0 && index < static_cast<int64_t>(size);
+}
+
+absl::Status Bad(absl::string_view object, absl::string_view expected, int64_t found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker's part, ", object, ": expected ", expected, ", found ", found));
+}
+
+// Ascending ranks of the table's devices.
+absl::Status CheckSet(absl::string_view object, std::span<const DeviceRank> ranks,
+                      const TensorTable& tensors) {
+  DeviceRank last = -1;
+  for (const DeviceRank rank : ranks) {
+    if (rank <= last || !InRange(rank, tensors.devices().size())) {
+      return Bad(object, absl::StrCat("ascending device ranks below ", tensors.devices().size()),
+                 rank);
+    }
+    last = rank;
+  }
+  return absl::OkStatus();
+}
+
+using RelayAndHop = std::pair<int64_t, int64_t>;
+
+Digest DigestOfOrder(const WorkerPart::Spec& spec, std::span<const RelayAndHop> order) {
+  DigestBuilder builder;
+  builder.AddDigest(spec.plan);
+  for (const auto& [r, h] : order) {
+    const WorkerPart::PartRelay& relay = spec.relays[r];
+    builder.AddInt(relay.relay);
+    builder.AddInt(relay.begin);
+    builder.AddInt(relay.end);
+    builder.AddInt(spec.hops[h].place);
+  }
+  return builder.Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerPart> WorkerPart::Create(Spec spec) {
+  WorkerPart part(std::move(spec));
+  if (part.spec_.tensors == nullptr) {
+    return absl::InvalidArgumentError("worker's part: expected tensors, found none");
+  }
+  RETURN_IF_ERROR(part.CheckDevices());
+  RETURN_IF_ERROR(part.CheckClasses());
+  RETURN_IF_ERROR(part.CheckRelays());
+  RETURN_IF_ERROR(part.CheckCopies());
+  part.digest_ = part.ComputeDigest();
+  return part;
+}
+
+absl::Status WorkerPart::CheckDevices() const {
+  RETURN_IF_ERROR(CheckSet("devices", spec_.devices, tensors()));
+  if (spec_.chunk_bytes <= 0 || spec_.chunk_bytes % Plan::kLeafBytes != 0) {
+    return Bad("chunk", absl::StrCat("a positive multiple of ", Plan::kLeafBytes, " bytes"),
+               spec_.chunk_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPart::CheckClasses() const {
+  for (int32_t set = 0; set < spec_.device_sets.size(); ++set) {
+    RETURN_IF_ERROR(CheckSet("device set", spec_.device_sets[set], tensors()));
+  }
+  for (const ClassSets& sets : spec_.class_sets) {
+    for (const int32_t set : {sets.holders, sets.needers}) {
+      if (InRange(set, spec_.device_sets.size())) continue;
+      return Bad("class", absl::StrCat("a device set below ", spec_.device_sets.size()), set);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPart::CheckRelays() const {
+  const size_t devices = tensors().devices().size();
+  const auto is_mine = [&](DeviceRank device) {
+    return std::ranges::binary_search(spec_.devices, device);
+  };
+  int64_t next_hop = 0;
+  int64_t last_relay = -1;
+  for (const PartRelay& relay : spec_.relays) {
+    const auto bad = [&](absl::string_view what, absl::string_view expected, int64_t found) {
+      return Bad(absl::StrCat(what, " of relay ", relay.relay), expected, found);
+    };
+    if (relay.relay <= last_relay || relay.relay >= Plan::kRelaysMax) {
+      return bad("index", absl::StrCat("above ", last_relay, " and below ", Plan::kRelaysMax),
+                 relay.relay);
+    }
+    last_relay = relay.relay;
+    if (!InRange(relay.class_sets, spec_.class_sets.size())) {
+      return bad("class", absl::StrCat("below ", spec_.class_sets.size()), relay.class_sets);
+    }
+    if (!InRange(relay.root, devices)) return bad("root", "a device of the plan", relay.root);
+    if (relay.begin < 0 || relay.begin >= relay.end) {
+      return bad("first byte", absl::StrCat("from 0 to below ", relay.end), relay.begin);
+    }
+    if (relay.first_hop != next_hop || relay.hop_count <= 0 ||
+        relay.hop_count > static_cast<int64_t>(spec_.hops.size()) - next_hop) {
+      return bad("hops",
+                 absl::StrCat("at least one, from ", next_hop, " to at most ", spec_.hops.size()),
+                 relay.first_hop);
+    }
+    next_hop += relay.hop_count;
+    for (int64_t h = relay.first_hop; h < next_hop; ++h) {
+      const PartHop& hop = spec_.hops[h];
+      if (!InRange(hop.from, devices)) return bad("sender", "a device of the plan", hop.from);
+      if (!InRange(hop.to, devices)) return bad("receiver", "a device of the plan", hop.to);
+      if (hop.from == hop.to) return bad("receiver", "another than the sender", hop.to);
+      if (!is_mine(hop.from) && !is_mine(hop.to)) {
+        return bad("hop", "one from or to the worker's devices, not from device", hop.from);
+      }
+      if (hop.channel < 0) return bad("channel", "0 or more", hop.channel);
+      if (hop.place < 0) return bad("place", "0 or more", hop.place);
+      if (hop.period < 0) return bad("period", "0 or more", hop.period);
+    }
+  }
+  if (next_hop != static_cast<int64_t>(spec_.hops.size())) {
+    return Bad("hops", absl::StrCat("the ", next_hop, " of its relays"),
+               static_cast<int64_t>(spec_.hops.size()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPart::CheckCopies() const {
+  for (const PartCopy& copy : spec_.copies) {
+    if (!InRange(copy.class_sets, spec_.class_sets.size())) {
+      return Bad("class of a copy", absl::StrCat("below ", spec_.class_sets.size()),
+                 copy.class_sets);
+    }
+    if (!std::ranges::binary_search(spec_.devices, copy.device)) {
+      return Bad("device of a copy", "one of the worker's", copy.device);
+    }
+  }
+  return absl::OkStatus();
+}
+
+Digest WorkerPart::ComputeDigest() const {
+  DigestBuilder builder;
+  builder.AddText("crossmesh part 1");
+  builder.AddDigest(spec_.plan);
+  builder.AddDigest(tensors().digest());
+  builder.AddInt(spec_.chunk_bytes);
+  builder.AddInt(static_cast<int64_t>(spec_.binding));
+  builder.AddInt(spec_.shared_storage ? 1 : 0);
+  builder.AddInt(static_cast<int64_t>(spec_.devices.size()));
+  builder.AddBytes(std::as_bytes(std::span(spec_.devices)));
+  builder.AddInt(spec_.device_sets.size());
+  for (int32_t set = 0; set < spec_.device_sets.size(); ++set) {
+    builder.AddInt(static_cast<int64_t>(spec_.device_sets[set].size()));
+  }
+  builder.AddBytes(std::as_bytes(spec_.device_sets.ranks()));
+  builder.AddInt(static_cast<int64_t>(spec_.class_sets.size()));
+  for (const ClassSets& sets : spec_.class_sets) {
+    builder.AddInt(sets.holders);
+    builder.AddInt(sets.needers);
+  }
+  builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
+  for (const PartRelay& relay : spec_.relays) {
+    for (const int64_t value : {relay.relay, int64_t{relay.class_sets}, int64_t{relay.root},
+                                relay.begin, relay.end, int64_t{relay.hop_count}}) {
+      builder.AddInt(value);
+    }
+  }
+  for (const PartHop& hop : spec_.hops) {
+    for (const int32_t value : {hop.from, hop.to, hop.channel, hop.place, hop.period}) {
+      builder.AddInt(value);
+    }
+  }
+  builder.AddInt(static_cast<int64_t>(spec_.copies.size()));
+  for (const PartCopy& copy : spec_.copies) {
+    builder.AddInt(copy.class_sets);
+    builder.AddInt(copy.device);
+  }
+  return builder.Finish();
+}
+
+std::span<const DeviceRank> WorkerPart::holders(int32_t class_sets) const {
+  return spec_.device_sets[spec_.class_sets[class_sets].holders];
+}
+
+std::span<const DeviceRank> WorkerPart::needers(int32_t class_sets) const {
+  return spec_.device_sets[spec_.class_sets[class_sets].needers];
+}
+
+ClassIndex WorkerPart::ClassIn(const Slicing& slicing, int32_t class_sets) const {
+  return slicing.Find(holders(class_sets), needers(class_sets));
+}
+
+namespace {
+
+// The (relay, hop) pairs of the hops that `accept` takes, by channel and place.
+template <typename Accept>
+std::vector<RelayAndHop> HopsByPlace(const WorkerPart::Spec& spec, Accept accept) {
+  std::vector<RelayAndHop> order;
+  for (size_t r = 0; r < spec.relays.size(); ++r) {
+    const WorkerPart::PartRelay& relay = spec.relays[r];
+    for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+      if (accept(spec.hops[h])) order.emplace_back(r, h);
+    }
+  }
+  std::ranges::sort(order, {}, [&](const RelayAndHop& entry) {
+    const WorkerPart::PartHop& hop = spec.hops[entry.second];
+    return std::tuple(hop.channel, hop.place, entry.second);
+  });
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPart& part) {
+  const WorkerPart::Spec& spec = part.spec();
+  const std::vector<RelayAndHop> order =
+      HopsByPlace(spec, [](const WorkerPart::PartHop&) { return true; });
+  std::vector<std::pair<ChannelIndex, Digest>> digests;
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    const ChannelIndex channel = spec.hops[order[begin].second].channel;
+    while (end < order.size() && spec.hops[order[end].second].channel == channel) ++end;
+    digests.emplace_back(channel,
+                         DigestOfOrder(spec, std::span(order).subspan(begin, end - begin)));
+  }
+  return digests;
+}
+
+Digest ChannelOrderDigest(const WorkerPart& part, ChannelIndex channel) {
+  return DigestOfOrder(part.spec(), HopsByPlace(part.spec(), [&](const WorkerPart::PartHop& hop) {
+                         return hop.channel == channel;
+                       }));
+}
+
+}  // namespace crossmesh

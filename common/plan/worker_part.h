@@ -1,0 +1,107 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "common/plan/channels.h"
+#include "common/plan/device_sets.h"
+#include "common/plan/plan.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What one worker needs of a plan: the tensors, and the relays that touch its devices. Cut by the
+// controller, travels once, named by digest. Small: classes and hops, never boxes. Immutable.
+class WorkerPart {
+ public:
+  // One class that a relay or copy of this part uses, named by its sets so that the worker finds
+  // the same class in its own slicing. Classes share sets, so these are indices into device_sets.
+  struct ClassSets {
+    int32_t holders = 0;
+    int32_t needers = 0;
+    friend bool operator==(const ClassSets&, const ClassSets&) = default;
+  };
+  struct PartHop {
+    DeviceRank from = 0;
+    DeviceRank to = 0;
+    ChannelIndex channel = 0;
+    int32_t place = 0;
+    int32_t period = 0;
+  };
+  struct PartRelay {
+    int64_t relay = 0;       // index in the plan: for messages and reports
+    int32_t class_sets = 0;  // index into class_sets
+    DeviceRank root = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t first_hop = 0;  // only hops from or to this worker's devices
+    int32_t hop_count = 0;
+  };
+  struct PartCopy {
+    int32_t class_sets = 0;
+    DeviceRank device = 0;
+  };
+  struct Spec {
+    Digest plan;
+    std::shared_ptr<const TensorTable> tensors;
+    std::vector<DeviceRank> devices;  // this worker's, ascending
+    DeviceSetList device_sets;
+    std::vector<ClassSets> class_sets;
+    std::vector<PartRelay> relays;  // in plan order
+    std::vector<PartHop> hops;
+    std::vector<PartCopy> copies;
+    int64_t chunk_bytes = Plan::kChunkBytesDefault;
+    BindingMode binding = BindingMode::kShadow;
+    bool shared_storage = false;
+  };
+
+  // InvalidArgument when an index or range is out of bounds: parts come over the network. Relays
+  // must have their hops one after the other, in order and without gaps. Cost: linear in the part.
+  static absl::StatusOr<WorkerPart> Create(Spec spec);
+
+  const Spec& spec() const { return spec_; }
+  const TensorTable& tensors() const { return *spec_.tensors; }
+  // Of entry `class_sets` of the spec; ascending.
+  std::span<const DeviceRank> holders(int32_t class_sets) const;
+  std::span<const DeviceRank> needers(int32_t class_sets) const;
+  // The class with these sets in a slicing of the same tensors, or kNoClass.
+  ClassIndex ClassIn(const Slicing& slicing, int32_t class_sets) const;
+  const Digest& digest() const { return digest_; }
+
+ private:
+  explicit WorkerPart(Spec spec) : spec_(std::move(spec)) {}
+  absl::Status CheckDevices() const;
+  absl::Status CheckClasses() const;
+  absl::Status CheckRelays() const;
+  absl::Status CheckCopies() const;
+  Digest ComputeDigest() const;
+
+  Spec spec_;
+  Digest digest_;
+};
+
+// The parts of workers that own the given devices (a worker whose devices take no part gets an
+// empty one). Every device of the plan must be owned by exactly one worker: FailedPrecondition
+// naming the device and "expected a live worker" otherwise. Cost: linear in relays and hops.
+absl::StatusOr<std::vector<WorkerPart>> CutParts(
+    const Plan& plan, const std::vector<std::vector<DeviceId>>& devices_of_worker);
+
+// What a worker proves of its part before the first byte: the classes are those of the layouts, its
+// needers get every byte exactly once, no hop leaves from a device that cannot have the bytes,
+// places of the channels that begin or end here are in order. `slicing` is of the part's tensors,
+// in scope at least of its devices. Same codes as Prove.
+absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing);
+
+// Digest of the order of each channel of the part, as both its ends see it: relays and byte ranges
+// by place. Ascending by channel. Cost: that of sorting the part's hops.
+std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPart& part);
+// The same of one channel.
+Digest ChannelOrderDigest(const WorkerPart& part, ChannelIndex channel);
+
+}  // namespace crossmesh

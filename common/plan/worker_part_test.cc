@@ -1,0 +1,261 @@
+#include "common/plan/worker_part.h"
+
+#include "common/base/check.h"
+#include "common/plan/proof.h"
+#include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/tables.h"
+#include "common/testing/status_matchers.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+using Workers = std::vector<std::vector<DeviceId>>;
+
+Plan RandomPlanOf(RandomSource& random) {
+  auto tensors = std::make_shared<const TensorTable>(RandomTensorTable(random));
+  auto slicing = Slicing::Create(*tensors);
+  CHECK_OK(slicing);
+  auto plan = Plan::Create(
+      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing))));
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+// Devices dealt to workers at random, some of which stay empty.
+Workers RandomWorkers(RandomSource& random, const TensorTable& tensors) {
+  Workers workers(random.Between(1, 5));
+  for (const DeviceId& device : tensors.devices()) {
+    workers[random.Below(static_cast<int64_t>(workers.size()))].push_back(device);
+  }
+  return workers;
+}
+
+// Ranks: a.0 0, a.1 1, b.0 2, b.1 3; relay 0 goes a.0>b.0>b.1, relay 1 a.1>b.1>b.0.
+Plan Chains() {
+  auto tensors = std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
+                                                               .source_mesh = "x=2 on a.0-1",
+                                                               .source = "[x]",
+                                                               .destination_mesh = "x=2 on b.0-1",
+                                                               .destination = "[-]"}}));
+  auto slicing = Slicing::Create(*tensors);
+  CHECK_OK(slicing);
+  auto plan = Plan::Create(
+      {.tensors = tensors,
+       .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
+       .relays =
+           {{.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 2},
+            {.slice_class = 1, .root = 1, .begin = 0, .end = 16, .first_hop = 2, .hop_count = 2}},
+       .hops = {{.from = 0, .to = 2},
+                {.from = 2, .to = 3},
+                {.from = 1, .to = 3},
+                {.from = 3, .to = 2}}});
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+const Workers kTwoHosts = {{{"a", 0}, {"a", 1}}, {{"b", 0}, {"b", 1}, {"c", 9}}};
+const Workers kFour = {{{"a", 0}}, {{"a", 1}}, {{"b", 0}}, {{"b", 1}}};
+
+void ReplaceFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& ranks) {
+  DeviceSetList sets;
+  sets.Add(ranks);
+  for (int32_t set = 1; set < spec.device_sets.size(); ++set) sets.Add(spec.device_sets[set]);
+  spec.device_sets = std::move(sets);
+}
+
+TEST(WorkerPartTest, HasTheRelaysThatTouchTheWorkersDevices) {
+  const Plan plan = Chains();
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
+  ASSERT_THAT(parts, SizeIs(2));
+  const WorkerPart::Spec& a = parts[0].spec();
+  EXPECT_EQ(a.plan, plan.id());
+  EXPECT_THAT(a.devices, ElementsAre(0, 1));
+  ASSERT_THAT(a.relays, SizeIs(2));
+  ASSERT_THAT(a.hops, SizeIs(2));
+  EXPECT_EQ(a.hops[1].to, 3);
+  EXPECT_EQ(a.hops[1].channel, 1);
+  EXPECT_THAT(parts[0].holders(a.relays[1].class_sets), ElementsAre(1));
+  EXPECT_THAT(parts[0].needers(a.relays[1].class_sets), ElementsAre(2, 3));
+  // Both classes have the same needers, which are there once.
+  EXPECT_EQ(a.device_sets.size(), 3);
+  EXPECT_THAT(parts[1].spec().hops, SizeIs(4));
+  EXPECT_EQ(&parts[1].tensors(), &plan.tensors());
+}
+
+TEST(WorkerPartTest, DeviceWithoutOneWorkerIsNamed) {
+  const Plan plan = Chains();
+  EXPECT_THAT(CutParts(plan, {kFour[0], kFour[1], kFour[2]}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("b.1"), HasSubstr("expected a live worker"))));
+  EXPECT_THAT(CutParts(plan, {kFour[0], kFour[1], kFour[2], kFour[3], kFour[0]}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
+}
+
+TEST(WorkerPartTest, PartsOfRandomPlansAreProvenByTheirWorkers) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    const Plan plan = RandomPlanOf(random);
+    const Workers workers = RandomWorkers(random, plan.tensors());
+    ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, workers));
+    ASSERT_THAT(parts, SizeIs(workers.size()));
+    size_t copies = 0;
+    std::map<ChannelIndex, std::set<Digest>> orders;
+    for (const WorkerPart& part : parts) {
+      ASSERT_OK_AND_ASSIGN(const Slicing slicing,
+                           Slicing::Create(part.tensors(), {.devices = part.spec().devices}));
+      ASSERT_OK(ProvePart(part, slicing));
+      ASSERT_OK(ProvePart(part, plan.slicing()));
+      copies += part.spec().copies.size();
+      for (const auto& [channel, digest] : ChannelOrderDigests(part)) {
+        orders[channel].insert(digest);
+        ASSERT_EQ(ChannelOrderDigest(part, channel), digest);
+      }
+    }
+    ASSERT_EQ(copies, plan.copies().size());
+    ASSERT_EQ(orders.size(), ChannelsOf(plan).ends.size());
+    for (const auto& [channel, digests] : orders) ASSERT_THAT(digests, SizeIs(1)) << channel;
+  }
+}
+
+// The part of b.0 and b.1 of the chains, with a fault.
+template <typename Change>
+void ExpectRefused(Change change, const ::testing::Matcher<std::string>& message) {
+  const Plan plan = Chains();
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
+  WorkerPart::Spec spec = parts[1].spec();
+  change(spec);
+  ASSERT_OK_AND_ASSIGN(const WorkerPart part, WorkerPart::Create(std::move(spec)));
+  EXPECT_THAT(ProvePart(part, plan.slicing()), StatusIs(absl::StatusCode::kInternal, message));
+}
+
+TEST(ProvePartTest, FindsADroppedRelay) {
+  ExpectRefused(
+      [](WorkerPart::Spec& spec) {
+        spec.relays.resize(1);
+        spec.hops.resize(2);
+      },
+      AllOf(HasSubstr("class 1"), HasSubstr("nothing from byte 0")));
+}
+
+TEST(ProvePartTest, FindsAWrongRange) {
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.relays[0].begin = 4; }, HasSubstr("[4, 16)"));
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.relays[0].end = 20; }, HasSubstr("at most"));
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.relays[0].end = 14; }, HasSubstr("at 14"));
+}
+
+TEST(ProvePartTest, FindsAHopFromWhereNothingCanBe) {
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.relays[0].root = 1; }, HasSubstr("a.1"));
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.hops[0].from = 1; }, HasSubstr("from a.1"));
+  ExpectRefused([](WorkerPart::Spec& spec) { std::swap(spec.hops[0], spec.hops[1]); },
+                HasSubstr("from b.0"));
+}
+
+TEST(ProvePartTest, FindsAReceiverThatDoesNotNeedIt) {
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.hops[1].to = 1; }, HasSubstr("does not need"));
+}
+
+TEST(ProvePartTest, FindsANeedlessCopy) {
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.copies.push_back({0, 2}); },
+                HasSubstr("both holds and needs"));
+}
+
+TEST(ProvePartTest, FindsPlacesAndChannelsOutOfOrder) {
+  ExpectRefused([](WorkerPart::Spec& spec) { spec.hops[0].place = 1; }, HasSubstr("place 0"));
+  ExpectRefused(
+      [](WorkerPart::Spec& spec) { std::swap(spec.hops[0].channel, spec.hops[1].channel); },
+      HasSubstr("ascending"));
+}
+
+TEST(ProvePartTest, FindsAClassThatTheLayoutsDoNotGive) {
+  ExpectRefused([](WorkerPart::Spec& spec) { ReplaceFirstSet(spec, {0, 1}); },
+                HasSubstr("class 0"));
+}
+
+TEST(ProvePartTest, FindsASharedStorageThatIsOverwrittenInPlace) {
+  auto tensors = std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
+                                                               .source_mesh = "x=1 on a.0",
+                                                               .source = "[-]",
+                                                               .destination_mesh = "x=2 on a.0-1",
+                                                               .destination = "[x]"}}));
+  WorkerPart::Spec spec{
+      .tensors = tensors, .devices = {0}, .binding = BindingMode::kInPlace, .shared_storage = true};
+  ASSERT_OK_AND_ASSIGN(const WorkerPart part, WorkerPart::Create(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(*tensors, {.devices = {0}}));
+  EXPECT_THAT(ProvePart(part, slicing),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
+}
+
+TEST(WorkerPartTest, RefusesWhatIsOutOfBounds) {
+  const Plan plan = Chains();
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
+  const auto expect_refused = [&](auto change) {
+    WorkerPart::Spec spec = parts[1].spec();
+    change(spec);
+    EXPECT_THAT(WorkerPart::Create(std::move(spec)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected")));
+  };
+  expect_refused([](WorkerPart::Spec& s) { s.tensors = nullptr; });
+  expect_refused([](WorkerPart::Spec& s) { s.devices = {3, 2}; });
+  expect_refused([](WorkerPart::Spec& s) { s.devices = {4}; });
+  expect_refused([](WorkerPart::Spec& s) { s.devices = {}; });
+  expect_refused([](WorkerPart::Spec& s) { ReplaceFirstSet(s, {-1}); });
+  expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].needers = 3; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[0].class_sets = 2; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[0].root = 4; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[0].begin = -1; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[0].end = 0; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[1].relay = 0; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[1].hop_count = 3; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays[1].first_hop = 0; });
+  expect_refused([](WorkerPart::Spec& s) { s.relays.pop_back(); });
+  expect_refused([](WorkerPart::Spec& s) { s.hops[0].from = 4; });
+  expect_refused([](WorkerPart::Spec& s) { s.hops[0].to = 1; });
+  expect_refused([](WorkerPart::Spec& s) { s.hops[0].channel = -1; });
+  expect_refused([](WorkerPart::Spec& s) { s.hops[0].place = -1; });
+  expect_refused([](WorkerPart::Spec& s) { s.copies.push_back({2, 2}); });
+  expect_refused([](WorkerPart::Spec& s) { s.copies.push_back({0, 0}); });
+  expect_refused([](WorkerPart::Spec& s) { s.chunk_bytes = 100; });
+}
+
+TEST(WorkerPartTest, TheDigestTellsPartsApart) {
+  const Plan plan = Chains();
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kFour));
+  std::set<Digest> digests;
+  for (const WorkerPart& part : parts) digests.insert(part.digest());
+  EXPECT_THAT(digests, SizeIs(4));
+  WorkerPart::Spec spec = parts[2].spec();
+  EXPECT_EQ(WorkerPart::Create(spec)->digest(), parts[2].digest());
+  spec.hops[0].period = 1;
+  EXPECT_NE(WorkerPart::Create(spec)->digest(), parts[2].digest());
+}
+
+TEST(WorkerPartTest, AWorkerOutsideThePlanHasAnEmptyPart) {
+  const Plan plan = Chains();
+  Workers workers = kTwoHosts;
+  workers.push_back({{"z", 0}});
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, workers));
+  EXPECT_THAT(parts[2].spec().relays, IsEmpty());
+  EXPECT_THAT(parts[2].spec().devices, IsEmpty());
+  EXPECT_OK(ProvePart(parts[2], plan.slicing()));
+}
+
+}  // namespace
+}  // namespace crossmesh
