@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// The datagrams by which a user process asks the worker of its host for memory, over a Unix socket
+// of type SOCK_SEQPACKET; one request, one reply. JSON, so that any language can speak it. With the
+// reply to create and open comes the descriptor of the arena (SCM_RIGHTS).
+inline constexpr int64_t kMemoryDatagramBytesMax = 64 * 1024;
+
+struct MemoryRequest {
+  enum class Op : uint8_t { kCreate, kOpen, kList, kDelete };
+  static constexpr size_t kNameBytesMax = 255;
+
+  Op op = Op::kList;
+  std::string storage;  // but for kList
+  std::string device;   // "node-a.0"; but for kList
+  int64_t bytes = 0;    // for kCreate
+  friend bool operator==(const MemoryRequest&, const MemoryRequest&) = default;
+};
+
+struct StorageDescription {
+  std::string storage;
+  std::string device;
+  int64_t bytes = 0;
+  uint64_t generation = 0;
+  bool dirty = false;
+  friend bool operator==(const StorageDescription&, const StorageDescription&) = default;
+};
+
+struct MemoryReply {
+  absl::Status status;
+  // The storage that was created or opened; or the list, cut where a datagram ends.
+  std::vector<StorageDescription> storages;
+  bool complete = true;  // false: the list was cut
+  friend bool operator==(const MemoryReply&, const MemoryReply&) = default;
+};
+
+std::string Encode(const MemoryRequest& request);
+std::string Encode(const MemoryReply& reply);  // at most kMemoryDatagramBytesMax
+// InvalidArgument, naming the field, for anything that Encode does not make.
+absl::StatusOr<MemoryRequest> DecodeMemoryRequest(absl::string_view datagram);
+absl::StatusOr<MemoryReply> DecodeMemoryReply(absl::string_view datagram);
+
+}  // namespace crossmesh

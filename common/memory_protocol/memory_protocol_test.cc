@@ -1,0 +1,79 @@
+#include "common/memory_protocol/memory_protocol.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <random>
+#include <string>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(MemoryProtocol, RequestsSurviveTheWire) {
+  using Op = MemoryRequest::Op;
+  for (const MemoryRequest& request : {
+           MemoryRequest{
+               .op = Op::kCreate, .storage = "trainer", .device = "a.0", .bytes = 1 << 30},
+           MemoryRequest{.op = Op::kOpen, .storage = "tr\"ainer", .device = "a.0"},
+           MemoryRequest{.op = Op::kDelete, .storage = "trainer", .device = "a.0"},
+           MemoryRequest{.op = Op::kList},
+       }) {
+    EXPECT_THAT(DecodeMemoryRequest(Encode(request)), IsOkAndHolds(request));
+  }
+}
+
+TEST(MemoryProtocol, RepliesSurviveTheWire) {
+  const MemoryReply reply{.status = absl::NotFoundError("no such storage"),
+                          .storages = {{"trainer", "a.0", 64, 3, true}}};
+  EXPECT_THAT(DecodeMemoryReply(Encode(reply)), IsOkAndHolds(reply));
+}
+
+TEST(MemoryProtocol, AListThatDoesNotFitIsCut) {
+  MemoryReply reply;
+  for (int i = 0; i < 10'000; ++i) reply.storages.push_back({absl::StrCat("storage-", i), "a.0"});
+  const std::string datagram = Encode(reply);
+  EXPECT_LE(std::ssize(datagram), kMemoryDatagramBytesMax);
+  ASSERT_OK_AND_ASSIGN(const MemoryReply decoded, DecodeMemoryReply(datagram));
+  EXPECT_FALSE(decoded.complete);
+  EXPECT_GT(decoded.storages.size(), 100U);
+}
+
+TEST(MemoryProtocol, NamesTheFieldThatIsWrong) {
+  const auto error = [](const std::string& datagram, const std::string& text) {
+    EXPECT_THAT(DecodeMemoryRequest(datagram),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)))
+        << datagram;
+  };
+  error("", "JSON object");
+  error("[]", "JSON object");
+  error(R"({"op":"format"})", "'op'");
+  error(R"({"op":7})", "'op'");
+  error(R"({"op":"open"})", "'storage'");
+  error(R"({"op":"open","storage":""})", "'storage'");
+  error(R"({"op":"open","storage":"s"})", "'device'");
+  error(R"({"op":"create","storage":"s","device":"a.0"})", "'bytes'");
+  error(R"({"op":"create","storage":"s","device":"a.0","bytes":-1})", "'bytes'");
+  error(R"({"op":"create","storage":"s","device":"a.0","bytes":1.5})", "'bytes'");
+  error(R"({"op":"create","storage":"s","device":"a.0","bytes":18446744073709551615})", "'bytes'");
+  error(absl::StrCat(R"({"op":"open","storage":")", std::string(256, 'x'), R"("})"), "'storage'");
+}
+
+TEST(MemoryProtocol, SurvivesRandomDatagrams) {
+  std::mt19937_64 random(1);
+  const std::string good = Encode(MemoryReply{.storages = {{"trainer", "a.0", 64, 3, true}}});
+  for (int i = 0; i < 20'000; ++i) {
+    std::string datagram = good;
+    for (uint64_t change = random() % 4 + 1; change > 0; --change) {
+      datagram[random() % datagram.size()] = static_cast<char>(random());
+    }
+    (void)DecodeMemoryReply(datagram);
+    (void)DecodeMemoryRequest(datagram);
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,90 @@
+#include "common/reshard/reshard_tensors.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ReshardTensorsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(source_, ParseMesh("data=4 on a.0-3"));
+    ASSERT_OK_AND_ASSIGN(destination_, ParseMesh("stage=2,model=2 on b.0-3"));
+  }
+
+  static TensorSpec Tensor(const std::string& name, const std::vector<int64_t>& lengths) {
+    return {.name = name, .type = DataType::kF32, .shape = *Shape::Create(lengths)};
+  }
+
+  absl::StatusOr<TensorTable> Build(std::vector<TensorSpec> tensors, absl::string_view source_rules,
+                                    absl::string_view destination_rules,
+                                    std::vector<std::string> replica_axes = {}) {
+    absl::StatusOr<Manifest> manifest = Manifest::Create(std::move(tensors));
+    absl::StatusOr<LayoutRules> from = LayoutRules::Parse(source_rules);
+    absl::StatusOr<LayoutRules> to = LayoutRules::Parse(destination_rules);
+    EXPECT_OK(manifest);
+    EXPECT_OK(from);
+    EXPECT_OK(to);
+    return BuildReshardTensors(*manifest, {.mesh = source_, .rules = *from},
+                               {.mesh = destination_, .rules = *to}, std::move(replica_axes));
+  }
+
+  Mesh source_;
+  Mesh destination_;
+};
+
+TEST_F(ReshardTensorsTest, TensorsAlikeShareAGroupAndEqualLayoutsAPlacement) {
+  ASSERT_OK_AND_ASSIGN(const TensorTable table,
+                       Build({Tensor("h.0.w", {8, 4}), Tensor("h.0.b", {4}),
+                              Tensor("h.1.w", {8, 4}), Tensor("out", {8, 4})},
+                             "* [data, ...]",
+                             "out     [-, model]  on stage=1\n"
+                             "h.{l}.w [-, model]  on stage={l}\n"
+                             "*       [...]\n"));
+  EXPECT_THAT(table.group_of_tensor(), ElementsAre(0, 1, 2, 2));
+  // Of rank 2 and of rank 1.
+  EXPECT_EQ(table.placements(Side::kSource).size(), 2u);
+  // Stage 0, everywhere, stage 1; the rules for "out" and for layer 1 say the same.
+  ASSERT_EQ(table.placements(Side::kDestination).size(), 3u);
+  EXPECT_EQ(ToString(table.placements(Side::kDestination)[0].mesh), "model=2 on b.0-1");
+  EXPECT_EQ(ToString(table.placements(Side::kDestination)[1].mesh), "stage=2,model=2 on b.0-3");
+  EXPECT_EQ(ToString(table.placements(Side::kDestination)[2].mesh), "model=2 on b.2-3");
+}
+
+TEST_F(ReshardTensorsTest, ReplicaAxesReachTheTable) {
+  ASSERT_OK_AND_ASSIGN(const TensorTable table,
+                       Build({Tensor("w", {8})}, "* [data]", "* [model]", {"stage"}));
+  EXPECT_EQ(table.replicas(), 2);
+}
+
+TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
+  const auto refused = [](absl::string_view side, absl::string_view what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr(absl::StrCat(side, " layout of tensor \"w\": ")),
+                          HasSubstr(std::string(what))));
+  };
+  const std::vector<TensorSpec> tensors = {Tensor("w", {6, 4})};
+  EXPECT_THAT(Build(tensors, "h.* [data, ...]", "* [...]"), refused("source", "rule"));
+  EXPECT_THAT(Build(tensors, "* [-, data]", "v [-, -]"), refused("destination", "rule"));
+  EXPECT_THAT(Build(tensors, "* [-]", "* [...]"), refused("source", "1"));
+  EXPECT_THAT(Build(tensors, "* [data, -]", "* [...]"), refused("source", "6"));
+  EXPECT_THAT(Build(tensors, "* [-, data]", "* [data, -]"), refused("destination", "data"));
+  EXPECT_THAT(Build(tensors, "* [-, data]", "* [...] on stage=2"), refused("destination", "2"));
+  EXPECT_THAT(Build(tensors, "* [-, data]", "* [...] on expert=0"),
+              refused("destination", "expert"));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,91 @@
+#include "common/rpc/call_observer.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/rpc/status_codec.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/match.h>
+#include <absl/strings/string_view.h>
+#include <absl/strings/strip.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+using grpc::experimental::InterceptionHookPoints;
+using grpc::experimental::InterceptorBatchMethods;
+using grpc::experimental::ServerRpcInfo;
+
+// "/crossmesh.v1.MeshService/GetMesh" in its two parts.
+std::pair<absl::string_view, absl::string_view> SplitMethod(absl::string_view path) {
+  absl::ConsumePrefix(&path, "/");
+  const size_t slash = path.find('/');
+  if (slash == absl::string_view::npos) return {path, ""};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// Lives as long as its call. gRPC's calls come one after the other.
+class CallObserver final : public grpc::experimental::Interceptor {
+ public:
+  CallObserver(RpcMetrics* metrics, absl::string_view path)
+      : metrics_(metrics), path_(path), start_(clock_.Monotonic()) {
+    const auto [service, method] = SplitMethod(path_);
+    if (metrics_ != nullptr) metrics_->CallStarted(service, method);
+  }
+
+  // Here rather than at PRE_SEND_STATUS, which a call whose client went away does not reach.
+  ~CallObserver() override {
+    const absl::Duration duration = end_.value_or(clock_.Monotonic()) - start_;
+    const auto [service, method] = SplitMethod(path_);
+    if (metrics_ != nullptr) metrics_->CallEnded(service, method, status_.code(), duration);
+    Log(absl::StartsWith(service, "grpc.") ? LogLevel::kDebug : LogLevel::kInfo, "rpc",
+        {{"method", path_},
+         {"code", absl::StatusCodeToString(status_.code())},
+         {"message", status_.message()},
+         {"duration_ms", absl::ToDoubleMilliseconds(duration)}});
+  }
+
+  void Intercept(InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+      status_ = FromGrpcStatus(methods->GetSendStatus());
+      end_ = clock_.Monotonic();
+    }
+    methods->Proceed();
+  }
+
+ private:
+  RpcMetrics* const metrics_;
+  const RealClock clock_;
+  const std::string path_;
+  const absl::Duration start_;
+  absl::Status status_ = absl::CancelledError("the client is gone");
+  std::optional<absl::Duration> end_;
+};
+
+class CallObserverFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallObserverFactory(RpcMetrics* metrics) : metrics_(metrics) {}
+
+  // gRPC takes ownership.
+  grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
+    return new CallObserver(metrics_, info->method());
+  }
+
+ private:
+  RpcMetrics* const metrics_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallObserver(
+    RpcMetrics* metrics) {
+  return std::make_unique<CallObserverFactory>(metrics);
+}
+
+}  // namespace crossmesh

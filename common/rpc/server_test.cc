@@ -1,0 +1,311 @@
+#include "common/rpc/server.h"
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/unique_fd.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/status_codec.h"
+#include "common/testing/status_matchers.h"
+#include "crossmesh/v1/mesh_service.grpc.pb.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Meshes final : public v1::MeshService::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* GetMesh(grpc::CallbackServerContext* context,
+                                    const v1::GetMeshRequest* request,
+                                    v1::GetMeshResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    response->set_revision(static_cast<int64_t>(request->name().size()));
+    reactor->Finish(ToGrpcStatus(request->name() == "none"
+                                     ? absl::NotFoundError("mesh \"none\" is not registered")
+                                     : CheckRequestBytes(*request)));
+    return reactor;
+  }
+};
+
+class RecordingMetrics final : public RpcMetrics {
+ public:
+  void CallStarted(absl::string_view service, absl::string_view method) override {
+    MutexLock lock(mutex_);
+    events_.push_back(absl::StrCat("start ", service, " ", method));
+  }
+  void CallEnded(absl::string_view service, absl::string_view method, absl::StatusCode code,
+                 absl::Duration duration) override {
+    EXPECT_GE(duration, absl::ZeroDuration());
+    MutexLock lock(mutex_);
+    events_.push_back(
+        absl::StrCat("end ", service, " ", method, " ", absl::StatusCodeToString(code)));
+    ended_.SignalAll();
+  }
+  std::vector<std::string> WaitForEvents(size_t count) {
+    MutexLock lock(mutex_);
+    while (events_.size() < count) ended_.Wait(mutex_);
+    return events_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar ended_;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() : folder_(testing::TempDir()) {
+    std::string pattern = absl::StrCat(folder_, "rpcXXXXXX");
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~ServerTest() override { std::filesystem::remove_all(folder_); }
+
+  absl::StatusOr<std::unique_ptr<RpcServer>> Start(const std::string& address,
+                                                   int message_bytes_max = 1 << 20) {
+    return RpcServer::Start({.addresses = {address},
+                             .services = {&meshes_},
+                             .metrics = &metrics_,
+                             .message_bytes_max = message_bytes_max});
+  }
+  static std::shared_ptr<grpc::Channel> Connect(const RpcServer& server) {
+    auto channel = BuildRpcChannel({.address = server.addresses()[0]});
+    CHECK_OK(channel);
+    return *std::move(channel);
+  }
+  static absl::Status GetMesh(const std::shared_ptr<grpc::Channel>& channel,
+                              const std::string& name,
+                              absl::Duration timeout = kRpcDeadlineDefault) {
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    return GetMesh(channel, name, context);
+  }
+  static absl::Status GetMesh(const std::shared_ptr<grpc::Channel>& channel,
+                              const std::string& name, grpc::ClientContext& context) {
+    v1::GetMeshRequest request;
+    request.set_name(name);
+    v1::GetMeshResponse response;
+    return FromGrpcStatus(v1::MeshService::NewStub(channel)->GetMesh(&context, request, &response));
+  }
+  std::string SocketPath() const { return absl::StrCat(folder_, "/s"); }
+  std::string SocketAddress() const { return absl::StrCat("unix:", SocketPath()); }
+
+  std::string folder_;
+  Meshes meshes_;
+  RecordingMetrics metrics_;
+};
+
+// A Unix socket on which nobody accepts; with `listening`, somebody could.
+UniqueFd BindSocket(const std::string& path, bool listening) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+  if (listening) {
+    EXPECT_EQ(listen(fd.get(), 1), 0);
+  }
+  return fd;
+}
+
+TEST_F(ServerTest, PortZeroIsResolved) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  ASSERT_EQ(server->addresses().size(), 1u);
+  EXPECT_THAT(server->addresses()[0], StartsWith("127.0.0.1:"));
+  EXPECT_FALSE(absl::EndsWith(server->addresses()[0], ":0"));
+  EXPECT_OK(GetMesh(Connect(*server), "a"));
+}
+
+TEST_F(ServerTest, APortInUseIsAnErrorThatNamesTheAddress) {
+  ASSERT_OK_AND_ASSIGN(const auto first, Start("127.0.0.1:0"));
+  EXPECT_THAT(Start(first->addresses()[0]),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(first->addresses()[0]), HasSubstr("another server"))));
+}
+
+TEST_F(ServerTest, ListensOnSeveralAddresses) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      RpcServer::Start({.addresses = {SocketAddress(), "127.0.0.1:0"}, .services = {&meshes_}}));
+  for (const std::string& address : server->addresses()) {
+    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address}));
+    EXPECT_OK(GetMesh(channel, "a"));
+  }
+}
+
+TEST_F(ServerTest, RefusesAddressesOfTheNetwork) {
+  EXPECT_THAT(Start("0.0.0.0:0"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           AllOf(HasSubstr("0.0.0.0:0"), HasSubstr("--insecure"))));
+  EXPECT_THAT(RpcServer::Start({}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(BuildRpcChannel({.address = "10.0.0.1:80"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--insecure")));
+  EXPECT_THAT(BuildRpcChannel({.address = "127.0.0.1:0"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found 0")));
+}
+
+TEST_F(ServerTest, WarnsWhenInsecure) {
+  std::vector<LogRecord> warnings;
+  const ScopedLogSink sink([&](const LogRecord& record) {
+    if (record.level == LogLevel::kWarning) warnings.push_back(record);
+  });
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      RpcServer::Start({.addresses = {"0.0.0.0:0"}, .insecure = true, .services = {&meshes_}}));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].event, "insecure_listener");
+}
+
+TEST_F(ServerTest, AUnixSocketIsForItsOwnerOnlyAndGoesWithTheServer) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto server, Start(SocketAddress()));
+    struct stat found = {};
+    ASSERT_EQ(stat(SocketPath().c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777, 0600u);
+    EXPECT_OK(GetMesh(Connect(*server), "a"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(SocketPath()));
+}
+
+TEST_F(ServerTest, AStaleSocketIsReplaced) {
+  BindSocket(SocketPath(), false);
+  ASSERT_OK_AND_ASSIGN(const auto server, Start(SocketAddress()));
+  EXPECT_OK(GetMesh(Connect(*server), "a"));
+}
+
+TEST_F(ServerTest, ALiveSocketIsLeftAlone) {
+  const UniqueFd live = BindSocket(SocketPath(), true);
+  EXPECT_THAT(Start(SocketAddress()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(SocketAddress()), HasSubstr("another server"))));
+  ASSERT_OK_AND_ASSIGN(const auto server, Start(SocketAddress() + "2"));
+  EXPECT_THAT(Start(SocketAddress() + "2"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_OK(GetMesh(Connect(*server), "a"));
+}
+
+TEST_F(ServerTest, AFileThatIsNoSocketIsLeftAlone) {
+  std::filesystem::create_directory(SocketPath());
+  EXPECT_THAT(Start(SocketAddress()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found another file")));
+  EXPECT_THAT(Start(absl::StrCat("unix:", folder_, "/none/s")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("No such file")));
+}
+
+TEST_F(ServerTest, RequestsAreLimited) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  const auto channel = Connect(*server);
+  EXPECT_OK(GetMesh(channel, std::string(1'000'000, 'a')));
+  EXPECT_THAT(GetMesh(channel, std::string(1'100'000, 'a')),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(ServerTest, OrdinaryRequestsOfABulkServerAreLimitedByTheirMethod) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0", RpcServer::kBulkMessageBytesMax));
+  EXPECT_THAT(GetMesh(Connect(*server), std::string(1'100'000, 'a')),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("crossmesh.v1.GetMeshRequest"), HasSubstr("1048576"))));
+}
+
+TEST_F(ServerTest, CompressedRequestsAreRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  grpc::ChannelArguments arguments;
+  arguments.SetCompressionAlgorithm(GRPC_COMPRESS_GZIP);
+  const auto channel = grpc::CreateCustomChannel(server->addresses()[0],
+                                                 grpc::InsecureChannelCredentials(), arguments);
+  EXPECT_THAT(GetMesh(channel, std::string(100'000, 'a')),
+              StatusIs(absl::StatusCode::kUnimplemented));
+}
+
+TEST_F(ServerTest, MetadataIsLimited) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  grpc::ClientContext context;
+  SetDeadline(context);
+  context.AddMetadata("x-large", std::string(9'000, 'a'));
+  EXPECT_FALSE(GetMesh(Connect(*server), "a", context).ok());
+}
+
+TEST_F(ServerTest, CallsAreLoggedAndCounted) {
+  Mutex mutex;
+  std::vector<std::string> lines;
+  const ScopedLogSink sink([&](const LogRecord& record) {
+    MutexLock lock(mutex);
+    if (record.event == "rpc") lines.push_back(record.ToJson());
+  });
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  EXPECT_THAT(GetMesh(Connect(*server), "none"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(metrics_.WaitForEvents(2),
+              ElementsAre("start crossmesh.v1.MeshService GetMesh",
+                          "end crossmesh.v1.MeshService GetMesh NOT_FOUND"));
+  server->Shutdown(absl::Seconds(10));
+  MutexLock lock(mutex);
+  EXPECT_THAT(lines,
+              ElementsAre(AllOf(HasSubstr(R"("method":"/crossmesh.v1.MeshService/GetMesh")"),
+                                HasSubstr(R"("code":"NOT_FOUND")"), HasSubstr(R"("level":"info")"),
+                                HasSubstr(R"("duration_ms":)"))));
+}
+
+// A raw call, since no stub of the health service is at hand: its request is {string service = 1}
+// and its response {enum status = 1}.
+absl::StatusOr<int> CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
+                                const std::string& name) {
+  std::string bytes;
+  if (!name.empty())
+    bytes = absl::StrCat("\x0a", std::string(1, static_cast<char>(name.size())), name);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  grpc::ClientContext context;
+  SetDeadline(context);
+  Mutex mutex;
+  CondVar answered;
+  std::optional<absl::Status> status;
+  grpc::GenericStub stub(channel);
+  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
+                 [&](grpc::Status result) {
+                   MutexLock lock(mutex);
+                   status = FromGrpcStatus(result);
+                   answered.Signal();
+                 });
+  MutexLock lock(mutex);
+  while (!status.has_value()) answered.Wait(mutex);
+  if (!status->ok()) return *status;
+  grpc::Slice answer;
+  if (!response.DumpToSingleSlice(&answer).ok() || answer.size() != 2) return 0;
+  return answer.begin()[1];
+}
+
+TEST_F(ServerTest, HealthIsServedByName) {
+  constexpr int kServing = 1;
+  constexpr int kNotServing = 2;
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  const auto channel = Connect(*server);
+  EXPECT_THAT(CheckHealth(channel, ""), IsOkAndHolds(kServing));
+  EXPECT_THAT(CheckHealth(channel, "read"), StatusIs(absl::StatusCode::kNotFound));
+  server->SetServing("read", true);
+  EXPECT_THAT(CheckHealth(channel, "read"), IsOkAndHolds(kServing));
+  server->SetServing("read", false);
+  EXPECT_THAT(CheckHealth(channel, "read"), IsOkAndHolds(kNotServing));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,100 @@
+#include "common/wire/plan_codec.h"
+
+#include <algorithm>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+const char* PortName(PortPrice::Port port) {
+  switch (port) {
+    case PortPrice::Port::kHostOut:
+      return "host_out";
+    case PortPrice::Port::kHostIn:
+      return "host_in";
+    case PortPrice::Port::kRackUp:
+      return "rack_up";
+    case PortPrice::Port::kRackDown:
+      return "rack_down";
+  }
+  return "";
+}
+
+void SetBound(const Bound& bound, v1::PlanSummary& proto) {
+  proto.set_bound_seconds(bound.seconds);
+  proto.set_ingress_seconds(bound.ingress_seconds);
+  proto.set_uplink_seconds(bound.uplink_seconds);
+  proto.set_rack_ingress_seconds(bound.rack_ingress_seconds);
+  proto.set_rack_uplink_seconds(bound.rack_uplink_seconds);
+  for (const PortPrice& price : bound.proof) *proto.add_proof() = ToProto(price);
+}
+
+void SetFigures(const PlanFigures& figures, v1::PlanSummary& proto) {
+  proto.set_strategy(figures.strategy);
+  SetBound(figures.bound, proto);
+  proto.set_predicted_seconds(figures.predicted_seconds);
+  proto.set_assumed_rates(figures.assumed_rates);
+  proto.set_depth(figures.depth);
+  proto.set_network_bytes(figures.network_bytes);
+  proto.set_least_network_bytes(figures.least_network_bytes);
+  proto.set_busiest_host_bytes(figures.busiest_host_bytes);
+  proto.set_busiest_host(figures.busiest_host);
+  proto.set_search(figures.search);
+}
+
+void SetProof(const Proof& proof, v1::PlanSummary& proto) {
+  proto.set_classes(proof.classes);
+  proto.set_relays(proof.relays);
+  proto.set_hops(proof.hops);
+  proto.set_channels(proof.channels);
+  proto.set_destination_bytes(proof.destination_bytes);
+  proto.set_peak_device_bytes(proof.peak_device_bytes);
+  proto.set_peak_device(proof.peak_device);
+}
+
+}  // namespace
+
+v1::PortPrice ToProto(const PortPrice& price) {
+  v1::PortPrice proto;
+  proto.set_port(PortName(price.port));
+  proto.set_name(price.name);
+  proto.set_price(price.price);
+  return proto;
+}
+
+v1::BindingMode ToProto(BindingMode mode) {
+  return mode == BindingMode::kShadow ? v1::BINDING_MODE_SHADOW : v1::BINDING_MODE_IN_PLACE;
+}
+
+absl::StatusOr<BindingMode> FromProto(v1::BindingMode proto) {
+  switch (static_cast<int>(proto)) {
+    case v1::BINDING_MODE_UNSPECIFIED:
+    case v1::BINDING_MODE_SHADOW:
+      return BindingMode::kShadow;
+    case v1::BINDING_MODE_IN_PLACE:
+      return BindingMode::kInPlace;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "binding mode: expected SHADOW or IN_PLACE, found number ", static_cast<int>(proto)));
+}
+
+v1::PlanSummary SummaryOf(const Plan& plan, const Proof& proof, const Planning& planning) {
+  v1::PlanSummary proto;
+  proto.set_id(plan.id().ToString());
+  SetFigures(plan.figures(), proto);
+  SetProof(proof, proto);
+  const TensorTable& tensors = plan.tensors();
+  proto.set_tensors(
+      std::ranges::count_if(tensors.group_of_tensor(), [](int32_t group) { return group >= 0; }));
+  proto.set_groups(static_cast<int64_t>(tensors.groups().size()));
+  proto.set_replicas(tensors.replicas());
+  proto.set_assumed_bytes_per_second(planning.topology.assumed_bytes_per_second());
+  proto.set_plan_seconds(absl::ToDoubleSeconds(planning.duration));
+  proto.set_cached(planning.cached);
+  return proto;
+}
+
+}  // namespace crossmesh
