@@ -1,0 +1,65 @@
+#include "controller/network/host_network.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+namespace {
+
+void AddPort(PortRates& rates, int64_t out, int64_t in) {
+  rates.out.push_back(std::min(out, PortRates::kMax));
+  rates.in.push_back(std::min(in, PortRates::kMax));
+}
+
+void AddFastestNic(const Topology& topology, absl::string_view host, PortRates& rates) {
+  const Host* described = topology.FindHost(host);
+  if (described == nullptr) {
+    return AddPort(rates, topology.assumed_bytes_per_second(), topology.assumed_bytes_per_second());
+  }
+  int64_t out = 0, in = 0;
+  for (const Nic& nic : described->nics) {
+    out = std::max(out, nic.out_bytes_per_second);
+    in = std::max(in, nic.in_bytes_per_second);
+  }
+  AddPort(rates, out, in);
+}
+
+// Numbers the racks in the order in which the hosts meet them.
+void AddRacks(const Topology& topology, HostNetwork& network) {
+  absl::flat_hash_map<int, int32_t> number_of_rack;
+  for (const std::string& host : network.hosts) {
+    const std::optional<int> rack = topology.RackOf(host);
+    const int32_t next = static_cast<int32_t>(network.racks.size());
+    if (rack.has_value()) {
+      const auto [entry, is_new] = number_of_rack.try_emplace(*rack, next);
+      network.rack_of_host.push_back(entry->second);
+      if (!is_new) continue;
+      const Rack& described = topology.racks()[*rack];
+      network.racks.push_back(described.name);
+      AddPort(network.rack_rates, described.up_bytes_per_second, described.down_bytes_per_second);
+    } else {
+      network.rack_of_host.push_back(next);
+      network.racks.emplace_back();
+      AddPort(network.rack_rates, PortRates::kUnlimited, PortRates::kUnlimited);
+    }
+  }
+}
+
+}  // namespace
+
+HostNetwork HostNetworkOf(const TensorTable& tensors, const Topology& topology) {
+  HostNetwork network;
+  network.hosts = tensors.hosts();
+  for (const std::string& host : network.hosts) {
+    AddPort(network.host_rates, topology.RateOut(host), topology.RateIn(host));
+    AddFastestNic(topology, host, network.fastest_nic);
+    network.assumed_rates |= topology.FindHost(host) == nullptr;
+  }
+  if (!topology.racks().empty()) AddRacks(topology, network);
+  return network;
+}
+
+}  // namespace crossmesh

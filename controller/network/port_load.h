@@ -1,0 +1,40 @@
+#pragma once
+
+#include "common/plan/tensor_table.h"
+#include "controller/network/host_network.h"
+#include "controller/network/routing.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace crossmesh {
+
+// Bytes that routes put through each port. Hops inside a host pass no port.
+struct PortLoad {
+  std::vector<int64_t> host_out;  // by HostRank
+  std::vector<int64_t> host_in;
+  std::vector<int64_t> rack_up;  // by rack; empty without racks
+  std::vector<int64_t> rack_down;
+  int64_t network_bytes = 0;  // sum of host_out
+  int32_t depth = 0;          // hops between hosts on the deepest route
+};
+
+// Cost: linear in hops.
+PortLoad ComputePortLoad(const TensorTable& tensors, const HostNetwork& network,
+                         const Routes& routes);
+
+// The port that is busy longest if every port works at its full rate. No execution of the routes is
+// faster.
+struct BusiestPort {
+  double seconds = 0;
+  int64_t bytes = 0;
+};
+BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network);
+
+// Predicted run time: busiest * (1 + (D - 1) / K) with D = depth and K = the chunks that pass the
+// busiest port, at least 1. Every port works in periods of one chunk of the busiest port; the last
+// byte is D - 1 periods behind the first hop. Latencies are not part of the model.
+double PredictSeconds(const PortLoad& load, const HostNetwork& network, int64_t chunk_bytes);
+
+}  // namespace crossmesh

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "controller/network/demands.h"
+#include "controller/network/host_network.h"
+#include "controller/network/uplink_flow.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace crossmesh {
+
+// One hop of a route between hosts, in the tree of `root`, a holder host.
+struct HostHop {
+  HostRank root = 0;
+  HostRank from = 0;
+  HostRank to = 0;
+  friend bool operator==(const HostHop&, const HostHop&) = default;
+};
+
+// A byte range of a group, from the end of the piece before to `end`, that goes one way. The hops
+// bring it to every receiver host once; those of one root lie together, parents first.
+struct Piece {
+  int64_t end = 0;
+  int64_t first_hop = 0;
+  int64_t end_hop = 0;
+};
+
+// Routes between hosts for every group. A group whose shares are kSole has no pieces: its only
+// route is obvious.
+struct HostRoutes {
+  std::vector<Piece> pieces;
+  std::vector<HostHop> hops;
+  std::vector<int64_t> first_piece;  // group g's pieces are pieces[first_piece[g] .. [g + 1])
+
+  std::span<const Piece> PiecesOf(int64_t group) const {
+    return {pieces.data() + first_piece[group], pieces.data() + first_piece[group + 1]};
+  }
+  std::span<const HostHop> HopsOf(const Piece& piece) const {
+    return {hops.data() + piece.first_hop, hops.data() + piece.end_hop};
+  }
+};
+
+// Turns what each host sends into routes.
+//
+// A host that sends a of a group's w bytes has the out-degree a / w, whole for some bytes and one
+// more for the others: the fractional parts are laid one after the other around [0, w)
+// (McNaughton's wrap-around rule, 1959), so that at every byte the degrees add up to the number of
+// receivers, and the holders' to at least one. This cuts the group into pieces with whole degrees,
+// one for each host with a fractional degree and one more at most. In each piece receivers in order
+// of falling degree take the first open place of a tree: degrees of one give a chain, larger ones
+// fan out near the root. Ties go by rack, those of the roots first, then by rank.
+//
+// Example: holders send 1.5 w and receivers a, b, c send 1 w, 0.5 w and 0: the first half of the
+// bytes has degrees 2, 1, 0, 0 and goes to a and b, and from a to c; the second half has 1, 1, 1, 0
+// and is a chain.
+HostRoutes RoundShares(const Demands& demands, const SendShares& shares,
+                       const HostNetwork& network);
+
+}  // namespace crossmesh

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "common/mesh/topology.h"
+#include "common/plan/plan.h"
+#include "common/plan/tensor_table.h"
+#include "controller/reshard/strategy.h"
+
+#include <cstdint>
+#include <memory>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// All that a plan between meshes is a function of.
+struct ReshardRequest {
+  std::shared_ptr<const TensorTable> tensors;
+  Topology topology;
+  Strategy strategy = Strategy::kRelay;
+  uint64_t seed = 0;  // of strategies that draw
+  int64_t chunk_bytes = Plan::kChunkBytesDefault;
+  BindingMode binding = BindingMode::kShadow;
+  bool shared_storage = false;
+};
+
+// The plan that brings every tensor of the table from its source to its destination tiles: devices
+// that need what they hold copy, all others get it by the strategy's routes. Its figures state the
+// bound, the predicted time and the bytes. Not proven yet: that is Prove's part. Pure: equal
+// requests give equal plans.
+//
+// InvalidArgument: chunk_bytes is not a positive multiple of Plan::kLeafBytes; what Slicing::Create
+// finds. ResourceExhausted: the strategy takes more relays than a plan may have, or longer a search
+// than it allows itself. Cost: that of the slicing, of the bound and of the strategy; otherwise
+// linear in classes and hops.
+absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request);
+
+}  // namespace crossmesh

@@ -1,0 +1,138 @@
+#include "controller/reshard/plan_reshard.h"
+
+#include "common/plan/proof.h"
+#include "common/plan/testing/tables.h"
+#include "common/testing/status_matchers.h"
+
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::HasSubstr;
+
+ReshardRequest RequestOf(const std::vector<TensorText>& tensors) {
+  return {.tensors = std::make_shared<const TensorTable>(TableOf(tensors))};
+}
+
+TEST(PlanReshardTest, AByteEntersAHostOnceAndFansOutThere) {
+  const ReshardRequest request = RequestOf({{.shape = "[64]",
+                                             .source_mesh = "x=1 on a.0",
+                                             .source = "[x]",
+                                             .destination_mesh = "y=4 on b.0-1,c.0-1",
+                                             .destination = "[-]"}});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_EQ(plan.relays().size(), 1u);
+  EXPECT_EQ(plan.hops().size(), 4u);
+  EXPECT_EQ(plan.figures().network_bytes, 512);
+  EXPECT_EQ(plan.figures().least_network_bytes, 512);
+  EXPECT_EQ(plan.figures().depth, 2);
+  EXPECT_EQ(plan.figures().busiest_host_bytes, 256);
+  EXPECT_EQ(plan.figures().busiest_host, "a");
+  EXPECT_EQ(plan.figures().strategy, "relay");
+  EXPECT_TRUE(plan.figures().assumed_rates);
+}
+
+TEST(PlanReshardTest, WhatIsInPlaceIsACopyAndNothingElse) {
+  const ReshardRequest request = RequestOf({{.shape = "[8]",
+                                             .source_mesh = "x=2 on a.0,b.0",
+                                             .source = "[-]",
+                                             .destination_mesh = "y=2 on a.0,b.0",
+                                             .destination = "[y]"}});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_TRUE(plan.relays().empty());
+  EXPECT_EQ(plan.copies().size(), 2u);
+  EXPECT_EQ(plan.figures().predicted_seconds, 0);
+}
+
+TEST(PlanReshardTest, DevicesBesideAHolderAreFedInsideTheHost) {
+  const ReshardRequest request = RequestOf({{.shape = "[8]",
+                                             .source_mesh = "x=2 on a.0-1",
+                                             .source = "[-]",
+                                             .destination_mesh = "y=2 on a.1-2",
+                                             .destination = "[-]"}});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_EQ(plan.figures().network_bytes, 0);
+  ASSERT_EQ(plan.hops().size(), 1u);
+  EXPECT_EQ(plan.hops()[0].to, 2);
+}
+
+TEST(PlanReshardTest, EntriesAndRootsAreSpreadOverTheDevicesOfAHost) {
+  const ReshardRequest request = RequestOf({{.shape = "[64, 4]",
+                                             .source_mesh = "x=2,z=4 on a.0-3,b.0-3",
+                                             .source = "[x, -]",
+                                             .destination_mesh = "y=4,w=2 on c.0-7",
+                                             .destination = "[-, -]"}});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  ASSERT_EQ(plan.relays().size(), 2u);
+  EXPECT_NE(plan.hops(plan.relays()[0])[0].to, plan.hops(plan.relays()[1])[0].to);
+}
+
+TEST(PlanReshardTest, ClassesOfMixedItemSizesAreCutBetweenElements) {
+  const TensorText odd = {.shape = "[7]",
+                          .source_mesh = "x=2 on a.0,b.0",
+                          .source = "[-]",
+                          .destination_mesh = "y=3 on c.0,d.0,e.0",
+                          .destination = "[-]",
+                          .type = DataType::kU8};
+  TensorText wide = odd;
+  wide.type = DataType::kF64;
+  ReshardRequest request = RequestOf({odd, wide, odd});
+  ASSERT_OK_AND_ASSIGN(request.topology, Topology::Create({{"a", {{"n", 3, 1}}},
+                                                           {"b", {{"n", 2, 1}}},
+                                                           {"c", {{"n", 1, 5}}},
+                                                           {"d", {{"n", 1, 5}}},
+                                                           {"e", {{"n", 1, 5}}}},
+                                                          {}));
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_GT(plan.relays().size(), 1u);
+  EXPECT_FALSE(plan.figures().assumed_rates);
+}
+
+TEST(PlanReshardTest, ChunksOfBrokenLeavesAreRefused) {
+  ReshardRequest request = RequestOf({{.shape = "[8]",
+                                       .source_mesh = "x=1 on a.0",
+                                       .source = "[-]",
+                                       .destination_mesh = "y=1 on b.0",
+                                       .destination = "[-]"}});
+  for (const int64_t chunk_bytes : {int64_t{0}, int64_t{-65536}, int64_t{65537}}) {
+    request.chunk_bytes = chunk_bytes;
+    EXPECT_THAT(PlanReshard(request),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("chunk size")));
+  }
+}
+
+TEST(PlanReshardTest, StrategiesOfTooManyRelaysAreRefusedByName) {
+  // 1,024 times 1,024 slices of two tensors and one more.
+  const TensorText square = {.shape = "[1024, 1024]",
+                             .source_mesh = "x=1024 on a.0-1023",
+                             .source = "[x, -]",
+                             .destination_mesh = "y=1024 on b.0-1023",
+                             .destination = "[-, y]"};
+  TensorTable::Spec spec = TableSpecOf({square});
+  spec.group_of_tensor = {0, 0, 0};
+  ASSERT_OK_AND_ASSIGN(TensorTable table, TensorTable::Create(std::move(spec)));
+  ReshardRequest request{.tensors = std::make_shared<const TensorTable>(std::move(table)),
+                         .strategy = Strategy::kSendRecv};
+  EXPECT_THAT(PlanReshard(request),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("strategy send_recv")));
+}
+
+TEST(StrategyTest, NamesAreReadBack) {
+  for (const Strategy strategy : kAllStrategies) {
+    EXPECT_THAT(ParseStrategy(StrategyName(strategy)), IsOkAndHolds(strategy));
+  }
+  EXPECT_THAT(ParseStrategy("relays"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("broadcast_greedy")));
+}
+
+}  // namespace
+}  // namespace crossmesh

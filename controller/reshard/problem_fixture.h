@@ -1,0 +1,49 @@
+// What a routing strategy is given, with the objects that it refers to. For tests.
+
+#pragma once
+
+#include "common/base/check.h"
+#include "common/mesh/topology.h"
+#include "common/plan/slicing.h"
+#include "common/plan/tensor_table.h"
+#include "controller/network/bound.h"
+#include "controller/network/demands.h"
+#include "controller/network/host_network.h"
+#include "controller/network/routing.h"
+
+#include <utility>
+
+namespace crossmesh {
+
+struct ProblemFixture {
+  ProblemFixture(const TensorTable& table, const Topology& topology)
+      : tensors(table),
+        slicing(SlicingOf(table)),
+        network(HostNetworkOf(table, topology)),
+        groups(GroupByHosts(table, slicing)),
+        bound(ComputeBound(groups.demands, network)) {}
+
+  RoutingProblem problem(uint64_t seed = 0) const {
+    return {.tensors = tensors,
+            .slicing = slicing,
+            .network = network,
+            .groups = groups,
+            .bound = bound,
+            .seed = seed};
+  }
+
+  const TensorTable& tensors;
+  const Slicing slicing;
+  const HostNetwork network;
+  const HostGroups groups;
+  const ExactBound bound;
+
+ private:
+  static Slicing SlicingOf(const TensorTable& table) {
+    absl::StatusOr<Slicing> slicing = Slicing::Create(table);
+    CHECK_OK(slicing);
+    return *std::move(slicing);
+  }
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "controller/network/routing.h"
+
+#include <cstdint>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Which holder host sends a slice, and when.
+enum class BroadcastOrder : uint8_t {
+  kNaive,   // the first holder's host; slices in their order
+  kSize,    // the holder host with least bytes so far, the lowest rank of several; same order
+  kGreedy,  // both by the randomised greedy, from the problem's seed
+};
+
+// The pipelined broadcast of arXiv 2211.05322: every slice goes as a whole down one chain, from the
+// first holder on the sender host through all receiving devices of the first host, then of the
+// second, and so on in slot order. Receivers on a holder host are fed from there. The model time is
+// BroadcastMakespan.
+//
+// ResourceExhausted: more relays than a plan may have, or OrderGreedily's limit. Cost: linear in
+// hops, besides the greedy.
+absl::StatusOr<Routes> RouteByBroadcast(const RoutingProblem& problem, BroadcastOrder order);
+
+}  // namespace crossmesh
