@@ -57,6 +57,11 @@ absl::StatusOr<Config> MakeConfig(const UcxWorker::Options& options) {
       // Striping over NICs is the plan's.
       {"MAX_EAGER_RAILS", "1"},
       {"MAX_RNDV_RAILS", "1"},
+      // Bytes go through the sockets' own buffers, in large segments: sending from the user's memory
+      // saves nothing on a socket, and aborts in the library when a peer closes in the middle.
+      {"ZCOPY_THRESH", "inf"},
+      {"TX_SEG_SIZE", "256K"},
+      {"RX_SEG_SIZE", "256K"},
       {"WARN_INVALID_CONFIG", "n"},
       // A peer that closed one connection of several that share sockets, or whose host fell silent,
       // is noticed by asking. (The end of a process is noticed at once, as its sockets close.)

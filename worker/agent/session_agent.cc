@@ -1,0 +1,196 @@
+#include "worker/agent/session_agent.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/client_stream.h"
+#include "crossmesh/v1/worker_service.grpc.pb.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/duration.pb.h>
+
+namespace crossmesh {
+namespace {
+
+// What a controller can ask for is bounded, so that neither a storm nor silence comes of it.
+constexpr absl::Duration kHeartbeatMin = absl::Milliseconds(50);
+constexpr absl::Duration kHeartbeatMax = absl::Seconds(60);
+constexpr absl::Duration kReconnectPauseMax = absl::Seconds(3);
+
+// gRPC tells these cases apart in its texts only.
+ReconnectReason ReasonOf(const absl::Status& status) {
+  const absl::string_view text = status.message();
+  if (absl::IsFailedPrecondition(status)) return ReconnectReason::kNotLeader;
+  if (absl::StrContains(text, "GOAWAY") || absl::StrContains(text, "max_age")) {
+    return ReconnectReason::kGoaway;
+  }
+  if (absl::StrContains(text, "keepalive") || absl::StrContains(text, "ping timeout")) {
+    return ReconnectReason::kKeepalive;
+  }
+  return ReconnectReason::kEof;
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& proto) {
+  return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+}  // namespace
+
+// One call of WorkerSession. It brings what it hears to the loop.
+class SessionAgent::Session final
+    : public ClientBidiStream<v1::WorkerSessionRequest, v1::WorkerSessionResponse> {
+ public:
+  Session(SessionAgent& agent, uint64_t number, const std::shared_ptr<grpc::Channel>& channel)
+      : agent_(agent), number_(number), stub_(v1::WorkerService::NewStub(channel)) {}
+
+  static void Open(const std::shared_ptr<Session>& session) {
+    Start(session, [&](grpc::ClientContext* context, Reactor* reactor) {
+      session->stub_->async()->WorkerSession(context, reactor);
+    });
+  }
+
+ private:
+  void OnMessage(v1::WorkerSessionResponse response) override {
+    agent_.loop_.Post([&agent = agent_, number = number_, response = std::move(response)] {
+      agent.OnResponse(number, response);
+    });
+  }
+  void OnEnd(const absl::Status& status) override {
+    agent_.loop_.Post([&agent = agent_, number = number_, status] { agent.OnEnd(number, status); });
+  }
+
+  SessionAgent& agent_;
+  const uint64_t number_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+};
+
+absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(EventLoop& loop, Options options,
+                                                                   SessionHost& host,
+                                                                   WorkerMetrics& metrics) {
+  if (options.controllers.empty()) {
+    return absl::InvalidArgumentError("session: expected the address of a controller, found none");
+  }
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (const std::string& address : options.controllers) {
+    ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
+                     BuildRpcChannel({.address = address,
+                                      .insecure = options.insecure,
+                                      .reconnect_pause_max = kReconnectPauseMax,
+                                      .session = true}));
+    channels.push_back(std::move(channel));
+  }
+  return std::unique_ptr<SessionAgent>(
+      new SessionAgent(loop, std::move(options), host, metrics, std::move(channels)));
+}
+
+SessionAgent::SessionAgent(EventLoop& loop, Options options, SessionHost& host,
+                           WorkerMetrics& metrics,
+                           std::vector<std::shared_ptr<grpc::Channel>> channels)
+    : loop_(loop),
+      options_(std::move(options)),
+      host_(host),
+      metrics_(metrics),
+      channels_(std::move(channels)),
+      backoff_({.max = kReconnectPauseMax}, options_.backoff_seed) {}
+
+SessionAgent::~SessionAgent() = default;
+
+void SessionAgent::Start() { Connect(); }
+
+void SessionAgent::Connect() {
+  const size_t channel = next_channel_++ % channels_.size();
+  session_ = std::make_shared<Session>(*this, ++session_number_, channels_[channel]);
+  Session::Open(session_);
+  v1::WorkerSessionRequest request;
+  *request.mutable_register_() = options_.registration;
+  session_->Send(std::move(request));
+  timer_ = loop_.RunAfter(options_.register_timeout, [session = session_] { session->Cancel(); });
+}
+
+void SessionAgent::OnResponse(uint64_t session, const v1::WorkerSessionResponse& response) {
+  if (session != session_number_ || session_ == nullptr) return;
+  switch (response.message_case()) {
+    case v1::WorkerSessionResponse::kRegistered:
+      OnRegistered(response.registered());
+      break;
+    case v1::WorkerSessionResponse::kDrain:
+      host_.OnDrain();
+      break;
+    case v1::WorkerSessionResponse::MESSAGE_NOT_SET:
+      break;  // of a newer controller
+  }
+}
+
+void SessionAgent::OnRegistered(const v1::WorkerSessionResponse::Registered& registered) {
+  loop_.Cancel(timer_);
+  backoff_.Reset();
+  heartbeat_interval_ =
+      std::clamp(FromProto(registered.heartbeat_interval()), kHeartbeatMin, kHeartbeatMax);
+  SetRegistered(true);
+  LogInfo("worker_registered", {{"worker_id", options_.registration.worker()},
+                                {"epoch", registered.epoch()},
+                                {"heartbeat_seconds", absl::ToDoubleSeconds(heartbeat_interval_)}});
+  if (!leaving_) ScheduleHeartbeat();
+}
+
+void SessionAgent::ScheduleHeartbeat() {
+  timer_ = loop_.RunAfter(heartbeat_interval_, [this] { SendHeartbeat(); });
+}
+
+void SessionAgent::SendHeartbeat() {
+  host_.MakeHeartbeat([this, number = session_number_](SessionHost::Heartbeat heartbeat) {
+    if (number != session_number_ || session_ == nullptr || leaving_) return;
+    v1::WorkerSessionRequest request;
+    *request.mutable_heartbeat() = std::move(heartbeat);
+    session_->Send(std::move(request));
+    ScheduleHeartbeat();
+  });
+}
+
+void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
+  if (session != session_number_ || session_ == nullptr) return;
+  loop_.Cancel(timer_);
+  session_ = nullptr;
+  const bool was_registered = registered_;
+  SetRegistered(false);
+  if (leaving_) {
+    if (left_) std::exchange(left_, nullptr)();
+    return;
+  }
+  const absl::Duration pause = backoff_.Next();
+  if (was_registered) metrics_.SessionReconnect(ReasonOf(status));
+  LogWarning("worker_session_ended", {{"worker_id", options_.registration.worker()},
+                                      {"was_registered", was_registered},
+                                      {"status", status.ToString()},
+                                      {"retry_seconds", absl::ToDoubleSeconds(pause)}});
+  timer_ = loop_.RunAfter(pause, [this] { Connect(); });
+}
+
+void SessionAgent::Leave(absl::AnyInvocable<void()> left) {
+  leaving_ = true;
+  loop_.Cancel(timer_);
+  if (session_ == nullptr) {
+    left();
+    return;
+  }
+  left_ = std::move(left);
+  v1::WorkerSessionRequest request;
+  request.mutable_leave();
+  session_->Send(std::move(request));
+  session_->CloseWrites();
+}
+
+void SessionAgent::BreakOff() {
+  if (session_ != nullptr) session_->Cancel();
+}
+
+void SessionAgent::SetRegistered(bool registered) {
+  registered_ = registered;
+  metrics_.SetRegistered(registered);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "common/metrics/worker_metrics.h"
+#include "common/rpc/backoff.h"
+#include "crossmesh/v1/worker_service.pb.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+#include <grpcpp/channel.h>
+
+namespace crossmesh {
+
+// What the agent needs of its worker. Called on the agent's loop.
+class SessionHost {
+ public:
+  using Heartbeat = v1::WorkerSessionRequest::Heartbeat;
+
+  virtual ~SessionHost() = default;
+  // Calls `done` on the loop, now or later.
+  virtual void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) = 0;
+  // The controller asks the worker to finish what runs and to leave.
+  virtual void OnDrain() = 0;
+};
+
+// Keeps this worker's session with a controller: registers, sends heartbeats at the interval that
+// the controller says, and comes again when the session breaks, to the next controller of the list,
+// after a pause with full jitter. Confined to its loop.
+class SessionAgent {
+ public:
+  struct Options {
+    std::vector<std::string> controllers;  // addresses, at least one
+    bool insecure = false;
+    v1::WorkerSessionRequest::Register registration;
+    // A controller that has not answered a registration by then is left.
+    absl::Duration register_timeout = absl::Seconds(10);
+    uint64_t backoff_seed = 0;
+  };
+
+  // InvalidArgument: no address, or what BuildRpcChannel refuses. All references must outlive the
+  // agent; once started it must have left before it is destroyed.
+  static absl::StatusOr<std::unique_ptr<SessionAgent>> Create(EventLoop& loop, Options options,
+                                                              SessionHost& host,
+                                                              WorkerMetrics& metrics);
+  ~SessionAgent();
+
+  void Start();
+  // Says goodbye, if there is a session, and calls `left` when its call is over. Final.
+  void Leave(absl::AnyInvocable<void()> left);
+  // After Leave, for a controller that does not answer: ends the call at once.
+  void BreakOff();
+
+  bool registered() const { return registered_; }
+
+ private:
+  class Session;
+
+  SessionAgent(EventLoop& loop, Options options, SessionHost& host, WorkerMetrics& metrics,
+               std::vector<std::shared_ptr<grpc::Channel>> channels);
+
+  void Connect();
+  // Of the session with this number; what an older one says is ignored.
+  void OnResponse(uint64_t session, const v1::WorkerSessionResponse& response);
+  void OnEnd(uint64_t session, const absl::Status& status);
+  void OnRegistered(const v1::WorkerSessionResponse::Registered& registered);
+  void ScheduleHeartbeat();
+  void SendHeartbeat();
+  void SetRegistered(bool registered);
+
+  EventLoop& loop_;
+  const Options options_;
+  SessionHost& host_;
+  WorkerMetrics& metrics_;
+  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+
+  Backoff backoff_;
+  size_t next_channel_ = 0;
+  uint64_t session_number_ = 0;
+  std::shared_ptr<Session> session_;  // null between sessions
+  bool registered_ = false;
+  bool leaving_ = false;
+  absl::AnyInvocable<void()> left_;
+  absl::Duration heartbeat_interval_;
+  TimerId timer_;  // the next heartbeat, the end of a registration, or the next try
+};
+
+}  // namespace crossmesh

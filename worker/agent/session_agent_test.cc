@@ -1,0 +1,190 @@
+#include "worker/agent/session_agent.h"
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/testing/status_matchers.h"
+#include "worker/agent/testing/fake_controller.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Seen = FakeController::Seen;
+
+class AgentMetrics final : public NullWorkerMetrics {
+ public:
+  void SetRegistered(bool registered) override {
+    MutexLock lock(mutex_);
+    registered_ = registered;
+  }
+  void SessionReconnect(ReconnectReason reason) override {
+    MutexLock lock(mutex_);
+    reasons_.push_back(reason);
+  }
+  bool registered() {
+    MutexLock lock(mutex_);
+    return registered_;
+  }
+  std::vector<ReconnectReason> reasons() {
+    MutexLock lock(mutex_);
+    return reasons_;
+  }
+
+ private:
+  Mutex mutex_;
+  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<ReconnectReason> reasons_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A host that says how many heartbeats it was asked for, and waits for a drain.
+class FakeHost final : public SessionHost {
+ public:
+  void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) override {
+    Heartbeat heartbeat;
+    heartbeat.set_memory_bytes(++heartbeats_);
+    done(std::move(heartbeat));
+  }
+  void OnDrain() override {
+    MutexLock lock(mutex_);
+    drained_ = true;
+    changed_.SignalAll();
+  }
+  bool WaitForDrain() {
+    MutexLock lock(mutex_);
+    while (!drained_) {
+      if (changed_.WaitFor(mutex_, absl::Seconds(20))) return drained_;
+    }
+    return true;
+  }
+
+ private:
+  int64_t heartbeats_ = 0;
+  Mutex mutex_;
+  CondVar changed_;
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class SessionAgentTest : public ::testing::Test {
+ protected:
+  SessionAgentTest() {
+    loop_ = *EventLoop::Create(clock_, {.spin = absl::ZeroDuration()});
+    loop_->Start();
+  }
+  ~SessionAgentTest() override {
+    if (agent_ != nullptr) Leave();
+    loop_->Stop();
+  }
+
+  static std::string Address(int number) {
+    return absl::StrCat("unix:", ::testing::TempDir(), "/agent-", getpid(), "-", number);
+  }
+  std::unique_ptr<FakeController> StartController(int number) {
+    auto controller = FakeController::Start(Address(number));
+    EXPECT_OK(controller);
+    return *std::move(controller);
+  }
+  void StartAgent(std::vector<std::string> controllers) {
+    SessionAgent::Options options{.controllers = std::move(controllers), .backoff_seed = 1};
+    options.registration.set_worker("w1");
+    options.registration.set_incarnation(99);
+    auto agent = SessionAgent::Create(*loop_, std::move(options), host_, metrics_);
+    ASSERT_OK(agent);
+    agent_ = *std::move(agent);
+    loop_->RunAndWait([this] { agent_->Start(); });
+  }
+  void Leave() {
+    Mutex mutex;
+    CondVar changed;
+    bool left = false;
+    loop_->Post([&] {
+      agent_->Leave([&] {
+        MutexLock lock(mutex);
+        left = true;
+        changed.SignalAll();
+      });
+    });
+    MutexLock lock(mutex);
+    while (!left) changed.Wait(mutex);
+    agent_ = nullptr;
+  }
+
+  const RealClock clock_;
+  FakeHost host_;
+  AgentMetrics metrics_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<SessionAgent> agent_;
+};
+
+TEST_F(SessionAgentTest, RegistersSendsHeartbeatsAndLeaves) {
+  const auto controller = StartController(1);
+  StartAgent({controller->address()});
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 3; }));
+  const Seen seen = controller->seen("w1");
+  EXPECT_EQ(seen.registration.incarnation(), 99);
+  EXPECT_EQ(seen.registrations, 1);
+  EXPECT_GE(seen.heartbeat.memory_bytes(), 3);
+  EXPECT_TRUE(metrics_.registered());
+  EXPECT_FALSE(seen.left);
+  Leave();
+  EXPECT_TRUE(controller->seen("w1").left);
+  EXPECT_FALSE(metrics_.registered());
+}
+
+TEST_F(SessionAgentTest, ComesAgainWhenItsSessionEnds) {
+  const auto controller = StartController(1);
+  StartAgent({controller->address()});
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  controller->EndSession("w1", absl::UnavailableError("restart"));
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 2; }));
+  EXPECT_THAT(metrics_.reasons(), ElementsAre(ReconnectReason::kEof));
+}
+
+TEST_F(SessionAgentTest, GoesToTheNextControllerWhenOneDoesNotLead) {
+  const auto follower = StartController(1);
+  const auto leader = StartController(2);
+  follower->Refuse(absl::FailedPreconditionError("not the leader"));
+  StartAgent({follower->address(), leader->address()});
+  EXPECT_TRUE(leader->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  EXPECT_GE(follower->seen("w1").registrations, 1);
+}
+
+TEST_F(SessionAgentTest, WaitsForAControllerThatIsNotThereYet) {
+  StartAgent({Address(1)});
+  const auto controller = StartController(1);
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+}
+
+TEST_F(SessionAgentTest, LeavesWithoutASession) {
+  StartAgent({Address(1)});
+  Leave();
+}
+
+TEST_F(SessionAgentTest, TellsItsHostToDrain) {
+  const auto controller = StartController(1);
+  StartAgent({controller->address()});
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  controller->SendDrain("w1");
+  EXPECT_TRUE(host_.WaitForDrain());
+}
+
+TEST_F(SessionAgentTest, NeedsAControllerThatMayBeSpokenTo) {
+  EXPECT_THAT(SessionAgent::Create(*loop_, {}, host_, metrics_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("controller")));
+  EXPECT_THAT(SessionAgent::Create(*loop_, {.controllers = {"198.51.100.1:7400"}}, host_, metrics_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("198.51.100.1:7400")));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,231 @@
+#include "worker/executor/channel_receiver.h"
+
+#include "worker/executor/wire_message.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+MessageKind KindOf(const MessageHeader& header) { return static_cast<MessageKind>(header.kind); }
+
+}  // namespace
+
+ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel)
+    : context_(context),
+      channel_index_(channel),
+      channel_(context.part.channels()[channel]),
+      entries_(context.part.entries(channel_)),
+      cursor_(context.DestinationCursor(channel_.to)) {
+  waiting_.reserve(context.shared.options.channel_window);
+}
+
+void ChannelReceiver::OnMessage(std::unique_ptr<IncomingMessage> message) {
+  const MessageHeader& header = message->header();
+  if (failed_) return CountDropped();
+  if (!FitsPlan(header)) {
+    return Fail(absl::InternalError(absl::StrCat(
+        PeerText(), " sent a message of kind ", header.kind, " and ", header.payload_bytes,
+        " bytes as number ", header.sequence, ", which its plan has no place for")));
+  }
+  if (KindOf(header) == MessageKind::kOpening) {
+    if (std::exchange(opening_taken_, true)) return CountDropped();
+    return ReceiveSmall(*message, 0);
+  }
+  const Place place = *PlaceOf(header.sequence);
+  if (KindOf(header) == MessageKind::kChunk) return OnChunkMessage(std::move(message), place);
+  OnEndMessage(*message, place.entry);
+}
+
+bool ChannelReceiver::FitsPlan(const MessageHeader& header) const {
+  const MessageKind kind = KindOf(header);
+  const int64_t bytes = static_cast<int64_t>(header.payload_bytes);
+  if (kind == MessageKind::kOpening) {
+    return header.sequence == 0 && bytes == sizeof(OpeningPayload);
+  }
+  const std::optional<Place> place = PlaceOf(header.sequence);
+  if (!place.has_value()) return false;
+  const bool rest = place->entry == channel_.entry_count;
+  const PreparedPart::Node* node =
+      rest ? nullptr : &context_.part.nodes()[entries_[place->entry].to_node];
+  const bool end = rest || place->chunk == node->chunks;
+  switch (kind) {
+    case MessageKind::kChunk:
+      return !end && bytes == context_.part.ChunkBytes(*node, place->chunk);
+    case MessageKind::kChecksum:
+      return end && !rest && context_.spec.checksums && bytes == sizeof(uint64_t);
+    case MessageKind::kFailed:
+      return end && bytes >= 1 && bytes <= int64_t{kFailureBytesMax};
+    case MessageKind::kOpening:
+    case MessageKind::kProbe:
+    case MessageKind::kAlive:
+      break;
+  }
+  return false;
+}
+
+std::optional<ChannelReceiver::Place> ChannelReceiver::PlaceOf(uint64_t sequence) const {
+  if (sequence == 0 || sequence > static_cast<uint64_t>(channel_.end_sequence)) return std::nullopt;
+  const int64_t number = static_cast<int64_t>(sequence);
+  if (number == channel_.end_sequence) return Place{.entry = channel_.entry_count};
+  const auto behind = std::upper_bound(
+      entries_.begin(), entries_.end(), number,
+      [](int64_t value, const PreparedPart::Entry& entry) { return value < entry.first_sequence; });
+  const auto entry = behind - entries_.begin() - 1;
+  return Place{.entry = static_cast<int32_t>(entry),
+               .chunk = number - entries_[entry].first_sequence};
+}
+
+void ChannelReceiver::OnChunkMessage(std::unique_ptr<IncomingMessage> message, const Place& place) {
+  if (!context_.board.TakeChunk(entries_[place.entry].to_node, static_cast<int32_t>(place.chunk))) {
+    return CountDropped();
+  }
+  if (!waiting_.empty() || !ReceiveChunk(*message)) waiting_.push_back(std::move(message));
+}
+
+bool ChannelReceiver::ReceiveChunk(IncomingMessage& message) {
+  const Place place = *PlaceOf(message.header().sequence);
+  const PreparedPart::Node& node = context_.part.nodes()[entries_[place.entry].to_node];
+  const TileCursor::Range range = RangeOf(context_.part, node, place.chunk);
+  std::span<std::byte> staging;
+  std::optional<std::span<std::byte>> into = cursor_.Contiguous(range);
+  if (!into.has_value()) {
+    into = context_.shared.receive_staging.Allocate(range.bytes, *this);
+    if (!into.has_value()) return false;
+    staging = *into;
+  }
+  const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChunk,
+                                              .channel = channel_index_,
+                                              .entry = place.entry,
+                                              .chunk = static_cast<int32_t>(place.chunk),
+                                              .bytes = range.bytes,
+                                              .staging = staging});
+  ++open_;
+  message.Receive(*into, ticket);
+  return true;
+}
+
+void ChannelReceiver::OnEndMessage(IncomingMessage& message, int32_t entry) {
+  if (entry < channel_.entry_count && !context_.board.TakeEnd(entries_[entry].to_node)) {
+    return CountDropped();
+  }
+  ReceiveSmall(message, entry);
+}
+
+void ChannelReceiver::ReceiveSmall(IncomingMessage& message, int32_t entry) {
+  const Ticket ticket =
+      context_.AddTransfer({.kind = KindOf(message.header()),
+                            .channel = channel_index_,
+                            .entry = entry,
+                            .bytes = static_cast<int64_t>(message.header().payload_bytes)});
+  ++open_;
+  message.Receive(context_.shared.transfers.at(ticket).payload(), ticket);
+}
+
+void ChannelReceiver::OnReceived(Ticket ticket, const absl::Status& status) {
+  Transfer& transfer = context_.shared.transfers.at(ticket);
+  const TransferSubject subject = transfer.subject;
+  --open_;
+  stall_.OnProgress();
+  if (!status.ok()) {
+    Fail(absl::UnavailableError(absl::StrCat(PeerText(), ": ", status.message())));
+  } else if (subject.kind == MessageKind::kChunk) {
+    FinishChunk(subject);
+  } else {
+    FinishSmall(transfer);
+  }
+  context_.RemoveTransfer(ticket);
+  if (!subject.staging.empty()) context_.shared.receive_staging.Release(subject.staging);
+}
+
+void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
+  context_.report.received_bytes += subject.bytes;
+  context_.shared.counters.received_bytes += subject.bytes;
+  const int32_t node_index = entries_[subject.entry].to_node;
+  if (context_.board.settled(node_index)) return;
+  const PreparedPart::Node& node = context_.part.nodes()[node_index];
+  const TileCursor::Range range = RangeOf(context_.part, node, subject.chunk);
+  if (!subject.staging.empty()) {
+    const PhaseTimer timer(context_.report.seconds.unpack);
+    cursor_.Scatter(range, subject.staging);
+  }
+  if (context_.spec.checksums) {
+    const PhaseTimer timer(context_.report.seconds.checksum);
+    cursor_.HashLeaves(range, context_.shared.leaf_scratch,
+                       context_.board.LeafHashes(node_index, subject.chunk));
+  }
+  context_.board.OnChunkInPlace(node_index, subject.chunk);
+}
+
+void ChannelReceiver::FinishSmall(Transfer& transfer) {
+  const TransferSubject& subject = transfer.subject;
+  if (subject.kind == MessageKind::kOpening) return CheckOpening(transfer.payload());
+  if (subject.kind == MessageKind::kChecksum) {
+    uint64_t checksum = 0;
+    std::memcpy(&checksum, transfer.small.data(), sizeof(checksum));
+    return context_.board.OnRootChecksum(entries_[subject.entry].to_node, checksum);
+  }
+  const absl::Status why = DecodeFailure(transfer.payload());
+  if (subject.entry == channel_.entry_count) return Fail(why);
+  context_.board.FailNode(entries_[subject.entry].to_node, why);
+}
+
+void ChannelReceiver::CheckOpening(std::span<const std::byte> payload) {
+  OpeningPayload found;
+  std::memcpy(&found, payload.data(), sizeof(found));
+  const OpeningPayload expected{.order = channel_.order,
+                                .chunk_bytes = context_.part.chunk_bytes(),
+                                .checksums = context_.spec.checksums ? 1 : 0};
+  if (found != expected) {
+    return Fail(absl::InternalError(absl::StrCat(PeerText(), " has another plan: expected ",
+                                                 ToString(expected), "; found ", ToString(found))));
+  }
+  opened_ = true;
+  context_.board.OnItemDone(channel_.to, 0);
+}
+
+void ChannelReceiver::OnStagingFree() {
+  while (!waiting_.empty()) {
+    const Place place = *PlaceOf(waiting_.front()->header().sequence);
+    const bool wanted = !context_.board.settled(entries_[place.entry].to_node);
+    if (wanted && !ReceiveChunk(*waiting_.front())) return;
+    if (!wanted) CountDropped();
+    waiting_.erase(waiting_.begin());
+  }
+}
+
+void ChannelReceiver::Fail(const absl::Status& why) {
+  failed_ = true;
+  context_.shared.receive_staging.Forget(*this);
+  waiting_.clear();
+  for (const PreparedPart::Entry& entry : entries_) context_.board.FailNode(entry.to_node, why);
+  if (!opened_) context_.board.FailDevice(channel_.to, why);
+}
+
+std::optional<int32_t> ChannelReceiver::FirstOpenEntry() const {
+  for (int32_t i = 0; i < channel_.entry_count; ++i) {
+    if (!context_.board.settled(entries_[i].to_node)) return i;
+  }
+  return std::nullopt;
+}
+
+std::string ChannelReceiver::Missing() const {
+  const std::optional<int32_t> entry = FirstOpenEntry();
+  if (!entry.has_value()) return opened_ ? "" : absl::StrCat("the opening from ", PeerText());
+  const int32_t node_index = entries_[*entry].to_node;
+  const PreparedPart::Node& node = context_.part.nodes()[node_index];
+  return absl::StrCat(NameOf(context_.part, node), " from ", PeerText(), ": ",
+                      context_.board.chunks_in_place(node_index), " of ", node.chunks,
+                      " chunks came");
+}
+
+std::string ChannelReceiver::PeerText() const {
+  return absl::StrCat("worker ", context_.PeerName(channel_.from), ", ",
+                      NameOf(context_.part, channel_));
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "worker/executor/task.h"
+#include "worker/transport/event_loop.h"
+#include "worker/transport/transport.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+struct ExecutorOptions {
+  // For chunks that are not contiguous in memory; half for sending, half for receiving.
+  int64_t staging_bytes = int64_t{32} << 20;
+  int32_t channel_window = 4;          // chunks in flight per channel
+  int64_t parked_messages_max = 4096;  // of operations not known yet
+  absl::Duration parked_for = absl::Seconds(30);
+};
+
+// Counts since creation; monotonic. Read on the loop.
+struct ExecutorCounters {
+  int64_t sent_bytes = 0;
+  int64_t received_bytes = 0;
+  int64_t copied_bytes = 0;
+  int64_t relays_succeeded = 0;
+  int64_t relays_failed = 0;
+  int64_t checksum_failures = 0;
+  int64_t stalls = 0;
+  int64_t messages_dropped = 0;  // wrong token, of the past, or beyond the parking bound
+  int64_t staging_bytes_used = 0;
+};
+
+// Runs workers' parts as data-flow graphs over one transport: between chunks only data edges,
+// channel order and the plan's periods bind. A receiver forwards chunk k as soon as it has it; a
+// chunk that is contiguous at both ends moves between the tensors' own memory, any other through
+// staging. Receiving never waits for forwarding, so staging cannot deadlock.
+//
+// Failure is per destination device: a lost, stalled or lying peer fails the devices that it was to
+// serve, and those behind them, by a message down the route; other devices go on. Buffers go back
+// only when nothing can write them any more: a cancelled task waits for transfers under way, and
+// disconnects a peer that does not end them within the stall limit.
+//
+// Confined to the loop, apart from construction; destroyed after the loop has stopped and before
+// its transport, whose messages it may have parked. Allocates nothing per chunk.
+class Executor : public TransportSink {
+ public:
+  // `loop` must outlive the executor. A transport is made with its sink, so the executor comes
+  // first and is told of its transport before the first task; Attach is called once, and
+  // `transport` must live until the loop has stopped.
+  static std::unique_ptr<Executor> Create(EventLoop& loop, ExecutorOptions options);
+  virtual void Attach(Transport& transport) = 0;
+
+  // AlreadyExists when a task of this key runs or has run lately; InvalidArgument when bindings do
+  // not cover the part's devices (the device and tensor are named), a device's worker is not given,
+  // a peer address is bad, or a chunk is larger than the staging for it. `observer` must outlive
+  // the task.
+  virtual absl::Status Start(TaskSpec spec, TaskObserver& observer) = 0;
+  // Ends the task with `why` as the status of every device not complete yet. Does nothing when the
+  // task is not known.
+  virtual void Cancel(const TaskKey& key, absl::Status why) = 0;
+  // Somebody else found that a worker is gone: as if the transport had reported it.
+  virtual void PeerLost(absl::string_view worker, absl::Status why) = 0;
+  // Bytes moved so far by a running task, for progress; nothing when it is not known.
+  virtual std::optional<int64_t> MovedBytes(const TaskKey& key) const = 0;
+  virtual const ExecutorCounters& counters() const = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,59 @@
+// Random plans on random workers: every destination element is right, nothing else is written.
+// CROSSMESH_SEED and CROSSMESH_CASES choose what is run.
+
+#include "common/plan/proof.h"
+#include "common/plan/testing/random_source.h"
+#include "common/testing/status_matchers.h"
+#include "worker/executor/testing/mesh_runner.h"
+#include "worker/executor/testing/random_case.h"
+#include "worker/executor/testing/tile_memory.h"
+
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+void RunCases(int64_t cases, const MeshRunner::Options& options, uint64_t seed) {
+  MeshRunner runner(options);
+  for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
+    RandomSource random(seed + i);
+    const Plan plan = RandomCase(random);
+    ASSERT_OK(Prove(plan));
+    TileMemory memory(plan);
+    const std::vector<int32_t> workers = DealDevices(random, plan, runner.workers());
+    ASSERT_OK_AND_ASSIGN(const MeshOutcome outcome,
+                         runner.Run(plan, workers, memory, {.checksums = !random.OneIn(4)}));
+    for (const TaskReport& report : outcome.reports) EXPECT_OK(report.status);
+    for (const auto& [device, report] : outcome.devices) {
+      EXPECT_OK(report.status);
+      EXPECT_OK(memory.CheckDestination(device));
+    }
+    EXPECT_OK(memory.CheckUntouched());
+  }
+  EXPECT_EQ(runner.Counters().staging_bytes_used, 0);
+}
+
+TEST(ExecutorRandom, EveryElementArrives) {
+  RunCases(FromEnvironment("CROSSMESH_CASES", 1500), {.workers = 3},
+           FromEnvironment("CROSSMESH_SEED", 1));
+}
+
+TEST(ExecutorRandom, EveryElementArrivesThroughLittleStaging) {
+  RunCases(FromEnvironment("CROSSMESH_CASES", 300),
+           {.workers = 4, .executor = {.staging_bytes = 2 << 20, .channel_window = 2}},
+           FromEnvironment("CROSSMESH_SEED", 100'000));
+}
+
+TEST(ExecutorRandom, DelayAndReorderChangeNothing) {
+  RunCases(
+      FromEnvironment("CROSSMESH_CASES", 400),
+      {.workers = 4, .faults = {.seed = 5, .delay_probability = 0.3, .reorder_channels = true}},
+      FromEnvironment("CROSSMESH_SEED", 200'000));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,342 @@
+#include "worker/executor/executor.h"
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/plan/proof.h"
+#include "common/plan/testing/random_tensors.h"
+#include "common/plan/worker_part.h"
+#include "common/testing/status_matchers.h"
+#include "worker/executor/testing/tile_memory.h"
+#include "worker/executor/wire_message.h"
+#include "worker/transport/inprocess/inprocess_fabric.h"
+#include "worker/transport/inprocess/inprocess_transport.h"
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+// Counts what this thread allocates while it is asked to.
+thread_local bool counting = false;
+thread_local int64_t allocations = 0;
+
+void* CountedAllocate(size_t size) {
+  if (counting) ++allocations;
+  return std::malloc(size);
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return CountedAllocate(size); }
+void* operator new[](size_t size) { return CountedAllocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t /*size*/) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t /*size*/) noexcept { std::free(memory); }
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A [64, 16384] tensor of f32 from one device to two halves of its columns, by relays of 32 chunks.
+Plan MakePlan(const std::string& from, const std::string& to) {
+  TensorTable::Spec spec;
+  spec.sources.push_back({*ParseMesh(absl::StrCat("x=1 on ", from)), *ParseLayout("[x, -]")});
+  spec.destinations.push_back({*ParseMesh(absl::StrCat("y=2 on ", to)), *ParseLayout("[-, y]")});
+  const std::vector<int64_t> lengths = {64, 16384};
+  spec.groups.push_back({.shape = *Shape::Create(lengths), .type = DataType::kF32});
+  spec.group_of_tensor = {0};
+  auto tensors = std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+  auto slicing = std::make_shared<const Slicing>(*Slicing::Create(*tensors));
+  Plan::Spec plan{.tensors = tensors, .slicing = slicing, .chunk_bytes = Plan::kLeafBytes};
+  for (ClassIndex c = 0; c < std::ssize(slicing->classes()); ++c) {
+    plan.relays.push_back({.slice_class = c,
+                           .root = slicing->holders(c)[0],
+                           .end = slicing->classes()[c].bytes,
+                           .first_hop = std::ssize(plan.hops),
+                           .hop_count = 1});
+    plan.hops.push_back({.from = slicing->holders(c)[0], .to = slicing->needers(c)[0]});
+  }
+  PlaceHopsInPlanOrder(plan);
+  return *Plan::Create(std::move(plan));
+}
+
+class Reports final : public TaskObserver {
+ public:
+  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
+    devices.push_back(report);
+  }
+  void OnTaskDone(const TaskReport& report) override { task = report; }
+
+  std::vector<DeviceReport> devices;
+  std::optional<TaskReport> task;
+};
+
+// Two workers on one loop that the test drives. The first has devices of host a, the second the
+// rest.
+class ExecutorTest : public testing::Test {
+ protected:
+  explicit ExecutorTest(ExecutorOptions options = {}) {
+    for (Worker& worker : workers_) {
+      worker.executor = Executor::Create(*loop_, options);
+      worker.transport = *InProcessTransport::Create(fabric_, *worker.executor);
+      worker.executor->Attach(*worker.transport);
+      loop_->AddTransport(*worker.transport);
+    }
+  }
+  ~ExecutorTest() override { loop_->Stop(); }
+
+  TaskSpec MakeSpec(int worker, const Plan& plan, const TileMemory& memory) {
+    std::vector<std::vector<DeviceId>> devices(2);
+    for (const DeviceId& device : plan.tensors().devices()) {
+      devices[device.host == "a" ? 0 : 1].push_back(device);
+    }
+    TaskSpec spec{.key = {.operation = 1, .epoch = 1}, .token_high = 5, .token_low = 6};
+    auto parts = *CutParts(plan, devices);
+    spec.part = *PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts[worker])));
+    for (int i = 0; i < 2; ++i) {
+      spec.peers.push_back({absl::StrCat("w", i), workers_[i].transport->address()});
+    }
+    for (DeviceRank rank = 0; rank < std::ssize(plan.tensors().devices()); ++rank) {
+      const int owner = plan.tensors().devices()[rank].host == "a" ? 0 : 1;
+      if (owner != worker) {
+        spec.peer_of_device[rank] = owner;
+      } else {
+        spec.sources[rank] = memory.tiles(Side::kSource, rank);
+        spec.destinations[rank] = memory.tiles(Side::kDestination, rank);
+      }
+    }
+    return spec;
+  }
+
+  template <typename Condition>
+  void RunUntil(Condition condition) {
+    while (!condition()) loop_->RunOnce(absl::Seconds(1));
+  }
+
+  struct Worker {
+    std::unique_ptr<InProcessTransport> transport;
+    std::unique_ptr<Executor> executor;  // destroyed first
+    Reports reports;
+  };
+
+  const RealClock clock_{};
+  std::unique_ptr<EventLoop> loop_ = *EventLoop::Create(clock_, {});
+  InProcessFabric fabric_;
+  Worker workers_[2];
+};
+
+TEST_F(ExecutorTest, MovesATensorBetweenWorkers) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  ASSERT_OK(Prove(plan));
+  const TileMemory memory(plan);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
+  }
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  const TaskReport& sent = *workers_[0].reports.task;
+  const TaskReport& received = *workers_[1].reports.task;
+  EXPECT_OK(sent.status);
+  EXPECT_THAT(sent.devices, IsEmpty());
+  EXPECT_EQ(sent.sent_bytes, 4 << 20);
+  EXPECT_GT(sent.seconds.pack, 0);
+  EXPECT_EQ(received.received_bytes, 4 << 20);
+  ASSERT_EQ(received.devices.size(), 2U);
+  for (const DeviceReport& device : received.devices) {
+    EXPECT_OK(device.status);
+    EXPECT_EQ(device.bytes, 2 << 20);
+    EXPECT_NE(device.digest, Digest());
+    EXPECT_OK(memory.CheckDestination(device.device));
+  }
+  EXPECT_OK(memory.CheckUntouched());
+  EXPECT_EQ(workers_[1].executor->counters().relays_succeeded, 2);
+  EXPECT_EQ(workers_[1].executor->MovedBytes({.operation = 1, .epoch = 1}), std::nullopt);
+}
+
+TEST_F(ExecutorTest, AllocatesNothingBetweenTheFirstAndTheLastByteInsideAWorker) {
+  const Plan plan = MakePlan("a.0", "a.1-2");
+  const TileMemory memory(plan);
+  const TaskKey key{.operation = 1, .epoch = 1};
+  ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
+  RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(0) > 0; });
+  counting = true;
+  RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
+  counting = false;
+  EXPECT_EQ(std::exchange(allocations, 0), 0);
+  RunUntil([&] { return workers_[0].reports.task.has_value(); });
+  EXPECT_EQ(workers_[0].reports.task->copied_bytes, 4 << 20);
+}
+
+TEST_F(ExecutorTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  const TileMemory memory(plan);
+  const TaskKey key{.operation = 1, .epoch = 1};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
+  }
+  // Half way the transport's own memory is warm.
+  RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(0) >= 2 << 20; });
+  counting = true;
+  RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
+  counting = false;
+  // This transport makes an object for each message that it announces: 32 chunks, 2 checksums.
+  EXPECT_LE(std::exchange(allocations, 0), 34);
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+}
+
+TEST_F(ExecutorTest, RefusesATaskThatRunsOrHasRun) {
+  const Plan plan = MakePlan("a.0", "a.1-2");
+  const TileMemory memory(plan);
+  Executor& executor = *workers_[0].executor;
+  ASSERT_OK(executor.Start(MakeSpec(0, plan, memory), workers_[0].reports));
+  EXPECT_THAT(executor.Start(MakeSpec(0, plan, memory), workers_[0].reports),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("operation 1")));
+  RunUntil([&] { return workers_[0].reports.task.has_value(); });
+  EXPECT_THAT(executor.Start(MakeSpec(0, plan, memory), workers_[0].reports),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST_F(ExecutorTest, RefusesDevicesWithoutMemory) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  const TileMemory memory(plan);
+  TaskSpec spec = MakeSpec(1, plan, memory);
+  spec.destinations.erase(2);
+  EXPECT_THAT(workers_[1].executor->Start(std::move(spec), workers_[1].reports),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("destination of device b.1")));
+  spec = MakeSpec(0, plan, memory);
+  spec.sources[0].tensor[0] = nullptr;
+  EXPECT_THAT(workers_[0].executor->Start(std::move(spec), workers_[0].reports),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tensor 0")));
+}
+
+TEST_F(ExecutorTest, RefusesPeersThatItCannotReach) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  const TileMemory memory(plan);
+  TaskSpec spec = MakeSpec(0, plan, memory);
+  spec.peer_of_device.erase(2);
+  EXPECT_THAT(workers_[0].executor->Start(std::move(spec), workers_[0].reports),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the worker of b.1")));
+  spec = MakeSpec(0, plan, memory);
+  spec.peers[1].address = "nowhere";
+  EXPECT_THAT(workers_[0].executor->Start(std::move(spec), workers_[0].reports),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+class LittleStagingTest : public ExecutorTest {
+ protected:
+  LittleStagingTest() : ExecutorTest({.staging_bytes = 1 << 16}) {}
+};
+
+TEST_F(LittleStagingTest, AChunkAsLargeAsItsHalfStillGoes) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  const TileMemory memory(plan);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
+  }
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  for (const DeviceReport& device : workers_[1].reports.devices) EXPECT_OK(device.status);
+}
+
+// A peer that says what the test wants it to say; the executor under test is the receiver.
+class LyingPeerTest : public ExecutorTest, private TransportSink {
+ protected:
+  LyingPeerTest() : plan_(MakePlan("a.0", "b.0-1")), memory_(plan_) {
+    liar_ = *InProcessTransport::Create(fabric_, *this);
+    loop_->AddTransport(*liar_);
+    TaskSpec spec = MakeSpec(1, plan_, memory_);
+    spec.peers[0].address = liar_->address();
+    CHECK_OK(workers_[1].executor->Start(std::move(spec), workers_[1].reports));
+    peer_ = *liar_->Connect(workers_[1].transport->address());
+  }
+
+  void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload,
+           uint64_t token_low = 6, uint32_t channel = 0) {
+    liar_->Send(peer_,
+                {.token_high = 5,
+                 .token_low = token_low,
+                 .operation = 1,
+                 .epoch = 1,
+                 .channel = channel,
+                 .kind = static_cast<uint32_t>(kind),
+                 .sequence = sequence},
+                payload, 0);
+    ++said_;
+    RunUntil([&] { return taken_ == said_; });
+  }
+  absl::Status DeviceStatus() {
+    RunUntil([&] { return !workers_[1].reports.devices.empty(); });
+    return workers_[1].reports.devices[0].status;
+  }
+  int64_t dropped() { return workers_[1].executor->counters().messages_dropped; }
+
+  const Plan plan_;
+  const TileMemory memory_;
+  const std::vector<std::byte> chunk_ = std::vector<std::byte>(Plan::kLeafBytes);
+  std::unique_ptr<InProcessTransport> liar_;
+
+ private:
+  void OnMessage(std::unique_ptr<IncomingMessage> /*message*/) override {}
+  void OnSent(Ticket /*ticket*/, const absl::Status& /*status*/) override { ++taken_; }
+  void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
+  void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
+
+  PeerId peer_;
+  int said_ = 0;
+  int taken_ = 0;
+};
+
+TEST_F(LyingPeerTest, AnotherOrderFailsTheChannelWithBothDigests) {
+  const OpeningPayload opening{.order = {1, 2}, .chunk_bytes = Plan::kLeafBytes, .checksums = 1};
+  Say(MessageKind::kOpening, 0, std::as_bytes(std::span(&opening, 1)));
+  EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal,
+                                       HasSubstr("found order 00000000000000010000000000000002")));
+}
+
+TEST_F(LyingPeerTest, AWrongTokenOrChannelIsDropped) {
+  Say(MessageKind::kChunk, 1, chunk_, /*token_low=*/7);
+  EXPECT_EQ(dropped(), 1);
+  Say(MessageKind::kChunk, 1, chunk_, /*token_low=*/6, /*channel=*/99);
+  EXPECT_EQ(dropped(), 2);
+  EXPECT_THAT(workers_[1].reports.devices, IsEmpty());
+}
+
+TEST_F(LyingPeerTest, ADuplicateIsDropped) {
+  Say(MessageKind::kChunk, 5, chunk_);
+  EXPECT_EQ(dropped(), 0);
+  Say(MessageKind::kChunk, 5, chunk_);
+  EXPECT_EQ(dropped(), 1);
+  EXPECT_THAT(workers_[1].reports.devices, IsEmpty());
+}
+
+TEST_F(LyingPeerTest, AWrongSizeFailsTheChannel) {
+  Say(MessageKind::kChunk, 1, std::span(chunk_).first(100));
+  EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal, HasSubstr("worker w0")));
+}
+
+TEST_F(LyingPeerTest, ANumberBehindTheEndFailsTheChannel) {
+  Say(MessageKind::kChunk, 1000, chunk_);
+  EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal, HasSubstr("number 1000")));
+}
+
+TEST_F(LyingPeerTest, ARelayThatFailedElsewhereNamesWhoIsToBlame) {
+  std::array<std::byte, kFailureBytesMax> bytes;
+  const size_t size = EncodeFailure(absl::UnavailableError("worker w9 is lost"), bytes);
+  Say(MessageKind::kFailed, 33, std::span(bytes).first(size));
+  EXPECT_EQ(DeviceStatus(), absl::UnavailableError("worker w9 is lost"));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,107 @@
+#include "worker/executor/local_channel.h"
+
+#include <algorithm>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kNothingToDo = -1;
+
+void CountCopied(TaskContext& context, int64_t bytes) {
+  context.report.copied_bytes += bytes;
+  context.shared.counters.copied_bytes += bytes;
+}
+
+}  // namespace
+
+LocalChannel::LocalChannel(TaskContext& context, int32_t channel)
+    : context_(context),
+      entries_(context.part.entries(context.part.channels()[channel])),
+      source_(context.SourceCursor(context.part.channels()[channel].from)),
+      forwarded_(context.DestinationCursor(context.part.channels()[channel].from)),
+      destination_(context.DestinationCursor(context.part.channels()[channel].to)) {}
+
+int64_t LocalChannel::Step() {
+  if (finished()) return kNothingToDo;
+  const PreparedPart::Entry& entry = entries_[entry_];
+  RelayBoard& board = context_.board;
+  if (const absl::Status& failure = board.failure(entry.from_node); !failure.ok()) {
+    board.FailNode(entry.to_node, failure);
+  }
+  const PreparedPart::Node& node = context_.part.nodes()[entry.to_node];
+  if (board.settled(entry.to_node)) {
+    NextEntry();
+    return 0;
+  }
+  if (chunk_ < node.chunks) {
+    if (!board.CanSend(entry.from_node, chunk_, entry.lag)) return kNothingToDo;
+    CopyChunk(entry);
+    return context_.part.ChunkBytes(node, chunk_++);
+  }
+  const std::optional<uint64_t> checksum = board.RootChecksum(entry.from_node);
+  if (!checksum.has_value()) return kNothingToDo;
+  // Settles the node, so that the next step goes on to the next entry.
+  board.OnRootChecksum(entry.to_node, *checksum);
+  return 0;
+}
+
+void LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
+  const PreparedPart::Node& node = context_.part.nodes()[entry.to_node];
+  const TileCursor::Range range = RangeOf(context_.part, node, chunk_);
+  const bool root = context_.part.nodes()[entry.from_node].root;
+  {
+    const PhaseTimer timer(context_.report.seconds.unpack);
+    // The copy is hashed right behind this, or not at all.
+    const auto next_use =
+        context_.spec.checksums ? TileCursor::NextUse::kSoon : TileCursor::NextUse::kLater;
+    CountCopied(context_, (root ? source_ : forwarded_).CopyTo(destination_, range, next_use));
+  }
+  RelayBoard& board = context_.board;
+  if (context_.spec.checksums) {
+    const PhaseTimer timer(context_.report.seconds.checksum);
+    if (board.WantsRootHash(entry.from_node, chunk_)) {
+      source_.HashLeaves(range, context_.shared.leaf_scratch,
+                         board.LeafHashes(entry.from_node, chunk_));
+      board.OnRootHashed(entry.from_node, chunk_);
+    }
+    destination_.HashLeaves(range, context_.shared.leaf_scratch,
+                            board.LeafHashes(entry.to_node, chunk_));
+  }
+  board.OnChunkInPlace(entry.to_node, chunk_);
+}
+
+void LocalChannel::NextEntry() {
+  ++entry_;
+  chunk_ = 0;
+}
+
+SlotCopy::SlotCopy(TaskContext& context, const PreparedPart::Copy& copy)
+    : context_(context),
+      copy_(copy),
+      bytes_(context.part.slicing().classes()[copy.slice_class].bytes),
+      source_(context.SourceCursor(copy.device)),
+      destination_(context.DestinationCursor(copy.device)) {}
+
+int64_t SlotCopy::Step() {
+  if (finished_) return kNothingToDo;
+  if (context_.board.device_settled(copy_.device)) {
+    finished_ = true;
+    return 0;
+  }
+  const int64_t bytes = std::min(context_.part.chunk_bytes(), bytes_ - offset_);
+  {
+    const PhaseTimer timer(context_.report.seconds.unpack);
+    CountCopied(context_, source_.CopyTo(
+                              destination_,
+                              {.slice_class = copy_.slice_class, .offset = offset_, .bytes = bytes},
+                              TileCursor::NextUse::kLater));
+  }
+  offset_ += bytes;
+  if (offset_ == bytes_) {
+    finished_ = true;
+    context_.board.OnItemDone(copy_.device, bytes_);
+  }
+  return bytes;
+}
+
+}  // namespace crossmesh

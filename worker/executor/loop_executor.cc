@@ -1,0 +1,181 @@
+#include "worker/executor/loop_executor.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+std::unique_ptr<Executor> Executor::Create(EventLoop& loop, ExecutorOptions options) {
+  return std::make_unique<LoopExecutor>(loop, options);
+}
+
+LoopExecutor::LoopExecutor(EventLoop& loop, ExecutorOptions options)
+    : loop_(loop), options_(options), parking_(options.parked_messages_max) {}
+
+void LoopExecutor::Attach(Transport& transport) {
+  CHECK(shared_ == nullptr) << "a transport was attached already";
+  shared_.reset(new ExecutorResources{.transport = transport,
+                                      .options = options_,
+                                      .send_staging = StagingPool(options_.staging_bytes / 2),
+                                      .receive_staging = StagingPool(options_.staging_bytes / 2)});
+}
+
+absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {
+  RETURN_IF_ERROR(CheckStart(spec));
+  ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids, Connect(spec));
+  const TaskKey key = spec.key;
+  Running& running = tasks_[key];
+  running.task = std::make_unique<TaskRun>(std::move(spec), peer_ids, *shared_, *this, observer);
+  TaskRun& task = *running.task;
+  StartTimers(key);
+  task.Begin();
+  parking_.Take(
+      key, [&](std::unique_ptr<IncomingMessage> message) { task.OnMessage(std::move(message)); });
+  return absl::OkStatus();
+}
+
+absl::Status LoopExecutor::CheckStart(const TaskSpec& spec) const {
+  CHECK(shared_ != nullptr) << "Start before Attach";
+  if (tasks_.contains(spec.key) || parking_.IsPast(spec.key)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("operation ", spec.key.operation, " of epoch ", spec.key.epoch, ", attempt ",
+                     spec.key.attempt, ", instance ", spec.key.instance, " was started before"));
+  }
+  return TaskRun::Validate(spec, shared_->send_staging.bytes());
+}
+
+absl::StatusOr<std::vector<std::optional<PeerId>>> LoopExecutor::Connect(const TaskSpec& spec) {
+  const std::vector<bool> needed = TaskRun::NeededPeers(spec);
+  std::vector<std::optional<PeerId>> ids(spec.peers.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!needed[i]) continue;
+    ASSIGN_OR_RETURN(ids[i], peers_.FindOrConnect(spec.peers[i], shared_->transport));
+  }
+  return ids;
+}
+
+void LoopExecutor::StartTimers(const TaskKey& key) {
+  tasks_.at(key).deadline = loop_.RunAfter(tasks_.at(key).task->spec().deadline, [this, key] {
+    if (TaskRun* task = Find(key)) task->OnDeadline();
+  });
+  StartStallRound(key);
+}
+
+void LoopExecutor::StartStallRound(const TaskKey& key) {
+  Running& running = tasks_.at(key);
+  const absl::Duration round = running.task->spec().stall_limit / StallCounter::kRoundsMax;
+  running.stall_round = loop_.RunAfter(round, [this, key] {
+    TaskRun* task = Find(key);
+    if (task == nullptr) return;
+    task->OnStallRound();
+    StartStallRound(key);
+  });
+}
+
+void LoopExecutor::Cancel(const TaskKey& key, absl::Status why) {
+  if (TaskRun* task = Find(key)) task->Cancel(why);
+}
+
+void LoopExecutor::PeerLost(absl::string_view worker, absl::Status why) {
+  while (const std::optional<PeerId> peer = peers_.FindWorker(worker)) {
+    peers_.Forget(*peer);
+    shared_->transport.Disconnect(*peer);
+    TellLost(*peer, why);
+  }
+}
+
+void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
+  peers_.Forget(peer);
+  shared_->transport.Disconnect(peer);
+  TellLost(peer, why);
+}
+
+void LoopExecutor::OnPeerLost(PeerId peer, const absl::Status& status) {
+  peers_.Forget(peer);
+  TellLost(peer, status);
+}
+
+void LoopExecutor::TellLost(PeerId peer, const absl::Status& why) {
+  for (auto& [key, running] : tasks_) running.task->OnPeerLost(peer, why);
+}
+
+std::optional<int64_t> LoopExecutor::MovedBytes(const TaskKey& key) const {
+  const TaskRun* task = Find(key);
+  if (task == nullptr) return std::nullopt;
+  return task->moved_bytes();
+}
+
+const ExecutorCounters& LoopExecutor::counters() const {
+  CHECK(shared_ != nullptr) << "counters before Attach";
+  shared_->counters.staging_bytes_used =
+      shared_->send_staging.used_bytes() + shared_->receive_staging.used_bytes();
+  return shared_->counters;
+}
+
+void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
+  if (TaskRun* task = Find(KeyOf(message->header()))) {
+    task->OnMessage(std::move(message));
+  } else if (parking_.Park(std::move(message))) {
+    StartParkingRound();
+  } else {
+    shared_->counters.messages_dropped++;
+  }
+}
+
+void LoopExecutor::StartParkingRound() {
+  if (std::exchange(parking_round_started_, true)) return;
+  loop_.RunAfter(options_.parked_for, [this] {
+    parking_round_started_ = false;
+    shared_->counters.messages_dropped += parking_.OnRound();
+    if (!parking_.empty()) StartParkingRound();
+  });
+}
+
+void LoopExecutor::OnSent(Ticket ticket, const absl::Status& status) {
+  shared_->transfers.at(ticket).task->OnSent(ticket, status);
+}
+
+void LoopExecutor::OnReceived(Ticket ticket, const absl::Status& status) {
+  shared_->transfers.at(ticket).task->OnReceived(ticket, status);
+}
+
+void LoopExecutor::RequestStep() {
+  if (std::exchange(step_requested_, true)) return;
+  loop_.Post([this] { Step(); });
+}
+
+void LoopExecutor::Step() {
+  step_requested_ = false;
+  // By key, because an observer may start tasks.
+  stepping_.clear();
+  for (const auto& [key, running] : tasks_) stepping_.push_back(key);
+  for (const TaskKey& key : stepping_) {
+    TaskRun& task = *Find(key);
+    if (task.Step()) RequestStep();
+    if (task.done()) Finish(key);
+  }
+}
+
+void LoopExecutor::Finish(const TaskKey& key) {
+  const auto found = tasks_.find(key);
+  const Running running = std::move(found->second);
+  tasks_.erase(found);
+  loop_.Cancel(running.deadline);
+  loop_.Cancel(running.stall_round);
+  parking_.OnTaskEnded(key);
+  shared_->counters.relays_succeeded += running.task->board().relays_succeeded();
+  shared_->counters.relays_failed += running.task->board().relays_failed();
+  shared_->counters.checksum_failures += running.task->board().checksum_failures();
+  running.task->observer().OnTaskDone(running.task->TakeReport());
+}
+
+TaskRun* LoopExecutor::Find(const TaskKey& key) const {
+  const auto found = tasks_.find(key);
+  return found == tasks_.end() ? nullptr : found->second.task.get();
+}
+
+}  // namespace crossmesh

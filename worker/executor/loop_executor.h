@@ -1,0 +1,71 @@
+#pragma once
+
+#include "worker/executor/executor.h"
+#include "worker/executor/parking.h"
+#include "worker/executor/peer_table.h"
+#include "worker/executor/task_context.h"
+#include "worker/executor/task_run.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// The executor: finds the task of every call of the transport, and drives tasks by steps and timers
+// on the loop. Confined to the loop.
+class LoopExecutor final : public Executor, public TaskHost {
+ public:
+  LoopExecutor(EventLoop& loop, ExecutorOptions options);
+
+  void Attach(Transport& transport) override;
+  absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
+  void Cancel(const TaskKey& key, absl::Status why) override;
+  void PeerLost(absl::string_view worker, absl::Status why) override;
+  std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
+  const ExecutorCounters& counters() const override;
+
+  void OnMessage(std::unique_ptr<IncomingMessage> message) override;
+  void OnSent(Ticket ticket, const absl::Status& status) override;
+  void OnReceived(Ticket ticket, const absl::Status& status) override;
+  void OnPeerLost(PeerId peer, const absl::Status& status) override;
+
+  void RequestStep() override;
+  void OnPeerStalled(PeerId peer, const absl::Status& why) override;
+
+ private:
+  struct Running {
+    std::unique_ptr<TaskRun> task;
+    TimerId deadline;
+    TimerId stall_round;
+  };
+
+  absl::Status CheckStart(const TaskSpec& spec) const;
+  absl::StatusOr<std::vector<std::optional<PeerId>>> Connect(const TaskSpec& spec);
+  void StartTimers(const TaskKey& key);
+  void StartStallRound(const TaskKey& key);
+  void StartParkingRound();
+  void Step();
+  void Finish(const TaskKey& key);
+  TaskRun* Find(const TaskKey& key) const;
+  // For every task; the connection is gone already.
+  void TellLost(PeerId peer, const absl::Status& why);
+
+  EventLoop& loop_;
+  const ExecutorOptions options_;
+  std::unique_ptr<ExecutorResources> shared_;  // from Attach on
+  PeerTable peers_;
+  Parking parking_;
+  bool parking_round_started_ = false;
+  absl::flat_hash_map<TaskKey, Running> tasks_;
+  std::vector<TaskKey> stepping_;  // kept for its memory
+  bool step_requested_ = false;
+};
+
+}  // namespace crossmesh

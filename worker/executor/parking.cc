@@ -1,0 +1,56 @@
+#include "worker/executor/parking.h"
+
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kPastTasksMax = 1024;
+
+}  // namespace
+
+TaskKey KeyOf(const MessageHeader& header) {
+  return {.operation = header.operation,
+          .epoch = header.epoch,
+          .attempt = header.attempt,
+          .instance = header.instance};
+}
+
+bool Parking::Park(std::unique_ptr<IncomingMessage> message) {
+  if (std::ssize(messages_) >= messages_max_ || IsPast(KeyOf(message->header()))) return false;
+  messages_.push_back({std::move(message), round_});
+  return true;
+}
+
+void Parking::Take(const TaskKey& key,
+                   absl::FunctionRef<void(std::unique_ptr<IncomingMessage>)> deliver) {
+  std::deque<Parked> others;
+  for (Parked& parked : messages_) {
+    if (KeyOf(parked.message->header()) == key) {
+      deliver(std::move(parked.message));
+    } else {
+      others.push_back(std::move(parked));
+    }
+  }
+  messages_ = std::move(others);
+}
+
+int64_t Parking::OnRound() {
+  int64_t dropped = 0;
+  while (!messages_.empty() && messages_.front().round < round_) {
+    messages_.pop_front();
+    ++dropped;
+  }
+  ++round_;
+  return dropped;
+}
+
+void Parking::OnTaskEnded(const TaskKey& key) {
+  past_.insert(key);
+  past_in_order_.push_back(key);
+  if (past_in_order_.size() <= kPastTasksMax) return;
+  past_.erase(past_in_order_.front());
+  past_in_order_.pop_front();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "worker/executor/task.h"
+#include "worker/transport/transport.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include <absl/container/flat_hash_set.h>
+#include <absl/functional/function_ref.h>
+
+namespace crossmesh {
+
+TaskKey KeyOf(const MessageHeader& header);
+
+// Messages of tasks that were not started yet, in the order in which they came; and which tasks are
+// of the past, so that theirs are not kept. Confined to the loop.
+class Parking {
+ public:
+  explicit Parking(int64_t messages_max) : messages_max_(messages_max) {}
+
+  // False, and the message is dropped, when its task is of the past or the parking is full.
+  bool Park(std::unique_ptr<IncomingMessage> message);
+  // Hands over the messages of a task.
+  void Take(const TaskKey& key, absl::FunctionRef<void(std::unique_ptr<IncomingMessage>)> deliver);
+  // Once per parking time: drops what was there in the round before; returns how many.
+  int64_t OnRound();
+  bool empty() const { return messages_.empty(); }
+
+  // Of the past from now on. A bounded number is remembered, the latest.
+  void OnTaskEnded(const TaskKey& key);
+  bool IsPast(const TaskKey& key) const { return past_.contains(key); }
+
+ private:
+  struct Parked {
+    std::unique_ptr<IncomingMessage> message;
+    int64_t round = 0;
+  };
+  const int64_t messages_max_;
+  int64_t round_ = 0;
+  std::deque<Parked> messages_;
+  std::deque<TaskKey> past_in_order_;
+  absl::flat_hash_set<TaskKey> past_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,27 @@
+#include "worker/executor/peer_table.h"
+
+#include "common/base/status_macros.h"
+
+namespace crossmesh {
+
+absl::StatusOr<PeerId> PeerTable::FindOrConnect(const TaskPeer& peer, Transport& transport) {
+  for (const Connection& connection : connections_) {
+    if (connection.peer.address == peer.address) return connection.id;
+  }
+  ASSIGN_OR_RETURN(const PeerId id, transport.Connect(peer.address));
+  connections_.push_back({peer, id});
+  return id;
+}
+
+std::optional<PeerId> PeerTable::FindWorker(absl::string_view worker) const {
+  for (const Connection& connection : connections_) {
+    if (connection.peer.worker == worker) return connection.id;
+  }
+  return std::nullopt;
+}
+
+void PeerTable::Forget(PeerId peer) {
+  std::erase_if(connections_, [&](const Connection& connection) { return connection.id == peer; });
+}
+
+}  // namespace crossmesh

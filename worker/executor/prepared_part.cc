@@ -1,0 +1,176 @@
+#include "worker/executor/prepared_part.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/plan/plan.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include <absl/container/inlined_vector.h>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+namespace {
+
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+struct PreparedPart::RelayHop {
+  WorkerPart::PartHop hop;
+  int32_t from_node = -1;
+  int32_t to_node = -1;
+  int32_t lag = 0;
+};
+
+absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(
+    std::shared_ptr<const WorkerPart> part) {
+  const std::vector<DeviceRank>& devices = part->spec().devices;
+  // An empty scope would mean all devices, so a part without devices asks for the first one's.
+  Slicing::Scope scope{.devices = devices};
+  if (devices.empty()) scope.devices.push_back(0);
+  ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(part->tensors(), std::move(scope)));
+  RETURN_IF_ERROR(ProvePart(*part, slicing));
+  std::shared_ptr<PreparedPart> prepared(
+      new PreparedPart(std::move(part), std::make_unique<const Slicing>(std::move(slicing))));
+  prepared->MakeTiles();
+  prepared->MakeChannels(prepared->MakeNodes());
+  prepared->MakeOuts();
+  for (const WorkerPart::PartCopy& copy : prepared->part_->spec().copies) {
+    prepared->copies_.push_back(
+        {.slice_class = prepared->part_->ClassIn(prepared->slicing(), copy.class_sets),
+         .device = copy.device});
+  }
+  return prepared;
+}
+
+PreparedPart::PreparedPart(std::shared_ptr<const WorkerPart> part,
+                           std::unique_ptr<const Slicing> slicing)
+    : part_(std::move(part)), slicing_(std::move(slicing)) {}
+
+void PreparedPart::MakeTiles() {
+  const TensorTable& tensors = part_->tensors();
+  for (const DeviceRank device : part_->spec().devices) {
+    tiles_.emplace(device, std::make_unique<const DeviceTiles>(DeviceTiles{
+                               TileMap(tensors, *slicing_, Side::kSource, device),
+                               TileMap(tensors, *slicing_, Side::kDestination, device)}));
+    if (tensors.replica_of(device) >= 0) destinations_.push_back(device);
+  }
+}
+
+std::vector<PreparedPart::RelayHop> PreparedPart::MakeNodes() {
+  std::vector<RelayHop> hops;
+  for (const WorkerPart::PartRelay& relay : part_->spec().relays) {
+    // Nodes of this relay and the period by which each has a chunk.
+    absl::InlinedVector<std::tuple<DeviceRank, int32_t, int32_t>, 8> nodes;
+    const auto node_of = [&](DeviceRank device, int32_t period) {
+      if (!owns(device)) return std::pair(-1, period);
+      for (const auto& [known, node, since] : nodes) {
+        if (known == device) return std::pair(node, since);
+      }
+      const int32_t node = MakeNode(relay, device);
+      nodes.emplace_back(device, node, period);
+      return std::pair(node, period);
+    };
+    const std::span<const WorkerPart::PartHop> relay_hops =
+        std::span(part_->spec().hops).subspan(relay.first_hop, relay.hop_count);
+    // Receivers first: a hop's `to` says by when its device has the chunks that go on from there.
+    for (const WorkerPart::PartHop& hop : relay_hops) node_of(hop.to, hop.period + 1);
+    for (const WorkerPart::PartHop& hop : relay_hops) {
+      const auto [from, since] = node_of(hop.from, hop.period);
+      const int32_t to = node_of(hop.to, hop.period + 1).first;
+      hops.push_back({hop, from, to, std::max(0, hop.period - since)});
+    }
+  }
+  return hops;
+}
+
+int32_t PreparedPart::MakeNode(const WorkerPart::PartRelay& relay, DeviceRank device) {
+  Node node{.relay = relay.relay,
+            .slice_class = part_->ClassIn(*slicing_, relay.class_sets),
+            .device = device,
+            .root = device == relay.root,
+            .begin = relay.begin,
+            .end = relay.end,
+            .first_chunk = chunks_,
+            .first_leaf = leaves_};
+  CHECK(node.slice_class != kNoClass) << "relay " << relay.relay << " was proven to have a class";
+  node.chunks = static_cast<int32_t>(DivideUp(node.bytes(), chunk_bytes()));
+  node.leaves = static_cast<int32_t>(DivideUp(node.bytes(), Plan::kLeafBytes));
+  chunks_ += node.chunks;
+  leaves_ += node.leaves;
+  nodes_.push_back(node);
+  return static_cast<int32_t>(nodes_.size()) - 1;
+}
+
+void PreparedPart::MakeChannels(std::vector<RelayHop> hops) {
+  std::sort(hops.begin(), hops.end(), [](const RelayHop& a, const RelayHop& b) {
+    return std::tuple(a.hop.channel, a.hop.place) < std::tuple(b.hop.channel, b.hop.place);
+  });
+  for (const RelayHop& hop : hops) {
+    if (channels_.empty() || channels_.back().id != hop.hop.channel) {
+      Channel channel{.id = hop.hop.channel,
+                      .from = hop.hop.from,
+                      .to = hop.hop.to,
+                      .first_entry = static_cast<int64_t>(entries_.size()),
+                      .end_sequence = 1,
+                      .order = ChannelOrderDigest(*part_, hop.hop.channel)};
+      channel.reach = !owns(channel.from) ? Reach::kIn
+                      : !owns(channel.to) ? Reach::kOut
+                                          : Reach::kLocal;
+      channel_of_id_.emplace(channel.id, static_cast<int32_t>(channels_.size()));
+      channels_.push_back(channel);
+    }
+    AddEntry(channels_.back(), hop);
+  }
+}
+
+void PreparedPart::AddEntry(Channel& channel, const RelayHop& hop) {
+  entries_.push_back({.from_node = hop.from_node,
+                      .to_node = hop.to_node,
+                      .lag = hop.lag,
+                      .first_sequence = channel.end_sequence});
+  channel.entry_count++;
+  channel.end_sequence += nodes_[std::max(hop.from_node, hop.to_node)].chunks + 1;
+}
+
+void PreparedPart::MakeOuts() {
+  std::vector<std::pair<int32_t, int32_t>> node_channels;
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    for (const Entry& entry : entries(channels_[i])) {
+      if (entry.from_node >= 0) node_channels.emplace_back(entry.from_node, i);
+    }
+  }
+  std::sort(node_channels.begin(), node_channels.end());
+  for (const auto& [node, channel] : node_channels) {
+    if (nodes_[node].out_count++ == 0) nodes_[node].first_out = std::ssize(outs_);
+    outs_.push_back(channel);
+  }
+}
+
+std::span<const PreparedPart::Entry> PreparedPart::entries(const Channel& channel) const {
+  return std::span(entries_).subspan(channel.first_entry, channel.entry_count);
+}
+
+std::span<const int32_t> PreparedPart::outs(const Node& node) const {
+  return std::span(outs_).subspan(node.first_out, node.out_count);
+}
+
+const TileMap& PreparedPart::tiles(Side side, DeviceRank device) const {
+  const DeviceTiles& tiles = *tiles_.at(device);
+  return side == Side::kSource ? tiles.source : tiles.destination;
+}
+
+int64_t PreparedPart::ChunkBytes(const Node& node, int64_t chunk) const {
+  return std::min(chunk_bytes(), node.bytes() - chunk * chunk_bytes());
+}
+
+std::optional<int32_t> PreparedPart::FindChannel(ChannelIndex id) const {
+  const auto found = channel_of_id_.find(id);
+  if (found == channel_of_id_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,197 @@
+#include "worker/executor/relay_board.h"
+
+#include "common/plan/plan.h"
+#include "worker/executor/leaf_checksum.h"
+
+#include <algorithm>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+
+std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node) {
+  return absl::StrCat("relay ", node.relay, " at ",
+                      ToString(part.part().tensors().devices()[node.device]));
+}
+
+RelayBoard::RelayBoard(const PreparedPart& part, bool checksums, BoardListener& listener)
+    : part_(part),
+      checksums_(checksums),
+      listener_(listener),
+      nodes_(part.nodes().size()),
+      taken_(part.chunks()),
+      in_place_(part.chunks()),
+      leaf_hashes_(checksums ? part.leaves() : 0) {
+  for (const DeviceRank device : part.destinations()) {
+    device_index_.emplace(device, static_cast<int32_t>(devices_.size()));
+    devices_.push_back({.device = device});
+  }
+  for (const PreparedPart::Node& node : part.nodes()) {
+    if (node.root) continue;
+    ++nodes_open_;
+    ExpectItem(node.device);
+  }
+}
+
+void RelayBoard::Begin() {
+  for (DeviceState& device : devices_) SettleDeviceIfComplete(device);
+}
+
+bool RelayBoard::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  if (relay.root) return true;
+  const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
+  return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
+}
+
+bool RelayBoard::WantsRootHash(int32_t node, int32_t chunk) const {
+  return checksums_ && part_.nodes()[node].root && !in_place_[ChunkIndex(node, chunk)];
+}
+
+void RelayBoard::OnRootHashed(int32_t node, int32_t chunk) {
+  in_place_[ChunkIndex(node, chunk)] = true;
+  nodes_[node].chunks_done++;
+}
+
+std::optional<uint64_t> RelayBoard::RootChecksum(int32_t node) {
+  NodeState& state = nodes_[node];
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  if (relay.root && !state.has_root_checksum && state.chunks_done == relay.chunks) {
+    state.root_checksum = ChecksumOfLeaves(AllLeafHashes(node));
+    state.has_root_checksum = true;
+  }
+  if (!state.has_root_checksum) return std::nullopt;
+  return state.root_checksum;
+}
+
+bool RelayBoard::TakeChunk(int32_t node, int32_t chunk) {
+  if (nodes_[node].settled || taken_[ChunkIndex(node, chunk)]) return false;
+  taken_[ChunkIndex(node, chunk)] = true;
+  return true;
+}
+
+bool RelayBoard::TakeEnd(int32_t node) {
+  if (nodes_[node].settled || nodes_[node].end_taken) return false;
+  nodes_[node].end_taken = true;
+  return true;
+}
+
+void RelayBoard::OnChunkInPlace(int32_t node, int32_t chunk) {
+  in_place_[ChunkIndex(node, chunk)] = true;
+  nodes_[node].chunks_done++;
+  SettleIfComplete(node);
+  listener_.OnNodeProgress(node);
+}
+
+void RelayBoard::OnRootChecksum(int32_t node, uint64_t checksum) {
+  nodes_[node].root_checksum = checksum;
+  nodes_[node].has_root_checksum = true;
+  SettleIfComplete(node);
+  listener_.OnNodeProgress(node);
+}
+
+void RelayBoard::SettleIfComplete(int32_t node) {
+  NodeState& state = nodes_[node];
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  if (state.settled || state.chunks_done < relay.chunks) return;
+  if (checksums_) {
+    if (!state.has_root_checksum) return;
+    if (const absl::Status status = CompareChecksums(node); !status.ok()) {
+      ++checksum_failures_;
+      FailNode(node, status);
+      return;
+    }
+  }
+  state.settled = true;
+  --nodes_open_;
+  ++relays_succeeded_;
+  OnItemDone(relay.device, relay.bytes());
+}
+
+absl::Status RelayBoard::CompareChecksums(int32_t node) {
+  const uint64_t found = ChecksumOfLeaves(AllLeafHashes(node));
+  const uint64_t expected = nodes_[node].root_checksum;
+  if (found == expected) return absl::OkStatus();
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  return absl::DataLossError(absl::StrFormat(
+      "%s, bytes [%d, %d) of class %d: expected checksum %016x of its root, found "
+      "%016x in place",
+      NameOf(part_, relay), relay.begin, relay.end, relay.slice_class, expected, found));
+}
+
+void RelayBoard::FailNode(int32_t node, const absl::Status& why) {
+  NodeState& state = nodes_[node];
+  if (state.settled || part_.nodes()[node].root) return;
+  state.settled = true;
+  state.failure = why;
+  --nodes_open_;
+  ++relays_failed_;
+  FailDevice(part_.nodes()[node].device, why);
+  listener_.OnNodeProgress(node);
+}
+
+std::span<uint64_t> RelayBoard::LeafHashes(int32_t node, int32_t chunk) {
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  const int64_t leaves_per_chunk = part_.chunk_bytes() / Plan::kLeafBytes;
+  const int64_t first = chunk * leaves_per_chunk;
+  return std::span(leaf_hashes_)
+      .subspan(relay.first_leaf + first, std::min(leaves_per_chunk, relay.leaves - first));
+}
+
+std::span<const uint64_t> RelayBoard::AllLeafHashes(int32_t node) const {
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  return std::span(leaf_hashes_).subspan(relay.first_leaf, relay.leaves);
+}
+
+void RelayBoard::ExpectItem(DeviceRank device) { DeviceAt(device).items_open++; }
+
+void RelayBoard::OnItemDone(DeviceRank device, int64_t bytes) {
+  DeviceState& state = DeviceAt(device);
+  state.items_open--;
+  state.bytes += bytes;
+  SettleDeviceIfComplete(state);
+}
+
+void RelayBoard::FailDevice(DeviceRank device, const absl::Status& why) {
+  DeviceState& state = DeviceAt(device);
+  if (state.settled) return;
+  state.status = why;
+  SettleDevice(state);
+}
+
+bool RelayBoard::device_settled(DeviceRank device) const {
+  return devices_[device_index_.at(device)].settled;
+}
+
+void RelayBoard::SettleDeviceIfComplete(DeviceState& device) {
+  if (!device.settled && device.items_open == 0) SettleDevice(device);
+}
+
+void RelayBoard::SettleDevice(DeviceState& device) {
+  device.settled = true;
+  listener_.OnDeviceSettled();
+}
+
+std::optional<DeviceReport> RelayBoard::TakeSettledDevice() {
+  for (DeviceState& device : devices_) {
+    if (!device.settled || device.taken) continue;
+    device.taken = true;
+    ++devices_taken_;
+    DeviceReport report{.device = device.device, .status = device.status, .bytes = device.bytes};
+    if (checksums_ && report.status.ok()) report.digest = DigestOf(device.device);
+    return report;
+  }
+  return std::nullopt;
+}
+
+Digest RelayBoard::DigestOf(DeviceRank device) const {
+  std::vector<uint64_t> checksums;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const PreparedPart::Node& node = part_.nodes()[i];
+    if (node.device == device && !node.root) checksums.push_back(nodes_[i].root_checksum);
+  }
+  return Digest::Of(std::as_bytes(std::span(checksums)));
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,77 @@
+#include "worker/executor/staging_pool.h"
+
+#include "common/base/check.h"
+
+#include <algorithm>
+#include <new>
+
+namespace crossmesh {
+namespace {
+
+constexpr std::align_val_t kAlignment{4096};
+
+int64_t UnitsFor(int64_t bytes) {
+  return std::max<int64_t>(1, (bytes + StagingPool::kUnitBytes - 1) / StagingPool::kUnitBytes);
+}
+
+}  // namespace
+
+void StagingPool::Free::operator()(std::byte* memory) const {
+  ::operator delete[](memory, kAlignment);
+}
+
+StagingPool::StagingPool(int64_t bytes)
+    : memory_(static_cast<std::byte*>(::operator new[](UnitsFor(bytes) * kUnitBytes, kAlignment))),
+      used_(UnitsFor(bytes), false) {}
+
+std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, StagingWaiter& waiter) {
+  const int64_t units = UnitsFor(bytes);
+  CHECK_LE(units, std::ssize(used_));
+  const bool first_in_line = waiters_.empty() || waiters_.front() == &waiter;
+  const std::optional<int64_t> begin = first_in_line ? FindFree(units) : std::nullopt;
+  if (!begin.has_value()) {
+    if (waiter.waits_for_units_ == 0) waiters_.push_back(&waiter);
+    waiter.waits_for_units_ = units;
+    return std::nullopt;
+  }
+  Forget(waiter);
+  std::fill_n(used_.begin() + *begin, units, true);
+  used_units_ += units;
+  return std::span(memory_.get() + *begin * kUnitBytes, bytes);
+}
+
+void StagingPool::Release(std::span<std::byte> memory) {
+  const int64_t begin = (memory.data() - memory_.get()) / kUnitBytes;
+  const int64_t units = UnitsFor(std::ssize(memory));
+  std::fill_n(used_.begin() + begin, units, false);
+  used_units_ -= units;
+  WakeWaiters();
+}
+
+void StagingPool::Forget(StagingWaiter& waiter) {
+  if (waiter.waits_for_units_ == 0) return;
+  waiter.waits_for_units_ = 0;
+  std::erase(waiters_, &waiter);
+}
+
+std::optional<int64_t> StagingPool::FindFree(int64_t units) const {
+  int64_t found = 0;
+  for (int64_t unit = 0; unit < std::ssize(used_); ++unit) {
+    found = used_[unit] ? 0 : found + 1;
+    if (found == units) return unit + 1 - units;
+  }
+  return std::nullopt;
+}
+
+void StagingPool::WakeWaiters() {
+  while (!waiters_.empty()) {
+    StagingWaiter& first = *waiters_.front();
+    if (!FindFree(first.waits_for_units_).has_value()) return;
+    const int64_t used_before = used_units_;
+    first.OnStagingFree();
+    // One that took nothing wants nothing.
+    if (used_units_ == used_before) Forget(first);
+  }
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace crossmesh {
+
+// Who may be told that staging memory is free again.
+class StagingWaiter {
+ public:
+  virtual ~StagingWaiter() = default;
+  // Allocates what it waited for, or no longer wants it. May not release anything from inside.
+  virtual void OnStagingFree() = 0;
+
+ private:
+  friend class StagingPool;
+  int64_t waits_for_units_ = 0;  // 0: does not wait
+};
+
+// Memory for chunks that are not contiguous, in units of a leaf. Whoever finds too little waits in
+// line, and nobody overtakes, so that large chunks get their turn as well.
+//
+// Sending and receiving each have a pool of their own: what is staged for sending is held until the
+// peer has staged it for receiving, so that sharing one pool could make two workers wait for each
+// other. Confined to the loop.
+class StagingPool {
+ public:
+  explicit StagingPool(int64_t bytes);
+
+  int64_t bytes() const { return static_cast<int64_t>(used_.size()) * kUnitBytes; }
+  int64_t used_bytes() const { return used_units_ * kUnitBytes; }
+
+  // Nothing when `waiter` must wait; it is told later. `bytes` is at most bytes().
+  std::optional<std::span<std::byte>> Allocate(int64_t bytes, StagingWaiter& waiter);
+  void Release(std::span<std::byte> memory);
+  // `waiter` goes away or wants nothing any more.
+  void Forget(StagingWaiter& waiter);
+
+  static constexpr int64_t kUnitBytes = int64_t{1} << 16;
+
+ private:
+  std::optional<int64_t> FindFree(int64_t units) const;
+  void WakeWaiters();
+
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  std::vector<bool> used_;  // by unit
+  int64_t used_units_ = 0;
+  std::vector<StagingWaiter*> waiters_;  // in line
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,79 @@
+#include "worker/executor/staging_pool.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kUnit = StagingPool::kUnitBytes;
+
+class Waiter final : public StagingWaiter {
+ public:
+  Waiter(StagingPool& pool, int64_t bytes) : pool_(pool), bytes_(bytes) {}
+  void OnStagingFree() override { Try(); }
+  bool Try() {
+    if (!wants_) return false;
+    const auto memory = pool_.Allocate(bytes_, *this);
+    if (memory.has_value()) memory_ = *memory;
+    return memory.has_value();
+  }
+  void StopWanting() { wants_ = false; }
+  std::span<std::byte> memory() const { return memory_; }
+
+ private:
+  StagingPool& pool_;
+  const int64_t bytes_;
+  bool wants_ = true;
+  std::span<std::byte> memory_;
+};
+
+TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
+  StagingPool pool(2 * kUnit);
+  Waiter a(pool, 100);
+  Waiter b(pool, kUnit);
+  Waiter c(pool, 1);
+  EXPECT_TRUE(a.Try());
+  EXPECT_TRUE(b.Try());
+  EXPECT_FALSE(c.Try());
+  EXPECT_EQ(pool.used_bytes(), 2 * kUnit);
+  pool.Release(a.memory());
+  EXPECT_EQ(c.memory().data(), a.memory().data());
+}
+
+TEST(StagingPool, NobodyOvertakesALargeRequest) {
+  StagingPool pool(2 * kUnit);
+  Waiter first(pool, kUnit);
+  Waiter large(pool, 2 * kUnit);
+  Waiter small(pool, kUnit);
+  ASSERT_TRUE(first.Try());
+  EXPECT_FALSE(large.Try());
+  EXPECT_FALSE(small.Try());
+  pool.Release(first.memory());
+  EXPECT_EQ(std::ssize(large.memory()), 2 * kUnit);
+  EXPECT_TRUE(small.memory().empty());
+  pool.Release(large.memory());
+  EXPECT_FALSE(small.memory().empty());
+}
+
+TEST(StagingPool, WhoWantsNothingAnyMoreDoesNotHoldUpTheLine) {
+  StagingPool pool(kUnit);
+  Waiter first(pool, kUnit);
+  Waiter gone(pool, kUnit);
+  Waiter forgotten(pool, kUnit);
+  Waiter last(pool, kUnit);
+  ASSERT_TRUE(first.Try());
+  EXPECT_FALSE(gone.Try());
+  EXPECT_FALSE(forgotten.Try());
+  EXPECT_FALSE(last.Try());
+  gone.StopWanting();
+  pool.Forget(forgotten);
+  pool.Release(first.memory());
+  EXPECT_FALSE(last.memory().empty());
+}
+
+}  // namespace
+}  // namespace crossmesh

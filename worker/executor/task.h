@@ -1,0 +1,98 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "common/plan/tensor_table.h"
+#include "worker/executor/prepared_part.h"
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// Names one run of one part, on the wire and in reports.
+struct TaskKey {
+  uint64_t operation = 0;
+  uint64_t epoch = 0;     // of the controller that started it
+  uint32_t attempt = 0;   // planning of the operation's remaining work
+  uint32_t instance = 0;  // replay of the plan
+  friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const TaskKey& k) {
+    return H::combine(std::move(h), k.operation, k.epoch, k.attempt, k.instance);
+  }
+};
+
+// The start of each tensor's tile in this process, by manifest index; null where the device holds
+// nothing of it. Source tiles are only read.
+struct BoundTiles {
+  std::vector<std::byte*> tensor;
+};
+
+struct TaskPeer {
+  std::string worker;   // its name, for blame
+  std::string address;  // Transport::address() of its transport
+};
+
+struct TaskSpec {
+  TaskKey key;
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  std::shared_ptr<const PreparedPart> part;
+  absl::flat_hash_map<DeviceRank, BoundTiles> sources;       // of this worker's devices
+  absl::flat_hash_map<DeviceRank, BoundTiles> destinations;  // of this worker's devices
+  std::vector<TaskPeer> peers;
+  absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
+  bool checksums = true;
+  absl::Duration deadline = absl::Seconds(60);  // from Start
+  absl::Duration stall_limit = absl::Seconds(5);
+};
+
+// How one destination device came out. OK: every byte is in place and its checksums agree.
+struct DeviceReport {
+  DeviceRank device = 0;
+  absl::Status status;
+  int64_t bytes = 0;  // in place: of complete relays and copies, moved or not
+  Digest digest;      // over the checksums of its relays, in plan order; zero with checksums off
+};
+
+// Where the time of a task went, on this worker's loop.
+struct PhaseSeconds {
+  double bind = 0;      // from Start to the first byte ready
+  double move = 0;      // from the first byte to the last, wall time
+  double pack = 0;      // of it: gathering into staging
+  double unpack = 0;    // of it: scattering from staging, and copies inside the worker
+  double checksum = 0;  // of it: hashing
+};
+
+struct TaskReport {
+  TaskKey key;
+  absl::Status
+      status;  // the first error that is this worker's own (cancel, deadline, memory), or OK
+  std::vector<DeviceReport> devices;    // every destination device of this worker
+  std::vector<std::string> lost_peers;  // workers blamed: gone, or stalled
+  int64_t sent_bytes = 0;               // payload to other workers
+  int64_t received_bytes = 0;           // payload from other workers
+  int64_t copied_bytes = 0;             // between slots of this worker
+  PhaseSeconds seconds;
+};
+
+// Called on the executor's loop, never from inside Start, Cancel or PeerLost.
+class TaskObserver {
+ public:
+  virtual ~TaskObserver() = default;
+  // A destination device is complete or has failed; comes before OnTaskDone, once per device.
+  virtual void OnDeviceDone(const TaskKey& key, const DeviceReport& report) = 0;
+  // The last call for this task: no buffer of it is read or written any more.
+  virtual void OnTaskDone(const TaskReport& report) = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,355 @@
+#include "worker/executor/task_run.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/container/flat_hash_set.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Local work between two looks at the transport.
+constexpr int64_t kStepBytes = int64_t{1} << 20;
+constexpr int kStepActionsMax = 64;
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::optional<DeviceRank> RemoteEnd(const PreparedPart::Channel& channel) {
+  switch (channel.reach) {
+    case PreparedPart::Reach::kIn:
+      return channel.from;
+    case PreparedPart::Reach::kOut:
+      return channel.to;
+    case PreparedPart::Reach::kLocal:
+      break;
+  }
+  return std::nullopt;
+}
+
+absl::Status ValidateBinding(const TaskSpec& spec, Side side, DeviceRank device) {
+  const auto& bindings = side == Side::kSource ? spec.sources : spec.destinations;
+  const TensorTable& tensors = spec.part->part().tensors();
+  const TileMap& map = spec.part->tiles(side, device);
+  const auto found = bindings.find(device);
+  const size_t bound = found == bindings.end() ? 0 : found->second.tensor.size();
+  for (size_t tensor = 0; tensor < tensors.group_of_tensor().size(); ++tensor) {
+    const int32_t group = tensors.group_of_tensor()[tensor];
+    if (group < 0 || map.tile_bytes(group) == 0) continue;
+    if (tensor < bound && found->second.tensor[tensor] != nullptr) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(side == Side::kSource ? "source" : "destination", " of device ",
+                     ToString(tensors.devices()[device]), ": expected memory for the ",
+                     map.tile_bytes(group), " bytes of tensor ", tensor, ", found none"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TaskRun::Validate(const TaskSpec& spec, int64_t staged_chunk_bytes_max) {
+  const PreparedPart& part = *spec.part;
+  if (part.chunk_bytes() > staged_chunk_bytes_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunks of ", part.chunk_bytes(), " bytes: expected at most the ",
+                     staged_chunk_bytes_max, " bytes of staging in one direction"));
+  }
+  for (const DeviceRank device : part.destinations()) {
+    RETURN_IF_ERROR(ValidateBinding(spec, Side::kDestination, device));
+  }
+  for (const PreparedPart::Copy& copy : part.copies()) {
+    RETURN_IF_ERROR(ValidateBinding(spec, Side::kSource, copy.device));
+  }
+  absl::flat_hash_set<DeviceRank> roots;
+  for (const PreparedPart::Node& node : part.nodes()) {
+    if (!node.root || !roots.insert(node.device).second) continue;
+    RETURN_IF_ERROR(ValidateBinding(spec, Side::kSource, node.device));
+  }
+  for (const PreparedPart::Channel& channel : part.channels()) {
+    const std::optional<DeviceRank> remote = RemoteEnd(channel);
+    if (!remote.has_value()) continue;
+    const auto peer = spec.peer_of_device.find(*remote);
+    if (peer == spec.peer_of_device.end() || peer->second < 0 ||
+        peer->second >= std::ssize(spec.peers)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(NameOf(part, channel), ": expected the worker of ",
+                       ToString(part.part().tensors().devices()[*remote]), ", found none"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<bool> TaskRun::NeededPeers(const TaskSpec& spec) {
+  std::vector<bool> needed(spec.peers.size());
+  for (const PreparedPart::Channel& channel : spec.part->channels()) {
+    if (const std::optional<DeviceRank> remote = RemoteEnd(channel)) {
+      needed[spec.peer_of_device.at(*remote)] = true;
+    }
+  }
+  return needed;
+}
+
+TaskRun::TaskRun(TaskSpec spec, const std::vector<std::optional<PeerId>>& peer_ids,
+                 ExecutorResources& shared, TaskHost& host, TaskObserver& observer)
+    : spec_(std::move(spec)),
+      shared_(shared),
+      host_(host),
+      observer_(observer),
+      started_(std::chrono::steady_clock::now()),
+      report_{.key = spec_.key},
+      board_(*spec_.part, spec_.checksums, *this),
+      context_{.spec = spec_,
+               .part = *spec_.part,
+               .shared = shared,
+               .board = board_,
+               .report = report_,
+               .task = *this},
+      peers_(spec_.peers.size()) {
+  for (size_t i = 0; i < peer_ids.size(); ++i) peers_[i].id = peer_ids[i];
+  MakeChannels();
+  for (const PreparedPart::Copy& copy : spec_.part->copies()) {
+    copies_.emplace_back(context_, copy);
+    board_.ExpectItem(copy.device);
+  }
+}
+
+void TaskRun::MakeChannels() {
+  const std::vector<PreparedPart::Channel>& channels = spec_.part->channels();
+  senders_.resize(channels.size());
+  receivers_.resize(channels.size());
+  for (int32_t i = 0; i < std::ssize(channels); ++i) {
+    switch (channels[i].reach) {
+      case PreparedPart::Reach::kLocal:
+        locals_.push_back(std::make_unique<LocalChannel>(context_, i));
+        break;
+      case PreparedPart::Reach::kOut:
+        senders_[i] =
+            std::make_unique<ChannelSender>(context_, i, *peers_[PeerOf(channels[i].to)].id);
+        break;
+      case PreparedPart::Reach::kIn:
+        receivers_[i] = std::make_unique<ChannelReceiver>(context_, i);
+        board_.ExpectItem(channels[i].to);
+        break;
+    }
+  }
+  // Two more for the opening and the closing of a channel.
+  shared_.transfers.Reserve(channels.size() * (shared_.options.channel_window + 2));
+}
+
+void TaskRun::Begin() {
+  report_.seconds.bind = SecondsSince(started_);
+  board_.Begin();
+  for (const auto& sender : senders_) {
+    if (sender != nullptr) sender->Pump();
+  }
+  host_.RequestStep();
+}
+
+void TaskRun::OnMessage(std::unique_ptr<IncomingMessage> message) {
+  const MessageHeader& header = message->header();
+  const std::optional<int32_t> channel =
+      spec_.part->FindChannel(static_cast<ChannelIndex>(header.channel));
+  if (header.token_high != spec_.token_high || header.token_low != spec_.token_low ||
+      !channel.has_value()) {
+    shared_.counters.messages_dropped++;
+    return;
+  }
+  const MessageKind kind = static_cast<MessageKind>(header.kind);
+  if (senders_[*channel] != nullptr && kind == MessageKind::kProbe) {
+    const int32_t peer = PeerOf(senders_[*channel]->peer_device());
+    peers_[peer].heard = true;
+    Notify(*channel, peer, MessageKind::kAlive);
+  } else if (receivers_[*channel] != nullptr) {
+    peers_[PeerOf(receivers_[*channel]->peer_device())].heard = true;
+    if (kind != MessageKind::kAlive) receivers_[*channel]->OnMessage(std::move(message));
+  } else {
+    shared_.counters.messages_dropped++;
+  }
+  host_.RequestStep();
+}
+
+void TaskRun::Notify(int32_t channel, int32_t peer, MessageKind kind) {
+  if (!peers_[peer].id.has_value()) return;
+  ++peers_[peer].probes_open;
+  const Ticket ticket = context_.AddTransfer({.kind = kind, .channel = channel, .entry = peer});
+  shared_.transport.Send(*peers_[peer].id,
+                         context_.HeaderFor(spec_.part->channels()[channel], kind, 0), {}, ticket);
+}
+
+void TaskRun::OnSent(Ticket ticket, const absl::Status& status) {
+  const TransferSubject subject = shared_.transfers.at(ticket).subject;
+  if (subject.kind == MessageKind::kProbe || subject.kind == MessageKind::kAlive) {
+    // No sign of life of the task at the other end: its worker may have dropped the message.
+    --peers_[subject.entry].probes_open;
+    context_.RemoveTransfer(ticket);
+  } else {
+    senders_[subject.channel]->OnSent(ticket, status);
+  }
+  host_.RequestStep();
+}
+
+void TaskRun::OnReceived(Ticket ticket, const absl::Status& status) {
+  receivers_[shared_.transfers.at(ticket).subject.channel]->OnReceived(ticket, status);
+  host_.RequestStep();
+}
+
+void TaskRun::OnNodeProgress(int32_t node) {
+  for (const int32_t channel : spec_.part->outs(spec_.part->nodes()[node])) {
+    if (senders_[channel] != nullptr) senders_[channel]->Pump();
+  }
+  host_.RequestStep();
+}
+
+void TaskRun::OnPeerLost(PeerId peer_id, const absl::Status& why) {
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
+    if (peers_[peer].id != peer_id) continue;
+    peers_[peer].id.reset();
+    const std::string& worker = spec_.peers[peer].worker;
+    report_.lost_peers.push_back(worker);
+    const absl::Status lost =
+        absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
+    for (const auto& sender : senders_) {
+      if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
+        sender->Drop();
+      }
+    }
+    for (const auto& receiver : receivers_) {
+      if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer) {
+        receiver->Fail(lost);
+      }
+    }
+  }
+  host_.RequestStep();
+}
+
+void TaskRun::Cancel(const absl::Status& why) {
+  if (report_.status.ok()) report_.status = why;
+  for (const auto& receiver : receivers_) {
+    if (receiver != nullptr) receiver->Fail(why);
+  }
+  for (int32_t node = 0; node < std::ssize(spec_.part->nodes()); ++node) {
+    board_.FailNode(node, why);
+  }
+  for (const DeviceRank device : spec_.part->destinations()) board_.FailDevice(device, why);
+  for (const auto& sender : senders_) {
+    if (sender != nullptr) sender->Close(why);
+  }
+  host_.RequestStep();
+}
+
+void TaskRun::OnDeadline() {
+  const std::string text = absl::StrCat("deadline of ", absl::FormatDuration(spec_.deadline));
+  for (const DeviceRank device : spec_.part->destinations()) {
+    if (board_.device_settled(device)) continue;
+    board_.FailDevice(device, absl::DeadlineExceededError(
+                                  absl::StrCat(text, "; missing: ", FirstMissing(device))));
+  }
+  Cancel(absl::DeadlineExceededError(text));
+}
+
+std::string TaskRun::FirstMissing(DeviceRank device) const {
+  for (size_t i = 0; i < receivers_.size(); ++i) {
+    if (receivers_[i] == nullptr || spec_.part->channels()[i].to != device) continue;
+    std::string missing = receivers_[i]->Missing();
+    if (!missing.empty()) return missing;
+  }
+  return "copies inside this worker";
+}
+
+void TaskRun::OnStallRound() {
+  for (size_t i = 0; i < senders_.size(); ++i) {
+    if (senders_[i] != nullptr && senders_[i]->StalledOnRound()) {
+      DeclareStalled(
+          PeerOf(senders_[i]->peer_device()),
+          absl::StrCat("took nothing of ", NameOf(*spec_.part, spec_.part->channels()[i])));
+    }
+    if (receivers_[i] != nullptr && receivers_[i]->StalledOnRound()) {
+      DeclareStalled(PeerOf(receivers_[i]->peer_device()),
+                     absl::StrCat("delivered nothing of what it announced on ",
+                                  NameOf(*spec_.part, spec_.part->channels()[i])));
+    }
+  }
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) CheckPeer(peer);
+}
+
+void TaskRun::CheckPeer(int32_t index) {
+  Peer& peer = peers_[index];
+  if (!peer.id.has_value()) return;
+  if (std::exchange(peer.heard, false)) peer.silence.OnProgress();
+  const std::optional<int32_t> expected = ExpectedChannel(index);
+  if (peer.silence.OnRound(expected.has_value() || peer.probes_open > 0)) {
+    DeclareStalled(index, "answers no message");
+  } else if (peer.silence.rounds() > 1 && peer.probes_open == 0) {
+    Notify(*expected, index, MessageKind::kProbe);
+  }
+}
+
+std::optional<int32_t> TaskRun::ExpectedChannel(int32_t peer) const {
+  for (size_t i = 0; i < receivers_.size(); ++i) {
+    const ChannelReceiver* receiver = receivers_[i].get();
+    if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer && receiver->expecting()) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+void TaskRun::DeclareStalled(int32_t peer, const std::string& how) {
+  if (!peers_[peer].id.has_value()) return;
+  shared_.counters.stalls++;
+  host_.OnPeerStalled(*peers_[peer].id,
+                      absl::UnavailableError(absl::StrCat(
+                          "stalled, it ", how, " for ", absl::FormatDuration(spec_.stall_limit))));
+}
+
+bool TaskRun::Step() {
+  const bool more = DoLocalWork();
+  while (std::optional<DeviceReport> device = board_.TakeSettledDevice()) {
+    observer_.OnDeviceDone(spec_.key, *device);
+    report_.devices.push_back(*std::move(device));
+  }
+  return more;
+}
+
+bool TaskRun::DoLocalWork() {
+  const size_t count = locals_.size() + copies_.size();
+  int64_t bytes = 0;
+  size_t idle = 0;  // in a row; when all are, there is nothing to do
+  for (int actions = 0; idle < count; ++actions) {
+    if (bytes >= kStepBytes || actions == kStepActionsMax) return true;
+    const size_t i = next_local_++ % count;
+    const int64_t moved =
+        i < locals_.size() ? locals_[i]->Step() : copies_[i - locals_.size()].Step();
+    if (moved < 0) {
+      ++idle;
+    } else {
+      bytes += moved;
+      idle = 0;
+    }
+  }
+  return false;
+}
+
+bool TaskRun::done() const {
+  if (context_.transfers_open > 0 || !board_.all_nodes_settled() || !board_.all_devices_taken()) {
+    return false;
+  }
+  const auto finished = [](const auto& channel) {
+    return channel == nullptr || channel->finished();
+  };
+  return std::all_of(senders_.begin(), senders_.end(), finished) &&
+         std::all_of(receivers_.begin(), receivers_.end(), finished) &&
+         std::all_of(copies_.begin(), copies_.end(),
+                     [](const SlotCopy& copy) { return copy.finished(); });
+}
+
+TaskReport TaskRun::TakeReport() {
+  report_.seconds.move = SecondsSince(started_) - report_.seconds.bind;
+  return std::move(report_);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,114 @@
+#pragma once
+
+#include "worker/executor/channel_receiver.h"
+#include "worker/executor/channel_sender.h"
+#include "worker/executor/local_channel.h"
+#include "worker/executor/relay_board.h"
+#include "worker/executor/task.h"
+#include "worker/executor/task_context.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// What a task asks of its executor.
+class TaskHost {
+ public:
+  virtual ~TaskHost() = default;
+  // Call Step soon, from the loop.
+  virtual void RequestStep() = 0;
+  // The peer does not move: for every task it is lost.
+  virtual void OnPeerStalled(PeerId peer, const absl::Status& why) = 0;
+};
+
+// One running task: its channels, its board and what it knows of its peers. Progress comes from
+// messages, completed transfers, and steps of local work. Confined to the loop.
+//
+// It ends when every node is settled, every copy is done, every message that was sent has been
+// taken and no transfer is under way. Failure, cancel and deadline only settle nodes and close
+// channels, so that every task ends in this one way; what a peer holds up, the stall timer ends.
+class TaskRun final : private BoardListener {
+ public:
+  // `peer_ids` by TaskSpec::peers, of those that `NeededPeers` names. All but `spec` must outlive
+  // the task.
+  TaskRun(TaskSpec spec, const std::vector<std::optional<PeerId>>& peer_ids,
+          ExecutorResources& shared, TaskHost& host, TaskObserver& observer);
+  ~TaskRun() override = default;
+
+  // InvalidArgument as Executor::Start says, for all that needs no transport.
+  static absl::Status Validate(const TaskSpec& spec, int64_t staged_chunk_bytes_max);
+  // Which of TaskSpec::peers this task exchanges messages with.
+  static std::vector<bool> NeededPeers(const TaskSpec& spec);
+
+  void Begin();
+
+  void OnMessage(std::unique_ptr<IncomingMessage> message);
+  void OnSent(Ticket ticket, const absl::Status& status);
+  void OnReceived(Ticket ticket, const absl::Status& status);
+  void OnPeerLost(PeerId peer, const absl::Status& why);
+  // Settles all that is left, and tells the receivers.
+  void Cancel(const absl::Status& why);
+  void OnDeadline();
+  // Four times per stall limit.
+  void OnStallRound();
+
+  // Does a bounded piece of local work and reports devices. Returns whether more is to be done now.
+  bool Step();
+  bool done() const;
+  // The last call. The report is complete once done().
+  TaskReport TakeReport();
+
+  const TaskSpec& spec() const { return spec_; }
+  TaskObserver& observer() { return observer_; }
+  const RelayBoard& board() const { return board_; }
+  int64_t moved_bytes() const { return report_.received_bytes + report_.copied_bytes; }
+
+ private:
+  struct Peer {
+    std::optional<PeerId> id;  // none: not needed, or lost
+    bool heard = false;        // since the last round
+    int32_t probes_open = 0;
+    StallCounter silence;
+  };
+
+  void OnNodeProgress(int32_t node) override;
+  void OnDeviceSettled() override { host_.RequestStep(); }
+
+  void MakeChannels();
+  // Sends a message without payload to the other end of a channel.
+  void Notify(int32_t channel, int32_t peer, MessageKind kind);
+  bool DoLocalWork();
+  // Asks a silent peer whether it is there, or gives it up.
+  void CheckPeer(int32_t peer);
+  // A channel on which something must still come from the peer.
+  std::optional<int32_t> ExpectedChannel(int32_t peer) const;
+  void DeclareStalled(int32_t peer, const std::string& how);
+  int32_t PeerOf(DeviceRank device) const { return spec_.peer_of_device.at(device); }
+  std::string FirstMissing(DeviceRank device) const;
+
+  const TaskSpec spec_;
+  ExecutorResources& shared_;
+  TaskHost& host_;
+  TaskObserver& observer_;
+  const std::chrono::steady_clock::time_point started_;
+  TaskReport report_;
+  RelayBoard board_;
+  TaskContext context_;
+  std::vector<Peer> peers_;  // as spec_.peers
+
+  // By channel; none where the channel is of another kind.
+  std::vector<std::unique_ptr<ChannelSender>> senders_;
+  std::vector<std::unique_ptr<ChannelReceiver>> receivers_;
+  std::vector<std::unique_ptr<LocalChannel>> locals_;
+  std::vector<SlotCopy> copies_;
+  size_t next_local_ = 0;  // local channels, then copies, in turn
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,148 @@
+#include "worker/executor/testing/mesh_runner.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/plan/worker_part.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+// Gathers the reports of all workers for the thread that waits.
+class MeshRunner::Collector final : public TaskObserver {
+ public:
+  explicit Collector(int32_t open) : open_(open) {}
+
+  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
+    MutexLock lock(mutex_);
+    CHECK(devices_.emplace(report.device, report).second) << "device reported twice";
+  }
+  void OnTaskDone(const TaskReport& report) override {
+    MutexLock lock(mutex_);
+    reports_.push_back(report);
+    Close();
+  }
+  void OnRefused(const absl::Status& status) {
+    MutexLock lock(mutex_);
+    refused_ = status;
+    Close();
+  }
+
+  absl::StatusOr<MeshOutcome> Wait() {
+    MutexLock lock(mutex_);
+    while (open_ > 0) closed_.Wait(mutex_);
+    RETURN_IF_ERROR(refused_);
+    return MeshOutcome{.reports = std::move(reports_), .devices = std::move(devices_)};
+  }
+
+ private:
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    --open_;
+    closed_.Signal();
+  }
+
+  Mutex mutex_;
+  CondVar closed_;
+  int32_t open_ ABSL_GUARDED_BY(mutex_);
+  absl::Status refused_ ABSL_GUARDED_BY(mutex_);
+  std::vector<TaskReport> reports_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<DeviceRank, DeviceReport> devices_ ABSL_GUARDED_BY(mutex_);
+};
+
+MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
+  for (int32_t i = 0; i < options.workers; ++i) {
+    auto worker = std::make_unique<Worker>();
+    auto loop = EventLoop::Create(clock_, {.name = absl::StrCat("w", i)});
+    CHECK_OK(loop);
+    worker->loop = *std::move(loop);
+    worker->executor = Executor::Create(*worker->loop, options.executor);
+    auto transport = InProcessTransport::Create(fabric_, *worker->executor);
+    CHECK_OK(transport);
+    worker->transport = *std::move(transport);
+    worker->executor->Attach(*worker->transport);
+    worker->loop->AddTransport(*worker->transport);
+    workers_.push_back(std::move(worker));
+  }
+  for (const auto& worker : workers_) worker->loop->Start();
+}
+
+MeshRunner::~MeshRunner() {
+  for (const auto& worker : workers_) worker->loop->Stop();
+}
+
+absl::StatusOr<MeshOutcome> MeshRunner::Run(const Plan& plan, std::vector<int32_t> worker_of_device,
+                                            TileMemory& memory, RunOptions options) {
+  ASSIGN_OR_RETURN(std::vector<TaskSpec> specs, MakeSpecs(plan, worker_of_device, memory, options));
+  Collector collector(workers() - (options.absent_worker.has_value() ? 1 : 0));
+  for (int32_t i = 0; i < workers(); ++i) {
+    if (options.absent_worker == i) continue;
+    Executor& executor = *workers_[i]->executor;
+    workers_[i]->loop->Post([&, i, spec = std::move(specs[i])]() mutable {
+      const TaskKey key = spec.key;
+      const absl::Status started = executor.Start(std::move(spec), collector);
+      if (!started.ok()) return collector.OnRefused(started);
+      if (i == 0 && options.disturb) options.disturb(executor, key);
+    });
+  }
+  ASSIGN_OR_RETURN(MeshOutcome outcome, collector.Wait());
+  outcome.worker_of_device = std::move(worker_of_device);
+  return outcome;
+}
+
+absl::StatusOr<std::vector<TaskSpec>> MeshRunner::MakeSpecs(
+    const Plan& plan, const std::vector<int32_t>& worker_of_device, const TileMemory& memory,
+    const RunOptions& options) {
+  std::vector<std::vector<DeviceId>> devices(workers());
+  for (size_t rank = 0; rank < worker_of_device.size(); ++rank) {
+    devices[worker_of_device[rank]].push_back(plan.tensors().devices()[rank]);
+  }
+  ASSIGN_OR_RETURN(std::vector<WorkerPart> parts, CutParts(plan, devices));
+  const TaskKey key{.operation = ++operations_, .epoch = 1};
+  std::vector<TaskSpec> specs;
+  for (int32_t i = 0; i < workers(); ++i) {
+    TaskSpec spec{.key = key,
+                  .token_high = 7,
+                  .token_low = key.operation,
+                  .checksums = options.checksums,
+                  .deadline = options.deadline,
+                  .stall_limit = options.stall_limit};
+    ASSIGN_OR_RETURN(spec.part,
+                     PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts[i]))));
+    for (int32_t peer = 0; peer < workers(); ++peer) {
+      spec.peers.push_back({.worker = absl::StrCat("w", peer), .address = address(peer)});
+    }
+    for (DeviceRank rank = 0; rank < std::ssize(worker_of_device); ++rank) {
+      if (worker_of_device[rank] != i) {
+        spec.peer_of_device[rank] = worker_of_device[rank];
+        continue;
+      }
+      spec.sources[rank] = memory.tiles(Side::kSource, rank);
+      spec.destinations[rank] = memory.tiles(Side::kDestination, rank);
+    }
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+ExecutorCounters MeshRunner::Counters() {
+  ExecutorCounters sum;
+  for (const auto& worker : workers_) {
+    worker->loop->RunAndWait([&] {
+      const ExecutorCounters& counters = worker->executor->counters();
+      sum.sent_bytes += counters.sent_bytes;
+      sum.received_bytes += counters.received_bytes;
+      sum.copied_bytes += counters.copied_bytes;
+      sum.relays_succeeded += counters.relays_succeeded;
+      sum.relays_failed += counters.relays_failed;
+      sum.checksum_failures += counters.checksum_failures;
+      sum.stalls += counters.stalls;
+      sum.messages_dropped += counters.messages_dropped;
+      sum.staging_bytes_used += counters.staging_bytes_used;
+    });
+  }
+  return sum;
+}
+
+}  // namespace crossmesh

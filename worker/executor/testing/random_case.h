@@ -1,0 +1,20 @@
+#pragma once
+
+#include "common/plan/plan.h"
+#include "common/plan/testing/random_source.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace crossmesh {
+
+// A random plan that Prove accepts; now and then its relays have several chunks and leaves.
+Plan RandomCase(RandomSource& random);
+
+// By rank: which of `workers` workers owns the device.
+std::vector<int32_t> DealDevices(RandomSource& random, const Plan& plan, int32_t workers);
+
+// For random tests: a number from the environment, so that a failed case can be run alone.
+uint64_t FromEnvironment(const char* name, uint64_t otherwise);
+
+}  // namespace crossmesh

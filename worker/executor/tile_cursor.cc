@@ -1,0 +1,102 @@
+#include "worker/executor/tile_cursor.h"
+
+#include "common/plan/plan.h"
+#include "worker/executor/leaf_checksum.h"
+#include "worker/executor/streaming_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace crossmesh {
+
+PackedRuns& TileCursor::Seek(Walk& walk, const Range& range) {
+  if (walk.slice_class != range.slice_class) {
+    walk.runs.emplace(map_, range.slice_class);
+    walk.slice_class = range.slice_class;
+  }
+  if (walk.runs->offset() != range.offset) walk.runs->Seek(range.offset);
+  return *walk.runs;
+}
+
+std::optional<std::span<std::byte>> TileCursor::Contiguous(const Range& range) {
+  PackedRuns& runs = Seek(look_, range);
+  const Run first = runs.Next(range.bytes);
+  std::byte* const begin = At(first);
+  // Runs end with a cell or a tile even where memory goes on, so look whether the next one follows.
+  for (int64_t done = first.bytes; done < range.bytes;) {
+    const Run next = runs.Next(range.bytes - done);
+    if (At(next) != begin + done) return std::nullopt;
+    done += next.bytes;
+  }
+  return std::span(begin, range.bytes);
+}
+
+void TileCursor::Gather(const Range& range, std::span<std::byte> into) {
+  PackedRuns& runs = Seek(move_, range);
+  while (!into.empty()) {
+    const Run run = runs.Next(std::ssize(into));
+    std::memcpy(into.data(), At(run), run.bytes);
+    into = into.subspan(run.bytes);
+  }
+}
+
+void TileCursor::Scatter(const Range& range, std::span<const std::byte> from) {
+  PackedRuns& runs = Seek(move_, range);
+  while (!from.empty()) {
+    const Run run = runs.Next(std::ssize(from));
+    std::memcpy(At(run), from.data(), run.bytes);
+    from = from.subspan(run.bytes);
+  }
+}
+
+int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use) {
+  PackedRuns& from_runs = Seek(move_, range);
+  PackedRuns& to_runs = to.Seek(to.move_, range);
+  int64_t copied = 0;
+  Run source;
+  Run destination;
+  for (int64_t left = range.bytes; left > 0;) {
+    // What is left of either run is never more than what is left of the range.
+    if (source.bytes == 0) source = from_runs.Next(left);
+    if (destination.bytes == 0) destination = to_runs.Next(left);
+    const int64_t step = std::min(source.bytes, destination.bytes);
+    if (At(source) != to.At(destination)) {
+      if (next_use == NextUse::kSoon) {
+        std::memcpy(to.At(destination), At(source), step);
+      } else {
+        CopyStreaming(to.At(destination), At(source), step);
+      }
+      copied += step;
+    }
+    for (Run* run : {&source, &destination}) {
+      run->tile_offset += step;
+      run->bytes -= step;
+    }
+    left -= step;
+  }
+  return copied;
+}
+
+void TileCursor::HashLeaves(const Range& range, std::span<std::byte> scratch,
+                            std::span<uint64_t> hashes) {
+  PackedRuns& runs = Seek(hash_, range);
+  int64_t left = range.bytes;
+  for (uint64_t& hash : hashes) {
+    const int64_t leaf_bytes = std::min(left, Plan::kLeafBytes);
+    left -= leaf_bytes;
+    Run run = runs.Next(leaf_bytes);
+    if (run.bytes == leaf_bytes) {
+      hash = HashLeaf(std::span(At(run), leaf_bytes));
+      continue;
+    }
+    for (int64_t done = 0;;) {
+      std::memcpy(&scratch[done], At(run), run.bytes);
+      done += run.bytes;
+      if (done == leaf_bytes) break;
+      run = runs.Next(leaf_bytes - done);
+    }
+    hash = HashLeaf(scratch.first(leaf_bytes));
+  }
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "common/plan/packed_runs.h"
+#include "worker/executor/task.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace crossmesh {
+
+// Packed bytes of classes in the memory of one device's tiles, by ranges [offset, offset + bytes).
+//
+// Every kind of call keeps its own place in the class it was last used for, because it costs little
+// to go on from there and much to go back: a range is looked at, moved and hashed at different
+// times. Thread-compatible.
+class TileCursor {
+ public:
+  struct Range {
+    ClassIndex slice_class = kNoClass;
+    int64_t offset = 0;
+    int64_t bytes = 0;
+  };
+
+  // Both must outlive the cursor.
+  TileCursor(const TileMap& map, const BoundTiles& tiles) : map_(map), tiles_(tiles) {}
+
+  // The memory of the range when it is one piece, else nothing.
+  std::optional<std::span<std::byte>> Contiguous(const Range& range);
+  // `into` and `from` have the size of the range.
+  void Gather(const Range& range, std::span<std::byte> into);
+  void Scatter(const Range& range, std::span<const std::byte> from);
+  enum class NextUse : uint8_t { kSoon, kLater };
+  // Copies the range to the same range in other tiles, without staging. Returns the bytes that were
+  // copied: those whose place is the same memory on both sides are left alone. `next_use` of the
+  // copy: kSoon keeps it in the processor's caches.
+  int64_t CopyTo(TileCursor& to, const Range& range, NextUse next_use);
+  // Hashes the range leaf by leaf; `scratch` holds a leaf.
+  void HashLeaves(const Range& range, std::span<std::byte> scratch, std::span<uint64_t> hashes);
+
+ private:
+  struct Walk {
+    ClassIndex slice_class = kNoClass;
+    std::optional<PackedRuns> runs;
+  };
+  PackedRuns& Seek(Walk& walk, const Range& range);
+  std::byte* At(const Run& run) const { return tiles_.tensor[run.tensor] + run.tile_offset; }
+
+  const TileMap& map_;
+  const BoundTiles& tiles_;
+  Walk look_;
+  Walk move_;
+  Walk hash_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "common/base/check.h"
+#include "worker/executor/wire_message.h"
+#include "worker/transport/transport.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+namespace crossmesh {
+
+class TaskRun;
+
+// What a message carries.
+struct TransferSubject {
+  MessageKind kind = MessageKind::kChunk;
+  int32_t channel = 0;  // index into PreparedPart::channels
+  int32_t entry = 0;    // of the channel; entry_count: all that are left
+  int32_t chunk = 0;
+  int64_t bytes = 0;                  // of payload
+  std::span<std::byte> staging = {};  // of a chunk; empty when tiles are the buffer
+};
+
+// One Send or Receive from its start until the transport has finished with it.
+struct Transfer {
+  TaskRun* task = nullptr;  // none: the place is free
+  TransferSubject subject;
+  std::array<std::byte, kFailureBytesMax> small;  // the buffer of everything but chunks
+
+  std::span<std::byte> payload() { return std::span(small).first(subject.bytes); }
+};
+
+// The transfers under way, named by tickets. Confined to the loop.
+class TransferTable {
+ public:
+  // Makes room so that `count` more can be added without allocating.
+  void Reserve(size_t count) {
+    while (free_.size() < count) {
+      free_.push_back(transfers_.size());
+      transfers_.emplace_back();
+    }
+  }
+  Ticket Add(TaskRun& task, const TransferSubject& subject) {
+    Reserve(1);
+    const Ticket ticket = free_.back();
+    free_.pop_back();
+    transfers_[ticket].task = &task;
+    transfers_[ticket].subject = subject;
+    return ticket;
+  }
+  Transfer& at(Ticket ticket) {
+    CHECK(ticket < transfers_.size() && transfers_[ticket].task != nullptr)
+        << "no transfer " << ticket;
+    return transfers_[ticket];
+  }
+  void Remove(Ticket ticket) {
+    Transfer& transfer = at(ticket);
+    transfer.task = nullptr;
+    free_.push_back(ticket);
+  }
+
+ private:
+  std::deque<Transfer> transfers_;  // addresses stay
+  std::vector<Ticket> free_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "common/base/byte_count.h"
+#include "common/base/unique_fd.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A range of host memory that tiles lie in: anonymous and shareable (a memfd, mapped), so that its
+// descriptor can be handed to user processes; or memory that an embedding process lends.
+// Immutable but for the bytes themselves.
+class Arena {
+ public:
+  enum class Pages : uint8_t { kSmall, kHuge };
+
+  // Zero-filled; of a size that nobody who has the descriptor can change. ResourceExhausted, with
+  // the size and errno's text, when address space or huge pages lack.
+  static absl::StatusOr<std::shared_ptr<Arena>> Create(absl::string_view name, ByteCount bytes,
+                                                       Pages pages = Pages::kSmall);
+  // The lender keeps `memory` valid as long as the arena lives. No descriptor.
+  static std::shared_ptr<Arena> Borrow(std::span<std::byte> memory);
+
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }  // -1 when borrowed
+
+ private:
+  Arena(std::span<std::byte> bytes, int64_t mapped_bytes, UniqueFd fd)
+      : bytes_(bytes), mapped_bytes_(mapped_bytes), fd_(std::move(fd)) {}
+
+  const std::span<std::byte> bytes_;
+  const int64_t mapped_bytes_;  // 0 when borrowed
+  const UniqueFd fd_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,198 @@
+#include "worker/memory/fd_server.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/device.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+absl::StatusOr<UniqueFd> Listen(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX};
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "': expected 1 to ",
+                                                   sizeof(address.sun_path) - 1, " bytes, found ",
+                                                   path.size()));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const auto failed = [&](absl::string_view what) {
+    return absl::UnavailableError(
+        absl::StrCat("socket ", path, ": ", absl::ErrnoToStatus(errno, what).message()));
+  };
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return failed("socket");
+  // A socket that nobody listens on any more is in the way of bind; anything else is not ours.
+  struct stat found;
+  if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
+  // Bound without permissions for others from the first moment: fchmod on the socket before bind
+  // sets the mode that the file is made with.
+  if (fchmod(fd.get(), 0600) != 0) return failed("fchmod");
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return failed("bind");
+  }
+  if (listen(fd.get(), 16) != 0) return failed("listen");
+  return fd;
+}
+
+// Never blocks: a client that does not read its replies is not waited for.
+bool SendReply(int client, const std::string& datagram, int descriptor) {
+  iovec payload{.iov_base = const_cast<char*>(datagram.data()), .iov_len = datagram.size()};
+  msghdr message{.msg_iov = &payload, .msg_iovlen = 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (descriptor >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+  }
+  return sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == std::ssize(datagram);
+}
+
+StorageDescription Describe(const StorageStatus& status) {
+  return {.storage = status.key.name,
+          .device = ToString(status.key.device),
+          .bytes = status.bytes,
+          .generation = status.generation,
+          .dirty = status.state == StorageState::kDirty};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FdServer>> FdServer::Create(StorageTable& storages,
+                                                           Options options) {
+  ASSIGN_OR_RETURN(UniqueFd listener, Listen(options.socket_path));
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+  ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
+  return std::unique_ptr<FdServer>(new FdServer(storages, std::move(options), std::move(listener),
+                                                std::move(epoll), std::move(stop)));
+}
+
+FdServer::FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll,
+                   EventFd stop)
+    : storages_(storages),
+      options_(std::move(options)),
+      listener_(std::move(listener)),
+      epoll_(std::move(epoll)),
+      stop_(std::move(stop)) {
+  Watch(listener_.get());
+  Watch(stop_.fd());
+  thread_ = Thread("fd-server", [this] { Run(); });
+}
+
+void FdServer::Stop() {
+  if (!thread_.joinable()) return;
+  stop_.Signal();
+  thread_.Join();
+  listener_.Reset();
+  unlink(options_.socket_path.c_str());
+}
+
+void FdServer::Watch(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), 0) << "errno " << errno;
+}
+
+void FdServer::Run() {
+  while (true) {
+    epoll_event event;
+    if (epoll_wait(epoll_.get(), &event, 1, -1) != 1) continue;
+    const int fd = event.data.fd;
+    if (fd == stop_.fd()) break;
+    if (fd == listener_.get()) {
+      Accept();
+    } else if (!Serve(fd)) {
+      clients_.erase(fd);
+      if (!std::exchange(accepting_, true)) Watch(listener_.get());
+    }
+  }
+  clients_.clear();
+}
+
+void FdServer::Accept() {
+  UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (client.valid()) {
+    const int fd = client.get();
+    Watch(fd);
+    clients_.emplace(fd, std::move(client));
+  }
+  // Looks for more when a client has gone.
+  if (std::ssize(clients_) < options_.clients_max) return;
+  accepting_ = false;
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr), 0)
+      << "errno " << errno;
+}
+
+bool FdServer::Serve(int client) {
+  std::array<char, 4096> datagram;
+  const ssize_t size = recv(client, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_TRUNC);
+  if (size < 0) return errno == EAGAIN || errno == EINTR;
+  if (size == 0) return false;
+  Answer answer;
+  if (size > std::ssize(datagram)) {
+    answer.reply.status = absl::InvalidArgumentError(
+        absl::StrCat("a request of ", size, " bytes: expected at most ", datagram.size()));
+  } else if (auto request = DecodeMemoryRequest(absl::string_view(datagram.data(), size));
+             request.ok()) {
+    answer = AnswerTo(*request);
+  } else {
+    answer.reply.status = request.status();
+  }
+  return SendReply(client, Encode(answer.reply), answer.arena ? answer.arena->fd() : -1);
+}
+
+FdServer::Answer FdServer::AnswerTo(const MemoryRequest& request) {
+  absl::StatusOr<Answer> answer = Execute(request);
+  if (answer.ok()) return *std::move(answer);
+  return {.reply = {.status = answer.status()}};
+}
+
+absl::StatusOr<FdServer::Answer> FdServer::Execute(const MemoryRequest& request) {
+  Answer answer;
+  if (request.op == MemoryRequest::Op::kList) {
+    for (const StorageStatus& status : storages_.List()) {
+      answer.reply.storages.push_back(Describe(status));
+    }
+    return answer;
+  }
+  ASSIGN_OR_RETURN(DeviceId device, ParseDevice(request.device));
+  const StorageKey key{.name = request.storage, .device = std::move(device)};
+  if (request.op == MemoryRequest::Op::kDelete) {
+    RETURN_IF_ERROR(storages_.Delete(key));
+    return answer;
+  }
+  if (request.op == MemoryRequest::Op::kCreate) {
+    if (request.bytes > options_.storage_bytes_max) {
+      return absl::ResourceExhaustedError(absl::StrCat("storage '", key.name, "' of ",
+                                                       request.bytes, " bytes: expected at most ",
+                                                       options_.storage_bytes_max));
+    }
+    RETURN_IF_ERROR(storages_.Create(key, request.bytes));
+  }
+  ASSIGN_OR_RETURN(StorageTable::Opened opened, storages_.Open(key));
+  if (opened.arena->fd() < 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("storage '", key.name, "' of device ", request.device,
+                     " lies in memory of the embedding process, which has no descriptor"));
+  }
+  answer.reply.storages.push_back(Describe(opened.status));
+  answer.arena = std::move(opened.arena);
+  return answer;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "common/base/event_fd.h"
+#include "common/base/thread.h"
+#include "common/base/unique_fd.h"
+#include "common/memory_protocol/memory_protocol.h"
+#include "worker/memory/storage_table.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Lets user processes of this host make, find and map the storages of a worker, through a Unix
+// socket that only the worker's user can open. Has a thread of its own; a client can neither block
+// nor crash it. Thread-compatible; Stop is repeatable.
+class FdServer {
+ public:
+  struct Options {
+    std::string socket_path;   // an old socket at this path is replaced
+    int32_t clients_max = 64;  // further ones wait in the kernel
+    int64_t storage_bytes_max = int64_t{1} << 40;
+  };
+
+  // `storages` must outlive the server. InvalidArgument when the path is too long; Unavailable,
+  // with errno's text, when the socket cannot be made.
+  static absl::StatusOr<std::unique_ptr<FdServer>> Create(StorageTable& storages, Options options);
+  ~FdServer() { Stop(); }
+  FdServer(const FdServer&) = delete;
+  FdServer& operator=(const FdServer&) = delete;
+
+  // Closes all connections, removes the socket and joins.
+  void Stop();
+
+ private:
+  struct Answer {
+    MemoryReply reply;
+    std::shared_ptr<Arena> arena;  // none: no descriptor goes along
+  };
+
+  FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll,
+           EventFd stop);
+
+  void Run();
+  void Accept();
+  // Answers one request. False when the client is gone or breaks the rules.
+  bool Serve(int client);
+  Answer AnswerTo(const MemoryRequest& request);
+  absl::StatusOr<Answer> Execute(const MemoryRequest& request);
+  void Watch(int fd);
+
+  StorageTable& storages_;
+  const Options options_;
+  UniqueFd listener_;
+  const UniqueFd epoll_;
+  EventFd stop_;
+  bool accepting_ = true;            // of the thread
+  std::map<int, UniqueFd> clients_;  // of the thread
+  Thread thread_;
+};
+
+}  // namespace crossmesh

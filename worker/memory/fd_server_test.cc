@@ -1,0 +1,221 @@
+#include "worker/memory/fd_server.h"
+
+#include "common/base/check.h"
+#include "common/testing/status_matchers.h"
+
+#include <array>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+using Op = MemoryRequest::Op;
+
+// A client as plain as can be, so that it can also say what a proper one would not.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& path)
+      : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{.sun_family = AF_UNIX};
+    std::memcpy(address.sun_path, path.data(), path.size());
+    CHECK_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  void Say(const std::string& datagram) {
+    CHECK_EQ(send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL),
+             std::ssize(datagram));
+  }
+  // The descriptor that came along is in `descriptor`.
+  absl::StatusOr<MemoryReply> Hear() {
+    std::string datagram(kMemoryDatagramBytesMax, '\0');
+    iovec payload{.iov_base = datagram.data(), .iov_len = datagram.size()};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{.msg_iov = &payload,
+                   .msg_iovlen = 1,
+                   .msg_control = control.data(),
+                   .msg_controllen = control.size()};
+    const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+    if (size <= 0) return absl::UnavailableError("hung up");
+    descriptor.Reset();
+    if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+      descriptor.Reset(fd);
+    }
+    return DecodeMemoryReply(absl::string_view(datagram.data(), size));
+  }
+  MemoryReply Ask(const MemoryRequest& request) {
+    Say(Encode(request));
+    auto reply = Hear();
+    CHECK_OK(reply);
+    return *std::move(reply);
+  }
+
+  UniqueFd descriptor;
+
+ private:
+  UniqueFd socket_;
+};
+
+class FdServerTest : public testing::Test {
+ protected:
+  FdServerTest() {
+    std::string folder = "/tmp/fd_server_test.XXXXXX";
+    CHECK(mkdtemp(folder.data()) != nullptr);
+    folder_ = folder;
+    Start({});
+  }
+  ~FdServerTest() override {
+    server_->Stop();
+    rmdir(folder_.c_str());
+  }
+  void Start(FdServer::Options options) {
+    server_.reset();
+    options.socket_path = path();
+    auto server = FdServer::Create(storages_, options);
+    CHECK_OK(server);
+    server_ = *std::move(server);
+  }
+  std::string path() const { return folder_ + "/memory.sock"; }
+
+  StorageTable storages_{Arena::Pages::kSmall};
+  std::string folder_;
+  std::unique_ptr<FdServer> server_;
+};
+
+TEST_F(FdServerTest, OnlyItsUserMayConnect) {
+  struct stat found;
+  ASSERT_EQ(stat(path().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600U);
+}
+
+TEST_F(FdServerTest, HandsOutTheMemoryOfAStorage) {
+  RawClient client(path());
+  const MemoryReply reply =
+      client.Ask({.op = Op::kCreate, .storage = "trainer", .device = "a.0", .bytes = 4096});
+  ASSERT_OK(reply.status);
+  EXPECT_EQ(reply.storages[0], (StorageDescription{"trainer", "a.0", 4096, 1, false}));
+  ASSERT_TRUE(client.descriptor.valid());
+  void* memory =
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, client.descriptor.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  static_cast<std::byte*>(memory)[5] = std::byte{77};
+  munmap(memory, 4096);
+  const auto lease = storages_.LeaseForReading({"trainer", {"a", 0}}, 4096);
+  EXPECT_EQ(lease->bytes()[5], std::byte{77});
+}
+
+TEST_F(FdServerTest, OpenGivesTheCurrentArenaAfterACommit) {
+  const StorageKey key{"trainer", {"a", 0}};
+  ASSERT_OK(storages_.Create(key, 4096));
+  auto shadow = *storages_.LeaseForWriting(key, 4096, true);
+  shadow.bytes()[0] = std::byte{3};
+  ASSERT_OK(storages_.Commit(std::move(shadow)));
+  RawClient client(path());
+  const MemoryReply reply = client.Ask({.op = Op::kOpen, .storage = "trainer", .device = "a.0"});
+  EXPECT_EQ(reply.storages[0].generation, 2U);
+  std::byte first{};
+  ASSERT_EQ(pread(client.descriptor.get(), &first, 1, 0), 1);
+  EXPECT_EQ(first, std::byte{3});
+}
+
+TEST_F(FdServerTest, ListsAndDeletes) {
+  RawClient client(path());
+  (void)client.Ask({.op = Op::kCreate, .storage = "b", .device = "a.0", .bytes = 1});
+  (void)client.Ask({.op = Op::kCreate, .storage = "a", .device = "a.0", .bytes = 1});
+  EXPECT_EQ(client.Ask({.op = Op::kList}).storages.size(), 2U);
+  EXPECT_OK(client.Ask({.op = Op::kDelete, .storage = "b", .device = "a.0"}).status);
+  EXPECT_FALSE(client.descriptor.valid());
+  const MemoryReply list = client.Ask({.op = Op::kList});
+  ASSERT_EQ(list.storages.size(), 1U);
+  EXPECT_EQ(list.storages[0].storage, "a");
+}
+
+TEST_F(FdServerTest, SaysWhatItRefuses) {
+  RawClient client(path());
+  const auto code = [&](const MemoryRequest& request) { return client.Ask(request).status.code(); };
+  EXPECT_EQ(code({.op = Op::kOpen, .storage = "x", .device = "a.0"}), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code({.op = Op::kOpen, .storage = "x", .device = "!"}),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.op = Op::kCreate, .storage = "x", .device = "a.0", .bytes = int64_t{1} << 60}),
+            absl::StatusCode::kResourceExhausted);
+  std::vector<std::byte> memory(8);
+  ASSERT_OK(storages_.Adopt({"lent", {"a", 0}}, Arena::Borrow(memory)));
+  EXPECT_EQ(code({.op = Op::kOpen, .storage = "lent", .device = "a.0"}),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(FdServerTest, SurvivesHostileDatagrams) {
+  std::mt19937_64 random(1);
+  const std::string good = Encode({.op = Op::kOpen, .storage = "trainer", .device = "a.0"});
+  RawClient client(path());
+  for (int i = 0; i < 2000; ++i) {
+    std::string datagram = good;
+    datagram[random() % datagram.size()] = static_cast<char>(random());
+    datagram.resize(1 + random() % datagram.size());
+    client.Say(datagram);
+    ASSERT_OK_AND_ASSIGN(const MemoryReply reply, client.Hear());
+    EXPECT_FALSE(reply.status.ok());
+  }
+  client.Say(std::string(10'000, '['));
+  ASSERT_OK_AND_ASSIGN(const MemoryReply reply, client.Hear());
+  EXPECT_THAT(reply.status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10000")));
+}
+
+TEST_F(FdServerTest, AClientThatDoesNotReadIsCutOffAndOthersAreServed) {
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_OK(storages_.Create({"storage-" + std::to_string(i), {"a", 0}}, 1));
+  }
+  auto deaf = std::make_unique<RawClient>(path());
+  for (int i = 0; i < 8; ++i) deaf->Say(Encode({.op = Op::kList}));
+  RawClient client(path());
+  EXPECT_EQ(client.Ask({.op = Op::kList}).storages.size(), 200U);
+}
+
+TEST_F(FdServerTest, ServesMoreClientsThanItKeepsOneAfterTheOther) {
+  Start({.clients_max = 1});
+  auto first = std::make_unique<RawClient>(path());
+  EXPECT_OK(first->Ask({.op = Op::kList}).status);
+  RawClient second(path());
+  second.Say(Encode({.op = Op::kList}));
+  first.reset();
+  EXPECT_OK(second.Hear());
+}
+
+TEST_F(FdServerTest, ReplacesTheSocketOfAPredecessorAndNothingElse) {
+  Start({});
+  EXPECT_OK(RawClient(path()).Ask({.op = Op::kList}).status);
+  const std::string file = folder_ + "/precious";
+  FILE* precious = fopen(file.c_str(), "w");
+  fclose(precious);
+  EXPECT_THAT(FdServer::Create(storages_, {.socket_path = file}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("bind")));
+  EXPECT_EQ(unlink(file.c_str()), 0);
+  EXPECT_THAT(FdServer::Create(storages_, {.socket_path = std::string(200, 'x')}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(FdServerTest, StopHangsUpAndRemovesTheSocket) {
+  RawClient client(path());
+  (void)client.Ask({.op = Op::kList});
+  server_->Stop();
+  server_->Stop();
+  EXPECT_THAT(client.Hear(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_NE(access(path().c_str(), F_OK), 0);
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,188 @@
+#include "worker/memory/storage_table.h"
+
+#include "common/base/byte_count.h"
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+std::string NameOf(const StorageKey& key) {
+  return absl::StrCat("storage '", key.name, "' of device ", ToString(key.device));
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, int64_t bytes,
+                                                 Arena::Pages pages) {
+  return Arena::Create(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)),
+                       ByteCount(bytes), pages);
+}
+
+absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(NameOf(key), ": expected ", expected, " bytes, found ", found));
+}
+
+}  // namespace
+
+absl::Status StorageTable::Create(const StorageKey& key, int64_t bytes) {
+  if (key.name.empty() || bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(key), ": expected a name and a size, found ", bytes, " bytes"));
+  }
+  // Mapped outside of the lock; thrown away when somebody else was faster.
+  absl::StatusOr<std::shared_ptr<Arena>> arena = absl::UnknownError("not made");
+  if (!Status(key).ok()) {
+    arena = MakeArena(key, bytes, pages_);
+    RETURN_IF_ERROR(arena.status());
+  }
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    if (!arena.ok()) return absl::AbortedError(absl::StrCat(NameOf(key), " was just deleted"));
+    entries_[key].current = *std::move(arena);
+    return absl::OkStatus();
+  }
+  const int64_t size = std::ssize(found->second.current->bytes());
+  if (size == bytes) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(NameOf(key), ": expected ", bytes, " bytes, found one of ", size));
+}
+
+absl::Status StorageTable::Adopt(const StorageKey& key, std::shared_ptr<Arena> arena) {
+  MutexLock lock(mutex_);
+  const auto [entry, added] = entries_.try_emplace(key);
+  if (!added) return absl::AlreadyExistsError(absl::StrCat(NameOf(key), " exists"));
+  entry->second.current = std::move(arena);
+  return absl::OkStatus();
+}
+
+absl::Status StorageTable::Delete(const StorageKey& key) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const Entry* entry, FindLocked(key));
+  if (entry->readers > 0 || entry->writing) {
+    return absl::FailedPreconditionError(absl::StrCat(NameOf(key), ": expected no leases, found ",
+                                                      entry->readers, " for reading, ",
+                                                      entry->writing ? 1 : 0, " for writing"));
+  }
+  entries_.erase(key);
+  return absl::OkStatus();
+}
+
+std::vector<StorageStatus> StorageTable::List() const {
+  std::vector<StorageStatus> list;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [key, entry] : entries_) list.push_back(StatusOf(key, entry));
+  }
+  std::ranges::sort(list, {}, &StorageStatus::key);
+  return list;
+}
+
+absl::StatusOr<StorageStatus> StorageTable::Status(const StorageKey& key) const {
+  ASSIGN_OR_RETURN(Opened opened, Open(key));
+  return std::move(opened.status);
+}
+
+absl::StatusOr<StorageTable::Opened> StorageTable::Open(const StorageKey& key) const {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
+  return Opened{.arena = found->second.current, .status = StatusOf(key, found->second)};
+}
+
+absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForReading(const StorageKey& key,
+                                                                  int64_t bytes) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Entry * entry, FindLocked(key));
+  if (entry->state == StorageState::kDirty) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(key), " is DIRTY: it was received in place and not committed"));
+  }
+  const int64_t size = std::ssize(entry->current->bytes());
+  if (size != bytes) return OtherSize(key, bytes, size);
+  entry->readers++;
+  return Lease(*this, key, entry->current, /*writes=*/false);
+}
+
+absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageKey& key,
+                                                                  int64_t bytes, bool shadow) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Entry * entry, FindLocked(key));
+  if (entry->writing) {
+    return absl::AbortedError(absl::StrCat(NameOf(key), " is being written by somebody else"));
+  }
+  const int64_t size = std::ssize(entry->current->bytes());
+  if (size != bytes) return OtherSize(key, bytes, size);
+  if (!shadow && entry->readers > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        NameOf(key), ": expected no readers before writing in place, found ", entry->readers));
+  }
+  // A shadow that readers from before the last flip still hold is not ours to write.
+  if (shadow && (entry->alternate == nullptr || entry->alternate.use_count() > 1)) {
+    ASSIGN_OR_RETURN(entry->alternate, MakeArena(key, bytes, pages_));
+  }
+  if (!shadow) entry->state = StorageState::kDirty;
+  entry->writing = true;
+  return Lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
+}
+
+absl::Status StorageTable::Commit(Lease lease) {
+  if (lease.table_ != this || !lease.writes_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(lease.key_), ": expected a lease for writing to commit"));
+  }
+  MutexLock lock(mutex_);
+  Entry& entry = entries_.at(lease.key_);
+  if (lease.arena_ == entry.alternate) std::swap(entry.current, entry.alternate);
+  entry.state = StorageState::kReady;
+  entry.generation++;
+  entry.writing = false;
+  lease.table_ = nullptr;
+  return absl::OkStatus();
+}
+
+void StorageTable::Release(const Lease& lease) {
+  MutexLock lock(mutex_);
+  Entry& entry = entries_.at(lease.key_);
+  if (lease.writes_) {
+    entry.writing = false;
+  } else {
+    entry.readers--;
+  }
+}
+
+StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) {
+  return {.key = key,
+          .bytes = std::ssize(entry.current->bytes()),
+          .generation = entry.generation,
+          .state = entry.state,
+          .readers = entry.readers,
+          .writing = entry.writing};
+}
+
+absl::StatusOr<StorageTable::Entry*> StorageTable::FindLocked(const StorageKey& key) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
+  return &found->second;
+}
+
+StorageTable::Lease& StorageTable::Lease::operator=(Lease&& other) noexcept {
+  if (this == &other) return *this;
+  End();
+  table_ = std::exchange(other.table_, nullptr);
+  key_ = std::move(other.key_);
+  arena_ = std::move(other.arena_);
+  writes_ = other.writes_;
+  return *this;
+}
+
+void StorageTable::Lease::End() {
+  if (table_ == nullptr) return;
+  table_->Release(*this);
+  table_ = nullptr;
+}
+
+}  // namespace crossmesh

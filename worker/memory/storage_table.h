@@ -1,0 +1,137 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "common/mesh/device.h"
+#include "worker/memory/arena.h"
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A named set of tiles on one device, e.g. ("trainer", "node-a.0").
+struct StorageKey {
+  std::string name;
+  DeviceId device;
+  friend auto operator<=>(const StorageKey&, const StorageKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const StorageKey& k) {
+    return H::combine(std::move(h), k.name, k.device);
+  }
+};
+
+enum class StorageState : uint8_t {
+  kReady,  // readers see whole contents
+  kDirty,  // received in place and not committed: readers are refused
+};
+
+struct StorageStatus {
+  StorageKey key;
+  int64_t bytes = 0;
+  uint64_t generation = 0;  // counts commits and replacements; 1 at creation
+  StorageState state = StorageState::kReady;
+  int32_t readers = 0;
+  bool writing = false;
+};
+
+// The storages of a worker, their leases and the flip at commit. Thread-safe; never blocks.
+//
+// Invariants: an arena that a lease names stays mapped until the lease is released; at most one
+// writer per storage; under kInPlace no reader while DIRTY; a shadow replaces the current arena
+// only in Commit, so that a reader sees the old bytes or the new ones, never both.
+class StorageTable {
+ public:
+  // A right to use one arena. Released by destruction. Move-only.
+  class Lease;
+
+  explicit StorageTable(Arena::Pages pages) : pages_(pages) {}
+  StorageTable(const StorageTable&) = delete;
+  StorageTable& operator=(const StorageTable&) = delete;
+
+  // AlreadyExists when the name is taken with another size (same size returns OK);
+  // ResourceExhausted without memory.
+  absl::Status Create(const StorageKey& key, int64_t bytes);
+  // Lends memory of the embedding process. AlreadyExists when the name is taken.
+  absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
+  // FailedPrecondition while leased; NotFound.
+  absl::Status Delete(const StorageKey& key);
+  std::vector<StorageStatus> List() const;
+  // NotFound.
+  absl::StatusOr<StorageStatus> Status(const StorageKey& key) const;
+  // The current arena with its status, for handing its descriptor out. NotFound. One that is DIRTY
+  // is handed out as well, since its owner may have to fill it anew: the status says so.
+  struct Opened {
+    std::shared_ptr<Arena> arena;
+    StorageStatus status;
+  };
+  absl::StatusOr<Opened> Open(const StorageKey& key) const;
+
+  // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY or of another size.
+  absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes);
+  // For a destination. kShadow: a second arena (kept from commit to commit, so that a steady stream
+  // of versions allocates nothing). kInPlace: the storage turns DIRTY; FailedPrecondition while
+  // readers hold it. Aborted when another writer has it. NotFound when there is no such storage.
+  absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, bool shadow);
+  // Makes what was written current and READY, ends the lease, adds 1 to the generation. Readers of
+  // the old arena keep it until they release. FailedPrecondition when the lease is not one for
+  // writing.
+  absl::Status Commit(Lease lease);
+
+ private:
+  struct Entry {
+    std::shared_ptr<Arena> current;
+    std::shared_ptr<Arena> alternate;  // the shadow; none until one is wanted
+    uint64_t generation = 1;
+    StorageState state = StorageState::kReady;
+    int32_t readers = 0;
+    bool writing = false;
+  };
+
+  static StorageStatus StatusOf(const StorageKey& key, const Entry& entry);
+  absl::StatusOr<Entry*> FindLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Release(const Lease& lease);
+
+  const Arena::Pages pages_;
+  mutable Mutex mutex_;
+  // An entry with leases stays, so keys of leases are always found.
+  absl::flat_hash_map<StorageKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Immutable but for being moved from.
+class StorageTable::Lease {
+ public:
+  Lease(Lease&& other) noexcept
+      : table_(std::exchange(other.table_, nullptr)),
+        key_(std::move(other.key_)),
+        arena_(std::move(other.arena_)),
+        writes_(other.writes_) {}
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease() { End(); }
+
+  std::span<std::byte> bytes() const { return arena_->bytes(); }
+  const StorageKey& key() const { return key_; }
+
+ private:
+  friend class StorageTable;
+  Lease(StorageTable& table, StorageKey key, std::shared_ptr<Arena> arena, bool writes)
+      : table_(&table), key_(std::move(key)), arena_(std::move(arena)), writes_(writes) {}
+  void End();
+
+  StorageTable* table_;  // none: ended
+  StorageKey key_;
+  std::shared_ptr<Arena> arena_;
+  bool writes_;
+};
+
+}  // namespace crossmesh

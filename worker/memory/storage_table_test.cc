@@ -1,0 +1,167 @@
+#include "worker/memory/storage_table.h"
+
+#include "common/base/check.h"
+#include "common/base/thread.h"
+#include "common/testing/status_matchers.h"
+
+#include <atomic>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+using Lease = StorageTable::Lease;
+
+const StorageKey kKey{.name = "trainer", .device = {"a", 0}};
+
+class StorageTableTest : public testing::Test {
+ protected:
+  StorageTableTest() { CHECK_OK(table_.Create(kKey, 64)); }
+  StorageStatus Now() { return *table_.Status(kKey); }
+
+  StorageTable table_{Arena::Pages::kSmall};
+};
+
+TEST_F(StorageTableTest, CreatesOncePerName) {
+  EXPECT_OK(table_.Create(kKey, 64));
+  EXPECT_THAT(table_.Create(kKey, 65),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       "storage 'trainer' of device a.0: expected 65 bytes, found one of 64"));
+  EXPECT_EQ(table_.List().size(), 1U);
+  EXPECT_EQ(Now().generation, 1U);
+  EXPECT_THAT(table_.Create({.name = "", .device = {"a", 0}}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(StorageTableTest, AdoptsMemoryOfOthers) {
+  std::vector<std::byte> memory(32);
+  const StorageKey key{.name = "lent", .device = {"a", 1}};
+  ASSERT_OK(table_.Adopt(key, Arena::Borrow(memory)));
+  EXPECT_THAT(table_.Adopt(key, Arena::Borrow(memory)), StatusIs(absl::StatusCode::kAlreadyExists));
+  ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForReading(key, 32));
+  EXPECT_EQ(lease.bytes().data(), memory.data());
+}
+
+TEST_F(StorageTableTest, CountsReadersUntilTheyRelease) {
+  std::optional<Lease> lease = *table_.LeaseForReading(kKey, 64);
+  Lease moved = *std::move(lease);
+  lease.reset();
+  EXPECT_EQ(Now().readers, 1);
+  EXPECT_THAT(table_.Delete(kKey), StatusIs(absl::StatusCode::kFailedPrecondition));
+  moved = *table_.LeaseForReading(kKey, 64);
+  EXPECT_EQ(Now().readers, 1);
+}
+
+TEST_F(StorageTableTest, DeletesWhatNobodyLeases) {
+  EXPECT_OK(table_.Delete(kKey));
+  EXPECT_THAT(table_.Delete(kKey), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(table_.LeaseForReading(kKey, 64), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(table_.LeaseForWriting(kKey, 64, true), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(StorageTableTest, RefusesAnotherSize) {
+  EXPECT_THAT(table_.LeaseForReading(kKey, 65),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("expected 65 bytes")));
+  EXPECT_THAT(table_.LeaseForWriting(kKey, 1, true),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(StorageTableTest, HasOneWriter) {
+  ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, true));
+  EXPECT_THAT(table_.LeaseForWriting(kKey, 64, true), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(StorageTableTest, AShadowIsSeenOnlyAfterItsCommit) {
+  ASSERT_OK_AND_ASSIGN(Lease writer, table_.LeaseForWriting(kKey, 64, /*shadow=*/true));
+  ASSERT_OK_AND_ASSIGN(const Lease before, table_.LeaseForReading(kKey, 64));
+  writer.bytes()[0] = std::byte{9};
+  EXPECT_EQ(before.bytes()[0], std::byte{0});
+  ASSERT_OK(table_.Commit(std::move(writer)));
+  EXPECT_EQ(Now().generation, 2U);
+  EXPECT_EQ(before.bytes()[0], std::byte{0});
+  ASSERT_OK_AND_ASSIGN(const Lease after, table_.LeaseForReading(kKey, 64));
+  EXPECT_EQ(after.bytes()[0], std::byte{9});
+}
+
+TEST_F(StorageTableTest, AStreamOfVersionsUsesTwoArenas) {
+  const std::byte* first = table_.LeaseForReading(kKey, 64)->bytes().data();
+  for (int version = 0; version < 2; ++version) {
+    ASSERT_OK(table_.Commit(*table_.LeaseForWriting(kKey, 64, true)));
+  }
+  EXPECT_EQ(table_.LeaseForReading(kKey, 64)->bytes().data(), first);
+}
+
+TEST_F(StorageTableTest, AnOldReaderKeepsItsArenaThroughTwoCommits) {
+  ASSERT_OK_AND_ASSIGN(const Lease old, table_.LeaseForReading(kKey, 64));
+  ASSERT_OK(table_.Commit(*table_.LeaseForWriting(kKey, 64, true)));
+  ASSERT_OK_AND_ASSIGN(const Lease writer, table_.LeaseForWriting(kKey, 64, true));
+  EXPECT_NE(writer.bytes().data(), old.bytes().data());
+}
+
+TEST_F(StorageTableTest, AnAbandonedShadowChangesNothing) {
+  {
+    ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, true));
+  }
+  EXPECT_EQ(Now().generation, 1U);
+  EXPECT_EQ(Now().state, StorageState::kReady);
+  EXPECT_FALSE(Now().writing);
+}
+
+TEST_F(StorageTableTest, InPlaceIsDirtyUntilItsCommit) {
+  {
+    ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, false));
+  }
+  EXPECT_EQ(Now().state, StorageState::kDirty);
+  EXPECT_THAT(table_.LeaseForReading(kKey, 64),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("DIRTY")));
+  ASSERT_OK(table_.Commit(*table_.LeaseForWriting(kKey, 64, false)));
+  EXPECT_OK(table_.LeaseForReading(kKey, 64));
+  EXPECT_EQ(Now().generation, 2U);
+}
+
+TEST_F(StorageTableTest, AShadowCommitCleansADirtyStorage) {
+  {
+    ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, false));
+  }
+  ASSERT_OK(table_.Commit(*table_.LeaseForWriting(kKey, 64, true)));
+  EXPECT_OK(table_.LeaseForReading(kKey, 64));
+}
+
+TEST_F(StorageTableTest, InPlaceWaitsForNoReader) {
+  ASSERT_OK_AND_ASSIGN(const Lease reader, table_.LeaseForReading(kKey, 64));
+  EXPECT_THAT(table_.LeaseForWriting(kKey, 64, false),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found 1")));
+}
+
+TEST_F(StorageTableTest, CommitsOnlyWhatWasWritten) {
+  EXPECT_THAT(table_.Commit(*table_.LeaseForReading(kKey, 64)),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(Now().readers, 0);
+}
+
+TEST_F(StorageTableTest, ReadersSeeWholeVersionsWhileTheyChange) {
+  std::atomic<bool> stop = false;
+  Thread writer("writer", [&] {
+    for (int version = 1; version <= 200; ++version) {
+      auto lease = table_.LeaseForWriting(kKey, 64, true);
+      CHECK_OK(lease);
+      for (std::byte& b : lease->bytes()) b = static_cast<std::byte>(version);
+      CHECK_OK(table_.Commit(*std::move(lease)));
+    }
+    stop = true;
+  });
+  while (!stop) {
+    const Lease lease = *table_.LeaseForReading(kKey, 64);
+    for (const std::byte b : lease.bytes()) ASSERT_EQ(b, lease.bytes()[0]);
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

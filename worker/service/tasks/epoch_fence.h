@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// The highest controller epoch that this worker has obeyed. A controller of a lower one has been
+// replaced, whatever it believes, and is obeyed no more. With a path the epoch outlives the
+// process. Thread-compatible.
+class EpochFence {
+ public:
+  // Remembers in memory only.
+  EpochFence() = default;
+
+  // Reads the file, which need not exist. DataLoss, naming it, when it holds anything else than an
+  // epoch; Unavailable when it cannot be read.
+  static absl::StatusOr<EpochFence> Open(std::string path);
+
+  // FailedPrecondition, naming both epochs, when `epoch` is lower than the highest.
+  absl::Status Check(uint64_t epoch) const;
+
+  // Check, and from now on nothing lower passes. A higher epoch is on disk before this returns.
+  // Unavailable, and nothing changes, when it cannot be written.
+  absl::Status Raise(uint64_t epoch);
+
+  uint64_t highest() const { return highest_; }
+
+ private:
+  absl::Status Write(uint64_t epoch) const;
+
+  std::string path_;  // empty: no file
+  uint64_t highest_ = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "crossmesh/v1/execution_service.pb.h"
+#include "worker/service/tasks/start_request.h"
+#include "worker/service/tasks/task_caller.h"
+#include "worker/service/tasks/task_table.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// The protocol of one Execute call: a start, the part when it is needed, then orders for the task.
+// Confined to the control loop.
+class ExecuteCall {
+ public:
+  // Of the pieces of a part together.
+  static constexpr size_t kPartBytesMax = size_t{64} << 20;
+
+  // `table` must outlive it.
+  ExecuteCall(TaskTable& table, std::shared_ptr<TaskCaller> caller);
+
+  // A message out of order or malformed ends the call with InvalidArgument; what the table refuses
+  // ends it with the table's status.
+  void OnRequest(const v1::ExecuteRequest& request);
+  // No request comes any more.
+  void OnGone();
+
+ private:
+  absl::Status Handle(const v1::ExecuteRequest& request);
+  absl::Status OnStart(const v1::ExecuteRequest::Start& start);
+  absl::Status OnPiece(const v1::ExecuteRequest::PartPiece& piece);
+  // Says NeedPart when the table does.
+  absl::Status Start();
+
+  TaskTable& table_;
+  const std::shared_ptr<TaskCaller> caller_;
+  std::optional<StartRequest> start_;
+  bool needs_part_ = false;
+  bool over_ = false;
+  std::string part_;  // the pieces so far
+};
+
+}  // namespace crossmesh

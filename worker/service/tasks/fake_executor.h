@@ -1,0 +1,79 @@
+#pragma once
+
+#include "worker/executor/executor.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// An executor that moves nothing: a test says how its tasks come out. Confined to the thread that
+// runs the loops.
+class FakeExecutor final : public Executor {
+ public:
+  struct Running {
+    TaskSpec spec;
+    TaskObserver* observer = nullptr;
+  };
+
+  void RefuseStarts(absl::Status status) { refusal_ = std::move(status); }
+
+  const TaskSpec& spec(const TaskKey& key) const { return running_.at(key).spec; }
+  bool running(const TaskKey& key) const { return running_.contains(key); }
+  const std::vector<std::pair<TaskKey, absl::Status>>& cancelled() const { return cancelled_; }
+  const std::vector<std::string>& lost() const { return lost_; }
+  void SetMovedBytes(int64_t bytes) { moved_bytes_ = bytes; }
+
+  // Every device that has not been finished comes out with `status`, then the task ends.
+  void FinishTask(const TaskKey& key, const absl::Status& status = absl::OkStatus()) {
+    Running task = std::move(running_.at(key));
+    running_.erase(key);
+    TaskReport report{.key = key, .status = status, .sent_bytes = 7, .seconds = {.move = 0.5}};
+    for (const DeviceRank device : task.spec.part->destinations()) {
+      report.devices.push_back({.device = device, .status = status, .bytes = 32});
+      task.observer->OnDeviceDone(key, report.devices.back());
+    }
+    task.observer->OnTaskDone(report);
+  }
+
+  void Attach(Transport& /*transport*/) override {}
+  absl::Status Start(TaskSpec spec, TaskObserver& observer) override {
+    if (!refusal_.ok()) return refusal_;
+    const TaskKey key = spec.key;
+    running_[key] = {.spec = std::move(spec), .observer = &observer};
+    return absl::OkStatus();
+  }
+  void Cancel(const TaskKey& key, absl::Status why) override {
+    cancelled_.push_back({key, std::move(why)});
+  }
+  void PeerLost(absl::string_view worker, absl::Status /*why*/) override {
+    lost_.push_back(std::string(worker));
+  }
+  std::optional<int64_t> MovedBytes(const TaskKey& key) const override {
+    if (!running(key)) return std::nullopt;
+    return moved_bytes_;
+  }
+  const ExecutorCounters& counters() const override { return counters_; }
+
+  void OnMessage(std::unique_ptr<IncomingMessage> /*message*/) override {}
+  void OnSent(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
+  void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
+  void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
+
+ private:
+  absl::Status refusal_;
+  absl::btree_map<TaskKey, Running> running_;
+  std::vector<std::pair<TaskKey, absl::Status>> cancelled_;
+  std::vector<std::string> lost_;
+  int64_t moved_bytes_ = 0;
+  ExecutorCounters counters_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/memory/storage_layout.h"
+
+#include <memory>
+
+#include <absl/container/btree_map.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A part that is ready to run and knows what memory it needs: everything of a task that is the same
+// each time. Immutable; shared by the cache and the tasks that run it.
+struct LaidOutPart {
+  // `bytes`: a serialized v1::WorkerPart. InvalidArgument: they are not one, not one of `expected`,
+  // or PreparedPart::Create refuses it. Cost: that of proving it.
+  static absl::StatusOr<std::shared_ptr<const LaidOutPart>> Parse(absl::string_view bytes,
+                                                                  const Digest& expected);
+
+  std::shared_ptr<const PreparedPart> prepared;
+  // Where tiles lie in an arena, of the devices of this worker whose source tiles are read, and of
+  // those that have destination tiles.
+  absl::btree_map<DeviceRank, StorageLayout> sources;
+  absl::btree_map<DeviceRank, StorageLayout> destinations;
+};
+
+}  // namespace crossmesh

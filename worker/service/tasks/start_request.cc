@@ -1,0 +1,98 @@
+#include "worker/service/tasks/start_request.h"
+
+#include "common/base/status_macros.h"
+
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+#include <google/protobuf/duration.pb.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kTokenBytes = 16;
+constexpr size_t kNameBytesMax = 256;
+
+uint64_t BigEndian(absl::string_view bytes) {
+  uint64_t value = 0;
+  for (const char byte : bytes) value = value << 8 | static_cast<unsigned char>(byte);
+  return value;
+}
+
+absl::Status CheckText(absl::string_view field, absl::string_view text) {
+  if (text.size() <= kNameBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("start.", field, ": expected at most ",
+                                                 kNameBytesMax, " bytes, found ", text.size()));
+}
+
+absl::StatusOr<absl::Duration> ParseDuration(absl::string_view field,
+                                             const google::protobuf::Duration& proto) {
+  const absl::Duration duration = absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+  if (duration > absl::ZeroDuration() && duration <= StartRequest::kDeadlineMax) return duration;
+  return absl::InvalidArgumentError(absl::StrCat("start.", field,
+                                                 ": expected more than 0 and at most ",
+                                                 absl::FormatDuration(StartRequest::kDeadlineMax),
+                                                 ", found ", absl::FormatDuration(duration)));
+}
+
+absl::StatusOr<StartRequest::Peer> ParsePeer(const v1::ExecuteRequest::Peer& proto) {
+  RETURN_IF_ERROR(CheckText("peers.worker", proto.worker()));
+  if (proto.data_address().size() > StartRequest::kDataAddressBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "start.peers: data address of worker ", proto.worker(), ": expected at most ",
+        StartRequest::kDataAddressBytesMax, " bytes, found ", proto.data_address().size()));
+  }
+  return StartRequest::Peer{.worker = proto.worker(),
+                            .data_address = proto.data_address(),
+                            .devices = {proto.devices().begin(), proto.devices().end()}};
+}
+
+}  // namespace
+
+bool StartRequest::SameWork(const StartRequest& other) const {
+  const auto work = [](const StartRequest& r) {
+    return std::tie(r.key, r.operation_id, r.token_high, r.token_low, r.part, r.source_storage,
+                    r.destination_storage, r.create_destination, r.checksums);
+  };
+  return work(*this) == work(other);
+}
+
+absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
+  RETURN_IF_ERROR(CheckText("operation_id", start.operation_id()));
+  RETURN_IF_ERROR(CheckText("source_storage", start.source_storage()));
+  RETURN_IF_ERROR(CheckText("destination_storage", start.destination_storage()));
+  if (start.token().size() != kTokenBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("start.token: expected ", kTokenBytes,
+                                                   " bytes, found ", start.token().size()));
+  }
+  const std::optional<Digest> part = Digest::Parse(start.part_digest());
+  if (!part.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("start.part_digest: expected 32 hexadecimal digits, found ",
+                     start.part_digest().size(), " bytes of something else"));
+  }
+  StartRequest request{.key = {.operation = start.operation(),
+                               .epoch = start.epoch(),
+                               .attempt = start.attempt(),
+                               .instance = start.instance()},
+                       .operation_id = start.operation_id(),
+                       .token_high = BigEndian(absl::string_view(start.token()).substr(0, 8)),
+                       .token_low = BigEndian(absl::string_view(start.token()).substr(8)),
+                       .part = *part,
+                       .source_storage = start.source_storage(),
+                       .destination_storage = start.destination_storage(),
+                       .create_destination = start.create_destination(),
+                       .checksums = start.checksums()};
+  ASSIGN_OR_RETURN(request.deadline, ParseDuration("deadline", start.deadline()));
+  ASSIGN_OR_RETURN(request.stall_limit, ParseDuration("stall_limit", start.stall_limit()));
+  for (const v1::ExecuteRequest::Peer& proto : start.peers()) {
+    ASSIGN_OR_RETURN(StartRequest::Peer peer, ParsePeer(proto));
+    request.peers.push_back(std::move(peer));
+  }
+  return request;
+}
+
+}  // namespace crossmesh

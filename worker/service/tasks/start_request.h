@@ -1,0 +1,47 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "crossmesh/v1/execution_service.pb.h"
+#include "worker/executor/task.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// What a controller asks for when it starts a task; as ExecuteRequest.Start, checked.
+struct StartRequest {
+  struct Peer {
+    std::string worker;
+    std::string data_address;
+    std::vector<DeviceRank> devices;  // in the part's tensors; not checked yet
+  };
+
+  static constexpr absl::Duration kDeadlineMax = absl::Hours(24);
+  static constexpr int kDataAddressBytesMax = 4 << 10;
+
+  TaskKey key;
+  std::string operation_id;
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  Digest part;
+  std::string source_storage;
+  std::string destination_storage;
+  bool create_destination = false;
+  bool checksums = false;
+  std::vector<Peer> peers;
+  absl::Duration deadline;
+  absl::Duration stall_limit;
+
+  // Is it the same work? Deadlines and addresses may differ when a start is repeated.
+  bool SameWork(const StartRequest& other) const;
+};
+
+// InvalidArgument, naming the field, what was expected and what was found.
+absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start);
+
+}  // namespace crossmesh

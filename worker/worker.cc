@@ -1,0 +1,248 @@
+#include "worker/worker.h"
+
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
+#include "common/metrics/prometheus/recorders.h"
+#include "worker/transport/ucx/ucx_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int32_t kSessionProtocol = 1;
+// For tasks that were cancelled to end: longer than the default stall limit.
+constexpr absl::Duration kCancelGrace = absl::Seconds(10);
+// For the control loop to say that nothing runs.
+constexpr absl::Duration kAnswerTime = absl::Milliseconds(100);
+constexpr absl::Duration kLeaveGrace = absl::Seconds(2);
+constexpr absl::Duration kCallGrace = absl::Seconds(1);
+
+// Set once; waited for by another thread.
+class Latch {
+ public:
+  void Set() {
+    MutexLock lock(mutex_);
+    set_ = true;
+    changed_.SignalAll();
+  }
+  // Whether it was set within the time.
+  bool WaitFor(const Clock& clock, absl::Duration timeout) {
+    const absl::Duration end = clock.Monotonic() + timeout;
+    MutexLock lock(mutex_);
+    while (!set_) {
+      const absl::Duration left = end - clock.Monotonic();
+      if (left <= absl::ZeroDuration()) return false;
+      changed_.WaitFor(mutex_, left);
+    }
+    return true;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool set_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+absl::Status CheckOptions(const WorkerOptions& options) {
+  if (!IsHostName(options.name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker: expected a name of [a-z0-9._-]{1,63}, found \"", options.name, "\""));
+  }
+  if (options.devices.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", options.name, ": expected at least one device, found none"));
+  }
+  for (const DeviceId& device : options.devices) RETURN_IF_ERROR(Validate(device));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<Worker> worker(new Worker(std::move(options)));
+  RETURN_IF_ERROR(worker->Open());
+  return worker;
+}
+
+Worker::Worker(WorkerOptions options) : options_(std::move(options)), storages_(options_.pages) {}
+
+Worker::~Worker() { Stop(absl::ZeroDuration()); }
+
+absl::Status Worker::Open() {
+  RETURN_IF_ERROR(OpenDataPlane());
+  RETURN_IF_ERROR(OpenMetrics());
+  RETURN_IF_ERROR(OpenTasks());
+  RETURN_IF_ERROR(OpenService());
+  RETURN_IF_ERROR(OpenMemorySocket());
+  RETURN_IF_ERROR(OpenSession());
+  started_ = true;
+  data_->Start();
+  control_->Start();
+  control_->Post([this] { agent_->Start(); });
+  LogInfo("worker_started", {{"worker_id", options_.name},
+                             {"devices", DevicesToString(options_.devices)},
+                             {"execution_address", execution_address()},
+                             {"metrics_address", metrics_address()}});
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenDataPlane() {
+  ASSIGN_OR_RETURN(data_, EventLoop::Create(clock_, {.name = "data"}));
+  // It has nothing to do that waits for an answer within microseconds.
+  ASSIGN_OR_RETURN(control_,
+                   EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
+  executor_ = Executor::Create(*data_, options_.executor);
+  ASSIGN_OR_RETURN(transport_,
+                   UcxTransport::Create(*executor_, {.net_devices = options_.data_interfaces,
+                                                     .shared_memory = options_.shared_memory}));
+  executor_->Attach(*transport_);
+  data_->AddTransport(*transport_);
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenMetrics() {
+  worker_metrics_ = std::make_unique<NullWorkerMetrics>();
+  rpc_metrics_ = std::make_unique<NullRpcMetrics>();
+  if (options_.metrics_listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(exporter_, MetricsExporter::Start({.address = options_.metrics_listen,
+                                                      .role = "worker",
+                                                      .version = CROSSMESH_VERSION,
+                                                      .insecure = options_.insecure}));
+  worker_metrics_ = MakeWorkerMetrics(exporter_->registry());
+  rpc_metrics_ = MakeRpcMetrics(exporter_->registry(), kWorkerMethods);
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenTasks() {
+  EpochFence fence;
+  if (!options_.state_folder.empty()) {
+    ASSIGN_OR_RETURN(fence, EpochFence::Open(absl::StrCat(options_.state_folder, "/epoch")));
+  }
+  const TransportLink link =
+      options_.shared_memory ? TransportLink::kUcxShm : TransportLink::kUcxTcp;
+  tasks_ = std::make_unique<TaskTable>(
+      TaskTable::Options{.worker = options_.name, .devices = options_.devices, .link = link},
+      TaskTable::Ports{.control = *control_,
+                       .data = *data_,
+                       .executor = *executor_,
+                       .storages = storages_,
+                       .clock = clock_,
+                       .metrics = *worker_metrics_},
+      std::move(fence));
+  sampler_ = std::make_unique<CounterSampler>(CounterSampler::Ports{.data = *data_,
+                                                                    .executor = *executor_,
+                                                                    .storages = storages_,
+                                                                    .clock = clock_,
+                                                                    .metrics = *worker_metrics_},
+                                              link, options_.executor.staging_bytes);
+  sampler_->Start();
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenService() {
+  service_ = std::make_unique<ExecutionService>(*control_, *tasks_);
+  ASSIGN_OR_RETURN(server_, RpcServer::Start({.addresses = {options_.listen},
+                                              .insecure = options_.insecure,
+                                              .services = {service_.get()},
+                                              .metrics = rpc_metrics_.get()}));
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenMemorySocket() {
+  if (options_.memory_socket.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(fd_server_,
+                   FdServer::Create(storages_, {.socket_path = options_.memory_socket}));
+  return absl::OkStatus();
+}
+
+absl::Status Worker::OpenSession() {
+  ASSIGN_OR_RETURN(agent_, SessionAgent::Create(*control_,
+                                                {.controllers = options_.controllers,
+                                                 .insecure = options_.insecure,
+                                                 .registration = Registration(),
+                                                 .backoff_seed = Registration().incarnation()},
+                                                *this, *worker_metrics_));
+  return absl::OkStatus();
+}
+
+v1::WorkerSessionRequest::Register Worker::Registration() const {
+  v1::WorkerSessionRequest::Register registration;
+  registration.set_worker(options_.name);
+  registration.set_incarnation(absl::ToUnixMicros(clock_.Now()));
+  registration.set_devices(DevicesToString(options_.devices));
+  registration.set_execution_address(execution_address());
+  registration.set_transport(std::string(transport_->name()));
+  registration.set_data_address(transport_->address());
+  registration.set_version(CROSSMESH_VERSION);
+  registration.set_protocol(kSessionProtocol);
+  return registration;
+}
+
+std::string Worker::metrics_address() const {
+  return exporter_ == nullptr ? "" : exporter_->address();
+}
+
+void Worker::MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) {
+  tasks_->CollectProgress(
+      [this, done = std::move(done)](std::vector<TaskTable::Progress> tasks) mutable {
+        Heartbeat heartbeat;
+        for (const TaskTable::Progress& task : tasks) {
+          v1::WorkerSessionRequest::TaskProgress& progress = *heartbeat.add_tasks();
+          progress.set_operation_id(task.operation_id);
+          progress.set_attempt(task.attempt);
+          progress.set_moved_bytes(task.moved_bytes);
+        }
+        int64_t memory_bytes = 0;
+        for (const StorageStatus& storage : storages_.List()) memory_bytes += storage.bytes;
+        heartbeat.set_memory_bytes(memory_bytes);
+        done(std::move(heartbeat));
+      });
+}
+
+void Worker::OnDrain() {
+  LogInfo("worker_drains", {{"worker_id", options_.name}, {"asked_by", "controller"}});
+  tasks_->Drain([this] {
+    if (options_.on_drained) options_.on_drained();
+  });
+}
+
+void Worker::Stop(absl::Duration drain_timeout) {
+  if (std::exchange(stopped_, true) || !started_) return;
+  FinishTasks(drain_timeout);
+  LeaveController();
+  server_->Shutdown(kCallGrace);
+  if (fd_server_ != nullptr) fd_server_->Stop();
+  control_->Stop();
+  data_->Stop();
+  LogInfo("worker_stopped", {{"worker_id", options_.name}});
+}
+
+void Worker::FinishTasks(absl::Duration drain_timeout) {
+  // Shared with the loop, which may call it after this thread has stopped to wait.
+  const auto idle = std::make_shared<Latch>();
+  control_->Post([this, idle] { tasks_->Drain([idle] { idle->Set(); }); });
+  if (idle->WaitFor(clock_, std::max(drain_timeout, kAnswerTime))) return;
+  LogWarning("worker_cancels_tasks", {{"worker_id", options_.name},
+                                      {"drain_seconds", absl::ToDoubleSeconds(drain_timeout)}});
+  control_->Post([this] {
+    tasks_->CancelAll(absl::CancelledError(absl::StrCat("worker ", options_.name, " stops")));
+  });
+  idle->WaitFor(clock_, kCancelGrace);
+}
+
+void Worker::LeaveController() {
+  const auto left = std::make_shared<Latch>();
+  control_->Post([this, left] { agent_->Leave([left] { left->Set(); }); });
+  if (left->WaitFor(clock_, kLeaveGrace)) return;
+  control_->Post([this] { agent_->BreakOff(); });
+  left->WaitFor(clock_, absl::InfiniteDuration());
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,117 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/mesh/device.h"
+#include "common/metrics/prometheus/exporter.h"
+#include "common/metrics/rpc_metrics.h"
+#include "common/metrics/worker_metrics.h"
+#include "common/rpc/server.h"
+#include "worker/agent/session_agent.h"
+#include "worker/counter_sampler.h"
+#include "worker/executor/executor.h"
+#include "worker/memory/fd_server.h"
+#include "worker/memory/storage_table.h"
+#include "worker/service/execution_service.h"
+#include "worker/service/tasks/task_table.h"
+#include "worker/transport/event_loop.h"
+#include "worker/transport/transport.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+struct WorkerOptions {
+  std::string name;                      // [a-z0-9._-]{1,63}
+  std::vector<DeviceId> devices;         // its own, at least one
+  std::vector<std::string> controllers;  // addresses, at least one
+  std::string listen = "127.0.0.1:0";    // for Execute; or "unix:/path"
+  std::string memory_socket;             // path, for user processes; empty: none
+  std::string metrics_listen;            // loopback address; empty: none
+  bool insecure = false;                 // allows addresses that are not local
+  Arena::Pages pages = Arena::Pages::kSmall;
+  std::vector<std::string> data_interfaces = {"lo"};  // as UCX names them
+  bool shared_memory = true;  // with workers of this host that have it as well
+  std::string state_folder;   // remembers the controller's epoch; empty: in memory only
+  ExecutorOptions executor;
+  // Called once on a thread of the worker, which it must not block, when the controller has asked
+  // for a drain and nothing runs any more: the owner should call Stop.
+  std::function<void()> on_drained;
+};
+
+// A whole worker: devices, their memory, the data plane, the executor, its gRPC server and its
+// session with the controller. The daemon is one; a process that embeds one lends its own memory
+// with Adopt. Thread-compatible; the owner's thread must be none of the worker's.
+//
+// Threads: "control" has the tasks and the session, "data" the executor and the transport; gRPC and
+// the metrics' server have their own and bring everything to these two.
+class Worker : private SessionHost {
+ public:
+  // Listens, joins and serves. InvalidArgument: what an option lacks; FailedPrecondition: an
+  // address is in use; Unavailable: no transport for the interfaces; what EpochFence::Open says.
+  static absl::StatusOr<std::unique_ptr<Worker>> Create(WorkerOptions options);
+
+  // As Stop(0).
+  ~Worker() override;
+
+  // Takes no new task, waits up to `drain_timeout` until what runs has ended and is acknowledged,
+  // cancels the rest, leaves the controller and joins all threads. Repeatable.
+  void Stop(absl::Duration drain_timeout);
+
+  const std::string& name() const { return options_.name; }
+  // With the ports that were bound.
+  const std::string& execution_address() const { return server_->addresses().front(); }
+  std::string metrics_address() const;  // empty: none
+
+  // The storages; thread-safe. An embedding process lends its memory by Adopt.
+  StorageTable& storages() { return storages_; }
+
+ private:
+  explicit Worker(WorkerOptions options);
+
+  absl::Status Open();
+  absl::Status OpenDataPlane();
+  absl::Status OpenMetrics();
+  absl::Status OpenTasks();
+  absl::Status OpenService();
+  absl::Status OpenMemorySocket();
+  absl::Status OpenSession();
+  v1::WorkerSessionRequest::Register Registration() const;
+
+  // SessionHost; on the control loop.
+  void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) override;
+  void OnDrain() override;
+
+  void FinishTasks(absl::Duration drain_timeout);
+  void LeaveController();
+
+  const WorkerOptions options_;
+  const RealClock clock_;
+  std::unique_ptr<MetricsExporter> exporter_;  // null: metrics are not served
+  std::unique_ptr<WorkerMetrics> worker_metrics_;
+  std::unique_ptr<RpcMetrics> rpc_metrics_;
+
+  // In this order so that memory outlives whatever could still write it.
+  StorageTable storages_;
+  std::unique_ptr<EventLoop> control_;
+  std::unique_ptr<EventLoop> data_;
+  std::unique_ptr<TaskTable> tasks_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Executor> executor_;  // holds messages of the transport
+  std::unique_ptr<CounterSampler> sampler_;
+  std::unique_ptr<ExecutionService> service_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<FdServer> fd_server_;  // null: no memory socket
+  std::unique_ptr<SessionAgent> agent_;
+  bool started_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace crossmesh

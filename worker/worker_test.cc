@@ -1,0 +1,362 @@
+#include "worker/worker.h"
+
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+#include "common/plan/plan.h"
+#include "common/plan/testing/tables.h"
+#include "common/plan/worker_part.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/client_stream.h"
+#include "common/testing/status_matchers.h"
+#include "common/wire/worker_part_codec.h"
+#include "crossmesh/v1/execution_service.grpc.pb.h"
+#include "worker/agent/testing/fake_controller.h"
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Seen = FakeController::Seen;
+
+constexpr int64_t kFloats = 1 << 20;
+constexpr int64_t kHalfBytes = kFloats / 2 * 4;
+
+// 4 MiB, halves of which a.0 (rank 0) and a.1 (rank 1) hold, to b.0 (rank 2) and b.1 (rank 3): one
+// half goes a.0 > b.0 > b.1, the other one a.1 > b.1 > b.0.
+Plan MakePlan() {
+  auto tensors =
+      std::make_shared<const TensorTable>(TableOf({{.shape = absl::StrCat("[", kFloats, "]"),
+                                                    .source_mesh = "x=2 on a.0-1",
+                                                    .source = "[x]",
+                                                    .destination_mesh = "x=2 on b.0-1",
+                                                    .destination = "[-]"}}));
+  auto slicing = Slicing::Create(*tensors);
+  CHECK_OK(slicing);
+  auto plan = Plan::Create({.tensors = tensors,
+                            .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
+                            .relays = {{.slice_class = 0,
+                                        .root = 0,
+                                        .begin = 0,
+                                        .end = kHalfBytes,
+                                        .first_hop = 0,
+                                        .hop_count = 2},
+                                       {.slice_class = 1,
+                                        .root = 1,
+                                        .begin = 0,
+                                        .end = kHalfBytes,
+                                        .first_hop = 2,
+                                        .hop_count = 2}},
+                            .hops = {{.from = 0, .to = 2},
+                                     {.from = 2, .to = 3},
+                                     {.from = 1, .to = 3},
+                                     {.from = 3, .to = 2}}});
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+// The controller's end of an Execute call. Waits end with false after 20 s.
+class Execution final : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteResponse> {
+ public:
+  explicit Execution(const std::string& address) {
+    auto channel = BuildRpcChannel({.address = address});
+    CHECK_OK(channel);
+    stub_ = v1::ExecutionService::NewStub(*channel);
+  }
+
+  static std::shared_ptr<Execution> Open(const Worker& worker, v1::ExecuteRequest start,
+                                         std::string part) {
+    auto execution = std::make_shared<Execution>(worker.execution_address());
+    execution->part_ = std::move(part);
+    Start(execution, [&](grpc::ClientContext* context, Reactor* reactor) {
+      execution->stub_->async()->Execute(context, reactor);
+    });
+    execution->Send(std::move(start));
+    return execution;
+  }
+
+  bool WaitUntil(const std::function<bool(const Execution&)>& wanted) {
+    MutexLock lock(mutex_);
+    while (!wanted(*this)) {
+      if (changed_.WaitFor(mutex_, absl::Seconds(20))) return wanted(*this);
+    }
+    return true;
+  }
+  bool WaitFor(v1::ExecuteResponse::MessageCase message) {
+    return WaitUntil([&](const Execution& e) { return e.Find(message) != nullptr; });
+  }
+  absl::Status WaitForEnd() {
+    EXPECT_TRUE(WaitUntil([](const Execution& e) { return e.end_.has_value(); }));
+    return end_.value_or(absl::OkStatus());
+  }
+  // After WaitFor.
+  const v1::ExecuteResponse* Find(v1::ExecuteResponse::MessageCase message) const {
+    for (const auto& response : responses_) {
+      if (response.message_case() == message) return &response;
+    }
+    return nullptr;
+  }
+
+ private:
+  void OnMessage(v1::ExecuteResponse response) override {
+    if (response.has_need_part()) {
+      v1::ExecuteRequest piece;
+      piece.mutable_part_piece()->set_data(part_);
+      piece.mutable_part_piece()->set_last(true);
+      Send(std::move(piece));
+    }
+    MutexLock lock(mutex_);
+    responses_.push_back(std::move(response));
+    changed_.SignalAll();
+  }
+  void OnEnd(const absl::Status& status) override {
+    MutexLock lock(mutex_);
+    end_ = status;
+    changed_.SignalAll();
+  }
+
+  std::unique_ptr<v1::ExecutionService::Stub> stub_;
+  std::string part_;
+  Mutex mutex_;
+  CondVar changed_;
+  // Guarded by mutex_ until the call has ended; predicates run under it.
+  std::vector<v1::ExecuteResponse> responses_;
+  std::optional<absl::Status> end_;
+};
+
+// Workers "wa" of a.0-1 and "wb" of b.0-1 with a controller that only knows their sessions; the
+// test itself starts tasks.
+class WorkerTest : public ::testing::Test {
+ protected:
+  WorkerTest() : plan_(MakePlan()) {
+    controller_ = *FakeController::Start(absl::StrCat(Prefix(), "-controller"));
+    auto parts = CutParts(plan_, {*ParseDevices("a.0-1"), *ParseDevices("b.0-1")});
+    CHECK_OK(parts);
+    parts_ = *std::move(parts);
+  }
+
+  static std::string Prefix() {
+    return absl::StrCat("unix:", ::testing::TempDir(), "/worker-", getpid());
+  }
+  std::unique_ptr<Worker> StartWorker(const std::string& name, const std::string& devices,
+                                      std::function<void()> on_drained = nullptr) {
+    auto worker = Worker::Create({.name = name,
+                                  .devices = *ParseDevices(devices),
+                                  .controllers = {controller_->address()},
+                                  .listen = absl::StrCat(Prefix(), "-", name),
+                                  .on_drained = std::move(on_drained)});
+    CHECK_OK(worker);
+    EXPECT_TRUE(controller_->WaitUntil(name, [](const Seen& s) { return s.heartbeats >= 1; }));
+    return *std::move(worker);
+  }
+  void StartBoth() {
+    a_ = StartWorker("wa", "a.0-1");
+    b_ = StartWorker("wb", "b.0-1");
+  }
+  void MakeSources() {
+    for (int32_t i = 0; i < 2; ++i) {
+      const StorageKey key{"weights", {"a", i}};
+      ASSERT_OK(a_->storages().Create(key, kHalfBytes));
+      const auto bytes = a_->storages().Open(key)->arena->bytes();
+      for (int64_t at = 0; at < kHalfBytes; ++at) {
+        bytes[at] = static_cast<std::byte>((i * kHalfBytes + at) * 2654435761 >> 13);
+      }
+    }
+  }
+  v1::ExecuteRequest StartOf(uint64_t operation, const WorkerPart& part, bool create = true) const {
+    v1::ExecuteRequest request;
+    v1::ExecuteRequest::Start& start = *request.mutable_start();
+    start.set_operation(operation);
+    start.set_operation_id(absl::StrCat("op-", operation));
+    start.set_epoch(7);
+    start.set_attempt(1);
+    start.set_token("0123456789abcdef");
+    start.set_part_digest(part.digest().ToString());
+    start.set_source_storage("weights");
+    start.set_destination_storage("replica");
+    start.set_create_destination(create);
+    start.set_checksums(true);
+    start.mutable_deadline()->set_seconds(15);
+    start.mutable_stall_limit()->set_seconds(5);
+    for (const char* name : {"wa", "wb"}) {
+      v1::ExecuteRequest::Peer& peer = *start.add_peers();
+      peer.set_worker(name);
+      peer.set_data_address(controller_->seen(name).registration.data_address());
+      const int32_t first = name == std::string("wa") ? 0 : 2;
+      peer.add_devices(first);
+      peer.add_devices(first + 1);
+    }
+    return request;
+  }
+  std::shared_ptr<Execution> Execute(const Worker& worker, int part, uint64_t operation = 1) const {
+    return Execution::Open(worker, StartOf(operation, parts_[part]),
+                           ToProto(parts_[part]).SerializeAsString());
+  }
+  static void Resolve(Execution& execution) {
+    v1::ExecuteRequest request;
+    request.mutable_resolve()->add_devices(2);
+    request.mutable_resolve()->add_devices(3);
+    request.mutable_resolve()->set_commit(true);
+    execution.Send(std::move(request));
+  }
+  static absl::Status Acknowledge(Execution& execution) {
+    v1::ExecuteRequest request;
+    request.mutable_acknowledge();
+    execution.Send(std::move(request));
+    return execution.WaitForEnd();
+  }
+  void ExpectDestinationsEqualSources() {
+    for (int32_t i = 0; i < 2; ++i) {
+      const auto destination = b_->storages().Open({"replica", {"b", i}})->arena->bytes();
+      for (int32_t half = 0; half < 2; ++half) {
+        const auto source = a_->storages().Open({"weights", {"a", half}})->arena->bytes();
+        EXPECT_EQ(std::memcmp(destination.data() + half * kHalfBytes, source.data(), kHalfBytes), 0)
+            << "half " << half << " of b." << i;
+      }
+    }
+  }
+
+  const Plan plan_;
+  std::vector<WorkerPart> parts_;
+  std::unique_ptr<FakeController> controller_;
+  std::unique_ptr<Worker> a_;
+  std::unique_ptr<Worker> b_;
+};
+
+TEST_F(WorkerTest, TwoWorkersExecuteAPlanAndCommit) {
+  StartBoth();
+  MakeSources();
+  const auto a = Execute(*a_, 0);
+  const auto b = Execute(*b_, 1);
+  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+  const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
+  EXPECT_EQ(report.code(), 0) << report.message();
+  EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
+  EXPECT_EQ(report.copied_bytes(), 2 * kHalfBytes);
+  Resolve(*b);
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
+  EXPECT_EQ(b->Find(v1::ExecuteResponse::kResolved)->resolved().code(), 0);
+  ExpectDestinationsEqualSources();
+  EXPECT_OK(Acknowledge(*a));
+  EXPECT_OK(Acknowledge(*b));
+}
+
+TEST_F(WorkerTest, ATaskOutlivesItsCallerWhoMayComeBack) {
+  StartBoth();
+  MakeSources();
+  const auto gone = Execute(*b_, 1);
+  ASSERT_TRUE(gone->WaitFor(v1::ExecuteResponse::kAccepted));
+  gone->Cancel();
+  EXPECT_THAT(gone->WaitForEnd(), StatusIs(absl::StatusCode::kCancelled));
+  const auto a = Execute(*a_, 0);
+  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
+
+  const auto b = Execute(*b_, 1);
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+  EXPECT_NE(b->Find(v1::ExecuteResponse::kAccepted), nullptr);
+  EXPECT_EQ(b->Find(v1::ExecuteResponse::kNeedPart), nullptr);
+  Resolve(*b);
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
+  ExpectDestinationsEqualSources();
+  EXPECT_OK(Acknowledge(*b));
+}
+
+TEST_F(WorkerTest, NamesTheStorageThatIsMissing) {
+  StartBoth();
+  const auto a = Execute(*a_, 0);
+  EXPECT_THAT(a->WaitForEnd(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        AllOf(HasSubstr("source storage \"weights\" of device a.0"),
+                                              HasSubstr(absl::StrCat(kHalfBytes)))));
+  const auto b = Execution::Open(*b_, StartOf(2, parts_[1], /*create=*/false),
+                                 ToProto(parts_[1]).SerializeAsString());
+  EXPECT_THAT(b->WaitForEnd(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("destination storage \"replica\" of device b.0")));
+}
+
+TEST_F(WorkerTest, TellsItsProgressInHeartbeats) {
+  StartBoth();
+  const auto b = Execute(*b_, 1);  // waits for a worker that was not started
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kAccepted));
+  EXPECT_TRUE(controller_->WaitUntil("wb", [](const Seen& s) {
+    return s.heartbeat.tasks_size() == 1 && s.heartbeat.tasks(0).operation_id() == "op-1" &&
+           s.heartbeat.memory_bytes() == 4 * kHalfBytes;
+  }));
+}
+
+TEST_F(WorkerTest, LeavesPolitelyWhenItIsStopped) {
+  StartBoth();
+  a_->Stop(absl::Seconds(5));
+  EXPECT_TRUE(controller_->seen("wa").left);
+}
+
+TEST_F(WorkerTest, StoppingCancelsWhatRunsBehindTheDrainTimeout) {
+  StartBoth();
+  const auto b = Execute(*b_, 1);  // waits for a worker that was not started
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kAccepted));
+  b_->Stop(absl::Milliseconds(10));
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+  EXPECT_EQ(b->Find(v1::ExecuteResponse::kReport)->report().code(),
+            static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_TRUE(controller_->seen("wb").left);
+}
+
+TEST_F(WorkerTest, ADrainRefusesNewTasksAndTellsWhenItIsDone) {
+  Mutex mutex;
+  CondVar changed;
+  bool drained = false;
+  a_ = StartWorker("wa", "a.0-1");
+  b_ = StartWorker("wb", "b.0-1", [&] {
+    MutexLock lock(mutex);
+    drained = true;
+    changed.SignalAll();
+  });
+  MakeSources();
+  const auto b = Execute(*b_, 1);
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kAccepted));
+  controller_->SendDrain("wb");
+  const auto a = Execute(*a_, 0);
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+  Resolve(*b);
+  EXPECT_OK(Acknowledge(*b));
+  {
+    MutexLock lock(mutex);
+    while (!drained) ASSERT_FALSE(changed.WaitFor(mutex, absl::Seconds(20)));
+  }
+  EXPECT_THAT(Execute(*b_, 1, 2)->WaitForEnd(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("wb")));
+  b_->Stop(absl::Seconds(1));
+}
+
+TEST_F(WorkerTest, RefusesOptionsThatCannotWork) {
+  EXPECT_THAT(Worker::Create({.devices = {{"a", 0}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  EXPECT_THAT(Worker::Create({.name = "w"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("device")));
+  EXPECT_THAT(Worker::Create({.name = "w", .devices = {{"a", 0}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("controller")));
+  a_ = StartWorker("wa", "a.0");
+  EXPECT_THAT(Worker::Create({.name = "wa",
+                              .devices = {{"a", 0}},
+                              .controllers = {controller_->address()},
+                              .listen = a_->execution_address()}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+}  // namespace
+}  // namespace crossmesh
