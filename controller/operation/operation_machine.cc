@@ -123,13 +123,16 @@ void OperationMachine::On(const TaskEnded& event) {
   if (task == nullptr || task->ended()) return;
   const bool refused = task->state == TaskState::kStarting;
   task->state = TaskState::kEnded;
-  const absl::Status why =
-      event.status.ok() ? absl::InternalError("the task ended without this device") : event.status;
-  for (const auto& [device, replica] : task->share.replica_of_device) {
-    if (replicas_[replica].done.contains({event.worker, device})) continue;
-    DeviceFailed(event.worker, device, why);
+  for (const auto& [device, index] : task->share.replica_of_device) {
+    const Replica& replica = replicas_[index];
+    if (replica.done.contains({event.worker, device})) continue;
+    if (!event.status.ok()) {
+      DeviceFailed(event.worker, device, event.status);
+    } else if (!replica.to_retry) {
+      DeviceFailed(event.worker, device, absl::InternalError("no word of a device at the end"));
+    }
     // Planning again leaves out a worker that refused, so its replicas cannot be served.
-    if (refused) FailReplica(replica, About(event.worker, why));
+    if (refused) FailReplica(index, About(event.worker, event.status));
   }
   if (refused && ending_.ok()) {
     // Others would wait for its bytes; what they need is planned again without it.

@@ -1,0 +1,237 @@
+#include "controller/controller.h"
+
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/metrics/label_set.h"
+#include "common/metrics/prometheus/exporter.h"
+#include "common/metrics/prometheus/recorders.h"
+#include "common/rpc/server.h"
+#include "controller/catalog/catalog.h"
+#include "controller/catalog/operation_records.h"
+#include "controller/dispatch/grpc/grpc_worker_gateway.h"
+#include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/thread_task_queue.h"
+#include "controller/membership/worker_registry.h"
+#include "controller/service/manifest_service.h"
+#include "controller/service/mesh_service.h"
+#include "controller/service/operation_book.h"
+#include "controller/service/operation_service.h"
+#include "controller/service/reshard_desk.h"
+#include "controller/service/reshard_service.h"
+#include "controller/service/session_table.h"
+#include "controller/service/worker_service.h"
+#include "controller/store/memory_store.h"
+
+#include <array>
+#include <utility>
+
+#include <absl/strings/match.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kPlansWaitingMax = 256;
+// For calls that have been answered to reach their clients.
+constexpr absl::Duration kServerGrace = absl::Seconds(1);
+
+uint64_t EpochAt(absl::Time now) {
+  return static_cast<uint64_t>(absl::ToInt64Microseconds(
+      now - absl::FromCivil(absl::CivilDay(2020, 1, 1), absl::UTCTimeZone())));
+}
+
+// Brings news of workers to those who care.
+class MembershipNews final : public MembershipListener {
+ public:
+  // Before the first worker can register.
+  void TellTo(OperationRunner& runner, GrpcWorkerGateway& gateway, ControllerMetrics& metrics) {
+    runner_ = &runner;
+    gateway_ = &gateway;
+    metrics_ = &metrics;
+  }
+
+  void OnWorkerReady(const WorkerRecord& worker) override {
+    gateway_->Connect(worker.execution_address);
+  }
+  void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) override {
+    LogWarning("worker_lost", {{"worker_id", worker.name}, {"reason", why.message()}});
+    metrics_->WorkerLost(absl::StrContains(why.message(), "heartbeat")
+                             ? WorkerLossReason::kHeartbeatTimeout
+                             : WorkerLossReason::kStreamClosed);
+    runner_->OnWorkerLost(worker.name, why);
+    gateway_->Forget(worker.execution_address);
+  }
+
+ private:
+  OperationRunner* runner_ = nullptr;
+  GrpcWorkerGateway* gateway_ = nullptr;
+  ControllerMetrics* metrics_ = nullptr;
+};
+
+void CountWorkers(const WorkerRegistry& registry, ControllerMetrics& metrics) {
+  constexpr std::pair<WorkerState, WorkerStateLabel> kLabels[] = {
+      {WorkerState::kReady, WorkerStateLabel::kReady},
+      {WorkerState::kSuspect, WorkerStateLabel::kSuspect},
+      {WorkerState::kDraining, WorkerStateLabel::kDraining},
+      {WorkerState::kLost, WorkerStateLabel::kLost}};
+  std::array<int64_t, std::size(kLabels)> counts = {};
+  for (const WorkerRecord& record : registry.List()) ++counts[static_cast<size_t>(record.state)];
+  for (const auto& [state, label] : kLabels) {
+    metrics.SetWorkers(label, counts[static_cast<size_t>(state)]);
+  }
+}
+
+}  // namespace
+
+// In the order in which they are made, which is that of what uses what; they go in the reverse.
+struct Controller::Parts {
+  Parts(const Options& options, std::unique_ptr<MetricsExporter> metrics_exporter);
+
+  // Looks for silent workers, now and from now on.
+  void Sweep();
+
+  const RealClock clock;
+  const std::unique_ptr<MetricsExporter> exporter;  // null: no metrics
+  const std::unique_ptr<ControllerMetrics> metrics;
+  const std::unique_ptr<RpcMetrics> rpc_metrics;
+  const uint64_t epoch;
+  const absl::Duration heartbeat_interval;
+
+  MemoryStore store;
+  Catalog catalog;
+  OperationRecords records;
+  MembershipNews news;
+  WorkerRegistry registry;
+  GrpcWorkerGateway gateway;
+
+  ThreadTaskQueue queue;     // all operations, sessions' timers, watchers
+  ThreadTaskQueue planners;  // what takes long
+  OperationBook book;
+  OperationRunner runner;
+  ReshardDesk desk;
+  SessionTable sessions;
+
+  MeshService mesh_service;
+  ManifestService manifest_service;
+  ReshardService reshard_service;
+  OperationService operation_service;
+  WorkerService worker_service;
+  std::unique_ptr<RpcServer> server;
+
+  Mutex mutex;
+  bool shut_down ABSL_GUARDED_BY(mutex) = false;
+};
+
+Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter> metrics_exporter)
+    : exporter(std::move(metrics_exporter)),
+      metrics(exporter == nullptr
+                  ? std::unique_ptr<ControllerMetrics>(std::make_unique<NullControllerMetrics>())
+                  : MakeControllerMetrics(exporter->registry())),
+      rpc_metrics(exporter == nullptr
+                      ? std::unique_ptr<RpcMetrics>(std::make_unique<NullRpcMetrics>())
+                      : MakeRpcMetrics(exporter->registry(), kControllerMethods)),
+      epoch(EpochAt(clock.Now())),
+      heartbeat_interval(options.heartbeat_interval),
+      catalog(store, epoch),
+      records(store, epoch, clock),
+      registry({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
+               clock, news),
+      gateway(options.insecure),
+      queue({.name = "operations"}, clock),
+      planners(
+          {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
+          clock),
+      book({.records = records,
+            .queue = queue,
+            .clock = clock,
+            .metrics = *metrics,
+            .epoch = epoch}),
+      runner({.gateway = gateway,
+              .workers = registry,
+              .queue = queue,
+              .planners = planners,
+              .clock = clock,
+              .sink = book,
+              .epoch = epoch}),
+      desk({.topology = options.topology}, catalog, clock, *metrics),
+      sessions({.registry = registry,
+                .runner = runner,
+                .queue = queue,
+                .clock = clock,
+                .metrics = *metrics,
+                .epoch = epoch,
+                .heartbeat_interval = options.heartbeat_interval}),
+      mesh_service(catalog, *metrics),
+      manifest_service(catalog, *metrics),
+      reshard_service({.desk = desk,
+                       .book = book,
+                       .runner = runner,
+                       .planners = planners,
+                       .metrics = *metrics}),
+      operation_service(book, runner),
+      worker_service(registry, sessions) {
+  news.TellTo(runner, gateway, *metrics);
+  metrics->SetEpoch(epoch);
+}
+
+void Controller::Parts::Sweep() {
+  registry.Sweep();
+  CountWorkers(registry, *metrics);
+  queue.PostAfter(heartbeat_interval, [this] { Sweep(); });
+}
+
+absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& options) {
+  std::unique_ptr<MetricsExporter> exporter;
+  if (!options.metrics_listen.empty()) {
+    ASSIGN_OR_RETURN(exporter, MetricsExporter::Start({.address = options.metrics_listen,
+                                                       .role = "controller",
+                                                       .version = options.version,
+                                                       .revision = options.revision,
+                                                       .insecure = options.insecure}));
+  }
+  auto parts = std::make_unique<Parts>(options, std::move(exporter));
+  ASSIGN_OR_RETURN(
+      parts->server,
+      RpcServer::Start(
+          {.addresses = options.listen,
+           .insecure = options.insecure,
+           .services = {&parts->mesh_service, &parts->manifest_service, &parts->reshard_service,
+                        &parts->operation_service, &parts->worker_service},
+           .metrics = parts->rpc_metrics.get(),
+           .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
+  parts->queue.Post([&parts = *parts] { parts.Sweep(); });
+  return std::unique_ptr<Controller>(new Controller(std::move(parts)));
+}
+
+Controller::Controller(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Controller::~Controller() { Shutdown(absl::ZeroDuration()); }
+
+const std::vector<std::string>& Controller::addresses() const {
+  return parts_->server->addresses();
+}
+std::string Controller::metrics_address() const {
+  return parts_->exporter == nullptr ? "" : parts_->exporter->address();
+}
+uint64_t Controller::epoch() const { return parts_->epoch; }
+
+void Controller::Shutdown(absl::Duration deadline) {
+  {
+    const MutexLock lock(parts_->mutex);
+    if (std::exchange(parts_->shut_down, true)) return;
+  }
+  parts_->server->SetServing("", false);
+  parts_->reshard_service.RefuseOperations();
+  if (!parts_->runner.WaitUntilIdle(deadline)) {
+    LogWarning("operations_left", {{"operations", parts_->runner.running()}});
+  }
+  const absl::Status leaving = absl::UnavailableError("the controller is stopping");
+  parts_->book.DismissWatchers(leaving);
+  parts_->sessions.Close(leaving);
+  parts_->planners.Stop();
+  parts_->server->Shutdown(std::min(deadline, kServerGrace));
+  parts_->queue.Stop();
+  parts_->gateway.Stop();
+}
+
+}  // namespace crossmesh

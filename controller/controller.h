@@ -1,0 +1,60 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/mesh/topology.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// A controller that serves: the composition of everything under controller/. Thread-safe.
+class Controller {
+ public:
+  struct Options {
+    // Forms of RpcAddress, at least one.
+    std::vector<std::string> listen;
+    // A loopback address for Prometheus; empty: no metrics are kept.
+    std::string metrics_listen = "127.0.0.1:0";
+    // Allows addresses that are not local, of its own and of workers.
+    bool insecure = false;
+    // The network, where requests do not describe it.
+    Topology topology;
+    std::string version;
+    std::string revision;
+    absl::Duration heartbeat_interval = absl::Seconds(2);
+    absl::Duration lost_after = absl::Seconds(10);
+    int planner_threads = 1;
+  };
+
+  // Listens and serves. InvalidArgument: an address malformed, or not local without `insecure`;
+  // FailedPrecondition: an address is in use or cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<Controller>> Create(const Options& options);
+  // As Shutdown with no time.
+  ~Controller();
+
+  // As given, with the ports that were bound.
+  const std::vector<std::string>& addresses() const;
+  std::string metrics_address() const;  // empty when there is none
+  // The fencing number: microseconds from 2020 to the start, so that a controller that starts again
+  // fences its former self.
+  uint64_t epoch() const;
+
+  // In order: health says no, new operations are refused, those that run have `deadline` to end,
+  // workers and watchers are told to come back to the next controller, the server ends. Returns
+  // when all has stopped. Repeatable; a second call does not shorten the first.
+  void Shutdown(absl::Duration deadline);
+
+ private:
+  struct Parts;
+  explicit Controller(std::unique_ptr<Parts> parts);
+
+  const std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace crossmesh

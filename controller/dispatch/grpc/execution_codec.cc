@@ -1,0 +1,61 @@
+#include "controller/dispatch/grpc/execution_codec.h"
+
+#include "controller/dispatch/grpc/time_codec.h"
+
+namespace crossmesh {
+namespace {
+
+// The data plane's token: both words, high word first, big endian.
+std::string TokenBytes(uint64_t high, uint64_t low) {
+  std::string bytes;
+  for (const uint64_t word : {high, low}) {
+    for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(word >> shift));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+v1::ExecuteRequest StartRequest(const TaskStart& start) {
+  v1::ExecuteRequest request;
+  v1::ExecuteRequest::Start& out = *request.mutable_start();
+  out.set_operation_id(start.operation_id);
+  out.set_operation(start.operation);
+  out.set_epoch(start.epoch);
+  out.set_attempt(start.attempt);
+  out.set_token(TokenBytes(start.token_high, start.token_low));
+  out.set_part_digest(start.part->digest().ToString());
+  out.set_source_storage(start.source_storage);
+  out.set_destination_storage(start.destination_storage);
+  out.set_create_destination(start.create_destination);
+  out.set_checksums(start.checksums);
+  for (const TaskStart::Peer& peer : *start.peers) {
+    v1::ExecuteRequest::Peer& out_peer = *out.add_peers();
+    out_peer.set_worker(peer.worker);
+    out_peer.set_data_address(peer.data_address);
+    out_peer.mutable_devices()->Add(peer.devices.begin(), peer.devices.end());
+  }
+  *out.mutable_deadline() = ToProto(start.deadline);
+  *out.mutable_stall_limit() = ToProto(start.stall_limit);
+  return request;
+}
+
+TaskFigures FiguresOf(const v1::ExecuteResponse::Report& report) {
+  return TaskFigures{.sent_bytes = report.sent_bytes(),
+                     .received_bytes = report.received_bytes(),
+                     .copied_bytes = report.copied_bytes(),
+                     .bind_seconds = report.bind_seconds(),
+                     .move_seconds = report.move_seconds(),
+                     .pack_seconds = report.pack_seconds(),
+                     .unpack_seconds = report.unpack_seconds(),
+                     .checksum_seconds = report.checksum_seconds()};
+}
+
+absl::Status StatusFromCode(int32_t code, const std::string& message) {
+  constexpr int32_t kLastCode = static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
+  const bool known = code >= 0 && code <= kLastCode;
+  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                      message);
+}
+
+}  // namespace crossmesh

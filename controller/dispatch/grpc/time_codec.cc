@@ -1,0 +1,45 @@
+#include "controller/dispatch/grpc/time_codec.h"
+
+#include <cstdint>
+#include <cstdlib>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kSecondsMax = 315'576'000'000;
+constexpr int32_t kNanosMax = 999'999'999;
+
+}  // namespace
+
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  google::protobuf::Duration proto;
+  absl::Duration rest;
+  proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  proto.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return proto;
+}
+
+absl::StatusOr<absl::Duration> FromProto(const google::protobuf::Duration& proto) {
+  const bool in_range = proto.seconds() >= -kSecondsMax && proto.seconds() <= kSecondsMax &&
+                        proto.nanos() >= -kNanosMax && proto.nanos() <= kNanosMax;
+  const bool one_sign =
+      (proto.seconds() >= 0 || proto.nanos() <= 0) && (proto.seconds() <= 0 || proto.nanos() >= 0);
+  if (in_range && one_sign) {
+    return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+  }
+  return absl::InvalidArgumentError(absl::StrCat("not a duration: ", proto.seconds(),
+                                                 " seconds and ", proto.nanos(), " nanoseconds"));
+}
+
+google::protobuf::Timestamp ToProto(absl::Time time) {
+  google::protobuf::Timestamp proto;
+  const int64_t seconds = absl::ToUnixSeconds(time);
+  proto.set_seconds(seconds);
+  proto.set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+  return proto;
+}
+
+}  // namespace crossmesh

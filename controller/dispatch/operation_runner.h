@@ -1,0 +1,60 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "controller/dispatch/running_operation.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// Runs operations: every machine on one serial queue, planning on the planners' threads.
+// Thread-safe; never blocks, but for WaitUntilIdle. The queues must have stopped before the runner
+// goes away.
+class OperationRunner {
+ public:
+  static constexpr int64_t kOperationsMax = 256;  // that run at once
+
+  explicit OperationRunner(const RunningOperation::Environment& environment)
+      : environment_(environment) {}
+
+  // Runs the operation; the sink hears how it goes. ResourceExhausted: too many run.
+  absl::Status Start(OperationRequest request);
+  // Nothing happens when the operation does not run any more.
+  void Cancel(const std::string& id, const std::string& reason);
+  // A worker's word on its task.
+  struct Progress {
+    std::string worker;
+    std::string operation_id;
+    uint32_t attempt = 1;
+    int64_t moved_bytes = 0;
+  };
+  void OnProgress(const Progress& progress);
+  void OnWorkerLost(const std::string& worker, const absl::Status& why);
+
+  int64_t running() const;
+  // Whether no operation runs, after waiting for at most `timeout`. Blocks.
+  bool WaitUntilIdle(absl::Duration timeout);
+
+ private:
+  // Calls `action` with the operation on the queue, when it still runs.
+  template <typename Action>
+  void WithOperation(const std::string& id, Action action);
+  void Forget(const std::string& id);
+
+  const RunningOperation::Environment environment_;
+  // Confined to the queue.
+  absl::flat_hash_map<std::string, std::shared_ptr<RunningOperation>> operations_;
+
+  mutable Mutex mutex_;
+  CondVar idle_;
+  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/mesh/device.h"
+#include "common/plan/plan.h"
+#include "common/plan/proof.h"
+#include "common/plan/worker_part.h"
+#include "controller/reshard/plan_reshard.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// A reshard that is planned and proven, with all that is derived from the plan: what the plan cache
+// keeps. Immutable, but for the workers' parts, which are kept for whom they were cut last.
+// Thread-safe.
+class PlannedReshard {
+ public:
+  using DevicesOfWorkers = std::vector<std::vector<DeviceId>>;
+  using Parts = std::vector<WorkerPart>;  // in the order of the workers
+
+  // Plans and proves. What PlanReshard and Prove find. `clock` measures the time that it takes.
+  static absl::StatusOr<std::shared_ptr<const PlannedReshard>> Create(ReshardRequest request,
+                                                                      const ProofLimits& limits,
+                                                                      const Clock& clock);
+
+  const ReshardRequest& request() const { return request_; }
+  const ProofLimits& limits() const { return limits_; }
+  const Plan& plan() const { return plan_; }
+  const TensorTable& tensors() const { return plan_.tensors(); }
+  const Proof& proof() const { return proof_; }
+  absl::Duration plan_time() const { return plan_time_; }
+
+  // What a replica receives, and its devices in text form.
+  struct Replica {
+    int64_t bytes = 0;
+    std::string devices;
+  };
+  const std::vector<Replica>& replicas() const { return replicas_; }
+
+  // The parts for workers that own these devices; null when they have not been cut.
+  std::shared_ptr<const Parts> FindParts(const DevicesOfWorkers& devices) const;
+  // Cuts and keeps them. What CutParts finds. Cost: linear in relays and hops.
+  absl::StatusOr<std::shared_ptr<const Parts>> Cut(DevicesOfWorkers devices) const;
+
+  // About how much memory it takes, parts included.
+  int64_t weight() const;
+
+ private:
+  PlannedReshard(ReshardRequest request, const ProofLimits& limits, Plan plan)
+      : request_(std::move(request)), limits_(limits), plan_(std::move(plan)) {}
+  void DescribeReplicas();
+
+  const ReshardRequest request_;
+  const ProofLimits limits_;
+  const Plan plan_;
+  Proof proof_;
+  absl::Duration plan_time_;
+  std::vector<Replica> replicas_;
+
+  mutable Mutex mutex_;
+  mutable DevicesOfWorkers cut_for_ ABSL_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const Parts> parts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace crossmesh

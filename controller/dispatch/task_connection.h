@@ -1,0 +1,98 @@
+#pragma once
+
+#include "controller/dispatch/task_queue.h"
+#include "controller/dispatch/worker_gateway.h"
+#include "controller/operation/operation_machine.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// One worker's task in one attempt, through as many calls as it takes: a call that breaks while the
+// task is needed is made again, which attaches to the task, and what the worker has not answered is
+// said again. Refusals, and a worker that cannot be reached, become events like any other.
+//
+// Confined to the queue. Shared by the operation and by the call in progress, so that a last word
+// still arrives when the operation is over.
+class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
+ public:
+  static constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+  static constexpr absl::Duration kPauseMax = absl::Seconds(1);
+  // Calls in a row that break without a word from the worker, before it counts as lost.
+  static constexpr int kBrokenCallsMax = 6;
+  // Time that the worker has to end a call that is acknowledged.
+  static constexpr absl::Duration kFarewell = absl::Seconds(30);
+
+  struct Options {
+    WorkerGateway& gateway;
+    TaskQueue& queue;
+    std::string worker;
+    std::string address;
+    TaskStart start;                       // the same in every call: a worker compares
+    std::vector<DeviceRank> destinations;  // devices of this worker that receive
+    // TaskAccepted, DeviceDone, TaskEnded, DevicesResolved, WorkerLost; on the queue, in order;
+    // some of them again after a broken call.
+    absl::AnyInvocable<void(OperationEvent)> on_event;
+  };
+
+  explicit TaskConnection(Options options) : options_(std::move(options)) {}
+
+  void Begin() { Call(); }
+  void Cancel(const std::string& reason);
+  void Resolve(const std::vector<DeviceRank>& devices, bool commit);
+  void PeerLost(const std::string& worker, const std::string& reason);
+  // The last word. It is not said again when it gets lost: a worker that has heard it would take
+  // the task for a new one.
+  void Acknowledge();
+  // The operation does not wait for this task any more. When the worker can be reached after all,
+  // the task is cancelled, then abandoned and acknowledged.
+  void LetGo();
+
+  // From the task's report; zero before.
+  const TaskFigures& figures() const { return figures_; }
+
+ private:
+  class Attachment;
+
+  void Call();
+  // What the present call's attachment hears.
+  void OnAccepted();
+  void OnReport(const absl::Status& status, const std::vector<std::string>& lost_peers,
+                const TaskFigures& figures);
+  void OnResolved(const std::vector<DeviceRank>& devices, const absl::Status& status);
+  void OnCallEnded(const absl::Status& status);
+  void SayAgain();
+  void FinishLettingGo();
+  void Emit(OperationEvent event) { options_.on_event(std::move(event)); }
+
+  struct Resolution {
+    std::vector<DeviceRank> devices;
+    bool commit = false;
+  };
+
+  Options options_;
+  std::unique_ptr<TaskCall> call_;  // null while there is none
+  uint64_t call_number_ = 0;
+  int broken_calls_ = 0;
+  bool accepted_ = false;
+  bool ended_ = false;  // reported or refused: nothing runs
+  bool acknowledged_ = false;
+  bool let_go_ = false;
+  TaskFigures figures_;
+  TaskQueue::Timer farewell_;
+  // What was said and not answered.
+  std::optional<std::string> cancelled_;
+  std::vector<std::pair<std::string, std::string>> lost_peers_;
+  std::vector<Resolution> unanswered_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "common/metrics/rpc_metrics.h"
+#include "common/plan/worker_part.h"
+#include "common/rpc/server.h"
+#include "crossmesh/v1/execution_service.grpc.pb.h"
+#include "crossmesh/v1/worker_service.grpc.pb.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// A worker that moves nothing: it registers with a controller, serves Execute, and says what a
+// worker says. Thread-safe.
+class FakeWorker final : public v1::ExecutionService::CallbackService {
+ public:
+  // What it does with a task that it is given.
+  enum class Manner {
+    kDiligent,  // accepts, and is done at once
+    kHolding,   // accepts, and does no more until told
+    kRefusing,  // ends the call with FailedPrecondition
+  };
+
+  // Serves at `folder`/NAME.sock, and joins the controller at `controller`.
+  FakeWorker(const std::string& folder, const std::string& name, const std::string& devices,
+             const std::string& controller);
+  // As Vanish.
+  ~FakeWorker() override;
+
+  void SetManner(Manner manner);
+  // Held tasks go on.
+  void Release();
+  // As a process that dies: the session and all calls break.
+  void Vanish();
+  // Says goodbye, then as Vanish. Returns when the controller knows.
+  void Leave();
+  void SendHeartbeat(const std::string& operation_id, int64_t moved_bytes);
+  // Waits until the session has a message, and returns it; an error when it has ended.
+  absl::StatusOr<v1::WorkerSessionResponse> ReadSession();
+
+  // Since the start.
+  struct Counts {
+    int calls = 0;
+    int parts = 0;  // that were sent
+    int commits = 0;
+    int abandons = 0;
+    int cancels = 0;
+    int acknowledgements = 0;
+  };
+  Counts counts() const;
+  // Waits until as many tasks are held.
+  void WaitUntilHolding(int tasks);
+
+  grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteResponse>* Execute(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  class Call;
+  class Session;
+
+  void Join(const std::string& devices, const std::string& controller);
+
+  const std::string name_;
+  const std::string address_;
+  NullRpcMetrics metrics_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::shared_ptr<Session> session_;
+
+  mutable Mutex mutex_;
+  CondVar holding_;
+  Manner manner_ ABSL_GUARDED_BY(mutex_) = Manner::kDiligent;
+  Counts counts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Call>> held_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<const WorkerPart>> parts_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,161 @@
+#include "controller/service/manifest_service.h"
+
+#include "common/base/status_macros.h"
+#include "common/rpc/server.h"
+#include "common/rpc/server_streams.h"
+#include "common/wire/object_name.h"
+#include "common/wire/tensor_codec.h"
+#include "controller/service/object_count.h"
+#include "controller/service/paging.h"
+#include "controller/service/unary.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Collects a manifest. A client that dies halfway cancels its call, which then has no effect on the
+// response that nobody reads; but the tensors that came are a manifest of their own, so nothing is
+// registered unless the call is still there.
+class ManifestUpload final
+    : public ServerReadStream<v1::PutManifestRequest, v1::PutManifestResponse> {
+ public:
+  ManifestUpload(grpc::CallbackServerContext& context, Catalog& catalog, ControllerMetrics& metrics)
+      : context_(context), catalog_(catalog), metrics_(metrics) {}
+
+ private:
+  absl::Status OnMessage(v1::PutManifestRequest request) override {
+    if (!begun_) {
+      RETURN_IF_ERROR(CheckObjectName("manifest", request.name()));
+      name_ = request.name();
+      begun_ = true;
+    } else if (!request.name().empty()) {
+      return Bad(absl::StrCat("expected a name in the first message only, found \"", request.name(),
+                              "\" in a later one"));
+    }
+    if (request.tensors_size() > ManifestService::kTensorsPerMessageMax) {
+      return Bad(absl::StrCat("expected at most ",
+                              static_cast<int>(ManifestService::kTensorsPerMessageMax),
+                              " tensors in a message, found ", request.tensors_size()));
+    }
+    if (static_cast<int64_t>(tensors_.size()) + request.tensors_size() > Manifest::kTensorsMax) {
+      return Bad(absl::StrCat("expected at most ", static_cast<int64_t>(Manifest::kTensorsMax),
+                              " tensors, found more"));
+    }
+    for (const v1::TensorSpec& tensor : request.tensors()) {
+      absl::StatusOr<TensorSpec> decoded = FromProto(tensor);
+      if (!decoded.ok()) return Bad(decoded.status().message());
+      tensors_.push_back(*std::move(decoded));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OnMessagesEnd(v1::PutManifestResponse& response) override {
+    if (context_.IsCancelled()) return absl::CancelledError("the client is gone");
+    if (!begun_) return absl::InvalidArgumentError("expected a first message with a name");
+    absl::StatusOr<Manifest> manifest = Manifest::Create(std::move(tensors_));
+    if (!manifest.ok()) return Bad(manifest.status().message());
+    response.set_tensors(static_cast<int64_t>(manifest->tensors().size()));
+    response.set_size_bytes(manifest->bytes());
+    response.set_digest(manifest->digest().ToString());
+    ASSIGN_OR_RETURN(const int64_t revision, catalog_.manifests.Put(name_, *std::move(manifest)));
+    response.set_revision(revision);
+    metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
+    return absl::OkStatus();
+  }
+
+  absl::Status Bad(absl::string_view why) const {
+    return absl::InvalidArgumentError(absl::StrCat("manifest ", name_, ": ", why));
+  }
+
+  grpc::CallbackServerContext& context_;
+  Catalog& catalog_;
+  ControllerMetrics& metrics_;
+  bool begun_ = false;
+  std::string name_;
+  std::vector<TensorSpec> tensors_;
+};
+
+// Sends a manifest, in messages small enough for every reader.
+class ManifestDownload final : public ServerWriteStream<v1::GetManifestResponse> {
+ public:
+  void SendAll(const Manifest& manifest) {
+    constexpr size_t kPerMessage = ManifestService::kTensorsPerMessageMax;
+    const std::vector<TensorSpec>& tensors = manifest.tensors();
+    for (size_t begin = 0; begin < tensors.size(); begin += kPerMessage) {
+      v1::GetManifestResponse response;
+      for (size_t i = begin; i < std::min(tensors.size(), begin + kPerMessage); ++i) {
+        *response.add_tensors() = ToProto(tensors[i]);
+      }
+      if (!Send(std::move(response))) return;
+    }
+    End(absl::OkStatus());
+  }
+
+ private:
+  void OnEnd() override {}
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<v1::PutManifestRequest>* ManifestService::PutManifest(
+    grpc::CallbackServerContext* context, v1::PutManifestResponse* response) {
+  return ManifestUpload::Serve(std::make_unique<ManifestUpload>(*context, catalog_, metrics_),
+                               response);
+}
+
+grpc::ServerWriteReactor<v1::GetManifestResponse>* ManifestService::GetManifest(
+    grpc::CallbackServerContext* /*context*/, const v1::GetManifestRequest* request) {
+  auto download = std::make_shared<ManifestDownload>();
+  const absl::StatusOr<Registered<Manifest>> manifest = catalog_.manifests.Get(request->name());
+  if (manifest.ok()) {
+    download->SendAll(*manifest->value);
+  } else {
+    download->End(manifest.status());
+  }
+  return ManifestDownload::Serve(std::move(download));
+}
+
+grpc::ServerUnaryReactor* ManifestService::ListManifests(grpc::CallbackServerContext* context,
+                                                         const v1::ListManifestsRequest* request,
+                                                         v1::ListManifestsResponse* response) {
+  return Answer(context, List(*request, *response));
+}
+
+absl::Status ManifestService::List(const v1::ListManifestsRequest& request,
+                                   v1::ListManifestsResponse& response) {
+  RETURN_IF_ERROR(CheckRequestBytes(request));
+  ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
+  ASSIGN_OR_RETURN(const auto manifests, catalog_.manifests.List(request.page_token(), limit));
+  for (const Registered<Manifest>& manifest : manifests) {
+    v1::ListManifestsResponse::Entry& entry = *response.add_manifests();
+    entry.set_name(manifest.name);
+    entry.set_tensors(static_cast<int64_t>(manifest.value->tensors().size()));
+    entry.set_size_bytes(manifest.value->bytes());
+    entry.set_digest(manifest.value->digest().ToString());
+    entry.set_revision(manifest.revision);
+  }
+  if (response.manifests_size() == limit) response.set_next_page_token(manifests.back().name);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ManifestService::DeleteManifest(
+    grpc::CallbackServerContext* context, const v1::DeleteManifestRequest* request,
+    v1::DeleteManifestResponse* /*response*/) {
+  return Answer(context, Delete(*request));
+}
+
+absl::Status ManifestService::Delete(const v1::DeleteManifestRequest& request) {
+  RETURN_IF_ERROR(CheckRequestBytes(request));
+  RETURN_IF_ERROR(catalog_.manifests.Delete(request.name(), request.revision()));
+  metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
+  return absl::OkStatus();
+}
+
+}  // namespace crossmesh

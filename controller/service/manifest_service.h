@@ -1,0 +1,37 @@
+#pragma once
+
+#include "common/metrics/controller_metrics.h"
+#include "controller/catalog/catalog.h"
+#include "crossmesh/v1/manifest_service.grpc.pb.h"
+
+namespace crossmesh {
+
+// Tensor manifests by name. Thread-safe.
+class ManifestService final : public v1::ManifestService::CallbackService {
+ public:
+  // Tensors of one message.
+  static constexpr int kTensorsPerMessageMax = 4096;
+
+  ManifestService(Catalog& catalog, ControllerMetrics& metrics)
+      : catalog_(catalog), metrics_(metrics) {}
+
+  grpc::ServerReadReactor<v1::PutManifestRequest>* PutManifest(
+      grpc::CallbackServerContext* context, v1::PutManifestResponse* response) override;
+  grpc::ServerWriteReactor<v1::GetManifestResponse>* GetManifest(
+      grpc::CallbackServerContext* context, const v1::GetManifestRequest* request) override;
+  grpc::ServerUnaryReactor* ListManifests(grpc::CallbackServerContext* context,
+                                          const v1::ListManifestsRequest* request,
+                                          v1::ListManifestsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteManifest(grpc::CallbackServerContext* context,
+                                           const v1::DeleteManifestRequest* request,
+                                           v1::DeleteManifestResponse* response) override;
+
+ private:
+  absl::Status List(const v1::ListManifestsRequest& request, v1::ListManifestsResponse& response);
+  absl::Status Delete(const v1::DeleteManifestRequest& request);
+
+  Catalog& catalog_;
+  ControllerMetrics& metrics_;
+};
+
+}  // namespace crossmesh

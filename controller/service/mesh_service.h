@@ -1,0 +1,38 @@
+#pragma once
+
+#include "common/metrics/controller_metrics.h"
+#include "controller/catalog/catalog.h"
+#include "crossmesh/v1/mesh_service.grpc.pb.h"
+
+namespace crossmesh {
+
+// Meshes by name. Thread-safe.
+class MeshService final : public v1::MeshService::CallbackService {
+ public:
+  MeshService(Catalog& catalog, ControllerMetrics& metrics)
+      : catalog_(catalog), metrics_(metrics) {}
+
+  grpc::ServerUnaryReactor* CreateMesh(grpc::CallbackServerContext* context,
+                                       const v1::CreateMeshRequest* request,
+                                       v1::CreateMeshResponse* response) override;
+  grpc::ServerUnaryReactor* GetMesh(grpc::CallbackServerContext* context,
+                                    const v1::GetMeshRequest* request,
+                                    v1::GetMeshResponse* response) override;
+  grpc::ServerUnaryReactor* ListMeshes(grpc::CallbackServerContext* context,
+                                       const v1::ListMeshesRequest* request,
+                                       v1::ListMeshesResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteMesh(grpc::CallbackServerContext* context,
+                                       const v1::DeleteMeshRequest* request,
+                                       v1::DeleteMeshResponse* response) override;
+
+ private:
+  absl::Status Create(const v1::CreateMeshRequest& request, v1::CreateMeshResponse& response);
+  absl::Status Get(const v1::GetMeshRequest& request, v1::GetMeshResponse& response);
+  absl::Status List(const v1::ListMeshesRequest& request, v1::ListMeshesResponse& response);
+  absl::Status Delete(const v1::DeleteMeshRequest& request);
+
+  Catalog& catalog_;
+  ControllerMetrics& metrics_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "controller/dispatch/operation_runner.h"
+#include "controller/service/operation_book.h"
+#include "crossmesh/v1/operation_service.grpc.pb.h"
+
+namespace crossmesh {
+
+// Reads, watches and cancels operations. Thread-safe.
+class OperationService final : public v1::OperationService::CallbackService {
+ public:
+  static constexpr size_t kReasonBytesMax = 256;
+
+  OperationService(OperationBook& book, OperationRunner& runner) : book_(book), runner_(runner) {}
+
+  grpc::ServerUnaryReactor* GetOperation(grpc::CallbackServerContext* context,
+                                         const v1::GetOperationRequest* request,
+                                         v1::GetOperationResponse* response) override;
+  grpc::ServerUnaryReactor* ListOperations(grpc::CallbackServerContext* context,
+                                           const v1::ListOperationsRequest* request,
+                                           v1::ListOperationsResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchOperationResponse>* WatchOperation(
+      grpc::CallbackServerContext* context, const v1::WatchOperationRequest* request) override;
+  grpc::ServerUnaryReactor* CancelOperation(grpc::CallbackServerContext* context,
+                                            const v1::CancelOperationRequest* request,
+                                            v1::CancelOperationResponse* response) override;
+
+ private:
+  absl::Status Get(const v1::GetOperationRequest& request, v1::GetOperationResponse& response);
+  absl::Status List(const v1::ListOperationsRequest& request, v1::ListOperationsResponse& response);
+  absl::Status Cancel(const v1::CancelOperationRequest& request);
+
+  OperationBook& book_;
+  OperationRunner& runner_;
+};
+
+}  // namespace crossmesh

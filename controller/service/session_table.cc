@@ -1,0 +1,225 @@
+#include "controller/service/session_table.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
+#include "common/rpc/address.h"
+#include "common/wire/object_name.h"
+#include "controller/dispatch/grpc/time_codec.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status Refuse(absl::string_view worker, absl::string_view field, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("worker ", worker, ": ", field, ": ", why));
+}
+
+absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
+  RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
+  if (message.protocol() != SessionTable::kProtocol) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker ", message.worker(), ": expected protocol ",
+        static_cast<int32_t>(SessionTable::kProtocol), ", found ", message.protocol()));
+  }
+  absl::StatusOr<std::vector<DeviceId>> devices = ParseDevices(message.devices());
+  if (!devices.ok()) return Refuse(message.worker(), "devices", devices.status().message());
+  const absl::StatusOr<RpcAddress> address = ParseRpcAddress(message.execution_address());
+  if (!address.ok()) {
+    return Refuse(message.worker(), "execution_address", address.status().message());
+  }
+  if (message.data_address().size() > SessionTable::kDataAddressBytesMax) {
+    return Refuse(
+        message.worker(), "data_address",
+        absl::StrCat("expected at most ", static_cast<size_t>(SessionTable::kDataAddressBytesMax),
+                     " bytes, found ", message.data_address().size()));
+  }
+  return WorkerRecord{.name = message.worker(),
+                      .incarnation = message.incarnation(),
+                      .devices = *std::move(devices),
+                      .execution_address = message.execution_address(),
+                      .transport = message.transport(),
+                      .data_address = message.data_address(),
+                      .version = message.version()};
+}
+
+RegistrationResult ResultOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return RegistrationResult::kAccepted;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+      return RegistrationResult::kRejectedDuplicate;
+    case absl::StatusCode::kFailedPrecondition:
+      return RegistrationResult::kRejectedVersion;
+    default:
+      return RegistrationResult::kRejectedIdentity;
+  }
+}
+
+}  // namespace
+
+// One stream of one worker. gRPC's calls come one after the other, so what they alone use has no
+// lock.
+class SessionTable::Session final : public Stream,
+                                    public std::enable_shared_from_this<SessionTable::Session> {
+ public:
+  explicit Session(SessionTable& table) : table_(table) {}
+
+ private:
+  const Options& options() const { return table_.options_; }
+
+  void OnMessage(v1::WorkerSessionRequest request) override {
+    switch (request.message_case()) {
+      case v1::WorkerSessionRequest::kRegister:
+        OnRegister(request.register_());
+        return;
+      case v1::WorkerSessionRequest::kHeartbeat:
+        OnHeartbeat(request.heartbeat());
+        return;
+      case v1::WorkerSessionRequest::kLeave:
+        left_ = true;
+        End(absl::OkStatus());
+        return;
+      case v1::WorkerSessionRequest::MESSAGE_NOT_SET:
+        return;  // of a newer worker
+    }
+  }
+
+  void OnRegister(const v1::WorkerSessionRequest::Register& message) {
+    absl::Status status = session_.has_value()
+                              ? absl::FailedPreconditionError(absl::StrCat(
+                                    "worker ", worker_, ": registered twice on one stream"))
+                              : Register(message);
+    options().metrics.WorkerRegistration(ResultOf(status));
+    if (!status.ok()) End(std::move(status));
+  }
+
+  absl::Status Register(const v1::WorkerSessionRequest::Register& message) {
+    ASSIGN_OR_RETURN(WorkerRecord record, RecordOf(message));
+    const std::string devices = message.devices();
+    ASSIGN_OR_RETURN(const uint64_t session, options().registry.Register(std::move(record)));
+    worker_ = message.worker();
+    session_ = session;
+    if (!table_.Enter(worker_, shared_from_this())) {
+      return absl::UnavailableError("the controller is stopping");
+    }
+    LogInfo("worker_registered", {{"worker_id", worker_}, {"devices", devices}});
+    v1::WorkerSessionResponse response;
+    response.mutable_registered()->set_epoch(options().epoch);
+    *response.mutable_registered()->mutable_heartbeat_interval() =
+        ToProto(options().heartbeat_interval);
+    Send(std::move(response));
+    return absl::OkStatus();
+  }
+
+  void OnHeartbeat(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
+    if (!session_.has_value()) {
+      End(absl::FailedPreconditionError("expected a registration before heartbeats"));
+      return;
+    }
+    const WorkerRegistry::Heartbeat beat{.memory_bytes = heartbeat.memory_bytes(),
+                                         .running_tasks = heartbeat.tasks_size()};
+    if (!options().registry.Beat(worker_, *session_, beat)) {
+      End(absl::AbortedError(absl::StrCat("worker ", worker_,
+                                          ": this session is over: the worker was lost, or has "
+                                          "another session")));
+      return;
+    }
+    const absl::Duration now = options().clock.Monotonic();
+    if (last_beat_.has_value()) options().metrics.Heartbeat(now - *last_beat_);
+    last_beat_ = now;
+    for (const v1::WorkerSessionRequest::TaskProgress& task : heartbeat.tasks()) {
+      options().runner.OnProgress({.worker = worker_,
+                                   .operation_id = task.operation_id(),
+                                   .attempt = task.attempt(),
+                                   .moved_bytes = task.moved_bytes()});
+    }
+  }
+
+  // Whoever sends nothing more beats no more.
+  void OnMessagesEnd() override { End(absl::OkStatus()); }
+
+  void OnEnd() override {
+    if (!session_.has_value()) return;
+    table_.Leave(worker_, *this);
+    const auto ended = [&registry = options().registry, worker = worker_, session = *session_,
+                        left = left_] { registry.SessionEnded(worker, session, left); };
+    if (left_) {
+      ended();
+    } else {
+      options().queue.PostAfter(kReturnTime, ended);
+    }
+  }
+
+  SessionTable& table_;
+  std::string worker_;
+  std::optional<uint64_t> session_;
+  std::optional<absl::Duration> last_beat_;
+  bool left_ = false;
+};
+
+SessionTable::Stream::Reactor* SessionTable::Open() {
+  return Stream::Serve(std::make_shared<Session>(*this));
+}
+
+bool SessionTable::Enter(const std::string& worker, std::shared_ptr<Session> session) {
+  std::shared_ptr<Session> superseded;
+  int64_t sessions = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!closed_.ok()) return false;
+    superseded = std::exchange(sessions_[worker], std::move(session));
+    sessions = static_cast<int64_t>(sessions_.size());
+  }
+  CountSessions(sessions);
+  if (superseded != nullptr) {
+    superseded->End(
+        absl::AbortedError(absl::StrCat("worker ", worker, ": superseded by another session")));
+  }
+  return true;
+}
+
+void SessionTable::Leave(const std::string& worker, const Session& session) {
+  std::shared_ptr<Session> left;  // goes away without the lock
+  int64_t sessions = 0;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = sessions_.find(worker);
+    if (found == sessions_.end() || found->second.get() != &session) return;
+    left = std::move(found->second);
+    sessions_.erase(found);
+    sessions = static_cast<int64_t>(sessions_.size());
+  }
+  CountSessions(sessions);
+}
+
+void SessionTable::TellToDrain(const std::string& worker) {
+  std::shared_ptr<Session> session;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = sessions_.find(worker);
+    if (found == sessions_.end()) return;
+    session = found->second;
+  }
+  v1::WorkerSessionResponse response;
+  response.mutable_drain();
+  session->Send(std::move(response));
+}
+
+void SessionTable::Close(const absl::Status& why) {
+  absl::flat_hash_map<std::string, std::shared_ptr<Session>> sessions;
+  {
+    const MutexLock lock(mutex_);
+    closed_ = why;
+    sessions = sessions_;
+  }
+  for (const auto& [worker, session] : sessions) session->End(why);
+}
+
+}  // namespace crossmesh

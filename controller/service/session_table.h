@@ -1,0 +1,68 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/metrics/controller_metrics.h"
+#include "common/rpc/server_streams.h"
+#include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/task_queue.h"
+#include "controller/membership/worker_registry.h"
+#include "crossmesh/v1/worker_service.pb.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// The sessions of workers: one stream per worker, on which it registers and then lives.
+// Thread-safe.
+class SessionTable {
+ public:
+  // Spoken with workers; another one is refused.
+  static constexpr int32_t kProtocol = 1;
+  static constexpr size_t kDataAddressBytesMax = 4096;
+  // A worker whose stream breaks is lost when it has not come back after this time: connections may
+  // be cut by age at any moment.
+  static constexpr absl::Duration kReturnTime = absl::Milliseconds(500);
+
+  using Stream = ServerBidiStream<v1::WorkerSessionRequest, v1::WorkerSessionResponse>;
+
+  struct Options {
+    WorkerRegistry& registry;
+    OperationRunner& runner;
+    TaskQueue& queue;
+    const Clock& clock;
+    ControllerMetrics& metrics;
+    uint64_t epoch = 0;
+    absl::Duration heartbeat_interval;
+  };
+  explicit SessionTable(const Options& options) : options_(options) {}
+
+  // Serves a worker's stream.
+  Stream::Reactor* Open();
+  // Tells the worker to finish what it runs and leave.
+  void TellToDrain(const std::string& worker);
+  // Ends all sessions and takes no new ones.
+  void Close(const absl::Status& why);
+
+ private:
+  class Session;
+
+  // False when the table is closed. The worker's session before, if any, ends: it is superseded.
+  bool Enter(const std::string& worker, std::shared_ptr<Session> session);
+  void Leave(const std::string& worker, const Session& session);
+  void CountSessions(int64_t sessions) { options_.metrics.SetWorkerSessions(sessions); }
+
+  const Options options_;
+
+  Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(mutex_);
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // why; OK: open
+};
+
+}  // namespace crossmesh

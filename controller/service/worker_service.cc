@@ -1,0 +1,85 @@
+#include "controller/service/worker_service.h"
+
+#include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
+#include "common/rpc/server.h"
+#include "controller/dispatch/grpc/time_codec.h"
+#include "controller/service/paging.h"
+#include "controller/service/unary.h"
+
+#include <string>
+
+namespace crossmesh {
+namespace {
+
+v1::WorkerState StateOf(WorkerState state) {
+  switch (state) {
+    case WorkerState::kReady:
+      return v1::WORKER_STATE_READY;
+    case WorkerState::kSuspect:
+      return v1::WORKER_STATE_SUSPECT;
+    case WorkerState::kDraining:
+      return v1::WORKER_STATE_DRAINING;
+    case WorkerState::kLost:
+      return v1::WORKER_STATE_LOST;
+  }
+  return v1::WORKER_STATE_UNSPECIFIED;
+}
+
+v1::Worker MessageOf(const WorkerRecord& record) {
+  v1::Worker out;
+  out.set_name(record.name);
+  out.set_state(StateOf(record.state));
+  out.set_devices(DevicesToString(record.devices));
+  out.set_execution_address(record.execution_address);
+  out.set_transport(record.transport);
+  out.set_memory_bytes(record.memory_bytes);
+  out.set_running_tasks(record.running_tasks);
+  out.set_incarnation(record.incarnation);
+  *out.mutable_last_heartbeat_time() = ToProto(record.last_heartbeat);
+  out.set_version(record.version);
+  return out;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* WorkerService::ListWorkers(grpc::CallbackServerContext* context,
+                                                     const v1::ListWorkersRequest* request,
+                                                     v1::ListWorkersResponse* response) {
+  return Answer(context, List(*request, *response));
+}
+
+absl::Status WorkerService::List(const v1::ListWorkersRequest& request,
+                                 v1::ListWorkersResponse& response) {
+  RETURN_IF_ERROR(CheckRequestBytes(request));
+  ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
+  for (const WorkerRecord& record : registry_.List()) {
+    if (record.name <= request.page_token()) continue;
+    if (response.workers_size() == limit) {
+      response.set_next_page_token(response.workers(limit - 1).name());
+      break;
+    }
+    *response.add_workers() = MessageOf(record);
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* WorkerService::DrainWorker(grpc::CallbackServerContext* context,
+                                                     const v1::DrainWorkerRequest* request,
+                                                     v1::DrainWorkerResponse* /*response*/) {
+  return Answer(context, Drain(*request));
+}
+
+absl::Status WorkerService::Drain(const v1::DrainWorkerRequest& request) {
+  RETURN_IF_ERROR(CheckRequestBytes(request));
+  RETURN_IF_ERROR(registry_.Drain(request.name()));
+  sessions_.TellToDrain(request.name());
+  return absl::OkStatus();
+}
+
+grpc::ServerBidiReactor<v1::WorkerSessionRequest, v1::WorkerSessionResponse>*
+WorkerService::WorkerSession(grpc::CallbackServerContext* /*context*/) {
+  return sessions_.Open();
+}
+
+}  // namespace crossmesh
