@@ -1,0 +1,91 @@
+#include "client/cli/cli.h"
+
+#include "common/base/check.h"
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/util/json_util.h>
+
+namespace crossmesh {
+
+CLI::App& Cli::AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
+                          const std::string& examples) {
+  CLI::App& command = *parent.add_subcommand(name, description);
+  command.add_flag("--json", json_, "Print one JSON document on standard output");
+  if (!examples.empty()) command.footer("Examples:\n" + examples);
+  return command;
+}
+
+CLI::App& Cli::AddGroup(CLI::App& parent, const std::string& name, const std::string& description) {
+  CLI::App& group = *parent.add_subcommand(name, description);
+  group.require_subcommand(1);
+  return group;
+}
+
+void Cli::AddControllerFlags(CLI::App& command) {
+  command
+      .add_option("--controller", controller_, "Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock")
+      ->envname("CROSSMESH_CONTROLLER");
+  command.add_flag("--insecure", insecure_, "Allow an address that other machines can reach");
+}
+
+void Cli::Run(CLI::App& command, Action action) {
+  command.callback([this, action = std::move(action)] { action_ = action; });
+}
+
+absl::StatusOr<Client> Cli::Connect() const {
+  if (!has_controller()) {
+    return absl::FailedPreconditionError(
+        "controller: expected an address by --controller or CROSSMESH_CONTROLLER, found none");
+  }
+  return Client::Connect(controller_, {.insecure = insecure_});
+}
+
+void Cli::Print(absl::string_view text) const { std::cout << text << std::flush; }
+
+void Cli::PrintDocument(const google::protobuf::Message& message) {
+  PrintDocument(ToJson(message));
+}
+
+void Cli::PrintDocument(const nlohmann::json& document) {
+  CHECK(!printed_document_) << "one document";
+  printed_document_ = true;
+  std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n"
+            << std::flush;
+}
+
+nlohmann::json ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  CHECK(status.ok()) << status.ToString();
+  return nlohmann::json::parse(text);
+}
+
+nlohmann::json ErrorDocument(const absl::Status& status) {
+  return {{"error",
+           {{"code", absl::StatusCodeToString(status.code())},
+            {"message", std::string(status.message())}}}};
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ostringstream text;
+  if (path == "-") {
+    text << std::cin.rdbuf();
+    return text.str();
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file || !(text << file.rdbuf())) {
+    return absl::InvalidArgumentError(absl::StrCat("file ", path, ": cannot be read, or is empty"));
+  }
+  return text.str();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "client/client.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <google/protobuf/message.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+
+// What all commands share: flags, the way to the controller, what they print. A command group adds
+// its subcommands to the parser; each names with Run what it does, which main runs once all flags
+// are read. Thread-compatible.
+class Cli {
+ public:
+  // The subcommand `name` of `parent` with the flag --json; `examples` end its help.
+  CLI::App& AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
+                       const std::string& examples);
+  // A group of subcommands, of which one must be given.
+  CLI::App& AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
+  // The flags --controller and --insecure.
+  void AddControllerFlags(CLI::App& command);
+
+  using Action = std::function<absl::Status()>;
+  void Run(CLI::App& command, Action action);
+  // The action of the command that was given.
+  const Action& action() const { return action_; }
+
+  bool json() const { return json_; }
+  bool has_controller() const { return !controller_.empty(); }
+  // FailedPrecondition without --controller and CROSSMESH_CONTROLLER.
+  absl::StatusOr<Client> Connect() const;
+
+  // Each prints on standard output. With --json exactly one document is printed.
+  void Print(absl::string_view text) const;
+  void PrintDocument(const google::protobuf::Message& message);
+  void PrintDocument(const nlohmann::json& document);
+  bool printed_document() const { return printed_document_; }
+
+ private:
+  std::string controller_;
+  bool insecure_ = false;
+  bool json_ = false;
+  bool printed_document_ = false;
+  Action action_;
+};
+
+// As in the API's JSON: field names as in the .proto files, 64-bit numbers as strings.
+nlohmann::json ToJson(const google::protobuf::Message& message);
+
+// {"error": {"code": "NOT_FOUND", "message": "..."}}
+nlohmann::json ErrorDocument(const absl::Status& status);
+
+// InvalidArgument, naming `path`, when the file cannot be read; "-" is standard input.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// The command groups.
+void AddDemoCommand(Cli& cli, CLI::App& app);
+void AddLayoutCommands(Cli& cli, CLI::App& app);
+void AddManifestCommands(Cli& cli, CLI::App& app);
+void AddMeshCommands(Cli& cli, CLI::App& app);
+void AddOperationCommands(Cli& cli, CLI::App& app);
+void AddPlanCommand(Cli& cli, CLI::App& app);
+void AddReshardCommand(Cli& cli, CLI::App& app);
+void AddWorkerCommands(Cli& cli, CLI::App& app);
+
+}  // namespace crossmesh

@@ -1,0 +1,211 @@
+// Runs the program as a user does, on what needs no controller.
+
+#include "common/testing/paths.h"
+#include "common/testing/status_matchers.h"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+struct Result {
+  int exit_status = -1;
+  std::string out;
+  std::string error;
+};
+
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// `arguments` as a shell takes them, in the repository's root.
+Result Crossmesh(const std::string& arguments) {
+  const std::string error_path = absl::StrCat(testing::TempDir(), "/cli_error_", ::getpid());
+  const std::string command =
+      absl::StrCat("cd '", SourcePath(""), "' && env -u CROSSMESH_CONTROLLER '",
+                   ProgramPath("crossmesh"), "' ", arguments, " 2>'", error_path, "' </dev/null");
+  Result result;
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  std::array<char, 4096> block;
+  while (const size_t size = std::fread(block.data(), 1, block.size(), pipe)) {
+    result.out.append(block.data(), size);
+  }
+  const int status = ::pclose(pipe);
+  result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  result.error = ReadAll(error_path);
+  std::remove(error_path.c_str());
+  return result;
+}
+
+// UPDATE_GOLDEN=1 in the environment rewrites the file instead.
+void ExpectGolden(const std::string& name, const std::string& text) {
+  const std::string path = SourcePath("client/cli/testdata/" + name);
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  EXPECT_EQ(text, ReadAll(path)) << "differs from " << path;
+}
+
+constexpr const char* kGpt2 =
+    "--manifest examples/gpt2.json --source 'fsdp=4 on a.0,b.0,c.0,d.0' "
+    "--source-rules examples/gpt2.fsdp.rules --destination 'replica=2,model=2 on e.0-1,f.0-1' "
+    "--destination-rules examples/gpt2.tp.rules --replica-axes replica";
+
+constexpr const char* kSmall =
+    "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]' "
+    "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
+
+TEST(CliTest, EveryCommandHasHelpWithExamples) {
+  for (const char* command :
+       {"demo", "plan", "reshard", "layout show", "mesh create", "mesh list", "mesh show",
+        "mesh delete", "manifest put", "manifest list", "manifest show", "manifest delete",
+        "operation list", "operation show", "operation watch", "operation cancel", "worker list",
+        "worker drain"}) {
+    const Result result = Crossmesh(absl::StrCat(command, " --help"));
+    EXPECT_EQ(result.exit_status, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("crossmesh ", command))) << command;
+    EXPECT_THAT(result.out, HasSubstr("Examples:")) << command;
+    EXPECT_THAT(result.out, HasSubstr("--json")) << command;
+  }
+}
+
+TEST(CliTest, LayoutShowIsATableOfSlots) {
+  const Result result = Crossmesh(
+      "layout show --mesh 'data=2,model=2 on a.0-1,b.0-1' --layout '[data, model] chunk' "
+      "--shape '[7, 5]'");
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  ExpectGolden("layout_show.txt", result.out);
+}
+
+TEST(CliTest, LayoutShowTakesATensorOfAManifestByItsRule) {
+  const Result result = Crossmesh(
+      "layout show --mesh 'fsdp=4 on a.0-3' --manifest examples/gpt2.json "
+      "--rules examples/gpt2.fsdp.rules --tensor wte.weight --json");
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_EQ(document["layout"], "[fsdp, -] nested_chunk");
+  EXPECT_EQ(document["slots"].size(), 4);
+  EXPECT_EQ(document["slots"][3]["boxes"][0], "[37695:50257, 0:768]");
+  EXPECT_EQ(document["slots"][3]["coordinates"]["fsdp"], 3);
+}
+
+TEST(CliTest, PlanExplainsASmallCase) {
+  const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --explain --json"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  // The rest of the document has the time that planning took.
+  ExpectGolden("plan_explain.txt", nlohmann::json::parse(result.out)["text"]);
+}
+
+TEST(CliTest, PlansGpt2WithoutAController) {
+  const Result result = Crossmesh(absl::StrCat("plan ", kGpt2, " --json"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json summary = nlohmann::json::parse(result.out)["summary"];
+  EXPECT_EQ(summary["strategy"], "relay");
+  EXPECT_EQ(summary["tensors"], "148");
+  EXPECT_EQ(summary["replicas"], 2);
+  EXPECT_EQ(summary["assumed_rates"], true);
+  EXPECT_GE(summary["predicted_seconds"].get<double>(), summary["bound_seconds"].get<double>());
+}
+
+TEST(CliTest, ComparesAllStrategies) {
+  const Result result = Crossmesh(absl::StrCat("plan ", kGpt2, " --all-strategies"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  for (const char* strategy : {"relay", "send_recv", "local_all_gather", "global_all_gather",
+                               "broadcast_naive", "broadcast_size", "broadcast_greedy"}) {
+    EXPECT_THAT(result.out, HasSubstr(strategy));
+  }
+  EXPECT_THAT(result.out, HasSubstr("Rates are assumed"));
+}
+
+TEST(CliTest, TakesTheRequestOfTheApiFromAFile) {
+  const std::string path = testing::TempDir() + "/request.json";
+  std::ofstream(path) << R"({"spec": {
+    "inline_manifest": {"tensors": [{"name": "w", "dtype": "F32", "shape": ["4", "4"]}]},
+    "source": {"inline_mesh": {"axes": "x=2", "devices": "a.0-1"},
+               "rules": [{"pattern": "*", "layout": "[x, -]"}]},
+    "destination": {"inline_mesh": {"axes": "y=2", "devices": "b.0-1"},
+                    "rules": [{"pattern": "*", "layout": "[-, y]"}]}}})";
+  const Result result =
+      Crossmesh(absl::StrCat("plan --request '", path, "' --strategy send_recv --json"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["summary"]["strategy"], "send_recv");
+}
+
+struct Mistake {
+  const char* name;
+  std::string arguments;
+  const char* message;
+};
+
+class CliMistakeTest : public testing::TestWithParam<Mistake> {};
+
+TEST_P(CliMistakeTest, FailsWithItsReasonInBothForms) {
+  const Result text = Crossmesh(GetParam().arguments);
+  EXPECT_NE(text.exit_status, 0);
+  EXPECT_THAT(text.error, HasSubstr("crossmesh: error: "));
+  EXPECT_THAT(text.error, HasSubstr(GetParam().message));
+  EXPECT_THAT(text.out, IsEmpty());
+
+  const Result json = Crossmesh(GetParam().arguments + " --json");
+  EXPECT_EQ(json.exit_status, text.exit_status);
+  const nlohmann::json document = nlohmann::json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << json.out;
+  EXPECT_THAT(document["error"]["message"].get<std::string>(), HasSubstr(GetParam().message));
+  EXPECT_THAT(document["error"]["code"].get<std::string>(), Not(IsEmpty()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, CliMistakeTest,
+    testing::Values(
+        Mistake{"unknown_command", "frobnicate", "frobnicate"},
+        Mistake{"unknown_flag", "plan --frobnicate", "frobnicate"},
+        Mistake{"nothing_given", "plan", "--manifest: expected a file or a name"},
+        Mistake{"unknown_strategy", absl::StrCat("plan ", kSmall, " --strategy fastest"),
+                "fastest"},
+        Mistake{"unknown_strategy_of_demo", "demo --strategy fastest", "fastest"},
+        Mistake{"odd_workers", "demo --workers 3", "expected an even number"},
+        Mistake{"missing_file", "demo /nonexistent/model.safetensors",
+                "/nonexistent/model.safetensors"},
+        Mistake{"bad_layout",
+                "layout show --mesh 'x=2 on a.0-1' --layout '[x, x]' --shape '[4, 4]'", "x"},
+        Mistake{"not_divisible", "layout show --mesh 'x=2 on a.0-1' --layout '[x]' --shape '[5]'",
+                "5"},
+        Mistake{"bad_mesh", "layout show --mesh 'x=2 on a.0' --layout '[x]' --shape '[4]'", "2"},
+        Mistake{"layout_twice",
+                "layout show --mesh 'x=2 on a.0-1' --layout '[x]' --shape '[4]' --manifest "
+                "examples/gpt2.json --rules examples/gpt2.tp.rules --tensor wte.weight",
+                "either"},
+        Mistake{"unknown_tensor",
+                "layout show --mesh 'fsdp=2 on a.0-1' --manifest examples/gpt2.json --rules "
+                "examples/gpt2.fsdp.rules --tensor wte",
+                "tensor \"wte\": not among the 148 tensors"},
+        Mistake{"registered_without_controller",
+                "plan --manifest gpt2 --source trainer --destination server",
+                "known to a controller only"},
+        Mistake{"no_controller", "worker list", "CROSSMESH_CONTROLLER"},
+        Mistake{"address_of_others", "worker list --controller 192.0.2.1:7400", "insecure"},
+        Mistake{"no_such_controller", "worker list --controller unix:/nonexistent/socket",
+                "controller unix:/nonexistent/socket"}),
+    [](const testing::TestParamInfo<Mistake>& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace crossmesh

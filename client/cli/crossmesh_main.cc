@@ -1,0 +1,77 @@
+// crossmesh: the command line.
+
+#include "client/cli/cli.h"
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kMisused = 2;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  crossmesh demo\n"
+    "  crossmesh layout show --mesh 'data=2,model=2 on a.0-1,b.0-1' --layout '[data, model]' "
+    "--shape '[8, 6]'\n"
+    "  crossmesh plan --help\n";
+
+int Fail(Cli& cli, bool json, const absl::Status& status, int code) {
+  std::cout << std::flush;
+  std::cerr << "crossmesh: error: " << status.message() << "\n";
+  if (json && !cli.printed_document()) cli.PrintDocument(ErrorDocument(status));
+  return code;
+}
+
+int Main(int argc, char** argv) {
+  // The parser may fail before it has seen the flag.
+  const bool json = std::ranges::any_of(std::span(argv, argc), [](const char* argument) {
+    return absl::string_view(argument) == "--json";
+  });
+  Cli cli;
+  CLI::App app("Moves sharded tensors between device meshes.", "crossmesh");
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  AddDemoCommand(cli, app);
+  AddPlanCommand(cli, app);
+  AddReshardCommand(cli, app);
+  AddLayoutCommands(cli, app);
+  AddMeshCommands(cli, app);
+  AddManifestCommands(cli, app);
+  AddOperationCommands(cli, app);
+  AddWorkerCommands(cli, app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    // What the parser did not know says more than what it missed for that reason.
+    const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+    const std::string message =
+        unknown.empty() ? error.what() : absl::StrCat("unknown argument \"", unknown.front(), "\"");
+    return Fail(cli, json, absl::InvalidArgumentError(message), kMisused);
+  }
+  const absl::Status status = cli.action()();
+  return status.ok() ? 0 : Fail(cli, json, status, kFailed);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+int main(int argc, char** argv) {
+  try {
+    return crossmesh::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "crossmesh: error: " << error.what() << "\n";
+    return crossmesh::kFailed;
+  }
+}

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "client/cli/demo_values.h"
+#include "common/mesh/box.h"
+#include "common/mesh/shape.h"
+#include "common/plan/tensor_table.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// Calls `visit` with the elements of a box as runs that follow each other in the tensor, in
+// row-major order: the first element's place in the tensor, and how many.
+void ForEachRun(const Shape& shape, const Box& box,
+                absl::FunctionRef<void(int64_t first, int64_t count)> visit);
+
+// The tiles of one device on one side in a storage's memory: tensors in manifest order, each at a
+// multiple of 64 bytes, boxes in tile order, elements row-major. Thread-compatible; keeps
+// references to its arguments.
+class DemoTiles {
+ public:
+  static constexpr int64_t kAlignment = 64;
+
+  DemoTiles(const TensorTable& tensors, Side side, DeviceRank device);
+
+  // Of the whole storage.
+  int64_t bytes() const { return bytes_; }
+
+  // `memory` has bytes() bytes; what is done is added to `done_bytes`.
+  void Fill(const DemoValues& values, std::span<std::byte> memory,
+            std::atomic<int64_t>& done_bytes) const;
+  // DataLoss for the first wrong element, naming tensor, element, what was expected and found, and
+  // the slot.
+  absl::Status Check(const DemoValues& values, std::span<const std::byte> memory,
+                     std::atomic<int64_t>& done_bytes) const;
+  // Writes the tiles as a safetensors file, tensors named as in the manifest. Unimplemented for a
+  // tile of more than one box.
+  absl::Status Save(const Manifest& manifest, std::span<const std::byte> memory,
+                    const std::string& path) const;
+
+ private:
+  // A box of a tile, and where it begins in the storage.
+  using VisitBox = absl::FunctionRef<absl::Status(int64_t tensor, const Box& box, int64_t offset)>;
+  absl::Status ForEachBox(VisitBox visit) const;
+  std::string SlotText(int64_t tensor) const;
+
+  const TensorTable& tensors_;
+  const Side side_;
+  const DeviceRank device_;
+  std::vector<Tile> tiles_;  // by group
+  int64_t bytes_ = 0;
+};
+
+}  // namespace crossmesh

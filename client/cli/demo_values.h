@@ -1,0 +1,58 @@
+#pragma once
+
+#include "client/safetensors/collection.h"
+#include "common/mesh/manifest.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace crossmesh {
+
+// What every element of every tensor should be. Immutable; thread-safe.
+class DemoValues {
+ public:
+  virtual ~DemoValues() = default;
+  virtual const Manifest& manifest() const = 0;
+  // Writes elements `first`, `first` + 1, ... of a tensor, in row-major order, until `out` is full.
+  virtual void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const = 0;
+
+  // The first element, at or behind `first`, that is not as it should be; `found` holds a whole
+  // number of elements.
+  std::optional<int64_t> FirstWrong(int64_t tensor, int64_t first,
+                                    std::span<const std::byte> found) const;
+  // The bytes of one element as it should be, in hexadecimal, the most significant first.
+  std::string ElementText(int64_t tensor, int64_t element) const;
+};
+
+// In hexadecimal, the most significant byte first: "0x3f800000".
+std::string BytesText(std::span<const std::byte> element);
+
+// Values that a fast hash derives from tensor and element, cut to the element's size: an element
+// in a wrong place is noticed.
+class GeneratedValues final : public DemoValues {
+ public:
+  explicit GeneratedValues(Manifest manifest) : manifest_(std::move(manifest)) {}
+  const Manifest& manifest() const override { return manifest_; }
+  void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const override;
+
+ private:
+  const Manifest manifest_;
+};
+
+// The values of safetensors files.
+class FileValues final : public DemoValues {
+ public:
+  explicit FileValues(SafetensorsCollection files) : files_(std::move(files)) {}
+  const Manifest& manifest() const override { return files_.manifest(); }
+  void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const override;
+
+ private:
+  const SafetensorsCollection files_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,121 @@
+#include "client/cli/cli.h"
+#include "client/cli/tensor_flags.h"
+#include "common/base/byte_count.h"
+#include "common/base/format.h"
+#include "common/base/status_macros.h"
+#include "common/base/table.h"
+#include "common/wire/tensor_codec.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+using Align = TextTable::Align;
+
+struct ManifestFlags {
+  std::string name;
+  std::string file;
+  int64_t revision = 0;
+};
+
+std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
+
+absl::Status Put(Cli& cli, const ManifestFlags& flags) {
+  ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(flags.file));
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::PutManifestResponse response,
+                   client.PutManifest(flags.name, manifest));
+  if (cli.json()) {
+    cli.PrintDocument(response);
+  } else {
+    cli.Print(absl::StrCat("manifest ", flags.name, ": ", response.tensors(), " tensors of ",
+                           Bytes(response.size_bytes()), ", digest ", response.digest(),
+                           ", revision ", response.revision(), "\n"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status List(Cli& cli) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::ListManifestsResponse::Entry> manifests,
+                   client.ListManifests());
+  nlohmann::json document = {{"manifests", nlohmann::json::array()}};
+  TextTable table({{"NAME"}, {"TENSORS", Align::kRight}, {"SIZE", Align::kRight}, {"DIGEST"}});
+  for (const v1::ListManifestsResponse::Entry& entry : manifests) {
+    document["manifests"].push_back(ToJson(entry));
+    table.AddRow(
+        {entry.name(), absl::StrCat(entry.tensors()), Bytes(entry.size_bytes()), entry.digest()});
+  }
+  if (cli.json()) {
+    cli.PrintDocument(document);
+  } else {
+    cli.Print(table.ToString());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Show(Cli& cli, const ManifestFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const Manifest manifest, client.GetManifest(flags.name));
+  if (cli.json()) {
+    cli.PrintDocument(ToProto(manifest, flags.name));
+    return absl::OkStatus();
+  }
+  TextTable table({{"TENSOR"}, {"TYPE"}, {"SHAPE"}, {"SIZE", Align::kRight}});
+  for (const TensorSpec& tensor : manifest.tensors()) {
+    table.AddRow({tensor.name, std::string(DataTypeName(tensor.type)), ToString(tensor.shape),
+                  Bytes(tensor.bytes())});
+  }
+  cli.Print(absl::StrCat(table.ToString(), "\n", manifest.tensors().size(), " tensors of ",
+                         Bytes(manifest.bytes()), ", digest ", manifest.digest().ToString(), "\n"));
+  return absl::OkStatus();
+}
+
+absl::Status Delete(Cli& cli, const ManifestFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.DeleteManifest(flags.name, flags.revision));
+  if (cli.json()) {
+    cli.PrintDocument({{"deleted", flags.name}});
+  } else {
+    cli.Print(absl::StrCat("manifest ", flags.name, " deleted\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddManifestCommands(Cli& cli, CLI::App& app) {
+  CLI::App& group = cli.AddGroup(app, "manifest", "Registers and shows the tensors of models");
+  const auto flags = std::make_shared<ManifestFlags>();
+
+  CLI::App& put = cli.AddCommand(group, "put", "Registers a manifest",
+                                 "  crossmesh manifest put gpt2 examples/gpt2.json\n"
+                                 "  crossmesh manifest put mine model.safetensors\n");
+  put.add_option("name", flags->name, "Name, [a-z0-9._-]{1,63}")->required();
+  put.add_option("file", flags->file, "Manifest file, or safetensors file or folder")->required();
+  cli.Run(put, [&cli, flags] { return Put(cli, *flags); });
+
+  CLI::App& list =
+      cli.AddCommand(group, "list", "Lists all manifests by name", "  crossmesh manifest list\n");
+  cli.Run(list, [&cli] { return List(cli); });
+
+  CLI::App& show = cli.AddCommand(group, "show", "Shows a manifest, tensor by tensor",
+                                  "  crossmesh manifest show gpt2\n");
+  show.add_option("name", flags->name, "Name")->required();
+  cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
+
+  CLI::App& remove =
+      cli.AddCommand(group, "delete", "Deletes a manifest", "  crossmesh manifest delete gpt2\n");
+  remove.add_option("name", flags->name, "Name")->required();
+  remove.add_option("--revision", flags->revision, "Only if it still has this revision");
+  cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
+
+  for (CLI::App* command : {&put, &list, &show, &remove}) cli.AddControllerFlags(*command);
+}
+
+}  // namespace crossmesh

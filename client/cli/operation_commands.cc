@@ -1,0 +1,114 @@
+#include "client/cli/cli.h"
+#include "client/cli/operation_report.h"
+#include "client/cli/progress.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kListedDefault = 20;
+
+struct OperationFlags {
+  std::string id;
+  std::string reason = "asked for on the command line";
+  int64_t count = kListedDefault;
+};
+
+absl::Status List(Cli& cli, const OperationFlags& flags) {
+  if (flags.count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--count: expected at least 1, found ", flags.count));
+  }
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::Operation> operations, client.ListOperations(flags.count));
+  if (!cli.json()) {
+    cli.Print(OperationTable(operations));
+    return absl::OkStatus();
+  }
+  nlohmann::json document = {{"operations", nlohmann::json::array()}};
+  for (const v1::Operation& operation : operations) {
+    document["operations"].push_back(ToJson(operation));
+  }
+  cli.PrintDocument(document);
+  return absl::OkStatus();
+}
+
+void PrintOperation(Cli& cli, const v1::Operation& operation) {
+  if (cli.json()) {
+    cli.PrintDocument(operation);
+  } else {
+    cli.Print(OperationText(operation));
+  }
+}
+
+absl::Status Show(Cli& cli, const OperationFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::Operation operation, client.GetOperation(flags.id));
+  PrintOperation(cli, operation);
+  return absl::OkStatus();
+}
+
+absl::Status Watch(Cli& cli, const OperationFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  const RealClock clock;
+  Progress progress(flags.id, 0, Progress::FormFor(cli.json()), clock);
+  const absl::StatusOr<v1::Operation> operation =
+      client.Watch(flags.id, [&progress](const v1::Operation& now) {
+        progress.SetTotal(now.total_bytes());
+        progress.Update(now.moved_bytes(), StateName(now.state()));
+      });
+  RETURN_IF_ERROR(operation.status());
+  progress.Finish(absl::StrCat(flags.id, ": ", StateName(operation->state())));
+  PrintOperation(cli, *operation);
+  return OutcomeOf(*operation);
+}
+
+absl::Status Cancel(Cli& cli, const OperationFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.CancelOperation(flags.id, flags.reason));
+  if (cli.json()) {
+    cli.PrintDocument({{"cancelling", flags.id}});
+  } else {
+    cli.Print(absl::StrCat("operation ", flags.id, " is being cancelled\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddOperationCommands(Cli& cli, CLI::App& app) {
+  CLI::App& group = cli.AddGroup(app, "operation", "Shows, follows and cancels operations");
+  const auto flags = std::make_shared<OperationFlags>();
+
+  CLI::App& list = cli.AddCommand(group, "list", "Lists operations, newest first",
+                                  "  crossmesh operation list --count 5\n");
+  list.add_option("--count", flags->count, "At most so many")->capture_default_str();
+  cli.Run(list, [&cli, flags] { return List(cli, *flags); });
+
+  CLI::App& show = cli.AddCommand(group, "show", "Shows an operation as it is now",
+                                  "  crossmesh operation show op-0123456789abcdef\n");
+  cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
+
+  CLI::App& watch = cli.AddCommand(group, "watch", "Follows an operation to its end",
+                                   "  crossmesh operation watch op-0123456789abcdef\n");
+  cli.Run(watch, [&cli, flags] { return Watch(cli, *flags); });
+
+  CLI::App& cancel = cli.AddCommand(group, "cancel", "Asks for an operation's end",
+                                    "  crossmesh operation cancel op-0123456789abcdef\n");
+  cancel.add_option("--reason", flags->reason, "For the report")->capture_default_str();
+  cli.Run(cancel, [&cli, flags] { return Cancel(cli, *flags); });
+
+  for (CLI::App* command : {&show, &watch, &cancel}) {
+    command->add_option("id", flags->id, "The operation's id")->required();
+  }
+  for (CLI::App* command : {&list, &show, &watch, &cancel}) cli.AddControllerFlags(*command);
+}
+
+}  // namespace crossmesh

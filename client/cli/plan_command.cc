@@ -1,0 +1,92 @@
+#include "client/cli/cli.h"
+#include "client/cli/local_plan.h"
+#include "client/cli/plan_report.h"
+#include "client/cli/spec_flags.h"
+#include "common/base/status_macros.h"
+#include "controller/reshard/strategy.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+
+namespace crossmesh {
+namespace {
+
+struct PlanFlags {
+  SpecFlags spec;
+  bool all_strategies = false;
+  bool explain = false;
+  int32_t explain_relays = 0;
+};
+
+using Planner =
+    absl::FunctionRef<absl::StatusOr<v1::PlanReshardResponse>(const v1::PlanReshardRequest&)>;
+
+absl::Status PlanOne(Cli& cli, const v1::PlanReshardRequest& request, Planner planner) {
+  ASSIGN_OR_RETURN(const v1::PlanReshardResponse response, planner(request));
+  if (cli.json()) {
+    cli.PrintDocument(response);
+    return absl::OkStatus();
+  }
+  cli.Print(PlanSummaryText(response.summary()));
+  if (!response.text().empty()) cli.Print("\n" + response.text());
+  return absl::OkStatus();
+}
+
+absl::Status PlanAll(Cli& cli, v1::PlanReshardRequest request, Planner planner) {
+  std::vector<v1::PlanSummary> summaries;
+  nlohmann::json plans = nlohmann::json::array();
+  for (const Strategy strategy : kAllStrategies) {
+    request.mutable_spec()->set_strategy(std::string(StrategyName(strategy)));
+    ASSIGN_OR_RETURN(const v1::PlanReshardResponse response, planner(request));
+    plans.push_back(ToJson(response));
+    summaries.push_back(response.summary());
+  }
+  if (cli.json()) {
+    cli.PrintDocument({{"plans", plans}});
+  } else {
+    cli.Print(StrategyTable(summaries));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanBy(Cli& cli, const PlanFlags& flags, Planner planner) {
+  v1::PlanReshardRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_spec(), flags.spec.Read());
+  request.set_explain(flags.explain);
+  request.set_explain_relays(flags.explain_relays);
+  return flags.all_strategies ? PlanAll(cli, std::move(request), planner)
+                              : PlanOne(cli, request, planner);
+}
+
+absl::Status RunPlan(Cli& cli, const PlanFlags& flags) {
+  if (!cli.has_controller()) return PlanBy(cli, flags, PlanLocally);
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  return PlanBy(cli, flags,
+                [&client](const v1::PlanReshardRequest& request) { return client.Plan(request); });
+}
+
+}  // namespace
+
+void AddPlanCommand(Cli& cli, CLI::App& app) {
+  CLI::App& command = cli.AddCommand(
+      app, "plan", "Plans and proves a reshard without executing it",
+      "  crossmesh plan --manifest examples/gpt2.json --source 'fsdp=4 on a.0,b.0,c.0,d.0' "
+      "--source-rules examples/gpt2.fsdp.rules --destination 'replica=2,model=2 on e.0-1,f.0-1' "
+      "--destination-rules examples/gpt2.tp.rules --replica-axes replica --all-strategies\n"
+      "  crossmesh plan --request request.json --strategy broadcast_size --explain\n"
+      "Without a controller it plans in its own process; the machines need not exist.\n");
+  const auto flags = std::make_shared<PlanFlags>();
+  cli.AddControllerFlags(command);
+  flags->spec.AddTo(command);
+  command.add_flag("--all-strategies", flags->all_strategies, "Plan with each, and compare");
+  command.add_flag("--explain", flags->explain, "Print the plan as well");
+  command.add_option("--explain-relays", flags->explain_relays, "Relays listed (default 1000)");
+  cli.Run(command, [&cli, flags] { return RunPlan(cli, *flags); });
+}
+
+}  // namespace crossmesh

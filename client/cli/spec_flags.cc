@@ -1,0 +1,181 @@
+#include "client/cli/spec_flags.h"
+
+#include "client/cli/cli.h"
+#include "client/cli/tensor_flags.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/json_reader.h"
+#include "common/mesh/mesh.h"
+#include "common/mesh/topology_file.h"
+#include "common/wire/tensor_codec.h"
+#include "controller/reshard/strategy.h"
+#include "crossmesh/v1/reshard_service.pb.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
+#include <google/protobuf/duration.pb.h>
+#include <google/protobuf/util/json_util.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status InFlag(absl::string_view flag, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("--", flag, ": ", status.message()));
+}
+
+// A request file is the API's JSON: a PlanReshardRequest, an ExecuteReshardRequest, or the
+// specification by itself.
+absl::StatusOr<v1::ReshardSpec> ReadRequestFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(path, text));
+  if (document.is_object() && document.contains("spec")) document = document["spec"];
+  v1::ReshardSpec spec;
+  const auto status = google::protobuf::util::JsonStringToMessage(document.dump(), &spec);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected the JSON of a ReshardSpec: ", std::string(status.message())));
+  }
+  return spec;
+}
+
+absl::Status ReadDuration(absl::string_view flag, const std::string& text,
+                          google::protobuf::Duration& proto) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, ": expected a duration like 1.5s, found \"", text, "\""));
+  }
+  proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
+  proto.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void SpecFlags::AddSideTo(CLI::App& command, const std::string& name, Side& side) {
+  command.add_option("--" + name, side.mesh,
+                     "Mesh, as text ('data=2 on a.0-1') or a registered name");
+  command.add_option("--" + name + "-rules", side.rules, "File of layout rules for its tensors");
+  command.add_option("--" + name + "-layout", side.layout, "One layout for all tensors instead");
+}
+
+void SpecFlags::AddTo(CLI::App& command) {
+  command.add_option("--request", request_, "JSON file of the API request; other flags go over it");
+  command.add_option("--manifest", manifest_,
+                     "Manifest file, safetensors file or folder, or a registered name");
+  AddSideTo(command, "source", source_);
+  AddSideTo(command, "destination", destination_);
+  command.add_option("--replica-axes", replica_axes_, "Destination axes that count replicas, a,b")
+      ->delimiter(',');
+  command.add_option("--strategy", strategy_, "relay (the default) or one to compare with");
+  command.add_option("--seed", seed_, "Of strategies that draw");
+  command.add_option("--chunk-bytes", chunk_bytes_, "A multiple of 65536 (default 1 MiB)");
+  command.add_flag("--in-place", in_place_, "Receive into the destination's only memory");
+  command.add_option("--topology", topology_, "Network file; without one, rates are assumed");
+  command.add_option("--device-bytes-max", device_bytes_max_, "Most bytes per device at any time");
+}
+
+void SpecFlags::AddExecutionTo(CLI::App& command) {
+  command.add_option("--source-storage", source_.storage, "The workers' storage that is read");
+  command.add_option("--destination-storage", destination_.storage, "The storage that is written");
+  command.add_flag("--create-destination", create_destination_, "Create storages that lack");
+  command.add_flag("--no-checksums", no_checksums_, "Do not check what arrives");
+  command.add_option("--deadline", deadline_, "E.g. 90s (default: by the prediction)");
+  command.add_option("--stall-limit", stall_limit_, "E.g. 5s");
+}
+
+absl::StatusOr<v1::ReshardSpec> SpecFlags::Read() const {
+  v1::ReshardSpec spec;
+  if (!request_.empty()) {
+    ASSIGN_OR_RETURN(spec, ReadRequestFile(request_));
+  }
+  RETURN_IF_ERROR(ReadManifestTo(spec));
+  RETURN_IF_ERROR(ReadSide("source", source_, *spec.mutable_source()));
+  RETURN_IF_ERROR(ReadSide("destination", destination_, *spec.mutable_destination()));
+  RETURN_IF_ERROR(ReadPlanningTo(spec));
+  RETURN_IF_ERROR(ReadExecutionTo(spec));
+  return spec;
+}
+
+absl::Status SpecFlags::ReadManifestTo(v1::ReshardSpec& spec) const {
+  if (manifest_.empty()) {
+    if (spec.manifest_source_case() != v1::ReshardSpec::MANIFEST_SOURCE_NOT_SET) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError("--manifest: expected a file or a name, found none");
+  }
+  // What could be either is a file if there is one.
+  const bool is_file = CLI::ExistingPath(manifest_).empty();
+  if (!is_file && IsRegisteredName(manifest_)) {
+    spec.set_manifest(manifest_);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(manifest_));
+  *spec.mutable_inline_manifest() = ToProto(manifest);
+  return absl::OkStatus();
+}
+
+absl::Status SpecFlags::ReadSide(const std::string& name, const Side& side,
+                                 v1::ReshardSide& proto) {
+  if (IsRegisteredName(side.mesh)) {
+    proto.set_mesh(side.mesh);
+  } else if (!side.mesh.empty()) {
+    const absl::StatusOr<Mesh> mesh = ParseMesh(side.mesh);
+    if (!mesh.ok()) return InFlag(name, mesh.status());
+    *proto.mutable_inline_mesh() = ToProto(*mesh);
+  } else if (proto.mesh_source_case() == v1::ReshardSide::MESH_SOURCE_NOT_SET) {
+    return absl::InvalidArgumentError(absl::StrCat("--", name, ": expected a mesh, found none"));
+  }
+  if (!side.rules.empty() && !side.layout.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, "-rules and --", name, "-layout: expected one of them"));
+  }
+  if (!side.rules.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<v1::LayoutRule> rules, ReadRules(side.rules));
+    proto.mutable_rules()->Assign(rules.begin(), rules.end());
+  } else if (!side.layout.empty()) {
+    const absl::StatusOr<v1::LayoutRule> rule = RuleForAll(side.layout);
+    if (!rule.ok()) return InFlag(absl::StrCat(name, "-layout"), rule.status());
+    proto.clear_rules();
+    *proto.add_rules() = *rule;
+  }
+  if (!side.storage.empty()) proto.set_storage(side.storage);
+  return absl::OkStatus();
+}
+
+absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
+  if (!replica_axes_.empty()) {
+    spec.mutable_replica_axes()->Assign(replica_axes_.begin(), replica_axes_.end());
+  }
+  if (!strategy_.empty()) {
+    const absl::StatusOr<Strategy> strategy = ParseStrategy(strategy_);
+    if (!strategy.ok()) return InFlag("strategy", strategy.status());
+    spec.set_strategy(strategy_);
+  }
+  if (seed_ != 0) spec.set_seed(seed_);
+  if (chunk_bytes_ != 0) spec.set_chunk_bytes(chunk_bytes_);
+  if (in_place_) spec.set_binding(v1::BINDING_MODE_IN_PLACE);
+  if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
+  if (!topology_.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
+    const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
+    if (!topology.ok()) return InFlag("topology", topology.status());
+    *spec.mutable_topology() = ToProto(*topology);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SpecFlags::ReadExecutionTo(v1::ReshardSpec& spec) const {
+  if (create_destination_) spec.set_create_destination(true);
+  if (no_checksums_) spec.set_checksums(false);
+  if (!deadline_.empty()) {
+    RETURN_IF_ERROR(ReadDuration("deadline", deadline_, *spec.mutable_deadline()));
+  }
+  if (!stall_limit_.empty()) {
+    RETURN_IF_ERROR(ReadDuration("stall-limit", stall_limit_, *spec.mutable_stall_limit()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,98 @@
+#include "client/cli/tensor_flags.h"
+
+#include "client/cli/cli.h"
+#include "client/safetensors/collection.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/layout_rules.h"
+#include "common/mesh/manifest_file.h"
+#include "common/wire/object_name.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
+
+namespace crossmesh {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+absl::string_view WithoutComment(absl::string_view line) {
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '#' && (i == 0 || absl::ascii_isspace(line[i - 1]))) return line.substr(0, i);
+  }
+  return line;
+}
+
+// Takes a line that LayoutRules::Parse has accepted apart: pattern, layout, and what follows "on".
+v1::LayoutRule SplitRule(absl::string_view line) {
+  const size_t pattern_end = line.find_first_of(" \t");
+  absl::string_view rest = absl::StripAsciiWhitespace(line.substr(pattern_end));
+  // Explicit tiles have brackets inside, but no brace.
+  const size_t form_end = rest.find(rest.front() == '{' ? '}' : ']') + 1;
+  absl::string_view tail = absl::StripAsciiWhitespace(rest.substr(form_end));
+  std::string layout(rest.substr(0, form_end));
+  v1::LayoutRule rule;
+  rule.set_pattern(std::string(line.substr(0, pattern_end)));
+  const size_t word_end = std::min(tail.find_first_of(" \t"), tail.size());
+  if (word_end > 0 && tail.substr(0, word_end) != "on") {
+    absl::StrAppend(&layout, " ", tail.substr(0, word_end));
+    tail = absl::StripAsciiWhitespace(tail.substr(word_end));
+  }
+  rule.set_layout(std::move(layout));
+  if (absl::ConsumePrefix(&tail, "on")) rule.set_on(std::string(absl::StripAsciiWhitespace(tail)));
+  return rule;
+}
+
+absl::StatusOr<std::vector<v1::LayoutRule>> SplitRules(absl::string_view text) {
+  RETURN_IF_ERROR(LayoutRules::Parse(text).status());
+  std::vector<v1::LayoutRule> rules;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const absl::string_view rule = absl::StripAsciiWhitespace(WithoutComment(line));
+    if (!rule.empty()) rules.push_back(SplitRule(rule));
+  }
+  return rules;
+}
+
+}  // namespace
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error) || absl::EndsWith(path, ".safetensors")) {
+    ASSIGN_OR_RETURN(const SafetensorsCollection tensors, SafetensorsCollection::Open(path));
+    return tensors.manifest();
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<ManifestFile> file = ParseManifestFile(text);
+  if (!file.ok()) return InFile(path, file.status());
+  return std::move(file->manifest);
+}
+
+absl::StatusOr<std::vector<v1::LayoutRule>> ReadRules(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<std::vector<v1::LayoutRule>> rules = SplitRules(text);
+  if (!rules.ok()) return InFile(path, rules.status());
+  return rules;
+}
+
+absl::StatusOr<v1::LayoutRule> RuleForAll(absl::string_view layout) {
+  ASSIGN_OR_RETURN(const std::vector<v1::LayoutRule> rules, SplitRules(absl::StrCat("* ", layout)));
+  if (rules.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layout \"", layout, "\": expected one, found ", rules.size()));
+  }
+  return rules.front();
+}
+
+bool IsRegisteredName(absl::string_view text) { return CheckObjectName("name", text).ok(); }
+
+}  // namespace crossmesh

@@ -1,0 +1,72 @@
+#include "client/cli/cli.h"
+#include "common/base/byte_count.h"
+#include "common/base/format.h"
+#include "common/base/status_macros.h"
+#include "common/base/table.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status List(Cli& cli) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
+  nlohmann::json document = {{"workers", nlohmann::json::array()}};
+  TextTable table({{"NAME"},
+                   {"STATE"},
+                   {"DEVICES"},
+                   {"TASKS", TextTable::Align::kRight},
+                   {"MEMORY", TextTable::Align::kRight},
+                   {"TRANSPORT"},
+                   {"ADDRESS"},
+                   {"VERSION"}});
+  for (const v1::Worker& worker : workers) {
+    document["workers"].push_back(ToJson(worker));
+    table.AddRow({worker.name(), StateName(worker.state()), worker.devices(),
+                  absl::StrCat(worker.running_tasks()),
+                  FormatBytes(ByteCount(worker.memory_bytes())), worker.transport(),
+                  worker.execution_address(), worker.version()});
+  }
+  if (cli.json()) {
+    cli.PrintDocument(document);
+  } else {
+    cli.Print(table.ToString());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Drain(Cli& cli, const std::string& name) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.DrainWorker(name));
+  if (cli.json()) {
+    cli.PrintDocument({{"draining", name}});
+  } else {
+    cli.Print(absl::StrCat("worker ", name, " gets no new work, and leaves when it is idle\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddWorkerCommands(Cli& cli, CLI::App& app) {
+  CLI::App& group = cli.AddGroup(app, "worker", "Shows and drains workers");
+  CLI::App& list = cli.AddCommand(group, "list", "Lists all workers by name",
+                                  "  crossmesh worker list --controller 127.0.0.1:7400\n");
+  cli.Run(list, [&cli] { return List(cli); });
+
+  CLI::App& drain =
+      cli.AddCommand(group, "drain", "Gives a worker no new work; it leaves when idle",
+                     "  crossmesh worker drain node-a\n");
+  const auto name = std::make_shared<std::string>();
+  drain.add_option("name", *name, "Name")->required();
+  cli.Run(drain, [&cli, name] { return Drain(cli, *name); });
+
+  for (CLI::App* command : {&list, &drain}) cli.AddControllerFlags(*command);
+}
+
+}  // namespace crossmesh

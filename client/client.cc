@@ -1,0 +1,365 @@
+#include "client/client.h"
+
+#include "client/pause.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/backoff.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/status_codec.h"
+#include "common/wire/tensor_codec.h"
+
+#include <algorithm>
+#include <random>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <absl/strings/strip.h>
+#include <grpcpp/client_context.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int32_t kPageSize = 1000;
+constexpr size_t kTensorsPerMessage = 4096;
+
+uint64_t RandomNumber() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+absl::StatusOr<Client> Client::Connect(const std::string& address, const ClientOptions& options) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                   BuildRpcChannel({.address = address, .insecure = options.insecure}));
+  return Client(address, options, channel);
+}
+
+Client::Client(std::string address, const ClientOptions& options,
+               const std::shared_ptr<grpc::Channel>& channel)
+    : address_(std::move(address)),
+      options_(options),
+      meshes_(v1::MeshService::NewStub(channel)),
+      manifests_(v1::ManifestService::NewStub(channel)),
+      reshards_(v1::ReshardService::NewStub(channel)),
+      operations_(v1::OperationService::NewStub(channel)),
+      workers_(v1::WorkerService::NewStub(channel)) {}
+
+absl::Status Client::Explain(const absl::Status& status) const {
+  switch (status.code()) {
+    // Nobody here cancels calls: it was a server that stopped, or a connection that ended.
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kUnavailable:
+      return absl::UnavailableError(absl::StrCat("controller ", address_, ": ", status.message()));
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::DeadlineExceededError(absl::StrCat("controller ", address_,
+                                                      ": no answer within ",
+                                                      absl::FormatDuration(options_.call_timeout)));
+    default:
+      return status;
+  }
+}
+
+absl::Status Client::Retry(absl::FunctionRef<absl::Status()> attempt) const {
+  const RealClock clock;
+  const absl::Duration until = clock.Monotonic() + options_.retry_for;
+  Backoff backoff({}, RandomNumber());
+  while (true) {
+    const absl::Status status = Explain(attempt());
+    const absl::Duration pause = backoff.Next();
+    if (!absl::IsUnavailable(status) || clock.Monotonic() + pause >= until) return status;
+    Pause(pause);
+  }
+}
+
+template <typename Stub, typename Request, typename Response>
+absl::Status Client::CallOnce(Stub& stub,
+                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                           Response*),
+                              const Request& request, Response& response) const {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  return FromGrpcStatus((stub.*method)(&context, request, &response));
+}
+
+absl::StatusOr<int64_t> Client::CreateMesh(const v1::Mesh& mesh) {
+  v1::CreateMeshRequest request;
+  *request.mutable_mesh() = mesh;
+  request.set_request_id(NewRequestId());
+  v1::CreateMeshResponse response;
+  RETURN_IF_ERROR(Call(*meshes_, &v1::MeshService::Stub::CreateMesh, request, response));
+  return response.revision();
+}
+
+absl::StatusOr<v1::GetMeshResponse> Client::GetMesh(const std::string& name) {
+  v1::GetMeshRequest request;
+  request.set_name(name);
+  v1::GetMeshResponse response;
+  RETURN_IF_ERROR(Call(*meshes_, &v1::MeshService::Stub::GetMesh, request, response));
+  return response;
+}
+
+absl::StatusOr<std::vector<v1::Mesh>> Client::ListMeshes() {
+  std::vector<v1::Mesh> meshes;
+  v1::ListMeshesRequest request;
+  request.set_page_size(kPageSize);
+  do {
+    v1::ListMeshesResponse page;
+    RETURN_IF_ERROR(Call(*meshes_, &v1::MeshService::Stub::ListMeshes, request, page));
+    meshes.insert(meshes.end(), page.meshes().begin(), page.meshes().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return meshes;
+}
+
+absl::Status Client::DeleteMesh(const std::string& name, int64_t revision) {
+  v1::DeleteMeshRequest request;
+  request.set_name(name);
+  request.set_revision(revision);
+  v1::DeleteMeshResponse response;
+  // Once: a second answer would be that there is none.
+  return Explain(CallOnce(*meshes_, &v1::MeshService::Stub::DeleteMesh, request, response));
+}
+
+absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& name,
+                                                            const Manifest& manifest) {
+  v1::PutManifestResponse response;
+  const auto attempt = [&] {
+    grpc::ClientContext context;
+    SetDeadline(context, options_.call_timeout);
+    const auto writer = manifests_->PutManifest(&context, &response);
+    v1::PutManifestRequest message;
+    message.set_name(name);
+    bool open = true;
+    for (const TensorSpec& tensor : manifest.tensors()) {
+      *message.add_tensors() = ToProto(tensor);
+      if (message.tensors().size() < static_cast<int>(kTensorsPerMessage)) continue;
+      open = writer->Write(message);
+      if (!open) break;  // the status says why
+      message.Clear();
+    }
+    if (open && (!message.name().empty() || !message.tensors().empty())) writer->Write(message);
+    writer->WritesDone();
+    return FromGrpcStatus(writer->Finish());
+  };
+  RETURN_IF_ERROR(Retry(attempt));
+  return response;
+}
+
+absl::StatusOr<Manifest> Client::GetManifest(const std::string& name) {
+  v1::Manifest manifest;
+  const auto attempt = [&] {
+    manifest.Clear();
+    grpc::ClientContext context;
+    SetDeadline(context, options_.call_timeout);
+    v1::GetManifestRequest request;
+    request.set_name(name);
+    const auto reader = manifests_->GetManifest(&context, request);
+    v1::GetManifestResponse message;
+    while (reader->Read(&message)) manifest.mutable_tensors()->MergeFrom(message.tensors());
+    return FromGrpcStatus(reader->Finish());
+  };
+  RETURN_IF_ERROR(Retry(attempt));
+  return FromProto(manifest);
+}
+
+absl::StatusOr<std::vector<v1::ListManifestsResponse::Entry>> Client::ListManifests() {
+  std::vector<v1::ListManifestsResponse::Entry> manifests;
+  v1::ListManifestsRequest request;
+  request.set_page_size(kPageSize);
+  do {
+    v1::ListManifestsResponse page;
+    RETURN_IF_ERROR(Call(*manifests_, &v1::ManifestService::Stub::ListManifests, request, page));
+    manifests.insert(manifests.end(), page.manifests().begin(), page.manifests().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return manifests;
+}
+
+absl::Status Client::DeleteManifest(const std::string& name, int64_t revision) {
+  v1::DeleteManifestRequest request;
+  request.set_name(name);
+  request.set_revision(revision);
+  v1::DeleteManifestResponse response;
+  return Explain(
+      CallOnce(*manifests_, &v1::ManifestService::Stub::DeleteManifest, request, response));
+}
+
+absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {
+  v1::PlanReshardResponse response;
+  RETURN_IF_ERROR(Call(*reshards_, &v1::ReshardService::Stub::PlanReshard, request, response));
+  return response;
+}
+
+// Follows one operation over as many streams as it takes. Thread-compatible.
+class Client::Follower {
+ public:
+  Follower(Client& client, OnChange on_change)
+      : client_(client), on_change_(on_change), backoff_({}, RandomNumber()) {}
+
+  // `open` starts a stream: by the request while the operation's id is unknown, by the id then.
+  template <typename Message>
+  absl::Status Read(std::unique_ptr<grpc::ClientReader<Message>> reader) {
+    Message message;
+    while (reader->Read(&message)) {
+      operation_ = std::move(*message.mutable_operation());
+      heard_ = true;
+      on_change_(operation_);
+    }
+    return FromGrpcStatus(reader->Finish());
+  }
+
+  absl::StatusOr<v1::Operation> Follow(absl::FunctionRef<absl::Status(grpc::ClientContext&)> open,
+                                       const std::string& id) {
+    operation_.set_id(id);
+    absl::Duration until = clock_.Monotonic() + client_.options_.follow_for;
+    while (true) {
+      grpc::ClientContext context;
+      SetDeadline(context, kRpcDeadlineMax);
+      heard_ = false;
+      const bool known = !operation_.id().empty();
+      const absl::Status status = known ? WatchOnce(context) : open(context);
+      if (HasEnded(operation_)) return std::move(operation_);
+      if (!MayGoOn(status)) return status;
+      if (heard_) {
+        backoff_.Reset();
+        until = clock_.Monotonic() + client_.options_.follow_for;
+      }
+      const absl::Duration pause = backoff_.Next();
+      if (clock_.Monotonic() + pause >= until) return GiveUp(status);
+      Pause(pause);
+    }
+  }
+
+ private:
+  absl::Status WatchOnce(grpc::ClientContext& context) {
+    v1::WatchOperationRequest request;
+    request.set_id(operation_.id());
+    return Read(client_.operations_->WatchOperation(&context, request));
+  }
+
+  // A stream may end at any time: with the connection's age, with this reader too slow, with the
+  // stream's own deadline.
+  bool MayGoOn(const absl::Status& status) const {
+    if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) return true;
+    return heard_ && (absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status));
+  }
+
+  absl::Status GiveUp(const absl::Status& status) const {
+    const absl::string_view id = operation_.id();
+    return absl::UnavailableError(
+        absl::StrCat("controller ", client_.address_, ": ",
+                     status.ok() ? "the stream ended before the operation" : status.message(),
+                     id.empty() ? "" : absl::StrCat("; operation ", id, " may still be running")));
+  }
+
+  Client& client_;
+  const OnChange on_change_;
+  const RealClock clock_;
+  Backoff backoff_;
+  v1::Operation operation_;
+  bool heard_ = false;  // on the present stream
+};
+
+absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& request,
+                                              OnChange on_change) {
+  Follower follower(*this, on_change);
+  const auto open = [&](grpc::ClientContext& context) {
+    return follower.Read(reshards_->ExecuteReshard(&context, request));
+  };
+  return follower.Follow(open, "");
+}
+
+absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_change) {
+  if (id.empty()) return absl::InvalidArgumentError("operation id: expected one, found none");
+  Follower follower(*this, on_change);
+  const auto never = [](grpc::ClientContext&) { return absl::InternalError("the id is known"); };
+  return follower.Follow(never, id);
+}
+
+absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
+  v1::GetOperationRequest request;
+  request.set_id(id);
+  v1::GetOperationResponse response;
+  RETURN_IF_ERROR(Call(*operations_, &v1::OperationService::Stub::GetOperation, request, response));
+  return std::move(*response.mutable_operation());
+}
+
+absl::StatusOr<std::vector<v1::Operation>> Client::ListOperations(int64_t count) {
+  std::vector<v1::Operation> operations;
+  v1::ListOperationsRequest request;
+  do {
+    const int64_t missing = count - static_cast<int64_t>(operations.size());
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
+    v1::ListOperationsResponse page;
+    RETURN_IF_ERROR(Call(*operations_, &v1::OperationService::Stub::ListOperations, request, page));
+    operations.insert(operations.end(), page.operations().begin(), page.operations().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && static_cast<int64_t>(operations.size()) < count);
+  return operations;
+}
+
+absl::Status Client::CancelOperation(const std::string& id, const std::string& reason) {
+  v1::CancelOperationRequest request;
+  request.set_id(id);
+  request.set_reason(reason);
+  v1::CancelOperationResponse response;
+  return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request, response);
+}
+
+absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
+  std::vector<v1::Worker> workers;
+  v1::ListWorkersRequest request;
+  request.set_page_size(kPageSize);
+  do {
+    v1::ListWorkersResponse page;
+    RETURN_IF_ERROR(Call(*workers_, &v1::WorkerService::Stub::ListWorkers, request, page));
+    workers.insert(workers.end(), page.workers().begin(), page.workers().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return workers;
+}
+
+absl::Status Client::DrainWorker(const std::string& name) {
+  v1::DrainWorkerRequest request;
+  request.set_name(name);
+  v1::DrainWorkerResponse response;
+  return Call(*workers_, &v1::WorkerService::Stub::DrainWorker, request, response);
+}
+
+bool HasEnded(const v1::Operation& operation) {
+  switch (operation.state()) {
+    case v1::OPERATION_STATE_COMMITTED:
+    case v1::OPERATION_STATE_PARTIAL:
+    case v1::OPERATION_STATE_FAILED:
+    case v1::OPERATION_STATE_CANCELLED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status OutcomeOf(const v1::Operation& operation) {
+  if (operation.state() == v1::OPERATION_STATE_COMMITTED) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(operation.error_code());
+  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
+                      absl::StrCat("operation ", operation.id(), " ended ",
+                                   StateName(operation.state()), ": ", operation.error()));
+}
+
+std::string StateName(v1::OperationState state) {
+  return std::string(absl::StripPrefix(v1::OperationState_Name(state), "OPERATION_STATE_"));
+}
+
+std::string StateName(v1::ReplicaState state) {
+  return std::string(absl::StripPrefix(v1::ReplicaState_Name(state), "REPLICA_STATE_"));
+}
+
+std::string StateName(v1::WorkerState state) {
+  return std::string(absl::StripPrefix(v1::WorkerState_Name(state), "WORKER_STATE_"));
+}
+
+std::string NewRequestId() { return absl::StrFormat("%016x%016x", RandomNumber(), RandomNumber()); }
+
+}  // namespace crossmesh

@@ -1,0 +1,131 @@
+#pragma once
+
+#include "common/mesh/manifest.h"
+#include "crossmesh/v1/manifest_service.grpc.pb.h"
+#include "crossmesh/v1/mesh_service.grpc.pb.h"
+#include "crossmesh/v1/operation_service.grpc.pb.h"
+#include "crossmesh/v1/reshard_service.grpc.pb.h"
+#include "crossmesh/v1/worker_service.grpc.pb.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+#include <grpcpp/channel.h>
+
+namespace crossmesh {
+
+struct ClientOptions {
+  bool insecure = false;  // allows an address that is not local
+  // Of each call that answers once.
+  absl::Duration call_timeout = absl::Seconds(30);
+  // How long a call that may be repeated is tried again while the controller is unavailable.
+  absl::Duration retry_for = absl::Seconds(5);
+  // The same while an operation is followed; it goes on meanwhile.
+  absl::Duration follow_for = absl::Minutes(1);
+};
+
+// A controller's services as blocking calls. Every call has a deadline. A call that the server or
+// the connection cut (Unavailable, or a Cancelled that nobody here asked for, which becomes
+// Unavailable) is made again when making it twice does no harm. Errors are the controller's own;
+// those of the connection name its address. Thread-safe.
+class Client {
+ public:
+  // Connects at the first call. InvalidArgument: the address is malformed, or not local without
+  // `insecure`.
+  static absl::StatusOr<Client> Connect(const std::string& address, const ClientOptions& options);
+
+  const std::string& address() const { return address_; }
+
+  // AlreadyExists when the name is taken by another mesh. Returns the revision, as PutManifest
+  // does.
+  absl::StatusOr<int64_t> CreateMesh(const v1::Mesh& mesh);
+  absl::StatusOr<v1::GetMeshResponse> GetMesh(const std::string& name);
+  // All pages; by name.
+  absl::StatusOr<std::vector<v1::Mesh>> ListMeshes();
+  // NotFound. `revision` 0: any.
+  absl::Status DeleteMesh(const std::string& name, int64_t revision = 0);
+
+  // Streamed in messages of bounded size. AlreadyExists when the name is taken by another manifest.
+  absl::StatusOr<v1::PutManifestResponse> PutManifest(const std::string& name,
+                                                      const Manifest& manifest);
+  absl::StatusOr<Manifest> GetManifest(const std::string& name);
+  absl::StatusOr<std::vector<v1::ListManifestsResponse::Entry>> ListManifests();
+  absl::Status DeleteManifest(const std::string& name, int64_t revision = 0);
+
+  // Plans and proves without executing.
+  absl::StatusOr<v1::PlanReshardResponse> Plan(const v1::PlanReshardRequest& request);
+
+  using OnChange = absl::FunctionRef<void(const v1::Operation&)>;
+  // Does it once, and follows it to its end; `on_change` is called at every change, by this thread.
+  // Whatever cuts the stream, it is taken up again: by the request id until the operation is known,
+  // by WatchOperation then. Returns the operation as it ended, also when it failed: see its state.
+  // An error is that of a request that was refused, or of a controller that stayed away for longer
+  // than `follow_for`, while the operation may go on.
+  absl::StatusOr<v1::Operation> Execute(const v1::ExecuteReshardRequest& request,
+                                        OnChange on_change);
+  // Follows an operation to its end in the same way. NotFound.
+  absl::StatusOr<v1::Operation> Watch(const std::string& id, OnChange on_change);
+  absl::StatusOr<v1::Operation> GetOperation(const std::string& id);
+  // Newest first, at most `count`.
+  absl::StatusOr<std::vector<v1::Operation>> ListOperations(int64_t count);
+  absl::Status CancelOperation(const std::string& id, const std::string& reason);
+
+  // By name.
+  absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
+  absl::Status DrainWorker(const std::string& name);
+
+ private:
+  class Follower;
+
+  Client(std::string address, const ClientOptions& options,
+         const std::shared_ptr<grpc::Channel>& channel);
+
+  // What to answer for the status of one attempt.
+  absl::Status Explain(const absl::Status& status) const;
+  // Runs `attempt` once, and again while it is Unavailable and there is time.
+  absl::Status Retry(absl::FunctionRef<absl::Status()> attempt) const;
+  template <typename Stub, typename Request, typename Response>
+  absl::Status CallOnce(Stub& stub,
+                        grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                     Response*),
+                        const Request& request, Response& response) const;
+  template <typename Stub, typename Request, typename Response>
+  absl::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response) const {
+    return Retry([&] { return CallOnce(stub, method, request, response); });
+  }
+
+  std::string address_;
+  ClientOptions options_;
+  std::unique_ptr<v1::MeshService::Stub> meshes_;
+  std::unique_ptr<v1::ManifestService::Stub> manifests_;
+  std::unique_ptr<v1::ReshardService::Stub> reshards_;
+  std::unique_ptr<v1::OperationService::Stub> operations_;
+  std::unique_ptr<v1::WorkerService::Stub> workers_;
+};
+
+// Has it come to one of the states that it does not leave?
+bool HasEnded(const v1::Operation& operation);
+
+// OK for a committed operation; else its error, with the code that the operation has, naming it and
+// its state.
+absl::Status OutcomeOf(const v1::Operation& operation);
+
+// "COMMITTED", "RECEIVING", "READY".
+std::string StateName(v1::OperationState state);
+std::string StateName(v1::ReplicaState state);
+std::string StateName(v1::WorkerState state);
+
+// A request id that nobody else uses: 128 random bits.
+std::string NewRequestId();
+
+}  // namespace crossmesh

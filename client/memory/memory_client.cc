@@ -1,0 +1,161 @@
+#include "client/memory/memory_client.h"
+
+#include "common/base/status_macros.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <absl/strings/str_cat.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+namespace crossmesh {
+namespace {
+
+// The descriptor that came with a message, if any; others are closed.
+UniqueFd TakeDescriptor(msghdr& message) {
+  UniqueFd taken;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
+    taken.Reset(descriptor);
+  }
+  return taken;
+}
+
+}  // namespace
+
+MappedStorage::MappedStorage(MappedStorage&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), description_(std::move(other.description_)) {}
+
+MappedStorage& MappedStorage::operator=(MappedStorage&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(description_, other.description_);
+  return *this;
+}
+
+MappedStorage::~MappedStorage() {
+  if (bytes_.data() != nullptr) munmap(bytes_.data(), bytes_.size());
+}
+
+absl::StatusOr<MemoryClient> MemoryClient::Connect(const std::string& socket_path,
+                                                   absl::Duration timeout) {
+  sockaddr_un address{.sun_family = AF_UNIX};
+  if (socket_path.empty() || socket_path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("socket path '", socket_path, "': expected 1 to ",
+                     sizeof(address.sun_path) - 1, " bytes, found ", socket_path.size()));
+  }
+  std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
+  MemoryClient client(UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)), socket_path);
+  if (!client.socket_.valid()) return client.Failed("socket");
+  const timeval wait = absl::ToTimeval(timeout);
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    if (setsockopt(client.socket_.get(), SOL_SOCKET, option, &wait, sizeof(wait)) != 0) {
+      return client.Failed("setsockopt");
+    }
+  }
+  if (connect(client.socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
+      0) {
+    return client.Failed("connect");
+  }
+  return client;
+}
+
+absl::StatusOr<MappedStorage> MemoryClient::Create(const std::string& storage,
+                                                   const std::string& device, int64_t bytes) {
+  return AskAndMap(
+      {.op = MemoryRequest::Op::kCreate, .storage = storage, .device = device, .bytes = bytes});
+}
+
+absl::StatusOr<MappedStorage> MemoryClient::Open(const std::string& storage,
+                                                 const std::string& device) {
+  return AskAndMap({.op = MemoryRequest::Op::kOpen, .storage = storage, .device = device});
+}
+
+absl::Status MemoryClient::Delete(const std::string& storage, const std::string& device) {
+  return Ask({.op = MemoryRequest::Op::kDelete, .storage = storage, .device = device}).status();
+}
+
+absl::StatusOr<std::vector<StorageDescription>> MemoryClient::List() {
+  ASSIGN_OR_RETURN(Answer answer, Ask({.op = MemoryRequest::Op::kList}));
+  if (!answer.reply.complete) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("worker at ", socket_path_, " has more storages than the ",
+                     answer.reply.storages.size(), " that one reply holds"));
+  }
+  return std::move(answer.reply.storages);
+}
+
+absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& request) {
+  const std::string datagram = Encode(request);
+  if (send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL) < 0) {
+    return Failed("send");
+  }
+  std::string reply(kMemoryDatagramBytesMax, '\0');
+  iovec payload{.iov_base = reply.data(), .iov_len = reply.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{.msg_iov = &payload,
+                 .msg_iovlen = 1,
+                 .msg_control = control.data(),
+                 .msg_controllen = control.size()};
+  const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  if (size < 0) return Failed("recvmsg");
+  if (size == 0) {
+    return absl::UnavailableError(absl::StrCat("worker at ", socket_path_, " has hung up"));
+  }
+  Answer answer{.descriptor = TakeDescriptor(message)};
+  absl::StatusOr<MemoryReply> decoded = DecodeMemoryReply(absl::string_view(reply.data(), size));
+  if (!decoded.ok()) {
+    return absl::InternalError(
+        absl::StrCat("worker at ", socket_path_, ": ", decoded.status().message()));
+  }
+  answer.reply = *std::move(decoded);
+  RETURN_IF_ERROR(answer.reply.status);
+  return answer;
+}
+
+absl::StatusOr<MappedStorage> MemoryClient::AskAndMap(const MemoryRequest& request) {
+  ASSIGN_OR_RETURN(Answer answer, Ask(request));
+  if (answer.reply.storages.size() != 1 || !answer.descriptor.valid()) {
+    return absl::InternalError(absl::StrCat("worker at ", socket_path_,
+                                            ": expected one storage with a descriptor, found ",
+                                            answer.reply.storages.size()));
+  }
+  StorageDescription& storage = answer.reply.storages[0];
+  // Never maps more than there is: touching it would end this process.
+  struct stat file;
+  if (fstat(answer.descriptor.get(), &file) != 0) return Failed("fstat");
+  if (file.st_size < storage.bytes) {
+    return absl::InternalError(absl::StrCat("storage '", storage.storage, "': expected ",
+                                            storage.bytes, " bytes, found a file of ",
+                                            file.st_size));
+  }
+  if (storage.bytes == 0) return MappedStorage({}, std::move(storage));
+  void* memory =
+      mmap(nullptr, storage.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, answer.descriptor.get(), 0);
+  if (memory == MAP_FAILED) return Failed("mmap");
+  return MappedStorage(std::span(static_cast<std::byte*>(memory), storage.bytes),
+                       std::move(storage));
+}
+
+absl::Status MemoryClient::Failed(absl::string_view what) const {
+  const bool late = errno == EAGAIN || errno == EWOULDBLOCK;
+  const std::string text =
+      absl::StrCat("worker at ", socket_path_, ": ", absl::ErrnoToStatus(errno, what).message());
+  return late ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
+}
+
+absl::StatusOr<MappedStorage> OpenStorage(const std::string& socket_path,
+                                          const std::string& storage, const std::string& device) {
+  ASSIGN_OR_RETURN(MemoryClient client, MemoryClient::Connect(socket_path));
+  return client.Open(storage, device);
+}
+
+}  // namespace crossmesh

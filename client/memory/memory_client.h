@@ -1,0 +1,79 @@
+#pragma once
+
+#include "common/base/unique_fd.h"
+#include "common/memory_protocol/memory_protocol.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// A storage of the worker of this host, mapped into this process. The mapping outlives the worker.
+// After a commit of a later version the worker reads and writes other memory, while this keeps the
+// old: open it again. Move-only; immutable but for the bytes.
+class MappedStorage {
+ public:
+  MappedStorage(MappedStorage&& other) noexcept;
+  MappedStorage& operator=(MappedStorage&& other) noexcept;
+  ~MappedStorage();
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  // As it was when it was opened: its generation says which version this is.
+  const StorageDescription& description() const { return description_; }
+
+ private:
+  friend class MemoryClient;
+  MappedStorage(std::span<std::byte> bytes, StorageDescription description)
+      : bytes_(bytes), description_(std::move(description)) {}
+
+  std::span<std::byte> bytes_;
+  StorageDescription description_;
+};
+
+// Asks the worker of this host for memory, through its Unix socket. Thread-compatible.
+//
+// All calls: what the worker refuses, with its code and message;
+// Unavailable when there is no worker at the socket, DeadlineExceeded when it does not answer in
+// time, Internal when it answers nonsense.
+class MemoryClient {
+ public:
+  static absl::StatusOr<MemoryClient> Connect(const std::string& socket_path,
+                                              absl::Duration timeout = absl::Seconds(10));
+
+  // Creates the storage, or opens the one that has this size already.
+  absl::StatusOr<MappedStorage> Create(const std::string& storage, const std::string& device,
+                                       int64_t bytes);
+  absl::StatusOr<MappedStorage> Open(const std::string& storage, const std::string& device);
+  absl::Status Delete(const std::string& storage, const std::string& device);
+  absl::StatusOr<std::vector<StorageDescription>> List();
+
+ private:
+  MemoryClient(UniqueFd socket, std::string socket_path)
+      : socket_(std::move(socket)), socket_path_(std::move(socket_path)) {}
+
+  struct Answer {
+    MemoryReply reply;
+    UniqueFd descriptor;
+  };
+  absl::StatusOr<Answer> Ask(const MemoryRequest& request);
+  absl::StatusOr<MappedStorage> AskAndMap(const MemoryRequest& request);
+  absl::Status Failed(absl::string_view what) const;
+
+  UniqueFd socket_;
+  std::string socket_path_;
+};
+
+// For one storage: connects, opens, maps.
+absl::StatusOr<MappedStorage> OpenStorage(const std::string& socket_path,
+                                          const std::string& storage, const std::string& device);
+
+}  // namespace crossmesh

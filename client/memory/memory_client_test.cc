@@ -1,0 +1,138 @@
+#include "client/memory/memory_client.h"
+
+#include "common/base/check.h"
+#include "common/base/thread.h"
+#include "common/testing/status_matchers.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A worker that gives one answer, right or wrong, to one request.
+class MemoryClientTest : public testing::Test {
+ protected:
+  MemoryClientTest() : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    std::string folder = "/tmp/memory_client_test.XXXXXX";
+    CHECK(mkdtemp(folder.data()) != nullptr);
+    folder_ = folder;
+    sockaddr_un address{.sun_family = AF_UNIX};
+    std::memcpy(address.sun_path, path().data(), path().size());
+    CHECK_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    CHECK_EQ(listen(listener_.get(), 4), 0);
+  }
+  ~MemoryClientTest() override {
+    worker_.Join();
+    unlink(path().c_str());
+    rmdir(folder_.c_str());
+  }
+
+  std::string path() const { return folder_ + "/memory.sock"; }
+
+  // `descriptor`: -1 sends none.
+  void AnswerOnce(std::string datagram, int descriptor = -1) {
+    worker_ = Thread("worker", [this, datagram = std::move(datagram), descriptor] {
+      const UniqueFd client(accept(listener_.get(), nullptr, nullptr));
+      request_.resize(4096);
+      request_.resize(recv(client.get(), request_.data(), request_.size(), 0));
+      Send(client.get(), datagram, descriptor);
+    });
+  }
+  static void Send(int client, const std::string& datagram, int descriptor) {
+    iovec payload{.iov_base = const_cast<char*>(datagram.data()), .iov_len = datagram.size()};
+    msghdr message{.msg_iov = &payload, .msg_iovlen = 1};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    if (descriptor >= 0) {
+      message.msg_control = control.data();
+      message.msg_controllen = control.size();
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+    }
+    CHECK_EQ(sendmsg(client, &message, MSG_NOSIGNAL), std::ssize(datagram));
+  }
+
+  UniqueFd listener_;
+  std::string folder_;
+  std::string request_;
+  Thread worker_;
+};
+
+const MemoryReply kTrainer{.storages = {{"trainer", "a.0", 4096, 7, false}}};
+
+UniqueFd MakeMemory(int64_t bytes) {
+  UniqueFd memory(memfd_create("test", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(memory.get(), bytes), 0);
+  return memory;
+}
+
+TEST_F(MemoryClientTest, MapsWhatItOpens) {
+  const UniqueFd memory = MakeMemory(4096);
+  AnswerOnce(Encode(kTrainer), memory.get());
+  ASSERT_OK_AND_ASSIGN(MappedStorage storage, OpenStorage(path(), "trainer", "a.0"));
+  EXPECT_EQ(storage.description(), kTrainer.storages[0]);
+  ASSERT_EQ(storage.bytes().size(), 4096U);
+  MappedStorage moved = std::move(storage);
+  moved.bytes()[1] = std::byte{5};
+  std::byte found{};
+  ASSERT_EQ(pread(memory.get(), &found, 1, 1), 1);
+  EXPECT_EQ(found, std::byte{5});
+  worker_.Join();
+  EXPECT_THAT(DecodeMemoryRequest(request_),
+              IsOkAndHolds(MemoryRequest{
+                  .op = MemoryRequest::Op::kOpen, .storage = "trainer", .device = "a.0"}));
+}
+
+TEST_F(MemoryClientTest, MapsNothingBeyondTheEnd) {
+  const UniqueFd memory = MakeMemory(100);
+  AnswerOnce(Encode(kTrainer), memory.get());
+  EXPECT_THAT(OpenStorage(path(), "trainer", "a.0").status(),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("found a file of 100")));
+}
+
+TEST_F(MemoryClientTest, ExpectsADescriptor) {
+  AnswerOnce(Encode(kTrainer));
+  EXPECT_THAT(OpenStorage(path(), "trainer", "a.0").status(),
+              StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST_F(MemoryClientTest, PassesRefusalsOn) {
+  AnswerOnce(Encode(MemoryReply{.status = absl::NotFoundError("no such storage")}));
+  EXPECT_THAT(OpenStorage(path(), "trainer", "a.0").status(),
+              StatusIs(absl::StatusCode::kNotFound, "no such storage"));
+}
+
+TEST_F(MemoryClientTest, RefusesNonsense) {
+  AnswerOnce("nonsense");
+  EXPECT_THAT(OpenStorage(path(), "trainer", "a.0").status(),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr(path())));
+}
+
+TEST_F(MemoryClientTest, DoesNotWaitForEver) {
+  ASSERT_OK_AND_ASSIGN(MemoryClient client, MemoryClient::Connect(path(), absl::Milliseconds(50)));
+  EXPECT_THAT(client.List().status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(MemoryClientTest, SaysWhereNoWorkerIs) {
+  EXPECT_THAT(OpenStorage(path() + "x", "trainer", "a.0").status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(path() + "x")));
+  EXPECT_THAT(OpenStorage(std::string(200, 'x'), "trainer", "a.0").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace crossmesh
