@@ -1,0 +1,99 @@
+#include "tests/benchmark/data_plane.h"
+
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+#include "common/plan/worker_part.h"
+
+#include <atomic>
+#include <utility>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+class AllDone final : public TaskObserver {
+ public:
+  explicit AllDone(size_t tasks) : open_(tasks) {}
+
+  void OnDeviceDone(const TaskKey&, const DeviceReport& report) override {
+    CHECK_OK(report.status);
+  }
+  void OnTaskDone(const TaskReport& report) override {
+    CHECK_OK(report.status);
+    MutexLock lock(mutex_);
+    --open_;
+    changed_.Signal();
+  }
+  void Wait() {
+    MutexLock lock(mutex_);
+    while (open_ > 0) changed_.Wait(mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  size_t open_ ABSL_GUARDED_BY(mutex_);
+};
+
+uint64_t NextOperation() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+void Bind(const PlanRun& run, size_t worker, TaskSpec& spec) {
+  const TensorTable& tensors = run.plan.tensors();
+  for (size_t i = 0; i < run.workers.size(); ++i) {
+    spec.peers.push_back(
+        {.worker = absl::StrCat("worker-", i), .address = run.workers[i]->address()});
+    for (const DeviceId& device : run.devices_of_worker[i]) {
+      const DeviceRank rank = *tensors.FindDevice(device);
+      if (i != worker) {
+        spec.peer_of_device[rank] = static_cast<int32_t>(i);
+      } else if (tensors.replica_of(rank) >= 0) {
+        spec.destinations[rank] = {.tensor = {run.destination}};
+      } else {
+        spec.sources[rank] = {.tensor = {run.source}};
+      }
+    }
+  }
+}
+
+}  // namespace
+
+DataPlane::DataPlane(const std::string& interface) {
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create(clock_, {});
+  CHECK_OK(loop);
+  loop_ = *std::move(loop);
+  executor_ = Executor::Create(*loop_, {});
+  absl::StatusOr<std::unique_ptr<UcxTransport>> transport =
+      UcxTransport::Create(*executor_, {.net_devices = {interface}});
+  CHECK_OK(transport);
+  transport_ = *std::move(transport);
+  executor_->Attach(*transport_);
+  loop_->AddTransport(*transport_);
+  loop_->Start();
+}
+
+void RunPlan(const PlanRun& run) {
+  absl::StatusOr<std::vector<WorkerPart>> parts = CutParts(run.plan, run.devices_of_worker);
+  CHECK_OK(parts);
+  const TaskKey key{.operation = NextOperation(), .epoch = 1};
+  AllDone done(run.workers.size());
+  for (size_t i = 0; i < run.workers.size(); ++i) {
+    TaskSpec spec{.key = key, .token_high = 1, .token_low = 2, .checksums = run.checksums};
+    absl::StatusOr<std::shared_ptr<const PreparedPart>> part =
+        PreparedPart::Create(std::make_shared<const WorkerPart>(std::move((*parts)[i])));
+    CHECK_OK(part);
+    spec.part = *std::move(part);
+    Bind(run, i, spec);
+    Executor& executor = run.workers[i]->executor();
+    run.workers[i]->loop().Post([&executor, &done, spec = std::move(spec)]() mutable {
+      CHECK_OK(executor.Start(std::move(spec), done));
+    });
+  }
+  done.Wait();
+}
+
+}  // namespace crossmesh

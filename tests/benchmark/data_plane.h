@@ -1,0 +1,48 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/mesh/device.h"
+#include "common/plan/plan.h"
+#include "worker/executor/executor.h"
+#include "worker/transport/event_loop.h"
+#include "worker/transport/ucx/ucx_transport.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace crossmesh {
+
+// What moves a worker's bytes: a loop on a thread of its own, a UCX transport over TCP alone, and
+// the executor.
+class DataPlane {
+ public:
+  explicit DataPlane(const std::string& interface);
+  ~DataPlane() { loop_->Stop(); }
+
+  EventLoop& loop() { return *loop_; }
+  Executor& executor() { return *executor_; }
+  const std::string& address() const { return transport_->address(); }
+
+ private:
+  const RealClock clock_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<UcxTransport> transport_;
+  std::unique_ptr<Executor> executor_;
+};
+
+// A plan of one tensor with one source and one destination device.
+struct PlanRun {
+  const Plan& plan;
+  std::vector<DataPlane*> workers;
+  std::vector<std::vector<DeviceId>> devices_of_worker;
+  std::byte* source = nullptr;
+  std::byte* destination = nullptr;
+  bool checksums = true;
+};
+
+// Runs it, and returns when all workers are done. Aborts when anything goes wrong.
+void RunPlan(const PlanRun& run);
+
+}  // namespace crossmesh

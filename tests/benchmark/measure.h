@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+
+namespace crossmesh {
+
+double Median(std::vector<double> values);
+
+// Wall time of one call.
+double SecondsOf(absl::FunctionRef<void()> work);
+
+// Processor time of this thread since its start: what work costs on one core, whoever else is busy.
+double ThreadSeconds();
+
+}  // namespace crossmesh

@@ -1,0 +1,118 @@
+#include "tests/benchmark/plan_cases.h"
+
+#include "common/base/check.h"
+#include "tests/benchmark/models.h"
+
+#include <functional>
+#include <utility>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+namespace {
+
+// A mesh over the devices of hosts named after `prefix`, kDevicesPerHost each.
+Mesh MeshOver(const std::string& prefix, std::vector<Axis> axes) {
+  int64_t slots = 1;
+  for (const Axis& axis : axes) slots *= axis.size;
+  std::vector<DeviceId> devices;
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    devices.push_back({.host = absl::StrCat(prefix, slot / kDevicesPerHost),
+                       .index = static_cast<int32_t>(slot % kDevicesPerHost)});
+  }
+  absl::StatusOr<Mesh> mesh = Mesh::Create(std::move(axes), std::move(devices));
+  CHECK_OK(mesh);
+  return *std::move(mesh);
+}
+
+LayoutRules Rules(absl::string_view text) {
+  absl::StatusOr<LayoutRules> rules = LayoutRules::Parse(text);
+  CHECK_OK(rules);
+  return *std::move(rules);
+}
+
+PlanCase Replicated() {
+  return {.manifest = OneMatrix(8192, 8192),
+          .source_mesh = MeshOver("a", {{"x", 1024}}),
+          .source_rules = Rules("* [...]"),
+          .destination_mesh = MeshOver("b", {{"y", 1024}}),
+          .destination_rules = Rules("* [...]")};
+}
+
+PlanCase Transposed(int64_t slots) {
+  return {.manifest = OneMatrix(8192, 8192),
+          .source_mesh = MeshOver("a", {{"x", slots}}),
+          .source_rules = Rules("* [x, -]"),
+          .destination_mesh = MeshOver("b", {{"y", slots}}),
+          .destination_rules = Rules("* [-, y]")};
+}
+
+// From FSDP on 256 slots; the rest is to be filled in.
+PlanCase Qwen3() {
+  return {.manifest = Qwen3Manifest(),
+          .source_mesh = MeshOver("a", {{"node", 32}, {"local", 8}}),
+          .source_rules = Rules("* [node*local, ...] nested_chunk")};
+}
+
+PlanCase Qwen3ToReplicas() {
+  PlanCase result = Qwen3();
+  result.destination_mesh = MeshOver("b", {{"replica", 16}, {"tensor", 8}});
+  result.destination_rules = Rules(R"(
+      *.o_proj.weight     [-, tensor]
+      *.down_proj.weight  [-, tensor]
+      *_proj.weight       [tensor, -]
+      *embed_tokens.weight [tensor, -]
+      lm_head.weight      [tensor, -]
+      *                   [...])");
+  result.replica_axes = {"replica"};
+  return result;
+}
+
+PlanCase Qwen3ToExperts() {
+  PlanCase result = Qwen3();
+  result.destination_mesh = MeshOver("b", {{"expert", 32}, {"tensor", 4}});
+  result.destination_rules = Rules(R"(
+      *.experts.{e}.down_proj.weight  [-, tensor]  on expert={e}/4
+      *.experts.{e}.*_proj.weight     [tensor, -]  on expert={e}/4
+      *.o_proj.weight                 [-, tensor]
+      *_proj.weight                   [tensor, -]
+      *embed_tokens.weight            [tensor, -]
+      lm_head.weight                  [tensor, -]
+      *                               [...])");
+  return result;
+}
+
+struct NamedCase {
+  std::string name;
+  std::function<PlanCase()> make;
+};
+
+const std::vector<NamedCase>& Cases() {
+  static const auto& cases =
+      *new std::vector<NamedCase>{{"replicated", Replicated},
+                                  {"transposed_32", [] { return Transposed(32); }},
+                                  {"transposed_1024", [] { return Transposed(1024); }},
+                                  {"qwen3_replicas", Qwen3ToReplicas},
+                                  {"qwen3_experts", Qwen3ToExperts}};
+  return cases;
+}
+
+}  // namespace
+
+std::vector<std::string> PlanCaseNames() {
+  std::vector<std::string> names;
+  for (const NamedCase& named : Cases()) names.push_back(named.name);
+  return names;
+}
+
+PlanCase MakePlanCase(const std::string& name) {
+  for (const NamedCase& named : Cases()) {
+    if (named.name == name) return named.make();
+  }
+  CHECK(false) << "no case " << name;
+  return {};
+}
+
+}  // namespace crossmesh

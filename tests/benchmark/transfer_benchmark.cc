@@ -1,0 +1,133 @@
+// Rates of one tensor moved between two workers by UCX over TCP, with checksums and without, and
+// between two slots of one worker beside memcpy of the same memory. Prints one line of JSON; the
+// script `run` sets it beside ucx_perftest.
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/plan/proof.h"
+#include "common/plan/worker_part.h"
+#include "common/reshard/reshard_tensors.h"
+#include "controller/reshard/plan_reshard.h"
+#include "tests/benchmark/data_plane.h"
+#include "tests/benchmark/measure.h"
+#include "tests/benchmark/models.h"
+#include "worker/memory/arena.h"
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+struct Options {
+  int64_t mebibytes = 256;
+  int repeats = 3;
+  std::string interface = "lo";
+};
+
+// The whole tensor from device a.0 to device `to`.
+Plan PlanTo(const std::string& to, int64_t bytes) {
+  const Mesh source = *ParseMesh("on a.0");
+  const Mesh destination = *ParseMesh("on " + to);
+  const LayoutRules rules = *LayoutRules::Parse("* [...]");
+  absl::StatusOr<TensorTable> tensors =
+      BuildReshardTensors(OneMatrix(1, bytes / 4), {.mesh = source, .rules = rules},
+                          {.mesh = destination, .rules = rules}, {});
+  CHECK_OK(tensors);
+  absl::StatusOr<Plan> plan =
+      PlanReshard({.tensors = std::make_shared<const TensorTable>(*std::move(tensors))});
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+std::shared_ptr<Arena> FilledArena(int64_t bytes, int value) {
+  absl::StatusOr<std::shared_ptr<Arena>> arena = Arena::Create("benchmark", ByteCount(bytes));
+  CHECK_OK(arena);
+  std::memset((*arena)->bytes().data(), value, bytes);
+  return *std::move(arena);
+}
+
+class Transfers {
+ public:
+  explicit Transfers(const Options& options)
+      : options_(options),
+        bytes_(options.mebibytes << 20),
+        source_(FilledArena(bytes_, 1)),
+        destination_(FilledArena(bytes_, 0)),
+        to_other_worker_(PlanTo("b.0", bytes_)),
+        to_other_slot_(PlanTo("a.1", bytes_)),
+        a_(options.interface),
+        b_(options.interface) {}
+
+  nlohmann::json Measure() {
+    std::vector<double> plain, checked, slots, copied;
+    for (int i = 0; i < 1 + options_.repeats; ++i) {
+      const double rates[] = {Rate([&] { RunBetweenWorkers(false); }),
+                              Rate([&] { RunBetweenWorkers(true); }),
+                              Rate([&] { RunBetweenSlots(); }), Rate([&] { Copy(); })};
+      if (i == 0) continue;  // pages and caches are warm from here on
+      plain.push_back(rates[0]);
+      checked.push_back(rates[1]);
+      slots.push_back(rates[2]);
+      copied.push_back(rates[3]);
+    }
+    return {{"tcp", Median(plain)},
+            {"tcp_checksums", Median(checked)},
+            {"slots", Median(slots)},
+            {"memcpy", Median(copied)}};
+  }
+
+ private:
+  double Rate(absl::FunctionRef<void()> work) const {
+    return static_cast<double>(bytes_) / SecondsOf(work);
+  }
+
+  void RunBetweenWorkers(bool checksums) {
+    RunPlan({.plan = to_other_worker_,
+             .workers = {&a_, &b_},
+             .devices_of_worker = {{{"a", 0}}, {{"b", 0}}},
+             .source = source_->bytes().data(),
+             .destination = destination_->bytes().data(),
+             .checksums = checksums});
+  }
+
+  void RunBetweenSlots() {
+    RunPlan({.plan = to_other_slot_,
+             .workers = {&a_},
+             .devices_of_worker = {{{"a", 0}, {"a", 1}}},
+             .source = source_->bytes().data(),
+             .destination = destination_->bytes().data(),
+             .checksums = false});
+  }
+
+  void Copy() { std::memcpy(destination_->bytes().data(), source_->bytes().data(), bytes_); }
+
+  const Options options_;
+  const int64_t bytes_;
+  const std::shared_ptr<Arena> source_;
+  const std::shared_ptr<Arena> destination_;
+  const Plan to_other_worker_;
+  const Plan to_other_slot_;
+  DataPlane a_;
+  DataPlane b_;
+};
+
+}  // namespace
+}  // namespace crossmesh
+
+int main(int argc, char** argv) {
+  crossmesh::Options options;
+  CLI::App app("Rates of one tensor between two workers over TCP, and between slots of one worker");
+  app.add_option("--mebibytes", options.mebibytes, "Size of the tensor");
+  app.add_option("--repeats", options.repeats, "Transfers of each kind; medians are printed");
+  app.add_option("--interface", options.interface, "Network interface, as UCX names it");
+  CLI11_PARSE(app, argc, argv);
+  std::printf("%s\n", crossmesh::Transfers(options).Measure().dump().c_str());
+}

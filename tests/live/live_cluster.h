@@ -1,0 +1,85 @@
+#pragma once
+
+#include "client/cli/child_process.h"
+#include "client/client.h"
+#include "client/memory/memory_client.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+
+// Asks until `holds` says yes; false when that takes longer than `limit`. The condition is one that
+// another process makes true, so there is nothing to wait on.
+bool WaitUntil(absl::Duration limit, absl::FunctionRef<bool()> holds);
+
+// The document behind http://ADDRESS/PATH. Unavailable: nobody answers; Internal: not status 200.
+absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path);
+
+// A controller and workers, the real programs, as children of this process; on Unix sockets in a
+// private folder. A worker NAME owns the device "NAME.0" and counts as a host of its own. Daemons
+// can be stopped, killed and started again under the same addresses. The destructor leaves no
+// process and no file; when the test has failed it prints the end of each log first.
+// Thread-compatible; the thread that starts daemons must outlive them.
+class LiveCluster {
+ public:
+  static constexpr char kController[] = "controller";
+
+  struct Options {
+    std::vector<std::string> workers;
+    std::vector<std::string> worker_flags;
+  };
+
+  // Returns when all workers have joined.
+  static absl::StatusOr<std::unique_ptr<LiveCluster>> Start(Options options);
+  ~LiveCluster();
+  LiveCluster(const LiveCluster&) = delete;
+  LiveCluster& operator=(const LiveCluster&) = delete;
+
+  Client& client() { return *client_; }
+  const std::vector<std::string>& workers() const { return options_.workers; }
+  const std::string& folder() const { return folder_; }
+  std::string controller_address() const { return "unix:" + PathOf("controller.sock"); }
+  std::string PathOf(const std::string& file) const { return folder_ + "/" + file; }
+
+  // Of a worker, or of kController.
+  absl::Status StartController();
+  absl::Status StartWorker(const std::string& name);
+  void Signal(const std::string& name, int signal);
+  // Ends it by SIGKILL and waits for that.
+  void Kill(const std::string& name);
+  // What a daemon wrote into its ready file.
+  absl::StatusOr<nlohmann::json> Ready(const std::string& name) const;
+
+  absl::StatusOr<v1::Worker> GetWorker(const std::string& name);
+  absl::Status WaitForWorker(const std::string& name, v1::WorkerState state);
+  absl::Status WaitForAllWorkers();
+
+  absl::StatusOr<MemoryClient> Memory(const std::string& worker) const;
+  // The sum of a metric's series whose labels contain `label`, e.g. `state="used"`.
+  absl::StatusOr<double> Metric(const std::string& daemon, const std::string& metric,
+                                const std::string& label = "") const;
+
+ private:
+  explicit LiveCluster(Options options) : options_(std::move(options)) {}
+  absl::Status StartDaemon(const std::string& program, const std::string& name,
+                           std::vector<std::string> arguments);
+  std::string EndOfLog(const std::string& name) const;
+
+  const Options options_;
+  std::string folder_;
+  std::unique_ptr<Client> client_;
+  std::map<std::string, ChildProcess> daemons_;
+};
+
+}  // namespace crossmesh

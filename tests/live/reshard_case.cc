@@ -1,0 +1,143 @@
+#include "tests/live/reshard_case.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
+#include "common/reshard/reshard_tensors.h"
+#include "common/wire/tensor_codec.h"
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr char kSourceStorage[] = "training";
+constexpr char kDestinationStorage[] = "serving";
+constexpr int64_t kSamples = 4096;
+
+void SetRule(v1::ReshardSide& side, const std::string& layout) {
+  v1::LayoutRule& rule = *side.add_rules();
+  rule.set_pattern("*");
+  rule.set_layout(layout);
+}
+
+// Spread over the whole of it.
+std::vector<std::byte> SamplesOf(std::span<const std::byte> memory) {
+  std::vector<std::byte> samples;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    const volatile std::byte& sample = memory[memory.size() * i / kSamples];
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+}  // namespace
+
+void VersionedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) const {
+  generated_.Write(tensor, first, out);
+  for (std::byte& byte : out) byte ^= std::byte{version_};
+}
+
+Manifest TensorsOf(int64_t bytes) {
+  const auto tensor = [](const char* name, DataType type, std::vector<int64_t> shape) {
+    return TensorSpec{.name = name, .type = type, .shape = Shape::Create(shape).value()};
+  };
+  const int64_t rows = bytes / 2 / (4096 * 8);
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Create({tensor("norm.weight", DataType::kF32, {1021}),
+                        tensor("up.weight", DataType::kI64, {rows, 4096}),
+                        tensor("odd.weight", DataType::kU8, {37, 41, 3}),
+                        tensor("down.weight", DataType::kI64, {4096, rows})});
+  CHECK_OK(manifest.status());
+  return *std::move(manifest);
+}
+
+absl::StatusOr<std::unique_ptr<ReshardCase>> ReshardCase::Create(Options options,
+                                                                 LiveCluster& cluster) {
+  std::unique_ptr<ReshardCase> result(new ReshardCase(std::move(options), cluster));
+  RETURN_IF_ERROR(result->MakeSpec());
+  for (const std::string& worker : cluster.workers()) RETURN_IF_ERROR(result->Prepare(worker));
+  return result;
+}
+
+absl::Status ReshardCase::MakeSpec() {
+  ASSIGN_OR_RETURN(const Mesh source, ParseMesh(options_.source));
+  ASSIGN_OR_RETURN(const Mesh destination, ParseMesh(options_.destination));
+  *spec_.mutable_inline_manifest() = ToProto(options_.manifest);
+  *spec_.mutable_source()->mutable_inline_mesh() = ToProto(source);
+  *spec_.mutable_destination()->mutable_inline_mesh() = ToProto(destination);
+  SetRule(*spec_.mutable_source(), options_.source_layout);
+  SetRule(*spec_.mutable_destination(), options_.destination_layout);
+  spec_.mutable_source()->set_storage(kSourceStorage);
+  spec_.mutable_destination()->set_storage(kDestinationStorage);
+  for (const std::string& axis : options_.replica_axes) spec_.add_replica_axes(axis);
+  spec_.set_binding(options_.binding);
+  ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(spec_.source().rules()));
+  ASSIGN_OR_RETURN(const LayoutRules destination_rules, FromProto(spec_.destination().rules()));
+  ASSIGN_OR_RETURN(TensorTable tensors,
+                   BuildReshardTensors(options_.manifest, {source, source_rules},
+                                       {destination, destination_rules}, options_.replica_axes));
+  tensors_ = std::make_unique<const TensorTable>(std::move(tensors));
+  return absl::OkStatus();
+}
+
+absl::Status ReshardCase::Prepare(const std::string& worker) {
+  sources_.erase(worker);
+  destinations_.erase(worker);
+  ASSIGN_OR_RETURN(Holding source, MakeHolding(worker, Side::kSource, 1));
+  if (source.storage != nullptr) sources_.emplace(worker, std::move(source));
+  ASSIGN_OR_RETURN(Holding destination, MakeHolding(worker, Side::kDestination, 0));
+  if (destination.storage != nullptr) destinations_.emplace(worker, std::move(destination));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string& worker, Side side,
+                                                              uint8_t version) {
+  const std::optional<DeviceRank> rank = tensors_->FindDevice({.host = worker});
+  if (!rank) return Holding{};
+  Holding holding{.tiles = std::make_unique<DemoTiles>(*tensors_, side, *rank)};
+  if (holding.tiles->bytes() == 0) return Holding{};
+  ASSIGN_OR_RETURN(MemoryClient memory, cluster_.Memory(worker));
+  ASSIGN_OR_RETURN(MappedStorage storage,
+                   memory.Create(side == Side::kSource ? kSourceStorage : kDestinationStorage,
+                                 absl::StrCat(worker, ".0"), holding.tiles->bytes()));
+  std::atomic<int64_t> done_bytes = 0;
+  holding.tiles->Fill(VersionedValues(manifest(), version), storage.bytes(), done_bytes);
+  holding.samples = SamplesOf(storage.bytes());
+  holding.storage = std::make_unique<MappedStorage>(std::move(storage));
+  return holding;
+}
+
+absl::Status ReshardCase::FillSource(uint8_t version) {
+  const VersionedValues values(manifest(), version);
+  for (auto& [worker, holding] : sources_) {
+    std::atomic<int64_t> done_bytes = 0;
+    holding.tiles->Fill(values, holding.storage->bytes(), done_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReshardCase::Check(const std::string& worker, uint8_t version) const {
+  ASSIGN_OR_RETURN(const MappedStorage now,
+                   OpenStorage(cluster_.PathOf(worker + ".memory"), kDestinationStorage,
+                               absl::StrCat(worker, ".0")));
+  std::atomic<int64_t> done_bytes = 0;
+  return destinations_.at(worker).tiles->Check(VersionedValues(manifest(), version), now.bytes(),
+                                               done_bytes);
+}
+
+absl::Status ReshardCase::CheckAll(uint8_t version) const {
+  for (const auto& [worker, holding] : destinations_) RETURN_IF_ERROR(Check(worker, version));
+  return absl::OkStatus();
+}
+
+bool ReshardCase::HasArrived(const std::string& worker) const {
+  const Holding& holding = destinations_.at(worker);
+  return SamplesOf(holding.storage->bytes()) != holding.samples;
+}
+
+}  // namespace crossmesh

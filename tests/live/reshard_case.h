@@ -1,0 +1,95 @@
+#pragma once
+
+#include "client/cli/demo_tiles.h"
+#include "client/cli/demo_values.h"
+#include "client/memory/memory_client.h"
+#include "common/mesh/manifest.h"
+#include "common/plan/tensor_table.h"
+#include "crossmesh/v1/reshard.pb.h"
+#include "tests/live/live_cluster.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Values that depend on tensor, element and version: no element of one version is that of another.
+class VersionedValues final : public DemoValues {
+ public:
+  VersionedValues(const Manifest& manifest, uint8_t version)
+      : generated_(manifest), version_(version) {}
+  const Manifest& manifest() const override { return generated_.manifest(); }
+  void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const override;
+
+ private:
+  const GeneratedValues generated_;
+  const uint8_t version_;
+};
+
+// A few tensors of `bytes` bytes together: large ones, and small ones of odd shapes.
+Manifest TensorsOf(int64_t bytes);
+
+// A reshard of all tensors of a manifest between workers of a cluster, and the memory it works on.
+// Source and destination tiles are versions of values: what arrived, and from when, can be told.
+// Thread-compatible; keeps a reference to the cluster.
+class ReshardCase {
+ public:
+  struct Options {
+    Manifest manifest;
+    std::string source = "on node-0.0";  // mesh
+    std::string source_layout = "[...]";
+    std::string destination = "replica=2 on node-1.0,node-2.0";
+    std::string destination_layout = "[...]";
+    std::vector<std::string> replica_axes = {"replica"};
+    v1::BindingMode binding = v1::BINDING_MODE_SHADOW;
+  };
+
+  // Creates the storages; sources hold version 1, destinations version 0.
+  static absl::StatusOr<std::unique_ptr<ReshardCase>> Create(Options options, LiveCluster& cluster);
+
+  // What is to be done; tests change it.
+  v1::ReshardSpec& spec() { return spec_; }
+  const Manifest& manifest() const { return options_.manifest; }
+
+  // Creates and fills the storages of one worker, e.g. after it was started again.
+  absl::Status Prepare(const std::string& worker);
+  // All of the source, from now on.
+  absl::Status FillSource(uint8_t version);
+  // All destination tiles of a worker as they are now; DataLoss for the first element that is not
+  // of `version`.
+  absl::Status Check(const std::string& worker, uint8_t version) const;
+  absl::Status CheckAll(uint8_t version) const;
+  // Has some byte changed in the destination memory of a worker since it was prepared? Only for
+  // in-place binding, where bytes arrive in the memory that this process has mapped.
+  bool HasArrived(const std::string& worker) const;
+
+ private:
+  struct Holding {
+    std::unique_ptr<DemoTiles> tiles;
+    std::unique_ptr<MappedStorage> storage;
+    std::vector<std::byte> samples;  // of the storage, as it was prepared
+  };
+
+  ReshardCase(Options options, LiveCluster& cluster)
+      : options_(std::move(options)), cluster_(cluster) {}
+  absl::Status MakeSpec();
+  absl::StatusOr<Holding> MakeHolding(const std::string& worker, Side side, uint8_t version);
+
+  const Options options_;
+  LiveCluster& cluster_;
+  v1::ReshardSpec spec_;
+  std::unique_ptr<const TensorTable> tensors_;
+  // By worker; those that take part on that side.
+  std::map<std::string, Holding> sources_;
+  std::map<std::string, Holding> destinations_;
+};
+
+}  // namespace crossmesh
