@@ -131,6 +131,7 @@ absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& n
     const auto writer = manifests_->PutManifest(&context, &response);
     v1::PutManifestRequest message;
     message.set_name(name);
+    message.set_tensor_count(static_cast<int64_t>(manifest.tensors().size()));
     bool open = true;
     for (const TensorSpec& tensor : manifest.tensors()) {
       *message.add_tensors() = ToProto(tensor);

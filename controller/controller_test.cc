@@ -101,6 +101,7 @@ class ControllerTest : public ::testing::Test {
     const auto writer = manifests_->PutManifest(&context, &response);
     v1::PutManifestRequest request;
     request.set_name(name);
+    request.set_tensor_count(static_cast<int64_t>(tensors.size()));
     for (size_t i = 0; i < tensors.size(); ++i) {
       v1::TensorSpec& tensor = *request.add_tensors();
       tensor.set_name(tensors[i]);
@@ -549,7 +550,8 @@ TEST_F(ControllerTest, AShutdownWaitsForWhatRunsAndRefusesWhatIsNew) {
   Thread shutdown;
   ASSERT_OK_AND_ASSIGN(
       const v1::Operation operation, Execute(Request("r1"), [&](const v1::Operation& now) {
-        if (now.state() != v1::OPERATION_STATE_RUNNING || shutdown.joinable()) return;
+        // One replica may be whole, and so VERIFYING, before the other's worker has accepted.
+        if (now.state() == v1::OPERATION_STATE_PREPARING || shutdown.joinable()) return;
         shutdown = Thread("shutdown", [this] { controller_->Shutdown(absl::Seconds(30)); });
         v1::ExecuteReshardRequest unknown = Request("r2");
         unknown.mutable_spec()->set_manifest("nothing");

@@ -4,6 +4,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/server_streams.h"
+#include "common/wire/session_protocol.h"
 #include "common/wire/worker_part_codec.h"
 
 #include <deque>
@@ -192,7 +193,7 @@ void FakeWorker::Join(const std::string& devices, const std::string& controller)
   message.set_devices(devices);
   message.set_execution_address(address_);
   message.set_transport("inprocess");
-  message.set_protocol(1);
+  message.set_protocol(kSessionProtocol);
   session_->Send(request);
   const auto registered = ReadSession();
   CHECK_OK(registered);

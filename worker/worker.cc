@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/metrics/prometheus/recorders.h"
+#include "common/wire/session_protocol.h"
 #include "worker/transport/ucx/ucx_transport.h"
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr int32_t kSessionProtocol = 1;
 // For tasks that were cancelled to end: longer than the default stall limit.
 constexpr absl::Duration kCancelGrace = absl::Seconds(10);
 // For the control loop to say that nothing runs.

@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
+#include "common/rpc/library_hold.h"
 #include "common/rpc/server.h"
 
 #include <absl/strings/str_cat.h>
@@ -26,6 +27,7 @@ void SetSession(const RpcChannelOptions& options, grpc::ChannelArguments& argume
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> BuildRpcChannel(const RpcChannelOptions& options) {
+  HoldRpcLibrary();
   ASSIGN_OR_RETURN(const RpcAddress address, ParseRpcAddress(options.address));
   RETURN_IF_ERROR(CheckPlaintextAllowed(address, options.insecure));
   if (!address.is_unix() && address.port == 0) {

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call_observer.h"
+#include "common/rpc/library_hold.h"
 #include "common/rpc/listen_probe.h"
 
 #include <utility>
@@ -74,6 +75,7 @@ void EnableStandardServices() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options) {
+  HoldRpcLibrary();
   ASSIGN_OR_RETURN(std::vector<RpcAddress> addresses, ParseAddresses(options));
   EnableStandardServices();
 
@@ -83,6 +85,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
   // Reflection is served by the synchronous API: one thread is enough for it.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+  // How long a shutdown may wait for that thread to look up; the default is ten seconds.
+  builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 500);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> observers;
   observers.push_back(MakeCallObserver(options.metrics));
   builder.experimental().SetInterceptorCreators(std::move(observers));

@@ -39,7 +39,7 @@ absl::Status CheckRequestId(absl::string_view id) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("request id: expected [a-zA-Z0-9._-]{1,63}, found ", Shown(id)));
+      absl::StrCat("request_id: expected [a-zA-Z0-9._-]{1,63}, found ", Shown(id)));
 }
 
 }  // namespace crossmesh

@@ -2,11 +2,12 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "controller/catalog/names.h"
+#include "common/wire/object_name.h"
 #include "controller/store/metadata_store.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,7 +64,9 @@ class RecordTable {
 
   // NotFound names the object.
   absl::StatusOr<Registered<T>> Get(absl::string_view name) {
-    absl::StatusOr<StoredObject> object = store_.Get(KeyOf(name));
+    ASSIGN_OR_RETURN(const int64_t revision, store_.RevisionOf(KeyOf(name)));
+    if (std::optional<Registered<T>> kept = FindKept(name, revision)) return *std::move(kept);
+    const absl::StatusOr<StoredObject> object = store_.Get(KeyOf(name));
     if (!object.ok()) return absl::NotFoundError(absl::StrCat("unknown ", kind_, " ", name));
     return Decode(*object);
   }
@@ -96,14 +99,17 @@ class RecordTable {
  private:
   std::string KeyOf(absl::string_view name) const { return absl::StrCat(kind_, "/", name); }
 
+  std::optional<Registered<T>> FindKept(absl::string_view name, int64_t revision) {
+    const MutexLock lock(mutex_);
+    const auto found = decoded_.find(name);
+    if (found == decoded_.end() || found->second.revision != revision) return std::nullopt;
+    return found->second;
+  }
+
   absl::StatusOr<Registered<T>> Decode(const StoredObject& object) {
     const std::string name = object.key.substr(kind_.size() + 1);
-    {
-      const MutexLock lock(mutex_);
-      const auto found = decoded_.find(name);
-      if (found != decoded_.end() && found->second.revision == object.revision) {
-        return found->second;
-      }
+    if (std::optional<Registered<T>> kept = FindKept(name, object.revision)) {
+      return *std::move(kept);
     }
     absl::StatusOr<T> value = codec_.decode(object.value);
     if (!value.ok()) {

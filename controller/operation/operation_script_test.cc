@@ -64,6 +64,7 @@ OperationEvent EventOf(absl::string_view line) {
   }
   if (kind == "PlanFailed") return PlanFailed{StatusOf(words, 1)};
   if (kind == "IntentCommitted") return IntentCommitted{};
+  if (kind == "IntentFailed") return IntentFailed{StatusOf(words, 1)};
   if (kind == "TaskAccepted") return TaskAccepted{words[1]};
   if (kind == "DeviceDone") return DeviceDone{words[1], Rank(words[2]), StatusOf(words, 3)};
   if (kind == "TaskEnded") return TaskEnded{words[1], StatusOf(words, 2), {}};

@@ -20,20 +20,20 @@
 namespace crossmesh {
 namespace {
 
-// Collects a manifest. A client that dies halfway cancels its call, which then has no effect on the
-// response that nobody reads; but the tensors that came are a manifest of their own, so nothing is
-// registered unless the call is still there.
+// Collects a manifest. Of a client that dies halfway the library tells nothing in time, and the
+// tensors that came are a manifest of their own: so the first message says how many there are.
 class ManifestUpload final
     : public ServerReadStream<v1::PutManifestRequest, v1::PutManifestResponse> {
  public:
-  ManifestUpload(grpc::CallbackServerContext& context, Catalog& catalog, ControllerMetrics& metrics)
-      : context_(context), catalog_(catalog), metrics_(metrics) {}
+  ManifestUpload(Catalog& catalog, ControllerMetrics& metrics)
+      : catalog_(catalog), metrics_(metrics) {}
 
  private:
   absl::Status OnMessage(v1::PutManifestRequest request) override {
     if (!begun_) {
       RETURN_IF_ERROR(CheckObjectName("manifest", request.name()));
       name_ = request.name();
+      tensor_count_ = request.tensor_count();
       begun_ = true;
     } else if (!request.name().empty()) {
       return Bad(absl::StrCat("expected a name in the first message only, found \"", request.name(),
@@ -57,8 +57,11 @@ class ManifestUpload final
   }
 
   absl::Status OnMessagesEnd(v1::PutManifestResponse& response) override {
-    if (context_.IsCancelled()) return absl::CancelledError("the client is gone");
     if (!begun_) return absl::InvalidArgumentError("expected a first message with a name");
+    if (static_cast<int64_t>(tensors_.size()) != tensor_count_) {
+      return Bad(absl::StrCat("expected ", tensor_count_,
+                              " tensors, as the first message says, found ", tensors_.size()));
+    }
     absl::StatusOr<Manifest> manifest = Manifest::Create(std::move(tensors_));
     if (!manifest.ok()) return Bad(manifest.status().message());
     response.set_tensors(static_cast<int64_t>(manifest->tensors().size()));
@@ -74,11 +77,11 @@ class ManifestUpload final
     return absl::InvalidArgumentError(absl::StrCat("manifest ", name_, ": ", why));
   }
 
-  grpc::CallbackServerContext& context_;
   Catalog& catalog_;
   ControllerMetrics& metrics_;
   bool begun_ = false;
   std::string name_;
+  int64_t tensor_count_ = 0;
   std::vector<TensorSpec> tensors_;
 };
 
@@ -105,9 +108,8 @@ class ManifestDownload final : public ServerWriteStream<v1::GetManifestResponse>
 }  // namespace
 
 grpc::ServerReadReactor<v1::PutManifestRequest>* ManifestService::PutManifest(
-    grpc::CallbackServerContext* context, v1::PutManifestResponse* response) {
-  return ManifestUpload::Serve(std::make_unique<ManifestUpload>(*context, catalog_, metrics_),
-                               response);
+    grpc::CallbackServerContext* /*context*/, v1::PutManifestResponse* response) {
+  return ManifestUpload::Serve(std::make_unique<ManifestUpload>(catalog_, metrics_), response);
 }
 
 grpc::ServerWriteReactor<v1::GetManifestResponse>* ManifestService::GetManifest(

@@ -5,6 +5,7 @@
 #include "common/mesh/mesh.h"
 #include "common/rpc/address.h"
 #include "common/wire/object_name.h"
+#include "common/wire/session_protocol.h"
 #include "controller/dispatch/grpc/time_codec.h"
 
 #include <optional>
@@ -22,10 +23,10 @@ absl::Status Refuse(absl::string_view worker, absl::string_view field, absl::str
 
 absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
   RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
-  if (message.protocol() != SessionTable::kProtocol) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker ", message.worker(), ": expected protocol ",
-        static_cast<int32_t>(SessionTable::kProtocol), ", found ", message.protocol()));
+  if (message.protocol() != kSessionProtocol) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", message.worker(),
+                                                      ": expected protocol ", kSessionProtocol,
+                                                      ", found ", message.protocol()));
   }
   absl::StatusOr<std::vector<DeviceId>> devices = ParseDevices(message.devices());
   if (!devices.ok()) return Refuse(message.worker(), "devices", devices.status().message());

@@ -23,8 +23,6 @@ namespace crossmesh {
 // Thread-safe.
 class SessionTable {
  public:
-  // Spoken with workers; another one is refused.
-  static constexpr int32_t kProtocol = 1;
   static constexpr size_t kDataAddressBytesMax = 4096;
   // A worker whose stream breaks is lost when it has not come back after this time: connections may
   // be cut by age at any moment.

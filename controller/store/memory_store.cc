@@ -44,6 +44,12 @@ absl::StatusOr<StoredObject> MemoryStore::Get(absl::string_view key) const {
   return StoredObject{found->first, found->second.value, found->second.revision};
 }
 
+absl::StatusOr<int64_t> MemoryStore::RevisionOf(absl::string_view key) const {
+  const MutexLock lock(mutex_);
+  const auto found = objects_.find(key);
+  return found == objects_.end() ? 0 : found->second.revision;
+}
+
 absl::StatusOr<std::vector<StoredObject>> MemoryStore::List(absl::string_view prefix,
                                                             absl::string_view after,
                                                             int64_t limit) const {

@@ -15,6 +15,7 @@ class MemoryStore : public MetadataStore {
  public:
   absl::StatusOr<int64_t> Commit(const StoreTransaction& transaction) override;
   absl::StatusOr<StoredObject> Get(absl::string_view key) const override;
+  absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const override;
   absl::StatusOr<std::vector<StoredObject>> List(absl::string_view prefix, absl::string_view after,
                                                  int64_t limit) const override;
   int64_t revision() const override;

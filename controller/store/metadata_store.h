@@ -44,6 +44,8 @@ class MetadataStore {
   virtual absl::StatusOr<int64_t> Commit(const StoreTransaction& transaction) = 0;
   // NotFound names the key.
   virtual absl::StatusOr<StoredObject> Get(absl::string_view key) const = 0;
+  // The revision of an object, without its value; 0 when there is none.
+  virtual absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const = 0;
   // Objects whose key starts with `prefix` and is greater than `after`, by key, at most `limit`.
   virtual absl::StatusOr<std::vector<StoredObject>> List(absl::string_view prefix,
                                                          absl::string_view after,

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
 #include "controller/store/metadata_store.h"
 
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -40,6 +40,8 @@ TEST_P(StoreConformance, AnObjectIsReadAsItWasWrittenWithTheRevisionOfItsCommit)
   EXPECT_EQ(object.value, "x");
   EXPECT_EQ(object.revision, revision);
   EXPECT_EQ(store_->revision(), revision);
+  EXPECT_THAT(store_->RevisionOf("mesh/a"), IsOkAndHolds(revision));
+  EXPECT_THAT(store_->RevisionOf("mesh/b"), IsOkAndHolds(0));
 }
 
 TEST_P(StoreConformance, RevisionsGrowWithEveryCommit) {
@@ -111,9 +113,9 @@ TEST_P(StoreConformance, NoUpdateIsLostBetweenThreadsThatCompareAndSet) {
       if (store_->Commit(next).ok()) ++done;
     }
   };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) threads.emplace_back(increment);
-  for (std::thread& thread : threads) thread.join();
+  std::vector<Thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.emplace_back("increment", increment);
+  for (Thread& thread : threads) thread.Join();
   EXPECT_EQ(store_->Get("counter")->value, absl::StrCat(kThreads * kIncrements));
 }
 

@@ -25,11 +25,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+// Sanitizers bring their own operator new.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
+#endif
+
 namespace {
 
 // Counts what this thread allocates while it is asked to.
 thread_local bool counting = false;
 thread_local int64_t allocations = 0;
+
+}  // namespace
+
+#if !defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
+namespace {
 
 void* CountedAllocate(size_t size) {
   if (counting) ++allocations;
@@ -44,6 +58,7 @@ void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t /*size*/) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t /*size*/) noexcept { std::free(memory); }
+#endif
 
 namespace crossmesh {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <absl/status/status.h>
+#include <sched.h>
 #include <sys/epoll.h>
 
 namespace crossmesh {
@@ -107,18 +108,21 @@ void EventLoop::RemoveTransport(Transport& transport) {
 }
 
 int EventLoop::RunOnce(absl::Duration wait_max) {
+  const bool may_wait = wait_max > absl::ZeroDuration();
   int handled = RunReady();
+  while (handled == 0 && may_wait && std::chrono::steady_clock::now() < busy_until_) {
+    // Whoever else wants this core has it first, a peer on the same host above all.
+    sched_yield();
+    handled = RunReady();
+  }
+  if (handled == 0 && may_wait) {
+    if (ArmTransports()) Wait(wait_max);
+    handled = RunReady();
+  }
   if (handled > 0) {
     busy_until_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(options_.spin);
-    return handled;
   }
-  if (wait_max <= absl::ZeroDuration()) return 0;
-  while (std::chrono::steady_clock::now() < busy_until_) {
-    handled = RunReady();
-    if (handled > 0) return handled;
-  }
-  if (ArmTransports()) Wait(wait_max);
-  return RunReady();
+  return handled;
 }
 
 void EventLoop::Run() {

@@ -10,6 +10,25 @@
 
 namespace crossmesh {
 
+namespace {
+
+// Copies of a status share their text, counted inside a library that ThreadSanitizer does not see
+// into; so what goes to another thread is made anew.
+absl::Status Detached(const absl::Status& status) { return {status.code(), status.message()}; }
+
+DeviceReport Detached(DeviceReport report) {
+  report.status = Detached(report.status);
+  return report;
+}
+
+TaskReport Detached(TaskReport report) {
+  report.status = Detached(report.status);
+  for (DeviceReport& device : report.devices) device.status = Detached(device.status);
+  return report;
+}
+
+}  // namespace
+
 // Gathers the reports of all workers for the thread that waits.
 class MeshRunner::Collector final : public TaskObserver {
  public:
@@ -17,16 +36,16 @@ class MeshRunner::Collector final : public TaskObserver {
 
   void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
     MutexLock lock(mutex_);
-    CHECK(devices_.emplace(report.device, report).second) << "device reported twice";
+    CHECK(devices_.emplace(report.device, Detached(report)).second) << "device reported twice";
   }
   void OnTaskDone(const TaskReport& report) override {
     MutexLock lock(mutex_);
-    reports_.push_back(report);
+    reports_.push_back(Detached(report));
     Close();
   }
   void OnRefused(const absl::Status& status) {
     MutexLock lock(mutex_);
-    refused_ = status;
+    refused_ = Detached(status);
     Close();
   }
 

@@ -4,20 +4,37 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
+
+// Variables of UCX apply whatever prefix a context is given; those of the user's shell are not
+// meant for this process.
+void ForgetEnvironment() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    if (absl::StartsWith(text, "UCX_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) unsetenv(name.c_str());
+}
 
 // Once for the process: UCX leaves crashes to the program's own handlers and core dumps, and what
 // goes wrong is told by statuses, not on standard error.
 void QuietenLibrary() {
   static const bool done = [] {
+    ForgetEnvironment();
     ucs_global_opts_set_value("LOG_LEVEL", "fatal");
     for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) ucs_debug_disable_signal(signal);
     return true;
@@ -46,8 +63,6 @@ std::string Transports(const UcxWorker::Options& options) {
 
 absl::StatusOr<Config> MakeConfig(const UcxWorker::Options& options) {
   ucp_config_t* read = nullptr;
-  // Our own prefix, and everything that matters set below: UCX_ variables of other programs in the
-  // environment are not for us.
   ucs_status_t status = ucp_config_read("CROSSMESH", nullptr, &read);
   if (status != UCS_OK) return UcxError("reading the configuration", status);
   Config config(read);
@@ -57,8 +72,9 @@ absl::StatusOr<Config> MakeConfig(const UcxWorker::Options& options) {
       // Striping over NICs is the plan's.
       {"MAX_EAGER_RAILS", "1"},
       {"MAX_RNDV_RAILS", "1"},
-      // Bytes go through the sockets' own buffers, in large segments: sending from the user's memory
-      // saves nothing on a socket, and aborts in the library when a peer closes in the middle.
+      // Bytes go through the sockets' own buffers, in large segments: sending from the user's
+      // memory saves nothing on a socket, and aborts in the library when a peer closes in the
+      // middle.
       {"ZCOPY_THRESH", "inf"},
       {"TX_SEG_SIZE", "256K"},
       {"RX_SEG_SIZE", "256K"},

@@ -1,0 +1,168 @@
+// The programs as a user runs them: the demo, and what daemons refuse.
+
+#include "client/cli/child_process.h"
+#include "client/safetensors/file.h"
+#include "client/safetensors/writer.h"
+#include "common/testing/paths.h"
+#include "common/testing/status_matchers.h"
+#include "tests/live/live_cluster.h"
+#include "tests/live/run_program.h"
+
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+// Of one tensor, of type F32.
+absl::Status WriteOne(const std::string& path, const std::string& name, std::vector<int64_t> shape,
+                      const std::vector<std::byte>& bytes) {
+  SafetensorsEntry entry;
+  entry.spec.name = name;
+  entry.spec.shape = Shape::Create(shape).value();
+  entry.bytes = bytes;
+  return WriteSafetensors(path, std::vector<SafetensorsEntry>{entry});
+}
+
+class DemoTest : public testing::Test {
+ protected:
+  // Where the demo makes its own folder.
+  std::string Demo(const std::string& arguments) const {
+    return absl::StrCat("TMPDIR=", folder_.path(), " exec ", ProgramPath("crossmesh"), " demo ",
+                        arguments);
+  }
+
+  void ExpectNothingIsLeft() const {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_.path())) {
+      ADD_FAILURE() << "left behind: " << entry.path();
+    }
+    // Those that were killed may still be on their way out.
+    EXPECT_TRUE(WaitUntil(absl::Seconds(5), [&] { return ProcessesWith(folder_.path()).empty(); }))
+        << ProcessesWith(folder_.path());
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(DemoTest, MovesAFolderOfSafetensorsByteForByte) {
+  const TemporaryFolder files;
+  std::vector<std::byte> matrix(6 * 8 * 4);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = std::byte{static_cast<uint8_t>(i)};
+  std::vector<std::byte> bias(10 * 4 * 4, std::byte{7});
+  ASSERT_TRUE(fs::create_directory(files.PathOf("in")));
+  ASSERT_OK(WriteOne(files.PathOf("in/a.safetensors"), "w", {6, 8}, matrix));
+  ASSERT_OK(WriteOne(files.PathOf("in/b.safetensors"), "b", {10, 4}, bias));
+  std::ofstream(files.PathOf("rules")) << "w  [-, model]\nb  [-, -]\n";
+
+  const ProgramResult result = RunProgram(Demo(absl::StrCat(
+      files.PathOf("in"), " --json --strategy relay,send_recv ", "--destination-rules ",
+      files.PathOf("rules"), " --output ", files.PathOf("out"))));
+  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
+  const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.output;
+  EXPECT_EQ(document.at("strategies").size(), 2);
+  EXPECT_TRUE(document.at("verified").get<bool>());
+
+  // Slot (replica, model) is node-(2 replica + model), and holds columns [4 model, 4 model + 4).
+  for (int slot = 0; slot < 4; ++slot) {
+    ASSERT_OK_AND_ASSIGN(
+        const SafetensorsFile file,
+        SafetensorsFile::Open(files.PathOf(absl::StrCat("out/node-", slot, ".0.safetensors"))));
+    ASSERT_EQ(file.header().tensors.size(), 2);
+    std::vector<std::byte> expected;
+    for (int row = 0; row < 6; ++row) {
+      const auto begin = matrix.begin() + (row * 8 + slot % 2 * 4) * 4;
+      expected.insert(expected.end(), begin, begin + 16);
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      const std::span<const std::byte> found = file.Bytes(i);
+      const bool is_matrix = file.header().tensors[i].spec.name == "w";
+      EXPECT_EQ(std::vector<std::byte>(found.begin(), found.end()), is_matrix ? expected : bias);
+    }
+  }
+  ExpectNothingIsLeft();
+}
+
+TEST_F(DemoTest, InterruptedInTheMiddleLeavesNothingBehind) {
+  absl::StatusOr<ChildProcess> demo = ChildProcess::Start(
+      {.program = "/bin/sh", .arguments = {"-c", Demo("")}, .log_path = "/dev/null"});
+  ASSERT_OK(demo.status());
+  const auto there = [&](const std::string& name) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_.path(), error)) {
+      if (fs::exists(entry.path() / name, error)) return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] { return there("node-3.ready"); }));
+  ASSERT_EQ(::kill(demo->pid(), SIGINT), 0);
+  std::optional<std::string> exit;
+  EXPECT_TRUE(WaitUntil(absl::Seconds(10), [&] { return (exit = demo->ExitText()).has_value(); }));
+  EXPECT_EQ(exit, "exit status 130");
+  ExpectNothingIsLeft();
+}
+
+TEST_F(DemoTest, AKilledDemoTakesItsDaemonsAlong) {
+  absl::StatusOr<ChildProcess> demo = ChildProcess::Start(
+      {.program = "/bin/sh", .arguments = {"-c", Demo("")}, .log_path = "/dev/null"});
+  ASSERT_OK(demo.status());
+  ASSERT_TRUE(WaitUntil(absl::Seconds(30), [&] {
+    return !ProcessesWith(folder_.path() + "/crossmesh-demo").empty();
+  }));
+  demo->Kill();
+  EXPECT_TRUE(WaitUntil(absl::Seconds(5), [&] {
+    return ProcessesWith(folder_.path() + "/crossmesh-demo").empty();
+  })) << ProcessesWith(folder_.path());
+}
+
+TEST_F(DemoTest, RefusesBeforeItStartsAnything) {
+  const ProgramResult result = RunProgram(Demo("--json --strategy telepathy"));
+  EXPECT_NE(result.exit_text, "exit status 0");
+  const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << result.output;
+  EXPECT_THAT(document.at("error").at("message").get<std::string>(), HasSubstr("telepathy"));
+  ExpectNothingIsLeft();
+}
+
+TEST(DaemonTest, AnAddressBeyondThisHostNeedsInsecure) {
+  const ProgramResult controller =
+      RunProgram(ProgramPath("crossmesh-controller") + " --listen 0.0.0.0:0 2>&1");
+  EXPECT_EQ(controller.exit_text, "exit status 64") << controller.output;
+  EXPECT_THAT(controller.output, HasSubstr("--insecure"));
+  const ProgramResult worker =
+      RunProgram(ProgramPath("crossmesh-worker") +
+                 " --name w --devices w.0 --controller 127.0.0.1:1 --listen 0.0.0.0:0 2>&1");
+  EXPECT_EQ(worker.exit_text, "exit status 64") << worker.output;
+  EXPECT_THAT(worker.output, HasSubstr("--insecure"));
+}
+
+TEST(DaemonTest, AnAddressInUseExitsWithSeventyFive) {
+  ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({.workers = {"node-0"}}));
+  const ProgramResult controller = RunProgram(absl::StrCat(
+      ProgramPath("crossmesh-controller"), " --listen ", cluster->controller_address(), " 2>&1"));
+  EXPECT_EQ(controller.exit_text, "exit status 75") << controller.output;
+  EXPECT_THAT(controller.output, HasSubstr(cluster->controller_address()));
+  const ProgramResult worker = RunProgram(absl::StrCat(
+      ProgramPath("crossmesh-worker"), " --name w --devices w.0 --controller ",
+      cluster->controller_address(), " --listen unix:", cluster->PathOf("node-0.sock"), " 2>&1"));
+  EXPECT_EQ(worker.exit_text, "exit status 75") << worker.output;
+  EXPECT_THAT(worker.output, HasSubstr("node-0.sock"));
+  // The one that was there first is not disturbed.
+  EXPECT_OK(cluster->client().ListWorkers());
+}
+
+}  // namespace
+}  // namespace crossmesh
