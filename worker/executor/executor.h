@@ -63,7 +63,10 @@ class Executor : public TransportSink {
   // Ends the task with `why` as the status of every device not complete yet. Does nothing when the
   // task is not known.
   virtual void Cancel(const TaskKey& key, absl::Status why) = 0;
-  // Somebody else found that a worker is gone: as if the transport had reported it.
+  // The task will not be started here: what peers send for it is dropped, so that they can end.
+  virtual void Refuse(const TaskKey& key) = 0;
+  // Somebody else found that a worker is gone, or takes no part: tasks under way give it up. The
+  // connection stays, unless transfers with it are still open when nothing else is left to do.
   virtual void PeerLost(absl::string_view worker, absl::Status why) = 0;
   // Bytes moved so far by a running task, for progress; nothing when it is not known.
   virtual std::optional<int64_t> MovedBytes(const TaskKey& key) const = 0;

@@ -81,12 +81,12 @@ void LoopExecutor::Cancel(const TaskKey& key, absl::Status why) {
 }
 
 void LoopExecutor::PeerLost(absl::string_view worker, absl::Status why) {
-  while (const std::optional<PeerId> peer = peers_.FindWorker(worker)) {
-    peers_.Forget(*peer);
-    shared_->transport.Disconnect(*peer);
-    TellLost(*peer, why);
-  }
+  // It may be there and have refused: then the connection serves what comes next. Of one that is
+  // gone the transport tells.
+  for (const PeerId peer : peers_.ConnectionsTo(worker)) TellLost(peer, why);
 }
+
+void LoopExecutor::Refuse(const TaskKey& key) { parking_.OnTaskEnded(key); }
 
 void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
   peers_.Forget(peer);

@@ -13,11 +13,12 @@ absl::StatusOr<PeerId> PeerTable::FindOrConnect(const TaskPeer& peer, Transport&
   return id;
 }
 
-std::optional<PeerId> PeerTable::FindWorker(absl::string_view worker) const {
+std::vector<PeerId> PeerTable::ConnectionsTo(absl::string_view worker) const {
+  std::vector<PeerId> ids;
   for (const Connection& connection : connections_) {
-    if (connection.peer.worker == worker) return connection.id;
+    if (connection.peer.worker == worker) ids.push_back(connection.id);
   }
-  return std::nullopt;
+  return ids;
 }
 
 void PeerTable::Forget(PeerId peer) {

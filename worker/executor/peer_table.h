@@ -3,7 +3,6 @@
 #include "worker/executor/task.h"
 #include "worker/transport/transport.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +17,8 @@ class PeerTable {
  public:
   // InvalidArgument when the address is not of the transport.
   absl::StatusOr<PeerId> FindOrConnect(const TaskPeer& peer, Transport& transport);
-  // Any connection to a worker of this name.
-  std::optional<PeerId> FindWorker(absl::string_view worker) const;
+  // To workers of this name: more than one when it has been started anew.
+  std::vector<PeerId> ConnectionsTo(absl::string_view worker) const;
   void Forget(PeerId peer);
 
  private:

@@ -207,7 +207,7 @@ void TaskRun::OnNodeProgress(int32_t node) {
 void TaskRun::OnPeerLost(PeerId peer_id, const absl::Status& why) {
   for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
     if (peers_[peer].id != peer_id) continue;
-    peers_[peer].id.reset();
+    peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
     const std::string& worker = spec_.peers[peer].worker;
     report_.lost_peers.push_back(worker);
     const absl::Status lost =
@@ -274,6 +274,19 @@ void TaskRun::OnStallRound() {
     }
   }
   for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) CheckPeer(peer);
+  CutOffGivenUpPeers();
+}
+
+void TaskRun::CutOffGivenUpPeers() {
+  const bool held_up =
+      context_.transfers_open > 0 && board_.all_nodes_settled() && board_.all_devices_taken();
+  rounds_held_up_ = held_up ? rounds_held_up_ + 1 : 0;
+  if (rounds_held_up_ < StallCounter::kRoundsMax) return;
+  for (Peer& peer : peers_) {
+    if (!peer.given_up.has_value()) continue;
+    host_.OnPeerStalled(*std::exchange(peer.given_up, std::nullopt),
+                        absl::UnavailableError("given up, with transfers under way"));
+  }
 }
 
 void TaskRun::CheckPeer(int32_t index) {

@@ -72,8 +72,9 @@ class TaskRun final : private BoardListener {
 
  private:
   struct Peer {
-    std::optional<PeerId> id;  // none: not needed, or lost
-    bool heard = false;        // since the last round
+    std::optional<PeerId> id;        // none: not needed, or lost
+    std::optional<PeerId> given_up;  // lost, and perhaps still connected
+    bool heard = false;              // since the last round
     int32_t probes_open = 0;
     StallCounter silence;
   };
@@ -85,6 +86,8 @@ class TaskRun final : private BoardListener {
   // Sends a message without payload to the other end of a channel.
   void Notify(int32_t channel, int32_t peer, MessageKind kind);
   bool DoLocalWork();
+  // When only transfers with peers that were given up hold up the end.
+  void CutOffGivenUpPeers();
   // Asks a silent peer whether it is there, or gives it up.
   void CheckPeer(int32_t peer);
   // A channel on which something must still come from the peer.
@@ -102,6 +105,7 @@ class TaskRun final : private BoardListener {
   RelayBoard board_;
   TaskContext context_;
   std::vector<Peer> peers_;  // as spec_.peers
+  int rounds_held_up_ = 0;   // in a row
 
   // By channel; none where the channel is of another kind.
   std::vector<std::unique_ptr<ChannelSender>> senders_;

@@ -31,6 +31,10 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
   if (message == Message::kPartPiece) return OnPiece(request.part_piece());
+  if (message == Message::kPeerLost) {  // of all tasks, whatever this call waits for
+    table_.PeerLost(request.peer_lost().worker(), request.peer_lost().reason());
+    return absl::OkStatus();
+  }
   if (!start_.has_value() || needs_part_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "execute: expected ", needs_part_ ? "part_piece" : "start", ", found message ", message));
@@ -45,14 +49,12 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
                      request.resolve().commit());
       break;
     }
-    case Message::kPeerLost:
-      table_.PeerLost(request.peer_lost().worker(), request.peer_lost().reason());
-      break;
     case Message::kAcknowledge:
       table_.Acknowledge(start_->key, *caller_);
       break;
     case Message::kStart:
     case Message::kPartPiece:
+    case Message::kPeerLost:
     case Message::MESSAGE_NOT_SET:
       return absl::InvalidArgumentError("execute: expected a message, found none that is known");
   }

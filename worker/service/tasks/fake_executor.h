@@ -53,6 +53,7 @@ class FakeExecutor final : public Executor {
   void Cancel(const TaskKey& key, absl::Status why) override {
     cancelled_.push_back({key, std::move(why)});
   }
+  void Refuse(const TaskKey& /*key*/) override {}
   void PeerLost(absl::string_view worker, absl::Status /*why*/) override {
     lost_.push_back(std::string(worker));
   }

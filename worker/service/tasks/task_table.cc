@@ -55,6 +55,7 @@ absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& requ
   SupersedeOlderEpochs(request.key);
   FreeFencedDestinations(request, *part);
   if (absl::Status status = Begin(request, std::move(part), caller); !status.ok()) {
+    ports_.data.Post([this, key = request.key] { ports_.executor.Refuse(key); });
     return Refuse(CommandRejection::kInvalid, status);
   }
   return StartResult::kAttached;
@@ -166,6 +167,8 @@ absl::Status TaskTable::Begin(const StartRequest& request, std::shared_ptr<const
   ports_.data.Post([this, spec = std::move(spec)]() mutable {
     const TaskKey key = spec.key;
     const absl::Status status = ports_.executor.Start(std::move(spec), *this);
+    // What is not there may be there when the controller tries again.
+    if (!status.ok() && !absl::IsUnavailable(status)) ports_.executor.Refuse(key);
     ports_.control.Post([this, key, status] { Started(key, status); });
   });
   StartSweeping();
