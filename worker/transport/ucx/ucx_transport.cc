@@ -122,7 +122,13 @@ absl::StatusOr<PeerId> UcxTransport::Connect(absl::string_view address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = &OnEndpointFailed, .arg = connection.get()};
   const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &connection->endpoint);
-  if (status != UCS_OK) return UcxError("connecting", status);
+  const PeerId peer = connection->peer;
+  if (status != UCS_OK) {  // nobody is there: told like any other loss
+    connection->failure = UcxError("connecting", status);
+    SetClosed(*connection);
+    connections_[peer] = std::move(connection);
+    return peer;
+  }
 
   // If the peer was faster, this is the connection that it made, and it may be in use.
   for (Operation& operation : operations_) {
@@ -131,7 +137,6 @@ absl::StatusOr<PeerId> UcxTransport::Connect(absl::string_view address) {
     ++connection->operations;
   }
   by_endpoint_[connection->endpoint] = connection.get();
-  const PeerId peer = connection->peer;
   connections_[peer] = std::move(connection);
   return peer;
 }
