@@ -83,7 +83,9 @@ void LoopExecutor::Cancel(const TaskKey& key, absl::Status why) {
 void LoopExecutor::PeerLost(absl::string_view worker, absl::Status why) {
   // It may be there and have refused: then the connection serves what comes next. Of one that is
   // gone the transport tells.
-  for (const PeerId peer : peers_.ConnectionsTo(worker)) TellLost(peer, why);
+  for (const PeerId peer : peers_.ConnectionsTo(worker)) {
+    for (auto& [key, running] : tasks_) running.task->GiveUpPeer(peer, why);
+  }
 }
 
 void LoopExecutor::Refuse(const TaskKey& key) { parking_.OnTaskEnded(key); }

@@ -204,7 +204,15 @@ void TaskRun::OnNodeProgress(int32_t node) {
   host_.RequestStep();
 }
 
-void TaskRun::OnPeerLost(PeerId peer_id, const absl::Status& why) {
+void TaskRun::OnPeerLost(PeerId peer, const absl::Status& why) {
+  LosePeer(peer, why, /*connected=*/false);
+}
+
+void TaskRun::GiveUpPeer(PeerId peer, const absl::Status& why) {
+  LosePeer(peer, why, /*connected=*/true);
+}
+
+void TaskRun::LosePeer(PeerId peer_id, const absl::Status& why, bool connected) {
   for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
     if (peers_[peer].id != peer_id) continue;
     peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
@@ -214,7 +222,7 @@ void TaskRun::OnPeerLost(PeerId peer_id, const absl::Status& why) {
         absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
     for (const auto& sender : senders_) {
       if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
-        sender->Drop();
+        connected ? sender->Close(lost) : sender->Drop();
       }
     }
     for (const auto& receiver : receivers_) {

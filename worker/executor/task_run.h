@@ -53,6 +53,8 @@ class TaskRun final : private BoardListener {
   void OnSent(Ticket ticket, const absl::Status& status);
   void OnReceived(Ticket ticket, const absl::Status& status);
   void OnPeerLost(PeerId peer, const absl::Status& why);
+  // As if it were lost, but told why, since it may be there.
+  void GiveUpPeer(PeerId peer, const absl::Status& why);
   // Settles all that is left, and tells the receivers.
   void Cancel(const absl::Status& why);
   void OnDeadline();
@@ -86,6 +88,7 @@ class TaskRun final : private BoardListener {
   // Sends a message without payload to the other end of a channel.
   void Notify(int32_t channel, int32_t peer, MessageKind kind);
   bool DoLocalWork();
+  void LosePeer(PeerId peer, const absl::Status& why, bool connected);
   // When only transfers with peers that were given up hold up the end.
   void CutOffGivenUpPeers();
   // Asks a silent peer whether it is there, or gives it up.

@@ -16,15 +16,16 @@ StorageKey KeyOf(const LaidOutPart& part, const std::string& storage, DeviceRank
   return {.name = storage, .device = part.prepared->part().tensors().devices()[device]};
 }
 
+// The table's own messages name the storage, and what was expected and found.
 absl::Status Explain(absl::string_view side, const StorageKey& key, int64_t bytes,
                      const absl::Status& found) {
   if (found.ok()) return found;
-  const bool missing = absl::IsNotFound(found);
-  return absl::Status(
-      missing ? absl::StatusCode::kFailedPrecondition : found.code(),
-      absl::StrCat(side, " storage \"", key.name, "\" of device ", ToString(key.device),
-                   ": expected memory of ", bytes, " bytes, found ",
-                   missing ? absl::string_view("no such storage") : found.message()));
+  if (!absl::IsNotFound(found)) {
+    return absl::Status(found.code(), absl::StrCat(side, " ", found.message()));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(side, " storage \"", key.name, "\" of device ",
+                                                    ToString(key.device), ": expected memory of ",
+                                                    bytes, " bytes, found no such storage"));
 }
 
 BoundTiles Bind(const StorageLayout& layout, std::span<std::byte> memory) {
