@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -23,6 +24,11 @@ class FakeWorkerGateway final : public WorkerGateway {
     bool dropped = false;            // its TaskCall is gone
 
     void Accept() const { listener->OnAccepted(); }
+    // The last word of a call; said for all that are open when the gateway goes.
+    void End(const absl::Status& status) {
+      TaskListener* told = std::exchange(listener, nullptr);
+      if (told != nullptr) told->OnCallEnded(status);
+    }
     // All destination devices of the task are done.
     void Finish(const TensorTable& tensors) const {
       for (const DeviceRank device : start.part->spec().devices) {
@@ -35,6 +41,10 @@ class FakeWorkerGateway final : public WorkerGateway {
       listener->OnReport(status, lost_peers, {.received_bytes = 10});
     }
   };
+
+  ~FakeWorkerGateway() override {
+    for (const std::shared_ptr<Call>& call : calls) call->End(absl::OkStatus());
+  }
 
   std::unique_ptr<TaskCall> Execute(const std::string& worker_address, const TaskStart& start,
                                     TaskListener& listener) override {

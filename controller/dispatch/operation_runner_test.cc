@@ -315,7 +315,7 @@ TEST_F(OperationRunnerTest, ACallThatBreaksIsMadeAgainAndWhatWasNotAnsweredIsSai
   ASSERT_THAT(At("c").heard, ElementsAre(HasSubstr("commit")));
   const size_t calls = gateway_.calls.size();
   FakeWorkerGateway::Call& broken = At("c");
-  broken.listener->OnCallEnded(absl::UnavailableError("connection reset"));
+  broken.End(absl::UnavailableError("connection reset"));
   Run();
   EXPECT_THAT(gateway_.calls, SizeIs(calls));
   Advance(TaskConnection::kFirstPause);
@@ -335,7 +335,7 @@ TEST_F(OperationRunnerTest, AWorkerThatCannotBeReachedIsLostToTheOperation) {
   Start(Request("op-1"));
   AcceptAll();
   for (int i = 0; i < TaskConnection::kBrokenCallsMax; ++i) {
-    At("d").listener->OnCallEnded(absl::UnavailableError("no route"));
+    At("d").End(absl::UnavailableError("no route"));
     Run();
     Advance(TaskConnection::kPauseMax);
   }
@@ -348,7 +348,7 @@ TEST_F(OperationRunnerTest, ARefusalFailsTheWorkersReplica) {
   for (const std::string& host : Hosts()) {
     if (host != "d") At(host).Accept();
   }
-  At("d").listener->OnCallEnded(absl::FailedPreconditionError("storage t: not there"));
+  At("d").End(absl::FailedPreconditionError("storage t: not there"));
   Run();
   EXPECT_EQ(Latest("op-1").replicas[1].state, ReplicaState::kFailed);
   EXPECT_THAT(Latest("op-1").error,
@@ -429,7 +429,7 @@ TEST_F(OperationRunnerTest, NothingIsLeftOfAnOperationThatHasEnded) {
   for (const std::string& host : Hosts()) Succeed(host);
   Resolve("c");
   Resolve("d");
-  for (const auto& call : gateway_.calls) call->listener->OnCallEnded(absl::OkStatus());
+  for (const auto& call : gateway_.calls) call->End(absl::OkStatus());
   Run();
   for (const auto& call : gateway_.calls) EXPECT_TRUE(call->dropped) << call->address;
   EXPECT_EQ(queue_.timers(), 0);

@@ -53,6 +53,7 @@ class DiligentWorkers final : public WorkerGateway {
   class Call final : public TaskCall {
    public:
     Call(TaskQueue& thread, TaskListener& listener) : thread_(thread), listener_(listener) {}
+    ~Call() override { End(); }
     void Cancel(const std::string& reason) override {
       thread_.Post([&listener = listener_, reason] {
         listener.OnReport(absl::CancelledError(reason), {}, {});
@@ -63,11 +64,15 @@ class DiligentWorkers final : public WorkerGateway {
           [&listener = listener_, devices] { listener.OnResolved(devices, absl::OkStatus()); });
     }
     void PeerLost(const std::string& /*worker*/, const std::string& /*reason*/) override {}
-    void Acknowledge() override {
+    void Acknowledge() override { End(); }
+
+   private:
+    void End() {
+      if (std::exchange(ended_, true)) return;
       thread_.Post([&listener = listener_] { listener.OnCallEnded(absl::OkStatus()); });
     }
 
-   private:
+    bool ended_ = false;
     TaskQueue& thread_;
     TaskListener& listener_;
   };
