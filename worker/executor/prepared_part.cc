@@ -109,6 +109,8 @@ void PreparedPart::MakeChannels(std::vector<RelayHop> hops) {
   std::sort(hops.begin(), hops.end(), [](const RelayHop& a, const RelayHop& b) {
     return std::tuple(a.hop.channel, a.hop.place) < std::tuple(b.hop.channel, b.hop.place);
   });
+  // Both ascend by channel.
+  const std::vector<std::pair<ChannelIndex, Digest>> orders = ChannelOrderDigests(*part_);
   for (const RelayHop& hop : hops) {
     if (channels_.empty() || channels_.back().id != hop.hop.channel) {
       Channel channel{.id = hop.hop.channel,
@@ -116,7 +118,8 @@ void PreparedPart::MakeChannels(std::vector<RelayHop> hops) {
                       .to = hop.hop.to,
                       .first_entry = static_cast<int64_t>(entries_.size()),
                       .end_sequence = 1,
-                      .order = ChannelOrderDigest(*part_, hop.hop.channel)};
+                      .order = orders[channels_.size()].second};
+      CHECK_EQ(orders[channels_.size()].first, channel.id);
       channel.reach = !owns(channel.from) ? Reach::kIn
                       : !owns(channel.to) ? Reach::kOut
                                           : Reach::kLocal;
