@@ -21,12 +21,13 @@ TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, 
   }
 }
 
-PackedRuns::PackedRuns(const TileMap& map, ClassIndex slice_class)
-    : map_(map), class_bytes_(map.slicing().classes()[slice_class].bytes) {
-  const int32_t groups = static_cast<int32_t>(map.groups_.size());
-  place_.reserve(groups);
-  for (int32_t g = 0; g < groups; ++g) {
-    place_.push_back(map.slicing().grid(g).FindClass(slice_class));
+PackedRuns::PackedRuns(const TileMap& map) : map_(map), place_(map.groups_.size(), -1) {}
+
+void PackedRuns::Begin(ClassIndex slice_class) {
+  slice_class_ = slice_class;
+  class_bytes_ = map_.slicing().classes()[slice_class].bytes;
+  for (size_t g = 0; g < place_.size(); ++g) {
+    place_[g] = map_.slicing().grid(static_cast<int32_t>(g)).FindClass(slice_class);
   }
   tensor_ = -1;
   Seek(0);

@@ -49,7 +49,13 @@ struct Run {
 // Allocates nothing after construction, for tensors of up to four dimensions. Thread-compatible.
 class PackedRuns {
  public:
-  PackedRuns(const TileMap& map, ClassIndex slice_class);
+  // Walks no class until Begin.
+  explicit PackedRuns(const TileMap& map);
+
+  // Goes to the first byte of a class. Cost: linear in groups and in the tensors before that byte.
+  void Begin(ClassIndex slice_class);
+  // kNoClass before Begin.
+  ClassIndex slice_class() const { return slice_class_; }
 
   // Goes to a packed offset, 0 <= offset <= bytes of the class. Cost: linear in the tensors between
   // here and there going forwards, from the first tensor going backwards; and in the cells of the
@@ -80,6 +86,7 @@ class PackedRuns {
 
   const TileMap& map_;
   std::vector<int64_t> place_;  // [group]: index into its grid's classes, or -1
+  ClassIndex slice_class_ = kNoClass;
   int64_t class_bytes_ = 0;
   int64_t offset_ = 0;
 

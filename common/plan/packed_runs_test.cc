@@ -113,7 +113,8 @@ void CheckHolders(const TensorTable& tensors, const Slicing& slicing, RandomSour
     for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
       const auto holders = slicing.holders(c);
       if (std::find(holders.begin(), holders.end(), device) == holders.end()) continue;
-      PackedRuns runs(map, c);
+      PackedRuns runs(map);
+      runs.Begin(c);
       const Bytes expected = PackedByDefinition(tensors, slicing, c);
       ASSERT_EQ(static_cast<int64_t>(expected.size()), slicing.classes()[c].bytes);
       ASSERT_EQ(Pack(memory, runs, random), expected) << "class " << c << " device " << device;
@@ -142,7 +143,8 @@ void CheckNeeders(const TensorTable& tensors, const Slicing& slicing) {
       const auto needers = slicing.needers(c);
       if (std::find(needers.begin(), needers.end(), device) == needers.end()) continue;
       const Bytes packed = PackedByDefinition(tensors, slicing, c);
-      PackedRuns runs(map, c);
+      PackedRuns runs(map);
+      runs.Begin(c);
       for (int64_t at = 0; at < static_cast<int64_t>(packed.size());) {
         const Run run = runs.Next(1 << 20);
         ASSERT_GT(run.bytes, 0);

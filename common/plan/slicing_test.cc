@@ -134,7 +134,8 @@ TEST(SlicingTest, FindsAClassByItsSets) {
 // What the packed bytes of a class are at a device, as text.
 std::string PackingOf(const TileMap& map, ClassIndex c) {
   std::string text;
-  PackedRuns runs(map, c);
+  PackedRuns runs(map);
+  runs.Begin(c);
   for (Run run = runs.Next(1 << 30); run.bytes > 0; run = runs.Next(1 << 30)) {
     absl::StrAppend(&text, run.tensor, "@", run.tile_offset, "+", run.bytes, " ");
   }

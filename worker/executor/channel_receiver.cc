@@ -55,7 +55,7 @@ bool ChannelReceiver::FitsPlan(const MessageHeader& header) const {
   const bool end = rest || place->chunk == node->chunks;
   switch (kind) {
     case MessageKind::kChunk:
-      return !end && bytes == context_.part.ChunkBytes(*node, place->chunk);
+      return !end && bytes == context_.part.ChunkOf(*node, place->chunk).bytes();
     case MessageKind::kChecksum:
       return end && !rest && context_.spec.checksums && bytes == sizeof(uint64_t);
     case MessageKind::kFailed:

@@ -36,7 +36,7 @@ int64_t LocalChannel::Step() {
   if (chunk_ < node.chunks) {
     if (!board.CanSend(entry.from_node, chunk_, entry.lag)) return kNothingToDo;
     CopyChunk(entry);
-    return context_.part.ChunkBytes(node, chunk_++);
+    return context_.part.ChunkOf(node, chunk_++).bytes();
   }
   const std::optional<uint64_t> checksum = board.RootChecksum(entry.from_node);
   if (!checksum.has_value()) return kNothingToDo;

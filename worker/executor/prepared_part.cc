@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/plan/chunk_cuts.h"
 #include "common/plan/plan.h"
 
 #include <algorithm>
@@ -23,6 +24,30 @@ struct PreparedPart::RelayHop {
   int32_t from_node = -1;
   int32_t to_node = -1;
   int32_t lag = 0;
+};
+
+// Relays of one class often follow each other, and the edges of a class cost a walk over all
+// tensors.
+class PreparedPart::RelayCutter {
+ public:
+  explicit RelayCutter(const PreparedPart& part) : part_(part) {}
+
+  // Where the chunks of the node begin. Valid until the next call.
+  const std::vector<int64_t>& Cut(const Node& node) {
+    auto& cuts = cuts_of_class_[node.slice_class];
+    if (cuts == nullptr) {
+      cuts = std::make_unique<const ChunkCuts>(part_.part_->tensors(), part_.slicing(),
+                                               node.slice_class, part_.chunk_bytes());
+    }
+    offsets_.clear();
+    cuts->AppendCuts(node.begin, node.end, offsets_);
+    return offsets_;
+  }
+
+ private:
+  const PreparedPart& part_;
+  absl::flat_hash_map<ClassIndex, std::unique_ptr<const ChunkCuts>> cuts_of_class_;
+  std::vector<int64_t> offsets_;
 };
 
 absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(
@@ -62,7 +87,9 @@ void PreparedPart::MakeTiles() {
 
 std::vector<PreparedPart::RelayHop> PreparedPart::MakeNodes() {
   std::vector<RelayHop> hops;
+  RelayCutter cutter(*this);
   for (const WorkerPart::PartRelay& relay : part_->spec().relays) {
+    const Node prototype = CutRelay(relay, cutter);
     // Nodes of this relay and the period by which each has a chunk.
     absl::InlinedVector<std::tuple<DeviceRank, int32_t, int32_t>, 8> nodes;
     const auto node_of = [&](DeviceRank device, int32_t period) {
@@ -70,7 +97,7 @@ std::vector<PreparedPart::RelayHop> PreparedPart::MakeNodes() {
       for (const auto& [known, node, since] : nodes) {
         if (known == device) return std::pair(node, since);
       }
-      const int32_t node = MakeNode(relay, device);
+      const int32_t node = MakeNode(prototype, device);
       nodes.emplace_back(device, node, period);
       return std::pair(node, period);
     };
@@ -87,18 +114,31 @@ std::vector<PreparedPart::RelayHop> PreparedPart::MakeNodes() {
   return hops;
 }
 
-int32_t PreparedPart::MakeNode(const WorkerPart::PartRelay& relay, DeviceRank device) {
+// What the nodes of a relay have in common; its root in the place of their device.
+PreparedPart::Node PreparedPart::CutRelay(const WorkerPart::PartRelay& relay, RelayCutter& cutter) {
   Node node{.relay = relay.relay,
             .slice_class = part_->ClassIn(*slicing_, relay.class_sets),
-            .device = device,
-            .root = device == relay.root,
+            .device = relay.root,
             .begin = relay.begin,
             .end = relay.end,
-            .first_chunk = chunks_,
-            .first_leaf = leaves_};
+            .first_cut = std::ssize(cuts_)};
   CHECK(node.slice_class != kNoClass) << "relay " << relay.relay << " was proven to have a class";
-  node.chunks = static_cast<int32_t>(DivideUp(node.bytes(), chunk_bytes()));
-  node.leaves = static_cast<int32_t>(DivideUp(node.bytes(), Plan::kLeafBytes));
+  const std::vector<int64_t>& offsets = cutter.Cut(node);
+  node.chunks = static_cast<int32_t>(offsets.size());
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    cuts_.push_back({.offset = offsets[i], .leaf = node.leaves});
+    const int64_t end = i + 1 < offsets.size() ? offsets[i + 1] : node.end;
+    node.leaves += static_cast<int32_t>(DivideUp(end - offsets[i], Plan::kLeafBytes));
+  }
+  cuts_.push_back({.offset = node.end, .leaf = node.leaves});
+  return node;
+}
+
+int32_t PreparedPart::MakeNode(Node node, DeviceRank device) {
+  node.root = device == node.device;
+  node.device = device;
+  node.first_chunk = chunks_;
+  node.first_leaf = leaves_;
   chunks_ += node.chunks;
   leaves_ += node.leaves;
   nodes_.push_back(node);
@@ -166,8 +206,13 @@ const TileMap& PreparedPart::tiles(Side side, DeviceRank device) const {
   return side == Side::kSource ? tiles.source : tiles.destination;
 }
 
-int64_t PreparedPart::ChunkBytes(const Node& node, int64_t chunk) const {
-  return std::min(chunk_bytes(), node.bytes() - chunk * chunk_bytes());
+PreparedPart::Chunk PreparedPart::ChunkOf(const Node& node, int64_t chunk) const {
+  const Cut& cut = cuts_[node.first_cut + chunk];
+  const Cut& next = cuts_[node.first_cut + chunk + 1];
+  return {.begin = cut.offset,
+          .end = next.offset,
+          .first_leaf = cut.leaf,
+          .leaf_count = next.leaf - cut.leaf};
 }
 
 std::optional<int32_t> PreparedPart::FindChannel(ChannelIndex id) const {

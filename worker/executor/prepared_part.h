@@ -38,10 +38,21 @@ class PreparedPart {
     int64_t end = 0;
     int32_t chunks = 0;
     int32_t leaves = 0;
+    int64_t first_cut = 0;    // cuts_[first_cut .. first_cut + chunks]
     int64_t first_chunk = 0;  // in a numbering of the chunks of all nodes
     int64_t first_leaf = 0;   // in a numbering of the leaves of all nodes
     int64_t first_out = 0;    // outs()[first_out .. first_out + out_count)
     int32_t out_count = 0;
+
+    int64_t bytes() const { return end - begin; }
+  };
+
+  // A byte range of a relay, in packed bytes of its class, and of its leaves.
+  struct Chunk {
+    int64_t begin = 0;
+    int64_t end = 0;
+    int32_t first_leaf = 0;
+    int32_t leaf_count = 0;
 
     int64_t bytes() const { return end - begin; }
   };
@@ -102,16 +113,23 @@ class PreparedPart {
   const TileMap& tiles(Side side, DeviceRank device) const;
   // Index into channels(), or nothing when no such channel begins or ends here.
   std::optional<int32_t> FindChannel(ChannelIndex id) const;
-  int64_t ChunkBytes(const Node& node, int64_t chunk) const;
+  Chunk ChunkOf(const Node& node, int64_t chunk) const;
 
  private:
   PreparedPart(std::shared_ptr<const WorkerPart> part, std::unique_ptr<const Slicing> slicing);
 
+  // Where a chunk begins; behind a relay's last one, where it ends.
+  struct Cut {
+    int64_t offset = 0;
+    int32_t leaf = 0;
+  };
   // A hop of the part with the relay it belongs to.
   struct RelayHop;
+  class RelayCutter;
   void MakeTiles();
   std::vector<RelayHop> MakeNodes();
-  int32_t MakeNode(const WorkerPart::PartRelay& relay, DeviceRank device);
+  Node CutRelay(const WorkerPart::PartRelay& relay, RelayCutter& cutter);
+  int32_t MakeNode(Node node, DeviceRank device);
   void MakeChannels(std::vector<RelayHop> hops);
   void AddEntry(Channel& channel, const RelayHop& hop);
   void MakeOuts();
@@ -122,6 +140,7 @@ class PreparedPart {
   absl::flat_hash_map<DeviceRank, std::unique_ptr<const DeviceTiles>> tiles_;
   std::vector<DeviceRank> destinations_;
   std::vector<Node> nodes_;
+  std::vector<Cut> cuts_;
   std::vector<Channel> channels_;
   std::vector<Entry> entries_;
   std::vector<int32_t> outs_;

@@ -133,10 +133,8 @@ void RelayBoard::FailNode(int32_t node, const absl::Status& why) {
 
 std::span<uint64_t> RelayBoard::LeafHashes(int32_t node, int32_t chunk) {
   const PreparedPart::Node& relay = part_.nodes()[node];
-  const int64_t leaves_per_chunk = part_.chunk_bytes() / Plan::kLeafBytes;
-  const int64_t first = chunk * leaves_per_chunk;
-  return std::span(leaf_hashes_)
-      .subspan(relay.first_leaf + first, std::min(leaves_per_chunk, relay.leaves - first));
+  const PreparedPart::Chunk leaves = part_.ChunkOf(relay, chunk);
+  return std::span(leaf_hashes_).subspan(relay.first_leaf + leaves.first_leaf, leaves.leaf_count);
 }
 
 std::span<const uint64_t> RelayBoard::AllLeafHashes(int32_t node) const {

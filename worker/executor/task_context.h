@@ -57,9 +57,8 @@ struct TaskContext {
 // Where the bytes of a chunk are in its class.
 inline TileCursor::Range RangeOf(const PreparedPart& part, const PreparedPart::Node& node,
                                  int64_t chunk) {
-  return {.slice_class = node.slice_class,
-          .offset = node.begin + chunk * part.chunk_bytes(),
-          .bytes = part.ChunkBytes(node, chunk)};
+  const PreparedPart::Chunk bytes = part.ChunkOf(node, chunk);
+  return {.slice_class = node.slice_class, .offset = bytes.begin, .bytes = bytes.bytes()};
 }
 
 // "channel a.0 -> b.1", for messages.

@@ -9,13 +9,10 @@
 
 namespace crossmesh {
 
-PackedRuns& TileCursor::Seek(Walk& walk, const Range& range) {
-  if (walk.slice_class != range.slice_class) {
-    walk.runs.emplace(map_, range.slice_class);
-    walk.slice_class = range.slice_class;
-  }
-  if (walk.runs->offset() != range.offset) walk.runs->Seek(range.offset);
-  return *walk.runs;
+PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
+  if (runs.slice_class() != range.slice_class) runs.Begin(range.slice_class);
+  if (runs.offset() != range.offset) runs.Seek(range.offset);
+  return runs;
 }
 
 std::optional<std::span<std::byte>> TileCursor::Contiguous(const Range& range) {

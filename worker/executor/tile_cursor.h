@@ -24,7 +24,8 @@ class TileCursor {
   };
 
   // Both must outlive the cursor.
-  TileCursor(const TileMap& map, const BoundTiles& tiles) : map_(map), tiles_(tiles) {}
+  TileCursor(const TileMap& map, const BoundTiles& tiles)
+      : tiles_(tiles), look_(map), move_(map), hash_(map) {}
 
   // The memory of the range when it is one piece, else nothing.
   std::optional<std::span<std::byte>> Contiguous(const Range& range);
@@ -40,18 +41,13 @@ class TileCursor {
   void HashLeaves(const Range& range, std::span<std::byte> scratch, std::span<uint64_t> hashes);
 
  private:
-  struct Walk {
-    ClassIndex slice_class = kNoClass;
-    std::optional<PackedRuns> runs;
-  };
-  PackedRuns& Seek(Walk& walk, const Range& range);
+  static PackedRuns& Seek(PackedRuns& runs, const Range& range);
   std::byte* At(const Run& run) const { return tiles_.tensor[run.tensor] + run.tile_offset; }
 
-  const TileMap& map_;
   const BoundTiles& tiles_;
-  Walk look_;
-  Walk move_;
-  Walk hash_;
+  PackedRuns look_;
+  PackedRuns move_;
+  PackedRuns hash_;
 };
 
 }  // namespace crossmesh

@@ -1,0 +1,111 @@
+#include "common/plan/chunk_cuts.h"
+
+#include "common/base/check.h"
+#include "common/plan/plan.h"
+#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/tables.h"
+#include "common/testing/status_matchers.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kKibi = 1024;
+constexpr int64_t kChunk = 1024 * kKibi;
+
+// One class of tensors of these sizes, from one slot to another.
+TensorTable TableOfTensors(const std::vector<int64_t>& bytes) {
+  std::vector<TensorText> tensors;
+  for (const int64_t size : bytes) {
+    tensors.push_back({.shape = absl::StrCat("[", size, "]"),
+                       .source_mesh = "x=1 on a.0",
+                       .source = "[-]",
+                       .destination_mesh = "x=1 on b.0",
+                       .destination = "[-]",
+                       .type = DataType::kU8});
+  }
+  return TableOf(tensors);
+}
+
+std::vector<int64_t> CutsOf(const std::vector<int64_t>& tensors, int64_t begin, int64_t end) {
+  const TensorTable table = TableOfTensors(tensors);
+  const absl::StatusOr<Slicing> slicing = Slicing::Create(table);
+  CHECK_OK(slicing.status());
+  CHECK_EQ(slicing->classes().size(), 1u);
+  std::vector<int64_t> cuts;
+  ChunkCuts(table, *slicing, 0, kChunk).AppendCuts(begin, end, cuts);
+  return cuts;
+}
+
+TEST(ChunkCutsTest, OneTensorIsCutIntoTheFewestEqualChunks) {
+  EXPECT_THAT(CutsOf({2 * kChunk}, 0, 2 * kChunk), ElementsAre(0, kChunk));
+  // Three chunks of 853 1/3 KiB, in whole leaves of 64 KiB.
+  EXPECT_THAT(CutsOf({5 * kChunk / 2}, 0, 5 * kChunk / 2),
+              ElementsAre(0, 896 * kKibi, 1792 * kKibi));
+  EXPECT_THAT(CutsOf({100}, 0, 100), ElementsAre(0));
+}
+
+TEST(ChunkCutsTest, LargeTensorsStandAlone) {
+  const int64_t quarter = kChunk / 4;
+  EXPECT_THAT(CutsOf({quarter, quarter, quarter}, 0, 3 * quarter),
+              ElementsAre(0, quarter, 2 * quarter));
+}
+
+TEST(ChunkCutsTest, SmallTensorsShareChunks) {
+  EXPECT_THAT(CutsOf({100, 50, 200}, 0, 350), ElementsAre(0));
+  // Those before, between and behind large ones.
+  EXPECT_THAT(CutsOf({100, 50, kChunk, 60, kChunk, 70}, 0, 2 * kChunk + 280),
+              ElementsAre(0, 150, 150 + kChunk, 210 + kChunk, 210 + 2 * kChunk));
+}
+
+TEST(ChunkCutsTest, RelaysOfAClassAreCutOnTheirOwn) {
+  const std::vector<int64_t> tensors = {100, kChunk, 200};
+  EXPECT_THAT(CutsOf(tensors, 60, kChunk / 2), ElementsAre(60, 100));
+  EXPECT_THAT(CutsOf(tensors, kChunk / 2, kChunk + 300), ElementsAre(kChunk / 2, kChunk + 100));
+  EXPECT_THAT(CutsOf(tensors, 100, 100 + kChunk), ElementsAre(100));
+  EXPECT_THAT(CutsOf(tensors, kChunk + 150, kChunk + 160), ElementsAre(kChunk + 150));
+}
+
+// By definition, on random tables: chunks cover the relay, none is too large, and none holds parts
+// of two tensors one of which is large.
+TEST(ChunkCutsTest, EveryChunkKeepsTheRule) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    std::vector<int64_t> tensors;
+    int64_t bytes = 0;
+    for (int64_t count = random.Between(1, 8); count > 0; --count) {
+      tensors.push_back(random.Between(1, random.OneIn(2) ? 3 * kChunk : kChunk / 3));
+      bytes += tensors.back();
+    }
+    const int64_t begin = random.Between(0, bytes - 1);
+    const int64_t end = random.Between(begin + 1, bytes);
+    std::vector<int64_t> cuts = CutsOf(tensors, begin, end);
+    ASSERT_EQ(cuts.front(), begin);
+    cuts.push_back(end);
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      ASSERT_LT(cuts[i], cuts[i + 1]);
+      ASSERT_LE(cuts[i + 1] - cuts[i], kChunk);
+      int64_t tensor_begin = 0;
+      for (const int64_t size : tensors) {
+        const bool touched = tensor_begin < cuts[i + 1] && cuts[i] < tensor_begin + size;
+        if (touched && 4 * size >= kChunk) {
+          ASSERT_GE(cuts[i], tensor_begin);
+          ASSERT_LE(cuts[i + 1], tensor_begin + size);
+        }
+        tensor_begin += size;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh
