@@ -21,17 +21,24 @@ void CounterSampler::Sample() {
 }
 
 bool CounterSampler::RecordCounters(const ExecutorCounters& now) {
-  const int64_t sent = now.sent_bytes - last_.sent_bytes;
-  const int64_t received = now.received_bytes - last_.received_bytes;
+  bool moved = false;
+  for (const LinkBytes& link : now.links) {
+    const LinkBytes& before = last_.At(link.link);
+    const int64_t sent = link.sent - before.sent;
+    const int64_t received = link.received - before.received;
+    if (sent == 0 && received == 0) continue;
+    moved = true;
+    const auto label = FindTransportLink(ports_.transport.name(), link.link);
+    if (label.has_value()) ports_.metrics.Transferred(*label, sent, received);
+  }
   const int64_t copied = now.copied_bytes - last_.copied_bytes;
-  if (sent > 0 || received > 0) ports_.metrics.Transferred(link_, sent, received);
   // A copy inside the worker is sent and received here.
   if (copied > 0) ports_.metrics.Transferred(TransportLink::kInprocessLocal, copied, copied);
   for (int64_t i = last_.stalls; i < now.stalls; ++i) ports_.metrics.ChannelStalled(link_);
   for (int64_t i = last_.checksum_failures; i < now.checksum_failures; ++i) {
     ports_.metrics.ChecksumFailed(link_);
   }
-  const bool moved = sent > 0 || received > 0 || copied > 0;
+  moved |= copied > 0;
   if (moved) ports_.metrics.SetLastProgress(ports_.clock.Now());
   return moved;
 }

@@ -5,6 +5,7 @@
 #include "worker/executor/executor.h"
 #include "worker/memory/storage_table.h"
 #include "worker/transport/event_loop.h"
+#include "worker/transport/transport.h"
 
 #include <cstdint>
 
@@ -16,13 +17,15 @@ class CounterSampler {
  public:
   struct Ports {
     EventLoop& data;
+    const Transport& transport;
     const Executor& executor;
     const StorageTable& storages;
     const Clock& clock;
     WorkerMetrics& metrics;
   };
 
-  // `link`: what connects this worker to others. `staging_bytes`: all there is.
+  // `link`: the fastest that connects this worker to others, to which what is not counted by link
+  // is given. `staging_bytes`: all there is.
   CounterSampler(Ports ports, TransportLink link, int64_t staging_bytes)
       : ports_(ports), link_(link), staging_bytes_(staging_bytes) {}
 

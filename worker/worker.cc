@@ -137,6 +137,7 @@ absl::Status Worker::OpenTasks() {
                        .metrics = *worker_metrics_},
       std::move(fence));
   sampler_ = std::make_unique<CounterSampler>(CounterSampler::Ports{.data = *data_,
+                                                                    .transport = *transport_,
                                                                     .executor = *executor_,
                                                                     .storages = storages_,
                                                                     .clock = clock_,

@@ -15,11 +15,12 @@ MessageKind KindOf(const MessageHeader& header) { return static_cast<MessageKind
 
 }  // namespace
 
-ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel)
+ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel, PeerId peer)
     : context_(context),
       channel_index_(channel),
       channel_(context.part.channels()[channel]),
       entries_(context.part.entries(channel_)),
+      link_(context.shared.transport.link(peer)),
       cursor_(context.DestinationCursor(channel_.to)) {
   waiting_.reserve(context.shared.options.channel_window);
 }
@@ -144,7 +145,7 @@ void ChannelReceiver::OnReceived(Ticket ticket, const absl::Status& status) {
 
 void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
   context_.report.received_bytes += subject.bytes;
-  context_.shared.counters.received_bytes += subject.bytes;
+  context_.shared.counters.At(link_).received += subject.bytes;
   const int32_t node_index = entries_[subject.entry].to_node;
   if (context_.board.settled(node_index)) return;
   const PreparedPart::Node& node = context_.part.nodes()[node_index];

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
@@ -24,7 +25,7 @@ namespace crossmesh {
 class ChannelReceiver final : public StagingWaiter {
  public:
   // All must outlive the receiver.
-  ChannelReceiver(TaskContext& context, int32_t channel);
+  ChannelReceiver(TaskContext& context, int32_t channel, PeerId peer);
   ~ChannelReceiver() override { context_.shared.receive_staging.Forget(*this); }
 
   // Duplicates and what is not wanted any more are dropped and counted. A message that cannot come
@@ -69,6 +70,7 @@ class ChannelReceiver final : public StagingWaiter {
   const int32_t channel_index_;
   const PreparedPart::Channel& channel_;
   const std::span<const PreparedPart::Entry> entries_;
+  const absl::string_view link_;
   TileCursor cursor_;
 
   bool opening_taken_ = false;

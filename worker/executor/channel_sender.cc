@@ -15,6 +15,7 @@ ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerId peer)
       channel_(context.part.channels()[channel]),
       entries_(context.part.entries(channel_)),
       peer_(peer),
+      link_(context.shared.transport.link(peer)),
       source_(context.SourceCursor(channel_.from)),
       forwarded_(context.DestinationCursor(channel_.from)) {}
 
@@ -129,7 +130,7 @@ void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
   stall_.OnProgress();
   if (status.ok() && subject.kind == MessageKind::kChunk) {
     context_.report.sent_bytes += subject.bytes;
-    context_.shared.counters.sent_bytes += subject.bytes;
+    context_.shared.counters.At(link_).sent += subject.bytes;
   }
   if (!subject.staging.empty()) context_.shared.send_staging.Release(subject.staging);
   Pump();

@@ -11,6 +11,7 @@
 #include <span>
 
 #include <absl/status/status.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
@@ -56,6 +57,7 @@ class ChannelSender final : public StagingWaiter {
   const PreparedPart::Channel& channel_;
   const std::span<const PreparedPart::Entry> entries_;
   const PeerId peer_;
+  const absl::string_view link_;
   TileCursor source_;     // of relays that begin here
   TileCursor forwarded_;  // of those that were received
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
@@ -22,10 +23,16 @@ struct ExecutorOptions {
   absl::Duration parked_for = absl::Seconds(30);
 };
 
+// Payload that went to and came from other workers through one kind of link.
+struct LinkBytes {
+  absl::string_view link;  // as Transport::link
+  int64_t sent = 0;
+  int64_t received = 0;
+};
+
 // Counts since creation; monotonic. Read on the loop.
 struct ExecutorCounters {
-  int64_t sent_bytes = 0;
-  int64_t received_bytes = 0;
+  absl::InlinedVector<LinkBytes, 4> links;  // those used so far
   int64_t copied_bytes = 0;
   int64_t relays_succeeded = 0;
   int64_t relays_failed = 0;
@@ -33,6 +40,13 @@ struct ExecutorCounters {
   int64_t stalls = 0;
   int64_t messages_dropped = 0;  // wrong token, of the past, or beyond the parking bound
   int64_t staging_bytes_used = 0;
+
+  LinkBytes& At(absl::string_view link) {
+    for (LinkBytes& known : links) {
+      if (known.link == link) return known;
+    }
+    return links.emplace_back(LinkBytes{.link = link});
+  }
 };
 
 // Runs workers' parts as data-flow graphs over one transport: between chunks only data edges,

@@ -131,7 +131,8 @@ void TaskRun::MakeChannels() {
             std::make_unique<ChannelSender>(context_, i, *peers_[PeerOf(channels[i].to)].id);
         break;
       case PreparedPart::Reach::kIn:
-        receivers_[i] = std::make_unique<ChannelReceiver>(context_, i);
+        receivers_[i] =
+            std::make_unique<ChannelReceiver>(context_, i, *peers_[PeerOf(channels[i].from)].id);
         board_.ExpectItem(channels[i].to);
         break;
     }

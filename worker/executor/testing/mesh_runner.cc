@@ -150,8 +150,10 @@ ExecutorCounters MeshRunner::Counters() {
   for (const auto& worker : workers_) {
     worker->loop->RunAndWait([&] {
       const ExecutorCounters& counters = worker->executor->counters();
-      sum.sent_bytes += counters.sent_bytes;
-      sum.received_bytes += counters.received_bytes;
+      for (const LinkBytes& link : counters.links) {
+        sum.At(link.link).sent += link.sent;
+        sum.At(link.link).received += link.received;
+      }
       sum.copied_bytes += counters.copied_bytes;
       sum.relays_succeeded += counters.relays_succeeded;
       sum.relays_failed += counters.relays_failed;
