@@ -3,7 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "controller/dispatch/grpc/time_codec.h"
+#include "common/wire/time_codec.h"
 #include "controller/service/operation_codec.h"
 
 #include <algorithm>
