@@ -163,7 +163,7 @@ Digest WorkerPart::ComputeDigest() const {
   for (int32_t set = 0; set < spec_.device_sets.size(); ++set) {
     builder.AddInt(static_cast<int64_t>(spec_.device_sets[set].size()));
   }
-  builder.AddBytes(std::as_bytes(spec_.device_sets.ranks()));
+  builder.AddBytes(std::as_bytes(spec_.device_sets.ids()));
   builder.AddInt(static_cast<int64_t>(spec_.class_sets.size()));
   for (const ClassSets& sets : spec_.class_sets) {
     builder.AddInt(sets.holders);

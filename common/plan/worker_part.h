@@ -2,7 +2,7 @@
 
 #include "common/base/digest.h"
 #include "common/plan/channels.h"
-#include "common/plan/device_sets.h"
+#include "common/plan/id_sets.h"
 #include "common/plan/plan.h"
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class WorkerPart {
     Digest plan;
     std::shared_ptr<const TensorTable> tensors;
     std::vector<DeviceRank> devices;  // this worker's, ascending
-    DeviceSetList device_sets;
+    IdSetList device_sets;
     std::vector<ClassSets> class_sets;
     std::vector<PartRelay> relays;  // in plan order
     std::vector<PartHop> hops;
