@@ -101,7 +101,5 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing);
 // Digest of the order of each channel of the part, as both its ends see it: relays and byte ranges
 // by place. Ascending by channel. Cost: that of sorting the part's hops.
 std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPart& part);
-// The same of one channel.
-Digest ChannelOrderDigest(const WorkerPart& part, ChannelIndex channel);
 
 }  // namespace crossmesh

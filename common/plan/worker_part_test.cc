@@ -126,7 +126,6 @@ TEST(WorkerPartTest, PartsOfRandomPlansAreProvenByTheirWorkers) {
       copies += part.spec().copies.size();
       for (const auto& [channel, digest] : ChannelOrderDigests(part)) {
         orders[channel].insert(digest);
-        ASSERT_EQ(ChannelOrderDigest(part, channel), digest);
       }
     }
     ASSERT_EQ(copies, plan.copies().size());
