@@ -30,7 +30,7 @@ absl::StatusOr<std::optional<std::string>> OperationRecords::FindRequest(
     RETURN_IF_ERROR(CheckRoom());
     return std::nullopt;
   }
-  const std::string id = OperationId(known->operation);
+  std::string id = OperationId(known->operation);
   if (known->content == content) return id;
   return absl::AlreadyExistsError(
       absl::StrCat("request_id ", request_id, " began operation ", id, " with other content"));

@@ -10,17 +10,17 @@ const RequestTable::Request* RequestTable::Find(const Digest& id) const {
 }
 
 void RequestTable::Add(const Request& request) {
-  CHECK(requests_.empty() || requests_.back().since <= request.since);
+  CHECK(size() == 0 || At(next_ - 1).since <= request.since);
   CHECK(Find(request.id) == nullptr) << "request " << request.id << " is in the table";
-  requests_.push_back(request);
-  index_.insert(first_ + requests_.size() - 1);
+  if (next_ % kBlock == 0) blocks_.emplace_back().reserve(kBlock);
+  blocks_.back().push_back(request);
+  index_.insert(next_++);
 }
 
 void RequestTable::ForgetOldest() {
-  CHECK(!requests_.empty());
+  CHECK(size() > 0);
   index_.erase(first_);
-  requests_.pop_front();
-  ++first_;
+  if (++first_ % kBlock == 0) blocks_.pop_front();
 }
 
 }  // namespace crossmesh

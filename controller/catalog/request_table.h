@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include <absl/container/flat_hash_set.h>
 #include <absl/hash/hash.h>
@@ -30,8 +31,8 @@ class RequestTable {
   // Null: not in the table. Valid until the next change.
   const Request* Find(const Digest& id) const;
   // Null: the table is empty. Valid until the next change.
-  const Request* Oldest() const { return requests_.empty() ? nullptr : &requests_.front(); }
-  int64_t size() const { return static_cast<int64_t>(requests_.size()); }
+  const Request* Oldest() const { return size() == 0 ? nullptr : &At(first_); }
+  int64_t size() const { return static_cast<int64_t>(next_ - first_); }
 
   // Must not be there, nor be older than one that is.
   void Add(const Request& request);
@@ -39,8 +40,14 @@ class RequestTable {
   void ForgetOldest();
 
  private:
-  // The index holds serial numbers: the request with number n is requests_[n - first_].
-  const Request& At(uint64_t number) const { return requests_[number - first_]; }
+  // Requests are numbered as they come, and lie in blocks of this many: large enough that the
+  // allocator maps each by itself. Small pieces that live for a day, among those that live for a
+  // call, would cost half as much again.
+  static constexpr uint64_t kBlock = 4096;
+
+  const Request& At(uint64_t number) const {
+    return blocks_[number / kBlock - first_ / kBlock][number % kBlock];
+  }
   struct Hash {
     using is_transparent = void;
     size_t operator()(const Digest& id) const { return absl::HashOf(id); }
@@ -54,9 +61,10 @@ class RequestTable {
     const RequestTable* table;
   };
 
-  std::deque<Request> requests_;
-  uint64_t first_ = 0;
-  absl::flat_hash_set<uint64_t, Hash, Equal> index_;
+  std::deque<std::vector<Request>> blocks_;
+  uint64_t first_ = 0;  // number of the oldest
+  uint64_t next_ = 0;
+  absl::flat_hash_set<uint64_t, Hash, Equal> index_;  // numbers
 };
 
 }  // namespace crossmesh

@@ -32,7 +32,7 @@ TEST(RequestTableTest, FindsWhatIsInIt) {
 TEST(RequestTableTest, ForgetsInTheOrderOfAdding) {
   constexpr int kKept = 100;
   RequestTable table;
-  for (int i = 1; i <= 5000; ++i) {
+  for (int i = 1; i <= 10'000; ++i) {
     table.Add(Request(i));
     if (table.size() > kKept) table.ForgetOldest();
     ASSERT_EQ(table.Oldest()->operation, std::max(1, i - kKept + 1));
@@ -41,9 +41,20 @@ TEST(RequestTableTest, ForgetsInTheOrderOfAdding) {
     ASSERT_EQ(table.Find(table.Oldest()->id), table.Oldest());
   }
   while (table.size() > 0) table.ForgetOldest();
-  EXPECT_EQ(table.Find(Request(5000).id), nullptr);
+  EXPECT_EQ(table.Find(Request(10'000).id), nullptr);
+  EXPECT_EQ(table.Oldest(), nullptr);
   table.Add(Request(1));
   EXPECT_EQ(table.Find(Request(1).id)->operation, 1);
+}
+
+TEST(RequestTableTest, GoesOnWhereABlockEnds) {
+  RequestTable table;
+  for (int i = 1; i <= 4096; ++i) table.Add(Request(i));
+  for (int i = 1; i <= 4096; ++i) table.ForgetOldest();
+  EXPECT_EQ(table.size(), 0);
+  for (int i = 5000; i <= 5001; ++i) table.Add(Request(i));
+  EXPECT_EQ(table.Oldest()->operation, 5000);
+  EXPECT_EQ(table.Find(Request(5001).id)->operation, 5001);
 }
 
 TEST(RequestTableDeathTest, ARequestIsInItOnce) {
