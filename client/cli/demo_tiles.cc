@@ -53,21 +53,17 @@ void ForEachRun(const Shape& shape, const Box& box,
 }
 
 DemoTiles::DemoTiles(const TensorTable& tensors, Side side, DeviceRank device)
-    : tensors_(tensors), side_(side), device_(device) {
+    : tensors_(tensors), side_(side), device_(device), layout_(LayOut(tensors, side, device)) {
   for (int32_t group = 0; group < std::ssize(tensors.groups()); ++group) {
     tiles_.push_back(tensors.TileOf(side, group, device));
-  }
-  for (const int32_t group : tensors.group_of_tensor()) {
-    const int64_t tile_bytes = Volume(tiles_[group]) * tensors.ItemBytesOf(group);
-    bytes_ += (tile_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 }
 
 absl::Status DemoTiles::ForEachBox(VisitBox visit) const {
-  int64_t offset = 0;
-  for (int64_t tensor = 0; tensor < std::ssize(tensors_.group_of_tensor()); ++tensor) {
+  for (int64_t tensor = 0; tensor < std::ssize(layout_.offset_of_tensor); ++tensor) {
+    int64_t offset = layout_.offset_of_tensor[tensor];
+    if (offset < 0) continue;
     const int32_t group = tensors_.group_of_tensor()[tensor];
-    offset = (offset + kAlignment - 1) / kAlignment * kAlignment;
     for (const Box& box : tiles_[group]) {
       RETURN_IF_ERROR(visit(tensor, box, offset));
       offset += box.volume() * tensors_.ItemBytesOf(group);

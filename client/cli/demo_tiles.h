@@ -3,6 +3,7 @@
 #include "client/cli/demo_values.h"
 #include "common/mesh/box.h"
 #include "common/mesh/shape.h"
+#include "common/plan/storage_layout.h"
 #include "common/plan/tensor_table.h"
 
 #include <atomic>
@@ -22,17 +23,14 @@ namespace crossmesh {
 void ForEachRun(const Shape& shape, const Box& box,
                 absl::FunctionRef<void(int64_t first, int64_t count)> visit);
 
-// The tiles of one device on one side in a storage's memory: tensors in manifest order, each at a
-// multiple of 64 bytes, boxes in tile order, elements row-major. Thread-compatible; keeps
-// references to its arguments.
+// The tiles of one device on one side in a storage's memory, where StorageLayout puts them.
+// Thread-compatible; keeps references to its arguments.
 class DemoTiles {
  public:
-  static constexpr int64_t kAlignment = 64;
-
   DemoTiles(const TensorTable& tensors, Side side, DeviceRank device);
 
   // Of the whole storage.
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return layout_.bytes; }
 
   // `memory` has bytes() bytes; what is done is added to `done_bytes`.
   void Fill(const DemoValues& values, std::span<std::byte> memory,
@@ -55,8 +53,8 @@ class DemoTiles {
   const TensorTable& tensors_;
   const Side side_;
   const DeviceRank device_;
+  StorageLayout layout_;
   std::vector<Tile> tiles_;  // by group
-  int64_t bytes_ = 0;
 };
 
 }  // namespace crossmesh

@@ -2,10 +2,11 @@
 
 #include "common/base/event_fd.h"
 #include "common/base/thread.h"
-#include "common/base/unique_fd.h"
+#include "common/daemon/stop_signals.h"
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include <absl/status/statusor.h>
 
@@ -20,11 +21,11 @@ class Interrupts {
   ~Interrupts();
 
  private:
-  Interrupts(UniqueFd signals, EventFd stop)
+  Interrupts(StopSignals signals, EventFd stop)
       : signals_(std::move(signals)), stop_(std::move(stop)) {}
   void Wait(const std::function<void()>& clean_up);
 
-  UniqueFd signals_;
+  StopSignals signals_;
   EventFd stop_;
   Thread thread_;
 };

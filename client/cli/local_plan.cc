@@ -5,16 +5,14 @@
 #include "common/plan/plan.h"
 #include "common/plan/proof.h"
 #include "common/plan/tensor_table.h"
-#include "common/reshard/reshard_tensors.h"
+#include "common/reshard/reshard_inputs.h"
 #include "common/wire/plan_codec.h"
-#include "common/wire/tensor_codec.h"
+#include "common/wire/reshard_codec.h"
 #include "controller/reshard/plan_reshard.h"
-#include "controller/reshard/strategy.h"
+#include "controller/reshard/reshard_request.h"
 
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <absl/strings/str_cat.h>
 
@@ -30,60 +28,27 @@ absl::Status OnlyControllersKnow(absl::string_view what, absl::string_view name)
       " itself"));
 }
 
-struct LocalSide {
-  Mesh mesh;
-  LayoutRules rules;
-};
-
-absl::StatusOr<LocalSide> DecodeSide(absl::string_view name, const v1::ReshardSide& proto) {
-  if (!proto.has_inline_mesh()) {
-    return OnlyControllersKnow(absl::StrCat(name, " mesh"), proto.mesh());
+absl::Status RefuseNames(const v1::ReshardSpec& spec) {
+  if (spec.has_manifest()) return OnlyControllersKnow("manifest", spec.manifest());
+  if (spec.source().has_mesh()) return OnlyControllersKnow("source mesh", spec.source().mesh());
+  if (spec.destination().has_mesh()) {
+    return OnlyControllersKnow("destination mesh", spec.destination().mesh());
   }
-  if (proto.rules().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": expected layout rules, found none"));
-  }
-  ASSIGN_OR_RETURN(Mesh mesh, FromProto(proto.inline_mesh()));
-  ASSIGN_OR_RETURN(LayoutRules rules, FromProto(proto.rules()));
-  return LocalSide{.mesh = std::move(mesh), .rules = std::move(rules)};
-}
-
-absl::StatusOr<TensorTable> DecodeTensors(const v1::ReshardSpec& spec) {
-  if (!spec.has_inline_manifest()) return OnlyControllersKnow("manifest", spec.manifest());
-  ASSIGN_OR_RETURN(const Manifest manifest, FromProto(spec.inline_manifest()));
-  ASSIGN_OR_RETURN(const LocalSide source, DecodeSide("source", spec.source()));
-  ASSIGN_OR_RETURN(const LocalSide destination, DecodeSide("destination", spec.destination()));
-  return BuildReshardTensors(manifest, {source.mesh, source.rules},
-                             {destination.mesh, destination.rules},
-                             {spec.replica_axes().begin(), spec.replica_axes().end()});
-}
-
-absl::StatusOr<ReshardRequest> Decode(const v1::ReshardSpec& spec) {
-  ReshardRequest request;
-  ASSIGN_OR_RETURN(TensorTable tensors, DecodeTensors(spec));
-  request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
-  if (spec.has_topology()) {
-    ASSIGN_OR_RETURN(request.topology, FromProto(spec.topology()));
-  }
-  if (!spec.strategy().empty()) {
-    ASSIGN_OR_RETURN(request.strategy, ParseStrategy(spec.strategy()));
-  }
-  request.seed = spec.seed();
-  if (spec.chunk_bytes() != 0) request.chunk_bytes = spec.chunk_bytes();
-  ASSIGN_OR_RETURN(request.binding, FromProto(spec.binding()));
-  request.shared_storage =
-      !spec.source().storage().empty() && spec.source().storage() == spec.destination().storage();
-  return request;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<v1::PlanReshardResponse> PlanLocally(const v1::PlanReshardRequest& request) {
-  ASSIGN_OR_RETURN(const ReshardRequest decoded, Decode(request.spec()));
+  RETURN_IF_ERROR(RefuseNames(request.spec()));
+  ASSIGN_OR_RETURN(const ReshardInputs inputs, FromProto(request.spec(), NamedObjects()));
+  ASSIGN_OR_RETURN(ReshardRequest decoded, RequestWithoutTensors(inputs, Topology()));
+  ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(inputs));
+  decoded.tensors = std::make_shared<const TensorTable>(std::move(tensors));
   const RealClock clock;
   const absl::Duration begin = clock.Monotonic();
   ASSIGN_OR_RETURN(const Plan plan, PlanReshard(decoded));
-  ASSIGN_OR_RETURN(const Proof proof,
-                   Prove(plan, {.device_bytes_max = request.spec().device_bytes_max()}));
+  ASSIGN_OR_RETURN(const Proof proof, Prove(plan, inputs.limits));
   v1::PlanReshardResponse response;
   *response.mutable_summary() =
       SummaryOf(plan, proof, {.topology = decoded.topology, .duration = clock.Monotonic() - begin});

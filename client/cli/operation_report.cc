@@ -5,10 +5,12 @@
 #include "common/base/byte_count.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
+#include "common/wire/time_codec.h"
 
 #include <utility>
 #include <vector>
 
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 #include <absl/time/time.h>
@@ -20,9 +22,10 @@ using Align = TextTable::Align;
 
 std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
 
-std::string Time(const google::protobuf::Timestamp& time) {
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixSeconds(time.seconds()),
-                          absl::UTCTimeZone());
+std::string Time(const google::protobuf::Timestamp& proto) {
+  const absl::StatusOr<absl::Time> time = FromProto(proto);
+  if (!time.ok()) return std::string(time.status().message());
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::UTCTimeZone());
 }
 
 std::string StrategyOf(const v1::Operation& operation) {

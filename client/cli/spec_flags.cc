@@ -7,6 +7,7 @@
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology_file.h"
 #include "common/wire/tensor_codec.h"
+#include "common/wire/time_codec.h"
 #include "controller/reshard/strategy.h"
 #include "crossmesh/v1/reshard_service.pb.h"
 
@@ -46,8 +47,7 @@ absl::Status ReadDuration(absl::string_view flag, const std::string& text,
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, ": expected a duration like 1.5s, found \"", text, "\""));
   }
-  proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
-  proto.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(duration)));
+  proto = ToProto(duration);
   return absl::OkStatus();
 }
 

@@ -21,7 +21,7 @@ using Emit = absl::FunctionRef<void(int64_t tile, DeviceRank device)>;
 // Interns the devices of each of `tiles` tiles. `enumerate` emits every (tile, device) once,
 // devices ascending within a tile, and the same each time it is called.
 std::vector<int32_t> InternTiles(int64_t tiles, absl::FunctionRef<void(Emit)> enumerate,
-                                 DeviceSets& sets) {
+                                 IdSets& sets) {
   std::vector<int64_t> end(tiles + 1, 0);
   enumerate([&](int64_t tile, DeviceRank) { ++end[tile + 1]; });
   std::partial_sum(end.begin(), end.end(), end.begin());
@@ -57,7 +57,7 @@ void ForEachTuple(std::span<const std::pair<int64_t, int64_t>> ranges,
 
 absl::StatusOr<PlacedTiles> PlacedTiles::Create(const Placement& placement,
                                                 std::span<const DeviceRank> slots, int rank,
-                                                DeviceSets& sets) {
+                                                IdSets& sets) {
   PlacedTiles tiles(placement.layout, rank);
   RETURN_IF_ERROR(placement.layout.axes() != nullptr ? tiles.PlaceAxes(placement.mesh, slots, sets)
                                                      : tiles.PlaceBoxes(slots, sets));
@@ -78,7 +78,7 @@ absl::StatusOr<int64_t> PlacedTiles::SetStrides(std::span<const int64_t> parts) 
 }
 
 absl::Status PlacedTiles::PlaceAxes(const Mesh& mesh, std::span<const DeviceRank> slots,
-                                    DeviceSets& sets) {
+                                    IdSets& sets) {
   std::vector<std::vector<int>> axes;
   std::vector<int64_t> parts;
   for (const std::vector<std::string>& names : layout_.axes()->dimensions) {
@@ -112,7 +112,7 @@ absl::Status PlacedTiles::PlaceAxes(const Mesh& mesh, std::span<const DeviceRank
   return absl::OkStatus();
 }
 
-absl::Status PlacedTiles::PlaceBoxes(std::span<const DeviceRank> slots, DeviceSets& sets) {
+absl::Status PlacedTiles::PlaceBoxes(std::span<const DeviceRank> slots, IdSets& sets) {
   const std::vector<Tile>& tiles = layout_.tiles()->slots;
   const int rank = static_cast<int>(stride_.size());
   // Behind the last edge follows one more interval, which nobody holds.

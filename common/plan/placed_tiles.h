@@ -3,7 +3,7 @@
 #include "common/mesh/box.h"
 #include "common/mesh/layout.h"
 #include "common/mesh/mesh.h"
-#include "common/plan/device_sets.h"
+#include "common/plan/id_sets.h"
 #include "common/plan/tensor_table.h"
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class PlacedTiles {
   // kPaintedMax. `placement` must outlive it.
   static absl::StatusOr<PlacedTiles> Create(const Placement& placement,
                                             std::span<const DeviceRank> slots, int rank,
-                                            DeviceSets& sets);
+                                            IdSets& sets);
 
   // The intervals of a dimension of this length, ascending, the first at 0; none when it is 0.
   std::vector<Cut> Cuts(int dimension, int64_t length) const;
@@ -48,8 +48,8 @@ class PlacedTiles {
 
  private:
   PlacedTiles(const Layout& layout, int rank) : layout_(layout), stride_(rank) {}
-  absl::Status PlaceAxes(const Mesh& mesh, std::span<const DeviceRank> slots, DeviceSets& sets);
-  absl::Status PlaceBoxes(std::span<const DeviceRank> slots, DeviceSets& sets);
+  absl::Status PlaceAxes(const Mesh& mesh, std::span<const DeviceRank> slots, IdSets& sets);
+  absl::Status PlaceBoxes(std::span<const DeviceRank> slots, IdSets& sets);
   // Returns the number of tuples.
   absl::StatusOr<int64_t> SetStrides(std::span<const int64_t> parts);
   absl::Status CheckPainted() const;

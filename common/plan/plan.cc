@@ -135,6 +135,20 @@ Digest Plan::ComputeId() const {
   return builder.Finish();
 }
 
+absl::string_view PortName(PortPrice::Port port) {
+  switch (port) {
+    case PortPrice::Port::kHostOut:
+      return "host_out";
+    case PortPrice::Port::kHostIn:
+      return "host_in";
+    case PortPrice::Port::kRackUp:
+      return "rack_up";
+    case PortPrice::Port::kRackDown:
+      return "rack_down";
+  }
+  return "unknown";
+}
+
 absl::string_view BindingModeName(BindingMode mode) {
   switch (mode) {
     case BindingMode::kShadow:

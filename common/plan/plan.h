@@ -135,6 +135,7 @@ class Plan {
 };
 
 absl::string_view BindingModeName(BindingMode mode);  // "shadow", "in_place"
+absl::string_view PortName(PortPrice::Port port);     // "host_out", "host_in", "rack_up", ...
 
 // Stable text for people and golden tests: tensors by group, classes, relays with routes, copies,
 // figures. `relays_max` bounds the relays listed.

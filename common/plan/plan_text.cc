@@ -75,20 +75,6 @@ void AppendCopies(const Plan& plan, int64_t copies_max, std::string& out) {
   if (count > copies_max) absl::StrAppend(&out, "  and ", count - copies_max, " more\n");
 }
 
-absl::string_view PortName(PortPrice::Port port) {
-  switch (port) {
-    case PortPrice::Port::kHostOut:
-      return "host_out";
-    case PortPrice::Port::kHostIn:
-      return "host_in";
-    case PortPrice::Port::kRackUp:
-      return "rack_up";
-    case PortPrice::Port::kRackDown:
-      return "rack_down";
-  }
-  return "unknown";
-}
-
 void AppendFigures(const PlanFigures& figures, std::string& out) {
   const Bound& bound = figures.bound;
   absl::StrAppendFormat(&out, "figures\n  strategy %s\n", figures.strategy);

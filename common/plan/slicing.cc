@@ -77,7 +77,7 @@ class AllTiles {
 
   const PlacedTiles& Of(Side side, int32_t group) const { return tiles_.at(KeyOf(side, group)); }
   int32_t holder_sets() const { return holder_sets_; }
-  DeviceSets& sets() { return sets_; }
+  IdSets& sets() { return sets_; }
 
  private:
   // The rank is a part of the key for the sake of explicit layouts without any box.
@@ -105,7 +105,7 @@ class AllTiles {
   }
 
   const TensorTable& tensors_;
-  DeviceSets sets_;
+  IdSets sets_;
   std::map<Key, PlacedTiles> tiles_;
   int32_t holder_sets_ = 0;
 };

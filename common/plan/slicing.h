@@ -2,7 +2,7 @@
 
 #include "common/mesh/box.h"
 #include "common/plan/class_table.h"
-#include "common/plan/device_sets.h"
+#include "common/plan/id_sets.h"
 #include "common/plan/tensor_table.h"
 
 #include <cstdint>
@@ -83,10 +83,10 @@ class Slicing {
  private:
   friend class SlicingBuilder;
 
-  Slicing(DeviceSets sets, ClassTable table)
+  Slicing(IdSets sets, ClassTable table)
       : sets_(std::move(sets)), class_of_sets_(std::move(table)) {}
 
-  DeviceSets sets_;
+  IdSets sets_;
   ClassTable class_of_sets_;
   std::vector<SliceClass> classes_;
   std::vector<GroupGrid> grids_;

@@ -163,7 +163,7 @@ Digest WorkerPart::ComputeDigest() const {
   for (int32_t set = 0; set < spec_.device_sets.size(); ++set) {
     builder.AddInt(static_cast<int64_t>(spec_.device_sets[set].size()));
   }
-  builder.AddBytes(std::as_bytes(spec_.device_sets.ranks()));
+  builder.AddBytes(std::as_bytes(spec_.device_sets.ids()));
   builder.AddInt(static_cast<int64_t>(spec_.class_sets.size()));
   for (const ClassSets& sets : spec_.class_sets) {
     builder.AddInt(sets.holders);
@@ -203,14 +203,14 @@ ClassIndex WorkerPart::ClassIn(const Slicing& slicing, int32_t class_sets) const
 
 namespace {
 
-// The (relay, hop) pairs of the hops that `accept` takes, by channel and place.
-template <typename Accept>
-std::vector<RelayAndHop> HopsByPlace(const WorkerPart::Spec& spec, Accept accept) {
+// The (relay, hop) pairs of all hops, by channel and place.
+std::vector<RelayAndHop> HopsByPlace(const WorkerPart::Spec& spec) {
   std::vector<RelayAndHop> order;
+  order.reserve(spec.hops.size());
   for (size_t r = 0; r < spec.relays.size(); ++r) {
     const WorkerPart::PartRelay& relay = spec.relays[r];
     for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
-      if (accept(spec.hops[h])) order.emplace_back(r, h);
+      order.emplace_back(r, h);
     }
   }
   std::ranges::sort(order, {}, [&](const RelayAndHop& entry) {
@@ -224,8 +224,7 @@ std::vector<RelayAndHop> HopsByPlace(const WorkerPart::Spec& spec, Accept accept
 
 std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPart& part) {
   const WorkerPart::Spec& spec = part.spec();
-  const std::vector<RelayAndHop> order =
-      HopsByPlace(spec, [](const WorkerPart::PartHop&) { return true; });
+  const std::vector<RelayAndHop> order = HopsByPlace(spec);
   std::vector<std::pair<ChannelIndex, Digest>> digests;
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     const ChannelIndex channel = spec.hops[order[begin].second].channel;
@@ -234,12 +233,6 @@ std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPar
                          DigestOfOrder(spec, std::span(order).subspan(begin, end - begin)));
   }
   return digests;
-}
-
-Digest ChannelOrderDigest(const WorkerPart& part, ChannelIndex channel) {
-  return DigestOfOrder(part.spec(), HopsByPlace(part.spec(), [&](const WorkerPart::PartHop& hop) {
-                         return hop.channel == channel;
-                       }));
 }
 
 }  // namespace crossmesh

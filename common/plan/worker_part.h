@@ -2,7 +2,7 @@
 
 #include "common/base/digest.h"
 #include "common/plan/channels.h"
-#include "common/plan/device_sets.h"
+#include "common/plan/id_sets.h"
 #include "common/plan/plan.h"
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class WorkerPart {
     Digest plan;
     std::shared_ptr<const TensorTable> tensors;
     std::vector<DeviceRank> devices;  // this worker's, ascending
-    DeviceSetList device_sets;
+    IdSetList device_sets;
     std::vector<ClassSets> class_sets;
     std::vector<PartRelay> relays;  // in plan order
     std::vector<PartHop> hops;
@@ -101,7 +101,5 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing);
 // Digest of the order of each channel of the part, as both its ends see it: relays and byte ranges
 // by place. Ascending by channel. Cost: that of sorting the part's hops.
 std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPart& part);
-// The same of one channel.
-Digest ChannelOrderDigest(const WorkerPart& part, ChannelIndex channel);
 
 }  // namespace crossmesh

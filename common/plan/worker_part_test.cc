@@ -74,7 +74,7 @@ const Workers kTwoHosts = {{{"a", 0}, {"a", 1}}, {{"b", 0}, {"b", 1}, {"c", 9}}}
 const Workers kFour = {{{"a", 0}}, {{"a", 1}}, {{"b", 0}}, {{"b", 1}}};
 
 void ReplaceFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& ranks) {
-  DeviceSetList sets;
+  IdSetList sets;
   sets.Add(ranks);
   for (int32_t set = 1; set < spec.device_sets.size(); ++set) sets.Add(spec.device_sets[set]);
   spec.device_sets = std::move(sets);
@@ -126,7 +126,6 @@ TEST(WorkerPartTest, PartsOfRandomPlansAreProvenByTheirWorkers) {
       copies += part.spec().copies.size();
       for (const auto& [channel, digest] : ChannelOrderDigests(part)) {
         orders[channel].insert(digest);
-        ASSERT_EQ(ChannelOrderDigest(part, channel), digest);
       }
     }
     ASSERT_EQ(copies, plan.copies().size());

@@ -9,20 +9,6 @@
 namespace crossmesh {
 namespace {
 
-const char* PortName(PortPrice::Port port) {
-  switch (port) {
-    case PortPrice::Port::kHostOut:
-      return "host_out";
-    case PortPrice::Port::kHostIn:
-      return "host_in";
-    case PortPrice::Port::kRackUp:
-      return "rack_up";
-    case PortPrice::Port::kRackDown:
-      return "rack_down";
-  }
-  return "";
-}
-
 void SetBound(const Bound& bound, v1::PlanSummary& proto) {
   proto.set_bound_seconds(bound.seconds);
   proto.set_ingress_seconds(bound.ingress_seconds);
@@ -59,7 +45,7 @@ void SetProof(const Proof& proof, v1::PlanSummary& proto) {
 
 v1::PortPrice ToProto(const PortPrice& price) {
   v1::PortPrice proto;
-  proto.set_port(PortName(price.port));
+  proto.set_port(std::string(PortName(price.port)));
   proto.set_name(price.name);
   proto.set_price(price.price);
   return proto;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_split.h>
+#include <absl/strings/str_format.h>
 
 namespace crossmesh {
 namespace {
@@ -13,9 +13,10 @@ namespace {
 constexpr absl::string_view kOperationPrefix = "operation/";
 
 std::string OperationKey(absl::string_view id) { return absl::StrCat(kOperationPrefix, id); }
-std::string RequestKey(absl::string_view id) { return absl::StrCat("request/", id); }
 
 }  // namespace
+
+std::string OperationId(uint64_t number) { return absl::StrFormat("op-%016x", number); }
 
 OperationRecords::OperationRecords(MetadataStore& store, uint64_t epoch, const Clock& clock,
                                    Options options)
@@ -23,35 +24,52 @@ OperationRecords::OperationRecords(MetadataStore& store, uint64_t epoch, const C
 
 absl::StatusOr<std::optional<std::string>> OperationRecords::FindRequest(
     absl::string_view request_id, const Digest& content) const {
-  const absl::StatusOr<StoredObject> object = store_.Get(RequestKey(request_id));
-  if (absl::IsNotFound(object.status())) return std::nullopt;
-  RETURN_IF_ERROR(object.status());
-  const std::pair<std::string, std::string> stored = absl::StrSplit(object->value, ' ');
-  if (stored.second == content.ToString()) return stored.first;
-  return absl::AlreadyExistsError(absl::StrCat("request_id ", request_id, " began operation ",
-                                               stored.first, " with other content"));
+  const MutexLock lock(mutex_);
+  const RequestTable::Request* known = requests_.Find(Digest::Of(request_id));
+  if (known == nullptr || IsTooOld(*known)) {
+    RETURN_IF_ERROR(CheckRoom());
+    return std::nullopt;
+  }
+  std::string id = OperationId(known->operation);
+  if (known->content == content) return id;
+  return absl::AlreadyExistsError(
+      absl::StrCat("request_id ", request_id, " began operation ", id, " with other content"));
 }
 
 absl::Status OperationRecords::Begin(const OperationRecord& record) {
-  StoreTransaction begin{
-      .epoch = epoch_,
-      .requirements = {{OperationKey(record.id), 0}, {RequestKey(record.request_id), 0}},
-      .writes = {{OperationKey(record.id), record.bytes},
-                 {RequestKey(record.request_id),
-                  absl::StrCat(record.id, " ", record.content.ToString())}}};
+  const std::string key = OperationKey(OperationId(record.number));
+  const StoreTransaction begin{
+      .epoch = epoch_, .requirements = {{key, 0}}, .writes = {{key, record.bytes}}};
+  const Digest request = Digest::Of(record.request_id);
   const MutexLock lock(mutex_);
-  ForgetRequests(begin);
+  while (requests_.size() > 0 && IsTooOld(*requests_.Oldest())) requests_.ForgetOldest();
+  if (const RequestTable::Request* known = requests_.Find(request); known != nullptr) {
+    return absl::AbortedError(absl::StrCat("request_id ", record.request_id, " began operation ",
+                                           OperationId(known->operation)));
+  }
+  RETURN_IF_ERROR(CheckRoom());
   RETURN_IF_ERROR(store_.Commit(begin).status());
-  requests_.push_back({record.request_id, clock_.Monotonic()});
+  requests_.Add({.id = request,
+                 .content = record.content,
+                 .operation = record.number,
+                 .since = clock_.Monotonic()});
   return absl::OkStatus();
 }
 
-void OperationRecords::ForgetRequests(StoreTransaction& transaction) {
-  while (!requests_.empty() &&
-         clock_.Monotonic() - requests_.front().since >= options_.request_ids_for) {
-    transaction.writes.push_back({RequestKey(requests_.front().request_id), std::nullopt});
-    requests_.pop_front();
+bool OperationRecords::IsTooOld(const RequestTable::Request& request) const {
+  return clock_.Monotonic() - request.since >= options_.request_ids_for;
+}
+
+absl::Status OperationRecords::CheckRoom() const {
+  if (requests_.size() < options_.requests_max || IsTooOld(*requests_.Oldest())) {
+    return absl::OkStatus();
   }
+  const absl::Duration wait =
+      requests_.Oldest()->since + options_.request_ids_for - clock_.Monotonic();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "request ids: expected less than ", options_.requests_max, " in ",
+      absl::FormatDuration(options_.request_ids_for), ", found ", requests_.size(),
+      "; there is room for another in ", absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1)))));
 }
 
 absl::Status OperationRecords::Finish(absl::string_view id, std::string bytes) {

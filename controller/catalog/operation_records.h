@@ -3,6 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/base/mutex.h"
+#include "controller/catalog/request_table.h"
 #include "controller/store/metadata_store.h"
 
 #include <cstdint>
@@ -19,21 +20,28 @@
 
 namespace crossmesh {
 
+// The id of an operation, "op-" and 16 hexadecimal digits: ids sort as the numbers do.
+std::string OperationId(uint64_t number);
+
 // What is stored of an operation. `bytes` are opaque here.
 struct OperationRecord {
-  std::string id;
+  uint64_t number = 0;
   std::string request_id;
   Digest content;  // of the request without its id
   std::string bytes;
 };
 
 // Operations and the request ids that named them. A finished operation is kept until 1,000 newer
-// ones have finished, a request id for 24 hours. One commit when an operation begins, one when it
-// ends. Thread-safe.
+// ones have finished, a request id for 24 hours: when so many are remembered that there is no room
+// for another, new requests are refused, since to forget one early could run it twice. One commit
+// when an operation begins, one when it ends. Request ids are not in the store: they end with this
+// process. Thread-safe.
 class OperationRecords {
  public:
   struct Options {
     int64_t finished_max = 1000;
+    // 80 MiB of them; 12 new requests a second, all day.
+    int64_t requests_max = int64_t{1} << 20;
     absl::Duration request_ids_for = absl::Hours(24);
   };
 
@@ -42,12 +50,13 @@ class OperationRecords {
       : OperationRecords(store, epoch, clock, Options()) {}
 
   // The id of the operation that this request began before; nothing when it is new. AlreadyExists
-  // names the request id when the content was another.
+  // names the request id when the content was another; ResourceExhausted: it is new, and there is
+  // no room for it.
   absl::StatusOr<std::optional<std::string>> FindRequest(absl::string_view request_id,
                                                          const Digest& content) const;
 
   // Commits the intent: the operation and its request id did not exist and now do. Aborted when
-  // they did, or when this controller is fenced.
+  // they did, or when this controller is fenced; ResourceExhausted as above.
   absl::Status Begin(const OperationRecord& record);
   // Commits the result, and forgets what is too old. NotFound when it never began.
   absl::Status Finish(absl::string_view id, std::string bytes);
@@ -60,13 +69,9 @@ class OperationRecords {
                                                         int64_t limit) const;
 
  private:
-  struct OldRequest {
-    std::string request_id;
-    absl::Duration since;
-  };
-
-  // Adds the deletion of request ids that are too old.
-  void ForgetRequests(StoreTransaction& transaction) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsTooOld(const RequestTable::Request& request) const;
+  // ResourceExhausted when there is no room for another request.
+  absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   MetadataStore& store_;
   const uint64_t epoch_;
@@ -75,7 +80,7 @@ class OperationRecords {
 
   mutable Mutex mutex_;
   std::deque<std::string> finished_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  std::deque<OldRequest> requests_ ABSL_GUARDED_BY(mutex_);   // oldest first
+  RequestTable requests_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace crossmesh

@@ -18,8 +18,10 @@ using testing::HasSubstr;
 class OperationRecordsTest : public testing::Test {
  protected:
   static OperationRecord Record(int number) {
-    return {absl::StrFormat("op-%08d", number), absl::StrFormat("request-%d", number),
-            Digest::Of(absl::StrFormat("content %d", number)), "began"};
+    return {.number = static_cast<uint64_t>(number),
+            .request_id = absl::StrFormat("request-%d", number),
+            .content = Digest::Of(absl::StrFormat("content %d", number)),
+            .bytes = "began"};
   }
   int64_t Objects() { return static_cast<int64_t>(store_.List("", "", 1'000'000)->size()); }
 
@@ -34,7 +36,7 @@ TEST_F(OperationRecordsTest, ARequestIsNewUntilItsOperationBegan) {
               IsOkAndHolds(std::optional<std::string>()));
   ASSERT_OK(records_.Begin(record));
   EXPECT_THAT(records_.FindRequest(record.request_id, record.content),
-              IsOkAndHolds(std::optional<std::string>(record.id)));
+              IsOkAndHolds(std::optional<std::string>(OperationId(record.number))));
 }
 
 TEST_F(OperationRecordsTest, TheSameRequestIdWithOtherContentAlreadyExists) {
@@ -50,8 +52,8 @@ TEST_F(OperationRecordsTest, AnOperationBeginsOnce) {
 
 TEST_F(OperationRecordsTest, TheResultTakesThePlaceOfTheIntent) {
   ASSERT_OK(records_.Begin(Record(1)));
-  ASSERT_OK(records_.Finish("op-00000001", "ended"));
-  EXPECT_THAT(records_.Get("op-00000001"), IsOkAndHolds(std::string("ended")));
+  ASSERT_OK(records_.Finish(OperationId(1), "ended"));
+  EXPECT_THAT(records_.Get(OperationId(1)), IsOkAndHolds(std::string("ended")));
   EXPECT_THAT(records_.Finish("op-7", "ended"), StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -59,32 +61,82 @@ TEST_F(OperationRecordsTest, ListsNewestFirstAndPageByPage) {
   for (int i = 1; i <= 5; ++i) ASSERT_OK(records_.Begin(Record(i)));
   const auto first = records_.List("", 2);
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].first, "op-00000005");
+  EXPECT_EQ(first[0].first, OperationId(5));
   const auto next = records_.List(first[1].first, 2);
   ASSERT_EQ(next.size(), 2u);
-  EXPECT_EQ(next[0].first, "op-00000003");
+  EXPECT_EQ(next[0].first, OperationId(3));
 }
 
 TEST_F(OperationRecordsTest, OnlyTheLastFinishedOperationsAreKept) {
   for (int i = 1; i <= 25; ++i) {
     ASSERT_OK(records_.Begin(Record(i)));
-    ASSERT_OK(records_.Finish(Record(i).id, "ended"));
+    ASSERT_OK(records_.Finish(OperationId(i), "ended"));
   }
-  EXPECT_THAT(records_.Get("op-00000015"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("op-00000015")));
-  EXPECT_OK(records_.Get("op-00000016").status());
+  EXPECT_THAT(records_.Get(OperationId(15)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(OperationId(15))));
+  EXPECT_OK(records_.Get(OperationId(16)).status());
   EXPECT_EQ(records_.List("", 100).size(), 10u);
 }
 
-TEST_F(OperationRecordsTest, MemoryIsFlatOnceRequestIdsAge) {
-  int64_t highest = 0;
+TEST_F(OperationRecordsTest, IdsSortAsTheirNumbersDo) {
+  EXPECT_EQ(OperationId(0xab), "op-00000000000000ab");
+  EXPECT_LT(OperationId(9), OperationId(10));
+  EXPECT_LT(OperationId(0xffff), OperationId(0x10000));
+}
+
+TEST_F(OperationRecordsTest, TheStoreKeepsOperationsOnly) {
   for (int i = 1; i <= 500; ++i) {
-    clock_.Advance(absl::Hours(1));
     ASSERT_OK(records_.Begin(Record(i)));
-    ASSERT_OK(records_.Finish(Record(i).id, "ended"));
-    highest = std::max(highest, Objects());
+    ASSERT_OK(records_.Finish(OperationId(i), "ended"));
+    ASSERT_LE(Objects(), 10 + 1);
   }
-  EXPECT_LE(highest, 10 + 24);
+}
+
+TEST_F(OperationRecordsTest, ARequestIdIsRememberedLongerThanItsOperation) {
+  for (int i = 1; i <= 25; ++i) {
+    ASSERT_OK(records_.Begin(Record(i)));
+    ASSERT_OK(records_.Finish(OperationId(i), "ended"));
+  }
+  EXPECT_THAT(records_.FindRequest("request-1", Record(1).content),
+              IsOkAndHolds(std::optional<std::string>(OperationId(1))));
+}
+
+TEST_F(OperationRecordsTest, ARequestIdIsRememberedForADay) {
+  ASSERT_OK(records_.Begin(Record(1)));
+  clock_.Advance(absl::Hours(24) - absl::Nanoseconds(1));
+  EXPECT_THAT(records_.FindRequest("request-1", Digest::Of("other")),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  OperationRecord again = Record(2);
+  again.request_id = "request-1";
+  EXPECT_THAT(records_.Begin(again), StatusIs(absl::StatusCode::kAborted, HasSubstr("request-1")));
+  clock_.Advance(absl::Nanoseconds(1));
+  EXPECT_THAT(records_.FindRequest("request-1", again.content),
+              IsOkAndHolds(std::optional<std::string>()));
+  ASSERT_OK(records_.Begin(again));
+  EXPECT_THAT(records_.FindRequest("request-1", again.content),
+              IsOkAndHolds(std::optional<std::string>(OperationId(2))));
+}
+
+TEST_F(OperationRecordsTest, NoRequestIsForgottenEarlySoANewOneIsRefusedWhenThereIsNoRoom) {
+  OperationRecords records(store_, /*epoch=*/1, clock_, {.requests_max = 3});
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_OK(records.Begin(Record(i)));
+    clock_.Advance(absl::Hours(1));
+  }
+  const auto no_room = StatusIs(
+      absl::StatusCode::kResourceExhausted,
+      "request ids: expected less than 3 in 24h, found 3; there is room for another in 21h");
+  EXPECT_THAT(records.FindRequest("request-4", Record(4).content), no_room);
+  EXPECT_THAT(records.Begin(Record(4)), no_room);
+  // What is remembered still answers.
+  EXPECT_THAT(records.FindRequest("request-1", Record(1).content),
+              IsOkAndHolds(std::optional<std::string>(OperationId(1))));
+  clock_.Advance(absl::Hours(21));
+  EXPECT_THAT(records.FindRequest("request-4", Record(4).content),
+              IsOkAndHolds(std::optional<std::string>()));
+  ASSERT_OK(records.Begin(Record(4)));
+  EXPECT_THAT(records.FindRequest("request-5", Record(5).content),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("in 1h")));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "common/plan/id_sets.h"
 #include "common/plan/slicing.h"
 #include "common/plan/tensor_table.h"
 #include "controller/network/host_network.h"
-#include "controller/network/id_sets.h"
 
 #include <cstdint>
 #include <span>

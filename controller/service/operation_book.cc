@@ -3,7 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "controller/dispatch/grpc/time_codec.h"
+#include "common/wire/time_codec.h"
 #include "controller/service/operation_codec.h"
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
 
 namespace crossmesh {
 namespace {
@@ -85,8 +84,9 @@ absl::StatusOr<OperationBook::Entry> OperationBook::Open(const v1::ReshardSpec& 
     return OtherContent(request_id, raced->second);
   }
   const uint64_t number = options_.epoch + ++opened_;
-  const std::string id = absl::StrFormat("op-%016x", number);
+  const std::string id = OperationId(number);
   first->set_id(id);
+  running.number = number;
   running.latest = std::move(first);
   running_request_[request_id] = id;
   running_.emplace(id, std::move(running));
@@ -233,11 +233,12 @@ void OperationBook::CountStates(v1::OperationState from, v1::OperationState to) 
 void OperationBook::CommitIntent(const OperationSnapshot& operation,
                                  absl::AnyInvocable<void(absl::Status)> done) {
   const std::shared_ptr<const v1::Operation> intent = Update(operation);
-  OperationRecord record{
-      .id = operation.id, .request_id = intent->request_id(), .bytes = intent->SerializeAsString()};
+  OperationRecord record{.request_id = intent->request_id(), .bytes = intent->SerializeAsString()};
   {
     const MutexLock lock(mutex_);
-    record.content = running_.at(operation.id).content;
+    const Running& running = running_.at(operation.id);
+    record.number = running.number;
+    record.content = running.content;
   }
   const absl::Status begun = options_.records.Begin(record);
   if (begun.ok()) {
@@ -288,7 +289,7 @@ void OperationBook::Record(const Running& ended) {
   absl::Status recorded;
   if (!ended.recorded) {
     // It failed before there was anything to intend. Its request id is taken all the same.
-    recorded = options_.records.Begin({id, ended.request_id, ended.content, bytes});
+    recorded = options_.records.Begin({ended.number, ended.request_id, ended.content, bytes});
   }
   if (recorded.ok()) recorded = options_.records.Finish(id, bytes);
   if (!recorded.ok()) {

@@ -51,7 +51,8 @@ class OperationBook final : public OperationSink {
     bool is_new = false;  // the caller starts it, or says that it cannot
   };
   // The operation of a request. Ids grow, also from one controller to the next, since they count
-  // from the epoch. AlreadyExists: the request id began an operation with other content.
+  // from the epoch. AlreadyExists: the request id began an operation with other content;
+  // ResourceExhausted: as OperationRecords::FindRequest.
   absl::StatusOr<Entry> Open(const v1::ReshardSpec& spec, const std::string& request_id);
   // The operation of this request, when it was opened before.
   absl::StatusOr<std::optional<std::string>> Find(const v1::ReshardSpec& spec,
@@ -77,6 +78,7 @@ class OperationBook final : public OperationSink {
  private:
   using Watchers = std::vector<std::shared_ptr<OperationWatcher>>;
   struct Running {
+    uint64_t number = 0;
     Digest content;
     std::string request_id;
     std::shared_ptr<const v1::ReshardSpec> shown;

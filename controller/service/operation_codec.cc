@@ -1,6 +1,6 @@
 #include "controller/service/operation_codec.h"
 
-#include "controller/dispatch/grpc/time_codec.h"
+#include "common/wire/time_codec.h"
 
 #include <string>
 

@@ -2,14 +2,11 @@
 
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
-#include "common/mesh/layout_rules.h"
-#include "common/reshard/reshard_tensors.h"
-#include "common/wire/plan_codec.h"
-#include "common/wire/tensor_codec.h"
+#include "common/reshard/reshard_inputs.h"
+#include "common/wire/reshard_codec.h"
+#include "controller/reshard/reshard_request.h"
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
@@ -20,44 +17,16 @@ namespace {
 // Counts changes of the planner after which an equal request gives another plan.
 constexpr int64_t kPlannerVersion = 1;
 
-absl::Status InField(absl::string_view field, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(field, ": ", status.message()));
-}
-
-bool SharesStorage(const v1::ReshardSpec& spec) {
-  return !spec.source().storage().empty() &&
-         spec.source().storage() == spec.destination().storage();
-}
-
-// Finds a registered object; leaves one that is given inline to be decoded later.
 template <typename T>
 absl::Status Look(RecordTable<T>& table, absl::string_view field, absl::string_view name,
                   Registered<T>& found) {
   absl::StatusOr<Registered<T>> object = table.Get(name);
-  if (!object.ok()) return InField(field, object.status());
+  if (!object.ok()) {
+    return absl::Status(object.status().code(),
+                        absl::StrCat(field, ": ", object.status().message()));
+  }
   found = *std::move(object);
   return absl::OkStatus();
-}
-
-template <typename T, typename Proto>
-absl::StatusOr<std::shared_ptr<const T>> ObjectOf(const Registered<T>& registered,
-                                                  const Proto& inlined, absl::string_view field) {
-  if (registered.value != nullptr) return registered.value;
-  absl::StatusOr<T> decoded = FromProto(inlined);
-  if (!decoded.ok()) return InField(field, decoded.status());
-  return std::make_shared<const T>(*std::move(decoded));
-}
-
-absl::StatusOr<LayoutRules> RulesOf(const v1::ReshardSide& side, absl::string_view field) {
-  if (side.rules_size() == 0 || side.rules_size() > ReshardDesk::kRulesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ": expected 1 to ",
-                                                   static_cast<int>(ReshardDesk::kRulesMax),
-                                                   " rules, found ", side.rules_size()));
-  }
-  absl::StatusOr<LayoutRules> rules = FromProto(side.rules());
-  if (!rules.ok()) return InField(field, rules.status());
-  return rules;
 }
 
 }  // namespace
@@ -70,14 +39,8 @@ struct ReshardDesk::Objects {
 };
 
 struct ReshardDesk::Ticket::Draft {
-  std::shared_ptr<const Manifest> manifest;
-  std::shared_ptr<const Mesh> source_mesh;
-  std::shared_ptr<const Mesh> destination_mesh;
-  LayoutRules source_rules;
-  LayoutRules destination_rules;
-  std::vector<std::string> replica_axes;
+  ReshardInputs inputs;
   ReshardRequest request;  // without its tensors
-  ProofLimits limits;
 };
 
 ReshardDesk::ReshardDesk(Options options, Catalog& catalog, const Clock& clock,
@@ -101,29 +64,17 @@ absl::StatusOr<ReshardDesk::Ticket> ReshardDesk::Open(const v1::ReshardSpec& spe
 
 absl::StatusOr<ReshardDesk::Objects> ReshardDesk::Find(const v1::ReshardSpec& spec) {
   Objects objects;
-  switch (spec.manifest_source_case()) {
-    case v1::ReshardSpec::kManifest:
-      RETURN_IF_ERROR(Look(catalog_.manifests, "spec.manifest", spec.manifest(), objects.manifest));
-      break;
-    case v1::ReshardSpec::kInlineManifest:
-      break;
-    case v1::ReshardSpec::MANIFEST_SOURCE_NOT_SET:
-      return absl::InvalidArgumentError("spec.manifest: expected a name or an inline manifest");
+  if (spec.has_manifest()) {
+    RETURN_IF_ERROR(Look(catalog_.manifests, "spec.manifest", spec.manifest(), objects.manifest));
   }
-  const auto find_mesh = [this](const v1::ReshardSide& side, absl::string_view field,
-                                Registered<Mesh>& mesh) {
-    switch (side.mesh_source_case()) {
-      case v1::ReshardSide::kMesh:
-        return Look(catalog_.meshes, field, side.mesh(), mesh);
-      case v1::ReshardSide::kInlineMesh:
-        return absl::OkStatus();
-      case v1::ReshardSide::MESH_SOURCE_NOT_SET:
-        break;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(field, ": expected a name or an inline mesh"));
-  };
-  RETURN_IF_ERROR(find_mesh(spec.source(), "spec.source.mesh", objects.source));
-  RETURN_IF_ERROR(find_mesh(spec.destination(), "spec.destination.mesh", objects.destination));
+  if (spec.source().has_mesh()) {
+    RETURN_IF_ERROR(
+        Look(catalog_.meshes, "spec.source.mesh", spec.source().mesh(), objects.source));
+  }
+  if (spec.destination().has_mesh()) {
+    RETURN_IF_ERROR(Look(catalog_.meshes, "spec.destination.mesh", spec.destination().mesh(),
+                         objects.destination));
+  }
   return objects;
 }
 
@@ -149,38 +100,10 @@ Digest ReshardDesk::KeyOf(const v1::ReshardSpec& spec, const Objects& objects) c
 absl::StatusOr<std::shared_ptr<const ReshardDesk::Ticket::Draft>> ReshardDesk::Decode(
     const v1::ReshardSpec& spec, const Objects& objects) const {
   auto draft = std::make_shared<Ticket::Draft>();
-  ASSIGN_OR_RETURN(draft->manifest,
-                   ObjectOf(objects.manifest, spec.inline_manifest(), "spec.inline_manifest"));
-  ASSIGN_OR_RETURN(draft->source_mesh, ObjectOf(objects.source, spec.source().inline_mesh(),
-                                                "spec.source.inline_mesh"));
-  ASSIGN_OR_RETURN(draft->destination_mesh,
-                   ObjectOf(objects.destination, spec.destination().inline_mesh(),
-                            "spec.destination.inline_mesh"));
-  ASSIGN_OR_RETURN(draft->source_rules, RulesOf(spec.source(), "spec.source.rules"));
-  ASSIGN_OR_RETURN(draft->destination_rules, RulesOf(spec.destination(), "spec.destination.rules"));
-  draft->replica_axes.assign(spec.replica_axes().begin(), spec.replica_axes().end());
-
-  ReshardRequest& request = draft->request;
-  request.topology = options_.topology;
-  if (spec.has_topology()) {
-    absl::StatusOr<Topology> topology = FromProto(spec.topology());
-    if (!topology.ok()) return InField("spec.topology", topology.status());
-    request.topology = *std::move(topology);
-  }
-  if (!spec.strategy().empty()) {
-    absl::StatusOr<Strategy> strategy = ParseStrategy(spec.strategy());
-    if (!strategy.ok()) return InField("spec.strategy", strategy.status());
-    request.strategy = *strategy;
-  }
-  request.seed = spec.seed();
-  if (spec.chunk_bytes() != 0) request.chunk_bytes = spec.chunk_bytes();
-  ASSIGN_OR_RETURN(request.binding, FromProto(spec.binding()));
-  request.shared_storage = SharesStorage(spec);
-  if (spec.device_bytes_max() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "spec.device_bytes_max: expected at least 0, found ", spec.device_bytes_max()));
-  }
-  draft->limits.device_bytes_max = spec.device_bytes_max();
+  ASSIGN_OR_RETURN(draft->inputs, FromProto(spec, {.manifest = objects.manifest.value,
+                                                   .source_mesh = objects.source.value,
+                                                   .destination_mesh = objects.destination.value}));
+  ASSIGN_OR_RETURN(draft->request, RequestWithoutTensors(draft->inputs, options_.topology));
   return draft;
 }
 
@@ -190,14 +113,11 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardDesk::Plan(const Ti
   if (auto planned = cache_.Find(ticket.key)) return planned;
   const Ticket::Draft& draft = *ticket.draft;
   const absl::Duration begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(
-      TensorTable tensors,
-      BuildReshardTensors(*draft.manifest, {*draft.source_mesh, draft.source_rules},
-                          {*draft.destination_mesh, draft.destination_rules}, draft.replica_axes));
+  ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(draft.inputs));
   ReshardRequest request = draft.request;
   request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
   ASSIGN_OR_RETURN(std::shared_ptr<const PlannedReshard> planned,
-                   PlannedReshard::Create(std::move(request), draft.limits, clock_));
+                   PlannedReshard::Create(std::move(request), draft.inputs.limits, clock_));
   metrics_.PlanComputed(planned->plan().figures().strategy, clock_.Monotonic() - begin,
                         static_cast<int64_t>(planned->plan().relays().size()));
   cache_.Insert(ticket.key, planned, planned->weight());

@@ -21,7 +21,6 @@ namespace crossmesh {
 class ReshardDesk {
  public:
   static constexpr int64_t kCacheWeightMax = int64_t{512} << 20;
-  static constexpr int kRulesMax = 4096;
 
   struct Options {
     Topology topology;  // where a specification has none

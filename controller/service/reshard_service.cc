@@ -4,7 +4,7 @@
 #include "common/rpc/server.h"
 #include "common/wire/object_name.h"
 #include "common/wire/plan_codec.h"
-#include "controller/dispatch/grpc/time_codec.h"
+#include "common/wire/time_codec.h"
 #include "controller/service/operation_watch.h"
 #include "controller/service/random_token.h"
 #include "controller/service/unary.h"
@@ -20,22 +20,8 @@ namespace {
 constexpr int64_t kExplainRelaysDefault = 1000;
 constexpr int64_t kExplainRelaysMax = 100'000;
 
-struct DurationRange {
-  absl::Duration least;
-  absl::Duration most;
-};
 constexpr DurationRange kDeadlines = {absl::Milliseconds(100), absl::Hours(24)};
 constexpr DurationRange kStallLimits = {absl::Milliseconds(10), absl::Hours(1)};
-
-absl::StatusOr<absl::Duration> DurationIn(const google::protobuf::Duration& proto,
-                                          const DurationRange& range, absl::string_view field) {
-  const absl::StatusOr<absl::Duration> duration = FromProto(proto);
-  if (duration.ok() && *duration >= range.least && *duration <= range.most) return *duration;
-  return absl::InvalidArgumentError(absl::StrCat(
-      field, ": expected ", absl::FormatDuration(range.least), " to ",
-      absl::FormatDuration(range.most), ", found ",
-      duration.ok() ? absl::FormatDuration(*duration) : std::string(duration.status().message())));
-}
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include "common/rpc/address.h"
 #include "common/wire/object_name.h"
 #include "common/wire/session_protocol.h"
-#include "controller/dispatch/grpc/time_codec.h"
+#include "common/wire/time_codec.h"
 
 #include <optional>
 #include <utility>

@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/rpc/server.h"
-#include "controller/dispatch/grpc/time_codec.h"
+#include "common/wire/time_codec.h"
 #include "controller/service/paging.h"
 #include "controller/service/unary.h"
 

@@ -144,10 +144,11 @@ std::vector<BadSpec> BadSpecs() {
        [](auto& spec) { spec.mutable_destination()->set_storage("nowhere"); },
        absl::StatusCode::kFailedPrecondition,
        {"node-1", "nowhere"}},
-      {"a source of another size",
+      // Of either side, whichever worker is the first to say so.
+      {"storages of another size",
        [](auto& spec) { SetOneTensor(spec, "wte", {4, 4}); },
        absl::StatusCode::kFailedPrecondition,
-       {"training", "64"}},
+       {"storage", "expected 64 bytes"}},
   };
 }
 

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
+#include "common/wire/time_codec.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
-#include <google/protobuf/duration.pb.h>
 
 namespace crossmesh {
 namespace {
@@ -32,10 +32,6 @@ ReconnectReason ReasonOf(const absl::Status& status) {
     return ReconnectReason::kKeepalive;
   }
   return ReconnectReason::kEof;
-}
-
-absl::Duration FromProto(const google::protobuf::Duration& proto) {
-  return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
 }
 
 }  // namespace
@@ -129,7 +125,8 @@ void SessionAgent::OnRegistered(const v1::WorkerSessionResponse::Registered& reg
   loop_.Cancel(timer_);
   backoff_.Reset();
   heartbeat_interval_ =
-      std::clamp(FromProto(registered.heartbeat_interval()), kHeartbeatMin, kHeartbeatMax);
+      std::clamp(FromProto(registered.heartbeat_interval()).value_or(kHeartbeatMin), kHeartbeatMin,
+                 kHeartbeatMax);
   SetRegistered(true);
   LogInfo("worker_registered", {{"worker_id", options_.registration.worker()},
                                 {"epoch", registered.epoch()},

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/base/digest.h"
+#include "common/plan/storage_layout.h"
 #include "worker/executor/prepared_part.h"
-#include "worker/memory/storage_layout.h"
 
 #include <memory>
 

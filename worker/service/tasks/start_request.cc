@@ -1,6 +1,7 @@
 #include "worker/service/tasks/start_request.h"
 
 #include "common/base/status_macros.h"
+#include "common/wire/time_codec.h"
 
 #include <optional>
 #include <tuple>
@@ -8,13 +9,13 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
-#include <google/protobuf/duration.pb.h>
 
 namespace crossmesh {
 namespace {
 
 constexpr size_t kTokenBytes = 16;
 constexpr size_t kNameBytesMax = 256;
+constexpr DurationRange kDurations = {absl::Nanoseconds(1), StartRequest::kDeadlineMax};
 
 uint64_t BigEndian(absl::string_view bytes) {
   uint64_t value = 0;
@@ -26,16 +27,6 @@ absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.size() <= kNameBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("start.", field, ": expected at most ",
                                                  kNameBytesMax, " bytes, found ", text.size()));
-}
-
-absl::StatusOr<absl::Duration> ParseDuration(absl::string_view field,
-                                             const google::protobuf::Duration& proto) {
-  const absl::Duration duration = absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
-  if (duration > absl::ZeroDuration() && duration <= StartRequest::kDeadlineMax) return duration;
-  return absl::InvalidArgumentError(absl::StrCat("start.", field,
-                                                 ": expected more than 0 and at most ",
-                                                 absl::FormatDuration(StartRequest::kDeadlineMax),
-                                                 ", found ", absl::FormatDuration(duration)));
 }
 
 absl::StatusOr<StartRequest::Peer> ParsePeer(const v1::ExecuteRequest::Peer& proto) {
@@ -86,8 +77,9 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
                        .destination_storage = start.destination_storage(),
                        .create_destination = start.create_destination(),
                        .checksums = start.checksums()};
-  ASSIGN_OR_RETURN(request.deadline, ParseDuration("deadline", start.deadline()));
-  ASSIGN_OR_RETURN(request.stall_limit, ParseDuration("stall_limit", start.stall_limit()));
+  ASSIGN_OR_RETURN(request.deadline, DurationIn(start.deadline(), kDurations, "start.deadline"));
+  ASSIGN_OR_RETURN(request.stall_limit,
+                   DurationIn(start.stall_limit(), kDurations, "start.stall_limit"));
   for (const v1::ExecuteRequest::Peer& proto : start.peers()) {
     ASSIGN_OR_RETURN(StartRequest::Peer peer, ParsePeer(proto));
     request.peers.push_back(std::move(peer));

@@ -1,4 +1,4 @@
-#include "worker/memory/storage_layout.h"
+#include "common/plan/storage_layout.h"
 
 #include "common/testing/status_matchers.h"
 

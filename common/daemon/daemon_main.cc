@@ -1,0 +1,54 @@
+#include "common/daemon/daemon_main.h"
+
+#include "common/base/log.h"
+
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+
+namespace crossmesh {
+namespace {
+
+void Declare(CLI::App& app, DaemonFlags& flags) {
+  app.add_option("--ready-file", flags.ready_file,
+                 "Written when it serves: JSON with the addresses; removed when it stops");
+  app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return EXIT_SUCCESS;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitAddressInUse;
+    default:
+      return kExitFailure;
+  }
+}
+
+int RunDaemon(CLI::App& app, int argc, const char* const* argv,
+              absl::FunctionRef<absl::Status(const DaemonFlags&)> run) {
+  DaemonFlags flags;
+  try {
+    Declare(app, flags);
+    app.parse(argc, argv);
+    SetMinimumLogLevel(*ParseLogLevel(flags.log_level));
+    const absl::Status status = run(flags);
+    if (!status.ok()) LogError("daemon_failed", {{"status", status.ToString()}});
+    return ExitCodeOf(status);
+  } catch (const CLI::ParseError& error) {
+    // Asking for help is one of these as well.
+    return app.exit(error) == 0 ? EXIT_SUCCESS : kExitUsage;
+  } catch (const std::exception& error) {
+    std::cerr << app.get_name() << ": error: " << error.what() << "\n";
+    return kExitFailure;
+  }
+}
+
+}  // namespace crossmesh

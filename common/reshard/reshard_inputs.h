@@ -1,0 +1,44 @@
+#pragma once
+
+#include "common/mesh/layout_rules.h"
+#include "common/mesh/manifest.h"
+#include "common/mesh/mesh.h"
+#include "common/mesh/topology.h"
+#include "common/plan/plan.h"
+#include "common/plan/proof.h"
+#include "common/plan/tensor_table.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// All that a specification says of what to plan, decoded; whoever plans adds what it leaves open.
+struct ReshardInputs {
+  struct Side {
+    std::shared_ptr<const Mesh> mesh;
+    LayoutRules rules;
+  };
+
+  std::shared_ptr<const Manifest> manifest;
+  Side source;
+  Side destination;
+  std::vector<std::string> replica_axes;
+  std::optional<Topology> topology;
+  std::string strategy;  // by name; may be empty, or no strategy's
+  uint64_t seed = 0;
+  int64_t chunk_bytes = Plan::kChunkBytesDefault;
+  BindingMode binding = BindingMode::kShadow;
+  bool shared_storage = false;
+  ProofLimits limits;
+};
+
+// As the one of reshard_tensors.h.
+absl::StatusOr<TensorTable> BuildReshardTensors(const ReshardInputs& inputs);
+
+}  // namespace crossmesh

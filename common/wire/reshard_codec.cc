@@ -1,0 +1,86 @@
+#include "common/wire/reshard_codec.h"
+
+#include "common/base/status_macros.h"
+#include "common/wire/plan_codec.h"
+#include "common/wire/tensor_codec.h"
+
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+template <typename T>
+absl::StatusOr<T> InField(absl::string_view field, absl::StatusOr<T> decoded) {
+  if (decoded.ok()) return decoded;
+  return absl::Status(decoded.status().code(),
+                      absl::StrCat(field, ": ", decoded.status().message()));
+}
+
+template <typename T, typename Proto>
+absl::StatusOr<std::shared_ptr<const T>> Decode(absl::string_view field, const Proto& proto) {
+  ASSIGN_OR_RETURN(T decoded, InField(field, FromProto(proto)));
+  return std::make_shared<const T>(std::move(decoded));
+}
+
+absl::StatusOr<std::shared_ptr<const Manifest>> ManifestOf(
+    const v1::ReshardSpec& proto, const std::shared_ptr<const Manifest>& named) {
+  if (named != nullptr) return named;
+  if (!proto.has_inline_manifest()) {
+    return absl::InvalidArgumentError("spec.manifest: expected a name or an inline manifest");
+  }
+  return Decode<Manifest>("spec.inline_manifest", proto.inline_manifest());
+}
+
+absl::StatusOr<ReshardInputs::Side> SideOf(absl::string_view field, const v1::ReshardSide& proto,
+                                           std::shared_ptr<const Mesh> named) {
+  ReshardInputs::Side side = {.mesh = std::move(named)};
+  if (side.mesh == nullptr) {
+    if (!proto.has_inline_mesh()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".mesh: expected a name or an inline mesh"));
+    }
+    ASSIGN_OR_RETURN(side.mesh,
+                     Decode<Mesh>(absl::StrCat(field, ".inline_mesh"), proto.inline_mesh()));
+  }
+  if (proto.rules_size() == 0 || proto.rules_size() > kReshardRulesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, ".rules: expected 1 to ", kReshardRulesMax, " rules, found ", proto.rules_size()));
+  }
+  ASSIGN_OR_RETURN(side.rules, InField(absl::StrCat(field, ".rules"), FromProto(proto.rules())));
+  return side;
+}
+
+}  // namespace
+
+absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const NamedObjects& named) {
+  ReshardInputs inputs;
+  ASSIGN_OR_RETURN(inputs.manifest, ManifestOf(proto, named.manifest));
+  ASSIGN_OR_RETURN(inputs.source, SideOf("spec.source", proto.source(), named.source_mesh));
+  ASSIGN_OR_RETURN(inputs.destination,
+                   SideOf("spec.destination", proto.destination(), named.destination_mesh));
+  inputs.replica_axes.assign(proto.replica_axes().begin(), proto.replica_axes().end());
+  if (proto.has_topology()) {
+    ASSIGN_OR_RETURN(inputs.topology, InField("spec.topology", FromProto(proto.topology())));
+  }
+  inputs.strategy = proto.strategy();
+  inputs.seed = proto.seed();
+  if (proto.chunk_bytes() != 0) inputs.chunk_bytes = proto.chunk_bytes();
+  ASSIGN_OR_RETURN(inputs.binding, FromProto(proto.binding()));
+  inputs.shared_storage = SharesStorage(proto);
+  if (proto.device_bytes_max() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "spec.device_bytes_max: expected at least 0, found ", proto.device_bytes_max()));
+  }
+  inputs.limits.device_bytes_max = proto.device_bytes_max();
+  return inputs;
+}
+
+bool SharesStorage(const v1::ReshardSpec& proto) {
+  return !proto.source().storage().empty() &&
+         proto.source().storage() == proto.destination().storage();
+}
+
+}  // namespace crossmesh
