@@ -1,11 +1,11 @@
 #pragma once
 
 #include "common/base/strong_int.h"
+#include "worker/transport/pieces.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 
 #include <absl/status/status.h>
@@ -45,10 +45,11 @@ class IncomingMessage {
  public:
   virtual ~IncomingMessage() = default;
   virtual const MessageHeader& header() const = 0;
-  // Moves the payload into `into`, of exactly header().payload_bytes bytes, and calls
-  // TransportSink::OnReceived(ticket, status) once, later, never from inside this call. `into`
-  // must stay valid until then. At most one call; the message may be destroyed right after it.
-  virtual void Receive(std::span<std::byte> into, Ticket ticket) = 0;
+  // Moves the payload into `into`, of exactly header().payload_bytes bytes in at most
+  // Transport::pieces_max() pieces, and calls TransportSink::OnReceived(ticket, status) once,
+  // later, never from inside this call. The pieces, and the list of them, must stay valid until
+  // then. At most one call; the message may be destroyed right after it.
+  virtual void Receive(Pieces into, Ticket ticket) = 0;
 };
 
 // Whom a transport tells. All calls come on the loop's thread, from inside Progress, never from
@@ -92,6 +93,8 @@ class Transport {
   // Opaque bytes with which a peer's Connect reaches this transport. At most 4 KiB.
   virtual const std::string& address() const = 0;
   virtual int64_t eager_bytes_max() const = 0;
+  // The most pieces of memory that a payload may be sent from and received into. At least 1.
+  virtual int pieces_max() const = 0;
 
   // InvalidArgument when `address` is not of this transport; Unavailable when no link of this host
   // leads there. Does not wait for the peer: one that is not there is reported by OnPeerLost.
@@ -101,10 +104,9 @@ class Transport {
   // `link`.
   virtual absl::string_view link(PeerId peer) const = 0;
 
-  // `payload` must stay valid until OnSent(ticket). header.payload_bytes is set by this call.
-  // Sending to a lost peer completes with Unavailable.
-  virtual void Send(PeerId peer, const MessageHeader& header, std::span<const std::byte> payload,
-                    Ticket ticket) = 0;
+  // The pieces of the payload, and the list of them, must stay valid until OnSent(ticket).
+  // header.payload_bytes is set by this call. Sending to a lost peer completes with Unavailable.
+  virtual void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) = 0;
 
   // Ends the connection by force and forgets the peer. Everything outstanding on it is completed
   // by later calls of Progress: OK where it got through meanwhile, else Cancelled. Until then its

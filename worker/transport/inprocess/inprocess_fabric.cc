@@ -93,7 +93,7 @@ void InProcessFabric::Disconnect(Endpoint& endpoint, PeerId peer) {
 }
 
 void InProcessFabric::Send(Endpoint& endpoint, PeerId peer, const MessageHeader& header,
-                           std::span<const std::byte> payload, Ticket ticket) {
+                           Pieces payload, Ticket ticket) {
   MutexLock lock(mutex_);
   const auto found = endpoint.peers.find(peer);
   if (found == endpoint.peers.end()) {
@@ -103,7 +103,7 @@ void InProcessFabric::Send(Endpoint& endpoint, PeerId peer, const MessageHeader&
   const auto [connection, side] = found->second;
   MessageFaults faults;
   if (connection->open) {
-    faults = connection->sides[side].faults.Next(payload.size());
+    faults = connection->sides[side].faults.Next(BytesOf(payload));
     if (faults.cut) BreakLocked(*connection, "the fault plan cut the link");
   }
   if (!connection->open) {
@@ -118,7 +118,7 @@ void InProcessFabric::Send(Endpoint& endpoint, PeerId peer, const MessageHeader&
               .payload = payload,
               .ticket = ticket,
               .faults = faults};
-  transfer.header.payload_bytes = payload.size();
+  transfer.header.payload_bytes = BytesOf(payload);
   if (faults.drop) return;
   Endpoint& receiver = *connection->sides[1 - side].endpoint;
   receiver.inbox.push_back(&transfer);

@@ -55,8 +55,8 @@ class InProcessFabric {
     Connection* connection = nullptr;
     int sending_side = 0;
     MessageHeader header;
-    std::span<const std::byte> payload;  // the sender's, until the state is kDone
-    Ticket ticket = 0;                   // the sender's
+    Pieces payload;     // the sender's, until the state is kDone
+    Ticket ticket = 0;  // the sender's
     MessageFaults faults;
     State state = State::kOnTheWay;
     bool held = false;  // by the receiver: a message not destroyed, or a receive not finished
@@ -106,8 +106,8 @@ class InProcessFabric {
   void Detach(Endpoint& endpoint);
   absl::StatusOr<PeerId> Connect(Endpoint& endpoint, absl::string_view address);
   void Disconnect(Endpoint& endpoint, PeerId peer);
-  void Send(Endpoint& endpoint, PeerId peer, const MessageHeader& header,
-            std::span<const std::byte> payload, Ticket ticket);
+  void Send(Endpoint& endpoint, PeerId peer, const MessageHeader& header, Pieces payload,
+            Ticket ticket);
   // One step in the time of messages that are held back.
   void Tick(Endpoint& endpoint);
   std::optional<Event> NextEvent(Endpoint& endpoint);

@@ -3,7 +3,8 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -15,6 +16,15 @@ namespace {
 
 // Events handled by one Progress, so that a flood does not keep the loop from its other work.
 constexpr int kEventsMax = 256;
+
+void Flip(uint64_t bit, Pieces pieces) {
+  uint64_t byte = bit / 8;
+  while (byte >= pieces[0].iov_len) {
+    byte -= pieces[0].iov_len;
+    pieces = pieces.subspan(1);
+  }
+  static_cast<std::byte*>(pieces[0].iov_base)[byte] ^= std::byte{1} << (bit % 8);
+}
 
 }  // namespace
 
@@ -28,9 +38,9 @@ class InProcessTransport::Message final : public IncomingMessage {
 
   const MessageHeader& header() const override { return header_; }
 
-  void Receive(std::span<std::byte> into, Ticket ticket) override {
+  void Receive(Pieces into, Ticket ticket) override {
     CHECK(transfer_ != nullptr) << "the message was received already";
-    CHECK_EQ(into.size(), header_.payload_bytes);
+    CHECK_EQ(BytesOf(into), header_.payload_bytes);
     transport_.receives_.push_back({std::exchange(transfer_, nullptr), into, ticket});
   }
 
@@ -55,8 +65,8 @@ absl::StatusOr<PeerId> InProcessTransport::Connect(absl::string_view address) {
   return fabric_.Connect(endpoint_, address);
 }
 
-void InProcessTransport::Send(PeerId peer, const MessageHeader& header,
-                              std::span<const std::byte> payload, Ticket ticket) {
+void InProcessTransport::Send(PeerId peer, const MessageHeader& header, Pieces payload,
+                              Ticket ticket) {
   fabric_.Send(endpoint_, peer, header, payload, ticket);
 }
 
@@ -98,12 +108,8 @@ int InProcessTransport::RunReceives() {
 absl::Status InProcessTransport::RunReceive(const PendingReceive& receive) {
   InProcessFabric::Transfer& transfer = *receive.transfer;
   RETURN_IF_ERROR(fabric_.BeginCopy(transfer));
-  if (!receive.into.empty()) {
-    std::memcpy(receive.into.data(), transfer.payload.data(), receive.into.size());
-  }
-  if (const std::optional<uint64_t> bit = transfer.faults.flipped_bit) {
-    receive.into[*bit / 8] ^= std::byte{1} << (*bit % 8);
-  }
+  CopyPieces(transfer.payload, receive.into);
+  if (const std::optional<uint64_t> bit = transfer.faults.flipped_bit) Flip(*bit, receive.into);
   fabric_.EndCopy(transfer);
   return absl::OkStatus();
 }

@@ -27,10 +27,11 @@ class InProcessTransport final : public Transport {
   absl::string_view name() const override { return "inprocess"; }
   const std::string& address() const override { return endpoint_.address; }
   int64_t eager_bytes_max() const override { return 0; }
+  // Few, so that tests come to both sides of it.
+  int pieces_max() const override { return 4; }
   absl::StatusOr<PeerId> Connect(absl::string_view address) override;
   absl::string_view link(PeerId /*peer*/) const override { return "local"; }
-  void Send(PeerId peer, const MessageHeader& header, std::span<const std::byte> payload,
-            Ticket ticket) override;
+  void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
   void Disconnect(PeerId peer) override;
   int Progress() override;
   int event_fd() const override { return endpoint_.event_fd.fd(); }
@@ -40,7 +41,7 @@ class InProcessTransport final : public Transport {
   class Message;
   struct PendingReceive {
     InProcessFabric::Transfer* transfer = nullptr;
-    std::span<std::byte> into;
+    Pieces into;
     Ticket ticket = 0;
   };
 

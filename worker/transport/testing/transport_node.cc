@@ -201,7 +201,8 @@ void TransportNode::SendOnLoop(PeerId peer, const MessageHeader& header,
   const Ticket ticket = ++last_ticket_;
   Sending& sending = sending_[ticket];
   sending = {peer, std::move(payload)};
-  transport_->Send(peer, header, sending.payload, ticket);
+  sending.pieces = Cut(sending.payload);
+  transport_->Send(peer, header, sending.pieces, ticket);
 }
 
 void TransportNode::ReceiveOnLoop(std::unique_ptr<IncomingMessage> message) {
@@ -211,7 +212,20 @@ void TransportNode::ReceiveOnLoop(std::unique_ptr<IncomingMessage> message) {
   receiving.header = message->header();
   receiving.payload.resize(message->header().payload_bytes);
   Record([](TransportRecord& record) { ++record.receives_open; });
-  message->Receive(receiving.payload, ticket);
+  receiving.pieces = Cut(receiving.payload);
+  message->Receive(receiving.pieces, ticket);
+}
+
+std::vector<iovec> TransportNode::Cut(std::span<std::byte> memory) {
+  std::vector<iovec> pieces;
+  const int pieces_max = 1 + static_cast<int>(random_() % transport_->pieces_max());
+  while (!memory.empty() && std::ssize(pieces) + 1 < pieces_max) {
+    const size_t bytes = 1 + random_() % memory.size();
+    pieces.push_back(PieceOf(memory.first(bytes)));
+    memory = memory.subspan(bytes);
+  }
+  if (!memory.empty()) pieces.push_back(PieceOf(memory));
+  return pieces;
 }
 
 void TransportNode::Record(absl::FunctionRef<void(TransportRecord&)> change) {

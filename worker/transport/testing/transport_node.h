@@ -82,10 +82,12 @@ class TransportNode final : private TransportSink {
   struct Sending {
     PeerId peer;
     std::vector<std::byte> payload;
+    std::vector<iovec> pieces;
   };
   struct Receiving {
     MessageHeader header;
     std::vector<std::byte> payload;
+    std::vector<iovec> pieces;
   };
 
   explicit TransportNode(Arrival arrival) : arrival_(arrival) {}
@@ -100,6 +102,8 @@ class TransportNode final : private TransportSink {
   void CheckNotInCall();
   void SendOnLoop(PeerId peer, const MessageHeader& header, std::vector<std::byte> payload);
   void ReceiveOnLoop(std::unique_ptr<IncomingMessage> message);
+  // The memory in as many pieces as the transport takes, of random sizes.
+  std::vector<iovec> Cut(std::span<std::byte> memory);
   void Record(absl::FunctionRef<void(TransportRecord&)> change);
 
   const Arrival arrival_;
@@ -110,6 +114,7 @@ class TransportNode final : private TransportSink {
   // Confined to the loop.
   bool in_call_ = false;
   Ticket last_ticket_ = 0;
+  std::mt19937_64 random_{20261121};
   absl::flat_hash_map<Ticket, Sending> sending_;
   absl::flat_hash_map<Ticket, Receiving> receiving_;
   std::vector<std::unique_ptr<IncomingMessage>> parked_;

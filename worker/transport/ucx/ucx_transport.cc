@@ -17,6 +17,11 @@ constexpr unsigned kActiveMessageId = 1;
 // other work.
 constexpr int kProgressMax = 32;
 
+iovec OnlyPiece(Pieces pieces) {
+  CHECK_LE(pieces.size(), 1u);
+  return pieces.empty() ? iovec{} : pieces[0];
+}
+
 }  // namespace
 
 // Holds UCX's data of one active message: the payload if that was eager, else the descriptor by
@@ -37,8 +42,9 @@ class UcxTransport::Message final : public IncomingMessage {
 
   const MessageHeader& header() const override { return header_; }
 
-  void Receive(std::span<std::byte> into, Ticket ticket) override {
-    CHECK_EQ(into.size(), header_.payload_bytes);
+  void Receive(Pieces pieces, Ticket ticket) override {
+    const iovec into = OnlyPiece(pieces);
+    CHECK_EQ(into.iov_len, header_.payload_bytes);
     CHECK(!std::exchange(received_, true)) << "the message was received already";
     void* data = std::exchange(data_, nullptr);
     if (rendezvous_) {
@@ -147,17 +153,17 @@ absl::string_view UcxTransport::link(PeerId peer) const {
   return connection->link;
 }
 
-void UcxTransport::Send(PeerId peer, const MessageHeader& header,
-                        std::span<const std::byte> payload, Ticket ticket) {
+void UcxTransport::Send(PeerId peer, const MessageHeader& header, Pieces pieces, Ticket ticket) {
+  const iovec payload = OnlyPiece(pieces);
   Connection* connection = FindConnection(peer);
   const bool open = connection != nullptr && connection->state == Connection::State::kOpen;
   Operation& operation =
       NewOperation(/*receive=*/false, ticket, open ? connection->endpoint : nullptr);
   if (!open) return Finish(operation, UCS_ERR_NOT_CONNECTED);
   operation.header = header;
-  operation.header.payload_bytes = payload.size();
+  operation.header.payload_bytes = payload.iov_len;
 
-  const bool eager = payload.size() <= size_t{kEagerBytesMax};
+  const bool eager = payload.iov_len <= size_t{kEagerBytesMax};
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                        UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -167,7 +173,7 @@ void UcxTransport::Send(PeerId peer, const MessageHeader& header,
   param.memory_type = UCS_MEMORY_TYPE_HOST;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(operation.endpoint, kActiveMessageId, &operation.header,
-                      sizeof(operation.header), payload.data(), payload.size(), &param);
+                      sizeof(operation.header), payload.iov_base, payload.iov_len, &param);
   if (!UCS_PTR_IS_PTR(request)) Finish(operation, UCS_PTR_RAW_STATUS(request));
 }
 
@@ -218,8 +224,7 @@ void UcxTransport::Finish(Operation& operation, ucs_status_t status) {
   events_.push_back({.finished = &operation});
 }
 
-void UcxTransport::Receive(void* descriptor, ucp_ep_h endpoint, std::span<std::byte> into,
-                           Ticket ticket) {
+void UcxTransport::Receive(void* descriptor, ucp_ep_h endpoint, const iovec& into, Ticket ticket) {
   Operation& operation = NewOperation(/*receive=*/true, ticket, endpoint);
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -228,14 +233,13 @@ void UcxTransport::Receive(void* descriptor, ucp_ep_h endpoint, std::span<std::b
   param.user_data = &operation;
   param.memory_type = UCS_MEMORY_TYPE_HOST;
   const ucs_status_ptr_t request =
-      ucp_am_recv_data_nbx(worker_.get(), descriptor, into.data(), into.size(), &param);
+      ucp_am_recv_data_nbx(worker_.get(), descriptor, into.iov_base, into.iov_len, &param);
   if (!UCS_PTR_IS_PTR(request)) Finish(operation, UCS_PTR_RAW_STATUS(request));
 }
 
-void UcxTransport::ReceiveEager(void* data, ucp_ep_h endpoint, std::span<std::byte> into,
-                                Ticket ticket) {
+void UcxTransport::ReceiveEager(void* data, ucp_ep_h endpoint, const iovec& into, Ticket ticket) {
   if (data != nullptr) {
-    std::memcpy(into.data(), data, into.size());
+    std::memcpy(into.iov_base, data, into.iov_len);
     ucp_am_data_release(worker_.get(), data);
   }
   Finish(NewOperation(/*receive=*/true, ticket, endpoint), UCS_OK);

@@ -45,10 +45,12 @@ class UcxTransport final : public Transport {
   absl::string_view name() const override { return "ucx"; }
   const std::string& address() const override { return encoded_address_; }
   int64_t eager_bytes_max() const override { return kEagerBytesMax; }
+  // UCX copies what is in pieces through buffers of its own, and never reads it from another
+  // process's memory.
+  int pieces_max() const override { return 1; }
   absl::StatusOr<PeerId> Connect(absl::string_view address) override;
   absl::string_view link(PeerId peer) const override;
-  void Send(PeerId peer, const MessageHeader& header, std::span<const std::byte> payload,
-            Ticket ticket) override;
+  void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
   void Disconnect(PeerId peer) override;
   int Progress() override;
   int event_fd() const override { return worker_.event_fd(); }
@@ -101,8 +103,8 @@ class UcxTransport final : public Transport {
   Connection* FindConnection(PeerId peer) const;
   Operation& NewOperation(bool receive, Ticket ticket, ucp_ep_h endpoint);
   void Finish(Operation& operation, ucs_status_t status);
-  void Receive(void* descriptor, ucp_ep_h endpoint, std::span<std::byte> into, Ticket ticket);
-  void ReceiveEager(void* data, ucp_ep_h endpoint, std::span<std::byte> into, Ticket ticket);
+  void Receive(void* descriptor, ucp_ep_h endpoint, const iovec& into, Ticket ticket);
+  void ReceiveEager(void* data, ucp_ep_h endpoint, const iovec& into, Ticket ticket);
 
   int RunEvents();
   void TellFinished(Operation& operation);
