@@ -144,10 +144,10 @@ std::vector<BadSpec> BadSpecs() {
        [](auto& spec) { spec.mutable_destination()->set_storage("nowhere"); },
        absl::StatusCode::kFailedPrecondition,
        {"node-1", "nowhere"}},
-      {"a source of another size",
+      {"storages of another size",  // one of both workers says so first
        [](auto& spec) { SetOneTensor(spec, "wte", {4, 4}); },
        absl::StatusCode::kFailedPrecondition,
-       {"training", "64"}},
+       {"storage", "expected 64 bytes"}},
   };
 }
 
