@@ -6,6 +6,7 @@
 #include "common/mesh/mesh.h"
 #include "common/metrics/prometheus/recorders.h"
 #include "common/wire/session_protocol.h"
+#include "worker/transport/ucx/sibling_reads.h"
 #include "worker/transport/ucx/ucx_transport.h"
 
 #include <algorithm>
@@ -62,6 +63,15 @@ absl::Status CheckOptions(const WorkerOptions& options) {
   return absl::OkStatus();
 }
 
+// Where they are refused, transfers inside the host would fail one after the other.
+bool MayReadSiblings(const std::string& worker) {
+  const absl::Status allowed = CheckAllowed(ProbeSiblingReads());
+  if (allowed.ok()) return true;
+  LogWarning("shared_memory_refused",
+             {{"worker_id", worker}, {"uses", "tcp"}, {"reason", allowed.message()}});
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
@@ -99,9 +109,10 @@ absl::Status Worker::OpenDataPlane() {
   ASSIGN_OR_RETURN(control_,
                    EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
   executor_ = Executor::Create(*data_, options_.executor);
+  if (options_.shared_memory) shared_memory_ = MayReadSiblings(options_.name);
   ASSIGN_OR_RETURN(transport_,
                    UcxTransport::Create(*executor_, {.net_devices = options_.data_interfaces,
-                                                     .shared_memory = options_.shared_memory}));
+                                                     .shared_memory = shared_memory_}));
   executor_->Attach(*transport_);
   data_->AddTransport(*transport_);
   return absl::OkStatus();
@@ -125,8 +136,7 @@ absl::Status Worker::OpenTasks() {
   if (!options_.state_folder.empty()) {
     ASSIGN_OR_RETURN(fence, EpochFence::Open(absl::StrCat(options_.state_folder, "/epoch")));
   }
-  const TransportLink link =
-      options_.shared_memory ? TransportLink::kUcxShm : TransportLink::kUcxTcp;
+  const TransportLink link = shared_memory_ ? TransportLink::kUcxShm : TransportLink::kUcxTcp;
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = options_.name, .devices = options_.devices, .link = link},
       TaskTable::Ports{.control = *control_,

@@ -38,7 +38,7 @@ struct WorkerOptions {
   bool insecure = false;                 // allows addresses that are not local
   Arena::Pages pages = Arena::Pages::kSmall;
   std::vector<std::string> data_interfaces = {"lo"};  // as UCX names them
-  bool shared_memory = true;  // with workers of this host that have it as well
+  bool shared_memory = true;  // with workers of this host that have it; where the system allows it
   std::string state_folder;   // remembers the controller's epoch; empty: in memory only
   ExecutorOptions executor;
   // Called once on a thread of the worker, which it must not block, when the controller has asked
@@ -110,6 +110,7 @@ class Worker : private SessionHost {
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<FdServer> fd_server_;  // null: no memory socket
   std::unique_ptr<SessionAgent> agent_;
+  bool shared_memory_ = false;  // wanted and allowed
   bool started_ = false;
   bool stopped_ = false;
 };

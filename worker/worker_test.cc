@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/mutex.h"
+#include "common/base/thread.h"
 #include "common/plan/plan.h"
 #include "common/plan/testing/tables.h"
 #include "common/plan/worker_part.h"
@@ -11,7 +12,9 @@
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "worker/agent/testing/fake_controller.h"
+#include "worker/transport/testing/read_filter.h"
 
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -23,6 +26,7 @@
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/seccomp.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -254,6 +258,24 @@ TEST_F(WorkerTest, TwoWorkersExecuteAPlanAndCommit) {
   ExpectDestinationsEqualSources();
   EXPECT_OK(Acknowledge(*a));
   EXPECT_OK(Acknowledge(*b));
+}
+
+TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeReadBytesGoOverTcp) {
+  Thread("filtered", [this] {
+    FilterSiblingReads(SECCOMP_RET_ERRNO | EPERM);  // of all threads of both workers
+    StartBoth();
+  }).Join();
+  MakeSources();
+  const auto a = Execute(*a_, 0);
+  const auto b = Execute(*b_, 1);
+  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+  const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
+  EXPECT_EQ(report.code(), 0) << report.message();
+  EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
+  Resolve(*b);
+  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
+  ExpectDestinationsEqualSources();
 }
 
 TEST_F(WorkerTest, ATaskOutlivesItsCallerWhoMayComeBack) {

@@ -12,7 +12,7 @@ namespace crossmesh {
 // The datagrams by which a user process asks the worker of its host for memory, over a Unix socket
 // of type SOCK_SEQPACKET; one request, one reply. JSON, so that any language can speak it. With the
 // reply to create and open comes the descriptor of the arena (SCM_RIGHTS).
-inline constexpr int64_t kMemoryDatagramBytesMax = 64 * 1024;
+inline constexpr int64_t kMemoryDatagramBytesMax = int64_t{64} * 1024;
 
 struct MemoryRequest {
   enum class Op : uint8_t { kCreate, kOpen, kList, kDelete };

@@ -21,5 +21,11 @@ TEST(Utf8Test, RefusesMalformedText) {
   }
 }
 
+TEST(Utf8Test, ReplacesOnlyWhatIsMalformed) {
+  EXPECT_EQ(ReplaceInvalidUtf8("a\xc3\xa9z"), "a\xc3\xa9z");
+  EXPECT_EQ(ReplaceInvalidUtf8("a\xc3"), "a?");
+  EXPECT_EQ(ReplaceInvalidUtf8("\xff\xed\xa0\x80z"), "????z");
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -6,9 +6,10 @@
 namespace crossmesh {
 
 absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlannedReshard::Create(
-    ReshardRequest request, const ProofLimits& limits, const Clock& clock) {
+    ReshardRequest request, const ProofLimits& limits, const Clock& clock, CancelCheck cancelled) {
   const absl::Duration start = clock.Monotonic();
-  ASSIGN_OR_RETURN(Plan plan, PlanReshard(request));
+  ASSIGN_OR_RETURN(Plan plan, PlanReshard(request, cancelled));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
   ASSIGN_OR_RETURN(const Proof proof, Prove(plan, limits));
   std::shared_ptr<PlannedReshard> planned(
       new PlannedReshard(std::move(request), limits, std::move(plan)));

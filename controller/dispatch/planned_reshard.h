@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/mesh/device.h"
@@ -28,9 +29,9 @@ class PlannedReshard {
   using Parts = std::vector<WorkerPart>;  // in the order of the workers
 
   // Plans and proves. What PlanReshard and Prove find. `clock` measures the time that it takes.
-  static absl::StatusOr<std::shared_ptr<const PlannedReshard>> Create(ReshardRequest request,
-                                                                      const ProofLimits& limits,
-                                                                      const Clock& clock);
+  static absl::StatusOr<std::shared_ptr<const PlannedReshard>> Create(
+      ReshardRequest request, const ProofLimits& limits, const Clock& clock,
+      CancelCheck cancelled = NeverCancelled);
 
   const ReshardRequest& request() const { return request_; }
   const ProofLimits& limits() const { return limits_; }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "common/base/cancel_check.h"
 #include "common/plan/plan.h"
 #include "common/plan/slicing.h"
 #include "common/plan/tensor_table.h"
@@ -26,7 +27,8 @@ struct RoutingProblem {
   const HostNetwork& network;
   const HostGroups& groups;
   const ExactBound& bound;
-  uint64_t seed = 0;  // the only source of randomness
+  uint64_t seed = 0;                       // the only source of randomness
+  CancelCheck cancelled = NeverCancelled;  // for strategies that search
 };
 
 // Relays in the order in which channels carry them, hops of a relay parents first. Places and

@@ -97,22 +97,26 @@ absl::Status CheckChunkBytes(int64_t chunk_bytes) {
 
 }  // namespace
 
-absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request) {
+absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
   CHECK(request.tensors != nullptr);
   RETURN_IF_ERROR(CheckChunkBytes(request.chunk_bytes));
   const TensorTable& tensors = *request.tensors;
   ASSIGN_OR_RETURN(Slicing created, Slicing::Create(tensors));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
   const auto slicing = std::make_shared<const Slicing>(std::move(created));
   const HostNetwork network = HostNetworkOf(tensors, request.topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
   const ExactBound bound = ComputeBound(groups.demands, network);
+  RETURN_IF_ERROR(CheckWanted(cancelled));
   const RoutingProblem problem{.tensors = tensors,
                                .slicing = *slicing,
                                .network = network,
                                .groups = groups,
                                .bound = bound,
-                               .seed = request.seed};
+                               .seed = request.seed,
+                               .cancelled = cancelled};
   ASSIGN_OR_RETURN(Routes routes, RouteBy(request.strategy, problem));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
   AssignPlacesAndPeriods(tensors, routes);
   PlanFigures figures = FiguresOf(request, problem, routes);
   return Plan::Create({.tensors = request.tensors,

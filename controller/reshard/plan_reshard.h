@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/cancel_check.h"
 #include "common/mesh/topology.h"
 #include "common/plan/plan.h"
 #include "common/plan/tensor_table.h"
@@ -31,7 +32,9 @@ struct ReshardRequest {
 // InvalidArgument: chunk_bytes is not a positive multiple of Plan::kLeafBytes; what Slicing::Create
 // finds. ResourceExhausted: the strategy takes more relays than a plan may have, or longer a search
 // than it allows itself. Cost: that of the slicing, of the bound and of the strategy; otherwise
-// linear in classes and hops.
-absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request);
+// linear in classes and hops. Cancelled when `cancelled` says so, which is asked between the steps
+// and inside those that search.
+absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request,
+                                 CancelCheck cancelled = NeverCancelled);
 
 }  // namespace crossmesh

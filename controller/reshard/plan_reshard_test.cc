@@ -110,6 +110,23 @@ TEST(PlanReshardTest, ChunksOfBrokenLeavesAreRefused) {
   }
 }
 
+TEST(PlanReshardTest, EndsBetweenTwoStepsWhenItIsCancelled) {
+  const ReshardRequest request = RequestOf({{.shape = "[8]",
+                                             .source_mesh = "x=1 on a.0",
+                                             .source = "[-]",
+                                             .destination_mesh = "y=1 on b.0",
+                                             .destination = "[-]"}});
+  int steps = 0;
+  ASSERT_OK(PlanReshard(request, [&steps] { return ++steps < 0; }));
+  EXPECT_GE(steps, 3);
+  for (int last = 1; last <= steps; ++last) {
+    int asked = 0;
+    EXPECT_THAT(PlanReshard(request, [&] { return ++asked == last; }),
+                StatusIs(absl::StatusCode::kCancelled));
+    EXPECT_EQ(asked, last);
+  }
+}
+
 TEST(PlanReshardTest, StrategiesOfTooManyRelaysAreRefusedByName) {
   // 1,024 times 1,024 slices of two tensors and one more.
   const TensorText square = {.shape = "[1024, 1024]",

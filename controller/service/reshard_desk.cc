@@ -107,7 +107,8 @@ absl::StatusOr<std::shared_ptr<const ReshardDesk::Ticket::Draft>> ReshardDesk::D
   return draft;
 }
 
-absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardDesk::Plan(const Ticket& ticket) {
+absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardDesk::Plan(const Ticket& ticket,
+                                                                        CancelCheck cancelled) {
   if (ticket.planned != nullptr) return ticket.planned;
   // Somebody else may have asked for the same at the same time.
   if (auto planned = cache_.Find(ticket.key)) return planned;
@@ -116,8 +117,9 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardDesk::Plan(const Ti
   ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(draft.inputs));
   ReshardRequest request = draft.request;
   request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
-  ASSIGN_OR_RETURN(std::shared_ptr<const PlannedReshard> planned,
-                   PlannedReshard::Create(std::move(request), draft.inputs.limits, clock_));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const PlannedReshard> planned,
+      PlannedReshard::Create(std::move(request), draft.inputs.limits, clock_, cancelled));
   metrics_.PlanComputed(planned->plan().figures().strategy, clock_.Monotonic() - begin,
                         static_cast<int64_t>(planned->plan().relays().size()));
   cache_.Insert(ticket.key, planned, planned->weight());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/mesh/topology.h"
@@ -44,8 +45,9 @@ class ReshardDesk {
   absl::StatusOr<Ticket> Open(const v1::ReshardSpec& spec);
 
   // Plans and proves, unless it is cached by now. What BuildReshardTensors, PlanReshard and Prove
-  // find. May take seconds.
-  absl::StatusOr<std::shared_ptr<const PlannedReshard>> Plan(const Ticket& ticket);
+  // find. May take seconds; Cancelled soon after `cancelled` says so.
+  absl::StatusOr<std::shared_ptr<const PlannedReshard>> Plan(
+      const Ticket& ticket, CancelCheck cancelled = NeverCancelled);
 
  private:
   struct Objects;

@@ -30,11 +30,12 @@ grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContex
                                                       v1::PlanReshardResponse* response) {
   absl::StatusOr<ReshardDesk::Ticket> ticket = options_.desk.Open(request->spec());
   if (!ticket.ok()) return Answer(context, ticket.status());
-  if (ticket->planned != nullptr) return Answer(context, Plan(*ticket, *request, *response));
+  if (ticket->planned != nullptr)
+    return Answer(context, Plan(*ticket, *request, NeverCancelled, *response));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool taken = options_.planners.Post([=, this, ticket = *std::move(ticket)] {
-    reactor->Finish(ToGrpcStatus(context->IsCancelled() ? absl::CancelledError("the client is gone")
-                                                        : Plan(ticket, *request, *response)));
+    reactor->Finish(ToGrpcStatus(
+        Plan(ticket, *request, [context] { return context->IsCancelled(); }, *response)));
   });
   if (!taken) {
     reactor->Finish(
@@ -44,9 +45,11 @@ grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContex
 }
 
 absl::Status ReshardService::Plan(const ReshardDesk::Ticket& ticket,
-                                  const v1::PlanReshardRequest& request,
+                                  const v1::PlanReshardRequest& request, CancelCheck cancelled,
                                   v1::PlanReshardResponse& response) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedReshard> planned, options_.desk.Plan(ticket));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedReshard> planned,
+                   options_.desk.Plan(ticket, cancelled));
   const PlanFigures& figures = planned->plan().figures();
   options_.metrics.PlanUsed({.strategy = figures.strategy,
                              .network_bytes = figures.network_bytes,

@@ -36,7 +36,7 @@ class ReshardService final : public v1::ReshardService::CallbackService {
   absl::StatusOr<std::string> Begin(const v1::ExecuteReshardRequest& request);
   absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec);
   absl::Status Plan(const ReshardDesk::Ticket& ticket, const v1::PlanReshardRequest& request,
-                    v1::PlanReshardResponse& response);
+                    CancelCheck cancelled, v1::PlanReshardResponse& response);
 
   const Options options_;
   std::atomic<bool> refusing_ = false;

@@ -1,7 +1,8 @@
 #include "worker/executor/wire_message.h"
 
+#include "common/mesh/utf8.h"
+
 #include <algorithm>
-#include <cstring>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
@@ -16,7 +17,8 @@ std::string ToString(const OpeningPayload& opening) {
 size_t EncodeFailure(const absl::Status& status, std::span<std::byte, kFailureBytesMax> into) {
   into[0] = static_cast<std::byte>(status.code());
   const absl::string_view text = status.message().substr(0, kFailureBytesMax - 1);
-  std::memcpy(&into[1], text.data(), text.size());
+  std::transform(text.begin(), text.end(), &into[1],
+                 [](char byte) { return static_cast<std::byte>(byte); });
   return 1 + text.size();
 }
 
@@ -25,7 +27,8 @@ absl::Status DecodeFailure(std::span<const std::byte> bytes) {
   const auto code = static_cast<absl::StatusCode>(bytes[0]);
   const absl::string_view text(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);
   const bool known = code > absl::StatusCode::kOk && code <= absl::StatusCode::kUnauthenticated;
-  return {known ? code : absl::StatusCode::kUnknown, text};
+  // Cut in the middle of a character it would make the report that carries it unreadable.
+  return {known ? code : absl::StatusCode::kUnknown, ReplaceInvalidUtf8(text)};
 }
 
 }  // namespace crossmesh

@@ -35,7 +35,7 @@ std::string ToString(const OpeningPayload& opening);
 inline constexpr size_t kFailureBytesMax = 256;
 // Returns the bytes used.
 size_t EncodeFailure(const absl::Status& status, std::span<std::byte, kFailureBytesMax> into);
-// Never OK, whatever the bytes.
+// Never OK, whatever the bytes; the message is valid UTF-8.
 absl::Status DecodeFailure(std::span<const std::byte> bytes);
 
 }  // namespace crossmesh

@@ -18,12 +18,26 @@ TEST(WireMessage, AFailureKeepsCodeAndText) {
   EXPECT_EQ(DecodeFailure(std::span(bytes).first(size)), status);
 }
 
+TEST(WireMessage, AFailureWithoutTextIsOneByte) {
+  std::array<std::byte, kFailureBytesMax> bytes;
+  EXPECT_EQ(EncodeFailure(absl::Status(absl::StatusCode::kAborted, ""), bytes), 1);
+  EXPECT_EQ(DecodeFailure(std::span(bytes).first(1)), absl::AbortedError(""));
+}
+
 TEST(WireMessage, ALongTextIsCut) {
   std::array<std::byte, kFailureBytesMax> bytes;
   const size_t size = EncodeFailure(absl::UnavailableError(std::string(1000, 'x')), bytes);
   EXPECT_EQ(size, kFailureBytesMax);
   EXPECT_THAT(DecodeFailure(bytes),
               StatusIs(absl::StatusCode::kUnavailable, std::string(kFailureBytesMax - 1, 'x')));
+}
+
+TEST(WireMessage, ATextThatIsCutInACharacterStaysReadable) {
+  std::array<std::byte, kFailureBytesMax> bytes;
+  const std::string text(kFailureBytesMax - 2, 'x');
+  const size_t size = EncodeFailure(absl::UnavailableError(text + "\xc3\xa9"), bytes);
+  EXPECT_THAT(DecodeFailure(std::span(bytes).first(size)),
+              StatusIs(absl::StatusCode::kUnavailable, text + "?"));
 }
 
 TEST(WireMessage, NoBytesDecodeToSuccess) {

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <absl/strings/str_cat.h>
 
@@ -124,9 +125,10 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageK
   if (shadow && (entry->alternate == nullptr || entry->alternate.use_count() > 1)) {
     ASSIGN_OR_RETURN(entry->alternate, MakeArena(key, bytes, pages_));
   }
-  if (!shadow) entry->state = StorageState::kDirty;
   entry->writing = true;
-  return Lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
+  Lease lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
+  if (!shadow) lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
+  return lease;
 }
 
 absl::Status StorageTable::Commit(Lease lease) {
@@ -149,6 +151,7 @@ void StorageTable::Release(const Lease& lease) {
   Entry& entry = entries_.at(lease.key_);
   if (lease.writes_) {
     entry.writing = false;
+    entry.state = lease.state_unwritten_.value_or(entry.state);
   } else {
     entry.readers--;
   }
@@ -176,6 +179,7 @@ StorageTable::Lease& StorageTable::Lease::operator=(Lease&& other) noexcept {
   key_ = std::move(other.key_);
   arena_ = std::move(other.arena_);
   writes_ = other.writes_;
+  state_unwritten_ = other.state_unwritten_;
   return *this;
 }
 

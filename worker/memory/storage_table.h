@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,7 +34,7 @@ struct StorageKey {
 
 enum class StorageState : uint8_t {
   kReady,  // readers see whole contents
-  kDirty,  // received in place and not committed: readers are refused
+  kDirty,  // received in place, or being so, and not committed: readers are refused
 };
 
 struct StorageStatus {
@@ -80,8 +81,9 @@ class StorageTable {
   // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY or of another size.
   absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes);
   // For a destination. kShadow: a second arena (kept from commit to commit, so that a steady stream
-  // of versions allocates nothing). kInPlace: the storage turns DIRTY; FailedPrecondition while
-  // readers hold it. Aborted when another writer has it. NotFound when there is no such storage.
+  // of versions allocates nothing). kInPlace: the storage turns DIRTY, and stays so unless the
+  // lease ends before Lease::BeginWriting; FailedPrecondition while readers hold it. Aborted when
+  // another writer has it. NotFound when there is no such storage.
   absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, bool shadow);
   // Makes what was written current and READY, ends the lease, adds 1 to the generation. Readers of
   // the old arena keep it until they release. FailedPrecondition when the lease is not one for
@@ -108,19 +110,22 @@ class StorageTable {
   absl::flat_hash_map<StorageKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Immutable but for being moved from.
+// Thread-compatible.
 class StorageTable::Lease {
  public:
   Lease(Lease&& other) noexcept
       : table_(std::exchange(other.table_, nullptr)),
         key_(std::move(other.key_)),
         arena_(std::move(other.arena_)),
-        writes_(other.writes_) {}
+        writes_(other.writes_),
+        state_unwritten_(other.state_unwritten_) {}
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { End(); }
 
   std::span<std::byte> bytes() const { return arena_->bytes(); }
   const StorageKey& key() const { return key_; }
+  // From here on bytes may have changed, whether or not the lease is committed.
+  void BeginWriting() { state_unwritten_.reset(); }
 
  private:
   friend class StorageTable;
@@ -132,6 +137,9 @@ class StorageTable::Lease {
   StorageKey key_;
   std::shared_ptr<Arena> arena_;
   bool writes_;
+  // Of a lease in place before BeginWriting: what the storage was, and is again if nothing is
+  // written.
+  std::optional<StorageState> state_unwritten_;
 };
 
 }  // namespace crossmesh

@@ -116,7 +116,8 @@ TEST_F(StorageTableTest, AnAbandonedShadowChangesNothing) {
 
 TEST_F(StorageTableTest, InPlaceIsDirtyUntilItsCommit) {
   {
-    ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, false));
+    ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForWriting(kKey, 64, false));
+    lease.BeginWriting();
   }
   EXPECT_EQ(Now().state, StorageState::kDirty);
   EXPECT_THAT(table_.LeaseForReading(kKey, 64),
@@ -126,9 +127,28 @@ TEST_F(StorageTableTest, InPlaceIsDirtyUntilItsCommit) {
   EXPECT_EQ(Now().generation, 2U);
 }
 
-TEST_F(StorageTableTest, AShadowCommitCleansADirtyStorage) {
+TEST_F(StorageTableTest, ALeaseInPlaceThatWritesNothingLeavesTheStorageAsItWas) {
   {
     ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, false));
+    EXPECT_THAT(table_.LeaseForReading(kKey, 64), StatusIs(absl::StatusCode::kFailedPrecondition));
+  }
+  EXPECT_EQ(Now().state, StorageState::kReady);
+  EXPECT_OK(table_.LeaseForReading(kKey, 64));
+
+  {
+    ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForWriting(kKey, 64, false));
+    lease.BeginWriting();
+  }
+  {
+    ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForWriting(kKey, 64, false));
+  }
+  EXPECT_EQ(Now().state, StorageState::kDirty) << "of the one that did write";
+}
+
+TEST_F(StorageTableTest, AShadowCommitCleansADirtyStorage) {
+  {
+    ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForWriting(kKey, 64, false));
+    lease.BeginWriting();
   }
   ASSERT_OK(table_.Commit(*table_.LeaseForWriting(kKey, 64, true)));
   EXPECT_OK(table_.LeaseForReading(kKey, 64));

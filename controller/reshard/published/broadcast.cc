@@ -62,7 +62,8 @@ std::vector<Broadcast> ChooseBySize(std::vector<OpenBroadcast> open, size_t host
 }
 
 absl::StatusOr<std::vector<Broadcast>> Choose(BroadcastOrder order, std::vector<OpenBroadcast> open,
-                                              size_t hosts, uint64_t seed) {
+                                              const RoutingProblem& problem) {
+  const size_t hosts = problem.tensors.hosts().size();
   switch (order) {
     case BroadcastOrder::kNaive:
       return ChooseFirst(std::move(open));
@@ -71,7 +72,8 @@ absl::StatusOr<std::vector<Broadcast>> Choose(BroadcastOrder order, std::vector<
     case BroadcastOrder::kGreedy:
       break;
   }
-  return OrderGreedily(std::move(open), static_cast<int64_t>(hosts), seed);
+  return OrderGreedily(std::move(open), static_cast<int64_t>(hosts), problem.seed,
+                       problem.cancelled);
 }
 
 // One relay that passes the slice from device to device, through the receivers on these hosts.
@@ -93,9 +95,8 @@ absl::StatusOr<Routes> RouteByBroadcast(const RoutingProblem& problem, Broadcast
   const absl::string_view name = NameOf(order);
   const TensorTable& tensors = problem.tensors;
   ASSIGN_OR_RETURN(const Slices slices, Slices::List(name, tensors, problem.slicing));
-  ASSIGN_OR_RETURN(
-      const std::vector<Broadcast> broadcasts,
-      Choose(order, OpenBroadcasts(slices, tensors), tensors.hosts().size(), problem.seed));
+  ASSIGN_OR_RETURN(const std::vector<Broadcast> broadcasts,
+                   Choose(order, OpenBroadcasts(slices, tensors), problem));
   Routes routes;
   for (const Broadcast& b : broadcasts) {
     AddChain(slices, slices.all()[b.slice], b.sender, b.chain, tensors, routes);

@@ -1,5 +1,7 @@
 #include "controller/reshard/published/broadcast_greedy.h"
 
+#include "common/base/status_macros.h"
+
 #include <algorithm>
 #include <random>
 #include <span>
@@ -16,9 +18,11 @@ constexpr int kSetsPerRound = 100;
 
 class GreedyOrder {
  public:
-  GreedyOrder(std::vector<OpenBroadcast> broadcasts, int64_t hosts, uint64_t seed)
+  GreedyOrder(std::vector<OpenBroadcast> broadcasts, int64_t hosts, uint64_t seed,
+              CancelCheck cancelled)
       : left_(std::move(broadcasts)),
         random_(seed),
+        cancelled_(cancelled),
         load_(hosts),
         out_busy_(hosts),
         in_busy_(hosts) {}
@@ -29,7 +33,7 @@ class GreedyOrder {
     pool_.resize(left_.size());
     for (size_t i = 0; i < pool_.size(); ++i) pool_[i] = static_cast<int64_t>(i);
     while (!pool_.empty()) {
-      const Set best = BestSet();
+      ASSIGN_OR_RETURN(const Set best, BestSet());
       if (draws_ > kGreedyDrawsMax) {
         return absl::ResourceExhaustedError(
             absl::StrCat("strategy broadcast_greedy looks at more than ", kGreedyDrawsMax,
@@ -56,10 +60,11 @@ class GreedyOrder {
   };
   using Set = std::vector<Member>;
 
-  Set BestSet() {
+  absl::StatusOr<Set> BestSet() {
     CountHosts();
     Set best;
     for (int i = 0; i < kSetsPerRound && draws_ <= kGreedyDrawsMax; ++i) {
+      RETURN_IF_ERROR(CheckWanted(cancelled_));
       Set set = DrawSet();
       if (set.size() > best.size() ||
           (set.size() == best.size() && Variance(set) < Variance(best))) {
@@ -154,6 +159,7 @@ class GreedyOrder {
   std::vector<OpenBroadcast> left_;  // those in the pool
   std::vector<int64_t> pool_;
   std::mt19937_64 random_;
+  const CancelCheck cancelled_;
   std::vector<int64_t> load_;      // bytes that a host is the sender of
   std::vector<int64_t> out_busy_;  // number of the set in which the port was last taken
   std::vector<int64_t> in_busy_;
@@ -166,8 +172,9 @@ class GreedyOrder {
 }  // namespace
 
 absl::StatusOr<std::vector<Broadcast>> OrderGreedily(std::vector<OpenBroadcast> broadcasts,
-                                                     int64_t hosts, uint64_t seed) {
-  return GreedyOrder(std::move(broadcasts), hosts, seed).Run();
+                                                     int64_t hosts, uint64_t seed,
+                                                     CancelCheck cancelled) {
+  return GreedyOrder(std::move(broadcasts), hosts, seed, cancelled).Run();
 }
 
 }  // namespace crossmesh

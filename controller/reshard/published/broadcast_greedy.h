@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/cancel_check.h"
 #include "common/plan/tensor_table.h"
 #include "controller/reshard/published/broadcast_makespan.h"
 
@@ -26,8 +27,10 @@ inline constexpr int64_t kGreedyDrawsMax = int64_t{1} << 28;
 // stop a set once no sender or no receiver is free.
 //
 // ResourceExhausted when more than kGreedyDrawsMax broadcasts would be looked at: the published
-// method is quadratic in them. Source: arXiv 2211.05322, section 3, and its released solver.
+// method is quadratic in them. Cancelled when `cancelled` says so, which is asked before each set.
+// Source: arXiv 2211.05322, section 3, and its released solver.
 absl::StatusOr<std::vector<Broadcast>> OrderGreedily(std::vector<OpenBroadcast> broadcasts,
-                                                     int64_t hosts, uint64_t seed);
+                                                     int64_t hosts, uint64_t seed,
+                                                     CancelCheck cancelled = NeverCancelled);
 
 }  // namespace crossmesh

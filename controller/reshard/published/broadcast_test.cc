@@ -81,6 +81,13 @@ TEST(BroadcastGreedyTest, IsReproducibleFromItsSeed) {
   EXPECT_NE(senders_and_slices(1), senders_and_slices(2));
 }
 
+TEST(BroadcastGreedyTest, EndsBetweenTwoSetsWhenItIsCancelled) {
+  int asked = 0;
+  EXPECT_THAT(OrderGreedily(Exchange(20), 4, 1, [&asked] { return ++asked == 150; }),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(asked, 150);
+}
+
 TEST(BroadcastGreedyTest, ConsecutiveBroadcastsFillBothReceivers) {
   ASSERT_OK_AND_ASSIGN(const std::vector<Broadcast> order, OrderGreedily(Exchange(20), 4, 3));
   for (size_t i = 0; i + 1 < order.size(); i += 2) {

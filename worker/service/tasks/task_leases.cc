@@ -120,6 +120,10 @@ absl::flat_hash_map<DeviceRank, BoundTiles> TaskLeases::BindDestinations(
   return bound;
 }
 
+void TaskLeases::BeginWriting() {
+  for (auto& [device, lease] : destinations_) lease.BeginWriting();
+}
+
 absl::Status TaskLeases::Commit(DeviceRank device) {
   const auto found = destinations_.find(device);
   if (found == destinations_.end()) return absl::OkStatus();

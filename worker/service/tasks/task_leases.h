@@ -31,6 +31,8 @@ class TaskLeases {
   absl::flat_hash_map<DeviceRank, BoundTiles> BindSources(const LaidOutPart& part) const;
   absl::flat_hash_map<DeviceRank, BoundTiles> BindDestinations(const LaidOutPart& part) const;
 
+  // From here on destinations may have been written.
+  void BeginWriting();
   bool writes(DeviceRank device) const { return destinations_.contains(device); }
   // Ends the lease of a destination device. Those without a byte have none, which is as good.
   absl::Status Commit(DeviceRank device);

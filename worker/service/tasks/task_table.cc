@@ -26,7 +26,12 @@ TaskTable::TaskTable(Options options, Ports ports, EpochFence fence)
       ports_(ports),
       devices_(options_.devices.begin(), options_.devices.end()),
       fence_(std::move(fence)),
-      parts_(options_.parts) {}
+      parts_(options_.parts),
+      pending_(ports.control) {}
+
+absl::Status TaskTable::Draining() const {
+  return absl::UnavailableError(absl::StrCat("worker ", options_.worker, " drains"));
+}
 
 absl::Status TaskTable::Refuse(CommandRejection reason, absl::Status status) {
   ports_.metrics.CommandRejected(reason);
@@ -38,10 +43,19 @@ absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& requ
   if (absl::Status status = fence_.Check(request.key.epoch); !status.ok()) {
     return Refuse(CommandRejection::kStaleEpoch, status);
   }
-  if (WorkerTask* known = Find(request.key)) return AttachAgain(*known, request, caller);
+  if (WorkerTask* known = Find(request.key)) {
+    RETURN_IF_ERROR(CheckSameWork(known->request(), request));
+    known->Attach(caller);
+    return StartResult::kAttached;
+  }
+  if (PendingStart* known = pending_.Find(request.key)) {
+    RETURN_IF_ERROR(CheckSameWork(known->request, request));
+    std::exchange(known->caller, caller)
+        ->End(absl::AbortedError("another call has taken over the start"));
+    return StartResult::kAttached;
+  }
   if (draining_) {
-    return Refuse(CommandRejection::kBusy,
-                  absl::UnavailableError(absl::StrCat("worker ", options_.worker, " drains")));
+    return Refuse(CommandRejection::kBusy, Draining());
   }
   if (absl::Status status = CheckAttempt(request.key); !status.ok()) {
     return Refuse(CommandRejection::kStaleGeneration, status);
@@ -53,36 +67,24 @@ absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& requ
   }
   RETURN_IF_ERROR(RaiseEpoch(request.key.epoch));
   SupersedeOlderEpochs(request.key);
-  FreeFencedDestinations(request, *part);
-  if (absl::Status status = Begin(request, std::move(part), caller); !status.ok()) {
-    ports_.data.Post([this, key = request.key] { ports_.executor.Refuse(key); });
-    return Refuse(CommandRejection::kInvalid, status);
+  PendingStart start{.request = request, .part = std::move(part), .caller = caller};
+  const std::vector<TaskKey> writers = FreeFencedDestinations(request, *start.part);
+  if (writers.empty()) {
+    RETURN_IF_ERROR(TryBegin(start));
+  } else {
+    Wait(std::move(start), writers);
   }
   return StartResult::kAttached;
 }
 
-absl::Status TaskTable::RaiseEpoch(uint64_t epoch) {
-  const uint64_t before = fence_.highest();
-  RETURN_IF_ERROR(fence_.Raise(epoch));
-  if (epoch > before) {
-    LogInfo("controller_epoch_raised",
-            {{"worker_id", options_.worker}, {"epoch", epoch}, {"before", before}});
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<TaskTable::StartResult> TaskTable::AttachAgain(
-    WorkerTask& task, const StartRequest& request, const std::shared_ptr<TaskCaller>& caller) {
-  if (!task.request().SameWork(request)) {
-    return Refuse(CommandRejection::kDuplicate,
-                  absl::AlreadyExistsError(absl::StrCat(
-                      NameOf(request), " was started before with other content: part ",
-                      task.request().part.ToString(), " and storage \"",
-                      task.request().destination_storage, "\", now part ", request.part.ToString(),
-                      " and storage \"", request.destination_storage, "\"")));
-  }
-  task.Attach(caller);
-  return StartResult::kAttached;
+absl::Status TaskTable::CheckSameWork(const StartRequest& known, const StartRequest& request) {
+  if (known.SameWork(request)) return absl::OkStatus();
+  return Refuse(
+      CommandRejection::kDuplicate,
+      absl::AlreadyExistsError(absl::StrCat(
+          NameOf(request), " was started before with other content: part ", known.part.ToString(),
+          " and storage \"", known.destination_storage, "\", now part ", request.part.ToString(),
+          " and storage \"", request.destination_storage, "\"")));
 }
 
 absl::Status TaskTable::AddPart(const Digest& digest, absl::string_view bytes) {
@@ -116,7 +118,7 @@ absl::Status TaskTable::CheckDevices(const WorkerPart& part) const {
 }
 
 absl::Status TaskTable::MakeRoom() {
-  if (tasks_.size() < options_.tasks_max) return absl::OkStatus();
+  if (tasks_.size() + pending_.size() < options_.tasks_max) return absl::OkStatus();
   const WorkerTask* oldest = nullptr;
   for (const auto& [key, task] : tasks_) {
     if (Live(*task)) continue;
@@ -130,40 +132,23 @@ absl::Status TaskTable::MakeRoom() {
   return absl::OkStatus();
 }
 
-void TaskTable::SupersedeOlderEpochs(const TaskKey& key) {
-  std::vector<TaskKey> older;
-  for (auto it = tasks_.lower_bound(TaskKey{.operation = key.operation});
-       it != tasks_.end() && it->first.operation == key.operation; ++it) {
-    if (it->first.epoch < key.epoch) older.push_back(it->first);
-  }
-  for (const TaskKey& old : older) {
-    Dismiss(old, absl::AbortedError(absl::StrCat("superseded by controller epoch ", key.epoch)));
-  }
+absl::Status TaskTable::TryBegin(const PendingStart& start) {
+  absl::Status status = Begin(start);
+  if (status.ok()) return status;
+  RefuseOnData(start.request.key);
+  return Refuse(CommandRejection::kInvalid, std::move(status));
 }
 
-// No controller that is obeyed can resolve a task of a lower epoch any more.
-void TaskTable::FreeFencedDestinations(const StartRequest& request, const LaidOutPart& part) {
-  const std::vector<StorageKey> wanted = TaskLeases::Destinations(request, part);
-  for (const auto& [key, task] : tasks_) {
-    if (key.epoch >= request.key.epoch || task->state() != WorkerTask::State::kEnded) continue;
-    const std::vector<StorageKey> held = TaskLeases::Destinations(task->request(), task->part());
-    const bool overlap = std::any_of(held.begin(), held.end(), [&](const StorageKey& storage) {
-      return std::find(wanted.begin(), wanted.end(), storage) != wanted.end();
-    });
-    if (overlap) task->AbandonRest();
-  }
-}
-
-absl::Status TaskTable::Begin(const StartRequest& request, std::shared_ptr<const LaidOutPart> part,
-                              const std::shared_ptr<TaskCaller>& caller) {
-  RETURN_IF_ERROR(CheckDevices(part->prepared->part()));
-  ASSIGN_OR_RETURN(TaskLeases leases, TaskLeases::Take(request, *part, ports_.storages));
-  ASSIGN_OR_RETURN(TaskSpec spec, Specify(request, *part, leases));
-  auto task = std::make_unique<WorkerTask>(request, std::move(part), std::move(leases),
+absl::Status TaskTable::Begin(const PendingStart& start) {
+  RETURN_IF_ERROR(CheckDevices(start.part->prepared->part()));
+  ASSIGN_OR_RETURN(TaskLeases leases,
+                   TaskLeases::Take(start.request, *start.part, ports_.storages));
+  ASSIGN_OR_RETURN(TaskSpec spec, Specify(start.request, *start.part, leases));
+  auto task = std::make_unique<WorkerTask>(start.request, start.part, std::move(leases),
                                            ports_.clock.Monotonic());
-  task->Attach(caller);
+  task->Attach(start.caller);
   AddRelaysInProgress(*task, 1);
-  tasks_.emplace(request.key, std::move(task));
+  tasks_.emplace(start.request.key, std::move(task));
   ports_.data.Post([this, spec = std::move(spec)]() mutable {
     const TaskKey key = spec.key;
     const absl::Status status = ports_.executor.Start(std::move(spec), *this);
@@ -213,6 +198,7 @@ void TaskTable::Started(const TaskKey& key, const absl::Status& status) {
   task.EndCall(status);
   tasks_.erase(key);
   unwanted_.erase(key);
+  BeginPending();
   TellIfIdle();
 }
 
@@ -236,6 +222,7 @@ void TaskTable::Ended(const TaskReport& report) {
                                {"status", report.status.ToString()}});
   }
   if (unwanted_.erase(report.key) > 0) Forget(report.key);
+  BeginPending();
   TellIfIdle();
 }
 
@@ -246,6 +233,9 @@ void TaskTable::AddRelaysInProgress(const WorkerTask& task, int64_t sign) {
 
 void TaskTable::Cancel(const TaskKey& key, const TaskCaller& caller, absl::string_view reason) {
   if (FindAttached(key, caller) != nullptr) CancelOnData(key, absl::CancelledError(reason));
+  if (pending_.FindWaiting(key, caller) != nullptr) {
+    EndPending(key, absl::AbortedError(absl::StrCat("cancelled before it began: ", reason)));
+  }
 }
 
 void TaskTable::Resolve(const TaskKey& key, const TaskCaller& caller,
@@ -260,6 +250,7 @@ void TaskTable::Resolve(const TaskKey& key, const TaskCaller& caller,
 }
 
 void TaskTable::Acknowledge(const TaskKey& key, const TaskCaller& caller) {
+  if (pending_.FindWaiting(key, caller) != nullptr) EndPending(key, absl::OkStatus());
   WorkerTask* task = FindAttached(key, caller);
   if (task == nullptr) return;
   task->EndCall(absl::OkStatus());
@@ -268,6 +259,9 @@ void TaskTable::Acknowledge(const TaskKey& key, const TaskCaller& caller) {
 }
 
 void TaskTable::CallerGone(const TaskKey& key, const TaskCaller& caller) {
+  if (pending_.FindWaiting(key, caller) != nullptr) {
+    pending_.Take(key);  // it may come again, so the executor is not told
+  }
   WorkerTask* task = FindAttached(key, caller);
   if (task == nullptr) return;
   task->Detach(caller);
@@ -300,16 +294,22 @@ void TaskTable::CollectProgress(absl::AnyInvocable<void(std::vector<Progress>)> 
 
 void TaskTable::Drain(absl::AnyInvocable<void()> idle) {
   draining_ = true;
+  EndAllPending(Draining());
   on_idle_ = std::move(idle);
   TellIfIdle();
 }
 
 void TaskTable::CancelAll(const absl::Status& why) {
   wait_for_callers_ = false;
+  EndAllPending(why);
   for (const auto& [key, task] : tasks_) {
     if (task->state() != WorkerTask::State::kEnded) CancelOnData(key, why);
   }
   TellIfIdle();
+}
+
+void TaskTable::RefuseOnData(const TaskKey& key) {
+  ports_.data.Post([this, key] { ports_.executor.Refuse(key); });
 }
 
 void TaskTable::CancelOnData(const TaskKey& key, absl::Status why) {

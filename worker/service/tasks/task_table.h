@@ -7,6 +7,7 @@
 #include "worker/memory/storage_table.h"
 #include "worker/service/tasks/epoch_fence.h"
 #include "worker/service/tasks/part_cache.h"
+#include "worker/service/tasks/pending_starts.h"
 #include "worker/service/tasks/start_request.h"
 #include "worker/service/tasks/task_caller.h"
 #include "worker/service/tasks/worker_task.h"
@@ -36,7 +37,8 @@ namespace crossmesh {
 // caller that comes again: until it is acknowledged, until a controller of a higher epoch starts
 // the same operation, or until `report_kept` has passed. Destinations that nobody resolves are
 // abandoned `abandon_grace` after the task's deadline, or as soon as a controller of a higher epoch
-// wants the same memory.
+// wants the same memory. A task without a caller that still writes there then is cancelled, and the
+// start waits for its end.
 //
 // Confined to the control loop; the executor is driven on the data loop, and what it says comes
 // back by Post. Both loops must have stopped before this is destroyed.
@@ -71,7 +73,8 @@ class TaskTable : private TaskObserver {
   //   FailedPrecondition  epoch or attempt is over; a storage is missing or of another size
   //   AlreadyExists       the key is that of a task that was started otherwise
   //   InvalidArgument     the part is not for this worker's devices; a peer is missing
-  //   Aborted             somebody else writes a destination
+  //   Aborted             somebody else writes a destination; of a former controller's task that
+  //                       does not end in time, the caller is told so later
   //   ResourceExhausted   too many tasks, no memory
   //   Unavailable         the worker drains; the epoch cannot be written down
   absl::StatusOr<StartResult> Start(const StartRequest& request,
@@ -113,19 +116,29 @@ class TaskTable : private TaskObserver {
   void OnDeviceDone(const TaskKey& key, const DeviceReport& report) override;
   void OnTaskDone(const TaskReport& report) override;
 
+  absl::Status Draining() const;
   absl::Status Refuse(CommandRejection reason, absl::Status status);
-  absl::StatusOr<StartResult> AttachAgain(WorkerTask& task, const StartRequest& request,
-                                          const std::shared_ptr<TaskCaller>& caller);
+  // Refuses a start of the same key that is other work.
+  absl::Status CheckSameWork(const StartRequest& known, const StartRequest& request);
   absl::Status RaiseEpoch(uint64_t epoch);
   absl::Status CheckAttempt(const TaskKey& key) const;
   absl::Status CheckDevices(const WorkerPart& part) const;
   absl::Status MakeRoom();
-  absl::Status Begin(const StartRequest& request, std::shared_ptr<const LaidOutPart> part,
-                     const std::shared_ptr<TaskCaller>& caller);
+  absl::Status TryBegin(const PendingStart& start);
+  absl::Status Begin(const PendingStart& start);
   absl::StatusOr<TaskSpec> Specify(const StartRequest& request, const LaidOutPart& part,
                                    const TaskLeases& leases) const;
+
+  // Between controllers: task_table_fencing.cc.
   void SupersedeOlderEpochs(const TaskKey& key);
-  void FreeFencedDestinations(const StartRequest& request, const LaidOutPart& part);
+  // Frees what can be freed; returns tasks of lower epochs without a caller that still write.
+  std::vector<TaskKey> FreeFencedDestinations(const StartRequest& request, const LaidOutPart& part);
+  void Wait(PendingStart start, const std::vector<TaskKey>& writers);
+  void BeginPending();
+  void EndPending(const TaskKey& key, const absl::Status& status);
+  void EndAllPending(const absl::Status& status);
+
+  void RefuseOnData(const TaskKey& key);
   void CancelOnData(const TaskKey& key, absl::Status why);
 
   void Started(const TaskKey& key, const absl::Status& status);
@@ -149,6 +162,7 @@ class TaskTable : private TaskObserver {
   const absl::flat_hash_set<DeviceId> devices_;
   EpochFence fence_;
   PartCache parts_;
+  PendingStarts pending_;
   Tasks tasks_;
   absl::flat_hash_set<TaskKey> unwanted_;  // acknowledged or superseded while they ran
   int64_t relays_in_progress_ = 0;

@@ -73,6 +73,7 @@ void WorkerTask::EndCall(const absl::Status& status) {
 void WorkerTask::OnAccepted() {
   CHECK(state_ == State::kStarting);
   state_ = State::kRunning;
+  leases_.BeginWriting();
   v1::ExecuteResponse response;
   response.mutable_accepted();
   Say(std::move(response));

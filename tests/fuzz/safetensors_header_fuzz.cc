@@ -1,0 +1,71 @@
+// A file whose header is accepted has tensors that lie side by side in its data, and that can be
+// written to a file of their own.
+
+#include "client/safetensors/file.h"
+#include "client/safetensors/header.h"
+#include "client/safetensors/writer.h"
+#include "common/base/check.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+// Removed when the process ends.
+class ScratchFile {
+ public:
+  ScratchFile() {
+    std::string folder = "/tmp/safetensors_header_fuzz.XXXXXX";
+    CHECK(mkdtemp(folder.data()) != nullptr);
+    folder_ = folder;
+  }
+  ~ScratchFile() {
+    unlink(path().c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string path() const { return folder_ + "/written"; }
+
+ private:
+  std::string folder_;
+};
+
+void CheckWritten(const std::vector<SafetensorsEntry>& entries) {
+  static const ScratchFile scratch;
+  // The format allows names that a manifest does not.
+  if (!WriteSafetensors(scratch.path(), entries).ok()) return;
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(scratch.path());
+  CHECK_OK(file);
+  CHECK_EQ(file->header().tensors.size(), entries.size());
+}
+
+void FuzzOne(const uint8_t* data, size_t size) {
+  const std::span<const std::byte> file = std::as_bytes(std::span(data, size));
+  const absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(file);
+  if (!header.ok()) return;
+  std::vector<SafetensorsEntry> entries;
+  int64_t next = 0;
+  for (const SafetensorsTensor& tensor : header->tensors) {
+    CHECK_EQ(tensor.begin, next);
+    CHECK_EQ(tensor.end - tensor.begin, tensor.spec.bytes());
+    next = tensor.end;
+    entries.push_back(
+        {.spec = tensor.spec,
+         .bytes = file.subspan(header->data_begin + tensor.begin, tensor.end - tensor.begin)});
+  }
+  CHECK_EQ(header->data_begin + next, static_cast<int64_t>(size));
+  CheckWritten(entries);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  crossmesh::FuzzOne(data, size);
+  return 0;
+}

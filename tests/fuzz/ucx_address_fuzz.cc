@@ -1,0 +1,36 @@
+// The address blob of a UCX transport: what is decoded encodes to the same value, and what is
+// encoded decodes, which its checksum keeps a fuzzer from finding by itself.
+
+#include "common/base/check.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "worker/transport/ucx/ucx_address.h"
+
+#include <string>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kBootIdBytes = 16;
+
+void CheckSurvives(const UcxAddress& address) {
+  const absl::StatusOr<UcxAddress> again = UcxAddress::Decode(address.Encode());
+  CHECK_OK(again);
+  CHECK(*again == address);
+}
+
+void FuzzOne(const uint8_t* data, size_t size) {
+  const absl::string_view bytes = TextOf(data, size);
+  if (const auto address = UcxAddress::Decode(bytes); address.ok()) CheckSurvives(*address);
+  if (size <= kBootIdBytes) return;
+  CheckSurvives({.shared_memory = size % 2 == 0,
+                 .boot_id = std::string(bytes.substr(0, kBootIdBytes)),
+                 .worker_address = std::string(bytes.substr(kBootIdBytes))});
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  crossmesh::FuzzOne(data, size);
+  return 0;
+}

@@ -1,0 +1,219 @@
+// Writes what the fuzz targets start from: a few small inputs for each, made by the encoders.
+//
+//   write_fuzz_corpus tests/fuzz/corpus
+
+#include "client/safetensors/writer.h"
+#include "common/base/check.h"
+#include "common/memory_protocol/memory_protocol.h"
+#include "common/mesh/layout.h"
+#include "common/mesh/mesh.h"
+#include "common/mesh/topology.h"
+#include "common/plan/testing/random_tensors.h"
+#include "common/wire/tensor_codec.h"
+#include "common/wire/worker_part_codec.h"
+#include "crossmesh/v1/reshard.pb.h"
+#include "worker/executor/wire_message.h"
+#include "worker/transport/ucx/ucx_address.h"
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/util/json_util.h>
+
+namespace crossmesh {
+namespace {
+
+class CorpusWriter {
+ public:
+  explicit CorpusWriter(std::string folder) : folder_(std::move(folder)) {}
+
+  std::string PathOf(const std::string& target, const std::string& name) const {
+    const std::string folder = absl::StrCat(folder_, "/", target);
+    std::filesystem::create_directories(folder);
+    return absl::StrCat(folder, "/", name);
+  }
+  void Write(const std::string& target, const std::string& name, const std::string& bytes) const {
+    const std::string path = PathOf(target, name);
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+
+ private:
+  const std::string folder_;
+};
+
+Manifest SmallManifest() {
+  absl::StatusOr<Manifest> manifest = Manifest::Create(
+      {{.name = "h.0.w", .type = DataType::kF32, .shape = *Shape::Create(std::array{4L, 6L})},
+       {.name = "h.1.w", .type = DataType::kBF16, .shape = *Shape::Create(std::array{8L})},
+       {.name = "scale", .type = DataType::kF8E4M3, .shape = Shape()}});
+  CHECK_OK(manifest);
+  return *std::move(manifest);
+}
+
+void WriteTextForms(const CorpusWriter& corpus) {
+  const std::vector<std::string> texts = {
+      "data=2,model=3 on a.0-2,b.0-2",
+      "stage=1,expert=3",
+      "a.0-3,node-1.lan.7",
+      "[2:4, 0:5]",
+      "[data*model, -] nested_chunk",
+      "{[0:3, 0:4] [6:9, 0:4]; [3:6, 0:4]}",
+      "[::1]:7400",
+      "unix:/run/worker.sock",
+      std::string("h.11.up.3\n# a comment\nh.{l}.up.{e} [tensor, -] on expert={e}/4,stage={l}\n") +
+          "*  [data, ...]\n",
+  };
+  for (size_t i = 0; i < texts.size(); ++i) {
+    corpus.Write("text_form", absl::StrCat("form_", i), texts[i]);
+  }
+}
+
+void WriteDescriptionFiles(const CorpusWriter& corpus) {
+  corpus.Write("description_file", "manifest",
+               R"({"model": "m", "source": "s", "total_bytes": 54,)"
+               R"( "tensors": [{"name": "a", "shape": [2, 6], "dtype": "F32"},)"
+               R"( {"name": "b", "shape": [3], "dtype": "BF16"}]})");
+  corpus.Write("description_file", "topology",
+               R"({"hosts": [{"name": "a", "nics": [{"name": "eth0",)"
+               R"( "out_bytes_per_second": 125, "in_bytes_per_second": 125}]}],)"
+               R"( "racks": [{"name": "r1", "hosts": ["a"], "up_bytes_per_second": 50,)"
+               R"( "down_bytes_per_second": 50}], "assumed_bytes_per_second": 9})");
+}
+
+void WriteSafetensorsFile(const CorpusWriter& corpus) {
+  const Manifest manifest = SmallManifest();
+  const std::vector<std::byte> zeros(manifest.bytes());
+  std::vector<SafetensorsEntry> entries;
+  for (const TensorSpec& tensor : manifest.tensors()) {
+    entries.push_back({.spec = tensor, .bytes = std::span(zeros).first(tensor.bytes())});
+  }
+  CHECK_OK(WriteSafetensors(corpus.PathOf("safetensors_header", "three_tensors"), entries));
+  const std::string header = R"({"__metadata__": {"format": "pt"}})";
+  corpus.Write(
+      "safetensors_header", "metadata",
+      absl::StrCat(std::string(1, static_cast<char>(header.size())), std::string(7, '\0'), header));
+}
+
+void WriteMemoryDatagrams(const CorpusWriter& corpus) {
+  using Op = MemoryRequest::Op;
+  corpus.Write("memory_datagram", "create",
+               Encode(MemoryRequest{Op::kCreate, "trainer", "a.0", 4096}));
+  corpus.Write("memory_datagram", "open", Encode(MemoryRequest{Op::kOpen, "trainer", "a.0"}));
+  corpus.Write("memory_datagram", "list", Encode(MemoryRequest{}));
+  corpus.Write("memory_datagram", "delete", Encode(MemoryRequest{Op::kDelete, "trainer", "a.0"}));
+  corpus.Write("memory_datagram", "storages",
+               Encode(MemoryReply{.storages = {{"trainer", "a.0", 4096, 7, false},
+                                               {"serving", "a.1", 64, 1, true}}}));
+  corpus.Write("memory_datagram", "refusal",
+               Encode(MemoryReply{.status = absl::NotFoundError("storage 'x' of device a.0")}));
+}
+
+void WriteParts(const CorpusWriter& corpus) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    RandomSource random(seed);
+    auto tensors = std::make_shared<const TensorTable>(
+        RandomTensorTable(random, {.slots_max = 6, .tensors_max = 3}));
+    absl::StatusOr<Slicing> slicing = Slicing::Create(*tensors);
+    CHECK_OK(slicing);
+    const absl::StatusOr<Plan> plan = Plan::Create(
+        RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing))));
+    CHECK_OK(plan);
+    std::vector<std::vector<DeviceId>> devices(2);
+    for (const DeviceId& device : tensors->devices()) devices[random.Below(2)].push_back(device);
+    const auto parts = CutParts(*plan, devices);
+    CHECK_OK(parts);
+    corpus.Write("worker_part", absl::StrCat("random_", seed),
+                 ToProto(parts->front()).SerializeAsString());
+  }
+}
+
+void WriteStart(const CorpusWriter& corpus) {
+  v1::ExecuteRequest::Start start;
+  start.set_operation(1);
+  start.set_operation_id("op-1");
+  start.set_epoch(1);
+  start.set_attempt(1);
+  start.set_token("0123456789abcdef");
+  start.set_part_digest(std::string(32, '0'));
+  start.set_source_storage("old");
+  start.set_destination_storage("new");
+  start.set_checksums(true);
+  start.add_peers()->set_worker("w1");
+  start.mutable_peers(0)->set_data_address("address");
+  start.mutable_peers(0)->add_devices(3);
+  start.mutable_deadline()->set_seconds(60);
+  start.mutable_stall_limit()->set_nanos(5);
+  corpus.Write("start_request", "start", start.SerializeAsString());
+}
+
+v1::LayoutRule RuleOf(const std::string& pattern, const std::string& layout) {
+  v1::LayoutRule rule;
+  rule.set_pattern(pattern);
+  rule.set_layout(layout);
+  return rule;
+}
+
+void WriteSpec(const CorpusWriter& corpus) {
+  v1::ReshardSpec spec;
+  *spec.mutable_inline_manifest() = ToProto(SmallManifest());
+  for (const auto& [side, mesh, layout] :
+       {std::tuple(spec.mutable_source(), "x=2 on a.0-1", "[x, ...]"),
+        std::tuple(spec.mutable_destination(), "replica=2,y=2 on b.0-3", "[..., y] chunk")}) {
+    *side->mutable_inline_mesh() = ToProto(ParseMesh(mesh).value());
+    *side->add_rules() = RuleOf("h.{l}.*", layout);
+    *side->add_rules() = RuleOf("*", "[...]");
+  }
+  spec.add_replica_axes("replica");
+  spec.set_strategy("relay");
+  *spec.mutable_topology() = ToProto(Topology());
+  std::string text;
+  CHECK(google::protobuf::util::MessageToJsonString(spec, &text).ok());
+  corpus.Write("reshard_spec", "inline", text);
+}
+
+void WriteMessages(const CorpusWriter& corpus) {
+  corpus.Write(
+      "ucx_address", "address",
+      UcxAddress{.shared_memory = true, .boot_id = "0123456789abcdef", .worker_address = "worker"}
+          .Encode());
+  std::array<std::byte, kFailureBytesMax> bytes;
+  const size_t size = EncodeFailure(absl::DataLossError("relay 3 at b.0: caf\xc3\xa9"), bytes);
+  corpus.Write("failure_message", "data_loss",
+               std::string(reinterpret_cast<const char*>(bytes.data()), size));
+  // A plan, then what is done to one message after the other: nothing; a drop; a header changed.
+  corpus.Write("peer_message", "nothing", std::string(1, '\3'));
+  corpus.Write("peer_message", "a_drop", std::string("\5\0\0\1", 4));
+  corpus.Write("peer_message", "a_kind_changed", std::string("\7\0\4\6\4\0\4\5\2", 9));
+  corpus.Write("peer_message", "a_forged_repeat", std::string("\2\2\7\5\1\0\0\1\3\3", 10));
+}
+
+void WriteAll(const CorpusWriter& corpus) {
+  WriteTextForms(corpus);
+  WriteDescriptionFiles(corpus);
+  WriteSafetensorsFile(corpus);
+  WriteMemoryDatagrams(corpus);
+  WriteParts(corpus);
+  WriteStart(corpus);
+  WriteSpec(corpus);
+  WriteMessages(corpus);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: write_fuzz_corpus FOLDER\n");
+    return 2;
+  }
+  crossmesh::WriteAll(crossmesh::CorpusWriter(argv[1]));
+  return 0;
+}
