@@ -48,8 +48,9 @@ class FakeTransport final : public Transport {
   int64_t eager_bytes_max() const override { return 0; }
   absl::StatusOr<PeerId> Connect(absl::string_view /*address*/) override { return PeerId(1); }
   absl::string_view link(PeerId /*peer*/) const override { return "local"; }
-  void Send(PeerId /*peer*/, const MessageHeader& /*header*/,
-            std::span<const std::byte> /*payload*/, Ticket /*ticket*/) override {}
+  int pieces_max() const override { return 1; }
+  void Send(PeerId /*peer*/, const MessageHeader& /*header*/, Pieces /*payload*/,
+            Ticket /*ticket*/) override {}
   void Disconnect(PeerId /*peer*/) override {}
   int Progress() override {
     if (event_fd_.Drain()) ++events;
