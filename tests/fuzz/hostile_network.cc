@@ -40,9 +40,10 @@ class HostileNetwork::Message final : public IncomingMessage {
   }
 
   const MessageHeader& header() const override { return envelope_.header; }
-  void Receive(std::span<std::byte> into, Ticket ticket) override {
-    CHECK_EQ(into.size(), envelope_.payload.size());
-    std::copy(envelope_.payload.begin(), envelope_.payload.end(), into.begin());
+  void Receive(Pieces into, Ticket ticket) override {
+    CHECK_EQ(BytesOf(into), envelope_.payload.size());
+    const iovec payload = PieceOf(envelope_.payload);
+    CopyPieces({&payload, 1}, into);
     network_.completions_.push_back(
         {.transport = envelope_.to, .ticket = ticket, .received = true});
   }
@@ -61,19 +62,21 @@ class HostileNetwork::HostileTransport final : public Transport {
   absl::string_view name() const override { return "hostile"; }
   const std::string& address() const override { return address_; }
   int64_t eager_bytes_max() const override { return 0; }
+  int pieces_max() const override { return 4; }
   absl::StatusOr<PeerId> Connect(absl::string_view address) override {
     uint64_t number = 0;
     CHECK(absl::SimpleAtoi(address, &number));
     return PeerId(number);
   }
   absl::string_view link(PeerId /*peer*/) const override { return "local"; }
-  void Send(PeerId peer, const MessageHeader& header, std::span<const std::byte> payload,
-            Ticket ticket) override {
+  void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override {
     Envelope envelope{.to = peer.value(),
                       .header = header,
-                      .payload = {payload.begin(), payload.end()},
+                      .payload = std::vector<std::byte>(BytesOf(payload)),
                       .sender = Sender{.transport = number_, .ticket = ticket}};
-    envelope.header.payload_bytes = payload.size();
+    envelope.header.payload_bytes = envelope.payload.size();
+    const iovec copy = PieceOf(envelope.payload);
+    CopyPieces(payload, {&copy, 1});
     network_.underway_.push_back(std::move(envelope));
   }
   // Peers are slow at worst here, and the tasks' stall limit is longer than their deadline.

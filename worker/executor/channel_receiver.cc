@@ -92,21 +92,23 @@ bool ChannelReceiver::ReceiveChunk(IncomingMessage& message) {
   const Place place = *PlaceOf(message.header().sequence);
   const PreparedPart::Node& node = context_.part.nodes()[entries_[place.entry].to_node];
   const TileCursor::Range range = RangeOf(context_.part, node, place.chunk);
-  std::span<std::byte> staging;
-  std::optional<std::span<std::byte>> into = cursor_.Contiguous(range);
-  if (!into.has_value()) {
-    into = context_.shared.receive_staging.Allocate(range.bytes, *this);
-    if (!into.has_value()) return false;
-    staging = *into;
-  }
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChunk,
                                               .channel = channel_index_,
                                               .entry = place.entry,
                                               .chunk = static_cast<int32_t>(place.chunk),
-                                              .bytes = range.bytes,
-                                              .staging = staging});
+                                              .bytes = range.bytes});
+  Transfer& transfer = context_.shared.transfers.at(ticket);
+  if (!cursor_.FindPieces(range, transfer.pieces)) {
+    const auto staging = context_.shared.receive_staging.Allocate(range.bytes, *this);
+    if (!staging.has_value()) {
+      context_.RemoveTransfer(ticket);
+      return false;
+    }
+    transfer.subject.staging = *staging;
+    transfer.OnePiece(*staging);
+  }
   ++open_;
-  message.Receive(*into, ticket);
+  message.Receive(transfer.pieces, ticket);
   return true;
 }
 
@@ -124,7 +126,8 @@ void ChannelReceiver::ReceiveSmall(IncomingMessage& message, int32_t entry) {
                             .entry = entry,
                             .bytes = static_cast<int64_t>(message.header().payload_bytes)});
   ++open_;
-  message.Receive(context_.shared.transfers.at(ticket).payload(), ticket);
+  Transfer& transfer = context_.shared.transfers.at(ticket);
+  message.Receive(transfer.OnePiece(transfer.payload()), ticket);
 }
 
 void ChannelReceiver::OnReceived(Ticket ticket, const absl::Status& status) {

@@ -19,9 +19,9 @@
 namespace crossmesh {
 
 // The receiving end of a channel from another worker. Every message says by its sequence number
-// what it is, so any order will do. A chunk goes straight into the tiles where they are contiguous,
-// else through staging; it waits for staging, but never for anything to be sent on. Confined to
-// the loop.
+// what it is, so any order will do. A chunk goes straight into the tiles where these are
+// in few pieces, else through staging; it waits for staging, but never for anything to be sent on.
+// Confined to the loop.
 class ChannelReceiver final : public StagingWaiter {
  public:
   // All must outlive the receiver.

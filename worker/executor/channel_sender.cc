@@ -1,5 +1,6 @@
 #include "worker/executor/channel_sender.h"
 
+#include "worker/executor/leaf_checksum.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ void ChannelSender::SendOpening() {
   std::memcpy(transfer.small.data(), &opening, sizeof(opening));
   ++open_;
   context_.shared.transport.Send(peer_, context_.HeaderFor(channel_, MessageKind::kOpening, 0),
-                                 transfer.payload(), ticket);
+                                 transfer.OnePiece(transfer.payload()), ticket);
 }
 
 bool ChannelSender::SendChunk(int32_t node) {
@@ -60,34 +61,45 @@ bool ChannelSender::SendChunk(int32_t node) {
   const TileCursor::Range range = RangeOf(context_.part, relay, chunk_);
   TileCursor& cursor = relay.root ? source_ : forwarded_;
 
-  std::span<std::byte> staging;
-  std::optional<std::span<std::byte>> payload = cursor.Contiguous(range);
-  if (!payload.has_value()) {
-    payload = context_.shared.send_staging.Allocate(range.bytes, *this);
-    if (!payload.has_value()) return false;
-    staging = *payload;
-    const PhaseTimer timer(context_.report.seconds.pack);
-    cursor.Gather(range, staging);
-  }
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChunk,
                                               .channel = channel_index_,
                                               .entry = entry_,
                                               .chunk = chunk_,
-                                              .bytes = range.bytes,
-                                              .staging = staging});
+                                              .bytes = range.bytes});
+  Transfer& transfer = context_.shared.transfers.at(ticket);
+  if (!cursor.FindPieces(range, transfer.pieces) && !Stage(cursor, range, transfer)) {
+    context_.RemoveTransfer(ticket);
+    return false;
+  }
   ++open_;
   context_.shared.transport.Send(
       peer_, context_.HeaderFor(channel_, MessageKind::kChunk, entry.first_sequence + chunk_),
-      *payload, ticket);
+      transfer.pieces, ticket);
   // Hashed while it is on its way.
-  if (context_.board.WantsRootHash(node, chunk_)) HashRootChunk(node, range);
+  if (context_.board.WantsRootHash(node, chunk_)) HashRootChunk(node, range, transfer);
   ++chunk_;
   return true;
 }
 
-void ChannelSender::HashRootChunk(int32_t node, const TileCursor::Range& range) {
+bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
+  const auto staging = context_.shared.send_staging.Allocate(range.bytes, *this);
+  if (!staging.has_value()) return false;
+  transfer.subject.staging = *staging;
+  transfer.OnePiece(*staging);
+  const PhaseTimer timer(context_.report.seconds.pack);
+  cursor.Gather(range, *staging);
+  return true;
+}
+
+void ChannelSender::HashRootChunk(int32_t node, const TileCursor::Range& range,
+                                  const Transfer& transfer) {
   const PhaseTimer timer(context_.report.seconds.checksum);
-  source_.HashLeaves(range, context_.shared.leaf_scratch, context_.board.LeafHashes(node, chunk_));
+  const std::span<uint64_t> hashes = context_.board.LeafHashes(node, chunk_);
+  if (transfer.subject.staging.empty()) {
+    source_.HashLeaves(range, context_.shared.leaf_scratch, hashes);
+  } else {
+    HashLeaves(transfer.subject.staging, hashes);
+  }
   context_.board.OnRootHashed(node, chunk_);
 }
 
@@ -107,7 +119,7 @@ bool ChannelSender::SendEnd(int32_t node) {
   ++open_;
   context_.shared.transport.Send(
       peer_, context_.HeaderFor(channel_, MessageKind::kChecksum, EndSequence()),
-      transfer.payload(), ticket);
+      transfer.OnePiece(transfer.payload()), ticket);
   NextEntry();
   return true;
 }
@@ -120,7 +132,7 @@ void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t
   ++open_;
   context_.shared.transport.Send(peer_,
                                  context_.HeaderFor(channel_, MessageKind::kFailed, sequence),
-                                 transfer.payload(), ticket);
+                                 transfer.OnePiece(transfer.payload()), ticket);
 }
 
 void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {

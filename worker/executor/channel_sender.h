@@ -47,7 +47,9 @@ class ChannelSender final : public StagingWaiter {
   bool SendEnd(int32_t node);
   void SendOpening();
   void SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence);
-  void HashRootChunk(int32_t node, const TileCursor::Range& range);
+  // Gathers a chunk that is in too many pieces; false when it must wait for staging.
+  bool Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer);
+  void HashRootChunk(int32_t node, const TileCursor::Range& range, const Transfer& transfer);
 
   void NextEntry();
   uint64_t EndSequence() const;

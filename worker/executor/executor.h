@@ -16,7 +16,8 @@
 namespace crossmesh {
 
 struct ExecutorOptions {
-  // For chunks that are not contiguous in memory; half for sending, half for receiving.
+  // For chunks in more pieces of memory than the transport takes; half for sending, half for
+  // receiving.
   int64_t staging_bytes = int64_t{32} << 20;
   int32_t channel_window = 4;          // chunks in flight per channel
   int64_t parked_messages_max = 4096;  // of operations not known yet
@@ -50,9 +51,10 @@ struct ExecutorCounters {
 };
 
 // Runs workers' parts as data-flow graphs over one transport: between chunks only data edges,
-// channel order and the plan's periods bind. A receiver forwards chunk k as soon as it has it; a
-// chunk that is contiguous at both ends moves between the tensors' own memory, any other through
-// staging. Receiving never waits for forwarding, so staging cannot deadlock.
+// channel order and the plan's periods bind. A receiver forwards chunk k as soon as it has it. A
+// chunk that is in few pieces of memory, as many as the transport takes, moves from and to the
+// tensors themselves, any other through staging. Receiving never waits for forwarding, so staging
+// cannot deadlock.
 //
 // Failure is per destination device: a lost, stalled or lying peer fails the devices that it was to
 // serve, and those behind them, by a message down the route; other devices go on. Buffers go back

@@ -279,6 +279,7 @@ class LyingPeerTest : public ExecutorTest, private TransportSink {
 
   void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload,
            uint64_t token_low = 6, uint32_t channel = 0) {
+    const iovec piece = PieceOf(payload);
     liar_->Send(peer_,
                 {.token_high = 5,
                  .token_low = token_low,
@@ -287,7 +288,7 @@ class LyingPeerTest : public ExecutorTest, private TransportSink {
                  .channel = channel,
                  .kind = static_cast<uint32_t>(kind),
                  .sequence = sequence},
-                payload, 0);
+                payload.empty() ? Pieces() : Pieces(&piece, 1), 0);
     ++said_;
     RunUntil([&] { return taken_ == said_; });
   }

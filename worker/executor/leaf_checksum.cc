@@ -1,7 +1,9 @@
 #include "worker/executor/leaf_checksum.h"
 
+#include "common/plan/plan.h"
 #include "worker/executor/xxh3_avx2.h"
 
+#include <algorithm>
 #include <bit>
 
 #include <xxhash.h>
@@ -21,6 +23,15 @@ uint64_t Xxh3(const void* bytes, size_t size) {
 }  // namespace
 
 uint64_t HashLeaf(std::span<const std::byte> leaf) { return Xxh3(leaf.data(), leaf.size()); }
+
+void HashLeaves(std::span<const std::byte> chunk, std::span<uint64_t> hashes) {
+  for (uint64_t& hash : hashes) {
+    const std::span<const std::byte> leaf =
+        chunk.first(std::min<size_t>(chunk.size(), Plan::kLeafBytes));
+    hash = HashLeaf(leaf);
+    chunk = chunk.subspan(leaf.size());
+  }
+}
 
 uint64_t ChecksumOfLeaves(std::span<const uint64_t> leaf_hashes) {
   static_assert(std::endian::native == std::endian::little, "leaf hashes are little endian");

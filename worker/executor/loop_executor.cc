@@ -21,7 +21,8 @@ void LoopExecutor::Attach(Transport& transport) {
   shared_.reset(new ExecutorResources{.transport = transport,
                                       .options = options_,
                                       .send_staging = StagingPool(options_.staging_bytes / 2),
-                                      .receive_staging = StagingPool(options_.staging_bytes / 2)});
+                                      .receive_staging = StagingPool(options_.staging_bytes / 2),
+                                      .transfers = TransferTable(transport.pieces_max())});
 }
 
 absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {

@@ -17,7 +17,7 @@ class Message final : public IncomingMessage {
   Message(uint64_t operation, uint64_t sequence)
       : header_{.operation = operation, .sequence = sequence} {}
   const MessageHeader& header() const override { return header_; }
-  void Receive(std::span<std::byte> /*into*/, Ticket /*ticket*/) override {}
+  void Receive(Pieces /*into*/, Ticket /*ticket*/) override {}
 
  private:
   const MessageHeader header_;

@@ -21,8 +21,8 @@ class StagingWaiter {
   int64_t waits_for_units_ = 0;  // 0: does not wait
 };
 
-// Memory for chunks that are not contiguous, in units of a leaf. Whoever finds too little waits in
-// line, and nobody overtakes, so that large chunks get their turn as well.
+// Memory for chunks that are in too many pieces, in units of a leaf. Whoever finds too little waits
+// in line, and nobody overtakes, so that large chunks get their turn as well.
 //
 // Sending and receiving each have a pool of their own: what is staged for sending is held until the
 // peer has staged it for receiving, so that sharing one pool could make two workers wait for each

@@ -3,6 +3,7 @@
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/executor/streaming_copy.h"
+#include "worker/transport/pieces.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,17 +16,25 @@ PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
   return runs;
 }
 
-std::optional<std::span<std::byte>> TileCursor::Contiguous(const Range& range) {
+bool TileCursor::FindPieces(const Range& range, std::vector<iovec>& pieces) {
   PackedRuns& runs = Seek(look_, range);
-  const Run first = runs.Next(range.bytes);
-  std::byte* const begin = At(first);
-  // Runs end with a cell or a tile even where memory goes on, so look whether the next one follows.
-  for (int64_t done = first.bytes; done < range.bytes;) {
-    const Run next = runs.Next(range.bytes - done);
-    if (At(next) != begin + done) return std::nullopt;
-    done += next.bytes;
+  pieces.clear();
+  std::byte* end = nullptr;  // of the last piece
+  for (int64_t left = range.bytes; left > 0;) {
+    const Run run = runs.Next(left);
+    std::byte* const begin = At(run);
+    // Runs end with a cell or a tile even where memory goes on.
+    if (begin == end) {
+      pieces.back().iov_len += run.bytes;
+    } else if (pieces.size() < pieces.capacity()) {
+      pieces.push_back(PieceOf(std::span(begin, run.bytes)));
+    } else {
+      return false;
+    }
+    end = begin + run.bytes;
+    left -= run.bytes;
   }
-  return std::span(begin, range.bytes);
+  return true;
 }
 
 void TileCursor::Gather(const Range& range, std::span<std::byte> into) {

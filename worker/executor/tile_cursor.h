@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <vector>
+
+#include <sys/uio.h>
 
 namespace crossmesh {
 
@@ -27,8 +29,8 @@ class TileCursor {
   TileCursor(const TileMap& map, const BoundTiles& tiles)
       : tiles_(tiles), look_(map), move_(map), hash_(map) {}
 
-  // The memory of the range when it is one piece, else nothing.
-  std::optional<std::span<std::byte>> Contiguous(const Range& range);
+  // Where the range is in memory. False when it is in more pieces than `pieces` has room for.
+  bool FindPieces(const Range& range, std::vector<iovec>& pieces);
   // `into` and `from` have the size of the range.
   void Gather(const Range& range, std::span<std::byte> into);
   void Scatter(const Range& range, std::span<const std::byte> from);

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "worker/executor/wire_message.h"
+#include "worker/transport/pieces.h"
 #include "worker/transport/transport.h"
 
 #include <array>
@@ -10,6 +11,8 @@
 #include <deque>
 #include <span>
 #include <vector>
+
+#include <sys/uio.h>
 
 namespace crossmesh {
 
@@ -22,26 +25,34 @@ struct TransferSubject {
   int32_t entry = 0;    // of the channel; entry_count: all that are left
   int32_t chunk = 0;
   int64_t bytes = 0;                  // of payload
-  std::span<std::byte> staging = {};  // of a chunk; empty when tiles are the buffer
+  std::span<std::byte> staging = {};  // of a chunk; empty when tiles are its memory
 };
 
 // One Send or Receive from its start until the transport has finished with it.
 struct Transfer {
   TaskRun* task = nullptr;  // none: the place is free
   TransferSubject subject;
-  std::array<std::byte, kFailureBytesMax> small;  // the buffer of everything but chunks
+  std::vector<iovec> pieces;                      // what the transport reads or writes
+  std::array<std::byte, kFailureBytesMax> small;  // the payload of everything but chunks
 
   std::span<std::byte> payload() { return std::span(small).first(subject.bytes); }
+  Pieces OnePiece(std::span<std::byte> memory) {
+    pieces.assign(memory.empty() ? 0 : 1, PieceOf(memory));
+    return pieces;
+  }
 };
 
 // The transfers under way, named by tickets. Confined to the loop.
 class TransferTable {
  public:
+  // Of transfers of at most so many pieces.
+  explicit TransferTable(int pieces_max) : pieces_max_(pieces_max) {}
+
   // Makes room so that `count` more can be added without allocating.
   void Reserve(size_t count) {
     while (free_.size() < count) {
       free_.push_back(transfers_.size());
-      transfers_.emplace_back();
+      transfers_.emplace_back().pieces.reserve(pieces_max_);
     }
   }
   Ticket Add(TaskRun& task, const TransferSubject& subject) {
@@ -64,6 +75,7 @@ class TransferTable {
   }
 
  private:
+  const int pieces_max_;
   std::deque<Transfer> transfers_;  // addresses stay
   std::vector<Ticket> free_;
 };

@@ -12,9 +12,6 @@ namespace crossmesh {
 // read, though the type cannot say so.
 using Pieces = std::span<const iovec>;
 
-inline iovec PieceOf(std::span<std::byte> memory) {
-  return {.iov_base = memory.data(), .iov_len = memory.size()};
-}
 inline iovec PieceOf(std::span<const std::byte> memory) {
   return {.iov_base = const_cast<std::byte*>(memory.data()), .iov_len = memory.size()};
 }

@@ -42,7 +42,8 @@ class NotingSink final : public TransportSink {
     channels.push_back(message->header().channel);
     sequences.push_back(message->header().sequence);
     into.assign(message->header().payload_bytes, std::byte{0});
-    message->Receive(into, 0);
+    pieces = {PieceOf(into)};
+    message->Receive(pieces, 0);
   }
   void OnSent(Ticket ticket, const absl::Status& status) override {
     (status.ok() ? sent : failed).push_back(ticket);
@@ -56,6 +57,7 @@ class NotingSink final : public TransportSink {
   std::vector<uint32_t> channels;
   std::vector<uint64_t> sequences;
   std::vector<std::byte> into;
+  std::vector<iovec> pieces;
   std::vector<std::vector<std::byte>> received;
   std::vector<Ticket> sent;
   std::vector<Ticket> failed;
@@ -73,7 +75,7 @@ class FaultsTest : public testing::Test {
   }
 
   void Send(Ticket ticket, uint32_t channel = 0) {
-    a_->Send(to_b_, {.channel = channel, .sequence = ticket}, payload_, ticket);
+    a_->Send(to_b_, {.channel = channel, .sequence = ticket}, pieces_, ticket);
   }
 
   // Returns when nothing happens any more.
@@ -85,6 +87,7 @@ class FaultsTest : public testing::Test {
   NotingSink at_a_;
   NotingSink at_b_;
   std::vector<std::byte> payload_ = std::vector<std::byte>(100, std::byte{0x55});
+  const std::vector<iovec> pieces_ = {PieceOf(payload_)};
   std::unique_ptr<InProcessFabric> fabric_;
   std::unique_ptr<InProcessTransport> a_;
   std::unique_ptr<InProcessTransport> b_;
@@ -208,7 +211,7 @@ TEST_F(FaultsTest, FaultsOfOneDirectionLeaveTheOtherAlone) {
   ASSERT_OK_AND_ASSIGN(to_b_, a_->Connect(b_->address()));
   ASSERT_OK_AND_ASSIGN(to_a_, b_->Connect(a_->address()));
   Send(1);
-  b_->Send(to_a_, {.sequence = 2}, payload_, 2);
+  b_->Send(to_a_, {.sequence = 2}, pieces_, 2);
   Run();
   EXPECT_THAT(at_b_.sequences, IsEmpty());
   EXPECT_THAT(at_a_.sequences, ElementsAre(2));

@@ -38,7 +38,7 @@ class Flood final : public TransportSink {
   Transport& transport() { return *transport_; }
   void Start(PeerId peer) {
     peer_ = peer;
-    for (int i = 0; i < kWindow; ++i) transport_->Send(peer_, {}, payload_, 0);
+    for (int i = 0; i < kWindow; ++i) transport_->Send(peer_, {}, pieces_, 0);
   }
 
  private:
@@ -46,12 +46,13 @@ class Flood final : public TransportSink {
     parked_.push_back(std::move(message));
   }
   void OnSent(Ticket /*ticket*/, const absl::Status& status) override {
-    if (status.ok()) transport_->Send(peer_, {}, payload_, 0);
+    if (status.ok()) transport_->Send(peer_, {}, pieces_, 0);
   }
   void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
   void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
 
   std::vector<std::byte> payload_ = std::vector<std::byte>(kMessageBytes);
+  const std::vector<iovec> pieces_ = {PieceOf(payload_)};
   PeerId peer_;
   std::unique_ptr<UcxTransport> transport_;
   std::vector<std::unique_ptr<IncomingMessage>> parked_;
