@@ -166,9 +166,9 @@ TEST_F(ExecutorTest, MovesATensorBetweenWorkers) {
   const TaskReport& received = *workers_[1].reports.task;
   EXPECT_OK(sent.status);
   EXPECT_THAT(sent.devices, IsEmpty());
-  EXPECT_EQ(sent.links.at(0).sent, 4 << 20);
+  EXPECT_EQ(sent.sent_bytes, 4 << 20);
   EXPECT_GT(sent.seconds.pack, 0);
-  EXPECT_EQ(received.links.at(0).received, 4 << 20);
+  EXPECT_EQ(received.received_bytes, 4 << 20);
   ASSERT_EQ(received.devices.size(), 2U);
   for (const DeviceReport& device : received.devices) {
     EXPECT_OK(device.status);
@@ -177,7 +177,11 @@ TEST_F(ExecutorTest, MovesATensorBetweenWorkers) {
     EXPECT_OK(memory.CheckDestination(device.device));
   }
   EXPECT_OK(memory.CheckUntouched());
-  EXPECT_EQ(workers_[1].executor->counters().relays_succeeded, 2);
+  const ExecutorCounters& counters = workers_[1].executor->counters();
+  EXPECT_EQ(counters.relays_succeeded, 2);
+  ASSERT_EQ(counters.links.size(), 1U);
+  EXPECT_EQ(counters.links[0].link, "local");
+  EXPECT_EQ(counters.links[0].received, 4 << 20);
   EXPECT_EQ(workers_[1].executor->MovedBytes({.operation = 1, .epoch = 1}), std::nullopt);
 }
 
