@@ -166,9 +166,11 @@ TEST_F(ExecutorTest, MovesATensorBetweenWorkers) {
   const TaskReport& received = *workers_[1].reports.task;
   EXPECT_OK(sent.status);
   EXPECT_THAT(sent.devices, IsEmpty());
-  EXPECT_EQ(sent.links.at(0).sent, 4 << 20);
+  EXPECT_EQ(sent.sent_bytes, 4 << 20);
+  EXPECT_EQ(workers_[0].executor->counters().links.at(0).sent, 4 << 20);
   EXPECT_GT(sent.seconds.pack, 0);
-  EXPECT_EQ(received.links.at(0).received, 4 << 20);
+  EXPECT_EQ(received.received_bytes, 4 << 20);
+  EXPECT_EQ(workers_[1].executor->counters().links.at(0).received, 4 << 20);
   ASSERT_EQ(received.devices.size(), 2U);
   for (const DeviceReport& device : received.devices) {
     EXPECT_OK(device.status);
