@@ -88,7 +88,9 @@ void LoopExecutor::PeerLost(absl::string_view worker, absl::Status why) {
   }
 }
 
-void LoopExecutor::Refuse(const TaskKey& key) { parking_.OnTaskEnded(key); }
+void LoopExecutor::Refuse(const TaskKey& key) {
+  if (Find(key) == nullptr) shared_->counters.messages_dropped += parking_.OnTaskEnded(key);
+}
 
 void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
   peers_.Forget(peer);
