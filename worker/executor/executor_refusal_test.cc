@@ -9,10 +9,14 @@
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // Tasks of two workers on one connection, which serves others as well.
 class RefusalTest : public ExecutorTest {
@@ -30,6 +34,15 @@ class RefusalTest : public ExecutorTest {
     while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
     }
   }
+  // Runs the receiver's task of an operation, of which the sender's has been started before.
+  void ExpectReceiverSucceeds(uint64_t operation, const Reports& sent) {
+    Reports received;
+    ASSERT_OK(receiver().Start(SpecOf(operation, 1), received));
+    RunUntil([&] { return sent.task && received.task; });
+    EXPECT_THAT(sent.task->lost_peers, IsEmpty());
+    ASSERT_EQ(received.devices.size(), 2U);
+    for (const DeviceReport& device : received.devices) EXPECT_OK(device.status);
+  }
   Executor& sender() { return *workers_[0].executor; }
   Executor& receiver() { return *workers_[1].executor; }
 
@@ -44,9 +57,21 @@ TEST_F(RefusalTest, WhatWasSentBeforeARefusalIsDropped) {
   ASSERT_FALSE(refused.task.has_value());
   receiver().Refuse(KeyOf(1));
   EXPECT_GT(receiver().counters().messages_dropped, 0);
-  sender().PeerLost("w1", absl::UnavailableError(kWhy));
+  sender().PeerLost(KeyOf(1), "w1", absl::UnavailableError(kWhy));
   RunUntilIdle();
   EXPECT_TRUE(refused.task.has_value());
+}
+
+TEST_F(RefusalTest, APeerGivenUpByOneTaskStillServesAnother) {
+  Reports refused;
+  Reports other;
+  ASSERT_OK(sender().Start(SpecOf(1, 0), refused));
+  ASSERT_OK(sender().Start(SpecOf(2, 0), other));
+  sender().PeerLost(KeyOf(1), "w1", absl::UnavailableError(kWhy));
+  receiver().Refuse(KeyOf(1));
+  RunUntil([&] { return refused.task.has_value(); });
+  EXPECT_THAT(refused.task->lost_peers, ElementsAre("w1"));
+  ExpectReceiverSucceeds(2, other);
 }
 
 }  // namespace

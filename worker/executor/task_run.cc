@@ -205,32 +205,33 @@ void TaskRun::OnNodeProgress(int32_t node) {
   host_.RequestStep();
 }
 
-void TaskRun::OnPeerLost(PeerId peer, const absl::Status& why) {
-  LosePeer(peer, why, /*connected=*/false);
-}
-
-void TaskRun::GiveUpPeer(PeerId peer, const absl::Status& why) {
-  LosePeer(peer, why, /*connected=*/true);
-}
-
-void TaskRun::LosePeer(PeerId peer_id, const absl::Status& why, bool connected) {
+void TaskRun::OnPeerLost(PeerId peer_id, const absl::Status& why) {
   for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
-    if (peers_[peer].id != peer_id) continue;
-    peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
-    const std::string& worker = spec_.peers[peer].worker;
-    report_.lost_peers.push_back(worker);
-    const absl::Status lost =
-        absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
-    for (const auto& sender : senders_) {
-      if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
-        connected ? sender->Close(lost) : sender->Drop();
-      }
+    if (peers_[peer].id == peer_id) LosePeer(peer, why, /*connected=*/false);
+  }
+}
+
+void TaskRun::GiveUpPeer(absl::string_view worker, const absl::Status& why) {
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
+    if (peers_[peer].id.has_value() && spec_.peers[peer].worker == worker) {
+      LosePeer(peer, why, /*connected=*/true);
     }
-    for (const auto& receiver : receivers_) {
-      if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer) {
-        receiver->Fail(lost);
-      }
+  }
+}
+
+void TaskRun::LosePeer(int32_t peer, const absl::Status& why, bool connected) {
+  peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
+  const std::string& worker = spec_.peers[peer].worker;
+  report_.lost_peers.push_back(worker);
+  const absl::Status lost =
+      absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
+  for (const auto& sender : senders_) {
+    if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
+      connected ? sender->Close(lost) : sender->Drop();
     }
+  }
+  for (const auto& receiver : receivers_) {
+    if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer) receiver->Fail(lost);
   }
   host_.RequestStep();
 }

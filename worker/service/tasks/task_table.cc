@@ -33,30 +33,35 @@ absl::Status TaskTable::Refuse(CommandRejection reason, absl::Status status) {
   return status;
 }
 
+absl::Status TaskTable::RefuseTask(CommandRejection reason, const TaskKey& key,
+                                   absl::Status status) {
+  ports_.data.Post([this, key] { ports_.executor.Refuse(key); });
+  return Refuse(reason, std::move(status));
+}
+
 absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& request,
                                                         const std::shared_ptr<TaskCaller>& caller) {
   if (absl::Status status = fence_.Check(request.key.epoch); !status.ok()) {
-    return Refuse(CommandRejection::kStaleEpoch, status);
+    return RefuseTask(CommandRejection::kStaleEpoch, request.key, status);
   }
   if (WorkerTask* known = Find(request.key)) return AttachAgain(*known, request, caller);
   if (draining_) {
-    return Refuse(CommandRejection::kBusy,
-                  absl::UnavailableError(absl::StrCat("worker ", options_.worker, " drains")));
+    return RefuseTask(CommandRejection::kBusy, request.key,
+                      absl::UnavailableError(absl::StrCat("worker ", options_.worker, " drains")));
   }
   if (absl::Status status = CheckAttempt(request.key); !status.ok()) {
-    return Refuse(CommandRejection::kStaleGeneration, status);
+    return RefuseTask(CommandRejection::kStaleGeneration, request.key, status);
   }
   std::shared_ptr<const LaidOutPart> part = parts_.Find(request.part);
   if (part == nullptr) return StartResult::kNeedPart;
   if (absl::Status status = MakeRoom(); !status.ok()) {
-    return Refuse(CommandRejection::kBusy, status);
+    return RefuseTask(CommandRejection::kBusy, request.key, status);
   }
   RETURN_IF_ERROR(RaiseEpoch(request.key.epoch));
   SupersedeOlderEpochs(request.key);
   FreeFencedDestinations(request, *part);
   if (absl::Status status = Begin(request, std::move(part), caller); !status.ok()) {
-    ports_.data.Post([this, key = request.key] { ports_.executor.Refuse(key); });
-    return Refuse(CommandRejection::kInvalid, status);
+    return RefuseTask(CommandRejection::kInvalid, request.key, status);
   }
   return StartResult::kAttached;
 }
@@ -85,9 +90,9 @@ absl::StatusOr<TaskTable::StartResult> TaskTable::AttachAgain(
   return StartResult::kAttached;
 }
 
-absl::Status TaskTable::AddPart(const Digest& digest, absl::string_view bytes) {
+absl::Status TaskTable::AddPart(const TaskKey& key, const Digest& digest, absl::string_view bytes) {
   absl::StatusOr<std::shared_ptr<const LaidOutPart>> part = LaidOutPart::Parse(bytes, digest);
-  if (!part.ok()) return Refuse(CommandRejection::kInvalid, part.status());
+  if (!part.ok()) return RefuseTask(CommandRejection::kInvalid, key, part.status());
   parts_.Insert(digest, *std::move(part), static_cast<int64_t>(bytes.size()));
   return absl::OkStatus();
 }
@@ -274,9 +279,9 @@ void TaskTable::CallerGone(const TaskKey& key, const TaskCaller& caller) {
   TellIfIdle();
 }
 
-void TaskTable::PeerLost(absl::string_view worker, absl::string_view reason) {
-  ports_.data.Post([this, worker = std::string(worker), why = absl::UnavailableError(reason)] {
-    ports_.executor.PeerLost(worker, why);
+void TaskTable::PeerLost(const TaskKey& key, absl::string_view worker, absl::string_view reason) {
+  ports_.data.Post([this, key, worker = std::string(worker), why = absl::UnavailableError(reason)] {
+    ports_.executor.PeerLost(key, worker, why);
   });
 }
 
