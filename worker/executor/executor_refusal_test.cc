@@ -5,6 +5,9 @@
 #include "worker/executor/executor_fixture.h"
 
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
@@ -19,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // Tasks of two workers on one connection, which serves others as well.
-class RefusalTest : public ExecutorTest {
+class RefusalTest : public ExecutorTest, private TransportSink {
  protected:
   static constexpr absl::string_view kWhy = "it refuses";
 
@@ -48,6 +51,17 @@ class RefusalTest : public ExecutorTest {
 
   const Plan plan_ = MakePlan("a.0", "b.0-1");
   const TileMemory memory_{plan_};
+  // Takes nothing of what is sent to it.
+  std::unique_ptr<InProcessTransport> silent_ = *InProcessTransport::Create(fabric_, *this);
+  std::vector<std::unique_ptr<IncomingMessage>> kept_;  // destroyed first
+
+ private:
+  void OnMessage(std::unique_ptr<IncomingMessage> message) override {
+    kept_.push_back(std::move(message));
+  }
+  void OnSent(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
+  void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
+  void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
 };
 
 TEST_F(RefusalTest, WhatWasSentBeforeARefusalIsDropped) {
@@ -71,6 +85,26 @@ TEST_F(RefusalTest, APeerGivenUpByOneTaskStillServesAnother) {
   receiver().Refuse(KeyOf(1));
   RunUntil([&] { return refused.task.has_value(); });
   EXPECT_THAT(refused.task->lost_peers, ElementsAre("w1"));
+  ExpectReceiverSucceeds(2, other);
+}
+
+TEST_F(RefusalTest, OnlyAPeerThatHoldsUpTheEndIsCutOff) {
+  loop_->AddTransport(*silent_);
+  TaskSpec spec = SpecOf(1, 0);
+  spec.stall_limit = absl::Milliseconds(40);
+  spec.peer_of_device[2] = static_cast<int32_t>(spec.peers.size());
+  spec.peers.push_back({.worker = "w2", .address = silent_->address()});
+  Reports refused;
+  Reports other;
+  ASSERT_OK(sender().Start(std::move(spec), refused));
+  ASSERT_OK(sender().Start(SpecOf(2, 0), other));
+  receiver().Refuse(KeyOf(1));
+  for (const absl::string_view worker : {"w1", "w2"}) {
+    sender().PeerLost(KeyOf(1), worker, absl::UnavailableError(kWhy));
+  }
+  RunUntil([&] { return refused.task.has_value(); });
+  EXPECT_FALSE(kept_.empty());
+  kept_.clear();
   ExpectReceiverSucceeds(2, other);
 }
 

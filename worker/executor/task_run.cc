@@ -292,11 +292,19 @@ void TaskRun::CutOffGivenUpPeers() {
       context_.transfers_open > 0 && board_.all_nodes_settled() && board_.all_devices_taken();
   rounds_held_up_ = held_up ? rounds_held_up_ + 1 : 0;
   if (rounds_held_up_ < StallCounter::kRoundsMax) return;
-  for (Peer& peer : peers_) {
-    if (!peer.given_up.has_value()) continue;
-    host_.OnPeerStalled(*std::exchange(peer.given_up, std::nullopt),
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
+    if (!peers_[peer].given_up.has_value() || !HasOpenTransfers(peer)) continue;
+    host_.OnPeerStalled(*std::exchange(peers_[peer].given_up, std::nullopt),
                         absl::UnavailableError("given up, with transfers under way"));
   }
+}
+
+bool TaskRun::HasOpenTransfers(int32_t peer) const {
+  const auto holds_up = [&](const auto& channel) {
+    return channel != nullptr && PeerOf(channel->peer_device()) == peer && !channel->finished();
+  };
+  return peers_[peer].probes_open > 0 || std::any_of(senders_.begin(), senders_.end(), holds_up) ||
+         std::any_of(receivers_.begin(), receivers_.end(), holds_up);
 }
 
 void TaskRun::CheckPeer(int32_t index) {

@@ -92,6 +92,7 @@ class TaskRun final : private BoardListener {
   void LosePeer(int32_t peer, const absl::Status& why, bool connected);
   // When only transfers with peers that were given up hold up the end.
   void CutOffGivenUpPeers();
+  bool HasOpenTransfers(int32_t peer) const;
   // Asks a silent peer whether it is there, or gives it up.
   void CheckPeer(int32_t peer);
   // A channel on which something must still come from the peer.
