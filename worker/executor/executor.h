@@ -79,11 +79,13 @@ class Executor : public TransportSink {
   // Ends the task with `why` as the status of every device not complete yet. Does nothing when the
   // task is not known.
   virtual void Cancel(const TaskKey& key, absl::Status why) = 0;
-  // The task will not be started here: what peers send for it is dropped, so that they can end.
+  // The task will not be started here: what peers have sent for it, and still send, is dropped, so
+  // that they can end. Does nothing when the task runs.
   virtual void Refuse(const TaskKey& key) = 0;
-  // Somebody else found that a worker is gone, or takes no part: tasks under way give it up. The
-  // connection stays, unless transfers with it are still open when nothing else is left to do.
-  virtual void PeerLost(absl::string_view worker, absl::Status why) = 0;
+  // Somebody else found that a worker is gone, or takes no part in this task, which gives it up.
+  // The connection stays, and other tasks with it, unless transfers of the task are still open when
+  // nothing else is left to do. Does nothing when the task is not known.
+  virtual void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) = 0;
   // Bytes moved so far by a running task, for progress; nothing when it is not known.
   virtual std::optional<int64_t> MovedBytes(const TaskKey& key) const = 0;
   virtual const ExecutorCounters& counters() const = 0;

@@ -208,8 +208,8 @@ TEST(ExecutorFaults, AWorkerThatOthersFoundGoneIsLostOnlyUntilTheNextTask) {
     MeshRunner runner({.workers = 3});
     const auto workers = DealDevices(one.random, one.plan, 3);
     MeshRunner::RunOptions options{.stall_limit = kStallLimit};
-    options.disturb = [](Executor& executor, const TaskKey& /*key*/) {
-      executor.PeerLost("w1", absl::UnavailableError("its session ended"));
+    options.disturb = [](Executor& executor, const TaskKey& key) {
+      executor.PeerLost(key, "w1", absl::UnavailableError("its session ended"));
     };
     ASSERT_OK_AND_ASSIGN(const MeshOutcome outcome,
                          runner.Run(one.plan, workers, one.memory, std::move(options)));

@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<std::optional<PeerId>>> LoopExecutor::Connect(const T
   std::vector<std::optional<PeerId>> ids(spec.peers.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!needed[i]) continue;
-    ASSIGN_OR_RETURN(ids[i], peers_.FindOrConnect(spec.peers[i], shared_->transport));
+    ASSIGN_OR_RETURN(ids[i], peers_.FindOrConnect(spec.peers[i].address, shared_->transport));
   }
   return ids;
 }
@@ -81,15 +81,15 @@ void LoopExecutor::Cancel(const TaskKey& key, absl::Status why) {
   if (TaskRun* task = Find(key)) task->Cancel(why);
 }
 
-void LoopExecutor::PeerLost(absl::string_view worker, absl::Status why) {
-  // It may be there and have refused: then the connection serves what comes next. Of one that is
-  // gone the transport tells.
-  for (const PeerId peer : peers_.ConnectionsTo(worker)) {
-    for (auto& [key, running] : tasks_) running.task->GiveUpPeer(peer, why);
-  }
+void LoopExecutor::PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) {
+  // It may be there and have refused: then the connection serves other tasks. Of one that is gone
+  // the transport tells.
+  if (TaskRun* task = Find(key)) task->GiveUpPeer(worker, why);
 }
 
-void LoopExecutor::Refuse(const TaskKey& key) { parking_.OnTaskEnded(key); }
+void LoopExecutor::Refuse(const TaskKey& key) {
+  if (Find(key) == nullptr) shared_->counters.messages_dropped += parking_.OnTaskEnded(key);
+}
 
 void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
   peers_.Forget(peer);

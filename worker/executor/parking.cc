@@ -45,12 +45,14 @@ int64_t Parking::OnRound() {
   return dropped;
 }
 
-void Parking::OnTaskEnded(const TaskKey& key) {
-  past_.insert(key);
-  past_in_order_.push_back(key);
-  if (past_in_order_.size() <= kPastTasksMax) return;
-  past_.erase(past_in_order_.front());
-  past_in_order_.pop_front();
+int64_t Parking::OnTaskEnded(const TaskKey& key) {
+  if (past_.insert(key).second) past_in_order_.push_back(key);
+  if (past_in_order_.size() > kPastTasksMax) {
+    past_.erase(past_in_order_.front());
+    past_in_order_.pop_front();
+  }
+  return static_cast<int64_t>(std::erase_if(
+      messages_, [&](const Parked& parked) { return KeyOf(parked.message->header()) == key; }));
 }
 
 }  // namespace crossmesh

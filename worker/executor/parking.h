@@ -28,8 +28,9 @@ class Parking {
   int64_t OnRound();
   bool empty() const { return messages_.empty(); }
 
-  // Of the past from now on. A bounded number is remembered, the latest.
-  void OnTaskEnded(const TaskKey& key);
+  // Of the past from now on: what is parked for it is dropped, so that its senders can end; returns
+  // how many. A bounded number is remembered, the latest.
+  int64_t OnTaskEnded(const TaskKey& key);
   bool IsPast(const TaskKey& key) const { return past_.contains(key); }
 
  private:

@@ -11,6 +11,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 class Message final : public IncomingMessage {
  public:
@@ -55,6 +56,16 @@ TEST(Parking, KeepsNothingOfThePast) {
     parking.OnTaskEnded({.operation = operation});
   }
   EXPECT_FALSE(parking.IsPast({.operation = 3}));
+}
+
+TEST(Parking, DropsWhatIsParkedForATaskOfThePast) {
+  Parking parking(10);
+  for (const auto& [operation, sequence] : {std::pair(1, 1), {2, 7}, {1, 2}}) {
+    EXPECT_TRUE(parking.Park(std::make_unique<Message>(operation, sequence)));
+  }
+  EXPECT_EQ(parking.OnTaskEnded({.operation = 1}), 2);
+  EXPECT_THAT(TakeAll(parking, 1), IsEmpty());
+  EXPECT_THAT(TakeAll(parking, 2), ElementsAre(7));
 }
 
 TEST(Parking, DropsWhatWasThereAWholeRound) {

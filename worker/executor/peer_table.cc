@@ -4,21 +4,13 @@
 
 namespace crossmesh {
 
-absl::StatusOr<PeerId> PeerTable::FindOrConnect(const TaskPeer& peer, Transport& transport) {
+absl::StatusOr<PeerId> PeerTable::FindOrConnect(const std::string& address, Transport& transport) {
   for (const Connection& connection : connections_) {
-    if (connection.peer.address == peer.address) return connection.id;
+    if (connection.address == address) return connection.id;
   }
-  ASSIGN_OR_RETURN(const PeerId id, transport.Connect(peer.address));
-  connections_.push_back({peer, id});
+  ASSIGN_OR_RETURN(const PeerId id, transport.Connect(address));
+  connections_.push_back({address, id});
   return id;
-}
-
-std::vector<PeerId> PeerTable::ConnectionsTo(absl::string_view worker) const {
-  std::vector<PeerId> ids;
-  for (const Connection& connection : connections_) {
-    if (connection.peer.worker == worker) ids.push_back(connection.id);
-  }
-  return ids;
 }
 
 void PeerTable::Forget(PeerId peer) {

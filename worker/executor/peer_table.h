@@ -1,6 +1,5 @@
 #pragma once
 
-#include "worker/executor/task.h"
 #include "worker/transport/transport.h"
 
 #include <string>
@@ -16,14 +15,12 @@ namespace crossmesh {
 class PeerTable {
  public:
   // InvalidArgument when the address is not of the transport.
-  absl::StatusOr<PeerId> FindOrConnect(const TaskPeer& peer, Transport& transport);
-  // To workers of this name: more than one when it has been started anew.
-  std::vector<PeerId> ConnectionsTo(absl::string_view worker) const;
+  absl::StatusOr<PeerId> FindOrConnect(const std::string& address, Transport& transport);
   void Forget(PeerId peer);
 
  private:
   struct Connection {
-    TaskPeer peer;
+    std::string address;
     PeerId id;
   };
   std::vector<Connection> connections_;

@@ -205,32 +205,33 @@ void TaskRun::OnNodeProgress(int32_t node) {
   host_.RequestStep();
 }
 
-void TaskRun::OnPeerLost(PeerId peer, const absl::Status& why) {
-  LosePeer(peer, why, /*connected=*/false);
-}
-
-void TaskRun::GiveUpPeer(PeerId peer, const absl::Status& why) {
-  LosePeer(peer, why, /*connected=*/true);
-}
-
-void TaskRun::LosePeer(PeerId peer_id, const absl::Status& why, bool connected) {
+void TaskRun::OnPeerLost(PeerId peer_id, const absl::Status& why) {
   for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
-    if (peers_[peer].id != peer_id) continue;
-    peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
-    const std::string& worker = spec_.peers[peer].worker;
-    report_.lost_peers.push_back(worker);
-    const absl::Status lost =
-        absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
-    for (const auto& sender : senders_) {
-      if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
-        connected ? sender->Close(lost) : sender->Drop();
-      }
+    if (peers_[peer].id == peer_id) LosePeer(peer, why, /*connected=*/false);
+  }
+}
+
+void TaskRun::GiveUpPeer(absl::string_view worker, const absl::Status& why) {
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
+    if (peers_[peer].id.has_value() && spec_.peers[peer].worker == worker) {
+      LosePeer(peer, why, /*connected=*/true);
     }
-    for (const auto& receiver : receivers_) {
-      if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer) {
-        receiver->Fail(lost);
-      }
+  }
+}
+
+void TaskRun::LosePeer(int32_t peer, const absl::Status& why, bool connected) {
+  peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
+  const std::string& worker = spec_.peers[peer].worker;
+  report_.lost_peers.push_back(worker);
+  const absl::Status lost =
+      absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
+  for (const auto& sender : senders_) {
+    if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
+      connected ? sender->Close(lost) : sender->Drop();
     }
+  }
+  for (const auto& receiver : receivers_) {
+    if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer) receiver->Fail(lost);
   }
   host_.RequestStep();
 }
@@ -291,11 +292,19 @@ void TaskRun::CutOffGivenUpPeers() {
       context_.transfers_open > 0 && board_.all_nodes_settled() && board_.all_devices_taken();
   rounds_held_up_ = held_up ? rounds_held_up_ + 1 : 0;
   if (rounds_held_up_ < StallCounter::kRoundsMax) return;
-  for (Peer& peer : peers_) {
-    if (!peer.given_up.has_value()) continue;
-    host_.OnPeerStalled(*std::exchange(peer.given_up, std::nullopt),
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
+    if (!peers_[peer].given_up.has_value() || !HasOpenTransfers(peer)) continue;
+    host_.OnPeerStalled(*std::exchange(peers_[peer].given_up, std::nullopt),
                         absl::UnavailableError("given up, with transfers under way"));
   }
+}
+
+bool TaskRun::HasOpenTransfers(int32_t peer) const {
+  const auto holds_up = [&](const auto& channel) {
+    return channel != nullptr && PeerOf(channel->peer_device()) == peer && !channel->finished();
+  };
+  return peers_[peer].probes_open > 0 || std::any_of(senders_.begin(), senders_.end(), holds_up) ||
+         std::any_of(receivers_.begin(), receivers_.end(), holds_up);
 }
 
 void TaskRun::CheckPeer(int32_t index) {

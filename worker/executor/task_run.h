@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
@@ -54,7 +55,7 @@ class TaskRun final : private BoardListener {
   void OnReceived(Ticket ticket, const absl::Status& status);
   void OnPeerLost(PeerId peer, const absl::Status& why);
   // As if it were lost, but told why, since it may be there.
-  void GiveUpPeer(PeerId peer, const absl::Status& why);
+  void GiveUpPeer(absl::string_view worker, const absl::Status& why);
   // Settles all that is left, and tells the receivers.
   void Cancel(const absl::Status& why);
   void OnDeadline();
@@ -88,9 +89,10 @@ class TaskRun final : private BoardListener {
   // Sends a message without payload to the other end of a channel.
   void Notify(int32_t channel, int32_t peer, MessageKind kind);
   bool DoLocalWork();
-  void LosePeer(PeerId peer, const absl::Status& why, bool connected);
+  void LosePeer(int32_t peer, const absl::Status& why, bool connected);
   // When only transfers with peers that were given up hold up the end.
   void CutOffGivenUpPeers();
+  bool HasOpenTransfers(int32_t peer) const;
   // Asks a silent peer whether it is there, or gives it up.
   void CheckPeer(int32_t peer);
   // A channel on which something must still come from the peer.

@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -31,10 +32,7 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
   if (message == Message::kPartPiece) return OnPiece(request.part_piece());
-  if (message == Message::kPeerLost) {  // of all tasks, whatever this call waits for
-    table_.PeerLost(request.peer_lost().worker(), request.peer_lost().reason());
-    return absl::OkStatus();
-  }
+  if (message == Message::kPeerLost) return OnPeerLost(request.peer_lost());
   if (!start_.has_value() || needs_part_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "execute: expected ", needs_part_ ? "part_piece" : "start", ", found message ", message));
@@ -80,13 +78,32 @@ absl::Status ExecuteCall::OnPiece(const v1::ExecuteRequest::PartPiece& piece) {
   part_.append(piece.data());
   if (!piece.last()) return absl::OkStatus();
   needs_part_ = false;
-  RETURN_IF_ERROR(table_.AddPart(start_->part, std::exchange(part_, {})));
+  RETURN_IF_ERROR(table_.AddPart(start_->key, start_->part, std::exchange(part_, {})));
   return Start();
+}
+
+// Comes at any time behind the start. A task that has no part yet hears of it when it begins, and
+// then only of its own peers, which bounds what is kept.
+absl::Status ExecuteCall::OnPeerLost(const v1::ExecuteRequest::PeerLost& lost) {
+  if (!start_.has_value()) {
+    return absl::InvalidArgumentError("execute: expected start, found peer_lost");
+  }
+  if (!needs_part_) {
+    table_.PeerLost(start_->key, lost.worker(), lost.reason());
+  } else if (std::ranges::find(start_->peers, lost.worker(), &StartRequest::Peer::worker) !=
+             start_->peers.end()) {
+    lost_early_.emplace(lost.worker(), lost.reason());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ExecuteCall::Start() {
   ASSIGN_OR_RETURN(const TaskTable::StartResult result, table_.Start(*start_, caller_));
-  if (result == TaskTable::StartResult::kAttached) return absl::OkStatus();
+  if (result == TaskTable::StartResult::kAttached) {
+    for (const auto& [worker, reason] : lost_early_) table_.PeerLost(start_->key, worker, reason);
+    lost_early_.clear();
+    return absl::OkStatus();
+  }
   needs_part_ = true;
   v1::ExecuteResponse response;
   response.mutable_need_part();

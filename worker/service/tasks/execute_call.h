@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include <absl/container/btree_map.h>
 #include <absl/status/status.h>
 
 namespace crossmesh {
@@ -34,6 +35,7 @@ class ExecuteCall {
   absl::Status Handle(const v1::ExecuteRequest& request);
   absl::Status OnStart(const v1::ExecuteRequest::Start& start);
   absl::Status OnPiece(const v1::ExecuteRequest::PartPiece& piece);
+  absl::Status OnPeerLost(const v1::ExecuteRequest::PeerLost& lost);
   // Says NeedPart when the table does.
   absl::Status Start();
 
@@ -43,6 +45,8 @@ class ExecuteCall {
   bool needs_part_ = false;
   bool over_ = false;
   std::string part_;  // the pieces so far
+  // Peers of the task, and why, that were lost before it had its part.
+  absl::btree_map<std::string, std::string> lost_early_;
 };
 
 }  // namespace crossmesh

@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+using ::testing::Pair;
 
 using ExecuteCallTest = TaskFixture;
 
@@ -62,6 +63,25 @@ TEST_F(ExecuteCallTest, RefusesMessagesOutOfOrder) {
   EXPECT_THAT(end_of({PieceOf(0, 1, false)}), is_refused("not asked for"));
   EXPECT_THAT(end_of({StartOf(Key(1)), StartOf(Key(1))}), is_refused("second"));
   EXPECT_THAT(end_of({StartOf(Key(1)), ResolveOf({2}, true)}), is_refused("expected part_piece"));
+}
+
+TEST_F(ExecuteCallTest, APeerThatIsLostBeforeThePartHasComeIsLostForTheTask) {
+  MakeAllStorages();
+  v1::ExecuteRequest start = StartOf(Key(1));
+  start.mutable_start()->add_peers()->set_worker("w2");
+  const auto lost = [](const std::string& worker) {
+    v1::ExecuteRequest request;
+    request.mutable_peer_lost()->set_worker(worker);
+    return request;
+  };
+  FakeCall call(table_);
+  Send(call, start);
+  Send(call, lost("w2"));
+  Send(call, lost("somebody"));
+  EXPECT_THAT(executor_.lost(), IsEmpty());
+  Send(call, PieceOf(0, part_bytes_.size(), true));
+  EXPECT_THAT(call.caller->said, ElementsAre("need part", "accepted"));
+  EXPECT_THAT(executor_.lost(), ElementsAre(Pair(Key(1), "w2")));
 }
 
 TEST_F(ExecuteCallTest, SaysNothingBehindTheEnd) {

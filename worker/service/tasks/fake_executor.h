@@ -28,7 +28,8 @@ class FakeExecutor final : public Executor {
   const TaskSpec& spec(const TaskKey& key) const { return running_.at(key).spec; }
   bool running(const TaskKey& key) const { return running_.contains(key); }
   const std::vector<std::pair<TaskKey, absl::Status>>& cancelled() const { return cancelled_; }
-  const std::vector<std::string>& lost() const { return lost_; }
+  const std::vector<TaskKey>& refused() const { return refused_; }
+  const std::vector<std::pair<TaskKey, std::string>>& lost() const { return lost_; }
   void SetMovedBytes(int64_t bytes) { moved_bytes_ = bytes; }
 
   // Every device that has not been finished comes out with `status`, then the task ends.
@@ -53,9 +54,9 @@ class FakeExecutor final : public Executor {
   void Cancel(const TaskKey& key, absl::Status why) override {
     cancelled_.push_back({key, std::move(why)});
   }
-  void Refuse(const TaskKey& /*key*/) override {}
-  void PeerLost(absl::string_view worker, absl::Status /*why*/) override {
-    lost_.push_back(std::string(worker));
+  void Refuse(const TaskKey& key) override { refused_.push_back(key); }
+  void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status /*why*/) override {
+    lost_.push_back({key, std::string(worker)});
   }
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override {
     if (!running(key)) return std::nullopt;
@@ -72,7 +73,8 @@ class FakeExecutor final : public Executor {
   absl::Status refusal_;
   absl::btree_map<TaskKey, Running> running_;
   std::vector<std::pair<TaskKey, absl::Status>> cancelled_;
-  std::vector<std::string> lost_;
+  std::vector<TaskKey> refused_;
+  std::vector<std::pair<TaskKey, std::string>> lost_;
   int64_t moved_bytes_ = 0;
   ExecutorCounters counters_;
 };

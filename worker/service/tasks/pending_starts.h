@@ -23,6 +23,7 @@ struct PendingStart {
   std::shared_ptr<const LaidOutPart> part;
   std::shared_ptr<TaskCaller> caller;
   std::string awaited;  // the operation that writes there
+  absl::btree_map<std::string, std::string> lost_peers = {};  // meanwhile: workers, and why
 };
 
 // The starts of a worker that wait, each for a bounded time. Confined to the loop.

@@ -38,10 +38,16 @@ absl::Status TaskTable::Refuse(CommandRejection reason, absl::Status status) {
   return status;
 }
 
+absl::Status TaskTable::RefuseTask(CommandRejection reason, const TaskKey& key,
+                                   absl::Status status) {
+  RefuseOnData(key);
+  return Refuse(reason, std::move(status));
+}
+
 absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& request,
                                                         const std::shared_ptr<TaskCaller>& caller) {
   if (absl::Status status = fence_.Check(request.key.epoch); !status.ok()) {
-    return Refuse(CommandRejection::kStaleEpoch, status);
+    return RefuseTask(CommandRejection::kStaleEpoch, request.key, status);
   }
   if (WorkerTask* known = Find(request.key)) {
     RETURN_IF_ERROR(CheckSameWork(known->request(), request));
@@ -55,15 +61,15 @@ absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& requ
     return StartResult::kAttached;
   }
   if (draining_) {
-    return Refuse(CommandRejection::kBusy, Draining());
+    return RefuseTask(CommandRejection::kBusy, request.key, Draining());
   }
   if (absl::Status status = CheckAttempt(request.key); !status.ok()) {
-    return Refuse(CommandRejection::kStaleGeneration, status);
+    return RefuseTask(CommandRejection::kStaleGeneration, request.key, status);
   }
   std::shared_ptr<const LaidOutPart> part = parts_.Find(request.part);
   if (part == nullptr) return StartResult::kNeedPart;
   if (absl::Status status = MakeRoom(); !status.ok()) {
-    return Refuse(CommandRejection::kBusy, status);
+    return RefuseTask(CommandRejection::kBusy, request.key, status);
   }
   RETURN_IF_ERROR(RaiseEpoch(request.key.epoch));
   SupersedeOlderEpochs(request.key);
@@ -87,9 +93,9 @@ absl::Status TaskTable::CheckSameWork(const StartRequest& known, const StartRequ
           " and storage \"", request.destination_storage, "\"")));
 }
 
-absl::Status TaskTable::AddPart(const Digest& digest, absl::string_view bytes) {
+absl::Status TaskTable::AddPart(const TaskKey& key, const Digest& digest, absl::string_view bytes) {
   absl::StatusOr<std::shared_ptr<const LaidOutPart>> part = LaidOutPart::Parse(bytes, digest);
-  if (!part.ok()) return Refuse(CommandRejection::kInvalid, part.status());
+  if (!part.ok()) return RefuseTask(CommandRejection::kInvalid, key, part.status());
   parts_.Insert(digest, *std::move(part), static_cast<int64_t>(bytes.size()));
   return absl::OkStatus();
 }
@@ -135,8 +141,7 @@ absl::Status TaskTable::MakeRoom() {
 absl::Status TaskTable::TryBegin(const PendingStart& start) {
   absl::Status status = Begin(start);
   if (status.ok()) return status;
-  RefuseOnData(start.request.key);
-  return Refuse(CommandRejection::kInvalid, std::move(status));
+  return RefuseTask(CommandRejection::kInvalid, start.request.key, std::move(status));
 }
 
 absl::Status TaskTable::Begin(const PendingStart& start) {
@@ -268,9 +273,13 @@ void TaskTable::CallerGone(const TaskKey& key, const TaskCaller& caller) {
   TellIfIdle();
 }
 
-void TaskTable::PeerLost(absl::string_view worker, absl::string_view reason) {
-  ports_.data.Post([this, worker = std::string(worker), why = absl::UnavailableError(reason)] {
-    ports_.executor.PeerLost(worker, why);
+void TaskTable::PeerLost(const TaskKey& key, absl::string_view worker, absl::string_view reason) {
+  if (PendingStart* waiting = pending_.Find(key)) {
+    waiting->lost_peers.emplace(worker, reason);
+    return;
+  }
+  ports_.data.Post([this, key, worker = std::string(worker), why = absl::UnavailableError(reason)] {
+    ports_.executor.PeerLost(key, worker, why);
   });
 }
 

@@ -79,8 +79,8 @@ class TaskTable : private TaskObserver {
   //   Unavailable         the worker drains; the epoch cannot be written down
   absl::StatusOr<StartResult> Start(const StartRequest& request,
                                     const std::shared_ptr<TaskCaller>& caller);
-  // The part that Start needed. InvalidArgument: LaidOutPart::Parse.
-  absl::Status AddPart(const Digest& digest, absl::string_view bytes);
+  // The part that Start of `key` needed. InvalidArgument: LaidOutPart::Parse.
+  absl::Status AddPart(const TaskKey& key, const Digest& digest, absl::string_view bytes);
 
   // Of the task of `key`, when `caller` is attached to it; nothing happens otherwise.
   void Cancel(const TaskKey& key, const TaskCaller& caller, absl::string_view reason);
@@ -89,8 +89,8 @@ class TaskTable : private TaskObserver {
   // Forgets the task and ends the call with OK; a task that runs is cancelled first.
   void Acknowledge(const TaskKey& key, const TaskCaller& caller);
   void CallerGone(const TaskKey& key, const TaskCaller& caller);
-  // Another worker is gone: for all tasks.
-  void PeerLost(absl::string_view worker, absl::string_view reason);
+  // Another worker is gone, or takes no part in the task of `key`.
+  void PeerLost(const TaskKey& key, absl::string_view worker, absl::string_view reason);
 
   struct Progress {
     std::string operation_id;
@@ -118,6 +118,8 @@ class TaskTable : private TaskObserver {
 
   absl::Status Draining() const;
   absl::Status Refuse(CommandRejection reason, absl::Status status);
+  // For good: what other workers send for the task must not wait here.
+  absl::Status RefuseTask(CommandRejection reason, const TaskKey& key, absl::Status status);
   // Refuses a start of the same key that is other work.
   absl::Status CheckSameWork(const StartRequest& known, const StartRequest& request);
   absl::Status RaiseEpoch(uint64_t epoch);

@@ -94,6 +94,7 @@ void TaskTable::BeginPending() {
     absl::Status status = fence_.Check(key.epoch);
     if (status.ok()) status = TryBegin(start);
     if (!status.ok()) start.caller->End(status);
+    for (const auto& [worker, reason] : start.lost_peers) PeerLost(key, worker, reason);
   }
 }
 

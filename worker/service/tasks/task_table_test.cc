@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 class TaskTableTest : public TaskFixture {
@@ -271,7 +272,20 @@ TEST_F(TaskTableTest, CancelAndLostPeersReachTheExecutor) {
   v1::ExecuteRequest lost;
   lost.mutable_peer_lost()->set_worker("w7");
   Send(*call, lost);
-  EXPECT_THAT(executor_.lost(), ElementsAre("w7"));
+  EXPECT_THAT(executor_.lost(), ElementsAre(Pair(Key(1), "w7")));
+}
+
+TEST_F(TaskTableTest, WhatIsRefusedForGoodIsToldToTheExecutor) {
+  MakeAllStorages();
+  const auto present = Start(Key(1, 5, 2));
+  const auto stale_epoch = Start(Key(2, 4));
+  const auto stale_attempt = Start(Key(1, 5, 1));
+  v1::ExecuteRequest start = StartOf(Key(3, 5));
+  start.mutable_start()->set_source_storage("nowhere");
+  const auto invalid = StartWith(start);
+  table_.Drain([] {});
+  const auto drained = Start(Key(4, 5));
+  EXPECT_THAT(executor_.refused(), ElementsAre(Key(2, 4), Key(1, 5, 1), Key(3, 5), Key(4, 5)));
 }
 
 TEST_F(TaskTableTest, WhatNobodyResolvesIsAbandonedBehindDeadlineAndGrace) {

@@ -1,0 +1,66 @@
+#include "worker/executor/executor_fixture.h"
+
+#include "common/plan/testing/random_tensors.h"
+#include "common/plan/worker_part.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+Plan MakePlan(const std::string& from, const std::string& to) {
+  TensorTable::Spec spec;
+  spec.sources.push_back({*ParseMesh(absl::StrCat("x=1 on ", from)), *ParseLayout("[x, -]")});
+  spec.destinations.push_back({*ParseMesh(absl::StrCat("y=2 on ", to)), *ParseLayout("[-, y]")});
+  const std::vector<int64_t> lengths = {64, 16384};
+  spec.groups.push_back({.shape = *Shape::Create(lengths), .type = DataType::kF32});
+  spec.group_of_tensor = {0};
+  auto tensors = std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+  auto slicing = std::make_shared<const Slicing>(*Slicing::Create(*tensors));
+  Plan::Spec plan{.tensors = tensors, .slicing = slicing, .chunk_bytes = Plan::kLeafBytes};
+  for (ClassIndex c = 0; c < std::ssize(slicing->classes()); ++c) {
+    plan.relays.push_back({.slice_class = c,
+                           .root = slicing->holders(c)[0],
+                           .end = slicing->classes()[c].bytes,
+                           .first_hop = std::ssize(plan.hops),
+                           .hop_count = 1});
+    plan.hops.push_back({.from = slicing->holders(c)[0], .to = slicing->needers(c)[0]});
+  }
+  PlaceHopsInPlanOrder(plan);
+  return *Plan::Create(std::move(plan));
+}
+
+ExecutorTest::ExecutorTest(ExecutorOptions options) {
+  for (Worker& worker : workers_) {
+    worker.executor = Executor::Create(*loop_, options);
+    worker.transport = *InProcessTransport::Create(fabric_, *worker.executor);
+    worker.executor->Attach(*worker.transport);
+    loop_->AddTransport(*worker.transport);
+  }
+}
+
+TaskSpec ExecutorTest::MakeSpec(int worker, const Plan& plan, const TileMemory& memory) {
+  std::vector<std::vector<DeviceId>> devices(2);
+  for (const DeviceId& device : plan.tensors().devices()) {
+    devices[device.host == "a" ? 0 : 1].push_back(device);
+  }
+  TaskSpec spec{.key = {.operation = 1, .epoch = 1}, .token_high = 5, .token_low = 6};
+  auto parts = *CutParts(plan, devices);
+  spec.part = *PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts[worker])));
+  for (int i = 0; i < 2; ++i) {
+    spec.peers.push_back({absl::StrCat("w", i), workers_[i].transport->address()});
+  }
+  for (DeviceRank rank = 0; rank < std::ssize(plan.tensors().devices()); ++rank) {
+    const int owner = plan.tensors().devices()[rank].host == "a" ? 0 : 1;
+    if (owner != worker) {
+      spec.peer_of_device[rank] = owner;
+    } else {
+      spec.sources[rank] = memory.tiles(Side::kSource, rank);
+      spec.destinations[rank] = memory.tiles(Side::kDestination, rank);
+    }
+  }
+  return spec;
+}
+
+}  // namespace crossmesh
