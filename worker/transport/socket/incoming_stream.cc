@@ -19,8 +19,8 @@ constexpr size_t kBufferBytes = 64 << 10;
 // has to be copied to its place.
 constexpr size_t kPayloadAheadBytes = 4 << 10;
 static_assert(kFrameBytesMax <= kBufferBytes);
-// A peer with more messages unanswered than this floods: its messages are not bounded otherwise
-// when they are small.
+// A peer with more messages unanswered than this floods: nothing else bounds what it can make this
+// side hold. Answers that it does not read count as well.
 constexpr int64_t kPagesMax = 64 << 10;
 
 }  // namespace
@@ -164,9 +164,10 @@ absl::StatusOr<std::vector<iovec>> IncomingStream::ParsePieces(size_t offset,
 }
 
 absl::Status IncomingStream::CheckBound() const {
-  if (pages_ <= kPagesMax) return absl::OkStatus();
+  const int64_t pages = pages_ + static_cast<int64_t>(answers_.size() / sizeof(FrameHeader));
+  if (pages <= kPagesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("announcements: expected at most ", kPagesMax,
-                                                 " pages of them unanswered, found ", pages_));
+                                                 " pages of them unanswered, found ", pages));
 }
 
 void IncomingStream::Hold(SocketMessage& message) {

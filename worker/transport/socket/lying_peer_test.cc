@@ -64,6 +64,7 @@ class LyingPeerTest : public testing::Test {
     peer.WaitClosed();
     MutexLock lock(mutex_);
     EXPECT_THAT(problems_, HasSubstr(why));
+    EXPECT_THAT(problems_, HasSubstr("\"other_side\":\"127.0.0.1:"));
   }
 
   // A node connects to a peer, announces two messages, and is told these answers.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,7 @@ class SocketStream {
 
   // The transport's notes.
   SocketConnection* connection = nullptr;  // none: it has not said which it is of
+  std::string other_side;                  // its IP address and port
   bool watched_for_writing = false;
   bool silent_since_tick = false;
 

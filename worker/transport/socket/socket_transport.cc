@@ -105,6 +105,7 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
   SocketConnection& connection = OpenConnection(*remote, handshake.number);
   const PeerId peer(++peers_made_);
   watched.connection = &connection;
+  watched.other_side = to.endpoint.ToString();
   connection.peer = peer;
   connection.outgoing = std::move(stream);
   peers_[peer] = {.connection = &connection, .link = shared_memory ? "shm" : "tcp"};
@@ -225,6 +226,7 @@ void SocketTransport::Accept() {
       continue;
     }
     auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_);
+    stream->other_side = OtherSide(stream->fd());
     if (!Watch(stream->fd(), static_cast<SocketStream*>(stream.get())).ok()) continue;
     greeting_.push_back(std::move(stream));
     SetTicking(true);
@@ -305,11 +307,13 @@ SocketConnection& SocketTransport::OpenConnection(SocketRemote& remote, uint64_t
   return *connection;
 }
 
-void SocketTransport::Fail(SocketStream& stream, absl::Status why) {
-  if (absl::IsInvalidArgument(why)) {
-    LogWarning("socket_connection_malformed", {{"problem", why.message()}});
-    why = absl::UnavailableError(why.message());
+void SocketTransport::Fail(SocketStream& stream, const absl::Status& failure) {
+  if (absl::IsInvalidArgument(failure)) {
+    LogWarning("socket_connection_malformed",
+               {{"other_side", stream.other_side}, {"problem", failure.message()}});
   }
+  const absl::Status why = absl::UnavailableError(
+      absl::StrCat("connection with ", stream.other_side, ": ", failure.message()));
   if (stream.connection == nullptr) return Bury(TakeGreeting(stream), why);
   EndConnection(*stream.connection, why);
 }

@@ -107,7 +107,7 @@ class SocketTransport final : public Transport {
   absl::Status ReadFrom(SocketStream& stream, size_t bytes_max);
   absl::Status Greet(IncomingStream& stream);
   SocketConnection& OpenConnection(SocketRemote& remote, uint64_t number);
-  void Fail(SocketStream& stream, absl::Status why);
+  void Fail(SocketStream& stream, const absl::Status& failure);
   std::unique_ptr<IncomingStream> TakeGreeting(const SocketStream& stream);
   void EndConnection(SocketConnection& connection, const absl::Status& why);
   void Bury(std::unique_ptr<SocketStream> stream, const absl::Status& why);

@@ -20,7 +20,8 @@ namespace crossmesh {
 namespace {
 
 constexpr int kBacklog = 1024;
-// A host that fell silent is lost after so long, whether something is on its way to it or not.
+// A host that fell silent is lost after so long, whether something is on its way to it or not. So
+// is one where nobody reads for so long what is there for it.
 constexpr int kSilenceMaxMs = 2000;
 constexpr int kKeepaliveSeconds = 1;
 constexpr int kKeepaliveProbes = 2;
@@ -70,11 +71,12 @@ std::optional<IpEndpoint> ToEndpoint(const sockaddr* address) {
   return std::nullopt;
 }
 
-std::optional<IpEndpoint> OwnEndpoint(int fd) {
+// One end of a connection: this one by getsockname, the other by getpeername.
+std::optional<IpEndpoint> EndpointOf(int fd, int (*get_name)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage storage = {};
   socklen_t length = sizeof(storage);
   auto* address = reinterpret_cast<sockaddr*>(&storage);
-  if (getsockname(fd, address, &length) != 0) return std::nullopt;
+  if (get_name(fd, address, &length) != 0) return std::nullopt;
   return ToEndpoint(address);
 }
 
@@ -148,7 +150,7 @@ absl::StatusOr<UniqueFd> ListenAt(IpEndpoint& at) {
   if (bind(fd.get(), address.get(), address.length) != 0 || listen(fd.get(), kBacklog) != 0) {
     return SocketError(doing, errno);
   }
-  const std::optional<IpEndpoint> bound = OwnEndpoint(fd.get());
+  const std::optional<IpEndpoint> bound = EndpointOf(fd.get(), &getsockname);
   if (!bound.has_value()) return SocketError(doing, errno);
   at.port = bound->port;
   return fd;
@@ -179,14 +181,16 @@ absl::StatusOr<UniqueFd> ConnectFrom(const IpEndpoint& from, const IpEndpoint& t
   }
 }
 
+std::string OtherSide(int fd) {
+  const std::optional<IpEndpoint> other = EndpointOf(fd, &getpeername);
+  return other.has_value() ? other->ToString() : "somebody who has gone";
+}
+
 UniqueFd AcceptAt(int listener) {
-  sockaddr_storage storage = {};
-  socklen_t length = sizeof(storage);
-  auto* address = reinterpret_cast<sockaddr*>(&storage);
-  UniqueFd fd(accept4(listener, address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.valid()) return fd;
-  const std::optional<IpEndpoint> own = OwnEndpoint(fd.get());
-  const std::optional<IpEndpoint> other = ToEndpoint(address);
+  const std::optional<IpEndpoint> own = EndpointOf(fd.get(), &getsockname);
+  const std::optional<IpEndpoint> other = EndpointOf(fd.get(), &getpeername);
   SetUp(fd.get(), own.value_or(IpEndpoint()), other.value_or(IpEndpoint()));
   return fd;
 }

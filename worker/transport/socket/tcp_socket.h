@@ -27,6 +27,9 @@ absl::StatusOr<UniqueFd> ListenAt(IpEndpoint& at);
 // leads there. What else goes wrong is told when the socket is used.
 absl::StatusOr<UniqueFd> ConnectFrom(const IpEndpoint& from, const IpEndpoint& to);
 
+// The IP address and port at the other end of a connection, for messages.
+std::string OtherSide(int fd);
+
 // The next connection that came in, or none, with errno.
 UniqueFd AcceptAt(int listener);
 
