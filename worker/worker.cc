@@ -6,7 +6,7 @@
 #include "common/mesh/mesh.h"
 #include "common/metrics/prometheus/recorders.h"
 #include "common/wire/session_protocol.h"
-#include "worker/transport/ucx/sibling_reads.h"
+#include "worker/transport/sibling_reads.h"
 #include "worker/transport/ucx/ucx_transport.h"
 
 #include <algorithm>

@@ -13,6 +13,8 @@
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/reshard.pb.h"
 #include "worker/executor/wire_message.h"
+#include "worker/transport/socket/socket_address.h"
+#include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/ucx/ucx_address.h"
 
 #include <array>
@@ -179,11 +181,48 @@ void WriteSpec(const CorpusWriter& corpus) {
   corpus.Write("reshard_spec", "inline", text);
 }
 
+template <typename T>
+std::string BytesOf(const T& object) {
+  return {reinterpret_cast<const char*>(&object), sizeof(object)};
+}
+
+// The first byte: bit 0 is shared memory, bit 1 that these are answers; all bits say what is done
+// with the messages that come in.
+void WriteSocketStreams(const CorpusWriter& corpus) {
+  const auto frame = [](FrameKind kind, uint64_t id, uint32_t pieces = 0) {
+    return BytesOf(FrameHeader{.kind = kind, .pieces = pieces, .id = id});
+  };
+  const auto announce = [&](uint64_t id, uint64_t bytes, uint32_t pieces = 0) {
+    return frame(FrameKind::kAnnounce, id, pieces) +
+           BytesOf(MessageHeader{.sequence = id, .payload_bytes = bytes});
+  };
+  corpus.Write("socket_stream", "inline",
+               "\xfc" + announce(1, 3) + "abc" + announce(2, 0) + announce(3, 1) + "d");
+  corpus.Write("socket_stream", "payload",
+               "\xfc" + announce(1, 5000) + frame(FrameKind::kPayload, 1) + std::string(5000, 'x') +
+                   announce(2, 3) + "abc");
+  corpus.Write("socket_stream", "pieces",
+               "\xfd" + announce(1, 5000, 2) + BytesOf(RemotePiece{4096, 2000}) +
+                   BytesOf(RemotePiece{65536, 3000}));
+  corpus.Write("socket_stream", "takes",
+               "\x02" + frame(FrameKind::kTake, 1) + frame(FrameKind::kDone, 0) +
+                   frame(FrameKind::kTake, 2));
+  corpus.Write("socket_stream", "dones",
+               "\x03" + frame(FrameKind::kDone, 2) + frame(FrameKind::kDone, 0));
+}
+
 void WriteMessages(const CorpusWriter& corpus) {
   corpus.Write(
       "ucx_address", "address",
       UcxAddress{.shared_memory = true, .boot_id = "0123456789abcdef", .worker_address = "worker"}
           .Encode());
+  corpus.Write("socket_address", "address",
+               SocketAddress{.shared_memory = true,
+                             .boot_id = "0123456789abcdef",
+                             .pid_namespace = 7,
+                             .nonce = {'n', 'o', 'n', 'c', 'e'},
+                             .endpoint = {.ip = {'i', 'p'}, .port = 65001}}
+                   .Encode());
   std::array<std::byte, kFailureBytesMax> bytes;
   const size_t size = EncodeFailure(absl::DataLossError("relay 3 at b.0: caf\xc3\xa9"), bytes);
   corpus.Write("failure_message", "data_loss",
@@ -203,6 +242,7 @@ void WriteAll(const CorpusWriter& corpus) {
   WriteParts(corpus);
   WriteStart(corpus);
   WriteSpec(corpus);
+  WriteSocketStreams(corpus);
   WriteMessages(corpus);
 }
 

@@ -82,13 +82,13 @@ class TransportSink {
 // free afterwards. Nothing is allocated per message by our code once a connection is warm, apart
 // from the IncomingMessage.
 //
-// Implementations: inprocess/ (threads of one process, seeded faults), ucx/ (TCP, RDMA, shared
-// memory). Every one passes testing/transport_conformance.h.
+// Implementations: inprocess/ (threads of one process, seeded faults), socket/ (TCP, shared
+// memory), ucx/ (TCP, RDMA, shared memory). Every one passes testing/transport_conformance.h.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // "ucx", "inprocess": the value of the metric label `transport`.
+  // "inprocess", "socket", "ucx": the value of the metric label `transport`.
   virtual absl::string_view name() const = 0;
   // Opaque bytes with which a peer's Connect reaches this transport. At most 4 KiB.
   virtual const std::string& address() const = 0;

@@ -2,13 +2,9 @@
 
 #include "common/base/check.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <fstream>
-#include <utility>
 
 #include <absl/status/status.h>
-#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <xxhash.h>
 
@@ -20,7 +16,6 @@ constexpr char kVersion = 1;
 constexpr size_t kBootIdBytes = 16;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kPrefixBytes = 8 + 1 + 1 + kBootIdBytes;
-constexpr char kBootIdPath[] = "/proc/sys/kernel/random/boot_id";
 
 std::string Checksum(absl::string_view prefix, absl::string_view worker_address) {
   const std::string bytes = absl::StrCat(prefix, worker_address);
@@ -66,18 +61,6 @@ absl::StatusOr<UcxAddress> UcxAddress::Decode(absl::string_view bytes) {
   return UcxAddress{.shared_memory = prefix[9] != 0,
                     .boot_id = std::string(prefix.substr(10)),
                     .worker_address = std::string(worker_address)};
-}
-
-absl::StatusOr<std::string> ReadBootId() {
-  std::ifstream file(kBootIdPath);
-  std::string text;
-  file >> text;
-  text.erase(std::remove(text.begin(), text.end(), '-'), text.end());
-  std::string boot_id = absl::HexStringToBytes(text);
-  if (text.size() != 2 * kBootIdBytes || boot_id.size() != kBootIdBytes) {
-    return absl::InternalError(absl::StrCat(kBootIdPath, ": expected an id, found '", text, "'"));
-  }
-  return boot_id;
 }
 
 }  // namespace crossmesh

@@ -31,7 +31,4 @@ struct UcxAddress {
   friend bool operator==(const UcxAddress&, const UcxAddress&) = default;
 };
 
-// Tells this host, from its start on, apart from others. Internal: the system does not say.
-absl::StatusOr<std::string> ReadBootId();
-
 }  // namespace crossmesh

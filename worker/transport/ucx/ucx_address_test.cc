@@ -41,11 +41,5 @@ TEST(UcxAddressTest, AnotherVersionIsNamed) {
                                                   HasSubstr("expected version 1, found 2")));
 }
 
-TEST(UcxAddressTest, TheBootIdStaysTheSame) {
-  ASSERT_OK_AND_ASSIGN(const std::string boot_id, ReadBootId());
-  EXPECT_EQ(boot_id.size(), 16);
-  EXPECT_THAT(ReadBootId(), IsOkAndHolds(boot_id));
-}
-
 }  // namespace
 }  // namespace crossmesh

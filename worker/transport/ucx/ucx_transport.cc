@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/transport/boot_id.h"
 
 #include <cstring>
 #include <utility>

@@ -7,7 +7,7 @@
 namespace crossmesh {
 
 // What this host says to a process that reads the memory of another one with the same parent, as
-// UCX's `cma` does between workers.
+// workers do for transfers inside the host.
 struct SiblingReads {
   int error = 0;                    // errno of process_vm_readv; 0: allowed
   std::optional<int> ptrace_scope;  // kernel.yama.ptrace_scope, where there is one

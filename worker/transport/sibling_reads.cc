@@ -1,4 +1,4 @@
-#include "worker/transport/ucx/sibling_reads.h"
+#include "worker/transport/sibling_reads.h"
 
 #include <cerrno>
 #include <csignal>

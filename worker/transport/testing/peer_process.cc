@@ -1,7 +1,6 @@
-#include "worker/transport/ucx/ucx_peer_process.h"
+#include "worker/transport/testing/peer_process.h"
 
 #include "common/base/check.h"
-#include "worker/transport/ucx/ucx_transport.h"
 
 #include <array>
 #include <cerrno>
@@ -25,15 +24,11 @@ namespace {
 
 constexpr size_t kMessageBytes = 8 << 20;
 constexpr int kWindow = 8;
-constexpr absl::string_view kSharedMemory = "shm";
-constexpr absl::string_view kTcp = "tcp";
 
 // Sends for ever and parks what comes.
 class Flood final : public TransportSink {
  public:
-  explicit Flood(bool shared_memory)
-      : transport_(*UcxTransport::Create(
-            *this, {.net_devices = {"lo"}, .shared_memory = shared_memory})) {}
+  explicit Flood(const MakeTransport& make) : transport_(*make(*this)) {}
 
   Transport& transport() { return *transport_; }
   void Start(PeerId peer) {
@@ -51,10 +46,10 @@ class Flood final : public TransportSink {
   void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
   void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
 
-  std::vector<std::byte> payload_ = std::vector<std::byte>(kMessageBytes);
+  const std::vector<std::byte> payload_ = std::vector<std::byte>(kMessageBytes);
   const std::vector<iovec> pieces_ = {PieceOf(payload_)};
   PeerId peer_;
-  std::unique_ptr<UcxTransport> transport_;
+  std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<IncomingMessage>> parked_;
 };
 
@@ -69,8 +64,8 @@ absl::StatusOr<std::string> ReadLine(int fd) {
 
 }  // namespace
 
-int UcxPeerProcess::Main(absl::string_view mode) {
-  Flood flood(mode == kSharedMemory);
+int PeerProcess::Main(const MakeTransport& make) {
+  Flood flood(make);
   std::cout << absl::BytesToHexString(flood.transport().address()) << std::endl;
   std::array<pollfd, 2> waits = {{{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = flood.transport().event_fd(), .events = POLLIN}}};
@@ -87,14 +82,14 @@ int UcxPeerProcess::Main(absl::string_view mode) {
   }
 }
 
-absl::StatusOr<UcxPeerProcess> UcxPeerProcess::Start(bool shared_memory) {
+absl::StatusOr<PeerProcess> PeerProcess::Start(std::string mode) {
   std::array<int, 2> in;
   std::array<int, 2> out;
   CHECK(pipe2(in.data(), O_CLOEXEC) == 0 && pipe2(out.data(), O_CLOEXEC) == 0);
   const UniqueFd child_in(in[0]);
   const UniqueFd from(out[0]);
   UniqueFd child_out(out[1]);
-  UcxPeerProcess process;
+  PeerProcess process;
   process.to_.Reset(in[1]);
 
   posix_spawn_file_actions_t actions;
@@ -103,7 +98,6 @@ absl::StatusOr<UcxPeerProcess> UcxPeerProcess::Start(bool shared_memory) {
   posix_spawn_file_actions_adddup2(&actions, child_out.get(), STDOUT_FILENO);
   std::string program = "/proc/self/exe";
   std::string argument = kArgument;
-  std::string mode(shared_memory ? kSharedMemory : kTcp);
   char* const arguments[] = {program.data(), argument.data(), mode.data(), nullptr};
   const int error =
       posix_spawn(&process.pid_, program.c_str(), &actions, nullptr, arguments, environ);
@@ -117,17 +111,17 @@ absl::StatusOr<UcxPeerProcess> UcxPeerProcess::Start(bool shared_memory) {
   return process;
 }
 
-UcxPeerProcess::UcxPeerProcess(UcxPeerProcess&& other) noexcept
+PeerProcess::PeerProcess(PeerProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       to_(std::move(other.to_)),
       address_(std::move(other.address_)) {}
 
-void UcxPeerProcess::ConnectTo(const std::string& address) {
+void PeerProcess::ConnectTo(const std::string& address) {
   const std::string line = absl::StrCat(absl::BytesToHexString(address), "\n");
   CHECK_EQ(write(to_.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
 }
 
-void UcxPeerProcess::Kill() {
+void PeerProcess::Kill() {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);

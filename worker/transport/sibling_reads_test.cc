@@ -1,4 +1,4 @@
-#include "worker/transport/ucx/sibling_reads.h"
+#include "worker/transport/sibling_reads.h"
 
 #include "common/base/thread.h"
 #include "common/testing/status_matchers.h"

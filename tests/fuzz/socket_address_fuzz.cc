@@ -1,0 +1,43 @@
+// The address blob of a socket transport: what is decoded encodes to the same value, and what is
+// encoded decodes, which its checksum keeps a fuzzer from finding by itself.
+
+#include "common/base/check.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "worker/transport/socket/socket_address.h"
+
+#include <string>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kBootIdBytes = 16;
+
+void CheckSurvives(const SocketAddress& address) {
+  const absl::StatusOr<SocketAddress> again = SocketAddress::Decode(address.Encode());
+  CHECK_OK(again);
+  CHECK(*again == address);
+  CHECK(!address.endpoint.ToString().empty());
+}
+
+void FuzzOne(const uint8_t* data, size_t size) {
+  if (const auto address = SocketAddress::Decode(TextOf(data, size)); address.ok()) {
+    CheckSurvives(*address);
+  }
+  FuzzInput input({data, size});
+  SocketAddress address = {.shared_memory = input.Byte() % 2 == 0,
+                           .boot_id = std::string(kBootIdBytes, '\0'),
+                           .pid_namespace = input.Number(8)};
+  for (char& byte : address.boot_id) byte = static_cast<char>(input.Byte());
+  for (char& byte : address.nonce) byte = static_cast<char>(input.Byte());
+  for (char& byte : address.endpoint.ip) byte = static_cast<char>(input.Byte());
+  address.endpoint.port = static_cast<uint16_t>(input.Number(2));
+  CheckSurvives(address);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  crossmesh::FuzzOne(data, size);
+  return 0;
+}

@@ -1,0 +1,90 @@
+#pragma once
+
+#include "worker/transport/socket/byte_queue.h"
+#include "worker/transport/socket/fifo.h"
+#include "worker/transport/socket/incoming_message.h"
+#include "worker/transport/socket/piece_cursor.h"
+#include "worker/transport/socket/sink_queue.h"
+#include "worker/transport/socket/socket_frame.h"
+#include "worker/transport/socket/socket_stream.h"
+#include "worker/transport/transport.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// The end of a TCP connection where messages come in. Payloads are read from the socket straight to
+// where they belong, but for what is read together with the frame before it; or, through shared
+// memory, copied from the sender's.
+class IncomingStream final : public SocketStream {
+ public:
+  // Messages and completions go to `told`; both references must outlive this.
+  IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told);
+
+  // What the other side said of itself, once that has come. Nothing is made of what follows before
+  // Admit.
+  const std::optional<SocketHandshake>& handshake() const { return handshake_; }
+  // The handshake is valid.
+  absl::Status Admit();
+  absl::Status Read(size_t bytes_max) override;
+
+ private:
+  friend class SocketMessage;
+
+  // A payload that was asked for.
+  struct Receiving {
+    uint64_t id = 0;
+    PieceCursor into;
+    Ticket ticket = 0;
+    std::vector<iovec> remote;  // through shared memory: from where
+  };
+
+  // What a message does. Hold: it is there. Drop: nobody wants it. Receive: as its own.
+  void Hold(SocketMessage& message);
+  void Drop(SocketMessage& message);
+  void Receive(SocketMessage& message, Pieces into, Ticket ticket);
+  void Release(SocketMessage& message);
+
+  absl::Status DoWork(size_t bytes_max) override;
+  void CompleteAll(const absl::Status& why) override;
+
+  absl::StatusOr<size_t> ReadSome(size_t bytes_max);
+  size_t AheadBytes() const;
+  absl::Status Parse();
+  // Makes something of what stands at the front of the buffer; false: more bytes are needed.
+  absl::StatusOr<bool> ParseOne();
+  absl::StatusOr<bool> ParseAnnouncement(const FrameHeader& frame);
+  absl::Status ParsePayload(const FrameHeader& frame);
+  absl::StatusOr<std::vector<iovec>> ParsePieces(size_t offset, const FrameHeader& frame,
+                                                 const MessageHeader& header);
+  absl::Status CheckBound() const;
+  absl::Status CopyPayloads(size_t bytes_max);
+  absl::Status WriteAnswers();
+  void FinishFirst(const absl::Status& status);
+  std::vector<iovec> SpareList();
+  void KeepList(std::vector<iovec> list);
+  size_t buffered() const { return end_ - begin_; }
+
+  SinkQueue& told_;
+  std::optional<SocketHandshake> handshake_;
+  bool admitted_ = false;
+  const std::unique_ptr<std::byte[]> buffer_;
+  size_t begin_ = 0;  // of what was read and not yet made something of
+  size_t end_ = 0;
+  Fifo<Receiving> receiving_;  // in the order asked for
+  bool in_payload_ = false;    // the first one's bytes come now
+  PieceCursor remote_left_;    // of the first one, through shared memory
+  bool copying_ = false;       // the first one, likewise
+  ByteQueue answers_;
+  SocketMessage* messages_ = nullptr;  // not answered yet, the first of them
+  int64_t pages_ = 0;                  // of these
+  std::vector<std::vector<iovec>> spare_lists_;
+};
+
+}  // namespace crossmesh

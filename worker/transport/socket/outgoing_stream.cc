@@ -1,0 +1,172 @@
+#include "worker/transport/socket/outgoing_stream.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <limits.h>
+
+namespace crossmesh {
+
+OutgoingStream::OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, WorkList& work_list,
+                               SinkQueue& told)
+    : SocketStream(std::move(fd), work_list),
+      shared_memory_(handshake.shared_memory != 0),
+      told_(told) {
+  bytes_.PushObject(handshake);
+  WantWork();
+}
+
+void OutgoingStream::Send(const MessageHeader& message, Pieces payload, Ticket ticket) {
+  CHECK_LE(payload.size(), kPiecesMax);
+  MessageHeader header = message;
+  header.payload_bytes = BytesOf(payload);
+  WantWork();
+  if (header.payload_bytes <= kInlineBytesMax) return PushInline(header, payload, ticket);
+  const uint32_t place = NewPlace();
+  messages_[place].state = Message::State::kAnnounced;
+  messages_[place].payload = payload;
+  messages_[place].ticket = ticket;
+  const auto pieces = static_cast<uint32_t>(shared_memory_ ? payload.size() : 0);
+  bytes_.PushObject(FrameHeader{FrameKind::kAnnounce, pieces, IdOf(place)});
+  bytes_.PushObject(header);
+  if (shared_memory_) PushPieces(payload);
+}
+
+void OutgoingStream::PushInline(const MessageHeader& header, Pieces payload, Ticket ticket) {
+  bytes_.PushObject(FrameHeader{.kind = FrameKind::kAnnounce});
+  bytes_.PushObject(header);
+  for (const iovec& piece : payload) {
+    bytes_.Push({static_cast<const std::byte*>(piece.iov_base), piece.iov_len});
+  }
+  inline_.Push({.end = bytes_.pushed(), .ticket = ticket});
+}
+
+void OutgoingStream::PushPieces(Pieces payload) {
+  for (const iovec& piece : payload) {
+    bytes_.PushObject(
+        RemotePiece{reinterpret_cast<uintptr_t>(piece.iov_base), uint64_t{piece.iov_len}});
+  }
+}
+
+uint32_t OutgoingStream::NewPlace() {
+  if (free_.empty()) {
+    messages_.emplace_back();
+    return static_cast<uint32_t>(messages_.size() - 1);
+  }
+  const uint32_t place = free_.back();
+  free_.pop_back();
+  return place;
+}
+
+uint64_t OutgoingStream::IdOf(uint32_t place) const {
+  return (uint64_t{messages_[place].uses} << 32) | place;
+}
+
+absl::Status OutgoingStream::Read(size_t bytes_max) {
+  for (size_t bytes = 0; bytes < bytes_max;) {
+    const iovec into = PieceOf(std::span(answers_).subspan(answers_size_));
+    ASSIGN_OR_RETURN(const size_t read, ReadInto(std::span(&into, 1)));
+    bytes += read;
+    answers_size_ += read;
+    size_t handled = 0;
+    for (; answers_size_ - handled >= sizeof(FrameHeader); handled += sizeof(FrameHeader)) {
+      FrameHeader answer;
+      std::memcpy(&answer, answers_.data() + handled, sizeof(answer));
+      RETURN_IF_ERROR(HandleAnswer(answer));
+    }
+    answers_size_ -= handled;
+    std::memmove(answers_.data(), answers_.data() + handled, answers_size_);
+    if (drained()) break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OutgoingStream::HandleAnswer(const FrameHeader& answer) {
+  const auto place = static_cast<uint32_t>(answer.id);
+  const FrameKind wanted = shared_memory_ ? FrameKind::kDone : FrameKind::kTake;
+  if (answer.kind != FrameKind::kDone && answer.kind != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("answer: expected kind ", ToNumber(wanted),
+                                                   " or ", ToNumber(FrameKind::kDone), ", found ",
+                                                   ToNumber(answer.kind)));
+  }
+  if (place >= messages_.size() || messages_[place].state != Message::State::kAnnounced ||
+      IdOf(place) != answer.id) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("answer: expected the id of a message without answer, found ", answer.id));
+  }
+  if (answer.kind == FrameKind::kDone) {
+    Finish(place, absl::OkStatus());
+    return absl::OkStatus();
+  }
+  messages_[place].state = Message::State::kTaken;
+  taken_.Push(place);
+  WantWork();
+  return absl::OkStatus();
+}
+
+void OutgoingStream::Finish(uint32_t place, const absl::Status& status) {
+  Message& message = messages_[place];
+  told_.AddSent(message.ticket, status);
+  message.state = Message::State::kFree;
+  ++message.uses;
+  free_.push_back(place);
+}
+
+absl::Status OutgoingStream::DoWork(size_t bytes_max) {
+  size_t written = 0;
+  while (!blocked()) {
+    if (current_ == kNone && !taken_.empty()) BeginPayload();
+    if (current_ == kNone && bytes_.size() == 0) return absl::OkStatus();
+    if (written >= bytes_max) {
+      WantWork();
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const size_t step, WriteSome(bytes_max - written));
+    written += step;
+    Account(step);
+  }
+  return absl::OkStatus();
+}
+
+void OutgoingStream::BeginPayload() {
+  current_ = taken_.Pop();
+  bytes_.PushObject(FrameHeader{.kind = FrameKind::kPayload, .id = IdOf(current_)});
+  bytes_before_ = bytes_.size();
+  left_ = PieceCursor(messages_[current_].payload);
+}
+
+absl::StatusOr<size_t> OutgoingStream::WriteSome(size_t bytes_max) {
+  std::array<iovec, IOV_MAX> list;
+  size_t count = 0;
+  const size_t before = current_ == kNone ? bytes_.size() : bytes_before_;
+  if (before > 0) list[count++] = PieceOf(bytes_.bytes().first(before));
+  if (current_ != kNone) count += left_.List(std::span(list).subspan(count), bytes_max).pieces;
+  return WriteFrom(std::span(list).first(count));
+}
+
+void OutgoingStream::Account(size_t written) {
+  const size_t before = current_ == kNone ? bytes_.size() : bytes_before_;
+  const size_t from_bytes = std::min(written, before);
+  bytes_.Pop(from_bytes);
+  while (!inline_.empty() && inline_.front().end <= bytes_.popped()) {
+    told_.AddSent(inline_.Pop().ticket, absl::OkStatus());
+  }
+  if (current_ == kNone) return;
+  bytes_before_ -= from_bytes;
+  left_.Advance(written - from_bytes);
+  if (left_.done()) Finish(std::exchange(current_, kNone), absl::OkStatus());
+}
+
+void OutgoingStream::CompleteAll(const absl::Status& why) {
+  while (!inline_.empty()) told_.AddSent(inline_.Pop().ticket, why);
+  for (uint32_t place = 0; place < messages_.size(); ++place) {
+    if (messages_[place].state != Message::State::kFree) Finish(place, why);
+  }
+}
+
+}  // namespace crossmesh

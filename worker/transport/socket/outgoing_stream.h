@@ -1,0 +1,80 @@
+#pragma once
+
+#include "worker/transport/socket/byte_queue.h"
+#include "worker/transport/socket/fifo.h"
+#include "worker/transport/socket/piece_cursor.h"
+#include "worker/transport/socket/sink_queue.h"
+#include "worker/transport/socket/socket_frame.h"
+#include "worker/transport/socket/socket_stream.h"
+#include "worker/transport/transport.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// The end of a TCP connection that announces messages and sends their payloads when the other side
+// asks for them, straight from where they are. Announcements are in the order of Send, payloads in
+// the order asked for, one at a time; announcements wait for no more than the payload under way.
+class OutgoingStream final : public SocketStream {
+ public:
+  // Greets with `handshake`. Completions go to `told`; both references must outlive this.
+  OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, WorkList& work_list,
+                 SinkQueue& told);
+
+  // As Transport::Send.
+  void Send(const MessageHeader& header, Pieces payload, Ticket ticket);
+  absl::Status Read(size_t bytes_max) override;
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  // A message with its place: used again, and then with another id.
+  struct Message {
+    enum class State { kFree, kAnnounced, kTaken };
+    State state = State::kFree;
+    uint32_t uses = 0;
+    Pieces payload;
+    Ticket ticket = 0;
+  };
+  // A message that travels whole: it is sent when the stream has come so far.
+  struct Inline {
+    uint64_t end = 0;
+    Ticket ticket = 0;
+  };
+
+  absl::Status DoWork(size_t bytes_max) override;
+  void CompleteAll(const absl::Status& why) override;
+
+  uint32_t NewPlace();
+  uint64_t IdOf(uint32_t place) const;
+  void PushInline(const MessageHeader& header, Pieces payload, Ticket ticket);
+  void PushPieces(Pieces payload);
+  absl::Status HandleAnswer(const FrameHeader& answer);
+  void Finish(uint32_t place, const absl::Status& status);
+  void BeginPayload();
+  absl::StatusOr<size_t> WriteSome(size_t bytes_max);
+  void Account(size_t written);
+
+  const bool shared_memory_;
+  SinkQueue& told_;
+  ByteQueue bytes_;  // all that is sent, but for payloads
+  Fifo<Inline> inline_;
+  std::vector<Message> messages_;
+  std::vector<uint32_t> free_;
+  Fifo<uint32_t> taken_;  // to send next
+  // The payload under way: after so many bytes of bytes_, and before the others.
+  uint32_t current_ = kNone;
+  size_t bytes_before_ = 0;
+  PieceCursor left_;
+  // The beginning of an answer.
+  std::array<std::byte, 4096> answers_;
+  size_t answers_size_ = 0;
+};
+
+}  // namespace crossmesh

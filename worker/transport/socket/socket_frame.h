@@ -1,0 +1,74 @@
+#pragma once
+
+#include "worker/transport/socket/socket_address.h"
+#include "worker/transport/transport.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What passes over the TCP connection that one Connect makes. All numbers are little endian.
+//
+// The side that connected sends a SocketHandshake, then frames:
+//
+//   kAnnounce   FrameHeader, MessageHeader, then
+//               up to kInlineBytesMax bytes of payload: the payload itself;
+//               more, over TCP: nothing;
+//               more, through shared memory: `pieces` of RemotePiece, where it is in the memory of
+//               process `pid` of the handshake
+//   kPayload    FrameHeader, the payload of the message. Payloads come in the order of kTake.
+//
+// The other side answers, each message that was announced without its payload once:
+//
+//   kTake       send me the payload (TCP only)
+//   kDone       I have read the payload (shared memory only), or do not want it
+struct SocketHandshake {
+  static constexpr uint64_t kMagic = 0x434F5348534D5843;  // "CXMSHSOC"
+  static constexpr uint32_t kVersion = 1;
+
+  uint64_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t shared_memory = 0;  // 1: large payloads are to be read from the sender's memory
+  TransportNonce to = {};      // whom the sender believes to reach
+  TransportNonce from = {};
+  uint64_t pid = 0;
+  uint64_t number = 0;  // this is Connect number 1, 2, ... from `from` to `to`
+};
+static_assert(sizeof(SocketHandshake) == 64);
+
+enum class FrameKind : uint32_t { kAnnounce = 1, kPayload = 2, kTake = 3, kDone = 4 };
+constexpr uint32_t ToNumber(FrameKind kind) { return static_cast<uint32_t>(kind); }
+
+struct FrameHeader {
+  FrameKind kind = FrameKind::kAnnounce;
+  uint32_t pieces = 0;
+  uint64_t id = 0;  // of the message, the sender's choice
+};
+static_assert(sizeof(FrameHeader) == 16);
+
+struct RemotePiece {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+};
+
+static_assert(std::endian::native == std::endian::little, "these are sent as they are in memory");
+
+constexpr size_t kInlineBytesMax = 4096;
+constexpr size_t kPiecesMax = 1024;
+constexpr size_t kAnnounceBytes = sizeof(FrameHeader) + sizeof(MessageHeader);
+constexpr size_t kFrameBytesMax = kAnnounceBytes + kPiecesMax * sizeof(RemotePiece);
+
+// InvalidArgument, with what was expected and found: the handshake is not one for the transport
+// `own`.
+absl::Status Validate(const SocketHandshake& handshake, const SocketAddress& own);
+
+// How many bytes follow an announcement's headers. InvalidArgument: the two contradict each other.
+absl::StatusOr<size_t> AnnouncedBytes(const FrameHeader& frame, const MessageHeader& header,
+                                      bool shared_memory);
+
+}  // namespace crossmesh

@@ -1,0 +1,59 @@
+#include "worker/transport/socket/socket_frame.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kLarge = kInlineBytesMax + 1;
+
+auto Refuses(const char* text) {
+  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+}
+
+TEST(SocketHandshakeTest, WhatDiffersIsNamed) {
+  const SocketAddress own = {.nonce = {'m', 'e'}};
+  const SocketHandshake good = {.to = own.nonce, .number = 1};
+  EXPECT_OK(Validate(good, own));
+  SocketHandshake bad = good;
+  bad.magic = 1;
+  EXPECT_THAT(Validate(bad, own), Refuses("expected magic"));
+  bad = good;
+  bad.version = 2;
+  EXPECT_THAT(Validate(bad, own), Refuses("expected version 1, found 2"));
+  bad = good;
+  bad.to = {'y', 'o', 'u'};
+  EXPECT_THAT(Validate(bad, own), Refuses("another transport"));
+  bad = good;
+  bad.shared_memory = 1;
+  EXPECT_THAT(Validate(bad, own), Refuses("shared memory at most 0, found 1"));
+  bad = good;
+  bad.number = 0;
+  EXPECT_THAT(Validate(bad, own), Refuses("number of at least 1, found 0"));
+}
+
+TEST(AnnouncedBytesTest, SmallPayloadsFollow) {
+  for (const bool shared_memory : {false, true}) {
+    EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = 7}, shared_memory), IsOkAndHolds(7));
+    EXPECT_THAT(AnnouncedBytes({.pieces = 1}, {.payload_bytes = 7}, shared_memory),
+                Refuses("expected 0 to 0 pieces, found 1"));
+  }
+}
+
+TEST(AnnouncedBytesTest, OfLargePayloadsTheirPlacesFollowWhereMemoryIsShared) {
+  EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = kLarge}, false), IsOkAndHolds(0));
+  EXPECT_THAT(AnnouncedBytes({.pieces = 1}, {.payload_bytes = kLarge}, false), Refuses("found 1"));
+  EXPECT_THAT(AnnouncedBytes({.pieces = 2}, {.payload_bytes = kLarge}, true), IsOkAndHolds(32));
+  EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = kLarge}, true),
+              Refuses("expected 1 to 1024 pieces, found 0"));
+  EXPECT_THAT(AnnouncedBytes({.pieces = 1025}, {.payload_bytes = kLarge}, true),
+              Refuses("found 1025"));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,198 @@
+#include "worker/transport/socket/tcp_socket.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int kBacklog = 1024;
+// A host that fell silent is lost after so long, whether something is on its way to it or not. So
+// is one where nobody reads for so long what is there for it.
+constexpr int kSilenceMaxMs = 2000;
+constexpr int kKeepaliveSeconds = 1;
+constexpr int kKeepaliveProbes = 2;
+constexpr size_t kIpv4Offset = 12;
+
+// IPv4 and IPv6 as the system has them.
+struct SystemAddress {
+  explicit SystemAddress(const IpEndpoint& endpoint) {
+    if (endpoint.is_ipv4()) {
+      auto& v4 = reinterpret_cast<sockaddr_in&>(storage);
+      v4.sin_family = AF_INET;
+      v4.sin_port = htons(endpoint.port);
+      std::memcpy(&v4.sin_addr, endpoint.ip.data() + kIpv4Offset, sizeof(v4.sin_addr));
+      length = sizeof(v4);
+    } else {
+      auto& v6 = reinterpret_cast<sockaddr_in6&>(storage);
+      v6.sin6_family = AF_INET6;
+      v6.sin6_port = htons(endpoint.port);
+      std::memcpy(&v6.sin6_addr, endpoint.ip.data(), sizeof(v6.sin6_addr));
+      length = sizeof(v6);
+    }
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+
+  sockaddr_storage storage = {};
+  socklen_t length = 0;
+};
+
+std::optional<IpEndpoint> ToEndpoint(const sockaddr* address) {
+  IpEndpoint endpoint;
+  if (address == nullptr) return std::nullopt;
+  if (address->sa_family == AF_INET) {
+    const auto& v4 = *reinterpret_cast<const sockaddr_in*>(address);
+    endpoint.ip[10] = endpoint.ip[11] = '\xff';
+    std::memcpy(endpoint.ip.data() + kIpv4Offset, &v4.sin_addr, sizeof(v4.sin_addr));
+    endpoint.port = ntohs(v4.sin_port);
+    return endpoint;
+  }
+  if (address->sa_family == AF_INET6) {
+    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
+    // Means nothing without the interface that it is of.
+    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) return std::nullopt;
+    std::memcpy(endpoint.ip.data(), &v6.sin6_addr, sizeof(v6.sin6_addr));
+    endpoint.port = ntohs(v6.sin6_port);
+    return endpoint;
+  }
+  return std::nullopt;
+}
+
+// One end of a connection: this one by getsockname, the other by getpeername.
+std::optional<IpEndpoint> EndpointOf(int fd, int (*get_name)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage storage = {};
+  socklen_t length = sizeof(storage);
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (get_name(fd, address, &length) != 0) return std::nullopt;
+  return ToEndpoint(address);
+}
+
+void SetOption(int fd, int level, int option, int value) {
+  // What the system does not know it does without.
+  static_cast<void>(setsockopt(fd, level, option, &value, sizeof(value)));
+}
+
+// Inside a host the system tells at once when a process ends; there a limit could only strike one
+// that is merely slow.
+void LimitSilence(int fd) {
+  SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMaxMs);
+}
+
+void SetUp(int fd, const IpEndpoint& own, const IpEndpoint& other) {
+  SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (own.ip != other.ip) LimitSilence(fd);
+}
+
+UniqueFd OpenSocket(const IpEndpoint& endpoint) {
+  return UniqueFd(socket(endpoint.is_ipv4() ? AF_INET : AF_INET6,
+                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+struct FreeInterfaces {
+  void operator()(ifaddrs* list) const { freeifaddrs(list); }
+};
+
+std::optional<IpEndpoint> FindInterface(const ifaddrs* list, const std::string& name) {
+  std::optional<IpEndpoint> found;
+  for (; list != nullptr; list = list->ifa_next) {
+    if (list->ifa_name != name) continue;
+    const std::optional<IpEndpoint> endpoint = ToEndpoint(list->ifa_addr);
+    if (!endpoint.has_value()) continue;
+    if (endpoint->is_ipv4()) return endpoint;
+    if (!found.has_value()) found = endpoint;
+  }
+  return found;
+}
+
+}  // namespace
+
+absl::Status SocketError(absl::string_view doing, int error) {
+  return absl::UnavailableError(absl::StrCat(doing, ": ", std::strerror(error)));
+}
+
+absl::StatusOr<IpEndpoint> FindInterface(std::span<const std::string> interfaces) {
+  if (interfaces.empty()) {
+    return absl::InvalidArgumentError("expected a network interface, e.g. lo; found none");
+  }
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return SocketError("listing network interfaces", errno);
+  const std::unique_ptr<ifaddrs, FreeInterfaces> owned(list);
+  for (const std::string& name : interfaces) {
+    const std::optional<IpEndpoint> found = FindInterface(list, name);
+    if (found.has_value()) return *found;
+  }
+  return absl::UnavailableError(absl::StrCat("network interfaces ", absl::StrJoin(interfaces, ","),
+                                             ": expected one with an IP address, found none"));
+}
+
+absl::StatusOr<UniqueFd> ListenAt(IpEndpoint& at) {
+  const std::string doing = absl::StrCat("listening at ", at.ToString());
+  UniqueFd fd = OpenSocket(at);
+  if (!fd.valid()) return SocketError(doing, errno);
+  const SystemAddress address(at);
+  if (bind(fd.get(), address.get(), address.length) != 0 || listen(fd.get(), kBacklog) != 0) {
+    return SocketError(doing, errno);
+  }
+  const std::optional<IpEndpoint> bound = EndpointOf(fd.get(), &getsockname);
+  if (!bound.has_value()) return SocketError(doing, errno);
+  at.port = bound->port;
+  return fd;
+}
+
+absl::StatusOr<UniqueFd> ConnectFrom(const IpEndpoint& from, const IpEndpoint& to) {
+  const std::string doing = absl::StrCat("connecting to ", to.ToString());
+  UniqueFd fd = OpenSocket(to);
+  if (!fd.valid()) return SocketError(doing, errno);
+  if (from.is_ipv4() != to.is_ipv4()) return SocketError(doing, EAFNOSUPPORT);
+  SetUp(fd.get(), from, to);
+  // The system chooses the port when it knows the other end, of which there may be many.
+  SetOption(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  IpEndpoint source = from;
+  source.port = 0;
+  const SystemAddress own(source);
+  if (bind(fd.get(), own.get(), own.length) != 0) return SocketError(doing, errno);
+  const SystemAddress address(to);
+  if (connect(fd.get(), address.get(), address.length) == 0) return fd;
+  switch (errno) {
+    case EADDRNOTAVAIL:
+    case EHOSTUNREACH:
+    case EINVAL:
+    case ENETUNREACH:
+      return SocketError(doing, errno);
+    default:
+      return fd;
+  }
+}
+
+std::string OtherSide(int fd) {
+  const std::optional<IpEndpoint> other = EndpointOf(fd, &getpeername);
+  return other.has_value() ? other->ToString() : "somebody who has gone";
+}
+
+UniqueFd AcceptAt(int listener) {
+  UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!fd.valid()) return fd;
+  const std::optional<IpEndpoint> own = EndpointOf(fd.get(), &getsockname);
+  const std::optional<IpEndpoint> other = EndpointOf(fd.get(), &getpeername);
+  SetUp(fd.get(), own.value_or(IpEndpoint()), other.value_or(IpEndpoint()));
+  return fd;
+}
+
+}  // namespace crossmesh
