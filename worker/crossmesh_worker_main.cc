@@ -27,6 +27,7 @@ struct Flags {
   std::string devices;
   std::string pages = "off";
   std::string shared_memory = "on";
+  std::string transport = "socket";
   double drain_timeout_seconds = 60;
 };
 
@@ -49,7 +50,11 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--huge-pages", flags.pages, "Storages in huge pages")
       ->check(on_or_off)
       ->capture_default_str();
-  app.add_option("--data-interface", flags.worker.data_interfaces,
+  app.add_option("--data-transport", flags.transport,
+                 "How tensors travel: socket (TCP) or ucx (RDMA); the same for all workers")
+      ->check(CLI::IsMember({"socket", "ucx"}))
+      ->capture_default_str();
+  app.add_option("--data-interface", flags.worker.data.interfaces,
                  "Network interface of the data plane; repeat it for more than one")
       ->capture_default_str();
   app.add_option("--shared-memory", flags.shared_memory,
@@ -66,7 +71,8 @@ void Declare(CLI::App& app, Flags& flags) {
 
 absl::Status Resolve(Flags& flags) {
   ASSIGN_OR_RETURN(flags.worker.devices, ParseDevices(flags.devices));
-  flags.worker.shared_memory = flags.shared_memory == "on";
+  flags.worker.data.kind = flags.transport == "ucx" ? DataTransport::kUcx : DataTransport::kSocket;
+  flags.worker.data.shared_memory = flags.shared_memory == "on";
   flags.worker.pages = flags.pages == "on" ? Arena::Pages::kHuge : Arena::Pages::kSmall;
   return absl::OkStatus();
 }

@@ -6,8 +6,6 @@
 #include "common/mesh/mesh.h"
 #include "common/metrics/prometheus/recorders.h"
 #include "common/wire/session_protocol.h"
-#include "worker/transport/sibling_reads.h"
-#include "worker/transport/ucx/ucx_transport.h"
 
 #include <algorithm>
 #include <utility>
@@ -63,15 +61,6 @@ absl::Status CheckOptions(const WorkerOptions& options) {
   return absl::OkStatus();
 }
 
-// Where they are refused, transfers inside the host would fail one after the other.
-bool MayReadSiblings(const std::string& worker) {
-  const absl::Status allowed = CheckAllowed(ProbeSiblingReads());
-  if (allowed.ok()) return true;
-  LogWarning("shared_memory_refused",
-             {{"worker_id", worker}, {"uses", "tcp"}, {"reason", allowed.message()}});
-  return false;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
@@ -109,10 +98,7 @@ absl::Status Worker::OpenDataPlane() {
   ASSIGN_OR_RETURN(control_,
                    EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
   executor_ = Executor::Create(*data_, options_.executor);
-  if (options_.shared_memory) shared_memory_ = MayReadSiblings(options_.name);
-  ASSIGN_OR_RETURN(transport_,
-                   UcxTransport::Create(*executor_, {.net_devices = options_.data_interfaces,
-                                                     .shared_memory = shared_memory_}));
+  ASSIGN_OR_RETURN(transport_, MakeDataTransport(options_.name, options_.data, *executor_));
   executor_->Attach(*transport_);
   data_->AddTransport(*transport_);
   return absl::OkStatus();
@@ -136,7 +122,8 @@ absl::Status Worker::OpenTasks() {
   if (!options_.state_folder.empty()) {
     ASSIGN_OR_RETURN(fence, EpochFence::Open(absl::StrCat(options_.state_folder, "/epoch")));
   }
-  const TransportLink link = shared_memory_ ? TransportLink::kUcxShm : TransportLink::kUcxTcp;
+  const TransportLink link =
+      *FindTransportLink(transport_->name(), options_.data.shared_memory ? "shm" : "tcp");
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = options_.name, .devices = options_.devices, .link = link},
       TaskTable::Ports{.control = *control_,

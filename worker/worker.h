@@ -8,6 +8,7 @@
 #include "common/rpc/server.h"
 #include "worker/agent/session_agent.h"
 #include "worker/counter_sampler.h"
+#include "worker/data_transport.h"
 #include "worker/executor/executor.h"
 #include "worker/memory/fd_server.h"
 #include "worker/memory/storage_table.h"
@@ -37,9 +38,8 @@ struct WorkerOptions {
   std::string metrics_listen;            // loopback address; empty: none
   bool insecure = false;                 // allows addresses that are not local
   Arena::Pages pages = Arena::Pages::kSmall;
-  std::vector<std::string> data_interfaces = {"lo"};  // as UCX names them
-  bool shared_memory = true;  // with workers of this host that have it; where the system allows it
-  std::string state_folder;   // remembers the controller's epoch; empty: in memory only
+  DataTransportOptions data;
+  std::string state_folder;  // remembers the controller's epoch; empty: in memory only
   ExecutorOptions executor;
   // Called once on a thread of the worker, which it must not block, when the controller has asked
   // for a drain and nothing runs any more: the owner should call Stop.
@@ -110,7 +110,6 @@ class Worker : private SessionHost {
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<FdServer> fd_server_;  // null: no memory socket
   std::unique_ptr<SessionAgent> agent_;
-  bool shared_memory_ = false;  // wanted and allowed
   bool started_ = false;
   bool stopped_ = false;
 };

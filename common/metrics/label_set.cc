@@ -15,6 +15,11 @@ std::optional<TransportLink> FindTransportLink(absl::string_view transport,
   return std::nullopt;
 }
 
+TransportKind TransportOf(TransportLink link) {
+  const absl::string_view name = kTransportLinks[static_cast<size_t>(link)][0];
+  return static_cast<TransportKind>(*FindLabel(kTransports, name));
+}
+
 std::optional<size_t> FindLabel(std::span<const absl::string_view> values,
                                 absl::string_view value) {
   const auto found = std::find(values.begin(), values.end(), value);

@@ -13,14 +13,16 @@ namespace crossmesh {
 
 // `link` tells what the bytes went through; the pair with the transport is what metrics carry,
 // since only these pairs occur. kInprocessLocal also counts copies inside one worker.
-enum class TransportLink { kUcxShm, kUcxTcp, kUcxRdma, kInprocessLocal };
-enum class TransportKind { kUcx, kInprocess };
-inline constexpr absl::string_view kTransports[] = {"ucx", "inprocess"};
+enum class TransportLink { kSocketShm, kSocketTcp, kUcxShm, kUcxTcp, kUcxRdma, kInprocessLocal };
+enum class TransportKind { kSocket, kUcx, kInprocess };
+inline constexpr absl::string_view kTransports[] = {"socket", "ucx", "inprocess"};
 inline constexpr absl::string_view kLinks[] = {"local", "shm", "tcp", "rdma"};
 inline constexpr absl::string_view kTransportLinks[][2] = {
-    {"ucx", "shm"}, {"ucx", "tcp"}, {"ucx", "rdma"}, {"inprocess", "local"}};
+    {"socket", "shm"}, {"socket", "tcp"}, {"ucx", "shm"},
+    {"ucx", "tcp"},    {"ucx", "rdma"},   {"inprocess", "local"}};
 // Nothing for a pair that does not occur.
 std::optional<TransportLink> FindTransportLink(absl::string_view transport, absl::string_view link);
+TransportKind TransportOf(TransportLink link);
 
 inline constexpr absl::string_view kDirections[] = {"send", "recv"};
 

@@ -299,6 +299,9 @@ TEST(LabelSetTest, EnumerationsAndNamesAgree) {
   EXPECT_EQ(FindTransportLink("ucx", "rdma"), TransportLink::kUcxRdma);
   EXPECT_EQ(FindTransportLink("inprocess", "local"), TransportLink::kInprocessLocal);
   EXPECT_EQ(FindTransportLink("inprocess", "tcp"), std::nullopt);
+  EXPECT_EQ(TransportOf(TransportLink::kSocketTcp), TransportKind::kSocket);
+  EXPECT_EQ(TransportOf(TransportLink::kUcxRdma), TransportKind::kUcx);
+  EXPECT_EQ(TransportOf(TransportLink::kInprocessLocal), TransportKind::kInprocess);
 }
 
 TEST(ExporterTest, OnlyLoopbackIsServed) {

@@ -7,10 +7,6 @@ namespace {
 constexpr absl::string_view kStagingStates[] = {"used", "limit"};
 constexpr absl::string_view kTensorStates[] = {"resident", "receiving"};
 
-TransportKind TransportOf(TransportLink link) {
-  return link == TransportLink::kInprocessLocal ? TransportKind::kInprocess : TransportKind::kUcx;
-}
-
 // The place in kLinks.
 size_t LinkOf(TransportLink link) {
   return *FindLabel(kLinks, kTransportLinks[static_cast<size_t>(link)][1]);

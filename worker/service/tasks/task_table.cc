@@ -233,7 +233,7 @@ void TaskTable::Ended(const TaskReport& report) {
 
 void TaskTable::AddRelaysInProgress(const WorkerTask& task, int64_t sign) {
   relays_in_progress_ += sign * std::ssize(task.part().prepared->nodes());
-  ports_.metrics.SetRelaysInProgress(TransportKind::kUcx, relays_in_progress_);
+  ports_.metrics.SetRelaysInProgress(TransportOf(options_.link), relays_in_progress_);
 }
 
 void TaskTable::Cancel(const TaskKey& key, const TaskCaller& caller, absl::string_view reason) {

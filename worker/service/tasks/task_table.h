@@ -47,7 +47,7 @@ class TaskTable : private TaskObserver {
   struct Options {
     std::string worker;
     std::vector<DeviceId> devices;
-    TransportLink link = TransportLink::kUcxTcp;  // to other workers, for metrics
+    TransportLink link = TransportLink::kSocketTcp;  // to other workers, for metrics
     PartCache::Limits parts;
     size_t tasks_max = 1024;
     absl::Duration abandon_grace = absl::Seconds(30);

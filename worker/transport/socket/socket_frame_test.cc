@@ -50,7 +50,7 @@ TEST(AnnouncedBytesTest, OfLargePayloadsTheirPlacesFollowWhereMemoryIsShared) {
   EXPECT_THAT(AnnouncedBytes({.pieces = 1}, {.payload_bytes = kLarge}, false), Refuses("found 1"));
   EXPECT_THAT(AnnouncedBytes({.pieces = 2}, {.payload_bytes = kLarge}, true), IsOkAndHolds(32));
   EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = kLarge}, true),
-              Refuses("expected 1 to 1024 pieces, found 0"));
+              Refuses("expected 1 to 64 pieces, found 0"));
   EXPECT_THAT(AnnouncedBytes({.pieces = 1025}, {.payload_bytes = kLarge}, true),
               Refuses("found 1025"));
 }

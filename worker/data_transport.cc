@@ -1,0 +1,39 @@
+#include "worker/data_transport.h"
+
+#include "common/base/log.h"
+#include "worker/transport/sibling_reads.h"
+#include "worker/transport/socket/socket_transport.h"
+#include "worker/transport/ucx/ucx_transport.h"
+
+#include <cstdlib>
+
+namespace crossmesh {
+namespace {
+
+// Where they are refused, transfers inside the host would fail one after the other.
+bool MayReadSiblings(const std::string& worker) {
+  const absl::Status allowed = CheckAllowed(ProbeSiblingReads());
+  if (allowed.ok()) return true;
+  LogWarning("shared_memory_refused",
+             {{"worker_id", worker}, {"uses", "tcp"}, {"reason", allowed.message()}});
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const std::string& worker,
+                                                             const DataTransportOptions& options,
+                                                             TransportSink& sink) {
+  const bool shared_memory = options.shared_memory && MayReadSiblings(worker);
+  switch (options.kind) {
+    case DataTransport::kSocket:
+      return SocketTransport::Create(
+          sink, {.interfaces = options.interfaces, .shared_memory = shared_memory});
+    case DataTransport::kUcx:
+      return UcxTransport::Create(
+          sink, {.net_devices = options.interfaces, .shared_memory = shared_memory});
+  }
+  std::abort();
+}
+
+}  // namespace crossmesh
