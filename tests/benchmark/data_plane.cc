@@ -62,13 +62,13 @@ void Bind(const PlanRun& run, size_t worker, TaskSpec& spec) {
 
 }  // namespace
 
-DataPlane::DataPlane(const std::string& interface) {
+DataPlane::DataPlane(const DataTransportOptions& options) {
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create(clock_, {});
   CHECK_OK(loop);
   loop_ = *std::move(loop);
   executor_ = Executor::Create(*loop_, {});
-  absl::StatusOr<std::unique_ptr<UcxTransport>> transport =
-      UcxTransport::Create(*executor_, {.net_devices = {interface}});
+  absl::StatusOr<std::unique_ptr<Transport>> transport =
+      MakeDataTransport("benchmark", options, *executor_);
   CHECK_OK(transport);
   transport_ = *std::move(transport);
   executor_->Attach(*transport_);

@@ -3,9 +3,10 @@
 #include "common/base/clock.h"
 #include "common/mesh/device.h"
 #include "common/plan/plan.h"
+#include "worker/data_transport.h"
 #include "worker/executor/executor.h"
 #include "worker/transport/event_loop.h"
-#include "worker/transport/ucx/ucx_transport.h"
+#include "worker/transport/transport.h"
 
 #include <cstddef>
 #include <memory>
@@ -14,11 +15,10 @@
 
 namespace crossmesh {
 
-// What moves a worker's bytes: a loop on a thread of its own, a UCX transport over TCP alone, and
-// the executor.
+// What moves a worker's bytes: a loop on a thread of its own, a transport, and the executor.
 class DataPlane {
  public:
-  explicit DataPlane(const std::string& interface);
+  explicit DataPlane(const DataTransportOptions& options);
   ~DataPlane() { loop_->Stop(); }
 
   EventLoop& loop() { return *loop_; }
@@ -28,7 +28,7 @@ class DataPlane {
  private:
   const RealClock clock_;
   std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<UcxTransport> transport_;
+  std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -1,4 +1,4 @@
-// Rates of one tensor moved between two workers by UCX over TCP, with checksums and without, and
+// Rates of one tensor moved between two workers over TCP, with checksums and without, and
 // between two slots of one worker beside memcpy of the same memory. Prints one line of JSON; the
 // script `run` sets it beside ucx_perftest.
 
@@ -11,6 +11,7 @@
 #include "tests/benchmark/data_plane.h"
 #include "tests/benchmark/measure.h"
 #include "tests/benchmark/models.h"
+#include "worker/data_transport.h"
 #include "worker/memory/arena.h"
 
 #include <cstdio>
@@ -30,6 +31,13 @@ struct Options {
   int64_t mebibytes = 256;
   int repeats = 3;
   std::string interface = "lo";
+  bool ucx = false;
+
+  DataTransportOptions transport() const {
+    return {.kind = ucx ? DataTransport::kUcx : DataTransport::kSocket,
+            .interfaces = {interface},
+            .shared_memory = false};
+  }
 };
 
 // The whole tensor from device a.0 to device `to`.
@@ -63,8 +71,8 @@ class Transfers {
         destination_(FilledArena(bytes_, 0)),
         to_other_worker_(PlanTo("b.0", bytes_)),
         to_other_slot_(PlanTo("a.1", bytes_)),
-        a_(options.interface),
-        b_(options.interface) {}
+        a_(options.transport()),
+        b_(options.transport()) {}
 
   nlohmann::json Measure() {
     std::vector<double> plain, checked, slots, copied;
@@ -127,7 +135,8 @@ int main(int argc, char** argv) {
   CLI::App app("Rates of one tensor between two workers over TCP, and between slots of one worker");
   app.add_option("--mebibytes", options.mebibytes, "Size of the tensor");
   app.add_option("--repeats", options.repeats, "Transfers of each kind; medians are printed");
-  app.add_option("--interface", options.interface, "Network interface, as UCX names it");
+  app.add_option("--interface", options.interface, "Network interface");
+  app.add_flag("--ucx", options.ucx, "By UCX instead of sockets");
   CLI11_PARSE(app, argc, argv);
   std::printf("%s\n", crossmesh::Transfers(options).Measure().dump().c_str());
 }
