@@ -22,7 +22,7 @@ struct PendingStart {
   StartRequest request;
   std::shared_ptr<const LaidOutPart> part;
   std::shared_ptr<TaskCaller> caller;
-  std::string awaited;  // the operation that writes there
+  std::string awaited;                                        // the operation that writes there
   absl::btree_map<std::string, std::string> lost_peers = {};  // meanwhile: workers, and why
 };
 

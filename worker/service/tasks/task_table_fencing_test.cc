@@ -15,6 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+using ::testing::Pair;
 
 // A task of epoch 5 that runs without a caller, as after the loss of its controller.
 class FencedTaskTest : public TaskFixture {
@@ -97,6 +98,16 @@ TEST_F(FencedTaskTest, AStartThatWaitsGoesWithItsCallerAndComesAgain) {
   EXPECT_FALSE(executor_.running(Key(2, 6)));
   const auto third = Start(Key(2, 6));
   EXPECT_THAT(third->caller->said, ElementsAre("accepted"));
+}
+
+TEST_F(FencedTaskTest, AStartThatWaitsHearsOfLostPeersWhenItBegins) {
+  const auto next = Start(Key(2, 6));
+  v1::ExecuteRequest lost;
+  lost.mutable_peer_lost()->set_worker("w7");
+  Send(*next, lost);
+  EXPECT_THAT(executor_.lost(), IsEmpty());
+  Finish(Key(1, 5), absl::AbortedError("cancelled"));
+  EXPECT_THAT(executor_.lost(), ElementsAre(Pair(Key(2, 6), "w7")));
 }
 
 TEST_F(FencedTaskTest, AStartThatWaitsIsFencedByAHigherEpoch) {
