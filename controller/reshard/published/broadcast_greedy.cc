@@ -40,11 +40,10 @@ class GreedyOrder {
                          " of its ", left_.size(), " broadcasts"));
       }
       for (const Member& member : best) {
-        Broadcast& chosen = left_[member.broadcast].broadcast;
+        Broadcast& chosen = order.emplace_back(
+            std::exchange(left_[member.broadcast].broadcast, {.bytes = kDone}));
         chosen.sender = member.sender;
         load_[member.sender] += chosen.bytes;
-        order.push_back(std::move(chosen));
-        chosen.bytes = kDone;
       }
       std::erase_if(pool_, [this](int64_t i) { return left_[i].broadcast.bytes == kDone; });
     }
