@@ -189,7 +189,7 @@ std::string Worker::metrics_address() const {
 
 void Worker::MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) {
   tasks_->CollectProgress(
-      [this, done = std::move(done)](std::vector<TaskTable::Progress> tasks) mutable {
+      [this, done = std::move(done)](const std::vector<TaskTable::Progress>& tasks) mutable {
         Heartbeat heartbeat;
         for (const TaskTable::Progress& task : tasks) {
           v1::WorkerSessionRequest::TaskProgress& progress = *heartbeat.add_tasks();

@@ -18,11 +18,7 @@ LoopExecutor::LoopExecutor(EventLoop& loop, ExecutorOptions options)
 
 void LoopExecutor::Attach(Transport& transport) {
   CHECK(shared_ == nullptr) << "a transport was attached already";
-  shared_.reset(new ExecutorResources{.transport = transport,
-                                      .options = options_,
-                                      .send_staging = StagingPool(options_.staging_bytes / 2),
-                                      .receive_staging = StagingPool(options_.staging_bytes / 2),
-                                      .transfers = TransferTable(transport.pieces_max())});
+  shared_ = std::make_unique<ExecutorResources>(transport, options_);
 }
 
 absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {

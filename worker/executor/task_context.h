@@ -20,6 +20,13 @@ namespace crossmesh {
 
 // What the tasks of one executor share. Confined to the loop.
 struct ExecutorResources {
+  ExecutorResources(Transport& over, const ExecutorOptions& chosen)
+      : transport(over),
+        options(chosen),
+        send_staging(chosen.staging_bytes / 2),
+        receive_staging(chosen.staging_bytes / 2),
+        transfers(over.pieces_max()) {}
+
   Transport& transport;
   const ExecutorOptions options;
   StagingPool send_staging;
