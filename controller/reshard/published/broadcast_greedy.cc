@@ -40,8 +40,8 @@ class GreedyOrder {
                          " of its ", left_.size(), " broadcasts"));
       }
       for (const Member& member : best) {
-        Broadcast& chosen = order.emplace_back(
-            std::exchange(left_[member.broadcast].broadcast, {.bytes = kDone}));
+        Broadcast& chosen =
+            order.emplace_back(std::exchange(left_[member.broadcast].broadcast, {.bytes = kDone}));
         chosen.sender = member.sender;
         load_[member.sender] += chosen.bytes;
       }
