@@ -1,5 +1,6 @@
 // The runner with real threads: calls answered, cancelled and lost at any moment.
 
+#include "common/base/mutex.h"
 #include "common/mesh/mesh.h"
 #include "common/testing/status_matchers.h"
 #include "controller/dispatch/operation_runner.h"
@@ -33,6 +34,10 @@ class DiligentWorkers final : public WorkerGateway {
 
   std::unique_ptr<TaskCall> Execute(const std::string& worker_address, const TaskStart& start,
                                     TaskListener& listener) override {
+    {
+      const MutexLock lock(mutex_);
+      ++calls_;
+    }
     TaskQueue& thread = *threads_.at(worker_address);
     thread.Post([part = start.part, &listener] {
       listener.OnAccepted();
@@ -43,16 +48,22 @@ class DiligentWorkers final : public WorkerGateway {
       }
       listener.OnReport(absl::OkStatus(), {}, {});
     });
-    return std::make_unique<Call>(thread, listener);
+    return std::make_unique<Call>(*this, thread, listener);
   }
+  // After every call has ended: a listener may wait for that beyond the end of its operation.
   void Stop() {
+    {
+      const MutexLock lock(mutex_);
+      while (calls_ > 0) call_ended_.Wait(mutex_);
+    }
     for (const auto& [address, thread] : threads_) thread->Stop();
   }
 
  private:
   class Call final : public TaskCall {
    public:
-    Call(TaskQueue& thread, TaskListener& listener) : thread_(thread), listener_(listener) {}
+    Call(DiligentWorkers& workers, TaskQueue& thread, TaskListener& listener)
+        : workers_(workers), thread_(thread), listener_(listener) {}
     ~Call() override { End(); }
     void Cancel(const std::string& reason) override {
       thread_.Post([&listener = listener_, reason] {
@@ -69,15 +80,28 @@ class DiligentWorkers final : public WorkerGateway {
    private:
     void End() {
       if (std::exchange(ended_, true)) return;
-      thread_.Post([&listener = listener_] { listener.OnCallEnded(absl::OkStatus()); });
+      thread_.Post([&workers = workers_, &listener = listener_] {
+        listener.OnCallEnded(absl::OkStatus());
+        workers.OnCallEnded();
+      });
     }
 
     bool ended_ = false;
+    DiligentWorkers& workers_;
     TaskQueue& thread_;
     TaskListener& listener_;
   };
 
+  void OnCallEnded() {
+    const MutexLock lock(mutex_);
+    --calls_;
+    call_ended_.Signal();
+  }
+
   absl::flat_hash_map<std::string, std::unique_ptr<ThreadTaskQueue>> threads_;
+  Mutex mutex_;
+  CondVar call_ended_;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class CountingSink final : public OperationSink {
