@@ -233,6 +233,24 @@ class WorkerTest : public ::testing::Test {
       }
     }
   }
+  // After StartBoth.
+  void ExpectPlanSucceeds() {
+    MakeSources();
+    const auto a = Execute(*a_, 0);
+    const auto b = Execute(*b_, 1);
+    ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
+    ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+    const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
+    EXPECT_EQ(report.code(), 0) << report.message();
+    EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
+    EXPECT_EQ(report.copied_bytes(), 2 * kHalfBytes);
+    Resolve(*b);
+    ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
+    EXPECT_EQ(b->Find(v1::ExecuteResponse::kResolved)->resolved().code(), 0);
+    ExpectDestinationsEqualSources();
+    EXPECT_OK(Acknowledge(*a));
+    EXPECT_OK(Acknowledge(*b));
+  }
 
   const Plan plan_;
   std::vector<WorkerPart> parts_;
@@ -243,21 +261,7 @@ class WorkerTest : public ::testing::Test {
 
 TEST_F(WorkerTest, TwoWorkersExecuteAPlanAndCommit) {
   StartBoth();
-  MakeSources();
-  const auto a = Execute(*a_, 0);
-  const auto b = Execute(*b_, 1);
-  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
-  const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
-  EXPECT_EQ(report.code(), 0) << report.message();
-  EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
-  EXPECT_EQ(report.copied_bytes(), 2 * kHalfBytes);
-  Resolve(*b);
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
-  EXPECT_EQ(b->Find(v1::ExecuteResponse::kResolved)->resolved().code(), 0);
-  ExpectDestinationsEqualSources();
-  EXPECT_OK(Acknowledge(*a));
-  EXPECT_OK(Acknowledge(*b));
+  ExpectPlanSucceeds();
 }
 
 TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeReadBytesGoOverTcp) {
@@ -265,17 +269,7 @@ TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeReadBytesGoOverTcp) {
     FilterSiblingReads(SECCOMP_RET_ERRNO | EPERM);  // of all threads of both workers
     StartBoth();
   }).Join();
-  MakeSources();
-  const auto a = Execute(*a_, 0);
-  const auto b = Execute(*b_, 1);
-  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
-  const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
-  EXPECT_EQ(report.code(), 0) << report.message();
-  EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
-  Resolve(*b);
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
-  ExpectDestinationsEqualSources();
+  ExpectPlanSucceeds();
 }
 
 TEST_F(WorkerTest, ATaskOutlivesItsCallerWhoMayComeBack) {
