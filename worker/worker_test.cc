@@ -9,6 +9,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "worker/agent/testing/fake_controller.h"
@@ -27,7 +28,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/seccomp.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -147,21 +147,21 @@ class Execution final : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteR
 class WorkerTest : public ::testing::Test {
  protected:
   WorkerTest() : plan_(MakePlan()) {
-    controller_ = *FakeController::Start(absl::StrCat(Prefix(), "-controller"));
+    controller_ = *FakeController::Start(Address("controller"));
     auto parts = CutParts(plan_, {*ParseDevices("a.0-1"), *ParseDevices("b.0-1")});
     CHECK_OK(parts);
     parts_ = *std::move(parts);
   }
 
-  static std::string Prefix() {
-    return absl::StrCat("unix:", ::testing::TempDir(), "/worker-", getpid());
+  std::string Address(const std::string& server) const {
+    return absl::StrCat("unix:", folder_.PathOf(server));
   }
   std::unique_ptr<Worker> StartWorker(const std::string& name, const std::string& devices,
                                       std::function<void()> on_drained = nullptr) {
     auto worker = Worker::Create({.name = name,
                                   .devices = *ParseDevices(devices),
                                   .controllers = {controller_->address()},
-                                  .listen = absl::StrCat(Prefix(), "-", name),
+                                  .listen = Address(name),
                                   .on_drained = std::move(on_drained)});
     CHECK_OK(worker);
     EXPECT_TRUE(controller_->WaitUntil(name, [](const Seen& s) { return s.heartbeats >= 1; }));
@@ -252,6 +252,7 @@ class WorkerTest : public ::testing::Test {
     EXPECT_OK(Acknowledge(*b));
   }
 
+  const TemporaryFolder folder_;
   const Plan plan_;
   std::vector<WorkerPart> parts_;
   std::unique_ptr<FakeController> controller_;
