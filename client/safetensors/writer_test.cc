@@ -48,6 +48,17 @@ TEST(SafetensorsWriterTest, BytesThatDoNotFitTheShapeAreRefused) {
                        HasSubstr("tensor \"a\": expected 8 bytes, found 3")));
 }
 
+TEST(SafetensorsWriterTest, TheNameOfMetadataIsRefused) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("refused.safetensors");
+  const std::string bytes = "12345678";
+  const std::vector<SafetensorsEntry> entries = {{.spec = Spec("__metadata__", DataType::kF32, {2}),
+                                                  .bytes = std::as_bytes(std::span(bytes))}};
+  EXPECT_THAT(WriteSafetensors(path, entries),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tensor \"__metadata__\"")));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(SafetensorsWriterTest, AFolderThatIsMissingIsNamed) {
   EXPECT_THAT(WriteSafetensors("/nonexistent/a.safetensors", {}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nonexistent/a.safetensors")));
