@@ -4,6 +4,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <atomic>
 #include <memory>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -161,9 +161,7 @@ class CountingManifests final : public v1::ManifestService::CallbackService {
 class ClientTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string address =
-        absl::StrCat("unix:", testing::TempDir(), "/client_test_", ::getpid(), "_",
-                     testing::UnitTest::GetInstance()->current_test_info()->line(), ".sock");
+    const std::string address = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
     ASSERT_OK_AND_ASSIGN(
         server_, RpcServer::Start({.addresses = {address},
                                    .services = {&reshards_, &operations_, &meshes_, &manifests_},
@@ -177,6 +175,7 @@ class ClientTest : public testing::Test {
     client_ = std::make_unique<Client>(Client::Connect(address, {.retry_for = duration}).value());
   }
 
+  const TemporaryFolder folder_;
   BrittleReshards reshards_;
   BrittleOperations operations_;
   BrittleMeshes meshes_;

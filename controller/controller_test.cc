@@ -6,6 +6,7 @@
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "controller/fake_worker.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
@@ -13,7 +14,6 @@
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -42,16 +42,12 @@ absl::Status Unary(const Call& call) {
 class ControllerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = ::testing::TempDir() + "/crossmesh-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    address_ = absl::StrCat("unix:", folder_, "/controller.sock");
+    address_ = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
     StartController();
   }
   void TearDown() override {
     workers_.clear();
     controller_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   void StartController() {
@@ -66,7 +62,7 @@ class ControllerTest : public ::testing::Test {
     workers_stub_ = v1::WorkerService::NewStub(channel);
   }
   FakeWorker& AddWorker(const std::string& host) {
-    workers_.push_back(std::make_unique<FakeWorker>(folder_, absl::StrCat("w-", host),
+    workers_.push_back(std::make_unique<FakeWorker>(folder_.path(), absl::StrCat("w-", host),
                                                     absl::StrCat(host, ".0"), address_));
     return *workers_.back();
   }
@@ -195,7 +191,7 @@ class ControllerTest : public ::testing::Test {
     }
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::string address_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<v1::MeshService::Stub> meshes_;
@@ -489,7 +485,7 @@ TEST_F(ControllerTest, AWatchOfAnUnknownOperationIsNotFoundAndOfAFinishedOneHasI
 
 TEST_F(ControllerTest, ASecondSessionOfAWorkerSupersedesTheFirst) {
   FakeWorker& first = AddWorker("a");
-  const std::string elsewhere = folder_ + "/elsewhere";
+  const std::string elsewhere = folder_.PathOf("elsewhere");
   std::filesystem::create_directory(elsewhere);
   const FakeWorker second(elsewhere, "w-a", "a.0", address_);
   EXPECT_THAT(first.ReadSession(), StatusIs(absl::StatusCode::kAborted, HasSubstr("superseded")));

@@ -21,17 +21,20 @@ bool MayReadSiblings(const std::string& worker) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const std::string& worker,
-                                                             const DataTransportOptions& options,
+DataTransportOptions AllowedDataTransport(const std::string& worker, DataTransportOptions wanted) {
+  wanted.shared_memory = wanted.shared_memory && MayReadSiblings(worker);
+  return wanted;
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const DataTransportOptions& options,
                                                              TransportSink& sink) {
-  const bool shared_memory = options.shared_memory && MayReadSiblings(worker);
   switch (options.kind) {
     case DataTransport::kSocket:
       return SocketTransport::Create(
-          sink, {.interfaces = options.interfaces, .shared_memory = shared_memory});
+          sink, {.interfaces = options.interfaces, .shared_memory = options.shared_memory});
     case DataTransport::kUcx:
       return UcxTransport::Create(
-          sink, {.net_devices = options.interfaces, .shared_memory = shared_memory});
+          sink, {.net_devices = options.interfaces, .shared_memory = options.shared_memory});
   }
   std::abort();
 }

@@ -19,14 +19,16 @@ enum class DataTransport {
 struct DataTransportOptions {
   DataTransport kind = DataTransport::kSocket;
   std::vector<std::string> interfaces = {"lo"};  // for kUcx as UCX names them
-  // Memory of other workers of this host that have it as well is read directly, where the system
-  // allows it; that it does not is a warning.
+  // Memory of other workers of this host that have it as well is read directly.
   bool shared_memory = true;
 };
 
-// `worker`: its name, for the log. Errors: as the transport's Create.
-absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const std::string& worker,
-                                                             const DataTransportOptions& options,
+// What is wanted without shared memory where the system does not let workers read each other's;
+// that is a warning in the log. `worker`: its name, for the log. Cost: of ProbeSiblingReads.
+DataTransportOptions AllowedDataTransport(const std::string& worker, DataTransportOptions wanted);
+
+// `options`: allowed by the system. Errors: as the transport's Create.
+absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const DataTransportOptions& options,
                                                              TransportSink& sink);
 
 }  // namespace crossmesh

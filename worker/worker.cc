@@ -65,6 +65,7 @@ absl::Status CheckOptions(const WorkerOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  options.data = AllowedDataTransport(options.name, std::move(options.data));
   std::unique_ptr<Worker> worker(new Worker(std::move(options)));
   RETURN_IF_ERROR(worker->Open());
   return worker;
@@ -98,7 +99,7 @@ absl::Status Worker::OpenDataPlane() {
   ASSIGN_OR_RETURN(control_,
                    EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
   executor_ = Executor::Create(*data_, options_.executor);
-  ASSIGN_OR_RETURN(transport_, MakeDataTransport(options_.name, options_.data, *executor_));
+  ASSIGN_OR_RETURN(transport_, MakeDataTransport(options_.data, *executor_));
   executor_->Attach(*transport_);
   data_->AddTransport(*transport_);
   return absl::OkStatus();

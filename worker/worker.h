@@ -38,8 +38,8 @@ struct WorkerOptions {
   std::string metrics_listen;            // loopback address; empty: none
   bool insecure = false;                 // allows addresses that are not local
   Arena::Pages pages = Arena::Pages::kSmall;
-  DataTransportOptions data;
-  std::string state_folder;  // remembers the controller's epoch; empty: in memory only
+  DataTransportOptions data;  // as far as the system allows it
+  std::string state_folder;   // remembers the controller's epoch; empty: in memory only
   ExecutorOptions executor;
   // Called once on a thread of the worker, which it must not block, when the controller has asked
   // for a drain and nothing runs any more: the owner should call Stop.
@@ -92,7 +92,7 @@ class Worker : private SessionHost {
   void FinishTasks(absl::Duration drain_timeout);
   void LeaveController();
 
-  const WorkerOptions options_;
+  const WorkerOptions options_;  // `data`: what the system allows of it
   const RealClock clock_;
   std::unique_ptr<MetricsExporter> exporter_;  // null: metrics are not served
   std::unique_ptr<WorkerMetrics> worker_metrics_;

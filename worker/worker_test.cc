@@ -9,6 +9,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "worker/agent/testing/fake_controller.h"
@@ -27,7 +28,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/seccomp.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -147,21 +147,21 @@ class Execution final : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteR
 class WorkerTest : public ::testing::Test {
  protected:
   WorkerTest() : plan_(MakePlan()) {
-    controller_ = *FakeController::Start(absl::StrCat(Prefix(), "-controller"));
+    controller_ = *FakeController::Start(Address("controller"));
     auto parts = CutParts(plan_, {*ParseDevices("a.0-1"), *ParseDevices("b.0-1")});
     CHECK_OK(parts);
     parts_ = *std::move(parts);
   }
 
-  static std::string Prefix() {
-    return absl::StrCat("unix:", ::testing::TempDir(), "/worker-", getpid());
+  std::string Address(const std::string& server) const {
+    return absl::StrCat("unix:", folder_.PathOf(server));
   }
   std::unique_ptr<Worker> StartWorker(const std::string& name, const std::string& devices,
                                       std::function<void()> on_drained = nullptr) {
     auto worker = Worker::Create({.name = name,
                                   .devices = *ParseDevices(devices),
                                   .controllers = {controller_->address()},
-                                  .listen = absl::StrCat(Prefix(), "-", name),
+                                  .listen = Address(name),
                                   .on_drained = std::move(on_drained)});
     CHECK_OK(worker);
     EXPECT_TRUE(controller_->WaitUntil(name, [](const Seen& s) { return s.heartbeats >= 1; }));
@@ -233,7 +233,26 @@ class WorkerTest : public ::testing::Test {
       }
     }
   }
+  // After StartBoth.
+  void ExpectPlanSucceeds() {
+    MakeSources();
+    const auto a = Execute(*a_, 0);
+    const auto b = Execute(*b_, 1);
+    ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
+    ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
+    const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
+    EXPECT_EQ(report.code(), 0) << report.message();
+    EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
+    EXPECT_EQ(report.copied_bytes(), 2 * kHalfBytes);
+    Resolve(*b);
+    ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
+    EXPECT_EQ(b->Find(v1::ExecuteResponse::kResolved)->resolved().code(), 0);
+    ExpectDestinationsEqualSources();
+    EXPECT_OK(Acknowledge(*a));
+    EXPECT_OK(Acknowledge(*b));
+  }
 
+  const TemporaryFolder folder_;
   const Plan plan_;
   std::vector<WorkerPart> parts_;
   std::unique_ptr<FakeController> controller_;
@@ -243,21 +262,7 @@ class WorkerTest : public ::testing::Test {
 
 TEST_F(WorkerTest, TwoWorkersExecuteAPlanAndCommit) {
   StartBoth();
-  MakeSources();
-  const auto a = Execute(*a_, 0);
-  const auto b = Execute(*b_, 1);
-  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
-  const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
-  EXPECT_EQ(report.code(), 0) << report.message();
-  EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
-  EXPECT_EQ(report.copied_bytes(), 2 * kHalfBytes);
-  Resolve(*b);
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
-  EXPECT_EQ(b->Find(v1::ExecuteResponse::kResolved)->resolved().code(), 0);
-  ExpectDestinationsEqualSources();
-  EXPECT_OK(Acknowledge(*a));
-  EXPECT_OK(Acknowledge(*b));
+  ExpectPlanSucceeds();
 }
 
 TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeReadBytesGoOverTcp) {
@@ -265,17 +270,7 @@ TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeReadBytesGoOverTcp) {
     FilterSiblingReads(SECCOMP_RET_ERRNO | EPERM);  // of all threads of both workers
     StartBoth();
   }).Join();
-  MakeSources();
-  const auto a = Execute(*a_, 0);
-  const auto b = Execute(*b_, 1);
-  ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
-  const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
-  EXPECT_EQ(report.code(), 0) << report.message();
-  EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
-  Resolve(*b);
-  ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kResolved));
-  ExpectDestinationsEqualSources();
+  ExpectPlanSucceeds();
 }
 
 TEST_F(WorkerTest, ATaskOutlivesItsCallerWhoMayComeBack) {

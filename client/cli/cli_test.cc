@@ -2,6 +2,7 @@
 
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <array>
 #include <cstdio>
@@ -15,7 +16,6 @@
 #include <absl/strings/string_view.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -38,7 +38,8 @@ std::string ReadAll(const std::string& path) {
 
 // `arguments` as a shell takes them, in the repository's root.
 Result Crossmesh(const std::string& arguments) {
-  const std::string error_path = absl::StrCat(testing::TempDir(), "/cli_error_", ::getpid());
+  const TemporaryFolder folder;
+  const std::string error_path = folder.PathOf("errors");
   const std::string command =
       absl::StrCat("cd '", SourcePath(""), "' && env -u CROSSMESH_CONTROLLER '",
                    ProgramPath("crossmesh"), "' ", arguments, " 2>'", error_path, "' </dev/null");
@@ -51,7 +52,6 @@ Result Crossmesh(const std::string& arguments) {
   const int status = ::pclose(pipe);
   result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   result.error = ReadAll(error_path);
-  std::remove(error_path.c_str());
   return result;
 }
 
@@ -137,7 +137,8 @@ TEST(CliTest, ComparesAllStrategies) {
 }
 
 TEST(CliTest, TakesTheRequestOfTheApiFromAFile) {
-  const std::string path = testing::TempDir() + "/request.json";
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("request.json");
   std::ofstream(path) << R"({"spec": {
     "inline_manifest": {"tensors": [{"name": "w", "dtype": "F32", "shape": ["4", "4"]}]},
     "source": {"inline_mesh": {"axes": "x=2", "devices": "a.0-1"},

@@ -5,6 +5,7 @@
 #include "common/mesh/layout_rules.h"
 #include "common/reshard/reshard_tensors.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <string>
 #include <utility>
@@ -97,7 +98,8 @@ TEST_F(DemoTilesTest, TilesAreSavedUnderTheirNames) {
   const DemoTiles tiles(tensors_, Side::kDestination, device);
   std::vector<std::byte> memory(tiles.bytes());
   tiles.Fill(values_, memory, done_bytes_);
-  const std::string path = testing::TempDir() + "/tiles.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("tiles.safetensors");
   ASSERT_OK(tiles.Save(values_.manifest(), memory, path));
   ASSERT_OK_AND_ASSIGN(const SafetensorsFile file, SafetensorsFile::Open(path));
   ASSERT_EQ(file.header().tensors.size(), 3);

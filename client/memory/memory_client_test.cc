@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <array>
 #include <cstring>
@@ -25,21 +26,14 @@ using ::testing::HasSubstr;
 class MemoryClientTest : public testing::Test {
  protected:
   MemoryClientTest() : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
-    std::string folder = "/tmp/memory_client_test.XXXXXX";
-    CHECK(mkdtemp(folder.data()) != nullptr);
-    folder_ = folder;
     sockaddr_un address{.sun_family = AF_UNIX};
     std::memcpy(address.sun_path, path().data(), path().size());
     CHECK_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     CHECK_EQ(listen(listener_.get(), 4), 0);
   }
-  ~MemoryClientTest() override {
-    worker_.Join();
-    unlink(path().c_str());
-    rmdir(folder_.c_str());
-  }
+  ~MemoryClientTest() override { worker_.Join(); }
 
-  std::string path() const { return folder_ + "/memory.sock"; }
+  std::string path() const { return folder_.PathOf("memory.sock"); }
 
   // `descriptor`: -1 sends none.
   void AnswerOnce(std::string datagram, int descriptor = -1) {
@@ -67,7 +61,7 @@ class MemoryClientTest : public testing::Test {
   }
 
   UniqueFd listener_;
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::string request_;
   Thread worker_;
 };

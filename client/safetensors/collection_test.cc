@@ -2,8 +2,8 @@
 
 #include "client/safetensors/writer.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -12,18 +12,9 @@ namespace crossmesh {
 namespace {
 
 using ::testing::HasSubstr;
-namespace fs = std::filesystem;
 
 class SafetensorsCollectionTest : public testing::Test {
  protected:
-  SafetensorsCollectionTest()
-      : folder_(fs::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  ~SafetensorsCollectionTest() override { fs::remove_all(folder_); }
-
   // One byte per tensor: the first of its name.
   void WriteFile(const std::string& name, const std::vector<std::string>& tensors) {
     std::vector<SafetensorsEntry> entries;
@@ -32,22 +23,22 @@ class SafetensorsCollectionTest : public testing::Test {
           {.spec = {.name = tensor, .type = DataType::kU8, .shape = Shape::Create({{1}}).value()},
            .bytes = std::as_bytes(std::span(tensor)).first(1)});
     }
-    ASSERT_OK(WriteSafetensors((folder_ / name).string(), entries));
+    ASSERT_OK(WriteSafetensors(folder_.PathOf(name), entries));
   }
   void WriteIndex(const std::string& text) {
-    std::ofstream(folder_ / SafetensorsCollection::kIndexName) << text;
+    std::ofstream(folder_.PathOf(SafetensorsCollection::kIndexName)) << text;
   }
   absl::StatusOr<SafetensorsCollection> Open() {
-    return SafetensorsCollection::Open(folder_.string());
+    return SafetensorsCollection::Open(folder_.path());
   }
 
-  const fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(SafetensorsCollectionTest, TakesAllFilesOfAFolderInOrderOfName) {
   WriteFile("b.safetensors", {"q"});
   WriteFile("a.safetensors", {"z", "y"});
-  std::ofstream(folder_ / "README.md") << "not a tensor";
+  std::ofstream(folder_.PathOf("README.md")) << "not a tensor";
   ASSERT_OK_AND_ASSIGN(const SafetensorsCollection collection, Open());
   ASSERT_EQ(collection.manifest().tensors().size(), 3);
   EXPECT_EQ(collection.manifest().tensors()[0].name, "z");
@@ -58,7 +49,7 @@ TEST_F(SafetensorsCollectionTest, TakesAllFilesOfAFolderInOrderOfName) {
 TEST_F(SafetensorsCollectionTest, TakesOneFile) {
   WriteFile("a.safetensors", {"z"});
   ASSERT_OK_AND_ASSIGN(const SafetensorsCollection collection,
-                       SafetensorsCollection::Open((folder_ / "a.safetensors").string()));
+                       SafetensorsCollection::Open(folder_.PathOf("a.safetensors")));
   EXPECT_EQ(collection.manifest().tensors().size(), 1);
 }
 
@@ -71,7 +62,7 @@ TEST_F(SafetensorsCollectionTest, RefusesATensorInTwoFiles) {
 
 TEST_F(SafetensorsCollectionTest, SaysThatAFolderHasNoFiles) {
   EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("found none")));
-  EXPECT_THAT(SafetensorsCollection::Open((folder_ / "missing").string()),
+  EXPECT_THAT(SafetensorsCollection::Open(folder_.PathOf("missing")),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing")));
 }
 

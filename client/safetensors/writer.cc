@@ -30,6 +30,11 @@ absl::Status CheckEntries(std::span<const SafetensorsEntry> tensors) {
       return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.spec.name, "\": expected ",
                                                      tensor.spec.bytes(), " bytes, found ", bytes));
     }
+    if (tensor.spec.name == kSafetensorsMetadataKey) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor \"", tensor.spec.name,
+                       "\": expected another name, found the one of a file's metadata"));
+    }
     specs.push_back(tensor.spec);
   }
   return Manifest::Create(std::move(specs)).status();

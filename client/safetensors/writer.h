@@ -19,8 +19,9 @@ struct SafetensorsEntry {
 // Writes a safetensors file with these tensors in this order. It appears under its name once it is
 // whole; a file that has that name is replaced.
 //
-// InvalidArgument, naming the tensor: bytes that are not as many as its type and shape say; what
-// Manifest::Create refuses. Otherwise what the system says, naming the path.
+// InvalidArgument, naming the tensor: bytes that are not as many as its type and shape say;
+// kSafetensorsMetadataKey as its name; what Manifest::Create refuses. Otherwise what the system
+// says, naming the path.
 absl::Status WriteSafetensors(const std::string& path, std::span<const SafetensorsEntry> tensors);
 
 }  // namespace crossmesh

@@ -2,6 +2,7 @@
 
 #include "client/safetensors/file.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <filesystem>
 #include <string>
@@ -17,7 +18,8 @@ TensorSpec Spec(const std::string& name, DataType type, std::vector<int64_t> len
 }
 
 TEST(SafetensorsWriterTest, WhatIsWrittenReadsBack) {
-  const std::string path = testing::TempDir() + "/written.safetensors";
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("written.safetensors");
   const std::string first = "abcdef";
   const std::string second = "12345678";
   const std::vector<SafetensorsEntry> entries = {
@@ -40,9 +42,21 @@ TEST(SafetensorsWriterTest, BytesThatDoNotFitTheShapeAreRefused) {
   const std::string bytes = "abc";
   const std::vector<SafetensorsEntry> entries = {
       {.spec = Spec("a", DataType::kF32, {2}), .bytes = std::as_bytes(std::span(bytes))}};
-  EXPECT_THAT(WriteSafetensors(testing::TempDir() + "/refused.safetensors", entries),
+  const TemporaryFolder folder;
+  EXPECT_THAT(WriteSafetensors(folder.PathOf("refused.safetensors"), entries),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("tensor \"a\": expected 8 bytes, found 3")));
+}
+
+TEST(SafetensorsWriterTest, TheNameOfMetadataIsRefused) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("refused.safetensors");
+  const std::string bytes = "12345678";
+  const std::vector<SafetensorsEntry> entries = {{.spec = Spec("__metadata__", DataType::kF32, {2}),
+                                                  .bytes = std::as_bytes(std::span(bytes))}};
+  EXPECT_THAT(WriteSafetensors(path, entries),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tensor \"__metadata__\"")));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(SafetensorsWriterTest, AFolderThatIsMissingIsNamed) {

@@ -1,6 +1,7 @@
 #include "common/daemon/ready_file.h"
 
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -21,12 +21,13 @@ using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-std::string PathOf(const std::string& name) {
-  return absl::StrCat(testing::TempDir(), "/ready_file_test-", getpid(), "-", name);
-}
+class ReadyFileTest : public testing::Test {
+ protected:
+  const TemporaryFolder folder_;
+};
 
-TEST(ReadyFileTest, SaysWhoServesAndIsGoneAfterwards) {
-  const std::string path = PathOf("serves");
+TEST_F(ReadyFileTest, SaysWhoServesAndIsGoneAfterwards) {
+  const std::string path = folder_.PathOf("ready");
   std::ofstream(path) << "of another time";
   {
     ASSERT_OK_AND_ASSIGN(ReadyFile written, ReadyFile::Write(path, {{"address", "a:1"}}));
@@ -38,21 +39,20 @@ TEST(ReadyFileTest, SaysWhoServesAndIsGoneAfterwards) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST(ReadyFileTest, WithoutAPathThereIsNone) {
+TEST_F(ReadyFileTest, WithoutAPathThereIsNone) {
   EXPECT_OK(ReadyFile::Write("", {{"address", "a:1"}}).status());
   EXPECT_FALSE(fs::exists(".next"));
 }
 
-TEST(ReadyFileTest, AFileThatCannotBeWrittenIsNamedAndLeavesNothing) {
-  const std::string path = PathOf("no-such-folder") + "/ready";
+TEST_F(ReadyFileTest, AFileThatCannotBeWrittenIsNamedAndLeavesNothing) {
+  const std::string path = folder_.PathOf("no-such-folder/ready");
   EXPECT_THAT(ReadyFile::Write(path, {}).status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(path)));
-  const std::string folder = PathOf("a-folder");
+  const std::string folder = folder_.PathOf("a-folder");
   ASSERT_TRUE(fs::create_directory(folder));
   EXPECT_THAT(ReadyFile::Write(folder, {}).status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(folder)));
   EXPECT_FALSE(fs::exists(folder + ".next"));
-  fs::remove(folder);
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ void ChunkCuts::AppendCuts(int64_t begin, int64_t end, std::vector<int64_t>& cut
   while (begin < end) {
     const int64_t next = edge == edges_.end() ? end : std::min(*edge++, end);
     const int64_t chunks = DivideUp(next - begin, chunk_bytes_);
-    const int64_t step =
-        DivideUp(DivideUp(next - begin, chunks), Plan::kLeafBytes) * Plan::kLeafBytes;
+    const int64_t step = Plan::LeavesOf(DivideUp(next - begin, chunks)) * Plan::kLeafBytes;
     for (; begin < next; begin += step) cuts.push_back(begin);
     begin = next;
   }

@@ -90,6 +90,8 @@ class Plan {
   static constexpr int64_t kHopsMax = int64_t{1} << 26;
   static constexpr int64_t kChunkBytesDefault = int64_t{1} << 20;
   static constexpr int64_t kLeafBytes = int64_t{1} << 16;
+  // Leaves that so many bytes of a chunk are cut into; the last may be shorter.
+  static constexpr int64_t LeavesOf(int64_t bytes) { return (bytes + kLeafBytes - 1) / kLeafBytes; }
 
   struct Spec {
     std::shared_ptr<const TensorTable> tensors;

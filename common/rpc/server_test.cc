@@ -8,6 +8,7 @@
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 
 #include <filesystem>
@@ -25,7 +26,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -77,12 +77,6 @@ class RecordingMetrics final : public RpcMetrics {
 
 class ServerTest : public testing::Test {
  protected:
-  ServerTest() : folder_(testing::TempDir()) {
-    std::string pattern = absl::StrCat(folder_, "rpcXXXXXX");
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~ServerTest() override { std::filesystem::remove_all(folder_); }
-
   absl::StatusOr<std::unique_ptr<RpcServer>> Start(const std::string& address,
                                                    int message_bytes_max = 1 << 20) {
     return RpcServer::Start({.addresses = {address},
@@ -109,10 +103,10 @@ class ServerTest : public testing::Test {
     v1::GetMeshResponse response;
     return FromGrpcStatus(v1::MeshService::NewStub(channel)->GetMesh(&context, request, &response));
   }
-  std::string SocketPath() const { return absl::StrCat(folder_, "/s"); }
+  std::string SocketPath() const { return folder_.PathOf("s"); }
   std::string SocketAddress() const { return absl::StrCat("unix:", SocketPath()); }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   Meshes meshes_;
   RecordingMetrics metrics_;
 };
@@ -207,7 +201,7 @@ TEST_F(ServerTest, AFileThatIsNoSocketIsLeftAlone) {
   std::filesystem::create_directory(SocketPath());
   EXPECT_THAT(Start(SocketAddress()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found another file")));
-  EXPECT_THAT(Start(absl::StrCat("unix:", folder_, "/none/s")),
+  EXPECT_THAT(Start(absl::StrCat("unix:", folder_.PathOf("none/s"))),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("No such file")));
 }
 

@@ -67,8 +67,7 @@ DataPlane::DataPlane(const DataTransportOptions& options) {
   CHECK_OK(loop);
   loop_ = *std::move(loop);
   executor_ = Executor::Create(*loop_, {});
-  absl::StatusOr<std::unique_ptr<Transport>> transport =
-      MakeDataTransport("benchmark", options, *executor_);
+  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeDataTransport(options, *executor_);
   CHECK_OK(transport);
   transport_ = *std::move(transport);
   executor_->Attach(*transport_);

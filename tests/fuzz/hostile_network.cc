@@ -2,7 +2,6 @@
 
 #include "common/base/check.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 

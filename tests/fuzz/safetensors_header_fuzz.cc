@@ -5,41 +5,22 @@
 #include "client/safetensors/header.h"
 #include "client/safetensors/writer.h"
 #include "common/base/check.h"
+#include "common/testing/temporary_folder.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 namespace crossmesh {
 namespace {
 
-// Removed when the process ends.
-class ScratchFile {
- public:
-  ScratchFile() {
-    std::string folder = "/tmp/safetensors_header_fuzz.XXXXXX";
-    CHECK(mkdtemp(folder.data()) != nullptr);
-    folder_ = folder;
-  }
-  ~ScratchFile() {
-    unlink(path().c_str());
-    rmdir(folder_.c_str());
-  }
-  std::string path() const { return folder_ + "/written"; }
-
- private:
-  std::string folder_;
-};
-
 void CheckWritten(const std::vector<SafetensorsEntry>& entries) {
-  static const ScratchFile scratch;
+  static const TemporaryFolder folder;
+  const std::string path = folder.PathOf("written");
   // The format allows names that a manifest does not.
-  if (!WriteSafetensors(scratch.path(), entries).ok()) return;
-  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(scratch.path());
+  if (!WriteSafetensors(path, entries).ok()) return;
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   CHECK_OK(file);
   CHECK_EQ(file->header().tensors.size(), entries.size());
 }

@@ -3,14 +3,13 @@
 
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "worker/transport/boot_id.h"
 #include "worker/transport/socket/socket_address.h"
 
 #include <string>
 
 namespace crossmesh {
 namespace {
-
-constexpr size_t kBootIdBytes = 16;
 
 void CheckSurvives(const SocketAddress& address) {
   const absl::StatusOr<SocketAddress> again = SocketAddress::Decode(address.Encode());

@@ -3,14 +3,13 @@
 
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "worker/transport/boot_id.h"
 #include "worker/transport/ucx/ucx_address.h"
 
 #include <string>
 
 namespace crossmesh {
 namespace {
-
-constexpr size_t kBootIdBytes = 16;
 
 void CheckSurvives(const UcxAddress& address) {
   const absl::StatusOr<UcxAddress> again = UcxAddress::Decode(address.Encode());

@@ -3,6 +3,7 @@
 #include "client/memory/memory_client.h"
 #include "common/base/check.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "worker/memory/fd_server.h"
 #include "worker/memory/storage_table.h"
 
@@ -34,19 +35,13 @@ constexpr int64_t kBytes = 1 << 20;
 class MemorySocketTest : public testing::Test {
  protected:
   MemorySocketTest() {
-    std::string folder = "/tmp/memory_socket_test.XXXXXX";
-    CHECK(mkdtemp(folder.data()) != nullptr);
-    folder_ = folder;
     auto server = FdServer::Create(storages_, {.socket_path = path()});
     CHECK_OK(server);
     server_ = *std::move(server);
   }
-  ~MemorySocketTest() override {
-    server_->Stop();
-    rmdir(folder_.c_str());
-  }
+  ~MemorySocketTest() override { server_->Stop(); }
 
-  std::string path() const { return folder_ + "/memory.sock"; }
+  std::string path() const { return folder_.PathOf("memory.sock"); }
   MemoryClient Connect() const {
     absl::StatusOr<MemoryClient> client = MemoryClient::Connect(path());
     CHECK_OK(client);
@@ -64,7 +59,7 @@ class MemorySocketTest : public testing::Test {
 
   const StorageKey key_{"trainer", {"a", 0}};
   StorageTable storages_{Arena::Pages::kSmall};
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::unique_ptr<FdServer> server_;
 };
 

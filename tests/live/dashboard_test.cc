@@ -6,9 +6,9 @@
 #include "common/base/status_macros.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
-#include "tests/live/run_program.h"
 #include "tests/live/running_reshard.h"
 
 #include <algorithm>

@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -27,7 +25,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -93,9 +90,6 @@ absl::StatusOr<std::string> HttpGet(const std::string& address, const std::strin
 
 absl::StatusOr<std::unique_ptr<LiveCluster>> LiveCluster::Start(Options options) {
   std::unique_ptr<LiveCluster> cluster(new LiveCluster(std::move(options)));
-  std::string folder = (fs::temp_directory_path() / "crossmesh-live-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) return absl::ErrnoToStatus(errno, folder);
-  cluster->folder_ = folder;
   RETURN_IF_ERROR(cluster->StartController());
   ASSIGN_OR_RETURN(Client client, Client::Connect(cluster->controller_address(), {}));
   cluster->client_ = std::make_unique<Client>(std::move(client));
@@ -113,8 +107,6 @@ LiveCluster::~LiveCluster() {
       std::cerr << "The log of " << name << " ends:\n" << EndOfLog(name) << "\n";
     }
   }
-  std::error_code error;
-  if (!folder_.empty()) fs::remove_all(folder_, error);
 }
 
 absl::Status LiveCluster::StartDaemon(const std::string& program, const std::string& name,

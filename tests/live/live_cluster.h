@@ -3,6 +3,7 @@
 #include "client/cli/child_process.h"
 #include "client/client.h"
 #include "client/memory/memory_client.h"
+#include "common/testing/temporary_folder.h"
 
 #include <cstdint>
 #include <map>
@@ -48,9 +49,9 @@ class LiveCluster {
 
   Client& client() { return *client_; }
   const std::vector<std::string>& workers() const { return options_.workers; }
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
   std::string controller_address() const { return "unix:" + PathOf("controller.sock"); }
-  std::string PathOf(const std::string& file) const { return folder_ + "/" + file; }
+  std::string PathOf(const std::string& file) const { return folder_.PathOf(file); }
 
   // Of a worker, or of kController.
   absl::Status StartController();
@@ -77,7 +78,7 @@ class LiveCluster {
   std::string EndOfLog(const std::string& name) const;
 
   const Options options_;
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::unique_ptr<Client> client_;
   std::map<std::string, ChildProcess> daemons_;
 };

@@ -5,6 +5,7 @@
 #include "client/safetensors/writer.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/run_program.h"
 

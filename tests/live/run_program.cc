@@ -2,9 +2,9 @@
 
 #include "client/cli/child_process.h"
 #include "client/cli/cli.h"
+#include "common/testing/temporary_folder.h"
 #include "tests/live/live_cluster.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -13,7 +13,6 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_replace.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -23,20 +22,6 @@ namespace fs = std::filesystem;
 constexpr absl::Duration kRunMax = absl::Minutes(1);
 
 }  // namespace
-
-TemporaryFolder::TemporaryFolder()
-    : path_((fs::temp_directory_path() / "crossmesh-test-XXXXXX").string()) {
-  EXPECT_NE(::mkdtemp(path_.data()), nullptr) << path_;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code error;
-  fs::remove_all(path_, error);
-}
-
-std::string TemporaryFolder::PathOf(absl::string_view file) const {
-  return absl::StrCat(path_, "/", file);
-}
 
 ProgramResult RunProgram(const std::string& command) {
   const TemporaryFolder folder;

@@ -6,21 +6,6 @@
 
 namespace crossmesh {
 
-// A folder that goes when this does. Immutable.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string PathOf(absl::string_view file) const;
-
- private:
-  std::string path_;
-};
-
 // How a program ended, and what it said.
 struct ProgramResult {
   std::string exit_text;  // "exit status 0"

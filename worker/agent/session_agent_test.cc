@@ -3,6 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "worker/agent/testing/fake_controller.h"
 
 #include <memory>
@@ -13,7 +14,6 @@
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -87,8 +87,8 @@ class SessionAgentTest : public ::testing::Test {
     loop_->Stop();
   }
 
-  static std::string Address(int number) {
-    return absl::StrCat("unix:", ::testing::TempDir(), "/agent-", getpid(), "-", number);
+  std::string Address(int number) const {
+    return absl::StrCat("unix:", folder_.PathOf(absl::StrCat("controller-", number)));
   }
   std::unique_ptr<FakeController> StartController(int number) {
     auto controller = FakeController::Start(Address(number));
@@ -120,6 +120,7 @@ class SessionAgentTest : public ::testing::Test {
     agent_ = nullptr;
   }
 
+  const TemporaryFolder folder_;
   const RealClock clock_;
   FakeHost host_;
   AgentMetrics metrics_;

@@ -104,8 +104,7 @@ bool ChannelReceiver::ReceiveChunk(IncomingMessage& message) {
       context_.RemoveTransfer(ticket);
       return false;
     }
-    transfer.subject.staging = *staging;
-    transfer.OnePiece(*staging);
+    transfer.UseStaging(*staging);
   }
   ++open_;
   message.Receive(transfer.pieces, ticket);

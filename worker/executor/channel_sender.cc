@@ -84,8 +84,7 @@ bool ChannelSender::SendChunk(int32_t node) {
 bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
   const auto staging = context_.shared.send_staging.Allocate(range.bytes, *this);
   if (!staging.has_value()) return false;
-  transfer.subject.staging = *staging;
-  transfer.OnePiece(*staging);
+  transfer.UseStaging(*staging);
   const PhaseTimer timer(context_.report.seconds.pack);
   cursor.Gather(range, *staging);
   return true;

@@ -13,11 +13,6 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
-namespace {
-
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 struct PreparedPart::RelayHop {
   WorkerPart::PartHop hop;
@@ -128,7 +123,7 @@ PreparedPart::Node PreparedPart::CutRelay(const WorkerPart::PartRelay& relay, Re
   for (size_t i = 0; i < offsets.size(); ++i) {
     cuts_.push_back({.offset = offsets[i], .leaf = node.leaves});
     const int64_t end = i + 1 < offsets.size() ? offsets[i + 1] : node.end;
-    node.leaves += static_cast<int32_t>(DivideUp(end - offsets[i], Plan::kLeafBytes));
+    node.leaves += static_cast<int32_t>(Plan::LeavesOf(end - offsets[i]));
   }
   cuts_.push_back({.offset = node.end, .leaf = node.leaves});
   return node;

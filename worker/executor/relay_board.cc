@@ -1,6 +1,5 @@
 #include "worker/executor/relay_board.h"
 
-#include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 
 #include <algorithm>

@@ -40,6 +40,11 @@ struct Transfer {
     pieces.assign(memory.empty() ? 0 : 1, PieceOf(memory));
     return pieces;
   }
+  // `memory` is that of the chunk, instead of tiles.
+  void UseStaging(std::span<std::byte> memory) {
+    subject.staging = memory;
+    OnePiece(memory);
+  }
 };
 
 // The transfers under way, named by tickets. Confined to the loop.

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <array>
 #include <cstring>
@@ -72,16 +73,8 @@ class RawClient {
 
 class FdServerTest : public testing::Test {
  protected:
-  FdServerTest() {
-    std::string folder = "/tmp/fd_server_test.XXXXXX";
-    CHECK(mkdtemp(folder.data()) != nullptr);
-    folder_ = folder;
-    Start({});
-  }
-  ~FdServerTest() override {
-    server_->Stop();
-    rmdir(folder_.c_str());
-  }
+  FdServerTest() { Start({}); }
+  ~FdServerTest() override { server_->Stop(); }
   void Start(FdServer::Options options) {
     server_.reset();
     options.socket_path = path();
@@ -89,10 +82,10 @@ class FdServerTest : public testing::Test {
     CHECK_OK(server);
     server_ = *std::move(server);
   }
-  std::string path() const { return folder_ + "/memory.sock"; }
+  std::string path() const { return folder_.PathOf("memory.sock"); }
 
   StorageTable storages_{Arena::Pages::kSmall};
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::unique_ptr<FdServer> server_;
 };
 
@@ -198,7 +191,7 @@ TEST_F(FdServerTest, ServesMoreClientsThanItKeepsOneAfterTheOther) {
 TEST_F(FdServerTest, ReplacesTheSocketOfAPredecessorAndNothingElse) {
   Start({});
   EXPECT_OK(RawClient(path()).Ask({.op = Op::kList}).status);
-  const std::string file = folder_ + "/precious";
+  const std::string file = folder_.PathOf("precious");
   FILE* precious = fopen(file.c_str(), "w");
   fclose(precious);
   EXPECT_THAT(FdServer::Create(storages_, {.socket_path = file}),

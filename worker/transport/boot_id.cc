@@ -10,7 +10,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr size_t kBootIdBytes = 16;
 constexpr char kBootIdPath[] = "/proc/sys/kernel/random/boot_id";
 
 }  // namespace

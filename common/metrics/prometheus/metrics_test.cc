@@ -3,6 +3,7 @@
 #include "common/metrics/prometheus/process_collector.h"
 #include "common/metrics/prometheus/recorders.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/execution_service.pb.h"
 #include "crossmesh/v1/manifest_service.pb.h"
 #include "crossmesh/v1/mesh_service.pb.h"
@@ -348,7 +349,6 @@ std::string CheckWithPromtool(const std::string& text, const std::string& path) 
   char buffer[256];
   while (fgets(buffer, sizeof(buffer), pipe) != nullptr) said += buffer;
   pclose(pipe);
-  unlink(path.c_str());
   return said;
 }
 
@@ -359,10 +359,9 @@ class PromtoolTest : public MetricsTest {
       GTEST_SKIP() << "promtool is not installed (Debian package prometheus)";
     }
   }
-  std::string Check() {
-    return CheckWithPromtool(Text(),
-                             absl::StrCat(testing::TempDir(), "metrics_", getpid(), ".txt"));
-  }
+  std::string Check() { return CheckWithPromtool(Text(), folder_.PathOf("metrics.txt")); }
+
+  const TemporaryFolder folder_;
 };
 
 TEST_F(PromtoolTest, HasNothingToSayOfTheController) {

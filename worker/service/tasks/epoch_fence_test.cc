@@ -1,14 +1,13 @@
 #include "worker/service/tasks/epoch_fence.h"
 
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 
 #include <fstream>
 #include <string>
 
-#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -18,11 +17,8 @@ using ::testing::HasSubstr;
 
 class EpochFenceTest : public ::testing::Test {
  protected:
-  ~EpochFenceTest() override { unlink(path_.c_str()); }
-
-  const std::string path_ =
-      absl::StrCat(::testing::TempDir(), "/epoch-", getpid(), "-",
-                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.PathOf("epoch");
 };
 
 TEST_F(EpochFenceTest, RefusesLowerEpochsAndNamesBoth) {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "worker/transport/piece_cursor.h"
 #include "worker/transport/socket/byte_queue.h"
 #include "worker/transport/socket/fifo.h"
 #include "worker/transport/socket/incoming_message.h"
-#include "worker/transport/socket/piece_cursor.h"
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/socket/socket_stream.h"

@@ -1,6 +1,7 @@
 #include "worker/transport/socket/socket_address.h"
 
 #include "common/base/check.h"
+#include "worker/transport/boot_id.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +16,6 @@ namespace {
 
 constexpr absl::string_view kMagic = "XMESHSOC";
 constexpr char kVersion = 1;
-constexpr size_t kBootIdBytes = 16;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kBytes = 8 + 1 + 1 + kBootIdBytes + 8 + 16 + 16 + 2 + kChecksumBytes;
 constexpr std::array<char, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff'};

@@ -60,7 +60,7 @@ static_assert(std::endian::native == std::endian::little, "these are sent as the
 
 constexpr size_t kInlineBytesMax = 4096;
 // With smaller pieces than 16 KiB, in chunks of 1 MiB, it costs the system more to find them than
-// it costs the sender to gather them first (docs/benchmarks).
+// it costs the sender to gather them first (docs/adr/0001).
 constexpr size_t kPiecesMax = 64;
 constexpr size_t kAnnounceBytes = sizeof(FrameHeader) + sizeof(MessageHeader);
 constexpr size_t kFrameBytesMax = kAnnounceBytes + kPiecesMax * sizeof(RemotePiece);

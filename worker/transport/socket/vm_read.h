@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/transport/socket/piece_cursor.h"
+#include "worker/transport/piece_cursor.h"
 
 #include <cstddef>
 #include <cstdint>

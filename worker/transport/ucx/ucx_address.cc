@@ -1,6 +1,7 @@
 #include "worker/transport/ucx/ucx_address.h"
 
 #include "common/base/check.h"
+#include "worker/transport/boot_id.h"
 
 #include <cstdint>
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr absl::string_view kMagic = "XMESHUCX";
 constexpr char kVersion = 1;
-constexpr size_t kBootIdBytes = 16;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kPrefixBytes = 8 + 1 + 1 + kBootIdBytes;
 

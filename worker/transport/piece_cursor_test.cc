@@ -1,4 +1,4 @@
-#include "worker/transport/socket/piece_cursor.h"
+#include "worker/transport/piece_cursor.h"
 
 #include <array>
 #include <cstring>
