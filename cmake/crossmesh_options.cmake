@@ -17,6 +17,8 @@ target_compile_options(crossmesh_options INTERFACE
   # A designated initialiser that leaves defaults alone is the house style for options structs.
   -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-designated-field-initializers>
+  # The standard library's own use of what it deprecates, in std::stable_sort.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<CXX_COMPILER_ID:Clang>:-Werror=thread-safety>)
 target_link_libraries(crossmesh_options INTERFACE Threads::Threads)

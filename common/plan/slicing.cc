@@ -280,7 +280,7 @@ class SlicingBuilder {
   std::vector<int32_t> cells_of_class_;
 };
 
-absl::StatusOr<Slicing> Slicing::Create(const TensorTable& tensors, Scope scope) {
+absl::StatusOr<Slicing> Slicing::Create(const TensorTable& tensors, const Scope& scope) {
   for (const DeviceRank device : scope.devices) {
     CHECK(device >= 0 && device < static_cast<DeviceRank>(tensors.devices().size())) << device;
   }

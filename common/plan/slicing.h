@@ -62,7 +62,7 @@ class Slicing {
   // InvalidArgument when a needed box has no holder (named with group and device).
   // ResourceExhausted when the groups have more than kCellsMax cells together. Cost: linear in
   // cells of all groups (tensors of a group share theirs), plus slots.
-  static absl::StatusOr<Slicing> Create(const TensorTable& tensors, Scope scope = {});
+  static absl::StatusOr<Slicing> Create(const TensorTable& tensors, const Scope& scope = {});
 
   const std::vector<SliceClass>& classes() const { return classes_; }
   // Ascending ranks.

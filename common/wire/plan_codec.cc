@@ -62,9 +62,10 @@ absl::StatusOr<BindingMode> FromProto(v1::BindingMode proto) {
       return BindingMode::kShadow;
     case v1::BINDING_MODE_IN_PLACE:
       return BindingMode::kInPlace;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "binding mode: expected SHADOW or IN_PLACE, found number ", static_cast<int>(proto)));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "binding mode: expected SHADOW or IN_PLACE, found number ", static_cast<int>(proto)));
 }
 
 v1::PlanSummary SummaryOf(const Plan& plan, const Proof& proof, const Planning& planning) {

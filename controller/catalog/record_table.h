@@ -50,7 +50,7 @@ class RecordTable {
     const StoreTransaction create{.epoch = epoch_,
                                   .requirements = {{KeyOf(name), 0}},
                                   .writes = {{KeyOf(name), codec_.encode(value)}}};
-    const absl::StatusOr<int64_t> revision = store_.Commit(create);
+    absl::StatusOr<int64_t> revision = store_.Commit(create);
     if (revision.ok()) {
       Keep({std::string(name), std::make_shared<const T>(std::move(value)), *revision});
       return revision;

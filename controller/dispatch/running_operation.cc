@@ -209,15 +209,15 @@ TaskConnection& RunningOperation::Task(const std::string& worker, uint32_t attem
 
 void RunningOperation::Do(const CommitIntent& /*action*/) {
   changed_ = true;
-  environment_.sink.CommitIntent(
-      Snapshot(), [weak = weak_from_this(), &queue = environment_.queue](absl::Status status) {
-        queue.Post([weak, status] {
-          const std::shared_ptr<RunningOperation> self = weak.lock();
-          if (self == nullptr) return;
-          self->Feed(status.ok() ? OperationEvent(IntentCommitted{})
-                                 : OperationEvent(IntentFailed{status}));
-        });
-      });
+  environment_.sink.CommitIntent(Snapshot(), [weak = weak_from_this(), &queue = environment_.queue](
+                                                 const absl::Status& status) {
+    queue.Post([weak, status] {
+      const std::shared_ptr<RunningOperation> self = weak.lock();
+      if (self == nullptr) return;
+      self->Feed(status.ok() ? OperationEvent(IntentCommitted{})
+                             : OperationEvent(IntentFailed{status}));
+    });
+  });
 }
 
 TaskStart RunningOperation::StartOf(size_t worker) const {

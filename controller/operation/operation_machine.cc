@@ -315,7 +315,7 @@ bool OperationMachine::PlanRemaining() {
   if (remaining.empty() || attempt_ != 1 || !ending_.ok()) return false;
   for (const Task& task : tasks_) {
     if (task.accepted && task.state != TaskState::kLost) {
-      earlier_tasks_.push_back({task.share.worker, attempt_});
+      earlier_tasks_.emplace_back(task.share.worker, attempt_);
     }
   }
   tasks_.clear();

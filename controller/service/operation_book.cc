@@ -110,7 +110,7 @@ void OperationBook::Withdraw(const std::string& id, const absl::Status& why) {
   for (const auto& watcher : withdrawn.watchers) watcher->OnNoOperation(why);
 }
 
-void OperationBook::Watch(const std::string& id, std::shared_ptr<OperationWatcher> watcher) {
+void OperationBook::Watch(const std::string& id, const std::shared_ptr<OperationWatcher>& watcher) {
   // On the queue, so that a watcher hears of changes in their order.
   const bool taken = options_.queue.Post([this, id, watcher] {
     std::shared_ptr<const v1::Operation> latest;

@@ -60,7 +60,7 @@ class OperationBook final : public OperationSink {
   // A new operation could not be started: forgets it and tells its watchers why.
   void Withdraw(const std::string& id, const absl::Status& why);
 
-  void Watch(const std::string& id, std::shared_ptr<OperationWatcher> watcher);
+  void Watch(const std::string& id, const std::shared_ptr<OperationWatcher>& watcher);
   void Unwatch(const std::string& id, const OperationWatcher* watcher);
   // Ends all watches.
   void DismissWatchers(const absl::Status& why);

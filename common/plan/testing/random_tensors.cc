@@ -104,7 +104,7 @@ std::vector<Box> RandomPieces(RandomSource& random, const Box& whole, int64_t co
     auto high = piece.intervals();
     low[d].end = high[d].begin = random.Between(piece[d].begin + 1, piece[d].end - 1);
     piece = Box(low);
-    pieces.push_back(Box(high));
+    pieces.emplace_back(high);
   }
   random.Shuffle(pieces);
   return pieces;
@@ -183,8 +183,8 @@ TensorTable RandomTensorTable(RandomSource& random, const RandomTensorsOptions& 
   return *std::move(table);
 }
 
-Plan::Spec RandomPlan(RandomSource& random, std::shared_ptr<const TensorTable> tensors,
-                      std::shared_ptr<const Slicing> slicing) {
+Plan::Spec RandomPlan(RandomSource& random, const std::shared_ptr<const TensorTable>& tensors,
+                      const std::shared_ptr<const Slicing>& slicing) {
   const ElementBoundaries boundaries(*tensors, *slicing);
   Plan::Spec spec{.tensors = tensors, .slicing = slicing};
   struct Piece {

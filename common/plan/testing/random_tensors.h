@@ -29,8 +29,8 @@ TensorTable RandomTensorTable(RandomSource& random, const RandomTensorsOptions& 
 // A random plan that Prove accepts: every class is cut at random element boundaries, every piece
 // goes down a random tree from a random holder, and the pieces go in random order; some chunks are
 // small. `slicing` must be of `tensors`.
-Plan::Spec RandomPlan(RandomSource& random, std::shared_ptr<const TensorTable> tensors,
-                      std::shared_ptr<const Slicing> slicing);
+Plan::Spec RandomPlan(RandomSource& random, const std::shared_ptr<const TensorTable>& tensors,
+                      const std::shared_ptr<const Slicing>& slicing);
 
 // Fills in the places of all hops: in each channel, relays come in the order of the plan.
 void PlaceHopsInPlanOrder(Plan::Spec& spec);

@@ -36,8 +36,10 @@ class Slices {
 
   const std::vector<Slice>& all() const { return slices_; }
   // Devices that hold the slice, and those that need and do not hold it, in slot order.
-  std::span<const DeviceRank> holders(const Slice& s) const { return Of(2 * s.parties); }
-  std::span<const DeviceRank> receivers(const Slice& s) const { return Of(2 * s.parties + 1); }
+  std::span<const DeviceRank> holders(const Slice& s) const { return Of(2 * int64_t{s.parties}); }
+  std::span<const DeviceRank> receivers(const Slice& s) const {
+    return Of(2 * int64_t{s.parties} + 1);
+  }
 
  private:
   struct Ordered {  // a class of a group
