@@ -69,6 +69,7 @@ void AddMeshCommands(Cli& cli, CLI::App& app);
 void AddOperationCommands(Cli& cli, CLI::App& app);
 void AddPlanCommand(Cli& cli, CLI::App& app);
 void AddReshardCommand(Cli& cli, CLI::App& app);
+void AddSimulateCommand(Cli& cli, CLI::App& app);
 void AddWorkerCommands(Cli& cli, CLI::App& app);
 
 }  // namespace crossmesh

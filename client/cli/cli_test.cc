@@ -4,6 +4,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -134,6 +135,33 @@ TEST(CliTest, ComparesAllStrategies) {
     EXPECT_THAT(result.out, HasSubstr(strategy));
   }
   EXPECT_THAT(result.out, HasSubstr("Rates are assumed"));
+}
+
+TEST(CliTest, SimulatesGpt2AndWritesATrace) {
+  const TemporaryFolder folder;
+  const std::string trace_path = folder.PathOf("trace.json");
+  const Result result = Crossmesh(absl::StrCat("simulate ", kGpt2, " --json --trace ", trace_path));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  const double seconds = document["seconds"];
+  EXPECT_GE(seconds, document["bound_seconds"].get<double>() * (1 - 1e-9));
+  EXPECT_NEAR(document["ports"][0]["busy"].get<double>(), 1, 0.01);
+  EXPECT_EQ(document["critical_chain"].back()["end_seconds"], seconds);
+
+  const nlohmann::json trace = nlohmann::json::parse(ReadAll(trace_path));
+  double last_end = 0;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    last_end = std::max(last_end, event["ts"].get<double>() + event["dur"].get<double>());
+  }
+  EXPECT_NEAR(last_end, seconds * 1e6, 1e-3);
+}
+
+TEST(CliTest, ATraceThatCannotBeWrittenIsNamed) {
+  const Result result =
+      Crossmesh(absl::StrCat("simulate ", kSmall, " --trace /nonexistent/t.json"));
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_THAT(result.error, HasSubstr("/nonexistent/t.json"));
 }
 
 TEST(CliTest, TakesTheRequestOfTheApiFromAFile) {

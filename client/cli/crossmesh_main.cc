@@ -44,6 +44,7 @@ int Main(int argc, char** argv) {
   AddDemoCommand(cli, app);
   AddPlanCommand(cli, app);
   AddReshardCommand(cli, app);
+  AddSimulateCommand(cli, app);
   AddLayoutCommands(cli, app);
   AddMeshCommands(cli, app);
   AddManifestCommands(cli, app);

@@ -2,8 +2,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/plan/plan.h"
-#include "common/plan/proof.h"
 #include "common/plan/tensor_table.h"
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/plan_codec.h"
@@ -39,22 +37,33 @@ absl::Status RefuseNames(const v1::ReshardSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<v1::PlanReshardResponse> PlanLocally(const v1::PlanReshardRequest& request) {
-  RETURN_IF_ERROR(RefuseNames(request.spec()));
-  ASSIGN_OR_RETURN(const ReshardInputs inputs, FromProto(request.spec(), NamedObjects()));
-  ASSIGN_OR_RETURN(ReshardRequest decoded, RequestWithoutTensors(inputs, Topology()));
+v1::PlanSummary LocalPlan::Summary() const {
+  return SummaryOf(plan, proof, {.topology = topology, .duration = duration});
+}
+
+absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
+  RETURN_IF_ERROR(RefuseNames(spec));
+  ASSIGN_OR_RETURN(const ReshardInputs inputs, FromProto(spec, NamedObjects()));
+  ASSIGN_OR_RETURN(ReshardRequest request, RequestWithoutTensors(inputs, Topology()));
   ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(inputs));
-  decoded.tensors = std::make_shared<const TensorTable>(std::move(tensors));
+  request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
   const RealClock clock;
   const absl::Duration begin = clock.Monotonic();
-  ASSIGN_OR_RETURN(const Plan plan, PlanReshard(decoded));
-  ASSIGN_OR_RETURN(const Proof proof, Prove(plan, inputs.limits));
+  ASSIGN_OR_RETURN(Plan plan, PlanReshard(request));
+  ASSIGN_OR_RETURN(Proof proof, Prove(plan, inputs.limits));
+  return LocalPlan{.plan = std::move(plan),
+                   .proof = std::move(proof),
+                   .topology = std::move(request.topology),
+                   .duration = clock.Monotonic() - begin};
+}
+
+absl::StatusOr<v1::PlanReshardResponse> PlanLocally(const v1::PlanReshardRequest& request) {
+  ASSIGN_OR_RETURN(const LocalPlan made, MakeLocalPlan(request.spec()));
   v1::PlanReshardResponse response;
-  *response.mutable_summary() =
-      SummaryOf(plan, proof, {.topology = decoded.topology, .duration = clock.Monotonic() - begin});
+  *response.mutable_summary() = made.Summary();
   if (request.explain()) {
     const int64_t relays = request.explain_relays();
-    response.set_text(ToText(plan, relays > 0 ? relays : kExplainRelaysDefault));
+    response.set_text(ToText(made.plan, relays > 0 ? relays : kExplainRelaysDefault));
   }
   return response;
 }

@@ -1,10 +1,28 @@
 #pragma once
 
+#include "common/mesh/topology.h"
+#include "common/plan/plan.h"
+#include "common/plan/proof.h"
+#include "crossmesh/v1/reshard.pb.h"
 #include "crossmesh/v1/reshard_service.pb.h"
 
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
+
+// A plan made in this process, and what it was made for.
+struct LocalPlan {
+  Plan plan;
+  Proof proof;
+  Topology topology;
+  absl::Duration duration;
+
+  v1::PlanSummary Summary() const;
+};
+
+// Plans and proves as a controller does, in this process. Errors as of PlanLocally.
+absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec);
 
 // Answers as a controller's PlanReshard does, in this process: plans, proves and explains.
 // FailedPrecondition, naming the field: the request names something that only a controller knows;

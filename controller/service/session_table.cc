@@ -103,7 +103,7 @@ class SessionTable::Session final : public Stream,
 
   absl::Status Register(const v1::WorkerSessionRequest::Register& message) {
     ASSIGN_OR_RETURN(WorkerRecord record, RecordOf(message));
-    const std::string devices = message.devices();
+    const std::string& devices = message.devices();
     ASSIGN_OR_RETURN(const uint64_t session, options().registry.Register(std::move(record)));
     worker_ = message.worker();
     session_ = session;
