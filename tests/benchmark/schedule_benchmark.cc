@@ -1,0 +1,201 @@
+// How near plans come to the bound on random networks, by simulation: requests with up to 8 hosts,
+// 1 to 4 NICs each, equal and unequal rates, replicas, uneven cuts, shared and overlapping meshes.
+// Deterministic. Prints a table, or one line of JSON per strategy.
+
+#include "common/base/check.h"
+#include "common/base/table.h"
+#include "common/plan/testing/random_tensors.h"
+#include "controller/network/simulator.h"
+#include "controller/reshard/plan_reshard.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+struct Options {
+  int64_t instances = 3000;
+  uint64_t first_seed = 0;
+  int64_t chunks = 200;  // of the slowest port in use, in the time of the bound, at least
+  std::string sharing = "planned";
+  std::vector<std::string> strategies = {"relay"};
+  bool json = false;
+};
+
+struct Ratio {
+  double to_bound = 0;
+  double to_filled_bound = 0;  // bound * (1 + (depth - 1) / chunks)
+  uint64_t seed = 0;
+};
+
+Topology RandomNetwork(RandomSource& random, const TensorTable& tensors) {
+  const bool unequal = random.OneIn(2);
+  const int64_t nics_max = random.OneIn(2) ? 1 : 4;
+  const auto rate = [&] { return (unequal ? random.Between(1, 8) : 1) * 1'000'000; };
+  std::vector<Host> hosts;
+  for (const std::string& name : tensors.hosts()) {
+    Host& host = hosts.emplace_back(Host{.name = name});
+    for (int64_t nic = random.Between(1, nics_max); nic > 0; --nic) {
+      const int64_t out = rate();
+      host.nics.push_back({absl::StrCat("nic", nic), out, random.OneIn(3) ? rate() : out});
+    }
+  }
+  absl::StatusOr<Topology> topology = Topology::Create(std::move(hosts), {});
+  CHECK_OK(topology);
+  return *std::move(topology);
+}
+
+// The largest size that gives the slowest NIC of a host that sends or receives `chunks` of them in
+// the time of the bound; nothing when that is less than a plan's chunks may have.
+std::optional<int64_t> ChunkBytes(const Plan& plan, const Topology& topology, int64_t chunks) {
+  double slowest = 0;
+  const auto consider = [&slowest](int64_t rate) {
+    slowest = slowest == 0 ? static_cast<double>(rate) : std::min(slowest, double(rate));
+  };
+  for (const Hop& hop : plan.hops()) {
+    const TensorTable& tensors = plan.tensors();
+    const HostRank from = tensors.host_of(hop.from), to = tensors.host_of(hop.to);
+    if (from == to) continue;
+    for (const Nic& nic : topology.FindHost(tensors.hosts()[from])->nics) {
+      consider(nic.out_bytes_per_second);
+    }
+    for (const Nic& nic : topology.FindHost(tensors.hosts()[to])->nics) {
+      consider(nic.in_bytes_per_second);
+    }
+  }
+  const double most = plan.figures().bound.seconds * slowest / static_cast<double>(chunks);
+  const auto leaves = static_cast<int64_t>(most / static_cast<double>(Plan::kLeafBytes));
+  if (leaves < 1) return std::nullopt;
+  return leaves * Plan::kLeafBytes;
+}
+
+// The ratios of the strategies on the request of a seed; none when nothing crosses the network, or
+// not enough.
+std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
+  RandomSource random(seed);
+  const RandomTensorsOptions tensors = {
+      .slots_max = 16, .hosts_max = 4, .tensors_max = 3, .length_max = 4000, .rank_max = 3};
+  ReshardRequest request;
+  request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(random, tensors));
+  request.topology = RandomNetwork(random, *request.tensors);
+  request.seed = seed;
+  const absl::StatusOr<Plan> first = PlanReshard(request);
+  CHECK_OK(first);
+  if (first->figures().bound.seconds <= 0) return {};
+  const std::optional<int64_t> chunk_bytes = ChunkBytes(*first, request.topology, options.chunks);
+  if (!chunk_bytes.has_value()) return {};
+  request.chunk_bytes = *chunk_bytes;
+  const SimulatorOptions simulator = {.sharing = options.sharing == "planned"
+                                                     ? PortSharingRule::kPlanned
+                                                     : PortSharingRule::kEqual};
+  std::vector<Ratio> ratios;
+  for (const std::string& name : options.strategies) {
+    const absl::StatusOr<Strategy> strategy = ParseStrategy(name);
+    CHECK_OK(strategy);
+    request.strategy = *strategy;
+    const absl::StatusOr<Plan> plan = PlanReshard(request);
+    CHECK_OK(plan);
+    const absl::StatusOr<SimulatedRun> run = Simulate(*plan, request.topology, simulator);
+    CHECK_OK(run);
+    const double ratio = run->seconds / plan->figures().bound.seconds;
+    const double fill = std::max(0, plan->figures().depth - 1) / double(options.chunks);
+    ratios.push_back({.to_bound = ratio, .to_filled_bound = ratio / (1 + fill), .seed = seed});
+  }
+  return ratios;
+}
+
+struct Distribution {
+  double mean = 0, p90 = 0, p99 = 0, worst = 0;
+  double above_bound = 0;  // share of the instances more than 0.5 % above
+  Ratio worst_filled;
+};
+
+Distribution DistributionOf(std::vector<Ratio> ratios) {
+  std::ranges::sort(ratios, {}, &Ratio::to_bound);
+  const auto count = static_cast<double>(ratios.size());
+  Distribution d;
+  for (const Ratio& ratio : ratios) {
+    d.mean += ratio.to_bound / count;
+    d.above_bound += ratio.to_bound > 1.005 ? 1 / count : 0;
+  }
+  d.p90 = ratios[ratios.size() * 9 / 10].to_bound;
+  d.p99 = ratios[ratios.size() * 99 / 100].to_bound;
+  d.worst = ratios.back().to_bound;
+  d.worst_filled = *std::ranges::max_element(ratios, {}, &Ratio::to_filled_bound);
+  return d;
+}
+
+void PrintAll(const Options& options, const std::vector<std::vector<Ratio>>& by_strategy) {
+  using Align = TextTable::Align;
+  TextTable table({{"STRATEGY"},
+                   {"MEAN", Align::kRight},
+                   {"P90", Align::kRight},
+                   {"P99", Align::kRight},
+                   {"WORST", Align::kRight},
+                   {"> 1.005", Align::kRight},
+                   {"WORST BESIDE FILL", Align::kRight},
+                   {"SEED", Align::kRight}});
+  for (size_t s = 0; s < options.strategies.size(); ++s) {
+    const Distribution d = DistributionOf(by_strategy[s]);
+    const auto cell = [](double value) { return absl::StrFormat("%.4f", value); };
+    if (options.json) {
+      const nlohmann::json line = {{"strategy", options.strategies[s]},
+                                   {"instances", by_strategy[s].size()},
+                                   {"chunks", options.chunks},
+                                   {"sharing", options.sharing},
+                                   {"mean", d.mean},
+                                   {"p90", d.p90},
+                                   {"p99", d.p99},
+                                   {"worst", d.worst},
+                                   {"worst_beside_fill", d.worst_filled.to_filled_bound},
+                                   {"worst_seed", d.worst_filled.seed}};
+      std::printf("%s\n", line.dump().c_str());
+      continue;
+    }
+    table.AddRow({options.strategies[s], cell(d.mean), cell(d.p90), cell(d.p99), cell(d.worst),
+                  absl::StrFormat("%.1f %%", 100 * d.above_bound),
+                  cell(d.worst_filled.to_filled_bound), absl::StrCat(d.worst_filled.seed)});
+  }
+  if (!options.json) std::printf("%s", table.ToString().c_str());
+}
+
+void Run(const Options& options) {
+  std::vector<std::vector<Ratio>> by_strategy(options.strategies.size());
+  for (uint64_t seed = options.first_seed; std::ssize(by_strategy.front()) < options.instances;
+       ++seed) {
+    const std::vector<Ratio> ratios = RatiosOf(seed, options);
+    for (size_t s = 0; s < ratios.size(); ++s) by_strategy[s].push_back(ratios[s]);
+  }
+  PrintAll(options, by_strategy);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+int main(int argc, char** argv) {
+  crossmesh::Options options;
+  CLI::App app("How near plans come to the bound on random networks, by simulation");
+  app.add_option("--instances", options.instances, "Random requests")->check(CLI::PositiveNumber);
+  app.add_option("--first-seed", options.first_seed, "Seed of the first of them");
+  app.add_option("--chunks", options.chunks, "Of the slowest port in the time of the bound")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--sharing", options.sharing, "How connections share a port")
+      ->check(CLI::IsMember({"equal", "planned"}));
+  app.add_option("--strategies", options.strategies, "Strategies, a,b")->delimiter(',');
+  app.add_flag("--json", options.json, "One line of JSON per strategy");
+  CLI11_PARSE(app, argc, argv);
+  crossmesh::Run(options);
+}
