@@ -71,9 +71,15 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
   return worker;
 }
 
-Worker::Worker(WorkerOptions options) : options_(std::move(options)), storages_(options_.pages) {}
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)), storages_(options_.pages, [this](std::shared_ptr<Arena> arena) {
+        return lender_.Lend(std::move(arena));
+      }) {}
 
-Worker::~Worker() { Stop(absl::ZeroDuration()); }
+Worker::~Worker() {
+  Stop(absl::ZeroDuration());
+  lender_.Stop();
+}
 
 absl::Status Worker::Open() {
   RETURN_IF_ERROR(OpenDataPlane());
@@ -100,8 +106,9 @@ absl::Status Worker::OpenDataPlane() {
                    EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
   executor_ = Executor::Create(*data_, options_.executor);
   ASSIGN_OR_RETURN(transport_, MakeDataTransport(options_.data, *executor_));
-  executor_->Attach(*transport_);
+  RETURN_IF_ERROR(executor_->Attach(*transport_));
   data_->AddTransport(*transport_);
+  lender_.Start({.data = *data_, .control = *control_, .transport = *transport_});
   return absl::OkStatus();
 }
 

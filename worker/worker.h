@@ -7,6 +7,7 @@
 #include "common/metrics/worker_metrics.h"
 #include "common/rpc/server.h"
 #include "worker/agent/session_agent.h"
+#include "worker/arena_lender.h"
 #include "worker/counter_sampler.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
@@ -99,6 +100,7 @@ class Worker : private SessionHost {
   std::unique_ptr<RpcMetrics> rpc_metrics_;
 
   // In this order so that memory outlives whatever could still write it.
+  ArenaLender lender_;
   StorageTable storages_;
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
