@@ -32,7 +32,7 @@ void ArenaLender::Reclaim(Shared& shared, std::shared_ptr<Arena> arena) {
   if (shared.ports == nullptr) return;
   shared.ports->data.Post([arena, &ports = *shared.ports]() mutable {
     ports.transport.Reclaim(arena->bytes());
-    ports.control.Post([arena = std::move(arena)] {});
+    ports.memory.Post([arena = std::move(arena)] {});
   });
 }
 

@@ -13,8 +13,8 @@ namespace crossmesh {
 class ArenaLender {
  public:
   struct Ports {
-    EventLoop& data;  // drives the transport
-    EventLoop& control;
+    EventLoop& data;    // drives the transport
+    EventLoop& memory;  // where arenas go: that takes a third of a second for a GiB
     Transport& transport;
   };
 
@@ -23,8 +23,8 @@ class ArenaLender {
   // Once the data loop has stopped. Repeatable.
   void Stop();
 
-  // The same arena; where the last copy of the result goes, the transport first forgets it. That
-  // takes the control loop the time to unmap it.
+  // The same arena. When the last copy of the result goes, the transport is first told to forget
+  // it.
   std::shared_ptr<Arena> Lend(std::shared_ptr<Arena> arena);
 
  private:

@@ -58,12 +58,12 @@ std::unique_ptr<EventLoop> MakeLoop(const Clock& clock) {
 class ArenaLenderTest : public testing::Test {
  protected:
   ~ArenaLenderTest() override { lender_.Stop(); }
-  void Start() { lender_.Start({.data = *data_, .control = *control_, .transport = borrower_}); }
+  void Start() { lender_.Start({.data = *data_, .memory = *memory_, .transport = borrower_}); }
   std::shared_ptr<Arena> Lend() { return lender_.Lend(*Arena::Create("test", ByteCount(100))); }
   void Run() { data_->RunOnce(absl::ZeroDuration()); }
 
   const RealClock clock_;
-  const std::unique_ptr<EventLoop> control_ = MakeLoop(clock_);
+  const std::unique_ptr<EventLoop> memory_ = MakeLoop(clock_);
   const std::unique_ptr<EventLoop> data_ = MakeLoop(clock_);
   Borrower borrower_;
   ArenaLender lender_;

@@ -51,8 +51,9 @@ struct WorkerOptions {
 // session with the controller. The daemon is one; a process that embeds one lends its own memory
 // with Adopt. Thread-compatible; the owner's thread must be none of the worker's.
 //
-// Threads: "control" has the tasks and the session, "data" the executor and the transport; gRPC and
-// the metrics' server have their own and bring everything to these two.
+// Threads: "control" has the tasks and the session, "data" the executor and the transport, "memory"
+// gives arenas back to the system; gRPC and the metrics' server have their own and bring everything
+// to the first two.
 class Worker : private SessionHost {
  public:
   // Listens, joins and serves. InvalidArgument: what an option lacks; FailedPrecondition: an
@@ -102,6 +103,7 @@ class Worker : private SessionHost {
   // In this order so that memory outlives whatever could still write it.
   ArenaLender lender_;
   StorageTable storages_;
+  std::unique_ptr<EventLoop> memory_;
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
   std::unique_ptr<TaskTable> tasks_;

@@ -121,7 +121,8 @@ void FuzzIncoming(bool shared_memory, std::span<const uint8_t> bytes, uint8_t ch
   SocketStream::WorkList work_list;
   SinkQueue told;
   Receiver receiver(choices);
-  IncomingStream stream(std::move(ours), work_list, told);
+  UnmapQueue unmapped;
+  IncomingStream stream(std::move(ours), work_list, told, unmapped);
   const SocketHandshake handshake = MakeHandshake(shared_memory);
   Write(theirs.get(), &handshake, sizeof(handshake));
   CHECK_OK(stream.Read(1 << 20));

@@ -24,10 +24,12 @@ constexpr int64_t kPagesMax = 64 << 10;
 
 }  // namespace
 
-IncomingStream::IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told)
+IncomingStream::IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told,
+                               UnmapQueue& unmapped)
     : SocketStream(std::move(fd), work_list),
       told_(told),
-      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {}
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
+      regions_(unmapped) {}
 
 absl::Status IncomingStream::Admit(bool shared_memory) {
   admitted_ = true;

@@ -8,6 +8,7 @@
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/socket/socket_stream.h"
+#include "worker/transport/socket/unmap_queue.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>
@@ -25,8 +26,9 @@ namespace crossmesh {
 // memory, copied from the sender's.
 class IncomingStream final : public SocketStream {
  public:
-  // Messages and completions go to `told`; both references must outlive this.
-  IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told);
+  // Messages and completions go to `told`, mappings that are not needed any more to `unmapped`; all
+  // references must outlive this.
+  IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told, UnmapQueue& unmapped);
 
   // What the other side said of itself, once that has come. Nothing is made of what follows before
   // Admit.

@@ -27,7 +27,7 @@ void LogRefused(const absl::Status& why) {
 }  // namespace
 
 PeerRegion::~PeerRegion() {
-  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+  if (!bytes_.empty()) unmapped_.Add(bytes_);
 }
 
 absl::Status PeerRegion::Map(uint32_t pid) {
@@ -66,7 +66,8 @@ absl::Status PeerRegions::Add(uint64_t id, const RegionFile& file) {
   if (regions_.size() == kRegionsMax) {
     return Refuse(id, "expected at most ", kRegionsMax, " regions, found one more");
   }
-  const bool added = regions_.try_emplace(id, std::make_unique<PeerRegion>(id, file)).second;
+  const bool added =
+      regions_.try_emplace(id, std::make_unique<PeerRegion>(id, file, unmapped_)).second;
   return added ? absl::OkStatus() : Refuse(id, "expected a new one, found one that is lent");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/transport/socket/socket_frame.h"
+#include "worker/transport/socket/unmap_queue.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace crossmesh {
 // A region of another process's memory that it has lent to this one. Thread-compatible.
 class PeerRegion {
  public:
-  PeerRegion(uint64_t id, const RegionFile& file) : id_(id), file_(file) {}
+  PeerRegion(uint64_t id, const RegionFile& file, UnmapQueue& unmapped)
+      : id_(id), file_(file), unmapped_(unmapped) {}
   ~PeerRegion();
   PeerRegion(const PeerRegion&) = delete;
   PeerRegion& operator=(const PeerRegion&) = delete;
@@ -38,6 +40,7 @@ class PeerRegion {
 
   const uint64_t id_;
   const RegionFile file_;
+  UnmapQueue& unmapped_;
   bool tried_ = false;
   std::span<std::byte> bytes_;
 };
@@ -45,6 +48,9 @@ class PeerRegion {
 // What the other side of a stream has lent. Addresses of regions stay. Thread-compatible.
 class PeerRegions {
  public:
+  // What is not needed any more goes to `unmapped`, which must outlive this.
+  explicit PeerRegions(UnmapQueue& unmapped) : unmapped_(unmapped) {}
+
   // Regions are mapped from the process `pid` from here on; before, they cannot be.
   void MapFrom(uint32_t pid) { pid_ = pid; }
 
@@ -56,6 +62,7 @@ class PeerRegions {
   void Clear() { regions_.clear(); }
 
  private:
+  UnmapQueue& unmapped_;
   std::optional<uint32_t> pid_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<PeerRegion>> regions_;  // by id
 };

@@ -172,10 +172,16 @@ int SocketTransport::Progress() {
   handled += told_.TellTo(sink_);
   handled += TellLosses();
   BuryEnded();
+  if (!unmapped_.empty()) {
+    unmapped_.Step();
+    ++handled;
+  }
   return handled;
 }
 
-bool SocketTransport::Arm() { return told_.empty() && lost_.empty() && work_list_.empty(); }
+bool SocketTransport::Arm() {
+  return told_.empty() && lost_.empty() && work_list_.empty() && unmapped_.empty();
+}
 
 absl::Status SocketTransport::Watch(int fd, void* what) {
   epoll_event event = {.events = EPOLLIN, .data = {.ptr = what}};
@@ -252,7 +258,7 @@ void SocketTransport::Accept() {
       LogWarning("socket_connection_refused", {{"without_handshake_max", kGreetingMax}});
       continue;
     }
-    auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_);
+    auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_, unmapped_);
     stream->other_side = OtherSide(stream->fd());
     if (!Watch(stream->fd(), static_cast<SocketStream*>(stream.get())).ok()) continue;
     greeting_.push_back(std::move(stream));

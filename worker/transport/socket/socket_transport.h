@@ -8,6 +8,7 @@
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/socket/socket_address.h"
 #include "worker/transport/socket/socket_stream.h"
+#include "worker/transport/socket/unmap_queue.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>
@@ -130,6 +131,7 @@ class SocketTransport final : public Transport {
   bool accepting_ = true;
   uint64_t peers_made_ = 0;
   LentRegions regions_;
+  UnmapQueue unmapped_;
   SinkQueue told_;
   std::vector<Loss> lost_;  // told when nothing else is left to tell
   SocketStream::WorkList work_list_;
