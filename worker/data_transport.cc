@@ -22,6 +22,7 @@ bool MayReadSiblings(const std::string& worker) {
 }  // namespace
 
 DataTransportOptions AllowedDataTransport(const std::string& worker, DataTransportOptions wanted) {
+  if (wanted.kind == DataTransport::kSocket) return wanted;
   wanted.shared_memory = wanted.shared_memory && MayReadSiblings(worker);
   return wanted;
 }

@@ -23,8 +23,9 @@ struct DataTransportOptions {
   bool shared_memory = true;
 };
 
-// What is wanted without shared memory where the system does not let workers read each other's;
-// that is a warning in the log. `worker`: its name, for the log. Cost: of ProbeSiblingReads.
+// What is wanted; for kUcx without shared memory where the system does not let workers read each
+// other's, which is a warning in the log. kSocket finds out with each peer. `worker`: its name, for
+// the log. Cost for kUcx: of ProbeSiblingReads.
 DataTransportOptions AllowedDataTransport(const std::string& worker, DataTransportOptions wanted);
 
 // `options`: allowed by the system. Errors: as the transport's Create.

@@ -2,7 +2,7 @@
 
 #include "common/base/thread.h"
 #include "worker/transport/sibling_reads.h"
-#include "worker/transport/testing/read_filter.h"
+#include "worker/transport/testing/system_filter.h"
 
 #include <cerrno>
 
@@ -15,8 +15,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(DataTransportTest, SharedMemoryIsUsedOnlyWhereTheSystemAllowsIt) {
-  const DataTransportOptions wanted{.interfaces = {"eth0", "eth1"}, .shared_memory = true};
+TEST(DataTransportTest, UcxUsesSharedMemoryOnlyWhereTheSystemAllowsIt) {
+  const DataTransportOptions wanted{
+      .kind = DataTransport::kUcx, .interfaces = {"eth0", "eth1"}, .shared_memory = true};
   EXPECT_EQ(AllowedDataTransport("w", wanted).shared_memory, ProbeSiblingReads().error == 0);
   DataTransportOptions refused;
   Thread("filtered", [&] {
@@ -26,6 +27,15 @@ TEST(DataTransportTest, SharedMemoryIsUsedOnlyWhereTheSystemAllowsIt) {
   EXPECT_FALSE(refused.shared_memory);
   EXPECT_EQ(refused.kind, wanted.kind);
   EXPECT_THAT(refused.interfaces, ElementsAre("eth0", "eth1"));
+}
+
+TEST(DataTransportTest, SocketsFindOutForThemselves) {
+  DataTransportOptions allowed;
+  Thread("filtered", [&] {
+    FilterSiblingReads(SECCOMP_RET_ERRNO | EPERM);
+    allowed = AllowedDataTransport("w", {.kind = DataTransport::kSocket});
+  }).Join();
+  EXPECT_TRUE(allowed.shared_memory);
 }
 
 TEST(DataTransportTest, SharedMemoryThatIsNotWantedStaysOff) {

@@ -71,9 +71,15 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
   return worker;
 }
 
-Worker::Worker(WorkerOptions options) : options_(std::move(options)), storages_(options_.pages) {}
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)), storages_(options_.pages, [this](std::shared_ptr<Arena> arena) {
+        return lender_.Lend(std::move(arena));
+      }) {}
 
-Worker::~Worker() { Stop(absl::ZeroDuration()); }
+Worker::~Worker() {
+  Stop(absl::ZeroDuration());
+  lender_.Stop();
+}
 
 absl::Status Worker::Open() {
   RETURN_IF_ERROR(OpenDataPlane());
@@ -83,6 +89,7 @@ absl::Status Worker::Open() {
   RETURN_IF_ERROR(OpenMemorySocket());
   RETURN_IF_ERROR(OpenSession());
   started_ = true;
+  memory_->Start();
   data_->Start();
   control_->Start();
   control_->Post([this] { agent_->Start(); });
@@ -98,10 +105,13 @@ absl::Status Worker::OpenDataPlane() {
   // It has nothing to do that waits for an answer within microseconds.
   ASSIGN_OR_RETURN(control_,
                    EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
+  ASSIGN_OR_RETURN(memory_,
+                   EventLoop::Create(clock_, {.name = "memory", .spin = absl::ZeroDuration()}));
   executor_ = Executor::Create(*data_, options_.executor);
   ASSIGN_OR_RETURN(transport_, MakeDataTransport(options_.data, *executor_));
-  executor_->Attach(*transport_);
+  RETURN_IF_ERROR(executor_->Attach(*transport_));
   data_->AddTransport(*transport_);
+  lender_.Start({.data = *data_, .memory = *memory_, .transport = *transport_});
   return absl::OkStatus();
 }
 
@@ -220,6 +230,7 @@ void Worker::Stop(absl::Duration drain_timeout) {
   if (fd_server_ != nullptr) fd_server_->Stop();
   control_->Stop();
   data_->Stop();
+  memory_->Stop();
   LogInfo("worker_stopped", {{"worker_id", options_.name}});
 }
 

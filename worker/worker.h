@@ -7,6 +7,7 @@
 #include "common/metrics/worker_metrics.h"
 #include "common/rpc/server.h"
 #include "worker/agent/session_agent.h"
+#include "worker/arena_lender.h"
 #include "worker/counter_sampler.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
@@ -50,8 +51,9 @@ struct WorkerOptions {
 // session with the controller. The daemon is one; a process that embeds one lends its own memory
 // with Adopt. Thread-compatible; the owner's thread must be none of the worker's.
 //
-// Threads: "control" has the tasks and the session, "data" the executor and the transport; gRPC and
-// the metrics' server have their own and bring everything to these two.
+// Threads: "control" has the tasks and the session, "data" the executor and the transport, "memory"
+// gives arenas back to the system; gRPC and the metrics' server have their own and bring everything
+// to the first two.
 class Worker : private SessionHost {
  public:
   // Listens, joins and serves. InvalidArgument: what an option lacks; FailedPrecondition: an
@@ -99,7 +101,9 @@ class Worker : private SessionHost {
   std::unique_ptr<RpcMetrics> rpc_metrics_;
 
   // In this order so that memory outlives whatever could still write it.
+  ArenaLender lender_;
   StorageTable storages_;
+  std::unique_ptr<EventLoop> memory_;
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
   std::unique_ptr<TaskTable> tasks_;

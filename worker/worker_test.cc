@@ -13,7 +13,7 @@
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "worker/agent/testing/fake_controller.h"
-#include "worker/transport/testing/read_filter.h"
+#include "worker/transport/testing/system_filter.h"
 
 #include <cerrno>
 #include <cstring>
@@ -265,9 +265,9 @@ TEST_F(WorkerTest, TwoWorkersExecuteAPlanAndCommit) {
   ExpectPlanSucceeds();
 }
 
-TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeReadBytesGoOverTcp) {
+TEST_F(WorkerTest, WhereMemoryOfOthersMayNotBeMappedBytesGoOverTcp) {
   Thread("filtered", [this] {
-    FilterSiblingReads(SECCOMP_RET_ERRNO | EPERM);  // of all threads of both workers
+    FilterSharedMappings(SECCOMP_RET_ERRNO | EPERM);  // of all threads of both workers
     StartBoth();
   }).Join();
   ExpectPlanSucceeds();

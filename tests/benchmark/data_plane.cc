@@ -70,7 +70,7 @@ DataPlane::DataPlane(const DataTransportOptions& options) {
   absl::StatusOr<std::unique_ptr<Transport>> transport = MakeDataTransport(options, *executor_);
   CHECK_OK(transport);
   transport_ = *std::move(transport);
-  executor_->Attach(*transport_);
+  CHECK_OK(executor_->Attach(*transport_));
   loop_->AddTransport(*transport_);
   loop_->Start();
 }

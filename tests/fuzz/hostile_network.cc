@@ -62,6 +62,7 @@ class HostileNetwork::HostileTransport final : public Transport {
   const std::string& address() const override { return address_; }
   int64_t eager_bytes_max() const override { return 0; }
   int pieces_max() const override { return 4; }
+  int useful_pieces_max(PeerId /*peer*/) const override { return 4; }
   absl::StatusOr<PeerId> Connect(absl::string_view address) override {
     uint64_t number = 0;
     CHECK(absl::SimpleAtoi(address, &number));

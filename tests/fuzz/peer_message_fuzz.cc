@@ -106,7 +106,7 @@ class Cluster {
       worker.executor = Executor::Create(
           *worker.loop, {.staging_bytes = kStagingBytes, .parked_for = kParkedFor});
       worker.transport = network_.AddTransport(*worker.executor);
-      worker.executor->Attach(*worker.transport);
+      CHECK_OK(worker.executor->Attach(*worker.transport));
     }
   }
 

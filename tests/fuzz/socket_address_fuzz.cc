@@ -3,7 +3,6 @@
 
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "worker/transport/boot_id.h"
 #include "worker/transport/socket/socket_address.h"
 
 #include <string>
@@ -24,9 +23,8 @@ void FuzzOne(const uint8_t* data, size_t size) {
   }
   FuzzInput input({data, size});
   SocketAddress address = {.shared_memory = input.Byte() % 2 == 0,
-                           .boot_id = std::string(kBootIdBytes, '\0'),
-                           .pid_namespace = input.Number(8)};
-  for (char& byte : address.boot_id) byte = static_cast<char>(input.Byte());
+                           .nonce_file = {.pid = static_cast<uint32_t>(input.Number(4)),
+                                          .fd = static_cast<uint32_t>(input.Number(4))}};
   for (char& byte : address.nonce) byte = static_cast<char>(input.Byte());
   for (char& byte : address.endpoint.ip) byte = static_cast<char>(input.Byte());
   address.endpoint.port = static_cast<uint16_t>(input.Number(2));

@@ -2,12 +2,13 @@
 // comes, a stream goes on or ends, and every send and receive is completed once.
 //
 // The first byte says which end, and through shared memory or not; then come the bytes that follow
-// a valid handshake, or the answers to three messages.
+// a valid handshake and, through shared memory, a region; or the answers to three messages.
 
 #include "common/base/check.h"
 #include "common/base/unique_fd.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "worker/transport/socket/incoming_stream.h"
+#include "worker/transport/socket/lent_regions.h"
 #include "worker/transport/socket/outgoing_stream.h"
 #include "worker/transport/socket/sink_queue.h"
 
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,6 +27,9 @@ namespace crossmesh {
 namespace {
 
 constexpr uint64_t kReceiveBytesMax = 1 << 16;
+// A region that the other side has lent.
+constexpr uint64_t kLent = 1;
+constexpr size_t kLentBytes = 1 << 16;
 
 // Receives some messages, drops others, keeps the rest to the end.
 class Receiver final : public TransportSink {
@@ -70,7 +76,7 @@ std::pair<UniqueFd, UniqueFd> MakePair() {
 
 SocketHandshake MakeHandshake(bool shared_memory) {
   return {.shared_memory = shared_memory ? 1U : 0U,
-          .pid = static_cast<uint64_t>(getpid()),
+          .nonce_file = {.pid = static_cast<uint32_t>(getpid())},
           .number = 1};
 }
 
@@ -93,17 +99,40 @@ void Run(SocketStream& stream, SinkQueue& told, Receiver& receiver) {
   receiver.DropKept();
 }
 
+// Memory that may be mapped, so that there is something to refer to.
+const LentRegion& Lent() {
+  static const LentRegion* const lent = [] {
+    const int fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK_EQ(ftruncate(fd, kLentBytes), 0);
+    CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    void* memory = mmap(nullptr, kLentBytes, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(memory != MAP_FAILED);
+    const std::span<const std::byte> bytes(static_cast<const std::byte*>(memory), kLentBytes);
+    static LentRegions regions;
+    regions.Add({.bytes = bytes, .fd = fd});
+    const iovec piece = PieceOf(bytes);
+    return regions.Find({&piece, 1});
+  }();
+  return *lent;
+}
+
 void FuzzIncoming(bool shared_memory, std::span<const uint8_t> bytes, uint8_t choices) {
   auto [ours, theirs] = MakePair();
   SocketStream::WorkList work_list;
   SinkQueue told;
   Receiver receiver(choices);
-  IncomingStream stream(std::move(ours), work_list, told);
+  UnmapQueue unmapped;
+  IncomingStream stream(std::move(ours), work_list, told, unmapped);
   const SocketHandshake handshake = MakeHandshake(shared_memory);
   Write(theirs.get(), &handshake, sizeof(handshake));
   CHECK_OK(stream.Read(1 << 20));
   CHECK(stream.handshake().has_value());
-  CHECK_OK(stream.Admit());
+  CHECK_OK(stream.Admit(shared_memory));
+  if (shared_memory) {
+    const FrameHeader frame = {.kind = FrameKind::kRegion, .region = kLent};
+    Write(theirs.get(), &frame, sizeof(frame));
+    Write(theirs.get(), &Lent().file, sizeof(RegionFile));
+  }
   Write(theirs.get(), bytes.data(), bytes.size());
   CHECK_EQ(shutdown(theirs.get(), SHUT_WR), 0);
   Run(stream, told, receiver);
@@ -114,9 +143,10 @@ void FuzzOutgoing(bool shared_memory, std::span<const uint8_t> bytes, uint8_t ch
   SocketStream::WorkList work_list;
   SinkQueue told;
   Receiver receiver(choices);
-  const std::vector<std::byte> payload(10000);
-  const iovec piece = PieceOf(std::span(payload));
-  OutgoingStream stream(std::move(ours), MakeHandshake(shared_memory), work_list, told);
+  const iovec piece = PieceOf(Lent().bytes.first(10000));
+  LentRegions regions;
+  regions.Add({.bytes = Lent().bytes, .fd = static_cast<int>(Lent().file.fd)});
+  OutgoingStream stream(std::move(ours), MakeHandshake(shared_memory), regions, work_list, told);
   for (Ticket ticket = 0; ticket < 3; ++ticket) stream.Send({}, {&piece, 1}, ticket);
   receiver.Opened(3);
   Write(theirs.get(), bytes.data(), bytes.size());

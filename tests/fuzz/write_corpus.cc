@@ -189,11 +189,11 @@ std::string BytesOf(const T& object) {
 // The first byte: bit 0 is shared memory, bit 1 that these are answers; all bits say what is done
 // with the messages that come in.
 void WriteSocketStreams(const CorpusWriter& corpus) {
-  const auto frame = [](FrameKind kind, uint64_t id, uint32_t pieces = 0) {
-    return BytesOf(FrameHeader{.kind = kind, .pieces = pieces, .id = id});
+  const auto frame = [](FrameKind kind, uint64_t id, uint32_t pieces = 0, uint64_t region = 0) {
+    return BytesOf(FrameHeader{.kind = kind, .pieces = pieces, .id = id, .region = region});
   };
   const auto announce = [&](uint64_t id, uint64_t bytes, uint32_t pieces = 0) {
-    return frame(FrameKind::kAnnounce, id, pieces) +
+    return frame(FrameKind::kAnnounce, id, pieces, pieces > 0 ? 1 : 0) +
            BytesOf(MessageHeader{.sequence = id, .payload_bytes = bytes});
   };
   corpus.Write("socket_stream", "inline",
@@ -203,7 +203,12 @@ void WriteSocketStreams(const CorpusWriter& corpus) {
                    announce(2, 3) + "abc");
   corpus.Write("socket_stream", "pieces",
                "\xfd" + announce(1, 5000, 2) + BytesOf(RemotePiece{4096, 2000}) +
-                   BytesOf(RemotePiece{65536, 3000}));
+                   BytesOf(RemotePiece{60000, 3000}));
+  corpus.Write("socket_stream", "regions",
+               "\xc1" + frame(FrameKind::kRegion, 0, 0, 2) +
+                   BytesOf(RegionFile{.bytes = 4096, .inode = 5, .fd = 6}) + announce(1, 5000, 1) +
+                   BytesOf(RemotePiece{1, 5000}) + frame(FrameKind::kForget, 0, 0, 1) +
+                   frame(FrameKind::kForget, 0, 0, 2));
   corpus.Write("socket_stream", "takes",
                "\x02" + frame(FrameKind::kTake, 1) + frame(FrameKind::kDone, 0) +
                    frame(FrameKind::kTake, 2));
@@ -218,8 +223,7 @@ void WriteMessages(const CorpusWriter& corpus) {
           .Encode());
   corpus.Write("socket_address", "address",
                SocketAddress{.shared_memory = true,
-                             .boot_id = "0123456789abcdef",
-                             .pid_namespace = 7,
+                             .nonce_file = {.pid = 7, .fd = 8},
                              .nonce = {'n', 'o', 'n', 'c', 'e'},
                              .endpoint = {.ip = {'i', 'p'}, .port = 65001}}
                    .Encode());

@@ -21,6 +21,7 @@ ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel, PeerId p
       channel_(context.part.channels()[channel]),
       entries_(context.part.entries(channel_)),
       link_(context.shared.transport.link(peer)),
+      pieces_max_(context.shared.transport.useful_pieces_max(peer)),
       cursor_(context.DestinationCursor(channel_.to)) {
   waiting_.reserve(context.shared.options.channel_window);
 }
@@ -98,7 +99,7 @@ bool ChannelReceiver::ReceiveChunk(IncomingMessage& message) {
                                               .chunk = static_cast<int32_t>(place.chunk),
                                               .bytes = range.bytes});
   Transfer& transfer = context_.shared.transfers.at(ticket);
-  if (!cursor_.FindPieces(range, transfer.pieces)) {
+  if (!cursor_.FindPieces(range, pieces_max_, transfer.pieces)) {
     const auto staging = context_.shared.receive_staging.Allocate(range.bytes, *this);
     if (!staging.has_value()) {
       context_.RemoveTransfer(ticket);

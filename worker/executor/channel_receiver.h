@@ -71,6 +71,7 @@ class ChannelReceiver final : public StagingWaiter {
   const PreparedPart::Channel& channel_;
   const std::span<const PreparedPart::Entry> entries_;
   const absl::string_view link_;
+  const int pieces_max_;
   TileCursor cursor_;
 
   bool opening_taken_ = false;

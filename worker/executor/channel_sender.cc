@@ -17,6 +17,7 @@ ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerId peer)
       entries_(context.part.entries(channel_)),
       peer_(peer),
       link_(context.shared.transport.link(peer)),
+      pieces_max_(context.shared.transport.useful_pieces_max(peer)),
       source_(context.SourceCursor(channel_.from)),
       forwarded_(context.DestinationCursor(channel_.from)) {}
 
@@ -67,7 +68,7 @@ bool ChannelSender::SendChunk(int32_t node) {
                                               .chunk = chunk_,
                                               .bytes = range.bytes});
   Transfer& transfer = context_.shared.transfers.at(ticket);
-  if (!cursor.FindPieces(range, transfer.pieces) && !Stage(cursor, range, transfer)) {
+  if (!cursor.FindPieces(range, pieces_max_, transfer.pieces) && !Stage(cursor, range, transfer)) {
     context_.RemoveTransfer(ticket);
     return false;
   }

@@ -60,6 +60,7 @@ class ChannelSender final : public StagingWaiter {
   const std::span<const PreparedPart::Entry> entries_;
   const PeerId peer_;
   const absl::string_view link_;
+  const int pieces_max_;
   TileCursor source_;     // of relays that begin here
   TileCursor forwarded_;  // of those that were received
 

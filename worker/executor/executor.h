@@ -66,10 +66,12 @@ struct ExecutorCounters {
 class Executor : public TransportSink {
  public:
   // `loop` must outlive the executor. A transport is made with its sink, so the executor comes
-  // first and is told of its transport before the first task; Attach is called once, and
+  // first and is told of its transport before the loop and the first task; Attach is called once,
+  // lends the transport the memory that chunks are gathered in, and
   // `transport` must live until the loop has stopped.
   static std::unique_ptr<Executor> Create(EventLoop& loop, ExecutorOptions options);
-  virtual void Attach(Transport& transport) = 0;
+  // ResourceExhausted: no memory for staging.
+  virtual absl::Status Attach(Transport& transport) = 0;
 
   // AlreadyExists when a task of this key runs or has run lately; InvalidArgument when bindings do
   // not cover the part's devices (the device and tensor are named), a device's worker is not given,

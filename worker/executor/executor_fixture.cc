@@ -1,5 +1,6 @@
 #include "worker/executor/executor_fixture.h"
 
+#include "common/base/check.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/worker_part.h"
 
@@ -35,7 +36,7 @@ ExecutorTest::ExecutorTest(ExecutorOptions options) {
   for (Worker& worker : workers_) {
     worker.executor = Executor::Create(*loop_, options);
     worker.transport = *InProcessTransport::Create(fabric_, *worker.executor);
-    worker.executor->Attach(*worker.transport);
+    CHECK_OK(worker.executor->Attach(*worker.transport));
     loop_->AddTransport(*worker.transport);
   }
 }

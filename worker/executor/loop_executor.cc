@@ -1,7 +1,9 @@
 #include "worker/executor/loop_executor.h"
 
+#include "common/base/byte_count.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "worker/memory/arena.h"
 
 #include <utility>
 
@@ -16,9 +18,15 @@ std::unique_ptr<Executor> Executor::Create(EventLoop& loop, ExecutorOptions opti
 LoopExecutor::LoopExecutor(EventLoop& loop, ExecutorOptions options)
     : loop_(loop), options_(options), parking_(options.parked_messages_max) {}
 
-void LoopExecutor::Attach(Transport& transport) {
+absl::Status LoopExecutor::Attach(Transport& transport) {
   CHECK(shared_ == nullptr) << "a transport was attached already";
-  shared_ = std::make_unique<ExecutorResources>(transport, options_);
+  const ByteCount bytes(StagingPool::WholeUnits(options_.staging_bytes / 2));
+  ASSIGN_OR_RETURN(auto send_staging, Arena::Create("crossmesh:send_staging", bytes));
+  ASSIGN_OR_RETURN(auto receive_staging, Arena::Create("crossmesh:receive_staging", bytes));
+  transport.Lend({.bytes = send_staging->bytes(), .fd = send_staging->fd()});
+  shared_ = std::make_unique<ExecutorResources>(transport, options_, std::move(send_staging),
+                                                std::move(receive_staging));
+  return absl::OkStatus();
 }
 
 absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {

@@ -24,7 +24,7 @@ class LoopExecutor final : public Executor, public TaskHost {
  public:
   LoopExecutor(EventLoop& loop, ExecutorOptions options);
 
-  void Attach(Transport& transport) override;
+  absl::Status Attach(Transport& transport) override;
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
   void Refuse(const TaskKey& key) override;

@@ -3,12 +3,10 @@
 #include "common/base/check.h"
 
 #include <algorithm>
-#include <new>
+#include <utility>
 
 namespace crossmesh {
 namespace {
-
-constexpr std::align_val_t kAlignment{4096};
 
 int64_t UnitsFor(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + StagingPool::kUnitBytes - 1) / StagingPool::kUnitBytes);
@@ -16,13 +14,12 @@ int64_t UnitsFor(int64_t bytes) {
 
 }  // namespace
 
-void StagingPool::Free::operator()(std::byte* memory) const {
-  ::operator delete[](memory, kAlignment);
+StagingPool::StagingPool(std::shared_ptr<Arena> arena)
+    : arena_(std::move(arena)), used_(UnitsFor(std::ssize(arena_->bytes())), false) {
+  CHECK_EQ(bytes(), std::ssize(arena_->bytes()));
 }
 
-StagingPool::StagingPool(int64_t bytes)
-    : memory_(static_cast<std::byte*>(::operator new[](UnitsFor(bytes) * kUnitBytes, kAlignment))),
-      used_(UnitsFor(bytes), false) {}
+int64_t StagingPool::WholeUnits(int64_t bytes) { return UnitsFor(bytes) * kUnitBytes; }
 
 std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, StagingWaiter& waiter) {
   const int64_t units = UnitsFor(bytes);
@@ -37,11 +34,11 @@ std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, Staging
   Forget(waiter);
   std::fill_n(used_.begin() + *begin, units, true);
   used_units_ += units;
-  return std::span(memory_.get() + *begin * kUnitBytes, bytes);
+  return arena_->bytes().subspan(*begin * kUnitBytes, bytes);
 }
 
 void StagingPool::Release(std::span<std::byte> memory) {
-  const int64_t begin = (memory.data() - memory_.get()) / kUnitBytes;
+  const int64_t begin = (memory.data() - arena_->bytes().data()) / kUnitBytes;
   const int64_t units = UnitsFor(std::ssize(memory));
   std::fill_n(used_.begin() + begin, units, false);
   used_units_ -= units;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "worker/memory/arena.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +31,10 @@ class StagingWaiter {
 // other. Confined to the loop.
 class StagingPool {
  public:
-  explicit StagingPool(int64_t bytes);
+  // Of whole units.
+  explicit StagingPool(std::shared_ptr<Arena> arena);
+  // As many bytes, and those that lack for whole units; at least one unit.
+  static int64_t WholeUnits(int64_t bytes);
 
   int64_t bytes() const { return static_cast<int64_t>(used_.size()) * kUnitBytes; }
   int64_t used_bytes() const { return used_units_ * kUnitBytes; }
@@ -46,11 +51,8 @@ class StagingPool {
   std::optional<int64_t> FindFree(int64_t units) const;
   void WakeWaiters();
 
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte[], Free> memory_;
-  std::vector<bool> used_;  // by unit
+  const std::shared_ptr<Arena> arena_;  // ours alone
+  std::vector<bool> used_;              // by unit
   int64_t used_units_ = 0;
   std::vector<StagingWaiter*> waiters_;  // in line
 };

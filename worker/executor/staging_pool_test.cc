@@ -1,6 +1,10 @@
 #include "worker/executor/staging_pool.h"
 
+#include "common/base/byte_count.h"
+#include "worker/memory/arena.h"
+
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -10,6 +14,10 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kUnit = StagingPool::kUnitBytes;
+
+std::shared_ptr<Arena> MakeArena(int64_t bytes) {
+  return *Arena::Create("staging", ByteCount(bytes));
+}
 
 class Waiter final : public StagingWaiter {
  public:
@@ -32,7 +40,7 @@ class Waiter final : public StagingWaiter {
 };
 
 TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
-  StagingPool pool(2 * kUnit);
+  StagingPool pool(MakeArena(2 * kUnit));
   Waiter a(pool, 100);
   Waiter b(pool, kUnit);
   Waiter c(pool, 1);
@@ -45,7 +53,7 @@ TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
 }
 
 TEST(StagingPool, NobodyOvertakesALargeRequest) {
-  StagingPool pool(2 * kUnit);
+  StagingPool pool(MakeArena(2 * kUnit));
   Waiter first(pool, kUnit);
   Waiter large(pool, 2 * kUnit);
   Waiter small(pool, kUnit);
@@ -60,7 +68,7 @@ TEST(StagingPool, NobodyOvertakesALargeRequest) {
 }
 
 TEST(StagingPool, WhoWantsNothingAnyMoreDoesNotHoldUpTheLine) {
-  StagingPool pool(kUnit);
+  StagingPool pool(MakeArena(kUnit));
   Waiter first(pool, kUnit);
   Waiter gone(pool, kUnit);
   Waiter forgotten(pool, kUnit);

@@ -20,12 +20,12 @@ namespace crossmesh {
 
 // What the tasks of one executor share. Confined to the loop.
 struct ExecutorResources {
-  ExecutorResources(Transport& over, const ExecutorOptions& chosen)
+  ExecutorResources(Transport& over, const ExecutorOptions& chosen, std::shared_ptr<Arena> sent,
+                    std::shared_ptr<Arena> received)
       : transport(over),
         options(chosen),
-        send_staging(chosen.staging_bytes / 2),
-        receive_staging(chosen.staging_bytes / 2),
-        transfers(over.pieces_max()) {}
+        send_staging(std::move(sent)),
+        receive_staging(std::move(received)) {}
 
   Transport& transport;
   const ExecutorOptions options;

@@ -9,6 +9,13 @@
 #include <cstring>
 
 namespace crossmesh {
+namespace {
+
+// A range that begins with so many pieces, twice as small as they may be on average, is taken to be
+// in too many.
+constexpr int kBeginningPieces = 64;
+
+}  // namespace
 
 PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
   if (runs.slice_class() != range.slice_class) runs.Begin(range.slice_class);
@@ -16,7 +23,9 @@ PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
   return runs;
 }
 
-bool TileCursor::FindPieces(const Range& range, std::vector<iovec>& pieces) {
+bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces) {
+  // To look at all pieces in vain costs a good part of what gathering them costs.
+  const int64_t beginning_bytes_min = range.bytes * kBeginningPieces / pieces_max / 2;
   PackedRuns& runs = Seek(look_, range);
   pieces.clear();
   std::byte* end = nullptr;  // of the last piece
@@ -26,10 +35,11 @@ bool TileCursor::FindPieces(const Range& range, std::vector<iovec>& pieces) {
     // Runs end with a cell or a tile even where memory goes on.
     if (begin == end) {
       pieces.back().iov_len += run.bytes;
-    } else if (pieces.size() < pieces.capacity()) {
-      pieces.push_back(PieceOf(std::span(begin, run.bytes)));
     } else {
-      return false;
+      const int64_t found_bytes = range.bytes - left;
+      if (std::ssize(pieces) == pieces_max) return false;
+      if (std::ssize(pieces) == kBeginningPieces && found_bytes < beginning_bytes_min) return false;
+      pieces.push_back(PieceOf(std::span(begin, run.bytes)));
     }
     end = begin + run.bytes;
     left -= run.bytes;

@@ -29,8 +29,9 @@ class TileCursor {
   TileCursor(const TileMap& map, const BoundTiles& tiles)
       : tiles_(tiles), look_(map), move_(map), hash_(map) {}
 
-  // Where the range is in memory. False when it is in more pieces than `pieces` has room for.
-  bool FindPieces(const Range& range, std::vector<iovec>& pieces);
+  // Where the range is in memory. False when it is in more pieces than `pieces_max`, or begins with
+  // pieces so small that looking on is not worth while.
+  bool FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces);
   // `into` and `from` have the size of the range.
   void Gather(const Range& range, std::span<std::byte> into);
   void Scatter(const Range& range, std::span<const std::byte> from);

@@ -50,14 +50,11 @@ struct Transfer {
 // The transfers under way, named by tickets. Confined to the loop.
 class TransferTable {
  public:
-  // Of transfers of at most so many pieces.
-  explicit TransferTable(int pieces_max) : pieces_max_(pieces_max) {}
-
   // Makes room so that `count` more can be added without allocating.
   void Reserve(size_t count) {
     while (free_.size() < count) {
       free_.push_back(transfers_.size());
-      transfers_.emplace_back().pieces.reserve(pieces_max_);
+      transfers_.emplace_back();
     }
   }
   Ticket Add(TaskRun& task, const TransferSubject& subject) {
@@ -80,7 +77,6 @@ class TransferTable {
   }
 
  private:
-  const int pieces_max_;
   std::deque<Transfer> transfers_;  // addresses stay
   std::vector<Ticket> free_;
 };

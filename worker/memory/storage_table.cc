@@ -15,12 +15,6 @@ std::string NameOf(const StorageKey& key) {
   return absl::StrCat("storage '", key.name, "' of device ", ToString(key.device));
 }
 
-absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, int64_t bytes,
-                                                 Arena::Pages pages) {
-  return Arena::Create(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)),
-                       ByteCount(bytes), pages);
-}
-
 absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
   return absl::FailedPreconditionError(
       absl::StrCat(NameOf(key), ": expected ", expected, " bytes, found ", found));
@@ -36,7 +30,7 @@ absl::Status StorageTable::Create(const StorageKey& key, int64_t bytes) {
   // Mapped outside of the lock; thrown away when somebody else was faster.
   absl::StatusOr<std::shared_ptr<Arena>> arena = absl::UnknownError("not made");
   if (!Status(key).ok()) {
-    arena = MakeArena(key, bytes, pages_);
+    arena = MakeArena(key, bytes);
     RETURN_IF_ERROR(arena.status());
   }
   MutexLock lock(mutex_);
@@ -123,7 +117,7 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageK
   }
   // A shadow that readers from before the last flip still hold is not ours to write.
   if (shadow && (entry->alternate == nullptr || entry->alternate.use_count() > 1)) {
-    ASSIGN_OR_RETURN(entry->alternate, MakeArena(key, bytes, pages_));
+    ASSIGN_OR_RETURN(entry->alternate, MakeArena(key, bytes));
   }
   entry->writing = true;
   Lease lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
@@ -144,6 +138,14 @@ absl::Status StorageTable::Commit(Lease lease) {
   entry.writing = false;
   lease.table_ = nullptr;
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> StorageTable::MakeArena(const StorageKey& key,
+                                                               int64_t bytes) const {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                   Arena::Create(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)),
+                                 ByteCount(bytes), pages_));
+  return keep_ == nullptr ? std::move(arena) : keep_(std::move(arena));
 }
 
 void StorageTable::Release(const Lease& lease) {

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,7 +57,12 @@ class StorageTable {
   // A right to use one arena. Released by destruction. Move-only.
   class Lease;
 
-  explicit StorageTable(Arena::Pages pages) : pages_(pages) {}
+  // Gets every arena that is made for a storage, and returns it in a hand of its own.
+  using Keep = std::function<std::shared_ptr<Arena>(std::shared_ptr<Arena>)>;
+
+  // `keep`: none is needed. Thread-safe, never blocks.
+  explicit StorageTable(Arena::Pages pages, Keep keep = nullptr)
+      : pages_(pages), keep_(std::move(keep)) {}
   StorageTable(const StorageTable&) = delete;
   StorageTable& operator=(const StorageTable&) = delete;
 
@@ -102,9 +108,11 @@ class StorageTable {
 
   static StorageStatus StatusOf(const StorageKey& key, const Entry& entry);
   absl::StatusOr<Entry*> FindLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, int64_t bytes) const;
   void Release(const Lease& lease);
 
   const Arena::Pages pages_;
+  const Keep keep_;
   mutable Mutex mutex_;
   // An entry with leases stays, so keys of leases are always found.
   absl::flat_hash_map<StorageKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);

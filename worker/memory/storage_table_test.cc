@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -181,6 +182,19 @@ TEST_F(StorageTableTest, ReadersSeeWholeVersionsWhileTheyChange) {
     const Lease lease = *table_.LeaseForReading(kKey, 64);
     for (const std::byte b : lease.bytes()) ASSERT_EQ(b, lease.bytes()[0]);
   }
+}
+
+TEST(StorageTableKeepTest, EveryArenaThatIsMadeIsKept) {
+  std::vector<std::shared_ptr<Arena>> kept;
+  StorageTable table(Arena::Pages::kSmall, [&](std::shared_ptr<Arena> arena) {
+    kept.push_back(arena);
+    return arena;
+  });
+  ASSERT_OK(table.Create(kKey, 64));
+  ASSERT_OK_AND_ASSIGN(const Lease shadow, table.LeaseForWriting(kKey, 64, /*shadow=*/true));
+  ASSERT_EQ(kept.size(), 2);
+  EXPECT_EQ(table.Open(kKey)->arena, kept[0]);
+  EXPECT_EQ(shadow.bytes().data(), kept[1]->bytes().data());
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ class FakeTransport final : public Transport {
   absl::StatusOr<PeerId> Connect(absl::string_view /*address*/) override { return PeerId(1); }
   absl::string_view link(PeerId /*peer*/) const override { return "local"; }
   int pieces_max() const override { return 1; }
+  int useful_pieces_max(PeerId /*peer*/) const override { return 1; }
   void Send(PeerId /*peer*/, const MessageHeader& /*header*/, Pieces /*payload*/,
             Ticket /*ticket*/) override {}
   void Disconnect(PeerId /*peer*/) override {}

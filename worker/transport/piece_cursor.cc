@@ -43,4 +43,18 @@ size_t PieceCursor::Fill(std::span<const std::byte> bytes) {
   return filled;
 }
 
+size_t CopyNext(PieceCursor& from, PieceCursor& into, size_t bytes_max) {
+  size_t copied = 0;
+  while (copied < bytes_max && !from.done() && !into.done()) {
+    const std::span<std::byte> source = from.Next();
+    const std::span<std::byte> place = into.Next();
+    const size_t step = std::min({source.size(), place.size(), bytes_max - copied});
+    std::memcpy(place.data(), source.data(), step);
+    from.Advance(step);
+    into.Advance(step);
+    copied += step;
+  }
+  return copied;
+}
+
 }  // namespace crossmesh

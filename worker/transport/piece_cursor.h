@@ -24,6 +24,11 @@ class PieceCursor {
   Listed List(std::span<iovec> list, size_t bytes_max) const;
   // `bytes` is no more than what is left.
   void Advance(size_t bytes);
+  // What comes next in one piece. Not when done.
+  std::span<std::byte> Next() const {
+    return std::span(static_cast<std::byte*>(pieces_[0].iov_base), pieces_[0].iov_len)
+        .subspan(offset_);
+  }
   // Copies what comes next from `bytes`, as far as both have bytes; returns how many.
   size_t Fill(std::span<const std::byte> bytes);
 
@@ -31,5 +36,9 @@ class PieceCursor {
   Pieces pieces_;      // the first is not done
   size_t offset_ = 0;  // in the first
 };
+
+// Copies what comes next of `from` to what comes next of `into`, as far as both have bytes and at
+// most `bytes_max`, and advances both. Returns how many bytes.
+size_t CopyNext(PieceCursor& from, PieceCursor& into, size_t bytes_max);
 
 }  // namespace crossmesh

@@ -1,7 +1,9 @@
 #include "worker/transport/piece_cursor.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,15 @@
 
 namespace crossmesh {
 namespace {
+
+// `memory` in pieces of `step` bytes.
+std::vector<iovec> Cut(std::vector<unsigned char>& memory, size_t step) {
+  std::vector<iovec> pieces;
+  for (size_t i = 0; i < memory.size(); i += step) {
+    pieces.push_back({.iov_base = memory.data() + i, .iov_len = std::min(step, memory.size() - i)});
+  }
+  return pieces;
+}
 
 class PieceCursorTest : public testing::Test {
  protected:
@@ -64,6 +75,23 @@ TEST_F(PieceCursorTest, ItIsFilledStepByStep) {
   EXPECT_EQ(filled, text_.size());
   EXPECT_TRUE(cursor_.done());
   EXPECT_EQ(text_, "0123456789");
+}
+
+TEST(CopyNextTest, PiecesOfDifferentSizesAreCopiedStepByStep) {
+  std::vector<unsigned char> from(100000);
+  std::iota(from.begin(), from.end(), 0);
+  std::vector<unsigned char> into(from.size());
+  const std::vector<iovec> from_pieces = Cut(from, 7);
+  const std::vector<iovec> into_pieces = Cut(into, 11);
+  PieceCursor from_left(from_pieces);
+  PieceCursor into_left(into_pieces);
+  while (!into_left.done()) {
+    const size_t bytes = CopyNext(from_left, into_left, 5000);
+    EXPECT_TRUE(bytes == 5000 || into_left.done());
+  }
+  EXPECT_TRUE(from_left.done());
+  EXPECT_TRUE(from == into);
+  EXPECT_EQ(CopyNext(from_left, into_left, 5000), 0);
 }
 
 }  // namespace

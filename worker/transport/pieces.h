@@ -16,6 +16,13 @@ inline iovec PieceOf(std::span<const std::byte> memory) {
   return {.iov_base = const_cast<std::byte*>(memory.data()), .iov_len = memory.size()};
 }
 
+// Memory that peers of this host may map: the beginning of a memfd of this process, sealed against
+// shrinking.
+struct LentMemory {
+  std::span<const std::byte> bytes;
+  int fd = -1;
+};
+
 uint64_t BytesOf(Pieces pieces);
 // Copies the first pieces to the second ones, which have as many bytes.
 void CopyPieces(Pieces from, Pieces into);

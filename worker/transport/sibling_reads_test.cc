@@ -2,7 +2,7 @@
 
 #include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
-#include "worker/transport/testing/read_filter.h"
+#include "worker/transport/testing/system_filter.h"
 
 #include <cerrno>
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <absl/status/status.h>
@@ -95,6 +96,15 @@ class Transport {
   virtual int64_t eager_bytes_max() const = 0;
   // The most pieces of memory that a payload may be sent from and received into. At least 1.
   virtual int pieces_max() const = 0;
+  // With a payload in more pieces, to or from this peer, the link has more work than it costs to
+  // gather or scatter them. At most pieces_max().
+  virtual int useful_pieces_max(PeerId peer) const = 0;
+
+  // Peers of this host may read payloads in `memory` directly, where the transport knows how.
+  // Until Reclaim it stays as it is, and its descriptor open.
+  virtual void Lend(const LentMemory& /*memory*/) {}
+  // No payload in `memory`, which was lent, is being sent.
+  virtual void Reclaim(std::span<const std::byte> /*memory*/) {}
 
   // InvalidArgument when `address` is not of this transport; Unavailable when no link of this host
   // leads there. Does not wait for the peer: one that is not there is reported by OnPeerLost.

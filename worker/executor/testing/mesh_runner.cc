@@ -80,7 +80,7 @@ MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
     auto transport = InProcessTransport::Create(fabric_, *worker->executor);
     CHECK_OK(transport);
     worker->transport = *std::move(transport);
-    worker->executor->Attach(*worker->transport);
+    CHECK_OK(worker->executor->Attach(*worker->transport));
     worker->loop->AddTransport(*worker->transport);
     workers_.push_back(std::move(worker));
   }

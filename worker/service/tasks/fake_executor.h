@@ -44,7 +44,7 @@ class FakeExecutor final : public Executor {
     task.observer->OnTaskDone(report);
   }
 
-  void Attach(Transport& /*transport*/) override {}
+  absl::Status Attach(Transport& /*transport*/) override { return absl::OkStatus(); }
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override {
     if (!refusal_.ok()) return refusal_;
     const TaskKey key = spec.key;

@@ -29,6 +29,7 @@ class InProcessTransport final : public Transport {
   int64_t eager_bytes_max() const override { return 0; }
   // Few, so that tests come to both sides of it.
   int pieces_max() const override { return 4; }
+  int useful_pieces_max(PeerId /*peer*/) const override { return 4; }
   absl::StatusOr<PeerId> Connect(absl::string_view address) override;
   absl::string_view link(PeerId /*peer*/) const override { return "local"; }
   void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;

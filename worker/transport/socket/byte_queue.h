@@ -20,7 +20,10 @@ class ByteQueue {
   uint64_t popped() const { return popped_; }
 
   void Push(std::span<const std::byte> more) {
-    bytes_.insert(bytes_.end(), more.begin(), more.end());
+    if (more.empty()) return;
+    const size_t before = bytes_.size();
+    bytes_.resize(before + more.size());
+    std::memcpy(&bytes_[before], more.data(), more.size());
   }
   template <typename T>
     requires std::is_trivially_copyable_v<T>

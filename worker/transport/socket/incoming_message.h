@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/transport/socket/peer_regions.h"
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/transport.h"
 
@@ -24,7 +25,8 @@ class SocketMessage final : public IncomingMessage {
     uint64_t id = 0;
     bool whole = false;
     std::unique_ptr<std::byte[]> payload;  // when whole, unless it is empty
-    std::vector<iovec> remote;             // where the sender has it, through shared memory
+    PeerRegion* region = nullptr;          // where the sender has it, when it said so
+    std::vector<iovec> remote;             // and where that is mapped here, when it is
   };
 
   SocketMessage(IncomingStream& stream, SinkQueue& told, Announced announced);

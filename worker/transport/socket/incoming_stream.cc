@@ -1,7 +1,6 @@
 #include "worker/transport/socket/incoming_stream.h"
 
 #include "common/base/status_macros.h"
-#include "worker/transport/socket/vm_read.h"
 
 #include <algorithm>
 #include <array>
@@ -25,13 +24,16 @@ constexpr int64_t kPagesMax = 64 << 10;
 
 }  // namespace
 
-IncomingStream::IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told)
+IncomingStream::IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told,
+                               UnmapQueue& unmapped)
     : SocketStream(std::move(fd), work_list),
       told_(told),
-      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {}
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
+      regions_(unmapped) {}
 
-absl::Status IncomingStream::Admit() {
+absl::Status IncomingStream::Admit(bool shared_memory) {
   admitted_ = true;
+  if (shared_memory) regions_.MapFrom(handshake_->nonce_file.pid);
   return Parse();
 }
 
@@ -95,18 +97,29 @@ absl::StatusOr<bool> IncomingStream::ParseOne() {
   FrameHeader frame;
   if (!admitted_ || buffered() < sizeof(frame)) return false;
   std::memcpy(&frame, buffer_.get() + begin_, sizeof(frame));
-  if (frame.kind == FrameKind::kAnnounce) return ParseAnnouncement(frame);
-  RETURN_IF_ERROR(ParsePayload(frame));
-  return true;
+  switch (frame.kind) {
+    case FrameKind::kAnnounce:
+      return ParseAnnouncement(frame);
+    case FrameKind::kRegion:
+      return ParseRegion(frame);
+    case FrameKind::kForget:
+      RETURN_IF_ERROR(ParseForget(frame));
+      return true;
+    case FrameKind::kPayload:
+      RETURN_IF_ERROR(ParsePayload(frame));
+      return true;
+    case FrameKind::kTake:
+    case FrameKind::kDone:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("frame: expected kind ", ToNumber(FrameKind::kAnnounce), ", ",
+                   ToNumber(FrameKind::kPayload), ", ", ToNumber(FrameKind::kRegion), " or ",
+                   ToNumber(FrameKind::kForget), ", found ", ToNumber(frame.kind)));
 }
 
 absl::Status IncomingStream::ParsePayload(const FrameHeader& frame) {
-  if (frame.kind != FrameKind::kPayload) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame: expected kind ", ToNumber(FrameKind::kAnnounce), " or ",
-                     ToNumber(FrameKind::kPayload), ", found ", ToNumber(frame.kind)));
-  }
-  if (handshake_->shared_memory != 0 || receiving_.empty()) {
+  if (receiving_.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("payload of message ", frame.id, ": expected none, since none was asked for"));
   }
@@ -119,6 +132,24 @@ absl::Status IncomingStream::ParsePayload(const FrameHeader& frame) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> IncomingStream::ParseRegion(const FrameHeader& frame) {
+  RegionFile file;
+  if (buffered() < sizeof(frame) + sizeof(file)) return false;
+  std::memcpy(&file, buffer_.get() + begin_ + sizeof(frame), sizeof(file));
+  begin_ += sizeof(frame) + sizeof(file);
+  if (handshake_->shared_memory == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("region ", frame.region, ": expected none without shared memory"));
+  }
+  RETURN_IF_ERROR(regions_.Add(frame.region, file));
+  return true;
+}
+
+absl::Status IncomingStream::ParseForget(const FrameHeader& frame) {
+  begin_ += sizeof(frame);
+  return regions_.Forget(frame.region);
+}
+
 absl::StatusOr<bool> IncomingStream::ParseAnnouncement(const FrameHeader& frame) {
   if (buffered() < kAnnounceBytes) return false;
   SocketMessage::Announced announced = {.id = frame.id};
@@ -129,8 +160,8 @@ absl::StatusOr<bool> IncomingStream::ParseAnnouncement(const FrameHeader& frame)
   if (buffered() < kAnnounceBytes + more) return false;
   const size_t offset = begin_ + kAnnounceBytes;
   announced.whole = header.payload_bytes <= kInlineBytesMax;
-  if (!announced.whole) {
-    ASSIGN_OR_RETURN(announced.remote, ParsePieces(offset, frame, header));
+  if (!announced.whole && frame.pieces > 0) {
+    RETURN_IF_ERROR(ParsePieces(offset, frame, announced));
   } else if (more > 0) {
     announced.payload = std::make_unique_for_overwrite<std::byte[]>(more);
     std::memcpy(announced.payload.get(), buffer_.get() + offset, more);
@@ -141,11 +172,12 @@ absl::StatusOr<bool> IncomingStream::ParseAnnouncement(const FrameHeader& frame)
   return true;
 }
 
-absl::StatusOr<std::vector<iovec>> IncomingStream::ParsePieces(size_t offset,
-                                                               const FrameHeader& frame,
-                                                               const MessageHeader& header) {
-  std::vector<iovec> pieces = SpareList();
-  uint64_t left = header.payload_bytes;
+absl::Status IncomingStream::ParsePieces(size_t offset, const FrameHeader& frame,
+                                         SocketMessage::Announced& announced) {
+  ASSIGN_OR_RETURN(announced.region, regions_.Find(frame.region));
+  const PeerRegion& region = *announced.region;
+  announced.remote = SpareList();
+  uint64_t left = announced.header.payload_bytes;
   for (uint32_t i = 0; i < frame.pieces; ++i) {
     RemotePiece piece;
     std::memcpy(&piece, buffer_.get() + offset + i * sizeof(piece), sizeof(piece));
@@ -153,14 +185,18 @@ absl::StatusOr<std::vector<iovec>> IncomingStream::ParsePieces(size_t offset,
       return absl::InvalidArgumentError(absl::StrCat("announcement: expected a piece of 1 to ",
                                                      left, " bytes, found ", piece.bytes));
     }
+    if (piece.bytes > region.size() || piece.offset > region.size() - piece.bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("announcement: expected a piece in region ", region.id(), " of ",
+                       region.size(), " bytes, found ", piece.bytes, " bytes at ", piece.offset));
+    }
     left -= piece.bytes;
-    pieces.push_back({.iov_base = reinterpret_cast<void*>(piece.address), .iov_len = piece.bytes});
+    if (region.bytes().empty()) continue;
+    announced.remote.push_back(PieceOf(region.bytes().subspan(piece.offset, piece.bytes)));
   }
-  if (frame.pieces > 0 && left > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("announcement of ", header.payload_bytes, " bytes: its pieces lack ", left));
-  }
-  return pieces;
+  if (left == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("announcement of ", announced.header.payload_bytes,
+                                                 " bytes: its pieces lack ", left));
 }
 
 absl::Status IncomingStream::CheckBound() const {
@@ -175,6 +211,7 @@ void IncomingStream::Hold(SocketMessage& message) {
   if (messages_ != nullptr) messages_->previous_ = &message;
   messages_ = &message;
   pages_ += message.pages();
+  if (message.announced_.region != nullptr) ++message.announced_.region->payloads;
 }
 
 void IncomingStream::Release(SocketMessage& message) {
@@ -182,52 +219,55 @@ void IncomingStream::Release(SocketMessage& message) {
   message.stream_ = nullptr;
   (message.previous_ == nullptr ? messages_ : message.previous_->next_) = message.next_;
   if (message.next_ != nullptr) message.next_->previous_ = message.previous_;
+  if (message.announced_.region != nullptr) --message.announced_.region->payloads;
 }
 
 void IncomingStream::Drop(SocketMessage& message) {
   Release(message);
   if (message.announced_.whole) return;
-  answers_.PushObject(FrameHeader{.kind = FrameKind::kDone, .id = message.announced_.id});
+  Answer(FrameKind::kDone, message.announced_.id);
   KeepList(std::move(message.announced_.remote));
-  WantWork();
 }
 
 void IncomingStream::Receive(SocketMessage& message, Pieces into, Ticket ticket) {
   Release(message);
-  const uint64_t id = message.announced_.id;
-  receiving_.Push({.id = id,
-                   .into = PieceCursor(into),
-                   .ticket = ticket,
-                   .remote = std::move(message.announced_.remote)});
-  if (handshake_->shared_memory == 0) {
-    answers_.PushObject(FrameHeader{.kind = FrameKind::kTake, .id = id});
+  SocketMessage::Announced& announced = message.announced_;
+  if (announced.remote.empty()) {
+    receiving_.Push({.id = announced.id, .into = PieceCursor(into), .ticket = ticket});
+    return Answer(FrameKind::kTake, announced.id);
   }
+  ++announced.region->payloads;
+  const PieceCursor from(announced.remote);
+  copying_.Push({.id = announced.id,
+                 .region = announced.region,
+                 .remote = std::move(announced.remote),
+                 .from = from,
+                 .into = PieceCursor(into),
+                 .ticket = ticket});
+  WantWork();
+}
+
+void IncomingStream::Answer(FrameKind kind, uint64_t id) {
+  answers_.PushObject(FrameHeader{.kind = kind, .id = id});
   WantWork();
 }
 
 absl::Status IncomingStream::DoWork(size_t bytes_max) {
-  if (admitted_ && handshake_->shared_memory != 0) RETURN_IF_ERROR(CopyPayloads(bytes_max));
+  CopyPayloads(bytes_max);
   return WriteAnswers();
 }
 
-absl::Status IncomingStream::CopyPayloads(size_t bytes_max) {
-  for (size_t copied = 0; !receiving_.empty();) {
-    Receiving& first = receiving_.front();
-    if (!std::exchange(copying_, true)) remote_left_ = PieceCursor(first.remote);
-    if (copied >= bytes_max) {
-      WantWork();
-      break;
-    }
-    ASSIGN_OR_RETURN(const size_t step, ReadMemory(static_cast<pid_t>(handshake_->pid),
-                                                   remote_left_, first.into, bytes_max - copied));
-    copied += step;
-    if (!first.into.done()) continue;
-    copying_ = false;
-    answers_.PushObject(FrameHeader{.kind = FrameKind::kDone, .id = first.id});
+void IncomingStream::CopyPayloads(size_t bytes_max) {
+  for (size_t copied = 0; !copying_.empty() && copied < bytes_max;) {
+    Copying& first = copying_.front();
+    copied += CopyNext(first.from, first.into, bytes_max - copied);
+    if (!first.into.done()) break;
+    --first.region->payloads;
+    Answer(FrameKind::kDone, first.id);
     KeepList(std::move(first.remote));
-    FinishFirst(absl::OkStatus());
+    told_.AddReceived(copying_.Pop().ticket, absl::OkStatus());
   }
-  return absl::OkStatus();
+  if (!copying_.empty()) WantWork();
 }
 
 absl::Status IncomingStream::WriteAnswers() {
@@ -247,6 +287,8 @@ void IncomingStream::CompleteAll(const absl::Status& why) {
   while (messages_ != nullptr) Release(*messages_);
   in_payload_ = false;
   while (!receiving_.empty()) FinishFirst(why);
+  while (!copying_.empty()) told_.AddReceived(copying_.Pop().ticket, why);
+  regions_.Clear();
 }
 
 std::vector<iovec> IncomingStream::SpareList() {

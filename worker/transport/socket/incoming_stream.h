@@ -4,9 +4,11 @@
 #include "worker/transport/socket/byte_queue.h"
 #include "worker/transport/socket/fifo.h"
 #include "worker/transport/socket/incoming_message.h"
+#include "worker/transport/socket/peer_regions.h"
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/socket/socket_stream.h"
+#include "worker/transport/socket/unmap_queue.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>
@@ -24,14 +26,15 @@ namespace crossmesh {
 // memory, copied from the sender's.
 class IncomingStream final : public SocketStream {
  public:
-  // Messages and completions go to `told`; both references must outlive this.
-  IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told);
+  // Messages and completions go to `told`, mappings that are not needed any more to `unmapped`; all
+  // references must outlive this.
+  IncomingStream(UniqueFd fd, WorkList& work_list, SinkQueue& told, UnmapQueue& unmapped);
 
   // What the other side said of itself, once that has come. Nothing is made of what follows before
   // Admit.
   const std::optional<SocketHandshake>& handshake() const { return handshake_; }
-  // The handshake is valid.
-  absl::Status Admit();
+  // The handshake is valid. `shared_memory`: this process can map memory of the other side.
+  absl::Status Admit(bool shared_memory);
   absl::Status Read(size_t bytes_max) override;
 
  private:
@@ -42,7 +45,15 @@ class IncomingStream final : public SocketStream {
     uint64_t id = 0;
     PieceCursor into;
     Ticket ticket = 0;
-    std::vector<iovec> remote;  // through shared memory: from where
+  };
+  // A payload that is there, in memory of the other side.
+  struct Copying {
+    uint64_t id = 0;
+    PeerRegion* region = nullptr;
+    std::vector<iovec> remote;
+    PieceCursor from;  // of `remote`
+    PieceCursor into;
+    Ticket ticket = 0;
   };
 
   // What a message does. Hold: it is there. Drop: nobody wants it. Receive: as its own.
@@ -61,10 +72,14 @@ class IncomingStream final : public SocketStream {
   absl::StatusOr<bool> ParseOne();
   absl::StatusOr<bool> ParseAnnouncement(const FrameHeader& frame);
   absl::Status ParsePayload(const FrameHeader& frame);
-  absl::StatusOr<std::vector<iovec>> ParsePieces(size_t offset, const FrameHeader& frame,
-                                                 const MessageHeader& header);
+  absl::StatusOr<bool> ParseRegion(const FrameHeader& frame);
+  absl::Status ParseForget(const FrameHeader& frame);
+  // `offset`: of the pieces in the buffer.
+  absl::Status ParsePieces(size_t offset, const FrameHeader& frame,
+                           SocketMessage::Announced& announced);
   absl::Status CheckBound() const;
-  absl::Status CopyPayloads(size_t bytes_max);
+  void Answer(FrameKind kind, uint64_t id);
+  void CopyPayloads(size_t bytes_max);
   absl::Status WriteAnswers();
   void FinishFirst(const absl::Status& status);
   std::vector<iovec> SpareList();
@@ -77,10 +92,10 @@ class IncomingStream final : public SocketStream {
   const std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0;  // of what was read and not yet made something of
   size_t end_ = 0;
+  PeerRegions regions_;
   Fifo<Receiving> receiving_;  // in the order asked for
   bool in_payload_ = false;    // the first one's bytes come now
-  PieceCursor remote_left_;    // of the first one, through shared memory
-  bool copying_ = false;       // the first one, likewise
+  Fifo<Copying> copying_;
   ByteQueue answers_;
   SocketMessage* messages_ = nullptr;  // not answered yet, the first of them
   int64_t pages_ = 0;                  // of these

@@ -1,18 +1,12 @@
 // What a SocketTransport does when the other side does not keep to the protocol, or goes to its
 // limits.
 
-#include "common/base/log.h"
-#include "common/base/mutex.h"
 #include "common/testing/status_matchers.h"
-#include "worker/transport/socket/raw_peer.h"
-#include "worker/transport/socket/socket_transport.h"
-#include "worker/transport/testing/transport_node.h"
+#include "worker/transport/socket/lying_peer_fixture.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <absl/strings/string_view.h>
@@ -22,82 +16,6 @@
 
 namespace crossmesh {
 namespace {
-
-using ::testing::HasSubstr;
-
-constexpr uint64_t kLarge = 100000;
-
-class LyingPeerTest : public testing::Test {
- protected:
-  void StartNode(absl::Duration handshake_limit) {
-    const MakeTransport make = [handshake_limit](TransportSink& sink) {
-      return SocketTransport::Create(
-          sink, {.interfaces = {"lo"}, .shared_memory = true, .handshake_limit = handshake_limit});
-    };
-    ASSERT_OK_AND_ASSIGN(node_, TransportNode::Create(make, TransportNode::Arrival::kPark));
-  }
-  void SetUp() override { StartNode(absl::Minutes(1)); }
-
-  RawPeer Connect(bool shared_memory = false, uint64_t number = 1) {
-    RawPeer peer = RawPeer::To(node_->address());
-    SocketHandshake handshake = peer.Handshake();
-    handshake.number = number;
-    handshake.shared_memory = shared_memory ? 1 : 0;
-    peer.Send(handshake);
-    return peer;
-  }
-
-  static void Announce(RawPeer& peer, uint64_t id, uint64_t bytes, uint32_t pieces = 0) {
-    peer.Send(FrameHeader{.kind = FrameKind::kAnnounce, .pieces = pieces, .id = id});
-    peer.Send(MessageHeader{.sequence = id, .payload_bytes = bytes});
-  }
-
-  bool WaitAnnounced(size_t count) {
-    return node_->WaitUntil([&](const auto& record) { return record.announced.size() >= count; });
-  }
-  bool WaitReceived(size_t count) {
-    return node_->WaitUntil([&](const auto& record) { return record.received.size() >= count; });
-  }
-
-  // The transport closes the connection, and says why.
-  void ExpectClosed(RawPeer& peer, const std::string& why) {
-    peer.WaitClosed();
-    MutexLock lock(mutex_);
-    EXPECT_THAT(problems_, HasSubstr(why));
-    EXPECT_THAT(problems_, HasSubstr("\"other_side\":\"127.0.0.1:"));
-  }
-
-  // A node connects to a peer, announces two messages, and is told these answers.
-  void ExpectAnswersRefused(const std::vector<FrameHeader>& answers, const std::string& why) {
-    RawPeer peer = RawPeer::Listening();
-    ASSERT_OK_AND_ASSIGN(const PeerId id, node_->Connect(peer.address()));
-    peer.Accept();
-    node_->SendMany(id, 2, kLarge);
-    for (const FrameHeader& answer : answers) peer.Send(answer);
-    EXPECT_TRUE(node_->WaitUntil([](const auto& record) { return record.lost.size() == 1; }));
-    EXPECT_THAT(node_->record().lost[0].status,
-                StatusIs(absl::StatusCode::kUnavailable, HasSubstr(why)));
-    EXPECT_EQ(node_->record().sent.size(), 2);
-    ExpectClosed(peer, why);
-  }
-
-  void TearDown() override {
-    EXPECT_THAT(node_->record().violations, testing::IsEmpty());
-    EXPECT_TRUE(node_->FailedDestinationsUntouched());
-  }
-
-  std::unique_ptr<TransportNode> node_;
-
- private:
-  void OnLog(const LogRecord& record) {
-    MutexLock lock(mutex_);
-    problems_ += record.ToJson();
-  }
-
-  Mutex mutex_;
-  std::string problems_ ABSL_GUARDED_BY(mutex_);
-  const ScopedLogSink log_{[this](const LogRecord& record) { OnLog(record); }};
-};
 
 TEST_F(LyingPeerTest, AnHonestOneIsHeard) {
   RawPeer peer = Connect();
@@ -169,13 +87,19 @@ TEST_F(LyingPeerTest, ANumberIsUsedOnce) {
 TEST_F(LyingPeerTest, AnUnknownFrameIsRefused) {
   RawPeer peer = Connect();
   peer.Send(FrameHeader{.kind = FrameKind{9}});
-  ExpectClosed(peer, "expected kind 1 or 2, found 9");
+  ExpectClosed(peer, "expected kind 1, 2, 5 or 6, found 9");
 }
 
 TEST_F(LyingPeerTest, PiecesOverTcpAreRefused) {
   RawPeer peer = Connect();
   Announce(peer, 1, kLarge, 1);
-  ExpectClosed(peer, "expected 0 to 0 pieces, found 1");
+  ExpectClosed(peer, "expected at most 0 pieces, found 1");
+}
+
+TEST_F(LyingPeerTest, RegionsOverTcpAreRefused) {
+  RawPeer peer = Connect();
+  peer.Lend(7, {.bytes = kLarge});
+  ExpectClosed(peer, "region 7: expected none without shared memory");
 }
 
 TEST_F(LyingPeerTest, APayloadThatWasNotAskedForIsRefused) {
@@ -194,33 +118,6 @@ TEST_F(LyingPeerTest, APayloadOfAnotherMessageIsRefused) {
   ExpectClosed(peer, "expected that of message 1, found 2");
   ASSERT_TRUE(WaitReceived(1));
   EXPECT_THAT(node_->record().received[0].status, StatusIs(absl::StatusCode::kUnavailable));
-}
-
-TEST_F(LyingPeerTest, PiecesThatDoNotAddUpAreRefused) {
-  const std::vector<std::pair<std::vector<uint64_t>, std::string>> lies = {
-      {{0, kLarge}, "expected a piece of 1 to 100000 bytes, found 0"},
-      {{kLarge, 1}, "expected a piece of 1 to 0 bytes, found 1"},
-      {{1, ~uint64_t{0}}, "expected a piece of 1 to 99999 bytes"},
-      {{1, 2}, "its pieces lack 99997"}};
-  uint64_t number = 0;
-  for (const auto& [pieces, why] : lies) {
-    RawPeer peer = Connect(/*shared_memory=*/true, ++number);
-    Announce(peer, 1, kLarge, static_cast<uint32_t>(pieces.size()));
-    for (const uint64_t bytes : pieces) peer.Send(RemotePiece{.bytes = bytes});
-    ExpectClosed(peer, why);
-  }
-}
-
-TEST_F(LyingPeerTest, MemoryThatIsNotThereEndsTheConnection) {
-  RawPeer peer = Connect(/*shared_memory=*/true);
-  Announce(peer, 1, kLarge, 1);
-  peer.Send(RemotePiece{.address = 1, .bytes = kLarge});
-  ASSERT_TRUE(WaitAnnounced(1));
-  node_->ReceiveParked(0);
-  ASSERT_TRUE(WaitReceived(1));
-  EXPECT_THAT(node_->record().received[0].status,
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("reading the memory")));
-  peer.WaitClosed();
 }
 
 TEST_F(LyingPeerTest, AFloodOfAnnouncementsIsStopped) {

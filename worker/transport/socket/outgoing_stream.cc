@@ -12,10 +12,11 @@
 
 namespace crossmesh {
 
-OutgoingStream::OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, WorkList& work_list,
-                               SinkQueue& told)
+OutgoingStream::OutgoingStream(UniqueFd fd, const SocketHandshake& handshake,
+                               const LentRegions& regions, WorkList& work_list, SinkQueue& told)
     : SocketStream(std::move(fd), work_list),
       shared_memory_(handshake.shared_memory != 0),
+      regions_(regions),
       told_(told) {
   bytes_.PushObject(handshake);
   WantWork();
@@ -31,10 +32,31 @@ void OutgoingStream::Send(const MessageHeader& message, Pieces payload, Ticket t
   messages_[place].state = Message::State::kAnnounced;
   messages_[place].payload = payload;
   messages_[place].ticket = ticket;
-  const auto pieces = static_cast<uint32_t>(shared_memory_ ? payload.size() : 0);
-  bytes_.PushObject(FrameHeader{FrameKind::kAnnounce, pieces, IdOf(place)});
+  FrameHeader frame = {.kind = FrameKind::kAnnounce, .id = IdOf(place)};
+  const LentRegion* const region = FindRegion(payload);
+  if (region != nullptr) {
+    frame.pieces = static_cast<uint32_t>(payload.size());
+    frame.region = region->id;
+  }
+  bytes_.PushObject(frame);
   bytes_.PushObject(header);
-  if (shared_memory_) PushPieces(payload);
+  if (region != nullptr) PushPieces(*region, payload);
+}
+
+void OutgoingStream::Forget(uint64_t region) {
+  if (known_regions_.erase(region) == 0) return;
+  bytes_.PushObject(FrameHeader{.kind = FrameKind::kForget, .region = region});
+  WantWork();
+}
+
+const LentRegion* OutgoingStream::FindRegion(Pieces payload) {
+  const LentRegion* const region = shared_memory_ ? regions_.Find(payload) : nullptr;
+  if (region == nullptr || known_regions_.contains(region->id)) return region;
+  if (known_regions_.size() == kRegionsMax) return nullptr;
+  known_regions_.insert(region->id);
+  bytes_.PushObject(FrameHeader{.kind = FrameKind::kRegion, .region = region->id});
+  bytes_.PushObject(region->file);
+  return region;
 }
 
 void OutgoingStream::PushInline(const MessageHeader& header, Pieces payload, Ticket ticket) {
@@ -46,10 +68,10 @@ void OutgoingStream::PushInline(const MessageHeader& header, Pieces payload, Tic
   inline_.Push({.end = bytes_.pushed(), .ticket = ticket});
 }
 
-void OutgoingStream::PushPieces(Pieces payload) {
+void OutgoingStream::PushPieces(const LentRegion& region, Pieces payload) {
   for (const iovec& piece : payload) {
-    bytes_.PushObject(
-        RemotePiece{reinterpret_cast<uintptr_t>(piece.iov_base), uint64_t{piece.iov_len}});
+    const auto offset = static_cast<const std::byte*>(piece.iov_base) - region.bytes.data();
+    bytes_.PushObject(RemotePiece{static_cast<uint64_t>(offset), uint64_t{piece.iov_len}});
   }
 }
 
@@ -88,11 +110,10 @@ absl::Status OutgoingStream::Read(size_t bytes_max) {
 
 absl::Status OutgoingStream::HandleAnswer(const FrameHeader& answer) {
   const auto place = static_cast<uint32_t>(answer.id);
-  const FrameKind wanted = shared_memory_ ? FrameKind::kDone : FrameKind::kTake;
-  if (answer.kind != FrameKind::kDone && answer.kind != wanted) {
-    return absl::InvalidArgumentError(absl::StrCat("answer: expected kind ", ToNumber(wanted),
-                                                   " or ", ToNumber(FrameKind::kDone), ", found ",
-                                                   ToNumber(answer.kind)));
+  if (answer.kind != FrameKind::kDone && answer.kind != FrameKind::kTake) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("answer: expected kind ", ToNumber(FrameKind::kTake), " or ",
+                     ToNumber(FrameKind::kDone), ", found ", ToNumber(answer.kind)));
   }
   if (place >= messages_.size() || messages_[place].state != Message::State::kAnnounced ||
       IdOf(place) != answer.id) {

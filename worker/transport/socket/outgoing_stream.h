@@ -3,6 +3,7 @@
 #include "worker/transport/piece_cursor.h"
 #include "worker/transport/socket/byte_queue.h"
 #include "worker/transport/socket/fifo.h"
+#include "worker/transport/socket/lent_regions.h"
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/socket/socket_stream.h"
@@ -14,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include <absl/container/flat_hash_set.h>
 #include <absl/status/status.h>
 
 namespace crossmesh {
@@ -23,12 +25,15 @@ namespace crossmesh {
 // the order asked for, one at a time; announcements wait for no more than the payload under way.
 class OutgoingStream final : public SocketStream {
  public:
-  // Greets with `handshake`. Completions go to `told`; both references must outlive this.
-  OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, WorkList& work_list,
-                 SinkQueue& told);
+  // Greets with `handshake`; where that allows it, the other side is told of the regions that
+  // payloads lie in. Completions go to `told`; all references must outlive this.
+  OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, const LentRegions& regions,
+                 WorkList& work_list, SinkQueue& told);
 
   // As Transport::Send.
   void Send(const MessageHeader& header, Pieces payload, Ticket ticket);
+  // The region is not lent any more.
+  void Forget(uint64_t region);
   absl::Status Read(size_t bytes_max) override;
 
  private:
@@ -54,7 +59,9 @@ class OutgoingStream final : public SocketStream {
   uint32_t NewPlace();
   uint64_t IdOf(uint32_t place) const;
   void PushInline(const MessageHeader& header, Pieces payload, Ticket ticket);
-  void PushPieces(Pieces payload);
+  void PushPieces(const LentRegion& region, Pieces payload);
+  // The region in which the payload lies, and which the other side has been told of; or none.
+  const LentRegion* FindRegion(Pieces payload);
   absl::Status HandleAnswer(const FrameHeader& answer);
   void Finish(uint32_t place, const absl::Status& status);
   void BeginPayload();
@@ -62,8 +69,10 @@ class OutgoingStream final : public SocketStream {
   void Account(size_t written);
 
   const bool shared_memory_;
+  const LentRegions& regions_;
   SinkQueue& told_;
-  ByteQueue bytes_;  // all that is sent, but for payloads
+  absl::flat_hash_set<uint64_t> known_regions_;  // to the other side
+  ByteQueue bytes_;                              // all that is sent, but for payloads
   Fifo<Inline> inline_;
   std::vector<Message> messages_;
   std::vector<uint32_t> free_;

@@ -1,6 +1,7 @@
 #include "worker/transport/socket/raw_peer.h"
 
 #include "common/base/check.h"
+#include "worker/transport/socket/process_file.h"
 #include "worker/transport/socket/tcp_socket.h"
 
 #include <array>
@@ -14,6 +15,8 @@
 
 namespace crossmesh {
 namespace {
+
+constexpr TransportNonce kNonce = {'r', 'a', 'w'};
 
 IpEndpoint Loopback() {
   const std::array<std::string, 1> interfaces = {"lo"};
@@ -31,6 +34,7 @@ void MakeBlocking(int fd) { CHECK_EQ(fcntl(fd, F_SETFL, 0), 0); }
 
 RawPeer RawPeer::To(const std::string& address) {
   RawPeer peer;
+  peer.nonce_file_ = *MakeNonceFile(kNonce);
   peer.other_ = *SocketAddress::Decode(address);
   peer.fd_ = *ConnectFrom(Loopback(), peer.other_.endpoint);
   Wait(peer.fd_.get(), POLLOUT);
@@ -40,7 +44,6 @@ RawPeer RawPeer::To(const std::string& address) {
 
 RawPeer RawPeer::Listening() {
   RawPeer peer;
-  peer.other_.boot_id = "not of this host";
   peer.other_.endpoint = Loopback();
   peer.fd_ = *ListenAt(peer.other_.endpoint);
   return peer;
@@ -55,9 +58,15 @@ void RawPeer::Accept() {
 
 SocketHandshake RawPeer::Handshake() const {
   return {.to = other_.nonce,
-          .from = {'r', 'a', 'w'},
-          .pid = static_cast<uint64_t>(getpid()),
+          .from = kNonce,
+          .nonce_file = {.pid = static_cast<uint32_t>(getpid()),
+                         .fd = static_cast<uint32_t>(nonce_file_.get())},
           .number = 1};
+}
+
+void RawPeer::Lend(uint64_t region, const RegionFile& file) {
+  Send(FrameHeader{.kind = FrameKind::kRegion, .region = region});
+  Send(file);
 }
 
 void RawPeer::SendBytes(absl::string_view bytes) {

@@ -30,6 +30,8 @@ class RawPeer {
   void Accept();
   // A valid one.
   SocketHandshake Handshake() const;
+  // Says that `file`, of this process, is a region.
+  void Lend(uint64_t region, const RegionFile& file);
 
   void SendBytes(absl::string_view bytes);
   template <typename T>
@@ -53,6 +55,7 @@ class RawPeer {
 
   SocketAddress other_;
   UniqueFd fd_;
+  UniqueFd nonce_file_;  // of ours
 };
 
 }  // namespace crossmesh

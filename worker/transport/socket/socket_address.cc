@@ -1,8 +1,5 @@
 #include "worker/transport/socket/socket_address.h"
 
-#include "common/base/check.h"
-#include "worker/transport/boot_id.h"
-
 #include <algorithm>
 #include <cstddef>
 
@@ -15,9 +12,9 @@ namespace crossmesh {
 namespace {
 
 constexpr absl::string_view kMagic = "XMESHSOC";
-constexpr char kVersion = 1;
+constexpr char kVersion = 2;
 constexpr size_t kChecksumBytes = 8;
-constexpr size_t kBytes = 8 + 1 + 1 + kBootIdBytes + 8 + 16 + 16 + 2 + kChecksumBytes;
+constexpr size_t kBytes = 8 + 1 + 1 + 4 + 4 + 16 + 16 + 2 + kChecksumBytes;
 constexpr std::array<char, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff'};
 
 std::string ToBytes(uint64_t number, size_t count) {
@@ -77,12 +74,11 @@ std::string IpEndpoint::ToString() const {
 }
 
 std::string SocketAddress::Encode() const {
-  CHECK_EQ(boot_id.size(), kBootIdBytes);
   std::string bytes(kMagic);
   bytes += kVersion;
   bytes += shared_memory ? '\1' : '\0';
-  bytes += boot_id;
-  bytes += ToBytes(pid_namespace, 8);
+  bytes += ToBytes(nonce_file.pid, 4);
+  bytes += ToBytes(nonce_file.fd, 4);
   bytes.append(nonce.begin(), nonce.end());
   bytes.append(endpoint.ip.begin(), endpoint.ip.end());
   bytes += ToBytes(endpoint.port, 2);
@@ -107,17 +103,12 @@ absl::StatusOr<SocketAddress> SocketAddress::Decode(absl::string_view bytes) {
   if (flags > 1) return Refuse(bytes, absl::StrCat("expected flags 0 or 1, found ", flags));
   SocketAddress address;
   address.shared_memory = flags == 1;
-  address.boot_id = std::string(fields.Text(kBootIdBytes));
-  address.pid_namespace = fields.Number(8);
+  address.nonce_file.pid = static_cast<uint32_t>(fields.Number(4));
+  address.nonce_file.fd = static_cast<uint32_t>(fields.Number(4));
   address.nonce = fields.Sixteen();
   address.endpoint.ip = fields.Sixteen();
   address.endpoint.port = static_cast<uint16_t>(fields.Number(2));
   return address;
-}
-
-bool ShareMemory(const SocketAddress& a, const SocketAddress& b) {
-  return a.shared_memory && b.shared_memory && a.boot_id == b.boot_id &&
-         a.pid_namespace == b.pid_namespace;
 }
 
 }  // namespace crossmesh

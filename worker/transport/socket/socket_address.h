@@ -12,6 +12,13 @@ namespace crossmesh {
 // 128 random bits that name one transport for as long as it lives.
 using TransportNonce = std::array<char, 16>;
 
+// A file that a process has open.
+struct ProcessFile {
+  uint32_t pid = 0;
+  uint32_t fd = 0;
+  friend bool operator==(const ProcessFile&, const ProcessFile&) = default;
+};
+
 // A place to connect to.
 struct IpEndpoint {
   std::array<char, 16> ip = {};  // IPv6, or IPv4 as ::ffff:a.b.c.d
@@ -28,10 +35,10 @@ struct IpEndpoint {
 //
 //   bytes   content
 //   8       "XMESHSOC"
-//   1       version, 1
+//   1       version, 2
 //   1       1 if the transport uses shared memory inside a host, else 0
-//   16      boot id of the host
-//   8       number of the pid namespace: process ids mean the same only inside one
+//   4       id of its process
+//   4       number of a descriptor there, from which the nonce can be read
 //   16      nonce of the transport
 //   16      IP address, IPv4 as ::ffff:a.b.c.d
 //   2       port
@@ -40,8 +47,7 @@ struct IpEndpoint {
 // Numbers are little endian.
 struct SocketAddress {
   bool shared_memory = false;
-  std::string boot_id;  // 16 bytes
-  uint64_t pid_namespace = 0;
+  ProcessFile nonce_file;
   TransportNonce nonce = {};
   IpEndpoint endpoint;
 
@@ -52,8 +58,5 @@ struct SocketAddress {
 
   friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
 };
-
-// May a transport at `a` and one at `b` read each other's memory?
-bool ShareMemory(const SocketAddress& a, const SocketAddress& b);
 
 }  // namespace crossmesh

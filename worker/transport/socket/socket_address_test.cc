@@ -12,8 +12,7 @@ using ::testing::HasSubstr;
 
 const SocketAddress kAddress = {
     .shared_memory = true,
-    .boot_id = "0123456789abcdef",
-    .pid_namespace = 4026531836,
+    .nonce_file = {.pid = 4711, .fd = 12},
     .nonce = {'n', 'o', 'n', 'c', 'e'},
     .endpoint = {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff', 127, 0, 0, 1},
                  .port = 65001}};
@@ -42,9 +41,9 @@ TEST(SocketAddressTest, EveryOtherLengthIsNoticed) {
 
 TEST(SocketAddressTest, AnotherVersionIsNamed) {
   std::string bytes = kAddress.Encode();
-  bytes[8] = 2;
+  bytes[8] = 1;
   EXPECT_THAT(SocketAddress::Decode(bytes), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                     HasSubstr("expected version 1, found 2")));
+                                                     HasSubstr("expected version 2, found 1")));
 }
 
 TEST(SocketAddressTest, EndpointsPrintAsUsual) {
@@ -52,20 +51,6 @@ TEST(SocketAddressTest, EndpointsPrintAsUsual) {
   IpEndpoint v6 = {.port = 7};
   v6.ip[15] = 1;
   EXPECT_EQ(v6.ToString(), "[::1]:7");
-}
-
-TEST(SocketAddressTest, MemoryIsSharedOnOneHostInOnePidNamespaceWhenBothSidesAllow) {
-  EXPECT_TRUE(ShareMemory(kAddress, kAddress));
-  SocketAddress other = kAddress;
-  other.shared_memory = false;
-  EXPECT_FALSE(ShareMemory(kAddress, other));
-  EXPECT_FALSE(ShareMemory(other, kAddress));
-  other = kAddress;
-  other.boot_id[0] = 'x';
-  EXPECT_FALSE(ShareMemory(kAddress, other));
-  other = kAddress;
-  ++other.pid_namespace;
-  EXPECT_FALSE(ShareMemory(kAddress, other));
 }
 
 }  // namespace

@@ -28,13 +28,12 @@ absl::Status Validate(const SocketHandshake& handshake, const SocketAddress& own
 
 absl::StatusOr<size_t> AnnouncedBytes(const FrameHeader& frame, const MessageHeader& header,
                                       bool shared_memory) {
-  const bool in_pieces = shared_memory && header.payload_bytes > kInlineBytesMax;
-  const uint32_t pieces_min = in_pieces ? 1 : 0;
-  const uint32_t pieces_max = in_pieces ? kPiecesMax : 0;
-  if (frame.pieces < pieces_min || frame.pieces > pieces_max) {
+  const bool may_have_pieces = shared_memory && header.payload_bytes > kInlineBytesMax;
+  const uint32_t pieces_max = may_have_pieces ? kPiecesMax : 0;
+  if (frame.pieces > pieces_max) {
     return absl::InvalidArgumentError(absl::StrCat("announcement of ", header.payload_bytes,
-                                                   " bytes: expected ", pieces_min, " to ",
-                                                   pieces_max, " pieces, found ", frame.pieces));
+                                                   " bytes: expected at most ", pieces_max,
+                                                   " pieces, found ", frame.pieces));
   }
   if (header.payload_bytes <= kInlineBytesMax) return header.payload_bytes;
   return frame.pieces * sizeof(RemotePiece);

@@ -3,9 +3,8 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "worker/transport/boot_id.h"
+#include "worker/transport/socket/process_file.h"
 #include "worker/transport/socket/tcp_socket.h"
-#include "worker/transport/socket/vm_read.h"
 
 #include <algorithm>
 #include <array>
@@ -42,6 +41,14 @@ absl::StatusOr<TransportNonce> MakeNonce() {
   return nonce;
 }
 
+// The other side has found that it shares memory with this one; here the system may not agree.
+bool CanMapMemoryOf(const SocketHandshake& handshake) {
+  const absl::Status found = CheckNonceFile(handshake.nonce_file, handshake.from);
+  if (found.ok()) return true;
+  LogWarning("shared_memory_refused", {{"uses", "tcp"}, {"reason", found.message()}});
+  return false;
+}
+
 std::string KeyOf(const TransportNonce& nonce) { return {nonce.begin(), nonce.end()}; }
 
 }  // namespace
@@ -49,24 +56,26 @@ std::string KeyOf(const TransportNonce& nonce) { return {nonce.begin(), nonce.en
 absl::StatusOr<std::unique_ptr<SocketTransport>> SocketTransport::Create(TransportSink& sink,
                                                                          const Options& options) {
   SocketAddress address = {.shared_memory = options.shared_memory};
-  ASSIGN_OR_RETURN(address.boot_id, ReadBootId());
-  ASSIGN_OR_RETURN(address.pid_namespace, ReadPidNamespace());
   ASSIGN_OR_RETURN(address.nonce, MakeNonce());
+  ASSIGN_OR_RETURN(UniqueFd nonce_file, MakeNonceFile(address.nonce));
+  address.nonce_file = {.pid = static_cast<uint32_t>(getpid()),
+                        .fd = static_cast<uint32_t>(nonce_file.get())};
   ASSIGN_OR_RETURN(address.endpoint, FindInterface(options.interfaces));
   ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(address.endpoint));
-  std::unique_ptr<SocketTransport> transport(
-      new SocketTransport(sink, options, std::move(address), std::move(listener)));
+  std::unique_ptr<SocketTransport> transport(new SocketTransport(
+      sink, options, std::move(address), std::move(listener), std::move(nonce_file)));
   RETURN_IF_ERROR(transport->Open());
   return transport;
 }
 
 SocketTransport::SocketTransport(TransportSink& sink, const Options& options, SocketAddress address,
-                                 UniqueFd listener)
+                                 UniqueFd listener, UniqueFd nonce_file)
     : sink_(sink),
       handshake_limit_(options.handshake_limit),
       own_address_(std::move(address)),
       encoded_address_(own_address_.Encode()),
-      listener_(std::move(listener)) {}
+      listener_(std::move(listener)),
+      nonce_file_(std::move(nonce_file)) {}
 
 absl::Status SocketTransport::Open() {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
@@ -94,13 +103,15 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
   ASSIGN_OR_RETURN(UniqueFd fd, ConnectFrom(own_address_.endpoint, to.endpoint));
   std::unique_ptr<SocketRemote>& remote = remotes_[KeyOf(to.nonce)];
   if (remote == nullptr) remote = std::make_unique<SocketRemote>();
-  const bool shared_memory = ShareMemory(own_address_, to);
+  const bool shared_memory = own_address_.shared_memory && to.shared_memory &&
+                             CheckNonceFile(to.nonce_file, to.nonce).ok();
   const SocketHandshake handshake = {.shared_memory = shared_memory ? 1U : 0U,
                                      .to = to.nonce,
                                      .from = own_address_.nonce,
-                                     .pid = static_cast<uint64_t>(getpid()),
+                                     .nonce_file = own_address_.nonce_file,
                                      .number = remote->numbers.Next()};
-  auto stream = std::make_unique<OutgoingStream>(std::move(fd), handshake, work_list_, told_);
+  auto stream =
+      std::make_unique<OutgoingStream>(std::move(fd), handshake, regions_, work_list_, told_);
   SocketStream& watched = *stream;
   SocketConnection& connection = OpenConnection(*remote, handshake.number);
   const PeerId peer(++peers_made_);
@@ -108,7 +119,7 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
   watched.other_side = to.endpoint.ToString();
   connection.peer = peer;
   connection.outgoing = std::move(stream);
-  peers_[peer] = {.connection = &connection, .link = shared_memory ? "shm" : "tcp"};
+  peers_[peer] = {.connection = &connection, .shared_memory = shared_memory};
   const absl::Status status = Watch(watched.fd(), &watched);
   if (!status.ok()) EndConnection(connection, status);
   return peer;
@@ -117,7 +128,23 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
 absl::string_view SocketTransport::link(PeerId peer) const {
   const auto found = peers_.find(peer);
   CHECK(found != peers_.end()) << "peer " << peer << " is not connected";
-  return found->second.link;
+  return found->second.shared_memory ? "shm" : "tcp";
+}
+
+int SocketTransport::useful_pieces_max(PeerId peer) const {
+  const auto found = peers_.find(peer);
+  const bool shared_memory = found != peers_.end() && found->second.shared_memory;
+  return shared_memory ? int{kPiecesMax} : kTcpPiecesMax;
+}
+
+void SocketTransport::Reclaim(std::span<const std::byte> memory) {
+  const std::optional<uint64_t> region = regions_.Remove(memory);
+  if (!region.has_value()) return;
+  for (const auto& [nonce, remote] : remotes_) {
+    for (const auto& [number, connection] : remote->open) {
+      if (connection->outgoing != nullptr) connection->outgoing->Forget(*region);
+    }
+  }
 }
 
 void SocketTransport::Send(PeerId peer, const MessageHeader& header, Pieces payload,
@@ -145,10 +172,16 @@ int SocketTransport::Progress() {
   handled += told_.TellTo(sink_);
   handled += TellLosses();
   BuryEnded();
+  if (!unmapped_.empty()) {
+    unmapped_.Step();
+    ++handled;
+  }
   return handled;
 }
 
-bool SocketTransport::Arm() { return told_.empty() && lost_.empty() && work_list_.empty(); }
+bool SocketTransport::Arm() {
+  return told_.empty() && lost_.empty() && work_list_.empty() && unmapped_.empty();
+}
 
 absl::Status SocketTransport::Watch(int fd, void* what) {
   epoll_event event = {.events = EPOLLIN, .data = {.ptr = what}};
@@ -225,7 +258,7 @@ void SocketTransport::Accept() {
       LogWarning("socket_connection_refused", {{"without_handshake_max", kGreetingMax}});
       continue;
     }
-    auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_);
+    auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_, unmapped_);
     stream->other_side = OtherSide(stream->fd());
     if (!Watch(stream->fd(), static_cast<SocketStream*>(stream.get())).ok()) continue;
     greeting_.push_back(std::move(stream));
@@ -294,7 +327,7 @@ absl::Status SocketTransport::Greet(IncomingStream& stream) {
   }
   connection.incoming = TakeGreeting(stream);
   stream.connection = &connection;
-  return stream.Admit();
+  return stream.Admit(handshake.shared_memory != 0 && CanMapMemoryOf(handshake));
 }
 
 SocketConnection& SocketTransport::OpenConnection(SocketRemote& remote, uint64_t number) {

@@ -3,16 +3,19 @@
 #include "common/base/unique_fd.h"
 #include "worker/transport/socket/connection_numbers.h"
 #include "worker/transport/socket/incoming_stream.h"
+#include "worker/transport/socket/lent_regions.h"
 #include "worker/transport/socket/outgoing_stream.h"
 #include "worker/transport/socket/sink_queue.h"
 #include "worker/transport/socket/socket_address.h"
 #include "worker/transport/socket/socket_stream.h"
+#include "worker/transport/socket/unmap_queue.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,8 +46,9 @@ struct SocketRemote {
   absl::flat_hash_map<uint64_t, std::unique_ptr<SocketConnection>> open;  // by number
 };
 
-// A transport over TCP sockets, and inside a host by reading the sender's memory. Payloads go from
-// the sender's pieces of memory to the receiver's without passing through memory of ours.
+// A transport over TCP sockets, and inside a host by mapping the memory that the sender lends.
+// Payloads go from the sender's pieces of memory to the receiver's without passing through memory
+// of ours.
 //
 // With shared memory only the owner of a buffer ever writes to it: the receiver reads the sender's.
 // A peer that does not know yet that this side has disconnected may therefore read a payload late,
@@ -54,7 +58,7 @@ class SocketTransport final : public Transport {
   struct Options {
     // The first with an IP address is used, to listen and to connect. E.g. "lo".
     std::vector<std::string> interfaces;
-    bool shared_memory = false;  // read payloads from processes of this host directly
+    bool shared_memory = false;  // map memory that processes of this host lend, and lend own
     // A connection that has not said by then what it is, is closed, at twice that time at the
     // latest. At least a millisecond.
     absl::Duration handshake_limit = absl::Seconds(5);
@@ -62,7 +66,7 @@ class SocketTransport final : public Transport {
 
   // `sink` must outlive the transport. InvalidArgument: no interface named. Unavailable: no
   // interface with an address; nothing can listen there. ResourceExhausted: no file descriptors
-  // left. Internal: the system does not say what tells this host apart.
+  // left. Internal: the system has no random bytes.
   static absl::StatusOr<std::unique_ptr<SocketTransport>> Create(TransportSink& sink,
                                                                  const Options& options);
   // All messages must have been destroyed.
@@ -72,6 +76,9 @@ class SocketTransport final : public Transport {
   const std::string& address() const override { return encoded_address_; }
   int64_t eager_bytes_max() const override { return kInlineBytesMax; }
   int pieces_max() const override { return kPiecesMax; }
+  int useful_pieces_max(PeerId peer) const override;
+  void Lend(const LentMemory& memory) override { regions_.Add(memory); }
+  void Reclaim(std::span<const std::byte> memory) override;
   absl::StatusOr<PeerId> Connect(absl::string_view address) override;
   absl::string_view link(PeerId peer) const override;
   void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
@@ -83,7 +90,7 @@ class SocketTransport final : public Transport {
  private:
   struct Peer {
     SocketConnection* connection = nullptr;  // none: it has ended, and its loss is to be told
-    absl::string_view link;                  // a constant
+    bool shared_memory = false;
   };
   struct Loss {
     PeerId peer;
@@ -91,7 +98,7 @@ class SocketTransport final : public Transport {
   };
 
   SocketTransport(TransportSink& sink, const Options& options, SocketAddress address,
-                  UniqueFd listener);
+                  UniqueFd listener, UniqueFd nonce_file);
 
   absl::Status Open();
   absl::Status Watch(int fd, void* what);
@@ -118,10 +125,13 @@ class SocketTransport final : public Transport {
   const SocketAddress own_address_;
   const std::string encoded_address_;
   const UniqueFd listener_;
+  const UniqueFd nonce_file_;
   UniqueFd epoll_;
   UniqueFd ticker_;
   bool accepting_ = true;
   uint64_t peers_made_ = 0;
+  LentRegions regions_;
+  UnmapQueue unmapped_;
   SinkQueue told_;
   std::vector<Loss> lost_;  // told when nothing else is left to tell
   SocketStream::WorkList work_list_;

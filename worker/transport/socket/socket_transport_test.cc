@@ -1,11 +1,15 @@
 #include "worker/transport/socket/socket_transport.h"
 
 #include "common/base/check.h"
+#include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
+#include "worker/transport/testing/sealed_memory.h"
+#include "worker/transport/testing/system_filter.h"
 #include "worker/transport/testing/transport_conformance.h"
 #include "worker/transport/testing/transport_conformance_processes.h"
 #include "worker/transport/testing/transport_node.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -13,6 +17,7 @@
 #include <absl/strings/string_view.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/seccomp.h>
 
 namespace crossmesh {
 namespace {
@@ -63,6 +68,40 @@ TEST_P(SocketTransportTest, SmallMessagesOvertakeLargeOnesThatWait) {
   ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.announced.size() == 5; }));
   EXPECT_TRUE(a->WaitUntil([&](const auto& record) { return record.sent.contains(small); }));
   EXPECT_EQ(a->record().sent.size(), 1);
+}
+
+TEST(SocketLendingTest, WhatIsReclaimedIsUnmappedByPeers) {
+  using Arrival = TransportNode::Arrival;
+  ASSERT_OK_AND_ASSIGN(const auto a, TransportNode::Create(MakeSocket(true), Arrival::kReceive));
+  ASSERT_OK_AND_ASSIGN(const auto b, TransportNode::Create(MakeSocket(true), Arrival::kPark));
+  ASSERT_OK_AND_ASSIGN(const PeerId peer, a->Connect(b->address()));
+  a->SendMany(peer, 4, 1 << 20);  // lends two of them
+  ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.announced.size() == 4; }));
+  EXPECT_EQ(SealedMemory::CountMappings(), 4);
+  b->ReceiveParked(0, 4);
+  ASSERT_TRUE(a->WaitUntil([](const auto& record) { return record.sent.size() == 4; }));
+  // Comes behind what makes the peer forget them.
+  a->SendMany(peer, 1, 0);
+  ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.announced.size() == 5; }));
+  EXPECT_EQ(SealedMemory::CountMappings(), 0);
+}
+
+TEST(SocketLendingTest, WhereMappingIsRefusedPayloadsComeOverTheStream) {
+  using Arrival = TransportNode::Arrival;
+  ASSERT_OK_AND_ASSIGN(const auto a, TransportNode::Create(MakeSocket(true), Arrival::kReceive));
+  std::unique_ptr<TransportNode> b;
+  Thread("filtered", [&] {
+    FilterSharedMappings(SECCOMP_RET_ERRNO | EPERM);
+    b = *TransportNode::Create(MakeSocket(true), Arrival::kReceive);
+  }).Join();
+  ASSERT_OK_AND_ASSIGN(const PeerId peer, a->Connect(b->address()));
+  EXPECT_EQ(a->Link(peer), "shm");
+  a->SendMany(peer, 8, 1 << 20);
+  ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.received.size() == 8; }));
+  for (const auto& received : b->record().received) {
+    EXPECT_OK(received.status);
+    EXPECT_EQ(received.payload.back(), static_cast<std::byte>(received.header.sequence));
+  }
 }
 
 TEST(SocketConnectionTest, OneThatEndedBeforeThisSideConnectedDoesNotMatter) {

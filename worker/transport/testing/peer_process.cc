@@ -1,6 +1,7 @@
 #include "worker/transport/testing/peer_process.h"
 
 #include "common/base/check.h"
+#include "worker/transport/testing/sealed_memory.h"
 
 #include <array>
 #include <cerrno>
@@ -28,7 +29,9 @@ constexpr int kWindow = 8;
 // Sends for ever and parks what comes.
 class Flood final : public TransportSink {
  public:
-  explicit Flood(const MakeTransport& make) : transport_(*make(*this)) {}
+  explicit Flood(const MakeTransport& make) : transport_(*make(*this)) {
+    transport_->Lend(payload_->lent());
+  }
 
   Transport& transport() { return *transport_; }
   void Start(PeerId peer) {
@@ -46,8 +49,8 @@ class Flood final : public TransportSink {
   void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
   void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
 
-  const std::vector<std::byte> payload_ = std::vector<std::byte>(kMessageBytes);
-  const std::vector<iovec> pieces_ = {PieceOf(payload_)};
+  const std::unique_ptr<SealedMemory> payload_ = SealedMemory::Create(kMessageBytes);
+  const std::vector<iovec> pieces_ = {PieceOf(payload_->bytes())};
   PeerId peer_;
   std::unique_ptr<Transport> transport_;
   std::vector<std::unique_ptr<IncomingMessage>> parked_;

@@ -147,8 +147,9 @@ void TransportNode::OnSent(Ticket ticket, const absl::Status& status) {
   });
   if (sending.empty()) return;
   // It may be reused: whoever reads it now reads something else.
-  std::vector<std::byte>& payload = sending.mapped().payload;
+  const std::span<std::byte> payload = sending.mapped().memory();
   std::fill(payload.begin(), payload.end(), kOverwritten);
+  if (sending.mapped().lent != nullptr) transport_->Reclaim(payload);
 }
 
 void TransportNode::OnReceived(Ticket ticket, const absl::Status& status) {
@@ -201,7 +202,12 @@ void TransportNode::SendOnLoop(PeerId peer, const MessageHeader& header,
   const Ticket ticket = ++last_ticket_;
   Sending& sending = sending_[ticket];
   sending = {peer, std::move(payload)};
-  sending.pieces = Cut(sending.payload);
+  if (std::ssize(sending.payload) > transport_->eager_bytes_max() && ticket % 2 == 0) {
+    sending.lent = SealedMemory::Create(sending.payload.size());
+    std::ranges::copy(sending.payload, sending.lent->bytes().begin());
+    transport_->Lend(sending.lent->lent());
+  }
+  sending.pieces = Cut(sending.memory());
   transport_->Send(peer, header, sending.pieces, ticket);
 }
 

@@ -3,6 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "worker/transport/event_loop.h"
+#include "worker/transport/testing/sealed_memory.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>
@@ -48,8 +49,8 @@ struct TransportRecord {
 };
 
 // A transport on an event loop of its own, driven by a test from another thread. It owns all
-// payloads, and overwrites them as soon as it may. Its methods are for the test's thread, and do
-// not return before the loop has run them.
+// payloads, lends every second large one, and overwrites and reclaims them as soon as it may. Its
+// methods are for the test's thread, and do not return before the loop has run them.
 class TransportNode final : private TransportSink {
  public:
   enum class Arrival { kReceive, kPark, kDrop };  // what becomes of a message that comes in
@@ -82,7 +83,10 @@ class TransportNode final : private TransportSink {
   struct Sending {
     PeerId peer;
     std::vector<std::byte> payload;
+    std::unique_ptr<SealedMemory> lent;  // has the payload instead of the vector
     std::vector<iovec> pieces;
+
+    std::span<std::byte> memory() { return lent == nullptr ? std::span(payload) : lent->bytes(); }
   };
   struct Receiving {
     MessageHeader header;

@@ -48,6 +48,7 @@ class UcxTransport final : public Transport {
   // UCX copies what is in pieces through buffers of its own, and never reads it from another
   // process's memory.
   int pieces_max() const override { return 1; }
+  int useful_pieces_max(PeerId /*peer*/) const override { return 1; }
   absl::StatusOr<PeerId> Connect(absl::string_view address) override;
   absl::string_view link(PeerId peer) const override;
   void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
