@@ -19,7 +19,9 @@ struct ExecutorOptions {
   // For chunks in more pieces of memory than the transport takes; half for sending, half for
   // receiving.
   int64_t staging_bytes = int64_t{32} << 20;
-  int32_t channel_window = 4;          // chunks in flight per channel
+  // Chunks in flight per channel. One is gathered while the other is sent; more of them, of all
+  // channels together, do not stay in the caches until they are.
+  int32_t channel_window = 2;
   int64_t parked_messages_max = 4096;  // of operations not known yet
   absl::Duration parked_for = absl::Seconds(30);
 };

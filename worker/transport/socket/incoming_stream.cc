@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <limits.h>
 
 namespace crossmesh {
 namespace {

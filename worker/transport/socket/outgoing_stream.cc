@@ -4,11 +4,11 @@
 #include "common/base/status_macros.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <limits.h>
 
 namespace crossmesh {
 

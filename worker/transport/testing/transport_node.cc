@@ -193,7 +193,7 @@ void TransportNode::Call(absl::FunctionRef<void()> body) {
 void TransportNode::CheckNotInCall() {
   if (!in_call_) return;
   Record([](TransportRecord& record) {
-    record.violations.push_back("a callback came from inside a call");
+    record.violations.emplace_back("a callback came from inside a call");
   });
 }
 

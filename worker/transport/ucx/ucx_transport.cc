@@ -240,7 +240,7 @@ void UcxTransport::Receive(void* descriptor, ucp_ep_h endpoint, const iovec& int
 
 void UcxTransport::ReceiveEager(void* data, ucp_ep_h endpoint, const iovec& into, Ticket ticket) {
   if (data != nullptr) {
-    std::memcpy(into.iov_base, data, into.iov_len);
+    if (into.iov_base != nullptr) std::memcpy(into.iov_base, data, into.iov_len);
     ucp_am_data_release(worker_.get(), data);
   }
   Finish(NewOperation(/*receive=*/true, ticket, endpoint), UCS_OK);
