@@ -23,7 +23,7 @@ ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel, PeerId p
       link_(context.shared.transport.link(peer)),
       pieces_max_(context.shared.transport.useful_pieces_max(peer)),
       cursor_(context.DestinationCursor(channel_.to)) {
-  waiting_.reserve(context.shared.options.channel_window);
+  waiting_.reserve(context.shared.options.channel_messages_max());
 }
 
 void ChannelReceiver::OnMessage(std::unique_ptr<IncomingMessage> message) {

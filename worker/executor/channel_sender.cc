@@ -22,8 +22,14 @@ ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerId peer)
       forwarded_(context.DestinationCursor(channel_.from)) {}
 
 void ChannelSender::Pump() {
-  while (!stopped_ && open_ < context_.shared.options.channel_window && SendNext()) {
+  while (!stopped_ && WindowOpen() && SendNext()) {
   }
+}
+
+bool ChannelSender::WindowOpen() const {
+  const ExecutorOptions& options = context_.shared.options;
+  return open_ < options.channel_messages_max() &&
+         open_bytes_ < options.channel_window * context_.part.chunk_bytes();
 }
 
 bool ChannelSender::SendNext() {
@@ -73,6 +79,7 @@ bool ChannelSender::SendChunk(int32_t node) {
     return false;
   }
   ++open_;
+  open_bytes_ += range.bytes;
   context_.shared.transport.Send(
       peer_, context_.HeaderFor(channel_, MessageKind::kChunk, entry.first_sequence + chunk_),
       transfer.pieces, ticket);
@@ -139,6 +146,7 @@ void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
   const TransferSubject subject = context_.shared.transfers.at(ticket).subject;
   context_.RemoveTransfer(ticket);
   --open_;
+  if (subject.kind == MessageKind::kChunk) open_bytes_ -= subject.bytes;
   stall_.OnProgress();
   if (status.ok() && subject.kind == MessageKind::kChunk) {
     context_.report.sent_bytes += subject.bytes;

@@ -41,6 +41,7 @@ class ChannelSender final : public StagingWaiter {
  private:
   void OnStagingFree() override { Pump(); }
 
+  bool WindowOpen() const;
   // Each sends one message, or returns false when it must wait.
   bool SendNext();
   bool SendChunk(int32_t node);
@@ -68,7 +69,8 @@ class ChannelSender final : public StagingWaiter {
   bool stopped_ = false;
   int32_t entry_ = 0;  // the next message to be sent
   int32_t chunk_ = 0;
-  int32_t open_ = 0;  // messages that the peer has not taken
+  int32_t open_ = 0;        // messages that the peer has not taken
+  int64_t open_bytes_ = 0;  // of chunks among them
   StallCounter stall_;
 };
 

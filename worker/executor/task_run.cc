@@ -138,7 +138,7 @@ void TaskRun::MakeChannels() {
     }
   }
   // Two more for the opening and the closing of a channel.
-  shared_.transfers.Reserve(channels.size() * (shared_.options.channel_window + 2));
+  shared_.transfers.Reserve(channels.size() * (shared_.options.channel_messages_max() + 2));
 }
 
 void TaskRun::Begin() {
