@@ -51,7 +51,7 @@ absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(
   // An empty scope would mean all devices, so a part without devices asks for the first one's.
   Slicing::Scope scope{.devices = devices};
   if (devices.empty()) scope.devices.push_back(0);
-  ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(part->tensors(), std::move(scope)));
+  ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(part->tensors(), scope));
   RETURN_IF_ERROR(ProvePart(*part, slicing));
   std::shared_ptr<PreparedPart> prepared(
       new PreparedPart(std::move(part), std::make_unique<const Slicing>(std::move(slicing))));
