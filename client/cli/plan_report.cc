@@ -26,6 +26,14 @@ std::string Terms(const v1::PlanSummary& summary) {
   return terms;
 }
 
+std::string ExcessText(const v1::PlanSummary& summary) {
+  return absl::StrCat(
+      "rounding ", FormatSeconds(summary.rounding_seconds()), ", fill ",
+      FormatSeconds(summary.fill_seconds()), " (", summary.depth(), " hops deep, ",
+      summary.periods(), " periods), blocking ",
+      summary.simulated() ? FormatSeconds(summary.blocking_seconds()) : "not simulated");
+}
+
 std::string BusiestHost(const v1::PlanSummary& summary) {
   if (summary.busiest_host().empty()) return "-";
   return absl::StrCat(Bytes(summary.busiest_host_bytes()), " (", summary.busiest_host(), ")");
@@ -62,6 +70,7 @@ std::string PlanSummaryText(const v1::PlanSummary& summary) {
       {"predicted", absl::StrCat(FormatSeconds(summary.predicted_seconds()), ", ",
                                  RatioToBound(summary.predicted_seconds(), summary.bound_seconds()),
                                  " the bound")},
+      {"excess", ExcessText(summary)},
       {"device peak",
        absl::StrCat(Bytes(summary.peak_device_bytes()), " (", summary.peak_device(), ")")},
       {"planned in",

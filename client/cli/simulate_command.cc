@@ -17,7 +17,7 @@ namespace {
 
 struct SimulateFlags {
   SpecFlags spec;
-  std::string sharing = "equal";
+  std::string sharing = "planned";
   std::string trace;
   int64_t ports_max = 12;
 };
@@ -60,7 +60,8 @@ void AddSimulateCommand(Cli& cli, CLI::App& app) {
   flags->spec.AddTo(command);
   command
       .add_option("--sharing", flags->sharing,
-                  "How connections share a NIC: equal, as TCP's do (default), or planned, by bytes")
+                  "How connections share a NIC: planned, by the bytes sent over them, as workers "
+                  "see to (default), or equal")
       ->check(CLI::IsMember({"equal", "planned"}));
   command.add_option("--trace", flags->trace,
                      "Write the run in Chrome's trace format to this file");

@@ -70,7 +70,8 @@ void SpecFlags::AddTo(CLI::App& command) {
       ->delimiter(',');
   command.add_option("--strategy", strategy_, "relay (the default) or one to compare with");
   command.add_option("--seed", seed_, "Of strategies that draw");
-  command.add_option("--chunk-bytes", chunk_bytes_, "A multiple of 65536 (default 1 MiB)");
+  command.add_option("--chunk-bytes", chunk_bytes_,
+                     "Most of a chunk, a multiple of 65536 (default: by the bytes of the request)");
   command.add_flag("--in-place", in_place_, "Receive into the destination's only memory");
   command.add_option("--topology", topology_, "Network file; without one, rates are assumed");
   command.add_option("--device-bytes-max", device_bytes_max_, "Most bytes per device at any time");

@@ -1,13 +1,12 @@
 #include "common/plan/chunk_cuts.h"
 
-#include "common/plan/plan.h"
-
 #include <algorithm>
 
 namespace crossmesh {
 namespace {
 
 constexpr int64_t kSharesPerChunk = 4;  // as many tensors at least share a chunk
+constexpr int64_t kGranule = 4096;      // chunks are whole pages, but for the last
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -37,7 +36,7 @@ void ChunkCuts::AppendCuts(int64_t begin, int64_t end, std::vector<int64_t>& cut
   while (begin < end) {
     const int64_t next = edge == edges_.end() ? end : std::min(*edge++, end);
     const int64_t chunks = DivideUp(next - begin, chunk_bytes_);
-    const int64_t step = Plan::LeavesOf(DivideUp(next - begin, chunks)) * Plan::kLeafBytes;
+    const int64_t step = DivideUp(DivideUp(next - begin, chunks), kGranule) * kGranule;
     for (; begin < next; begin += step) cuts.push_back(begin);
     begin = next;
   }

@@ -14,14 +14,14 @@ namespace crossmesh {
 //
 // A tensor with at least a quarter of a chunk in the class begins and ends a chunk, so that no
 // chunk of it shares memory with another tensor's; smaller ones share chunks. What lies between
-// two such edges is cut into the fewest equal chunks, rounded up to whole leaves.
+// two such edges is cut into the fewest equal chunks, rounded up to 4 KiB.
 //
 // Example: chunks of 1 MiB, and a class with 0.1, 0.1, 2.5 and 0.1 MiB of four tensors. Its relay
 // of all bytes has the chunks [0, 0.2), three up to 2.7 of which the last is the shortest, and
 // [2.7, 2.8).
 class ChunkCuts {
  public:
-  // `chunk_bytes` is a positive multiple of Plan::kLeafBytes. Cost: linear in tensors.
+  // `chunk_bytes`, positive, is the most of a chunk, rounded up to 4 KiB. Cost: linear in tensors.
   ChunkCuts(const TensorTable& tensors, const Slicing& slicing, ClassIndex slice_class,
             int64_t chunk_bytes);
 

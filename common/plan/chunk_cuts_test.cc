@@ -47,9 +47,9 @@ std::vector<int64_t> CutsOf(const std::vector<int64_t>& tensors, int64_t begin, 
 
 TEST(ChunkCutsTest, OneTensorIsCutIntoTheFewestEqualChunks) {
   EXPECT_THAT(CutsOf({2 * kChunk}, 0, 2 * kChunk), ElementsAre(0, kChunk));
-  // Three chunks of 853 1/3 KiB, in whole leaves of 64 KiB.
+  // Three chunks of 853 1/3 KiB, rounded up to 4 KiB.
   EXPECT_THAT(CutsOf({5 * kChunk / 2}, 0, 5 * kChunk / 2),
-              ElementsAre(0, 896 * kKibi, 1792 * kKibi));
+              ElementsAre(0, 856 * kKibi, 1712 * kKibi));
   EXPECT_THAT(CutsOf({100}, 0, 100), ElementsAre(0));
 }
 

@@ -74,6 +74,7 @@ class PartCutter {
       spec = {.plan = plan.id(),
               .tensors = plan.spec().tensors,
               .chunk_bytes = plan.chunk_bytes(),
+              .periods = plan.periods(),
               .binding = plan.binding(),
               .shared_storage = plan.shared_storage()};
     }
@@ -145,7 +146,8 @@ class PartCutter {
                                .root = relay.root,
                                .begin = relay.begin,
                                .end = relay.end,
-                               .first_hop = static_cast<int64_t>(spec.hops.size())});
+                               .first_hop = static_cast<int64_t>(spec.hops.size()),
+                               .due = relay.due});
       }
       ++spec.relays.back().hop_count;
       const Hop& hop = plan_.hops()[hop_index];

@@ -3,6 +3,8 @@
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
 
+#include <algorithm>
+
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -27,6 +29,14 @@ absl::StatusOr<Plan> Plan::Create(Spec spec) {
   return plan;
 }
 
+Plan Plan::WithPrediction(double seconds) && {
+  PlanFigures& figures = spec_.figures;
+  figures.excess.blocking_seconds = std::max(0.0, seconds - figures.predicted_seconds);
+  figures.predicted_seconds = seconds;
+  figures.simulated = true;
+  return std::move(*this);
+}
+
 absl::Status Plan::CheckSettings() const {
   if (spec_.tensors == nullptr || spec_.slicing == nullptr) {
     return absl::InternalError("plan: expected tensors and a slicing, found none");
@@ -39,6 +49,7 @@ absl::Status Plan::CheckSettings() const {
     return Bad("chunk", absl::StrCat("a positive multiple of ", kLeafBytes, " bytes"),
                spec_.chunk_bytes);
   }
+  if (spec_.periods < 0) return Bad("periods", "0 or more", spec_.periods);
   if (static_cast<int64_t>(spec_.relays.size()) > kRelaysMax) {
     return Bad("relays", absl::StrCat("at most ", kRelaysMax),
                static_cast<int64_t>(spec_.relays.size()));
@@ -69,6 +80,9 @@ absl::Status Plan::CheckRelays() const {
     }
     if (relay.end > bytes) {
       return bad("end", absl::StrCat("at most the class's ", bytes, " bytes"), relay.end);
+    }
+    if (!relay.due.valid()) {
+      return bad("due time", "an interval of its plan's run", relay.due.begin);
     }
     if (relay.hop_count <= 0 || relay.first_hop < 0 ||
         relay.first_hop > static_cast<int64_t>(spec_.hops.size()) - relay.hop_count) {
@@ -108,9 +122,10 @@ absl::Status Plan::CheckCopies() const {
 // The classes follow from the tensors, so their numbers stand for them.
 Digest Plan::ComputeId() const {
   DigestBuilder builder;
-  builder.AddText("crossmesh plan 1");
+  builder.AddText("crossmesh plan 2");
   builder.AddDigest(tensors().digest());
   builder.AddInt(spec_.chunk_bytes);
+  builder.AddInt(spec_.periods);
   builder.AddInt(static_cast<int64_t>(spec_.binding));
   builder.AddInt(spec_.shared_storage ? 1 : 0);
   builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
@@ -119,6 +134,8 @@ Digest Plan::ComputeId() const {
     builder.AddInt(relay.root);
     builder.AddInt(relay.begin);
     builder.AddInt(relay.end);
+    builder.AddInt(relay.due.begin);
+    builder.AddInt(relay.due.end);
     builder.AddInt(relay.hop_count);
     for (const Hop& hop : hops(relay)) {
       builder.AddInt(hop.from);
@@ -133,6 +150,13 @@ Digest Plan::ComputeId() const {
     builder.AddInt(copy.device);
   }
   return builder.Finish();
+}
+
+int64_t RelayChunks(int64_t relay_bytes, const DueTime& due, int64_t chunk_bytes, int32_t periods) {
+  const int64_t parts = int64_t{periods} * (due.end - due.begin);
+  const int64_t share = (parts + DueTime::kParts - 1) / DueTime::kParts;
+  const int64_t most = Plan::LeavesOf(relay_bytes);
+  return std::max((relay_bytes + chunk_bytes - 1) / chunk_bytes, std::min(share, most));
 }
 
 absl::string_view PortName(PortPrice::Port port) {

@@ -27,8 +27,28 @@ enum class BindingMode : uint8_t {
 struct Hop {
   DeviceRank from = 0;
   DeviceRank to = 0;
-  int32_t place = 0;   // position of the relay in the order of the channel from -> to: 0, 1, ...
+  int32_t place = 0;   // position of the relay in the list of the channel from -> to: 0, 1, ...
   int32_t period = 0;  // periods to stay behind the root; counted, never a clock
+};
+
+// When a relay is due: its bytes evenly from `begin` to `end`, in parts of the plan's run. What
+// waits for a channel goes in the order in which it is due, then in that of the channel's list. An
+// order and a pace relative to others, never a clock.
+//
+// Example: two relays that share a channel are both due from 0 to kParts, one of 2 MiB and one of 6
+// MiB: every fourth byte is of the first one until both end. Were both due at 0, as by default, the
+// second would begin when the first is through.
+struct DueTime {
+  static constexpr int32_t kParts = int32_t{1} << 30;
+  int32_t begin = 0;
+  int32_t end = 0;
+
+  // Of a relay's chunk, counted from 0; chunk == chunks: of what follows the last one.
+  int32_t Of(int64_t chunk, int64_t chunks) const {
+    return begin + static_cast<int32_t>(int64_t{end - begin} * chunk / chunks);
+  }
+  bool valid() const { return 0 <= begin && begin <= end && end <= kParts; }
+  friend bool operator==(const DueTime&, const DueTime&) = default;
 };
 
 // A byte range [begin, end) of a class going from `root`, a holder, down the tree of its hops. A
@@ -40,6 +60,7 @@ struct Relay {
   int64_t end = 0;
   int64_t first_hop = 0;  // hops[first_hop .. first_hop + hop_count)
   int32_t hop_count = 0;
+  DueTime due;
 };
 
 // A device that needs a class and holds it: its bytes go from its source tiles to its destination
@@ -69,10 +90,19 @@ struct Bound {
   std::vector<PortPrice> proof;  // empty when nothing crosses a NIC
 };
 
+// What a plan is predicted to take beyond its bound.
+struct Excess {
+  double rounding_seconds = 0;  // its busiest port has more to do than the bound says
+  double fill_seconds = 0;      // the deepest route's last hop is so far behind its first
+  double blocking_seconds = 0;  // what is due waits for other chunks at a port; only simulated
+};
+
 struct PlanFigures {
   std::string strategy;  // e.g. "relay"
   Bound bound;
   double predicted_seconds = 0;
+  bool simulated = false;  // chunk by chunk; otherwise the bound, rounding and fill
+  Excess excess;
   bool assumed_rates = false;  // some host's rate was not described
   int32_t depth = 0;           // hops between hosts on the deepest route
   int64_t network_bytes = 0;   // planned through all NICs, counted once, at the sender
@@ -99,7 +129,10 @@ class Plan {
     std::vector<Relay> relays;
     std::vector<Hop> hops;
     std::vector<LocalCopy> copies;
-    int64_t chunk_bytes = kChunkBytesDefault;  // a multiple of kLeafBytes
+    int64_t chunk_bytes = kChunkBytesDefault;  // the most of a chunk; a multiple of kLeafBytes
+    // Chunks of what is due from 0 to the end of the run: the more, the sooner it is forwarded.
+    // What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
+    int32_t periods = 0;
     BindingMode binding = BindingMode::kShadow;
     bool shared_storage = false;  // source and destination of a device are one storage
     PlanFigures figures;
@@ -119,11 +152,15 @@ class Plan {
   }
   const std::vector<LocalCopy>& copies() const { return spec_.copies; }
   int64_t chunk_bytes() const { return spec_.chunk_bytes; }
+  int32_t periods() const { return spec_.periods; }
   BindingMode binding() const { return spec_.binding; }
   bool shared_storage() const { return spec_.shared_storage; }
   const PlanFigures& figures() const { return spec_.figures; }
   const Spec& spec() const { return spec_; }
   const Digest& id() const { return id_; }
+
+  // The same plan, with what a simulation says of it.
+  Plan WithPrediction(double seconds) &&;
 
  private:
   explicit Plan(Spec spec) : spec_(std::move(spec)) {}
@@ -135,6 +172,12 @@ class Plan {
   Spec spec_;
   Digest id_;
 };
+
+// How many chunks a relay is cut into, but for where tensors begin (chunk_cuts.h): its part of
+// `periods`, if that makes none longer than `chunk_bytes` and none shorter than a leaf. Channels
+// that share a port, each with as many chunks under way as any other, so share it by the bytes that
+// the plan sends over them.
+int64_t RelayChunks(int64_t relay_bytes, const DueTime& due, int64_t chunk_bytes, int32_t periods);
 
 absl::string_view BindingModeName(BindingMode mode);  // "shadow", "in_place"
 absl::string_view PortName(PortPrice::Port port);     // "host_out", "host_in", "rack_up", ...

@@ -61,6 +61,10 @@ TEST(PlanTest, RefusesWhatIsOutOfRange) {
   expect_refused([](Plan::Spec& s) { s.hops[0].to = 0; });
   expect_refused([](Plan::Spec& s) { s.hops[0].place = -1; });
   expect_refused([](Plan::Spec& s) { s.hops[0].period = -1; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].due = {-1, 0}; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].due = {2, 1}; });
+  expect_refused([](Plan::Spec& s) { s.relays[0].due = {0, DueTime::kParts + 1}; });
+  expect_refused([](Plan::Spec& s) { s.periods = -1; });
   expect_refused([](Plan::Spec& s) { s.copies[0].slice_class = 1; });
   expect_refused([](Plan::Spec& s) { s.copies[0].device = 3; });
   expect_refused([](Plan::Spec& s) { s.relays.resize(Plan::kRelaysMax + 1, s.relays[0]); });
@@ -81,19 +85,48 @@ TEST(PlanTest, TheIdIsOfEverythingButTheFigures) {
   EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].end = 12; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].begin = 4; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].root = 2; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].due = {0, 1}; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].due = {1, 1}; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.periods = 1; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { std::swap(s.hops[0], s.hops[1]); }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.hops[1].place = 1; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.hops[1].period = 2; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.copies.clear(); }), id);
 }
 
+TEST(PlanTest, ChunksAreDueEvenly) {
+  const DueTime due = {.begin = 100, .end = 200};
+  EXPECT_EQ(due.Of(0, 4), 100);
+  EXPECT_EQ(due.Of(1, 4), 125);
+  EXPECT_EQ(due.Of(4, 4), 200);
+  EXPECT_EQ((DueTime{0, DueTime::kParts}).Of(Plan::kRelaysMax, Plan::kRelaysMax), DueTime::kParts);
+}
+
+TEST(PlanTest, ARelayHasItsPartOfThePeriods) {
+  constexpr int64_t kMebi = 1 << 20;
+  constexpr DueTime kAlways = {0, DueTime::kParts};
+  constexpr DueTime kThird = {0, DueTime::kParts / 3};
+  EXPECT_EQ(RelayChunks(256 * kMebi, kAlways, 2 * kMebi, 200), 200);
+  EXPECT_EQ(RelayChunks(256 * kMebi, kThird, 8 * kMebi, 200), 67);
+  // None longer than a chunk may be, none shorter than a leaf.
+  EXPECT_EQ(RelayChunks(256 * kMebi, kAlways, kMebi, 200), 256);
+  EXPECT_EQ(RelayChunks(kMebi, kAlways, kMebi, 200), 16);
+  EXPECT_EQ(RelayChunks(1, kAlways, kMebi, 200), 1);
+  // As few as may be.
+  EXPECT_EQ(RelayChunks(256 * kMebi, kAlways, kMebi, 0), 256);
+  EXPECT_EQ(RelayChunks(256 * kMebi, {}, kMebi, 200), 256);
+}
+
 TEST(PlanTest, PrintsAStableText) {
   Plan::Spec spec = OneRelay();
+  spec.relays[0].due = {0, DueTime::kParts / 4};
+  spec.periods = 8;
   spec.figures = {.strategy = "relay",
                   .bound = {.seconds = 0.25,
                             .ingress_seconds = 0.25,
                             .proof = {{PortPrice::Port::kHostIn, "b", 1}}},
                   .predicted_seconds = 0.5,
+                  .excess = {.rounding_seconds = 0.125, .fill_seconds = 0.125},
                   .assumed_rates = true,
                   .depth = 1,
                   .network_bytes = 16,
@@ -104,13 +137,13 @@ TEST(PlanTest, PrintsAStableText) {
   ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(spec)));
   EXPECT_EQ(ToText(plan), "plan " + plan.id().ToString() +
                               R"(
-chunk 1048576 bytes, binding shadow
+chunk 1048576 bytes, periods 8, binding shadow
 tensors 1 in 1 groups, 1 replicas
   group 0: 1 x F32[4] from [-] over x=1 on a.0 to [-] over x=3 on a.0,b.0-1
 classes 1
   class 0: 16 bytes, held by a.0, needed by a.0,b.0-1
 relays 1 with 2 hops
-  relay 0: class 0 [0, 16) from a.0: a.0>b.0#0 b.0>b.1#0+1
+  relay 0: class 0 [0, 16) from a.0 due 0.000-0.250: a.0>b.0#0 b.0>b.1#0+1
 copies 1
   class 0 on a.0
 figures
@@ -118,10 +151,23 @@ figures
   bound 0.25 s (ingress 0.25, uplink 0, rack ingress 0, rack uplink 0)
     price of host_in b 1
   predicted 0.5 s at assumed rates, depth 1
+  excess: rounding 0.125 s, fill 0.125, blocking not simulated
   network 16 bytes, least 16; busiest host a with 16
   search 1 flow
 )");
   EXPECT_THAT(ToText(plan, 0), HasSubstr("relays 1 with 2 hops\n  and 1 more\n"));
+}
+
+TEST(PlanTest, ASimulationSaysWhatBlocks) {
+  Plan::Spec spec = OneRelay();
+  spec.figures.predicted_seconds = 0.5;
+  ASSERT_OK_AND_ASSIGN(Plan plan, Plan::Create(spec));
+  const Digest id = plan.id();
+  const Plan simulated = std::move(plan).WithPrediction(0.75);
+  EXPECT_EQ(simulated.id(), id);
+  EXPECT_EQ(simulated.figures().predicted_seconds, 0.75);
+  EXPECT_EQ(simulated.figures().excess.blocking_seconds, 0.25);
+  EXPECT_THAT(ToText(simulated), HasSubstr("blocking 0.25"));
 }
 
 }  // namespace

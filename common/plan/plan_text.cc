@@ -46,6 +46,11 @@ void AppendClasses(const TensorTable& tensors, const Slicing& slicing, std::stri
     absl::StrAppend(&out, "  and ", count - kClassesListedMax, " more\n");
 }
 
+std::string DueText(const DueTime& due) {
+  const auto share = [](int32_t parts) { return static_cast<double>(parts) / DueTime::kParts; };
+  return absl::StrFormat("%.3f-%.3f", share(due.begin), share(due.end));
+}
+
 void AppendRelays(const Plan& plan, int64_t relays_max, std::string& out) {
   const std::vector<DeviceId>& devices = plan.tensors().devices();
   const auto count = static_cast<int64_t>(plan.relays().size());
@@ -53,7 +58,9 @@ void AppendRelays(const Plan& plan, int64_t relays_max, std::string& out) {
   for (int64_t r = 0; r < std::min(count, relays_max); ++r) {
     const Relay& relay = plan.relays()[r];
     absl::StrAppend(&out, "  relay ", r, ": class ", relay.slice_class, " [", relay.begin, ", ",
-                    relay.end, ") from ", ToString(devices[relay.root]), ":");
+                    relay.end, ") from ", ToString(devices[relay.root]));
+    if (relay.due != DueTime()) absl::StrAppend(&out, " due ", DueText(relay.due));
+    out += ":";
     for (const Hop& hop : plan.hops(relay)) {
       absl::StrAppend(&out, " ", ToString(devices[hop.from]), ">", ToString(devices[hop.to]), "#",
                       hop.place);
@@ -88,6 +95,10 @@ void AppendFigures(const PlanFigures& figures, std::string& out) {
   }
   absl::StrAppendFormat(&out, "  predicted %.9g s%s, depth %d\n", figures.predicted_seconds,
                         figures.assumed_rates ? " at assumed rates" : "", figures.depth);
+  absl::StrAppendFormat(&out, "  excess: rounding %.9g s, fill %.9g, blocking %s\n",
+                        figures.excess.rounding_seconds, figures.excess.fill_seconds,
+                        figures.simulated ? absl::StrFormat("%.9g", figures.excess.blocking_seconds)
+                                          : "not simulated");
   absl::StrAppendFormat(&out, "  network %d bytes, least %d; busiest host %s with %d\n",
                         figures.network_bytes, figures.least_network_bytes, figures.busiest_host,
                         figures.busiest_host_bytes);
@@ -98,9 +109,9 @@ void AppendFigures(const PlanFigures& figures, std::string& out) {
 
 std::string ToText(const Plan& plan, int64_t relays_max) {
   std::string out = absl::StrCat("plan ", plan.id().ToString(), "\n");
-  absl::StrAppend(&out, "chunk ", plan.chunk_bytes(), " bytes, binding ",
-                  BindingModeName(plan.binding()), plan.shared_storage() ? ", shared storage" : "",
-                  "\n");
+  absl::StrAppend(&out, "chunk ", plan.chunk_bytes(), " bytes, periods ", plan.periods(),
+                  ", binding ", BindingModeName(plan.binding()),
+                  plan.shared_storage() ? ", shared storage" : "", "\n");
   AppendTensors(plan.tensors(), out);
   AppendClasses(plan.tensors(), plan.slicing(), out);
   AppendRelays(plan, relays_max, out);

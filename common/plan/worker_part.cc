@@ -44,6 +44,8 @@ Digest DigestOfOrder(const WorkerPart::Spec& spec, std::span<const RelayAndHop> 
     builder.AddInt(relay.relay);
     builder.AddInt(relay.begin);
     builder.AddInt(relay.end);
+    builder.AddInt(relay.due.begin);
+    builder.AddInt(relay.due.end);
     builder.AddInt(spec.hops[h].place);
   }
   return builder.Finish();
@@ -70,6 +72,7 @@ absl::Status WorkerPart::CheckDevices() const {
     return Bad("chunk", absl::StrCat("a positive multiple of ", Plan::kLeafBytes, " bytes"),
                spec_.chunk_bytes);
   }
+  if (spec_.periods < 0) return Bad("periods", "0 or more", spec_.periods);
   return absl::OkStatus();
 }
 
@@ -108,6 +111,9 @@ absl::Status WorkerPart::CheckRelays() const {
     if (!InRange(relay.root, devices)) return bad("root", "a device of the plan", relay.root);
     if (relay.begin < 0 || relay.begin >= relay.end) {
       return bad("first byte", absl::StrCat("from 0 to below ", relay.end), relay.begin);
+    }
+    if (!relay.due.valid()) {
+      return bad("due time", "an interval of its plan's run", relay.due.begin);
     }
     if (relay.first_hop != next_hop || relay.hop_count <= 0 ||
         relay.hop_count > static_cast<int64_t>(spec_.hops.size()) - next_hop) {
@@ -151,10 +157,11 @@ absl::Status WorkerPart::CheckCopies() const {
 
 Digest WorkerPart::ComputeDigest() const {
   DigestBuilder builder;
-  builder.AddText("crossmesh part 1");
+  builder.AddText("crossmesh part 2");
   builder.AddDigest(spec_.plan);
   builder.AddDigest(tensors().digest());
   builder.AddInt(spec_.chunk_bytes);
+  builder.AddInt(spec_.periods);
   builder.AddInt(static_cast<int64_t>(spec_.binding));
   builder.AddInt(spec_.shared_storage ? 1 : 0);
   builder.AddInt(static_cast<int64_t>(spec_.devices.size()));
@@ -171,8 +178,9 @@ Digest WorkerPart::ComputeDigest() const {
   }
   builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
   for (const PartRelay& relay : spec_.relays) {
-    for (const int64_t value : {relay.relay, int64_t{relay.class_sets}, int64_t{relay.root},
-                                relay.begin, relay.end, int64_t{relay.hop_count}}) {
+    for (const int64_t value :
+         {relay.relay, int64_t{relay.class_sets}, int64_t{relay.root}, relay.begin, relay.end,
+          int64_t{relay.due.begin}, int64_t{relay.due.end}, int64_t{relay.hop_count}}) {
       builder.AddInt(value);
     }
   }

@@ -42,6 +42,7 @@ class WorkerPart {
     int64_t end = 0;
     int64_t first_hop = 0;  // only hops from or to this worker's devices
     int32_t hop_count = 0;
+    DueTime due;
   };
   struct PartCopy {
     int32_t class_sets = 0;
@@ -56,7 +57,8 @@ class WorkerPart {
     std::vector<PartRelay> relays;  // in plan order
     std::vector<PartHop> hops;
     std::vector<PartCopy> copies;
-    int64_t chunk_bytes = Plan::kChunkBytesDefault;
+    int64_t chunk_bytes = Plan::kChunkBytesDefault;  // these two as in the plan
+    int32_t periods = 0;
     BindingMode binding = BindingMode::kShadow;
     bool shared_storage = false;
   };
@@ -98,8 +100,8 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
 // in scope at least of its devices. Same codes as Prove.
 absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing);
 
-// Digest of the order of each channel of the part, as both its ends see it: relays and byte ranges
-// by place. Ascending by channel. Cost: that of sorting the part's hops.
+// Digest of the order of each channel of the part, as both its ends see it: relays, byte ranges and
+// due times by place. Ascending by channel. Cost: that of sorting the part's hops.
 std::vector<std::pair<ChannelIndex, Digest>> ChannelOrderDigests(const WorkerPart& part);
 
 }  // namespace crossmesh

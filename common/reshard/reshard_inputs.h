@@ -32,7 +32,7 @@ struct ReshardInputs {
   std::optional<Topology> topology;
   std::string strategy;  // by name; may be empty, or no strategy's
   uint64_t seed = 0;
-  int64_t chunk_bytes = Plan::kChunkBytesDefault;
+  int64_t chunk_bytes = 0;  // 0: the planner chooses
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
   ProofLimits limits;

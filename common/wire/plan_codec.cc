@@ -22,6 +22,10 @@ void SetFigures(const PlanFigures& figures, v1::PlanSummary& proto) {
   proto.set_strategy(figures.strategy);
   SetBound(figures.bound, proto);
   proto.set_predicted_seconds(figures.predicted_seconds);
+  proto.set_simulated(figures.simulated);
+  proto.set_rounding_seconds(figures.excess.rounding_seconds);
+  proto.set_fill_seconds(figures.excess.fill_seconds);
+  proto.set_blocking_seconds(figures.excess.blocking_seconds);
   proto.set_assumed_rates(figures.assumed_rates);
   proto.set_depth(figures.depth);
   proto.set_network_bytes(figures.network_bytes);
@@ -73,6 +77,8 @@ v1::PlanSummary SummaryOf(const Plan& plan, const Proof& proof, const Planning& 
   proto.set_id(plan.id().ToString());
   SetFigures(plan.figures(), proto);
   SetProof(proof, proto);
+  proto.set_chunk_bytes(plan.chunk_bytes());
+  proto.set_periods(plan.periods());
   const TensorTable& tensors = plan.tensors();
   proto.set_tensors(
       std::ranges::count_if(tensors.group_of_tensor(), [](int32_t group) { return group >= 0; }));

@@ -67,7 +67,7 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
   }
   inputs.strategy = proto.strategy();
   inputs.seed = proto.seed();
-  if (proto.chunk_bytes() != 0) inputs.chunk_bytes = proto.chunk_bytes();
+  inputs.chunk_bytes = proto.chunk_bytes();
   ASSIGN_OR_RETURN(inputs.binding, FromProto(proto.binding()));
   inputs.shared_storage = SharesStorage(proto);
   if (proto.device_bytes_max() < 0) {

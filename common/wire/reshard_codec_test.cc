@@ -49,7 +49,7 @@ TEST(ReshardCodecTest, WhatASpecificationLeavesOutIsTheDefault) {
   EXPECT_EQ(*inputs.destination.mesh, ParseMesh("r=2 on b.0-1").value());
   EXPECT_EQ(inputs.topology, std::nullopt);
   EXPECT_EQ(inputs.strategy, "");
-  EXPECT_EQ(inputs.chunk_bytes, Plan::kChunkBytesDefault);
+  EXPECT_EQ(inputs.chunk_bytes, 0);
   EXPECT_EQ(inputs.binding, BindingMode::kShadow);
   EXPECT_FALSE(inputs.shared_storage);
   EXPECT_EQ(inputs.limits.device_bytes_max, 0);

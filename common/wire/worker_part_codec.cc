@@ -211,6 +211,8 @@ void AddRelays(const WorkerPart::Spec& spec, v1::WorkerPart& proto) {
     proto.add_relay_begin(relay.begin);
     proto.add_relay_length(relay.end - relay.begin);
     proto.add_relay_hops(relay.hop_count);
+    proto.add_relay_due_begin(relay.due.begin);
+    proto.add_relay_due_end(relay.due.end);
   }
   for (const WorkerPart::PartHop& hop : spec.hops) {
     proto.add_hop_from(hop.from);
@@ -226,9 +228,9 @@ void AddRelays(const WorkerPart::Spec& spec, v1::WorkerPart& proto) {
 }
 
 absl::Status ReadRelays(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
-  RETURN_IF_ERROR(CheckSameSize("relay", proto.relay_index(), proto.relay_class(),
-                                proto.relay_root(), proto.relay_begin(), proto.relay_length(),
-                                proto.relay_hops()));
+  RETURN_IF_ERROR(CheckSameSize(
+      "relay", proto.relay_index(), proto.relay_class(), proto.relay_root(), proto.relay_begin(),
+      proto.relay_length(), proto.relay_hops(), proto.relay_due_begin(), proto.relay_due_end()));
   int64_t index = 0;
   int64_t next_hop = 0;
   for (int i = 0; i < proto.relay_index_size(); ++i) {
@@ -243,7 +245,8 @@ absl::Status ReadRelays(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
                            .begin = proto.relay_begin(i),
                            .end = *end,
                            .first_hop = next_hop,
-                           .hop_count = proto.relay_hops(i)});
+                           .hop_count = proto.relay_hops(i),
+                           .due = {proto.relay_due_begin(i), proto.relay_due_end(i)}});
     next_hop += proto.relay_hops(i);
   }
   return absl::OkStatus();
@@ -281,6 +284,7 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   AddClasses(spec, proto);
   AddRelays(spec, proto);
   proto.set_chunk_bytes(spec.chunk_bytes);
+  proto.set_periods(spec.periods);
   proto.set_binding(ToProto(spec.binding));
   proto.set_shared_storage(spec.shared_storage);
   return proto;
@@ -295,6 +299,7 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   RETURN_IF_ERROR(ReadRelays(proto, spec));
   RETURN_IF_ERROR(ReadHopsAndCopies(proto, spec));
   spec.chunk_bytes = proto.chunk_bytes();
+  spec.periods = proto.periods();
   ASSIGN_OR_RETURN(spec.binding, FromProto(proto.binding()));
   spec.shared_storage = proto.shared_storage();
   return WorkerPart::Create(std::move(spec));

@@ -9,10 +9,7 @@ namespace crossmesh {
 namespace {
 
 BoundTerm IngressTerm(const Demands& demands, std::span<const int64_t> rates) {
-  std::vector<int64_t> bytes(rates.size());
-  for (const Demand& demand : demands.demands) {
-    for (const int32_t place : demands.receivers(demand)) bytes[place] += demand.bytes;
-  }
+  const std::vector<int64_t> bytes = BytesIn(demands, rates.size());
   BoundTerm term;
   for (int32_t place = 0; place < static_cast<int32_t>(rates.size()); ++place) {
     if (bytes[place] == 0 || rates[place] == PortRates::kUnlimited) continue;

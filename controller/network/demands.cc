@@ -30,6 +30,14 @@ int32_t InternDifference(int32_t all, int32_t without, IdSets& sets,
 
 }  // namespace
 
+std::vector<int64_t> BytesIn(const Demands& demands, size_t places) {
+  std::vector<int64_t> bytes(places);
+  for (const Demand& demand : demands.demands) {
+    for (const int32_t place : demands.receivers(demand)) bytes[place] += demand.bytes;
+  }
+  return bytes;
+}
+
 HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
   HostGroups result;
   IdSets& sets = result.demands.sets;

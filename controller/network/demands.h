@@ -27,6 +27,9 @@ struct Demands {
   std::span<const int32_t> receivers(const Demand& d) const { return sets[d.receivers]; }
 };
 
+// Bytes that each of `places` must receive.
+std::vector<int64_t> BytesIn(const Demands& demands, size_t places);
+
 // The classes of a request grouped by the hosts of their holders and needers: what the flow is
 // computed over. Groups are numbered by their first class.
 struct HostGroups {

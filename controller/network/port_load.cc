@@ -54,11 +54,10 @@ BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network) {
   return busiest;
 }
 
-double PredictSeconds(const PortLoad& load, const HostNetwork& network, int64_t chunk_bytes) {
-  const BusiestPort busiest = FindBusiestPort(load, network);
+double FillSeconds(const PortLoad& load, const BusiestPort& busiest, int64_t chunk_bytes) {
   const double chunks =
       std::max(1.0, static_cast<double>(busiest.bytes) / static_cast<double>(chunk_bytes));
-  return busiest.seconds * (1 + std::max(0, load.depth - 1) / chunks);
+  return busiest.seconds * std::max(0, load.depth - 1) / chunks;
 }
 
 }  // namespace crossmesh

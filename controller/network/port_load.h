@@ -32,9 +32,9 @@ struct BusiestPort {
 };
 BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network);
 
-// Predicted run time: busiest * (1 + (D - 1) / K) with D = depth and K = the chunks that pass the
-// busiest port, at least 1. Every port works in periods of one chunk of the busiest port; the last
-// byte is D - 1 periods behind the first hop. Latencies are not part of the model.
-double PredictSeconds(const PortLoad& load, const HostNetwork& network, int64_t chunk_bytes);
+// What the depth of the routes costs at the end of a run: (D - 1) / K of the time of the busiest
+// port, with D = depth and K = the chunks that pass that port, at least 1. Every port works in
+// periods of one of those chunks; the last byte is D - 1 periods behind the first hop.
+double FillSeconds(const PortLoad& load, const BusiestPort& busiest, int64_t chunk_bytes);
 
 }  // namespace crossmesh

@@ -41,12 +41,14 @@ struct Routes {
   double model_seconds = 0;
 
   // Begins a relay; the hops added next are its own.
-  void BeginRelay(ClassIndex slice_class, DeviceRank root, int64_t begin, int64_t end) {
+  void BeginRelay(ClassIndex slice_class, DeviceRank root, int64_t begin, int64_t end,
+                  DueTime due = {}) {
     relays.push_back({.slice_class = slice_class,
                       .root = root,
                       .begin = begin,
                       .end = end,
-                      .first_hop = static_cast<int64_t>(hops.size())});
+                      .first_hop = static_cast<int64_t>(hops.size()),
+                      .due = due});
   }
   void AddHop(DeviceRank from, DeviceRank to) {
     hops.push_back({.from = from, .to = to});

@@ -56,15 +56,16 @@ TEST(RoutingTest, OnlyHopsBetweenHostsLoadPorts) {
   EXPECT_EQ(load.depth, 2);
 }
 
-TEST(RoutingTest, PredictionAddsAPeriodForEveryFurtherHop) {
+TEST(RoutingTest, EveryFurtherHopFillsForAPeriod) {
   const TensorTable tensors = FromAToBAndC();
   ASSERT_OK_AND_ASSIGN(const Topology topology,
                        Topology::Create({{"a", {{"n", 4, 4}}}, {"b", {{"n", 2, 8}}}}, {}, 8));
   const HostNetwork network = HostNetworkOf(tensors, topology);
   const PortLoad load = ComputePortLoad(tensors, network, TwoRelays());
-  EXPECT_EQ(FindBusiestPort(load, network).seconds, 16);  // 32 bytes out of b
-  EXPECT_DOUBLE_EQ(PredictSeconds(load, network, 8), 16 * (1 + 1.0 / 4));
-  EXPECT_DOUBLE_EQ(PredictSeconds(load, network, 1000), 16 * 2);
+  const BusiestPort busiest = FindBusiestPort(load, network);
+  EXPECT_EQ(busiest.seconds, 16);  // 32 bytes out of b
+  EXPECT_DOUBLE_EQ(FillSeconds(load, busiest, 8), 16.0 / 4);
+  EXPECT_DOUBLE_EQ(FillSeconds(load, busiest, 1000), 16);
 }
 
 TEST(RoutingTest, RackPortsAreLoadedByWhatCrosses) {

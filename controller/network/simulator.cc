@@ -8,6 +8,7 @@
 #include <array>
 #include <queue>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <absl/container/flat_hash_map.h>
@@ -28,6 +29,7 @@ struct Stream {
   int64_t relay = 0;
   int64_t hop = 0;
   int32_t place = 0;
+  DueTime due;
   int64_t chunks = 0;
   double chunk_bytes = 0;
   std::vector<int32_t> connections;  // by chunk; only one when all go the same way
@@ -38,15 +40,16 @@ struct Stream {
   }
 };
 
-// A chunk that its sender has. Ordered for a queue that gives the last one: the channel's first.
+// A chunk that its sender has. Ordered for a queue that gives the last one: what is due first.
 struct ReadyChunk {
   int64_t stream = 0;
+  int32_t due = 0;
   int32_t place = 0;
   int64_t chunk = 0;
   int64_t after = kNone;
 
   friend bool operator<(const ReadyChunk& a, const ReadyChunk& b) {
-    return std::pair(a.place, a.chunk) > std::pair(b.place, b.chunk);
+    return std::tuple(a.due, a.place, a.chunk) > std::tuple(b.due, b.place, b.chunk);
   }
 };
 
@@ -88,7 +91,7 @@ class Lanes {
       const int32_t out = TakeLeastLoaded(from, ports_.out(from), bytes);
       const int32_t in = TakeLeastLoaded(from, ports_.in(to), bytes);
       const auto [found, is_new] = connection_of_.try_emplace(
-          {hop.from, hop.to, out, in}, static_cast<int32_t>(connections_.size()));
+          {from, to, out, in}, static_cast<int32_t>(connections_.size()));
       if (is_new) {
         Connection& connection = connections_.emplace_back();
         connection.out_port = out;
@@ -126,28 +129,30 @@ class Lanes {
 };
 
 // The hops between hosts; hops inside a host hand on what has come to it.
-absl::StatusOr<std::vector<Stream>> MakeStreams(const Plan& plan, Lanes& lanes) {
+absl::StatusOr<std::vector<Stream>> MakeStreams(const Plan& plan, int64_t transfers_max,
+                                                Lanes& lanes) {
   std::vector<Stream> streams;
   std::vector<int64_t> stream_to(plan.tensors().devices().size());  // of the present relay
   int64_t transfers = 0;
   for (size_t r = 0; r < plan.relays().size(); ++r) {
     const Relay& relay = plan.relays()[r];
     const int64_t bytes = relay.end - relay.begin;
-    const int64_t chunks = (bytes + plan.chunk_bytes() - 1) / plan.chunk_bytes();
+    const int64_t chunks = RelayChunks(bytes, relay.due, plan.chunk_bytes(), plan.periods());
     stream_to[relay.root] = kNone;
     for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
       const Hop& hop = plan.hops()[h];
       stream_to[hop.to] = stream_to[hop.from];
       if (plan.tensors().host_of(hop.from) == plan.tensors().host_of(hop.to)) continue;
       transfers += chunks;
-      if (transfers > kSimulatedTransfersMax) {
+      if (transfers > transfers_max) {
         return absl::ResourceExhaustedError(
-            absl::StrCat("simulation: expected at most ", kSimulatedTransfersMax,
+            absl::StrCat("simulation: expected at most ", transfers_max,
                          " chunks between hosts, found more; larger chunks make fewer of them"));
       }
       Stream stream{.relay = static_cast<int64_t>(r),
                     .hop = h,
                     .place = hop.place,
+                    .due = relay.due,
                     .chunks = chunks,
                     .chunk_bytes = static_cast<double>(bytes) / static_cast<double>(chunks)};
       lanes.Assign(hop, stream);
@@ -215,8 +220,12 @@ class Simulation {
   }
 
   void MakeReady(int64_t stream, int64_t chunk, int64_t after) {
-    connections_[streams_[stream].ConnectionOf(chunk)].ready.push(
-        {.stream = stream, .place = streams_[stream].place, .chunk = chunk, .after = after});
+    const Stream& of = streams_[stream];
+    connections_[of.ConnectionOf(chunk)].ready.push({.stream = stream,
+                                                     .due = of.due.Of(chunk, of.chunks),
+                                                     .place = of.place,
+                                                     .chunk = chunk,
+                                                     .after = after});
   }
 
   // `before`: the transfer that kept the connection busy until now, if one did.
@@ -313,7 +322,7 @@ absl::StatusOr<SimulatedRun> Simulate(const Plan& plan, const Topology& topology
                                       const SimulatorOptions& options, CancelCheck cancelled) {
   const NicPorts ports(HostNetworkOf(plan.tensors(), topology), topology);
   Lanes lanes(plan.tensors(), ports);
-  ASSIGN_OR_RETURN(std::vector<Stream> streams, MakeStreams(plan, lanes));
+  ASSIGN_OR_RETURN(std::vector<Stream> streams, MakeStreams(plan, options.transfers_max, lanes));
   return Simulation(ports, options, std::move(streams), std::move(lanes).Finish()).Run(cancelled);
 }
 

@@ -14,13 +14,14 @@ namespace crossmesh {
 
 // How connections that meet at a port share it.
 enum class PortSharingRule : uint8_t {
-  kEqual,    // all alike, as those of TCP do
-  kPlanned,  // in proportion to the bytes that the plan sends over each
+  kEqual,    // all alike, as those of TCP do with as much under way on each
+  kPlanned,  // in proportion to the bytes that the plan sends over each, as workers see to
 };
 
 struct SimulatorOptions {
-  PortSharingRule sharing = PortSharingRule::kEqual;
+  PortSharingRule sharing = PortSharingRule::kPlanned;
   bool keep_transfers = false;  // of every chunk; needed for the critical chain
+  int64_t transfers_max = int64_t{1} << 24;
 };
 
 // A chunk on its way from one host to another.
@@ -47,16 +48,15 @@ struct SimulatedRun {
   std::vector<int64_t> CriticalChain() const;
 };
 
-// Runs a plan on a described network, chunk by chunk. Relays are cut into equal chunks of the
-// plan's size at most; a device forwards a chunk when it has all of it; a connection, from one
-// device to another over one NIC of each, carries chunks one after the other in the order of the
-// channel; connections share ports side by side at all times. A sender spreads its chunks over its
-// NICs and over the receiver's in proportion to their rates. Inside a host bytes take no time, and
-// latencies are not part of the model.
+// Runs a plan on a described network, chunk by chunk. Relays are cut into equal chunks of at most
+// the size that the plan gives them; a device forwards a chunk when it has all of it; a connection,
+// from one device to another over one NIC of each, carries chunks one after the other, always the
+// one that is due first; connections share ports side by side at all times. A sender spreads its
+// chunks over its NICs and over the receiver's in proportion to their rates. Inside a host bytes
+// take no time, and latencies are not part of the model.
 //
-// ResourceExhausted when more than kSimulatedTransfersMax chunks pass between hosts; Cancelled.
-// Cost: transfers, times the connections that share ports with one another.
-constexpr int64_t kSimulatedTransfersMax = int64_t{1} << 24;
+// ResourceExhausted when more than transfers_max chunks pass between hosts; Cancelled. Cost:
+// transfers, times the connections that share ports with one another.
 absl::StatusOr<SimulatedRun> Simulate(const Plan& plan, const Topology& topology,
                                       const SimulatorOptions& options = {},
                                       CancelCheck cancelled = NeverCancelled);

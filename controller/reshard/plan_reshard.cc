@@ -8,6 +8,7 @@
 #include "controller/network/host_network.h"
 #include "controller/network/port_load.h"
 #include "controller/network/routing.h"
+#include "controller/network/simulator.h"
 #include "controller/reshard/published/broadcast.h"
 #include "controller/reshard/published/global_all_gather.h"
 #include "controller/reshard/published/local_all_gather.h"
@@ -25,6 +26,13 @@
 
 namespace crossmesh {
 namespace {
+
+// Chunks that the host which receives most gets, unless they are too small or too large then: the
+// last byte of a chain of D hops is D - 1 chunks behind the first hop's.
+constexpr int64_t kPeriods = 256;
+constexpr int64_t kPeriodsMax = int64_t{1} << 20;
+// Simulated in some milliseconds.
+constexpr int64_t kPredictionTransfersMax = int64_t{1} << 13;
 
 absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
   switch (strategy) {
@@ -69,17 +77,20 @@ void SetBusiestHost(const PortLoad& load, const HostNetwork& network, PlanFigure
 }
 
 PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& problem,
-                      const Routes& routes) {
-  const PortLoad load = ComputePortLoad(problem.tensors, problem.network, routes);
-  PlanFigures figures{
-      .strategy = std::string(StrategyName(request.strategy)),
-      .bound = ToBound(problem.bound, problem.network),
-      .predicted_seconds = std::max(routes.model_seconds,
-                                    PredictSeconds(load, problem.network, request.chunk_bytes)),
-      .assumed_rates = problem.network.assumed_rates,
-      .depth = load.depth,
-      .network_bytes = load.network_bytes,
-      .search = routes.search};
+                      const Routes& routes, const PortLoad& load, int64_t chunk_bytes) {
+  PlanFigures figures{.strategy = std::string(StrategyName(request.strategy)),
+                      .bound = ToBound(problem.bound, problem.network),
+                      .assumed_rates = problem.network.assumed_rates,
+                      .depth = load.depth,
+                      .network_bytes = load.network_bytes,
+                      .search = routes.search};
+  const BusiestPort busiest = FindBusiestPort(load, problem.network);
+  figures.excess = {
+      .rounding_seconds = std::max(0.0, busiest.seconds - figures.bound.seconds),
+      .fill_seconds = FillSeconds(load, busiest, chunk_bytes),
+  };
+  figures.predicted_seconds =
+      std::max(routes.model_seconds, busiest.seconds + figures.excess.fill_seconds);
   const Demands& demands = problem.groups.demands;
   for (const Demand& demand : demands.demands) {
     figures.least_network_bytes +=
@@ -89,23 +100,49 @@ PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& probl
   return figures;
 }
 
-absl::Status CheckChunkBytes(int64_t chunk_bytes) {
-  if (chunk_bytes > 0 && chunk_bytes % Plan::kLeafBytes == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("chunk size: expected a positive multiple of ",
-                                                 Plan::kLeafBytes, " bytes, found ", chunk_bytes));
+absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
+                                     const HostNetwork& network) {
+  if (request.chunk_bytes < 0 || request.chunk_bytes % Plan::kLeafBytes != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk size: expected a positive multiple of ", Plan::kLeafBytes,
+                     " bytes, or 0 for the default, found ", request.chunk_bytes));
+  }
+  if (request.chunk_bytes > 0) return request.chunk_bytes;
+  const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());
+  const int64_t most = received.empty() ? 0 : *std::ranges::max_element(received);
+  return std::clamp(Plan::LeavesOf(most / kPeriods) * Plan::kLeafBytes, Plan::kLeafBytes,
+                    Plan::kChunkBytesDefault);
+}
+
+// With what the simulator says, where that is soon said.
+absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck cancelled) {
+  const SimulatorOptions options = {.sharing = PortSharingRule::kPlanned,
+                                    .transfers_max = kPredictionTransfersMax};
+  const absl::StatusOr<SimulatedRun> run = Simulate(plan, topology, options, cancelled);
+  if (absl::IsResourceExhausted(run.status())) return plan;
+  if (!run.ok()) return run.status();
+  // Rounding must not put a run below its bound.
+  const double seconds = std::max(run->seconds, plan.figures().bound.seconds);
+  return std::move(plan).WithPrediction(seconds);
+}
+
+// As many as the chunks of the port that is busy longest.
+int32_t PeriodsOf(const PortLoad& load, const HostNetwork& network, int64_t chunk_bytes) {
+  const int64_t chunks = FindBusiestPort(load, network).bytes / chunk_bytes;
+  return static_cast<int32_t>(std::clamp<int64_t>(chunks, 1, kPeriodsMax));
 }
 
 }  // namespace
 
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
   CHECK(request.tensors != nullptr);
-  RETURN_IF_ERROR(CheckChunkBytes(request.chunk_bytes));
   const TensorTable& tensors = *request.tensors;
   ASSIGN_OR_RETURN(Slicing created, Slicing::Create(tensors));
   RETURN_IF_ERROR(CheckWanted(cancelled));
   const auto slicing = std::make_shared<const Slicing>(std::move(created));
   const HostNetwork network = HostNetworkOf(tensors, request.topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
+  ASSIGN_OR_RETURN(const int64_t chunk_bytes, ChunkBytesOf(request, groups.demands, network));
   const ExactBound bound = ComputeBound(groups.demands, network);
   RETURN_IF_ERROR(CheckWanted(cancelled));
   const RoutingProblem problem{.tensors = tensors,
@@ -118,16 +155,19 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   ASSIGN_OR_RETURN(Routes routes, RouteBy(request.strategy, problem));
   RETURN_IF_ERROR(CheckWanted(cancelled));
   AssignPlacesAndPeriods(tensors, routes);
-  PlanFigures figures = FiguresOf(request, problem, routes);
-  return Plan::Create({.tensors = request.tensors,
-                       .slicing = slicing,
-                       .relays = std::move(routes.relays),
-                       .hops = std::move(routes.hops),
-                       .copies = CopiesInPlace(*slicing),
-                       .chunk_bytes = request.chunk_bytes,
-                       .binding = request.binding,
-                       .shared_storage = request.shared_storage,
-                       .figures = std::move(figures)});
+  const PortLoad load = ComputePortLoad(tensors, network, routes);
+  PlanFigures figures = FiguresOf(request, problem, routes, load, chunk_bytes);
+  ASSIGN_OR_RETURN(Plan plan, Plan::Create({.tensors = request.tensors,
+                                            .slicing = slicing,
+                                            .relays = std::move(routes.relays),
+                                            .hops = std::move(routes.hops),
+                                            .copies = CopiesInPlace(*slicing),
+                                            .chunk_bytes = chunk_bytes,
+                                            .periods = PeriodsOf(load, network, chunk_bytes),
+                                            .binding = request.binding,
+                                            .shared_storage = request.shared_storage,
+                                            .figures = std::move(figures)}));
+  return Predict(std::move(plan), request.topology, cancelled);
 }
 
 }  // namespace crossmesh

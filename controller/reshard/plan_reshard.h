@@ -19,7 +19,8 @@ struct ReshardRequest {
   Topology topology;
   Strategy strategy = Strategy::kRelay;
   uint64_t seed = 0;  // of strategies that draw
-  int64_t chunk_bytes = Plan::kChunkBytesDefault;
+  // The most of a chunk. 0: a 256th of what one host receives, from 64 KiB to 1 MiB.
+  int64_t chunk_bytes = 0;
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
 };
@@ -29,7 +30,7 @@ struct ReshardRequest {
 // bound, the predicted time and the bytes. Not proven yet: that is Prove's part. Pure: equal
 // requests give equal plans.
 //
-// InvalidArgument: chunk_bytes is not a positive multiple of Plan::kLeafBytes; what Slicing::Create
+// InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes; what Slicing::Create
 // finds. ResourceExhausted: the strategy takes more relays than a plan may have, or longer a search
 // than it allows itself. Cost: that of the slicing, of the bound and of the strategy; otherwise
 // linear in classes and hops. Cancelled when `cancelled` says so, which is asked between the steps

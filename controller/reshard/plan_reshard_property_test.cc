@@ -2,6 +2,7 @@
 
 #include "common/plan/proof.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/random_topology.h"
 #include "common/testing/status_matchers.h"
 #include "controller/network/port_load.h"
 #include "controller/reshard/plan_reshard.h"
@@ -22,31 +23,6 @@ namespace {
 
 constexpr uint64_t kSeeds = 300;
 
-// Some hosts of the table, with one to three NICs of few different rates; now and then in racks.
-Topology RandomTopology(RandomSource& random, const TensorTable& tensors, bool with_racks) {
-  const auto rate = [&random] { return int64_t{1} << random.Below(4); };
-  std::vector<Host> hosts;
-  std::vector<Rack> racks;
-  for (const std::string& name : tensors.hosts()) {
-    if (random.OneIn(6)) continue;  // not described: much faster than the others
-    Host& host = hosts.emplace_back(Host{.name = name});
-    for (int64_t nic = random.Between(1, 3); nic > 0; --nic) {
-      host.nics.push_back({absl::StrCat("nic", nic), rate(), rate()});
-    }
-    if (!with_racks || random.OneIn(6)) continue;
-    if (racks.empty() || random.OneIn(3)) {
-      racks.push_back({.name = absl::StrCat("r", racks.size()),
-                       .up_bytes_per_second = rate(),
-                       .down_bytes_per_second = rate()});
-    }
-    racks[random.Below(static_cast<int64_t>(racks.size()))].hosts.push_back(name);
-  }
-  absl::StatusOr<Topology> topology =
-      Topology::Create(std::move(hosts), std::move(racks), /*assumed_bytes_per_second=*/100);
-  CHECK_OK(topology);
-  return *std::move(topology);
-}
-
 Routes RoutesOf(const Plan& plan) {
   Routes routes;
   routes.relays = plan.relays();
@@ -60,7 +36,8 @@ TEST(PlanReshardPropertyTest, EveryStrategyGivesAPlanThatIsProvenAndNotBelowTheB
     RandomSource random(seed);
     ReshardRequest request;
     request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(random));
-    request.topology = RandomTopology(random, *request.tensors, seed % 3 == 0);
+    request.topology =
+        RandomTopology(random, *request.tensors, {.racks = seed % 3 == 0, .undescribed = true});
     request.seed = seed;
     const HostNetwork network = HostNetworkOf(*request.tensors, request.topology);
     for (const Strategy strategy : kAllStrategies) {
@@ -88,7 +65,7 @@ TEST(PlanReshardPropertyTest, RelaysKeepAllPortsWithinTheBoundButForRounding) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
     const TensorTable tensors = RandomTensorTable(random);
-    const Topology topology = RandomTopology(random, tensors, /*with_racks=*/false);
+    const Topology topology = RandomTopology(random, tensors, {.undescribed = true});
     const ProblemFixture fixture(tensors, topology);
     ASSERT_OK_AND_ASSIGN(const Routes routes, RouteByRelays(fixture.problem()));
     const PortLoad load = ComputePortLoad(tensors, fixture.network, routes);
@@ -131,7 +108,7 @@ TEST(PlanReshardPropertyTest, TwiceTheRatesHalveTheBoundAndSplittingNicsLeavesIt
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
     const TensorTable tensors = RandomTensorTable(random);
-    const Topology topology = RandomTopology(random, tensors, /*with_racks=*/false);
+    const Topology topology = RandomTopology(random, tensors, {.undescribed = true});
     const Fraction bound = ProblemFixture(tensors, topology).bound.seconds();
     const Fraction half(bound.numerator(), bound.denominator() * 2);
     EXPECT_EQ(ProblemFixture(tensors, Scaled(topology, 2, 1)).bound.seconds(), half);
@@ -144,7 +121,7 @@ TEST(PlanReshardPropertyTest, AnotherNicNeverRaisesTheBound) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
     const TensorTable tensors = RandomTensorTable(random);
-    const Topology topology = RandomTopology(random, tensors, /*with_racks=*/false);
+    const Topology topology = RandomTopology(random, tensors, {.undescribed = true});
     std::vector<Host> hosts = topology.hosts();
     if (hosts.empty()) continue;
     hosts[random.Below(static_cast<int64_t>(hosts.size()))].nics.push_back({"more", 3, 3});

@@ -16,7 +16,16 @@
 namespace crossmesh {
 namespace {
 
-// Expands routes between hosts to routes between devices, class by class.
+// When bytes from `begin` to `end` of a piece of `bytes` are due, if the piece is due all the time.
+DueTime DueInPiece(int64_t begin, int64_t end, int64_t bytes) {
+  const double parts = DueTime::kParts / static_cast<double>(bytes);
+  return {.begin = static_cast<int32_t>(static_cast<double>(begin) * parts),
+          .end = static_cast<int32_t>(static_cast<double>(end) * parts)};
+}
+
+// Expands routes between hosts to routes between devices, class by class. The pieces of all groups
+// go side by side from the beginning to the end of the run; those of the classes in a piece one
+// after the other.
 class RelayExpansion {
  public:
   RelayExpansion(const RoutingProblem& problem, const HostRoutes& host_routes)
@@ -61,22 +70,29 @@ class RelayExpansion {
   }
 
   void RouteBetweenHosts(ClassIndex c, int32_t group, int64_t bytes) {
+    const int64_t offset = std::exchange(group_offset_[group], group_offset_[group] + bytes);
+    const Demands& demands = problem_.groups.demands;
+    const Demand& demand = demands.demands[group];
     const std::span<const Piece> pieces = host_routes_.PiecesOf(group);
     if (pieces.empty()) {
-      const Demands& demands = problem_.groups.demands;
-      const Demand& demand = demands.demands[group];
       const HostRank holder = demands.holders(demand)[0];
       const HostHop hop{.root = holder, .from = holder, .to = demands.receivers(demand)[0]};
-      return AddRelays(c, 0, bytes, {&hop, 1});
+      return AddRelays(c, 0, bytes, {&hop, 1}, DueInPiece(offset, offset + bytes, demand.bytes));
     }
-    const int64_t offset = std::exchange(group_offset_[group], group_offset_[group] + bytes);
     int64_t& next = next_piece_[group];
     for (int64_t begin = 0; begin < bytes;) {
       const Piece& piece = pieces[next];
+      const int64_t piece_begin = next == 0 ? 0 : pieces[next - 1].end;
       int64_t end = bytes;
       if (piece.end - offset < bytes) end = RoundToElement(c, piece.end - offset);
       if (piece.end - offset <= bytes) ++next;
-      if (begin < end) AddRelays(c, begin, end, host_routes_.HopsOf(piece));
+      if (begin < end) {
+        // Rounding may have moved them beyond the piece.
+        const int64_t first = std::max(offset + begin, piece_begin) - piece_begin;
+        const int64_t last = std::min(offset + end, piece.end) - piece_begin;
+        AddRelays(c, begin, end, host_routes_.HopsOf(piece),
+                  DueInPiece(first, last, piece.end - piece_begin));
+      }
       begin = std::max(begin, end);
     }
   }
@@ -87,7 +103,8 @@ class RelayExpansion {
   }
 
   // One relay for every root of the hops.
-  void AddRelays(ClassIndex c, int64_t begin, int64_t end, std::span<const HostHop> hops) {
+  void AddRelays(ClassIndex c, int64_t begin, int64_t end, std::span<const HostHop> hops,
+                 DueTime due) {
     HostRank root_host = -1;
     for (const HostHop& hop : hops) {
       if (hop.root != root_host) {
@@ -96,7 +113,7 @@ class RelayExpansion {
             TakeLeast(DevicesOnHost(problem_.slicing.holders(c), root_host, problem_.tensors),
                       sent_, end - begin);
         device_of_host_[root_host] = root;
-        routes_.BeginRelay(c, root, begin, end);
+        routes_.BeginRelay(c, root, begin, end, due);
       }
       const std::span<const DeviceRank> here =
           DevicesOnHost(problem_.slicing.needers(c), hop.to, problem_.tensors);

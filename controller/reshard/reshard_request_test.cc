@@ -21,7 +21,7 @@ TEST(ReshardRequestTest, WhatTheInputsLeaveOpenIsTheDefault) {
   ASSERT_OK_AND_ASSIGN(const ReshardRequest request,
                        RequestWithoutTensors(ReshardInputs(), AtRate(1'000)));
   EXPECT_EQ(request.strategy, Strategy::kRelay);
-  EXPECT_EQ(request.chunk_bytes, Plan::kChunkBytesDefault);
+  EXPECT_EQ(request.chunk_bytes, 0);
   EXPECT_EQ(request.binding, BindingMode::kShadow);
   EXPECT_EQ(request.topology, AtRate(1'000));
   EXPECT_EQ(request.tensors, nullptr);

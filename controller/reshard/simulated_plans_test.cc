@@ -2,12 +2,14 @@
 
 #include "common/base/check.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/random_topology.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 #include "controller/network/port_load.h"
 #include "controller/network/simulator.h"
 #include "controller/reshard/plan_reshard.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,10 +77,12 @@ TEST(SimulatedPlansTest, AChainTakesItsFillOnTop) {
   ASSERT_EQ(planned.plan.figures().depth, 3);
   ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
                        Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
-  EXPECT_NEAR(run.seconds, 4 * (16 + 3 - 1) / 16.0, kRounding);
-  ASSERT_EQ(run.transfers.size(), 3 * 16);
+  ASSERT_EQ(planned.plan.periods(), 256);
+  EXPECT_NEAR(run.seconds, 4 * (256 + 3 - 1) / 256.0, kRounding);
+  EXPECT_EQ(run.seconds, planned.plan.figures().predicted_seconds);
+  ASSERT_EQ(run.transfers.size(), 3 * 256);
   // Down the chain and along its hops.
-  EXPECT_EQ(run.CriticalChain().size(), 16 + 3 - 1);
+  EXPECT_EQ(run.CriticalChain().size(), 256 + 3 - 1);
 }
 
 TEST(SimulatedPlansTest, AFastSenderServesSlowReceiversSideBySide) {
@@ -123,26 +127,6 @@ TEST(SimulatedPlansTest, TooManyChunksAreRefused) {
               StatusIs(absl::StatusCode::kResourceExhausted, testing::HasSubstr("16777216")));
 }
 
-Topology RandomNetwork(RandomSource& random, const TensorTable& tensors) {
-  std::vector<Host> hosts;
-  std::vector<Rack> racks;
-  const auto rate = [&random] { return random.Between(1, 8) * 1000; };
-  for (const std::string& name : tensors.hosts()) {
-    Host& host = hosts.emplace_back(Host{.name = name});
-    for (int64_t nic = random.Between(1, 3); nic > 0; --nic) {
-      host.nics.push_back({absl::StrCat("nic", nic), rate(), rate()});
-    }
-    if (!random.OneIn(3)) continue;
-    if (racks.empty() || random.OneIn(2)) {
-      racks.push_back({absl::StrCat("rack", racks.size()), {}, rate(), rate()});
-    }
-    racks.back().hosts.push_back(name);
-  }
-  absl::StatusOr<Topology> topology = Topology::Create(std::move(hosts), std::move(racks));
-  CHECK_OK(topology);
-  return *std::move(topology);
-}
-
 TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -150,7 +134,8 @@ TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
     ReshardRequest request;
     request.tensors =
         std::make_shared<const TensorTable>(RandomTensorTable(random, {.length_max = 100}));
-    request.topology = RandomNetwork(random, *request.tensors);
+    request.topology =
+        RandomTopology(random, *request.tensors, {.bytes_per_second = 1000, .racks = true});
     request.strategy = kAllStrategies[seed % std::size(kAllStrategies)];
     request.chunk_bytes = Plan::kLeafBytes;
     ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
@@ -173,6 +158,28 @@ TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
       }
       EXPECT_EQ(begin, run.seconds);
     }
+  }
+}
+
+// Ports that the plan's bytes share take no longer than the bound, and what comes on top is what
+// the depth of the routes costs, whatever the number of classes and whatever the rates.
+TEST(SimulatedPlansTest, WithOneNicEachRelaysTakeTheBoundAndTheirFill) {
+  int plans = 0;
+  for (uint64_t seed = 0; plans < 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    ReshardRequest request;
+    request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(
+        random, {.slots_max = 16, .hosts_max = 4, .length_max = 4000, .rank_max = 3}));
+    request.topology = RandomTopology(random, *request.tensors, {.nics_max = 1});
+    ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+    const PlanFigures& figures = plan.figures();
+    // Chunks must be many, and larger than the leaves that they are made of.
+    if (plan.periods() < 64 || plan.chunk_bytes() < 4 * Plan::kLeafBytes) continue;
+    ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(plan, request.topology));
+    const double fill = std::max(0, figures.depth - 1) / static_cast<double>(plan.periods());
+    EXPECT_LE(run.seconds, figures.bound.seconds * (1 + fill) * 1.005);
+    ++plans;
   }
 }
 

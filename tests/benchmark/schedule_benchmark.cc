@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/base/table.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/random_topology.h"
 #include "controller/network/simulator.h"
 #include "controller/reshard/plan_reshard.h"
 
@@ -41,25 +42,11 @@ struct Ratio {
   uint64_t seed = 0;
 };
 
-Topology RandomNetwork(RandomSource& random, const TensorTable& tensors) {
-  const bool unequal = random.OneIn(2);
-  const int64_t nics_max = random.OneIn(2) ? 1 : 4;
-  const auto rate = [&] { return (unequal ? random.Between(1, 8) : 1) * 1'000'000; };
-  std::vector<Host> hosts;
-  for (const std::string& name : tensors.hosts()) {
-    Host& host = hosts.emplace_back(Host{.name = name});
-    for (int64_t nic = random.Between(1, nics_max); nic > 0; --nic) {
-      const int64_t out = rate();
-      host.nics.push_back({absl::StrCat("nic", nic), out, random.OneIn(3) ? rate() : out});
-    }
-  }
-  absl::StatusOr<Topology> topology = Topology::Create(std::move(hosts), {});
-  CHECK_OK(topology);
-  return *std::move(topology);
-}
+// Chunks so small that a few per cent of one is less than a leaf would not show the schedule.
+constexpr int64_t kLeavesMin = 16;
 
 // The largest size that gives the slowest NIC of a host that sends or receives `chunks` of them in
-// the time of the bound; nothing when that is less than a plan's chunks may have.
+// the time of the bound; nothing when the request is too small for that.
 std::optional<int64_t> ChunkBytes(const Plan& plan, const Topology& topology, int64_t chunks) {
   double slowest = 0;
   const auto consider = [&slowest](int64_t rate) {
@@ -78,7 +65,7 @@ std::optional<int64_t> ChunkBytes(const Plan& plan, const Topology& topology, in
   }
   const double most = plan.figures().bound.seconds * slowest / static_cast<double>(chunks);
   const auto leaves = static_cast<int64_t>(most / static_cast<double>(Plan::kLeafBytes));
-  if (leaves < 1) return std::nullopt;
+  if (leaves < kLeavesMin) return std::nullopt;
   return leaves * Plan::kLeafBytes;
 }
 
@@ -90,7 +77,10 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
       .slots_max = 16, .hosts_max = 4, .tensors_max = 3, .length_max = 4000, .rank_max = 3};
   ReshardRequest request;
   request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(random, tensors));
-  request.topology = RandomNetwork(random, *request.tensors);
+  const int64_t rates_max = random.OneIn(2) ? 8 : 1;
+  request.topology = RandomTopology(
+      random, *request.tensors,
+      {.nics_max = random.OneIn(2) ? 1 : 4, .bytes_per_second = 1'000'000, .rates_max = rates_max});
   request.seed = seed;
   const absl::StatusOr<Plan> first = PlanReshard(request);
   CHECK_OK(first);

@@ -6,6 +6,7 @@
 #include "common/plan/proof.h"
 #include "common/plan/testing/random_source.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/random_topology.h"
 #include "common/testing/status_matchers.h"
 #include "controller/reshard/plan_reshard.h"
 #include "worker/executor/testing/mesh_runner.h"
@@ -25,26 +26,11 @@ namespace {
 
 constexpr int64_t kCases = 2400;
 
-int64_t RandomRate(RandomSource& random) { return random.Between(1, 8) * 1'000'000; }
-
-// Describes some hosts, with one to three NICs of random rates; the others have the assumed rate.
-Topology RandomTopology(RandomSource& random, const TensorTable& tensors) {
-  std::vector<Host> hosts;
-  for (const std::string& name : tensors.hosts()) {
-    if (random.OneIn(3)) continue;
-    Host host{.name = name};
-    for (int64_t nic = random.Between(1, 3); nic > 0; --nic) {
-      host.nics.push_back({absl::StrCat("nic", nic), RandomRate(random), RandomRate(random)});
-    }
-    hosts.push_back(std::move(host));
-  }
-  return *Topology::Create(std::move(hosts), {}, RandomRate(random));
-}
-
 ReshardRequest RandomRequest(RandomSource& random) {
   ReshardRequest request;
   request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(random));
-  request.topology = RandomTopology(random, *request.tensors);
+  request.topology = RandomTopology(random, *request.tensors,
+                                    {.bytes_per_second = 1'000'000, .undescribed = true});
   // The default strategy most of the time, each other one often enough.
   request.strategy =
       random.OneIn(2) ? Strategy::kRelay : kAllStrategies[random.Below(kAllStrategies.size())];

@@ -10,41 +10,48 @@
 
 namespace crossmesh {
 
-ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerId peer)
+ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerSender& turns)
     : context_(context),
       channel_index_(channel),
       channel_(context.part.channels()[channel]),
       entries_(context.part.entries(channel_)),
-      peer_(peer),
-      link_(context.shared.transport.link(peer)),
-      pieces_max_(context.shared.transport.useful_pieces_max(peer)),
+      turns_(turns),
+      link_(context.shared.transport.link(turns.peer())),
+      pieces_max_(context.shared.transport.useful_pieces_max(turns.peer())),
       source_(context.SourceCursor(channel_.from)),
-      forwarded_(context.DestinationCursor(channel_.from)) {}
-
-void ChannelSender::Pump() {
-  while (!stopped_ && WindowOpen() && SendNext()) {
+      forwarded_(context.DestinationCursor(channel_.from)),
+      queue_(context.part, channel_) {
+  int64_t planned_bytes = 0;
+  for (int32_t entry = 0; entry < channel_.entry_count; ++entry) {
+    planned_bytes += NodeOf(entry).bytes();
   }
+  turns.Add(*this, planned_bytes);
 }
 
-bool ChannelSender::WindowOpen() const {
-  const ExecutorOptions& options = context_.shared.options;
-  return open_ < options.channel_messages_max() &&
-         open_bytes_ < options.channel_window * context_.part.chunk_bytes();
+void ChannelSender::OnProgress(int32_t entry) {
+  queue_.Wake(entry);
+  turns_.Pump();
 }
 
-bool ChannelSender::SendNext() {
-  if (!opened_) {
-    SendOpening();
-    return true;
-  }
-  if (entry_ == channel_.entry_count) return false;
-  const int32_t node = entries_[entry_].from_node;
+void ChannelSender::OnStagingFree() {
+  waits_for_staging_ = false;
+  turns_.Pump();
+}
+
+void ChannelSender::SendNext() {
+  if (!opened_) return SendOpening();
+  const PreparedPart::Entry& entry = entries_[queue_.entry()];
+  const int32_t node = entry.from_node;
   if (const absl::Status& failure = context_.board.failure(node); !failure.ok()) {
-    SendFailure(failure, entry_, EndSequence());
-    NextEntry();
-    return true;
+    SendFailure(failure, queue_.entry(), EndSequence(queue_.entry()));
+    queue_.EndEntry();
+  } else if (queue_.chunk() == context_.part.nodes()[node].chunks) {
+    SendEnd(node);
+  } else if (context_.board.CanSend(node, queue_.chunk(), entry.lag)) {
+    SendChunk(node);
+  } else {
+    queue_.Sleep();
   }
-  return chunk_ < context_.part.nodes()[node].chunks ? SendChunk(node) : SendEnd(node);
 }
 
 void ChannelSender::SendOpening() {
@@ -56,37 +63,31 @@ void ChannelSender::SendOpening() {
       {.kind = MessageKind::kOpening, .channel = channel_index_, .bytes = sizeof(opening)});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   std::memcpy(transfer.small.data(), &opening, sizeof(opening));
-  ++open_;
-  context_.shared.transport.Send(peer_, context_.HeaderFor(channel_, MessageKind::kOpening, 0),
-                                 transfer.OnePiece(transfer.payload()), ticket);
+  Send(MessageKind::kOpening, 0, transfer.OnePiece(transfer.payload()), ticket);
 }
 
-bool ChannelSender::SendChunk(int32_t node) {
-  const PreparedPart::Entry& entry = entries_[entry_];
-  if (!context_.board.CanSend(node, chunk_, entry.lag)) return false;
+void ChannelSender::SendChunk(int32_t node) {
+  const int32_t entry = queue_.entry(), chunk = queue_.chunk();
   const PreparedPart::Node& relay = context_.part.nodes()[node];
-  const TileCursor::Range range = RangeOf(context_.part, relay, chunk_);
+  const TileCursor::Range range = RangeOf(context_.part, relay, chunk);
   TileCursor& cursor = relay.root ? source_ : forwarded_;
 
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChunk,
                                               .channel = channel_index_,
-                                              .entry = entry_,
-                                              .chunk = chunk_,
+                                              .entry = entry,
+                                              .chunk = chunk,
                                               .bytes = range.bytes});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   if (!cursor.FindPieces(range, pieces_max_, transfer.pieces) && !Stage(cursor, range, transfer)) {
     context_.RemoveTransfer(ticket);
-    return false;
+    waits_for_staging_ = true;
+    return;
   }
-  ++open_;
-  open_bytes_ += range.bytes;
-  context_.shared.transport.Send(
-      peer_, context_.HeaderFor(channel_, MessageKind::kChunk, entry.first_sequence + chunk_),
-      transfer.pieces, ticket);
+  queue_.Advance();
+  Send(MessageKind::kChunk, entries_[entry].first_sequence + chunk, transfer.pieces, ticket,
+       range.bytes);
   // Hashed while it is on its way.
-  if (context_.board.WantsRootHash(node, chunk_)) HashRootChunk(node, range, transfer);
-  ++chunk_;
-  return true;
+  if (context_.board.WantsRootHash(node, chunk)) HashRootChunk(node, chunk, range, transfer);
 }
 
 bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
@@ -98,37 +99,31 @@ bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Tr
   return true;
 }
 
-void ChannelSender::HashRootChunk(int32_t node, const TileCursor::Range& range,
+void ChannelSender::HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
                                   const Transfer& transfer) {
   const PhaseTimer timer(context_.report.seconds.checksum);
-  const std::span<uint64_t> hashes = context_.board.LeafHashes(node, chunk_);
+  const std::span<uint64_t> hashes = context_.board.LeafHashes(node, chunk);
   if (transfer.subject.staging.empty()) {
     source_.HashLeaves(range, context_.shared.leaf_scratch, hashes);
   } else {
     HashLeaves(transfer.subject.staging, hashes);
   }
-  context_.board.OnRootHashed(node, chunk_);
+  context_.board.OnRootHashed(node, chunk);
 }
 
-bool ChannelSender::SendEnd(int32_t node) {
-  if (!context_.spec.checksums) {
-    NextEntry();
-    return true;
-  }
+void ChannelSender::SendEnd(int32_t node) {
+  const int32_t entry = queue_.entry();
+  if (!context_.spec.checksums) return queue_.Advance();
   const std::optional<uint64_t> checksum = context_.board.RootChecksum(node);
-  if (!checksum.has_value()) return false;
+  if (!checksum.has_value()) return queue_.Sleep();
+  queue_.Advance();
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChecksum,
                                               .channel = channel_index_,
-                                              .entry = entry_,
+                                              .entry = entry,
                                               .bytes = sizeof(*checksum)});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   std::memcpy(transfer.small.data(), &*checksum, sizeof(*checksum));
-  ++open_;
-  context_.shared.transport.Send(
-      peer_, context_.HeaderFor(channel_, MessageKind::kChecksum, EndSequence()),
-      transfer.OnePiece(transfer.payload()), ticket);
-  NextEntry();
-  return true;
+  Send(MessageKind::kChecksum, EndSequence(entry), transfer.OnePiece(transfer.payload()), ticket);
 }
 
 void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence) {
@@ -136,28 +131,33 @@ void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t
       {.kind = MessageKind::kFailed, .channel = channel_index_, .entry = entry});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   transfer.subject.bytes = static_cast<int64_t>(EncodeFailure(why, transfer.small));
+  Send(MessageKind::kFailed, sequence, transfer.OnePiece(transfer.payload()), ticket);
+}
+
+void ChannelSender::Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket,
+                         int64_t bytes) {
   ++open_;
-  context_.shared.transport.Send(peer_,
-                                 context_.HeaderFor(channel_, MessageKind::kFailed, sequence),
-                                 transfer.OnePiece(transfer.payload()), ticket);
+  turns_.OnSend(bytes);
+  context_.shared.transport.Send(turns_.peer(), context_.HeaderFor(channel_, kind, sequence),
+                                 payload, ticket);
 }
 
 void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
   const TransferSubject subject = context_.shared.transfers.at(ticket).subject;
   context_.RemoveTransfer(ticket);
   --open_;
-  if (subject.kind == MessageKind::kChunk) open_bytes_ -= subject.bytes;
+  turns_.OnTaken(subject.kind == MessageKind::kChunk ? subject.bytes : 0);
   stall_.OnProgress();
   if (status.ok() && subject.kind == MessageKind::kChunk) {
     context_.report.sent_bytes += subject.bytes;
     context_.shared.counters.At(link_).sent += subject.bytes;
   }
   if (!subject.staging.empty()) context_.shared.send_staging.Release(subject.staging);
-  Pump();
+  turns_.Pump();
 }
 
 void ChannelSender::Close(const absl::Status& why) {
-  if (stopped_ || entry_ == channel_.entry_count) return;
+  if (stopped_ || queue_.finished()) return;
   SendFailure(why, channel_.entry_count, channel_.end_sequence);
   Drop();
 }
@@ -167,14 +167,8 @@ void ChannelSender::Drop() {
   context_.shared.send_staging.Forget(*this);
 }
 
-void ChannelSender::NextEntry() {
-  ++entry_;
-  chunk_ = 0;
-}
-
-uint64_t ChannelSender::EndSequence() const {
-  const PreparedPart::Entry& entry = entries_[entry_];
-  return entry.first_sequence + context_.part.nodes()[entry.from_node].chunks;
+uint64_t ChannelSender::EndSequence(int32_t entry) const {
+  return entries_[entry].first_sequence + NodeOf(entry).chunks;
 }
 
 }  // namespace crossmesh

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "worker/executor/due_queue.h"
+#include "worker/executor/peer_sender.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/staging_pool.h"
 #include "worker/executor/task_context.h"
@@ -9,23 +11,31 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
-// The sending end of a channel to another worker: its relays in order, each chunk as soon as it is
-// here, at most a window of messages under way. Behind the chunks of a relay goes the checksum of
+// The sending end of a channel to another worker. It sends, when it is its turn, of the chunks that
+// are here the one that is due first. Behind the chunks of a relay goes the checksum of
 // its root; in place of what a failed relay lacks goes the reason. Confined to the loop.
 class ChannelSender final : public StagingWaiter {
  public:
-  // All must outlive the sender.
-  ChannelSender(TaskContext& context, int32_t channel, PeerId peer);
+  // All must outlive the sender. Turns come from `turns`.
+  ChannelSender(TaskContext& context, int32_t channel, PeerSender& turns);
   ~ChannelSender() override { context_.shared.send_staging.Forget(*this); }
 
-  // Sends what can be sent now.
-  void Pump();
+  // Is there something to do in a turn? If so: the sooner due, the smaller.
+  bool ready() const { return !stopped_ && !waits_for_staging_ && (!opened_ || !queue_.idle()); }
+  std::pair<int32_t, int64_t> due() const {
+    return opened_ ? std::pair(queue_.due(), NodeOf(queue_.entry()).relay) : kOpeningDue;
+  }
+  // Takes a turn: sends a message, or finds that what it would send is not here or has to wait.
+  void SendNext();
+  // Something has come of the relay of an entry, or of its end.
+  void OnProgress(int32_t entry);
   void OnSent(Ticket ticket, const absl::Status& status);
   // Tells the peer that all that is left fails for this reason, and sends nothing else any more.
   void Close(const absl::Status& why);
@@ -34,32 +44,36 @@ class ChannelSender final : public StagingWaiter {
 
   DeviceRank peer_device() const { return channel_.to; }
   // Is everything sent, and taken by the peer?
-  bool finished() const { return (stopped_ || entry_ == channel_.entry_count) && open_ == 0; }
+  bool finished() const { return (stopped_ || queue_.finished()) && open_ == 0; }
   // Once a round of the stall timer; true when the peer does not take what was sent.
   bool StalledOnRound() { return stall_.OnRound(open_ > 0); }
 
  private:
-  void OnStagingFree() override { Pump(); }
+  static constexpr std::pair<int32_t, int64_t> kOpeningDue = {-1, 0};
 
-  bool WindowOpen() const;
-  // Each sends one message, or returns false when it must wait.
-  bool SendNext();
-  bool SendChunk(int32_t node);
-  bool SendEnd(int32_t node);
+  void OnStagingFree() override;
+
+  const PreparedPart::Node& NodeOf(int32_t entry) const {
+    return context_.part.nodes()[entries_[entry].from_node];
+  }
+  void SendChunk(int32_t node);
+  void SendEnd(int32_t node);
   void SendOpening();
+  // Of what the ticket names; `bytes` are those of a chunk.
+  void Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket, int64_t bytes = 0);
   void SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence);
   // Gathers a chunk that is in too many pieces; false when it must wait for staging.
   bool Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer);
-  void HashRootChunk(int32_t node, const TileCursor::Range& range, const Transfer& transfer);
+  void HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
+                     const Transfer& transfer);
 
-  void NextEntry();
-  uint64_t EndSequence() const;
+  uint64_t EndSequence(int32_t entry) const;
 
   TaskContext& context_;
   const int32_t channel_index_;
   const PreparedPart::Channel& channel_;
   const std::span<const PreparedPart::Entry> entries_;
-  const PeerId peer_;
+  PeerSender& turns_;
   const absl::string_view link_;
   const int pieces_max_;
   TileCursor source_;     // of relays that begin here
@@ -67,10 +81,9 @@ class ChannelSender final : public StagingWaiter {
 
   bool opened_ = false;
   bool stopped_ = false;
-  int32_t entry_ = 0;  // the next message to be sent
-  int32_t chunk_ = 0;
-  int32_t open_ = 0;        // messages that the peer has not taken
-  int64_t open_bytes_ = 0;  // of chunks among them
+  bool waits_for_staging_ = false;
+  DueQueue queue_;
+  int32_t open_ = 0;  // messages that the peer has not taken
   StallCounter stall_;
 };
 

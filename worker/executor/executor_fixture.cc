@@ -25,7 +25,8 @@ Plan MakePlan(const std::string& from, const std::string& to) {
                            .root = slicing->holders(c)[0],
                            .end = slicing->classes()[c].bytes,
                            .first_hop = std::ssize(plan.hops),
-                           .hop_count = 1});
+                           .hop_count = 1,
+                           .due = {0, DueTime::kParts}});
     plan.hops.push_back({.from = slicing->holders(c)[0], .to = slicing->needers(c)[0]});
   }
   PlaceHopsInPlanOrder(plan);

@@ -44,7 +44,7 @@ TEST(ExecutorRandom, EveryElementArrives) {
 
 TEST(ExecutorRandom, EveryElementArrivesThroughLittleStaging) {
   RunCases(FromEnvironment("CROSSMESH_CASES", 300),
-           {.workers = 4, .executor = {.staging_bytes = 2 << 20, .channel_window = 2}},
+           {.workers = 4, .executor = {.staging_bytes = 2 << 20, .window_periods = 2}},
            FromEnvironment("CROSSMESH_SEED", 100'000));
 }
 

@@ -19,35 +19,39 @@ LocalChannel::LocalChannel(TaskContext& context, int32_t channel)
       entries_(context.part.entries(context.part.channels()[channel])),
       source_(context.SourceCursor(context.part.channels()[channel].from)),
       forwarded_(context.DestinationCursor(context.part.channels()[channel].from)),
-      destination_(context.DestinationCursor(context.part.channels()[channel].to)) {}
+      destination_(context.DestinationCursor(context.part.channels()[channel].to)),
+      queue_(context.part, context.part.channels()[channel]) {}
 
 int64_t LocalChannel::Step() {
-  if (finished()) return kNothingToDo;
-  const PreparedPart::Entry& entry = entries_[entry_];
+  if (queue_.idle()) return kNothingToDo;
+  const PreparedPart::Entry& entry = entries_[queue_.entry()];
   RelayBoard& board = context_.board;
   if (const absl::Status& failure = board.failure(entry.from_node); !failure.ok()) {
     board.FailNode(entry.to_node, failure);
   }
-  const PreparedPart::Node& node = context_.part.nodes()[entry.to_node];
   if (board.settled(entry.to_node)) {
-    NextEntry();
+    queue_.EndEntry();
     return 0;
   }
-  if (chunk_ < node.chunks) {
-    if (!board.CanSend(entry.from_node, chunk_, entry.lag)) return kNothingToDo;
-    CopyChunk(entry);
-    return context_.part.ChunkOf(node, chunk_++).bytes();
+  if (queue_.chunk() < context_.part.nodes()[entry.to_node].chunks) {
+    if (board.CanSend(entry.from_node, queue_.chunk(), entry.lag)) return CopyChunk(entry);
+    queue_.Sleep();
+    return 0;
   }
-  const std::optional<uint64_t> checksum = board.RootChecksum(entry.from_node);
-  if (!checksum.has_value()) return kNothingToDo;
-  // Settles the node, so that the next step goes on to the next entry.
-  board.OnRootChecksum(entry.to_node, *checksum);
+  if (const std::optional<uint64_t> checksum = board.RootChecksum(entry.from_node)) {
+    queue_.Advance();
+    board.OnRootChecksum(entry.to_node, *checksum);
+  } else {
+    queue_.Sleep();
+  }
   return 0;
 }
 
-void LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
+int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
+  const int32_t chunk = queue_.chunk();
+  queue_.Advance();
   const PreparedPart::Node& node = context_.part.nodes()[entry.to_node];
-  const TileCursor::Range range = RangeOf(context_.part, node, chunk_);
+  const TileCursor::Range range = RangeOf(context_.part, node, chunk);
   const bool root = context_.part.nodes()[entry.from_node].root;
   {
     const PhaseTimer timer(context_.report.seconds.unpack);
@@ -59,20 +63,16 @@ void LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
   RelayBoard& board = context_.board;
   if (context_.spec.checksums) {
     const PhaseTimer timer(context_.report.seconds.checksum);
-    if (board.WantsRootHash(entry.from_node, chunk_)) {
+    if (board.WantsRootHash(entry.from_node, chunk)) {
       source_.HashLeaves(range, context_.shared.leaf_scratch,
-                         board.LeafHashes(entry.from_node, chunk_));
-      board.OnRootHashed(entry.from_node, chunk_);
+                         board.LeafHashes(entry.from_node, chunk));
+      board.OnRootHashed(entry.from_node, chunk);
     }
     destination_.HashLeaves(range, context_.shared.leaf_scratch,
-                            board.LeafHashes(entry.to_node, chunk_));
+                            board.LeafHashes(entry.to_node, chunk));
   }
-  board.OnChunkInPlace(entry.to_node, chunk_);
-}
-
-void LocalChannel::NextEntry() {
-  ++entry_;
-  chunk_ = 0;
+  board.OnChunkInPlace(entry.to_node, chunk);
+  return range.bytes;
 }
 
 SlotCopy::SlotCopy(TaskContext& context, const PreparedPart::Copy& copy)

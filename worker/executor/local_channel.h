@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/executor/due_queue.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/task_context.h"
 #include "worker/executor/tile_cursor.h"
@@ -18,19 +19,19 @@ class LocalChannel {
 
   // Does the next thing, at most one chunk. Returns its bytes, or -1 when it must wait or is done.
   int64_t Step();
-  bool finished() const { return entry_ == std::ssize(entries_); }
+  // Something has come of the relay of an entry, or of its end.
+  void OnProgress(int32_t entry) { queue_.Wake(entry); }
 
  private:
-  void CopyChunk(const PreparedPart::Entry& entry);
-  void NextEntry();
+  // Returns its bytes.
+  int64_t CopyChunk(const PreparedPart::Entry& entry);
 
   TaskContext& context_;
   const std::span<const PreparedPart::Entry> entries_;
   TileCursor source_;       // of the device where the channel begins
   TileCursor forwarded_;    // what it received itself
   TileCursor destination_;  // of the device where the channel ends
-  int32_t entry_ = 0;
-  int32_t chunk_ = 0;
+  DueQueue queue_;
 };
 
 // A class that a device both holds and needs: from its source tiles to its destination tiles.

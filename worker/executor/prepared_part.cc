@@ -29,10 +29,13 @@ class PreparedPart::RelayCutter {
 
   // Where the chunks of the node begin. Valid until the next call.
   const std::vector<int64_t>& Cut(const Node& node) {
-    auto& cuts = cuts_of_class_[node.slice_class];
+    const int64_t chunks =
+        RelayChunks(node.bytes(), node.due, part_.chunk_bytes(), part_.part().spec().periods);
+    const int64_t chunk_bytes = (node.bytes() + chunks - 1) / chunks;
+    auto& cuts = cuts_of_class_[{node.slice_class, chunk_bytes}];
     if (cuts == nullptr) {
       cuts = std::make_unique<const ChunkCuts>(part_.part_->tensors(), part_.slicing(),
-                                               node.slice_class, part_.chunk_bytes());
+                                               node.slice_class, chunk_bytes);
     }
     offsets_.clear();
     cuts->AppendCuts(node.begin, node.end, offsets_);
@@ -41,7 +44,9 @@ class PreparedPart::RelayCutter {
 
  private:
   const PreparedPart& part_;
-  absl::flat_hash_map<ClassIndex, std::unique_ptr<const ChunkCuts>> cuts_of_class_;
+  // By class and size of chunks.
+  absl::flat_hash_map<std::pair<ClassIndex, int64_t>, std::unique_ptr<const ChunkCuts>>
+      cuts_of_class_;
   std::vector<int64_t> offsets_;
 };
 
@@ -116,6 +121,7 @@ PreparedPart::Node PreparedPart::CutRelay(const WorkerPart::PartRelay& relay, Re
             .device = relay.root,
             .begin = relay.begin,
             .end = relay.end,
+            .due = relay.due,
             .first_cut = std::ssize(cuts_)};
   CHECK(node.slice_class != kNoClass) << "relay " << relay.relay << " was proven to have a class";
   const std::vector<int64_t>& offsets = cutter.Cut(node);
@@ -175,16 +181,17 @@ void PreparedPart::AddEntry(Channel& channel, const RelayHop& hop) {
 }
 
 void PreparedPart::MakeOuts() {
-  std::vector<std::pair<int32_t, int32_t>> node_channels;
-  for (size_t i = 0; i < channels_.size(); ++i) {
-    for (const Entry& entry : entries(channels_[i])) {
-      if (entry.from_node >= 0) node_channels.emplace_back(entry.from_node, i);
+  std::vector<std::pair<int32_t, Out>> node_outs;
+  for (int32_t c = 0; c < std::ssize(channels_); ++c) {
+    for (int32_t e = 0; e < channels_[c].entry_count; ++e) {
+      const int32_t node = entries(channels_[c])[e].from_node;
+      if (node >= 0) node_outs.emplace_back(node, Out{.channel = c, .entry = e});
     }
   }
-  std::sort(node_channels.begin(), node_channels.end());
-  for (const auto& [node, channel] : node_channels) {
+  std::sort(node_outs.begin(), node_outs.end());
+  for (const auto& [node, out] : node_outs) {
     if (nodes_[node].out_count++ == 0) nodes_[node].first_out = std::ssize(outs_);
-    outs_.push_back(channel);
+    outs_.push_back(out);
   }
 }
 
@@ -192,7 +199,7 @@ std::span<const PreparedPart::Entry> PreparedPart::entries(const Channel& channe
   return std::span(entries_).subspan(channel.first_entry, channel.entry_count);
 }
 
-std::span<const int32_t> PreparedPart::outs(const Node& node) const {
+std::span<const PreparedPart::Out> PreparedPart::outs(const Node& node) const {
   return std::span(outs_).subspan(node.first_out, node.out_count);
 }
 

@@ -36,6 +36,7 @@ class PreparedPart {
     bool root = false;
     int64_t begin = 0;  // of the packed bytes of the class
     int64_t end = 0;
+    DueTime due;
     int32_t chunks = 0;
     int32_t leaves = 0;
     int64_t first_cut = 0;    // cuts_[first_cut .. first_cut + chunks]
@@ -79,6 +80,13 @@ class PreparedPart {
     Digest order;  // as both ends see it
   };
 
+  // Where the chunks of a node go on.
+  struct Out {
+    int32_t channel = 0;  // index into channels()
+    int32_t entry = 0;    // of the channel
+    friend auto operator<=>(const Out&, const Out&) = default;
+  };
+
   struct Copy {
     ClassIndex slice_class = kNoClass;
     DeviceRank device = 0;
@@ -101,8 +109,7 @@ class PreparedPart {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Channel>& channels() const { return channels_; }
   std::span<const Entry> entries(const Channel& channel) const;
-  // Indices of the channels by which a node's chunks go on.
-  std::span<const int32_t> outs(const Node& node) const;
+  std::span<const Out> outs(const Node& node) const;
   const std::vector<Copy>& copies() const { return copies_; }
   int64_t chunks() const { return chunks_; }
   int64_t leaves() const { return leaves_; }
@@ -143,7 +150,7 @@ class PreparedPart {
   std::vector<Cut> cuts_;
   std::vector<Channel> channels_;
   std::vector<Entry> entries_;
-  std::vector<int32_t> outs_;
+  std::vector<Out> outs_;
   std::vector<Copy> copies_;
   absl::flat_hash_map<ChannelIndex, int32_t> channel_of_id_;
   int64_t chunks_ = 0;

@@ -108,7 +108,8 @@ TaskRun::TaskRun(TaskSpec spec, const std::vector<std::optional<PeerId>>& peer_i
                .board = board_,
                .report = report_,
                .task = *this},
-      peers_(spec_.peers.size()) {
+      peers_(spec_.peers.size()),
+      turns_(spec_.peers.size()) {
   for (size_t i = 0; i < peer_ids.size(); ++i) peers_[i].id = peer_ids[i];
   MakeChannels();
   for (const PreparedPart::Copy& copy : spec_.part->copies()) {
@@ -121,14 +122,15 @@ void TaskRun::MakeChannels() {
   const std::vector<PreparedPart::Channel>& channels = spec_.part->channels();
   senders_.resize(channels.size());
   receivers_.resize(channels.size());
+  local_channels_.resize(channels.size());
   for (int32_t i = 0; i < std::ssize(channels); ++i) {
     switch (channels[i].reach) {
       case PreparedPart::Reach::kLocal:
         locals_.push_back(std::make_unique<LocalChannel>(context_, i));
+        local_channels_[i] = locals_.back().get();
         break;
       case PreparedPart::Reach::kOut:
-        senders_[i] =
-            std::make_unique<ChannelSender>(context_, i, *peers_[PeerOf(channels[i].to)].id);
+        senders_[i] = std::make_unique<ChannelSender>(context_, i, TurnsOf(PeerOf(channels[i].to)));
         break;
       case PreparedPart::Reach::kIn:
         receivers_[i] =
@@ -137,15 +139,34 @@ void TaskRun::MakeChannels() {
         break;
     }
   }
-  // Two more for the opening and the closing of a channel.
-  shared_.transfers.Reserve(channels.size() * (shared_.options.channel_messages_max() + 2));
+  ReserveTransfers();
+}
+
+PeerSender& TaskRun::TurnsOf(int32_t peer) {
+  if (turns_[peer] == nullptr) {
+    turns_[peer] = std::make_unique<PeerSender>(context_, *peers_[peer].id);
+  }
+  return *turns_[peer];
+}
+
+// Sends and receives of chunks that may be under way at once, with every channel's opening and
+// closing.
+void TaskRun::ReserveTransfers() {
+  size_t count = 2 * spec_.part->channels().size();
+  int pieces_max = 0;
+  for (const Peer& peer : peers_) {
+    if (!peer.id.has_value()) continue;
+    count += 2 * ExecutorOptions::kPeerMessagesMax;
+    pieces_max = std::max(pieces_max, shared_.transport.useful_pieces_max(*peer.id));
+  }
+  shared_.transfers.Reserve(count, pieces_max);
 }
 
 void TaskRun::Begin() {
   report_.seconds.bind = SecondsSince(started_);
   board_.Begin();
-  for (const auto& sender : senders_) {
-    if (sender != nullptr) sender->Pump();
+  for (const auto& turns : turns_) {
+    if (turns != nullptr) turns->Pump();
   }
   host_.RequestStep();
 }
@@ -199,8 +220,12 @@ void TaskRun::OnReceived(Ticket ticket, const absl::Status& status) {
 }
 
 void TaskRun::OnNodeProgress(int32_t node) {
-  for (const int32_t channel : spec_.part->outs(spec_.part->nodes()[node])) {
-    if (senders_[channel] != nullptr) senders_[channel]->Pump();
+  for (const PreparedPart::Out& out : spec_.part->outs(spec_.part->nodes()[node])) {
+    if (senders_[out.channel] != nullptr) {
+      senders_[out.channel]->OnProgress(out.entry);
+    } else {
+      local_channels_[out.channel]->OnProgress(out.entry);
+    }
   }
   host_.RequestStep();
 }

@@ -3,6 +3,7 @@
 #include "worker/executor/channel_receiver.h"
 #include "worker/executor/channel_sender.h"
 #include "worker/executor/local_channel.h"
+#include "worker/executor/peer_sender.h"
 #include "worker/executor/relay_board.h"
 #include "worker/executor/task.h"
 #include "worker/executor/task_context.h"
@@ -86,6 +87,8 @@ class TaskRun final : private BoardListener {
   void OnDeviceSettled() override { host_.RequestStep(); }
 
   void MakeChannels();
+  PeerSender& TurnsOf(int32_t peer);
+  void ReserveTransfers();
   // Sends a message without payload to the other end of a channel.
   void Notify(int32_t channel, int32_t peer, MessageKind kind);
   bool DoLocalWork();
@@ -109,12 +112,14 @@ class TaskRun final : private BoardListener {
   TaskReport report_;
   RelayBoard board_;
   TaskContext context_;
-  std::vector<Peer> peers_;  // as spec_.peers
-  int rounds_held_up_ = 0;   // in a row
+  std::vector<Peer> peers_;                         // as spec_.peers
+  std::vector<std::unique_ptr<PeerSender>> turns_;  // likewise; none where nothing is sent
+  int rounds_held_up_ = 0;                          // in a row
 
   // By channel; none where the channel is of another kind.
   std::vector<std::unique_ptr<ChannelSender>> senders_;
   std::vector<std::unique_ptr<ChannelReceiver>> receivers_;
+  std::vector<LocalChannel*> local_channels_;
   std::vector<std::unique_ptr<LocalChannel>> locals_;
   std::vector<SlotCopy> copies_;
   size_t next_local_ = 0;  // local channels, then copies, in turn

@@ -50,15 +50,16 @@ struct Transfer {
 // The transfers under way, named by tickets. Confined to the loop.
 class TransferTable {
  public:
-  // Makes room so that `count` more can be added without allocating.
-  void Reserve(size_t count) {
+  // Makes room so that `count` more, of up to so many pieces, can be added without allocating.
+  void Reserve(size_t count, size_t pieces_max) {
     while (free_.size() < count) {
       free_.push_back(transfers_.size());
       transfers_.emplace_back();
     }
+    for (const Ticket free : free_) transfers_[free].pieces.reserve(pieces_max);
   }
   Ticket Add(TaskRun& task, const TransferSubject& subject) {
-    Reserve(1);
+    if (free_.empty()) Reserve(1, 1);
     const Ticket ticket = free_.back();
     free_.pop_back();
     transfers_[ticket].task = &task;

@@ -231,6 +231,13 @@ Plan::Spec RandomPlan(RandomSource& random, const std::shared_ptr<const TensorTa
     spec.hops.insert(spec.hops.end(), piece.hops.begin(), piece.hops.end());
   }
   if (random.OneIn(2)) spec.chunk_bytes = Plan::kLeafBytes;
+  // Due times of all kinds, and a run of few or of many periods.
+  for (Relay& relay : spec.relays) {
+    if (random.OneIn(3)) continue;
+    relay.due.begin = static_cast<int32_t>(random.Between(0, DueTime::kParts));
+    relay.due.end = static_cast<int32_t>(random.Between(relay.due.begin, DueTime::kParts));
+  }
+  if (random.OneIn(2)) spec.periods = static_cast<int32_t>(random.Between(1, 64));
   PlaceHopsInPlanOrder(spec);
   return spec;
 }
