@@ -165,6 +165,12 @@ void SocketTransport::Disconnect(PeerId peer) {
   if (connection != nullptr) EndConnection(*connection, absl::CancelledError("disconnected"));
 }
 
+void SocketTransport::Break(PeerId peer, const absl::Status& why) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end() || found->second.connection == nullptr) return;
+  EndConnection(*found->second.connection, why);
+}
+
 int SocketTransport::Progress() {
   int handled = RunReady();
   handled += told_.TellTo(sink_);

@@ -83,6 +83,7 @@ class SocketTransport final : public Transport {
   absl::string_view link(PeerId peer) const override;
   void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
   void Disconnect(PeerId peer) override;
+  void Break(PeerId peer, const absl::Status& why) override;
   int Progress() override;
   int event_fd() const override { return epoll_.get(); }
   bool Arm() override;
