@@ -23,7 +23,8 @@ ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel, PeerId p
       link_(context.shared.transport.link(peer)),
       pieces_max_(context.shared.transport.useful_pieces_max(peer)),
       cursor_(context.DestinationCursor(channel_.to)) {
-  waiting_.reserve(context.shared.options.channel_messages_max());
+  const int lanes = context.shared.transport.lanes(peer);
+  waiting_.reserve(context.shared.options.channel_messages_max(lanes));
 }
 
 void ChannelReceiver::OnMessage(std::unique_ptr<IncomingMessage> message) {

@@ -18,6 +18,7 @@ ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerId peer)
       peer_(peer),
       link_(context.shared.transport.link(peer)),
       pieces_max_(context.shared.transport.useful_pieces_max(peer)),
+      lanes_(context.shared.transport.lanes(peer)),
       source_(context.SourceCursor(channel_.from)),
       forwarded_(context.DestinationCursor(channel_.from)) {}
 
@@ -28,8 +29,8 @@ void ChannelSender::Pump() {
 
 bool ChannelSender::WindowOpen() const {
   const ExecutorOptions& options = context_.shared.options;
-  return open_ < options.channel_messages_max() &&
-         open_bytes_ < options.channel_window * context_.part.chunk_bytes();
+  return open_ < options.channel_messages_max(lanes_) &&
+         open_bytes_ < lanes_ * options.channel_window * context_.part.chunk_bytes();
 }
 
 bool ChannelSender::SendNext() {

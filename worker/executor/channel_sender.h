@@ -62,6 +62,7 @@ class ChannelSender final : public StagingWaiter {
   const PeerId peer_;
   const absl::string_view link_;
   const int pieces_max_;
+  const int lanes_;
   TileCursor source_;     // of relays that begin here
   TileCursor forwarded_;  // of those that were received
 

@@ -19,12 +19,13 @@ struct ExecutorOptions {
   // For chunks in more pieces of memory than the transport takes; half for sending, half for
   // receiving.
   int64_t staging_bytes = int64_t{32} << 20;
-  // What is in flight per channel, in chunks of the plan's size: one is gathered while the other is
-  // sent; more of them, of all channels together, do not stay in the caches until they are. Of
-  // smaller chunks as many bytes, in at most kWindowMessages messages for each.
+  // What is in flight per channel and lane of its peer, in chunks of the plan's size: one is
+  // gathered while the other is sent; more of them, of all channels together, do not stay in the
+  // caches until they are. Of smaller chunks as many bytes, in at most kWindowMessages messages for
+  // each.
   int32_t channel_window = 2;
   static constexpr int32_t kWindowMessages = 8;
-  int32_t channel_messages_max() const { return channel_window * kWindowMessages; }
+  int32_t channel_messages_max(int lanes) const { return lanes * channel_window * kWindowMessages; }
 
   int64_t parked_messages_max = 4096;  // of operations not known yet
   absl::Duration parked_for = absl::Seconds(30);

@@ -121,6 +121,7 @@ void TaskRun::MakeChannels() {
   const std::vector<PreparedPart::Channel>& channels = spec_.part->channels();
   senders_.resize(channels.size());
   receivers_.resize(channels.size());
+  size_t transfers = 0;
   for (int32_t i = 0; i < std::ssize(channels); ++i) {
     switch (channels[i].reach) {
       case PreparedPart::Reach::kLocal:
@@ -136,9 +137,13 @@ void TaskRun::MakeChannels() {
         board_.ExpectItem(channels[i].to);
         break;
     }
+    if (const std::optional<DeviceRank> remote = RemoteEnd(channels[i])) {
+      const int lanes = shared_.transport.lanes(*peers_[PeerOf(*remote)].id);
+      // Two more for the opening and the closing of a channel.
+      transfers += shared_.options.channel_messages_max(lanes) + 2;
+    }
   }
-  // Two more for the opening and the closing of a channel.
-  shared_.transfers.Reserve(channels.size() * (shared_.options.channel_messages_max() + 2));
+  shared_.transfers.Reserve(transfers);
 }
 
 void TaskRun::Begin() {
