@@ -46,7 +46,7 @@ StripedTransport::MakeNic InProcess(const FaultPlan& faults = {}) {
 
 StripedTransport::MakeNic Socket(bool shared_memory) {
   return [shared_memory](TransportSink& sink) {
-    return SocketTransport::Create(sink, {.interfaces = {"lo"}, .shared_memory = shared_memory});
+    return SocketTransport::Create(sink, {.interface = "lo", .shared_memory = shared_memory});
   };
 }
 
