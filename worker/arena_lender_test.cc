@@ -39,6 +39,7 @@ class Borrower final : public Transport {
   void Send(PeerId /*peer*/, const MessageHeader& /*header*/, Pieces /*payload*/,
             Ticket /*ticket*/) override {}
   void Disconnect(PeerId /*peer*/) override {}
+  void Break(PeerId /*peer*/, const absl::Status& /*why*/) override {}
   int Progress() override { return 0; }
   int event_fd() const override { return -1; }
   bool Arm() override { return true; }

@@ -55,7 +55,7 @@ void Declare(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"socket", "ucx"}))
       ->capture_default_str();
   app.add_option("--data-interface", flags.worker.data.interfaces,
-                 "Network interface of the data plane; repeat it for more than one")
+                 "Network interface of the data plane; repeat it to use more at once")
       ->capture_default_str();
   app.add_option("--shared-memory", flags.shared_memory,
                  "Read the memory of workers of this host directly")

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "worker/transport/sibling_reads.h"
 #include "worker/transport/socket/socket_transport.h"
+#include "worker/transport/striped/striped_transport.h"
 #include "worker/transport/ucx/ucx_transport.h"
 
 #include <cstdlib>
@@ -19,6 +20,23 @@ bool MayReadSiblings(const std::string& worker) {
   return false;
 }
 
+StripedTransport::MakeNic MakeNic(DataTransport kind, const std::string& interface,
+                                  bool shared_memory) {
+  switch (kind) {
+    case DataTransport::kSocket:
+      return [interface, shared_memory](TransportSink& sink) {
+        return SocketTransport::Create(sink,
+                                       {.interface = interface, .shared_memory = shared_memory});
+      };
+    case DataTransport::kUcx:
+      return [interface, shared_memory](TransportSink& sink) {
+        return UcxTransport::Create(sink,
+                                    {.net_devices = {interface}, .shared_memory = shared_memory});
+      };
+  }
+  std::abort();
+}
+
 }  // namespace
 
 DataTransportOptions AllowedDataTransport(const std::string& worker, DataTransportOptions wanted) {
@@ -29,15 +47,13 @@ DataTransportOptions AllowedDataTransport(const std::string& worker, DataTranspo
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const DataTransportOptions& options,
                                                              TransportSink& sink) {
-  switch (options.kind) {
-    case DataTransport::kSocket:
-      return SocketTransport::Create(
-          sink, {.interfaces = options.interfaces, .shared_memory = options.shared_memory});
-    case DataTransport::kUcx:
-      return UcxTransport::Create(
-          sink, {.net_devices = options.interfaces, .shared_memory = options.shared_memory});
+  std::vector<StripedTransport::MakeNic> nics;
+  for (const std::string& interface : options.interfaces) {
+    // What stays inside the host goes by the first.
+    const bool shared_memory = options.shared_memory && nics.empty();
+    nics.push_back(MakeNic(options.kind, interface, shared_memory));
   }
-  std::abort();
+  return StripedTransport::Create(sink, nics);
 }
 
 }  // namespace crossmesh

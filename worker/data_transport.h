@@ -18,7 +18,8 @@ enum class DataTransport {
 
 struct DataTransportOptions {
   DataTransport kind = DataTransport::kSocket;
-  std::vector<std::string> interfaces = {"lo"};  // for kUcx as UCX names them
+  // The NICs, all of which are used at once; for kUcx as UCX names them.
+  std::vector<std::string> interfaces = {"lo"};
   // Memory of other workers of this host that have it as well is read directly.
   bool shared_memory = true;
 };
@@ -28,7 +29,9 @@ struct DataTransportOptions {
 // the log. Cost for kUcx: of ProbeSiblingReads.
 DataTransportOptions AllowedDataTransport(const std::string& worker, DataTransportOptions wanted);
 
-// `options`: allowed by the system. Errors: as the transport's Create.
+// One transport per interface, striped. That is so for one interface as well, since peers may have
+// more. `options`: allowed by the system. InvalidArgument: no interface, or more than
+// StripedAddress::kNicsMax. Else as the transport's Create says of one of the interfaces.
 absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const DataTransportOptions& options,
                                                              TransportSink& sink);
 

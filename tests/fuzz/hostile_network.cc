@@ -81,6 +81,7 @@ class HostileNetwork::HostileTransport final : public Transport {
   }
   // Peers are slow at worst here, and the tasks' stall limit is longer than their deadline.
   void Disconnect(PeerId peer) override { CHECK(false) << "peer " << peer.value(); }
+  void Break(PeerId peer, const absl::Status& /*why*/) override { Disconnect(peer); }
   int Progress() override { return 0; }
   int event_fd() const override { return -1; }
   bool Arm() override { return true; }

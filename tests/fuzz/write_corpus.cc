@@ -15,6 +15,7 @@
 #include "worker/executor/wire_message.h"
 #include "worker/transport/socket/socket_address.h"
 #include "worker/transport/socket/socket_frame.h"
+#include "worker/transport/striped/striped_address.h"
 #include "worker/transport/ucx/ucx_address.h"
 
 #include <array>
@@ -227,6 +228,9 @@ void WriteMessages(const CorpusWriter& corpus) {
                              .nonce = {'n', 'o', 'n', 'c', 'e'},
                              .endpoint = {.ip = {'i', 'p'}, .port = 65001}}
                    .Encode());
+  const StripedAddress striped{.nics = {"first", "second"}};
+  corpus.Write("striped_address", "address", striped.Encode().value());
+  corpus.Write("striped_address", "without_frame", std::string("\2\1\0a\2\0bc", 8));
   std::array<std::byte, kFailureBytesMax> bytes;
   const size_t size = EncodeFailure(absl::DataLossError("relay 3 at b.0: caf\xc3\xa9"), bytes);
   corpus.Write("failure_message", "data_loss",

@@ -23,7 +23,7 @@ ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel, PeerId p
       link_(context.shared.transport.link(peer)),
       pieces_max_(context.shared.transport.useful_pieces_max(peer)),
       cursor_(context.DestinationCursor(channel_.to)) {
-  waiting_.reserve(ExecutorOptions::kPeerMessagesMax);
+  waiting_.reserve(context.shared.transport.lanes(peer) * ExecutorOptions::kLaneMessagesMax);
 }
 
 void ChannelReceiver::OnMessage(std::unique_ptr<IncomingMessage> message) {

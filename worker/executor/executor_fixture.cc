@@ -3,6 +3,8 @@
 #include "common/base/check.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/worker_part.h"
+#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/transport/striped/striped_transport.h"
 
 #include <utility>
 
@@ -33,10 +35,15 @@ Plan MakePlan(const std::string& from, const std::string& to) {
   return *Plan::Create(std::move(plan));
 }
 
-ExecutorTest::ExecutorTest(ExecutorOptions options) {
+ExecutorTest::ExecutorTest(ExecutorOptions options, size_t nics) {
+  const StripedTransport::MakeNic make = [this](TransportSink& sink) {
+    return InProcessTransport::Create(fabric_, sink);
+  };
+  const std::vector makers(nics, make);
   for (Worker& worker : workers_) {
     worker.executor = Executor::Create(*loop_, options);
-    worker.transport = *InProcessTransport::Create(fabric_, *worker.executor);
+    worker.transport =
+        nics == 0 ? *make(*worker.executor) : *StripedTransport::Create(*worker.executor, makers);
     CHECK_OK(worker.executor->Attach(*worker.transport));
     loop_->AddTransport(*worker.transport);
   }

@@ -6,8 +6,9 @@
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/transport/event_loop.h"
 #include "worker/transport/inprocess/inprocess_fabric.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/transport/transport.h"
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,10 +34,10 @@ class Reports final : public TaskObserver {
 };
 
 // Two workers on one loop that the test drives. The first has devices of host a, the second the
-// rest.
+// rest. With `nics` each has so many NICs, striped.
 class ExecutorTest : public testing::Test {
  protected:
-  explicit ExecutorTest(ExecutorOptions options = {});
+  explicit ExecutorTest(ExecutorOptions options = {}, size_t nics = 0);
   ~ExecutorTest() override { loop_->Stop(); }
 
   // As operation 1 of epoch 1.
@@ -48,7 +49,7 @@ class ExecutorTest : public testing::Test {
   }
 
   struct Worker {
-    std::unique_ptr<InProcessTransport> transport;
+    std::unique_ptr<Transport> transport;
     std::unique_ptr<Executor> executor;  // destroyed first
     Reports reports;
   };

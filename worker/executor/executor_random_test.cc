@@ -55,5 +55,20 @@ TEST(ExecutorRandom, DelayAndReorderChangeNothing) {
       FromEnvironment("CROSSMESH_SEED", 200'000));
 }
 
+TEST(ExecutorRandom, EveryElementArrivesOverSeveralNics) {
+  RunCases(FromEnvironment("CROSSMESH_CASES", 400), {.workers = 4, .nics = {2, 1, 3}},
+           FromEnvironment("CROSSMESH_SEED", 300'000));
+}
+
+// What is behind on one lane comes in after what was sent later: chunks, checksums, openings.
+TEST(ExecutorRandom, LanesThatOvertakeEachOtherChangeNothing) {
+  RunCases(FromEnvironment("CROSSMESH_CASES", 400),
+           {.workers = 3,
+            .faults = {.seed = 6, .delay_probability = 0.5, .delay_polls_max = 40},
+            .executor = {.staging_bytes = 2 << 20},
+            .nics = {3, 2}},
+           FromEnvironment("CROSSMESH_SEED", 400'000));
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -3,6 +3,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/executor_fixture.h"
+#include "worker/transport/inprocess/inprocess_transport.h"
 
 #include <cstdint>
 #include <memory>

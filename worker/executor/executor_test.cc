@@ -108,7 +108,16 @@ TEST_F(ExecutorTest, AllocatesNothingBetweenTheFirstAndTheLastByteInsideAWorker)
   EXPECT_EQ(workers_[0].reports.task->copied_bytes, 4 << 20);
 }
 
-TEST_F(ExecutorTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
+// The parameter: how many NICs each worker has, striped; 0 is one that is not.
+class NicsTest : public ExecutorTest, public testing::WithParamInterface<size_t> {
+ protected:
+  NicsTest() : ExecutorTest({}, GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(All, NicsTest, testing::Values(0, 1, 2),
+                         testing::PrintToStringParamName());
+
+TEST_P(NicsTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   const TileMemory memory(plan);
   const TaskKey key{.operation = 1, .epoch = 1};
@@ -123,6 +132,18 @@ TEST_F(ExecutorTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
   // This transport makes an object for each message that it announces: 32 chunks, 2 checksums.
   EXPECT_LE(std::exchange(allocations, 0), 34);
   RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+}
+
+TEST_P(NicsTest, SendsTwoChunksForEachLaneBeforeOneIsTaken) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  const TileMemory memory(plan);
+  ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
+  while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
+  }
+  // What is parked there: for each of two channels these, and its opening.
+  workers_[1].executor->Refuse({.operation = 1, .epoch = 1});
+  const int64_t lanes = GetParam() == 2 ? 4 : 1;
+  EXPECT_EQ(workers_[1].executor->counters().messages_dropped, 2 * (2 * lanes + 1));
 }
 
 TEST_F(ExecutorTest, RefusesATaskThatRunsOrHasRun) {

@@ -8,26 +8,27 @@ namespace crossmesh {
 namespace {
 
 // Less does not keep a connection busy while the peer asks for what comes next.
-constexpr int64_t kWindowBytesMin = 4 * Plan::kLeafBytes;
+constexpr int64_t kPeriodBytesMin = 2 * Plan::kLeafBytes;
 
 }  // namespace
 
-PeerSender::PeerSender(TaskContext& context, PeerId peer) : context_(context), peer_(peer) {}
+PeerSender::PeerSender(TaskContext& context, PeerId peer)
+    : context_(context), peer_(peer), lanes_(context.shared.transport.lanes(peer)) {}
 
 void PeerSender::Add(ChannelSender& channel, int64_t planned_bytes) {
   channels_.push_back(&channel);
   planned_bytes_ += planned_bytes;
   const WorkerPart::Spec& plan = context_.part.part().spec();
-  const int64_t most = context_.shared.options.window_periods * plan.chunk_bytes;
-  window_bytes_ = most;
+  int64_t period_bytes = plan.chunk_bytes;
   if (plan.periods > 0) {
-    const int64_t periods = context_.shared.options.window_periods * planned_bytes_ / plan.periods;
-    window_bytes_ = std::clamp(periods, std::min(kWindowBytesMin, most), most);
+    period_bytes = std::clamp(planned_bytes_ / plan.periods,
+                              std::min(kPeriodBytesMin, plan.chunk_bytes), plan.chunk_bytes);
   }
+  window_bytes_ = lanes_ * context_.shared.options.window_periods * period_bytes;
 }
 
 void PeerSender::Pump() {
-  while (open_ < ExecutorOptions::kPeerMessagesMax && open_bytes_ < window_bytes_) {
+  while (open_ < lanes_ * ExecutorOptions::kLaneMessagesMax && open_bytes_ < window_bytes_) {
     ChannelSender* const channel = NextInTurn();
     if (channel == nullptr) return;
     channel->SendNext();

@@ -13,9 +13,9 @@ class ChannelSender;
 // Gives the channels of a task to one peer their turns: of all that they could send now, what is
 // due first, and no more than a window under way.
 //
-// The window is two periods of what the plan sends to this peer. So peers that share a NIC share it
-// by the bytes planned for them, since what a connection gets of a port is what it has waiting
-// there. Confined to the loop.
+// The window is two periods of what the plan sends to this peer, for each of its lanes. So peers
+// that share a NIC share it by the bytes planned for them, since what a connection gets of a port
+// is what it has waiting there. Confined to the loop.
 class PeerSender {
  public:
   // `context` must outlive the sender.
@@ -36,6 +36,7 @@ class PeerSender {
 
   const TaskContext& context_;
   const PeerId peer_;
+  const int lanes_;
   std::vector<ChannelSender*> channels_;
   int64_t planned_bytes_ = 0;
   int64_t window_bytes_ = 0;

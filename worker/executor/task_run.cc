@@ -156,7 +156,7 @@ void TaskRun::ReserveTransfers() {
   int pieces_max = 0;
   for (const Peer& peer : peers_) {
     if (!peer.id.has_value()) continue;
-    count += 2 * ExecutorOptions::kPeerMessagesMax;
+    count += 2 * shared_.transport.lanes(*peer.id) * ExecutorOptions::kLaneMessagesMax;
     pieces_max = std::max(pieces_max, shared_.transport.useful_pieces_max(*peer.id));
   }
   shared_.transfers.Reserve(count, pieces_max);

@@ -53,6 +53,7 @@ class FakeTransport final : public Transport {
   void Send(PeerId /*peer*/, const MessageHeader& /*header*/, Pieces /*payload*/,
             Ticket /*ticket*/) override {}
   void Disconnect(PeerId /*peer*/) override {}
+  void Break(PeerId /*peer*/, const absl::Status& /*why*/) override {}
   int Progress() override {
     if (event_fd_.Drain()) ++events;
     return std::exchange(events, 0);

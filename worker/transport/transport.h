@@ -69,10 +69,11 @@ class TransportSink {
   virtual void OnPeerLost(PeerId peer, const absl::Status& status) = 0;
 };
 
-// Moves messages between workers over one NIC. Messages to one peer are announced in the order in
-// which they were sent; payloads complete in any order. A sender's OnSent comes only when the
-// receiver has taken the payload (rendezvous), so unfinished sends are the flow control; payloads
-// up to `eager_bytes_max()` may complete before.
+// Moves messages between workers over one NIC, or over several at once. Messages to a peer with one
+// lane are announced in the order in which they were sent, to one with more in any order; payloads
+// complete in any order. A sender's OnSent comes only when the receiver has taken the payload
+// (rendezvous), so unfinished sends are the flow control; payloads up to `eager_bytes_max()` may
+// complete before.
 //
 // The k-th Connect from a to b and the k-th from b to a are the two ends of one connection: each
 // tells its side when it breaks. Messages and their payloads also come from peers that this side
@@ -84,7 +85,8 @@ class TransportSink {
 // from the IncomingMessage.
 //
 // Implementations: inprocess/ (threads of one process, seeded faults), socket/ (TCP, shared
-// memory), ucx/ (TCP, RDMA, shared memory). Every one passes testing/transport_conformance.h.
+// memory), ucx/ (TCP, RDMA, shared memory), striped/ (one of these for each NIC). Every one passes
+// testing/transport_conformance.h.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -113,6 +115,9 @@ class Transport {
   // The kind of link used to a connected peer: "local", "shm", "tcp", "rdma"; the metric label
   // `link`.
   virtual absl::string_view link(PeerId peer) const = 0;
+  // How many ways lead to a connected peer side by side. To keep them all busy takes so many times
+  // what keeps one busy.
+  virtual int lanes(PeerId /*peer*/) const { return 1; }
 
   // The pieces of the payload, and the list of them, must stay valid until OnSent(ticket).
   // header.payload_bytes is set by this call. Sending to a lost peer completes with Unavailable.
@@ -122,6 +127,10 @@ class Transport {
   // by later calls of Progress: OK where it got through meanwhile, else Cancelled. Until then its
   // buffers may be touched. No OnPeerLost follows here; the other side loses its peer.
   virtual void Disconnect(PeerId peer) = 0;
+
+  // As if the connection had broken by itself, of `why`, which is Unavailable: what is outstanding
+  // on it completes, and both sides lose their peer. Does nothing where the peer is lost already.
+  virtual void Break(PeerId peer, const absl::Status& why) = 0;
 
   // Advances what can be advanced and calls the sink. Returns the number of events handled.
   virtual int Progress() = 0;

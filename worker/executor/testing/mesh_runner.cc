@@ -3,6 +3,8 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/plan/worker_part.h"
+#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/transport/striped/striped_transport.h"
 
 #include <utility>
 
@@ -77,7 +79,7 @@ MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
     CHECK_OK(loop);
     worker->loop = *std::move(loop);
     worker->executor = Executor::Create(*worker->loop, options.executor);
-    auto transport = InProcessTransport::Create(fabric_, *worker->executor);
+    auto transport = MakeTransport(options, i, *worker->executor);
     CHECK_OK(transport);
     worker->transport = *std::move(transport);
     CHECK_OK(worker->executor->Attach(*worker->transport));
@@ -85,6 +87,17 @@ MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
     workers_.push_back(std::move(worker));
   }
   for (const auto& worker : workers_) worker->loop->Start();
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MeshRunner::MakeTransport(const Options& options,
+                                                                     int32_t worker,
+                                                                     TransportSink& sink) {
+  const StripedTransport::MakeNic make = [this](TransportSink& nic_sink) {
+    return InProcessTransport::Create(fabric_, nic_sink);
+  };
+  if (options.nics.empty()) return make(sink);
+  const std::vector nics(options.nics[worker % options.nics.size()], make);
+  return StripedTransport::Create(sink, nics);
 }
 
 MeshRunner::~MeshRunner() {

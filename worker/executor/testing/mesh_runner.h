@@ -7,8 +7,9 @@
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/transport/event_loop.h"
 #include "worker/transport/inprocess/inprocess_fabric.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/transport/transport.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,13 +32,16 @@ struct MeshOutcome {
 };
 
 // Workers "w0", "w1", ... without daemons: each an event loop on its own thread, an in-process
-// transport and an executor. For tests of everything that makes plans. Thread-compatible.
+// transport, or with NICs one for each, striped, and an executor. For tests of everything that
+// makes plans. Thread-compatible.
 class MeshRunner {
  public:
   struct Options {
     int32_t workers = 3;
     FaultPlan faults;
     ExecutorOptions executor;
+    // Of the workers, in turn. Empty: none, and transports are not striped.
+    std::vector<size_t> nics = {};
   };
   struct RunOptions {
     bool checksums = true;
@@ -69,12 +73,14 @@ class MeshRunner {
  private:
   struct Worker {
     std::unique_ptr<EventLoop> loop;
-    std::unique_ptr<InProcessTransport> transport;
+    std::unique_ptr<Transport> transport;
     // Destroyed before the transport, whose messages it may have parked.
     std::unique_ptr<Executor> executor;
   };
   class Collector;
 
+  absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Options& options, int32_t worker,
+                                                           TransportSink& sink);
   absl::StatusOr<std::vector<TaskSpec>> MakeSpecs(const Plan& plan,
                                                   const std::vector<int32_t>& worker_of_device,
                                                   const TileMemory& memory,

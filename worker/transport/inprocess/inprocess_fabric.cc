@@ -92,6 +92,13 @@ void InProcessFabric::Disconnect(Endpoint& endpoint, PeerId peer) {
   CloseLocked(*connection, side == 0 ? ours : theirs, side == 0 ? theirs : ours);
 }
 
+void InProcessFabric::Break(Endpoint& endpoint, PeerId peer, absl::string_view why) {
+  MutexLock lock(mutex_);
+  const auto found = endpoint.peers.find(peer);
+  if (found == endpoint.peers.end() || !found->second.first->open) return;
+  BreakLocked(*found->second.first, why);
+}
+
 void InProcessFabric::Send(Endpoint& endpoint, PeerId peer, const MessageHeader& header,
                            Pieces payload, Ticket ticket) {
   MutexLock lock(mutex_);

@@ -106,6 +106,7 @@ class InProcessFabric {
   void Detach(Endpoint& endpoint);
   absl::StatusOr<PeerId> Connect(Endpoint& endpoint, absl::string_view address);
   void Disconnect(Endpoint& endpoint, PeerId peer);
+  void Break(Endpoint& endpoint, PeerId peer, absl::string_view why);
   void Send(Endpoint& endpoint, PeerId peer, const MessageHeader& header, Pieces payload,
             Ticket ticket);
   // One step in the time of messages that are held back.

@@ -72,6 +72,10 @@ void InProcessTransport::Send(PeerId peer, const MessageHeader& header, Pieces p
 
 void InProcessTransport::Disconnect(PeerId peer) { fabric_.Disconnect(endpoint_, peer); }
 
+void InProcessTransport::Break(PeerId peer, const absl::Status& why) {
+  fabric_.Break(endpoint_, peer, why.message());
+}
+
 int InProcessTransport::Progress() {
   fabric_.Tick(endpoint_);
   int handled = RunReceives();

@@ -34,6 +34,7 @@ class InProcessTransport final : public Transport {
   absl::string_view link(PeerId /*peer*/) const override { return "local"; }
   void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
   void Disconnect(PeerId peer) override;
+  void Break(PeerId peer, const absl::Status& why) override;
   int Progress() override;
   int event_fd() const override { return endpoint_.event_fd.fd(); }
   bool Arm() override;

@@ -52,7 +52,7 @@ TEST_P(TransportConformanceTest, HeadersAndPayloadsOfAllSizesArriveIntact) {
   }
 }
 
-TEST_P(TransportConformanceTest, MessagesAreAnnouncedInTheOrderSent) {
+TEST_P(TransportConformanceTest, MessagesOfOneLaneAreAnnouncedInTheOrderSent) {
   TransportNode& a = AddNode();
   TransportNode& b = AddNode();
   const PeerId peer = Connect(a, b);
@@ -62,8 +62,7 @@ TEST_P(TransportConformanceTest, MessagesAreAnnouncedInTheOrderSent) {
     a.Send(peer, {.sequence = i}, RandomBytes(random_, bytes));
   }
   ASSERT_TRUE(WaitReceived(b, kCount));
-  const TransportRecord record = b.record();
-  for (uint64_t i = 0; i < kCount; ++i) EXPECT_EQ(record.announced[i].sequence, i);
+  ExpectSequences(b, kCount, /*in_order=*/a.Lanes(peer) == 1);
 }
 
 TEST_P(TransportConformanceTest, ParkedMessagesAreReceivedLaterInAnyOrder) {
@@ -73,6 +72,7 @@ TEST_P(TransportConformanceTest, ParkedMessagesAreReceivedLaterInAnyOrder) {
   const std::vector<std::byte> small = RandomBytes(random_, 100);
   const std::vector<std::byte> large = RandomBytes(random_, kLarge);
   a.Send(peer, {.sequence = 0}, small);
+  ASSERT_TRUE(WaitAnnounced(b, 1));
   a.Send(peer, {.sequence = 1}, large);
   ASSERT_TRUE(WaitAnnounced(b, 2));
   b.ReceiveParked(1);
@@ -174,15 +174,15 @@ TEST_P(TransportConformanceTest, AWindowOf64LargeMessagesCompletes) {
   EXPECT_TRUE(WaitSent(a, 64));
 }
 
-TEST_P(TransportConformanceTest, ThousandsOfTinyMessagesArriveInOrder) {
+TEST_P(TransportConformanceTest, ThousandsOfTinyMessagesArriveOnce) {
   TransportNode& a = AddNode();
   TransportNode& b = AddNode();
   constexpr int kCount = 5000;
-  a.SendMany(Connect(a, b), kCount, 16);
+  const PeerId peer = Connect(a, b);
+  a.SendMany(peer, kCount, 16);
   ASSERT_TRUE(WaitReceived(b, kCount));
   EXPECT_TRUE(WaitSent(a, kCount));
-  const TransportRecord record = b.record();
-  for (uint64_t i = 0; i < kCount; ++i) EXPECT_EQ(record.announced[i].sequence, i);
+  ExpectSequences(b, kCount, /*in_order=*/a.Lanes(peer) == 1);
 }
 
 TEST_P(TransportConformanceTest, ConnectingTwiceGivesTwoPeers) {

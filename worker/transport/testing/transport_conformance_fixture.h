@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <ostream>
 #include <random>
 #include <string>
@@ -81,6 +82,18 @@ class TransportConformanceTest : public testing::TestWithParam<TransportUnderTes
       return std::any_of(record.lost.begin(), record.lost.end(),
                          [&](const auto& lost) { return lost.peer == peer; });
     });
+  }
+
+  // Messages 0, 1, ... `count` - 1 were announced, each once.
+  static void ExpectSequences(TransportNode& node, size_t count, bool in_order) {
+    std::vector<uint64_t> sequences;
+    for (const MessageHeader& header : node.record().announced) {
+      sequences.push_back(header.sequence);
+    }
+    if (!in_order) std::ranges::sort(sequences);
+    std::vector<uint64_t> expected(count);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(sequences, expected);
   }
 
   void TearDown() override {

@@ -48,8 +48,18 @@ absl::string_view TransportNode::Link(PeerId peer) {
   return link;
 }
 
+int TransportNode::Lanes(PeerId peer) {
+  int lanes = 0;
+  Call([&] { lanes = transport_->lanes(peer); });
+  return lanes;
+}
+
 void TransportNode::Disconnect(PeerId peer) {
   Call([&] { transport_->Disconnect(peer); });
+}
+
+void TransportNode::Break(PeerId peer, const absl::Status& why) {
+  Call([&] { transport_->Break(peer, why); });
 }
 
 Ticket TransportNode::Send(PeerId peer, const MessageHeader& header,

@@ -62,7 +62,9 @@ class TransportNode final : private TransportSink {
   const std::string& address() const { return transport_->address(); }
   absl::StatusOr<PeerId> Connect(absl::string_view address);
   absl::string_view Link(PeerId peer);
+  int Lanes(PeerId peer);
   void Disconnect(PeerId peer);
+  void Break(PeerId peer, const absl::Status& why);
   // The ticket is that of the first; the others follow.
   Ticket Send(PeerId peer, const MessageHeader& header, std::vector<std::byte> payload);
   // Sends many as one step of the loop, channel 0 and sequence 0, 1, ...

@@ -185,6 +185,10 @@ void UcxTransport::Disconnect(PeerId peer) {
   Close(*connection);
 }
 
+void UcxTransport::Break(PeerId peer, const absl::Status& why) {
+  if (Connection* connection = FindConnection(peer)) Fail(*connection, why);
+}
+
 int UcxTransport::Progress() {
   int handled = 0;
   for (int i = 0; i < kProgressMax; ++i) {
@@ -292,6 +296,13 @@ absl::Status UcxTransport::ToStatus(const Operation& operation) const {
   return UcxError(operation.receive ? "receiving" : "sending", operation.result);
 }
 
+void UcxTransport::Fail(Connection& connection, absl::Status failure) {
+  if (connection.state != Connection::State::kOpen) return;
+  connection.state = Connection::State::kFailed;
+  connection.failure = std::move(failure);
+  events_.push_back({.failed = &connection});
+}
+
 void UcxTransport::Close(Connection& connection) {
   if (connection.state == Connection::State::kClosing ||
       connection.state == Connection::State::kClosed) {
@@ -351,10 +362,7 @@ void UcxTransport::OnReceiveDone(void* request, ucs_status_t status, size_t /*le
 
 void UcxTransport::OnEndpointFailed(void* connection, ucp_ep_h /*endpoint*/, ucs_status_t status) {
   auto& failed = *static_cast<Connection*>(connection);
-  if (failed.state != Connection::State::kOpen) return;
-  failed.state = Connection::State::kFailed;
-  failed.failure = UcxError("the connection to the peer", status);
-  failed.transport->events_.push_back({.failed = &failed});
+  failed.transport->Fail(failed, UcxError("the connection to the peer", status));
 }
 
 void UcxTransport::OnEndpointClosed(void* request, ucs_status_t /*status*/, void* connection) {

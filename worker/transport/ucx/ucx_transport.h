@@ -53,6 +53,7 @@ class UcxTransport final : public Transport {
   absl::string_view link(PeerId peer) const override;
   void Send(PeerId peer, const MessageHeader& header, Pieces payload, Ticket ticket) override;
   void Disconnect(PeerId peer) override;
+  void Break(PeerId peer, const absl::Status& why) override;
   int Progress() override;
   int event_fd() const override { return worker_.event_fd(); }
   bool Arm() override;
@@ -110,6 +111,7 @@ class UcxTransport final : public Transport {
   int RunEvents();
   void TellFinished(Operation& operation);
   absl::Status ToStatus(const Operation& operation) const;
+  void Fail(Connection& connection, absl::Status failure);
   void Close(Connection& connection);
   void SetClosed(Connection& connection);
   void ForgetIfDone(Connection& connection);

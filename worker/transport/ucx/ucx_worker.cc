@@ -69,7 +69,7 @@ absl::StatusOr<Config> MakeConfig(const UcxWorker::Options& options) {
   const std::pair<const char*, std::string> settings[] = {
       {"TLS", Transports(options)},
       {"NET_DEVICES", absl::StrJoin(options.net_devices, ",")},
-      // Striping over NICs is the plan's.
+      // Striping over NICs is the striped transport's.
       {"MAX_EAGER_RAILS", "1"},
       {"MAX_RNDV_RAILS", "1"},
       // Bytes go through the sockets' own buffers, in large segments: sending from the user's

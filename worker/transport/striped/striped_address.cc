@@ -1,0 +1,103 @@
+#include "worker/transport/striped/striped_address.h"
+
+#include "common/base/status_macros.h"
+
+#include <cstdint>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <xxhash.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::string_view kMagic = "XMESHNIC";
+constexpr char kVersion = 1;
+constexpr size_t kSizeBytes = 2;
+constexpr size_t kChecksumBytes = 8;
+constexpr size_t kHeadBytes = 8 + 1 + 1;
+
+void AddNumber(uint64_t number, size_t count, std::string& bytes) {
+  for (size_t i = 0; i < count; ++i) bytes += static_cast<char>(number >> (8 * i));
+}
+
+uint64_t NumberOf(absl::string_view bytes) {
+  uint64_t number = 0;
+  size_t i = 0;
+  for (const char byte : bytes) {
+    number |= uint64_t{static_cast<unsigned char>(byte)} << (8 * i++);
+  }
+  return number;
+}
+
+absl::Status Refuse(absl::string_view bytes, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("striped address of ", bytes.size(), " bytes: ", what));
+}
+
+// What stands before the addresses, and the checksum behind them.
+absl::Status CheckFrame(absl::string_view bytes) {
+  if (bytes.substr(0, kMagic.size()) != kMagic) {
+    return Refuse(bytes, absl::StrCat("expected it to begin with ", kMagic));
+  }
+  if (bytes.size() > kMagic.size() && bytes[kMagic.size()] != kVersion) {
+    return Refuse(bytes, absl::StrCat("expected version ", int{kVersion}, ", found ",
+                                      int{bytes[kMagic.size()]}));
+  }
+  if (bytes.size() < kHeadBytes + kChecksumBytes || bytes.size() > StripedAddress::kBytesMax) {
+    return Refuse(bytes, absl::StrCat("expected ", kHeadBytes + kChecksumBytes, " to ",
+                                      StripedAddress::kBytesMax, " bytes"));
+  }
+  const size_t hashed = bytes.size() - kChecksumBytes;
+  if (NumberOf(bytes.substr(hashed)) != XXH3_64bits(bytes.data(), hashed)) {
+    return Refuse(bytes, "its checksum does not match");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> StripedAddress::Encode() const {
+  if (nics.empty() || nics.size() > kNicsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected 1 to ", kNicsMax, " NICs, found ", nics.size()));
+  }
+  std::string bytes(kMagic);
+  bytes += kVersion;
+  AddNumber(nics.size(), 1, bytes);
+  for (const std::string& nic : nics) {
+    if (nic.empty()) return absl::InvalidArgumentError("expected the address of a NIC, found none");
+    AddNumber(nic.size(), kSizeBytes, bytes);
+    bytes += nic;
+  }
+  AddNumber(XXH3_64bits(bytes.data(), bytes.size()), kChecksumBytes, bytes);
+  if (bytes.size() <= kBytesMax) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat("addresses of ", nics.size(),
+                                                 " NICs: expected at most ", kBytesMax,
+                                                 " bytes together, found ", bytes.size()));
+}
+
+absl::StatusOr<StripedAddress> StripedAddress::Decode(absl::string_view bytes) {
+  RETURN_IF_ERROR(CheckFrame(bytes));
+  absl::string_view rest = bytes.substr(kHeadBytes, bytes.size() - kHeadBytes - kChecksumBytes);
+  const size_t count = NumberOf(bytes.substr(kHeadBytes - 1, 1));
+  if (count == 0 || count > kNicsMax) {
+    return Refuse(bytes, absl::StrCat("expected 1 to ", kNicsMax, " NICs, found ", count));
+  }
+  StripedAddress address;
+  for (size_t i = 0; i < count; ++i) {
+    if (rest.size() < kSizeBytes) return Refuse(bytes, "it ends before its last NIC");
+    const size_t size = NumberOf(rest.substr(0, kSizeBytes));
+    rest.remove_prefix(kSizeBytes);
+    if (size == 0 || size > rest.size()) {
+      return Refuse(bytes, absl::StrCat("NIC ", i, ": expected an address of 1 to ", rest.size(),
+                                        " bytes, found ", size));
+    }
+    address.nics.emplace_back(rest.substr(0, size));
+    rest.remove_prefix(size);
+  }
+  if (!rest.empty()) return Refuse(bytes, absl::StrCat(rest.size(), " bytes behind its last NIC"));
+  return address;
+}
+
+}  // namespace crossmesh
