@@ -1,0 +1,164 @@
+"""Daemons on a network: a controller, one worker per host inside its namespace, and reshards between them."""
+
+import json
+import mmap
+import os
+import pathlib
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+
+from cases import Case
+from layouts import host_of, storage_bytes
+from network import Network, inside
+
+START_SECONDS = 30
+DEVICES = 4  # of every host
+CHUNKS = 250  # through the slowest NIC, about
+CHUNK_UNIT = 1 << 16
+RANDOM_BYTES = 1 << 20
+SOURCE, DESTINATION = "source", "destination"
+
+
+class ClusterError(Exception):
+    """A program failed; its words."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory of a worker, mapped here."""
+
+    memory: mmap.mmap
+    size: int
+
+
+class Cluster:
+    """Runs while its `with` block does, on a network that outlives it. `rates`: the network file's content."""
+
+    def __init__(self, programs: pathlib.Path, network: Network, rates: dict):
+        self.programs = programs
+        self.network = network
+        self.folder = network.folder
+        self.controller = f"unix:{self.folder / 'controller.sock'}"
+        self.topology = self.folder / "network.json"
+        self.topology.write_text(json.dumps(rates))
+        self.daemons: dict[str, subprocess.Popen] = {}
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self.start("controller", self.network.switch,
+                       ["crossmesh-controller", "--listen", self.controller, "--topology", str(self.topology)])
+            for host in self.network.hosts:
+                self.start_worker(host)
+            for name in self.daemons:
+                self.wait_until_ready(name)
+            self.wait_for_workers()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, name: str, namespace: str, command: list[str]) -> None:
+        program = [str(self.programs / command[0]), *command[1:], "--ready-file", str(self.folder / f"{name}.ready")]
+        with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:
+            self.daemons[name] = subprocess.Popen(inside(namespace, program), stdout=log, stderr=log)
+
+    def start_worker(self, host: str) -> None:
+        flags = ["--name", host, "--devices", f"{host}.0-{DEVICES - 1}", "--controller", self.controller,
+                 "--listen", f"unix:{self.folder / host}.sock", "--memory-socket", f"{self.folder / host}.memory",
+                 "--shared-memory", "off"]  # namespaces share memory; hosts would not
+        for number in range(len(self.network.hosts[host].nics)):
+            flags += ["--data-interface", f"eth{number}"]
+        self.start(host, self.network.namespace(host), ["crossmesh-worker", *flags])
+
+    def wait_until_ready(self, name: str) -> None:
+        until = time.monotonic() + START_SECONDS
+        while not (self.folder / f"{name}.ready").exists():
+            if self.daemons[name].poll() is not None or time.monotonic() > until:
+                raise ClusterError(f"{name} is not ready; its log:\n{self.log(name)}")
+            time.sleep(0.01)
+
+    def wait_for_workers(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            listed = self.crossmesh("worker", "list")["workers"]
+            if sum(worker["state"].endswith("READY") for worker in listed) == len(self.network.hosts):
+                return
+            if time.monotonic() > until:
+                raise ClusterError(f"not all workers are ready: {listed}")
+            time.sleep(0.05)
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def stop(self) -> None:
+        for daemon in self.daemons.values():
+            daemon.kill()
+        for daemon in self.daemons.values():
+            daemon.wait()
+        self.daemons.clear()
+
+    def crossmesh(self, *arguments: str) -> dict:
+        """What a command prints. An operation that failed is an answer, not an error."""
+        command = [str(self.programs / "crossmesh"), *arguments, "--json"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False,
+                                env={**os.environ, "CROSSMESH_CONTROLLER": self.controller})
+        try:
+            return json.loads(result.stdout)
+        except json.JSONDecodeError:
+            raise ClusterError(f"{' '.join(command)}: {result.stderr or result.stdout}") from None
+
+    def request(self, case: Case) -> list[str]:
+        """The flags that say what a case moves; writes the files that they name."""
+        manifest = self.folder / "manifest.json"
+        manifest.write_text(json.dumps({"tensors": [
+            {"name": tensor.name, "shape": tensor.shape, "dtype": tensor.dtype} for tensor in case.tensors]}))
+        flags = ["--manifest", str(manifest)]
+        for name, side in ((SOURCE, case.source), (DESTINATION, case.destination)):
+            rules = self.folder / f"{name}.rules"
+            rules.write_text(side.rules_text())
+            flags += [f"--{name}", side.mesh.text(), f"--{name}-rules", str(rules)]
+        return [*flags, "--replica-axes", case.replica_axes] if case.replica_axes else flags
+
+    def plan(self, case: Case, strategy: str = "relay") -> dict:
+        return self.crossmesh("plan", *self.request(case), "--strategy", strategy)["summary"]
+
+    def chunk_bytes(self, case: Case) -> int:
+        """So many that a chunk takes the slowest NIC 1/CHUNKS of the bound."""
+        nics = [nic for host in self.network.hosts.values() for nic in host.nics]
+        slowest = min(min(nic.out_rate, nic.in_rate) for nic in nics) * 125_000
+        return max(1, round(self.plan(case)["bound_seconds"] * slowest / CHUNKS / CHUNK_UNIT)) * CHUNK_UNIT
+
+    def storage(self, device: str, name: str, size: int | None = None) -> Storage:
+        """With a size it is made."""
+        request = {"op": "open" if size is None else "create", "storage": name, "device": device}
+        if size is not None:
+            request["bytes"] = size
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
+            worker.connect(f"{self.folder / host_of(device)}.memory")
+            worker.send(json.dumps(request).encode())
+            text, descriptors, _, _ = socket.recv_fds(worker, 1 << 16, 1)
+        if not descriptors:
+            raise ClusterError(f"storage {name} of {device}: {text.decode()}")
+        size = size if size is not None else os.fstat(descriptors[0]).st_size
+        memory = mmap.mmap(descriptors[0], size)
+        os.close(descriptors[0])
+        return Storage(memory, size)
+
+    def fill_source(self, case: Case) -> None:
+        """With a megabyte of random bytes again and again; each slot's own, so that replicas differ only in name."""
+        content = os.urandom(RANDOM_BYTES)
+        for slot, device in enumerate(case.source.mesh.devices):
+            storage = self.storage(device, SOURCE, storage_bytes(case.source, case.tensors, slot))
+            for begin in range(0, storage.size, RANDOM_BYTES):
+                end = min(begin + RANDOM_BYTES, storage.size)
+                storage.memory[begin:end] = content[:end - begin]
+
+    def reshard(self, case: Case, *flags: str) -> dict:
+        """The operation as it ended."""
+        return self.crossmesh("reshard", *self.request(case), "--source-storage", SOURCE,
+                              "--destination-storage", DESTINATION, "--create-destination", *flags)
