@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layouts import Mesh, Placement, Tensor, parse_rules
 from network import Host, Nic, Rack
@@ -10,6 +10,7 @@ from network import Host, Nic, Rack
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RATE = 200  # Mbit/s of a NIC, unless a case says otherwise
 EVEN = (Nic(RATE, RATE),)
+SIGNAL_LENGTH = 72  # every number of parts in the cases divides it
 SINGLE_SENDER = "single"  # the group with a target of its own
 
 
@@ -81,18 +82,20 @@ def many_to_many() -> list[Case]:
 
 def unequal() -> list[Case]:
     slow = (Nic(RATE // 4, RATE // 4),)
+    fast = (Nic(2 * RATE, 2 * RATE),)
     whole = everywhere("[-]")
     pair = mesh("x=2", "ab", 1)
+    # Nine slots, of which the slow host has one: its ninth takes less time there than four of them elsewhere.
+    ninths = Mesh((("x", 9),), (*mesh("x=8", "bc", 4).devices, "d.0"))
     return [
-        Case("two_nics", "nics", "a slice from hosts of two NICs to hosts of two NICs", hosts("abcd", EVEN * 2),
-             one_tensor(1 << 25), Placement(pair, everywhere("[x]")),
-             Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
-        Case("slow_holder", "unequal", "one of two holders at a quarter of the rate", hosts("abc", a=slow),
-             one_tensor(1 << 25), Placement(pair, whole), Placement(mesh("x=1", "c", 1), whole)),
-        Case("slow_receiver", "unequal", "one of three receivers at a quarter of the rate", hosts("abcd", d=slow),
-             one_tensor(2 << 20, 18), Placement(mesh("x=1", "a", 1), everywhere("[-, -]")),
-             Placement(mesh("x=3", "bcd", 1), everywhere("[-, x]"))),
-        Case("rack", "racks", "two racks, four receivers behind an uplink of one NIC's rate", hosts("abcdef"),
+        Case("two_nics", "nics", "halves from two hosts of two NICs to two such hosts", hosts("abcd", EVEN * 2),
+             one_tensor(1 << 26), Placement(pair, everywhere("[x]")), Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
+        Case("slow_holder", "unequal", "one of two holders at a quarter of the rate", hosts("abcd", a=slow),
+             one_tensor(11 << 21), Placement(pair, whole), Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
+        Case("slow_receiver", "unequal", "one of three partial receivers at a quarter of the rate",
+             hosts("abcd", d=slow), one_tensor(9 << 21), Placement(mesh("x=1", "a", 1), whole),
+             Placement(ninths, everywhere("[x]"))),
+        Case("rack", "racks", "two racks, four receivers behind an uplink of half a NIC's rate", hosts("abcdef", fast),
              one_tensor(1 << 24), Placement(pair, everywhere("[x]")), Placement(mesh("x=4", "cdef", 1), whole), "x",
              (Rack("r0", ("a", "b"), RATE, RATE), Rack("r1", ("c", "d", "e", "f"), RATE, RATE))),
     ]
@@ -102,28 +105,41 @@ def shapes_of_meshes() -> list[Case]:
     whole = everywhere("[-]")
     return [
         Case("overlap", "overlap", "three hosts to three, of which two are the same", hosts("abcd"),
-             one_tensor(6144, 4096), Placement(mesh("x=3", "abc", 1), everywhere("[x, -]")),
+             one_tensor(12288, 4096), Placement(mesh("x=3", "abc", 1), everywhere("[x, -]")),
              Placement(mesh("x=3", "bcd", 1), everywhere("[-, x] chunk"))),
         Case("uneven", "uneven", "rows in three balanced parts to columns in four by chunks", hosts("abcdefg"),
              one_tensor(11003, 6007), Placement(mesh("x=3", "abc", 1), everywhere("[x, -] balanced")),
              Placement(mesh("x=4", "defg", 1), everywhere("[-, x] chunk"))),
         Case("striping", "striping", "two holders of everything, three receivers of a third", hosts("abcde"),
-             one_tensor(3 << 23), Placement(mesh("x=2", "ab", 1), whole),
+             one_tensor(33 << 20), Placement(mesh("x=2", "ab", 1), whole),
              Placement(mesh("x=3", "cde", 1), everywhere("[x]"))),
-        Case("transposed", "replicas", "2 hosts to 4 x 2 devices, the cut dimension changed, 2 replicas",
-             hosts("abcdef"), one_tensor(4096, 8192), Placement(mesh("x=2", "ab", 1), everywhere("[x, -]")),
-             Placement(mesh("r=2,x=4", "cdef", 2), everywhere("[-, x]")), "r"),
+        *(Case(f"replicas_{replicas}x{parts}", "replicas",
+               f"rows on 2 hosts to columns on 4 hosts x 2 devices, {replicas} replicas", hosts("abcdef"),
+               one_tensor(4096, 16384 // replicas), Placement(mesh("x=2", "ab", 1), everywhere("[x, -]")),
+               Placement(mesh(f"r={replicas},x={parts}", "cdef", 2), everywhere("[-, x]")), "r")
+          for replicas, parts in ((4, 2), (2, 4))),
     ]
 
 
 def gpt2() -> Case:
+    """Larger than the others, so at twice their rate."""
     examples = ROOT / "examples"
     manifest = json.loads((examples / "gpt2.json").read_text())
-    return Case("gpt2", "gpt2", "GPT-2, FSDP on 4 hosts to 2 replicas of 2-way TP on 4 others", hosts("abcdefgh"),
+    return Case("gpt2", "gpt2", "GPT-2, FSDP on 4 hosts to 2 replicas of 2-way TP on 4 others",
+                hosts("abcdefgh", (Nic(2 * RATE, 2 * RATE),)),
                 tuple(Tensor(entry["name"], tuple(entry["shape"]), entry["dtype"]) for entry in manifest["tensors"]),
                 Placement(mesh("fsdp=4", "abcd", 1), parse_rules((examples / "gpt2.fsdp.rules").read_text())),
                 Placement(mesh("replica=2,model=2", "efgh", 1), parse_rules((examples / "gpt2.tp.rules").read_text())),
                 "replica")
+
+
+def signal(case: Case) -> Case:
+    """The same with next to no bytes: dimensions that are cut get SIGNAL_LENGTH, others 1."""
+    tensor = case.tensors[0]
+    layouts = [side.layout(tensor.name).split("]")[0].strip("[").split(",") for side in (case.source, case.destination)]
+    shape = tuple(1 if all(number >= len(cuts) or cuts[number].strip() in ("-", "...") for cuts in layouts)
+                  else SIGNAL_LENGTH for number in range(len(tensor.shape)))
+    return replace(case, name=case.name + ".signal", tensors=(replace(tensor, shape=shape),))
 
 
 def all_cases() -> list[Case]:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from cases import Case
 from layouts import host_of, storage_bytes
-from network import Network, inside
+from network import MEGABIT, Network, inside
 
 START_SECONDS = 30
 DEVICES = 4  # of every host
 CHUNKS = 250  # through the slowest NIC, about
 CHUNK_UNIT = 1 << 16
 RANDOM_BYTES = 1 << 20
-SOURCE, DESTINATION = "source", "destination"
+RECEIVED = ".received"  # behind the name of the storage that a case is moved to; its source has the case's name
 
 
 class ClusterError(Exception):
@@ -118,20 +118,31 @@ class Cluster:
         manifest.write_text(json.dumps({"tensors": [
             {"name": tensor.name, "shape": tensor.shape, "dtype": tensor.dtype} for tensor in case.tensors]}))
         flags = ["--manifest", str(manifest)]
-        for name, side in ((SOURCE, case.source), (DESTINATION, case.destination)):
+        for name, side in (("source", case.source), ("destination", case.destination)):
             rules = self.folder / f"{name}.rules"
             rules.write_text(side.rules_text())
             flags += [f"--{name}", side.mesh.text(), f"--{name}-rules", str(rules)]
         return [*flags, "--replica-axes", case.replica_axes] if case.replica_axes else flags
 
-    def plan(self, case: Case, strategy: str = "relay") -> dict:
-        return self.crossmesh("plan", *self.request(case), "--strategy", strategy)["summary"]
+    def strategies(self, case: Case) -> list[str]:
+        plans = self.crossmesh("plan", *self.request(case), "--all-strategies")["plans"]
+        return [plan["summary"]["strategy"] for plan in plans]
 
     def chunk_bytes(self, case: Case) -> int:
-        """So many that a chunk takes the slowest NIC 1/CHUNKS of the bound."""
-        nics = [nic for host in self.network.hosts.values() for nic in host.nics]
-        slowest = min(min(nic.out_rate, nic.in_rate) for nic in nics) * 125_000
-        return max(1, round(self.plan(case)["bound_seconds"] * slowest / CHUNKS / CHUNK_UNIT)) * CHUNK_UNIT
+        """So many that a chunk takes the slowest port 1/CHUNKS of the bound."""
+        bound = self.crossmesh("plan", *self.request(case))["summary"]["bound_seconds"]
+        return max(1, round(bound * self.network.rates()[0] * MEGABIT / CHUNKS / CHUNK_UNIT)) * CHUNK_UNIT
+
+    def planned_bytes(self, case: Case, *flags: str) -> dict[tuple[str, int, str], float]:
+        """Through every NIC that a plan uses, by host, number and direction, `out` or `in`."""
+        found = self.crossmesh("simulate", *self.request(case), "--topology", str(self.topology), "--ports", "1000",
+                               *flags)
+        planned = {}
+        for port in found["ports"]:
+            if port["kind"].startswith("host_"):
+                host, nic = port["name"].rsplit("/eth", 1)
+                planned[host, int(nic), port["kind"].removeprefix("host_")] = port["bytes"]
+        return planned
 
     def storage(self, device: str, name: str, size: int | None = None) -> Storage:
         """With a size it is made."""
@@ -150,15 +161,15 @@ class Cluster:
         return Storage(memory, size)
 
     def fill_source(self, case: Case) -> None:
-        """With a megabyte of random bytes again and again; each slot's own, so that replicas differ only in name."""
+        """With a megabyte of random bytes again and again."""
         content = os.urandom(RANDOM_BYTES)
         for slot, device in enumerate(case.source.mesh.devices):
-            storage = self.storage(device, SOURCE, storage_bytes(case.source, case.tensors, slot))
+            storage = self.storage(device, case.name, storage_bytes(case.source, case.tensors, slot))
             for begin in range(0, storage.size, RANDOM_BYTES):
                 end = min(begin + RANDOM_BYTES, storage.size)
                 storage.memory[begin:end] = content[:end - begin]
 
     def reshard(self, case: Case, *flags: str) -> dict:
         """The operation as it ended."""
-        return self.crossmesh("reshard", *self.request(case), "--source-storage", SOURCE,
-                              "--destination-storage", DESTINATION, "--create-destination", *flags)
+        return self.crossmesh("reshard", *self.request(case), "--source-storage", case.name,
+                              "--destination-storage", case.name + RECEIVED, "--create-destination", *flags)

@@ -234,11 +234,17 @@ class Network:
                         stats["tx"]["bytes"], stats["rx"]["bytes"])
         return found
 
-    def description(self, share: float = 1.0) -> dict:
-        """As a network file describes it. `share`: of a shaped rate that payloads get."""
+    def rates(self) -> list[int]:
+        """Every rate in use, in Mbit/s."""
+        nics = [nic for host in self.hosts.values() for nic in host.nics]
+        return sorted({rate for nic in nics for rate in (nic.out_rate, nic.in_rate)}
+                      | {rate for rack in self.racks for rate in (rack.up_rate, rack.down_rate)})
+
+    def description(self, shares: dict[int, float]) -> dict:
+        """As a network file describes it. `shares`: by shaped rate, the part of it that payloads get."""
 
         def rate(megabits: int) -> int:
-            return int(megabits * MEGABIT * share)
+            return int(megabits * MEGABIT * shares[megabits])
 
         hosts = [{"name": host.name,
                   "nics": [{"name": f"eth{number}", "out_bytes_per_second": rate(nic.out_rate),
