@@ -18,7 +18,6 @@ DEVICES = 4  # of every host
 CHUNKS = 250  # through the slowest NIC, about
 CHUNK_UNIT = 1 << 16
 RANDOM_BYTES = 1 << 20
-RECEIVED = ".received"  # behind the name of the storage that a case is moved to; its source has the case's name
 
 
 class ClusterError(Exception):
@@ -85,7 +84,7 @@ class Cluster:
     def wait_for_workers(self) -> None:
         until = time.monotonic() + START_SECONDS
         while True:
-            listed = self.crossmesh("worker", "list")["workers"]
+            listed = self.crossmesh("worker", "list", "--controller", self.controller)["workers"]
             if sum(worker["state"].endswith("READY") for worker in listed) == len(self.network.hosts):
                 return
             if time.monotonic() > until:
@@ -102,11 +101,13 @@ class Cluster:
             daemon.wait()
         self.daemons.clear()
 
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.programs / "crossmesh"), *arguments, "--json"]
+
     def crossmesh(self, *arguments: str) -> dict:
         """What a command prints. An operation that failed is an answer, not an error."""
-        command = [str(self.programs / "crossmesh"), *arguments, "--json"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False,
-                                env={**os.environ, "CROSSMESH_CONTROLLER": self.controller})
+        command = self.command(*arguments)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
         try:
             return json.loads(result.stdout)
         except json.JSONDecodeError:
@@ -124,19 +125,22 @@ class Cluster:
             flags += [f"--{name}", side.mesh.text(), f"--{name}-rules", str(rules)]
         return [*flags, "--replica-axes", case.replica_axes] if case.replica_axes else flags
 
+    def described(self) -> list[str]:
+        """For commands that ask no controller."""
+        return ["--topology", str(self.topology)]
+
     def strategies(self, case: Case) -> list[str]:
-        plans = self.crossmesh("plan", *self.request(case), "--all-strategies")["plans"]
+        plans = self.crossmesh("plan", *self.request(case), *self.described(), "--all-strategies")["plans"]
         return [plan["summary"]["strategy"] for plan in plans]
 
     def chunk_bytes(self, case: Case) -> int:
         """So many that a chunk takes the slowest port 1/CHUNKS of the bound."""
-        bound = self.crossmesh("plan", *self.request(case))["summary"]["bound_seconds"]
+        bound = self.crossmesh("plan", *self.request(case), *self.described())["summary"]["bound_seconds"]
         return max(1, round(bound * self.network.rates()[0] * MEGABIT / CHUNKS / CHUNK_UNIT)) * CHUNK_UNIT
 
     def planned_bytes(self, case: Case, *flags: str) -> dict[tuple[str, int, str], float]:
         """Through every NIC that a plan uses, by host, number and direction, `out` or `in`."""
-        found = self.crossmesh("simulate", *self.request(case), "--topology", str(self.topology), "--ports", "1000",
-                               *flags)
+        found = self.crossmesh("simulate", *self.request(case), *self.described(), "--ports", "1000", *flags)
         planned = {}
         for port in found["ports"]:
             if port["kind"].startswith("host_"):
@@ -169,7 +173,14 @@ class Cluster:
                 end = min(begin + RANDOM_BYTES, storage.size)
                 storage.memory[begin:end] = content[:end - begin]
 
+    def received_name(self, case: Case) -> str:
+        """Of the storage that a case is moved to; its source has the case's name."""
+        return case.name + ".received"
+
+    def reshard_arguments(self, case: Case, *flags: str) -> list[str]:
+        return ["reshard", "--controller", self.controller, *self.request(case), "--source-storage", case.name,
+                "--destination-storage", self.received_name(case), "--create-destination", *flags]
+
     def reshard(self, case: Case, *flags: str) -> dict:
         """The operation as it ended."""
-        return self.crossmesh("reshard", *self.request(case), "--source-storage", case.name,
-                              "--destination-storage", case.name + RECEIVED, "--create-destination", *flags)
+        return self.crossmesh(*self.reshard_arguments(case, *flags))

@@ -80,13 +80,18 @@ def cut(interval: tuple[int, int], parts: list[tuple[int, int]], uneven: str) ->
     return cuts[0], cuts[1]
 
 
+def spelled_out(layout: str, rank: int) -> str:
+    """With as many `-` in the place of `...` as a tensor's rank needs."""
+    if "..." not in layout:
+        return layout
+    others = layout.split("]")[0].count(",")
+    return layout.replace("...", ", ".join(["-"] * (rank - others)))
+
+
 def box_of(mesh: Mesh, layout: str, shape: tuple[int, ...], slot: int) -> Box:
     """What a slot holds of a tensor."""
-    inner, uneven = layout.removeprefix("[").split("]")
+    inner, uneven = spelled_out(layout, len(shape)).removeprefix("[").split("]")
     dimensions = [dimension.strip() for dimension in inner.split(",") if dimension.strip()]
-    if "..." in dimensions:
-        at = dimensions.index("...")
-        dimensions[at:at + 1] = ["-"] * (len(shape) - len(dimensions) + 1)
     sizes, here = dict(mesh.axes), mesh.coordinates(slot)
     return tuple(
         (0, length) if dimension == "-" else

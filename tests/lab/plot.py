@@ -12,6 +12,7 @@ from targets import OURS
 
 MARKS = "osD^v<>PX*p"
 GREY = "0.55"
+ROW_SHARE = 0.8  # of its row that a case's marks take
 
 
 def series(results: list[CaseResult]) -> dict[str, dict[str, float]]:
@@ -31,12 +32,14 @@ def series(results: list[CaseResult]) -> dict[str, dict[str, float]]:
 def draw(results: list[CaseResult], paths: list[pathlib.Path]) -> None:
     pyplot.rcParams.update({"svg.hashsalt": "lab", "font.size": 9})
     names = [result.name for result in results]
-    figure, axes = pyplot.subplots(figsize=(9, 1.9 + 0.27 * len(names)), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(9, 1.6 + 0.42 * len(names)), layout="constrained")
     drawn = series(results)
     colors = pyplot.get_cmap("tab10")
     for number, (name, ratios) in enumerate(drawn.items()):
         ours = name == OURS
-        axes.scatter(ratios.values(), [names.index(case) for case in ratios], label=name,
+        # One below the other inside a case's row, so that none hides another.
+        shift = ROW_SHARE * ((number + 0.5) / len(drawn) - 0.5)
+        axes.scatter(ratios.values(), [names.index(case) + shift for case in ratios], label=name,
                      marker="o" if ours else MARKS[1 + number % (len(MARKS) - 1)],
                      color="black" if ours else colors(number % 10),
                      s=34 if ours else 26, alpha=1 if ours else 0.75, zorder=3 if ours else 2, linewidths=0)
@@ -48,8 +51,10 @@ def draw(results: list[CaseResult], paths: list[pathlib.Path]) -> None:
     axes.set_xticks([], minor=True)
     axes.set_xlabel("time / bound")
     axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.grid(axis="both", color="0.9", zorder=0)
+    axes.grid(axis="x", color="0.9", zorder=0)
+    for row in range(0, len(names), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=0)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, frameon=False)

@@ -54,18 +54,18 @@ def send(address: str, size: int, device: str) -> None:
         stream.recv(1)  # until all has arrived
 
 
-def measure(network: Network, sender: str, receiver: str, size: int) -> RawStream:
-    """From the first NIC of a host to the first NIC of another."""
+def measure(network: Network, sender: str, receiver: str, size: int, nic: int = 0) -> RawStream:
+    """From a NIC of a host to that of the same number of another."""
     before = network.counters()
-    arguments = [network.address(receiver), str(size), "eth0"]
+    arguments = [network.address(receiver, nic), str(size), f"eth{nic}"]
     command = [sys.executable, __file__]
     with subprocess.Popen(inside(network.namespace(receiver), [*command, "receive", *arguments]),
                           stdout=subprocess.PIPE, text=True) as server:
         server.stdout.readline()
         subprocess.run(inside(network.namespace(sender), [*command, "send", *arguments]), check=True)
         rate = json.loads(server.stdout.readline())
-    used = network.counters()[sender, 0] - before[sender, 0]
-    shaped = min(network.hosts[sender].nics[0].out_rate, network.hosts[receiver].nics[0].in_rate) * MEGABIT
+    used = network.counters()[sender, nic] - before[sender, nic]
+    shaped = min(network.hosts[sender].nics[nic].out_rate, network.hosts[receiver].nics[nic].in_rate) * MEGABIT
     return RawStream(rate / shaped, used.sent / size)
 
 
