@@ -4,7 +4,7 @@ import json
 import pathlib
 from dataclasses import dataclass, replace
 
-from layouts import Mesh, Placement, Tensor, parse_rules
+from layouts import Mesh, Placement, Tensor, parse_rules, spelled_out
 from network import Host, Nic, Rack
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -136,9 +136,10 @@ def gpt2() -> Case:
 def signal(case: Case) -> Case:
     """The same with next to no bytes: dimensions that are cut get SIGNAL_LENGTH, others 1."""
     tensor = case.tensors[0]
-    layouts = [side.layout(tensor.name).split("]")[0].strip("[").split(",") for side in (case.source, case.destination)]
-    shape = tuple(1 if all(number >= len(cuts) or cuts[number].strip() in ("-", "...") for cuts in layouts)
-                  else SIGNAL_LENGTH for number in range(len(tensor.shape)))
+    rank = len(tensor.shape)
+    sides = [spelled_out(side.layout(tensor.name), rank)[1:].split("]")[0].split(", ")
+             for side in (case.source, case.destination)]
+    shape = tuple(1 if whole == {"-"} else SIGNAL_LENGTH for whole in map(set, zip(*sides, strict=True)))
     return replace(case, name=case.name + ".signal", tensors=(replace(tensor, shape=shape),))
 
 

@@ -82,21 +82,22 @@ def cut(interval: tuple[int, int], parts: list[tuple[int, int]], uneven: str) ->
 
 def spelled_out(layout: str, rank: int) -> str:
     """With as many `-` in the place of `...` as a tensor's rank needs."""
-    if "..." not in layout:
-        return layout
-    others = layout.split("]")[0].count(",")
-    return layout.replace("...", ", ".join(["-"] * (rank - others)))
+    inner, uneven = layout.removeprefix("[").split("]")
+    dimensions = [dimension.strip() for dimension in inner.split(",") if dimension.strip()]
+    if "..." in dimensions:
+        at = dimensions.index("...")
+        dimensions[at:at + 1] = ["-"] * (rank - len(dimensions) + 1)
+    return f"[{', '.join(dimensions)}] {uneven.strip()}".strip()
 
 
 def box_of(mesh: Mesh, layout: str, shape: tuple[int, ...], slot: int) -> Box:
     """What a slot holds of a tensor."""
     inner, uneven = spelled_out(layout, len(shape)).removeprefix("[").split("]")
-    dimensions = [dimension.strip() for dimension in inner.split(",") if dimension.strip()]
     sizes, here = dict(mesh.axes), mesh.coordinates(slot)
     return tuple(
         (0, length) if dimension == "-" else
         cut((0, length), [(here[axis], sizes[axis]) for axis in dimension.split("*")], uneven.strip())
-        for length, dimension in zip(shape, dimensions, strict=True))
+        for length, dimension in zip(shape, inner.split(", ") if inner else [], strict=True))
 
 
 def box_bytes(box: Box, dtype: str) -> int:
