@@ -89,7 +89,8 @@ def unequal() -> list[Case]:
     ninths = Mesh((("x", 9),), (*mesh("x=8", "bc", 4).devices, "d.0"))
     return [
         Case("two_nics", "nics", "halves from two hosts of two NICs to two such hosts", hosts("abcd", EVEN * 2),
-             one_tensor(1 << 26), Placement(pair, everywhere("[x]")), Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
+             one_tensor(1 << 26), Placement(pair, everywhere("[x]")),
+             Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
         Case("slow_holder", "unequal", "one of two holders at a quarter of the rate", hosts("abcd", a=slow),
              one_tensor(11 << 21), Placement(pair, whole), Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
         Case("slow_receiver", "unequal", "one of three partial receivers at a quarter of the rate",

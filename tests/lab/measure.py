@@ -123,7 +123,8 @@ class CaseRunner:
         for (host, nic), counters in after.items():
             used: Counters = counters - before[host, nic]
             shaped = self.network.hosts[host].nics[nic]
-            for direction, counted, rate in (("out", used.sent, shaped.out_rate), ("in", used.received, shaped.in_rate)):
+            for direction, counted, rate in (("out", used.sent, shaped.out_rate),
+                                             ("in", used.received, shaped.in_rate)):
                 payload = planned.get((host, nic, direction), 0)
                 ports.append(Port(f"{host}/eth{nic} {direction}", payload, counted,
                                   payload * self.streams[rate].counted_share))

@@ -77,8 +77,8 @@ def document(results: list[CaseResult], streams: dict[int, RawStream], rounds: i
     titles = "".join(f"- `{result.name}`: {result.title}\n" for result in results)
     return f"""# The network lab
 
-Daemons in network namespaces with shaped NICs (`tests/lab`). {datetime.date.today()}, on {machine()}; {rounds} rounds, in which
-all strategies take turns; times are medians. Made by
+Daemons in network namespaces with shaped NICs (`tests/lab`). {datetime.date.today()}, on {machine()}.
+All strategies take turns, {rounds} times each; times are medians. Made by
 
     {command}
 
@@ -90,13 +90,13 @@ all strategies take turns; times are medians. Made by
 ## `{OURS}`
 
 {aligned(RELAY_HEADER, [relay_row(result) for result in results])}
-- **Bound**: of the shaped rates, less what a raw TCP stream on a link of the same rate does not carry as payload, measured in
-  this run (below). **Time**: the operation's, from planning to commit, checksums included.
-- **Prediction**: (predicted - measured) / measured. **Counted/planned**: the kernel's counters of a NIC's direction against
-  the plan's bytes and a raw stream's overhead; the direction with at least 64 MiB that is furthest off, of all rounds.
-  **Other directions**: the most that the kernel counted over the plan in a direction with less.
-- **Signal**: the same reshard of next to no bytes, plan cached, workers connected: what a transfer takes of which the network
-  is no part. The single-byte bound of Zhuang et al. is this.
+- **Bound**: of the shaped rates, less what a raw TCP stream on a link of the same rate does not carry as payload,
+  measured in this run (below). **Time**: the operation's, from planning to commit, checksums included.
+- **Prediction**: (predicted - measured) / measured. **Counted/planned**: the kernel's counters of a NIC's direction
+  against the plan's bytes and a raw stream's overhead; the direction with at least 64 MiB that is furthest off, of all
+  rounds. **Other directions**: the most that the kernel counted over the plan in a direction with less.
+- **Signal**: the same reshard of next to no bytes, plan cached, workers connected: what a transfer takes of which the
+  network is no part. The single-byte bound of Zhuang et al. is this.
 
 ## Time divided by the bound, every strategy
 
@@ -110,6 +110,6 @@ all strategies take turns; times are medians. Made by
 Raw streams, the best of three at each rate:
 
 {stream_lines(streams)}
-Ports are token buckets of {BURST_BYTES >> 10} KiB on both ends of a link. All hosts are one machine, and rates are low, so that its
-cores are not what is measured. `lab.json` has every run.
+Ports are token buckets of {BURST_BYTES >> 10} KiB on both ends of a link. All hosts are one machine, and rates are low,
+so that its cores are not what is measured. `lab.json` has every run.
 """

@@ -10,7 +10,8 @@ OURS = "relay"
 COUNTER_ERROR_MAX = 0.02
 OTHER_BYTES_MAX = 2 * MEBI
 # Case, the one compared with, and how many times as long it must take.
-FASTER = (("single_4x2", "send_recv", 7.0), ("striping", "broadcast_greedy", 1.25), ("two_nics", "broadcast_greedy", 1.85))
+FASTER = (("single_4x2", "send_recv", 7.0), ("striping", "broadcast_greedy", 1.25),
+          ("two_nics", "broadcast_greedy", 1.85))
 FASTER_THAN_GLOO = ("replicas_4x2", 1.9)
 
 
