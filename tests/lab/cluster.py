@@ -4,32 +4,23 @@ import json
 import mmap
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
 
 from cases import Case
-from layouts import host_of, storage_bytes
+from layouts import box_of, host_of, storage_bytes
 from network import MEGABIT, Network, inside
 
 START_SECONDS = 30
 DEVICES = 4  # of every host
 CHUNKS = 250  # through the slowest NIC, about
 CHUNK_UNIT = 1 << 16
-RANDOM_BYTES = 1 << 20
 
 
 class ClusterError(Exception):
     """A program failed; its words."""
-
-
-@dataclass(frozen=True)
-class Storage:
-    """Memory of a worker, mapped here."""
-
-    memory: mmap.mmap
-    size: int
 
 
 class Cluster:
@@ -148,8 +139,8 @@ class Cluster:
                 planned[host, int(nic), port["kind"].removeprefix("host_")] = port["bytes"]
         return planned
 
-    def storage(self, device: str, name: str, size: int | None = None) -> Storage:
-        """With a size it is made."""
+    def storage(self, device: str, name: str, size: int | None = None) -> mmap.mmap:
+        """Memory of a worker, mapped here. With a size it is made."""
         request = {"op": "open" if size is None else "create", "storage": name, "device": device}
         if size is not None:
             request["bytes"] = size
@@ -162,16 +153,15 @@ class Cluster:
         size = size if size is not None else os.fstat(descriptors[0]).st_size
         memory = mmap.mmap(descriptors[0], size)
         os.close(descriptors[0])
-        return Storage(memory, size)
+        return memory
 
     def fill_source(self, case: Case) -> None:
-        """With a megabyte of random bytes again and again."""
-        content = os.urandom(RANDOM_BYTES)
-        for slot, device in enumerate(case.source.mesh.devices):
-            storage = self.storage(device, case.name, storage_bytes(case.source, case.tensors, slot))
-            for begin in range(0, storage.size, RANDOM_BYTES):
-                end = min(begin + RANDOM_BYTES, storage.size)
-                storage.memory[begin:end] = content[:end - begin]
+        """With random bytes, the same in slots that hold the same."""
+        source = case.source
+        for slot, device in enumerate(source.mesh.devices):
+            boxes = [box_of(source.mesh, source.layout(tensor.name), tensor.shape, slot) for tensor in case.tensors]
+            size = storage_bytes(source, case.tensors, slot)
+            self.storage(device, case.name, size)[:] = random.Random(repr(boxes)).randbytes(size)
 
     def received_name(self, case: Case) -> str:
         """Of the storage that a case is moved to; its source has the case's name."""

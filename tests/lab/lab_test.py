@@ -106,13 +106,14 @@ class ClusterTest(unittest.TestCase):
 
     def expect_bytes(self, device: str) -> None:
         size = storage_bytes(self.case.source, self.case.tensors, 0)
-        sent = self.cluster.storage(self.case.source.mesh.devices[0], self.case.name).memory[:size]
-        got = self.cluster.storage(device, self.cluster.received_name(self.case)).memory[:size]
+        sent = self.cluster.storage(self.case.source.mesh.devices[0], self.case.name)[:size]
+        got = self.cluster.storage(device, self.cluster.received_name(self.case))[:size]
         self.assertTrue(sent == got, f"{device} has other bytes than the source")
 
     def begin(self, *flags: str) -> subprocess.Popen:
         command = self.cluster.command(*self.cluster.reshard_arguments(self.case, *flags))
-        return self.enterContext(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return self.enterContext(running)
 
     def wait_for_bytes(self, host: str, count: int) -> None:
         wait_until(lambda: self.network.counters()[host, 0].received > count)
