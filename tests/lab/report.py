@@ -101,6 +101,9 @@ All strategies take turns, {rounds} times each; times are medians. Made by
 ## Time divided by the bound, every strategy
 
 {aligned(*ratio_rows(results))}
+Gloo (where it ran): one process per device, in its host's namespace, over its first NIC; what goes where is known
+before the clock starts, and nothing is checksummed (`tests/lab/gloo_move.py`).
+
 ## (predicted - measured) / measured, every strategy
 
 {aligned(*prediction_rows(results))}
