@@ -1,0 +1,176 @@
+"""Daemons on a network: a controller, one worker per host inside its namespace, and reshards between them."""
+
+import json
+import mmap
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import time
+
+from cases import Case
+from layouts import box_of, host_of, storage_bytes
+from network import MEGABIT, Network, inside
+
+START_SECONDS = 30
+DEVICES = 4  # of every host
+CHUNKS = 250  # through the slowest NIC, about
+CHUNK_UNIT = 1 << 16
+
+
+class ClusterError(Exception):
+    """A program failed; its words."""
+
+
+class Cluster:
+    """Runs while its `with` block does, on a network that outlives it. `rates`: the network file's content."""
+
+    def __init__(self, programs: pathlib.Path, network: Network, rates: dict):
+        self.programs = programs
+        self.network = network
+        self.folder = network.folder
+        self.controller = f"unix:{self.folder / 'controller.sock'}"
+        self.topology = self.folder / "network.json"
+        self.topology.write_text(json.dumps(rates))
+        self.daemons: dict[str, subprocess.Popen] = {}
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self.start("controller", self.network.switch,
+                       ["crossmesh-controller", "--listen", self.controller, "--topology", str(self.topology)])
+            for host in self.network.hosts:
+                self.start_worker(host)
+            for name in self.daemons:
+                self.wait_until_ready(name)
+            self.wait_for_workers()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, name: str, namespace: str, command: list[str]) -> None:
+        program = [str(self.programs / command[0]), *command[1:], "--ready-file", str(self.folder / f"{name}.ready")]
+        with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:
+            self.daemons[name] = subprocess.Popen(inside(namespace, program), stdout=log, stderr=log)
+
+    def start_worker(self, host: str) -> None:
+        flags = ["--name", host, "--devices", f"{host}.0-{DEVICES - 1}", "--controller", self.controller,
+                 "--listen", f"unix:{self.folder / host}.sock", "--memory-socket", f"{self.folder / host}.memory",
+                 "--shared-memory", "off"]  # namespaces share memory; hosts would not
+        for number in range(len(self.network.hosts[host].nics)):
+            flags += ["--data-interface", f"eth{number}"]
+        self.start(host, self.network.namespace(host), ["crossmesh-worker", *flags])
+
+    def wait_until_ready(self, name: str) -> None:
+        until = time.monotonic() + START_SECONDS
+        while not (self.folder / f"{name}.ready").exists():
+            if self.daemons[name].poll() is not None or time.monotonic() > until:
+                raise ClusterError(f"{name} is not ready; its log:\n{self.log(name)}")
+            time.sleep(0.01)
+
+    def wait_for_workers(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            listed = self.crossmesh("worker", "list", "--controller", self.controller)["workers"]
+            if sum(worker["state"].endswith("READY") for worker in listed) == len(self.network.hosts):
+                return
+            if time.monotonic() > until:
+                raise ClusterError(f"not all workers are ready: {listed}")
+            time.sleep(0.05)
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def stop(self) -> None:
+        for daemon in self.daemons.values():
+            daemon.kill()
+        for daemon in self.daemons.values():
+            daemon.wait()
+        self.daemons.clear()
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.programs / "crossmesh"), *arguments, "--json"]
+
+    def crossmesh(self, *arguments: str) -> dict:
+        """What a command prints. An operation that failed is an answer, not an error."""
+        command = self.command(*arguments)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            return json.loads(result.stdout)
+        except json.JSONDecodeError:
+            raise ClusterError(f"{' '.join(command)}: {result.stderr or result.stdout}") from None
+
+    def request(self, case: Case) -> list[str]:
+        """The flags that say what a case moves; writes the files that they name."""
+        manifest = self.folder / "manifest.json"
+        manifest.write_text(json.dumps({"tensors": [
+            {"name": tensor.name, "shape": tensor.shape, "dtype": tensor.dtype} for tensor in case.tensors]}))
+        flags = ["--manifest", str(manifest)]
+        for name, side in (("source", case.source), ("destination", case.destination)):
+            rules = self.folder / f"{name}.rules"
+            rules.write_text(side.rules_text())
+            flags += [f"--{name}", side.mesh.text(), f"--{name}-rules", str(rules)]
+        return [*flags, "--replica-axes", case.replica_axes] if case.replica_axes else flags
+
+    def described(self) -> list[str]:
+        """For commands that ask no controller."""
+        return ["--topology", str(self.topology)]
+
+    def strategies(self, case: Case) -> list[str]:
+        plans = self.crossmesh("plan", *self.request(case), *self.described(), "--all-strategies")["plans"]
+        return [plan["summary"]["strategy"] for plan in plans]
+
+    def chunk_bytes(self, case: Case) -> int:
+        """So many that a chunk takes the slowest port 1/CHUNKS of the bound."""
+        bound = self.crossmesh("plan", *self.request(case), *self.described())["summary"]["bound_seconds"]
+        return max(1, round(bound * self.network.rates()[0] * MEGABIT / CHUNKS / CHUNK_UNIT)) * CHUNK_UNIT
+
+    def planned_bytes(self, case: Case, *flags: str) -> dict[tuple[str, int, str], float]:
+        """Through every NIC that a plan uses, by host, number and direction, `out` or `in`."""
+        found = self.crossmesh("simulate", *self.request(case), *self.described(), "--ports", "1000", *flags)
+        planned = {}
+        for port in found["ports"]:
+            if port["kind"].startswith("host_"):
+                host, nic = port["name"].rsplit("/eth", 1)
+                planned[host, int(nic), port["kind"].removeprefix("host_")] = port["bytes"]
+        return planned
+
+    def storage(self, device: str, name: str, size: int | None = None) -> mmap.mmap:
+        """Memory of a worker, mapped here. With a size it is made."""
+        request = {"op": "open" if size is None else "create", "storage": name, "device": device}
+        if size is not None:
+            request["bytes"] = size
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
+            worker.connect(f"{self.folder / host_of(device)}.memory")
+            worker.send(json.dumps(request).encode())
+            text, descriptors, _, _ = socket.recv_fds(worker, 1 << 16, 1)
+        if not descriptors:
+            raise ClusterError(f"storage {name} of {device}: {text.decode()}")
+        size = size if size is not None else os.fstat(descriptors[0]).st_size
+        memory = mmap.mmap(descriptors[0], size)
+        os.close(descriptors[0])
+        return memory
+
+    def fill_source(self, case: Case) -> None:
+        """With random bytes, the same in slots that hold the same."""
+        source = case.source
+        for slot, device in enumerate(source.mesh.devices):
+            boxes = [box_of(source.mesh, source.layout(tensor.name), tensor.shape, slot) for tensor in case.tensors]
+            size = storage_bytes(source, case.tensors, slot)
+            self.storage(device, case.name, size)[:] = random.Random(repr(boxes)).randbytes(size)
+
+    def received_name(self, case: Case) -> str:
+        """Of the storage that a case is moved to; its source has the case's name."""
+        return case.name + ".received"
+
+    def reshard_arguments(self, case: Case, *flags: str) -> list[str]:
+        return ["reshard", "--controller", self.controller, *self.request(case), "--source-storage", case.name,
+                "--destination-storage", self.received_name(case), "--create-destination", *flags]
+
+    def reshard(self, case: Case, *flags: str) -> dict:
+        """The operation as it ended."""
+        return self.crossmesh(*self.reshard_arguments(case, *flags))

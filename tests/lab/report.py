@@ -1,0 +1,118 @@
+"""The lab's results as a Markdown document."""
+
+import datetime
+import os
+import pathlib
+import re
+
+from measure import MEBI, CaseResult
+from network import BURST_BYTES
+from raw_stream import RawStream
+from targets import OURS, verdicts
+
+
+def aligned(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table with columns of even width; the first to the left, figures to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows)]
+
+    def line(cells: list[str]) -> str:
+        padded = [cells[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))]
+        return f"| {' | '.join(padded)} |\n"
+
+    rule = "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])])
+    return line(header) + f"|{rule}|\n" + "".join(map(line, rows))
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1%}"
+
+
+def ratio_text(value: float | None) -> str:
+    return "failed" if value is None else f"{value:.3f}"
+
+
+def relay_row(result: CaseResult) -> list[str]:
+    runs = result.of(OURS)
+    large = [error for run in runs if (error := run.large_error()) is not None]
+    return [result.name, f"{result.busiest_bytes / MEBI:.0f} MiB", f"{result.chunk_bytes >> 10} KiB",
+            f"{result.bound():.3f}", "failed" if not runs else f"{result.seconds(OURS):.3f}",
+            ratio_text(result.ratio(OURS)), percent(result.prediction_error(OURS)),
+            f"{max(large, key=abs):+.2%}" if large else "-",
+            f"{max((run.small_excess() for run in runs), default=0) / MEBI:.2f} MiB", f"{result.signal * 1e3:.1f} ms"]
+
+
+RELAY_HEADER = ["Case", "Busiest NIC", "Chunk", "Bound, s", "Time, s", "Time/bound", "Prediction", "Counted/planned",
+                "Other directions", "Signal"]
+
+
+def ratio_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]:
+    strategies = list(dict.fromkeys(name for result in results for name in result.strategies()))
+    ways = list(dict.fromkeys(way for result in results for way in result.gloo))
+    header = ["Case", *strategies, *(f"Gloo {way}" for way in ways)]
+    rows = [[result.name, *(ratio_text(result.ratio(strategy)) for strategy in strategies),
+             *(f"{result.gloo_ratio(way):.3f}" if way in result.gloo else "-" for way in ways)] for result in results]
+    return header, rows
+
+
+def prediction_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]:
+    strategies = list(dict.fromkeys(name for result in results for name in result.strategies()))
+    return ["Case", *strategies], [[result.name, *(percent(result.prediction_error(name)) for name in strategies)]
+                                   for result in results]
+
+
+def machine() -> str:
+    model = re.search(r"^model name\s*: (.+)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return f"{os.cpu_count()} cores, {model.group(1) if model else 'unknown processor'}"
+
+
+def stream_lines(streams: dict[int, RawStream]) -> str:
+    return "".join(f"- {rate} Mbit/s: {stream.rate_share:.4f} of the rate is payload, {stream.counted_share:.5f} bytes "
+                   f"counted per byte\n" for rate, stream in streams.items())
+
+
+def document(results: list[CaseResult], streams: dict[int, RawStream], rounds: int, command: str) -> str:
+    """All of lab.md."""
+    found = [[verdict.what, verdict.target, verdict.measured, "met" if verdict.met else "**missed**"]
+             for verdict in verdicts(results)]
+    titles = "".join(f"- `{result.name}`: {result.title}\n" for result in results)
+    return f"""# The network lab
+
+Daemons in network namespaces with shaped NICs (`tests/lab`). {datetime.date.today()}, on {machine()}.
+All strategies take turns, {rounds} times each; times are medians. Made by
+
+    {command}
+
+![Time divided by the bound](lab.svg)
+
+## Targets
+
+{aligned(["Figure", "Target", "Measured", "Verdict"], found)}
+## `{OURS}`
+
+{aligned(RELAY_HEADER, [relay_row(result) for result in results])}
+- **Bound**: of the shaped rates, less what a raw TCP stream on a link of the same rate does not carry as payload,
+  measured in this run (below). **Time**: the operation's, from planning to commit, checksums included.
+- **Prediction**: (predicted - measured) / measured. **Counted/planned**: the kernel's counters of a NIC's direction
+  against the plan's bytes and a raw stream's overhead; the direction with at least 64 MiB that is furthest off, of all
+  rounds. **Other directions**: the most that the kernel counted over the plan in a direction with less.
+- **Signal**: the same reshard of next to no bytes, plan cached, workers connected: what a transfer takes of which the
+  network is no part. The single-byte bound of Zhuang et al. is this.
+
+## Time divided by the bound, every strategy
+
+{aligned(*ratio_rows(results))}
+Gloo (where it ran): one process per device, in its host's namespace, over its first NIC; what goes where is known
+before the clock starts, and nothing is checksummed (`tests/lab/gloo_move.py`).
+
+## (predicted - measured) / measured, every strategy
+
+{aligned(*prediction_rows(results))}
+## Cases
+
+{titles}
+Raw streams, the best of three at each rate:
+
+{stream_lines(streams)}
+Ports are token buckets of {BURST_BYTES >> 10} KiB on both ends of a link. All hosts are one machine, and rates are low,
+so that its cores are not what is measured. `lab.json` has every run.
+"""
