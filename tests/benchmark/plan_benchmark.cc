@@ -41,6 +41,7 @@ using Seconds = std::array<double, kPhases.size()>;
 struct Result {
   Seconds seconds{};
   std::vector<WorkerPart> parts;
+  PlanFigures figures;
 };
 
 // One worker per host.
@@ -76,6 +77,7 @@ Result RunOnce(const PlanCase& plan_case) {
   CHECK_OK(parts);
   finish_phase();
   result.parts = *std::move(parts);
+  result.figures = plan->figures();
   return result;
 }
 
@@ -102,6 +104,9 @@ nlohmann::json Measure(const std::string& name, int repeats) {
     if (i == 0) {
       measured["peak_bytes"] = PeakBytes();
       measured["part_bytes"] = LargestPart(result.parts);
+      const double bound = result.figures.bound.seconds;
+      measured["predicted_to_bound"] = bound > 0 ? result.figures.predicted_seconds / bound : 1;
+      measured["depth"] = result.figures.depth;
     }
     for (size_t phase = 0; phase < kPhases.size(); ++phase) {
       phases[phase].push_back(result.seconds[phase]);

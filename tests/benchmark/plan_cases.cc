@@ -13,14 +13,14 @@
 namespace crossmesh {
 namespace {
 
-// A mesh over the devices of hosts named after `prefix`, kDevicesPerHost each.
-Mesh MeshOver(const std::string& prefix, std::vector<Axis> axes) {
+// A mesh over the devices of hosts named after `prefix`.
+Mesh MeshOver(const std::string& prefix, std::vector<Axis> axes, int devices_per_host = 8) {
   int64_t slots = 1;
   for (const Axis& axis : axes) slots *= axis.size;
   std::vector<DeviceId> devices;
   for (int64_t slot = 0; slot < slots; ++slot) {
-    devices.push_back({.host = absl::StrCat(prefix, slot / kDevicesPerHost),
-                       .index = static_cast<int32_t>(slot % kDevicesPerHost)});
+    devices.push_back({.host = absl::StrCat(prefix, slot / devices_per_host),
+                       .index = static_cast<int32_t>(slot % devices_per_host)});
   }
   absl::StatusOr<Mesh> mesh = Mesh::Create(std::move(axes), std::move(devices));
   CHECK_OK(mesh);
@@ -49,16 +49,16 @@ PlanCase Transposed(int64_t slots) {
           .destination_rules = Rules("* [-, y]")};
 }
 
-// From FSDP on 256 slots; the rest is to be filled in.
-PlanCase Qwen3() {
+// From FSDP on so many hosts of 8 slots; the rest is to be filled in.
+PlanCase Qwen3(int64_t hosts = 32) {
   return {.manifest = Qwen3Manifest(),
-          .source_mesh = MeshOver("a", {{"node", 32}, {"local", 8}}),
+          .source_mesh = MeshOver("a", {{"node", hosts}, {"local", 8}}),
           .source_rules = Rules("* [node*local, ...] nested_chunk")};
 }
 
-PlanCase Qwen3ToReplicas() {
-  PlanCase result = Qwen3();
-  result.destination_mesh = MeshOver("b", {{"replica", 16}, {"tensor", 8}});
+PlanCase Qwen3ToReplicas(int64_t hosts, int64_t replicas) {
+  PlanCase result = Qwen3(hosts);
+  result.destination_mesh = MeshOver("b", {{"replica", replicas}, {"tensor", 8}});
   result.destination_rules = Rules(R"(
       *.o_proj.weight     [-, tensor]
       *.down_proj.weight  [-, tensor]
@@ -84,6 +84,15 @@ PlanCase Qwen3ToExperts() {
   return result;
 }
 
+// 16 GiB, an eighth on each of 8 hosts, to all of 4,088 hosts x 4 devices.
+PlanCase Everywhere() {
+  return {.manifest = OneMatrix(65536, 65536),
+          .source_mesh = MeshOver("a", {{"x", 8}}, 1),
+          .source_rules = Rules("* [x, -]"),
+          .destination_mesh = MeshOver("b", {{"host", 4088}, {"device", 4}}, 4),
+          .destination_rules = Rules("* [...]")};
+}
+
 struct NamedCase {
   std::string name;
   std::function<PlanCase()> make;
@@ -93,9 +102,12 @@ const std::vector<NamedCase>& Cases() {
   static const auto& cases =
       *new std::vector<NamedCase>{{"replicated", Replicated},
                                   {"transposed_32", [] { return Transposed(32); }},
+                                  {"transposed_128", [] { return Transposed(128); }},
                                   {"transposed_1024", [] { return Transposed(1024); }},
-                                  {"qwen3_replicas", Qwen3ToReplicas},
-                                  {"qwen3_experts", Qwen3ToExperts}};
+                                  {"qwen3_replicas", [] { return Qwen3ToReplicas(32, 16); }},
+                                  {"qwen3_experts", Qwen3ToExperts},
+                                  {"qwen3_1024", [] { return Qwen3ToReplicas(128, 64); }},
+                                  {"everywhere", Everywhere}};
   return cases;
 }
 

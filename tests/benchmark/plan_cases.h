@@ -20,8 +20,6 @@ struct PlanCase {
   std::vector<std::string> replica_axes;
 };
 
-inline constexpr int kDevicesPerHost = 8;
-
 std::vector<std::string> PlanCaseNames();
 PlanCase MakePlanCase(const std::string& name);
 
