@@ -220,7 +220,7 @@ class Client::Follower {
       SetDeadline(context, kRpcDeadlineMax);
       heard_ = false;
       const bool known = !operation_.id().empty();
-      const absl::Status status = known ? WatchOnce(context) : open(context);
+      absl::Status status = known ? WatchOnce(context) : open(context);
       if (HasEnded(operation_)) return std::move(operation_);
       if (!MayGoOn(status)) return status;
       if (heard_) {

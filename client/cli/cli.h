@@ -63,6 +63,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // The command groups.
 void AddDemoCommand(Cli& cli, CLI::App& app);
+void AddDoctorCommand(Cli& cli, CLI::App& app);
 void AddLayoutCommands(Cli& cli, CLI::App& app);
 void AddManifestCommands(Cli& cli, CLI::App& app);
 void AddMeshCommands(Cli& cli, CLI::App& app);

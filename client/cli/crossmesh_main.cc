@@ -42,6 +42,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kExamples);
   AddDemoCommand(cli, app);
+  AddDoctorCommand(cli, app);
   AddPlanCommand(cli, app);
   AddReshardCommand(cli, app);
   AddSimulateCommand(cli, app);

@@ -125,7 +125,7 @@ absl::StatusOr<v1::Operation> DemoRun::Move(const std::string& label) {
   *request.mutable_spec() = options_.spec;
   request.set_request_id(NewRequestId());
   Progress progress(label, 0, options_.progress, clock_);
-  ASSIGN_OR_RETURN(const v1::Operation operation,
+  ASSIGN_OR_RETURN(v1::Operation operation,
                    cluster_.client().Execute(request, [&progress](const v1::Operation& now) {
                      progress.SetTotal(now.total_bytes());
                      progress.Update(now.moved_bytes());

@@ -85,6 +85,12 @@ std::string ReportText(const v1::OperationReport& report) {
   };
   std::string text;
   for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
+  for (const v1::SlowLink& link : report.slow_links()) {
+    absl::StrAppendFormat(
+        &text, "%-13s %s to %s: %s took %s, the operation was predicted to take %s\n", "slow link",
+        link.from(), link.to(), Bytes(link.sent_bytes()), FormatSeconds(link.busy_seconds()),
+        FormatSeconds(report.predicted_seconds()));
+  }
   return text;
 }
 

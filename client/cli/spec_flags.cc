@@ -72,6 +72,8 @@ void SpecFlags::AddTo(CLI::App& command) {
   command.add_option("--seed", seed_, "Of strategies that draw");
   command.add_option("--chunk-bytes", chunk_bytes_,
                      "Most of a chunk, a multiple of 65536 (default: by the bytes of the request)");
+  command.add_option("--nic-share", nic_share_,
+                     "Share of every NIC that may be used, above 0 to 1 (default 1)");
   command.add_flag("--in-place", in_place_, "Receive into the destination's only memory");
   command.add_option("--topology", topology_, "Network file; without one, rates are assumed");
   command.add_option("--device-bytes-max", device_bytes_max_, "Most bytes per device at any time");
@@ -156,6 +158,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   }
   if (seed_ != 0) spec.set_seed(seed_);
   if (chunk_bytes_ != 0) spec.set_chunk_bytes(chunk_bytes_);
+  if (nic_share_ != 0) spec.set_nic_share(nic_share_);
   if (in_place_) spec.set_binding(v1::BINDING_MODE_IN_PLACE);
   if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
   if (!topology_.empty()) {

@@ -141,8 +141,8 @@ absl::StatusOr<MappedStorage> MemoryClient::AskAndMap(const MemoryRequest& reque
   void* memory =
       mmap(nullptr, storage.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, answer.descriptor.get(), 0);
   if (memory == MAP_FAILED) return Failed("mmap");
-  return MappedStorage(std::span(static_cast<std::byte*>(memory), storage.bytes),
-                       std::move(storage));
+  const std::span bytes(static_cast<std::byte*>(memory), storage.bytes);
+  return MappedStorage(bytes, std::move(storage));
 }
 
 absl::Status MemoryClient::Failed(absl::string_view what) const {

@@ -122,6 +122,26 @@ int64_t Topology::RateIn(absl::string_view host) const {
   return rate;
 }
 
+Topology Topology::WithShare(double share) const {
+  if (share == 1) return *this;
+  const auto cut = [share](int64_t& rate) {
+    rate = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) * share));
+  };
+  Topology result = *this;
+  cut(result.assumed_bytes_per_second_);
+  for (Host& host : result.hosts_) {
+    for (Nic& nic : host.nics) {
+      cut(nic.out_bytes_per_second);
+      cut(nic.in_bytes_per_second);
+    }
+  }
+  for (Rack& rack : result.racks_) {
+    cut(rack.up_bytes_per_second);
+    cut(rack.down_bytes_per_second);
+  }
+  return result;
+}
+
 std::optional<int> Topology::RackOf(absl::string_view host) const {
   const auto found = rack_index_.find(host);
   if (found == rack_index_.end()) return std::nullopt;

@@ -61,6 +61,8 @@ class Topology {
   // Sums over the host's NICs; the assumed rate when the host is not described.
   int64_t RateOut(absl::string_view host) const;
   int64_t RateIn(absl::string_view host) const;
+  // The same network with so much of every rate, above 0 to 1; at least 1 byte per second is left.
+  Topology WithShare(double share) const;
   // Index into racks(), or nothing.
   std::optional<int> RackOf(absl::string_view host) const;
 

@@ -65,5 +65,18 @@ TEST(TopologyTest, RefusesWhatContradictsItself) {
   }
 }
 
+TEST(TopologyTest, AShareIsOfEveryRate) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology,
+                       Topology::Create({{"a", {{"n", 100, 3}}}}, {{"r", {"a"}, 40, 20}}, 8));
+  const Topology half = topology.WithShare(0.5);
+  EXPECT_EQ(half.RateOut("a"), 50);
+  EXPECT_EQ(half.RateIn("a"), 1);
+  EXPECT_EQ(half.racks()[0].up_bytes_per_second, 20);
+  EXPECT_EQ(half.racks()[0].down_bytes_per_second, 10);
+  EXPECT_EQ(half.assumed_bytes_per_second(), 4);
+  EXPECT_EQ(topology.WithShare(0.001).RateIn("a"), 1) << "something is left";
+  EXPECT_EQ(topology.WithShare(1), topology);
+}
+
 }  // namespace
 }  // namespace crossmesh

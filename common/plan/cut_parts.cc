@@ -75,6 +75,7 @@ class PartCutter {
               .tensors = plan.spec().tensors,
               .chunk_bytes = plan.chunk_bytes(),
               .periods = plan.periods(),
+              .least_run_ns = plan.spec().least_run_ns,
               .binding = plan.binding(),
               .shared_storage = plan.shared_storage()};
     }

@@ -65,6 +65,7 @@ TEST(PlanTest, RefusesWhatIsOutOfRange) {
   expect_refused([](Plan::Spec& s) { s.relays[0].due = {2, 1}; });
   expect_refused([](Plan::Spec& s) { s.relays[0].due = {0, DueTime::kParts + 1}; });
   expect_refused([](Plan::Spec& s) { s.periods = -1; });
+  expect_refused([](Plan::Spec& s) { s.least_run_ns = -1; });
   expect_refused([](Plan::Spec& s) { s.copies[0].slice_class = 1; });
   expect_refused([](Plan::Spec& s) { s.copies[0].device = 3; });
   expect_refused([](Plan::Spec& s) { s.relays.resize(Plan::kRelaysMax + 1, s.relays[0]); });
@@ -88,6 +89,7 @@ TEST(PlanTest, TheIdIsOfEverythingButTheFigures) {
   EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].due = {0, 1}; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.relays[0].due = {1, 1}; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.periods = 1; }), id);
+  EXPECT_NE(id_after([](Plan::Spec& s) { s.least_run_ns = 1; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { std::swap(s.hops[0], s.hops[1]); }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.hops[1].place = 1; }), id);
   EXPECT_NE(id_after([](Plan::Spec& s) { s.hops[1].period = 2; }), id);

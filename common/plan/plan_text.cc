@@ -112,6 +112,10 @@ std::string ToText(const Plan& plan, int64_t relays_max) {
   absl::StrAppend(&out, "chunk ", plan.chunk_bytes(), " bytes, periods ", plan.periods(),
                   ", binding ", BindingModeName(plan.binding()),
                   plan.shared_storage() ? ", shared storage" : "", "\n");
+  if (plan.spec().least_run_ns != 0) {
+    absl::StrAppendFormat(&out, "no faster than %.9g s\n",
+                          static_cast<double>(plan.spec().least_run_ns) * 1e-9);
+  }
   AppendTensors(plan.tensors(), out);
   AppendClasses(plan.tensors(), plan.slicing(), out);
   AppendRelays(plan, relays_max, out);

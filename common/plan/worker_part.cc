@@ -73,6 +73,7 @@ absl::Status WorkerPart::CheckDevices() const {
                spec_.chunk_bytes);
   }
   if (spec_.periods < 0) return Bad("periods", "0 or more", spec_.periods);
+  if (spec_.least_run_ns < 0) return Bad("least run", "0 or more", spec_.least_run_ns);
   return absl::OkStatus();
 }
 
@@ -162,6 +163,7 @@ Digest WorkerPart::ComputeDigest() const {
   builder.AddDigest(tensors().digest());
   builder.AddInt(spec_.chunk_bytes);
   builder.AddInt(spec_.periods);
+  builder.AddInt(spec_.least_run_ns);
   builder.AddInt(static_cast<int64_t>(spec_.binding));
   builder.AddInt(spec_.shared_storage ? 1 : 0);
   builder.AddInt(static_cast<int64_t>(spec_.devices.size()));

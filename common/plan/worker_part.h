@@ -57,8 +57,9 @@ class WorkerPart {
     std::vector<PartRelay> relays;  // in plan order
     std::vector<PartHop> hops;
     std::vector<PartCopy> copies;
-    int64_t chunk_bytes = Plan::kChunkBytesDefault;  // these two as in the plan
+    int64_t chunk_bytes = Plan::kChunkBytesDefault;  // these three as in the plan
     int32_t periods = 0;
+    int64_t least_run_ns = 0;
     BindingMode binding = BindingMode::kShadow;
     bool shared_storage = false;
   };

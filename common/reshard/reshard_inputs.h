@@ -33,6 +33,7 @@ struct ReshardInputs {
   std::string strategy;  // by name; may be empty, or no strategy's
   uint64_t seed = 0;
   int64_t chunk_bytes = 0;  // 0: the planner chooses
+  double nic_share = 1;     // of every NIC's rate; above 0, at most 1
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
   ProofLimits limits;

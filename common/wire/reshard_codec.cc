@@ -68,6 +68,7 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
   inputs.strategy = proto.strategy();
   inputs.seed = proto.seed();
   inputs.chunk_bytes = proto.chunk_bytes();
+  if (proto.nic_share() != 0) inputs.nic_share = proto.nic_share();
   ASSIGN_OR_RETURN(inputs.binding, FromProto(proto.binding()));
   inputs.shared_storage = SharesStorage(proto);
   if (proto.device_bytes_max() < 0) {

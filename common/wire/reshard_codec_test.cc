@@ -64,6 +64,7 @@ TEST(ReshardCodecTest, WhatASpecificationSaysIsDecoded) {
   spec.set_strategy("send_recv");
   spec.set_seed(3);
   spec.set_chunk_bytes(Plan::kLeafBytes);
+  spec.set_nic_share(0.5);
   spec.set_binding(v1::BINDING_MODE_IN_PLACE);
   spec.set_device_bytes_max(77);
   ASSERT_OK_AND_ASSIGN(const ReshardInputs inputs, FromProto(spec, NamedObjects()));
@@ -72,6 +73,7 @@ TEST(ReshardCodecTest, WhatASpecificationSaysIsDecoded) {
   EXPECT_EQ(inputs.strategy, "send_recv");
   EXPECT_EQ(inputs.seed, 3);
   EXPECT_EQ(inputs.chunk_bytes, Plan::kLeafBytes);
+  EXPECT_EQ(inputs.nic_share, 0.5);
   EXPECT_EQ(inputs.binding, BindingMode::kInPlace);
   EXPECT_EQ(inputs.limits.device_bytes_max, 77);
 }

@@ -285,6 +285,7 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   AddRelays(spec, proto);
   proto.set_chunk_bytes(spec.chunk_bytes);
   proto.set_periods(spec.periods);
+  proto.set_least_run_ns(spec.least_run_ns);
   proto.set_binding(ToProto(spec.binding));
   proto.set_shared_storage(spec.shared_storage);
   return proto;
@@ -300,6 +301,7 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   RETURN_IF_ERROR(ReadHopsAndCopies(proto, spec));
   spec.chunk_bytes = proto.chunk_bytes();
   spec.periods = proto.periods();
+  spec.least_run_ns = proto.least_run_ns();
   ASSIGN_OR_RETURN(spec.binding, FromProto(proto.binding()));
   spec.shared_storage = proto.shared_storage();
   return WorkerPart::Create(std::move(spec));

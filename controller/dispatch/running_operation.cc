@@ -406,6 +406,7 @@ OperationReport RunningOperation::Report() const {
       sum.pack_seconds += figures.pack_seconds;
       sum.unpack_seconds += figures.unpack_seconds;
       sum.checksum_seconds += figures.checksum_seconds;
+      sum.links.insert(sum.links.end(), figures.links.begin(), figures.links.end());
     }
   }
   return report;

@@ -36,6 +36,13 @@ struct TaskStart {
   absl::Duration stall_limit;
 };
 
+// What a worker sent to one other.
+struct LinkFigures {
+  std::string peer;
+  int64_t sent_bytes = 0;
+  double busy_seconds = 0;  // while something was under way that the peer had not taken
+};
+
 struct TaskFigures {
   int64_t sent_bytes = 0;
   int64_t received_bytes = 0;
@@ -45,6 +52,7 @@ struct TaskFigures {
   double pack_seconds = 0;
   double unpack_seconds = 0;
   double checksum_seconds = 0;
+  std::vector<LinkFigures> links;
 };
 
 // What a worker says of a task. Any thread; never from inside a call of TaskCall's methods.

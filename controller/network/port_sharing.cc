@@ -6,7 +6,7 @@
 
 namespace crossmesh {
 
-PortSharing::PortSharing(std::vector<double> rates) {
+PortSharing::PortSharing(const std::vector<double>& rates) {
   for (const double rate : rates) {
     CHECK(rate > 0) << rate;
     port_.push_back({.rate = rate});

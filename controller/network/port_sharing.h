@@ -16,7 +16,7 @@ class PortSharing {
   static constexpr int kPortsPerFlowMax = 4;
 
   // In bytes per second, positive, by port.
-  explicit PortSharing(std::vector<double> rates);
+  explicit PortSharing(const std::vector<double>& rates);
 
   // Returns the flow's number: 0, 1, ... in the order of calls. It is idle at first. `ports` has 1
   // to kPortsPerFlowMax different ones; the weight is positive.

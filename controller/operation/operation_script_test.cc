@@ -68,7 +68,9 @@ OperationEvent EventOf(absl::string_view line) {
   if (kind == "TaskAccepted") return TaskAccepted{words[1]};
   if (kind == "DeviceDone") return DeviceDone{words[1], Rank(words[2]), StatusOf(words, 3)};
   if (kind == "TaskEnded") return TaskEnded{words[1], StatusOf(words, 2), {}};
-  if (kind == "TaskBlames") return TaskEnded{words[1], absl::OkStatus(), {words[2]}};
+  if (kind == "TaskBlames") {
+    return TaskEnded{words[1], absl::OkStatus(), {words.begin() + 2, words.end()}};
+  }
   if (kind == "WorkerLost") return WorkerLost{words[1], StatusOf(words, 2)};
   if (kind == "CancelRequested") return CancelRequested{words[1]};
   if (kind == "DeadlinePassed") return DeadlinePassed{};

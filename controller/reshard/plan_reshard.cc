@@ -114,6 +114,17 @@ absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demand
                     Plan::kChunkBytesDefault);
 }
 
+absl::Status CheckShare(double nic_share) {
+  if (nic_share > 0 && nic_share <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("nic_share: expected a number above 0 and at most 1, found ", nic_share));
+}
+
+// A run that may use all of the ports is as fast as they are.
+int64_t LeastRun(double nic_share, double bound_seconds) {
+  return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
+}
+
 // With what the simulator says, where that is soon said.
 absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck cancelled) {
   const SimulatorOptions options = {.sharing = PortSharingRule::kPlanned,
@@ -136,11 +147,13 @@ int32_t PeriodsOf(const PortLoad& load, const HostNetwork& network, int64_t chun
 
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
   CHECK(request.tensors != nullptr);
+  RETURN_IF_ERROR(CheckShare(request.nic_share));
+  const Topology topology = request.topology.WithShare(request.nic_share);
   const TensorTable& tensors = *request.tensors;
   ASSIGN_OR_RETURN(Slicing created, Slicing::Create(tensors));
   RETURN_IF_ERROR(CheckWanted(cancelled));
   const auto slicing = std::make_shared<const Slicing>(std::move(created));
-  const HostNetwork network = HostNetworkOf(tensors, request.topology);
+  const HostNetwork network = HostNetworkOf(tensors, topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
   ASSIGN_OR_RETURN(const int64_t chunk_bytes, ChunkBytesOf(request, groups.demands, network));
   const ExactBound bound = ComputeBound(groups.demands, network);
@@ -157,17 +170,19 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   AssignPlacesAndPeriods(tensors, routes);
   const PortLoad load = ComputePortLoad(tensors, network, routes);
   PlanFigures figures = FiguresOf(request, problem, routes, load, chunk_bytes);
-  ASSIGN_OR_RETURN(Plan plan, Plan::Create({.tensors = request.tensors,
-                                            .slicing = slicing,
-                                            .relays = std::move(routes.relays),
-                                            .hops = std::move(routes.hops),
-                                            .copies = CopiesInPlace(*slicing),
-                                            .chunk_bytes = chunk_bytes,
-                                            .periods = PeriodsOf(load, network, chunk_bytes),
-                                            .binding = request.binding,
-                                            .shared_storage = request.shared_storage,
-                                            .figures = std::move(figures)}));
-  return Predict(std::move(plan), request.topology, cancelled);
+  ASSIGN_OR_RETURN(Plan plan,
+                   Plan::Create({.tensors = request.tensors,
+                                 .slicing = slicing,
+                                 .relays = std::move(routes.relays),
+                                 .hops = std::move(routes.hops),
+                                 .copies = CopiesInPlace(*slicing),
+                                 .chunk_bytes = chunk_bytes,
+                                 .periods = PeriodsOf(load, network, chunk_bytes),
+                                 .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
+                                 .binding = request.binding,
+                                 .shared_storage = request.shared_storage,
+                                 .figures = std::move(figures)}));
+  return Predict(std::move(plan), topology, cancelled);
 }
 
 }  // namespace crossmesh

@@ -97,6 +97,26 @@ TEST(PlanReshardTest, ClassesOfMixedItemSizesAreCutBetweenElements) {
   EXPECT_FALSE(plan.figures().assumed_rates);
 }
 
+TEST(PlanReshardTest, AShareOfTheNicsTakesItsTime) {
+  ReshardRequest request = RequestOf({{.shape = "[1048576]",
+                                       .source_mesh = "x=1 on a.0",
+                                       .source = "[-]",
+                                       .destination_mesh = "y=1 on b.0",
+                                       .destination = "[-]"}});
+  ASSERT_OK_AND_ASSIGN(const Plan whole, PlanReshard(request));
+  EXPECT_EQ(whole.spec().least_run_ns, 0);
+  request.nic_share = 0.25;
+  ASSERT_OK_AND_ASSIGN(const Plan quarter, PlanReshard(request));
+  EXPECT_DOUBLE_EQ(quarter.figures().bound.seconds, 4 * whole.figures().bound.seconds);
+  EXPECT_NEAR(static_cast<double>(quarter.spec().least_run_ns),
+              quarter.figures().bound.seconds * 1e9, 1);
+  for (const double share : {0.0, -0.5, 1.5}) {
+    request.nic_share = share;
+    EXPECT_THAT(PlanReshard(request),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nic_share")));
+  }
+}
+
 TEST(PlanReshardTest, ChunksOfBrokenLeavesAreRefused) {
   ReshardRequest request = RequestOf({{.shape = "[8]",
                                        .source_mesh = "x=1 on a.0",

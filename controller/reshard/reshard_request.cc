@@ -12,6 +12,7 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
   ReshardRequest request = {.topology = inputs.topology.value_or(topology),
                             .seed = inputs.seed,
                             .chunk_bytes = inputs.chunk_bytes,
+                            .nic_share = inputs.nic_share,
                             .binding = inputs.binding,
                             .shared_storage = inputs.shared_storage};
   if (!inputs.strategy.empty()) {

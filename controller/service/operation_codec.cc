@@ -2,10 +2,19 @@
 
 #include "common/wire/time_codec.h"
 
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace crossmesh {
 namespace {
+
+// A link fell short when it was busy for so much longer than the whole operation was predicted to
+// take; less is noise.
+constexpr double kSlowFactor = 1.25;
+constexpr double kSlowSeconds = 0.05;
 
 v1::ReplicaState ToProto(ReplicaState state) {
   switch (state) {
@@ -32,6 +41,27 @@ void AddWorkers(const OperationReport& report, v1::OperationReport& out) {
     entry.set_unpack_seconds(figures.unpack_seconds);
     entry.set_checksum_seconds(figures.checksum_seconds);
   }
+}
+
+// A link is busy no longer than the operation, so one that is falls short of what was predicted:
+// its own rate is less than described, or others use it.
+void AddSlowLinks(const OperationReport& report, const PlanFigures& plan,
+                  v1::OperationReport& out) {
+  if (plan.assumed_rates) return;
+  const double seconds_max = kSlowFactor * plan.predicted_seconds + kSlowSeconds;
+  std::vector<v1::SlowLink> links;
+  for (const auto& [worker, figures] : report.workers) {
+    for (const LinkFigures& link : figures.links) {
+      if (link.busy_seconds <= seconds_max) continue;
+      v1::SlowLink& slow = links.emplace_back();
+      slow.set_from(worker);
+      slow.set_to(link.peer);
+      slow.set_sent_bytes(link.sent_bytes);
+      slow.set_busy_seconds(link.busy_seconds);
+    }
+  }
+  std::ranges::stable_sort(links, std::greater(), &v1::SlowLink::busy_seconds);
+  for (v1::SlowLink& link : links) *out.add_slow_links() = std::move(link);
 }
 
 void AddPlan(const PlannedReshard& planned, v1::OperationReport& out) {
@@ -62,6 +92,9 @@ v1::OperationReport ReportOf(const OperationSnapshot& snapshot) {
     out.set_efficiency_ratio(out.bound_seconds() / transfer);
   }
   AddWorkers(report, out);
+  if (snapshot.planned != nullptr) {
+    AddSlowLinks(report, snapshot.planned->plan().figures(), out);
+  }
   return out;
 }
 

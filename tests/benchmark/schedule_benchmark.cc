@@ -33,6 +33,7 @@ struct Options {
   int64_t chunks = 200;  // of the slowest port in use, in the time of the bound, at least
   std::string sharing = "planned";
   std::vector<std::string> strategies = {"relay"};
+  bool racks = false;
   bool json = false;
 };
 
@@ -78,9 +79,11 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
   ReshardRequest request;
   request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(random, tensors));
   const int64_t rates_max = random.OneIn(2) ? 8 : 1;
-  request.topology = RandomTopology(
-      random, *request.tensors,
-      {.nics_max = random.OneIn(2) ? 1 : 4, .bytes_per_second = 1'000'000, .rates_max = rates_max});
+  request.topology = RandomTopology(random, *request.tensors,
+                                    {.nics_max = random.OneIn(2) ? 1 : 4,
+                                     .bytes_per_second = 1'000'000,
+                                     .rates_max = rates_max,
+                                     .racks = options.racks});
   request.seed = seed;
   const absl::StatusOr<Plan> first = PlanReshard(request);
   CHECK_OK(first);
@@ -185,6 +188,7 @@ int main(int argc, char** argv) {
   app.add_option("--sharing", options.sharing, "How connections share a port")
       ->check(CLI::IsMember({"equal", "planned"}));
   app.add_option("--strategies", options.strategies, "Strategies, a,b")->delimiter(',');
+  app.add_flag("--racks", options.racks, "Some hosts are in racks, with uplinks");
   app.add_flag("--json", options.json, "One line of JSON per strategy");
   CLI11_PARSE(app, argc, argv);
   crossmesh::Run(options);

@@ -135,7 +135,16 @@ class RelayTest(ClusterTest):
                 expected = planned.get((host, nic, direction), 0)
                 self.assertAlmostEqual(counted, expected, delta=0.1 * expected + MEBI, msg=f"{host} {direction}")
 
-    def test_a_link_that_drops_to_a_tenth_of_its_rate_finishes(self):
+    def test_an_operation_keeps_to_its_share_of_the_nics(self):
+        self.start(relay_case("b", 1, 4))
+        whole = self.cluster.reshard(self.case)
+        quarter = self.cluster.reshard(self.case, "--nic-share", "0.25")
+        self.assertEqual(quarter["state"], "OPERATION_STATE_COMMITTED", quarter)
+        self.assertAlmostEqual(quarter["report"]["bound_seconds"], 4 * whole["report"]["bound_seconds"], places=3)
+        self.assertGreater(quarter["report"]["transfer_seconds"], 0.9 * quarter["report"]["bound_seconds"])
+        self.expect_bytes("b.0")
+
+    def test_a_link_that_drops_to_a_tenth_of_its_rate_finishes_and_is_named(self):
         self.start(relay_case("bc", 1, 4))
         running = self.begin()
         self.wait_for_bytes("c", MEBI)
@@ -143,6 +152,8 @@ class RelayTest(ClusterTest):
         operation = json.loads(running.communicate()[0])
         self.assertEqual(operation["state"], "OPERATION_STATE_COMMITTED", operation)
         self.expect_bytes("c.0")
+        slow = [(link["from"], link["to"]) for link in operation["report"].get("slow_links", [])]
+        self.assertTrue(slow and all("b" in link for link in slow), operation["report"])
 
 
 class CutLinkTest(ClusterTest):

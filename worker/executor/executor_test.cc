@@ -140,10 +140,43 @@ TEST_P(NicsTest, SendsTwoChunksForEachLaneBeforeOneIsTaken) {
   ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
   while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
   }
-  // What is parked there: for each of two channels these, and its opening.
+  // What is parked there: these, and the openings of two channels.
   workers_[1].executor->Refuse({.operation = 1, .epoch = 1});
   const int64_t lanes = GetParam() == 2 ? 4 : 1;
-  EXPECT_EQ(workers_[1].executor->counters().messages_dropped, 2 * (2 * lanes + 1));
+  EXPECT_EQ(workers_[1].executor->counters().messages_dropped, 2 * lanes + 2);
+}
+
+TEST_F(ExecutorTest, ReportsWhatEveryLinkCarriedAndHowLongItWasBusy) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  const TileMemory memory(plan);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
+  }
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  const TaskReport& sent = *workers_[0].reports.task;
+  ASSERT_EQ(sent.links.size(), 1u);
+  EXPECT_EQ(sent.links[0].peer, "w1");
+  EXPECT_EQ(sent.links[0].sent_bytes, 4 << 20);
+  EXPECT_GT(sent.links[0].busy_seconds, 0);
+  EXPECT_LE(sent.links[0].busy_seconds, sent.seconds.bind + sent.seconds.move);
+  EXPECT_THAT(workers_[1].reports.task->links, IsEmpty());
+}
+
+TEST_F(ExecutorTest, APlanThatTakesItsTimeIsNoFaster) {
+  constexpr double kLeastSeconds = 0.2;
+  Plan::Spec slow = MakePlan("a.0", "b.0-1").spec();
+  slow.least_run_ns = static_cast<int64_t>(kLeastSeconds * 1e9);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(slow)));
+  const TileMemory memory(plan);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
+  }
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  const TaskReport& sent = *workers_[0].reports.task;
+  // 64 chunks: the last one may go when all others have had their time.
+  EXPECT_GE(sent.seconds.move, kLeastSeconds * 62 / 64);
+  // In between nothing is under way.
+  EXPECT_LT(sent.links[0].busy_seconds, sent.seconds.move);
 }
 
 TEST_F(ExecutorTest, RefusesATaskThatRunsOrHasRun) {

@@ -155,6 +155,12 @@ void LoopExecutor::RequestStep() {
   loop_.Post([this] { Step(); });
 }
 
+void LoopExecutor::PumpAfter(absl::Duration delay, const TaskRun& task, PeerId peer) {
+  loop_.RunAfter(delay, [this, key = task.spec().key, peer] {
+    if (TaskRun* const found = Find(key)) found->PumpPeer(peer);
+  });
+}
+
 void LoopExecutor::Step() {
   step_requested_ = false;
   // By key, because an observer may start tasks.

@@ -38,6 +38,7 @@ class LoopExecutor final : public Executor, public TaskHost {
   void OnPeerLost(PeerId peer, const absl::Status& status) override;
 
   void RequestStep() override;
+  void PumpAfter(absl::Duration delay, const TaskRun& task, PeerId peer) override;
   void OnPeerStalled(PeerId peer, const absl::Status& why) override;
 
  private:

@@ -1,8 +1,10 @@
 #include "worker/executor/peer_sender.h"
 
 #include "worker/executor/channel_sender.h"
+#include "worker/executor/task_run.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace crossmesh {
 namespace {
@@ -12,8 +14,12 @@ constexpr int64_t kPeriodBytesMin = 2 * Plan::kLeafBytes;
 
 }  // namespace
 
-PeerSender::PeerSender(TaskContext& context, PeerId peer)
-    : context_(context), peer_(peer), lanes_(context.shared.transport.lanes(peer)) {}
+PeerSender::PeerSender(TaskContext& context, PeerId peer, TaskHost& host)
+    : context_(context),
+      host_(host),
+      peer_(peer),
+      lanes_(context.shared.transport.lanes(peer)),
+      least_run_(absl::Nanoseconds(context.part.part().spec().least_run_ns)) {}
 
 void PeerSender::Add(ChannelSender& channel, int64_t planned_bytes) {
   channels_.push_back(&channel);
@@ -30,18 +36,35 @@ void PeerSender::Add(ChannelSender& channel, int64_t planned_bytes) {
 void PeerSender::Pump() {
   while (open_ < lanes_ * ExecutorOptions::kLaneMessagesMax && open_bytes_ < window_bytes_) {
     ChannelSender* const channel = NextInTurn();
-    if (channel == nullptr) return;
+    if (channel == nullptr || !KeepsPace()) return;
     channel->SendNext();
   }
 }
 
+void PeerSender::PumpAsAsked() {
+  pump_asked_ = false;
+  Pump();
+}
+
+bool PeerSender::KeepsPace() {
+  if (least_run_ == absl::ZeroDuration()) return true;
+  const Clock::time_point now = Clock::now();
+  if (!begin_.has_value()) begin_ = now;
+  const double share = static_cast<double>(sent_bytes_) / static_cast<double>(planned_bytes_);
+  const absl::Duration left = share * least_run_ - absl::FromChrono(now - *begin_);
+  if (left <= absl::ZeroDuration()) return true;
+  if (!std::exchange(pump_asked_, true)) host_.PumpAfter(left, context_.task, peer_);
+  return false;
+}
+
 void PeerSender::OnSend(int64_t bytes) {
-  ++open_;
+  if (open_++ == 0) open_since_ = Clock::now();
   open_bytes_ += bytes;
+  sent_bytes_ += bytes;
 }
 
 void PeerSender::OnTaken(int64_t bytes) {
-  --open_;
+  if (--open_ == 0) busy_ += Clock::now() - open_since_;
   open_bytes_ -= bytes;
 }
 

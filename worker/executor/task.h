@@ -73,6 +73,13 @@ struct PhaseSeconds {
   double checksum = 0;  // of it: hashing
 };
 
+// What went to one other worker.
+struct LinkReport {
+  std::string peer;
+  int64_t sent_bytes = 0;   // payload
+  double busy_seconds = 0;  // while something was under way that the peer had not taken
+};
+
 struct TaskReport {
   TaskKey key;
   absl::Status
@@ -83,6 +90,7 @@ struct TaskReport {
   int64_t received_bytes = 0;           // payload from other workers
   int64_t copied_bytes = 0;             // between slots of this worker
   PhaseSeconds seconds;
+  std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
 };
 
 // Called on the executor's loop, never from inside Start, Cancel or PeerLost.

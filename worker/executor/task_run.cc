@@ -144,7 +144,7 @@ void TaskRun::MakeChannels() {
 
 PeerSender& TaskRun::TurnsOf(int32_t peer) {
   if (turns_[peer] == nullptr) {
-    turns_[peer] = std::make_unique<PeerSender>(context_, *peers_[peer].id);
+    turns_[peer] = std::make_unique<PeerSender>(context_, *peers_[peer].id, host_);
   }
   return *turns_[peer];
 }
@@ -295,6 +295,12 @@ std::string TaskRun::FirstMissing(DeviceRank device) const {
   return "copies inside this worker";
 }
 
+void TaskRun::PumpPeer(PeerId peer) {
+  for (const auto& turns : turns_) {
+    if (turns != nullptr && turns->peer() == peer) turns->PumpAsAsked();
+  }
+}
+
 void TaskRun::OnStallRound() {
   for (size_t i = 0; i < senders_.size(); ++i) {
     if (senders_[i] != nullptr && senders_[i]->StalledOnRound()) {
@@ -405,6 +411,13 @@ bool TaskRun::done() const {
 
 TaskReport TaskRun::TakeReport() {
   report_.seconds.move = SecondsSince(started_) - report_.seconds.bind;
+  for (size_t peer = 0; peer < turns_.size(); ++peer) {
+    if (turns_[peer] == nullptr) continue;
+    report_.links.push_back(
+        {.peer = spec_.peers[peer].worker,
+         .sent_bytes = turns_[peer]->sent_bytes(),
+         .busy_seconds = std::chrono::duration<double>(turns_[peer]->busy()).count()});
+  }
   return std::move(report_);
 }
 

@@ -20,12 +20,16 @@
 
 namespace crossmesh {
 
+class TaskRun;
+
 // What a task asks of its executor.
 class TaskHost {
  public:
   virtual ~TaskHost() = default;
   // Call Step soon, from the loop.
   virtual void RequestStep() = 0;
+  // Call PumpPeer of the task, if it is still there, not earlier than `delay` from now.
+  virtual void PumpAfter(absl::Duration delay, const TaskRun& task, PeerId peer) = 0;
   // The peer does not move: for every task it is lost.
   virtual void OnPeerStalled(PeerId peer, const absl::Status& why) = 0;
 };
@@ -60,6 +64,8 @@ class TaskRun final : private BoardListener {
   // Settles all that is left, and tells the receivers.
   void Cancel(const absl::Status& why);
   void OnDeadline();
+  // As asked of the host.
+  void PumpPeer(PeerId peer);
   // Four times per stall limit.
   void OnStallRound();
 

@@ -41,14 +41,20 @@ v1::ExecuteRequest StartRequest(const TaskStart& start) {
 }
 
 TaskFigures FiguresOf(const v1::ExecuteResponse::Report& report) {
-  return TaskFigures{.sent_bytes = report.sent_bytes(),
-                     .received_bytes = report.received_bytes(),
-                     .copied_bytes = report.copied_bytes(),
-                     .bind_seconds = report.bind_seconds(),
-                     .move_seconds = report.move_seconds(),
-                     .pack_seconds = report.pack_seconds(),
-                     .unpack_seconds = report.unpack_seconds(),
-                     .checksum_seconds = report.checksum_seconds()};
+  TaskFigures figures{.sent_bytes = report.sent_bytes(),
+                      .received_bytes = report.received_bytes(),
+                      .copied_bytes = report.copied_bytes(),
+                      .bind_seconds = report.bind_seconds(),
+                      .move_seconds = report.move_seconds(),
+                      .pack_seconds = report.pack_seconds(),
+                      .unpack_seconds = report.unpack_seconds(),
+                      .checksum_seconds = report.checksum_seconds()};
+  for (const v1::ExecuteResponse::Link& link : report.links()) {
+    figures.links.push_back({.peer = link.peer(),
+                             .sent_bytes = link.sent_bytes(),
+                             .busy_seconds = link.busy_seconds()});
+  }
+  return figures;
 }
 
 absl::Status StatusFromCode(int32_t code, const std::string& message) {

@@ -36,6 +36,12 @@ v1::ExecuteResponse ToProto(const TaskReport& report) {
   proto.set_pack_seconds(report.seconds.pack);
   proto.set_unpack_seconds(report.seconds.unpack);
   proto.set_checksum_seconds(report.seconds.checksum);
+  for (const LinkReport& link : report.links) {
+    v1::ExecuteResponse::Link& out = *proto.add_links();
+    out.set_peer(link.peer);
+    out.set_sent_bytes(link.sent_bytes);
+    out.set_busy_seconds(link.busy_seconds);
+  }
   return response;
 }
 

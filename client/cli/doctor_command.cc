@@ -1,0 +1,84 @@
+#include "client/cli/cli.h"
+#include "client/doctor/host_checks.h"
+#include "common/base/byte_count.h"
+#include "common/base/status_macros.h"
+#include "common/base/table.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+struct DoctorFlags {
+  std::string listen;
+  int64_t memory_bytes = 0;
+};
+
+// What the controller says of its workers, as one more check.
+absl::StatusOr<HostCheck> CheckWorkers(const Cli& cli) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
+  const auto ready = std::ranges::count(workers, v1::WORKER_STATE_READY, &v1::Worker::state);
+  const bool all = ready == std::ssize(workers);
+  return HostCheck{.name = "workers",
+                   .state = all ? HostCheck::State::kGood : HostCheck::State::kProblem,
+                   .found = absl::StrCat(ready, " of ", workers.size(), " ready"),
+                   .advice = all ? "" : "crossmesh worker list"};
+}
+
+std::string ProgramFolder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
+  std::vector<HostCheck> checks = CheckHost(
+      {.programs = ProgramFolder(), .listen = flags.listen, .memory_bytes = flags.memory_bytes});
+  if (cli.has_controller()) {
+    ASSIGN_OR_RETURN(checks.emplace_back(), CheckWorkers(cli));
+  }
+  nlohmann::json document = {{"checks", nlohmann::json::array()}};
+  TextTable table({{"CHECK"}, {"STATE"}, {"FOUND"}});
+  std::string advice;
+  for (const HostCheck& check : checks) {
+    const std::string state(StateName(check.state));
+    document["checks"].push_back(
+        {{"name", check.name}, {"state", state}, {"found", check.found}, {"advice", check.advice}});
+    table.AddRow({check.name, state, check.found});
+    if (!check.advice.empty()) absl::StrAppend(&advice, check.name, ": ", check.advice, "\n");
+  }
+  if (cli.json()) {
+    cli.PrintDocument(document);
+  } else {
+    cli.Print(absl::StrCat(table.ToString(), advice.empty() ? "" : "\n", advice));
+  }
+  const auto problems = std::ranges::count(checks, HostCheck::State::kProblem, &HostCheck::state);
+  if (problems == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(problems, " of ", checks.size(), " checks found a problem"));
+}
+
+}  // namespace
+
+void AddDoctorCommand(Cli& cli, CLI::App& app) {
+  CLI::App& command =
+      cli.AddCommand(app, "doctor", "Checks whether this host has what Crossmesh needs",
+                     "  crossmesh doctor\n"
+                     "  crossmesh doctor --memory-bytes 68719476736 --listen 10.0.0.5:7400\n"
+                     "  crossmesh doctor --controller 10.0.0.5:7400 --insecure\n"
+                     "Of the links between workers: crossmesh network measure.\n");
+  const auto flags = std::make_shared<DoctorFlags>();
+  command.add_option("--listen", flags->listen, "Address that a daemon is to have: HOST:PORT");
+  command.add_option("--memory-bytes", flags->memory_bytes, "That a worker's storages are to have")
+      ->check(CLI::NonNegativeNumber);
+  cli.AddControllerFlags(command);
+  cli.Run(command, [&cli, flags] { return Examine(cli, *flags); });
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,268 @@
+#include "client/doctor/host_checks.h"
+
+#include "common/base/byte_count.h"
+#include "common/base/format.h"
+#include "common/base/unique_fd.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <netdb.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using State = HostCheck::State;
+namespace fs = std::filesystem;
+
+// A controller with 4,096 workers, or a worker with as many peers, has a descriptor for each.
+constexpr uint64_t kOpenFilesMin = 4096;
+
+class HostChecker {
+ public:
+  explicit HostChecker(const HostCheckOptions& options) : options_(options) {}
+
+  std::vector<HostCheck> Run() {
+    Programs();
+    Kernel();
+    OpenFiles();
+    LockedMemory();
+    Memory();
+    HugePages();
+    NumaNodes();
+    Interfaces();
+    RdmaDevices();
+    CongestionControl();
+    Port();
+    ClockSynchronised();
+    return std::move(checks_);
+  }
+
+ private:
+  void Add(std::string name, State state, std::string found, std::string advice = "") {
+    checks_.push_back({std::move(name), state, std::move(found), std::move(advice)});
+  }
+
+  std::optional<std::string> Read(absl::string_view path) const {
+    std::ifstream file(options_.root + std::string(path));
+    if (!file) return std::nullopt;
+    std::ostringstream text;
+    text << file.rdbuf();
+    return std::string(absl::StripAsciiWhitespace(text.str()));
+  }
+
+  std::vector<std::string> EntriesOf(absl::string_view path) const {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(options_.root + std::string(path), error)) {
+      names.push_back(entry.path().filename());
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+
+  void Programs() {
+    std::vector<std::string> lacking;
+    for (const char* name : {"crossmesh-controller", "crossmesh-worker"}) {
+      if (access((fs::path(options_.programs) / name).c_str(), X_OK) != 0) lacking.push_back(name);
+    }
+    if (lacking.empty()) return Add("programs", State::kGood, options_.programs);
+    Add("programs", State::kProblem,
+        absl::StrCat("no ", absl::StrJoin(lacking, " and no "), " in ", options_.programs),
+        "scripts/setup, then cmake --build --preset release");
+  }
+
+  void Kernel() {
+    utsname name = {};
+    uname(&name);
+    const std::vector<std::string> parts = absl::StrSplit(name.release, absl::ByAnyChar(".-"));
+    int major = 0, minor = 0;
+    const bool known = parts.size() > 1 && absl::SimpleAtoi(parts[0], &major) &&
+                       absl::SimpleAtoi(parts[1], &minor);
+    const bool old = known && std::pair(major, minor) < std::pair(5, 7);
+    Add("kernel", old ? State::kNote : State::kGood, absl::StrCat(name.sysname, " ", name.release),
+        old ? "before 5.7 only root may choose among several NICs of one subnet" : "");
+  }
+
+  void OpenFiles() {
+    rlimit limit = {};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const bool few = limit.rlim_cur < kOpenFilesMin;
+    Add("open files", few ? State::kProblem : State::kGood,
+        absl::StrCat("at most ", limit.rlim_cur),
+        few ? absl::StrCat("ulimit -n ", kOpenFilesMin, ", or LimitNOFILE of the service") : "");
+  }
+
+  void LockedMemory() {
+    rlimit limit = {};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    if (limit.rlim_cur == RLIM_INFINITY) return Add("locked memory", State::kGood, "unlimited");
+    Add("locked memory", State::kNote, FormatBytes(ByteCount(static_cast<int64_t>(limit.rlim_cur))),
+        "RDMA needs ulimit -l unlimited; TCP does not");
+  }
+
+  // In bytes, of /proc/meminfo.
+  std::map<std::string, int64_t> MemoryInfo() const {
+    std::map<std::string, int64_t> values;
+    const std::string text = Read("proc/meminfo").value_or("");
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+      const std::vector<absl::string_view> words =
+          absl::StrSplit(line, absl::ByAnyChar(": "), absl::SkipEmpty());
+      int64_t value = 0;
+      if (words.size() < 2 || !absl::SimpleAtoi(words[1], &value)) continue;
+      values[std::string(words[0])] = words.size() > 2 ? value * 1024 : value;
+    }
+    return values;
+  }
+
+  void Memory() {
+    const std::map<std::string, int64_t> info = MemoryInfo();
+    const auto found = info.find("MemAvailable");
+    if (found == info.end()) return Add("memory", State::kNote, "unknown");
+    const bool little = found->second < options_.memory_bytes;
+    Add("memory", little ? State::kProblem : State::kGood,
+        absl::StrCat(FormatBytes(ByteCount(found->second)), " available"),
+        little
+            ? absl::StrCat("storages are to have ", FormatBytes(ByteCount(options_.memory_bytes)),
+                           "; a shadow takes as much again")
+            : "");
+  }
+
+  void HugePages() {
+    const std::map<std::string, int64_t> info = MemoryInfo();
+    const auto free = info.find("HugePages_Free"), size = info.find("Hugepagesize");
+    if (free == info.end() || size == info.end() || free->second == 0) {
+      return Add("huge pages", State::kGood, "none reserved");
+    }
+    Add("huge pages", State::kGood,
+        absl::StrCat(free->second, " of ", FormatBytes(ByteCount(size->second)), " free"));
+  }
+
+  void NumaNodes() {
+    int64_t nodes = 0;
+    for (const std::string& name : EntriesOf("sys/devices/system/node")) {
+      nodes += name.starts_with("node") && name.size() > 4 &&
+                       absl::ascii_isdigit(static_cast<unsigned char>(name[4]))
+                   ? 1
+                   : 0;
+    }
+    Add("NUMA nodes", nodes > 1 ? State::kNote : State::kGood,
+        absl::StrCat(std::max<int64_t>(nodes, 1)),
+        nodes > 1 ? "run a worker per node with numactl, near its NIC" : "");
+  }
+
+  void Interfaces() {
+    std::vector<std::string> texts;
+    for (const std::string& name : EntriesOf("sys/class/net")) {
+      const std::string folder = absl::StrCat("sys/class/net/", name, "/");
+      const std::string state = Read(folder + "operstate").value_or("unknown");
+      const std::string speed = Read(folder + "speed").value_or("");
+      int64_t megabits = 0;
+      const bool known = absl::SimpleAtoi(speed, &megabits) && megabits > 0;
+      texts.push_back(
+          absl::StrCat(name, " ", state, known ? absl::StrCat(" ", megabits, " Mbit/s") : ""));
+    }
+    if (texts.empty()) {
+      return Add("interfaces", State::kProblem, "none", "workers on other hosts cannot be reached");
+    }
+    Add("interfaces", State::kGood, absl::StrJoin(texts, ", "));
+  }
+
+  void RdmaDevices() {
+    const std::vector<std::string> devices = EntriesOf("sys/class/infiniband");
+    if (devices.empty()) return Add("RDMA devices", State::kGood, "none: workers use TCP");
+    Add("RDMA devices", State::kNote, absl::StrJoin(devices, ", "),
+        "crossmesh-worker --data-transport ucx uses them");
+  }
+
+  void CongestionControl() {
+    const std::string name = Read("proc/sys/net/ipv4/tcp_congestion_control").value_or("unknown");
+    const bool paces = name.starts_with("bbr");
+    Add("TCP", paces ? State::kNote : State::kGood, absl::StrCat("congestion control ", name),
+        paces
+            ? "bbr costs about 1 % per hop of a relay; sysctl net.ipv4.tcp_congestion_control=cubic"
+            : "");
+  }
+
+  void Port() {
+    const std::string address = options_.listen.empty() ? "127.0.0.1:0" : options_.listen;
+    const size_t colon = address.rfind(':');
+    const std::string host = address.substr(0, colon);
+    const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+    const std::string problem = port.empty() ? "expected HOST:PORT" : TryToListen(host, port);
+    const std::string shown = options_.listen.empty() ? "loopback" : address;
+    if (problem.empty()) return Add("listening", State::kGood, absl::StrCat(shown, " is free"));
+    Add("listening", State::kProblem, absl::StrCat(shown, ": ", problem),
+        "another address, or the program that has it");
+  }
+
+  // Empty when somebody could listen there.
+  static std::string TryToListen(const std::string& host, const std::string& port) {
+    addrinfo hints = {};
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+      return gai_strerror(error);
+    }
+    const UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int one = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    const bool bound =
+        bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 && listen(fd.get(), 1) == 0;
+    const std::string problem = bound ? "" : std::strerror(errno);
+    freeaddrinfo(found);
+    return problem;
+  }
+
+  void ClockSynchronised() {
+    timex time = {};
+    const bool synchronised = adjtimex(&time) >= 0 && (time.status & STA_UNSYNC) == 0;
+    Add("clock", synchronised ? State::kGood : State::kNote,
+        synchronised ? "synchronised" : "not synchronised",
+        synchronised
+            ? ""
+            : "times in logs of different hosts will not agree; nothing else depends on it");
+  }
+
+  const HostCheckOptions& options_;
+  std::vector<HostCheck> checks_;
+};
+
+}  // namespace
+
+absl::string_view StateName(HostCheck::State state) {
+  switch (state) {
+    case State::kGood:
+      return "good";
+    case State::kNote:
+      return "note";
+    case State::kProblem:
+      return "problem";
+  }
+  return "unknown";
+}
+
+std::vector<HostCheck> CheckHost(const HostCheckOptions& options) {
+  return HostChecker(options).Run();
+}
+
+}  // namespace crossmesh
