@@ -88,6 +88,8 @@ class Executor : public TransportSink {
   // The task will not be started here: what peers have sent for it, and still send, is dropped, so
   // that they can end. Does nothing when the task runs.
   virtual void Refuse(const TaskKey& key) = 0;
+  // The same for all tasks of older epochs that do not run: they will not be started.
+  virtual void RaiseEpoch(uint64_t epoch) = 0;
   // Somebody else found that a worker is gone, or takes no part in this task, which gives it up.
   // The connection stays, and other tasks with it, unless transfers of the task are still open when
   // nothing else is left to do. Does nothing when the task is not known.

@@ -95,6 +95,10 @@ void LoopExecutor::Refuse(const TaskKey& key) {
   if (Find(key) == nullptr) shared_->counters.messages_dropped += parking_.OnTaskEnded(key);
 }
 
+void LoopExecutor::RaiseEpoch(uint64_t epoch) {
+  shared_->counters.messages_dropped += parking_.OnEpochRaised(epoch);
+}
+
 void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
   peers_.Forget(peer);
   shared_->transport.Disconnect(peer);

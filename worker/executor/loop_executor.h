@@ -28,6 +28,7 @@ class LoopExecutor final : public Executor, public TaskHost {
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
   void Refuse(const TaskKey& key) override;
+  void RaiseEpoch(uint64_t epoch) override;
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override;
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
   const ExecutorCounters& counters() const override;

@@ -55,4 +55,10 @@ int64_t Parking::OnTaskEnded(const TaskKey& key) {
       messages_, [&](const Parked& parked) { return KeyOf(parked.message->header()) == key; }));
 }
 
+int64_t Parking::OnEpochRaised(uint64_t epoch) {
+  epoch_ = epoch;
+  return static_cast<int64_t>(std::erase_if(
+      messages_, [&](const Parked& parked) { return parked.message->header().epoch < epoch; }));
+}
+
 }  // namespace crossmesh

@@ -31,7 +31,9 @@ class Parking {
   // Of the past from now on: what is parked for it is dropped, so that its senders can end; returns
   // how many. A bounded number is remembered, the latest.
   int64_t OnTaskEnded(const TaskKey& key);
-  bool IsPast(const TaskKey& key) const { return past_.contains(key); }
+  // So are all tasks of older epochs.
+  int64_t OnEpochRaised(uint64_t epoch);
+  bool IsPast(const TaskKey& key) const { return key.epoch < epoch_ || past_.contains(key); }
 
  private:
   struct Parked {
@@ -40,6 +42,7 @@ class Parking {
   };
   const int64_t messages_max_;
   int64_t round_ = 0;
+  uint64_t epoch_ = 0;
   std::deque<Parked> messages_;
   std::deque<TaskKey> past_in_order_;
   absl::flat_hash_set<TaskKey> past_;

@@ -58,6 +58,14 @@ TEST(Parking, KeepsNothingOfThePast) {
   EXPECT_FALSE(parking.IsPast({.operation = 3}));
 }
 
+TEST(Parking, KeepsNothingOfAnOlderEpoch) {
+  Parking parking(10);
+  EXPECT_TRUE(parking.Park(std::make_unique<Message>(1, 1)));
+  EXPECT_EQ(parking.OnEpochRaised(1), 1);
+  EXPECT_TRUE(parking.empty());
+  EXPECT_FALSE(parking.Park(std::make_unique<Message>(1, 2)));
+}
+
 TEST(Parking, DropsWhatIsParkedForATaskOfThePast) {
   Parking parking(10);
   for (const auto& [operation, sequence] : {std::pair(1, 1), {2, 7}, {1, 2}}) {

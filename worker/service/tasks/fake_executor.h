@@ -44,6 +44,9 @@ class FakeExecutor final : public Executor {
     task.observer->OnTaskDone(report);
   }
 
+  // The highest that it was told of.
+  uint64_t epoch() const { return epoch_; }
+
   absl::Status Attach(Transport& /*transport*/) override { return absl::OkStatus(); }
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override {
     if (!refusal_.ok()) return refusal_;
@@ -55,6 +58,7 @@ class FakeExecutor final : public Executor {
     cancelled_.push_back({key, std::move(why)});
   }
   void Refuse(const TaskKey& key) override { refused_.push_back(key); }
+  void RaiseEpoch(uint64_t epoch) override { epoch_ = epoch; }
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status /*why*/) override {
     lost_.push_back({key, std::string(worker)});
   }
@@ -75,6 +79,7 @@ class FakeExecutor final : public Executor {
   std::vector<std::pair<TaskKey, absl::Status>> cancelled_;
   std::vector<TaskKey> refused_;
   std::vector<std::pair<TaskKey, std::string>> lost_;
+  uint64_t epoch_ = 0;
   int64_t moved_bytes_ = 0;
   ExecutorCounters counters_;
 };
