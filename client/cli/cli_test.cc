@@ -130,8 +130,9 @@ TEST(CliTest, PlansGpt2WithoutAController) {
 TEST(CliTest, ComparesAllStrategies) {
   const Result result = Crossmesh(absl::StrCat("plan ", kGpt2, " --all-strategies"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
-  for (const char* strategy : {"relay", "send_recv", "local_all_gather", "global_all_gather",
-                               "broadcast_naive", "broadcast_size", "broadcast_greedy"}) {
+  for (const char* strategy :
+       {"relay", "send_recv", "local_all_gather", "global_all_gather", "broadcast_naive",
+        "broadcast_size", "broadcast_greedy", "broadcast_search"}) {
     EXPECT_THAT(result.out, HasSubstr(strategy));
   }
   EXPECT_THAT(result.out, HasSubstr("Rates are assumed"));
