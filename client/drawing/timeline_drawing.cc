@@ -65,7 +65,7 @@ absl::string_view Direction(PortPrice::Port kind) {
 
 std::string PercentText(double part) {
   if (0 < part && part < 0.0005) return "<0.1 %";
-  return absl::StrFormat(part < 0.0095 ? "%.1f %%" : "%.0f %%", 100 * part);
+  return absl::StrFormat("%.*f %%", part < 0.0095 ? 1 : 0, 100 * part);
 }
 
 std::string PortLabel(const NetworkPort& port) {
