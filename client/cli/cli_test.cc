@@ -21,9 +21,11 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Result {
   int exit_status = -1;
@@ -130,8 +132,9 @@ TEST(CliTest, PlansGpt2WithoutAController) {
 TEST(CliTest, ComparesAllStrategies) {
   const Result result = Crossmesh(absl::StrCat("plan ", kGpt2, " --all-strategies"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
-  for (const char* strategy : {"relay", "send_recv", "local_all_gather", "global_all_gather",
-                               "broadcast_naive", "broadcast_size", "broadcast_greedy"}) {
+  for (const char* strategy :
+       {"relay", "send_recv", "local_all_gather", "global_all_gather", "broadcast_naive",
+        "broadcast_size", "broadcast_greedy", "broadcast_search"}) {
     EXPECT_THAT(result.out, HasSubstr(strategy));
   }
   EXPECT_THAT(result.out, HasSubstr("Rates are assumed"));
@@ -155,6 +158,34 @@ TEST(CliTest, SimulatesGpt2AndWritesATrace) {
     last_end = std::max(last_end, event["ts"].get<double>() + event["dur"].get<double>());
   }
   EXPECT_NEAR(last_end, seconds * 1e6, 1e-3);
+}
+
+TEST(CliTest, DrawsAPlanAndWritesItsTrace) {
+  const TemporaryFolder folder;
+  const std::string svg = folder.PathOf("plan.svg"), trace = folder.PathOf("trace.json");
+  const Result result =
+      Crossmesh(absl::StrCat("plan ", kGpt2, " --json --svg ", svg, " --trace ", trace));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["summary"]["strategy"], "relay");
+  const std::string picture = ReadAll(svg);
+  EXPECT_THAT(picture, StartsWith("<svg xmlns="));
+  for (const char* host : {"a", "b", "c", "d", "e", "f"}) {
+    EXPECT_THAT(picture, HasSubstr(absl::StrCat("<title>", host, "</title>")));
+  }
+  EXPECT_THAT(picture, EndsWith("</svg>\n"));
+  EXPECT_FALSE(nlohmann::json::parse(ReadAll(trace))["traceEvents"].empty());
+}
+
+TEST(CliTest, APictureIsOfOnePlan) {
+  const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --all-strategies --svg /tmp/x"));
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_THAT(result.error, HasSubstr("expected no --all-strategies"));
+}
+
+TEST(CliTest, APictureThatCannotBeWrittenIsNamed) {
+  const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --svg /nonexistent/p.svg"));
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_THAT(result.error, HasSubstr("/nonexistent/p.svg"));
 }
 
 TEST(CliTest, ATraceThatCannotBeWrittenIsNamed) {

@@ -57,8 +57,7 @@ absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
                    .duration = clock.Monotonic() - begin};
 }
 
-absl::StatusOr<v1::PlanReshardResponse> PlanLocally(const v1::PlanReshardRequest& request) {
-  ASSIGN_OR_RETURN(const LocalPlan made, MakeLocalPlan(request.spec()));
+v1::PlanReshardResponse ResponseOf(const LocalPlan& made, const v1::PlanReshardRequest& request) {
   v1::PlanReshardResponse response;
   *response.mutable_summary() = made.Summary();
   if (request.explain()) {

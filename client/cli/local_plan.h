@@ -21,12 +21,12 @@ struct LocalPlan {
   v1::PlanSummary Summary() const;
 };
 
-// Plans and proves as a controller does, in this process. Errors as of PlanLocally.
+// Plans and proves as a controller does, in this process. FailedPrecondition, naming the field: the
+// request names something that only a controller knows; otherwise what the codecs,
+// BuildReshardTensors, PlanReshard and Prove find.
 absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec);
 
-// Answers as a controller's PlanReshard does, in this process: plans, proves and explains.
-// FailedPrecondition, naming the field: the request names something that only a controller knows;
-// otherwise what the codecs, BuildReshardTensors, PlanReshard and Prove find.
-absl::StatusOr<v1::PlanReshardResponse> PlanLocally(const v1::PlanReshardRequest& request);
+// What a controller would answer with this plan: its summary, and its text where that is asked for.
+v1::PlanReshardResponse ResponseOf(const LocalPlan& made, const v1::PlanReshardRequest& request);
 
 }  // namespace crossmesh

@@ -1,8 +1,10 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
 #include "client/cli/plan_report.h"
+#include "client/cli/run_files.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
+#include "controller/network/simulator.h"
 #include "controller/reshard/strategy.h"
 
 #include <memory>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include <absl/functional/function_ref.h>
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -21,6 +24,7 @@ struct PlanFlags {
   bool all_strategies = false;
   bool explain = false;
   int32_t explain_relays = 0;
+  RunFiles files;
 };
 
 using Planner =
@@ -63,11 +67,51 @@ absl::Status PlanBy(Cli& cli, const PlanFlags& flags, Planner planner) {
                               : PlanOne(cli, request, planner);
 }
 
+absl::Status WriteFiles(const RunFiles& files, const LocalPlan& made) {
+  if (!files.wanted()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const SimulatedRun run,
+                   Simulate(made.plan, made.topology, {.keep_transfers = true}));
+  return files.Write(made.plan, made.topology, run);
+}
+
+// A controller answers with figures, not with the plan: it is made here once more, and drawn only
+// if it is the same.
+absl::Status WriteFilesOf(const v1::PlanReshardResponse& response,
+                          const v1::PlanReshardRequest& request, const RunFiles& files) {
+  if (!files.wanted()) return absl::OkStatus();
+  const absl::StatusOr<LocalPlan> made = MakeLocalPlan(request.spec());
+  if (!made.ok()) {
+    return absl::Status(
+        made.status().code(),
+        absl::StrCat("--svg and --trace plan in this process: ", made.status().message()));
+  }
+  const std::string id = made->Summary().id();
+  if (id == response.summary().id()) return WriteFiles(files, *made);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--svg and --trace plan in this process: expected the controller's plan, ",
+      response.summary().id(), ", found ", id,
+      "; give --topology with the network that the controller knows, or no controller"));
+}
+
 absl::Status RunPlan(Cli& cli, const PlanFlags& flags) {
-  if (!cli.has_controller()) return PlanBy(cli, flags, PlanLocally);
+  if (flags.files.wanted() && flags.all_strategies) {
+    return absl::InvalidArgumentError(
+        "--svg and --trace show one plan: expected no --all-strategies");
+  }
+  using Response = absl::StatusOr<v1::PlanReshardResponse>;
+  if (!cli.has_controller()) {
+    return PlanBy(cli, flags, [&flags](const v1::PlanReshardRequest& request) -> Response {
+      ASSIGN_OR_RETURN(const LocalPlan made, MakeLocalPlan(request.spec()));
+      RETURN_IF_ERROR(WriteFiles(flags.files, made));
+      return ResponseOf(made, request);
+    });
+  }
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  return PlanBy(cli, flags,
-                [&client](const v1::PlanReshardRequest& request) { return client.Plan(request); });
+  return PlanBy(cli, flags, [&](const v1::PlanReshardRequest& request) -> Response {
+    ASSIGN_OR_RETURN(v1::PlanReshardResponse response, client.Plan(request));
+    RETURN_IF_ERROR(WriteFilesOf(response, request, flags.files));
+    return response;
+  });
 }
 
 }  // namespace
@@ -79,6 +123,7 @@ void AddPlanCommand(Cli& cli, CLI::App& app) {
       "--source-rules examples/gpt2.fsdp.rules --destination 'replica=2,model=2 on e.0-1,f.0-1' "
       "--destination-rules examples/gpt2.tp.rules --replica-axes replica --all-strategies\n"
       "  crossmesh plan --request request.json --strategy broadcast_size --explain\n"
+      "  crossmesh plan --request request.json --svg plan.svg --trace plan.trace.json\n"
       "Without a controller it plans in its own process; the machines need not exist.\n");
   const auto flags = std::make_shared<PlanFlags>();
   cli.AddControllerFlags(command);
@@ -86,6 +131,7 @@ void AddPlanCommand(Cli& cli, CLI::App& app) {
   command.add_flag("--all-strategies", flags->all_strategies, "Plan with each, and compare");
   command.add_flag("--explain", flags->explain, "Print the plan as well");
   command.add_option("--explain-relays", flags->explain_relays, "Relays listed (default 1000)");
+  flags->files.AddTo(command);
   cli.Run(command, [&cli, flags] { return RunPlan(cli, *flags); });
 }
 

@@ -1,16 +1,13 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
+#include "client/cli/run_files.h"
 #include "client/cli/simulation_report.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
 #include "controller/network/simulator.h"
 
-#include <cerrno>
-#include <fstream>
 #include <memory>
 #include <string>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -18,17 +15,9 @@ namespace {
 struct SimulateFlags {
   SpecFlags spec;
   std::string sharing = "planned";
-  std::string trace;
+  RunFiles files;
   int64_t ports_max = 12;
 };
-
-absl::Status WriteTrace(const Plan& plan, const SimulatedRun& run, const std::string& path) {
-  std::ofstream file(path);
-  file << SimulationTrace(plan, run).dump() << "\n";
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("writing ", path));
-}
 
 absl::Status RunSimulate(Cli& cli, const SimulateFlags& flags) {
   ASSIGN_OR_RETURN(const v1::ReshardSpec spec, flags.spec.Read());
@@ -37,7 +26,7 @@ absl::Status RunSimulate(Cli& cli, const SimulateFlags& flags) {
       flags.sharing == "planned" ? PortSharingRule::kPlanned : PortSharingRule::kEqual;
   ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(made.plan, made.topology,
                                                     {.sharing = sharing, .keep_transfers = true}));
-  if (!flags.trace.empty()) RETURN_IF_ERROR(WriteTrace(made.plan, run, flags.trace));
+  RETURN_IF_ERROR(flags.files.Write(made.plan, made.topology, run));
   if (cli.json()) {
     cli.PrintDocument(SimulationDocument(made.plan, run));
   } else {
@@ -63,8 +52,7 @@ void AddSimulateCommand(Cli& cli, CLI::App& app) {
                   "How connections share a NIC: planned, by the bytes sent over them, as workers "
                   "see to (default), or equal")
       ->check(CLI::IsMember({"equal", "planned"}));
-  command.add_option("--trace", flags->trace,
-                     "Write the run in Chrome's trace format to this file");
+  flags->files.AddTo(command);
   command.add_option("--ports", flags->ports_max, "Ports listed, the busiest first (default 12)");
   cli.Run(command, [&cli, flags] { return RunSimulate(cli, *flags); });
 }

@@ -50,6 +50,8 @@ absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem)
       return RouteByBroadcast(problem, BroadcastOrder::kSize);
     case Strategy::kBroadcastGreedy:
       return RouteByBroadcast(problem, BroadcastOrder::kGreedy);
+    case Strategy::kBroadcastSearch:
+      return RouteByBroadcast(problem, BroadcastOrder::kSearch);
   }
   return absl::InternalError(absl::StrCat("strategy number ", static_cast<int>(strategy)));
 }

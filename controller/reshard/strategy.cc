@@ -24,6 +24,8 @@ absl::string_view StrategyName(Strategy strategy) {
       return "broadcast_size";
     case Strategy::kBroadcastGreedy:
       return "broadcast_greedy";
+    case Strategy::kBroadcastSearch:
+      return "broadcast_search";
   }
   return "unknown";
 }

@@ -18,16 +18,17 @@ enum class Strategy : uint8_t {
   kBroadcastNaive,
   kBroadcastSize,
   kBroadcastGreedy,
+  kBroadcastSearch,
 };
 
-inline constexpr std::array<Strategy, 7> kAllStrategies = {
-    Strategy::kRelay,           Strategy::kSendRecv,       Strategy::kLocalAllGather,
-    Strategy::kGlobalAllGather, Strategy::kBroadcastNaive, Strategy::kBroadcastSize,
-    Strategy::kBroadcastGreedy,
+inline constexpr std::array<Strategy, 8> kAllStrategies = {
+    Strategy::kRelay,           Strategy::kSendRecv,        Strategy::kLocalAllGather,
+    Strategy::kGlobalAllGather, Strategy::kBroadcastNaive,  Strategy::kBroadcastSize,
+    Strategy::kBroadcastGreedy, Strategy::kBroadcastSearch,
 };
 
 // "relay", "send_recv", "local_all_gather", "global_all_gather", "broadcast_naive",
-// "broadcast_size", "broadcast_greedy".
+// "broadcast_size", "broadcast_greedy", "broadcast_search".
 absl::string_view StrategyName(Strategy strategy);
 
 // InvalidArgument for any other name; the message lists them.

@@ -24,6 +24,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 // Each port's bytes are those of the vector, give or take `allowance`.
@@ -134,6 +135,30 @@ TEST(VectorsStrategiesTest, GreedyBroadcastsEndInTheRangeOfOtherSeeds) {
     EXPECT_GE(sum / kSeeds, low * 0.97);
     EXPECT_LE(sum / kSeeds, high * 1.03);
   }
+}
+
+TEST(VectorsStrategiesTest, SearchedBroadcastsEndAsSoonAsWholeSlicesCan) {
+  int optima = 0;
+  for (const CrossMeshVector& v : CrossMeshVectors()) {
+    const Json& expected = v.json["strategies"]["broadcast"];
+    if (expected.is_null()) continue;
+    SCOPED_TRACE(v.id);
+    const ProblemFixture fixture(*v.tensors, v.topology);
+    const auto seconds = [&fixture](BroadcastOrder order) {
+      return RouteByBroadcast(fixture.problem(), order)->model_seconds;
+    };
+    ASSERT_OK_AND_ASSIGN(const Routes routes,
+                         RouteByBroadcast(fixture.problem(), BroadcastOrder::kSearch));
+    EXPECT_LE(routes.model_seconds, seconds(BroadcastOrder::kSize));
+    EXPECT_LE(routes.model_seconds, seconds(BroadcastOrder::kGreedy));
+    EXPECT_GE(routes.model_seconds, FractionOf(v.json["bound"]["time"]).ToDouble() * (1 - 1e-9));
+    if (!expected.contains("unsplit_optimum")) continue;
+    ++optima;
+    EXPECT_DOUBLE_EQ(routes.model_seconds, FractionOf(expected["unsplit_optimum"]).ToDouble())
+        << routes.search;
+    EXPECT_THAT(routes.search, StartsWith("complete"));
+  }
+  EXPECT_GE(optima, 40);
 }
 
 TEST(VectorsStrategiesTest, RelayRoutesMeetTheBound) {

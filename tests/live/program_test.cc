@@ -165,5 +165,26 @@ TEST(DaemonTest, AnAddressInUseExitsWithSeventyFive) {
   EXPECT_OK(cluster->client().ListWorkers());
 }
 
+// A controller answers with figures, so the client makes the plan once more.
+TEST(PlanProgramTest, DrawsAPlanOfAControllerFromWhatTheRequestSays) {
+  ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({}));
+  const std::string picture = cluster->PathOf("plan.svg");
+  const auto plan = [&](const std::string& manifest) {
+    return RunProgram(absl::StrCat(
+        ProgramPath("crossmesh"), " plan --controller ", cluster->controller_address(),
+        " --manifest ", manifest, " --source 'x=1 on a.0' --source-layout '[...]'",
+        " --destination 'y=2 on b.0,c.0' --destination-layout '[...]' --svg ", picture));
+  };
+  const ProgramResult drawn = plan(SourcePath("examples/gpt2.json"));
+  EXPECT_EQ(drawn.exit_text, "exit status 0") << drawn.errors;
+  EXPECT_TRUE(fs::exists(picture));
+
+  const ProgramResult put = RunProgram(
+      absl::StrCat(ProgramPath("crossmesh"), " manifest put --controller ",
+                   cluster->controller_address(), " gpt2 ", SourcePath("examples/gpt2.json")));
+  ASSERT_EQ(put.exit_text, "exit status 0") << put.errors;
+  EXPECT_THAT(plan("gpt2").errors, HasSubstr("--svg and --trace plan in this process: manifest"));
+}
+
 }  // namespace
 }  // namespace crossmesh

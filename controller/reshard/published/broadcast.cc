@@ -3,12 +3,17 @@
 #include "common/base/status_macros.h"
 #include "controller/reshard/published/broadcast_greedy.h"
 #include "controller/reshard/published/broadcast_makespan.h"
+#include "controller/reshard/published/broadcast_search.h"
 #include "controller/reshard/published/choices.h"
 #include "controller/reshard/published/slices.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -21,6 +26,8 @@ absl::string_view NameOf(BroadcastOrder order) {
       return "broadcast_size";
     case BroadcastOrder::kGreedy:
       return "broadcast_greedy";
+    case BroadcastOrder::kSearch:
+      return "broadcast_search";
   }
   return "broadcast";
 }
@@ -61,19 +68,51 @@ std::vector<Broadcast> ChooseBySize(std::vector<OpenBroadcast> open, size_t host
   return result;
 }
 
-absl::StatusOr<std::vector<Broadcast>> Choose(BroadcastOrder order, std::vector<OpenBroadcast> open,
-                                              const RoutingProblem& problem) {
-  const size_t hosts = problem.tensors.hosts().size();
+// An order, and what is to be said of how it was found.
+struct Chosen {
+  std::vector<Broadcast> order;
+  std::string search;
+};
+
+absl::StatusOr<std::vector<Broadcast>> ChooseGreedily(std::vector<OpenBroadcast> open,
+                                                      const RoutingProblem& problem) {
+  const auto hosts = static_cast<int64_t>(problem.tensors.hosts().size());
+  return OrderGreedily(std::move(open), hosts, problem.seed, problem.cancelled);
+}
+
+// Starts from the better of the order by size and the greedy one, or from the first alone where
+// there are too many slices for the second.
+absl::StatusOr<Chosen> ChooseBySearch(const std::vector<OpenBroadcast>& open,
+                                      const RoutingProblem& problem) {
+  std::vector<Broadcast> incumbent = ChooseBySize(open, problem.tensors.hosts().size());
+  absl::StatusOr<std::vector<Broadcast>> greedy = ChooseGreedily(open, problem);
+  if (greedy.ok()) {
+    const double seconds = BroadcastMakespan(incumbent, problem.network);
+    if (BroadcastMakespan(*greedy, problem.network) < seconds) incumbent = *std::move(greedy);
+  } else if (!absl::IsResourceExhausted(greedy.status())) {
+    return greedy.status();
+  }
+  ASSIGN_OR_RETURN(SearchedOrder found, SearchOrder(open, std::move(incumbent), problem.network,
+                                                    {.cancelled = problem.cancelled}));
+  std::string text = found.ToString();
+  return Chosen{.order = std::move(found.order), .search = std::move(text)};
+}
+
+absl::StatusOr<Chosen> Choose(BroadcastOrder order, std::vector<OpenBroadcast> open,
+                              const RoutingProblem& problem) {
   switch (order) {
     case BroadcastOrder::kNaive:
-      return ChooseFirst(std::move(open));
+      return Chosen{.order = ChooseFirst(std::move(open))};
     case BroadcastOrder::kSize:
-      return ChooseBySize(std::move(open), hosts);
-    case BroadcastOrder::kGreedy:
-      break;
+      return Chosen{.order = ChooseBySize(std::move(open), problem.tensors.hosts().size())};
+    case BroadcastOrder::kGreedy: {
+      ASSIGN_OR_RETURN(std::vector<Broadcast> greedy, ChooseGreedily(std::move(open), problem));
+      return Chosen{.order = std::move(greedy)};
+    }
+    case BroadcastOrder::kSearch:
+      return ChooseBySearch(open, problem);
   }
-  return OrderGreedily(std::move(open), static_cast<int64_t>(hosts), problem.seed,
-                       problem.cancelled);
+  return absl::InternalError(absl::StrCat("order number ", static_cast<int>(order)));
 }
 
 // One relay that passes the slice from device to device, through the receivers on these hosts.
@@ -95,10 +134,10 @@ absl::StatusOr<Routes> RouteByBroadcast(const RoutingProblem& problem, Broadcast
   const absl::string_view name = NameOf(order);
   const TensorTable& tensors = problem.tensors;
   ASSIGN_OR_RETURN(const Slices slices, Slices::List(name, tensors, problem.slicing));
-  ASSIGN_OR_RETURN(const std::vector<Broadcast> broadcasts,
-                   Choose(order, OpenBroadcasts(slices, tensors), problem));
+  ASSIGN_OR_RETURN(Chosen chosen, Choose(order, OpenBroadcasts(slices, tensors), problem));
   Routes routes;
-  for (const Broadcast& b : broadcasts) {
+  routes.search = std::move(chosen.search);
+  for (const Broadcast& b : chosen.order) {
     AddChain(slices, slices.all()[b.slice], b.sender, b.chain, tensors, routes);
   }
   for (const Slice& slice : slices.all()) {
@@ -109,7 +148,7 @@ absl::StatusOr<Routes> RouteByBroadcast(const RoutingProblem& problem, Broadcast
     }
     RETURN_IF_ERROR(CheckRelayCount(name, static_cast<int64_t>(routes.relays.size())));
   }
-  routes.model_seconds = BroadcastMakespan(broadcasts, problem.network);
+  routes.model_seconds = BroadcastMakespan(chosen.order, problem.network);
   return routes;
 }
 

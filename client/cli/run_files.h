@@ -1,0 +1,29 @@
+#pragma once
+
+#include "common/mesh/topology.h"
+#include "common/plan/plan.h"
+#include "controller/network/simulator.h"
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// The flags --svg and --trace: files to see a simulated run in.
+class RunFiles {
+ public:
+  void AddTo(CLI::App& command);
+  bool wanted() const { return !svg_.empty() || !trace_.empty(); }
+
+  // Writes those asked for. The run must have kept its transfers. Otherwise the system's error,
+  // naming the file.
+  absl::Status Write(const Plan& plan, const Topology& topology, const SimulatedRun& run) const;
+
+ private:
+  std::string svg_;
+  std::string trace_;
+};
+
+}  // namespace crossmesh
