@@ -29,10 +29,13 @@ DataTransportOptions AllowedDataTransport(const std::string& worker, DataTranspo
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeDataTransport(const DataTransportOptions& options,
                                                              TransportSink& sink) {
+  if (options.interfaces.empty()) {
+    return absl::InvalidArgumentError("data transport: expected an interface, found none");
+  }
   switch (options.kind) {
     case DataTransport::kSocket:
       return SocketTransport::Create(
-          sink, {.interfaces = options.interfaces, .shared_memory = options.shared_memory});
+          sink, {.interface = options.interfaces.front(), .shared_memory = options.shared_memory});
     case DataTransport::kUcx:
       return UcxTransport::Create(
           sink, {.net_devices = options.interfaces, .shared_memory = options.shared_memory});

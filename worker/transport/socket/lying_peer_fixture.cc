@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 void LyingPeerTest::StartNode(absl::Duration handshake_limit) {
   const MakeTransport make = [handshake_limit](TransportSink& sink) {
     return SocketTransport::Create(
-        sink, {.interfaces = {"lo"}, .shared_memory = true, .handshake_limit = handshake_limit});
+        sink, {.interface = "lo", .shared_memory = true, .handshake_limit = handshake_limit});
   };
   auto node = TransportNode::Create(make, TransportNode::Arrival::kPark);
   CHECK_OK(node);

@@ -1,6 +1,7 @@
 #include "worker/transport/socket/raw_peer.h"
 
 #include "common/base/check.h"
+#include "worker/transport/socket/network_interface.h"
 #include "worker/transport/socket/process_file.h"
 #include "worker/transport/socket/tcp_socket.h"
 
@@ -18,11 +19,6 @@ namespace {
 
 constexpr TransportNonce kNonce = {'r', 'a', 'w'};
 
-IpEndpoint Loopback() {
-  const std::array<std::string, 1> interfaces = {"lo"};
-  return *FindInterface(interfaces);
-}
-
 void Wait(int fd, short events) {
   pollfd wait = {.fd = fd, .events = events};
   while (poll(&wait, 1, -1) < 0) CHECK_EQ(errno, EINTR);
@@ -36,7 +32,7 @@ RawPeer RawPeer::To(const std::string& address) {
   RawPeer peer;
   peer.nonce_file_ = *MakeNonceFile(kNonce);
   peer.other_ = *SocketAddress::Decode(address);
-  peer.fd_ = *ConnectFrom(Loopback(), peer.other_.endpoint);
+  peer.fd_ = *ConnectFrom(*FindInterface("lo"), peer.other_.endpoint);
   Wait(peer.fd_.get(), POLLOUT);
   MakeBlocking(peer.fd_.get());
   return peer;
@@ -44,7 +40,7 @@ RawPeer RawPeer::To(const std::string& address) {
 
 RawPeer RawPeer::Listening() {
   RawPeer peer;
-  peer.other_.endpoint = Loopback();
+  peer.other_.endpoint = *FindInterface("lo");
   peer.fd_ = *ListenAt(peer.other_.endpoint);
   return peer;
 }

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/transport/socket/network_interface.h"
 #include "worker/transport/socket/process_file.h"
 #include "worker/transport/socket/tcp_socket.h"
 
@@ -60,7 +61,7 @@ absl::StatusOr<std::unique_ptr<SocketTransport>> SocketTransport::Create(Transpo
   ASSIGN_OR_RETURN(UniqueFd nonce_file, MakeNonceFile(address.nonce));
   address.nonce_file = {.pid = static_cast<uint32_t>(getpid()),
                         .fd = static_cast<uint32_t>(nonce_file.get())};
-  ASSIGN_OR_RETURN(address.endpoint, FindInterface(options.interfaces));
+  ASSIGN_OR_RETURN(address.endpoint, FindInterface(options.interface));
   ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(address.endpoint));
   std::unique_ptr<SocketTransport> transport(new SocketTransport(
       sink, options, std::move(address), std::move(listener), std::move(nonce_file)));
@@ -71,6 +72,7 @@ absl::StatusOr<std::unique_ptr<SocketTransport>> SocketTransport::Create(Transpo
 SocketTransport::SocketTransport(TransportSink& sink, const Options& options, SocketAddress address,
                                  UniqueFd listener, UniqueFd nonce_file)
     : sink_(sink),
+      interface_(options.interface),
       handshake_limit_(options.handshake_limit),
       own_address_(std::move(address)),
       encoded_address_(own_address_.Encode()),
@@ -100,7 +102,8 @@ SocketTransport::~SocketTransport() {
 
 absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
   ASSIGN_OR_RETURN(const SocketAddress to, SocketAddress::Decode(address));
-  ASSIGN_OR_RETURN(UniqueFd fd, ConnectFrom(own_address_.endpoint, to.endpoint));
+  ASSIGN_OR_RETURN(const std::string bound, InterfaceToBind(interface_, to.endpoint));
+  ASSIGN_OR_RETURN(UniqueFd fd, ConnectFrom(own_address_.endpoint, to.endpoint, bound));
   std::unique_ptr<SocketRemote>& remote = remotes_[KeyOf(to.nonce)];
   if (remote == nullptr) remote = std::make_unique<SocketRemote>();
   const bool shared_memory = own_address_.shared_memory && to.shared_memory &&

@@ -56,16 +56,16 @@ struct SocketRemote {
 class SocketTransport final : public Transport {
  public:
   struct Options {
-    // The first with an IP address is used, to listen and to connect. E.g. "lo".
-    std::vector<std::string> interfaces;
+    // Its IP address is where this listens and connects from. E.g. "lo".
+    std::string interface;
     bool shared_memory = false;  // map memory that processes of this host lend, and lend own
     // A connection that has not said by then what it is, is closed, at twice that time at the
     // latest. At least a millisecond.
     absl::Duration handshake_limit = absl::Seconds(5);
   };
 
-  // `sink` must outlive the transport. InvalidArgument: no interface named. Unavailable: no
-  // interface with an address; nothing can listen there. ResourceExhausted: no file descriptors
+  // `sink` must outlive the transport. Unavailable: there is no such interface, or it has no
+  // address; nothing can listen there. ResourceExhausted: no file descriptors
   // left. Internal: the system has no random bytes.
   static absl::StatusOr<std::unique_ptr<SocketTransport>> Create(TransportSink& sink,
                                                                  const Options& options);
@@ -121,6 +121,7 @@ class SocketTransport final : public Transport {
   void BuryEnded();
 
   TransportSink& sink_;
+  const std::string interface_;
   const absl::Duration handshake_limit_;
   const SocketAddress own_address_;
   const std::string encoded_address_;

@@ -24,7 +24,7 @@ namespace {
 
 MakeTransport MakeSocket(bool shared_memory) {
   return [shared_memory](TransportSink& sink) {
-    return SocketTransport::Create(sink, {.interfaces = {"lo"}, .shared_memory = shared_memory});
+    return SocketTransport::Create(sink, {.interface = "lo", .shared_memory = shared_memory});
   };
 }
 
@@ -128,17 +128,10 @@ TEST(SocketConnectionTest, OneThatEndedBeforeThisSideConnectedDoesNotMatter) {
       [&](const auto& record) { return record.lost.size() == 1 && record.lost[0].peer == to_a; }));
 }
 
-TEST(SocketTransportCreateTest, WithoutInterfacesIsRefused) {
-  EXPECT_THAT(
-      TransportNode::Create([](TransportSink& sink) { return SocketTransport::Create(sink, {}); },
-                            TransportNode::Arrival::kReceive),
-      StatusIs(absl::StatusCode::kInvalidArgument));
-}
-
 TEST(SocketTransportCreateTest, AnUnknownInterfaceIsNamed) {
   EXPECT_THAT(TransportNode::Create(
                   [](TransportSink& sink) {
-                    return SocketTransport::Create(sink, {.interfaces = {"nosuchdevice0"}});
+                    return SocketTransport::Create(sink, {.interface = "nosuchdevice0"});
                   },
                   TransportNode::Arrival::kReceive),
               StatusIs(absl::StatusCode::kUnavailable, testing::HasSubstr("nosuchdevice0")));

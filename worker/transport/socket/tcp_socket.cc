@@ -1,17 +1,13 @@
 #include "worker/transport/socket/tcp_socket.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/log.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <optional>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -27,7 +23,7 @@ constexpr int kKeepaliveSeconds = 1;
 constexpr int kKeepaliveProbes = 2;
 constexpr size_t kIpv4Offset = 12;
 
-// IPv4 and IPv6 as the system has them.
+// An endpoint as the system has it.
 struct SystemAddress {
   explicit SystemAddress(const IpEndpoint& endpoint) {
     if (endpoint.is_ipv4()) {
@@ -49,27 +45,6 @@ struct SystemAddress {
   sockaddr_storage storage = {};
   socklen_t length = 0;
 };
-
-std::optional<IpEndpoint> ToEndpoint(const sockaddr* address) {
-  IpEndpoint endpoint;
-  if (address == nullptr) return std::nullopt;
-  if (address->sa_family == AF_INET) {
-    const auto& v4 = *reinterpret_cast<const sockaddr_in*>(address);
-    endpoint.ip[10] = endpoint.ip[11] = '\xff';
-    std::memcpy(endpoint.ip.data() + kIpv4Offset, &v4.sin_addr, sizeof(v4.sin_addr));
-    endpoint.port = ntohs(v4.sin_port);
-    return endpoint;
-  }
-  if (address->sa_family == AF_INET6) {
-    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
-    // Means nothing without the interface that it is of.
-    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) return std::nullopt;
-    std::memcpy(endpoint.ip.data(), &v6.sin6_addr, sizeof(v6.sin6_addr));
-    endpoint.port = ntohs(v6.sin6_port);
-    return endpoint;
-  }
-  return std::nullopt;
-}
 
 // One end of a connection: this one by getsockname, the other by getpeername.
 std::optional<IpEndpoint> EndpointOf(int fd, int (*get_name)(int, sockaddr*, socklen_t*)) {
@@ -100,25 +75,15 @@ void SetUp(int fd, const IpEndpoint& own, const IpEndpoint& other) {
   if (own.ip != other.ip) LimitSilence(fd);
 }
 
+void BindTo(const std::string& interface, int fd) {
+  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.data(), interface.size()) == 0) return;
+  LogWarning("socket_interface_not_bound",
+             {{"interface", interface}, {"reason", std::strerror(errno)}});
+}
+
 UniqueFd OpenSocket(const IpEndpoint& endpoint) {
   return UniqueFd(socket(endpoint.is_ipv4() ? AF_INET : AF_INET6,
                          SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-struct FreeInterfaces {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
-
-std::optional<IpEndpoint> FindInterface(const ifaddrs* list, const std::string& name) {
-  std::optional<IpEndpoint> found;
-  for (; list != nullptr; list = list->ifa_next) {
-    if (list->ifa_name != name) continue;
-    const std::optional<IpEndpoint> endpoint = ToEndpoint(list->ifa_addr);
-    if (!endpoint.has_value()) continue;
-    if (endpoint->is_ipv4()) return endpoint;
-    if (!found.has_value()) found = endpoint;
-  }
-  return found;
 }
 
 }  // namespace
@@ -127,19 +92,24 @@ absl::Status SocketError(absl::string_view doing, int error) {
   return absl::UnavailableError(absl::StrCat(doing, ": ", std::strerror(error)));
 }
 
-absl::StatusOr<IpEndpoint> FindInterface(std::span<const std::string> interfaces) {
-  if (interfaces.empty()) {
-    return absl::InvalidArgumentError("expected a network interface, e.g. lo; found none");
+std::optional<IpEndpoint> ToEndpoint(const sockaddr* address) {
+  IpEndpoint endpoint;
+  if (address == nullptr) return std::nullopt;
+  if (address->sa_family == AF_INET) {
+    const auto& v4 = *reinterpret_cast<const sockaddr_in*>(address);
+    endpoint.ip[10] = endpoint.ip[11] = '\xff';
+    std::memcpy(endpoint.ip.data() + kIpv4Offset, &v4.sin_addr, sizeof(v4.sin_addr));
+    endpoint.port = ntohs(v4.sin_port);
+    return endpoint;
   }
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return SocketError("listing network interfaces", errno);
-  const std::unique_ptr<ifaddrs, FreeInterfaces> owned(list);
-  for (const std::string& name : interfaces) {
-    const std::optional<IpEndpoint> found = FindInterface(list, name);
-    if (found.has_value()) return *found;
+  if (address->sa_family == AF_INET6) {
+    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(address);
+    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) return std::nullopt;
+    std::memcpy(endpoint.ip.data(), &v6.sin6_addr, sizeof(v6.sin6_addr));
+    endpoint.port = ntohs(v6.sin6_port);
+    return endpoint;
   }
-  return absl::UnavailableError(absl::StrCat("network interfaces ", absl::StrJoin(interfaces, ","),
-                                             ": expected one with an IP address, found none"));
+  return std::nullopt;
 }
 
 absl::StatusOr<UniqueFd> ListenAt(IpEndpoint& at) {
@@ -156,12 +126,14 @@ absl::StatusOr<UniqueFd> ListenAt(IpEndpoint& at) {
   return fd;
 }
 
-absl::StatusOr<UniqueFd> ConnectFrom(const IpEndpoint& from, const IpEndpoint& to) {
+absl::StatusOr<UniqueFd> ConnectFrom(const IpEndpoint& from, const IpEndpoint& to,
+                                     const std::string& interface) {
   const std::string doing = absl::StrCat("connecting to ", to.ToString());
   UniqueFd fd = OpenSocket(to);
   if (!fd.valid()) return SocketError(doing, errno);
   if (from.is_ipv4() != to.is_ipv4()) return SocketError(doing, EAFNOSUPPORT);
   SetUp(fd.get(), from, to);
+  if (!interface.empty()) BindTo(interface, fd.get());
   // The system chooses the port when it knows the other end, of which there may be many.
   SetOption(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
   IpEndpoint source = from;

@@ -1,0 +1,62 @@
+#include "worker/transport/socket/network_interface.h"
+
+#include "common/testing/status_matchers.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::IsEmpty;
+
+IpEndpoint Ip(const std::string& text) {
+  IpEndpoint endpoint;
+  if (inet_pton(AF_INET6, text.c_str(), endpoint.ip.data()) == 1) return endpoint;
+  endpoint.ip[10] = endpoint.ip[11] = '\xff';
+  EXPECT_EQ(inet_pton(AF_INET, text.c_str(), endpoint.ip.data() + 12), 1) << text;
+  return endpoint;
+}
+
+const std::vector<InterfaceAddress> kAddresses = {
+    {"lo", Ip("127.0.0.1"), Ip("255.0.0.0")},
+    {"eth0", Ip("10.0.1.5"), Ip("255.255.255.0")},
+    {"eth1", Ip("10.0.1.6"), Ip("255.255.255.0")},
+    {"eth1", Ip("10.0.1.7"), Ip("255.255.255.0")},
+    {"eth2", Ip("10.0.2.5"), Ip("255.255.254.0")},
+    {"eth0", Ip("fd00::5"), Ip("ffff:ffff:ffff:ffff::")},
+    {"eth2", Ip("fd00::6"), Ip("ffff:ffff:ffff:ffff::")},
+};
+
+TEST(NetworkInterfaceTest, InterfacesOfOneSubnetAreFoundOnce) {
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.1.99"), kAddresses), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.3.99"), kAddresses), ElementsAre("eth2"));
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd00::99"), kAddresses), ElementsAre("eth0", "eth2"));
+}
+
+TEST(NetworkInterfaceTest, OtherSubnetsAreReachedByRoutes) {
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.4.1"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd01::1"), kAddresses), IsEmpty());
+}
+
+TEST(NetworkInterfaceTest, WhatIsOfThisHostDoesNotLeaveIt) {
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.1.7"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("127.0.0.1"), kAddresses), IsEmpty());
+}
+
+TEST(NetworkInterfaceTest, LoopbackIsListed) {
+  ASSERT_OK_AND_ASSIGN(const std::vector<InterfaceAddress> addresses, ListInterfaces());
+  EXPECT_THAT(addresses, Contains(Field(&InterfaceAddress::interface, "lo")));
+}
+
+}  // namespace
+}  // namespace crossmesh
