@@ -15,6 +15,7 @@
 #include "controller/membership/worker_registry.h"
 #include "controller/service/manifest_service.h"
 #include "controller/service/mesh_service.h"
+#include "controller/service/network_service.h"
 #include "controller/service/operation_book.h"
 #include "controller/service/operation_service.h"
 #include "controller/service/reshard_desk.h"
@@ -113,6 +114,7 @@ struct Controller::Parts {
 
   MeshService mesh_service;
   ManifestService manifest_service;
+  NetworkService network_service;
   ReshardService reshard_service;
   OperationService operation_service;
   WorkerService worker_service;
@@ -153,7 +155,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
               .clock = clock,
               .sink = book,
               .epoch = epoch}),
-      desk({.topology = options.topology}, catalog, clock, *metrics),
+      desk({}, catalog, clock, *metrics),
       sessions({.registry = registry,
                 .runner = runner,
                 .queue = queue,
@@ -163,6 +165,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                 .heartbeat_interval = options.heartbeat_interval}),
       mesh_service(catalog, *metrics),
       manifest_service(catalog, *metrics),
+      network_service(catalog, clock),
       reshard_service({.desk = desk,
                        .book = book,
                        .runner = runner,
@@ -190,13 +193,20 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                                        .insecure = options.insecure}));
   }
   auto parts = std::make_unique<Parts>(options, std::move(exporter));
+  if (options.topology.has_value()) {
+    RETURN_IF_ERROR(parts->catalog.network
+                        .Set({.topology = *options.topology,
+                              .source = NetworkSource::kFile,
+                              .time = parts->clock.Now()})
+                        .status());
+  }
   ASSIGN_OR_RETURN(
       parts->server,
       RpcServer::Start(
           {.addresses = options.listen,
            .insecure = options.insecure,
-           .services = {&parts->mesh_service, &parts->manifest_service, &parts->reshard_service,
-                        &parts->operation_service, &parts->worker_service},
+           .services = {&parts->mesh_service, &parts->manifest_service, &parts->network_service,
+                        &parts->reshard_service, &parts->operation_service, &parts->worker_service},
            .metrics = parts->rpc_metrics.get(),
            .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });

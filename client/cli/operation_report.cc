@@ -85,7 +85,7 @@ std::string ReportText(const v1::OperationReport& report) {
   };
   std::string text;
   for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
-  return text;
+  return text + WarningLines(report.warnings());
 }
 
 }  // namespace

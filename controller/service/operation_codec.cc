@@ -1,8 +1,10 @@
 #include "controller/service/operation_codec.h"
 
+#include "common/plan/plan_warnings.h"
 #include "common/wire/time_codec.h"
 
 #include <string>
+#include <utility>
 
 namespace crossmesh {
 namespace {
@@ -42,6 +44,9 @@ void AddPlan(const PlannedReshard& planned, v1::OperationReport& out) {
   out.set_busiest_host(figures.busiest_host);
   out.set_bound_seconds(figures.bound.seconds);
   out.set_predicted_seconds(figures.predicted_seconds);
+  for (std::string& warning : PlanWarnings(planned.tensors(), planned.request().topology)) {
+    out.add_warnings(std::move(warning));
+  }
 }
 
 v1::OperationReport ReportOf(const OperationSnapshot& snapshot) {
