@@ -9,6 +9,7 @@
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/operation_records.h"
+#include "controller/dispatch/grpc/grpc_probe_gateway.h"
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 #include "controller/dispatch/operation_runner.h"
 #include "controller/dispatch/thread_task_queue.h"
@@ -104,6 +105,7 @@ struct Controller::Parts {
   MembershipNews news;
   WorkerRegistry registry;
   GrpcWorkerGateway gateway;
+  GrpcProbeGateway probes;
 
   ThreadTaskQueue queue;     // all operations, sessions' timers, watchers
   ThreadTaskQueue planners;  // what takes long
@@ -139,6 +141,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
       registry({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
                clock, news),
       gateway(options.insecure),
+      probes(options.insecure),
       queue({.name = "operations"}, clock),
       planners(
           {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
@@ -165,7 +168,11 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                 .heartbeat_interval = options.heartbeat_interval}),
       mesh_service(catalog, *metrics),
       manifest_service(catalog, *metrics),
-      network_service(catalog, clock),
+      network_service({.catalog = catalog,
+                       .workers = registry,
+                       .runner = runner,
+                       .probes = probes,
+                       .clock = clock}),
       reshard_service({.desk = desk,
                        .book = book,
                        .runner = runner,
@@ -239,6 +246,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   parts_->book.DismissWatchers(leaving);
   parts_->sessions.Close(leaving);
   parts_->planners.Stop();
+  parts_->probes.Stop();
   parts_->server->Shutdown(std::min(deadline, kServerGrace));
   parts_->queue.Stop();
   parts_->gateway.Stop();

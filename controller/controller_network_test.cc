@@ -6,6 +6,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "controller/controller.h"
+#include "controller/fake_worker.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
@@ -41,11 +43,11 @@ v1::Topology Describing(const std::string& host, int64_t rate) {
 class ControllerNetworkTest : public ::testing::Test {
  protected:
   void StartController(std::optional<Topology> topology = std::nullopt) {
-    const std::string address = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
-    ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address},
+    address_ = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
+    ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
                                                           .metrics_listen = "",
                                                           .topology = std::move(topology)}));
-    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address}));
+    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address_}));
     networks_ = v1::NetworkService::NewStub(channel);
     reshards_ = v1::ReshardService::NewStub(channel);
   }
@@ -70,9 +72,8 @@ class ControllerNetworkTest : public ::testing::Test {
     return response.network();
   }
   // One tensor of 64 KiB from host a to host b.
-  v1::PlanSummary Plan(const std::optional<v1::Topology>& topology = std::nullopt) {
-    v1::PlanReshardRequest request;
-    v1::ReshardSpec& spec = *request.mutable_spec();
+  static v1::ReshardSpec SpecOf(const std::optional<v1::Topology>& topology) {
+    v1::ReshardSpec spec;
     v1::TensorSpec& tensor = *spec.mutable_inline_manifest()->add_tensors();
     tensor.set_name("w");
     tensor.set_dtype("F32");
@@ -80,6 +81,11 @@ class ControllerNetworkTest : public ::testing::Test {
     AddSide(*spec.mutable_source(), "a.0");
     AddSide(*spec.mutable_destination(), "b.0");
     if (topology.has_value()) *spec.mutable_topology() = *topology;
+    return spec;
+  }
+  v1::PlanSummary Plan(const std::optional<v1::Topology>& topology = std::nullopt) {
+    v1::PlanReshardRequest request;
+    *request.mutable_spec() = SpecOf(topology);
     grpc::ClientContext context;
     SetDeadline(context);
     v1::PlanReshardResponse response;
@@ -93,10 +99,45 @@ class ControllerNetworkTest : public ::testing::Test {
     rule.set_layout("[...]");
   }
 
+  // Workers on hosts a, b and c, whose links are all alike.
+  void StartWorkers() {
+    for (const char* host : {"a", "b", "c"}) {
+      workers_.push_back(std::make_unique<FakeWorker>(folder_.path(), absl::StrCat("w-", host),
+                                                      absl::StrCat(host, ".0"), address_));
+      workers_.back()->probes().SetResult(absl::OkStatus(), 1000, absl::Microseconds(40));
+    }
+  }
+  void TearDown() override {
+    workers_.clear();
+    controller_.reset();
+  }
+  using Measurement = grpc::ClientReader<v1::MeasureNetworkResponse>;
+  std::unique_ptr<Measurement> StartMeasuring(
+      grpc::ClientContext& context,
+      const v1::MeasureNetworkRequest& request = v1::MeasureNetworkRequest()) {
+    SetDeadline(context);
+    return networks_->MeasureNetwork(&context, request);
+  }
+  static absl::StatusOr<v1::MeasureNetworkResponse::Result> ResultOf(Measurement& measurement) {
+    v1::MeasureNetworkResponse response;
+    while (measurement.Read(&response)) {
+    }
+    const absl::Status status = FromGrpcStatus(measurement.Finish());
+    if (!status.ok()) return status;
+    return response.result();
+  }
+  absl::StatusOr<v1::MeasureNetworkResponse::Result> Measure(
+      const v1::MeasureNetworkRequest& request = v1::MeasureNetworkRequest()) {
+    grpc::ClientContext context;
+    return ResultOf(*StartMeasuring(context, request));
+  }
+
   const TemporaryFolder folder_;
+  std::string address_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<v1::NetworkService::Stub> networks_;
   std::unique_ptr<v1::ReshardService::Stub> reshards_;
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
 };
 
 TEST_F(ControllerNetworkTest, NobodyHasDescribedTheNetworkAtFirst) {
@@ -169,6 +210,145 @@ TEST_F(ControllerNetworkTest, APlanNamesTheHostsThatTheDescriptionLacks) {
   EXPECT_THAT(Plan().warnings(), IsEmpty());
   ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
   EXPECT_THAT(Plan().warnings(), ElementsAre(AllOf(HasSubstr("lacks b:"), HasSubstr("12.5 GB/s"))));
+}
+
+TEST_F(ControllerNetworkTest, WhatIsMeasuredBecomesTheDescriptionAndRacksStay) {
+  StartController(*Topology::Create({{"a", {{"old", 1, 2}}, 77}, {"z", {{"eth0", 3, 4}}}},
+                                    {{"r", {"a", "z"}, 5, 6}}));
+  StartWorkers();
+  workers_[1]->probes().SetResult(absl::OkStatus(), 500, absl::Microseconds(40));
+  ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure());
+  EXPECT_EQ(result.links_size(), 6);
+  EXPECT_EQ(result.links(0).latency_ns(), 20'000);
+  EXPECT_THAT(result.warnings(), ElementsAre(HasSubstr("no worker is on z")));
+  const v1::Network network = GetNetwork();
+  EXPECT_EQ(network.SerializeAsString(), result.network().SerializeAsString());
+  EXPECT_EQ(network.revision(), 2);
+  EXPECT_EQ(network.source(), v1::NETWORK_SOURCE_MEASURED);
+  const v1::Topology& topology = network.topology();
+  ASSERT_EQ(topology.hosts_size(), 4);
+  EXPECT_EQ(topology.hosts(0).name(), "z");
+  EXPECT_EQ(topology.hosts(1).name(), "a");
+  EXPECT_EQ(topology.hosts(1).local_bytes_per_second(), 77);
+  EXPECT_EQ(topology.hosts(1).nics(0).name(), "eth0");
+  EXPECT_EQ(topology.hosts(1).nics(0).in_latency_ns(), 10'000);
+  EXPECT_EQ(topology.hosts(2).nics(0).out_bytes_per_second(), 500);
+  EXPECT_EQ(topology.hosts(2).nics(0).in_bytes_per_second(), 1000);
+  ASSERT_EQ(topology.racks_size(), 1);
+  EXPECT_EQ(topology.racks(0).hosts_size(), 2);
+}
+
+TEST_F(ControllerNetworkTest, AnImpossibleFigureIsRefusedAndNothingIsStored) {
+  StartController();
+  StartWorkers();
+  for (const int64_t rate : {int64_t{0}, int64_t{-1}, Topology::kNicBytesPerSecondMax + 1}) {
+    workers_[1]->probes().SetResult(absl::OkStatus(), rate, absl::Microseconds(40));
+    EXPECT_THAT(Measure().status(),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         AllOf(HasSubstr("link b/eth0 to"), HasSubstr("10 Tbit/s"),
+                               HasSubstr(absl::StrCat("measured ", rate)))));
+  }
+  EXPECT_EQ(GetNetwork().revision(), 0);
+}
+
+TEST_F(ControllerNetworkTest, AWorkerThatFailsAProbeIsNamed) {
+  StartController();
+  StartWorkers();
+  workers_[2]->probes().SetResult(absl::DeadlineExceededError("nothing more came"), 0,
+                                  absl::ZeroDuration());
+  EXPECT_THAT(Measure().status(), StatusIs(absl::StatusCode::kUnavailable,
+                                           AllOf(HasSubstr("link c/eth0 to"),
+                                                 HasSubstr("worker w-c: nothing more came"))));
+  EXPECT_EQ(GetNetwork().revision(), 0);
+}
+
+TEST_F(ControllerNetworkTest, ANicThatReachesNobodyIsNamed) {
+  StartController();
+  StartWorkers();
+  workers_[2]->probes().SetResult(absl::FailedPreconditionError("no route"), 0,
+                                  absl::ZeroDuration());
+  EXPECT_THAT(Measure().status(), StatusIs(absl::StatusCode::kUnavailable,
+                                           AllOf(HasSubstr("c/eth0: no link"), HasSubstr("sends"),
+                                                 HasSubstr("worker w-c: no route"))));
+  EXPECT_EQ(GetNetwork().revision(), 0);
+}
+
+TEST_F(ControllerNetworkTest, OneMeasurementRunsAtATime) {
+  StartController();
+  StartWorkers();
+  workers_[0]->probes().Hold();
+  grpc::ClientContext context;
+  const std::unique_ptr<Measurement> first = StartMeasuring(context);
+  workers_[0]->probes().WaitUntilHolding();
+  EXPECT_THAT(Measure().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another measurement")));
+  workers_[0]->probes().Release();
+  EXPECT_OK(ResultOf(*first).status());
+  EXPECT_OK(Measure().status());
+}
+
+TEST_F(ControllerNetworkTest, OperationsThatRunMeanwhileAreAWarning) {
+  StartController();
+  StartWorkers();
+  for (const auto& worker : workers_) worker->SetManner(FakeWorker::Manner::kHolding);
+  v1::ExecuteReshardRequest request;
+  request.set_request_id("held");
+  *request.mutable_spec() = SpecOf(std::nullopt);
+  request.mutable_spec()->mutable_source()->set_storage("s");
+  request.mutable_spec()->mutable_destination()->set_storage("t");
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const auto operation = reshards_->ExecuteReshard(&context, request);
+  workers_[0]->WaitUntilHolding(1);
+  ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure());
+  EXPECT_THAT(result.warnings(), ElementsAre(HasSubstr("operations ran meanwhile")));
+  for (const auto& worker : workers_) worker->Release();
+  v1::ExecuteReshardResponse response;
+  while (operation->Read(&response)) {
+  }
+  EXPECT_OK(FromGrpcStatus(operation->Finish()));
+}
+
+TEST_F(ControllerNetworkTest, AControllerThatStopsBreaksTheMeasurementOff) {
+  StartController();
+  StartWorkers();
+  workers_[0]->probes().Hold();
+  grpc::ClientContext context;
+  const std::unique_ptr<Measurement> measurement = StartMeasuring(context);
+  workers_[0]->probes().WaitUntilHolding();
+  controller_->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(ResultOf(*measurement).status(), StatusIs(absl::StatusCode::kUnavailable));
+  workers_[0]->probes().Release();
+}
+
+TEST_F(ControllerNetworkTest, AChangeMeanwhileIsNotOverwritten) {
+  StartController();
+  StartWorkers();
+  workers_[0]->probes().Hold();
+  grpc::ClientContext context;
+  const std::unique_ptr<Measurement> measurement = StartMeasuring(context);
+  workers_[0]->probes().WaitUntilHolding();
+  ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
+  workers_[0]->probes().Release();
+  EXPECT_THAT(ResultOf(*measurement).status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(GetNetwork().source(), v1::NETWORK_SOURCE_CLIENT);
+}
+
+TEST_F(ControllerNetworkTest, WhatCannotBeMeasuredIsRefused) {
+  StartController();
+  EXPECT_THAT(Measure().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two hosts or more")));
+  StartWorkers();
+  v1::MeasureNetworkRequest request;
+  for (const int64_t bytes : {int64_t{-1}, int64_t{65535}, (int64_t{1} << 36) + 1}) {
+    request.set_link_bytes(bytes);
+    EXPECT_THAT(Measure(request).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("link_bytes: expected")));
+  }
+  request.set_link_bytes(0);
+  request.mutable_link_time()->set_seconds(11);
+  EXPECT_THAT(Measure(request).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("link_time")));
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkRecord::Set(Cha
     return absl::AbortedError(absl::StrCat("network description: expected revision ",
                                            *change.revision, ", found ", current.revision));
   }
-  if (current.source == change.source && current.topology == change.topology) {
+  const bool measured = change.source == NetworkSource::kMeasured;
+  if (!measured && current.source == change.source && current.topology == change.topology) {
     return stored.description;
   }
   auto next = std::make_shared<const NetworkDescription>(

@@ -47,7 +47,8 @@ class NetworkRecord {
     std::optional<int64_t> revision;  // that it takes the place of; nothing: any
   };
   // The description as it is now, one revision on; but what is there already, from the same source,
-  // stays as it is, so that setting it again is harmless. Aborted: the revision is another, or
+  // stays as it is, so that setting it again is harmless. (To have measured it again is news.)
+  // Aborted: the revision is another, or
   // changes meanwhile; what the store's Commit says.
   absl::StatusOr<std::shared_ptr<const NetworkDescription>> Set(Change change);
 

@@ -58,6 +58,11 @@ TEST_F(NetworkRecordTest, EveryChangeCountsAndARepeatedOneDoesNot) {
   EXPECT_EQ((*record_.Get())->revision, 3);
 }
 
+TEST_F(NetworkRecordTest, ToMeasureTheSameAgainIsNews) {
+  ASSERT_OK(Set(10, NetworkSource::kMeasured).status());
+  EXPECT_EQ((*Set(10, NetworkSource::kMeasured))->revision, 2);
+}
+
 TEST_F(NetworkRecordTest, AChangeOfAnotherRevisionIsAborted) {
   ASSERT_OK(Set(10).status());
   EXPECT_THAT(record_.Set({.topology = NetworkOf(11), .time = kNoon, .revision = 0}).status(),
