@@ -5,10 +5,12 @@
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "common/wire/session_protocol.h"
 #include "controller/controller.h"
 #include "controller/fake_worker.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
+#include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <memory>
 #include <optional>
@@ -50,6 +52,7 @@ class ControllerNetworkTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address_}));
     networks_ = v1::NetworkService::NewStub(channel);
     reshards_ = v1::ReshardService::NewStub(channel);
+    sessions_ = v1::WorkerService::NewStub(channel);
   }
 
   v1::Network GetNetwork() {
@@ -137,6 +140,7 @@ class ControllerNetworkTest : public ::testing::Test {
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<v1::NetworkService::Stub> networks_;
   std::unique_ptr<v1::ReshardService::Stub> reshards_;
+  std::unique_ptr<v1::WorkerService::Stub> sessions_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
 };
 
@@ -349,6 +353,27 @@ TEST_F(ControllerNetworkTest, WhatCannotBeMeasuredIsRefused) {
   request.mutable_link_time()->set_seconds(11);
   EXPECT_THAT(Measure(request).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("link_time")));
+}
+
+TEST_F(ControllerNetworkTest, AWorkerWithTooManyInterfacesOrLongNamesDoesNotJoin) {
+  StartController();
+  for (const std::vector<std::string>& interfaces :
+       {std::vector<std::string>(65, "eth0"), {std::string(64, 'x')}, {""}}) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    const auto session = sessions_->WorkerSession(&context);
+    v1::WorkerSessionRequest request;
+    v1::WorkerSessionRequest::Register& message = *request.mutable_register_();
+    message.set_worker("w");
+    message.set_devices("a.0");
+    message.set_execution_address("unix:/nowhere");
+    message.set_protocol(kSessionProtocol);
+    for (const std::string& interface : interfaces) message.add_data_interfaces(interface);
+    session->Write(request);
+    EXPECT_THAT(FromGrpcStatus(session->Finish()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("worker w: data_interfaces: expected")));
+  }
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
   ASSIGN_OR_RETURN(
       const v1::MeasureNetworkResponse::Result result,
       client.MeasureNetwork(request, [&](const v1::MeasureNetworkResponse::Progress& now) {
-        progress.Update(now.sent_bytes(),
+        progress.Update(now.received_bytes(),
                         absl::StrCat(now.measured_links(), " of ", now.links(), " links"));
       }));
   progress.Finish(absl::StrCat("measured ", result.links_size(), " links"));

@@ -68,7 +68,7 @@ void NetworkService::MeasurementCall::Start(const v1::MeasureNetworkRequest& req
 absl::Status NetworkService::MeasurementCall::Begin(const v1::MeasureNetworkRequest& request) {
   const Options& options = service_.options_;
   ASSIGN_OR_RETURN(const absl::Duration link_time, LinkTimeOf(request));
-  ASSIGN_OR_RETURN(link_bytes_, LinkBytesOf(request));
+  ASSIGN_OR_RETURN(const int64_t link_bytes, LinkBytesOf(request));
   ASSIGN_OR_RETURN(ProbePlaces places, ProbePlacesOf(options.workers.List()));
   ASSIGN_OR_RETURN(before_, options.catalog.network.Get());
   ports_ = places.ports;
@@ -78,7 +78,7 @@ absl::Status NetworkService::MeasurementCall::Begin(const v1::MeasureNetworkRequ
       {.gateway = options.probes,
        .places = std::move(places),
        .link_time = link_time,
-       .link_bytes = link_bytes_,
+       .link_bytes = link_bytes,
        .new_token = NewToken,
        .on_progress = [self](const auto& progress) { self->OnProgress(progress); },
        .on_end = [self](auto measured) { self->OnMeasured(std::move(measured)); }});
@@ -95,8 +95,7 @@ void NetworkService::MeasurementCall::OnProgress(const NetworkMeasurement::Progr
   v1::MeasureNetworkResponse::Progress& out = *response.mutable_progress();
   out.set_links(progress.links);
   out.set_measured_links(progress.measured_links);
-  out.set_bytes_max(progress.links * link_bytes_);
-  out.set_sent_bytes(progress.received_bytes);
+  out.set_received_bytes(progress.received_bytes);
   Send(std::move(response));
 }
 

@@ -5,7 +5,6 @@
 #include "controller/dispatch/network_measurement.h"
 #include "controller/service/network_service.h"
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +40,6 @@ class NetworkService::MeasurementCall final
   // Set by Begin, before anything runs.
   std::vector<ProbePort> ports_;
   std::shared_ptr<const NetworkDescription> before_;
-  int64_t link_bytes_ = 0;
   bool operations_ran_ = false;
 
   Mutex mutex_;
