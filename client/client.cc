@@ -42,6 +42,7 @@ Client::Client(std::string address, const ClientOptions& options,
       options_(options),
       meshes_(v1::MeshService::NewStub(channel)),
       manifests_(v1::ManifestService::NewStub(channel)),
+      networks_(v1::NetworkService::NewStub(channel)),
       reshards_(v1::ReshardService::NewStub(channel)),
       operations_(v1::OperationService::NewStub(channel)),
       workers_(v1::WorkerService::NewStub(channel)) {}
@@ -185,6 +186,42 @@ absl::Status Client::DeleteManifest(const std::string& name, int64_t revision) {
   v1::DeleteManifestResponse response;
   return Explain(
       CallOnce(*manifests_, &v1::ManifestService::Stub::DeleteManifest, request, response));
+}
+
+absl::StatusOr<v1::Network> Client::GetNetwork() {
+  v1::GetNetworkResponse response;
+  RETURN_IF_ERROR(
+      Call(*networks_, &v1::NetworkService::Stub::GetNetwork, v1::GetNetworkRequest(), response));
+  return std::move(*response.mutable_network());
+}
+
+absl::StatusOr<v1::Network> Client::SetNetwork(const v1::Topology& topology,
+                                               std::optional<int64_t> revision) {
+  v1::SetNetworkRequest request;
+  *request.mutable_topology() = topology;
+  if (revision.has_value()) request.set_revision(*revision);
+  v1::SetNetworkResponse response;
+  const auto once = [&] {
+    return CallOnce(*networks_, &v1::NetworkService::Stub::SetNetwork, request, response);
+  };
+  // Of a revision only once: a second answer would be that another one is there.
+  RETURN_IF_ERROR(revision.has_value() ? Explain(once()) : Retry(once));
+  return std::move(*response.mutable_network());
+}
+
+absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
+    const v1::MeasureNetworkRequest& request, OnMeasured on_progress) {
+  grpc::ClientContext context;
+  SetDeadline(context, kRpcDeadlineMax);
+  const auto reader = networks_->MeasureNetwork(&context, request);
+  v1::MeasureNetworkResponse message;
+  v1::MeasureNetworkResponse::Result result;
+  while (reader->Read(&message)) {
+    if (message.has_progress()) on_progress(message.progress());
+    if (message.has_result()) result = std::move(*message.mutable_result());
+  }
+  RETURN_IF_ERROR(Explain(FromGrpcStatus(reader->Finish())));
+  return result;
 }
 
 absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {

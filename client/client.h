@@ -3,12 +3,14 @@
 #include "common/mesh/manifest.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
+#include "crossmesh/v1/network_service.grpc.pb.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +62,18 @@ class Client {
   absl::StatusOr<std::vector<v1::ListManifestsResponse::Entry>> ListManifests();
   absl::Status DeleteManifest(const std::string& name, int64_t revision = 0);
 
+  // The description that plans are made for.
+  absl::StatusOr<v1::Network> GetNetwork();
+  // InvalidArgument names what is wrong in the description. Returns what is current now. With a
+  // revision, that of the one that it takes the place of: Aborted when another one is there.
+  absl::StatusOr<v1::Network> SetNetwork(const v1::Topology& topology,
+                                         std::optional<int64_t> revision = std::nullopt);
+  // Probes the links between workers, and makes what is found the current description.
+  // `on_progress` is called by this thread. Made once; NetworkService has the errors.
+  using OnMeasured = absl::FunctionRef<void(const v1::MeasureNetworkResponse::Progress&)>;
+  absl::StatusOr<v1::MeasureNetworkResponse::Result> MeasureNetwork(
+      const v1::MeasureNetworkRequest& request, OnMeasured on_progress);
+
   // Plans and proves without executing.
   absl::StatusOr<v1::PlanReshardResponse> Plan(const v1::PlanReshardRequest& request);
 
@@ -108,6 +122,7 @@ class Client {
   ClientOptions options_;
   std::unique_ptr<v1::MeshService::Stub> meshes_;
   std::unique_ptr<v1::ManifestService::Stub> manifests_;
+  std::unique_ptr<v1::NetworkService::Stub> networks_;
   std::unique_ptr<v1::ReshardService::Stub> reshards_;
   std::unique_ptr<v1::OperationService::Stub> operations_;
   std::unique_ptr<v1::WorkerService::Stub> workers_;

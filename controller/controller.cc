@@ -9,12 +9,14 @@
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/operation_records.h"
+#include "controller/dispatch/grpc/grpc_probe_gateway.h"
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 #include "controller/dispatch/operation_runner.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/manifest_service.h"
 #include "controller/service/mesh_service.h"
+#include "controller/service/network_service.h"
 #include "controller/service/operation_book.h"
 #include "controller/service/operation_service.h"
 #include "controller/service/reshard_desk.h"
@@ -103,6 +105,7 @@ struct Controller::Parts {
   MembershipNews news;
   WorkerRegistry registry;
   GrpcWorkerGateway gateway;
+  GrpcProbeGateway probes;
 
   ThreadTaskQueue queue;     // all operations, sessions' timers, watchers
   ThreadTaskQueue planners;  // what takes long
@@ -113,6 +116,7 @@ struct Controller::Parts {
 
   MeshService mesh_service;
   ManifestService manifest_service;
+  NetworkService network_service;
   ReshardService reshard_service;
   OperationService operation_service;
   WorkerService worker_service;
@@ -137,6 +141,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
       registry({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
                clock, news),
       gateway(options.insecure),
+      probes(options.insecure),
       queue({.name = "operations"}, clock),
       planners(
           {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
@@ -153,7 +158,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
               .clock = clock,
               .sink = book,
               .epoch = epoch}),
-      desk({.topology = options.topology}, catalog, clock, *metrics),
+      desk({}, catalog, clock, *metrics),
       sessions({.registry = registry,
                 .runner = runner,
                 .queue = queue,
@@ -163,6 +168,11 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                 .heartbeat_interval = options.heartbeat_interval}),
       mesh_service(catalog, *metrics),
       manifest_service(catalog, *metrics),
+      network_service({.catalog = catalog,
+                       .workers = registry,
+                       .runner = runner,
+                       .probes = probes,
+                       .clock = clock}),
       reshard_service({.desk = desk,
                        .book = book,
                        .runner = runner,
@@ -190,13 +200,20 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                                        .insecure = options.insecure}));
   }
   auto parts = std::make_unique<Parts>(options, std::move(exporter));
+  if (options.topology.has_value()) {
+    RETURN_IF_ERROR(parts->catalog.network
+                        .Set({.topology = *options.topology,
+                              .source = NetworkSource::kFile,
+                              .time = parts->clock.Now()})
+                        .status());
+  }
   ASSIGN_OR_RETURN(
       parts->server,
       RpcServer::Start(
           {.addresses = options.listen,
            .insecure = options.insecure,
-           .services = {&parts->mesh_service, &parts->manifest_service, &parts->reshard_service,
-                        &parts->operation_service, &parts->worker_service},
+           .services = {&parts->mesh_service, &parts->manifest_service, &parts->network_service,
+                        &parts->reshard_service, &parts->operation_service, &parts->worker_service},
            .metrics = parts->rpc_metrics.get(),
            .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });
@@ -229,6 +246,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   parts_->book.DismissWatchers(leaving);
   parts_->sessions.Close(leaving);
   parts_->planners.Stop();
+  parts_->probes.Stop();
   parts_->server->Shutdown(std::min(deadline, kServerGrace));
   parts_->queue.Stop();
   parts_->gateway.Stop();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,8 @@ class Controller {
     std::string metrics_listen = "127.0.0.1:0";
     // Allows addresses that are not local, of its own and of workers.
     bool insecure = false;
-    // The network, where requests do not describe it.
-    Topology topology;
+    // Becomes the current description of the network.
+    std::optional<Topology> topology;
     std::string version;
     std::string revision;
     absl::Duration heartbeat_interval = absl::Seconds(2);

@@ -169,8 +169,8 @@ class FakeWorker::Session final
 FakeWorker::FakeWorker(const std::string& folder, const std::string& name,
                        const std::string& devices, const std::string& controller)
     : name_(name), address_(absl::StrCat("unix:", folder, "/", name, ".sock")) {
-  absl::StatusOr<std::unique_ptr<RpcServer>> server =
-      RpcServer::Start({.addresses = {address_}, .services = {this}, .metrics = &metrics_});
+  absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(
+      {.addresses = {address_}, .services = {this, &probes_}, .metrics = &metrics_});
   CHECK_OK(server);
   server_ = *std::move(server);
   Join(devices, controller);
@@ -194,6 +194,7 @@ void FakeWorker::Join(const std::string& devices, const std::string& controller)
   message.set_execution_address(address_);
   message.set_transport("inprocess");
   message.set_protocol(kSessionProtocol);
+  message.add_data_interfaces("eth0");
   session_->Send(request);
   const auto registered = ReadSession();
   CHECK_OK(registered);

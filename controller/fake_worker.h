@@ -4,6 +4,7 @@
 #include "common/metrics/rpc_metrics.h"
 #include "common/plan/worker_part.h"
 #include "common/rpc/server.h"
+#include "controller/fake_probes.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
@@ -17,8 +18,8 @@
 
 namespace crossmesh {
 
-// A worker that moves nothing: it registers with a controller, serves Execute, and says what a
-// worker says. Thread-safe.
+// A worker that moves nothing: it registers with a controller, serves Execute and probes of its one
+// interface "eth0", and says what a worker says. Thread-safe.
 class FakeWorker final : public v1::ExecutionService::CallbackService {
  public:
   // What it does with a task that it is given.
@@ -45,6 +46,8 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   // Waits until the session has a message, and returns it; an error when it has ended.
   absl::StatusOr<v1::WorkerSessionResponse> ReadSession();
 
+  FakeProbes& probes() { return probes_; }
+
   // Since the start.
   struct Counts {
     int calls = 0;
@@ -69,6 +72,7 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
 
   const std::string name_;
   const std::string address_;
+  FakeProbes probes_;
   NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;

@@ -157,9 +157,11 @@ absl::Status Worker::OpenTasks() {
 
 absl::Status Worker::OpenService() {
   service_ = std::make_unique<ExecutionService>(*control_, *tasks_);
+  ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.data.interfaces}, clock_));
+  probe_service_ = std::make_unique<ProbeService>(*probes_);
   ASSIGN_OR_RETURN(server_, RpcServer::Start({.addresses = {options_.listen},
                                               .insecure = options_.insecure,
-                                              .services = {service_.get()},
+                                              .services = {service_.get(), probe_service_.get()},
                                               .metrics = rpc_metrics_.get()}));
   return absl::OkStatus();
 }
@@ -191,6 +193,9 @@ v1::WorkerSessionRequest::Register Worker::Registration() const {
   registration.set_data_address(transport_->address());
   registration.set_version(CROSSMESH_VERSION);
   registration.set_protocol(kSessionProtocol);
+  for (const std::string& interface : options_.data.interfaces) {
+    registration.add_data_interfaces(interface);
+  }
   return registration;
 }
 
@@ -226,6 +231,7 @@ void Worker::Stop(absl::Duration drain_timeout) {
   if (std::exchange(stopped_, true) || !started_) return;
   FinishTasks(drain_timeout);
   LeaveController();
+  probes_->Stop();
   server_->Shutdown(kCallGrace);
   if (fd_server_ != nullptr) fd_server_->Stop();
   control_->Stop();

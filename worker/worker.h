@@ -13,7 +13,9 @@
 #include "worker/executor/executor.h"
 #include "worker/memory/fd_server.h"
 #include "worker/memory/storage_table.h"
+#include "worker/probe/probe_table.h"
 #include "worker/service/execution_service.h"
+#include "worker/service/probe_service.h"
 #include "worker/service/tasks/task_table.h"
 #include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
@@ -53,7 +55,7 @@ struct WorkerOptions {
 //
 // Threads: "control" has the tasks and the session, "data" the executor and the transport, "memory"
 // gives arenas back to the system; gRPC and the metrics' server have their own and bring everything
-// to the first two.
+// to the first two. Each probe of a link has its own while it lasts.
 class Worker : private SessionHost {
  public:
   // Listens, joins and serves. InvalidArgument: what an option lacks; FailedPrecondition: an
@@ -111,6 +113,8 @@ class Worker : private SessionHost {
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
   std::unique_ptr<CounterSampler> sampler_;
   std::unique_ptr<ExecutionService> service_;
+  std::unique_ptr<ProbeTable> probes_;
+  std::unique_ptr<ProbeService> probe_service_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<FdServer> fd_server_;  // null: no memory socket
   std::unique_ptr<SessionAgent> agent_;

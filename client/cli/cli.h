@@ -67,6 +67,7 @@ void AddDoctorCommand(Cli& cli, CLI::App& app);
 void AddLayoutCommands(Cli& cli, CLI::App& app);
 void AddManifestCommands(Cli& cli, CLI::App& app);
 void AddMeshCommands(Cli& cli, CLI::App& app);
+void AddNetworkCommands(Cli& cli, CLI::App& app);
 void AddOperationCommands(Cli& cli, CLI::App& app);
 void AddPlanCommand(Cli& cli, CLI::App& app);
 void AddReshardCommand(Cli& cli, CLI::App& app);

@@ -78,11 +78,27 @@ constexpr const char* kSmall =
     "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
 
 TEST(CliTest, EveryCommandHasHelpWithExamples) {
-  for (const char* command :
-       {"demo", "plan", "reshard", "layout show", "mesh create", "mesh list", "mesh show",
-        "mesh delete", "manifest put", "manifest list", "manifest show", "manifest delete",
-        "operation list", "operation show", "operation watch", "operation cancel", "worker list",
-        "worker drain"}) {
+  for (const char* command : {"demo",
+                              "plan",
+                              "reshard",
+                              "layout show",
+                              "mesh create",
+                              "mesh list",
+                              "mesh show",
+                              "mesh delete",
+                              "manifest put",
+                              "manifest list",
+                              "manifest show",
+                              "manifest delete",
+                              "network show",
+                              "network set",
+                              "network measure",
+                              "operation list",
+                              "operation show",
+                              "operation watch",
+                              "operation cancel",
+                              "worker list",
+                              "worker drain"}) {
     const Result result = Crossmesh(absl::StrCat(command, " --help"));
     EXPECT_EQ(result.exit_status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("crossmesh ", command))) << command;

@@ -49,6 +49,7 @@ int Main(int argc, char** argv) {
   AddLayoutCommands(cli, app);
   AddMeshCommands(cli, app);
   AddManifestCommands(cli, app);
+  AddNetworkCommands(cli, app);
   AddOperationCommands(cli, app);
   AddWorkerCommands(cli, app);
   try {

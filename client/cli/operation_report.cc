@@ -91,7 +91,7 @@ std::string ReportText(const v1::OperationReport& report) {
         link.from(), link.to(), Bytes(link.sent_bytes()), FormatSeconds(link.busy_seconds()),
         FormatSeconds(report.predicted_seconds()));
   }
-  return text;
+  return text + WarningLines(report.warnings());
 }
 
 }  // namespace

@@ -45,7 +45,14 @@ std::string RatioToBound(double seconds, double bound_seconds) {
   return bound_seconds > 0 ? absl::StrFormat("%.2fx", seconds / bound_seconds) : "-";
 }
 
+std::string WarningLines(const google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  std::string lines;
+  for (const std::string& warning : warnings) absl::StrAppend(&lines, "WARNING: ", warning, "\n");
+  return lines;
+}
+
 std::string RatesNote(const v1::PlanSummary& summary) {
+  if (summary.warnings_size() > 0) return WarningLines(summary.warnings());
   if (!summary.assumed_rates()) return "";
   return absl::StrCat(
       "Rates are assumed: ", FormatRate(static_cast<double>(summary.assumed_bytes_per_second())),

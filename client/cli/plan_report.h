@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include <google/protobuf/repeated_ptr_field.h>
+
 namespace crossmesh {
 
 // What a plan comes to, for people: a line per figure.
@@ -13,7 +15,11 @@ std::string PlanSummaryText(const v1::PlanSummary& summary);
 // One row per plan of the same request, and below what the rates are.
 std::string StrategyTable(std::span<const v1::PlanSummary> summaries);
 
-// "Rates are assumed: 12.5 GB/s per host and direction." or "" when all are described.
+// A line "WARNING: ..." for each.
+std::string WarningLines(const google::protobuf::RepeatedPtrField<std::string>& warnings);
+
+// "Rates are assumed: 12.5 GB/s per host and direction."; the plan's warnings when only some are;
+// "" when all are described.
 std::string RatesNote(const v1::PlanSummary& summary);
 
 // How often the bound `seconds` are: "1.25x"; "-" where nothing has to cross the network.

@@ -6,6 +6,7 @@
 #include "common/base/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -65,7 +66,7 @@ std::string PortTable(const SimulatedRun& run, int64_t ports_max) {
   const auto shown = std::min<int64_t>(ports_max, std::ssize(ports));
   for (int64_t i = 0; i < shown; ++i) {
     const NetworkPort& port = run.ports[ports[i]];
-    const auto bytes = static_cast<int64_t>(run.port_bytes[ports[i]] + 0.5);
+    const auto bytes = std::llround(run.port_bytes[ports[i]]);
     table.AddRow({port.name, std::string(PortName(port.kind)), FormatRate(port.bytes_per_second),
                   FormatBytes(ByteCount(bytes)),
                   absl::StrFormat("%.1f %%", 100 * UseOf(run, ports[i]))});

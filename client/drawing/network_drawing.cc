@@ -4,6 +4,7 @@
 #include "common/base/format.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -118,7 +119,7 @@ void NetworkDrawing::DrawBytes(SvgWriter& svg) const {
   for (const HostPlace& host : places_.hosts) taken.push_back(host.box);
   for (const RouteCurve& curve : routes_.curves) AddPen(curve, taken);
   for (const RouteCurve& curve : routes_.curves) {
-    const auto bytes = static_cast<int64_t>(curve.route->bytes + 0.5);
+    const auto bytes = std::llround(curve.route->bytes);
     const std::string text = FormatBytes(ByteCount(bytes));
     const double width = kCharacter * static_cast<double>(text.size()) + 2;
     for (const double part : {0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78, 0.15, 0.85}) {

@@ -16,10 +16,22 @@ std::string Quoted(absl::string_view name) {
   return absl::StrCat("\"", absl::CHexEscape(name.substr(0, 80)), "\"");
 }
 
-absl::Status CheckRate(absl::string_view object, absl::string_view which, int64_t rate) {
-  if (rate >= 1 && rate <= Topology::kBytesPerSecondMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(object, ": expected ", which, " of 1 to ",
-                                                 Topology::kBytesPerSecondMax, ", found ", rate));
+struct Range {
+  int64_t least = 0;
+  int64_t most = 0;
+  absl::string_view most_in_words;
+};
+constexpr Range kNicRates = {1, Topology::kNicBytesPerSecondMax, " (10 Tbit/s)"};
+constexpr Range kRackRates = {1, Topology::kBytesPerSecondMax};
+constexpr Range kLocalRates = {0, Topology::kBytesPerSecondMax};
+constexpr Range kLatencies = {0, Topology::kLatencyNsMax, " (1 s)"};
+
+absl::Status Check(absl::string_view object, absl::string_view which, int64_t value,
+                   const Range& range) {
+  if (value >= range.least && value <= range.most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(object, ": expected ", which, " of ", range.least,
+                                                 " to ", range.most, range.most_in_words,
+                                                 ", found ", value));
 }
 
 absl::Status CheckNics(const Host& host) {
@@ -37,8 +49,10 @@ absl::Status CheckNics(const Host& host) {
     if (!names.insert(nic.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(object, " is named twice"));
     }
-    RETURN_IF_ERROR(CheckRate(object, "out_bytes_per_second", nic.out_bytes_per_second));
-    RETURN_IF_ERROR(CheckRate(object, "in_bytes_per_second", nic.in_bytes_per_second));
+    RETURN_IF_ERROR(Check(object, "out_bytes_per_second", nic.out_bytes_per_second, kNicRates));
+    RETURN_IF_ERROR(Check(object, "in_bytes_per_second", nic.in_bytes_per_second, kNicRates));
+    RETURN_IF_ERROR(Check(object, "out_latency_ns", nic.out_latency_ns, kLatencies));
+    RETURN_IF_ERROR(Check(object, "in_latency_ns", nic.in_latency_ns, kLatencies));
   }
   return absl::OkStatus();
 }
@@ -48,7 +62,8 @@ absl::Status CheckNics(const Host& host) {
 absl::StatusOr<Topology> Topology::Create(std::vector<Host> hosts, std::vector<Rack> racks,
                                           int64_t assumed_bytes_per_second) {
   Topology topology;
-  RETURN_IF_ERROR(CheckRate("network", "assumed_bytes_per_second", assumed_bytes_per_second));
+  RETURN_IF_ERROR(
+      Check("network", "assumed_bytes_per_second", assumed_bytes_per_second, kNicRates));
   topology.assumed_bytes_per_second_ = assumed_bytes_per_second;
   RETURN_IF_ERROR(topology.AddHosts(std::move(hosts)));
   RETURN_IF_ERROR(topology.AddRacks(std::move(racks)));
@@ -67,6 +82,8 @@ absl::Status Topology::AddHosts(std::vector<Host> hosts) {
       return absl::InvalidArgumentError(absl::StrCat("host ", host.name, " is named twice"));
     }
     RETURN_IF_ERROR(CheckNics(host));
+    RETURN_IF_ERROR(Check(absl::StrCat("host ", host.name), "local_bytes_per_second",
+                          host.local_bytes_per_second, kLocalRates));
   }
   return absl::OkStatus();
 }
@@ -83,8 +100,8 @@ absl::Status Topology::AddRacks(std::vector<Rack> racks) {
     if (!names.insert(rack.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(object, " is named twice"));
     }
-    RETURN_IF_ERROR(CheckRate(object, "up_bytes_per_second", rack.up_bytes_per_second));
-    RETURN_IF_ERROR(CheckRate(object, "down_bytes_per_second", rack.down_bytes_per_second));
+    RETURN_IF_ERROR(Check(object, "up_bytes_per_second", rack.up_bytes_per_second, kRackRates));
+    RETURN_IF_ERROR(Check(object, "down_bytes_per_second", rack.down_bytes_per_second, kRackRates));
     for (const std::string& host : rack.hosts) {
       if (FindHost(host) == nullptr) {
         return absl::InvalidArgumentError(

@@ -12,17 +12,22 @@
 
 namespace crossmesh {
 
-// A network port: full duplex, with a rate per direction in bytes per second.
+// A network port: full duplex, with a rate per direction in bytes per second, and what it adds per
+// direction to the time that a byte is on its way, in nanoseconds.
 struct Nic {
   std::string name;
   int64_t out_bytes_per_second = 0;
   int64_t in_bytes_per_second = 0;
+  int64_t out_latency_ns = 0;
+  int64_t in_latency_ns = 0;
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
 struct Host {
   std::string name;
   std::vector<Nic> nics;
+  // What its devices exchange among each other, all together; 0: not a limit.
+  int64_t local_bytes_per_second = 0;
   friend bool operator==(const Host&, const Host&) = default;
 };
 
@@ -40,15 +45,19 @@ struct Rack {
 class Topology {
  public:
   static constexpr int64_t kAssumedBytesPerSecond = 12'500'000'000;  // 100 Gbit/s
-  // So that sums over a host's NICs fit in 64 bits.
+  // No NIC is faster: 10 Tbit/s.
+  static constexpr int64_t kNicBytesPerSecondMax = 1'250'000'000'000;
+  // Of a rack, or inside a host.
   static constexpr int64_t kBytesPerSecondMax = int64_t{1} << 50;
+  static constexpr int64_t kLatencyNsMax = 1'000'000'000;  // 1 s
   static constexpr int64_t kNicsPerHostMax = 1024;
 
   Topology() = default;  // nothing described: every host has one NIC at the assumed rate
 
   // InvalidArgument: a host misnamed or named twice, a host without a NIC or with too many, a NIC
-  // or rack without a name or named twice, a rate < 1 or over the limit, a rack that names an
-  // unknown host, a host in two racks. Each message names the object.
+  // or rack without a name or named twice, a rate < 1 (local: < 0) or over the limit, a latency < 0
+  // or over the limit, a rack that names an unknown host, a host in two racks. Each message names
+  // the object.
   static absl::StatusOr<Topology> Create(std::vector<Host> hosts, std::vector<Rack> racks,
                                          int64_t assumed_bytes_per_second = kAssumedBytesPerSecond);
 

@@ -15,14 +15,21 @@ namespace crossmesh {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr std::array<absl::string_view, 3> kFileKeys = {"hosts", "racks",
                                                         "assumed_bytes_per_second"};
-constexpr std::array<absl::string_view, 2> kHostKeys = {"name", "nics"};
-constexpr std::array<absl::string_view, 3> kNicKeys = {"name", "out_bytes_per_second",
-                                                       "in_bytes_per_second"};
+constexpr std::array<absl::string_view, 3> kHostKeys = {"name", "nics", "local_bytes_per_second"};
+constexpr std::array<absl::string_view, 5> kNicKeys = {
+    "name", "out_bytes_per_second", "in_bytes_per_second", "out_latency_ns", "in_latency_ns"};
 constexpr std::array<absl::string_view, 4> kRackKeys = {"name", "hosts", "up_bytes_per_second",
                                                         "down_bytes_per_second"};
+
+absl::StatusOr<int64_t> IntegerOr(const JsonFields& fields, absl::string_view key,
+                                  int64_t where_missing) {
+  if (!fields.Has(key)) return where_missing;
+  return fields.Integer(key);
+}
 
 absl::StatusOr<Nic> ReadNic(const json& value, std::string where) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kNicKeys));
@@ -30,6 +37,8 @@ absl::StatusOr<Nic> ReadNic(const json& value, std::string where) {
   ASSIGN_OR_RETURN(nic.name, fields.String("name"));
   ASSIGN_OR_RETURN(nic.out_bytes_per_second, fields.Integer("out_bytes_per_second"));
   ASSIGN_OR_RETURN(nic.in_bytes_per_second, fields.Integer("in_bytes_per_second"));
+  ASSIGN_OR_RETURN(nic.out_latency_ns, IntegerOr(fields, "out_latency_ns", 0));
+  ASSIGN_OR_RETURN(nic.in_latency_ns, IntegerOr(fields, "in_latency_ns", 0));
   return nic;
 }
 
@@ -43,6 +52,7 @@ absl::StatusOr<Host> ReadHost(const json& value, std::string where) {
                      ReadNic(item, absl::StrCat(fields.where(), ".nics[", host.nics.size(), "]")));
     host.nics.push_back(std::move(nic));
   }
+  ASSIGN_OR_RETURN(host.local_bytes_per_second, IntegerOr(fields, "local_bytes_per_second", 0));
   return host;
 }
 
@@ -54,6 +64,29 @@ absl::StatusOr<Rack> ReadRack(const json& value, std::string where) {
   ASSIGN_OR_RETURN(rack.up_bytes_per_second, fields.Integer("up_bytes_per_second"));
   ASSIGN_OR_RETURN(rack.down_bytes_per_second, fields.Integer("down_bytes_per_second"));
   return rack;
+}
+
+ordered_json ToJson(const Nic& nic) {
+  return {{"name", nic.name},
+          {"out_bytes_per_second", nic.out_bytes_per_second},
+          {"in_bytes_per_second", nic.in_bytes_per_second},
+          {"out_latency_ns", nic.out_latency_ns},
+          {"in_latency_ns", nic.in_latency_ns}};
+}
+
+ordered_json ToJson(const Host& host) {
+  ordered_json nics = ordered_json::array();
+  for (const Nic& nic : host.nics) nics.push_back(ToJson(nic));
+  return {{"name", host.name},
+          {"nics", std::move(nics)},
+          {"local_bytes_per_second", host.local_bytes_per_second}};
+}
+
+ordered_json ToJson(const Rack& rack) {
+  return {{"name", rack.name},
+          {"hosts", rack.hosts},
+          {"up_bytes_per_second", rack.up_bytes_per_second},
+          {"down_bytes_per_second", rack.down_bytes_per_second}};
 }
 
 }  // namespace
@@ -79,11 +112,21 @@ absl::StatusOr<Topology> ParseTopologyFile(absl::string_view text) {
       racks.push_back(std::move(rack));
     }
   }
-  int64_t assumed = Topology::kAssumedBytesPerSecond;
-  if (fields.Has("assumed_bytes_per_second")) {
-    ASSIGN_OR_RETURN(assumed, fields.Integer("assumed_bytes_per_second"));
-  }
+  ASSIGN_OR_RETURN(const int64_t assumed,
+                   IntegerOr(fields, "assumed_bytes_per_second", Topology::kAssumedBytesPerSecond));
   return Topology::Create(std::move(hosts), std::move(racks), assumed);
+}
+
+std::string ToTopologyFile(const Topology& topology) {
+  ordered_json hosts = ordered_json::array();
+  for (const Host& host : topology.hosts()) hosts.push_back(ToJson(host));
+  ordered_json racks = ordered_json::array();
+  for (const Rack& rack : topology.racks()) racks.push_back(ToJson(rack));
+  const ordered_json document = {{"hosts", std::move(hosts)},
+                                 {"racks", std::move(racks)},
+                                 {"assumed_bytes_per_second", topology.assumed_bytes_per_second()}};
+  // Names of NICs and racks may be any bytes.
+  return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace crossmesh

@@ -29,6 +29,26 @@ TEST(TopologyFileTest, ReadsHostsAndRacks) {
   EXPECT_THAT(ParseTopologyFile("{}"), IsOkAndHolds(Topology()));
 }
 
+TEST(TopologyFileTest, ReadsLatenciesAndLocalRatesAndMayDoWithout) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology, ParseTopologyFile(R"({
+      "hosts": [{"name": "a", "local_bytes_per_second": 5, "nics": [
+          {"name": "n0", "out_bytes_per_second": 1, "in_bytes_per_second": 2,
+           "out_latency_ns": 3, "in_latency_ns": 4}]},
+          {"name": "b", "nics": [
+          {"name": "n0", "out_bytes_per_second": 1, "in_bytes_per_second": 2}]}]})"));
+  EXPECT_EQ(topology.hosts()[0], (Host{"a", {{"n0", 1, 2, 3, 4}}, 5}));
+  EXPECT_EQ(topology.hosts()[1], (Host{"b", {{"n0", 1, 2, 0, 0}}, 0}));
+}
+
+TEST(TopologyFileTest, WhatIsWrittenReadsTheSame) {
+  ASSERT_OK_AND_ASSIGN(
+      const Topology topology,
+      Topology::Create({{"a", {{"n0", 1, 2, 3, 4}, {"\"n\"", 5, 6}}, 7}, {"b", {{"n0", 8, 9}}}},
+                       {{"r", {"a", "b"}, 10, 11}}, 12));
+  EXPECT_THAT(ParseTopologyFile(ToTopologyFile(topology)), IsOkAndHolds(topology));
+  EXPECT_THAT(ParseTopologyFile(ToTopologyFile(Topology())), IsOkAndHolds(Topology()));
+}
+
 TEST(TopologyFileTest, RefusesWhatItDoesNotExpect) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"([])", "network file: expected an object, found array"},
@@ -39,6 +59,15 @@ TEST(TopologyFileTest, RefusesWhatItDoesNotExpect) {
       {R"({"hosts": [{"name": "a", "nics": [{"name": 1}]}]})",
        "hosts[0].nics[0]: expected \"name\""},
       {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "rate": 1}]}]})", "unknown key \"rate\""},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "out_bytes_per_second": 1,
+           "in_bytes_per_second": 1, "out_latency_ns": 1.5}]}]})",
+       "hosts[0].nics[0]: expected \"out_latency_ns\""},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "out_bytes_per_second": 1,
+           "in_bytes_per_second": 1}], "local_bytes_per_second": "fast"}]})",
+       "hosts[0]: expected \"local_bytes_per_second\""},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "out_bytes_per_second": 1,
+           "in_bytes_per_second": 0}]}]})",
+       "host a, NIC \"n\": expected in_bytes_per_second of 1 to"},
       {R"({"racks": [{"name": "r", "hosts": [1]}]})", "racks[0]: expected \"hosts\"[0]"},
       {R"({"racks": [{"name": "r", "hosts": ["a"], "up_bytes_per_second": 1,
            "down_bytes_per_second": 1}]})",

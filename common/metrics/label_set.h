@@ -110,6 +110,9 @@ inline constexpr RpcMethod kControllerMethods[] = {
     {"crossmesh.v1.MeshService", "DeleteMesh"},
     {"crossmesh.v1.MeshService", "GetMesh"},
     {"crossmesh.v1.MeshService", "ListMeshes"},
+    {"crossmesh.v1.NetworkService", "GetNetwork"},
+    {"crossmesh.v1.NetworkService", "MeasureNetwork"},
+    {"crossmesh.v1.NetworkService", "SetNetwork"},
     {"crossmesh.v1.OperationService", "CancelOperation"},
     {"crossmesh.v1.OperationService", "GetOperation"},
     {"crossmesh.v1.OperationService", "ListOperations"},
@@ -121,6 +124,8 @@ inline constexpr RpcMethod kControllerMethods[] = {
     {"crossmesh.v1.WorkerService", "WorkerSession"},
     {"grpc.health.v1.Health", "Check"}};
 inline constexpr RpcMethod kWorkerMethods[] = {{"crossmesh.v1.ExecutionService", "Execute"},
+                                               {"crossmesh.v1.ProbeService", "OpenProbe"},
+                                               {"crossmesh.v1.ProbeService", "RunProbe"},
                                                {"grpc.health.v1.Health", "Check"}};
 
 // The place of `value` in a closed set; nothing for a stranger.

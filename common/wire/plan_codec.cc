@@ -1,7 +1,10 @@
 #include "common/wire/plan_codec.h"
 
+#include "common/plan/plan_warnings.h"
+
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
@@ -87,6 +90,9 @@ v1::PlanSummary SummaryOf(const Plan& plan, const Proof& proof, const Planning& 
   proto.set_assumed_bytes_per_second(planning.topology.assumed_bytes_per_second());
   proto.set_plan_seconds(absl::ToDoubleSeconds(planning.duration));
   proto.set_cached(planning.cached);
+  for (std::string& warning : PlanWarnings(tensors, planning.topology)) {
+    proto.add_warnings(std::move(warning));
+  }
   return proto;
 }
 

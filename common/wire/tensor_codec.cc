@@ -102,7 +102,10 @@ v1::Topology ToProto(const Topology& topology) {
       nic_proto.set_name(nic.name);
       nic_proto.set_out_bytes_per_second(nic.out_bytes_per_second);
       nic_proto.set_in_bytes_per_second(nic.in_bytes_per_second);
+      nic_proto.set_out_latency_ns(nic.out_latency_ns);
+      nic_proto.set_in_latency_ns(nic.in_latency_ns);
     }
+    host_proto.set_local_bytes_per_second(host.local_bytes_per_second);
   }
   for (const Rack& rack : topology.racks()) {
     v1::Rack& rack_proto = *proto.add_racks();
@@ -123,8 +126,11 @@ absl::StatusOr<Topology> FromProto(const v1::Topology& proto) {
     for (const v1::Nic& nic : host_proto.nics()) {
       host.nics.push_back({.name = nic.name(),
                            .out_bytes_per_second = nic.out_bytes_per_second(),
-                           .in_bytes_per_second = nic.in_bytes_per_second()});
+                           .in_bytes_per_second = nic.in_bytes_per_second(),
+                           .out_latency_ns = nic.out_latency_ns(),
+                           .in_latency_ns = nic.in_latency_ns()});
     }
+    host.local_bytes_per_second = host_proto.local_bytes_per_second();
   }
   std::vector<Rack> racks;
   for (const v1::Rack& rack : proto.racks()) {

@@ -61,7 +61,9 @@ TEST(TensorCodecTest, TopologiesSurviveBothWays) {
   ASSERT_OK_AND_ASSIGN(
       const Topology topology,
       Topology::Create(
-          {{.name = "a", .nics = {{"n0", 5, 6}, {"n1", 7, 8}}},
+          {{.name = "a",
+            .nics = {{"n0", 5, 6, 11, 12}, {"n1", 7, 8}},
+            .local_bytes_per_second = 13},
            {.name = "b", .nics = {{"n0", 9, 10}}}},
           {{.name = "r", .hosts = {"a"}, .up_bytes_per_second = 3, .down_bytes_per_second = 4}},
           1'000));

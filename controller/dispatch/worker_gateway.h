@@ -37,7 +37,7 @@ struct TaskStart {
 };
 
 // What a worker sent to one other.
-struct LinkFigures {
+struct PeerFigures {
   std::string peer;
   int64_t sent_bytes = 0;
   double busy_seconds = 0;  // while something was under way that the peer had not taken
@@ -52,7 +52,7 @@ struct TaskFigures {
   double pack_seconds = 0;
   double unpack_seconds = 0;
   double checksum_seconds = 0;
-  std::vector<LinkFigures> links;
+  std::vector<PeerFigures> links;
 };
 
 // What a worker says of a task. Any thread; never from inside a call of TaskCall's methods.

@@ -28,6 +28,7 @@ struct WorkerRecord {
   std::string execution_address;
   std::string transport;
   std::string data_address;
+  std::vector<std::string> data_interfaces;  // network interfaces of its data plane
   std::string version;
   WorkerState state = WorkerState::kReady;
   int64_t memory_bytes = 0;

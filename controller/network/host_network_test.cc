@@ -3,6 +3,9 @@
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 
+#include <vector>
+
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,8 +62,11 @@ TEST(HostNetworkTest, AHostInNoRackIsARackWithoutLimit) {
 }
 
 TEST(HostNetworkTest, RatesBeyondTheGreatestCountAsIt) {
-  ASSERT_OK_AND_ASSIGN(const Topology topology,
-                       Topology::Create({{"a", {{"n0", int64_t{1} << 50, 1}}}}, {}));
+  std::vector<Nic> nics;
+  for (int i = 0; i < 64; ++i) {
+    nics.push_back({absl::StrCat("n", i), Topology::kNicBytesPerSecondMax, 1});
+  }
+  ASSERT_OK_AND_ASSIGN(const Topology topology, Topology::Create({{"a", nics}}, {}));
   EXPECT_EQ(HostNetworkOf(OnFourHosts(), topology).host_rates.out[0], PortRates::kMax);
 }
 

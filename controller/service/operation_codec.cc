@@ -1,5 +1,6 @@
 #include "controller/service/operation_codec.h"
 
+#include "common/plan/plan_warnings.h"
 #include "common/wire/time_codec.h"
 
 #include <algorithm>
@@ -51,7 +52,7 @@ void AddSlowLinks(const OperationReport& report, const PlanFigures& plan,
   const double seconds_max = kSlowFactor * plan.predicted_seconds + kSlowSeconds;
   std::vector<v1::SlowLink> links;
   for (const auto& [worker, figures] : report.workers) {
-    for (const LinkFigures& link : figures.links) {
+    for (const PeerFigures& link : figures.links) {
       if (link.busy_seconds <= seconds_max) continue;
       v1::SlowLink& slow = links.emplace_back();
       slow.set_from(worker);
@@ -72,6 +73,9 @@ void AddPlan(const PlannedReshard& planned, v1::OperationReport& out) {
   out.set_busiest_host(figures.busiest_host);
   out.set_bound_seconds(figures.bound.seconds);
   out.set_predicted_seconds(figures.predicted_seconds);
+  for (std::string& warning : PlanWarnings(planned.tensors(), planned.request().topology)) {
+    out.add_warnings(std::move(warning));
+  }
 }
 
 v1::OperationReport ReportOf(const OperationSnapshot& snapshot) {

@@ -31,11 +31,12 @@ absl::Status Look(RecordTable<T>& table, absl::string_view field, absl::string_v
 
 }  // namespace
 
-// The registered objects of a specification; empty where it has its own.
+// The registered objects of a specification, and the network; empty where it has its own.
 struct ReshardDesk::Objects {
   Registered<Manifest> manifest;
   Registered<Mesh> source;
   Registered<Mesh> destination;
+  std::shared_ptr<const NetworkDescription> network;
 };
 
 struct ReshardDesk::Ticket::Draft {
@@ -75,6 +76,9 @@ absl::StatusOr<ReshardDesk::Objects> ReshardDesk::Find(const v1::ReshardSpec& sp
     RETURN_IF_ERROR(Look(catalog_.meshes, "spec.destination.mesh", spec.destination().mesh(),
                          objects.destination));
   }
+  if (!spec.has_topology()) {
+    ASSIGN_OR_RETURN(objects.network, catalog_.network.Get());
+  }
   return objects;
 }
 
@@ -94,6 +98,7 @@ Digest ReshardDesk::KeyOf(const v1::ReshardSpec& spec, const Objects& objects) c
   builder.AddInt(objects.manifest.revision);
   builder.AddInt(objects.source.revision);
   builder.AddInt(objects.destination.revision);
+  builder.AddInt(objects.network == nullptr ? 0 : objects.network->revision);
   return builder.Finish();
 }
 
@@ -103,7 +108,10 @@ absl::StatusOr<std::shared_ptr<const ReshardDesk::Ticket::Draft>> ReshardDesk::D
   ASSIGN_OR_RETURN(draft->inputs, FromProto(spec, {.manifest = objects.manifest.value,
                                                    .source_mesh = objects.source.value,
                                                    .destination_mesh = objects.destination.value}));
-  ASSIGN_OR_RETURN(draft->request, RequestWithoutTensors(draft->inputs, options_.topology));
+  ASSIGN_OR_RETURN(
+      draft->request,
+      RequestWithoutTensors(draft->inputs,
+                            objects.network == nullptr ? Topology() : objects.network->topology));
   return draft;
 }
 

@@ -3,7 +3,6 @@
 #include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "common/base/digest.h"
-#include "common/mesh/topology.h"
 #include "common/metrics/controller_metrics.h"
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/plan_cache.h"
@@ -24,7 +23,6 @@ class ReshardDesk {
   static constexpr int64_t kCacheWeightMax = int64_t{512} << 20;
 
   struct Options {
-    Topology topology;  // where a specification has none
     int64_t cache_weight_max = kCacheWeightMax;
   };
 
@@ -33,7 +31,8 @@ class ReshardDesk {
   // A specification that can be planned.
   struct Ticket {
     // Of all that the plan is a function of: the specification without what concerns its execution
-    // alone, the revisions of what it names, and the planner's version.
+    // alone, the revisions of what it names and of the network where it describes none, and the
+    // planner's version.
     Digest key;
     // The cached plan, or else all that it takes to make one.
     std::shared_ptr<const PlannedReshard> planned;

@@ -21,6 +21,23 @@ absl::Status Refuse(absl::string_view worker, absl::string_view field, absl::str
   return absl::InvalidArgumentError(absl::StrCat("worker ", worker, ": ", field, ": ", why));
 }
 
+absl::Status CheckInterfaces(const v1::WorkerSessionRequest::Register& message) {
+  const size_t most = SessionTable::kInterfacesMax;
+  const size_t bytes_max = SessionTable::kInterfaceBytesMax;
+  const auto count = static_cast<size_t>(message.data_interfaces_size());
+  if (count > most) {
+    return Refuse(message.worker(), "data_interfaces",
+                  absl::StrCat("expected at most ", most, ", found ", count));
+  }
+  for (const std::string& interface : message.data_interfaces()) {
+    if (!interface.empty() && interface.size() <= bytes_max) continue;
+    return Refuse(message.worker(), "data_interfaces",
+                  absl::StrCat("expected names of 1 to ", bytes_max, " bytes, found one of ",
+                               interface.size()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
   RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
   if (message.protocol() != kSessionProtocol) {
@@ -40,13 +57,16 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
         absl::StrCat("expected at most ", static_cast<size_t>(SessionTable::kDataAddressBytesMax),
                      " bytes, found ", message.data_address().size()));
   }
-  return WorkerRecord{.name = message.worker(),
-                      .incarnation = message.incarnation(),
-                      .devices = *std::move(devices),
-                      .execution_address = message.execution_address(),
-                      .transport = message.transport(),
-                      .data_address = message.data_address(),
-                      .version = message.version()};
+  RETURN_IF_ERROR(CheckInterfaces(message));
+  return WorkerRecord{
+      .name = message.worker(),
+      .incarnation = message.incarnation(),
+      .devices = *std::move(devices),
+      .execution_address = message.execution_address(),
+      .transport = message.transport(),
+      .data_address = message.data_address(),
+      .data_interfaces = {message.data_interfaces().begin(), message.data_interfaces().end()},
+      .version = message.version()};
 }
 
 RegistrationResult ResultOf(const absl::Status& status) {

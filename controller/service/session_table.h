@@ -24,6 +24,8 @@ namespace crossmesh {
 class SessionTable {
  public:
   static constexpr size_t kDataAddressBytesMax = 4096;
+  static constexpr size_t kInterfacesMax = 64;
+  static constexpr size_t kInterfaceBytesMax = 63;
   // A worker whose stream breaks is lost when it has not come back after this time: connections may
   // be cut by age at any moment.
   static constexpr absl::Duration kReturnTime = absl::Milliseconds(500);

@@ -38,6 +38,7 @@ v1::Worker MessageOf(const WorkerRecord& record) {
   out.set_incarnation(record.incarnation);
   *out.mutable_last_heartbeat_time() = ToProto(record.last_heartbeat);
   out.set_version(record.version);
+  for (const std::string& interface : record.data_interfaces) out.add_data_interfaces(interface);
   return out;
 }
 

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-
-#include <time.h>
+#include <ctime>
 
 namespace crossmesh {
 

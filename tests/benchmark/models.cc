@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kHidden = 4096;
 constexpr int64_t kLayers = 94;
 constexpr int64_t kVocabulary = 151936;
-constexpr int64_t kQueries = 64 * 128;  // heads times their size
-constexpr int64_t kKeys = 4 * 128;
+constexpr int64_t kQueries = int64_t{64} * 128;  // heads times their size
+constexpr int64_t kKeys = int64_t{4} * 128;
 constexpr int64_t kHeadSize = 128;
 constexpr int64_t kExperts = 128;
 constexpr int64_t kExpertWidth = 1536;

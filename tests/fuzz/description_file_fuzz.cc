@@ -21,6 +21,9 @@ void FuzzOne(const uint8_t* data, size_t size) {
     const auto again = FromProto(ToProto(*topology));
     CHECK_OK(again);
     CHECK(*again == *topology);
+    const auto written = ParseTopologyFile(ToTopologyFile(*topology));
+    CHECK_OK(written);
+    CHECK(*written == *topology);
   }
 }
 

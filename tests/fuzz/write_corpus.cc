@@ -86,7 +86,8 @@ void WriteDescriptionFiles(const CorpusWriter& corpus) {
                R"( {"name": "b", "shape": [3], "dtype": "BF16"}]})");
   corpus.Write("description_file", "topology",
                R"({"hosts": [{"name": "a", "nics": [{"name": "eth0",)"
-               R"( "out_bytes_per_second": 125, "in_bytes_per_second": 125}]}],)"
+               R"( "out_bytes_per_second": 125, "in_bytes_per_second": 125,)"
+               R"( "out_latency_ns": 7, "in_latency_ns": 8}], "local_bytes_per_second": 9}],)"
                R"( "racks": [{"name": "r1", "hosts": ["a"], "up_bytes_per_second": 50,)"
                R"( "down_bytes_per_second": 50}], "assumed_bytes_per_second": 9})");
 }

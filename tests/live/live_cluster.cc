@@ -131,7 +131,9 @@ absl::Status LiveCluster::StartDaemon(const std::string& program, const std::str
 }
 
 absl::Status LiveCluster::StartController() {
-  return StartDaemon("crossmesh-controller", kController, {"--listen", controller_address()});
+  std::vector<std::string> flags = {"--listen", controller_address()};
+  flags.insert(flags.end(), options_.controller_flags.begin(), options_.controller_flags.end());
+  return StartDaemon("crossmesh-controller", kController, std::move(flags));
 }
 
 absl::Status LiveCluster::StartWorker(const std::string& name) {

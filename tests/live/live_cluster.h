@@ -39,6 +39,7 @@ class LiveCluster {
   struct Options {
     std::vector<std::string> workers;
     std::vector<std::string> worker_flags;
+    std::vector<std::string> controller_flags;
   };
 
   // Returns when all workers have joined.

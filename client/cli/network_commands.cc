@@ -1,0 +1,120 @@
+#include "client/cli/cli.h"
+#include "client/cli/network_report.h"
+#include "client/cli/progress.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/topology_file.h"
+#include "common/wire/tensor_codec.h"
+#include "common/wire/time_codec.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+struct NetworkFlags {
+  bool as_file = false;
+  std::string file;
+  std::optional<int64_t> revision;
+  double link_seconds = 0.5;
+  int64_t link_bytes = 0;
+};
+
+absl::Status Show(Cli& cli, const NetworkFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::Network network, client.GetNetwork());
+  if (flags.as_file) {
+    ASSIGN_OR_RETURN(const Topology topology, FromProto(network.topology()));
+    cli.Print(ToTopologyFile(topology));
+  } else if (cli.json()) {
+    cli.PrintDocument(network);
+  } else {
+    cli.Print(NetworkText(network));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Set(Cli& cli, const NetworkFlags& flags) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file));
+  const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
+  if (!topology.ok()) {
+    return absl::Status(topology.status().code(),
+                        absl::StrCat(flags.file, ": ", topology.status().message()));
+  }
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::Network network,
+                   client.SetNetwork(ToProto(*topology), flags.revision));
+  if (cli.json()) {
+    cli.PrintDocument(network);
+  } else {
+    cli.Print(absl::StrCat("network revision ", network.revision(), ": ",
+                           network.topology().hosts_size(), " hosts, ",
+                           network.topology().racks_size(), " racks\n"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
+  v1::MeasureNetworkRequest request;
+  *request.mutable_link_time() = ToProto(absl::Seconds(flags.link_seconds));
+  request.set_link_bytes(flags.link_bytes);
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  const RealClock clock;
+  Progress progress("measure", 0, Progress::FormFor(cli.json()), clock);
+  ASSIGN_OR_RETURN(
+      const v1::MeasureNetworkResponse::Result result,
+      client.MeasureNetwork(request, [&](const v1::MeasureNetworkResponse::Progress& now) {
+        progress.Update(now.received_bytes(),
+                        absl::StrCat(now.measured_links(), " of ", now.links(), " links"));
+      }));
+  progress.Finish(absl::StrCat("measured ", result.links_size(), " links"));
+  if (cli.json()) {
+    cli.PrintDocument(result);
+  } else {
+    cli.Print(MeasurementText(result));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddNetworkCommands(Cli& cli, CLI::App& app) {
+  CLI::App& group =
+      cli.AddGroup(app, "network", "Shows, sets and measures the network that plans are made for");
+  const auto flags = std::make_shared<NetworkFlags>();
+
+  CLI::App& show = cli.AddCommand(group, "show", "Shows hosts, NICs and racks",
+                                  "  crossmesh network show\n"
+                                  "  crossmesh network show --as-file > network.json\n");
+  show.add_flag("--as-file", flags->as_file, "Print the file that `set` reads");
+  cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
+
+  CLI::App& set = cli.AddCommand(group, "set", "Describes the network from now on",
+                                 "  crossmesh network set network.json\n"
+                                 "  crossmesh network set --revision 3 network.json --json\n");
+  set.add_option("file", flags->file, "Network file; - is standard input")->required();
+  set.add_option("--revision", flags->revision, "Only if this is still the current revision");
+  cli.Run(set, [&cli, flags] { return Set(cli, *flags); });
+
+  CLI::App& measure = cli.AddCommand(
+      group, "measure", "Probes the links between the workers' hosts, and describes what it finds",
+      "  crossmesh network measure\n"
+      "  crossmesh network measure --link-seconds 2 --link-bytes 10000000000 --json\n"
+      "Every NIC sends to and receives from two others where there are that many. Racks stay as\n"
+      "they were described.\n");
+  measure.add_option("--link-seconds", flags->link_seconds, "How long each link is filled")
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  measure.add_option("--link-bytes", flags->link_bytes,
+                     "The most that is sent over each, from 65536 to 2^36 (default 2^30)");
+  cli.Run(measure, [&cli, flags] { return Measure(cli, *flags); });
+
+  for (CLI::App* command : {&show, &set, &measure}) cli.AddControllerFlags(*command);
+}
+
+}  // namespace crossmesh

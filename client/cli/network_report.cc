@@ -1,0 +1,104 @@
+#include "client/cli/network_report.h"
+
+#include "client/cli/plan_report.h"
+#include "common/base/byte_count.h"
+#include "common/base/format.h"
+#include "common/base/table.h"
+#include "common/wire/time_codec.h"
+
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+using Align = TextTable::Align;
+
+std::string Rate(int64_t bytes_per_second) {
+  return FormatRate(static_cast<double>(bytes_per_second));
+}
+std::string Latency(int64_t latency_ns) {
+  return FormatSeconds(static_cast<double>(latency_ns) / 1e9);
+}
+
+std::string Time(const google::protobuf::Timestamp& proto) {
+  const absl::StatusOr<absl::Time> time = FromProto(proto);
+  if (!time.ok()) return std::string(time.status().message());
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", *time, absl::UTCTimeZone());
+}
+
+std::string Origin(v1::NetworkSource source) {
+  switch (source) {
+    case v1::NETWORK_SOURCE_FILE:
+      return "from the controller's file";
+    case v1::NETWORK_SOURCE_CLIENT:
+      return "set by a client";
+    case v1::NETWORK_SOURCE_MEASURED:
+      return "measured";
+    default:
+      return "from somewhere that this program does not know";
+  }
+}
+
+std::string HostTable(const v1::Topology& topology) {
+  TextTable table({{"HOST"},
+                   {"NIC"},
+                   {"OUT", Align::kRight},
+                   {"IN", Align::kRight},
+                   {"OUT LATENCY", Align::kRight},
+                   {"IN LATENCY", Align::kRight},
+                   {"LOCAL", Align::kRight}});
+  for (const v1::Host& host : topology.hosts()) {
+    const int64_t local = host.local_bytes_per_second();
+    for (const v1::Nic& nic : host.nics()) {
+      table.AddRow({host.name(), nic.name(), Rate(nic.out_bytes_per_second()),
+                    Rate(nic.in_bytes_per_second()), Latency(nic.out_latency_ns()),
+                    Latency(nic.in_latency_ns()), local == 0 ? "-" : Rate(local)});
+    }
+  }
+  return table.ToString();
+}
+
+std::string RackTable(const v1::Topology& topology) {
+  TextTable table({{"RACK"}, {"UP", Align::kRight}, {"DOWN", Align::kRight}, {"HOSTS"}});
+  for (const v1::Rack& rack : topology.racks()) {
+    table.AddRow({rack.name(), Rate(rack.up_bytes_per_second()), Rate(rack.down_bytes_per_second()),
+                  absl::StrJoin(rack.hosts(), ",")});
+  }
+  return table.ToString();
+}
+
+}  // namespace
+
+std::string NetworkText(const v1::Network& network) {
+  const v1::Topology& topology = network.topology();
+  std::string text = network.revision() == 0 ? "nobody has described the network\n"
+                                             : absl::StrCat("network revision ", network.revision(),
+                                                            ", ", Origin(network.source()), ", ",
+                                                            Time(network.update_time()), "\n");
+  if (topology.hosts_size() > 0) absl::StrAppend(&text, "\n", HostTable(topology));
+  if (topology.racks_size() > 0) absl::StrAppend(&text, "\n", RackTable(topology));
+  return absl::StrCat(text,
+                      "\nHosts that are not named: ", Rate(topology.assumed_bytes_per_second()),
+                      " per direction, assumed.\n");
+}
+
+std::string MeasurementText(const v1::MeasureNetworkResponse::Result& result) {
+  TextTable table({{"FROM"},
+                   {"TO"},
+                   {"RATE", Align::kRight},
+                   {"LATENCY", Align::kRight},
+                   {"RECEIVED", Align::kRight}});
+  for (const v1::MeasureNetworkResponse::Link& link : result.links()) {
+    table.AddRow({link.from(), link.to(), Rate(link.bytes_per_second()), Latency(link.latency_ns()),
+                  FormatBytes(ByteCount(link.received_bytes()))});
+  }
+  return absl::StrCat(table.ToString(), "\n", WarningLines(result.warnings()),
+                      result.warnings_size() > 0 ? "\n" : "", NetworkText(result.network()));
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "crossmesh/v1/network_service.pb.h"
+
+#include <string>
+
+namespace crossmesh {
+
+// A description for people: where it comes from, a row per NIC, a row per rack.
+std::string NetworkText(const v1::Network& network);
+
+// A measurement: a row per link, the warnings, and the description that came of it.
+std::string MeasurementText(const v1::MeasureNetworkResponse::Result& result);
+
+}  // namespace crossmesh

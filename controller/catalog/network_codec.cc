@@ -1,0 +1,62 @@
+#include "controller/catalog/network_codec.h"
+
+#include "common/base/status_macros.h"
+#include "common/wire/tensor_codec.h"
+#include "common/wire/time_codec.h"
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+v1::NetworkSource ToProto(NetworkSource source) {
+  switch (source) {
+    case NetworkSource::kNone:
+      return v1::NETWORK_SOURCE_UNSPECIFIED;
+    case NetworkSource::kFile:
+      return v1::NETWORK_SOURCE_FILE;
+    case NetworkSource::kClient:
+      return v1::NETWORK_SOURCE_CLIENT;
+    case NetworkSource::kMeasured:
+      return v1::NETWORK_SOURCE_MEASURED;
+  }
+  return v1::NETWORK_SOURCE_UNSPECIFIED;
+}
+
+absl::StatusOr<NetworkSource> FromProto(v1::NetworkSource proto) {
+  switch (static_cast<int>(proto)) {
+    case v1::NETWORK_SOURCE_UNSPECIFIED:
+      return NetworkSource::kNone;
+    case v1::NETWORK_SOURCE_FILE:
+      return NetworkSource::kFile;
+    case v1::NETWORK_SOURCE_CLIENT:
+      return NetworkSource::kClient;
+    case v1::NETWORK_SOURCE_MEASURED:
+      return NetworkSource::kMeasured;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "network source: expected a number up to 3, found ", static_cast<int>(proto)));
+  }
+}
+
+}  // namespace
+
+v1::Network ToProto(const NetworkDescription& description) {
+  v1::Network proto;
+  *proto.mutable_topology() = ToProto(description.topology);
+  proto.set_revision(description.revision);
+  proto.set_source(ToProto(description.source));
+  if (description.revision > 0) *proto.mutable_update_time() = ToProto(description.time);
+  return proto;
+}
+
+absl::StatusOr<NetworkDescription> FromProto(const v1::Network& proto) {
+  NetworkDescription description = {.revision = proto.revision()};
+  ASSIGN_OR_RETURN(description.topology, FromProto(proto.topology()));
+  ASSIGN_OR_RETURN(description.source, FromProto(proto.source()));
+  ASSIGN_OR_RETURN(description.time, FromProto(proto.update_time()));
+  return description;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,380 @@
+// The network that a controller plans for, over its API.
+
+#include "common/rpc/channel.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/status_codec.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+#include "common/wire/session_protocol.h"
+#include "controller/controller.h"
+#include "controller/fake_worker.h"
+#include "crossmesh/v1/network_service.grpc.pb.h"
+#include "crossmesh/v1/reshard_service.grpc.pb.h"
+#include "crossmesh/v1/worker_service.grpc.pb.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+v1::Topology Describing(const std::string& host, int64_t rate) {
+  v1::Topology topology;
+  v1::Host& described = *topology.add_hosts();
+  described.set_name(host);
+  v1::Nic& nic = *described.add_nics();
+  nic.set_name("eth0");
+  nic.set_out_bytes_per_second(rate);
+  nic.set_in_bytes_per_second(rate);
+  nic.set_out_latency_ns(5);
+  return topology;
+}
+
+class ControllerNetworkTest : public ::testing::Test {
+ protected:
+  void StartController(std::optional<Topology> topology = std::nullopt) {
+    address_ = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
+    ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
+                                                          .metrics_listen = "",
+                                                          .topology = std::move(topology)}));
+    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address_}));
+    networks_ = v1::NetworkService::NewStub(channel);
+    reshards_ = v1::ReshardService::NewStub(channel);
+    sessions_ = v1::WorkerService::NewStub(channel);
+  }
+
+  v1::Network GetNetwork() {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::GetNetworkResponse response;
+    EXPECT_OK(FromGrpcStatus(networks_->GetNetwork(&context, v1::GetNetworkRequest(), &response)));
+    return response.network();
+  }
+  absl::StatusOr<v1::Network> SetNetwork(const v1::Topology& topology,
+                                         std::optional<int64_t> revision = std::nullopt) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::SetNetworkRequest request;
+    *request.mutable_topology() = topology;
+    if (revision.has_value()) request.set_revision(*revision);
+    v1::SetNetworkResponse response;
+    const absl::Status status = FromGrpcStatus(networks_->SetNetwork(&context, request, &response));
+    if (!status.ok()) return status;
+    return response.network();
+  }
+  // One tensor of 64 KiB from host a to host b.
+  static v1::ReshardSpec SpecOf(const std::optional<v1::Topology>& topology) {
+    v1::ReshardSpec spec;
+    v1::TensorSpec& tensor = *spec.mutable_inline_manifest()->add_tensors();
+    tensor.set_name("w");
+    tensor.set_dtype("F32");
+    tensor.add_shape(1 << 14);
+    AddSide(*spec.mutable_source(), "a.0");
+    AddSide(*spec.mutable_destination(), "b.0");
+    if (topology.has_value()) *spec.mutable_topology() = *topology;
+    return spec;
+  }
+  v1::PlanSummary Plan(const std::optional<v1::Topology>& topology = std::nullopt) {
+    v1::PlanReshardRequest request;
+    *request.mutable_spec() = SpecOf(topology);
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::PlanReshardResponse response;
+    EXPECT_OK(FromGrpcStatus(reshards_->PlanReshard(&context, request, &response)));
+    return response.summary();
+  }
+  static void AddSide(v1::ReshardSide& side, const std::string& device) {
+    side.mutable_inline_mesh()->set_devices(device);
+    v1::LayoutRule& rule = *side.add_rules();
+    rule.set_pattern("*");
+    rule.set_layout("[...]");
+  }
+
+  // Workers on hosts a, b and c, whose links are all alike.
+  void StartWorkers() {
+    for (const char* host : {"a", "b", "c"}) {
+      workers_.push_back(std::make_unique<FakeWorker>(folder_.path(), absl::StrCat("w-", host),
+                                                      absl::StrCat(host, ".0"), address_));
+      workers_.back()->probes().SetResult(absl::OkStatus(), 1000, absl::Microseconds(40));
+    }
+  }
+  void TearDown() override {
+    workers_.clear();
+    controller_.reset();
+  }
+  using Measurement = grpc::ClientReader<v1::MeasureNetworkResponse>;
+  std::unique_ptr<Measurement> StartMeasuring(
+      grpc::ClientContext& context,
+      const v1::MeasureNetworkRequest& request = v1::MeasureNetworkRequest()) {
+    SetDeadline(context);
+    return networks_->MeasureNetwork(&context, request);
+  }
+  static absl::StatusOr<v1::MeasureNetworkResponse::Result> ResultOf(Measurement& measurement) {
+    v1::MeasureNetworkResponse response;
+    while (measurement.Read(&response)) {
+    }
+    const absl::Status status = FromGrpcStatus(measurement.Finish());
+    if (!status.ok()) return status;
+    return response.result();
+  }
+  absl::StatusOr<v1::MeasureNetworkResponse::Result> Measure(
+      const v1::MeasureNetworkRequest& request = v1::MeasureNetworkRequest()) {
+    grpc::ClientContext context;
+    return ResultOf(*StartMeasuring(context, request));
+  }
+
+  const TemporaryFolder folder_;
+  std::string address_;
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<v1::NetworkService::Stub> networks_;
+  std::unique_ptr<v1::ReshardService::Stub> reshards_;
+  std::unique_ptr<v1::WorkerService::Stub> sessions_;
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
+};
+
+TEST_F(ControllerNetworkTest, NobodyHasDescribedTheNetworkAtFirst) {
+  StartController();
+  const v1::Network network = GetNetwork();
+  EXPECT_EQ(network.revision(), 0);
+  EXPECT_EQ(network.source(), v1::NETWORK_SOURCE_UNSPECIFIED);
+  EXPECT_FALSE(network.has_update_time());
+  EXPECT_EQ(network.topology().assumed_bytes_per_second(), Topology::kAssumedBytesPerSecond);
+}
+
+TEST_F(ControllerNetworkTest, TheFileOfTheStartIsTheFirstDescription) {
+  StartController(*Topology::Create({{"a", {{"eth0", 1, 2}}}}, {}));
+  const v1::Network network = GetNetwork();
+  EXPECT_EQ(network.revision(), 1);
+  EXPECT_EQ(network.source(), v1::NETWORK_SOURCE_FILE);
+  EXPECT_TRUE(network.has_update_time());
+  EXPECT_EQ(network.topology().hosts(0).nics(0).in_bytes_per_second(), 2);
+}
+
+TEST_F(ControllerNetworkTest, ADescriptionIsReadAsItWasSet) {
+  StartController();
+  ASSERT_OK_AND_ASSIGN(const v1::Network set, SetNetwork(Describing("a", 1000)));
+  EXPECT_EQ(set.revision(), 1);
+  EXPECT_EQ(set.source(), v1::NETWORK_SOURCE_CLIENT);
+  EXPECT_EQ(set.topology().hosts(0).nics(0).out_latency_ns(), 5);
+  EXPECT_EQ(GetNetwork().SerializeAsString(), set.SerializeAsString());
+}
+
+TEST_F(ControllerNetworkTest, WhatIsRefusedChangesNothing) {
+  StartController();
+  ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
+  const std::string before = GetNetwork().SerializeAsString();
+  for (const int64_t rate : {int64_t{0}, int64_t{-1}, Topology::kNicBytesPerSecondMax + 1}) {
+    EXPECT_THAT(SetNetwork(Describing("a", rate)).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("host a, NIC \"eth0\""), HasSubstr("10 Tbit/s"),
+                               HasSubstr(absl::StrCat("found ", rate)))));
+  }
+  EXPECT_THAT(SetNetwork(Describing("a", 2000), 7).status(),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("expected revision 7, found 1")));
+  EXPECT_EQ(GetNetwork().SerializeAsString(), before);
+}
+
+TEST_F(ControllerNetworkTest, APlanOfOneRevisionIsPlannedAgainOnAnother) {
+  StartController();
+  const double assumed = Plan().bound_seconds();
+  EXPECT_TRUE(Plan().cached());
+  v1::Topology slow = Describing("a", 1000);
+  *slow.add_hosts() = Describing("b", 1000).hosts(0);
+  ASSERT_OK(SetNetwork(slow).status());
+  const v1::PlanSummary planned = Plan();
+  EXPECT_FALSE(planned.cached());
+  EXPECT_FALSE(planned.assumed_rates());
+  EXPECT_NEAR(planned.bound_seconds(), 65536.0 / 1000, 1e-6);
+  EXPECT_GT(planned.bound_seconds(), assumed);
+  EXPECT_TRUE(Plan().cached());
+}
+
+TEST_F(ControllerNetworkTest, APlanOfItsOwnNetworkOutlivesTheRevision) {
+  StartController();
+  const v1::Topology own = Describing("a", 1000);
+  EXPECT_FALSE(Plan(own).cached());
+  ASSERT_OK(SetNetwork(Describing("a", 2000)).status());
+  EXPECT_TRUE(Plan(own).cached());
+}
+
+TEST_F(ControllerNetworkTest, APlanNamesTheHostsThatTheDescriptionLacks) {
+  StartController();
+  EXPECT_THAT(Plan().warnings(), IsEmpty());
+  ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
+  EXPECT_THAT(Plan().warnings(), ElementsAre(AllOf(HasSubstr("lacks b:"), HasSubstr("12.5 GB/s"))));
+}
+
+TEST_F(ControllerNetworkTest, WhatIsMeasuredBecomesTheDescriptionAndRacksStay) {
+  StartController(*Topology::Create({{"a", {{"old", 1, 2}}, 77}, {"z", {{"eth0", 3, 4}}}},
+                                    {{"r", {"a", "z"}, 5, 6}}));
+  StartWorkers();
+  workers_[1]->probes().SetResult(absl::OkStatus(), 500, absl::Microseconds(40));
+  ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure());
+  EXPECT_EQ(result.links_size(), 6);
+  EXPECT_EQ(result.links(0).latency_ns(), 20'000);
+  EXPECT_THAT(result.warnings(), ElementsAre(HasSubstr("no worker is on z")));
+  const v1::Network network = GetNetwork();
+  EXPECT_EQ(network.SerializeAsString(), result.network().SerializeAsString());
+  EXPECT_EQ(network.revision(), 2);
+  EXPECT_EQ(network.source(), v1::NETWORK_SOURCE_MEASURED);
+  const v1::Topology& topology = network.topology();
+  ASSERT_EQ(topology.hosts_size(), 4);
+  EXPECT_EQ(topology.hosts(0).name(), "z");
+  EXPECT_EQ(topology.hosts(1).name(), "a");
+  EXPECT_EQ(topology.hosts(1).local_bytes_per_second(), 77);
+  EXPECT_EQ(topology.hosts(1).nics(0).name(), "eth0");
+  EXPECT_EQ(topology.hosts(1).nics(0).in_latency_ns(), 10'000);
+  EXPECT_EQ(topology.hosts(2).nics(0).out_bytes_per_second(), 500);
+  EXPECT_EQ(topology.hosts(2).nics(0).in_bytes_per_second(), 1000);
+  ASSERT_EQ(topology.racks_size(), 1);
+  EXPECT_EQ(topology.racks(0).hosts_size(), 2);
+}
+
+TEST_F(ControllerNetworkTest, AnImpossibleFigureIsRefusedAndNothingIsStored) {
+  StartController();
+  StartWorkers();
+  for (const int64_t rate : {int64_t{0}, int64_t{-1}, Topology::kNicBytesPerSecondMax + 1}) {
+    workers_[1]->probes().SetResult(absl::OkStatus(), rate, absl::Microseconds(40));
+    EXPECT_THAT(Measure().status(),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         AllOf(HasSubstr("link b/eth0 to"), HasSubstr("10 Tbit/s"),
+                               HasSubstr(absl::StrCat("measured ", rate)))));
+  }
+  EXPECT_EQ(GetNetwork().revision(), 0);
+}
+
+TEST_F(ControllerNetworkTest, AWorkerThatFailsAProbeIsNamed) {
+  StartController();
+  StartWorkers();
+  workers_[2]->probes().SetResult(absl::DeadlineExceededError("nothing more came"), 0,
+                                  absl::ZeroDuration());
+  EXPECT_THAT(Measure().status(), StatusIs(absl::StatusCode::kUnavailable,
+                                           AllOf(HasSubstr("link c/eth0 to"),
+                                                 HasSubstr("worker w-c: nothing more came"))));
+  EXPECT_EQ(GetNetwork().revision(), 0);
+}
+
+TEST_F(ControllerNetworkTest, ANicThatReachesNobodyIsNamed) {
+  StartController();
+  StartWorkers();
+  workers_[2]->probes().SetResult(absl::FailedPreconditionError("no route"), 0,
+                                  absl::ZeroDuration());
+  EXPECT_THAT(Measure().status(), StatusIs(absl::StatusCode::kUnavailable,
+                                           AllOf(HasSubstr("c/eth0: no link"), HasSubstr("sends"),
+                                                 HasSubstr("worker w-c: no route"))));
+  EXPECT_EQ(GetNetwork().revision(), 0);
+}
+
+TEST_F(ControllerNetworkTest, OneMeasurementRunsAtATime) {
+  StartController();
+  StartWorkers();
+  workers_[0]->probes().Hold();
+  grpc::ClientContext context;
+  const std::unique_ptr<Measurement> first = StartMeasuring(context);
+  workers_[0]->probes().WaitUntilHolding();
+  EXPECT_THAT(Measure().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another measurement")));
+  workers_[0]->probes().Release();
+  EXPECT_OK(ResultOf(*first).status());
+  EXPECT_OK(Measure().status());
+}
+
+TEST_F(ControllerNetworkTest, OperationsThatRunMeanwhileAreAWarning) {
+  StartController();
+  StartWorkers();
+  for (const auto& worker : workers_) worker->SetManner(FakeWorker::Manner::kHolding);
+  v1::ExecuteReshardRequest request;
+  request.set_request_id("held");
+  *request.mutable_spec() = SpecOf(std::nullopt);
+  request.mutable_spec()->mutable_source()->set_storage("s");
+  request.mutable_spec()->mutable_destination()->set_storage("t");
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const auto operation = reshards_->ExecuteReshard(&context, request);
+  workers_[0]->WaitUntilHolding(1);
+  ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure());
+  EXPECT_THAT(result.warnings(), ElementsAre(HasSubstr("operations ran meanwhile")));
+  for (const auto& worker : workers_) worker->Release();
+  v1::ExecuteReshardResponse response;
+  while (operation->Read(&response)) {
+  }
+  EXPECT_OK(FromGrpcStatus(operation->Finish()));
+}
+
+TEST_F(ControllerNetworkTest, AControllerThatStopsBreaksTheMeasurementOff) {
+  StartController();
+  StartWorkers();
+  workers_[0]->probes().Hold();
+  grpc::ClientContext context;
+  const std::unique_ptr<Measurement> measurement = StartMeasuring(context);
+  workers_[0]->probes().WaitUntilHolding();
+  controller_->Shutdown(absl::ZeroDuration());
+  EXPECT_THAT(ResultOf(*measurement).status(), StatusIs(absl::StatusCode::kUnavailable));
+  workers_[0]->probes().Release();
+}
+
+TEST_F(ControllerNetworkTest, AChangeMeanwhileIsNotOverwritten) {
+  StartController();
+  StartWorkers();
+  workers_[0]->probes().Hold();
+  grpc::ClientContext context;
+  const std::unique_ptr<Measurement> measurement = StartMeasuring(context);
+  workers_[0]->probes().WaitUntilHolding();
+  ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
+  workers_[0]->probes().Release();
+  EXPECT_THAT(ResultOf(*measurement).status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(GetNetwork().source(), v1::NETWORK_SOURCE_CLIENT);
+}
+
+TEST_F(ControllerNetworkTest, WhatCannotBeMeasuredIsRefused) {
+  StartController();
+  EXPECT_THAT(Measure().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two hosts or more")));
+  StartWorkers();
+  v1::MeasureNetworkRequest request;
+  for (const int64_t bytes : {int64_t{-1}, int64_t{65535}, (int64_t{1} << 36) + 1}) {
+    request.set_link_bytes(bytes);
+    EXPECT_THAT(Measure(request).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("link_bytes: expected")));
+  }
+  request.set_link_bytes(0);
+  request.mutable_link_time()->set_seconds(11);
+  EXPECT_THAT(Measure(request).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("link_time")));
+}
+
+TEST_F(ControllerNetworkTest, AWorkerWithTooManyInterfacesOrLongNamesDoesNotJoin) {
+  StartController();
+  for (const std::vector<std::string>& interfaces :
+       {std::vector<std::string>(65, "eth0"), {std::string(64, 'x')}, {""}}) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    const auto session = sessions_->WorkerSession(&context);
+    v1::WorkerSessionRequest request;
+    v1::WorkerSessionRequest::Register& message = *request.mutable_register_();
+    message.set_worker("w");
+    message.set_devices("a.0");
+    message.set_execution_address("unix:/nowhere");
+    message.set_protocol(kSessionProtocol);
+    for (const std::string& interface : interfaces) message.add_data_interfaces(interface);
+    session->Write(request);
+    EXPECT_THAT(FromGrpcStatus(session->Finish()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("worker w: data_interfaces: expected")));
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

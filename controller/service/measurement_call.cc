@@ -1,0 +1,173 @@
+#include "controller/service/measurement_call.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/wire/time_codec.h"
+#include "controller/catalog/network_codec.h"
+#include "controller/service/random_token.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr DurationRange kLinkTimes = {absl::Milliseconds(10), absl::Seconds(10)};
+constexpr absl::Duration kLinkTimeDefault = absl::Milliseconds(500);
+constexpr int64_t kLinkBytesMin = int64_t{1} << 16;
+constexpr int64_t kLinkBytesMax = int64_t{1} << 36;
+constexpr int64_t kLinkBytesDefault = int64_t{1} << 30;
+
+absl::StatusOr<int64_t> LinkBytesOf(const v1::MeasureNetworkRequest& request) {
+  const int64_t bytes = request.link_bytes() == 0 ? kLinkBytesDefault : request.link_bytes();
+  if (bytes >= kLinkBytesMin && bytes <= kLinkBytesMax) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat("link_bytes: expected ", kLinkBytesMin, " to ",
+                                                 kLinkBytesMax, ", found ", bytes));
+}
+
+absl::StatusOr<absl::Duration> LinkTimeOf(const v1::MeasureNetworkRequest& request) {
+  if (!request.has_link_time()) return kLinkTimeDefault;
+  return DurationIn(request.link_time(), kLinkTimes, "link_time");
+}
+
+std::string NewToken() {
+  std::string token;
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t word = RandomTokenWord();
+    token.append(reinterpret_cast<const char*>(&word), sizeof(word));
+  }
+  return token;
+}
+
+v1::MeasureNetworkResponse::Link ToProto(const LinkFigures& figures,
+                                         const std::vector<ProbePort>& ports) {
+  v1::MeasureNetworkResponse::Link link;
+  link.set_from(ToString(ports[figures.link.from]));
+  link.set_to(ToString(ports[figures.link.to]));
+  link.set_received_bytes(figures.received_bytes);
+  link.set_bytes_per_second(figures.bytes_per_second);
+  link.set_latency_ns(figures.round_trip_ns / 2);
+  return link;
+}
+
+}  // namespace
+
+void NetworkService::MeasurementCall::Start(const v1::MeasureNetworkRequest& request) {
+  if (!service_.Enter()) {
+    End(absl::FailedPreconditionError("another measurement of the network runs"));
+    return;
+  }
+  if (absl::Status status = Begin(request); !status.ok()) {
+    service_.Leave();
+    End(std::move(status));
+  }
+}
+
+absl::Status NetworkService::MeasurementCall::Begin(const v1::MeasureNetworkRequest& request) {
+  const Options& options = service_.options_;
+  ASSIGN_OR_RETURN(const absl::Duration link_time, LinkTimeOf(request));
+  ASSIGN_OR_RETURN(const int64_t link_bytes, LinkBytesOf(request));
+  ASSIGN_OR_RETURN(ProbePlaces places, ProbePlacesOf(options.workers.List()));
+  ASSIGN_OR_RETURN(before_, options.catalog.network.Get());
+  ports_ = places.ports;
+  operations_ran_ = options.runner.running() > 0;
+  const std::shared_ptr<MeasurementCall> self = shared_from_this();
+  auto measurement = NetworkMeasurement::Create(
+      {.gateway = options.probes,
+       .places = std::move(places),
+       .link_time = link_time,
+       .link_bytes = link_bytes,
+       .new_token = NewToken,
+       .on_progress = [self](const auto& progress) { self->OnProgress(progress); },
+       .on_end = [self](auto measured) { self->OnMeasured(std::move(measured)); }});
+  {
+    const MutexLock lock(mutex_);
+    measurement_ = measurement;
+  }
+  measurement->Start();
+  return absl::OkStatus();
+}
+
+void NetworkService::MeasurementCall::OnProgress(const NetworkMeasurement::Progress& progress) {
+  v1::MeasureNetworkResponse response;
+  v1::MeasureNetworkResponse::Progress& out = *response.mutable_progress();
+  out.set_links(progress.links);
+  out.set_measured_links(progress.measured_links);
+  out.set_received_bytes(progress.received_bytes);
+  Send(std::move(response));
+}
+
+void NetworkService::MeasurementCall::OnMeasured(
+    absl::StatusOr<NetworkMeasurement::Result> measured) {
+  bool client_is_gone = false;
+  {
+    const MutexLock lock(mutex_);
+    measurement_ = nullptr;
+    client_is_gone = client_is_gone_;
+  }
+  absl::Status status = measured.status();
+  if (status.ok() && !client_is_gone) {
+    absl::StatusOr<v1::MeasureNetworkResponse::Result> result = Store(*measured);
+    status = result.status();
+    if (status.ok()) {
+      v1::MeasureNetworkResponse response;
+      *response.mutable_result() = *std::move(result);
+      Send(std::move(response));
+    }
+  }
+  service_.Leave();
+  End(std::move(status));
+}
+
+absl::StatusOr<v1::MeasureNetworkResponse::Result> NetworkService::MeasurementCall::Store(
+    const NetworkMeasurement::Result& measured) {
+  absl::StatusOr<Topology> topology = MeasuredTopology(ports_, measured.links, before_->topology);
+  if (!topology.ok() && !measured.failures.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat(topology.status().message(), ": ", measured.failures.front().message()));
+  }
+  RETURN_IF_ERROR(topology.status());
+  const Options& options = service_.options_;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
+                   options.catalog.network.Set({.topology = *std::move(topology),
+                                                .source = NetworkSource::kMeasured,
+                                                .time = options.clock.Now(),
+                                                .revision = before_->revision}));
+  LogInfo(
+      "network_described",
+      {{"revision", network->revision}, {"source", "measured"}, {"links", measured.links.size()}});
+  v1::MeasureNetworkResponse::Result result;
+  *result.mutable_network() = crossmesh::ToProto(*network);
+  for (const LinkFigures& link : measured.links) *result.add_links() = ToProto(link, ports_);
+  AddWarnings(measured, result);
+  return result;
+}
+
+void NetworkService::MeasurementCall::AddWarnings(
+    const NetworkMeasurement::Result& measured, v1::MeasureNetworkResponse::Result& result) const {
+  if (operations_ran_ || service_.options_.runner.running() > 0) {
+    result.add_warnings("operations ran meanwhile: rates may be too low, latencies too high");
+  }
+  for (const absl::Status& failure : measured.failures) {
+    result.add_warnings(std::string(failure.message()));
+  }
+  const std::vector<std::string> kept = HostsWithoutPort(ports_, before_->topology);
+  if (!kept.empty()) {
+    result.add_warnings(absl::StrCat("no worker is on ", absl::StrJoin(kept, ", "),
+                                     ": described as in revision ", before_->revision));
+  }
+}
+
+void NetworkService::MeasurementCall::OnEnd() {
+  std::shared_ptr<NetworkMeasurement> measurement;
+  {
+    const MutexLock lock(mutex_);
+    client_is_gone_ = true;
+    measurement = measurement_;
+  }
+  if (measurement != nullptr) measurement->Cancel();
+}
+
+}  // namespace crossmesh

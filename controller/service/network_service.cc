@@ -1,0 +1,73 @@
+#include "controller/service/network_service.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/wire/tensor_codec.h"
+#include "controller/catalog/network_codec.h"
+#include "controller/service/measurement_call.h"
+#include "controller/service/unary.h"
+
+#include <memory>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+grpc::ServerUnaryReactor* NetworkService::GetNetwork(grpc::CallbackServerContext* context,
+                                                     const v1::GetNetworkRequest* /*request*/,
+                                                     v1::GetNetworkResponse* response) {
+  return Answer(context, Get(*response));
+}
+
+absl::Status NetworkService::Get(v1::GetNetworkResponse& response) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
+                   options_.catalog.network.Get());
+  *response.mutable_network() = ToProto(*network);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* NetworkService::SetNetwork(grpc::CallbackServerContext* context,
+                                                     const v1::SetNetworkRequest* request,
+                                                     v1::SetNetworkResponse* response) {
+  return Answer(context, Set(*request, *response));
+}
+
+// A description of thousands of hosts is a bulk message.
+absl::Status NetworkService::Set(const v1::SetNetworkRequest& request,
+                                 v1::SetNetworkResponse& response) {
+  absl::StatusOr<Topology> topology = FromProto(request.topology());
+  if (!topology.ok()) {
+    return absl::Status(topology.status().code(),
+                        absl::StrCat("topology: ", topology.status().message()));
+  }
+  NetworkRecord::Change change = {.topology = *std::move(topology),
+                                  .source = NetworkSource::kClient,
+                                  .time = options_.clock.Now()};
+  if (request.has_revision()) change.revision = request.revision();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
+                   options_.catalog.network.Set(std::move(change)));
+  LogInfo("network_described", {{"revision", network->revision}, {"source", "client"}});
+  *response.mutable_network() = ToProto(*network);
+  return absl::OkStatus();
+}
+
+grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* NetworkService::MeasureNetwork(
+    grpc::CallbackServerContext* /*context*/, const v1::MeasureNetworkRequest* request) {
+  auto call = std::make_shared<MeasurementCall>(*this);
+  call->Start(*request);
+  return MeasurementCall::Serve(std::move(call));
+}
+
+bool NetworkService::Enter() {
+  const MutexLock lock(mutex_);
+  return !std::exchange(measuring_, true);
+}
+
+void NetworkService::Leave() {
+  const MutexLock lock(mutex_);
+  measuring_ = false;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "controller/catalog/catalog.h"
+#include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/probe_gateway.h"
+#include "controller/membership/worker_registry.h"
+#include "crossmesh/v1/network_service.grpc.pb.h"
+
+#include <memory>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// The current description of the network, and how it is measured. Thread-safe.
+class NetworkService final : public v1::NetworkService::CallbackService {
+ public:
+  struct Options {
+    Catalog& catalog;
+    const WorkerRegistry& workers;
+    const OperationRunner& runner;
+    ProbeGateway& probes;
+    const Clock& clock;
+  };
+  explicit NetworkService(const Options& options) : options_(options) {}
+
+  grpc::ServerUnaryReactor* GetNetwork(grpc::CallbackServerContext* context,
+                                       const v1::GetNetworkRequest* request,
+                                       v1::GetNetworkResponse* response) override;
+  grpc::ServerUnaryReactor* SetNetwork(grpc::CallbackServerContext* context,
+                                       const v1::SetNetworkRequest* request,
+                                       v1::SetNetworkResponse* response) override;
+  grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* MeasureNetwork(
+      grpc::CallbackServerContext* context, const v1::MeasureNetworkRequest* request) override;
+
+ private:
+  class MeasurementCall;
+
+  absl::Status Get(v1::GetNetworkResponse& response);
+  absl::Status Set(const v1::SetNetworkRequest& request, v1::SetNetworkResponse& response);
+
+  // One measurement at a time, since two would measure each other. False: another one runs.
+  bool Enter();
+  void Leave();
+
+  const Options options_;
+
+  Mutex mutex_;
+  bool measuring_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace crossmesh
