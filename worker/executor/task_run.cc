@@ -209,14 +209,27 @@ void TaskRun::OnSent(Ticket ticket, const absl::Status& status) {
     --peers_[subject.entry].probes_open;
     context_.RemoveTransfer(ticket);
   } else {
+    if (absl::IsUnavailable(status)) {
+      LosePeerIfKnown(PeerOf(senders_[subject.channel]->peer_device()), status);
+    }
     senders_[subject.channel]->OnSent(ticket, status);
   }
   host_.RequestStep();
 }
 
 void TaskRun::OnReceived(Ticket ticket, const absl::Status& status) {
-  receivers_[shared_.transfers.at(ticket).subject.channel]->OnReceived(ticket, status);
+  const int32_t channel = shared_.transfers.at(ticket).subject.channel;
+  receivers_[channel]->OnReceived(ticket, status);
+  if (absl::IsUnavailable(status)) {
+    LosePeerIfKnown(PeerOf(receivers_[channel]->peer_device()), status);
+  }
   host_.RequestStep();
+}
+
+// What was under way comes back before the transport tells of the loss. Nothing more is sent in
+// between: the task could end without a word of who is lost.
+void TaskRun::LosePeerIfKnown(int32_t peer, const absl::Status& why) {
+  if (peers_[peer].id.has_value()) LosePeer(peer, why, /*connected=*/false);
 }
 
 void TaskRun::OnNodeProgress(int32_t node) {

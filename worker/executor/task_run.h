@@ -99,6 +99,7 @@ class TaskRun final : private BoardListener {
   void Notify(int32_t channel, int32_t peer, MessageKind kind);
   bool DoLocalWork();
   void LosePeer(int32_t peer, const absl::Status& why, bool connected);
+  void LosePeerIfKnown(int32_t peer, const absl::Status& why);
   // When only transfers with peers that were given up hold up the end.
   void CutOffGivenUpPeers();
   bool HasOpenTransfers(int32_t peer) const;
