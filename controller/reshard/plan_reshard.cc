@@ -79,14 +79,14 @@ void SetBusiestHost(const PortLoad& load, const HostNetwork& network, PlanFigure
 }
 
 PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& problem,
-                      const Routes& routes, const PortLoad& load, int64_t chunk_bytes) {
+                      const Routes& routes, const PortLoad& load, const BusiestPort& busiest,
+                      int64_t chunk_bytes) {
   PlanFigures figures{.strategy = std::string(StrategyName(request.strategy)),
                       .bound = ToBound(problem.bound, problem.network),
                       .assumed_rates = problem.network.assumed_rates,
                       .depth = load.depth,
                       .network_bytes = load.network_bytes,
                       .search = routes.search};
-  const BusiestPort busiest = FindBusiestPort(load, problem.network);
   figures.excess = {
       .rounding_seconds = std::max(0.0, busiest.seconds - figures.bound.seconds),
       .fill_seconds = FillSeconds(load, busiest, chunk_bytes),
@@ -140,8 +140,8 @@ absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck ca
 }
 
 // As many as the chunks of the port that is busy longest.
-int32_t PeriodsOf(const PortLoad& load, const HostNetwork& network, int64_t chunk_bytes) {
-  const int64_t chunks = FindBusiestPort(load, network).bytes / chunk_bytes;
+int32_t PeriodsOf(const BusiestPort& busiest, int64_t chunk_bytes) {
+  const int64_t chunks = busiest.bytes / chunk_bytes;
   return static_cast<int32_t>(std::clamp<int64_t>(chunks, 1, kPeriodsMax));
 }
 
@@ -171,7 +171,8 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   RETURN_IF_ERROR(CheckWanted(cancelled));
   AssignPlacesAndPeriods(tensors, routes);
   const PortLoad load = ComputePortLoad(tensors, network, routes);
-  PlanFigures figures = FiguresOf(request, problem, routes, load, chunk_bytes);
+  const BusiestPort busiest = FindBusiestPort(load, network);
+  PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, chunk_bytes);
   ASSIGN_OR_RETURN(Plan plan,
                    Plan::Create({.tensors = request.tensors,
                                  .slicing = slicing,
@@ -179,7 +180,7 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
                                  .hops = std::move(routes.hops),
                                  .copies = CopiesInPlace(*slicing),
                                  .chunk_bytes = chunk_bytes,
-                                 .periods = PeriodsOf(load, network, chunk_bytes),
+                                 .periods = PeriodsOf(busiest, chunk_bytes),
                                  .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
                                  .binding = request.binding,
                                  .shared_storage = request.shared_storage,
