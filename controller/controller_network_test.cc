@@ -26,6 +26,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -255,26 +256,47 @@ TEST_F(ControllerNetworkTest, AnImpossibleFigureIsRefusedAndNothingIsStored) {
   EXPECT_EQ(GetNetwork().revision(), 0);
 }
 
-TEST_F(ControllerNetworkTest, AWorkerThatFailsAProbeIsNamed) {
+TEST_F(ControllerNetworkTest, AnEndOfALinkThatFailsIsNamed) {
   StartController();
   StartWorkers();
-  workers_[2]->probes().SetResult(absl::DeadlineExceededError("nothing more came"), 0,
-                                  absl::ZeroDuration());
-  EXPECT_THAT(Measure().status(), StatusIs(absl::StatusCode::kUnavailable,
-                                           AllOf(HasSubstr("link c/eth0 to"),
-                                                 HasSubstr("worker w-c: nothing more came"))));
+  const std::vector<std::pair<absl::Status, std::vector<std::string>>> cases = {
+      {absl::DeadlineExceededError("nothing more came"),
+       {"link c/eth0 to", "worker w-c: nothing more came"}},
+      {absl::FailedPreconditionError("no route"),
+       {"c/eth0: no link", "sends", "worker w-c: no route"}},
+  };
+  for (const auto& [failure, said] : cases) {
+    workers_[2]->probes().SetResult(failure, 0, absl::ZeroDuration());
+    const absl::Status status = Measure().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    for (const std::string& words : said) EXPECT_THAT(status.message(), HasSubstr(words));
+  }
   EXPECT_EQ(GetNetwork().revision(), 0);
 }
 
-TEST_F(ControllerNetworkTest, ANicThatReachesNobodyIsNamed) {
+TEST_F(ControllerNetworkTest, AMeasurementMayKeepTheDescription) {
+  StartController(*Topology::Create({{"z", {{"eth0", 3, 4}}}}, {}));
+  StartWorkers();
+  const std::string before = GetNetwork().SerializeAsString();
+  v1::MeasureNetworkRequest request;
+  request.set_keep_description(true);
+  ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure(request));
+  EXPECT_EQ(result.links_size(), 6);
+  EXPECT_THAT(result.warnings(), IsEmpty());
+  EXPECT_EQ(result.network().SerializeAsString(), before);
+  EXPECT_EQ(GetNetwork().SerializeAsString(), before);
+}
+
+TEST_F(ControllerNetworkTest, AMeasurementThatKeepsTheDescriptionNamesWhatReachesNobody) {
   StartController();
   StartWorkers();
   workers_[2]->probes().SetResult(absl::FailedPreconditionError("no route"), 0,
                                   absl::ZeroDuration());
-  EXPECT_THAT(Measure().status(), StatusIs(absl::StatusCode::kUnavailable,
-                                           AllOf(HasSubstr("c/eth0: no link"), HasSubstr("sends"),
-                                                 HasSubstr("worker w-c: no route"))));
-  EXPECT_EQ(GetNetwork().revision(), 0);
+  v1::MeasureNetworkRequest request;
+  request.set_keep_description(true);
+  ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure(request));
+  EXPECT_THAT(result.warnings(), Each(HasSubstr("worker w-c: no route")));
+  EXPECT_FALSE(result.warnings().empty());
 }
 
 TEST_F(ControllerNetworkTest, OneMeasurementRunsAtATime) {

@@ -176,6 +176,20 @@ TEST(CliTest, SimulatesGpt2AndWritesATrace) {
   EXPECT_NEAR(last_end, seconds * 1e6, 1e-3);
 }
 
+TEST(CliTest, ASimulationNamesTheHostsThatTheNetworkLacks) {
+  const TemporaryFolder folder;
+  const std::string network = folder.PathOf("network.json");
+  std::ofstream(network) << R"({"hosts": [{"name": "a", "nics": [{"name": "eth0",
+      "out_bytes_per_second": 1000, "in_bytes_per_second": 1000}]}]})";
+  const std::string command = absl::StrCat("simulate ", kGpt2, " --topology ", network);
+  EXPECT_THAT(Crossmesh(command).out, HasSubstr("WARNING: "));
+  const Result result = Crossmesh(absl::StrCat(command, " --json"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(document["warnings"][0].get<std::string>(), HasSubstr("lacks b"));
+  EXPECT_THAT(Crossmesh(absl::StrCat("simulate ", kSmall)).out, HasSubstr("Rates are assumed"));
+}
+
 TEST(CliTest, DrawsAPlanAndWritesItsTrace) {
   const TemporaryFolder folder;
   const std::string svg = folder.PathOf("plan.svg"), trace = folder.PathOf("trace.json");

@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 #include "client/doctor/host_checks.h"
+#include "client/doctor/link_check.h"
 #include "common/base/byte_count.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
@@ -20,9 +21,8 @@ struct DoctorFlags {
   int64_t memory_bytes = 0;
 };
 
-// What the controller says of its workers, as one more check.
-absl::StatusOr<HostCheck> CheckWorkers(const Cli& cli) {
-  ASSIGN_OR_RETURN(Client client, cli.Connect());
+// What the controller says of its workers.
+absl::StatusOr<HostCheck> CheckWorkers(Client& client) {
   ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
   const auto ready = std::ranges::count(workers, v1::WORKER_STATE_READY, &v1::Worker::state);
   const bool all = ready == std::ssize(workers);
@@ -41,7 +41,9 @@ absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
   std::vector<HostCheck> checks = CheckHost(
       {.programs = ProgramFolder(), .listen = flags.listen, .memory_bytes = flags.memory_bytes});
   if (cli.has_controller()) {
-    ASSIGN_OR_RETURN(checks.emplace_back(), CheckWorkers(cli));
+    ASSIGN_OR_RETURN(Client client, cli.Connect());
+    ASSIGN_OR_RETURN(checks.emplace_back(), CheckWorkers(client));
+    checks.push_back(CheckLinks(client.MeasureNetwork(ShortProbe(), [](const auto&) {})));
   }
   nlohmann::json document = {{"checks", nlohmann::json::array()}};
   TextTable table({{"CHECK"}, {"STATE"}, {"FOUND"}});
@@ -72,7 +74,7 @@ void AddDoctorCommand(Cli& cli, CLI::App& app) {
                      "  crossmesh doctor\n"
                      "  crossmesh doctor --memory-bytes 68719476736 --listen 10.0.0.5:7400\n"
                      "  crossmesh doctor --controller 10.0.0.5:7400 --insecure\n"
-                     "Of the links between workers: crossmesh network measure.\n");
+                     "With a controller it also sends a little over the links between workers.\n");
   const auto flags = std::make_shared<DoctorFlags>();
   command.add_option("--listen", flags->listen, "Address that a daemon is to have: HOST:PORT");
   command.add_option("--memory-bytes", flags->memory_bytes, "That a worker's storages are to have")

@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
+#include "client/cli/plan_report.h"
 #include "client/cli/run_files.h"
 #include "client/cli/simulation_report.h"
 #include "client/cli/spec_flags.h"
@@ -8,6 +9,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -27,10 +32,14 @@ absl::Status RunSimulate(Cli& cli, const SimulateFlags& flags) {
   ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(made.plan, made.topology,
                                                     {.sharing = sharing, .keep_transfers = true}));
   RETURN_IF_ERROR(flags.files.Write(made.plan, made.topology, run));
+  const v1::PlanSummary summary = made.Summary();
   if (cli.json()) {
-    cli.PrintDocument(SimulationDocument(made.plan, run));
+    nlohmann::json document = SimulationDocument(made.plan, run);
+    document["warnings"] = std::vector(summary.warnings().begin(), summary.warnings().end());
+    cli.PrintDocument(document);
   } else {
-    cli.Print(SimulationText(made.plan, run, flags.ports_max));
+    cli.Print(
+        absl::StrCat(SimulationText(made.plan, run, flags.ports_max), "\n", RatesNote(summary)));
   }
   return absl::OkStatus();
 }

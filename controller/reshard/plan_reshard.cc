@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -150,7 +151,9 @@ int32_t PeriodsOf(const BusiestPort& busiest, int64_t chunk_bytes) {
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
   CHECK(request.tensors != nullptr);
   RETURN_IF_ERROR(CheckShare(request.nic_share));
-  const Topology topology = request.topology.WithShare(request.nic_share);
+  std::optional<Topology> share;
+  if (request.nic_share < 1) share = request.topology.WithShare(request.nic_share);
+  const Topology& topology = share.has_value() ? *share : request.topology;
   const TensorTable& tensors = *request.tensors;
   ASSIGN_OR_RETURN(Slicing created, Slicing::Create(tensors));
   RETURN_IF_ERROR(CheckWanted(cancelled));

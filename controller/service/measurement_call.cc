@@ -72,6 +72,7 @@ absl::Status NetworkService::MeasurementCall::Begin(const v1::MeasureNetworkRequ
   ASSIGN_OR_RETURN(ProbePlaces places, ProbePlacesOf(options.workers.List()));
   ASSIGN_OR_RETURN(before_, options.catalog.network.Get());
   ports_ = places.ports;
+  keep_description_ = request.keep_description();
   operations_ran_ = options.runner.running() > 0;
   const std::shared_ptr<MeasurementCall> self = shared_from_this();
   auto measurement = NetworkMeasurement::Create(
@@ -109,7 +110,7 @@ void NetworkService::MeasurementCall::OnMeasured(
   }
   absl::Status status = measured.status();
   if (status.ok() && !client_is_gone) {
-    absl::StatusOr<v1::MeasureNetworkResponse::Result> result = Store(*measured);
+    absl::StatusOr<v1::MeasureNetworkResponse::Result> result = ResultOf(*measured);
     status = result.status();
     if (status.ok()) {
       v1::MeasureNetworkResponse response;
@@ -121,7 +122,20 @@ void NetworkService::MeasurementCall::OnMeasured(
   End(std::move(status));
 }
 
-absl::StatusOr<v1::MeasureNetworkResponse::Result> NetworkService::MeasurementCall::Store(
+absl::StatusOr<v1::MeasureNetworkResponse::Result> NetworkService::MeasurementCall::ResultOf(
+    const NetworkMeasurement::Result& measured) {
+  std::shared_ptr<const NetworkDescription> network = before_;
+  if (!keep_description_) {
+    ASSIGN_OR_RETURN(network, Store(measured));
+  }
+  v1::MeasureNetworkResponse::Result result;
+  *result.mutable_network() = crossmesh::ToProto(*network);
+  for (const LinkFigures& link : measured.links) *result.add_links() = ToProto(link, ports_);
+  AddWarnings(measured, result);
+  return result;
+}
+
+absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkService::MeasurementCall::Store(
     const NetworkMeasurement::Result& measured) {
   absl::StatusOr<Topology> topology = MeasuredTopology(ports_, measured.links, before_->topology);
   if (!topology.ok() && !measured.failures.empty()) {
@@ -138,11 +152,7 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> NetworkService::MeasurementCa
   LogInfo(
       "network_described",
       {{"revision", network->revision}, {"source", "measured"}, {"links", measured.links.size()}});
-  v1::MeasureNetworkResponse::Result result;
-  *result.mutable_network() = crossmesh::ToProto(*network);
-  for (const LinkFigures& link : measured.links) *result.add_links() = ToProto(link, ports_);
-  AddWarnings(measured, result);
-  return result;
+  return network;
 }
 
 void NetworkService::MeasurementCall::AddWarnings(
@@ -153,6 +163,7 @@ void NetworkService::MeasurementCall::AddWarnings(
   for (const absl::Status& failure : measured.failures) {
     result.add_warnings(std::string(failure.message()));
   }
+  if (keep_description_) return;
   const std::vector<std::string> kept = HostsWithoutPort(ports_, before_->topology);
   if (!kept.empty()) {
     result.add_warnings(absl::StrCat("no worker is on ", absl::StrJoin(kept, ", "),

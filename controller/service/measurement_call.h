@@ -29,7 +29,10 @@ class NetworkService::MeasurementCall final
   absl::Status Begin(const v1::MeasureNetworkRequest& request);
   void OnProgress(const NetworkMeasurement::Progress& progress);
   void OnMeasured(absl::StatusOr<NetworkMeasurement::Result> measured);
-  absl::StatusOr<v1::MeasureNetworkResponse::Result> Store(
+  absl::StatusOr<v1::MeasureNetworkResponse::Result> ResultOf(
+      const NetworkMeasurement::Result& measured);
+  // What is measured becomes the description.
+  absl::StatusOr<std::shared_ptr<const NetworkDescription>> Store(
       const NetworkMeasurement::Result& measured);
   void AddWarnings(const NetworkMeasurement::Result& measured,
                    v1::MeasureNetworkResponse::Result& result) const;
@@ -40,6 +43,7 @@ class NetworkService::MeasurementCall final
   // Set by Begin, before anything runs.
   std::vector<ProbePort> ports_;
   std::shared_ptr<const NetworkDescription> before_;
+  bool keep_description_ = false;
   bool operations_ran_ = false;
 
   Mutex mutex_;

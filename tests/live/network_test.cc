@@ -145,6 +145,17 @@ TEST_F(NetworkTest, IsMeasuredBetweenAllWorkers) {
   EXPECT_THAT(Crossmesh("network show").output, HasSubstr("network revision 2, measured, 20"));
 }
 
+TEST_F(NetworkTest, TheDoctorTriesTheLinksAndStoresNothing) {
+  Start({"node-0", "node-1"});
+  const ProgramResult result = Crossmesh("doctor --json");  // this host may have problems
+  const nlohmann::json checks = nlohmann::json::parse(result.output)["checks"];
+  ASSERT_FALSE(checks.empty()) << result.errors;
+  EXPECT_EQ(checks.back()["name"], "links");
+  EXPECT_NE(checks.back()["state"], "problem") << checks.back();
+  EXPECT_THAT(checks.back()["found"], HasSubstr("2 at "));
+  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("nobody has described the network"));
+}
+
 TEST_F(NetworkTest, AWorkerThatDoesNotAnswerIsNamedAndNothingIsStored) {
   Start({"node-0", "node-1"});
   cluster_->Signal("node-1", SIGSTOP);
