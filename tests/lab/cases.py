@@ -87,10 +87,13 @@ def unequal() -> list[Case]:
     pair = mesh("x=2", "ab", 1)
     # Nine slots, of which the slow host has one: its ninth takes less time there than four of them elsewhere.
     ninths = Mesh((("x", 9),), (*mesh("x=8", "bc", 4).devices, "d.0"))
+    halves = (one_tensor(1 << 26), Placement(pair, everywhere("[x]")),
+              Placement(mesh("x=2", "cd", 1), everywhere("[x]")))
     return [
         Case("two_nics", "nics", "halves from two hosts of two NICs to two such hosts", hosts("abcd", EVEN * 2),
-             one_tensor(1 << 26), Placement(pair, everywhere("[x]")),
-             Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
+             *halves),
+        Case("one_of_two", "nics", "the same over the first NIC only, as the published strategies do", hosts("abcd"),
+             *halves),
         Case("slow_holder", "unequal", "one of two holders at a quarter of the rate", hosts("abcd", a=slow),
              one_tensor(11 << 21), Placement(pair, whole), Placement(mesh("x=2", "cd", 1), everywhere("[x]"))),
         Case("slow_receiver", "unequal", "one of three partial receivers at a quarter of the rate",

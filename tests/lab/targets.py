@@ -9,9 +9,10 @@ from measure import LARGE_BYTES, MEBI, CaseResult
 OURS = "relay"
 COUNTER_ERROR_MAX = 0.02
 OTHER_BYTES_MAX = 2 * MEBI
-# Case, the one compared with, and how many times as long it must take.
-FASTER = (("single_4x2", "send_recv", 7.0), ("striping", "broadcast_greedy", 1.25),
-          ("two_nics", "broadcast_greedy", 1.85))
+# Case, the strategy and case compared with, and how many times as long it must take. A published broadcast goes over one
+# NIC of a host; our workers would give it all.
+FASTER = (("single_4x2", "send_recv", "single_4x2", 7.0), ("striping", "broadcast_greedy", "striping", 1.25),
+          ("two_nics", "broadcast_greedy", "one_of_two", 1.85))
 FASTER_THAN_GLOO = ("replicas_4x2", 1.9)
 
 
@@ -58,11 +59,12 @@ def counter_targets(results: list[CaseResult]) -> list[Verdict]:
 def comparison_targets(results: list[CaseResult]) -> list[Verdict]:
     found = []
     by_name = {result.name: result for result in results}
-    for name, other, least in FASTER:
-        result = by_name.get(name)
-        if result and result.seconds(OURS) and result.seconds(other):
-            ratio = result.seconds(other) / result.seconds(OURS)
-            found.append(Verdict(f"`{other}` on {name}: time / `{OURS}`", f"at least {least}", f"{ratio:.2f}",
+    for name, other, other_name, least in FASTER:
+        result, compared = by_name.get(name), by_name.get(other_name)
+        if result and compared and result.seconds(OURS) and compared.seconds(other):
+            ratio = compared.seconds(other) / result.seconds(OURS)
+            ours = f"`{OURS}`" if other_name == name else f"`{OURS}` on {name}"
+            found.append(Verdict(f"`{other}` on {other_name}: time / {ours}", f"at least {least}", f"{ratio:.2f}",
                                  ratio >= least))
     name, least = FASTER_THAN_GLOO
     result = by_name.get(name)
