@@ -21,51 +21,63 @@ TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, 
   }
 }
 
-PackedRuns::PackedRuns(const TileMap& map) : map_(map), place_(map.groups_.size(), -1) {}
+PackedRuns::PackedRuns(const TileMap& map) : map_(map), part_(map.groups_.size(), -1) {}
 
-void PackedRuns::Begin(ClassIndex slice_class) {
+void PackedRuns::Enter(ClassIndex slice_class) {
+  if (slice_class_ != kNoClass) {
+    places_[slice_class_ % kPlaces] = {slice_class_, tensor_, tensor_begin_};
+  }
   slice_class_ = slice_class;
   class_bytes_ = map_.slicing().classes()[slice_class].bytes;
-  for (size_t g = 0; g < place_.size(); ++g) {
-    place_[g] = map_.slicing().grid(static_cast<int32_t>(g)).FindClass(slice_class);
+  for (size_t g = 0; g < part_.size(); ++g) {
+    part_[g] = map_.slicing().grid(static_cast<int32_t>(g)).FindClass(slice_class);
   }
-  tensor_ = -1;
-  Seek(0);
+  const Place& place = places_[slice_class % kPlaces];
+  const bool is_known = place.slice_class == slice_class;
+  tensor_ = is_known ? place.tensor : 0;
+  tensor_begin_ = is_known ? place.tensor_begin : 0;
+  SkipTensors();
 }
 
-int64_t PackedRuns::TensorBytes() const { return grid_->bytes[place_[group_]]; }
+int64_t PackedRuns::TensorBytes() const { return grid_->bytes[part_[group_]]; }
 
 void PackedRuns::SkipTensors() {
   const std::vector<int32_t>& group_of_tensor = map_.tensors().group_of_tensor();
   const int32_t count = static_cast<int32_t>(group_of_tensor.size());
   while (tensor_ < count) {
     group_ = group_of_tensor[tensor_];
-    if (group_ != -1 && place_[group_] != -1) break;
+    if (group_ != -1 && part_[group_] != -1) break;
     ++tensor_;
   }
   if (tensor_ == count) return;
   grid_ = &map_.slicing().grid(group_);
-  cell_ = grid_->first[place_[group_]];
-  cells_end_ = grid_->first[place_[group_] + 1];
+  cell_ = grid_->first[part_[group_]];
+  cells_end_ = grid_->first[part_[group_] + 1];
   box_ = 0;
 }
 
-void PackedRuns::Seek(int64_t offset) {
-  CHECK(offset >= 0 && offset <= class_bytes_) << offset << " of " << class_bytes_;
-  if (tensor_ == -1 || offset < offset_) {
+void PackedRuns::FindTensor(int64_t offset) {
+  if (offset < tensor_begin_) {
     tensor_ = 0;
     tensor_begin_ = 0;
     SkipTensors();
   }
-  offset_ = offset;
-  if (offset == class_bytes_) return;
   while (tensor_begin_ + TensorBytes() <= offset) {
     tensor_begin_ += TensorBytes();
     ++tensor_;
     SkipTensors();
   }
+}
+
+void PackedRuns::Seek(ClassIndex slice_class, int64_t offset) {
+  if (slice_class == slice_class_ && offset == offset_) return;
+  if (slice_class != slice_class_) Enter(slice_class);
+  CHECK(offset >= 0 && offset <= class_bytes_) << offset << " of " << class_bytes_;
+  offset_ = offset;
+  if (offset == class_bytes_) return;
+  FindTensor(offset);
   int64_t rest = offset - tensor_begin_;
-  cell_ = grid_->first[place_[group_]];
+  cell_ = grid_->first[part_[group_]];
   for (int64_t bytes = EnterCell(); bytes <= rest; bytes = EnterCell()) {
     rest -= bytes;
     ++cell_;

@@ -44,29 +44,33 @@ struct Run {
   int64_t bytes = 0;
 };
 
-// Walks the packed bytes of a class, from any offset, as runs in a device's tiles. The device must
-// hold (source) or need (destination) the class. Runs are as long as memory allows within a cell.
+// Walks the packed bytes of classes, from any offset, as runs in a device's tiles. The device must
+// hold (source) or need (destination) them. Runs are as long as memory allows within a cell.
 // Allocates nothing after construction, for tensors of up to four dimensions. Thread-compatible.
 class PackedRuns {
  public:
-  // Walks no class until Begin.
+  // Walks no class until Seek.
   explicit PackedRuns(const TileMap& map);
 
-  // Goes to the first byte of a class. Cost: linear in groups and in the tensors before that byte.
-  void Begin(ClassIndex slice_class);
-  // kNoClass before Begin.
-  ClassIndex slice_class() const { return slice_class_; }
-
-  // Goes to a packed offset, 0 <= offset <= bytes of the class. Cost: linear in the tensors between
-  // here and there going forwards, from the first tensor going backwards; and in the cells of the
-  // class in the last one.
-  void Seek(int64_t offset);
+  // Goes to a packed offset of a class, 0 <= offset <= its bytes. Cost: linear in the cells of the
+  // class in the tensor there, in groups when the last call was for another class, and in the
+  // tensors between there and the place where this class was left: to walk kPlaces classes turn by
+  // turn costs no more than one. From the first tensor when going backwards.
+  void Seek(ClassIndex slice_class, int64_t offset);
   int64_t offset() const { return offset_; }
   // The run at the present offset, of at most `bytes_max` (> 0) bytes, and moves behind it. Zero
   // bytes at the end of the class.
   Run Next(int64_t bytes_max);
 
  private:
+  static constexpr int kPlaces = 32;
+
+  // Where a class was left.
+  struct Place {
+    ClassIndex slice_class = kNoClass;
+    int32_t tensor = 0;
+    int64_t tensor_begin = 0;
+  };
   // An outer dimension of the cell in hand: it has `length` times as many runs.
   struct Loop {
     int64_t length = 0;
@@ -74,6 +78,10 @@ class PackedRuns {
     int64_t stride = 0;  // bytes of the tile
   };
 
+  // To the place where the class was left, or to its first byte.
+  void Enter(ClassIndex slice_class);
+  // Forwards or backwards, to the tensor that has the byte.
+  void FindTensor(int64_t offset);
   int64_t TensorBytes() const;
   // Forwards to the first tensor with bytes of the class, from tensor_ on.
   void SkipTensors();
@@ -85,12 +93,13 @@ class PackedRuns {
   const Box& FindBox(const Box& cell);
 
   const TileMap& map_;
-  std::vector<int64_t> place_;  // [group]: index into its grid's classes, or -1
+  std::array<Place, kPlaces> places_;  // of a class: at its number modulo their count
+  std::vector<int64_t> part_;          // [group]: index into its grid's classes, or -1
   ClassIndex slice_class_ = kNoClass;
   int64_t class_bytes_ = 0;
   int64_t offset_ = 0;
 
-  // The position of offset_. All but tensor_ are meaningless behind the last tensor.
+  // The position of offset_; at the end of the class, one before it.
   int32_t tensor_ = 0;
   int64_t tensor_begin_ = 0;  // packed offset of the tensor's first byte of the class
   const GroupGrid* grid_ = nullptr;

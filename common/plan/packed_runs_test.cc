@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -114,18 +115,46 @@ void CheckHolders(const TensorTable& tensors, const Slicing& slicing, RandomSour
       const auto holders = slicing.holders(c);
       if (std::find(holders.begin(), holders.end(), device) == holders.end()) continue;
       PackedRuns runs(map);
-      runs.Begin(c);
+      runs.Seek(c, 0);
       const Bytes expected = PackedByDefinition(tensors, slicing, c);
       ASSERT_EQ(static_cast<int64_t>(expected.size()), slicing.classes()[c].bytes);
       ASSERT_EQ(Pack(memory, runs, random), expected) << "class " << c << " device " << device;
       ASSERT_EQ(runs.offset(), slicing.classes()[c].bytes);
       for (int i = 0; i < 3; ++i) {
         const int64_t offset = random.Between(0, slicing.classes()[c].bytes);
-        runs.Seek(offset);
+        runs.Seek(c, offset);
         ASSERT_EQ(runs.offset(), offset);
         ASSERT_EQ(Pack(memory, runs, random), Bytes(expected.begin() + offset, expected.end()))
             << "class " << c << " device " << device << " from " << offset;
       }
+    }
+  }
+}
+
+// Takes pieces of all classes of a device in any order, and finds in each what is there by
+// definition.
+void CheckTurns(const TensorTable& tensors, const Slicing& slicing, RandomSource& random) {
+  const auto device = static_cast<DeviceRank>(random.Between(0, std::ssize(tensors.devices()) - 1));
+  const TileMap map(tensors, slicing, Side::kSource, device);
+  const DeviceMemory memory = DeviceMemory::Filled(tensors, Side::kSource, device);
+  std::vector<std::pair<ClassIndex, Bytes>> held;
+  for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
+    if (!std::ranges::binary_search(slicing.holders(c), device)) continue;
+    held.emplace_back(c, PackedByDefinition(tensors, slicing, c));
+  }
+  if (held.empty()) return;
+  PackedRuns runs(map);
+  for (int turn = 0; turn < 20; ++turn) {
+    const auto& [c, expected] = held[random.Between(0, std::ssize(held) - 1)];
+    int64_t offset = random.Between(0, std::ssize(expected));
+    runs.Seek(c, offset);
+    for (int step = 0; step < 3; ++step) {
+      const Run run = runs.Next(random.Between(1, 100));
+      const auto begin = memory.tensors[run.tensor].begin() + run.tile_offset;
+      ASSERT_TRUE(std::equal(begin, begin + run.bytes, expected.begin() + offset))
+          << "class " << c << " device " << device << " at " << offset;
+      offset += run.bytes;
+      ASSERT_EQ(runs.offset(), offset);
     }
   }
 }
@@ -144,7 +173,7 @@ void CheckNeeders(const TensorTable& tensors, const Slicing& slicing) {
       if (std::find(needers.begin(), needers.end(), device) == needers.end()) continue;
       const Bytes packed = PackedByDefinition(tensors, slicing, c);
       PackedRuns runs(map);
-      runs.Begin(c);
+      runs.Seek(c, 0);
       for (int64_t at = 0; at < static_cast<int64_t>(packed.size());) {
         const Run run = runs.Next(1 << 20);
         ASSERT_GT(run.bytes, 0);
@@ -207,6 +236,7 @@ TEST_P(PackedRunsPropertyTest, EveryHolderPacksAndEveryNeederUnpacksByDefinition
     CheckClasses(tensors, slicing);
     CheckHolders(tensors, slicing, random);
     CheckNeeders(tensors, slicing);
+    CheckTurns(tensors, slicing, random);
     if (HasFatalFailure()) return;
   }
 }

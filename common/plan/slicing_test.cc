@@ -135,7 +135,7 @@ TEST(SlicingTest, FindsAClassByItsSets) {
 std::string PackingOf(const TileMap& map, ClassIndex c) {
   std::string text;
   PackedRuns runs(map);
-  runs.Begin(c);
+  runs.Seek(c, 0);
   for (Run run = runs.Next(1 << 30); run.bytes > 0; run = runs.Next(1 << 30)) {
     absl::StrAppend(&text, run.tensor, "@", run.tile_offset, "+", run.bytes, " ");
   }

@@ -18,8 +18,7 @@ constexpr int kBeginningPieces = 64;
 }  // namespace
 
 PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
-  if (runs.slice_class() != range.slice_class) runs.Begin(range.slice_class);
-  if (runs.offset() != range.offset) runs.Seek(range.offset);
+  runs.Seek(range.slice_class, range.offset);
   return runs;
 }
 

@@ -14,9 +14,9 @@ namespace crossmesh {
 
 // Packed bytes of classes in the memory of one device's tiles, by ranges [offset, offset + bytes).
 //
-// Every kind of call keeps its own place in the class it was last used for, because it costs little
-// to go on from there and much to go back: a range is looked at, moved and hashed at different
-// times. Thread-compatible.
+// Every kind of call keeps its own places in the classes, because it costs little to go on from
+// there and much to go back: a range is looked at, moved and hashed at different times.
+// Thread-compatible.
 class TileCursor {
  public:
   struct Range {
