@@ -165,7 +165,7 @@ TEST(CliTest, SimulatesGpt2AndWritesATrace) {
   const double seconds = document["seconds"];
   EXPECT_GE(seconds, document["bound_seconds"].get<double>() * (1 - 1e-9));
   EXPECT_NEAR(document["ports"][0]["busy"].get<double>(), 1, 0.01);
-  EXPECT_EQ(document["critical_chain"].back()["end_seconds"], seconds);
+  EXPECT_EQ(document["critical_chain"].back()["arrival_seconds"], seconds);
 
   const nlohmann::json trace = nlohmann::json::parse(ReadAll(trace_path));
   double last_end = 0;

@@ -89,7 +89,7 @@ std::string ChainTable(const Plan& plan, const SimulatedRun& run) {
     table.AddRow(
         {HopText(plan, *first), absl::StrCat(first->relay),
          first == last ? absl::StrCat(first->chunk) : absl::StrCat(first->chunk, "-", last->chunk),
-         FormatSeconds(first->begin_seconds), FormatSeconds(last->end_seconds)});
+         FormatSeconds(first->begin_seconds), FormatSeconds(last->arrival_seconds)});
   }
   return table.ToString();
 }
@@ -125,7 +125,8 @@ nlohmann::json SimulationDocument(const Plan& plan, const SimulatedRun& run) {
                      {"first_chunk", first->chunk},
                      {"last_chunk", last->chunk},
                      {"begin_seconds", first->begin_seconds},
-                     {"end_seconds", last->end_seconds}});
+                     {"end_seconds", last->end_seconds},
+                     {"arrival_seconds", last->arrival_seconds}});
   }
   return {{"strategy", plan.figures().strategy},
           {"seconds", run.seconds},
@@ -144,14 +145,17 @@ nlohmann::json SimulationTrace(const Plan& plan, const SimulatedRun& run) {
                       {"pid", host},
                       {"args", {{"name", tensors.hosts()[host]}}}});
   }
+  // A receiver has the bytes later by what they are on their way.
   const auto add = [&](const SimulatedTransfer& transfer, HostRank host, int32_t port) {
     constexpr double kMicroseconds = 1e6;
+    const double delay =
+        port == transfer.in_port ? transfer.arrival_seconds - transfer.end_seconds : 0;
     events.push_back({{"ph", "X"},
                       {"name", absl::StrCat("relay ", transfer.relay, " chunk ", transfer.chunk)},
                       {"cat", HopText(plan, transfer)},
                       {"pid", host},
                       {"tid", port},
-                      {"ts", transfer.begin_seconds * kMicroseconds},
+                      {"ts", (transfer.begin_seconds + delay) * kMicroseconds},
                       {"dur", (transfer.end_seconds - transfer.begin_seconds) * kMicroseconds}});
   };
   std::vector<bool> named(run.ports.size(), false);

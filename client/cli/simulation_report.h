@@ -18,7 +18,8 @@ std::string SimulationText(const Plan& plan, const SimulatedRun& run, int64_t po
 nlohmann::json SimulationDocument(const Plan& plan, const SimulatedRun& run);
 
 // The run in Chrome's trace event format (chrome://tracing, ui.perfetto.dev): a process per host, a
-// row per NIC and direction, a slice per chunk. Connections that share a NIC overlap in its row.
+// row per NIC and direction, a slice per chunk, which a receiver has later than its sender by the
+// latencies. Connections that share a NIC overlap in its row.
 nlohmann::json SimulationTrace(const Plan& plan, const SimulatedRun& run);
 
 }  // namespace crossmesh

@@ -114,6 +114,8 @@ class TimelineMaker {
     return lanes_[row].at(LaneKey(row, t));
   }
 
+  static double LatencyOf(const SimulatedTransfer& t) { return t.arrival_seconds - t.end_seconds; }
+
   // False when there are too many: chunks and gaps are to be seen only if they are longer. At last
   // each colour of each lane is one bar.
   bool AddBars(double pixels) {
@@ -130,15 +132,16 @@ class TimelineMaker {
       ForEachRow(t, [&](int32_t row) {
         std::vector<TimelineBar>& all = timeline_.rows[row].bars;
         const int32_t lane = LaneOf(row, t);
+        const double latency = timeline_.rows[row].port == t.in_port ? LatencyOf(t) : 0;
+        const double begin = t.begin_seconds + latency, end = t.end_seconds + latency;
         size_t& before = last[row][static_cast<size_t>(lane) * colours + colour];
-        if (before != kNone && t.begin_seconds - all[before].end <= gap &&
-            t.end_seconds - t.begin_seconds < chunk) {
-          all[before].begin = std::min(all[before].begin, t.begin_seconds);
-          all[before].end = t.end_seconds;
+        if (before != kNone && begin - all[before].end <= gap && end - begin < chunk) {
+          all[before].begin = std::min(all[before].begin, begin);
+          all[before].end = end;
           return;
         }
         before = all.size();
-        all.push_back({t.begin_seconds, t.end_seconds, lane, colour});
+        all.push_back({begin, end, lane, colour});
         ++bars;
       });
       if (bars > Timeline::kBarsMax) return false;
@@ -160,7 +163,8 @@ class TimelineMaker {
         CriticalRun run{.out_row = row_of_port_[t.out_port],
                         .in_row = row_of_port_[t.in_port],
                         .begin = t.begin_seconds,
-                        .end = t.end_seconds};
+                        .end = t.end_seconds,
+                        .latency = LatencyOf(t)};
         if (run.out_row != kNoRow) run.out_lane = LaneOf(run.out_row, t);
         if (run.in_row != kNoRow) run.in_lane = LaneOf(run.in_row, t);
         timeline_.critical.push_back(run);

@@ -7,7 +7,8 @@
 
 namespace crossmesh {
 
-// A chunk that passes a port, or a run of chunks of one colour without a gap that could be seen.
+// A chunk that passes a port, or a run of chunks of one colour without a gap that could be seen. In
+// a port they come in later by the latencies.
 struct TimelineBar {
   double begin = 0;  // seconds
   double end = 0;
@@ -35,6 +36,7 @@ struct CriticalRun {
   int32_t in_lane = 0;
   double begin = 0;  // seconds
   double end = 0;
+  double latency = 0;  // later than that in its in port's row
 };
 
 struct Timeline {

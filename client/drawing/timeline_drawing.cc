@@ -197,7 +197,7 @@ void TimelineDrawing::DrawChain(SvgWriter& svg) const {
     }
     if (run.in_row >= 0) {
       const double y = middle_of(run.in_row, run.in_lane);
-      line(runs, begin, y, end, y);
+      line(runs, XOf(run.begin + run.latency), y, XOf(run.end + run.latency), y);
     }
     last = &run;
   }

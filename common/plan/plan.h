@@ -93,7 +93,7 @@ struct Bound {
 // What a plan is predicted to take beyond its bound.
 struct Excess {
   double rounding_seconds = 0;  // its busiest port has more to do than the bound says
-  double fill_seconds = 0;      // the deepest route's last hop is so far behind its first
+  double fill_seconds = 0;      // a route's last byte arrives so far behind its first hop
   double blocking_seconds = 0;  // what is due waits for other chunks at a port; only simulated
 };
 

@@ -27,6 +27,25 @@ void AddFastestNic(const Topology& topology, absl::string_view host, PortRates& 
   AddPort(rates, out, in);
 }
 
+void AddLatencies(const Topology& topology, HostNetwork& network) {
+  bool any = false;
+  for (const std::string& host : network.hosts) {
+    int64_t out_ns = 0, in_ns = 0;
+    if (const Host* const described = topology.FindHost(host)) {
+      for (const Nic& nic : described->nics) {
+        out_ns = std::max(out_ns, nic.out_latency_ns);
+        in_ns = std::max(in_ns, nic.in_latency_ns);
+      }
+    }
+    network.out_latency_seconds.push_back(static_cast<double>(out_ns) * 1e-9);
+    network.in_latency_seconds.push_back(static_cast<double>(in_ns) * 1e-9);
+    any |= out_ns + in_ns > 0;
+  }
+  if (any) return;
+  network.out_latency_seconds.clear();
+  network.in_latency_seconds.clear();
+}
+
 // Numbers the racks in the order in which the hosts meet them.
 void AddRacks(const Topology& topology, HostNetwork& network) {
   absl::flat_hash_map<int, int32_t> number_of_rack;
@@ -58,6 +77,7 @@ HostNetwork HostNetworkOf(const TensorTable& tensors, const Topology& topology) 
     AddFastestNic(topology, host, network.fastest_nic);
     network.assumed_rates |= topology.FindHost(host) == nullptr;
   }
+  AddLatencies(topology, network);
   if (!topology.racks().empty()) AddRacks(topology, network);
   return network;
 }

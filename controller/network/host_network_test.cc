@@ -39,6 +39,21 @@ TEST(HostNetworkTest, SumsNicsAndKnowsTheFastest) {
   EXPECT_FALSE(network.CrossesRacks(0, 1));
 }
 
+TEST(HostNetworkTest, KnowsTheGreatestLatencyOfAHost) {
+  const Nic near{.name = "n0", .out_bytes_per_second = 1, .in_bytes_per_second = 1};
+  Nic far = near;
+  far.name = "n1";
+  far.out_latency_ns = 1'000'000'000;
+  far.in_latency_ns = 500'000'000;
+  ASSERT_OK_AND_ASSIGN(const Topology topology,
+                       Topology::Create({{"a", {near, far}}, {"b", {near}}}, {}));
+  const HostNetwork network = HostNetworkOf(OnFourHosts(), topology);
+  EXPECT_EQ(network.LatencySeconds(0, 1), 1);
+  EXPECT_EQ(network.LatencySeconds(1, 0), 0.5);
+  EXPECT_EQ(network.LatencySeconds(1, 3), 0);
+  EXPECT_FALSE(HostNetworkOf(OnFourHosts(), Topology()).has_latencies());
+}
+
 TEST(HostNetworkTest, AssumesRatesOfHostsThatAreNotDescribed) {
   ASSERT_OK_AND_ASSIGN(const Topology topology, Topology::Create({{"a", {{"n0", 3, 5}}}}, {}, 100));
   const HostNetwork network = HostNetworkOf(OnFourHosts(), topology);

@@ -22,8 +22,9 @@ NicPorts::NicPorts(const HostNetwork& network, const Topology& topology)
     std::vector<int32_t>& in = in_.emplace_back();
     for (const Nic& nic : (found == nullptr ? undescribed : *found).nics) {
       const std::string port = absl::StrCat(name, "/", nic.name);
-      out.push_back(Add(PortPrice::Port::kHostOut, port, nic.out_bytes_per_second));
-      in.push_back(Add(PortPrice::Port::kHostIn, port, nic.in_bytes_per_second));
+      out.push_back(
+          Add(PortPrice::Port::kHostOut, port, nic.out_bytes_per_second, nic.out_latency_ns));
+      in.push_back(Add(PortPrice::Port::kHostIn, port, nic.in_bytes_per_second, nic.in_latency_ns));
     }
   }
   for (size_t rack = 0; rack < network.racks.size(); ++rack) {
@@ -35,10 +36,12 @@ NicPorts::NicPorts(const HostNetwork& network, const Topology& topology)
   }
 }
 
-int32_t NicPorts::Add(PortPrice::Port kind, std::string name, int64_t bytes_per_second) {
+int32_t NicPorts::Add(PortPrice::Port kind, std::string name, int64_t bytes_per_second,
+                      int64_t latency_ns) {
   ports_.push_back({.kind = kind,
                     .name = std::move(name),
-                    .bytes_per_second = static_cast<double>(bytes_per_second)});
+                    .bytes_per_second = static_cast<double>(bytes_per_second),
+                    .latency_seconds = static_cast<double>(latency_ns) * 1e-9});
   return static_cast<int32_t>(ports_.size()) - 1;
 }
 

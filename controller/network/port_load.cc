@@ -26,13 +26,20 @@ PortLoad ComputePortLoad(const TensorTable& tensors, const HostNetwork& network,
   load.rack_up.resize(racks);
   load.rack_down.resize(racks);
   std::vector<int32_t> depth(tensors.devices().size());  // of the present relay's devices
+  std::vector<double> latency(network.has_latencies() ? tensors.devices().size() : 0);
   for (const Relay& relay : routes.relays) {
     const int64_t bytes = relay.end - relay.begin;
     depth[relay.root] = 0;
+    if (network.has_latencies()) latency[relay.root] = 0;
     for (const Hop& hop : routes.HopsOf(relay)) {
       const HostRank from = tensors.host_of(hop.from), to = tensors.host_of(hop.to);
       depth[hop.to] = depth[hop.from];
+      if (network.has_latencies()) latency[hop.to] = latency[hop.from];
       if (from == to) continue;
+      if (network.has_latencies()) {
+        latency[hop.to] += network.LatencySeconds(from, to);
+        load.latency_seconds = std::max(load.latency_seconds, latency[hop.to]);
+      }
       load.depth = std::max(load.depth, ++depth[hop.to]);
       load.host_out[from] += bytes;
       load.host_in[to] += bytes;
@@ -57,7 +64,7 @@ BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network) {
 double FillSeconds(const PortLoad& load, const BusiestPort& busiest, int64_t chunk_bytes) {
   const double chunks =
       std::max(1.0, static_cast<double>(busiest.bytes) / static_cast<double>(chunk_bytes));
-  return busiest.seconds * std::max(0, load.depth - 1) / chunks;
+  return busiest.seconds * std::max(0, load.depth - 1) / chunks + load.latency_seconds;
 }
 
 }  // namespace crossmesh

@@ -16,8 +16,9 @@ struct PortLoad {
   std::vector<int64_t> host_in;
   std::vector<int64_t> rack_up;  // by rack; empty without racks
   std::vector<int64_t> rack_down;
-  int64_t network_bytes = 0;  // sum of host_out
-  int32_t depth = 0;          // hops between hosts on the deepest route
+  int64_t network_bytes = 0;   // sum of host_out
+  int32_t depth = 0;           // hops between hosts on the deepest route
+  double latency_seconds = 0;  // on the way along the route that has most of it
 };
 
 // Cost: linear in hops.
@@ -33,8 +34,9 @@ struct BusiestPort {
 BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network);
 
 // What the depth of the routes costs at the end of a run: (D - 1) / K of the time of the busiest
-// port, with D = depth and K = the chunks that pass that port, at least 1. Every port works in
-// periods of one of those chunks; the last byte is D - 1 periods behind the first hop.
+// port, with D = depth and K = the chunks that pass that port, at least 1; and latencies. Every
+// port works in periods of one of those chunks; the last byte is D - 1 periods behind the first
+// hop, and on its way besides.
 double FillSeconds(const PortLoad& load, const BusiestPort& busiest, int64_t chunk_bytes);
 
 }  // namespace crossmesh

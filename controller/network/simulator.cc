@@ -56,6 +56,7 @@ struct ReadyChunk {
 struct Connection {
   int32_t out_port = 0;
   int32_t in_port = 0;
+  double latency_seconds = 0;
   std::vector<int32_t> path;
   double planned_bytes = 0;
   std::priority_queue<ReadyChunk> ready;
@@ -78,6 +79,18 @@ struct ExpectedEnd {
   }
 };
 
+// A chunk that has left its sender, and is to be forwarded when it is there.
+struct ExpectedArrival {
+  double seconds = 0;
+  int64_t stream = 0;
+  int64_t chunk = 0;
+  int64_t transfer = kNone;
+
+  friend bool operator<(const ExpectedArrival& a, const ExpectedArrival& b) {
+    return std::tuple(a.seconds, a.stream, a.chunk) > std::tuple(b.seconds, b.stream, b.chunk);
+  }
+};
+
 // Which connection every chunk takes: made once, before the run.
 class Lanes {
  public:
@@ -96,6 +109,7 @@ class Lanes {
         Connection& connection = connections_.emplace_back();
         connection.out_port = out;
         connection.in_port = in;
+        connection.latency_seconds = ports_.LatencySeconds(out, in);
         connection.path = ports_.Path(from, out, to, in);
       }
       connections_[found->second].planned_bytes += bytes;
@@ -186,14 +200,18 @@ class Simulation {
     MakeRootsReady();
     for (int64_t ended = 0; Settle(); ++ended) {
       if (ended % kCheckInterval == 0) RETURN_IF_ERROR(CheckWanted(cancelled));
-      now_ = ends_.top().seconds;
-      while (!ends_.empty() && ends_.top().seconds <= now_ * (1 + kSameTime)) {
+      now_ = NextSeconds();
+      while (IsNow(ends_)) {
         const ExpectedEnd end = ends_.top();
         ends_.pop();
         if (end.changes == connections_[end.connection].changes) Finish(end.connection);
       }
+      while (IsNow(arrivals_)) {
+        const ExpectedArrival arrival = arrivals_.top();
+        arrivals_.pop();
+        Forward(streams_[arrival.stream], arrival.chunk, arrival.transfer);
+      }
     }
-    run_.seconds = now_;
     return std::move(run_);
   }
 
@@ -251,6 +269,18 @@ class Simulation {
                 .changes = connection.changes});
   }
 
+  // Of what is expected, which must be something.
+  double NextSeconds() const {
+    if (ends_.empty()) return arrivals_.top().seconds;
+    if (arrivals_.empty()) return ends_.top().seconds;
+    return std::min(ends_.top().seconds, arrivals_.top().seconds);
+  }
+
+  template <typename Expected>
+  bool IsNow(const std::priority_queue<Expected>& expected) const {
+    return !expected.empty() && expected.top().seconds <= now_ * (1 + kSameTime);
+  }
+
   // Brings rates and expectations up to date. False: nothing is on its way any more.
   bool Settle() {
     sharing_.Settle([this](int32_t number) {
@@ -267,13 +297,15 @@ class Simulation {
     while (!ends_.empty() && ends_.top().changes != connections_[ends_.top().connection].changes) {
       ends_.pop();
     }
-    return !ends_.empty();
+    return !ends_.empty() || !arrivals_.empty();
   }
 
   void Finish(int32_t number) {
     Connection& connection = connections_[number];
     const ReadyChunk chunk = connection.present;
     const Stream& stream = streams_[chunk.stream];
+    const double arrival = now_ + connection.latency_seconds;
+    run_.seconds = std::max(run_.seconds, arrival);
     int64_t transfer = kNone;
     if (options_.keep_transfers) {
       transfer = static_cast<int64_t>(run_.transfers.size());
@@ -284,6 +316,7 @@ class Simulation {
                                 .in_port = connection.in_port,
                                 .begin_seconds = connection.begin_seconds,
                                 .end_seconds = now_,
+                                .arrival_seconds = arrival,
                                 .after = chunk.after});
     }
     connection.busy = false;
@@ -292,9 +325,16 @@ class Simulation {
       connection.rate = 0;
       ++connection.changes;
     }
+    if (connection.latency_seconds == 0) return Forward(stream, chunk.chunk, transfer);
+    if (stream.children.empty()) return;
+    arrivals_.push(
+        {.seconds = arrival, .stream = chunk.stream, .chunk = chunk.chunk, .transfer = transfer});
+  }
+
+  void Forward(const Stream& stream, int64_t chunk, int64_t transfer) {
     for (const int64_t child : stream.children) {
-      MakeReady(child, chunk.chunk, transfer);
-      StartNext(streams_[child].ConnectionOf(chunk.chunk), kNone);
+      MakeReady(child, chunk, transfer);
+      StartNext(streams_[child].ConnectionOf(chunk), kNone);
     }
   }
 
@@ -303,6 +343,7 @@ class Simulation {
   std::vector<Connection> connections_;
   PortSharing sharing_;
   std::priority_queue<ExpectedEnd> ends_;
+  std::priority_queue<ExpectedArrival> arrivals_;
   double now_ = 0;
   SimulatedRun run_;
 };
@@ -310,10 +351,12 @@ class Simulation {
 }  // namespace
 
 std::vector<int64_t> SimulatedRun::CriticalChain() const {
-  std::vector<int64_t> chain;
-  for (auto at = static_cast<int64_t>(transfers.size()) - 1; at >= 0; at = transfers[at].after) {
-    chain.push_back(at);
+  auto last = static_cast<int64_t>(transfers.size()) - 1;
+  for (int64_t i = last; i >= 0; --i) {
+    if (transfers[i].arrival_seconds > transfers[last].arrival_seconds) last = i;
   }
+  std::vector<int64_t> chain;
+  for (int64_t at = last; at >= 0; at = transfers[at].after) chain.push_back(at);
   std::ranges::reverse(chain);
   return chain;
 }

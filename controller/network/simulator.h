@@ -34,8 +34,11 @@ struct SimulatedTransfer {
   int32_t out_port = 0;  // index into SimulatedRun::ports
   int32_t in_port = 0;
   double begin_seconds = 0;
-  double end_seconds = 0;
-  int64_t after = kNone;  // the transfer at whose end this one could begin
+  double end_seconds = 0;      // the connection is free for the next one
+  double arrival_seconds = 0;  // later by the latencies of both ports
+  // The transfer at whose end, on the same connection, or else at whose arrival this one could
+  // begin.
+  int64_t after = kNone;
 };
 
 struct SimulatedRun {
@@ -44,16 +47,17 @@ struct SimulatedRun {
   std::vector<double> port_bytes;            // through each port
   std::vector<SimulatedTransfer> transfers;  // by end, when they are kept
 
-  // From a transfer that could begin at once to the one that ended last.
+  // From a transfer that could begin at once to the one that arrived last.
   std::vector<int64_t> CriticalChain() const;
 };
 
 // Runs a plan on a described network, chunk by chunk. Relays are cut into equal chunks of at most
 // the size that the plan gives them; a device forwards a chunk when it has all of it; a connection,
 // from one device to another over one NIC of each, carries chunks one after the other, always the
-// one that is due first; connections share ports side by side at all times. A sender spreads its
-// chunks over its NICs and over the receiver's in proportion to their rates. Inside a host bytes
-// take no time, and latencies are not part of the model.
+// one that is due first; connections share ports side by side at all times. What has left its
+// sender arrives by the latencies of its two ports later, and the run ends with the last arrival. A
+// sender spreads its chunks over its NICs and over the receiver's in proportion to their rates.
+// Inside a host bytes take no time.
 //
 // ResourceExhausted when more than transfers_max chunks pass between hosts; Cancelled. Cost:
 // transfers, times the connections that share ports with one another.

@@ -10,6 +10,7 @@
 #include "controller/reshard/plan_reshard.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,9 @@
 namespace crossmesh {
 namespace {
 
+using testing::AnyOf;
+using testing::DoubleNear;
+
 constexpr int64_t kMebi = int64_t{1} << 20;
 constexpr double kRounding = 1e-9;
 
@@ -31,6 +35,17 @@ Host HostWithNics(std::string name, std::vector<std::pair<int64_t, int64_t>> meb
     host.nics.push_back({absl::StrCat("nic", host.nics.size()), out * kMebi, in * kMebi});
   }
   return host;
+}
+
+// Hosts with one NIC each, alike in rates and latencies.
+std::vector<Host> EqualHosts(std::initializer_list<const char*> names, int64_t mebi_out_in,
+                             int64_t latency_ns) {
+  std::vector<Host> hosts;
+  for (const char* name : names) {
+    hosts.push_back(HostWithNics(name, {{mebi_out_in, mebi_out_in}}));
+    hosts.back().nics[0].out_latency_ns = hosts.back().nics[0].in_latency_ns = latency_ns;
+  }
+  return hosts;
 }
 
 struct Planned {
@@ -85,6 +100,54 @@ TEST(SimulatedPlansTest, AChainTakesItsFillOnTop) {
   EXPECT_EQ(run.CriticalChain().size(), 256 + 3 - 1);
 }
 
+TEST(SimulatedPlansTest, LatenciesDelayTheArrivalAndNotTheNextChunk) {
+  ASSERT_OK_AND_ASSIGN(const Planned planned,
+                       PlanFor(FromOneTo("b.0", 1), EqualHosts({"a", "b"}, 4, 250'000'000)));
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+                       Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
+  ASSERT_EQ(run.transfers.size(), 256u);
+  EXPECT_NEAR(run.transfers[1].begin_seconds, 4 / 256.0, kRounding);
+  EXPECT_NEAR(run.transfers[1].arrival_seconds, 2 * 4 / 256.0 + 0.5, kRounding);
+  EXPECT_NEAR(run.seconds, 4 + 0.5, kRounding);
+}
+
+TEST(SimulatedPlansTest, AChunkIsForwardedWhenItHasArrived) {
+  ASSERT_OK_AND_ASSIGN(
+      const Planned planned,
+      PlanFor(FromOneTo("b.0,c.0,d.0", 3), EqualHosts({"a", "b", "c", "d"}, 4, 5'000'000)));
+  ASSERT_EQ(planned.plan.figures().depth, 3);
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+                       Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
+  EXPECT_NEAR(run.seconds, 4 * (256 + 3 - 1) / 256.0 + 3 * 0.01, kRounding);
+  EXPECT_EQ(run.seconds, planned.plan.figures().predicted_seconds);
+  const std::vector<int64_t> chain = run.CriticalChain();
+  ASSERT_EQ(chain.size(), 256 + 3 - 1);
+  int64_t waits = 0;  // for an arrival, not for the chunk before
+  for (size_t i = 1; i < chain.size(); ++i) {
+    const SimulatedTransfer &before = run.transfers[chain[i - 1]], &next = run.transfers[chain[i]];
+    waits += next.begin_seconds - before.end_seconds > 0.005 ? 1 : 0;
+  }
+  EXPECT_EQ(waits, 2);
+}
+
+// b gets half from a near and half from a far host, which are equally fast.
+TEST(SimulatedPlansTest, TheLastArrivalEndsTheRunWhateverLeftLast) {
+  std::vector<Host> hosts = EqualHosts({"a", "b", "c"}, 4, 0);
+  hosts[2].nics[0].out_latency_ns = 1'000'000'000;
+  const TensorText tensor = {.shape = "[4194304]",
+                             .source_mesh = "x=2 on a.0,c.0",
+                             .source = "[x]",
+                             .destination_mesh = "y=1 on b.0",
+                             .destination = "[-]"};
+  ASSERT_OK_AND_ASSIGN(const Planned planned, PlanFor(tensor, std::move(hosts)));
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+                       Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
+  EXPECT_NEAR(run.seconds, 4 + 1, kRounding);
+  const SimulatedTransfer& last = run.transfers[run.CriticalChain().back()];
+  EXPECT_EQ(last.arrival_seconds, run.seconds);
+  EXPECT_EQ(run.ports[last.out_port].name, "c/nic0");
+}
+
 TEST(SimulatedPlansTest, AFastSenderServesSlowReceiversSideBySide) {
   std::vector<Host> hosts = {HostWithNics("a", {{16, 16}})};
   for (const char* name : {"b", "c", "d", "e"}) hosts.push_back(HostWithNics(name, {{4, 4}}));
@@ -134,8 +197,10 @@ TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
     ReshardRequest request;
     request.tensors =
         std::make_shared<const TensorTable>(RandomTensorTable(random, {.length_max = 100}));
-    request.topology =
-        RandomTopology(random, *request.tensors, {.bytes_per_second = 1000, .racks = true});
+    request.topology = RandomTopology(random, *request.tensors,
+                                      {.bytes_per_second = 1000,
+                                       .latency_ns_max = random.OneIn(2) ? 10'000'000 : 0,
+                                       .racks = true});
     request.strategy = kAllStrategies[seed % std::size(kAllStrategies)];
     request.chunk_bytes = Plan::kLeafBytes;
     ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
@@ -151,12 +216,14 @@ TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
         if (run.ports[port].kind == PortPrice::Port::kHostOut) out_bytes += run.port_bytes[port];
       }
       EXPECT_NEAR(out_bytes, static_cast<double>(plan.figures().network_bytes), 1e-3);
-      double begin = 0;
-      for (const int64_t transfer : run.CriticalChain()) {
-        EXPECT_EQ(run.transfers[transfer].begin_seconds, begin);
-        begin = run.transfers[transfer].end_seconds;
+      SimulatedTransfer before;
+      for (const int64_t number : run.CriticalChain()) {
+        const SimulatedTransfer& transfer = run.transfers[number];
+        EXPECT_THAT(transfer.begin_seconds,
+                    AnyOf(before.end_seconds, DoubleNear(before.arrival_seconds, kRounding)));
+        before = transfer;
       }
-      EXPECT_EQ(begin, run.seconds);
+      EXPECT_EQ(before.arrival_seconds, run.seconds);
     }
   }
 }

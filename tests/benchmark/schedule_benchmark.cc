@@ -1,6 +1,7 @@
 // How near plans come to the bound on random networks, by simulation: requests with up to 8 hosts,
-// 1 to 4 NICs each, equal and unequal rates, replicas, uneven cuts, shared and overlapping meshes.
-// Deterministic. Prints a table, or one line of JSON per strategy.
+// 1 to 4 NICs each, equal and unequal rates, replicas, uneven cuts, shared and overlapping meshes;
+// with latencies, and on networks that are not quite as described. Deterministic. Prints a table,
+// or one line of JSON per strategy.
 
 #include "common/base/check.h"
 #include "common/base/table.h"
@@ -10,6 +11,7 @@
 #include "controller/reshard/plan_reshard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -31,6 +33,8 @@ struct Options {
   int64_t instances = 3000;
   uint64_t first_seed = 0;
   int64_t chunks = 200;  // of the slowest port in use, in the time of the bound, at least
+  double latency = 0;    // of the time of the bound: of all hops of the deepest route, at most
+  double deviation = 0;  // of every rate and latency, up to that part either way, from that planned
   std::string sharing = "planned";
   std::vector<std::string> strategies = {"relay"};
   bool racks = false;
@@ -70,6 +74,54 @@ std::optional<int64_t> ChunkBytes(const Plan& plan, const Topology& topology, in
   return leaves * Plan::kLeafBytes;
 }
 
+// The network with every NIC as `change` leaves it, and every rack's uplink.
+template <typename ChangeNic, typename ChangeRack>
+Topology Changed(const Topology& topology, ChangeNic change_nic, ChangeRack change_rack) {
+  std::vector<Host> hosts = topology.hosts();
+  std::vector<Rack> racks = topology.racks();
+  for (Host& host : hosts) std::ranges::for_each(host.nics, change_nic);
+  std::ranges::for_each(racks, change_rack);
+  absl::StatusOr<Topology> changed =
+      Topology::Create(std::move(hosts), std::move(racks), topology.assumed_bytes_per_second());
+  CHECK_OK(changed);
+  return *std::move(changed);
+}
+
+// With latencies at random such that all on the plan's deepest route are at most `part` of its
+// bound.
+Topology WithLatencies(const Topology& topology, double part, const PlanFigures& figures,
+                       RandomSource& random) {
+  const auto most = static_cast<int64_t>(part * figures.bound.seconds * 1e9 / (2 * figures.depth));
+  return Changed(
+      topology,
+      [&](Nic& nic) {
+        nic.out_latency_ns = random.Between(0, most);
+        nic.in_latency_ns = random.Between(0, most);
+      },
+      [](Rack&) {});
+}
+
+// With every rate and latency off at random, up to `part` either way.
+Topology Deviating(const Topology& topology, double part, RandomSource& random) {
+  const auto deviate = [&](int64_t& value) {
+    constexpr int64_t kSteps = 1'000'000;
+    const double off = static_cast<double>(random.Between(-kSteps, kSteps)) / double(kSteps);
+    value = std::llround(static_cast<double>(value) * (1 + part * off));
+  };
+  return Changed(
+      topology,
+      [&](Nic& nic) {
+        deviate(nic.out_bytes_per_second);
+        deviate(nic.in_bytes_per_second);
+        deviate(nic.out_latency_ns);
+        deviate(nic.in_latency_ns);
+      },
+      [&](Rack& rack) {
+        deviate(rack.up_bytes_per_second);
+        deviate(rack.down_bytes_per_second);
+      });
+}
+
 // The ratios of the strategies on the request of a seed; none when nothing crosses the network, or
 // not enough.
 std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
@@ -81,7 +133,7 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
   const int64_t rates_max = random.OneIn(2) ? 8 : 1;
   request.topology = RandomTopology(random, *request.tensors,
                                     {.nics_max = random.OneIn(2) ? 1 : 4,
-                                     .bytes_per_second = 1'000'000,
+                                     .bytes_per_second = 10'000'000'000,
                                      .rates_max = rates_max,
                                      .racks = options.racks});
   request.seed = seed;
@@ -91,6 +143,10 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
   const std::optional<int64_t> chunk_bytes = ChunkBytes(*first, request.topology, options.chunks);
   if (!chunk_bytes.has_value()) return {};
   request.chunk_bytes = *chunk_bytes;
+  if (options.latency > 0) {
+    request.topology = WithLatencies(request.topology, options.latency, first->figures(), random);
+  }
+  const Topology actual = Deviating(request.topology, options.deviation, random);
   const SimulatorOptions simulator = {.sharing = options.sharing == "planned"
                                                      ? PortSharingRule::kPlanned
                                                      : PortSharingRule::kEqual};
@@ -101,7 +157,7 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
     request.strategy = *strategy;
     const absl::StatusOr<Plan> plan = PlanReshard(request);
     CHECK_OK(plan);
-    const absl::StatusOr<SimulatedRun> run = Simulate(*plan, request.topology, simulator);
+    const absl::StatusOr<SimulatedRun> run = Simulate(*plan, actual, simulator);
     CHECK_OK(run);
     const double ratio = run->seconds / plan->figures().bound.seconds;
     const double fill = std::max(0, plan->figures().depth - 1) / double(options.chunks);
@@ -148,6 +204,8 @@ void PrintAll(const Options& options, const std::vector<std::vector<Ratio>>& by_
       const nlohmann::json line = {{"strategy", options.strategies[s]},
                                    {"instances", by_strategy[s].size()},
                                    {"chunks", options.chunks},
+                                   {"latency", options.latency},
+                                   {"deviation", options.deviation},
                                    {"sharing", options.sharing},
                                    {"mean", d.mean},
                                    {"p90", d.p90},
@@ -185,6 +243,14 @@ int main(int argc, char** argv) {
   app.add_option("--first-seed", options.first_seed, "Seed of the first of them");
   app.add_option("--chunks", options.chunks, "Of the slowest port in the time of the bound")
       ->check(CLI::PositiveNumber);
+  app.add_option("--latency", options.latency,
+                 "Of the NICs, at random: all hops of the deepest route at most this part of the "
+                 "bound")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--deviation", options.deviation,
+                 "Every rate and latency is off by up to this part, at random, from that planned; "
+                 "ratios are to the bound of the network as planned")
+      ->check(CLI::Range(0.0, 0.5));
   app.add_option("--sharing", options.sharing, "How connections share a port")
       ->check(CLI::IsMember({"equal", "planned"}));
   app.add_option("--strategies", options.strategies, "Strategies, a,b")->delimiter(',');

@@ -13,8 +13,9 @@ struct RandomTopologyOptions {
   // Rates are this times 1, 2, ..., rates_max.
   int64_t bytes_per_second = 1;
   int64_t rates_max = 8;
-  bool racks = false;        // some hosts are in one
-  bool undescribed = false;  // some hosts are not described
+  int64_t latency_ns_max = 0;  // of a NIC and direction
+  bool racks = false;          // some hosts are in one
+  bool undescribed = false;    // some hosts are not described
 };
 
 // A network of the hosts of the table.
