@@ -1,59 +1,13 @@
 #include "controller/reshard/host_routes.h"
 
 #include "common/base/check.h"
+#include "controller/reshard/whole_degrees.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include <absl/numeric/int128.h>
-
 namespace crossmesh {
 namespace {
-
-// The bytes at which a host sends one copy more than its whole degree: [begin, end), or, when the
-// range wraps around, all but [end, begin).
-struct Degree {
-  int64_t whole = 0;
-  int64_t begin = 0;
-  int64_t end = 0;
-  bool wraps = false;
-
-  int64_t At(int64_t byte) const {
-    const bool more = wraps ? byte >= begin || byte < end : byte >= begin && byte < end;
-    return whole + (more ? 1 : 0);
-  }
-};
-
-// Degrees of holders and receivers, by wrap-around over `bytes`.
-std::vector<Degree> Degrees(std::span<const absl::int128> amounts, int64_t bytes,
-                            absl::int128 unit) {
-  const absl::int128 size = unit * bytes;
-  absl::int128 at = 0;
-  std::vector<Degree> degrees;
-  for (const absl::int128 amount : amounts) {
-    Degree degree{.whole = static_cast<int64_t>(amount / size)};
-    const absl::int128 end = at + amount % size;
-    degree.begin = static_cast<int64_t>(at / unit);
-    degree.wraps = end > size;
-    at = degree.wraps ? end - size : end;
-    degree.end = static_cast<int64_t>(at / unit);
-    if (at == size) at = 0;
-    degrees.push_back(degree);
-  }
-  return degrees;
-}
-
-// Ends of the ranges in which no degree changes, ascending; the last is `bytes`.
-std::vector<int64_t> PieceEnds(std::span<const Degree> degrees, int64_t bytes) {
-  std::vector<int64_t> ends = {bytes};
-  for (const Degree& degree : degrees) {
-    if (degree.begin > 0) ends.push_back(degree.begin);
-    if (degree.end > 0) ends.push_back(degree.end);
-  }
-  std::ranges::sort(ends);
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  return ends;
-}
 
 class PieceRouter {
  public:
@@ -61,15 +15,13 @@ class PieceRouter {
               std::span<const int32_t> receivers)
       : network_(network), holders_(holders), receivers_(receivers) {}
 
-  // Appends the hops of the bytes from `byte` to the end of their piece.
-  void Route(std::span<const Degree> degrees, int64_t byte, std::vector<HostHop>& hops) {
+  // Appends the hops of a piece.
+  void Route(std::span<const int64_t> degrees, std::vector<HostHop>& hops) {
     open_.clear();
-    for (size_t i = 0; i < holders_.size(); ++i) {
-      Open({holders_[i], holders_[i]}, degrees[i].At(byte));
-    }
+    for (size_t i = 0; i < holders_.size(); ++i) Open({holders_[i], holders_[i]}, degrees[i]);
     const size_t first = hops.size();
     size_t taken = 0;
-    for (const auto& [host, degree] : ByFallingDegree(degrees, byte)) {
+    for (const auto& [host, degree] : ByFallingDegree(degrees)) {
       CHECK(taken < open_.size()) << "degrees of " << receivers_.size() << " receivers";
       const Place place = open_[taken++];
       hops.push_back({.root = place.root, .from = place.host, .to = host});
@@ -95,10 +47,10 @@ class PieceRouter {
     return network_.has_racks() ? network_.rack_of_host[host] : 0;
   }
 
-  std::vector<Receiver> ByFallingDegree(std::span<const Degree> degrees, int64_t byte) const {
+  std::vector<Receiver> ByFallingDegree(std::span<const int64_t> degrees) const {
     std::vector<Receiver> result;
     for (size_t i = 0; i < receivers_.size(); ++i) {
-      result.push_back({receivers_[i], degrees[holders_.size() + i].At(byte)});
+      result.push_back({receivers_[i], degrees[holders_.size() + i]});
     }
     std::ranges::sort(result, {}, [this](const Receiver& r) {
       const bool in_root_rack = std::ranges::any_of(
@@ -116,8 +68,8 @@ class PieceRouter {
 
 }  // namespace
 
-HostRoutes RoundShares(const Demands& demands, const SendShares& shares,
-                       const HostNetwork& network) {
+HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const HostNetwork& network,
+                       int64_t fan_out) {
   HostRoutes routes;
   for (size_t d = 0; d < demands.demands.size(); ++d) {
     routes.first_piece.push_back(static_cast<int64_t>(routes.pieces.size()));
@@ -125,18 +77,19 @@ HostRoutes RoundShares(const Demands& demands, const SendShares& shares,
     const Demand& demand = demands.demands[d];
     const std::span<const int32_t> holders = demands.holders(demand);
     const std::span<const int32_t> receivers = demands.receivers(demand);
-    const std::vector<Degree> degrees =
-        Degrees({&shares.amounts[shares.first[d]], holders.size() + receivers.size()}, demand.bytes,
-                shares.unit);
+    const std::vector<DegreeSection> sections =
+        WholeDegrees({&shares.amounts[shares.first[d]], holders.size() + receivers.size()},
+                     demand.bytes, shares.unit);
     PieceRouter router(network, holders, receivers);
     int64_t begin = 0;
-    for (const int64_t end : PieceEnds(degrees, demand.bytes)) {
-      const int64_t first_hop = static_cast<int64_t>(routes.hops.size());
-      router.Route(degrees, begin, routes.hops);
-      routes.pieces.push_back({.end = end,
-                               .first_hop = first_hop,
-                               .end_hop = static_cast<int64_t>(routes.hops.size())});
-      begin = end;
+    for (const DegreeSection& section : sections) {
+      for (const DegreeSection& part : FanOut(section, begin, std::ssize(holders), fan_out)) {
+        const int64_t first_hop = std::ssize(routes.hops);
+        router.Route(part.degrees, routes.hops);
+        routes.pieces.push_back(
+            {.end = part.end, .first_hop = first_hop, .end_hop = std::ssize(routes.hops)});
+      }
+      begin = section.end;
     }
   }
   routes.first_piece.push_back(static_cast<int64_t>(routes.pieces.size()));

@@ -43,18 +43,17 @@ struct HostRoutes {
 
 // Turns what each host sends into routes.
 //
-// A host that sends a of a group's w bytes has the out-degree a / w, whole for some bytes and one
-// more for the others: the fractional parts are laid one after the other around [0, w)
-// (McNaughton's wrap-around rule, 1959), so that at every byte the degrees add up to the number of
-// receivers, and the holders' to at least one. This cuts the group into pieces with whole degrees,
-// one for each host with a fractional degree and one more at most. In each piece receivers in order
-// of falling degree take the first open place of a tree: degrees of one give a chain, larger ones
-// fan out near the root. Ties go by rack, those of the roots first, then by rank.
+// Out-degrees are rounded to whole ones (WholeDegrees), which cuts a group into pieces: at every
+// byte the degrees add up to the number of receivers, and the holders' to at least one. In each
+// piece receivers in order of falling degree take the first open place of a tree: degrees of one
+// give a chain, larger ones fan out near the root. Ties go by rack, those of the roots first, then
+// by rank. With a `fan_out` of more than 1, chains become as many trees (FanOut), each of a part of
+// the bytes, and each host still sends what it is to send.
 //
 // Example: holders send 1.5 w and receivers a, b, c send 1 w, 0.5 w and 0: the first half of the
 // bytes has degrees 2, 1, 0, 0 and goes to a and b, and from a to c; the second half has 1, 1, 1, 0
 // and is a chain.
-HostRoutes RoundShares(const Demands& demands, const SendShares& shares,
-                       const HostNetwork& network);
+HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const HostNetwork& network,
+                       int64_t fan_out = 1);
 
 }  // namespace crossmesh

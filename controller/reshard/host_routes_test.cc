@@ -81,9 +81,9 @@ TEST(HostRoutesTest, AChainVisitsTheRootsRackFirst) {
 }
 
 // Every receiver gets every byte once, from a host that has it; each host sends its share but for
-// the rounding of pieces to whole bytes.
+// the rounding of pieces to whole bytes, `rounding_bytes` at most.
 void ExpectSound(const Demands& demands, const SendShares& shares, const HostRoutes& routes,
-                 int64_t d) {
+                 int64_t d, int64_t rounding_bytes = 1) {
   const Demand& demand = demands.demands[d];
   std::map<HostRank, int64_t> sent;
   int64_t begin = 0;
@@ -107,8 +107,51 @@ void ExpectSound(const Demands& demands, const SendShares& shares, const HostRou
        {demands.holders(demand), demands.receivers(demand)}) {
     for (const int32_t host : hosts) {
       const double want = static_cast<double>(*amount++) / static_cast<double>(shares.unit);
-      EXPECT_LE(std::abs(static_cast<double>(sent[host]) - want), 1 + 1e-6) << "host " << host;
+      EXPECT_LE(std::abs(static_cast<double>(sent[host]) - want),
+                static_cast<double>(rounding_bytes) + 1e-6)
+          << "host " << host;
     }
+  }
+}
+
+TEST(HostRoutesTest, AFanOutMakesTreesOfAChain) {
+  const Demands demands = OneDemand({0}, {1, 2, 3, 4, 5}, 100'000);
+  const SendShares shares = SharesOf({100'000, 100'000, 100'000, 100'000, 100'000, 0});
+  const HostRoutes routes = RoundShares(demands, shares, NetworkOf({1, 1, 1, 1, 1, 1}), 2);
+  ASSERT_EQ(routes.pieces.size(), 2u);
+  EXPECT_EQ(routes.pieces[0].end, 50'000);
+  EXPECT_THAT(routes.HopsOf(routes.pieces[0]),
+              ElementsAre(HostHop{0, 0, 1}, HostHop{0, 1, 2}, HostHop{0, 1, 3}, HostHop{0, 2, 4},
+                          HostHop{0, 2, 5}));
+  EXPECT_EQ(routes.pieces[1].end, 100'000);
+  EXPECT_THAT(routes.HopsOf(routes.pieces[1]),
+              ElementsAre(HostHop{0, 0, 3}, HostHop{0, 3, 4}, HostHop{0, 3, 1}, HostHop{0, 4, 2},
+                          HostHop{0, 4, 5}));
+  ExpectSound(demands, shares, routes, 0);
+}
+
+// A demand of each random request, large enough to be cut into parts.
+TEST(HostRoutesTest, WithAFanOutEveryHostSendsWhatItIsToSend) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937_64 random(seed);
+    const int holders = 1 + static_cast<int>(random() % 2);
+    const int hosts = holders + 2 + static_cast<int>(random() % 30);
+    const int64_t fan_out = 1 + static_cast<int64_t>(random() % 9);
+    const uint64_t rates_max = random() % 2 == 0 ? 1 : 3;
+    std::vector<int64_t> rates;
+    std::vector<int32_t> holder_ranks, receiver_ranks;
+    for (int h = 0; h < hosts; ++h) {
+      rates.push_back(1 + static_cast<int64_t>(random() % rates_max));
+      (h < holders ? holder_ranks : receiver_ranks).push_back(h);
+    }
+    const int64_t bytes = int64_t{1} << 30;
+    const Demands demands = OneDemand(holder_ranks, receiver_ranks, bytes);
+    const HostNetwork network = NetworkOf(rates);
+    const SendShares shares =
+        ComputeSendShares(demands, network, ComputeBound(demands, network).seconds());
+    const HostRoutes routes = RoundShares(demands, shares, network, fan_out);
+    ExpectSound(demands, shares, routes, 0, 1 + std::ssize(routes.pieces) * fan_out);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "controller/network/port_load.h"
 #include "controller/network/routing.h"
 #include "controller/network/simulator.h"
+#include "controller/reshard/fan_out.h"
 #include "controller/reshard/published/broadcast.h"
 #include "controller/reshard/published/global_all_gather.h"
 #include "controller/reshard/published/local_all_gather.h"
@@ -17,6 +18,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -81,7 +83,7 @@ void SetBusiestHost(const PortLoad& load, const HostNetwork& network, PlanFigure
 
 PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& problem,
                       const Routes& routes, const PortLoad& load, const BusiestPort& busiest,
-                      int64_t chunk_bytes) {
+                      int64_t period_bytes) {
   PlanFigures figures{.strategy = std::string(StrategyName(request.strategy)),
                       .bound = ToBound(problem.bound, problem.network),
                       .assumed_rates = problem.network.assumed_rates,
@@ -90,7 +92,7 @@ PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& probl
                       .search = routes.search};
   figures.excess = {
       .rounding_seconds = std::max(0.0, busiest.seconds - figures.bound.seconds),
-      .fill_seconds = FillSeconds(load, busiest, chunk_bytes),
+      .fill_seconds = FillSeconds(load, busiest, period_bytes),
   };
   figures.predicted_seconds =
       std::max(routes.model_seconds, busiest.seconds + figures.excess.fill_seconds);
@@ -140,10 +142,53 @@ absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck ca
   return std::move(plan).WithPrediction(seconds);
 }
 
-// As many as the chunks of the port that is busy longest.
-int32_t PeriodsOf(const BusiestPort& busiest, int64_t chunk_bytes) {
-  const int64_t chunks = busiest.bytes / chunk_bytes;
-  return static_cast<int32_t>(std::clamp<int64_t>(chunks, 1, kPeriodsMax));
+// Those of the port that is busy longest.
+int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes) {
+  const int64_t periods = busiest.bytes / period_bytes;
+  return static_cast<int32_t>(std::clamp<int64_t>(periods, 1, kPeriodsMax));
+}
+
+// What all plans of a request have in common.
+struct Planning {
+  const ReshardRequest& request;
+  const Topology& topology;  // what the plan may use of the request's
+  const RoutingProblem& problem;
+  const std::shared_ptr<const Slicing>& slicing;
+  int64_t chunk_bytes = 0;
+};
+
+absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t fan_out = 1) {
+  const auto& [request, topology, problem, slicing, chunk_bytes] = planning;
+  AssignPlacesAndPeriods(problem.tensors, routes);
+  const PortLoad load = ComputePortLoad(problem.tensors, problem.network, routes);
+  const BusiestPort busiest = FindBusiestPort(load, problem.network);
+  const int64_t period_bytes = PeriodBytes(chunk_bytes, fan_out);
+  PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, period_bytes);
+  ASSIGN_OR_RETURN(Plan plan,
+                   Plan::Create({.tensors = request.tensors,
+                                 .slicing = slicing,
+                                 .relays = std::move(routes.relays),
+                                 .hops = std::move(routes.hops),
+                                 .copies = CopiesInPlace(*slicing),
+                                 .chunk_bytes = chunk_bytes,
+                                 .periods = PeriodsOf(busiest, period_bytes),
+                                 .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
+                                 .binding = request.binding,
+                                 .shared_storage = request.shared_storage,
+                                 .figures = std::move(figures)}));
+  return Predict(std::move(plan), topology, problem.cancelled);
+}
+
+// The plan or, where it would end late because of its depth, one that fans out, if that is
+// predicted to end sooner.
+absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
+  const int64_t fan_out = ChooseFanOut(planning.problem, plan);
+  if (fan_out == 1) return plan;
+  RETURN_IF_ERROR(CheckWanted(planning.problem.cancelled));
+  ASSIGN_OR_RETURN(Routes routes, RouteByRelays(planning.problem, fan_out));
+  ASSIGN_OR_RETURN(Plan flat, MakePlan(planning, std::move(routes), fan_out));
+  return flat.figures().predicted_seconds < plan.figures().predicted_seconds ? std::move(flat)
+                                                                             : std::move(plan);
 }
 
 }  // namespace
@@ -172,23 +217,14 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
                                .cancelled = cancelled};
   ASSIGN_OR_RETURN(Routes routes, RouteBy(request.strategy, problem));
   RETURN_IF_ERROR(CheckWanted(cancelled));
-  AssignPlacesAndPeriods(tensors, routes);
-  const PortLoad load = ComputePortLoad(tensors, network, routes);
-  const BusiestPort busiest = FindBusiestPort(load, network);
-  PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, chunk_bytes);
-  ASSIGN_OR_RETURN(Plan plan,
-                   Plan::Create({.tensors = request.tensors,
-                                 .slicing = slicing,
-                                 .relays = std::move(routes.relays),
-                                 .hops = std::move(routes.hops),
-                                 .copies = CopiesInPlace(*slicing),
-                                 .chunk_bytes = chunk_bytes,
-                                 .periods = PeriodsOf(busiest, chunk_bytes),
-                                 .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
-                                 .binding = request.binding,
-                                 .shared_storage = request.shared_storage,
-                                 .figures = std::move(figures)}));
-  return Predict(std::move(plan), topology, cancelled);
+  const Planning planning{.request = request,
+                          .topology = topology,
+                          .problem = problem,
+                          .slicing = slicing,
+                          .chunk_bytes = chunk_bytes};
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(planning, std::move(routes)));
+  if (request.strategy != Strategy::kRelay) return plan;
+  return FlattenIfFaster(planning, std::move(plan));
 }
 
 }  // namespace crossmesh

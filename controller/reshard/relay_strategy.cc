@@ -155,10 +155,10 @@ class RelayExpansion {
 
 }  // namespace
 
-absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem) {
+absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem, int64_t fan_out) {
   const Demands& demands = problem.groups.demands;
   const SendShares shares = ComputeSendShares(demands, problem.network, problem.bound.seconds());
-  const HostRoutes host_routes = RoundShares(demands, shares, problem.network);
+  const HostRoutes host_routes = RoundShares(demands, shares, problem.network, fan_out);
   RelayExpansion expansion(problem, host_routes);
   const ClassIndex classes = static_cast<ClassIndex>(problem.slicing.classes().size());
   for (ClassIndex c = 0; c < classes; ++c) {
@@ -168,6 +168,7 @@ absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem) {
   Routes routes = std::move(expansion).Finish();
   routes.search = absl::StrCat(demands.demands.size(), " groups, ", host_routes.pieces.size(),
                                " pieces, ", problem.bound.flows, " flows for the bound");
+  if (fan_out > 1) absl::StrAppend(&routes.search, ", trees of fan-out ", fan_out);
   return routes;
 }
 

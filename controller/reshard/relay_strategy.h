@@ -2,6 +2,8 @@
 
 #include "controller/network/routing.h"
 
+#include <cstdint>
+
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -9,7 +11,8 @@ namespace crossmesh {
 // The strategy `relay`: shares of all hosts by flow over all tensors together, whole routes by
 // wrap-around, chains and trees between hosts; no port needs longer than the bound but for rounding
 // to elements (facts: Zhuang et al., arXiv 2211.05322, for relays; splitting a slice over its
-// holders and fanning out where the flow asks for it are ours).
+// holders and fanning out where the flow asks for it are ours). With a `fan_out` of more than 1
+// chains become trees that are less deep (RoundShares), and ports carry the same.
 //
 // A piece enters a host once, at the needing device that has received least so far, which feeds the
 // next hosts and, as a star, the other needing devices of its host: as many local copies as a chain
@@ -18,6 +21,6 @@ namespace crossmesh {
 //
 // ResourceExhausted when that takes more relays than a plan may have. Cost: two or three maximum
 // flows over the groups, then linear in classes and hops.
-absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem);
+absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem, int64_t fan_out = 1);
 
 }  // namespace crossmesh
