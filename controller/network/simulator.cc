@@ -5,7 +5,6 @@
 #include "controller/network/port_sharing.h"
 
 #include <algorithm>
-#include <array>
 #include <queue>
 #include <span>
 #include <tuple>
@@ -91,55 +90,96 @@ struct ExpectedArrival {
   }
 };
 
-// Which connection every chunk takes: made once, before the run.
+// Which connection every chunk takes: made once, before the run. The NICs of a sender and those of
+// a receiver, each as wide as its part of its host's rate, lie side by side; where one lies beside
+// another there is a lane, so that lanes are few. A chunk takes the lane that is furthest behind
+// its part of the bytes between the two hosts.
 class Lanes {
  public:
   Lanes(const TensorTable& tensors, const NicPorts& ports) : tensors_(tensors), ports_(ports) {}
 
   void Assign(const Hop& hop, Stream& stream) {
-    const HostRank from = tensors_.host_of(hop.from), to = tensors_.host_of(hop.to);
-    const bool one_way = ports_.out(from).size() == 1 && ports_.in(to).size() == 1;
+    HostPair& pair = Find(tensors_.host_of(hop.from), tensors_.host_of(hop.to));
+    const bool one_way = pair.lanes.size() == 1;
     for (int64_t c = 0; c < (one_way ? 1 : stream.chunks); ++c) {
       const double bytes = stream.chunk_bytes * static_cast<double>(one_way ? stream.chunks : 1);
-      const int32_t out = TakeLeastLoaded(from, ports_.out(from), bytes);
-      const int32_t in = TakeLeastLoaded(from, ports_.in(to), bytes);
-      const auto [found, is_new] = connection_of_.try_emplace(
-          {from, to, out, in}, static_cast<int32_t>(connections_.size()));
-      if (is_new) {
-        Connection& connection = connections_.emplace_back();
-        connection.out_port = out;
-        connection.in_port = in;
-        connection.latency_seconds = ports_.LatencySeconds(out, in);
-        connection.path = ports_.Path(from, out, to, in);
-      }
-      connections_[found->second].planned_bytes += bytes;
-      stream.connections.push_back(found->second);
+      stream.connections.push_back(Take(pair, bytes));
     }
   }
   std::vector<Connection> Finish() && { return std::move(connections_); }
 
  private:
-  // The port that `sender` has loaded least for its rate so far, which then has `bytes` more.
-  int32_t TakeLeastLoaded(HostRank sender, std::span<const int32_t> ports, double bytes) {
-    if (ports.size() == 1) return ports[0];
-    int32_t least = ports[0];
-    double least_seconds = -1;
-    for (const int32_t port : ports) {
-      const double seconds =
-          (load_[{sender, port}] + bytes) / ports_.ports()[port].bytes_per_second;
-      if (least_seconds >= 0 && seconds >= least_seconds) continue;
-      least = port;
-      least_seconds = seconds;
+  struct Lane {
+    int32_t out_port = 0;
+    int32_t in_port = 0;
+    double part = 0;                 // of the bytes between the hosts that it should have
+    double bytes = 0;                // that it has
+    int32_t connection = kUnopened;  // number
+  };
+  struct HostPair {
+    HostRank from = 0;
+    HostRank to = 0;
+    std::vector<Lane> lanes;
+    double bytes = 0;  // of all lanes
+  };
+  static constexpr int32_t kUnopened = -1;
+
+  HostPair& Find(HostRank from, HostRank to) {
+    const auto [found, is_new] = pairs_.try_emplace({from, to});
+    if (is_new) found->second = {.from = from, .to = to, .lanes = LanesBetween(from, to)};
+    return found->second;
+  }
+
+  std::vector<Lane> LanesBetween(HostRank from, HostRank to) const {
+    const std::span<const int32_t> outs = ports_.out(from), ins = ports_.in(to);
+    const std::vector<double> out_ends = Ends(outs), in_ends = Ends(ins);
+    std::vector<Lane> lanes;
+    double begin = 0;
+    for (size_t out = 0, in = 0; out < outs.size() && in < ins.size();) {
+      const double end = std::min(out_ends[out], in_ends[in]);
+      if (end - begin > kSameTime) lanes.push_back({outs[out], ins[in], end - begin});
+      begin = end;
+      const bool out_ended = out_ends[out] <= end + kSameTime;
+      const bool in_ended = in_ends[in] <= end + kSameTime;
+      out += out_ended ? 1 : 0;
+      in += in_ended ? 1 : 0;
     }
-    load_[{sender, least}] += bytes;
-    return least;
+    return lanes;
+  }
+
+  // Where each port ends, of 1.
+  std::vector<double> Ends(std::span<const int32_t> ports) const {
+    std::vector<double> ends;
+    double rate = 0;
+    for (const int32_t port : ports) {
+      rate += ports_.ports()[port].bytes_per_second;
+      ends.push_back(rate);
+    }
+    for (double& end : ends) end /= rate;
+    return ends;
+  }
+
+  int32_t Take(HostPair& pair, double bytes) {
+    pair.bytes += bytes;
+    Lane& lane = *std::ranges::max_element(
+        pair.lanes, {}, [&pair](const Lane& l) { return l.part * pair.bytes - l.bytes; });
+    lane.bytes += bytes;
+    if (lane.connection == kUnopened) {
+      lane.connection = static_cast<int32_t>(connections_.size());
+      connections_.push_back(
+          {.out_port = lane.out_port,
+           .in_port = lane.in_port,
+           .latency_seconds = ports_.LatencySeconds(lane.out_port, lane.in_port),
+           .path = ports_.Path(pair.from, lane.out_port, pair.to, lane.in_port)});
+    }
+    connections_[lane.connection].planned_bytes += bytes;
+    return lane.connection;
   }
 
   const TensorTable& tensors_;
   const NicPorts& ports_;
   std::vector<Connection> connections_;
-  absl::flat_hash_map<std::array<int32_t, 4>, int32_t> connection_of_;
-  absl::flat_hash_map<std::pair<HostRank, int32_t>, double> load_;
+  absl::flat_hash_map<std::pair<HostRank, HostRank>, HostPair> pairs_;
 };
 
 // The hops between hosts; hops inside a host hand on what has come to it.
