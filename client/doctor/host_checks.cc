@@ -82,7 +82,8 @@ class HostChecker {
   void Programs() {
     std::vector<std::string> lacking;
     for (const char* name : {"crossmesh-controller", "crossmesh-worker"}) {
-      if (access((fs::path(options_.programs) / name).c_str(), X_OK) != 0) lacking.push_back(name);
+      if (access((fs::path(options_.programs) / name).c_str(), X_OK) != 0)
+        lacking.emplace_back(name);
     }
     if (lacking.empty()) return Add("programs", State::kGood, options_.programs);
     Add("programs", State::kProblem,
