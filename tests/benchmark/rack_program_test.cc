@@ -1,5 +1,8 @@
 #include "tests/benchmark/rack_program.h"
 
+#include "controller/network/bound.h"
+
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -96,6 +99,44 @@ TEST(RackProgramTest, UnlimitedRacksLimitNothing) {
   EXPECT_NEAR(RackProgramSeconds(demands, NetworkOf({4, 4, 4}, {0, 1, 2},
                                                     {{kUnlimited, kUnlimited}, {3, 3}, {3, 3}})),
               4, 4 * kTolerance);
+}
+
+// Two programmes that have nothing in common but what they say: this one over what hosts send, the
+// planner's over deliveries.
+TEST(RackProgramTest, ThePlannersBoundIsTheSame) {
+  int compared = 0;
+  for (uint64_t seed = 0; compared < 1000; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937_64 random(seed);
+    const size_t hosts = 2 + random() % 6, racks = 1 + random() % 4;
+    std::vector<int64_t> rates;
+    std::vector<int32_t> rack_of_host;
+    std::vector<RackRates> rack_rates;
+    for (size_t h = 0; h < hosts; ++h) {
+      rates.push_back(1 + static_cast<int64_t>(random() % 8));
+      rack_of_host.push_back(static_cast<int32_t>(random() % racks));
+    }
+    for (size_t r = 0; r < racks; ++r) {
+      rack_rates.push_back(
+          {1 + static_cast<int64_t>(random() % 8), 1 + static_cast<int64_t>(random() % 8)});
+    }
+    Demands demands;
+    for (uint64_t d = 1 + random() % 6; d > 0; --d) {
+      std::vector<int32_t> holders, receivers;
+      for (size_t h = 0; h < hosts; ++h) {
+        const uint64_t role = random() % 3;
+        if (role < 2) (role == 0 ? holders : receivers).push_back(static_cast<int32_t>(h));
+      }
+      if (holders.empty() || receivers.empty()) continue;
+      Add(demands, holders, receivers, 1 + static_cast<int64_t>(random() % 1000));
+    }
+    if (demands.demands.empty()) continue;
+    const HostNetwork network = NetworkOf(rates, rack_of_host, rack_rates);
+    ExactBound bound = ComputeBound(demands, network);
+    bound.mix = MixDeliveries(demands, network, bound.terms());
+    EXPECT_NEAR(bound.seconds().ToDouble() / RackProgramSeconds(demands, network), 1, 1.1e-4);
+    ++compared;
+  }
 }
 
 }  // namespace
