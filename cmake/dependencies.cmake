@@ -12,6 +12,8 @@ find_package(PkgConfig REQUIRED)
 # Imported targets of pkg-config treat their headers as SYSTEM, as those of config packages do.
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET GLOBAL libxxhash)
 add_library(xxhash::xxhash ALIAS PkgConfig::xxhash)
+pkg_check_modules(clp REQUIRED IMPORTED_TARGET GLOBAL clp)  # of tests only
+add_library(clp::clp ALIAS PkgConfig::clp)
 
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)

@@ -23,12 +23,19 @@ std::string Terms(const v1::PlanSummary& summary) {
     absl::StrAppend(&terms, ", rack ingress ", FormatSeconds(summary.rack_ingress_seconds()),
                     ", rack uplink ", FormatSeconds(summary.rack_uplink_seconds()));
   }
+  if (summary.together_seconds() > 0) {
+    absl::StrAppend(&terms, ", together ", FormatSeconds(summary.together_seconds()));
+  }
   return terms;
 }
 
 std::string ExcessText(const v1::PlanSummary& summary) {
+  const std::string routing =
+      summary.routing_seconds() > 0
+          ? absl::StrCat(", routing ", FormatSeconds(summary.routing_seconds()))
+          : "";
   return absl::StrCat(
-      "rounding ", FormatSeconds(summary.rounding_seconds()), ", fill ",
+      "rounding ", FormatSeconds(summary.rounding_seconds()), routing, ", fill ",
       FormatSeconds(summary.fill_seconds()), " (", summary.depth(), " hops deep, ",
       summary.periods(), " periods), blocking ",
       summary.simulated() ? FormatSeconds(summary.blocking_seconds()) : "not simulated");

@@ -87,12 +87,14 @@ struct Bound {
   double uplink_seconds = 0;
   double rack_ingress_seconds = 0;
   double rack_uplink_seconds = 0;
+  double together_seconds = 0;   // of hosts and racks, where that is more than each of the above
   std::vector<PortPrice> proof;  // empty when nothing crosses a NIC
 };
 
 // What a plan is predicted to take beyond its bound.
 struct Excess {
   double rounding_seconds = 0;  // its busiest port has more to do than the bound says
+  double routing_seconds = 0;   // with racks: not by rounding, but by the choice of routes
   double fill_seconds = 0;      // a route's last byte arrives so far behind its first hop
   double blocking_seconds = 0;  // what is due waits for other chunks at a port; only simulated
 };

@@ -160,6 +160,15 @@ figures
   EXPECT_THAT(ToText(plan, 0), HasSubstr("relays 1 with 2 hops\n  and 1 more\n"));
 }
 
+TEST(PlanTest, PrintsWhatOnlyRacksHave) {
+  Plan::Spec spec = OneRelay();
+  spec.figures.bound = {.seconds = 6, .together_seconds = 6};
+  spec.figures.excess.routing_seconds = 0.5;
+  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(spec)));
+  EXPECT_THAT(ToText(plan), HasSubstr("rack uplink 0, together 6)\n"));
+  EXPECT_THAT(ToText(plan), HasSubstr("excess: rounding 0 s, routing 0.5, fill 0,"));
+}
+
 TEST(PlanTest, ASimulationSaysWhatBlocks) {
   Plan::Spec spec = OneRelay();
   spec.figures.predicted_seconds = 0.5;

@@ -86,17 +86,24 @@ void AppendFigures(const PlanFigures& figures, std::string& out) {
   const Bound& bound = figures.bound;
   absl::StrAppendFormat(&out, "figures\n  strategy %s\n", figures.strategy);
   absl::StrAppendFormat(
-      &out, "  bound %.9g s (ingress %.9g, uplink %.9g, rack ingress %.9g, rack uplink %.9g)\n",
+      &out, "  bound %.9g s (ingress %.9g, uplink %.9g, rack ingress %.9g, rack uplink %.9g",
       bound.seconds, bound.ingress_seconds, bound.uplink_seconds, bound.rack_ingress_seconds,
       bound.rack_uplink_seconds);
+  if (bound.together_seconds > 0) {
+    absl::StrAppendFormat(&out, ", together %.9g", bound.together_seconds);
+  }
+  absl::StrAppend(&out, ")\n");
   for (const PortPrice& port : bound.proof) {
     absl::StrAppendFormat(&out, "    price of %s %s %.9g\n", PortName(port.port), port.name,
                           port.price);
   }
   absl::StrAppendFormat(&out, "  predicted %.9g s%s, depth %d\n", figures.predicted_seconds,
                         figures.assumed_rates ? " at assumed rates" : "", figures.depth);
-  absl::StrAppendFormat(&out, "  excess: rounding %.9g s, fill %.9g, blocking %s\n",
-                        figures.excess.rounding_seconds, figures.excess.fill_seconds,
+  absl::StrAppendFormat(&out, "  excess: rounding %.9g s, ", figures.excess.rounding_seconds);
+  if (figures.excess.routing_seconds > 0) {
+    absl::StrAppendFormat(&out, "routing %.9g, ", figures.excess.routing_seconds);
+  }
+  absl::StrAppendFormat(&out, "fill %.9g, blocking %s\n", figures.excess.fill_seconds,
                         figures.simulated ? absl::StrFormat("%.9g", figures.excess.blocking_seconds)
                                           : "not simulated");
   absl::StrAppendFormat(&out, "  network %d bytes, least %d; busiest host %s with %d\n",

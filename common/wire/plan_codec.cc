@@ -18,6 +18,7 @@ void SetBound(const Bound& bound, v1::PlanSummary& proto) {
   proto.set_uplink_seconds(bound.uplink_seconds);
   proto.set_rack_ingress_seconds(bound.rack_ingress_seconds);
   proto.set_rack_uplink_seconds(bound.rack_uplink_seconds);
+  proto.set_together_seconds(bound.together_seconds);
   for (const PortPrice& price : bound.proof) *proto.add_proof() = ToProto(price);
 }
 
@@ -27,6 +28,7 @@ void SetFigures(const PlanFigures& figures, v1::PlanSummary& proto) {
   proto.set_predicted_seconds(figures.predicted_seconds);
   proto.set_simulated(figures.simulated);
   proto.set_rounding_seconds(figures.excess.rounding_seconds);
+  proto.set_routing_seconds(figures.excess.routing_seconds);
   proto.set_fill_seconds(figures.excess.fill_seconds);
   proto.set_blocking_seconds(figures.excess.blocking_seconds);
   proto.set_assumed_rates(figures.assumed_rates);

@@ -38,11 +38,31 @@ void AddPrices(const BoundTerm& term, PortPrice::Port port, std::span<const std:
   }
 }
 
+void AddPrices(std::span<const double> prices, PortPrice::Port port,
+               std::span<const std::string> names, Bound& bound) {
+  for (size_t place = 0; place < prices.size(); ++place) {
+    if (prices[place] == 0) continue;
+    bound.proof.push_back({.port = port, .name = names[place], .price = prices[place]});
+  }
+}
+
+// In units of the dearest one.
+void AddPrices(const PortPrices& prices, const HostNetwork& network, Bound& bound) {
+  AddPrices(prices.host_in, PortPrice::Port::kHostIn, network.hosts, bound);
+  AddPrices(prices.host_out, PortPrice::Port::kHostOut, network.hosts, bound);
+  AddPrices(prices.rack_down, PortPrice::Port::kRackDown, network.racks, bound);
+  AddPrices(prices.rack_up, PortPrice::Port::kRackUp, network.racks, bound);
+  const double dearest = std::ranges::max_element(bound.proof, {}, &PortPrice::price)->price;
+  for (PortPrice& price : bound.proof) price.price /= dearest;
+}
+
 }  // namespace
 
-Fraction ExactBound::seconds() const {
+Fraction ExactBound::terms() const {
   return std::max({ingress.seconds, uplink.seconds, rack_ingress.seconds, rack_uplink.seconds});
 }
+
+Fraction ExactBound::seconds() const { return std::max(terms(), mix.seconds); }
 
 ExactBound ComputeBound(const Demands& demands, const HostNetwork& network) {
   ExactBound bound;
@@ -70,8 +90,11 @@ Bound ToBound(const ExactBound& exact, const HostNetwork& network) {
     AddPrices(exact.uplink, PortPrice::Port::kHostOut, network.hosts, bound);
   } else if (exact.rack_ingress.seconds == seconds) {
     AddPrices(exact.rack_ingress, PortPrice::Port::kRackDown, network.racks, bound);
-  } else {
+  } else if (exact.rack_uplink.seconds == seconds) {
     AddPrices(exact.rack_uplink, PortPrice::Port::kRackUp, network.racks, bound);
+  } else {
+    bound.together_seconds = bound.seconds;
+    AddPrices(exact.mix.prices, network, bound);
   }
   return bound;
 }

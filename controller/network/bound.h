@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/plan/plan.h"
+#include "controller/network/delivery_mix.h"
 #include "controller/network/demands.h"
 #include "controller/network/fraction.h"
 #include "controller/network/host_network.h"
@@ -19,15 +20,18 @@ struct BoundTerm {
 };
 
 // The least time of any plan in the fluid model in which only holders and receivers carry a class,
-// exactly. Without racks it is reached; with racks it is a lower bound that can be too low.
+// exactly. Without racks it is reached. With racks the four terms can be too low; what hosts and
+// racks need together is the mix's.
 struct ExactBound {
   BoundTerm ingress;
   BoundTerm uplink;
   BoundTerm rack_ingress;
   BoundTerm rack_uplink;
+  DeliveryMix mix;    // with racks, where somebody has added it
   int32_t flows = 0;  // maximum flows that it took
 
-  Fraction seconds() const;
+  Fraction terms() const;    // the greatest of the four
+  Fraction seconds() const;  // and of the mix's
 };
 
 // The ingress term is max over hosts of bytes that it must receive / rate in. The uplink term is
@@ -36,7 +40,8 @@ struct ExactBound {
 // is the term. The rack terms are the same one level up. Few flows are needed (1.3 in the mean).
 ExactBound ComputeBound(const Demands& demands, const HostNetwork& network);
 
-// For people and plans, with the proof as prices: 1 on every port of the term that decides.
+// For people and plans, with the proof as prices: 1 on every port of the term that decides, or
+// those of the mix.
 Bound ToBound(const ExactBound& exact, const HostNetwork& network);
 
 // What each host sends of each demand such that no port needs longer than `bound`: first copies and

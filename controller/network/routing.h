@@ -39,6 +39,8 @@ struct Routes {
   std::string search;  // what the strategy says of its search
   // Least run time by the strategy's own model, where it has one beyond the busiest port.
   double model_seconds = 0;
+  // With racks, where the strategy knows it: of the busiest port before rounding to elements.
+  double planned_seconds = 0;
 
   // Begins a relay; the hops added next are its own.
   void BeginRelay(ClassIndex slice_class, DeviceRank root, int64_t begin, int64_t end,

@@ -1,6 +1,7 @@
 #include "controller/reshard/host_routes.h"
 
 #include "common/base/check.h"
+#include "controller/network/bound.h"
 #include "controller/reshard/whole_degrees.h"
 
 #include <algorithm>
@@ -94,6 +95,11 @@ HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const H
   }
   routes.first_piece.push_back(static_cast<int64_t>(routes.pieces.size()));
   return routes;
+}
+
+HostRoutes RouteByFlow(const Demands& demands, const HostNetwork& network, const Fraction& seconds,
+                       int64_t fan_out) {
+  return RoundShares(demands, ComputeSendShares(demands, network, seconds), network, fan_out);
 }
 
 }  // namespace crossmesh

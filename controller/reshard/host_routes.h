@@ -1,5 +1,6 @@
 #pragma once
 
+#include "controller/network/cheapest_delivery.h"
 #include "controller/network/demands.h"
 #include "controller/network/host_network.h"
 #include "controller/network/uplink_flow.h"
@@ -9,14 +10,6 @@
 #include <vector>
 
 namespace crossmesh {
-
-// One hop of a route between hosts, in the tree of `root`, a holder host.
-struct HostHop {
-  HostRank root = 0;
-  HostRank from = 0;
-  HostRank to = 0;
-  friend bool operator==(const HostHop&, const HostHop&) = default;
-};
 
 // A byte range of a group, from the end of the piece before to `end`, that goes one way. The hops
 // bring it to every receiver host once; those of one root lie together, parents first.
@@ -54,6 +47,11 @@ struct HostRoutes {
 // bytes has degrees 2, 1, 0, 0 and goes to a and b, and from a to c; the second half has 1, 1, 1, 0
 // and is a chain.
 HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const HostNetwork& network,
+                       int64_t fan_out = 1);
+
+// The routes of the shares that need no longer than `seconds`, at least the bound; racks' uplinks
+// are not considered.
+HostRoutes RouteByFlow(const Demands& demands, const HostNetwork& network, const Fraction& seconds,
                        int64_t fan_out = 1);
 
 }  // namespace crossmesh

@@ -14,6 +14,7 @@
 #include "controller/reshard/published/global_all_gather.h"
 #include "controller/reshard/published/local_all_gather.h"
 #include "controller/reshard/published/send_recv.h"
+#include "controller/reshard/rack_routes.h"
 #include "controller/reshard/relay_strategy.h"
 
 #include <algorithm>
@@ -90,8 +91,10 @@ PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& probl
                       .depth = load.depth,
                       .network_bytes = load.network_bytes,
                       .search = routes.search};
+  const double planned_seconds = std::max(figures.bound.seconds, routes.planned_seconds);
   figures.excess = {
-      .rounding_seconds = std::max(0.0, busiest.seconds - figures.bound.seconds),
+      .rounding_seconds = std::max(0.0, busiest.seconds - planned_seconds),
+      .routing_seconds = planned_seconds - figures.bound.seconds,
       .fill_seconds = FillSeconds(load, busiest, period_bytes),
   };
   figures.predicted_seconds =
@@ -206,7 +209,8 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   const HostNetwork network = HostNetworkOf(tensors, topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
   ASSIGN_OR_RETURN(const int64_t chunk_bytes, ChunkBytesOf(request, groups.demands, network));
-  const ExactBound bound = ComputeBound(groups.demands, network);
+  ExactBound bound = ComputeBound(groups.demands, network);
+  AddMix(groups.demands, network, bound);
   RETURN_IF_ERROR(CheckWanted(cancelled));
   const RoutingProblem problem{.tensors = tensors,
                                .slicing = *slicing,

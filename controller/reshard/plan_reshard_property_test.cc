@@ -83,6 +83,42 @@ TEST(PlanReshardPropertyTest, RelaysKeepAllPortsWithinTheBoundButForRounding) {
   EXPECT_GE(exact, hosts * 9 / 10);
 }
 
+// As before, for all four kinds of ports; shares of a mix are exact to a thousandth.
+TEST(PlanReshardPropertyTest, WithRacksRelaysKeepAllPortsWithinTheBoundButForRounding) {
+  constexpr double kElementMax = 8;
+  int mixed = 0;
+  for (uint64_t seed = 0; seed < 4 * kSeeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    const TensorTable tensors = RandomTensorTable(random);
+    const ProblemFixture fixture(tensors, RandomTopology(random, tensors, {.racks = true}));
+    const HostNetwork& network = fixture.network;
+    if (!network.has_racks()) continue;
+    ASSERT_OK_AND_ASSIGN(const Routes routes, RouteByRelays(fixture.problem()));
+    EXPECT_EQ(routes.planned_seconds, 0);
+    const PortLoad load = ComputePortLoad(tensors, network, routes);
+    const Demands& demands = fixture.groups.demands;
+    const double rounding =
+        2 * kElementMax * static_cast<double>(demands.demands.size() + 2 * network.hosts.size());
+    const double seconds = fixture.bound.seconds().ToDouble() * 1.001;
+    const auto expect_within = [&](const std::vector<int64_t>& bytes,
+                                   const std::vector<int64_t>& rates) {
+      for (size_t place = 0; place < bytes.size(); ++place) {
+        if (rates[place] == PortRates::kUnlimited) continue;
+        EXPECT_LE(static_cast<double>(bytes[place]),
+                  seconds * static_cast<double>(rates[place]) + rounding)
+            << "place " << place;
+      }
+    };
+    expect_within(load.host_out, network.host_rates.out);
+    expect_within(load.host_in, network.host_rates.in);
+    expect_within(load.rack_up, network.rack_rates.out);
+    expect_within(load.rack_down, network.rack_rates.in);
+    mixed += fixture.bound.seconds() > fixture.bound.terms();
+  }
+  EXPECT_GE(mixed, 5);
+}
+
 // Rates times `factor`, each NIC cut into `parts` equal ones.
 Topology Scaled(const Topology& topology, int64_t factor, int64_t parts) {
   std::vector<Host> hosts = topology.hosts();

@@ -1,11 +1,17 @@
 #include "controller/reshard/plan_reshard.h"
 
+#include "common/base/check.h"
 #include "common/plan/proof.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -169,6 +175,48 @@ TEST(StrategyTest, NamesAreReadBack) {
   }
   EXPECT_THAT(ParseStrategy("relays"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("broadcast_greedy")));
+}
+
+// One of two replicas stands in the receivers' rack, the other behind a narrow uplink.
+ReshardRequest TwoReplicasAndReceivers(int receivers) {
+  std::vector<std::string> hosts = {"a", "b"}, destinations;
+  for (int h = 0; h < receivers; ++h) {
+    hosts.push_back(absl::StrCat("h", h));
+    destinations.push_back(absl::StrCat("h", h, ".0"));
+  }
+  ReshardRequest request = RequestOf(
+      {{.shape = absl::StrCat("[", 1000 * receivers, "]"),
+        .source_mesh = "x=2 on a.0,b.0",
+        .source = "[-]",
+        .destination_mesh = absl::StrCat("y=", receivers, " on ", absl::StrJoin(destinations, ",")),
+        .destination = "[y]"}});
+  std::vector<Host> described;
+  for (const std::string& host : hosts) described.push_back({host, {{"nic", 1000, 1000}}});
+  const std::vector<Rack> racks = {{"far", {"a"}, 10, 10},
+                                   {"near", {hosts.begin() + 1, hosts.end()}, 1000, 1000}};
+  absl::StatusOr<Topology> topology = Topology::Create(std::move(described), racks);
+  CHECK_OK(topology);
+  request.topology = *std::move(topology);
+  return request;
+}
+
+TEST(PlanReshardTest, ANarrowUplinkIsLeftAlone) {
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(TwoReplicasAndReceivers(4)));
+  EXPECT_OK(Prove(plan));
+  const PlanFigures& figures = plan.figures();
+  // 16,000 bytes at 1,010 a second: the uplink has a hundredth of what b sends.
+  EXPECT_NEAR(figures.bound.together_seconds, 16000 / 1010.0, 1e-6);
+  EXPECT_NEAR(figures.predicted_seconds, figures.bound.seconds, 0.01 * figures.bound.seconds);
+  EXPECT_EQ(figures.excess.routing_seconds, 0);
+  EXPECT_THAT(figures.search, HasSubstr(" bytes, 0 at least"));
+}
+
+TEST(PlanReshardTest, WhatAnUplinkCarriesBeyondTheBoundIsRouting) {
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(TwoReplicasAndReceivers(1100)));
+  const PlanFigures& figures = plan.figures();
+  EXPECT_EQ(figures.bound.together_seconds, 0);
+  EXPECT_GT(figures.excess.routing_seconds, figures.bound.seconds);
+  EXPECT_LT(figures.excess.rounding_seconds, 0.01 * figures.bound.seconds);
 }
 
 }  // namespace

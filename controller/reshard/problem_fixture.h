@@ -10,6 +10,7 @@
 #include "controller/network/demands.h"
 #include "controller/network/host_network.h"
 #include "controller/network/routing.h"
+#include "controller/reshard/rack_routes.h"
 
 #include <utility>
 
@@ -21,7 +22,7 @@ struct ProblemFixture {
         slicing(SlicingOf(table)),
         network(HostNetworkOf(table, topology)),
         groups(GroupByHosts(table, slicing)),
-        bound(ComputeBound(groups.demands, network)) {}
+        bound(BoundOf(groups.demands, network)) {}
 
   RoutingProblem problem(uint64_t seed = 0) const {
     return {.tensors = tensors,
@@ -39,6 +40,11 @@ struct ProblemFixture {
   const ExactBound bound;
 
  private:
+  static ExactBound BoundOf(const Demands& demands, const HostNetwork& network) {
+    ExactBound bound = ComputeBound(demands, network);
+    AddMix(demands, network, bound);
+    return bound;
+  }
   static Slicing SlicingOf(const TensorTable& table) {
     absl::StatusOr<Slicing> slicing = Slicing::Create(table);
     CHECK_OK(slicing);

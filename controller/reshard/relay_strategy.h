@@ -12,7 +12,9 @@ namespace crossmesh {
 // wrap-around, chains and trees between hosts; no port needs longer than the bound but for rounding
 // to elements (facts: Zhuang et al., arXiv 2211.05322, for relays; splitting a slice over its
 // holders and fanning out where the flow asks for it are ours). With a `fan_out` of more than 1
-// chains become trees that are less deep (RoundShares), and ports carry the same.
+// chains become trees that are less deep (RoundShares), and ports carry the same. With
+// racks, where chains load some port longer than the bound, the deliveries of the bound's mix are
+// taken instead, whatever the fan-out.
 //
 // A piece enters a host once, at the needing device that has received least so far, which feeds the
 // next hosts and, as a star, the other needing devices of its host: as many local copies as a chain

@@ -1,14 +1,18 @@
 // How near plans come to the bound on random networks, by simulation: requests with up to 8 hosts,
 // 1 to 4 NICs each, equal and unequal rates, replicas, uneven cuts, shared and overlapping meshes;
-// with latencies, and on networks that are not quite as described. Deterministic. Prints a table,
-// or one line of JSON per strategy.
+// with latencies, and on networks that are not quite as described. With racks, plans are compared
+// with the terms of the bound and with the linear programme of the least time. Deterministic.
+// Prints a table, or one line of JSON per line of it.
 
 #include "common/base/check.h"
 #include "common/base/table.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
+#include "controller/network/demands.h"
+#include "controller/network/host_network.h"
 #include "controller/network/simulator.h"
 #include "controller/reshard/plan_reshard.h"
+#include "tests/benchmark/rack_program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,14 +42,28 @@ struct Options {
   std::string sharing = "planned";
   std::vector<std::string> strategies = {"relay"};
   bool racks = false;
+  int64_t worst = 0;  // of a strategy, listed with the parts of their excess
   bool json = false;
+
+  // What plans are compared with: columns of Ratios.
+  std::vector<std::string> references() const {
+    if (racks) return {"four terms", "programme"};
+    return {"bound"};
+  }
 };
 
+// A run of a plan, in units of a reference.
 struct Ratio {
-  double to_bound = 0;
-  double to_filled_bound = 0;  // bound * (1 + (depth - 1) / chunks)
+  double run = 0;
+  double filled_run = 0;  // run / (1 + (depth - 1) / chunks)
+  double busiest_port = 0;
+  double fill = 0;
+  double blocking = 0;
   uint64_t seed = 0;
 };
+
+// One for each reference of each strategy.
+using Ratios = std::vector<Ratio>;
 
 // Chunks so small that a few per cent of one is less than a leaf would not show the schedule.
 constexpr int64_t kLeavesMin = 16;
@@ -122,10 +140,8 @@ Topology Deviating(const Topology& topology, double part, RandomSource& random) 
       });
 }
 
-// The ratios of the strategies on the request of a seed; none when nothing crosses the network, or
-// not enough.
-std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
-  RandomSource random(seed);
+// The request of a seed.
+ReshardRequest RequestOf(uint64_t seed, RandomSource& random, bool racks) {
   const RandomTensorsOptions tensors = {
       .slots_max = 16, .hosts_max = 4, .tensors_max = 3, .length_max = 4000, .rank_max = 3};
   ReshardRequest request;
@@ -135,14 +151,39 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
                                     {.nics_max = random.OneIn(2) ? 1 : 4,
                                      .bytes_per_second = 10'000'000'000,
                                      .rates_max = rates_max,
-                                     .racks = options.racks});
+                                     .racks = racks});
   request.seed = seed;
+  return request;
+}
+
+// In the order of Options::references.
+std::vector<double> ReferenceSeconds(const ReshardRequest& request, const Bound& bound,
+                                     bool racks) {
+  if (!racks || request.topology.racks().empty()) {
+    return std::vector<double>(racks ? 2 : 1, bound.seconds);
+  }
+  const absl::StatusOr<Slicing> slicing = Slicing::Create(*request.tensors);
+  CHECK_OK(slicing);
+  const HostGroups groups = GroupByHosts(*request.tensors, *slicing);
+  const HostNetwork network = HostNetworkOf(*request.tensors, request.topology);
+  return {std::max({bound.ingress_seconds, bound.uplink_seconds, bound.rack_ingress_seconds,
+                    bound.rack_uplink_seconds}),
+          RackProgramSeconds(groups.demands, network)};
+}
+
+// The ratios of the strategies on the request of a seed; none when nothing crosses the network, or
+// not enough.
+Ratios RatiosOf(uint64_t seed, const Options& options) {
+  RandomSource random(seed);
+  ReshardRequest request = RequestOf(seed, random, options.racks);
   const absl::StatusOr<Plan> first = PlanReshard(request);
   CHECK_OK(first);
   if (first->figures().bound.seconds <= 0) return {};
   const std::optional<int64_t> chunk_bytes = ChunkBytes(*first, request.topology, options.chunks);
   if (!chunk_bytes.has_value()) return {};
   request.chunk_bytes = *chunk_bytes;
+  const std::vector<double> references =
+      ReferenceSeconds(request, first->figures().bound, options.racks);
   if (options.latency > 0) {
     request.topology = WithLatencies(request.topology, options.latency, first->figures(), random);
   }
@@ -150,7 +191,7 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
   const SimulatorOptions simulator = {.sharing = options.sharing == "planned"
                                                      ? PortSharingRule::kPlanned
                                                      : PortSharingRule::kEqual};
-  std::vector<Ratio> ratios;
+  Ratios ratios;
   for (const std::string& name : options.strategies) {
     const absl::StatusOr<Strategy> strategy = ParseStrategy(name);
     CHECK_OK(strategy);
@@ -159,9 +200,18 @@ std::vector<Ratio> RatiosOf(uint64_t seed, const Options& options) {
     CHECK_OK(plan);
     const absl::StatusOr<SimulatedRun> run = Simulate(*plan, actual, simulator);
     CHECK_OK(run);
-    const double ratio = run->seconds / plan->figures().bound.seconds;
-    const double fill = std::max(0, plan->figures().depth - 1) / double(options.chunks);
-    ratios.push_back({.to_bound = ratio, .to_filled_bound = ratio / (1 + fill), .seed = seed});
+    const PlanFigures& figures = plan->figures();
+    const double busiest = figures.bound.seconds + figures.excess.rounding_seconds;
+    const double filled = 1 + std::max(0, figures.depth - 1) / double(options.chunks);
+    for (const double reference : references) {
+      ratios.push_back(
+          {.run = run->seconds / reference,
+           .filled_run = run->seconds / reference / filled,
+           .busiest_port = busiest / reference,
+           .fill = figures.excess.fill_seconds / reference,
+           .blocking = (run->seconds - busiest - figures.excess.fill_seconds) / reference,
+           .seed = seed});
+    }
   }
   return ratios;
 }
@@ -172,65 +222,102 @@ struct Distribution {
   Ratio worst_filled;
 };
 
-Distribution DistributionOf(std::vector<Ratio> ratios) {
-  std::ranges::sort(ratios, {}, &Ratio::to_bound);
+// Of ratios by `run`, ascending.
+Distribution DistributionOf(const Ratios& ratios) {
   const auto count = static_cast<double>(ratios.size());
   Distribution d;
   for (const Ratio& ratio : ratios) {
-    d.mean += ratio.to_bound / count;
-    d.above_bound += ratio.to_bound > 1.005 ? 1 / count : 0;
+    d.mean += ratio.run / count;
+    d.above_bound += ratio.run > 1.005 ? 1 / count : 0;
   }
-  d.p90 = ratios[ratios.size() * 9 / 10].to_bound;
-  d.p99 = ratios[ratios.size() * 99 / 100].to_bound;
-  d.worst = ratios.back().to_bound;
-  d.worst_filled = *std::ranges::max_element(ratios, {}, &Ratio::to_filled_bound);
+  d.p90 = ratios[ratios.size() * 9 / 10].run;
+  d.p99 = ratios[ratios.size() * 99 / 100].run;
+  d.worst = ratios.back().run;
+  d.worst_filled = *std::ranges::max_element(ratios, {}, &Ratio::filled_run);
   return d;
 }
 
-void PrintAll(const Options& options, const std::vector<std::vector<Ratio>>& by_strategy) {
-  using Align = TextTable::Align;
-  TextTable table({{"STRATEGY"},
-                   {"MEAN", Align::kRight},
-                   {"P90", Align::kRight},
-                   {"P99", Align::kRight},
-                   {"WORST", Align::kRight},
-                   {"> 1.005", Align::kRight},
-                   {"WORST BESIDE FILL", Align::kRight},
-                   {"SEED", Align::kRight}});
-  for (size_t s = 0; s < options.strategies.size(); ++s) {
-    const Distribution d = DistributionOf(by_strategy[s]);
-    const auto cell = [](double value) { return absl::StrFormat("%.4f", value); };
-    if (options.json) {
-      const nlohmann::json line = {{"strategy", options.strategies[s]},
-                                   {"instances", by_strategy[s].size()},
-                                   {"chunks", options.chunks},
-                                   {"latency", options.latency},
-                                   {"deviation", options.deviation},
-                                   {"sharing", options.sharing},
+std::string Cell(double value) { return absl::StrFormat("%.4f", value); }
+
+// What all results of a strategy against a reference are printed as.
+class Report {
+ public:
+  explicit Report(const Options& options) : options_(options) {}
+
+  void Add(const std::string& strategy, const std::string& reference, Ratios ratios) {
+    std::ranges::sort(ratios, {}, &Ratio::run);
+    const Distribution d = DistributionOf(ratios);
+    if (options_.json) {
+      const nlohmann::json line = {{"strategy", strategy},
+                                   {"reference", reference},
+                                   {"instances", ratios.size()},
+                                   {"chunks", options_.chunks},
+                                   {"latency", options_.latency},
+                                   {"deviation", options_.deviation},
+                                   {"sharing", options_.sharing},
                                    {"mean", d.mean},
                                    {"p90", d.p90},
                                    {"p99", d.p99},
                                    {"worst", d.worst},
-                                   {"worst_beside_fill", d.worst_filled.to_filled_bound},
+                                   {"worst_beside_fill", d.worst_filled.filled_run},
                                    {"worst_seed", d.worst_filled.seed}};
       std::printf("%s\n", line.dump().c_str());
-      continue;
+      return;
     }
-    table.AddRow({options.strategies[s], cell(d.mean), cell(d.p90), cell(d.p99), cell(d.worst),
-                  absl::StrFormat("%.1f %%", 100 * d.above_bound),
-                  cell(d.worst_filled.to_filled_bound), absl::StrCat(d.worst_filled.seed)});
+    table_.AddRow({strategy, reference, Cell(d.mean), Cell(d.p90), Cell(d.p99), Cell(d.worst),
+                   absl::StrFormat("%.1f %%", 100 * d.above_bound), Cell(d.worst_filled.filled_run),
+                   absl::StrCat(d.worst_filled.seed)});
+    for (int64_t i = 1; i <= std::min<int64_t>(options_.worst, std::ssize(ratios)); ++i) {
+      const Ratio& ratio = ratios[std::ssize(ratios) - i];
+      worst_.AddRow({strategy, reference, absl::StrCat(ratio.seed), Cell(ratio.run),
+                     Cell(ratio.busiest_port), Cell(ratio.fill), Cell(ratio.blocking)});
+    }
   }
-  if (!options.json) std::printf("%s", table.ToString().c_str());
-}
+
+  void Print() const {
+    if (options_.json) return;
+    std::printf("%s", table_.ToString().c_str());
+    if (options_.worst > 0) std::printf("\n%s", worst_.ToString().c_str());
+  }
+
+ private:
+  using Align = TextTable::Align;
+
+  const Options& options_;
+  TextTable table_{{{"STRATEGY"},
+                    {"TO"},
+                    {"MEAN", Align::kRight},
+                    {"P90", Align::kRight},
+                    {"P99", Align::kRight},
+                    {"WORST", Align::kRight},
+                    {"> 1.005", Align::kRight},
+                    {"WORST BESIDE FILL", Align::kRight},
+                    {"SEED", Align::kRight}}};
+  TextTable worst_{{{"STRATEGY"},
+                    {"TO"},
+                    {"SEED", Align::kRight},
+                    {"RUN", Align::kRight},
+                    {"BUSIEST PORT", Align::kRight},
+                    {"FILL", Align::kRight},
+                    {"BLOCKING", Align::kRight}}};
+};
 
 void Run(const Options& options) {
-  std::vector<std::vector<Ratio>> by_strategy(options.strategies.size());
-  for (uint64_t seed = options.first_seed; std::ssize(by_strategy.front()) < options.instances;
+  const std::vector<std::string> references = options.references();
+  std::vector<Ratios> columns(options.strategies.size() * references.size());
+  for (uint64_t seed = options.first_seed; std::ssize(columns.front()) < options.instances;
        ++seed) {
-    const std::vector<Ratio> ratios = RatiosOf(seed, options);
-    for (size_t s = 0; s < ratios.size(); ++s) by_strategy[s].push_back(ratios[s]);
+    const Ratios ratios = RatiosOf(seed, options);
+    for (size_t c = 0; c < ratios.size(); ++c) columns[c].push_back(ratios[c]);
   }
-  PrintAll(options, by_strategy);
+  Report report(options);
+  size_t column = 0;
+  for (const std::string& strategy : options.strategies) {
+    for (const std::string& reference : references) {
+      report.Add(strategy, reference, std::move(columns[column++]));
+    }
+  }
+  report.Print();
 }
 
 }  // namespace
@@ -255,6 +342,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"equal", "planned"}));
   app.add_option("--strategies", options.strategies, "Strategies, a,b")->delimiter(',');
   app.add_flag("--racks", options.racks, "Some hosts are in racks, with uplinks");
+  app.add_option("--worst", options.worst, "List so many requests of each line of the table")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--json", options.json, "One line of JSON per strategy");
   CLI11_PARSE(app, argc, argv);
   crossmesh::Run(options);
