@@ -34,8 +34,8 @@ absl::StatusOr<NetworkRecord::Stored> NetworkRecord::Read() {
     return absl::InternalError(
         absl::StrCat("stored network description: ", decoded.status().message()));
   }
-  const Stored stored = {std::make_shared<const NetworkDescription>(*std::move(decoded)),
-                         object.revision};
+  Stored stored = {std::make_shared<const NetworkDescription>(*std::move(decoded)),
+                   object.revision};
   const MutexLock lock(mutex_);
   kept_ = stored;
   return stored;
