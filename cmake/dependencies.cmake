@@ -22,3 +22,5 @@ find_package(benchmark CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(ucx CONFIG REQUIRED)  # ucx::ucp
+
+include(cuda_wheels)

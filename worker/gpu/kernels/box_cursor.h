@@ -1,0 +1,117 @@
+#pragma once
+
+#include "worker/gpu/kernels/device_code.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
+#include "worker/gpu/kernels/pieces_in_memory.h"
+
+#include <cstdint>
+
+namespace crossmesh {
+
+// The index of the last of the boxes [first, end) that begins at `position` or before it; there is
+// one. KernelBox and QuantizedBox have what it looks at.
+template <class Box>
+CROSSMESH_DEVICE inline int32_t FindBox(const Box* boxes, int32_t first, int32_t end,
+                                        int64_t position) {
+  while (end - first > 1) {
+    const int32_t middle = first + (end - first) / 2;
+    if (boxes[middle].packed_offset <= position) {
+      first = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return first;
+}
+
+// A place in the packed bytes of boxes whose elements are Elements (CopiedBytes or
+// ConvertedElements), and in memory. It goes on for less than 1 GiB, so that 32 bits do for most of
+// it: a longer row or a larger number of rows is taken to have no end.
+template <class Elements>
+class BoxCursor {
+ public:
+  // `position` is in one of the boxes [first, end). The cursor may go on to the end of the last,
+  // and behind that to nowhere.
+  CROSSMESH_DEVICE BoxCursor(const KernelBox* boxes, int32_t first, int32_t end, int64_t position)
+      : boxes_(boxes), box_(FindBox(boxes, first, end, position)), end_(end) {
+    const KernelBox& box = boxes[box_];
+    const int64_t offset =
+        (position - box.packed_offset) / Elements::kPackedBytes * Elements::kMemoryBytes;
+    const int64_t row = offset / box.row_bytes;
+    EnterRow(box, row, offset - row * box.row_bytes);
+  }
+
+  CROSSMESH_DEVICE uint64_t address() const { return address_; }
+  // Packed bytes to the end of the row.
+  CROSSMESH_DEVICE int32_t row_left() const { return row_left_; }
+
+  CROSSMESH_DEVICE void Advance(int32_t packed_bytes) {
+    while (packed_bytes >= row_left_) {
+      packed_bytes -= row_left_;
+      address_ += MemoryBytes(row_left_) + gap_bytes_;
+      row_left_ = row_bytes_;
+      if (--rows_left_ == 0) EnterNextBox();
+    }
+    address_ += MemoryBytes(packed_bytes);
+    row_left_ -= packed_bytes;
+  }
+
+  // The next 0 to 16 bytes, from as many rows as they lie in, and moves behind them.
+  CROSSMESH_DEVICE Uint128 Load(int32_t bytes) {
+    Uint128 piece = 0;
+    for (int32_t done = 0; done < bytes;) {
+      const int32_t part = Min(bytes - done, row_left_);
+      piece |= Elements::LoadPart(address_, part) << (8 * done);
+      Advance(part);
+      done += part;
+    }
+    return piece;
+  }
+
+  CROSSMESH_DEVICE void Store(Uint128 piece, int32_t bytes) {
+    for (int32_t done = 0; done < bytes;) {
+      const int32_t part = Min(bytes - done, row_left_);
+      StorePart(address_, piece >> (8 * done), part);
+      Advance(part);
+      done += part;
+    }
+  }
+
+ private:
+  static constexpr int32_t kEndless = 1 << 30;
+
+  CROSSMESH_DEVICE static int32_t MemoryBytes(int32_t packed_bytes) {
+    return packed_bytes / Elements::kPackedBytes * Elements::kMemoryBytes;
+  }
+  CROSSMESH_DEVICE static int32_t PackedBytes(int64_t memory_bytes) {
+    const int64_t bytes = memory_bytes / Elements::kMemoryBytes * Elements::kPackedBytes;
+    return static_cast<int32_t>(Min<int64_t>(bytes, kEndless));
+  }
+
+  CROSSMESH_DEVICE void EnterRow(const KernelBox& box, int64_t row, int64_t column) {
+    address_ = box.address + row * box.pitch_bytes + column;
+    gap_bytes_ = box.pitch_bytes - box.row_bytes;
+    row_left_ = PackedBytes(box.row_bytes - column);
+    row_bytes_ = PackedBytes(box.row_bytes);
+    rows_left_ = static_cast<int32_t>(Min<int64_t>(box.rows - row, kEndless));
+  }
+
+  CROSSMESH_DEVICE void EnterNextBox() {
+    if (++box_ < end_) {
+      EnterRow(boxes_[box_], 0, 0);
+    } else {
+      row_left_ = kEndless;
+    }
+  }
+
+  const KernelBox* boxes_;
+  int32_t box_;
+  int32_t end_;
+  uint64_t address_ = 0;
+  int64_t gap_bytes_ = 0;  // in memory, from the end of a row to the next
+  int32_t row_left_ = 0;   // packed
+  int32_t row_bytes_ = 0;  // packed
+  int32_t rows_left_ = 0;  // with the one in hand
+};
+
+}  // namespace crossmesh

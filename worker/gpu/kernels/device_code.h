@@ -1,0 +1,80 @@
+// What code needs to be compiled for both the GPU, by nvcc, and the host, by any compiler. Such
+// code uses language and fixed-size integers only: the standard library has no device functions.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+// kernels.cu defines these for the GPU.
+
+// Before each function.
+#ifndef CROSSMESH_DEVICE
+#define CROSSMESH_DEVICE
+#endif
+
+// Before a loop whose arrays are to be in registers.
+#ifndef CROSSMESH_UNROLL
+#define CROSSMESH_UNROLL
+#endif
+
+// Says that a pointer is not to what a block shares, which has instructions of its own.
+#ifndef CROSSMESH_ASSUME_GLOBAL
+#define CROSSMESH_ASSUME_GLOBAL(pointer)
+#endif
+
+namespace crossmesh {
+
+// Not in ISO C++; every compiler that we use has it.
+__extension__ using Uint128 = unsigned __int128;
+
+// Which thread of which block this is: threadIdx.x and blockIdx.x.
+struct KernelPlace {
+  int32_t block = 0;
+  int32_t thread = 0;
+};
+
+template <typename T>
+CROSSMESH_DEVICE constexpr T Min(T a, T b) {
+  return b < a ? b : a;
+}
+
+template <typename T>
+CROSSMESH_DEVICE constexpr T Max(T a, T b) {
+  return a < b ? b : a;
+}
+
+// The GPU's memory, whose addresses are numbers where plans are bound to them.
+CROSSMESH_DEVICE inline std::byte* MemoryAt(uint64_t address) {
+  auto* memory = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+  CROSSMESH_ASSUME_GLOBAL(memory);
+  return memory;
+}
+
+// One access to memory, at a multiple of the size of T.
+template <typename T>
+CROSSMESH_DEVICE inline T LoadAligned(uint64_t address) {
+  T value;
+  std::memcpy(&value, __builtin_assume_aligned(MemoryAt(address), sizeof(T)), sizeof(T));
+  return value;
+}
+
+template <typename T>
+CROSSMESH_DEVICE inline void StoreAligned(uint64_t address, T value) {
+  std::memcpy(__builtin_assume_aligned(MemoryAt(address), sizeof(T)), &value, sizeof(T));
+}
+
+CROSSMESH_DEVICE inline float FloatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+CROSSMESH_DEVICE inline uint32_t BitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,26 @@
+#include "worker/gpu/kernels/kernel.h"
+
+#include "worker/gpu/kernels/kernel_table.h"
+
+#include <array>
+
+namespace crossmesh {
+namespace {
+
+// A kernel's arguments in all are limited to 4 KiB.
+template <class Body>
+constexpr Kernel KernelOf(absl::string_view name) {
+  static_assert(sizeof(typename Body::Arguments) <= 4096);
+  return {
+      .name = name, .threads = Body::kThreads, .argument_bytes = sizeof(typename Body::Arguments)};
+}
+
+#define CROSSMESH_KERNEL(name, ...) KernelOf<__VA_ARGS__>(#name),
+constexpr auto kKernels = std::to_array({CROSSMESH_KERNELS(CROSSMESH_KERNEL)});
+#undef CROSSMESH_KERNEL
+
+}  // namespace
+
+std::span<const Kernel> Kernels() { return kKernels; }
+
+}  // namespace crossmesh

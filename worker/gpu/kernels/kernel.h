@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// How a kernel of the image is launched: one-dimensional, one parameter, no dynamic shared memory.
+struct Kernel {
+  absl::string_view name;  // of the function in the image; ends with a zero
+  int32_t threads = 0;     // of a block
+  size_t argument_bytes = 0;
+};
+
+// Sorted by name.
+std::span<const Kernel> Kernels();
+
+}  // namespace crossmesh

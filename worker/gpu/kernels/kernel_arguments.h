@@ -1,0 +1,60 @@
+// What kernels are given: plain structs, the same on host and GPU. A kernel takes one struct by
+// value; the lists in it are in memory that the GPU reads.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace crossmesh {
+
+// Rows of memory at a constant distance that follow each other in packed order. In a list, boxes
+// are in packed order, each beginning where the one before it ends.
+struct KernelBox {
+  uint64_t address = 0;  // of the first row; where elements are converted, a multiple of their size
+  int64_t rows = 0;      // at least 1
+  int64_t row_bytes = 0;      // in memory, at least 1
+  int64_t pitch_bytes = 0;    // from one row to the next
+  int64_t packed_offset = 0;  // of the first byte, in the class
+};
+
+// Packs, unpacks or only hashes a range of the packed bytes of a class: one block of threads for
+// each leaf of 64 KiB, counted from the beginning of the range.
+struct PackArguments {
+  const KernelBox* boxes = nullptr;  // they cover the range, and may cover more
+  int32_t box_count = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  // The bytes of the range, at a multiple of 16. Null when packing: nothing is written.
+  std::byte* packed = nullptr;
+  // One for each leaf: XXH3-64 of its packed bytes. After unpacking, of what the boxes then hold.
+  // Null: nothing is hashed.
+  uint64_t* leaf_hashes = nullptr;
+};
+
+// A matrix of bf16 that is packed as fp8, row by row, with one f32 scale for each 128 x 128 block.
+// Blocks are counted from the box's first element; those at the end of a row or column of blocks
+// may be smaller.
+struct QuantizedBox {
+  uint64_t address = 0;  // a multiple of 2
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t pitch_bytes = 0;
+  int64_t packed_offset = 0;       // of the first fp8 byte, in the class
+  uint64_t scales_address = 0;     // of the first block's scale, a multiple of 4
+  int64_t scales_pitch_bytes = 0;  // from one row of blocks to the next
+  int64_t first_block = 0;         // number of blocks in the boxes before
+};
+
+// Quantizes a range of packed bytes: one block of threads for each scale block that has bytes in
+// it, see QuantizedBlocksOf. Scales are written for each of these, whole.
+struct QuantizeArguments {
+  const QuantizedBox* boxes = nullptr;
+  int32_t box_count = 0;
+  int64_t first_block = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  std::byte* packed = nullptr;  // the bytes of the range, at a multiple of 16
+};
+
+}  // namespace crossmesh

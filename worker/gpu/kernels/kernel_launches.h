@@ -1,0 +1,39 @@
+#pragma once
+
+#include "worker/gpu/kernels/kernel_arguments.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace crossmesh {
+
+// Makes a list of boxes from pieces of memory in packed order, such as the runs of a class: pieces
+// of one size at one distance become one box. Thread-compatible.
+class KernelBoxList {
+ public:
+  // Appends `bytes` (> 0) at `address`, behind what is there.
+  void Append(uint64_t address, int64_t bytes);
+  // The packed bytes so far.
+  int64_t bytes() const { return bytes_; }
+  const std::vector<KernelBox>& boxes() const { return boxes_; }
+
+ private:
+  std::vector<KernelBox> boxes_;
+  int64_t bytes_ = 0;
+};
+
+// How many blocks of threads a launch has: leaves of a range of packed bytes.
+int64_t LeavesOf(int64_t begin, int64_t end);
+
+// The scale blocks that have bytes in a range of packed bytes.
+struct QuantizedBlocks {
+  int64_t first = 0;
+  int64_t count = 0;
+  friend bool operator==(const QuantizedBlocks&, const QuantizedBlocks&) = default;
+};
+// Whole rows of blocks, as a row of elements has bytes of each. The boxes cover the range, which is
+// not empty. Cost: logarithmic in boxes.
+QuantizedBlocks QuantizedBlocksOf(std::span<const QuantizedBox> boxes, int64_t begin, int64_t end);
+
+}  // namespace crossmesh

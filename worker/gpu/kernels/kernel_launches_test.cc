@@ -1,0 +1,95 @@
+#include "worker/gpu/kernels/kernel_launches.h"
+
+#include "common/plan/testing/random_source.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+TEST(KernelBoxListTest, PiecesOfOneSizeAtOneDistanceAreOneBox) {
+  KernelBoxList list;
+  for (uint64_t row = 0; row < 5; ++row) list.Append(1000 + 300 * row, 100);
+  ASSERT_EQ(list.boxes().size(), 1);
+  EXPECT_EQ(list.boxes()[0].rows, 5);
+  EXPECT_EQ(list.boxes()[0].row_bytes, 100);
+  EXPECT_EQ(list.boxes()[0].pitch_bytes, 300);
+  EXPECT_EQ(list.bytes(), 500);
+}
+
+TEST(KernelBoxListTest, PiecesSideBySideAreOneRow) {
+  KernelBoxList list;
+  list.Append(1000, 10);
+  list.Append(1010, 20);
+  list.Append(1030, 30);
+  ASSERT_EQ(list.boxes().size(), 1);
+  EXPECT_EQ(list.boxes()[0].row_bytes, 60);
+}
+
+TEST(KernelBoxListTest, AnotherSizeOrDistanceBeginsABox) {
+  KernelBoxList list;
+  list.Append(1000, 100);
+  list.Append(1300, 100);
+  list.Append(1700, 100);
+  list.Append(1900, 50);
+  ASSERT_EQ(list.boxes().size(), 3);
+  EXPECT_EQ(list.boxes()[1].packed_offset, 200);
+  EXPECT_EQ(list.boxes()[2].packed_offset, 300);
+}
+
+TEST(KernelBoxListTest, BoxesAreTheBytesOfThePiecesInOrder) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    KernelBoxList list;
+    std::vector<uint64_t> expected;
+    uint64_t address = 10'000;
+    int64_t bytes = random.Between(1, 4);
+    int64_t distance = random.Between(-20, 20);
+    for (int i = 0; i < 60; ++i) {
+      if (random.OneIn(8)) distance = random.Between(-20, 20);
+      if (random.OneIn(8)) bytes = random.Between(1, 4);
+      address += random.OneIn(4) ? bytes : distance;
+      list.Append(address, bytes);
+      for (int64_t at = 0; at < bytes; ++at) expected.push_back(address + at);
+    }
+    std::vector<uint64_t> found;
+    for (const KernelBox& box : list.boxes()) {
+      EXPECT_EQ(box.packed_offset, std::ssize(found));
+      for (int64_t row = 0; row < box.rows; ++row) {
+        for (int64_t at = 0; at < box.row_bytes; ++at) {
+          found.push_back(box.address + row * box.pitch_bytes + at);
+        }
+      }
+    }
+    ASSERT_EQ(found, expected);
+    EXPECT_EQ(list.bytes(), std::ssize(expected));
+  }
+}
+
+TEST(KernelLaunchesTest, LeavesAreCountedFromTheBeginningOfTheRange) {
+  EXPECT_EQ(LeavesOf(5, 5), 0);
+  EXPECT_EQ(LeavesOf(5, 6), 1);
+  EXPECT_EQ(LeavesOf(5, 5 + 65536), 1);
+  EXPECT_EQ(LeavesOf(5, 6 + 65536), 2);
+}
+
+TEST(KernelLaunchesTest, ARangeHasTheScaleBlocksOfItsRows) {
+  // Two rows of three blocks; and behind them one row of one block.
+  const std::vector<QuantizedBox> boxes = {
+      {.rows = 200, .columns = 300},
+      {.rows = 10, .columns = 10, .packed_offset = 60'000, .first_block = 6}};
+  EXPECT_EQ(QuantizedBlocksOf(boxes, 0, 1), (QuantizedBlocks{.first = 0, .count = 3}));
+  EXPECT_EQ(QuantizedBlocksOf(boxes, 128 * 300 - 1, 128 * 300),
+            (QuantizedBlocks{.first = 0, .count = 3}));
+  EXPECT_EQ(QuantizedBlocksOf(boxes, 128 * 300, 60'001), (QuantizedBlocks{.first = 3, .count = 4}));
+  EXPECT_EQ(QuantizedBlocksOf(boxes, 60'099, 60'100), (QuantizedBlocks{.first = 6, .count = 1}));
+}
+
+}  // namespace
+}  // namespace crossmesh

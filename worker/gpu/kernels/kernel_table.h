@@ -1,0 +1,20 @@
+// All kernels by name: their functions in the image, and, for tests, their bodies on the host.
+
+#pragma once
+
+#include "worker/gpu/kernels/number_formats.h"
+#include "worker/gpu/kernels/pack_kernel.h"
+#include "worker/gpu/kernels/pieces_in_memory.h"
+#include "worker/gpu/kernels/quantize_kernel.h"
+
+// KERNEL(name, body) for each. A kernel's one parameter is its body's Arguments.
+#define CROSSMESH_KERNELS(KERNEL)                                              \
+  KERNEL(crossmesh_pack, PackKernel<CopiedBytes>)                              \
+  KERNEL(crossmesh_pack_bf16_as_f16, PackKernel<ConvertedElements<Bf16, F16>>) \
+  KERNEL(crossmesh_pack_bf16_as_f32, PackKernel<ConvertedElements<Bf16, F32>>) \
+  KERNEL(crossmesh_pack_f16_as_bf16, PackKernel<ConvertedElements<F16, Bf16>>) \
+  KERNEL(crossmesh_pack_f16_as_f32, PackKernel<ConvertedElements<F16, F32>>)   \
+  KERNEL(crossmesh_pack_f32_as_bf16, PackKernel<ConvertedElements<F32, Bf16>>) \
+  KERNEL(crossmesh_pack_f32_as_f16, PackKernel<ConvertedElements<F32, F16>>)   \
+  KERNEL(crossmesh_quantize, QuantizeKernel)                                   \
+  KERNEL(crossmesh_unpack, UnpackKernel)

@@ -1,0 +1,32 @@
+// What each kernel does, as simply as can be said: for the tests, which hold kernels to it bit for
+// bit. Nothing here is shared with the kernels but their arguments' structs.
+
+#pragma once
+
+#include "common/mesh/data_type.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace crossmesh {
+
+// The packed bytes of all boxes, elements converted on the way. Types are F32, F16 or BF16; equal
+// ones may be any.
+std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from, DataType to);
+// Copies packed bytes of all boxes to them.
+void UnpackOnCpu(std::span<const KernelBox> boxes, std::span<const std::byte> packed);
+// XXH3-64 of every 64 KiB, by the library.
+std::vector<uint64_t> LeafHashesOnCpu(std::span<const std::byte> packed);
+
+// One element, given and returned as bits in the low bytes.
+uint32_t ConvertOnCpu(DataType from, DataType to, uint32_t bits);
+// A number as fp8 (e4m3).
+uint8_t Fp8OnCpu(double value);
+
+// The packed fp8 bytes of all boxes; writes their scales.
+std::vector<std::byte> QuantizeOnCpu(std::span<const QuantizedBox> boxes);
+
+}  // namespace crossmesh
