@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<const DriverApi>> DriverApi::Load(const Options& 
 #define CROSSMESH_RESOLVE(symbol)                       \
   if (const char* name = CROSSMESH_SYMBOL_NAME(symbol); \
       !api->library_.Resolve(name, api->symbol)) {      \
-    missing.push_back(name);                            \
+    missing.emplace_back(name);                         \
   }
   CROSSMESH_DRIVER_SYMBOLS(CROSSMESH_RESOLVE)
 #undef CROSSMESH_RESOLVE

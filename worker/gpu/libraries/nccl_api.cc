@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<const NcclApi>> NcclApi::Load(const Options& opti
 
   std::vector<absl::string_view> missing;
 #define CROSSMESH_RESOLVE(symbol) \
-  if (!api->library_.Resolve(#symbol, api->symbol)) missing.push_back(#symbol);
+  if (!api->library_.Resolve(#symbol, api->symbol)) missing.emplace_back(#symbol);
   CROSSMESH_NCCL_SYMBOLS(CROSSMESH_RESOLVE)
 #undef CROSSMESH_RESOLVE
 #define CROSSMESH_RESOLVE(symbol) api->library_.Resolve(#symbol, api->symbol);
@@ -72,7 +72,7 @@ std::string NcclApi::description() const {
 std::vector<absl::string_view> NcclApi::MissingOptionalSymbols() const {
   std::vector<absl::string_view> missing;
 #define CROSSMESH_ADD_MISSING(symbol) \
-  if (symbol == nullptr) missing.push_back(#symbol);
+  if (symbol == nullptr) missing.emplace_back(#symbol);
   CROSSMESH_NCCL_OPTIONAL_SYMBOLS(CROSSMESH_ADD_MISSING)
 #undef CROSSMESH_ADD_MISSING
   return missing;

@@ -16,7 +16,7 @@ absl::StatusOr<SharedLibrary> SharedLibrary::Load(const std::string& path) {
 
 SharedLibrary::SharedLibrary(void* handle) : handle_(handle) {
   link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) path_ = map->l_name;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0) path_ = map->l_name;
   const char* (*name)() = nullptr;
   if (Resolve("crossmeshStandInName", name)) stand_in_name_ = name();
 }
