@@ -14,6 +14,10 @@
 #   crossmesh_program(NAME crossmesh-worker SOURCES main.cc DEPENDS crossmesh::worker)
 #     An executable in <build folder>/bin.
 #
+#   crossmesh_shared_library(NAME cuda VERSION 1 EXPORTS exports.map SOURCES calls.cc DEPENDS crossmesh::common_base)
+#     lib<NAME>.so.<VERSION> in <build folder>/standin, for tests to load. It shows only what EXPORTS, a script of the
+#     linker, names.
+#
 # Lists are sorted as by `LC_ALL=C sort`.
 
 set(crossmesh_labels unit service live lab gpu lint)
@@ -94,6 +98,25 @@ function(crossmesh_program)
   endif()
 endfunction()
 
+function(crossmesh_shared_library)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;VERSION;EXPORTS" "SOURCES;DEPENDS")
+  _crossmesh_check_arguments("${arg_NAME}" "${arg_UNPARSED_ARGUMENTS}" SOURCES DEPENDS)
+  _crossmesh_folder(folder)
+  string(REPLACE "/" "_" target "crossmesh_${folder}")
+  _crossmesh_record(library "${arg_NAME}" FALSE "${arg_SOURCES}" "${arg_DEPENDS}")
+  add_library(${target} SHARED ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE ${arg_DEPENDS} crossmesh_options)
+  target_link_options(${target} PRIVATE "LINKER:--version-script,${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS}")
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME "${arg_NAME}"
+    SOVERSION "${arg_VERSION}"
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/standin"
+    LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS}")
+  _crossmesh_warnings(${target})
+  _crossmesh_position_independent("${arg_DEPENDS}")
+endfunction()
+
 # Writes what was declared, as read by tests/lint/layers_test.py.
 function(crossmesh_write_layers path)
   get_property(records GLOBAL PROPERTY CROSSMESH_RECORDS)
@@ -111,6 +134,24 @@ function(_crossmesh_add_executable kind name sources depends)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${depends} crossmesh_options)
   _crossmesh_warnings(${name})
+endfunction()
+
+# Modules that go into a shared library, and those that they depend on. Nobody replaces their symbols, so the compiler may
+# go on inlining them as in a program.
+function(_crossmesh_position_independent depends)
+  list(FILTER depends INCLUDE REGEX "^crossmesh::")
+  foreach(dependency IN LISTS depends)
+    get_target_property(module ${dependency} ALIASED_TARGET)
+    get_target_property(is_done ${module} POSITION_INDEPENDENT_CODE)
+    get_target_property(kind ${module} TYPE)
+    if(is_done OR kind STREQUAL "INTERFACE_LIBRARY")
+      continue()
+    endif()
+    set_target_properties(${module} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${module} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
+    get_target_property(further ${module} LINK_LIBRARIES)
+    _crossmesh_position_independent("${further}")
+  endforeach()
 endfunction()
 
 function(_crossmesh_warnings target)

@@ -1,0 +1,81 @@
+#include "tests/standin/driver/call.h"
+
+#include "tests/standin/driver/driver_state.h"
+#include "tests/standin/driver/journal.h"
+
+#include <string>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+struct LastError {
+  CUresult result = CUDA_SUCCESS;
+  std::string text;
+};
+thread_local LastError last_error;
+
+}  // namespace
+
+Call::Call(const char* name, CUstream stream, int64_t bytes)
+    : log_{.name = name, .stream = stream, .bytes = bytes, .start_ns = MonotonicNs()} {}
+
+Call::~Call() { Journal::OfProcess().Add(log_); }
+
+CUresult Call::End(const Outcome& outcome) {
+  log_.result = outcome.result;
+  if (outcome.ok() || outcome.result == CUDA_ERROR_NOT_READY) return outcome.result;
+  last_error = {outcome.result,
+                absl::StrCat(crossmeshStandInName(), ": ", log_.name, ": ", outcome.text)};
+  if (outcome.is_violation) {
+    Journal::OfProcess().Violate(absl::StrCat(log_.name, ": ", outcome.text));
+  }
+  return outcome.result;
+}
+
+Outcome Call::NeedDriver() {
+  if (DriverState::OfProcess().initialized()) return {};
+  return Violation(CUDA_ERROR_NOT_INITIALIZED, "cuInit has not been called");
+}
+
+Outcome Call::NeedContext(int& device) {
+  if (Outcome outcome = NeedDriver(); !outcome.ok()) return outcome;
+  device = DriverState::OfProcess().CurrentDevice();
+  if (device >= 0) return {};
+  return Violation(CUDA_ERROR_INVALID_CONTEXT, "this thread has no current context");
+}
+
+Outcome Call::NeedStream(CUstream handle, Stream*& stream) {
+  int device = -1;
+  if (Outcome outcome = NeedContext(device); !outcome.ok()) return outcome;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    return Violation(CUDA_ERROR_INVALID_HANDLE,
+                     "a default stream, which waits for all others; make one");
+  }
+  stream = DriverState::OfProcess().streams.Find(handle);
+  if (stream == nullptr) {
+    return Violation(CUDA_ERROR_INVALID_HANDLE, "no such stream, or one that was destroyed");
+  }
+  if (stream->device() != device) {
+    return Violation(CUDA_ERROR_INVALID_HANDLE,
+                     absl::StrCat("the stream is of device ", stream->device(),
+                                  ", the current context of device ", device));
+  }
+  if (const std::string reason = stream->held_for(); !reason.empty()) {
+    return Violation(CUDA_ERROR_ILLEGAL_STATE, absl::StrCat("the stream is used ", reason));
+  }
+  return {};
+}
+
+Outcome Call::Enqueue(Stream& stream, Stream::Task task) {
+  if (stream.Enqueue(std::move(task))) return {};
+  return Failure(CUDA_ERROR_OUT_OF_MEMORY, "the stream's queue is full");
+}
+
+const char* Call::LastText(CUresult result) {
+  return last_error.result == result && result != CUDA_SUCCESS ? last_error.text.c_str() : nullptr;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,109 @@
+#include "tests/standin/driver/driver_state.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <dlfcn.h>
+
+namespace crossmesh {
+namespace {
+
+thread_local Context* current_context = nullptr;
+
+int NumberFromEnvironment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  int number = otherwise;
+  return text != nullptr && absl::SimpleAtoi(text, &number) && number >= 0 ? number : otherwise;
+}
+
+}  // namespace
+
+DriverState& DriverState::OfProcess() {
+  static DriverState& state = *new DriverState;
+  return state;
+}
+
+DriverState::DriverState()
+    : memory(int64_t{NumberFromEnvironment("CROSSMESH_STANDIN_MEMORY_MIB", 1024)} << 20),
+      first_device_(NumberFromEnvironment("CROSSMESH_STANDIN_FIRST_DEVICE", 0)),
+      contexts_(NumberFromEnvironment("CROSSMESH_STANDIN_DEVICES", 1)) {
+  for (int device = 0; device < device_count(); ++device) contexts_[device].device = device;
+}
+
+Outcome DriverState::Initialize() {
+  if (contexts_.empty()) return Failure(CUDA_ERROR_NO_DEVICE, "CROSSMESH_STANDIN_DEVICES is 0");
+  if (initialized_.exchange(true)) return {};
+  const char* path = std::getenv("CROSSMESH_STANDIN_KERNELS");
+  if (path == nullptr) return {};
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) return Failure(CUDA_ERROR_FILE_NOT_FOUND, dlerror());
+  const auto add_all =
+      reinterpret_cast<StandInKernelsFunction>(dlsym(library, "crossmeshStandInKernels"));
+  if (add_all == nullptr) return Failure(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, dlerror());
+  add_all(crossmeshStandInAddKernel);
+  return {};
+}
+
+CUuuid DriverState::UuidOf(int device) const {
+  CUuuid uuid = {};
+  std::memcpy(uuid.bytes, "standin", 7);
+  const int number = first_device_ + device;
+  std::memcpy(uuid.bytes + 8, &number, sizeof(number));
+  return uuid;
+}
+
+CUcontext DriverState::RetainContext(int device) {
+  MutexLock lock(mutex_);
+  ++contexts_[device].references;
+  return reinterpret_cast<CUcontext>(&contexts_[device]);
+}
+
+Outcome DriverState::ReleaseContext(int device) {
+  {
+    MutexLock lock(mutex_);
+    if (contexts_[device].references == 0) {
+      return Violation(CUDA_ERROR_INVALID_CONTEXT, "released more often than retained");
+    }
+    if (--contexts_[device].references > 0) return {};
+  }
+  const auto of_device = [&](const auto* object) { return object->device() == device; };
+  const auto left_streams = std::ranges::count_if(streams.Open(), of_device);
+  const auto left_events = std::ranges::count_if(events.Open(), of_device);
+  const int64_t left_bytes = memory.TakenBytes(device);
+  if (left_streams == 0 && left_events == 0 && left_bytes == 0) return {};
+  return Violation(CUDA_ERROR_ILLEGAL_STATE,
+                   absl::StrCat("the context goes and leaves ", left_streams, " streams, ",
+                                left_events, " events and ", left_bytes, " bytes"));
+}
+
+CUcontext DriverState::CurrentContext() { return reinterpret_cast<CUcontext>(current_context); }
+
+int DriverState::CurrentDevice() {
+  MutexLock lock(mutex_);
+  if (current_context == nullptr || current_context->references == 0) return -1;
+  return current_context->device;
+}
+
+Outcome DriverState::SetCurrentContext(CUcontext context) {
+  MutexLock lock(mutex_);
+  auto* const wanted = reinterpret_cast<Context*>(context);
+  if (wanted != nullptr) {
+    const bool known = std::ranges::any_of(
+        contexts_, [&](const Context& one) { return &one == wanted && one.references > 0; });
+    if (!known) return Violation(CUDA_ERROR_INVALID_CONTEXT, "no such context, or it was released");
+  }
+  current_context = wanted;
+  return {};
+}
+
+void DriverState::SynchronizeDevice(int device) {
+  for (Stream* stream : streams.Open()) {
+    if (stream->device() == device) stream->WaitUntilIdle();
+  }
+}
+
+}  // namespace crossmesh

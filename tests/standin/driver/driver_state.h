@@ -1,0 +1,62 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "tests/standin/control/handles.h"
+#include "tests/standin/driver/event.h"
+#include "tests/standin/driver/kernels.h"
+#include "tests/standin/driver/memory.h"
+#include "tests/standin/driver/outcome.h"
+#include "tests/standin/driver/stream.h"
+
+#include <atomic>
+#include <vector>
+
+namespace crossmesh {
+
+// The primary context of a device.
+struct Context {
+  int device = -1;
+  int references = 0;
+};
+
+// All that a process has of the driver. Thread-safe.
+class DriverState {
+ public:
+  // Lives as long as the process, since the calls of a C library have no object.
+  static DriverState& OfProcess();
+
+  bool initialized() const { return initialized_; }
+  Outcome Initialize();
+
+  int device_count() const { return static_cast<int>(contexts_.size()); }
+  CUuuid UuidOf(int device) const;
+
+  CUcontext RetainContext(int device);
+  // With what its owner left behind, when that was the last reference.
+  Outcome ReleaseContext(int device);
+  // Of the calling thread; -1 without one.
+  int CurrentDevice();
+  CUcontext CurrentContext();
+  Outcome SetCurrentContext(CUcontext context);
+
+  void SynchronizeDevice(int device);
+
+  Memory memory;
+  Handles<Stream> streams;
+  Handles<Event> events;
+  Handles<Module> modules;
+  Handles<Function> functions;
+  Kernels kernels;
+
+ private:
+  DriverState();
+
+  const int first_device_;
+  std::atomic<bool> initialized_ = false;
+
+  Mutex mutex_;
+  // Never changes in size.
+  std::vector<Context> contexts_;  // references are guarded by mutex_
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,67 @@
+#include "tests/standin/driver/faults.h"
+
+#include "tests/standin/driver/journal.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::string_view kNames[] = {"abort_hangs",       "async_error_at", "corrupt_at",
+                                        "in_progress_polls", "init_fails",     "init_never_ends",
+                                        "out_of_memory_at",  "stall_at"};
+
+bool IsName(absl::string_view name) {
+  for (const absl::string_view known : kNames) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Faults& Faults::OfProcess() {
+  static Faults& faults = *[] {
+    auto* made = new Faults;
+    const char* text = std::getenv("CROSSMESH_STANDIN_FAULTS");
+    if (text != nullptr && !made->Set(text)) {
+      Journal::OfProcess().Violate(
+          absl::StrCat("CROSSMESH_STANDIN_FAULTS cannot be read: '", text, "'"));
+    }
+    return made;
+  }();
+  return faults;
+}
+
+bool Faults::Set(absl::string_view text) {
+  std::map<std::string, Fault, std::less<>> read;
+  for (const absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    int64_t value = 0;
+    if (!IsName(parts.first) || !absl::SimpleAtoi(parts.second, &value)) return false;
+    read[std::string(parts.first)].value = value;
+  }
+  MutexLock lock(mutex_);
+  faults_ = std::move(read);
+  return true;
+}
+
+int64_t Faults::Value(absl::string_view name) {
+  MutexLock lock(mutex_);
+  const auto found = faults_.find(name);
+  return found == faults_.end() ? 0 : found->second.value;
+}
+
+bool Faults::Due(absl::string_view name) {
+  MutexLock lock(mutex_);
+  const auto found = faults_.find(name);
+  return found != faults_.end() && ++found->second.events == found->second.value;
+}
+
+}  // namespace crossmesh

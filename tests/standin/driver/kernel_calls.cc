@@ -1,0 +1,173 @@
+#include "tests/standin/driver/call.h"
+#include "tests/standin/driver/driver_state.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr unsigned int kThreadsMax = 1024;
+constexpr int kSharedBytesMax = 227 << 10;
+
+DriverState& State() { return DriverState::OfProcess(); }
+
+Outcome NeedModule(CUmodule handle, Module*& module) {
+  module = State().modules.Find(handle);
+  if (module != nullptr) return {};
+  return Violation(CUDA_ERROR_INVALID_HANDLE, "no such module, or one that was unloaded");
+}
+
+Outcome NeedFunction(CUfunction handle, Function*& function) {
+  function = State().functions.Find(handle);
+  if (function == nullptr) return Violation(CUDA_ERROR_INVALID_HANDLE, "no such function");
+  Module* module = nullptr;
+  return NeedModule(reinterpret_cast<CUmodule>(&function->module), module);
+}
+
+// The arguments of one launch, copied as CUDA copies them.
+class Arguments {
+ public:
+  Arguments(const StandInKernel& kernel, void* const* values) {
+    for (size_t i = 0; i < kernel.argument_count; ++i) {
+      const size_t bytes = kernel.argument_bytes[i];
+      // Aligned for whatever it is.
+      storage_.push_back(std::make_unique<std::max_align_t[]>(
+          (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)));
+      std::memcpy(storage_.back().get(), values[i], bytes);
+      pointers_.push_back(storage_.back().get());
+    }
+  }
+
+  void* const* pointers() const { return pointers_.data(); }
+
+ private:
+  std::vector<std::unique_ptr<std::max_align_t[]>> storage_;
+  std::vector<void*> pointers_;
+};
+
+Outcome CheckShape(const StandInLaunch& launch, const Function& function) {
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (launch.grid[i] == 0 || launch.block[i] == 0) {
+      return Violation(CUDA_ERROR_INVALID_VALUE, "a grid or block of size 0");
+    }
+    threads *= launch.block[i];
+  }
+  if (threads > kThreadsMax) {
+    return Violation(CUDA_ERROR_INVALID_VALUE, absl::StrCat("blocks of ", threads, " threads"));
+  }
+  if (static_cast<int64_t>(launch.shared_bytes) > function.shared_bytes_max) {
+    return Violation(CUDA_ERROR_INVALID_VALUE,
+                     absl::StrCat(launch.shared_bytes,
+                                  " bytes of shared memory, and the function "
+                                  "may use ",
+                                  function.shared_bytes_max.load()));
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+using crossmesh::Call;
+using crossmesh::Function;
+using crossmesh::Module;
+using crossmesh::Outcome;
+using crossmesh::State;
+using crossmesh::Stream;
+
+extern "C" {
+
+CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
+  Call call("cuModuleLoadData");
+  int device = -1;
+  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  if (image == nullptr) return call.Refuse(CUDA_ERROR_INVALID_VALUE, "no image");
+  *handle = reinterpret_cast<CUmodule>(State().modules.Add(std::make_unique<Module>()));
+  return call.End();
+}
+
+CUresult cuModuleUnload(CUmodule handle) {
+  Call call("cuModuleUnload");
+  Module* module = nullptr;
+  if (Outcome outcome = crossmesh::NeedModule(handle, module); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  if (module->queued_launches > 0) {
+    return call.Refuse(CUDA_ERROR_ILLEGAL_STATE, "launches of its functions are still queued");
+  }
+  State().modules.Close(module);
+  return call.End();
+}
+
+CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const char* name) {
+  Call call("cuModuleGetFunction");
+  Module* module = nullptr;
+  if (Outcome outcome = crossmesh::NeedModule(module_handle, module); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  const StandInKernel* kernel = State().kernels.Find(name);
+  if (kernel == nullptr) {
+    return call.Fail(CUDA_ERROR_NOT_FOUND, absl::StrCat("no host function stands in for ", name));
+  }
+  *handle = reinterpret_cast<CUfunction>(
+      State().functions.Add(std::unique_ptr<Function>(new Function{*module, *kernel})));
+  return call.End();
+}
+
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
+  Call call("cuFuncSetAttribute");
+  Function* function = nullptr;
+  if (Outcome outcome = crossmesh::NeedFunction(handle, function); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return call.End();
+  if (value < 0 || value > crossmesh::kSharedBytesMax) {
+    return call.Refuse(CUDA_ERROR_INVALID_VALUE, absl::StrCat(value, " bytes of shared memory"));
+  }
+  function->shared_bytes_max = value;
+  return call.End();
+}
+
+CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y,
+                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                        unsigned int block_z, unsigned int shared_bytes, CUstream stream_handle,
+                        void** arguments, void** extra) {
+  Call call("cuLaunchKernel", stream_handle);
+  Stream* stream = nullptr;
+  Function* function = nullptr;
+  if (Outcome outcome = Call::NeedStream(stream_handle, stream); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  if (Outcome outcome = crossmesh::NeedFunction(handle, function); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  const StandInKernel& kernel = function->kernel;
+  StandInLaunch launch = {.grid = {grid_x, grid_y, grid_z},
+                          .block = {block_x, block_y, block_z},
+                          .shared_bytes = shared_bytes,
+                          .context = kernel.context};
+  if (Outcome outcome = crossmesh::CheckShape(launch, *function); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  if (extra != nullptr || (arguments == nullptr && kernel.argument_count > 0)) {
+    return call.Refuse(CUDA_ERROR_INVALID_VALUE, "arguments are given one by one");
+  }
+  auto task = [&kernel, launch, function,
+               copied = crossmesh::Arguments(kernel, arguments)]() mutable {
+    launch.arguments = copied.pointers();
+    kernel.run(&launch);
+    --function->module.queued_launches;
+  };
+  ++function->module.queued_launches;
+  const Outcome outcome = Call::Enqueue(*stream, std::move(task));
+  if (!outcome.ok()) --function->module.queued_launches;
+  return call.End(outcome);
+}
+
+}  // extern "C"

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "tests/standin/control/stand_in_control.h"
+
+#include <atomic>
+#include <map>
+#include <string>
+
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// Host functions by the name of the kernel that they stand in for. Thread-safe.
+class Kernels {
+ public:
+  void Add(const StandInKernel& kernel);
+  const StandInKernel* Find(absl::string_view name);  // null without one; else stays
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, StandInKernel, std::less<>> kernels_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A module, of which only the use counts. Thread-safe.
+struct Module {
+  std::atomic<int> queued_launches = 0;
+};
+
+struct Function {
+  Module& module;
+  const StandInKernel& kernel;
+  std::atomic<int> shared_bytes_max = 48 << 10;
+};
+
+}  // namespace crossmesh
