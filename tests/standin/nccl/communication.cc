@@ -1,0 +1,292 @@
+// Operations of a communicator: from calls to messages, and how these run.
+
+#include "tests/standin/control/stand_in_control.h"
+#include "tests/standin/nccl/communicator.h"
+#include "tests/standin/nccl/reduction.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+namespace {
+
+struct Extents {
+  size_t from = 0;
+  size_t to = 0;
+};
+
+// Bytes that an operation reads and writes on a rank.
+Extents ExtentsOf(const Operation& operation, int ranks, int rank) {
+  const size_t bytes = operation.count * BytesOf(operation.type);
+  const bool is_root = operation.peer == rank;
+  switch (operation.kind) {
+    case OperationKind::kSend:
+      return {.from = bytes};
+    case OperationKind::kReceive:
+      return {.to = bytes};
+    case OperationKind::kBroadcast:
+      return {.from = is_root ? bytes : 0, .to = bytes};
+    case OperationKind::kReduce:
+      return {.from = bytes, .to = is_root ? bytes : 0};
+    case OperationKind::kAllReduce:
+      return {.from = bytes, .to = bytes};
+    case OperationKind::kAllGather:
+      return {.from = bytes, .to = bytes * ranks};
+    case OperationKind::kReduceScatter:
+      return {.from = bytes * ranks, .to = bytes};
+  }
+  return {};
+}
+
+bool IsReduction(OperationKind kind) {
+  return kind == OperationKind::kReduce || kind == OperationKind::kAllReduce ||
+         kind == OperationKind::kReduceScatter;
+}
+
+// What all ranks must say of a collective.
+std::string DescribeCollective(const Operation& operation) {
+  std::string text = absl::StrCat(operation.name, " of ", operation.count, " ",
+                                  NameOf(operation.type), ", root ", operation.peer);
+  if (IsReduction(operation.kind)) absl::StrAppend(&text, ", ", NameOf(operation.reduction));
+  return text;
+}
+
+const std::byte* Bytes(const void* memory, size_t offset = 0) {
+  return static_cast<const std::byte*>(memory) + offset;
+}
+
+Result CheckBuffer(absl::string_view what, const void* memory, size_t bytes) {
+  if (bytes == 0 || crossmeshStandInMemoryKind(memory, bytes) != kStandInNoMemory) return {};
+  return Refused(
+      ncclInvalidArgument,
+      absl::StrFormat("the %s, %p of %d bytes, is not all device memory", what, memory, bytes));
+}
+
+// Sends and receives of a group run in any order, so nothing may be written that another reads.
+Result CheckOverlaps(std::span<const Operation> operations) {
+  std::vector<std::tuple<const std::byte*, const std::byte*, bool>> ranges;  // begin, end, written
+  for (const Operation& operation : operations) {
+    const size_t bytes = operation.count * BytesOf(operation.type);
+    if (operation.is_collective() || bytes == 0) continue;
+    const bool is_written = operation.kind == OperationKind::kReceive;
+    const std::byte* begin = Bytes(is_written ? operation.to : operation.from);
+    ranges.emplace_back(begin, begin + bytes, is_written);
+  }
+  std::ranges::sort(ranges);
+  const std::byte* used_end = nullptr;
+  const std::byte* written_end = nullptr;
+  for (const auto& [begin, end, is_written] : ranges) {
+    if (begin < (is_written ? used_end : written_end)) {
+      return Refused(ncclInvalidUsage,
+                     absl::StrFormat("buffers of the group overlap at %p, and one is received into",
+                                     static_cast<const void*>(begin)));
+    }
+    used_end = std::max(used_end, end);
+    if (is_written) written_end = std::max(written_end, end);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result Communicator::CheckOperation(const Operation& operation) const {
+  if (BytesOf(operation.type) == 0) {
+    return Refused(ncclInvalidArgument, absl::StrCat("no data type ", operation.type));
+  }
+  if (IsReduction(operation.kind) && !CanReduce(operation.type, operation.reduction)) {
+    return Refused(ncclInvalidArgument, absl::StrCat("no reduction ", NameOf(operation.reduction),
+                                                     " of ", NameOf(operation.type)));
+  }
+  if (operation.peer < 0 || operation.peer >= ranks()) {
+    return Refused(ncclInvalidArgument,
+                   absl::StrCat("rank ", operation.peer, " of ", ranks(), " ranks"));
+  }
+  if (crossmeshStandInStreamDevice(operation.stream) != device()) {
+    return Refused(ncclInvalidArgument,
+                   "the stream is a default stream, not there, or of another device");
+  }
+  const Extents extents = ExtentsOf(operation, ranks(), rank());
+  if (Result checked = CheckBuffer("source", operation.from, extents.from); !checked.ok()) {
+    return checked;
+  }
+  return CheckBuffer("destination", operation.to, extents.to);
+}
+
+Result Communicator::Submit(std::span<const Operation> operations) {
+  for (const Operation& operation : operations) {
+    if (operation.stream != operations[0].stream) {
+      return Refused(ncclInvalidUsage, "a group on several streams makes each wait for all");
+    }
+    if (operation.is_collective() != operations[0].is_collective()) {
+      return Refused(ncclInvalidUsage, "a group of collectives and of sends and receives");
+    }
+  }
+  if (Result checked = CheckOverlaps(operations); !checked.ok()) return checked;
+
+  auto work = std::make_unique<Work>(*board_, rank_);
+  for (const Operation& operation : operations) {
+    corrupts_ = crossmeshStandInFaultDue("corrupt_at") != 0;
+    if (crossmeshStandInFaultDue("stall_at") != 0) work->StallForever();
+    if (crossmeshStandInFaultDue("async_error_at") != 0) {
+      work->StallForever();
+      async_error_ = Failed(ncclRemoteError, "injected fault async_error_at");
+    }
+    if (operation.is_collective()) {
+      ++collectives_;
+      if (Result published = Publish(DescribeCollective(operation)); !published.ok()) {
+        return published;
+      }
+    }
+    AddOperation(operation, *work);
+  }
+  const CUstream stream = operations[0].stream;
+  if (is_blocking()) {
+    Enqueue(std::move(work), stream);
+    return {};
+  }
+  const std::string call = operations.size() > 1 ? "ncclGroupEnd" : std::string(operations[0].name);
+  const std::string reason =
+      absl::StrCat("while ", call,
+                   " is in progress: ncclCommGetAsyncError has not told that it is on the stream");
+  if (crossmeshStandInHoldStream(stream, reason.c_str()) != 0) {
+    return Refused(ncclInvalidUsage, "the stream is held by another communicator in progress");
+  }
+  // The analyzer does not see that the work goes with what advances it.
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
+  auto advance = [this, stream, ready = std::move(work)]() mutable -> std::optional<Result> {
+    Enqueue(std::move(ready), stream);
+    return Result{};
+  };
+  return Start({.call = call, .advance = std::move(advance), .held = stream});
+}
+
+Transfer Communicator::NextTransfer(int peer, const void* memory, const Operation& operation,
+                                    size_t bytes, std::vector<uint64_t>& counts) {
+  return {.peer = peer,
+          .memory = const_cast<std::byte*>(Bytes(memory)),
+          .head = {.index = ++counts[peer],
+                   .bytes = bytes,
+                   .collective = operation.is_collective() ? collectives_ : 0,
+                   .collectives = collectives_,
+                   .type = static_cast<uint32_t>(operation.type)},
+          .corrupts = corrupts_ && bytes > 0};
+}
+
+void Communicator::AddOperation(const Operation& operation, Work& work) {
+  const size_t bytes = operation.count * BytesOf(operation.type);
+  const Extents extents = ExtentsOf(operation, ranks(), rank_);
+  work.Use(operation.from, extents.from);
+  work.Use(operation.to, extents.to);
+  const auto send = [&](int peer, size_t offset) {
+    work.Send(NextTransfer(peer, Bytes(operation.from, offset), operation, bytes, sent_));
+  };
+  const auto receive = [&](int peer, const void* memory) {
+    work.Receive(NextTransfer(peer, memory, operation, bytes, received_));
+  };
+  const auto copy_own = [&](size_t offset) {
+    work.Then([to = operation.to, from = operation.from, offset, bytes] {
+      if (bytes > 0) std::memmove(static_cast<std::byte*>(to) + offset, from, bytes);
+    });
+  };
+  const bool is_root = operation.peer == rank_;
+  std::vector<const void*> sources;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const size_t block = operation.kind == OperationKind::kReduceScatter ? peer * bytes : 0;
+    const bool is_peer = peer != rank_;
+    switch (operation.kind) {
+      case OperationKind::kSend:
+        if (peer == operation.peer) send(peer, 0);
+        break;
+      case OperationKind::kReceive:
+        if (peer == operation.peer) receive(peer, operation.to);
+        break;
+      case OperationKind::kBroadcast:
+        if (is_root && is_peer) send(peer, 0);
+        if (is_root && !is_peer) copy_own(0);
+        if (!is_root && peer == operation.peer) receive(peer, operation.to);
+        break;
+      case OperationKind::kAllGather:
+        if (is_peer) send(peer, 0);
+        if (is_peer) receive(peer, Bytes(operation.to, peer * bytes));
+        if (!is_peer) copy_own(peer * bytes);
+        break;
+      case OperationKind::kReduce:
+        if (!is_root && peer == operation.peer) send(peer, 0);
+        if (!is_root) break;
+        [[fallthrough]];
+      case OperationKind::kAllReduce:
+      case OperationKind::kReduceScatter:
+        if (is_peer && operation.kind != OperationKind::kReduce) send(peer, block);
+        sources.push_back(is_peer ? work.Scratch(bytes) : Bytes(operation.from, block));
+        if (is_peer) receive(peer, sources.back());
+        break;
+    }
+  }
+  if (sources.empty()) return;
+  work.Then([operation, sources] {
+    Reduce(operation.type, operation.reduction, sources, operation.count, operation.to);
+  });
+}
+
+// A work on a stream, until its thread comes to it.
+struct Communicator::Queued {
+  Communicator& communicator;
+  std::unique_ptr<Work> work;
+  uint64_t ticket = 0;
+};
+
+void Communicator::Enqueue(std::unique_ptr<Work> work, CUstream stream) {
+  auto queued = std::make_unique<Queued>(*this, std::move(work));
+  {
+    MutexLock lock(mutex_);
+    queued->ticket = queued_++;
+  }
+  const auto run = [](void* argument) {
+    const std::unique_ptr<Queued> taken(static_cast<Queued*>(argument));
+    taken->communicator.Run(*taken->work, taken->ticket);
+  };
+  Queued* const argument = queued.release();
+  if (crossmeshStandInEnqueue(stream, run, argument) != 0) {
+    crossmeshStandInViolate("the stream was destroyed before the work was on it");
+    run(argument);
+  }
+}
+
+void Communicator::Run(Work& work, uint64_t ticket) {
+  {
+    MutexLock lock(mutex_);
+    while (executed_ != ticket && !stops_) changed_.WaitFor(mutex_, absl::Milliseconds(20));
+    ++running_;
+  }
+  while (!stops_) {
+    const uint32_t seen = board_->cell(rank_).doorbell;
+    const bool moved = !board_->is_broken() && work.Progress();
+    if (work.IsDone()) {
+      work.Finish();
+      break;
+    }
+    if (!moved) board_->WaitDoorbell(rank_, seen);
+  }
+  work.ReleaseMemory();
+  MutexLock lock(mutex_);
+  ++executed_;
+  --running_;
+  changed_.SignalAll();
+}
+
+bool Communicator::AllRan() {
+  MutexLock lock(mutex_);
+  return executed_ == queued_;
+}
+
+bool Communicator::NothingRuns() {
+  MutexLock lock(mutex_);
+  return running_ == 0;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,296 @@
+#include "tests/standin/nccl/communicator.h"
+
+#include "tests/standin/control/stand_in_control.h"
+
+#include <utility>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/time/time.h>
+#include <stdlib.h>
+
+namespace crossmesh {
+namespace {
+
+// Waits are cut short, since a peer rings no bell for everything.
+constexpr absl::Duration kWait = absl::Milliseconds(2);
+
+// The communicator of this process that is being made.
+std::atomic<const Communicator*> being_made = nullptr;
+
+// What one takes of a device: channels and buffers.
+int64_t CommunicatorBytes() {
+  const char* text = getenv("CROSSMESH_STANDIN_COMMUNICATOR_MIB");
+  int64_t mib = 16;
+  if (text != nullptr && !absl::SimpleAtoi(text, &mib)) mib = 16;
+  return mib << 20;
+}
+
+bool SeveralRanksPerGpu() {
+  const char* text = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return text != nullptr && absl::string_view(text) == "1";
+}
+
+}  // namespace
+
+Result Communicator::Init(absl::string_view call, FindPlace find_place, bool may_make_board,
+                          const Identity& identity) {
+  const Communicator* none = nullptr;
+  if (!being_made.compare_exchange_strong(none, this)) {
+    phase_ = Phase::kClosed;
+    return Refused(ncclInvalidUsage,
+                   "while another communicator of this process is being made; make them one after "
+                   "the other");
+  }
+  identity_ = identity;
+  const int64_t bytes = CommunicatorBytes();
+  if (crossmeshStandInTakeMemory(options_.device, bytes) != 0) {
+    Close(call);
+    return Failed(ncclUnhandledCudaError,
+                  absl::StrCat("out of memory: a communicator takes ", bytes, " bytes"));
+  }
+  taken_bytes_ = bytes;
+  const bool fails = crossmeshStandInFaultDue("init_fails") != 0;
+  auto advance = [this, find = std::move(find_place), may_make_board,
+                  fails]() mutable -> std::optional<Result> {
+    if (fails) return Failed(ncclSystemError, "injected fault init_fails");
+    if (board_ == nullptr) {
+      const std::optional<Place> place = find();
+      if (!place.has_value()) return std::nullopt;
+      if (Result joined = Join(*place, may_make_board); !joined.ok()) return joined;
+    }
+    if (!AllJoined() || crossmeshStandInFault("init_never_ends") != 0) return std::nullopt;
+    board_->RemoveName();
+    return CompareIdentities();
+  };
+  return Start({.call = std::string(call), .advance = std::move(advance)});
+}
+
+Result Communicator::Join(const Place& place, bool may_make_board) {
+  std::string reason;
+  std::unique_ptr<Board> board = Board::Open(place.board_name, place.ranks, may_make_board, reason);
+  if (board == nullptr) return Refused(ncclInvalidUsage, reason);
+  BoardCell& cell = board->cell(place.rank);
+  uint32_t free = BoardCell::kFree;
+  if (!cell.state.compare_exchange_strong(free, BoardCell::kBeingFilled)) {
+    return Refused(ncclInvalidUsage, absl::StrCat("rank ", place.rank, " has joined already"));
+  }
+  cell.version = identity_.version;
+  cell.uuid = identity_.uuid;
+  SetText(cell.environment, identity_.environment);
+  cell.state = BoardCell::kJoined;
+  board->RingAllDoorbells();
+  rank_ = place.rank;
+  sent_.assign(place.ranks, 0);
+  received_.assign(place.ranks, 0);
+  board_ = std::move(board);
+  return {};
+}
+
+bool Communicator::AllJoined() const {
+  for (int rank = 0; rank < board_->ranks(); ++rank) {
+    if (board_->cell(rank).state != BoardCell::kJoined) return false;
+  }
+  return true;
+}
+
+Result Communicator::CompareIdentities() const {
+  const BoardCell& mine = board_->cell(rank_);
+  for (int rank = 0; rank < board_->ranks(); ++rank) {
+    const BoardCell& other = board_->cell(rank);
+    if (other.version != mine.version) {
+      return Refused(ncclInvalidUsage,
+                     absl::StrCat("rank ", rank_, " has NCCL version ", mine.version, ", rank ",
+                                  rank, " has ", other.version));
+    }
+    if (other.environment != mine.environment) {
+      return Refused(ncclInvalidUsage,
+                     absl::StrCat("rank ", rank_, " has ", mine.environment.data(), ", rank ", rank,
+                                  " has ", other.environment.data()));
+    }
+    if (rank != rank_ && other.uuid == mine.uuid && !SeveralRanksPerGpu()) {
+      return Refused(ncclInvalidUsage,
+                     absl::StrCat("duplicate GPU: ranks ", rank_, " and ", rank,
+                                  " use the same one, and NCCL_MULTI_RANK_GPU_ENABLE is not 1"));
+    }
+  }
+  return {};
+}
+
+Result Communicator::Start(Pending pending) {
+  phase_ = Phase::kBusy;
+  pending_ = std::move(pending);
+  polls_left_ = crossmeshStandInFault("in_progress_polls");
+  if (!options_.is_blocking) return {ncclInProgress};
+  while (true) {
+    const Result state = Poll();
+    if (state.code != ncclInProgress) return state;
+    MutexLock lock(mutex_);
+    if (stops_) return Failed(ncclInvalidUsage, "aborted by another thread");
+    changed_.WaitFor(mutex_, kWait);
+  }
+}
+
+void Communicator::EndPending(const Result& result) {
+  const Communicator* me = this;
+  being_made.compare_exchange_strong(me, nullptr);
+  const Phase next = pending_->next;
+  if (pending_->held != nullptr) crossmeshStandInReleaseStream(pending_->held);
+  pending_.reset();
+  if (result.ok()) {
+    phase_ = next;
+  } else {
+    Fail(result);
+  }
+}
+
+void Communicator::Fail(const Result& failure) {
+  if (pending_.has_value()) EndPending({});
+  phase_ = Phase::kFailed;
+  failure_ = Failed(failure.code, failure.text);  // a violation is told once
+}
+
+Result Communicator::Poll() {
+  const bool is_over = phase_ == Phase::kFailed || phase_ == Phase::kRevoked;
+  if (!is_over && !stops_ && board_ != nullptr && board_->is_broken()) {
+    const Result broken = Refused(ncclInvalidUsage, board_->broken_text());
+    Fail(broken);
+    return broken;
+  }
+  if (pending_.has_value()) {
+    if (polls_left_ > 0) {
+      --polls_left_;
+      return {ncclInProgress};
+    }
+    const std::optional<Result> ended = pending_->advance();
+    if (!ended.has_value()) return {ncclInProgress};
+    EndPending(*ended);
+    return *ended;
+  }
+  if (async_error_.has_value() && phase_ == Phase::kReady) Fail(*async_error_);
+  return phase_ == Phase::kFailed ? failure_ : Result{};
+}
+
+Result Communicator::CheckOpen() const {
+  if (phase_ != Phase::kClosed) return {};
+  return Refused(ncclInvalidArgument, absl::StrCat("after ", closed_by_));
+}
+
+Result Communicator::Check(Purpose purpose) {
+  if (Result open = CheckOpen(); !open.ok()) return open;
+  if (phase_ == Phase::kBusy) {
+    return Refused(ncclInvalidUsage, absl::StrCat("while ", pending_->call,
+                                                  " is in progress: ncclCommGetAsyncError has not "
+                                                  "told of its end"));
+  }
+  if (Result state = Poll(); !state.ok() && purpose != Purpose::kQuery &&
+                             purpose != Purpose::kRevoke && purpose != Purpose::kShrink) {
+    return state;
+  }
+  if (purpose == Purpose::kQuery) return {};
+  if (phase_ == Phase::kFinal && purpose != Purpose::kDestroy) {
+    return Refused(ncclInvalidUsage, "after ncclCommFinalize");
+  }
+  if (phase_ == Phase::kRevoked &&
+      (purpose == Purpose::kCommunicate || purpose == Purpose::kRevoke)) {
+    return Refused(ncclInvalidUsage,
+                   "after ncclCommRevoke, which leaves split, shrink, destroy and abort");
+  }
+  if (phase_ == Phase::kReady && purpose == Purpose::kDestroy) {
+    return Refused(ncclInvalidUsage, "of a healthy communicator without ncclCommFinalize");
+  }
+  return {};
+}
+
+Result Communicator::Finalize() {
+  if (Result published = Publish("ncclCommFinalize"); !published.ok()) return published;
+  auto advance = [this]() -> std::optional<Result> {
+    if (!AllRan()) return std::nullopt;
+    if (board_->cell(rank_).finalized.exchange(1) == 0) board_->RingAllDoorbells();
+    for (int rank = 0; rank < board_->ranks(); ++rank) {
+      if (board_->cell(rank).finalized == 0) return std::nullopt;
+    }
+    return Result{};
+  };
+  return Start({.call = "ncclCommFinalize", .advance = advance, .next = Phase::kFinal});
+}
+
+Result Communicator::Revoke() {
+  stops_ = true;
+  board_->RingDoorbell(rank_);
+  async_error_.reset();
+  auto advance = [this]() -> std::optional<Result> {
+    if (!NothingRuns()) return std::nullopt;
+    return Result{};
+  };
+  return Start({.call = "ncclCommRevoke", .advance = advance, .next = Phase::kRevoked});
+}
+
+Result Communicator::Destroy() {
+  if (!registrations_.empty()) {
+    return Refused(ncclInvalidUsage,
+                   absl::StrCat("with ", registrations_.size(), " buffers still registered"));
+  }
+  Close("ncclCommDestroy");
+  return {};
+}
+
+Result Communicator::Abort() {
+  // A call that blocks another thread sees this and returns.
+  stops_ = true;
+  while (!TryEnter()) {
+    MutexLock lock(mutex_);
+    changed_.WaitFor(mutex_, kWait);
+  }
+  const Result open = CheckOpen();
+  if (open.ok()) Close("ncclCommAbort");
+  Leave();
+  return open;
+}
+
+void Communicator::Close(absl::string_view by) {
+  stops_ = true;
+  if (board_ != nullptr) board_->RingDoorbell(rank_);
+  {
+    MutexLock lock(mutex_);
+    while (running_ > 0) changed_.Wait(mutex_);
+  }
+  if (pending_.has_value()) EndPending({});
+  const Communicator* me = this;
+  being_made.compare_exchange_strong(me, nullptr);
+  for (const auto& [handle, registration] : registrations_) {
+    crossmeshStandInRegisterMemory(registration.memory, registration.bytes, -1);
+  }
+  registrations_.clear();
+  crossmeshStandInTakeMemory(options_.device, -std::exchange(taken_bytes_, 0));
+  if (board_ != nullptr) board_->RemoveName();
+  board_.reset();
+  phase_ = Phase::kClosed;
+  closed_by_ = std::string(by);
+}
+
+Result Communicator::Register(void* memory, size_t bytes, void*& handle) {
+  if (crossmeshStandInMemoryKind(memory, bytes) != kStandInShareableMemory) {
+    return Refused(ncclInvalidArgument,
+                   "the buffer is not memory of ncclMemAlloc or cuMemCreate with a handle type");
+  }
+  crossmeshStandInRegisterMemory(memory, bytes, 1);
+  handle = reinterpret_cast<void*>(++registration_count_);
+  registrations_[handle] = {memory, bytes};
+  return {};
+}
+
+Result Communicator::Deregister(void* handle) {
+  const auto found = registrations_.find(handle);
+  if (found == registrations_.end()) {
+    return Refused(ncclInvalidArgument, "no such registration of this communicator");
+  }
+  if (phase_ == Phase::kReady && !AllRan()) {
+    return Refused(ncclInvalidUsage, "while operations of the communicator are under way");
+  }
+  crossmeshStandInRegisterMemory(found->second.memory, found->second.bytes, -1);
+  registrations_.erase(found);
+  return {};
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,176 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "tests/standin/nccl/board.h"
+#include "tests/standin/nccl/operation.h"
+#include "tests/standin/nccl/result.h"
+#include "tests/standin/nccl/work.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/strings/string_view.h>
+#include <nccl.h>
+
+namespace crossmesh {
+
+// One rank of a communicator. One thread at a time may call it, which Enter checks; Abort may come
+// from another. Its works run on the threads of streams. An object is never freed, so that late
+// uses are found.
+class Communicator {
+ public:
+  struct Options {
+    int device = -1;
+    bool is_blocking = true;
+  };
+
+  explicit Communicator(Options options) : options_(options) {}
+
+  // What the process says of itself at joining, to be the same on all ranks.
+  struct Identity {
+    int32_t version = 0;
+    std::array<char, 16> uuid = {};  // the GPU's; to be another on each rank
+    std::string environment;
+  };
+
+  // Life.
+
+  // Begins to make it. For a split or a shrink the board is known later, by `find_place`, which
+  // gives nothing until then. Communicators of a process are made one after the other.
+  struct Place {
+    std::string board_name;
+    int ranks = 0;
+    int rank = 0;
+  };
+  using FindPlace = absl::AnyInvocable<std::optional<Place>()>;
+  Result Init(absl::string_view call, FindPlace find_place, bool may_make_board,
+              const Identity& identity);
+
+  // Gets on with what is under way, and gives the state that ncclCommGetAsyncError tells.
+  Result Poll();
+
+  Result CheckOperation(const Operation& operation) const;
+  // Of one group.
+  Result Submit(std::span<const Operation> operations);
+  Result Finalize();
+  Result Revoke();
+  Result Destroy();
+  // Also ends a call that another thread is in.
+  Result Abort();
+  // Gives the split's number, and begins to wait until every rank has chosen.
+  Result Split(int color, int key, uint64_t& number);
+  // Gives the shrink's number. With `aborts`, what is under way is stopped first.
+  Result Shrink(std::span<const int> excluded, bool aborts, uint64_t& number);
+  // Where this rank comes to be; nothing until every rank has chosen.
+  std::optional<Place> PlaceAfterSplit(uint64_t number, int color) const;
+  Place PlaceAfterShrink(uint64_t number, std::span<const int> excluded) const;
+
+  // What a call is for, which decides when it may be made.
+  enum class Purpose : uint8_t {
+    kCommunicate,
+    kQuery,
+    kSplit,
+    kRevoke,
+    kShrink,  // after stopping what is under way
+    kDestroy
+  };
+  Result Check(Purpose purpose);
+  // Only that it was neither destroyed nor aborted.
+  Result CheckOpen() const;
+
+  // False when another thread is inside of a call.
+  bool TryEnter() { return !entered_.exchange(true); }
+  void Leave() { entered_ = false; }
+
+  // Memory.
+
+  Result Register(void* memory, size_t bytes, void*& handle);
+  Result Deregister(void* handle);
+
+  bool is_blocking() const { return options_.is_blocking; }
+  int device() const { return options_.device; }
+  int rank() const { return rank_; }
+  int ranks() const { return board_ == nullptr ? 0 : board_->ranks(); }
+  const Identity& identity() const { return identity_; }
+
+ private:
+  enum class Phase : uint8_t { kBusy, kReady, kFailed, kFinal, kRevoked, kClosed };
+
+  // What a call left under way. `advance` gives nothing while it has to wait.
+  struct Pending {
+    std::string call;
+    absl::AnyInvocable<std::optional<Result>()> advance;
+    Phase next = Phase::kReady;
+    CUstream held = nullptr;  // a stream that must not be used meanwhile
+  };
+  struct Registration {
+    void* memory = nullptr;
+    size_t bytes = 0;
+  };
+  struct Queued;
+
+  Result Start(Pending pending);
+  void EndPending(const Result& result);
+  void Fail(const Result& failure);
+
+  Result Join(const Place& place, bool may_make_board);
+  bool AllJoined() const;
+  Result CompareIdentities() const;
+  // Tells the others of a call that all must make in the same order.
+  Result Publish(const std::string& text);
+  void Close(absl::string_view by);
+
+  void AddOperation(const Operation& operation, Work& work);
+  Transfer NextTransfer(int peer, const void* memory, const Operation& operation, size_t bytes,
+                        std::vector<uint64_t>& counts);
+  // Queues it behind all earlier ones, whatever their streams.
+  void Enqueue(std::unique_ptr<Work> work, CUstream stream);
+  void Run(Work& work, uint64_t ticket);  // on a stream's thread
+  // Whether all that was queued has run; whether nothing runs now.
+  bool AllRan();
+  bool NothingRuns();
+
+  const Options options_;
+  std::atomic<bool> entered_ = false;
+
+  // Of the thread that has entered.
+  Phase phase_ = Phase::kBusy;
+  std::string closed_by_;
+  Result failure_;
+  std::optional<Result> async_error_;  // an injected one, to be told
+  std::optional<Pending> pending_;
+  int64_t polls_left_ = 0;
+  std::unique_ptr<Board> board_;
+  int rank_ = -1;
+  Identity identity_;
+  int64_t taken_bytes_ = 0;
+  uint64_t collectives_ = 0;
+  uint64_t orders_ = 0;
+  uint64_t order_hash_ = 0;
+  uint64_t splits_ = 0;
+  uint64_t shrinks_ = 0;
+  std::vector<uint64_t> sent_;                   // messages, by peer
+  std::vector<uint64_t> received_;               // messages, by peer
+  std::map<void*, Registration> registrations_;  // by handle
+  uintptr_t registration_count_ = 0;
+  bool corrupts_ = false;  // the operation that is being added
+
+  // Of streams' threads too.
+  std::atomic<bool> stops_ = false;  // works end without having moved what is left
+
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t executed_ ABSL_GUARDED_BY(mutex_) = 0;
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace crossmesh

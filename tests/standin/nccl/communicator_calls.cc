@@ -1,0 +1,285 @@
+// Versions, errors, and the life of communicators.
+
+#include "tests/standin/nccl/group.h"
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::string_view kIdBegin = "Crossmesh stand-in:";
+
+int Version() {
+  const char* text = std::getenv("CROSSMESH_STANDIN_NCCL_VERSION");  // "2.29.7"
+  const std::vector<std::string> parts = absl::StrSplit(text == nullptr ? "" : text, '.');
+  int numbers[3] = {};
+  for (size_t i = 0; i < 3; ++i) {
+    if (parts.size() != 3 || !absl::SimpleAtoi(parts[i], &numbers[i])) return NCCL_VERSION_CODE;
+  }
+  return NCCL_VERSION(numbers[0], numbers[1], numbers[2]);
+}
+
+Communicator::Identity IdentityOf(int device) {
+  Communicator::Identity identity = {.version = Version()};
+  CUuuid uuid = {};
+  cuDeviceGetUuid(&uuid, device);
+  std::memcpy(identity.uuid.data(), uuid.bytes, identity.uuid.size());
+  const char* cumem = std::getenv("NCCL_CUMEM_ENABLE");
+  identity.environment = absl::StrCat("NCCL_CUMEM_ENABLE=", cumem == nullptr ? "" : cumem);
+  return identity;
+}
+
+// Null is the default, which blocks.
+Result CheckConfig(const ncclConfig_t* config, bool& is_blocking) {
+  if (config == nullptr) return {};
+  if (config->magic != NCCL_API_MAGIC || config->size == 0) {
+    return Refused(ncclInvalidArgument, "the config was not begun with NCCL_CONFIG_INITIALIZER");
+  }
+  if (config->blocking != NCCL_CONFIG_UNDEF_INT) is_blocking = config->blocking != 0;
+  return {};
+}
+
+// A communicator that could not even begin is none.
+Result EndIfFailed(const Result& begun, ncclComm_t* handle) {
+  if (!begun.ok()) FindCommunicator(std::exchange(*handle, nullptr))->Abort();
+  return begun;
+}
+
+// Makes a communicator from `parent` under way.
+Result InitChild(absl::string_view call, const Communicator& parent, bool is_blocking,
+                 Communicator::FindPlace find_place, ncclComm_t* handle) {
+  auto made = std::make_unique<Communicator>(
+      Communicator::Options{.device = parent.device(), .is_blocking = is_blocking});
+  Communicator& child = *made;
+  *handle = AddCommunicator(std::move(made));
+  return EndIfFailed(child.Init(call, std::move(find_place), true, parent.identity()), handle);
+}
+
+Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
+                const ncclConfig_t* config) {
+  *handle = nullptr;
+  if (Result begun = Group::OfThread().BeginInit(); !begun.ok()) return begun;
+  bool is_blocking = true;
+  if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
+  const int device = crossmeshStandInCurrentDevice();
+  if (device < 0) return Refused(ncclInvalidUsage, "this thread has no current context");
+  if (ranks < 1 || ranks > Board::kRanksMax || rank < 0 || rank >= ranks) {
+    return Refused(ncclInvalidArgument, absl::StrCat("rank ", rank, " of ", ranks, " ranks"));
+  }
+  absl::string_view name(id.internal, strnlen(id.internal, sizeof(id.internal)));
+  if (!absl::ConsumePrefix(&name, kIdBegin)) {
+    return Refused(ncclInvalidArgument, "the unique id is not one of ncclGetUniqueId");
+  }
+  auto made = std::make_unique<Communicator>(
+      Communicator::Options{.device = device, .is_blocking = is_blocking});
+  Communicator& communicator = *made;
+  *handle = AddCommunicator(std::move(made));
+  auto place = [name = std::string(name), ranks, rank] {
+    return std::optional(Communicator::Place{.board_name = name, .ranks = ranks, .rank = rank});
+  };
+  return EndIfFailed(communicator.Init("ncclCommInitRankConfig", place, false, IdentityOf(device)),
+                     handle);
+}
+
+Result CommSplit(NcclCall& call, ncclComm_t parent_handle, int color, int key, ncclComm_t* handle,
+                 const ncclConfig_t* config) {
+  *handle = nullptr;
+  Communicator* parent = nullptr;
+  if (Result entered = call.Enter(parent_handle, Communicator::Purpose::kSplit, parent);
+      !entered.ok()) {
+    return entered;
+  }
+  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return none;
+  bool is_blocking = parent->is_blocking();
+  if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
+    return Refused(ncclInvalidArgument, absl::StrCat("color ", color));
+  }
+  uint64_t number = 0;
+  Result split = parent->Split(color, key, number);
+  if (!split.ok() || color == NCCL_SPLIT_NOCOLOR) return split;
+  auto place = [parent, number, color] { return parent->PlaceAfterSplit(number, color); };
+  Result begun = InitChild("ncclCommSplit", *parent, is_blocking, place, handle);
+  return begun.ok() ? split : begun;
+}
+
+Result CommShrink(NcclCall& call, ncclComm_t parent_handle, std::span<const int> excluded,
+                  ncclComm_t* handle, const ncclConfig_t* config, int flags) {
+  *handle = nullptr;
+  const bool aborts = flags == NCCL_SHRINK_ABORT;
+  Communicator* parent = nullptr;
+  const auto purpose = aborts ? Communicator::Purpose::kShrink : Communicator::Purpose::kSplit;
+  if (Result entered = call.Enter(parent_handle, purpose, parent); !entered.ok()) return entered;
+  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return none;
+  bool is_blocking = parent->is_blocking();
+  if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
+  uint64_t number = 0;
+  Result shrunk = parent->Shrink(excluded, aborts, number);
+  if (!shrunk.ok()) return shrunk;
+  auto place = [place = parent->PlaceAfterShrink(number, excluded)] {
+    return std::optional(place);
+  };
+  Result begun = InitChild("ncclCommShrink", *parent, is_blocking, place, handle);
+  return begun.ok() ? shrunk : begun;
+}
+
+// A call on a communicator that has no place in a group.
+template <typename Function>
+ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose purpose,
+                      Function function) {
+  NcclCall call(name);
+  Communicator* communicator = nullptr;
+  if (Result entered = call.Enter(handle, purpose, communicator); !entered.ok()) {
+    return call.End(entered);
+  }
+  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return call.End(none);
+  return call.End(function(*communicator));
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+using crossmesh::Communicator;
+using crossmesh::Group;
+using crossmesh::NcclCall;
+using crossmesh::Refused;
+using crossmesh::Result;
+using crossmesh::RunAlone;
+using Purpose = crossmesh::Communicator::Purpose;
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = crossmesh::Version();
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  constexpr const char* kTexts[] = {"Crossmesh stand-in: no error",
+                                    "Crossmesh stand-in: unhandled cuda error",
+                                    "Crossmesh stand-in: unhandled system error",
+                                    "Crossmesh stand-in: internal error",
+                                    "Crossmesh stand-in: invalid argument",
+                                    "Crossmesh stand-in: invalid usage",
+                                    "Crossmesh stand-in: remote process exited or network error",
+                                    "Crossmesh stand-in: NCCL operation in progress",
+                                    "Crossmesh stand-in: time-out"};
+  return result >= 0 && result < ncclNumResults ? kTexts[result]
+                                                : "Crossmesh stand-in: unknown result code";
+}
+
+const char* ncclGetLastError(ncclComm_t) { return NcclCall::LastText(); }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  NcclCall call("ncclGetUniqueId");
+  const std::string text = absl::StrCat(crossmesh::kIdBegin, crossmesh::Board::MakeName());
+  *id = {};
+  std::memcpy(id->internal, text.data(), text.size());
+  return call.End({});
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  NcclCall call("ncclCommInitRankConfig");
+  return call.End(crossmesh::CommInit(handle, ranks, id, rank, config));
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* handle,
+                           ncclConfig_t* config) {
+  NcclCall call("ncclCommSplit");
+  return call.End(crossmesh::CommSplit(call, parent, color, key, handle, config));
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t parent, int* excluded, int count, ncclComm_t* handle,
+                            ncclConfig_t* config, int flags) {
+  NcclCall call("ncclCommShrink");
+  return call.End(crossmesh::CommShrink(call, parent, std::span<const int>(excluded, count), handle,
+                                        config, flags));
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
+  NcclCall call("ncclCommGetAsyncError");
+  Communicator* communicator = nullptr;
+  if (Result entered = call.EnterAnyhow(handle, communicator); !entered.ok()) {
+    return call.End(entered);
+  }
+  if (Result open = communicator->CheckOpen(); !open.ok()) return call.End(open);
+  const Result polled = communicator->Poll();
+  *state = call.End(polled);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  return RunAlone("ncclCommFinalize", handle, Purpose::kCommunicate,
+                  [](Communicator& communicator) { return communicator.Finalize(); });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  return RunAlone("ncclCommDestroy", handle, Purpose::kDestroy,
+                  [](Communicator& communicator) { return communicator.Destroy(); });
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) {
+  return RunAlone("ncclCommRevoke", handle, Purpose::kRevoke, [&](Communicator& communicator) {
+    if (flags != 0) return Refused(ncclInvalidArgument, "flags must be 0");
+    return communicator.Revoke();
+  });
+}
+
+// The one call that another thread may make while a call is stuck.
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  NcclCall call("ncclCommAbort");
+  Communicator* communicator = crossmesh::FindCommunicator(handle);
+  if (communicator == nullptr)
+    return call.End(Refused(ncclInvalidArgument, "no such communicator"));
+  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return call.End(none);
+  while (crossmeshStandInFault("abort_hangs") != 0) pause();
+  return call.End(communicator->Abort());
+}
+
+ncclResult_t ncclCommCount(ncclComm_t handle, int* count) {
+  return RunAlone("ncclCommCount", handle, Purpose::kQuery, [&](Communicator& communicator) {
+    *count = communicator.ranks();
+    return Result{};
+  });
+}
+
+ncclResult_t ncclCommUserRank(ncclComm_t handle, int* rank) {
+  return RunAlone("ncclCommUserRank", handle, Purpose::kQuery, [&](Communicator& communicator) {
+    *rank = communicator.rank();
+    return Result{};
+  });
+}
+
+ncclResult_t ncclCommCuDevice(ncclComm_t handle, int* device) {
+  return RunAlone("ncclCommCuDevice", handle, Purpose::kQuery, [&](Communicator& communicator) {
+    *device = communicator.device();
+    return Result{};
+  });
+}
+
+ncclResult_t ncclCommRegister(ncclComm_t handle, void* memory, size_t bytes, void** registration) {
+  return RunAlone("ncclCommRegister", handle, Purpose::kCommunicate,
+                  [&](Communicator& communicator) {
+                    return communicator.Register(memory, bytes, *registration);
+                  });
+}
+
+ncclResult_t ncclCommDeregister(ncclComm_t handle, void* registration) {
+  return RunAlone("ncclCommDeregister", handle, Purpose::kQuery, [&](Communicator& communicator) {
+    return communicator.Deregister(registration);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,67 @@
+#include "tests/standin/nccl/group.h"
+
+#include <utility>
+
+namespace crossmesh {
+
+Group& Group::OfThread() {
+  thread_local Group group;
+  return group;
+}
+
+Result Group::Remember(const Result& result) {
+  if (depth_ > 0 && !result.ok() && error_.ok()) error_ = Failed(result.code, result.text);
+  return result;
+}
+
+Result Group::End(NcclCall& call) {
+  if (depth_ == 0) return Refused(ncclInvalidUsage, "without ncclGroupStart");
+  if (--depth_ > 0) return {};
+  const Group ended = std::exchange(*this, Group());
+  if (!ended.error_.ok()) return ended.error_;
+  if (ended.operations_.empty()) return {};
+  Communicator* communicator = nullptr;
+  if (Result entered = call.Enter(ended.handle_, Communicator::Purpose::kCommunicate, communicator);
+      !entered.ok()) {
+    return entered;
+  }
+  return communicator->Submit(ended.operations_);
+}
+
+Result Group::Add(NcclCall& call, ncclComm_t handle, const Operation& operation) {
+  Communicator* communicator = nullptr;
+  if (Result entered = call.Enter(handle, Communicator::Purpose::kCommunicate, communicator);
+      !entered.ok()) {
+    return Remember(entered);
+  }
+  if (Result checked = communicator->CheckOperation(operation); !checked.ok()) {
+    return Remember(checked);
+  }
+  if (depth_ == 0) return communicator->Submit({&operation, 1});
+  if (has_init_) {
+    return Remember(Refused(ncclInvalidUsage, "in a group that makes communicators"));
+  }
+  if (handle_ != nullptr && handle_ != handle) {
+    return Remember(Refused(ncclInvalidUsage,
+                            "in a group of another communicator; an error of one would be that of "
+                            "both"));
+  }
+  handle_ = handle;
+  operations_.push_back(operation);
+  return {};
+}
+
+Result Group::BeginInit() {
+  if (!operations_.empty()) {
+    return Remember(Refused(ncclInvalidUsage, "in a group that communicates"));
+  }
+  has_init_ = depth_ > 0;
+  return {};
+}
+
+Result Group::CheckNone() const {
+  if (depth_ == 0) return {};
+  return Refused(ncclInvalidUsage, "between ncclGroupStart and ncclGroupEnd");
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,116 @@
+#include "tests/standin/nccl/reduction.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace crossmesh {
+namespace {
+
+template <typename Number>
+Number Combine(ncclRedOp_t operation, Number a, Number b) {
+  switch (static_cast<int>(operation)) {
+    case ncclProd:
+      return static_cast<Number>(a * b);
+    case ncclMax:
+      return std::max(a, b);
+    case ncclMin:
+      return std::min(a, b);
+    default:  // ncclSum, ncclAvg
+      return static_cast<Number>(a + b);
+  }
+}
+
+// Elements are kept as Stored and reduced as Number.
+template <typename Stored, typename Number>
+void ReduceAs(ncclRedOp_t operation, std::span<const void* const> sources, size_t count, void* to) {
+  const auto element = [](const void* from, size_t i) {
+    Stored stored;
+    std::memcpy(&stored, static_cast<const Stored*>(from) + i, sizeof(stored));
+    return static_cast<Number>(stored);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    Number result = element(sources[0], i);
+    for (const void* source : sources.subspan(1)) {
+      result = Combine(operation, result, element(source, i));
+    }
+    if (operation == ncclAvg) result = static_cast<Number>(result / Number(sources.size()));
+    const Stored stored = static_cast<Stored>(result);
+    std::memcpy(static_cast<Stored*>(to) + i, &stored, sizeof(stored));
+  }
+}
+
+}  // namespace
+
+size_t BytesOf(ncclDataType_t type) {
+  switch (static_cast<int>(type)) {
+    case ncclInt8:
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32:
+      return 4;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+absl::string_view NameOf(ncclDataType_t type) {
+  constexpr absl::string_view kNames[] = {"int8",    "uint8",    "int32",      "uint32",
+                                          "int64",   "uint64",   "float16",    "float32",
+                                          "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+  return BytesOf(type) == 0 ? "?" : kNames[type];
+}
+
+absl::string_view NameOf(ncclRedOp_t operation) {
+  constexpr absl::string_view kNames[] = {"sum", "prod", "max", "min", "avg"};
+  return operation < 0 || operation >= ncclNumOps ? "?" : kNames[operation];
+}
+
+bool CanReduce(ncclDataType_t type, ncclRedOp_t operation) {
+  return BytesOf(type) > 0 && type != ncclFloat8e4m3 && type != ncclFloat8e5m2 && operation >= 0 &&
+         operation < ncclNumOps;
+}
+
+void Reduce(ncclDataType_t type, ncclRedOp_t operation, std::span<const void* const> sources,
+            size_t count, void* to) {
+  switch (static_cast<int>(type)) {
+    case ncclInt8:
+      return ReduceAs<int8_t, int8_t>(operation, sources, count, to);
+    case ncclUint8:
+      return ReduceAs<uint8_t, uint8_t>(operation, sources, count, to);
+    case ncclInt32:
+      return ReduceAs<int32_t, int32_t>(operation, sources, count, to);
+    case ncclUint32:
+      return ReduceAs<uint32_t, uint32_t>(operation, sources, count, to);
+    case ncclInt64:
+      return ReduceAs<int64_t, int64_t>(operation, sources, count, to);
+    case ncclUint64:
+      return ReduceAs<uint64_t, uint64_t>(operation, sources, count, to);
+    case ncclFloat16:
+      return ReduceAs<__half, float>(operation, sources, count, to);
+    case ncclFloat32:
+      return ReduceAs<float, float>(operation, sources, count, to);
+    case ncclFloat64:
+      return ReduceAs<double, double>(operation, sources, count, to);
+    case ncclBfloat16:
+      return ReduceAs<__nv_bfloat16, float>(operation, sources, count, to);
+    default:
+      return;  // CanReduce has said no
+  }
+}
+
+}  // namespace crossmesh
