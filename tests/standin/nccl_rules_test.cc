@@ -1,0 +1,285 @@
+// Each rule of the stand-in for NCCL, kept and broken, with one rank.
+
+#include "tests/standin/nccl_fixture.h"
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NcclRulesTest : public NcclTest {
+ protected:
+  void SetUp() override {
+    NcclTest::SetUp();
+    ASSERT_OK_AND_ASSIGN(communicator_, MakeCommunicator());
+    ASSERT_OK_AND_ASSIGN(from_, gpu_->Allocate(4096));
+    ASSERT_OK_AND_ASSIGN(to_, gpu_->Allocate(4096));
+  }
+  void TearDown() override {
+    if (communicator_ != nullptr) {
+      EXPECT_OK(gpu_->FinalizeAndDestroy(communicator_));
+    }
+    NcclTest::TearDown();
+  }
+
+  // Ends it before its time; the caller has nothing more to end.
+  ncclComm_t Abort() {
+    EXPECT_OK(Check(nccl().ncclCommAbort(communicator_)));
+    return std::exchange(communicator_, nullptr);
+  }
+
+  ncclComm_t communicator_ = nullptr;
+  std::span<std::byte> from_;
+  std::span<std::byte> to_;
+};
+
+TEST_F(NcclRulesTest, ACommunicatorKnowsItsPlaceAndGivesItsMemoryBack) {
+  int number = -1;
+  EXPECT_OK(Check(nccl().ncclCommCount(communicator_, &number)));
+  EXPECT_EQ(number, 1);
+  EXPECT_OK(Check(nccl().ncclCommUserRank(communicator_, &number)));
+  EXPECT_EQ(number, 0);
+  EXPECT_OK(Check(nccl().ncclCommCuDevice(communicator_, &number)));
+  EXPECT_EQ(number, 0);
+  ASSERT_OK_AND_ASSIGN(const int64_t with, gpu_->FreeBytes());
+  ASSERT_OK(gpu_->FinalizeAndDestroy(std::exchange(communicator_, nullptr)));
+  EXPECT_THAT(gpu_->FreeBytes(), IsOkAndHolds(with + (16 << 20)));
+}
+
+TEST_F(NcclRulesTest, BytesOfAGroupArrive) {
+  from_[17] = std::byte{42};
+  ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
+  ASSERT_OK(gpu_->Poll(communicator_));
+  ASSERT_OK(gpu_->Synchronize());
+  EXPECT_EQ(to_[17], std::byte{42});
+}
+
+TEST_F(NcclRulesTest, NothingIsCalledWhileACallIsInProgress) {
+  ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
+  int count = 0;
+  EXPECT_VIOLATION(nccl().ncclCommCount(communicator_, &count),
+                   "ncclCommCount: while ncclGroupEnd is in progress");
+  EXPECT_VIOLATION(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream()),
+                   "ncclSend: while ncclGroupEnd is in progress");
+  ASSERT_OK(gpu_->Poll(communicator_));
+  EXPECT_OK(Check(nccl().ncclCommCount(communicator_, &count)));
+  ASSERT_OK(gpu_->Synchronize());
+}
+
+TEST_F(NcclRulesTest, TheStreamIsNotReliedOnWhileAGroupIsInProgress) {
+  CUevent event = nullptr;
+  ASSERT_OK(Check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)));
+  ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
+  EXPECT_VIOLATION(driver().cuEventRecord(event, gpu_->stream()),
+                   "the stream is used while ncclGroupEnd is in progress");
+  EXPECT_VIOLATION(driver().cuStreamSynchronize(gpu_->stream()), "is in progress");
+  ASSERT_OK(gpu_->Poll(communicator_));
+  EXPECT_OK(Check(driver().cuEventRecord(event, gpu_->stream())));
+  ASSERT_OK(gpu_->Synchronize());
+  EXPECT_OK(Check(driver().cuEventDestroy(event)));
+}
+
+TEST_F(NcclRulesTest, NorByAnotherCommunicator) {
+  ASSERT_OK_AND_ASSIGN(ncclComm_t other, MakeCommunicator());
+  ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
+  EXPECT_VIOLATION(Exchange(other, from_, to_), "the stream is held by another communicator");
+  ASSERT_OK(gpu_->Poll(communicator_));
+  ASSERT_OK(gpu_->Synchronize());
+  EXPECT_OK(gpu_->FinalizeAndDestroy(other));
+}
+
+TEST_F(NcclRulesTest, ACommunicatorIsNotUsedAfterAnAbort) {
+  const ncclComm_t aborted = Abort();
+  int count = 0;
+  EXPECT_VIOLATION(nccl().ncclCommCount(aborted, &count), "ncclCommCount: after ncclCommAbort");
+  ncclResult_t state = ncclSuccess;
+  EXPECT_VIOLATION(nccl().ncclCommGetAsyncError(aborted, &state), "after ncclCommAbort");
+  EXPECT_VIOLATION(nccl().ncclCommAbort(aborted), "ncclCommAbort: after ncclCommAbort");
+  EXPECT_VIOLATION(nccl().ncclCommDestroy(aborted), "after ncclCommAbort");
+}
+
+TEST_F(NcclRulesTest, ACommunicatorThatNeverWasIsRefused) {
+  int count = 0;
+  EXPECT_VIOLATION(nccl().ncclCommCount(reinterpret_cast<ncclComm_t>(&count), &count),
+                   "no such communicator");
+}
+
+TEST_F(NcclRulesTest, AfterFinalizeOnlyDestroyIsLeft) {
+  ASSERT_OK(Check(nccl().ncclCommFinalize(communicator_)));
+  ASSERT_OK(gpu_->Poll(communicator_));
+  EXPECT_VIOLATION(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream()),
+                   "after ncclCommFinalize");
+  const ncclComm_t destroyed = std::exchange(communicator_, nullptr);
+  EXPECT_OK(Check(nccl().ncclCommDestroy(destroyed)));
+  EXPECT_VIOLATION(nccl().ncclCommDestroy(destroyed), "after ncclCommDestroy");
+}
+
+TEST_F(NcclRulesTest, AHealthyCommunicatorIsFinalizedBeforeItIsDestroyed) {
+  EXPECT_VIOLATION(nccl().ncclCommDestroy(communicator_), "without ncclCommFinalize");
+}
+
+TEST_F(NcclRulesTest, AfterRevokeNothingCommunicates) {
+  ASSERT_OK(Check(nccl().ncclCommRevoke(communicator_, 0)));
+  ASSERT_OK(gpu_->Poll(communicator_));
+  EXPECT_VIOLATION(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream()),
+                   "after ncclCommRevoke");
+  EXPECT_VIOLATION(nccl().ncclCommFinalize(communicator_), "after ncclCommRevoke");
+  EXPECT_VIOLATION(nccl().ncclCommRevoke(communicator_, 0), "after ncclCommRevoke");
+  ASSERT_OK_AND_ASSIGN(ncclComm_t child, gpu_->Split(communicator_, 0, 0));
+  EXPECT_OK(Check(nccl().ncclCommDestroy(std::exchange(communicator_, nullptr))));
+  EXPECT_OK(gpu_->FinalizeAndDestroy(child));
+}
+
+TEST_F(NcclRulesTest, GroupsHaveABegin) {
+  EXPECT_VIOLATION(nccl().ncclGroupEnd(), "ncclGroupEnd: without ncclGroupStart");
+  EXPECT_OK(Check(nccl().ncclGroupStart()));
+  EXPECT_OK(Check(nccl().ncclGroupEnd()));
+}
+
+TEST_F(NcclRulesTest, AGroupIsOfOneCommunicator) {
+  ASSERT_OK_AND_ASSIGN(ncclComm_t other, MakeCommunicator());
+  ASSERT_OK(Check(nccl().ncclGroupStart()));
+  ASSERT_OK(Check(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream())));
+  EXPECT_VIOLATION(nccl().ncclRecv(to_.data(), 1, ncclUint8, 0, other, gpu_->stream()),
+                   "in a group of another communicator");
+  // What failed in the group fails its end, and nothing of it is done.
+  EXPECT_EQ(nccl().ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_OK(gpu_->FinalizeAndDestroy(other));
+}
+
+TEST_F(NcclRulesTest, AGroupIsOnOneStream) {
+  CUstream other = nullptr;
+  ASSERT_OK(Check(driver().cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0)));
+  ASSERT_OK(Check(nccl().ncclGroupStart()));
+  ASSERT_OK(Check(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream())));
+  ASSERT_OK(Check(nccl().ncclRecv(to_.data(), 1, ncclUint8, 0, communicator_, other)));
+  EXPECT_VIOLATION(nccl().ncclGroupEnd(), "a group on several streams");
+  EXPECT_OK(Check(driver().cuStreamDestroy(other)));
+}
+
+TEST_F(NcclRulesTest, AGroupIsOfCollectivesOrOfMessages) {
+  ASSERT_OK(Check(nccl().ncclGroupStart()));
+  ASSERT_OK(Check(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream())));
+  ASSERT_OK(Check(nccl().ncclBroadcast(to_.data(), to_.data(), 1, ncclUint8, 0, communicator_,
+                                       gpu_->stream())));
+  EXPECT_VIOLATION(nccl().ncclGroupEnd(), "a group of collectives and of sends and receives");
+}
+
+TEST_F(NcclRulesTest, AGroupCommunicatesOrMakesCommunicators) {
+  const ncclUniqueId id = MakeId();
+  ASSERT_OK(Check(nccl().ncclGroupStart()));
+  ASSERT_OK(Check(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream())));
+  ncclComm_t other = nullptr;
+  EXPECT_VIOLATION(nccl().ncclCommInitRankConfig(&other, 1, id, 0, nullptr),
+                   "in a group that communicates");
+  EXPECT_EQ(nccl().ncclGroupEnd(), ncclInvalidUsage);
+  ASSERT_OK(Check(nccl().ncclGroupStart()));
+  ASSERT_OK(Check(nccl().ncclCommInitRankConfig(&other, 1, id, 0, nullptr)));
+  EXPECT_VIOLATION(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, gpu_->stream()),
+                   "in a group that makes communicators");
+  EXPECT_EQ(nccl().ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_OK(gpu_->FinalizeAndDestroy(other));
+}
+
+TEST_F(NcclRulesTest, LifeHasNoPlaceInAGroup) {
+  ASSERT_OK(Check(nccl().ncclGroupStart()));
+  EXPECT_VIOLATION(nccl().ncclCommFinalize(communicator_), "between ncclGroupStart");
+  EXPECT_VIOLATION(nccl().ncclCommAbort(communicator_), "between ncclGroupStart");
+  EXPECT_OK(Check(nccl().ncclGroupEnd()));
+}
+
+TEST_F(NcclRulesTest, BuffersOfAGroupDoNotOverlap) {
+  EXPECT_VIOLATION(Exchange(communicator_, from_, from_.subspan(0, 4096)),
+                   "buffers of the group overlap");
+}
+
+TEST_F(NcclRulesTest, BuffersAreDeviceMemory) {
+  char host[8] = {};
+  EXPECT_VIOLATION(nccl().ncclSend(host, 8, ncclUint8, 0, communicator_, gpu_->stream()),
+                   "of 8 bytes, is not all device memory");
+  // Rounded up to pages, but not for ever.
+  EXPECT_VIOLATION(
+      nccl().ncclSend(from_.data(), 3 << 20, ncclUint8, 0, communicator_, gpu_->stream()),
+      "is not all device memory");
+}
+
+TEST_F(NcclRulesTest, ArgumentsAreLookedAt) {
+  EXPECT_VIOLATION(nccl().ncclSend(from_.data(), 1, ncclUint8, 1, communicator_, gpu_->stream()),
+                   "rank 1 of 1 ranks");
+  EXPECT_VIOLATION(nccl().ncclSend(from_.data(), 1, ncclUint8, 0, communicator_, nullptr),
+                   "the stream is a default stream");
+  EXPECT_VIOLATION(nccl().ncclAllReduce(from_.data(), to_.data(), 1, ncclFloat8e4m3, ncclSum,
+                                        communicator_, gpu_->stream()),
+                   "no reduction sum of float8e4m3");
+  ncclComm_t other = nullptr;
+  EXPECT_VIOLATION(nccl().ncclCommInitRankConfig(&other, 2, MakeId(), 2, nullptr),
+                   "rank 2 of 2 ranks");
+  EXPECT_VIOLATION(nccl().ncclCommInitRankConfig(&other, 1, ncclUniqueId{}, 0, nullptr),
+                   "the unique id is not one of ncclGetUniqueId");
+  ncclConfig_t config = {};
+  EXPECT_VIOLATION(nccl().ncclCommInitRankConfig(&other, 1, MakeId(), 0, &config),
+                   "not begun with NCCL_CONFIG_INITIALIZER");
+  EXPECT_EQ(other, nullptr);
+}
+
+TEST_F(NcclRulesTest, BuffersAreDeregisteredBeforeTheyGo) {
+  void* registration = nullptr;
+  ASSERT_OK(Check(nccl().ncclCommRegister(communicator_, from_.data(), 4096, &registration)));
+  EXPECT_VIOLATION(driver().cuMemUnmap(reinterpret_cast<CUdeviceptr>(from_.data()), 2 << 20),
+                   "still registered with 1 communicators");
+  ASSERT_OK(Check(nccl().ncclCommFinalize(communicator_)));
+  ASSERT_OK(gpu_->Poll(communicator_));
+  EXPECT_VIOLATION(nccl().ncclCommDestroy(communicator_), "with 1 buffers still registered");
+  EXPECT_OK(Check(nccl().ncclCommDeregister(communicator_, registration)));
+  EXPECT_VIOLATION(nccl().ncclCommDeregister(communicator_, registration), "no such registration");
+  EXPECT_OK(Check(nccl().ncclCommDestroy(std::exchange(communicator_, nullptr))));
+}
+
+TEST_F(NcclRulesTest, PlainMemoryIsNotRegistered) {
+  CUdeviceptr address = 0;
+  ASSERT_OK(Check(driver().cuMemAlloc(&address, 4096)));
+  void* registration = nullptr;
+  EXPECT_VIOLATION(
+      nccl().ncclCommRegister(communicator_, reinterpret_cast<void*>(address), 4096, &registration),
+      "not memory of ncclMemAlloc or cuMemCreate");
+  EXPECT_OK(Check(driver().cuMemFree(address)));
+}
+
+TEST_F(NcclRulesTest, CommunicatorsAreMadeOneAfterTheOther) {
+  ASSERT_OK_AND_ASSIGN(ncclComm_t first, gpu_->InitCommunicator(2, MakeId(), 0));
+  ncclComm_t second = nullptr;
+  EXPECT_VIOLATION(nccl().ncclCommInitRankConfig(&second, 1, MakeId(), 0, nullptr),
+                   "while another communicator of this process is being made");
+  EXPECT_OK(Check(nccl().ncclCommAbort(first)));
+  EXPECT_OK(Check(nccl().ncclCommInitRankConfig(&second, 1, MakeId(), 0, nullptr)));
+  EXPECT_OK(gpu_->FinalizeAndDestroy(second));
+}
+
+TEST_F(NcclRulesTest, EveryRankHasJoinedOnce) {
+  const ncclUniqueId id = MakeId();
+  ASSERT_OK_AND_ASSIGN(ncclComm_t other, gpu_->MakeCommunicator(1, id, 0));
+  ncclComm_t again = nullptr;
+  EXPECT_VIOLATION(nccl().ncclCommInitRankConfig(&again, 1, id, 0, nullptr),
+                   "all its ranks have joined already");
+  EXPECT_OK(gpu_->FinalizeAndDestroy(other));
+}
+
+TEST_F(NcclRulesTest, MemoryOfNcclIsFreedOnce) {
+  void* memory = nullptr;
+  ASSERT_OK(Check(nccl().ncclMemAlloc(&memory, 100)));
+  EXPECT_OK(Check(nccl().ncclMemFree(memory)));
+  EXPECT_VIOLATION(nccl().ncclMemFree(memory), "or freed before");
+}
+
+TEST_F(NcclRulesTest, ACommunicatorWithoutRoomIsNotMade) {
+  ASSERT_OK_AND_ASSIGN(const int64_t free, gpu_->FreeBytes());
+  CUdeviceptr address = 0;
+  ASSERT_OK(Check(driver().cuMemAlloc(&address, free - (8 << 20))));
+  ncclComm_t other = nullptr;
+  EXPECT_THAT(Check(nccl().ncclCommInitRankConfig(&other, 1, MakeId(), 0, nullptr)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("out of memory")));
+  EXPECT_OK(Check(driver().cuMemFree(address)));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,85 @@
+// What the stand-ins export, against the lists of what the product loads.
+
+#include "common/testing/status_matchers.h"
+#include "tests/standin/stand_in.h"
+#include "worker/gpu/libraries/driver_symbols.h"
+#include "worker/gpu/libraries/nccl_symbols.h"
+
+#include <set>
+#include <string>
+
+#include <absl/strings/match.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <link.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Names that a loaded library defines, but for the control of a stand-in.
+std::set<std::string> ExportsOf(const std::string& path) {
+  auto* const map = static_cast<link_map*>(dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD));
+  const ElfW(Sym)* symbols = nullptr;
+  const char* names = nullptr;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<ElfW(Sym)*>(entry->d_un.d_ptr);
+    if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+  }
+  std::set<std::string> exports;
+  // The linker puts the names right behind the symbols.
+  for (; reinterpret_cast<const char*>(symbols + 1) <= names; ++symbols) {
+    const std::string name = names + symbols->st_name;
+    if (symbols->st_shndx != SHN_UNDEF && !absl::StartsWith(name, "crossmeshStandIn") &&
+        ELF64_ST_TYPE(symbols->st_info) == STT_FUNC) {
+      exports.insert(name);
+    }
+  }
+  return exports;
+}
+
+#define CROSSMESH_NAME(symbol) CROSSMESH_SYMBOL_NAME(symbol),
+
+TEST(SymbolsTest, TheDriversStandInHasWhatTheProductLoadsAndNoMore) {
+  ASSERT_OK(StandIn::Load());
+  const std::set<std::string> loaded = {CROSSMESH_DRIVER_SYMBOLS(CROSSMESH_NAME)};
+  EXPECT_EQ(ExportsOf(StandInDriverPath()), loaded);
+}
+
+TEST(SymbolsTest, NcclsStandInHasWhatTheProductLoadsAndNoMore) {
+  ASSERT_OK(StandIn::Load());
+  std::set<std::string> loaded = {CROSSMESH_NCCL_SYMBOLS(CROSSMESH_NAME)};
+  loaded.insert({"ncclCommRevoke", "ncclCommShrink"});
+  EXPECT_EQ(ExportsOf(StandInNcclPath()), loaded);
+  const std::set<std::string> optional = {CROSSMESH_NCCL_OPTIONAL_SYMBOLS(CROSSMESH_NAME)};
+  EXPECT_TRUE(optional.contains("ncclCommRevoke"));
+}
+
+TEST(SymbolsTest, CapabilitiesAreThoseOfTheSymbols) {
+  ASSERT_OK_AND_ASSIGN(const auto stand_in, StandIn::Load());
+  EXPECT_TRUE(stand_in->nccl().can_revoke());
+  EXPECT_TRUE(stand_in->nccl().can_shrink());
+  EXPECT_FALSE(stand_in->nccl().can_grow());
+  EXPECT_FALSE(stand_in->nccl().can_report_memory());
+  EXPECT_FALSE(stand_in->nccl().can_init_with_several_ids());
+  EXPECT_THAT(stand_in->nccl().MissingOptionalSymbols(),
+              ElementsAre("ncclCommGetUniqueId", "ncclCommGrow", "ncclCommInitRankScalable",
+                          "ncclCommMemStats"));
+}
+
+TEST(SymbolsTest, ReportsSayThatItIsAStandIn) {
+  ASSERT_OK_AND_ASSIGN(const auto stand_in, StandIn::Load());
+  EXPECT_EQ(stand_in->driver().description(),
+            "CUDA driver 13.0, " + StandInDriverPath() + ", Crossmesh stand-in");
+  EXPECT_EQ(stand_in->nccl().description(),
+            "NCCL 2.30.7, " + StandInNcclPath() + ", Crossmesh stand-in");
+  EXPECT_THAT(stand_in->nccl().ncclGetErrorString(ncclRemoteError),
+              HasSubstr("Crossmesh stand-in"));
+}
+
+}  // namespace
+}  // namespace crossmesh
