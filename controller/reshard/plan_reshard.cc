@@ -145,11 +145,8 @@ absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck ca
   return std::move(plan).WithPrediction(seconds);
 }
 
-// Those of the port that is busy longest. None when relays go one after the other: then a peer gets
-// chunks as fast as it takes them for a while, and nothing at other times.
-int32_t PeriodsOf(std::span<const Relay> relays, const BusiestPort& busiest, int64_t period_bytes) {
-  const auto has_time = [](const Relay& relay) { return relay.due.end > relay.due.begin; };
-  if (std::ranges::none_of(relays, has_time)) return 0;
+// Those of the port that is busy longest.
+int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes) {
   const int64_t periods = busiest.bytes / period_bytes;
   return static_cast<int32_t>(std::clamp<int64_t>(periods, 1, kPeriodsMax));
 }
@@ -170,7 +167,6 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
   const BusiestPort busiest = FindBusiestPort(load, problem.network);
   const int64_t period_bytes = PeriodBytes(chunk_bytes, fan_out);
   PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, period_bytes);
-  const int32_t periods = PeriodsOf(routes.relays, busiest, period_bytes);
   ASSIGN_OR_RETURN(Plan plan,
                    Plan::Create({.tensors = request.tensors,
                                  .slicing = slicing,
@@ -178,7 +174,7 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
                                  .hops = std::move(routes.hops),
                                  .copies = CopiesInPlace(*slicing),
                                  .chunk_bytes = chunk_bytes,
-                                 .periods = periods,
+                                 .periods = PeriodsOf(busiest, period_bytes),
                                  .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
                                  .binding = request.binding,
                                  .shared_storage = request.shared_storage,
