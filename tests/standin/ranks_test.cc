@@ -253,34 +253,30 @@ TEST(RanksTest, RanksHaveAGpuEach) {
               Each(IsEmpty()));
 }
 
+// What a rank is told of joining a communicator of `ranks` as number `as`; rank 1 joins after rank
+// 0, since the second is told.
+absl::Status JoinInTurn(int number, Rank& rank, Meeting& meeting, int ranks, int as) {
+  if (number == 1) meeting.Wait();
+  ASSIGN_OR_RETURN(ncclComm_t communicator, rank.gpu->InitCommunicator(ranks, meeting.id, as));
+  ncclResult_t state = ncclSuccess;
+  RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommGetAsyncError(communicator, &state)));
+  if (number == 0) meeting.Wait();
+  const absl::Status told = rank.Check(state);
+  meeting.Wait();
+  RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommAbort(communicator)));
+  return told;
+}
+
 TEST(RanksTest, RanksAgreeOnTheirNumber) {
-  const auto results = RunInits([](int number, Rank& rank, Meeting& meeting) -> absl::Status {
-    // One after the other, since the second is told.
-    if (number == 1) meeting.Wait();
-    ASSIGN_OR_RETURN(ncclComm_t communicator,
-                     rank.gpu->InitCommunicator(2 + number, meeting.id, number));
-    ncclResult_t state = ncclSuccess;
-    RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommGetAsyncError(communicator, &state)));
-    if (number == 0) meeting.Wait();
-    const absl::Status told = rank.Check(state);
-    meeting.Wait();
-    RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommAbort(communicator)));
-    return told;
+  const auto results = RunInits([](int number, Rank& rank, Meeting& meeting) {
+    return JoinInTurn(number, rank, meeting, 2 + number, number);
   });
   EXPECT_THAT(results, ElementsAre(IsEmpty(), HasSubstr("there are 3 ranks, another one 2")));
 }
 
 TEST(RanksTest, ARankJoinsOnce) {
-  const auto results = RunInits([](int number, Rank& rank, Meeting& meeting) -> absl::Status {
-    if (number == 1) meeting.Wait();
-    ASSIGN_OR_RETURN(ncclComm_t communicator, rank.gpu->InitCommunicator(2, meeting.id, 0));
-    ncclResult_t state = ncclSuccess;
-    RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommGetAsyncError(communicator, &state)));
-    if (number == 0) meeting.Wait();
-    const absl::Status told = rank.Check(state);
-    meeting.Wait();
-    RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommAbort(communicator)));
-    return told;
+  const auto results = RunInits([](int number, Rank& rank, Meeting& meeting) {
+    return JoinInTurn(number, rank, meeting, 2, 0);
   });
   EXPECT_THAT(results, ElementsAre(IsEmpty(), HasSubstr("rank 0 has joined already")));
 }
