@@ -7,7 +7,6 @@
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -52,10 +51,7 @@ absl::StatusOr<std::unique_ptr<const DriverApi>> DriverApi::Load(const Options& 
 
   if (api->cuDriverGetVersion != nullptr) api->cuDriverGetVersion(&api->version_);
   if (api->version_ < kVersionMin || !missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(api->description(), ": expected version ", VersionText(kVersionMin),
-                     " or later", missing.empty() ? "" : ", and these symbols, which it lacks: ",
-                     absl::StrJoin(missing, ", ")));
+    return TooOld(api->description(), VersionText(kVersionMin), missing);
   }
   return api;
 }

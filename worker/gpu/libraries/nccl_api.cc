@@ -6,7 +6,6 @@
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -48,10 +47,7 @@ absl::StatusOr<std::unique_ptr<const NcclApi>> NcclApi::Load(const Options& opti
 
   if (api->ncclGetVersion != nullptr) api->ncclGetVersion(&api->version_);
   if (api->version_ < kVersionMin || !missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(api->description(), ": expected version ", VersionText(kVersionMin),
-                     " or later", missing.empty() ? "" : ", and these symbols, which it lacks: ",
-                     absl::StrJoin(missing, ", ")));
+    return TooOld(api->description(), VersionText(kVersionMin), missing);
   }
   return api;
 }

@@ -1,6 +1,7 @@
 #include "worker/gpu/libraries/shared_library.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <dlfcn.h>
 #include <link.h>
 
@@ -27,6 +28,14 @@ std::string SharedLibrary::Describe(absl::string_view version) const {
   std::string text = absl::StrCat(version, ", ", path_);
   if (!stand_in_name_.empty()) absl::StrAppend(&text, ", ", stand_in_name_);
   return text;
+}
+
+absl::Status TooOld(absl::string_view description, absl::string_view version_min,
+                    std::span<const absl::string_view> missing_symbols) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(description, ": expected version ", version_min, " or later",
+                   missing_symbols.empty() ? "" : ", and these symbols, which it lacks: ",
+                   absl::StrJoin(missing_symbols, ", ")));
 }
 
 }  // namespace crossmesh

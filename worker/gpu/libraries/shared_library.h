@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include <absl/status/status.h>
@@ -43,5 +44,9 @@ class SharedLibrary {
   std::string path_;
   std::string stand_in_name_;
 };
+
+// FailedPrecondition: of a library that is older than `version_min`, or lacks symbols.
+absl::Status TooOld(absl::string_view description, absl::string_view version_min,
+                    std::span<const absl::string_view> missing_symbols);
 
 }  // namespace crossmesh
