@@ -3,22 +3,27 @@
 option(CROSSMESH_WARNINGS_AS_ERRORS "Make compiler warnings errors" OFF)
 option(CROSSMESH_ONLY_PURE "Skip every target that links gRPC or UCX, directly or not" OFF)
 set(CROSSMESH_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined")
+set(CROSSMESH_TEST_OPTIONS "" CACHE STRING "Further compiler options for test programs, e.g. -O0")
 
 find_program(CROSSMESH_CCACHE ccache)
 mark_as_advanced(CROSSMESH_CCACHE)
 if(CROSSMESH_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CROSSMESH_CCACHE}")
+  # What it must overlook to keep files that are compiled with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CROSSMESH_CCACHE}")
 endif()
 
 add_library(crossmesh_options INTERFACE)
 target_compile_features(crossmesh_options INTERFACE cxx_std_20)
 target_compile_options(crossmesh_options INTERFACE
+  -pthread  # as gRPC has it: what uses precompiled headers is compiled alike
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
   # A designated initialiser that leaves defaults alone is the house style for options structs.
   -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-designated-field-initializers>
   # The standard library's own use of what it deprecates, in std::stable_sort.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
+  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>  # for ccache
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<CXX_COMPILER_ID:Clang>:-Werror=thread-safety>)
 target_link_libraries(crossmesh_options INTERFACE Threads::Threads)

@@ -1,0 +1,24 @@
+# Headers from outside that most files read are parsed once, for all targets of a kind: they are most of what compiling
+# a file costs. A file still includes what it uses; presets `dev` (headers) and `safety` (all) compile without these.
+
+set(crossmesh_library_headers
+  <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>
+  <absl/time/time.h> <algorithm> <chrono> <cstdint> <functional> <map> <memory> <optional> <span> <string> <utility>
+  <vector>)
+
+# _crossmesh_make_precompiled(library headers...): what targets of that kind reuse.
+function(_crossmesh_make_precompiled kind)
+  set(target crossmesh_precompiled_${kind})
+  set(source "${PROJECT_BINARY_DIR}/${target}.cc")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "// Nothing but the precompiled headers.\n")
+  add_library(${target} OBJECT "${source}")
+  target_link_libraries(${target} PRIVATE crossmesh_options absl::flat_hash_map absl::statusor absl::time)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "")
+endfunction()
+
+_crossmesh_make_precompiled(library ${crossmesh_library_headers})
+_crossmesh_make_precompiled(test ${crossmesh_library_headers} <gmock/gmock.h> <gtest/gtest.h>)
+target_link_libraries(crossmesh_precompiled_test PRIVATE GTest::gmock)
+target_compile_options(crossmesh_precompiled_test PRIVATE ${CROSSMESH_TEST_OPTIONS})
