@@ -11,6 +11,7 @@
 #include "controller/network/simulator.h"
 #include "controller/reshard/fan_out.h"
 #include "controller/reshard/published/broadcast.h"
+#include "controller/reshard/published/due_times.h"
 #include "controller/reshard/published/global_all_gather.h"
 #include "controller/reshard/published/local_all_gather.h"
 #include "controller/reshard/published/send_recv.h"
@@ -38,10 +39,10 @@ constexpr int64_t kPeriodsMax = int64_t{1} << 20;
 // Simulated in some milliseconds.
 constexpr int64_t kPredictionTransfersMax = int64_t{1} << 13;
 
-absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
+absl::StatusOr<Routes> RouteAsPublished(Strategy strategy, const RoutingProblem& problem) {
   switch (strategy) {
     case Strategy::kRelay:
-      return RouteByRelays(problem);
+      break;
     case Strategy::kSendRecv:
       return RouteBySendRecv(problem);
     case Strategy::kLocalAllGather:
@@ -58,6 +59,13 @@ absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem)
       return RouteByBroadcast(problem, BroadcastOrder::kSearch);
   }
   return absl::InternalError(absl::StrCat("strategy number ", static_cast<int>(strategy)));
+}
+
+absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
+  if (strategy == Strategy::kRelay) return RouteByRelays(problem);
+  ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(strategy, problem));
+  SpreadOverRun(problem.tensors, routes);
+  return routes;
 }
 
 std::vector<LocalCopy> CopiesInPlace(const Slicing& slicing) {
