@@ -111,7 +111,8 @@ std::string StrategyTable(std::span<const v1::PlanSummary> summaries) {
                   FormatSeconds(summary.bound_seconds()),
                   RatioToBound(summary.predicted_seconds(), summary.bound_seconds())});
   }
-  return table.ToString() + (summaries.empty() ? "" : "\n" + RatesNote(summaries.front()));
+  if (summaries.empty()) return table.ToString();
+  return absl::StrCat(table.ToString(), "\n", RatesNote(summaries.front()));
 }
 
 }  // namespace crossmesh
