@@ -25,6 +25,7 @@ class NicPorts {
   NicPorts(const HostNetwork& network, const Topology& topology);
 
   const std::vector<NetworkPort>& ports() const { return ports_; }
+  HostRank hosts() const { return static_cast<HostRank>(out_.size()); }
   // Numbers of a host's ports, one for each NIC.
   std::span<const int32_t> out(HostRank host) const { return out_[host]; }
   std::span<const int32_t> in(HostRank host) const { return in_[host]; }

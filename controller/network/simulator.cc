@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "controller/network/host_network.h"
+#include "controller/network/nic_lanes.h"
 #include "controller/network/port_sharing.h"
 
 #include <algorithm>
@@ -90,10 +91,8 @@ struct ExpectedArrival {
   }
 };
 
-// Which connection every chunk takes: made once, before the run. The NICs of a sender and those of
-// a receiver, each as wide as its part of its host's rate, lie side by side; where one lies beside
-// another there is a lane, so that lanes are few. A chunk takes the lane that is furthest behind
-// its part of the bytes between the two hosts.
+// Which connection every chunk takes: made once, before the run. A chunk takes the lane that is
+// furthest behind its part of the bytes between the two hosts.
 class Lanes {
  public:
   Lanes(const TensorTable& tensors, const NicPorts& ports) : tensors_(tensors), ports_(ports) {}
@@ -110,9 +109,7 @@ class Lanes {
 
  private:
   struct Lane {
-    int32_t out_port = 0;
-    int32_t in_port = 0;
-    double part = 0;                 // of the bytes between the hosts that it should have
+    NicLane nics;
     double bytes = 0;                // that it has
     int32_t connection = kUnopened;  // number
   };
@@ -126,51 +123,27 @@ class Lanes {
 
   HostPair& Find(HostRank from, HostRank to) {
     const auto [found, is_new] = pairs_.try_emplace({from, to});
-    if (is_new) found->second = {.from = from, .to = to, .lanes = LanesBetween(from, to)};
+    if (is_new) {
+      found->second = {.from = from, .to = to};
+      for (const NicLane& nics : LanesBetween(ports_, from, to)) {
+        found->second.lanes.push_back({.nics = nics});
+      }
+    }
     return found->second;
-  }
-
-  std::vector<Lane> LanesBetween(HostRank from, HostRank to) const {
-    const std::span<const int32_t> outs = ports_.out(from), ins = ports_.in(to);
-    const std::vector<double> out_ends = Ends(outs), in_ends = Ends(ins);
-    std::vector<Lane> lanes;
-    double begin = 0;
-    for (size_t out = 0, in = 0; out < outs.size() && in < ins.size();) {
-      const double end = std::min(out_ends[out], in_ends[in]);
-      if (end - begin > kSameTime) lanes.push_back({outs[out], ins[in], end - begin});
-      begin = end;
-      const bool out_ended = out_ends[out] <= end + kSameTime;
-      const bool in_ended = in_ends[in] <= end + kSameTime;
-      out += out_ended ? 1 : 0;
-      in += in_ended ? 1 : 0;
-    }
-    return lanes;
-  }
-
-  // Where each port ends, of 1.
-  std::vector<double> Ends(std::span<const int32_t> ports) const {
-    std::vector<double> ends;
-    double rate = 0;
-    for (const int32_t port : ports) {
-      rate += ports_.ports()[port].bytes_per_second;
-      ends.push_back(rate);
-    }
-    for (double& end : ends) end /= rate;
-    return ends;
   }
 
   int32_t Take(HostPair& pair, double bytes) {
     pair.bytes += bytes;
     Lane& lane = *std::ranges::max_element(
-        pair.lanes, {}, [&pair](const Lane& l) { return l.part * pair.bytes - l.bytes; });
+        pair.lanes, {}, [&pair](const Lane& l) { return l.nics.part * pair.bytes - l.bytes; });
     lane.bytes += bytes;
     if (lane.connection == kUnopened) {
       lane.connection = static_cast<int32_t>(connections_.size());
       connections_.push_back(
-          {.out_port = lane.out_port,
-           .in_port = lane.in_port,
-           .latency_seconds = ports_.LatencySeconds(lane.out_port, lane.in_port),
-           .path = ports_.Path(pair.from, lane.out_port, pair.to, lane.in_port)});
+          {.out_port = lane.nics.out_port,
+           .in_port = lane.nics.in_port,
+           .latency_seconds = ports_.LatencySeconds(lane.nics.out_port, lane.nics.in_port),
+           .path = ports_.Path(pair.from, lane.nics.out_port, pair.to, lane.nics.in_port)});
     }
     connections_[lane.connection].planned_bytes += bytes;
     return lane.connection;

@@ -6,6 +6,8 @@
 #include "controller/network/bound.h"
 #include "controller/network/demands.h"
 #include "controller/network/host_network.h"
+#include "controller/network/nic_lanes.h"
+#include "controller/network/nic_ports.h"
 #include "controller/network/port_load.h"
 #include "controller/network/routing.h"
 #include "controller/network/simulator.h"
@@ -130,6 +132,12 @@ absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demand
                     Plan::kChunkBytesDefault);
 }
 
+// Chunks that share a NIC, since each takes another lane, take no longer than one alone.
+int64_t ShareOfNic(int64_t chunk_bytes, const HostNetwork& network, const Topology& topology) {
+  const int64_t lanes = LanesOfOneNic(NicPorts(network, topology));
+  return std::max(Plan::kLeafBytes, chunk_bytes / lanes / Plan::kLeafBytes * Plan::kLeafBytes);
+}
+
 absl::Status CheckShare(double nic_share) {
   if (nic_share > 0 && nic_share <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -233,7 +241,7 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
                           .topology = topology,
                           .problem = problem,
                           .slicing = slicing,
-                          .chunk_bytes = chunk_bytes};
+                          .chunk_bytes = ShareOfNic(chunk_bytes, network, topology)};
   ASSIGN_OR_RETURN(Plan plan, MakePlan(planning, std::move(routes)));
   if (request.strategy != Strategy::kRelay) return plan;
   return FlattenIfFaster(planning, std::move(plan));

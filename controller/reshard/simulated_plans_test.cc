@@ -250,5 +250,30 @@ TEST(SimulatedPlansTest, WithOneNicEachRelaysTakeTheBoundAndTheirFill) {
   }
 }
 
+// The NIC of a feeds all four of b, by as many chunks at a time: these are as much smaller.
+TEST(SimulatedPlansTest, AHopLastsOneChunkHoweverManyShareANic) {
+  constexpr int64_t kRate = 1'000'000'000;
+  const auto nics = [](int count) {
+    std::vector<Nic> result;
+    for (int i = 0; i < count; ++i) result.push_back({absl::StrCat("n", i), kRate, kRate});
+    return result;
+  };
+  ReshardRequest request;
+  request.tensors =
+      std::make_shared<const TensorTable>(TableOf({{.shape = "[4096, 4096]",
+                                                    .source_mesh = "x=1 on a.0",
+                                                    .source = "[-, -]",
+                                                    .destination_mesh = "y=2 on b.0,c.0",
+                                                    .destination = "[-, -]"}}));
+  ASSERT_OK_AND_ASSIGN(request.topology,
+                       Topology::Create({{"a", nics(1)}, {"b", nics(4)}, {"c", nics(1)}}, {}));
+  request.chunk_bytes = 4 * Plan::kLeafBytes;
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  ASSERT_EQ(plan.figures().depth, 2);
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(plan, request.topology));
+  const double chunk_seconds = static_cast<double>(request.chunk_bytes) / kRate;
+  EXPECT_LE(run.seconds, (plan.figures().bound.seconds + chunk_seconds) * 1.001);
+}
+
 }  // namespace
 }  // namespace crossmesh
