@@ -7,6 +7,7 @@
 #include "worker/gpu/program/step_waits.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
