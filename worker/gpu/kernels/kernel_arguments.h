@@ -35,6 +35,10 @@ struct PackArguments {
   // One for each leaf: XXH3-64 of its packed bytes. After unpacking, of what the boxes then hold.
   // Null: nothing is hashed.
   uint64_t* leaf_hashes = nullptr;
+  // When unpacking: the hashes of the range's leaves that came with its bytes, and where they are
+  // copied to. Null: nothing is copied.
+  const uint64_t* root_hashes = nullptr;
+  uint64_t* root_hashes_to = nullptr;
 };
 
 // Copies a range of the packed bytes of a class from boxes to others of the same GPU, which do not

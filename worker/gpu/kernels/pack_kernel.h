@@ -104,7 +104,10 @@ struct UnpackKernel {
   template <int phase>
   CROSSMESH_DEVICE static void Run(KernelPlace place, const Arguments& arguments, Shared& shared,
                                    Registers& /*registers*/) {
-    if constexpr (phase == 0) internal::PrepareLeaf(place, arguments, shared);
+    if constexpr (phase == 0) {
+      internal::PrepareLeaf(place, arguments, shared);
+      CopyRootHash(place, arguments);
+    }
     if constexpr (phase == 1) WriteShare(place, arguments, shared);
     if constexpr (phase == 2) {
       if (arguments.leaf_hashes == nullptr) return;
@@ -116,6 +119,12 @@ struct UnpackKernel {
   }
 
  private:
+  // By a thread that has nothing else to do while the leaf's boxes are looked for.
+  CROSSMESH_DEVICE static void CopyRootHash(KernelPlace place, const Arguments& arguments) {
+    if (arguments.root_hashes == nullptr || place.thread != kThreads - 1) return;
+    arguments.root_hashes_to[place.block] = arguments.root_hashes[place.block];
+  }
+
   CROSSMESH_DEVICE static void WriteShare(KernelPlace place, const Arguments& arguments,
                                           const Shared& shared) {
     const PackedLeaf leaf = internal::LeafOf(place, arguments);
