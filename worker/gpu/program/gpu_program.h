@@ -72,6 +72,7 @@ class GpuProgram {
     DeviceRank peer = 0;
     int64_t staging_offset = 0;
     int64_t bytes = 0;
+    int64_t chunk_bytes = 0;  // of these: without the hashes
   };
 
   // Bytes [begin, end) of a class, from staging to destination tiles. With checksums the launch

@@ -61,6 +61,12 @@ step 2
 )");
 }
 
+TEST_F(ThreeChunksTest, ATransferTellsHowMuchOfItIsTheChunk) {
+  const GpuProgram& root = *programs_[0];
+  EXPECT_EQ(root.sends(root.steps()[0])[0].bytes, 65536 + 8);
+  EXPECT_EQ(root.sends(root.steps()[0])[0].chunk_bytes, 65536);
+}
+
 // It takes a place again before it has rested, since there is no other.
 TEST_F(ThreeChunksTest, TheDeviceBetweenSendsOnFromWhereItReceived) {
   EXPECT_EQ(ToText(*programs_[1]), R"(b.0, 3 leaves, peers a.0 b.1

@@ -152,7 +152,8 @@ class ProgramCompiler {
   GpuProgram::Transfer TransferOf(const MessageSchedule::Event& event) const {
     return {.peer = event.peer,
             .staging_offset = offset_of_message_[event.message],
-            .bytes = MessageOf(event.message).bytes()};
+            .bytes = MessageOf(event.message).bytes(),
+            .chunk_bytes = ChunkOf(event.message).bytes()};
   }
   const PreparedPart::Node& NodeOf(int64_t message) const {
     return part_.nodes()[schedule_.messages[message].node];
