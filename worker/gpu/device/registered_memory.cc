@@ -52,6 +52,18 @@ absl::Status RegisteredMemory::Register() {
   return absl::OkStatus();
 }
 
+absl::Status RegisteredMemory::CopyToGpu(std::span<const std::byte> from, uint64_t to,
+                                         const GpuStream& stream) {
+  return gpu_.Check(gpu_.driver().cuMemcpyHtoDAsync(to, from.data(), from.size(), stream.handle()),
+                    "cuMemcpyHtoDAsync");
+}
+
+absl::Status RegisteredMemory::CopyFromGpu(uint64_t from, std::span<std::byte> to,
+                                           const GpuStream& stream) {
+  return gpu_.Check(gpu_.driver().cuMemcpyDtoHAsync(to.data(), from, to.size(), stream.handle()),
+                    "cuMemcpyDtoHAsync");
+}
+
 RegisteredMemory::~RegisteredMemory() {
   if (is_registered_) {
     gpu_.LogFailure(gpu_.driver().cuMemHostUnregister(bytes_.data()), "cuMemHostUnregister");

@@ -2,12 +2,14 @@
 
 #include "common/base/byte_count.h"
 #include "worker/gpu/device/gpu.h"
+#include "worker/gpu/device/gpu_stream.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -29,6 +31,11 @@ class RegisteredMemory {
   std::span<std::byte> bytes() const { return bytes_; }
   // Where the GPU has the first of them; not always where the host has it.
   uint64_t device_address() const { return device_address_; }
+
+  // Queues a copy of some of these bytes to memory of the GPU, or from there, where kernels read
+  // and write much faster. They must stay as they are until it has run.
+  absl::Status CopyToGpu(std::span<const std::byte> from, uint64_t to, const GpuStream& stream);
+  absl::Status CopyFromGpu(uint64_t from, std::span<std::byte> to, const GpuStream& stream);
 
  private:
   RegisteredMemory(Gpu& gpu, std::span<std::byte> bytes, size_t mapped_bytes)

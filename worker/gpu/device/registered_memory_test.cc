@@ -1,8 +1,10 @@
 #include "worker/gpu/device/registered_memory.h"
 
 #include "worker/gpu/device/gpu_fixture.h"
+#include "worker/gpu/device/gpu_memory.h"
 
 #include <algorithm>
+#include <span>
 
 namespace crossmesh {
 namespace {
@@ -29,6 +31,19 @@ TEST_F(RegisteredMemoryTest, IsZeroFilledAndPinnedUntilItGoes) {
   memory.reset();
   EXPECT_NE(driver().cuMemHostUnregister(pages), CUDA_SUCCESS);
   expected_violations_ = {HasSubstr("no range begins there")};
+}
+
+TEST_F(RegisteredMemoryTest, IsCopiedToTheGpuAndBack) {
+  ASSERT_OK_AND_ASSIGN(const auto on_gpu, GpuMemory::Create(*gpu_, ByteCount(100), {}));
+  ASSERT_OK_AND_ASSIGN(const auto memory, RegisteredMemory::Create(*gpu_, ByteCount(100)));
+  const std::span<std::byte> from = memory->bytes().first(10);
+  const std::span<std::byte> to = memory->bytes().subspan(50, 10);
+  std::ranges::fill(from, std::byte{42});
+  EXPECT_OK(memory->CopyToGpu(from, on_gpu->address() + 7, *stream_));
+  EXPECT_OK(memory->CopyFromGpu(on_gpu->address() + 7, to, *stream_));
+  Finish();
+  EXPECT_EQ(std::ranges::count(to, std::byte{42}), 10);
+  EXPECT_EQ(std::ranges::count(memory->bytes(), std::byte{42}), 20);
 }
 
 TEST_F(RegisteredMemoryTest, MayBeEmpty) {
