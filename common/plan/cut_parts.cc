@@ -64,12 +64,57 @@ class Renumbering {
   int32_t used_ = 0;
 };
 
+// What classes and sets are, where a part is cut from a plan.
+struct PlanClasses {
+  const Slicing& slicing;
+
+  WorkerPart::ClassSets SetsOf(ClassIndex c) const {
+    return {slicing.classes()[c].holders, slicing.classes()[c].needers};
+  }
+  std::span<const DeviceRank> DevicesOf(int32_t set) const { return slicing.device_set(set); }
+};
+
+// The same where it is cut from a larger part.
+struct PartClasses {
+  const WorkerPart::Spec& part;
+
+  WorkerPart::ClassSets SetsOf(int32_t class_sets) const { return part.class_sets[class_sets]; }
+  std::span<const DeviceRank> DevicesOf(int32_t set) const { return part.device_sets[set]; }
+};
+
+// Relays and copies of `spec` name classes of `table`: lists those, and their sets, in `spec`
+// itself in order of their first use, and names them there.
+template <typename Table>
+void NumberClasses(const Table& table, Renumbering& classes, Renumbering& sets,
+                   WorkerPart::Spec& spec) {
+  classes.Clear();
+  sets.Clear();
+  const auto number_set = [&](int32_t set) {
+    const auto [number, is_new] = sets.NumberOf(set);
+    if (is_new) spec.device_sets.Add(table.DevicesOf(set));
+    return number;
+  };
+  const auto number_class = [&](int32_t c) {
+    const auto [number, is_new] = classes.NumberOf(c);
+    if (is_new) {
+      const WorkerPart::ClassSets class_sets = table.SetsOf(c);
+      const int32_t holders = number_set(class_sets.holders);
+      spec.class_sets.push_back({holders, number_set(class_sets.needers)});
+    }
+    return number;
+  };
+  for (WorkerPart::PartRelay& relay : spec.relays) {
+    relay.class_sets = number_class(relay.class_sets);
+  }
+  for (WorkerPart::PartCopy& copy : spec.copies) copy.class_sets = number_class(copy.class_sets);
+}
+
 // Deals relays, hops and copies out to the parts of all workers at once, so that
 // the plan is read once from beginning to end; then numbers each part's classes and sets.
 class PartCutter {
  public:
   PartCutter(const Plan& plan, const std::vector<int32_t>& owners, size_t workers)
-      : plan_(plan), slicing_(plan.slicing()), owners_(owners), specs_(workers) {
+      : plan_(plan), owners_(owners), specs_(workers) {
     for (WorkerPart::Spec& spec : specs_) {
       spec = {.plan = plan.id(),
               .tensors = plan.spec().tensors,
@@ -90,12 +135,13 @@ class PartCutter {
     for (const LocalCopy& copy : plan_.copies()) {
       specs_[owners_[copy.device]].copies.push_back({copy.slice_class, copy.device});
     }
-    Renumbering classes(slicing_.classes().size());
-    Renumbering sets(slicing_.device_sets());
+    const PlanClasses table{plan_.slicing()};
+    Renumbering classes(plan_.slicing().classes().size());
+    Renumbering sets(plan_.slicing().device_sets());
     std::vector<WorkerPart> parts;
     parts.reserve(specs_.size());
     for (WorkerPart::Spec& spec : specs_) {
-      NumberClasses(spec, classes, sets);
+      NumberClasses(table, classes, sets, spec);
       ASSIGN_OR_RETURN(WorkerPart part, WorkerPart::Create(std::move(spec)));
       parts.push_back(std::move(part));
     }
@@ -160,34 +206,26 @@ class PartCutter {
     });
   }
 
-  void NumberClasses(WorkerPart::Spec& spec, Renumbering& classes, Renumbering& sets) const {
-    classes.Clear();
-    sets.Clear();
-    const auto number_set = [&](int32_t set) {
-      const auto [number, is_new] = sets.NumberOf(set);
-      if (is_new) spec.device_sets.Add(slicing_.device_set(set));
-      return number;
-    };
-    const auto number_class = [&](ClassIndex c) {
-      const auto [number, is_new] = classes.NumberOf(c);
-      if (is_new) {
-        const SliceClass& slice_class = slicing_.classes()[c];
-        const int32_t holders = number_set(slice_class.holders);
-        spec.class_sets.push_back({holders, number_set(slice_class.needers)});
-      }
-      return number;
-    };
-    for (WorkerPart::PartRelay& relay : spec.relays) {
-      relay.class_sets = number_class(relay.class_sets);
-    }
-    for (WorkerPart::PartCopy& copy : spec.copies) copy.class_sets = number_class(copy.class_sets);
-  }
-
   const Plan& plan_;
-  const Slicing& slicing_;
   const std::vector<int32_t>& owners_;
   std::vector<WorkerPart::Spec> specs_;
 };
+
+// Appends to a part the relay of a larger one, with the hops that touch its devices, if any do.
+void AddRelay(const WorkerPart::Spec& from, const WorkerPart::PartRelay& relay,
+              WorkerPart::Spec& to) {
+  const auto is_there = [&](DeviceRank device) {
+    return std::ranges::binary_search(to.devices, device);
+  };
+  WorkerPart::PartRelay added = relay;
+  added.first_hop = std::ssize(to.hops);
+  for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+    const WorkerPart::PartHop& hop = from.hops[h];
+    if (is_there(hop.from) || is_there(hop.to)) to.hops.push_back(hop);
+  }
+  added.hop_count = static_cast<int32_t>(std::ssize(to.hops) - added.first_hop);
+  if (added.hop_count > 0) to.relays.push_back(added);
+}
 
 }  // namespace
 
@@ -196,6 +234,32 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
   ASSIGN_OR_RETURN(const std::vector<int32_t> owners,
                    OwnerOfDevices(plan.tensors(), devices_of_worker));
   return PartCutter(plan, owners, devices_of_worker.size()).Cut();
+}
+
+absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices) {
+  const WorkerPart::Spec& whole = part.spec();
+  for (const DeviceRank device : devices) {
+    if (std::ranges::binary_search(whole.devices, device)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a part of a worker's part: expected some of the worker's ",
+                     whole.devices.size(), " devices, found rank ", device));
+  }
+  WorkerPart::Spec spec{.plan = whole.plan,
+                        .tensors = whole.tensors,
+                        .devices = std::move(devices),
+                        .chunk_bytes = whole.chunk_bytes,
+                        .periods = whole.periods,
+                        .least_run_ns = whole.least_run_ns,
+                        .binding = whole.binding,
+                        .shared_storage = whole.shared_storage};
+  for (const WorkerPart::PartRelay& relay : whole.relays) AddRelay(whole, relay, spec);
+  for (const WorkerPart::PartCopy& copy : whole.copies) {
+    if (std::ranges::binary_search(spec.devices, copy.device)) spec.copies.push_back(copy);
+  }
+  Renumbering classes(whole.class_sets.size());
+  Renumbering sets(whole.device_sets.size());
+  NumberClasses(PartClasses{whole}, classes, sets, spec);
+  return WorkerPart::Create(std::move(spec));
 }
 
 }  // namespace crossmesh

@@ -95,6 +95,10 @@ class WorkerPart {
 absl::StatusOr<std::vector<WorkerPart>> CutParts(
     const Plan& plan, const std::vector<std::vector<DeviceId>>& devices_of_worker);
 
+// The part of some of a part's devices, ascending: what CutParts would make for a worker that owns
+// just these. InvalidArgument when the part lacks one of them. Cost: linear in the part.
+absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices);
+
 // What a worker proves of its part before the first byte: the classes are those of the layouts, its
 // needers get every byte exactly once, no hop leaves from a device that cannot have the bytes,
 // places of the channels that begin or end here are in order. `slicing` is of the part's tensors,

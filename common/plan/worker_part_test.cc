@@ -134,6 +134,38 @@ TEST(WorkerPartTest, PartsOfRandomPlansAreProvenByTheirWorkers) {
   }
 }
 
+// Cut in two steps, worker by worker and then device by device.
+TEST(WorkerPartTest, TheDevicesOfAPartGetWhatThePlanHasForThem) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    const Plan plan = RandomPlanOf(random);
+    Workers each_alone;
+    for (const DeviceId& device : plan.tensors().devices()) each_alone.push_back({device});
+    ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> expected, CutParts(plan, each_alone));
+    ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts,
+                         CutParts(plan, RandomWorkers(random, plan.tensors())));
+    for (const WorkerPart& part : parts) {
+      ASSERT_OK_AND_ASSIGN(const WorkerPart whole, CutPart(part, part.spec().devices));
+      EXPECT_EQ(whole.digest(), part.digest());
+      for (const DeviceRank device : part.spec().devices) {
+        ASSERT_OK_AND_ASSIGN(const WorkerPart of_device, CutPart(part, {device}));
+        EXPECT_EQ(of_device.digest(), expected[device].digest()) << device;
+      }
+    }
+  }
+}
+
+TEST(WorkerPartTest, ADeviceOfAnotherWorkerCannotBeCutOut) {
+  const Plan plan = Chains();
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
+  EXPECT_THAT(CutPart(parts[0], {1, 2}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("the worker's 2 devices"), HasSubstr("rank 2"))));
+  EXPECT_THAT(CutPart(parts[0], {1, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ascending")));
+}
+
 // The part of b.0 and b.1 of the chains, with a fault.
 template <typename Change>
 void ExpectRefused(Change change, const ::testing::Matcher<std::string>& message) {

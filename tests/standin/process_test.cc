@@ -139,6 +139,25 @@ TEST(ProcessTest, TheProductsKernelsRunAsHostFunctions) {
       IsEmpty());
 }
 
+TEST(ProcessTest, AfterAnIllegalAddressNothingOfTheDeviceWorks) {
+  EXPECT_THAT(
+      RunOne([]() -> absl::Status {
+        setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
+        ASSIGN_OR_RETURN(const auto stand_in, StandIn::Load());
+        ASSIGN_OR_RETURN(const auto gpu, StandInGpu::Create(*stand_in));
+        const DriverApi& driver = stand_in->driver();
+        CUmodule module = nullptr;
+        RETURN_IF_ERROR(driver.Check(driver.cuModuleLoadData(&module, KernelImage().data()), ""));
+        RETURN_IF_ERROR(stand_in->SetFaults("illegal_address_at=2"));
+        RETURN_IF_ERROR(PackRows(driver, module, *gpu));
+        const absl::Status launch = PackRows(driver, module, *gpu);
+        const absl::Status after = gpu->FreeBytes().status();
+        return absl::UnknownError(absl::StrCat(launch.message(), "; ", after.message()));
+      }),
+      AllOf(HasSubstr("cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
+            HasSubstr("cuMemGetInfo: CUDA_ERROR_ILLEGAL_ADDRESS (700)")));
+}
+
 TEST(ProcessTest, AnAbortHangs) {
   EXPECT_EQ(RunRanks(1,
                      [](int number, Meeting& meeting) -> absl::Status {

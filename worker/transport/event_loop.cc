@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <absl/status/status.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 
@@ -20,10 +21,14 @@ void Watch(int epoll, int fd) {
   CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), 0) << "errno " << errno;
 }
 
-// Rounded up, so that a timer is due when the wait for it ends.
-int ToEpollTimeoutMs(absl::Duration wait) {
-  const absl::Duration bounded = std::clamp(wait, absl::ZeroDuration(), absl::Hours(1));
-  return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(bounded, absl::Milliseconds(1))));
+// Until something happened to what `epoll` watches. Not by epoll_wait, which counts in
+// milliseconds: who looks after a GPU wants to be woken sooner. Rounded up, so that a timer is due
+// when the wait for it ends.
+void WaitForEvent(int epoll, absl::Duration wait_max) {
+  const absl::Duration bounded = std::clamp(wait_max, absl::ZeroDuration(), absl::Hours(1));
+  const timespec timeout = absl::ToTimespec(absl::Ceil(bounded, absl::Nanoseconds(1)));
+  pollfd polled = {.fd = epoll, .events = POLLIN, .revents = 0};
+  CHECK(ppoll(&polled, 1, &timeout, nullptr) >= 0 || errno == EINTR) << "errno " << errno;
 }
 
 }  // namespace
@@ -90,7 +95,13 @@ bool EventLoop::RunAndWait(absl::FunctionRef<void()> task) {
 
 TimerId EventLoop::RunAfter(absl::Duration delay, Task task) {
   const TimerId timer(clock_.Monotonic() + delay, ++timers_started_);
-  timers_.emplace(timer, std::move(task));
+  if (spare_timer_.empty()) {
+    timers_.emplace(timer, std::move(task));
+  } else {
+    spare_timer_.key() = timer;
+    spare_timer_.mapped() = std::move(task);
+    timers_.insert(std::move(spare_timer_));
+  }
   return timer;
 }
 
@@ -155,8 +166,8 @@ int EventLoop::RunTimers() {
   const TimerId now(clock_.Monotonic(), timers_started_);
   int handled = 0;
   while (!timers_.empty() && !(now < timers_.begin()->first)) {
-    Task task = std::move(timers_.begin()->second);
-    timers_.erase(timers_.begin());
+    spare_timer_ = timers_.extract(timers_.begin());
+    Task task = std::move(spare_timer_.mapped());
     task();
     ++handled;
   }
@@ -174,9 +185,10 @@ void EventLoop::Wait(absl::Duration wait_max) {
   if (!timers_.empty()) {
     wait_max = std::min(wait_max, timers_.begin()->first.due_ - clock_.Monotonic());
   }
+  WaitForEvent(epoll_.get(), wait_max);
   std::array<epoll_event, 16> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                               ToEpollTimeoutMs(wait_max));
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), /*timeout=*/0);
   CHECK(count >= 0 || errno == EINTR) << "errno " << errno;
   for (int i = 0; i < count; ++i) {
     if (events[i].data.fd == wake_.fd()) wake_.Drain();

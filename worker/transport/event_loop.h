@@ -115,6 +115,8 @@ class EventLoop {
   // Confined to the loop.
   std::vector<Transport*> transports_;
   std::map<TimerId, Task> timers_;
+  // Of the timer that ran last, for the next one: who looks again and again allocates nothing.
+  std::map<TimerId, Task>::node_type spare_timer_;
   uint64_t timers_started_ = 0;
   std::vector<Task> running_;  // swapped with posted_, so that both keep their memory
   std::chrono::steady_clock::time_point busy_until_;  // when the spin after the last event ends

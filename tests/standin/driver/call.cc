@@ -43,7 +43,7 @@ Outcome Call::NeedDriver() {
 Outcome Call::NeedContext(int& device) {
   if (Outcome outcome = NeedDriver(); !outcome.ok()) return outcome;
   device = DriverState::OfProcess().CurrentDevice();
-  if (device >= 0) return {};
+  if (device >= 0) return DriverState::OfProcess().CheckContext(device);
   return Violation(CUDA_ERROR_INVALID_CONTEXT, "this thread has no current context");
 }
 

@@ -207,7 +207,7 @@ CUresult cuCtxSynchronize() {
   int device = -1;
   if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
   State().SynchronizeDevice(device);
-  return call.End();
+  return call.End(State().CheckContext(device));
 }
 
 }  // extern "C"

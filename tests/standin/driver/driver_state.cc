@@ -69,6 +69,8 @@ Outcome DriverState::ReleaseContext(int device) {
       return Violation(CUDA_ERROR_INVALID_CONTEXT, "released more often than retained");
     }
     if (--contexts_[device].references > 0) return {};
+    // What was made in it cannot be destroyed, and goes with it.
+    if (contexts_[device].broken) return {};
   }
   const auto of_device = [&](const auto* object) { return object->device() == device; };
   const auto left_streams = std::ranges::count_if(streams.Open(), of_device);
@@ -98,6 +100,17 @@ Outcome DriverState::SetCurrentContext(CUcontext context) {
   }
   current_context = wanted;
   return {};
+}
+
+void DriverState::BreakContext(int device) {
+  MutexLock lock(mutex_);
+  contexts_[device].broken = true;
+}
+
+Outcome DriverState::CheckContext(int device) {
+  MutexLock lock(mutex_);
+  if (!contexts_[device].broken) return {};
+  return Failure(CUDA_ERROR_ILLEGAL_ADDRESS, "injected fault illegal_address_at, some time before");
 }
 
 void DriverState::SynchronizeDevice(int device) {

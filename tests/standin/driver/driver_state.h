@@ -17,6 +17,7 @@ namespace crossmesh {
 struct Context {
   int device = -1;
   int references = 0;
+  bool broken = false;  // by work on the device
 };
 
 // All that a process has of the driver. Thread-safe.
@@ -38,6 +39,10 @@ class DriverState {
   int CurrentDevice();
   CUcontext CurrentContext();
   Outcome SetCurrentContext(CUcontext context);
+  // Work of the device has touched memory that is not there: nothing of it works any more.
+  void BreakContext(int device);
+  // The error of a broken context.
+  Outcome CheckContext(int device);
 
   void SynchronizeDevice(int device);
 
@@ -56,7 +61,7 @@ class DriverState {
 
   Mutex mutex_;
   // Never changes in size.
-  std::vector<Context> contexts_;  // references are guarded by mutex_
+  std::vector<Context> contexts_;  // references and broken are guarded by mutex_
 };
 
 }  // namespace crossmesh

@@ -1,5 +1,6 @@
 #include "tests/standin/driver/call.h"
 #include "tests/standin/driver/driver_state.h"
+#include "tests/standin/driver/faults.h"
 
 #include <cstring>
 #include <memory>
@@ -158,11 +159,13 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
   if (extra != nullptr || (arguments == nullptr && kernel.argument_count > 0)) {
     return call.Refuse(CUDA_ERROR_INVALID_VALUE, "arguments are given one by one");
   }
-  auto task = [&kernel, launch, function,
+  const bool is_faulty = crossmesh::Faults::OfProcess().Due("illegal_address_at");
+  auto task = [&kernel, launch, function, is_faulty, device = stream->device(),
                copied = crossmesh::Arguments(kernel, arguments)]() mutable {
     launch.arguments = copied.pointers();
-    kernel.run(&launch);
+    if (!is_faulty && State().CheckContext(device).ok()) kernel.run(&launch);
     --function->module.queued_launches;
+    if (is_faulty) State().BreakContext(device);
   };
   ++function->module.queued_launches;
   const Outcome outcome = Call::Enqueue(*stream, std::move(task));

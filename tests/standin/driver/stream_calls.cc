@@ -13,7 +13,7 @@ DriverState& State() { return DriverState::OfProcess(); }
 Outcome NeedEvent(CUevent handle, Event*& event) {
   if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return outcome;
   event = State().events.Find(handle);
-  if (event != nullptr) return {};
+  if (event != nullptr) return State().CheckContext(event->device());
   return Violation(CUDA_ERROR_INVALID_HANDLE, "no such event, or one that was destroyed");
 }
 
@@ -61,7 +61,11 @@ CUresult cuStreamQuery(CUstream handle) {
   Call call("cuStreamQuery", handle);
   Stream* stream = nullptr;
   if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
-  return call.End({stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY});
+  const bool is_idle = stream->idle();
+  if (Outcome outcome = State().CheckContext(stream->device()); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  return call.End({is_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY});
 }
 
 CUresult cuStreamSynchronize(CUstream handle) {
@@ -69,7 +73,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   Stream* stream = nullptr;
   if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
   stream->WaitUntilIdle();
-  return call.End();
+  return call.End(State().CheckContext(stream->device()));
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
@@ -128,7 +132,11 @@ CUresult cuEventQuery(CUevent handle) {
   if (Outcome outcome = crossmesh::NeedRecord(handle, event, record); !outcome.ok()) {
     return call.End(outcome);
   }
-  return call.End({event->completed(record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY});
+  const bool is_completed = event->completed(record);
+  if (Outcome outcome = State().CheckContext(event->device()); !outcome.ok()) {
+    return call.End(outcome);
+  }
+  return call.End({is_completed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY});
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
@@ -139,7 +147,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     return call.End(outcome);
   }
   event->Wait(record);
-  return call.End();
+  return call.End(State().CheckContext(event->device()));
 }
 
 CUresult cuEventElapsedTime(float* milliseconds, CUevent begin_handle, CUevent end_handle) {

@@ -35,6 +35,9 @@ struct KernelPlace {
   int32_t thread = 0;
 };
 
+// Threads that go in step.
+inline constexpr int kWarpThreads = 32;
+
 template <typename T>
 CROSSMESH_DEVICE constexpr T Min(T a, T b) {
   return b < a ? b : a;

@@ -10,9 +10,12 @@ namespace {
 // A kernel's arguments in all are limited to 4 KiB.
 template <class Body>
 constexpr Kernel KernelOf(absl::string_view name) {
-  static_assert(sizeof(typename Body::Arguments) <= 4096);
-  return {
-      .name = name, .threads = Body::kThreads, .argument_bytes = sizeof(typename Body::Arguments)};
+  using Arguments = typename Body::Arguments;
+  static_assert(sizeof(Arguments) <= 4096);
+  return {.name = name,
+          .threads = Body::kThreads,
+          .parameter = Arguments::kParameter,
+          .argument_bytes = sizeof(Arguments)};
 }
 
 #define CROSSMESH_KERNEL(name, ...) KernelOf<__VA_ARGS__>(#name),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "worker/gpu/kernels/kernel_arguments.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +14,7 @@ namespace crossmesh {
 struct Kernel {
   absl::string_view name;  // of the function in the image; ends with a zero
   int32_t threads = 0;     // of a block
+  KernelParameter parameter = KernelParameter::kPack;
   size_t argument_bytes = 0;
 };
 

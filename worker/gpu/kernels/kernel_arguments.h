@@ -8,6 +8,9 @@
 
 namespace crossmesh {
 
+// Which of these structs a kernel takes.
+enum class KernelParameter : uint8_t { kCopy, kPack, kQuantize };
+
 // Rows of memory at a constant distance that follow each other in packed order. In a list, boxes
 // are in packed order, each beginning where the one before it ends.
 struct KernelBox {
@@ -21,6 +24,8 @@ struct KernelBox {
 // Packs, unpacks or only hashes a range of the packed bytes of a class: one block of threads for
 // each leaf of 64 KiB, counted from the beginning of the range.
 struct PackArguments {
+  static constexpr KernelParameter kParameter = KernelParameter::kPack;
+
   const KernelBox* boxes = nullptr;  // they cover the range, and may cover more
   int32_t box_count = 0;
   int64_t begin = 0;
@@ -30,6 +35,27 @@ struct PackArguments {
   // One for each leaf: XXH3-64 of its packed bytes. After unpacking, of what the boxes then hold.
   // Null: nothing is hashed.
   uint64_t* leaf_hashes = nullptr;
+  // When unpacking: the hashes of the range's leaves that came with its bytes, and where they are
+  // copied to. Null: nothing is copied.
+  const uint64_t* root_hashes = nullptr;
+  uint64_t* root_hashes_to = nullptr;
+};
+
+// Copies a range of the packed bytes of a class from boxes to others of the same GPU, which do not
+// overlap them: one block of threads for each leaf, as above. Both lists cover the range.
+struct CopyArguments {
+  static constexpr KernelParameter kParameter = KernelParameter::kCopy;
+
+  const KernelBox* sources = nullptr;
+  const KernelBox* destinations = nullptr;
+  int32_t source_count = 0;
+  int32_t destination_count = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  // One for each leaf: XXH3-64 of what was read, and of what the destinations then hold. Null:
+  // nothing is hashed.
+  uint64_t* source_hashes = nullptr;
+  uint64_t* destination_hashes = nullptr;
 };
 
 // A matrix of bf16 that is packed as fp8, row by row, with one f32 scale for each 128 x 128 block.
@@ -49,6 +75,8 @@ struct QuantizedBox {
 // Quantizes a range of packed bytes: one block of threads for each scale block that has bytes in
 // it, see QuantizedBlocksOf. Scales are written for each of these, whole.
 struct QuantizeArguments {
+  static constexpr KernelParameter kParameter = KernelParameter::kQuantize;
+
   const QuantizedBox* boxes = nullptr;
   int32_t box_count = 0;
   int64_t first_block = 0;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "worker/gpu/kernels/copy_kernel.h"
 #include "worker/gpu/kernels/number_formats.h"
 #include "worker/gpu/kernels/pack_kernel.h"
 #include "worker/gpu/kernels/pieces_in_memory.h"
@@ -9,6 +10,7 @@
 
 // KERNEL(name, body) for each. A kernel's one parameter is its body's Arguments.
 #define CROSSMESH_KERNELS(KERNEL)                                              \
+  KERNEL(crossmesh_copy, CopyKernel)                                           \
   KERNEL(crossmesh_pack, PackKernel<CopiedBytes>)                              \
   KERNEL(crossmesh_pack_bf16_as_f16, PackKernel<ConvertedElements<Bf16, F16>>) \
   KERNEL(crossmesh_pack_bf16_as_f32, PackKernel<ConvertedElements<Bf16, F32>>) \

@@ -11,6 +11,7 @@
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/kernels/leaf_hash.h"
+#include "worker/gpu/kernels/leaf_in_boxes.h"
 #include "worker/gpu/kernels/pieces_in_memory.h"
 
 #include <cstdint>
@@ -19,134 +20,50 @@ namespace crossmesh {
 
 namespace internal {
 
-// Stripes of a thread that are loaded before the first is used, so that the memory has enough to
-// do.
-inline constexpr int kStripesAtOnce = 4;
-
 struct PackShared {
   LeafHash hash;
-  int32_t first_box;  // of the leaf
-  int32_t end_box;
+  LeafBoxRange boxes;
 };
 
-// The leaf of one block of threads.
-struct PackedLeaf {
-  CROSSMESH_DEVICE PackedLeaf(int block, const PackArguments& arguments)
-      : offset(int64_t{block} * kLeafBytes),
-        begin(arguments.begin + offset),
-        bytes(static_cast<int>(Min<int64_t>(arguments.end - begin, kLeafBytes))) {}
-  int64_t offset;  // in the range
-  int64_t begin;   // in the class
-  int bytes;
-};
+CROSSMESH_DEVICE inline PackedLeaf LeafOf(KernelPlace place, const PackArguments& arguments) {
+  return PackedLeaf(place.block, arguments.begin, arguments.end);
+}
 
 CROSSMESH_DEVICE inline void PrepareLeaf(KernelPlace place, const PackArguments& arguments,
                                          PackShared& shared) {
-  const PackedLeaf leaf(place.block, arguments);
   PrepareLeafHash(place.thread, shared.hash);
-  // Two threads of different warps, so that they search side by side.
-  if (place.thread == 64) {
-    shared.first_box = FindBox(arguments.boxes, 0, arguments.box_count, leaf.begin);
-  }
-  if (place.thread == 96) {
-    const int64_t last = leaf.begin + leaf.bytes - 1;
-    shared.end_box = FindBox(arguments.boxes, 0, arguments.box_count, last) + 1;
-  }
+  FindLeafBoxes(place.thread - 2 * kWarpThreads, LeafOf(place, arguments),
+                {arguments.boxes, 0, arguments.box_count}, shared.boxes);
 }
-
-// A thread's share of a leaf as it is in the boxes, a few stripes at a time.
-template <class Elements>
-class StripeLoader {
- public:
-  // `left` is how many bytes the leaf has from the share's beginning on.
-  CROSSMESH_DEVICE StripeLoader(const BoxCursor<Elements>& cursor, int left)
-      : cursor_(cursor), left_(left) {}
-
-  CROSSMESH_DEVICE void LoadNext(Uint128 (&pieces)[kStripesAtOnce]) {
-    if (!LoadWhole(pieces)) LoadOneByOne(pieces);
-    left_ -= kStripesAtOnce * kXxh3StripeBytes;
-  }
-
- private:
-  // False, and nothing done, unless every piece lies in one row.
-  CROSSMESH_DEVICE bool LoadWhole(Uint128 (&pieces)[kStripesAtOnce]) {
-    if (left_ < (kStripesAtOnce - 1) * kXxh3StripeBytes + kPieceBytes) return false;
-    BoxCursor<Elements> cursor = cursor_;
-    uint64_t addresses[kStripesAtOnce];
-    uint64_t all_bits = 0;
-    bool whole = true;
-    CROSSMESH_UNROLL
-    for (int i = 0; i < kStripesAtOnce; ++i) {
-      addresses[i] = cursor.address();
-      all_bits |= addresses[i];
-      whole = whole && cursor.row_left() >= kPieceBytes;
-      cursor.Advance(kXxh3StripeBytes);
-    }
-    if (!whole) return false;
-    if (all_bits % Elements::kAlignment == 0) {
-      CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) pieces[i] = Elements::LoadAlignedPiece(addresses[i]);
-    } else {
-      CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) pieces[i] = Elements::LoadPiece(addresses[i]);
-    }
-    cursor_ = cursor;
-    return true;
-  }
-
-  CROSSMESH_DEVICE void LoadOneByOne(Uint128 (&pieces)[kStripesAtOnce]) {
-    CROSSMESH_UNROLL
-    for (int i = 0; i < kStripesAtOnce; ++i) {
-      const int bytes = Max(0, Min(kPieceBytes, left_ - i * kXxh3StripeBytes));
-      pieces[i] = cursor_.Load(bytes);
-      cursor_.Advance(kXxh3StripeBytes - bytes);
-    }
-  }
-
-  BoxCursor<Elements> cursor_;
-  int left_;
-};
 
 // Reads a thread's share of a leaf in the boxes; writes it to `packed`, the leaf's place, unless
 // that is null; sums it up if hashes are wanted.
 template <class Elements>
-CROSSMESH_DEVICE inline void ReadShare(KernelPlace place, const PackArguments& arguments,
+CROSSMESH_DEVICE inline void PackShare(KernelPlace place, const PackArguments& arguments,
                                        std::byte* packed, PackShared& shared) {
-  const PackedLeaf leaf(place.block, arguments);
+  const PackedLeaf leaf = LeafOf(place, arguments);
   const LeafShare share(place.thread);
   LeafSum sum(leaf.bytes, share);
-  const int left = leaf.bytes - share.begin;
-  if (left > 0) {
-    StripeLoader<Elements> loader(BoxCursor<Elements>(arguments.boxes, shared.first_box,
-                                                      shared.end_box, leaf.begin + share.begin),
-                                  left);
-    for (int first = 0; first < kStripesOfBlock; first += kStripesAtOnce) {
-      Uint128 pieces[kStripesAtOnce];
-      loader.LoadNext(pieces);
-      CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) {
-        const int at = (first + i) * kXxh3StripeBytes;
-        const int bytes = Min(kPieceBytes, left - at);
-        if (bytes <= 0) break;
-        if (arguments.leaf_hashes != nullptr) sum.Add(first + i, pieces[i], shared.hash);
-        if (packed == nullptr) continue;
-        StorePart(reinterpret_cast<uint64_t>(packed + share.begin + at), pieces[i], bytes);
-      }
-    }
-  }
+  ReadShare<Elements>(share, leaf, shared.boxes.Of(arguments.boxes),
+                      [&](int stripe, Uint128 piece, int bytes) {
+                        if (arguments.leaf_hashes != nullptr) sum.Add(stripe, piece, shared.hash);
+                        if (packed == nullptr) return;
+                        const int at = share.begin + stripe * kXxh3StripeBytes;
+                        StorePart(reinterpret_cast<uint64_t>(packed + at), piece, bytes);
+                      });
   if (arguments.leaf_hashes != nullptr) sum.Finish(shared.hash);
 }
 
 CROSSMESH_DEVICE inline void CombineLeaf(KernelPlace place, const PackArguments& arguments,
                                          PackShared& shared) {
   if (arguments.leaf_hashes == nullptr) return;
-  CombineLeafHash(place.thread, PackedLeaf(place.block, arguments).bytes, shared.hash);
+  CombineLeafHash(place.thread, LeafOf(place, arguments).bytes, shared.hash);
 }
 
 CROSSMESH_DEVICE inline void FinishLeaf(KernelPlace place, const PackArguments& arguments,
                                         PackShared& shared) {
   if (arguments.leaf_hashes == nullptr || place.thread != 0) return;
-  const int bytes = PackedLeaf(place.block, arguments).bytes;
+  const int bytes = LeafOf(place, arguments).bytes;
   arguments.leaf_hashes[place.block] = FinishLeafHash(bytes, shared.hash);
 }
 
@@ -167,8 +84,8 @@ struct PackKernel {
     if constexpr (phase == 0) internal::PrepareLeaf(place, arguments, shared);
     if constexpr (phase == 1) {
       std::byte* packed = arguments.packed;
-      if (packed != nullptr) packed += internal::PackedLeaf(place.block, arguments).offset;
-      internal::ReadShare<Elements>(place, arguments, packed, shared);
+      if (packed != nullptr) packed += internal::LeafOf(place, arguments).offset;
+      internal::PackShare<Elements>(place, arguments, packed, shared);
     }
     if constexpr (phase == 2) internal::CombineLeaf(place, arguments, shared);
     if constexpr (phase == 3) internal::FinishLeaf(place, arguments, shared);
@@ -187,26 +104,35 @@ struct UnpackKernel {
   template <int phase>
   CROSSMESH_DEVICE static void Run(KernelPlace place, const Arguments& arguments, Shared& shared,
                                    Registers& /*registers*/) {
-    if constexpr (phase == 0) internal::PrepareLeaf(place, arguments, shared);
+    if constexpr (phase == 0) {
+      internal::PrepareLeaf(place, arguments, shared);
+      CopyRootHash(place, arguments);
+    }
     if constexpr (phase == 1) WriteShare(place, arguments, shared);
     if constexpr (phase == 2) {
       if (arguments.leaf_hashes == nullptr) return;
-      internal::ReadShare<CopiedBytes>(place, arguments, nullptr, shared);
+      SumShare(LeafShare(place.thread), internal::LeafOf(place, arguments),
+               shared.boxes.Of(arguments.boxes), shared.hash);
     }
     if constexpr (phase == 3) internal::CombineLeaf(place, arguments, shared);
     if constexpr (phase == 4) internal::FinishLeaf(place, arguments, shared);
   }
 
  private:
+  // By a thread that has nothing else to do while the leaf's boxes are looked for.
+  CROSSMESH_DEVICE static void CopyRootHash(KernelPlace place, const Arguments& arguments) {
+    if (arguments.root_hashes == nullptr || place.thread != kThreads - 1) return;
+    arguments.root_hashes_to[place.block] = arguments.root_hashes[place.block];
+  }
+
   CROSSMESH_DEVICE static void WriteShare(KernelPlace place, const Arguments& arguments,
                                           const Shared& shared) {
-    using internal::kStripesAtOnce;
-    const internal::PackedLeaf leaf(place.block, arguments);
+    const PackedLeaf leaf = internal::LeafOf(place, arguments);
     const LeafShare share(place.thread);
     const int left = leaf.bytes - share.begin;
     if (left <= 0) return;
     const auto packed = reinterpret_cast<uint64_t>(arguments.packed + leaf.offset + share.begin);
-    BoxCursor<CopiedBytes> cursor(arguments.boxes, shared.first_box, shared.end_box,
+    BoxCursor<CopiedBytes> cursor(arguments.boxes, shared.boxes.first, shared.boxes.end,
                                   leaf.begin + share.begin);
     for (int first = 0; first < kStripesOfBlock; first += kStripesAtOnce) {
       Uint128 pieces[kStripesAtOnce];

@@ -144,6 +144,27 @@ TEST(UnpackKernelTest, UnpacksAndHashesAsItsTwinAndWritesNothingElse) {
   }
 }
 
+TEST(UnpackKernelTest, CopiesTheHashesThatCameWhetherItHashesOrNot) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    const BoxMemory boxes = RandomBoxes(kConversions[0], random);
+    PackedRange range(boxes, 1, random);
+    std::vector<uint64_t> came(range.leaf_hashes.size());
+    for (uint64_t& hash : came) hash = static_cast<uint64_t>(random.Below(int64_t{1} << 60));
+    // One more than is copied.
+    std::vector<uint64_t> kept(came.size() + 1, 7);
+    PackArguments arguments = range.Arguments(boxes);
+    arguments.root_hashes = came.data();
+    arguments.root_hashes_to = kept.data();
+    if (random.OneIn(2)) arguments.leaf_hashes = nullptr;
+    HostKernelOf("crossmesh_unpack").run(range.leaves(), &arguments);
+    EXPECT_EQ(kept.back(), 7);
+    kept.pop_back();
+    EXPECT_EQ(kept, came);
+  }
+}
+
 TEST(UnpackKernelTest, HashesWhatArrivedAndNotWhatCame) {
   RandomSource random(1);
   KernelMemory memory(1024, random);

@@ -141,6 +141,14 @@ void UnpackOnCpu(std::span<const KernelBox> boxes, std::span<const std::byte> pa
   }
 }
 
+void CopyOnCpu(std::span<const KernelBox> sources, std::span<const KernelBox> destinations,
+               int64_t begin, int64_t end) {
+  const std::vector<std::byte> packed = PackOnCpu(sources, DataType::kU8, DataType::kU8);
+  std::vector<std::byte> held = PackOnCpu(destinations, DataType::kU8, DataType::kU8);
+  std::copy(packed.begin() + begin, packed.begin() + end, held.begin() + begin);
+  UnpackOnCpu(destinations, held);
+}
+
 std::vector<uint64_t> LeafHashesOnCpu(std::span<const std::byte> packed) {
   std::vector<uint64_t> hashes;
   for (size_t begin = 0; begin < packed.size(); begin += 65536) {

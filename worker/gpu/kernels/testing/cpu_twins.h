@@ -18,6 +18,9 @@ namespace crossmesh {
 std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from, DataType to);
 // Copies packed bytes of all boxes to them.
 void UnpackOnCpu(std::span<const KernelBox> boxes, std::span<const std::byte> packed);
+// Copies packed bytes [begin, end) of a class from boxes to others.
+void CopyOnCpu(std::span<const KernelBox> sources, std::span<const KernelBox> destinations,
+               int64_t begin, int64_t end);
 // XXH3-64 of every 64 KiB, by the library.
 std::vector<uint64_t> LeafHashesOnCpu(std::span<const std::byte> packed);
 

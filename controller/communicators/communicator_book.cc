@@ -1,0 +1,231 @@
+#include "controller/communicators/communicator_book.h"
+
+#include "controller/communicators/compare_preflights.h"
+
+#include <algorithm>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kNotReady = -1;
+
+absl::Status About(const RankName& rank, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("rank ", rank.ToString(), ": ", status.message()));
+}
+
+bool HasGpu(const CommunicatorKey& key, absl::string_view gpu) {
+  return std::ranges::any_of(key.ranks, [&](const RankName& rank) { return rank.gpu == gpu; });
+}
+
+}  // namespace
+
+std::vector<CommunicatorAction> CommunicatorBook::Handle(const CommunicatorEvent& event) {
+  actions_.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  Settle();
+  return std::move(actions_);
+}
+
+void CommunicatorBook::On(const CommunicatorWanted& event) {
+  const auto found = communicators_.find(event.key);
+  if (found != communicators_.end() && found->second.users.contains(event.user)) return;
+  const Wait wait(event.user, event.key);
+  if (std::ranges::find(waits_, wait) == waits_.end()) waits_.push_back(wait);
+}
+
+void CommunicatorBook::On(const CommunicatorReleased& event) {
+  std::erase(waits_, Wait(event.user, event.key));
+  const auto found = communicators_.find(event.key);
+  if (found == communicators_.end() || found->second.users.erase(event.user) == 0) return;
+  found->second.released = ++releases_;
+}
+
+void CommunicatorBook::On(const PreflightsCollected& event) {
+  Communicator* const communicator = FindIn(State::kComparing, event.key);
+  if (communicator == nullptr) return;
+  if (const absl::Status fit = ComparePreflights(event.reports, expected_bytes_); !fit.ok()) {
+    EndWaits(event.key, fit);
+    communicators_.erase(event.key);
+    return;
+  }
+  communicator->state = State::kMinting;
+  Do(MintId{event.key});
+}
+
+void CommunicatorBook::On(const IdMinted& event) {
+  Communicator* const communicator = FindIn(State::kMinting, event.key);
+  if (communicator == nullptr) return;
+  communicator->state = State::kMinted;
+  communicator->id = event.id;
+}
+
+void CommunicatorBook::On(const RankReady& event) {
+  Communicator* const communicator = FindIn(State::kCreating, event.key);
+  if (communicator == nullptr) return;
+  const auto held = communicator->held.find(event.rank);
+  if (held == communicator->held.end()) return;
+  held->second = event.bytes;
+  expected_bytes_ = std::max(expected_bytes_, event.bytes);
+  const bool all_ready = std::ranges::none_of(
+      communicator->held, [](const auto& entry) { return entry.second == kNotReady; });
+  if (!all_ready) return;
+  communicator->state = State::kReady;
+  communicator->released = ++releases_;
+}
+
+void CommunicatorBook::On(const RankFailed& event) { Fail(event.key, event.rank, event.status); }
+
+void CommunicatorBook::On(const RankGone& event) {
+  const auto found = communicators_.find(event.key);
+  if (found == communicators_.end() || !found->second.held.contains(event.rank)) return;
+  if (found->second.state != State::kDestroying) {
+    Fail(event.key, event.rank, absl::UnavailableError("its communicator is gone"));
+  }
+  Leave(event.key, event.rank);
+}
+
+void CommunicatorBook::On(const ProcessLost& event) {
+  tickets_.erase(event.rank);
+  std::vector<CommunicatorKey> keys;
+  for (const auto& [key, communicator] : communicators_) {
+    if (std::ranges::find(key.ranks, event.rank) != key.ranks.end()) keys.push_back(key);
+  }
+  for (const CommunicatorKey& key : keys) {
+    Fail(key, event.rank, event.status);
+    Leave(key, event.rank);
+  }
+}
+
+CommunicatorBook::Communicator* CommunicatorBook::FindIn(State state, const CommunicatorKey& key) {
+  const auto found = communicators_.find(key);
+  if (found == communicators_.end() || found->second.state != state) return nullptr;
+  return &found->second;
+}
+
+void CommunicatorBook::Fail(const CommunicatorKey& key, const RankName& rank,
+                            const absl::Status& status) {
+  const auto found = communicators_.find(key);
+  if (found == communicators_.end() || found->second.state == State::kStopping) return;
+  Communicator& communicator = found->second;
+  const absl::Status cause = About(rank, status);
+  for (const std::string& user : communicator.users) Do(EndLease{user, key, cause});
+  communicator.users.clear();
+  // Who waits for one that is being destroyed wants the next one.
+  if (communicator.state != State::kDestroying) EndWaits(key, cause);
+  if (communicator.held.empty()) {
+    communicators_.erase(found);
+    return;
+  }
+  communicator.state = State::kStopping;
+  StopCommunicator stop = {.key = key, .cause = cause};
+  for (const auto& [other, bytes] : communicator.held) {
+    if (other != rank) stop.ranks.push_back(other);
+  }
+  if (!stop.ranks.empty()) Do(std::move(stop));
+}
+
+void CommunicatorBook::Leave(const CommunicatorKey& key, const RankName& rank) {
+  const auto found = communicators_.find(key);
+  if (found == communicators_.end()) return;
+  found->second.held.erase(rank);
+  if (found->second.held.empty()) communicators_.erase(found);
+}
+
+void CommunicatorBook::EndWaits(const CommunicatorKey& key, const absl::Status& cause) {
+  for (const Wait& wait : waits_) {
+    if (wait.second == key) Do(EndLease{wait.first, key, cause});
+  }
+  std::erase_if(waits_, [&](const Wait& wait) { return wait.second == key; });
+}
+
+std::vector<uint64_t> CommunicatorBook::NextTickets(const CommunicatorKey& key) {
+  std::vector<uint64_t> tickets;
+  for (const RankName& rank : key.ranks) tickets.push_back(++tickets_[rank]);
+  return tickets;
+}
+
+void CommunicatorBook::Settle() {
+  GrantReady();
+  CreateMinted();
+  while (!waits_.empty() && !IsBusy()) BeginOrMakeRoom(CommunicatorKey(waits_.front().second));
+}
+
+void CommunicatorBook::GrantReady() {
+  std::erase_if(waits_, [this](const Wait& wait) {
+    Communicator* const communicator = FindIn(State::kReady, wait.second);
+    if (communicator == nullptr) return false;
+    communicator->users.insert(wait.first);
+    Do(GrantLease{wait.first, wait.second});
+    return true;
+  });
+}
+
+void CommunicatorBook::CreateMinted() {
+  Communicators::value_type* minted = nullptr;
+  for (auto& entry : communicators_) {
+    if (entry.second.state == State::kStopping) return;
+    if (entry.second.state == State::kMinted) minted = &entry;
+  }
+  if (minted == nullptr) return;
+  auto& [key, communicator] = *minted;
+  communicator.state = State::kCreating;
+  for (const RankName& rank : key.ranks) communicator.held[rank] = kNotReady;
+  Do(CreateCommunicator{key, NextTickets(key), communicator.id});
+}
+
+bool CommunicatorBook::IsBusy() const {
+  return std::ranges::any_of(communicators_,
+                             [](const auto& entry) { return entry.second.state != State::kReady; });
+}
+
+void CommunicatorBook::BeginOrMakeRoom(const CommunicatorKey& key) {
+  const std::string* const full = FullGpu(key);
+  if (full == nullptr) {
+    communicators_.emplace(key, Communicator{});
+    Do(CollectPreflights{key});
+    return;
+  }
+  const auto oldest = LongestReleasedOn(*full);
+  if (oldest == communicators_.end()) {
+    EndWaits(key, absl::ResourceExhaustedError(
+                      absl::StrCat(*full, ": communicators in use take ", BytesOn(*full),
+                                   " bytes, another one about ", expected_bytes_, ", of ",
+                                   options_.gpu_bytes_max, " that they may take")));
+    return;
+  }
+  oldest->second.state = State::kDestroying;
+  Do(DestroyCommunicator{oldest->first, NextTickets(oldest->first)});
+}
+
+int64_t CommunicatorBook::BytesOn(absl::string_view gpu) const {
+  int64_t total = 0;
+  for (const auto& [key, communicator] : communicators_) {
+    for (const auto& [rank, bytes] : communicator.held) {
+      if (rank.gpu == gpu) total += bytes == kNotReady ? expected_bytes_ : bytes;
+    }
+  }
+  return total;
+}
+
+const std::string* CommunicatorBook::FullGpu(const CommunicatorKey& key) const {
+  const auto full = std::ranges::find_if(key.ranks, [&](const RankName& rank) {
+    return BytesOn(rank.gpu) + expected_bytes_ > options_.gpu_bytes_max;
+  });
+  return full == key.ranks.end() ? nullptr : &full->gpu;
+}
+
+CommunicatorBook::Communicators::iterator CommunicatorBook::LongestReleasedOn(
+    const std::string& gpu) {
+  auto oldest = communicators_.end();
+  for (auto it = communicators_.begin(); it != communicators_.end(); ++it) {
+    if (!it->second.users.empty() || !HasGpu(it->first, gpu)) continue;
+    if (oldest == communicators_.end() || it->second.released < oldest->second.released)
+      oldest = it;
+  }
+  return oldest;
+}
+
+}  // namespace crossmesh

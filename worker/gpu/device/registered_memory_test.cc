@@ -1,0 +1,62 @@
+#include "worker/gpu/device/registered_memory.h"
+
+#include "worker/gpu/device/gpu_fixture.h"
+#include "worker/gpu/device/gpu_memory.h"
+
+#include <algorithm>
+#include <span>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using RegisteredMemoryTest = GpuTest;
+
+TEST_F(RegisteredMemoryTest, IsZeroFilledAndPinnedUntilItGoes) {
+  ASSERT_OK_AND_ASSIGN(auto memory, RegisteredMemory::Create(*gpu_, ByteCount(5000)));
+  ASSERT_EQ(memory->bytes().size(), 5000);
+  EXPECT_EQ(std::ranges::count(memory->bytes(), std::byte{0}), 5000);
+  // Only copies of pinned memory are taken.
+  const auto copy_first_byte = [&](std::byte* from) {
+    return driver().cuMemcpyAsync(memory->device_address() + 1, reinterpret_cast<CUdeviceptr>(from),
+                                  1, stream_->handle());
+  };
+  memory->bytes()[0] = std::byte{42};
+  EXPECT_EQ(copy_first_byte(memory->bytes().data()), CUDA_SUCCESS);
+  Finish();
+  EXPECT_EQ(memory->bytes()[1], std::byte{42});
+  void* const pages = memory->bytes().data();
+  memory.reset();
+  EXPECT_NE(driver().cuMemHostUnregister(pages), CUDA_SUCCESS);
+  expected_violations_ = {HasSubstr("no range begins there")};
+}
+
+TEST_F(RegisteredMemoryTest, IsCopiedToTheGpuAndBack) {
+  ASSERT_OK_AND_ASSIGN(const auto on_gpu, GpuMemory::Create(*gpu_, ByteCount(100), {}));
+  ASSERT_OK_AND_ASSIGN(const auto memory, RegisteredMemory::Create(*gpu_, ByteCount(100)));
+  const std::span<std::byte> from = memory->bytes().first(10);
+  const std::span<std::byte> to = memory->bytes().subspan(50, 10);
+  std::ranges::fill(from, std::byte{42});
+  EXPECT_OK(memory->CopyToGpu(from, on_gpu->address() + 7, *stream_));
+  EXPECT_OK(memory->CopyFromGpu(on_gpu->address() + 7, to, *stream_));
+  Finish();
+  EXPECT_EQ(std::ranges::count(to, std::byte{42}), 10);
+  EXPECT_EQ(std::ranges::count(memory->bytes(), std::byte{42}), 20);
+}
+
+TEST_F(RegisteredMemoryTest, MayBeEmpty) {
+  ASSERT_OK_AND_ASSIGN(const auto memory, RegisteredMemory::Create(*gpu_, ByteCount(0)));
+  EXPECT_TRUE(memory->bytes().empty());
+}
+
+TEST_F(RegisteredMemoryTest, TooMuchIsRefusedWithTheSize) {
+  EXPECT_THAT(RegisteredMemory::Create(*gpu_, ByteCount(int64_t{1} << 60)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("1152921504606846976 bytes of host memory"),
+                             HasSubstr(uuids_[0]), HasSubstr("mmap"))));
+}
+
+}  // namespace
+}  // namespace crossmesh

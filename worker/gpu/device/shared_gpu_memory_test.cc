@@ -1,0 +1,73 @@
+// Memory that processes share by descriptor.
+
+#include "common/base/unique_fd.h"
+#include "worker/gpu/device/gpu_memory.h"
+#include "worker/gpu/device/gpu_process.h"
+
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr ByteCount kBytes(1000);
+constexpr absl::string_view kText = "of the first";
+
+char* TextIn(const GpuMemory& memory) { return reinterpret_cast<char*>(memory.address()); }
+
+// Writes, exports and is killed.
+absl::Status RunExporter(Meeting& meeting) {
+  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(const auto memory, GpuMemory::Create(*process.gpu, kBytes, {}));
+  ASSIGN_OR_RETURN(const UniqueFd fd, memory->ExportFd());
+  std::memcpy(TextIn(*memory), kText.data(), kText.size());
+  meeting.process = getpid();
+  meeting.fd = fd.get();
+  meeting.Wait();
+  meeting.Wait();  // the other has the descriptor
+  kill(getpid(), SIGKILL);
+  return absl::OkStatus();
+}
+
+absl::Status AwaitEndOf(pid_t process) {
+  // The library's own pidfd_open cannot be linked from C++ in every version.
+  const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  pollfd end = {.fd = fd.get(), .events = POLLIN};
+  return Expect(poll(&end, 1, -1) == 1, "the exporter to end");
+}
+
+absl::Status RunImporter(Meeting& meeting) {
+  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  meeting.Wait();
+  // In place of a message with the descriptor.
+  const UniqueFd fd(
+      open(absl::StrCat("/proc/", meeting.process, "/fd/", meeting.fd).c_str(), O_RDWR));
+  RETURN_IF_ERROR(Expect(fd.valid(), "the exporter's descriptor"));
+  meeting.Wait();
+  RETURN_IF_ERROR(AwaitEndOf(meeting.process));
+  ASSIGN_OR_RETURN(auto memory, GpuMemory::Import(*process.gpu, fd.get(), kBytes));
+  RETURN_IF_ERROR(Expect(absl::string_view(TextIn(*memory), kText.size()) == kText,
+                         "the bytes that the exporter wrote"));
+  memory.reset();
+  return process.End();
+}
+
+TEST(SharedGpuMemoryTest, OutlivesTheProcessThatMadeIt) {
+  const auto results = RunRanks(2, [](int rank, Meeting& meeting) {
+    return rank == 0 ? RunExporter(meeting) : RunImporter(meeting);
+  });
+  EXPECT_THAT(results, ElementsAre("killed by signal 9", IsEmpty()));
+}
+
+}  // namespace
+}  // namespace crossmesh

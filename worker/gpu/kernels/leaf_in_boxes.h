@@ -1,0 +1,140 @@
+// A leaf of packed bytes that lies in boxes: how a block of threads finds it, and how each thread
+// reads its share.
+
+#pragma once
+
+#include "worker/gpu/kernels/box_cursor.h"
+#include "worker/gpu/kernels/device_code.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
+#include "worker/gpu/kernels/leaf_hash.h"
+#include "worker/gpu/kernels/pieces_in_memory.h"
+
+#include <cstdint>
+
+namespace crossmesh {
+
+// Stripes of a thread that are loaded before the first is used, so that the memory has enough to
+// do.
+inline constexpr int kStripesAtOnce = 4;
+
+// The leaf of one block of threads, of a range of the packed bytes of a class.
+struct PackedLeaf {
+  CROSSMESH_DEVICE PackedLeaf(int block, int64_t range_begin, int64_t range_end)
+      : offset(int64_t{block} * kLeafBytes),
+        begin(range_begin + offset),
+        bytes(static_cast<int>(Min<int64_t>(range_end - begin, kLeafBytes))) {}
+  int64_t offset;  // in the range
+  int64_t begin;   // in the class
+  int bytes;
+};
+
+// The boxes of a list that a leaf lies in.
+struct LeafBoxes {
+  const KernelBox* boxes;  // the list
+  int32_t first;
+  int32_t end;
+};
+
+// What a block of threads shares of them.
+struct LeafBoxRange {
+  CROSSMESH_DEVICE LeafBoxes Of(const KernelBox* boxes) const { return {boxes, first, end}; }
+  int32_t first;
+  int32_t end;
+};
+
+// The first threads of two warps find it, so that they search side by side. `thread` is counted
+// from the first of them.
+CROSSMESH_DEVICE inline void FindLeafBoxes(int thread, const PackedLeaf& leaf,
+                                           const LeafBoxes& list, LeafBoxRange& found) {
+  if (thread == 0) found.first = FindBox(list.boxes, list.first, list.end, leaf.begin);
+  if (thread == kWarpThreads) {
+    const int64_t last = leaf.begin + leaf.bytes - 1;
+    found.end = FindBox(list.boxes, list.first, list.end, last) + 1;
+  }
+}
+
+// A thread's share of a leaf as it is in the boxes, a few stripes at a time.
+template <class Elements>
+class StripeLoader {
+ public:
+  // `left` is how many bytes the leaf has from the share's beginning on.
+  CROSSMESH_DEVICE StripeLoader(const BoxCursor<Elements>& cursor, int left)
+      : cursor_(cursor), left_(left) {}
+
+  CROSSMESH_DEVICE void LoadNext(Uint128 (&pieces)[kStripesAtOnce]) {
+    if (!LoadWhole(pieces)) LoadOneByOne(pieces);
+    left_ -= kStripesAtOnce * kXxh3StripeBytes;
+  }
+
+ private:
+  // False, and nothing done, unless every piece lies in one row.
+  CROSSMESH_DEVICE bool LoadWhole(Uint128 (&pieces)[kStripesAtOnce]) {
+    if (left_ < (kStripesAtOnce - 1) * kXxh3StripeBytes + kPieceBytes) return false;
+    BoxCursor<Elements> cursor = cursor_;
+    uint64_t addresses[kStripesAtOnce];
+    uint64_t all_bits = 0;
+    bool whole = true;
+    CROSSMESH_UNROLL
+    for (int i = 0; i < kStripesAtOnce; ++i) {
+      addresses[i] = cursor.address();
+      all_bits |= addresses[i];
+      whole = whole && cursor.row_left() >= kPieceBytes;
+      cursor.Advance(kXxh3StripeBytes);
+    }
+    if (!whole) return false;
+    if (all_bits % Elements::kAlignment == 0) {
+      CROSSMESH_UNROLL
+      for (int i = 0; i < kStripesAtOnce; ++i) pieces[i] = Elements::LoadAlignedPiece(addresses[i]);
+    } else {
+      CROSSMESH_UNROLL
+      for (int i = 0; i < kStripesAtOnce; ++i) pieces[i] = Elements::LoadPiece(addresses[i]);
+    }
+    cursor_ = cursor;
+    return true;
+  }
+
+  CROSSMESH_DEVICE void LoadOneByOne(Uint128 (&pieces)[kStripesAtOnce]) {
+    CROSSMESH_UNROLL
+    for (int i = 0; i < kStripesAtOnce; ++i) {
+      const int bytes = Max(0, Min(kPieceBytes, left_ - i * kXxh3StripeBytes));
+      pieces[i] = cursor_.Load(bytes);
+      cursor_.Advance(kXxh3StripeBytes - bytes);
+    }
+  }
+
+  BoxCursor<Elements> cursor_;
+  int left_;
+};
+
+// Reads a thread's share of a leaf, and gives each piece that has bytes to `take`, in order:
+//   take(int stripe, Uint128 piece, int bytes)
+template <class Elements, class Take>
+CROSSMESH_DEVICE inline void ReadShare(LeafShare share, const PackedLeaf& leaf,
+                                       const LeafBoxes& boxes, Take take) {
+  const int left = leaf.bytes - share.begin;
+  if (left <= 0) return;
+  StripeLoader<Elements> loader(
+      BoxCursor<Elements>(boxes.boxes, boxes.first, boxes.end, leaf.begin + share.begin), left);
+  for (int first = 0; first < kStripesOfBlock; first += kStripesAtOnce) {
+    Uint128 pieces[kStripesAtOnce];
+    loader.LoadNext(pieces);
+    CROSSMESH_UNROLL
+    for (int i = 0; i < kStripesAtOnce; ++i) {
+      const int bytes = Min(kPieceBytes, left - (first + i) * kXxh3StripeBytes);
+      if (bytes <= 0) break;
+      take(first + i, pieces[i], bytes);
+    }
+  }
+}
+
+// Reads a thread's share of a leaf, and only sums it up.
+CROSSMESH_DEVICE inline void SumShare(LeafShare share, const PackedLeaf& leaf,
+                                      const LeafBoxes& boxes, LeafHash& hash) {
+  LeafSum sum(leaf.bytes, share);
+  ReadShare<CopiedBytes>(share, leaf, boxes, [&](int stripe, Uint128 piece, int /*bytes*/) {
+    sum.Add(stripe, piece, hash);
+  });
+  sum.Finish(hash);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,239 @@
+#include "worker/gpu/program/gpu_program.h"
+
+#include "common/base/check.h"
+#include "common/plan/worker_part.h"
+#include "common/testing/status_matchers.h"
+#include "worker/gpu/program/testing/device_programs.h"
+#include "worker/gpu/program/testing/small_plans.h"
+#include "worker/gpu/program/testing/staging_order.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// That a message with one leaf takes of staging.
+constexpr int64_t kPlaceBytes = 65536 + 256;
+
+Plan::Spec Chain(int64_t leaves) { return ThroughTwoHops(leaves * Plan::kLeafBytes); }
+
+DevicePrograms ProgramsOf(Plan::Spec spec, const GpuProgram::Options& options) {
+  auto programs = ProgramsOf(Made(std::move(spec)), options);
+  CHECK_OK(programs);
+  return *std::move(programs);
+}
+
+absl::Status StatusOf(Plan::Spec spec, const GpuProgram::Options& options) {
+  return ProgramsOf(Made(std::move(spec)), options).status();
+}
+
+// Three chunks through two hops, and each device has staging for two.
+class ThreeChunksTest : public testing::Test {
+ protected:
+  const DevicePrograms programs_ =
+      ProgramsOf(Chain(3), {.staging_bytes = 2 * kPlaceBytes, .steps_ahead = 1});
+};
+
+TEST_F(ThreeChunksTest, TheRootPacksAndSends) {
+  EXPECT_EQ(ToText(*programs_[0]), R"(a.0, 0 leaves, peers b.0
+step 0
+  pack class 0 [0, 65536) to 0
+  send 65544 at 0 to b.0
+step 1
+  pack class 0 [65536, 131072) to 65792
+  send 65544 at 65792 to b.0
+step 2
+  pack after wire 0
+  pack class 0 [131072, 196608) to 0
+  send 65544 at 0 to b.0
+)");
+}
+
+TEST_F(ThreeChunksTest, ATransferTellsHowMuchOfItIsTheChunk) {
+  const GpuProgram& root = *programs_[0];
+  EXPECT_EQ(root.sends(root.steps()[0])[0].bytes, 65536 + 8);
+  EXPECT_EQ(root.sends(root.steps()[0])[0].chunk_bytes, 65536);
+}
+
+// It takes a place again before it has rested, since there is no other.
+TEST_F(ThreeChunksTest, TheDeviceBetweenSendsOnFromWhereItReceived) {
+  EXPECT_EQ(ToText(*programs_[1]), R"(b.0, 3 leaves, peers a.0 b.1
+step 0
+  receive 65544 at 0 from a.0
+  unpack class 0 [0, 65536) at 0, leaf 0
+step 1
+  send 65544 at 0 to b.1
+  receive 65544 at 65792 from a.0
+  unpack class 0 [65536, 131072) at 65792, leaf 1
+step 2
+  wire after unpack 0
+  send 65544 at 65792 to b.1
+  receive 65544 at 0 from a.0
+  unpack class 0 [131072, 196608) at 0, leaf 2
+step 3
+  send 65544 at 0 to b.1
+)");
+}
+
+TEST_F(ThreeChunksTest, TheLastReceives) {
+  EXPECT_EQ(ToText(*programs_[2]), R"(b.1, 3 leaves, peers b.0
+step 1
+  receive 65544 at 0 from b.0
+  unpack class 0 [0, 65536) at 0, leaf 0
+step 2
+  receive 65544 at 65792 from b.0
+  unpack class 0 [65536, 131072) at 65792, leaf 1
+step 3
+  wire after unpack 0
+  receive 65544 at 0 from b.0
+  unpack class 0 [131072, 196608) at 0, leaf 2
+)");
+}
+
+TEST_F(ThreeChunksTest, EveryWaitIsNeeded) {
+  for (const auto& program : programs_) {
+    EXPECT_OK(ProveStagingOrder(*program, program->steps()));
+  }
+  std::vector<GpuProgram::Step> steps = programs_[0]->steps();
+  steps[2].pack_after_wire = kNoStep;
+  EXPECT_THAT(
+      ProveStagingOrder(*programs_[0], steps),
+      StatusIs(absl::StatusCode::kInternal,
+               HasSubstr("packs of step 2: expected to begin after the transfers of step 0")));
+  steps = programs_[1]->steps();
+  steps[2].wire_after_unpack = kNoStep;
+  EXPECT_THAT(
+      ProveStagingOrder(*programs_[1], steps),
+      StatusIs(absl::StatusCode::kInternal,
+               HasSubstr("transfers of step 2: expected to begin after the unpacks of step 0")));
+}
+
+TEST(GpuProgramTest, PlacesRestForTheStepsAheadIfThereIsStaging) {
+  const auto offsets = [](const GpuProgram::Options& options) {
+    std::vector<int64_t> places;
+    const DevicePrograms programs = ProgramsOf(Chain(6), options);
+    for (const GpuProgram::Step& step : programs[0]->steps()) {
+      places.push_back(programs[0]->packs(step)[0].staging_offset / kPlaceBytes);
+    }
+    return places;
+  };
+  EXPECT_THAT(offsets({.staging_bytes = 1 << 20, .steps_ahead = 0}), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(offsets({.staging_bytes = 1 << 20, .steps_ahead = 2}), ElementsAre(0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(offsets({.staging_bytes = 2 * kPlaceBytes, .steps_ahead = 2}),
+              ElementsAre(0, 1, 0, 1, 0, 1));
+}
+
+TEST(GpuProgramTest, WithoutChecksumsAMessageIsItsBytes) {
+  const DevicePrograms programs =
+      ProgramsOf(Chain(2), {.staging_bytes = 4 * Plan::kLeafBytes, .checksums = false});
+  EXPECT_EQ(programs[1]->leaves(), 0);
+  for (const GpuProgram::Step& step : programs[1]->steps()) {
+    for (const auto& send : programs[1]->sends(step)) EXPECT_EQ(send.bytes, Plan::kLeafBytes);
+  }
+}
+
+TEST(GpuProgramTest, WhatGoesToSeveralPeersIsPackedOnceAndKept) {
+  const DevicePrograms programs = ProgramsOf(
+      ToTwoDevices(Plan::kLeafBytes,
+                   {{.from = 0, .to = 1, .period = 0}, {.from = 0, .to = 2, .period = 5}}),
+      {.staging_bytes = kPlaceBytes});
+  EXPECT_EQ(ToText(*programs[0]), R"(a.0, 0 leaves, peers b.0 b.1
+step 0
+  pack class 0 [0, 65536) to 0
+  send 65544 at 0 to b.0
+step 5
+  send 65544 at 0 to b.1
+)");
+}
+
+TEST(GpuProgramTest, CopiesAreDealtOutToTheSteps) {
+  const DevicePrograms programs = ProgramsOf(OnOneDevice(3 * Plan::kLeafBytes + 5), {});
+  EXPECT_EQ(ToText(*programs[0]), R"(a.0, 0 leaves, peers
+step 0
+  copy class 0 [0, 65536)
+  copy class 0 [65536, 131072)
+  copy class 0 [131072, 196608)
+  copy class 0 [196608, 196613)
+)");
+  EXPECT_THAT(ProgramsOf(OnOneDevice(33 * Plan::kLeafBytes), {})[0]->steps(), SizeIs(3));
+}
+
+TEST(GpuProgramTest, NothingIsCopiedWhereBothSidesAreOneMemory) {
+  Plan::Spec spec = OnOneDevice(5);
+  spec.binding = BindingMode::kInPlace;
+  spec.shared_storage = true;
+  EXPECT_THAT(ProgramsOf(std::move(spec), {})[0]->steps(), IsEmpty());
+}
+
+TEST(GpuProgramTest, NothingIsDoneForTensorsWithoutBytes) {
+  const DevicePrograms programs = ProgramsOf(OnOneDevice(0), {});
+  EXPECT_THAT(programs[0]->steps(), IsEmpty());
+  EXPECT_THAT(programs[0]->peers(), IsEmpty());
+}
+
+TEST(GpuProgramTest, AllRanksAgreeUnlessPlanOrChecksumsDiffer) {
+  const GpuProgram::Options options{.staging_bytes = 1 << 20};
+  const DevicePrograms programs = ProgramsOf(Chain(3), options);
+  EXPECT_EQ(programs[1]->agreement(), programs[0]->agreement());
+  EXPECT_EQ(programs[2]->agreement(), programs[0]->agreement());
+  GpuProgram::Options other = options;
+  other.staging_bytes *= 2;
+  other.steps_ahead = 0;
+  EXPECT_EQ(ProgramsOf(Chain(3), other)[0]->agreement(), programs[0]->agreement());
+  other.checksums = false;
+  EXPECT_NE(ProgramsOf(Chain(3), other)[0]->agreement(), programs[0]->agreement());
+  EXPECT_NE(ProgramsOf(Chain(4), options)[0]->agreement(), programs[0]->agreement());
+}
+
+TEST(GpuProgramTest, StagingThatIsTooSmallIsRefusedWithBothSizes) {
+  EXPECT_THAT(StatusOf(Chain(3), {.staging_bytes = kPlaceBytes}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("staging of b.0"),
+                             HasSubstr("65792 bytes in one piece beside 65792 bytes in use"),
+                             HasSubstr("found 65792 bytes in all"))));
+  EXPECT_THAT(StatusOf(Chain(3), {}), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(GpuProgramTest, APartOfSeveralDevicesIsRefused) {
+  ASSERT_OK_AND_ASSIGN(std::vector<WorkerPart> parts,
+                       CutParts(Made(Chain(3)), {{{"a", 0}}, {{"b", 0}, {"b", 1}}, {}}));
+  for (const size_t worker : {1, 2}) {
+    ASSERT_OK_AND_ASSIGN(
+        auto part,
+        PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts[worker]))));
+    EXPECT_THAT(GpuProgram::Create(part, {.staging_bytes = 1 << 20}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected one, found")));
+  }
+}
+
+TEST(GpuProgramTest, NegativeOptionsAreRefused) {
+  EXPECT_THAT(StatusOf(Chain(1), {.staging_bytes = -1}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("staging")));
+  EXPECT_THAT(StatusOf(Chain(1), {.staging_bytes = 1 << 20, .steps_ahead = -1}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("steps ahead")));
+}
+
+// Nothing in the proof of a plan looks at periods: messages need none of them.
+TEST(GpuProgramTest, ARelayThatGoesOnBeforeItHasComeIsRefused) {
+  Plan::Spec spec = Chain(1);
+  spec.hops[1].period = 0;
+  EXPECT_THAT(StatusOf(std::move(spec), {.staging_bytes = 1 << 20}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("relay 0 at b.0"), HasSubstr("to b.1 after period 0"),
+                             HasSubstr("found period 0"))));
+}
+
+}  // namespace
+}  // namespace crossmesh
