@@ -1,0 +1,74 @@
+#pragma once
+
+#include "common/mesh/data_type.h"
+
+#include <cstdint>
+#include <span>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <cuda.h>
+
+namespace crossmesh {
+
+// One end of a transfer between two ranks: sent or received, as the list says that it is in.
+struct RankMessage {
+  int peer = 0;  // rank; may be the own one
+  CUdeviceptr address = 0;
+  int64_t bytes = 0;  // more than 0
+};
+
+enum class CollectiveKind : uint8_t {
+  kBroadcast,      // `count` elements of the root's `from` to everybody's `to`
+  kAllGather,      // `count` elements of each rank, in the order of ranks
+  kReduce,         // all ranks' `from`, element by element, to the root's `to`
+  kAllReduce,      // the same, to everybody's `to`
+  kReduceScatter,  // of size x `count` elements of each rank, the part of each to its `to`
+};
+absl::string_view CollectiveKindName(CollectiveKind kind);
+
+enum class ReductionKind : uint8_t { kSum, kProduct, kMinimum, kMaximum, kAverage };
+
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kBroadcast;
+  CUdeviceptr from = 0;  // only the root's counts in a broadcast
+  CUdeviceptr to = 0;    // only the root's counts in a reduce; may be `from` where both are as long
+  int64_t count = 0;     // elements, more than 0
+  DataType type = DataType::kU8;
+  int root = 0;                                   // of a broadcast or a reduce
+  ReductionKind reduction = ReductionKind::kSum;  // of those that reduce
+};
+
+// This process's rank of a group of ranks that move bytes of device memory among each other. All of
+// them call Perform in one order; messages between two ranks match in the order of their lists.
+//
+// Each call leaves the communicator in progress. Until Poll has said that it is idle again, nothing
+// else may be called, and nothing may be put on the stream or relied on to be there; idle means
+// that the work is on the stream, behind what was there before. A call too early is
+// FailedPrecondition and does nothing. Confined to its thread.
+class Communicator {
+ public:
+  enum class Progress : uint8_t { kIdle, kInProgress };
+
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Sends and receives at once, so that no order of them can deadlock. Every message's other end
+  // must be in a call of the peer. Both may be empty. InvalidArgument for what no rank could do,
+  // such as a peer that is none; the communicator stays as it was.
+  virtual absl::Status Exchange(std::span<const RankMessage> sends,
+                                std::span<const RankMessage> receives, CUstream stream) = 0;
+
+  // Every rank calls it with the same kind, count, type, root and reduction. InvalidArgument as
+  // above; elements are reduced if they are whole numbers of 8, 32 or 64 bits or floating point
+  // numbers of 16 bits or more.
+  virtual absl::Status Perform(const Collective& collective, CUstream stream) = 0;
+
+  // An error, then and ever after, when the communicator has failed: all that is left is to end it.
+  virtual absl::StatusOr<Progress> Poll() = 0;
+};
+
+}  // namespace crossmesh
