@@ -1,0 +1,192 @@
+#include "worker/gpu/communicators/communicator_life.h"
+
+#include "common/base/status_macros.h"
+
+#include <optional>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+absl::string_view CommunicatorStateName(CommunicatorState state) {
+  switch (state) {
+    case CommunicatorState::kCreating:
+      return "CREATING";
+    case CommunicatorState::kReady:
+      return "READY";
+    case CommunicatorState::kExchanging:
+      return "EXCHANGING";
+    case CommunicatorState::kFinalizing:
+      return "FINALIZING";
+    case CommunicatorState::kRevoking:
+      return "REVOKING";
+    case CommunicatorState::kDestroying:
+      return "DESTROYING";
+    case CommunicatorState::kAborting:
+      return "ABORTING";
+    case CommunicatorState::kDestroyed:
+      return "DESTROYED";
+    case CommunicatorState::kAborted:
+      return "ABORTED";
+    case CommunicatorState::kHung:
+      return "HUNG";
+  }
+  return "UNKNOWN";
+}
+
+bool IsOver(CommunicatorState state) { return state >= CommunicatorState::kDestroyed; }
+
+CommunicatorLife::CommunicatorLife(const Clock& clock,
+                                   std::unique_ptr<NcclCommunicator> communicator,
+                                   const RegisteredStaging* staging,
+                                   const CommunicatorTimeouts& timeouts)
+    : clock_(clock),
+      staging_(staging),
+      timeouts_(timeouts),
+      communicator_(std::move(communicator)) {
+  Enter(CommunicatorState::kCreating, timeouts_.creating);
+}
+
+CommunicatorLife::~CommunicatorLife() {
+  if (state_ != CommunicatorState::kHung) return;
+  // The thread that hangs uses both, and only the end of the process ends it.
+  // NOLINTBEGIN(bugprone-unused-return-value)
+  static_cast<void>(last_call_.release());
+  static_cast<void>(communicator_.release());
+  // NOLINTEND(bugprone-unused-return-value)
+}
+
+CommunicatorState CommunicatorLife::Poll() {
+  switch (state_) {
+    case CommunicatorState::kCreating:
+    case CommunicatorState::kReady:
+    case CommunicatorState::kExchanging:
+    case CommunicatorState::kFinalizing:
+    case CommunicatorState::kRevoking:
+      PollCommunicator();
+      break;
+    case CommunicatorState::kDestroying:
+    case CommunicatorState::kAborting:
+      PollLastCall();
+      break;
+    case CommunicatorState::kDestroyed:
+    case CommunicatorState::kAborted:
+    case CommunicatorState::kHung:
+      break;
+  }
+  return state_;
+}
+
+Communicator* CommunicatorLife::communicator() {
+  const bool usable =
+      state_ == CommunicatorState::kReady || state_ == CommunicatorState::kExchanging;
+  return usable ? communicator_.get() : nullptr;
+}
+
+void CommunicatorLife::PollCommunicator() {
+  const absl::StatusOr<Communicator::Progress> progress = communicator_->Poll();
+  if (!progress.ok()) return Abort(progress.status());
+  if (*progress == Communicator::Progress::kIdle) return OnIdle();
+  if (state_ == CommunicatorState::kReady) {
+    Enter(CommunicatorState::kExchanging, timeouts_.exchanging);
+  }
+  if (IsLate()) Abort(LateError());
+}
+
+void CommunicatorLife::OnIdle() {
+  absl::Status status;
+  switch (state_) {
+    case CommunicatorState::kCreating:
+      if (staging_ != nullptr) {
+        status = communicator_->Register(staging_->address(), staging_->bytes());
+      }
+      Enter(CommunicatorState::kReady, absl::InfiniteDuration());
+      break;
+    case CommunicatorState::kExchanging:
+      Enter(CommunicatorState::kReady, absl::InfiniteDuration());
+      break;
+    case CommunicatorState::kRevoking:
+      status = communicator_->Deregister();
+      if (!status.ok()) break;
+      [[fallthrough]];
+    case CommunicatorState::kFinalizing:
+      End(CommunicatorState::kDestroying, communicator_->nccl().ncclCommDestroy, "ncclCommDestroy");
+      break;
+    case CommunicatorState::kReady:
+    case CommunicatorState::kDestroying:
+    case CommunicatorState::kAborting:
+    case CommunicatorState::kDestroyed:
+    case CommunicatorState::kAborted:
+    case CommunicatorState::kHung:
+      break;
+  }
+  if (!status.ok()) Abort(status);
+}
+
+void CommunicatorLife::PollLastCall() {
+  const std::optional<absl::Status> result = last_call_->result();
+  if (!result.has_value() && !IsLate()) return;
+  const absl::Status status = result.value_or(LateError());
+  if (!status.ok()) {
+    cause_.Update(status);
+    Enter(CommunicatorState::kHung, absl::InfiniteDuration());
+    return;
+  }
+  Enter(state_ == CommunicatorState::kDestroying ? CommunicatorState::kDestroyed
+                                                 : CommunicatorState::kAborted,
+        absl::InfiniteDuration());
+}
+
+absl::Status CommunicatorLife::Finalize() {
+  if (Poll() != CommunicatorState::kReady) {
+    return absl::FailedPreconditionError(absl::StrCat("communicator ", communicator_->name(),
+                                                      " is finalized while it is ",
+                                                      CommunicatorStateName(state_)));
+  }
+  // NCCL's threads, which deregistering needs, end when it is finalized.
+  absl::Status status = communicator_->Deregister();
+  if (status.ok()) status = communicator_->Finalize();
+  if (status.ok()) {
+    Enter(CommunicatorState::kFinalizing, timeouts_.finalizing);
+  } else {
+    Abort(status);
+  }
+  return status;
+}
+
+void CommunicatorLife::Stop(const absl::Status& cause) {
+  if (state_ >= CommunicatorState::kRevoking) return;  // the end has begun
+  cause_.Update(cause);
+  if (state_ == CommunicatorState::kReady && communicator_->Revoke().ok()) {
+    Enter(CommunicatorState::kRevoking, timeouts_.revoking);
+  } else {
+    Abort(cause);
+  }
+}
+
+void CommunicatorLife::Enter(CommunicatorState state, absl::Duration timeout) {
+  state_ = state;
+  deadline_ = clock_.Monotonic() + timeout;
+}
+
+absl::Status CommunicatorLife::LateError() const {
+  return absl::DeadlineExceededError(absl::StrCat("communicator ", communicator_->name(),
+                                                  " is still ", CommunicatorStateName(state_),
+                                                  " at its deadline"));
+}
+
+void CommunicatorLife::Abort(const absl::Status& cause) {
+  cause_.Update(cause);
+  End(CommunicatorState::kAborting, communicator_->nccl().ncclCommAbort, "ncclCommAbort");
+}
+
+void CommunicatorLife::End(CommunicatorState state, decltype(NcclApi::ncclCommAbort) call,
+                           absl::string_view name) {
+  Enter(state, timeouts_.ending);
+  last_call_ =
+      std::make_unique<LastCall>([&nccl = communicator_->nccl(), handle = communicator_->Release(),
+                                  call, name] { return nccl.Check(call(handle), name); });
+}
+
+}  // namespace crossmesh

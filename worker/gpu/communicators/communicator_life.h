@@ -1,0 +1,107 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/communicators/last_call.h"
+#include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/communicators/registered_staging.h"
+
+#include <cstdint>
+#include <memory>
+
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+enum class CommunicatorState : uint8_t {
+  kCreating,
+  kReady,
+  kExchanging,  // a call of its user is in progress
+  kFinalizing,
+  kRevoking,
+  kDestroying,
+  kAborting,
+  kDestroyed,
+  kAborted,
+  // Its last call failed, or did not return in time: it holds what it has until the process ends.
+  kHung,
+};
+absl::string_view CommunicatorStateName(CommunicatorState state);
+// Destroyed, aborted or hung: nothing will change any more.
+bool IsOver(CommunicatorState state);
+
+// How long each stage may take.
+struct CommunicatorTimeouts {
+  absl::Duration creating = absl::Minutes(2);
+  absl::Duration exchanging = absl::Seconds(30);  // of a call until it is on the stream
+  absl::Duration finalizing = absl::Minutes(1);
+  absl::Duration revoking = absl::Seconds(10);
+  absl::Duration ending = absl::Seconds(30);  // destroying or aborting
+};
+
+// The life of one rank of a communicator, of which it is the only owner. Poll moves it on:
+//
+//   CREATING --all ranks have come--> READY <--> EXCHANGING
+//   READY --Finalize--> FINALIZING --> DESTROYING --> DESTROYED
+//   READY --Stop, where NCCL can revoke--> REVOKING --> DESTROYING
+//   any of the above before DESTROYING --failed, too late, or Stop--> ABORTING --> ABORTED
+//   DESTROYING, ABORTING --failed or too late--> HUNG
+//
+// The call that ends it, one of ncclCommDestroy and ncclCommAbort, is made once, since it takes the
+// handle along. What does not return from that cannot be undone within the process.
+//
+// Staging is registered when the communicator becomes ready, and deregistered before its end.
+// Confined to the thread that issues all work of the GPU.
+class CommunicatorLife {
+ public:
+  // `communicator` has just begun. `staging` may be null.
+  CommunicatorLife(const Clock& clock, std::unique_ptr<NcclCommunicator> communicator,
+                   const RegisteredStaging* staging, const CommunicatorTimeouts& timeouts);
+  // One that is not over is aborted, which may block; what hangs is left to the process's end.
+  ~CommunicatorLife();
+  CommunicatorLife(const CommunicatorLife&) = delete;
+  CommunicatorLife& operator=(const CommunicatorLife&) = delete;
+
+  CommunicatorState state() const { return state_; }
+  // Why it did not end as it was to; OK for one that did, or that goes on.
+  const absl::Status& cause() const { return cause_; }
+
+  // Moves on. Takes a call or two of NCCL, none of which blocks.
+  CommunicatorState Poll();
+
+  // For its user; null unless it is ready or exchanging. Invalid once one of the calls of this
+  // class has led to another state.
+  Communicator* communicator();
+
+  // Begins the orderly end. All that its user put on streams must be done; all ranks must do the
+  // same. FailedPrecondition unless it is ready.
+  absl::Status Finalize();
+
+  // Begins the end whatever is under way, at this rank alone. Work on streams ends undone, but uses
+  // its memory until the stream is past it. Nothing happens when such an end has begun already.
+  void Stop(const absl::Status& cause);
+
+ private:
+  void PollCommunicator();
+  void PollLastCall();
+  void OnIdle();
+  void Enter(CommunicatorState state, absl::Duration timeout);
+  bool IsLate() const { return clock_.Monotonic() > deadline_; }
+  absl::Status LateError() const;
+  void Abort(const absl::Status& cause);
+  // Makes the last call, of that name.
+  void End(CommunicatorState state, decltype(NcclApi::ncclCommAbort) call, absl::string_view name);
+
+  const Clock& clock_;
+  const RegisteredStaging* const staging_;
+  const CommunicatorTimeouts timeouts_;
+  CommunicatorState state_ = CommunicatorState::kCreating;
+  absl::Duration deadline_;  // of the state, on the monotonic clock
+  absl::Status cause_;
+  std::unique_ptr<NcclCommunicator> communicator_;
+  std::unique_ptr<LastCall> last_call_;  // while or after it is destroyed or aborted
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,257 @@
+#include "worker/gpu/communicators/nccl_communicator.h"
+
+#include "common/base/status_macros.h"
+#include "worker/gpu/communicators/communicator_checks.h"
+
+#include <cstring>
+#include <utility>
+
+#include <absl/memory/memory.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// What only moves is moved as bytes, so these are the types that are reduced.
+ncclDataType_t TypeOf(DataType type) {
+  switch (type) {
+    case DataType::kI8:
+      return ncclInt8;
+    case DataType::kI32:
+      return ncclInt32;
+    case DataType::kU32:
+      return ncclUint32;
+    case DataType::kI64:
+      return ncclInt64;
+    case DataType::kU64:
+      return ncclUint64;
+    case DataType::kF16:
+      return ncclFloat16;
+    case DataType::kBF16:
+      return ncclBfloat16;
+    case DataType::kF32:
+      return ncclFloat32;
+    case DataType::kF64:
+      return ncclFloat64;
+    case DataType::kBool:
+    case DataType::kU8:
+    case DataType::kF8E5M2:
+    case DataType::kF8E4M3:
+    case DataType::kI16:
+    case DataType::kU16:
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t ReductionOf(ReductionKind kind) {
+  switch (kind) {
+    case ReductionKind::kSum:
+      return ncclSum;
+    case ReductionKind::kProduct:
+      return ncclProd;
+    case ReductionKind::kMinimum:
+      return ncclMin;
+    case ReductionKind::kMaximum:
+      return ncclMax;
+    case ReductionKind::kAverage:
+      return ncclAvg;
+  }
+  return ncclSum;
+}
+
+absl::string_view NameOfCall(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kBroadcast:
+      return "ncclBroadcast";
+    case CollectiveKind::kAllGather:
+      return "ncclAllGather";
+    case CollectiveKind::kReduce:
+      return "ncclReduce";
+    case CollectiveKind::kAllReduce:
+      return "ncclAllReduce";
+    case CollectiveKind::kReduceScatter:
+      return "ncclReduceScatter";
+  }
+  return "";
+}
+
+void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
+ncclConfig_t ConfigOf(const NcclCommunicator::Options& options) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.splitShare = 0;
+  config.commName = options.name.c_str();
+  if (options.ctas_min > 0) config.minCTAs = options.ctas_min;
+  if (options.ctas_max > 0) config.maxCTAs = options.ctas_max;
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MintId(const NcclApi& nccl) {
+  ncclUniqueId id = {};
+  RETURN_IF_ERROR(nccl.Check(nccl.ncclGetUniqueId(&id), "ncclGetUniqueId"));
+  return std::string(id.internal, sizeof(id.internal));
+}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(const NcclApi& nccl,
+                                                                          Options options) {
+  auto communicator = absl::WrapUnique(new NcclCommunicator(nccl, std::move(options)));
+  const Options& kept = communicator->options_;
+  ncclUniqueId id = {};
+  if (kept.id.size() != sizeof(id.internal) || kept.rank < 0 || kept.rank >= kept.size) {
+    return communicator->About(absl::InvalidArgumentError(
+        absl::StrCat("rank ", kept.rank, " of ", kept.size, " with an id of ", kept.id.size(),
+                     " bytes, expected ", sizeof(id.internal))));
+  }
+  std::memcpy(id.internal, kept.id.data(), sizeof(id.internal));
+  ncclConfig_t config = ConfigOf(kept);
+  RETURN_IF_ERROR(communicator->Begun(
+      nccl.ncclCommInitRankConfig(&communicator->handle_, kept.size, id, kept.rank, &config),
+      "ncclCommInitRankConfig"));
+  return communicator;
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  if (handle_ != nullptr) nccl_.ncclCommAbort(Release());
+}
+
+ncclComm_t NcclCommunicator::Release() { return std::exchange(handle_, nullptr); }
+
+absl::Status NcclCommunicator::About(const absl::Status& status) const {
+  return absl::Status(status.code(),
+                      absl::StrCat("communicator ", options_.name, ", rank ", options_.rank, " of ",
+                                   options_.size, ": ", status.message()));
+}
+
+absl::Status NcclCommunicator::CheckIdle(absl::string_view call) const {
+  RETURN_IF_ERROR(failure_);
+  if (handle_ == nullptr) {
+    return About(absl::FailedPreconditionError(absl::StrCat(call, " after it was ended")));
+  }
+  if (call_in_progress_.empty()) return absl::OkStatus();
+  return About(absl::FailedPreconditionError(absl::StrCat(
+      call, " while ", call_in_progress_, " is in progress: Poll has not told of its end")));
+}
+
+absl::Status NcclCommunicator::CheckStream(CUstream stream) const {
+  if (stream != nullptr) return absl::OkStatus();
+  return About(absl::InvalidArgumentError("no stream; the default stream waits for all others"));
+}
+
+absl::Status NcclCommunicator::Begun(ncclResult_t result, absl::string_view call) {
+  call_in_progress_ = call;
+  if (const absl::Status status = nccl_.Check(result, call); !status.ok()) {
+    failure_ = About(status);
+  }
+  return failure_;
+}
+
+absl::Status NcclCommunicator::Exchange(std::span<const RankMessage> sends,
+                                        std::span<const RankMessage> receives, CUstream stream) {
+  RETURN_IF_ERROR(CheckIdle("Exchange"));
+  RETURN_IF_ERROR(CheckStream(stream));
+  if (const absl::Status checked = CheckMessages(sends, receives, size()); !checked.ok()) {
+    return About(checked);
+  }
+  RETURN_IF_ERROR(Begun(nccl_.ncclGroupStart(), "ncclGroupStart"));
+  // The first call that is refused is the group's result, which has to be ended all the same.
+  for (const RankMessage& send : sends) {
+    nccl_.ncclSend(Pointer(send.address), send.bytes, ncclUint8, send.peer, handle_, stream);
+  }
+  for (const RankMessage& receive : receives) {
+    nccl_.ncclRecv(Pointer(receive.address), receive.bytes, ncclUint8, receive.peer, handle_,
+                   stream);
+  }
+  return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
+}
+
+absl::Status NcclCommunicator::Perform(const Collective& collective, CUstream stream) {
+  RETURN_IF_ERROR(CheckIdle("Perform"));
+  RETURN_IF_ERROR(CheckStream(stream));
+  if (const absl::Status checked = CheckCollective(collective, rank(), size()); !checked.ok()) {
+    return About(checked);
+  }
+  return Begun(Call(collective, stream), NameOfCall(collective.kind));
+}
+
+ncclResult_t NcclCommunicator::Call(const Collective& collective, CUstream stream) const {
+  const void* const from = Pointer(collective.from);
+  void* const to = Pointer(collective.to);
+  const auto count = static_cast<size_t>(collective.count);
+  const size_t bytes = count * ItemBytes(collective.type);
+  const ncclDataType_t type = TypeOf(collective.type);
+  const ncclRedOp_t reduction = ReductionOf(collective.reduction);
+  switch (collective.kind) {
+    case CollectiveKind::kBroadcast:
+      return nccl_.ncclBroadcast(from, to, bytes, ncclUint8, collective.root, handle_, stream);
+    case CollectiveKind::kAllGather:
+      return nccl_.ncclAllGather(from, to, bytes, ncclUint8, handle_, stream);
+    case CollectiveKind::kReduce:
+      return nccl_.ncclReduce(from, to, count, type, reduction, collective.root, handle_, stream);
+    case CollectiveKind::kAllReduce:
+      return nccl_.ncclAllReduce(from, to, count, type, reduction, handle_, stream);
+    case CollectiveKind::kReduceScatter:
+      return nccl_.ncclReduceScatter(from, to, count, type, reduction, handle_, stream);
+  }
+  return ncclInvalidArgument;
+}
+
+absl::StatusOr<Communicator::Progress> NcclCommunicator::Poll() {
+  RETURN_IF_ERROR(failure_);
+  if (handle_ == nullptr) {
+    return About(absl::FailedPreconditionError("Poll after it was ended"));
+  }
+  ncclResult_t state = ncclSuccess;
+  absl::Status status =
+      nccl_.Check(nccl_.ncclCommGetAsyncError(handle_, &state), "ncclCommGetAsyncError");
+  if (status.ok()) {
+    status = nccl_.Check(state, call_in_progress_.empty() ? "state" : call_in_progress_);
+  }
+  if (!status.ok()) return failure_ = About(status);
+  if (state == ncclInProgress) return Progress::kInProgress;
+  call_in_progress_ = {};
+  return Progress::kIdle;
+}
+
+absl::Status NcclCommunicator::Register(CUdeviceptr address, int64_t bytes) {
+  RETURN_IF_ERROR(CheckIdle("Register"));
+  void* registration = nullptr;
+  if (const absl::Status status =
+          nccl_.Check(nccl_.ncclCommRegister(handle_, Pointer(address), bytes, &registration),
+                      "ncclCommRegister");
+      !status.ok()) {
+    return failure_ = About(status);
+  }
+  registrations_.push_back(registration);
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Deregister() {
+  RETURN_IF_ERROR(CheckIdle("Deregister"));
+  for (void* registration : std::exchange(registrations_, {})) {
+    if (const absl::Status status =
+            nccl_.Check(nccl_.ncclCommDeregister(handle_, registration), "ncclCommDeregister");
+        !status.ok()) {
+      return failure_ = About(status);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Finalize() {
+  RETURN_IF_ERROR(CheckIdle("Finalize"));
+  return Begun(nccl_.ncclCommFinalize(handle_), "ncclCommFinalize");
+}
+
+absl::Status NcclCommunicator::Revoke() {
+  RETURN_IF_ERROR(CheckIdle("Revoke"));
+  if (!nccl_.can_revoke()) {
+    return About(absl::UnimplementedError(absl::StrCat(nccl_.description(), " cannot revoke")));
+  }
+  return Begun(nccl_.ncclCommRevoke(handle_, NCCL_REVOKE_DEFAULT), "ncclCommRevoke");
+}
+
+}  // namespace crossmesh

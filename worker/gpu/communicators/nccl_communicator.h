@@ -1,0 +1,90 @@
+#pragma once
+
+#include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/libraries/nccl_api.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// A new id, for all ranks of one communicator to be made with. The process that mints it listens
+// for the others from then on, so it is the one that is to be rank 0.
+absl::StatusOr<std::string> MintId(const NcclApi& nccl);
+
+// A rank of a communicator of NCCL, that never blocks. It is in progress from the start, until all
+// ranks have come; only MintId's process may be rank 0. Errors have the communicator's name and
+// what NCCL said. Confined to the thread that issues all work of its GPU, whose context is current.
+class NcclCommunicator final : public Communicator {
+ public:
+  struct Options {
+    std::string name;  // for errors and NCCL's own logs
+    std::string id;    // of MintId
+    int rank = 0;
+    int size = 1;
+    // Thread blocks that may run at a time for it; 0: as NCCL thinks best.
+    int ctas_min = 0;
+    int ctas_max = 0;
+  };
+
+  // InvalidArgument when the id is none, or the rank. The ranks' NCCL may refuse at once, too.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Begin(const NcclApi& nccl,
+                                                                 Options options);
+  // Aborts it, which may block, unless it was released.
+  ~NcclCommunicator() override;
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
+                        CUstream stream) override;
+  absl::Status Perform(const Collective& collective, CUstream stream) override;
+  absl::StatusOr<Progress> Poll() override;
+
+  // Makes memory of ncclMemAlloc known to NCCL, which then moves it without copies of its own. Done
+  // at once. All ranks register what they exchange, or none.
+  absl::Status Register(CUdeviceptr address, int64_t bytes);
+  // Of all that was registered; when all work is done, and before the end.
+  absl::Status Deregister();
+
+  // Waits for all work of all ranks; afterwards there is only the end. In progress like a call.
+  absl::Status Finalize();
+  // Stops all work of this rank, the streams' too; afterwards there is only the end. In progress
+  // like a call. Unimplemented where NCCL cannot.
+  absl::Status Revoke();
+
+  const std::string& name() const { return options_.name; }
+  const NcclApi& nccl() const { return nccl_; }
+  // Hands over what ends it: ncclCommDestroy or ncclCommAbort, to be called once. Afterwards every
+  // call is FailedPrecondition. The object must outlive that call.
+  ncclComm_t Release();
+
+ private:
+  NcclCommunicator(const NcclApi& nccl, Options options)
+      : nccl_(nccl), options_(std::move(options)) {}
+
+  // That `call` may be made now.
+  absl::Status CheckIdle(absl::string_view call) const;
+  absl::Status CheckStream(CUstream stream) const;
+  absl::Status About(const absl::Status& status) const;
+  // After a call: it is in progress, or the communicator has failed.
+  absl::Status Begun(ncclResult_t result, absl::string_view call);
+  ncclResult_t Call(const Collective& collective, CUstream stream) const;
+
+  const NcclApi& nccl_;
+  const Options options_;
+  ncclComm_t handle_ = nullptr;         // null once it was released
+  absl::string_view call_in_progress_;  // of NCCL, a literal; empty when idle
+  absl::Status failure_;
+  std::vector<void*> registrations_;
+};
+
+}  // namespace crossmesh
