@@ -1,0 +1,163 @@
+#include "worker/gpu/communicators/communicator_table.h"
+
+#include "common/base/status_macros.h"
+#include "worker/gpu/communicators/preflight.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Its user's calls come and go, which nobody else needs to know.
+CommunicatorState WithoutCalls(CommunicatorState state) {
+  return state == CommunicatorState::kExchanging ? CommunicatorState::kReady : state;
+}
+
+}  // namespace
+
+CommunicatorTable::CommunicatorTable(const Clock& clock, const DriverApi& driver,
+                                     const NcclApi& nccl, const RegisteredStaging* staging,
+                                     Options options)
+    : clock_(clock),
+      driver_(driver),
+      nccl_(nccl),
+      staging_(staging),
+      options_(std::move(options)) {}
+
+absl::Status CommunicatorTable::BeginEpoch(uint64_t epoch) {
+  if (epoch < epoch_) {
+    return absl::AbortedError(
+        absl::StrCat("epoch ", epoch, " begins after epoch ", epoch_, " has begun"));
+  }
+  if (epoch == epoch_) return absl::OkStatus();
+  epoch_ = epoch;
+  last_ticket_ = 0;
+  const absl::Status cause = absl::AbortedError(absl::StrCat("epoch ", epoch, " has begun"));
+  for (auto& [key, entry] : entries_) entry.life->Stop(cause);
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorTable::TakeTicket(const CommunicatorKey& key, uint64_t ticket) {
+  if (key.epoch != epoch_) {
+    return absl::AbortedError(absl::StrCat("communicator ", key.ToString(), " is ordered by epoch ",
+                                           key.epoch, ", expected epoch ", epoch_));
+  }
+  if (ticket != last_ticket_ + 1) {
+    return absl::FailedPreconditionError(absl::StrCat("communicator ", key.ToString(),
+                                                      " is ordered with ticket ", ticket,
+                                                      ", expected ticket ", last_ticket_ + 1));
+  }
+  last_ticket_ = ticket;
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorTable::CheckNothingUnderWay(const CommunicatorKey& key) const {
+  for (const auto& [other, entry] : entries_) {
+    const CommunicatorState state = entry.life->state();
+    if (WithoutCalls(state) == CommunicatorState::kReady) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("communicator ", key.ToString(), " is ordered while ", other.ToString(),
+                     " is ", CommunicatorStateName(state), "; one at a time"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorTable::CheckKey(const CommunicatorKey& key) const {
+  if (entries_.contains(key)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("communicator ", key.ToString(), " is here already"));
+  }
+  const auto times = std::ranges::count(key.ranks, options_.self);
+  if (times == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("communicator ", key.ToString(), " has ", times,
+                                                 " ranks ", options_.self.ToString(),
+                                                 ", expected one"));
+}
+
+absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t ticket,
+                                       const std::string& id) {
+  RETURN_IF_ERROR(TakeTicket(key, ticket));
+  RETURN_IF_ERROR(CheckKey(key));
+  RETURN_IF_ERROR(CheckNothingUnderWay(key));
+  ASSIGN_OR_RETURN(const int64_t free_bytes, FreeGpuBytes(driver_));
+  const auto self = std::ranges::find(key.ranks, options_.self);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<NcclCommunicator> communicator,
+      NcclCommunicator::Begin(nccl_, {.name = key.ToString(),
+                                      .id = id,
+                                      .rank = static_cast<int>(self - key.ranks.begin()),
+                                      .size = static_cast<int>(key.ranks.size()),
+                                      .ctas_min = options_.ctas_min,
+                                      .ctas_max = options_.ctas_max}));
+  entries_[key] = {.life = std::make_unique<CommunicatorLife>(clock_, std::move(communicator),
+                                                              staging_, options_.timeouts),
+                   .free_bytes_before = free_bytes};
+  return absl::OkStatus();
+}
+
+absl::Status CommunicatorTable::Destroy(const CommunicatorKey& key, uint64_t ticket) {
+  RETURN_IF_ERROR(TakeTicket(key, ticket));
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    return absl::NotFoundError(absl::StrCat("communicator ", key.ToString(), " is not here"));
+  }
+  RETURN_IF_ERROR(CheckNothingUnderWay(key));
+  return found->second.life->Finalize();
+}
+
+absl::Status CommunicatorTable::Stop(const CommunicatorKey& key, const absl::Status& cause) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    return absl::NotFoundError(absl::StrCat("communicator ", key.ToString(), " is not here"));
+  }
+  found->second.life->Stop(cause);
+  return absl::OkStatus();
+}
+
+std::vector<CommunicatorTable::Change> CommunicatorTable::Poll() {
+  std::vector<Change> changes;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    auto& [key, entry] = *it;
+    const CommunicatorState state = WithoutCalls(entry.life->Poll());
+    if (state != entry.told) {
+      if (state == CommunicatorState::kReady) Measure(entry);
+      entry.told = state;
+      changes.push_back(
+          {.key = key, .state = state, .cause = entry.life->cause(), .bytes = entry.bytes});
+    }
+    const bool is_gone = IsOver(state) && state != CommunicatorState::kHung;
+    it = is_gone ? entries_.erase(it) : std::next(it);
+  }
+  return changes;
+}
+
+// Nothing else of this process was made or freed meanwhile. What other processes do on the same GPU
+// is counted in, so this is an estimate, for the bound on all communicators.
+void CommunicatorTable::Measure(Entry& entry) const {
+  const absl::StatusOr<int64_t> free_bytes = FreeGpuBytes(driver_);
+  if (free_bytes.ok()) entry.bytes = std::max<int64_t>(entry.free_bytes_before - *free_bytes, 0);
+}
+
+Communicator* CommunicatorTable::Find(const CommunicatorKey& key) {
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? nullptr : found->second.life->communicator();
+}
+
+std::vector<CommunicatorTable::Listing> CommunicatorTable::List() const {
+  std::vector<Listing> listings;
+  for (const auto& [key, entry] : entries_) {
+    listings.push_back({.key = key, .state = entry.life->state(), .bytes = entry.bytes});
+  }
+  return listings;
+}
+
+int64_t CommunicatorTable::TotalBytes() const {
+  int64_t total = 0;
+  for (const auto& [key, entry] : entries_) total += entry.bytes;
+  return total;
+}
+
+}  // namespace crossmesh
