@@ -76,7 +76,7 @@ absl::Status CheckMessages(std::span<const RankMessage> sends,
 
 absl::Status CheckCollective(const Collective& collective, int rank, int size) {
   const absl::string_view name = CollectiveKindName(collective.kind);
-  RETURN_IF_ERROR(CheckRank(absl::StrCat(name, " with root"), collective.root, size));
+  RETURN_IF_ERROR(CheckRank("root", collective.root, size));
   const bool is_root = rank == collective.root;
   const bool reads = is_root || collective.kind != CollectiveKind::kBroadcast;
   const bool writes = is_root || collective.kind != CollectiveKind::kReduce;

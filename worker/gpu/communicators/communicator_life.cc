@@ -51,8 +51,10 @@ CommunicatorLife::CommunicatorLife(const Clock& clock,
 CommunicatorLife::~CommunicatorLife() {
   if (state_ != CommunicatorState::kHung) return;
   // The thread that hangs uses both, and only the end of the process ends it.
+  // NOLINTBEGIN(bugprone-unused-return-value)
   static_cast<void>(last_call_.release());
   static_cast<void>(communicator_.release());
+  // NOLINTEND(bugprone-unused-return-value)
 }
 
 CommunicatorState CommunicatorLife::Poll() {

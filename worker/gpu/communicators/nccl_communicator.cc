@@ -138,7 +138,7 @@ absl::Status NcclCommunicator::CheckIdle(absl::string_view call) const {
 
 absl::Status NcclCommunicator::CheckStream(CUstream stream) const {
   if (stream != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError("no stream; the default stream waits for all others");
+  return About(absl::InvalidArgumentError("no stream; the default stream waits for all others"));
 }
 
 absl::Status NcclCommunicator::Begun(ncclResult_t result, absl::string_view call) {
@@ -153,7 +153,9 @@ absl::Status NcclCommunicator::Exchange(std::span<const RankMessage> sends,
                                         std::span<const RankMessage> receives, CUstream stream) {
   RETURN_IF_ERROR(CheckIdle("Exchange"));
   RETURN_IF_ERROR(CheckStream(stream));
-  RETURN_IF_ERROR(CheckMessages(sends, receives, size()));
+  if (const absl::Status checked = CheckMessages(sends, receives, size()); !checked.ok()) {
+    return About(checked);
+  }
   RETURN_IF_ERROR(Begun(nccl_.ncclGroupStart(), "ncclGroupStart"));
   // The first call that is refused is the group's result, which has to be ended all the same.
   for (const RankMessage& send : sends) {
@@ -169,7 +171,9 @@ absl::Status NcclCommunicator::Exchange(std::span<const RankMessage> sends,
 absl::Status NcclCommunicator::Perform(const Collective& collective, CUstream stream) {
   RETURN_IF_ERROR(CheckIdle("Perform"));
   RETURN_IF_ERROR(CheckStream(stream));
-  RETURN_IF_ERROR(CheckCollective(collective, rank(), size()));
+  if (const absl::Status checked = CheckCollective(collective, rank(), size()); !checked.ok()) {
+    return About(checked);
+  }
   return Begun(Call(collective, stream), NameOfCall(collective.kind));
 }
 
