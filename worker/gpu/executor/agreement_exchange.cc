@@ -1,0 +1,78 @@
+#include "worker/gpu/executor/agreement_exchange.h"
+
+#include "common/base/status_macros.h"
+#include "worker/gpu/program/chunk_message.h"
+
+#include <vector>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kAgreementBytes = sizeof(RunAgreement);
+
+int64_t PlaceBehind(const GpuProgram& program) {
+  return ChunkMessage::RoundUp(program.staging_bytes(), ChunkMessage::kPlaceAlignment);
+}
+
+}  // namespace
+
+int64_t AgreementExchange::StagingBytes(const GpuProgram& program) {
+  return PlaceBehind(program) + kAgreementBytes * (std::ssize(program.peers()) + 1);
+}
+
+// The own one is the first, those of the peers follow.
+uint64_t AgreementExchange::AddressOf(size_t place) const {
+  return shared_.staging.address() + PlaceBehind(binding_.program()) + kAgreementBytes * place;
+}
+
+absl::Status AgreementExchange::Begin() {
+  const std::vector<DeviceRank>& peers = binding_.program().peers();
+  stage_ = Stage::kExchanging;
+  if (peers.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(binding_.host_memory().CopyToGpu(std::as_bytes(binding_.own_agreement()),
+                                                   AddressOf(0), *shared_.wire));
+  shared_.sends.clear();
+  shared_.receives.clear();
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const int rank = ranks_[peers[i]];
+    shared_.sends.push_back({.peer = rank, .address = AddressOf(0), .bytes = kAgreementBytes});
+    shared_.receives.push_back(
+        {.peer = rank, .address = AddressOf(i + 1), .bytes = kAgreementBytes});
+  }
+  return communicator_.Exchange(shared_.sends, shared_.receives, shared_.wire->handle());
+}
+
+absl::StatusOr<bool> AgreementExchange::Advance() {
+  ASSIGN_OR_RETURN(const Communicator::Progress progress, communicator_.Poll());
+  if (progress == Communicator::Progress::kInProgress) return false;
+  if (stage_ == Stage::kExchanging) {
+    RETURN_IF_ERROR(BeginReading());
+    stage_ = Stage::kReading;
+  }
+  ASSIGN_OR_RETURN(const bool is_read, shared_.end_events.wired->IsDone());
+  if (!is_read) return false;
+  stage_ = Stage::kEnded;
+  RETURN_IF_ERROR(Compare());
+  return true;
+}
+
+absl::Status AgreementExchange::BeginReading() {
+  const std::span<std::byte> told = std::as_writable_bytes(binding_.agreements_of_peers());
+  if (!told.empty()) {
+    RETURN_IF_ERROR(binding_.host_memory().CopyFromGpu(AddressOf(1), told, *shared_.wire));
+  }
+  return shared_.end_events.wired->Record(*shared_.wire);
+}
+
+absl::Status AgreementExchange::Compare() {
+  const GpuProgram& program = binding_.program();
+  const RunAgreement& own = binding_.own_agreement().front();
+  const std::vector<DeviceId>& devices = program.part().part().tensors().devices();
+  for (size_t i = 0; i < program.peers().size(); ++i) {
+    RETURN_IF_ERROR(CheckAgreement(own, binding_.agreements_of_peers()[i],
+                                   ToString(devices[program.peers()[i]])));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/run_resources.h"
+
+#include <cstdint>
+#include <span>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Asks the peers of a program, before its first step, whether they run the same: one group of
+// messages of a RunAgreement each, through a place in staging behind those of the program. Confined
+// to the thread of the Gpu.
+//
+// A peer that does not count this rank among its own does not answer, and is noticed as one that
+// stalls.
+class AgreementExchange {
+ public:
+  // Of staging, that a run of the program takes in all.
+  static int64_t StagingBytes(const GpuProgram& program);
+
+  // All must outlive this; `ranks` by DeviceRank.
+  AgreementExchange(GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,
+                    RunResources& shared)
+      : binding_(binding), communicator_(communicator), ranks_(ranks), shared_(shared) {}
+
+  absl::Status Begin();
+  // Whether all peers have agreed. FailedPrecondition naming the first one that does not; errors of
+  // the communicator and the GPU. To be called until it is one of these.
+  absl::StatusOr<bool> Advance();
+  // Whether something of it may be on the streams.
+  bool is_under_way() const { return stage_ == Stage::kExchanging || stage_ == Stage::kReading; }
+
+ private:
+  enum class Stage : uint8_t { kNotBegun, kExchanging, kReading, kEnded };
+
+  uint64_t AddressOf(size_t place) const;
+  absl::Status BeginReading();
+  absl::Status Compare();
+
+  GpuBinding& binding_;
+  Communicator& communicator_;
+  const std::span<const int> ranks_;
+  RunResources& shared_;
+  Stage stage_ = Stage::kNotBegun;
+};
+
+}  // namespace crossmesh

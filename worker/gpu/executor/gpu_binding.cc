@@ -1,0 +1,167 @@
+#include "worker/gpu/executor/gpu_binding.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/plan/packed_runs.h"
+#include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/kernels/kernel_launches.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr uint64_t kNoRootHash = 0;
+constexpr uint64_t kNoHashInPlace = ~uint64_t{0};
+
+}  // namespace
+
+// Makes the boxes of classes on one side of the program's device.
+class GpuBinding::BoxCollector {
+ public:
+  BoxCollector(const GpuProgram& program, Side side, std::span<const uint64_t> tiles)
+      : program_(program),
+        side_(side),
+        tiles_(tiles),
+        runs_(program.part().tiles(side, program.device())) {}
+
+  // Of one class, behind those in `boxes`; nothing when it is there already.
+  absl::Status Add(ClassIndex slice_class, std::vector<KernelBox>& boxes, BoxRanges& ranges) {
+    const auto [range, is_new] = ranges.try_emplace(slice_class);
+    if (!is_new) return absl::OkStatus();
+    KernelBoxList list;
+    runs_.Seek(slice_class, 0);
+    for (Run run = runs_.Next(kAll); run.bytes > 0; run = runs_.Next(kAll)) {
+      if (run.tensor >= std::ssize(tiles_) || tiles_[run.tensor] == 0) return NoMemory(run.tensor);
+      list.Append(tiles_[run.tensor] + run.tile_offset, run.bytes);
+    }
+    CHECK_LE(std::ssize(list.boxes()), std::numeric_limits<int32_t>::max());
+    range->second = {.begin = std::ssize(boxes),
+                     .count = static_cast<int32_t>(list.boxes().size())};
+    boxes.insert(boxes.end(), list.boxes().begin(), list.boxes().end());
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+  absl::Status NoMemory(int32_t tensor) const {
+    const TensorTable& tensors = program_.part().part().tensors();
+    const int64_t bytes = program_.part()
+                              .tiles(side_, program_.device())
+                              .tile_bytes(tensors.group_of_tensor()[tensor]);
+    return absl::InvalidArgumentError(
+        absl::StrCat(side_ == Side::kSource ? "source" : "destination", " of device ",
+                     ToString(tensors.devices()[program_.device()]), ": expected memory for the ",
+                     bytes, " bytes of tensor ", tensor, ", found none"));
+  }
+
+  const GpuProgram& program_;
+  const Side side_;
+  const std::span<const uint64_t> tiles_;
+  PackedRuns runs_;
+};
+
+absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
+    Gpu& gpu, std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
+    const GpuStream& upload) {
+  std::shared_ptr<GpuBinding> binding(new GpuBinding(std::move(program)));
+  std::vector<KernelBox> boxes;
+  RETURN_IF_ERROR(binding->Collect(tiles, boxes));
+  RETURN_IF_ERROR(binding->Upload(gpu, boxes, upload));
+  return binding;
+}
+
+GpuBinding::~GpuBinding() {
+  if (uploaded_ == nullptr || !uploaded_->is_recorded()) return;
+  for (absl::StatusOr<bool> is_done = false; is_done.ok() && !*is_done;) {
+    is_done = uploaded_->IsDone();
+  }
+}
+
+absl::Status GpuBinding::Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes) {
+  BoxCollector sources(*program_, Side::kSource, tiles.source);
+  BoxCollector destinations(*program_, Side::kDestination, tiles.destination);
+  for (const GpuProgram::Step& step : program_->steps()) {
+    for (const GpuProgram::Pack& pack : program_->packs(step)) {
+      RETURN_IF_ERROR(sources.Add(pack.slice_class, boxes, source_));
+    }
+    for (const GpuProgram::Unpack& unpack : program_->unpacks(step)) {
+      RETURN_IF_ERROR(destinations.Add(unpack.slice_class, boxes, destination_));
+    }
+    for (const GpuProgram::Copy& copy : program_->copies(step)) {
+      RETURN_IF_ERROR(sources.Add(copy.slice_class, boxes, source_));
+      RETURN_IF_ERROR(destinations.Add(copy.slice_class, boxes, destination_));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuBinding::Upload(Gpu& gpu, const std::vector<KernelBox>& boxes,
+                                const GpuStream& upload) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(boxes));
+  const int64_t kept_bytes = agreement_bytes() + hash_bytes();
+  ASSIGN_OR_RETURN(host_memory_,
+                   RegisteredMemory::Create(gpu, ByteCount(kept_bytes + std::ssize(bytes))));
+  ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu, ByteCount(std::ssize(bytes)), {}));
+  ASSIGN_OR_RETURN(uploaded_, GpuEvent::Create(gpu));
+  if (!bytes.empty()) {
+    const std::span<std::byte> pinned = host_memory_->bytes().subspan(kept_bytes);
+    std::ranges::copy(bytes, pinned.begin());
+    RETURN_IF_ERROR(host_memory_->CopyToGpu(pinned, boxes_->address(), upload));
+  }
+  return uploaded_->Record(upload);
+}
+
+GpuBinding::Boxes GpuBinding::boxes(Side side, ClassIndex slice_class) const {
+  const BoxRange& range = (side == Side::kSource ? source_ : destination_).at(slice_class);
+  return {.list = DevicePointer<const KernelBox>(boxes_->address()) + range.begin,
+          .count = range.count};
+}
+
+void GpuBinding::Prepare(const TaskKey& key) {
+  std::ranges::fill(agreements(), RunAgreement());
+  agreements().front() = RunAgreement::Of(program_->agreement(), key);
+  std::ranges::fill(both_hashes().first(program_->leaves()), kNoRootHash);
+  std::ranges::fill(both_hashes().subspan(program_->leaves()), kNoHashInPlace);
+}
+
+uint64_t* GpuBinding::root_hashes_on_gpu() const {
+  if (!program_->checksums()) return nullptr;
+  return DevicePointer<uint64_t>(host_memory_->device_address() + agreement_bytes());
+}
+
+uint64_t* GpuBinding::hashes_in_place_on_gpu() const {
+  if (!program_->checksums()) return nullptr;
+  return root_hashes_on_gpu() + program_->leaves();
+}
+
+LeafHashes GpuBinding::hashes() const {
+  return {.of_root = both_hashes().first(program_->leaves()),
+          .in_place = both_hashes().subspan(program_->leaves())};
+}
+
+std::span<RunAgreement> GpuBinding::agreements() const {
+  return {reinterpret_cast<RunAgreement*>(host_memory_->bytes().data()),
+          program_->peers().size() + 1};
+}
+
+std::span<uint64_t> GpuBinding::both_hashes() const {
+  return {reinterpret_cast<uint64_t*>(host_memory_->bytes().data() + agreement_bytes()),
+          static_cast<size_t>(2 * program_->leaves())};
+}
+
+int64_t GpuBinding::agreement_bytes() const {
+  return static_cast<int64_t>((program_->peers().size() + 1) * sizeof(RunAgreement));
+}
+
+int64_t GpuBinding::hash_bytes() const {
+  return 2 * program_->leaves() * static_cast<int64_t>(sizeof(uint64_t));
+}
+
+}  // namespace crossmesh

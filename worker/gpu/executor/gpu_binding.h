@@ -1,0 +1,108 @@
+#pragma once
+
+#include "common/plan/slicing.h"
+#include "common/plan/tensor_table.h"
+#include "worker/executor/task.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/device/gpu_event.h"
+#include "worker/gpu/device/gpu_memory.h"
+#include "worker/gpu/device/gpu_stream.h"
+#include "worker/gpu/device/registered_memory.h"
+#include "worker/gpu/executor/run_agreement.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
+#include "worker/gpu/program/checksum_comparison.h"
+#include "worker/gpu/program/gpu_program.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Where each tensor's tile of a device begins in memory of its GPU, by manifest index; 0 where the
+// device holds nothing of it. The device only reads its source tiles.
+struct GpuTiles {
+  std::vector<uint64_t> source;
+  std::vector<uint64_t> destination;
+};
+
+// A program bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
+// search them; and what a run leaves for the host to look at. Made once, run any number of times,
+// one run at a time; a run allocates nothing. Confined to the thread of its Gpu.
+//
+// Goes, as the tiles do, only when no run of it is on the GPU any more.
+class GpuBinding {
+ public:
+  // A class's boxes on one side, as kernels are given them.
+  struct Boxes {
+    const KernelBox* list = nullptr;
+    int32_t count = 0;
+  };
+
+  // The boxes are copied to the GPU in `upload`, on which there is nothing else. InvalidArgument,
+  // naming device and tensor, when a tile has no memory that the program reads or writes.
+  // ResourceExhausted. Cost: linear in the runs of the classes that the program touches. `gpu` must
+  // outlive the binding.
+  static absl::StatusOr<std::shared_ptr<GpuBinding>> Create(
+      Gpu& gpu, std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
+      const GpuStream& upload);
+  // Waits for the copy, should it still be under way.
+  ~GpuBinding();
+  GpuBinding(const GpuBinding&) = delete;
+  GpuBinding& operator=(const GpuBinding&) = delete;
+
+  const GpuProgram& program() const { return *program_; }
+  // Happens when the boxes are on the GPU.
+  GpuEvent& uploaded() { return *uploaded_; }
+
+  // Of a class that the program reads on that side, or writes.
+  Boxes boxes(Side side, ClassIndex slice_class) const;
+
+  // Makes ready for a run: both lists of hashes differ until the unpacks have filled them.
+  void Prepare(const TaskKey& key);
+
+  // On the GPU, by leaf; null with checksums off.
+  uint64_t* root_hashes_on_gpu() const;
+  uint64_t* hashes_in_place_on_gpu() const;
+  // On the host, when all unpacks have ended.
+  LeafHashes hashes() const;
+
+  // What the device tells its peers, and what these told it, as program().peers().
+  std::span<const RunAgreement> own_agreement() const { return agreements().first(1); }
+  std::span<RunAgreement> agreements_of_peers() { return agreements().subspan(1); }
+  RegisteredMemory& host_memory() { return *host_memory_; }
+
+ private:
+  struct BoxRange {
+    int64_t begin = 0;
+    int32_t count = 0;
+  };
+  // By class.
+  using BoxRanges = absl::flat_hash_map<ClassIndex, BoxRange>;
+  class BoxCollector;
+
+  explicit GpuBinding(std::shared_ptr<const GpuProgram> program) : program_(std::move(program)) {}
+
+  absl::Status Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes);
+  absl::Status Upload(Gpu& gpu, const std::vector<KernelBox>& boxes, const GpuStream& upload);
+  std::span<RunAgreement> agreements() const;
+  std::span<uint64_t> both_hashes() const;
+
+  // In host_memory_: agreements, both lists of hashes, boxes on their way to the GPU.
+  int64_t agreement_bytes() const;
+  int64_t hash_bytes() const;
+
+  const std::shared_ptr<const GpuProgram> program_;
+  BoxRanges source_;
+  BoxRanges destination_;
+  std::unique_ptr<RegisteredMemory> host_memory_;
+  std::unique_ptr<GpuMemory> boxes_;
+  std::unique_ptr<GpuEvent> uploaded_;
+};
+
+}  // namespace crossmesh

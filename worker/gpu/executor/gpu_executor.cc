@@ -1,0 +1,200 @@
+#include "worker/gpu/executor/gpu_executor.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/memory/memory.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+using State = GpuRun::State;
+
+absl::StatusOr<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(EventLoop& loop, Gpu& gpu,
+                                                                 const RegisteredStaging& staging,
+                                                                 const Options& options) {
+  CHECK_GE(options.steps_ahead, 1);
+  ASSIGN_OR_RETURN(auto shared, RunResources::Create(gpu, staging, options.steps_ahead));
+  return absl::WrapUnique(new GpuExecutor(loop, gpu, std::move(shared), options));
+}
+
+GpuExecutor::GpuExecutor(EventLoop& loop, Gpu& gpu, std::unique_ptr<RunResources> shared,
+                         const Options& options)
+    : loop_(loop),
+      gpu_(gpu),
+      options_(options),
+      shared_(std::move(shared)),
+      look_delay_(options.look_min) {}
+
+GpuExecutor::~GpuExecutor() {
+  // What does not end uses streams and events until the process ends, and would be waited for.
+  if (!health_.ok()) static_cast<void>(shared_.release());
+}
+
+absl::StatusOr<std::shared_ptr<GpuBinding>> GpuExecutor::Bind(
+    std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles) {
+  return GpuBinding::Create(gpu_, std::move(program), tiles, *shared_->upload);
+}
+
+absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
+  RETURN_IF_ERROR(health_);
+  const TaskKey key = spec.key;
+  if (Find(key) != nullptr) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("operation ", key.operation, " of epoch ", key.epoch, ", attempt ",
+                     key.attempt, ", instance ", key.instance, " was started before"));
+  }
+  if (tasks_.size() >= options_.tasks_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "tasks of ", gpu_.uuid(), ": expected at most ", options_.tasks_max, ", found as many"));
+  }
+  RETURN_IF_ERROR(GpuRun::Validate(spec, shared_->staging));
+  const absl::Duration deadline = spec.deadline;
+  Task& task = tasks_.emplace_back();
+  task.run = std::make_unique<GpuRun>(std::move(spec), *shared_, observer);
+  task.limit = loop_.RunAfter(deadline, [this, key] {
+    if (GpuRun* const run = Find(key)) run->OnDeadline();
+    RequestLook();
+  });
+  RequestLook();
+  return absl::OkStatus();
+}
+
+void GpuExecutor::Cancel(const TaskKey& key, const absl::Status& why) {
+  GpuRun* const run = Find(key);
+  if (run == nullptr) return;
+  run->Fail(why);
+  RequestLook();
+}
+
+void GpuExecutor::OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
+                                       const absl::Status& cause) {
+  for (const Task& task : tasks_) {
+    if (task.run->spec().communicator != &communicator) continue;
+    task.run->OnCommunicatorChange(state, cause);
+    RequestLook();
+  }
+}
+
+std::optional<int64_t> GpuExecutor::MovedBytes(const TaskKey& key) const {
+  const GpuRun* const run = Find(key);
+  if (run == nullptr) return std::nullopt;
+  return run->bytes().received + run->bytes().copied;
+}
+
+std::optional<int64_t> GpuExecutor::StepsDone(const TaskKey& key) const {
+  const GpuRun* const run = Find(key);
+  if (run == nullptr) return std::nullopt;
+  return run->steps_done();
+}
+
+void GpuExecutor::RequestLook() {
+  if (std::exchange(is_look_requested_, true)) return;
+  loop_.Cancel(next_look_);
+  loop_.Post([this] { Look(); });
+}
+
+void GpuExecutor::Look() {
+  is_look_requested_ = false;
+  const bool is_moved = !tasks_.empty() && Advance(tasks_.front());
+  ReportThoseOver();
+  // An observer may have asked for a look. Of what is stopping the communicator's owner tells.
+  if (is_look_requested_ || tasks_.empty() || tasks_.front().run->state() == State::kStopping) {
+    return;
+  }
+  look_delay_ = is_moved ? options_.look_min : std::min(2 * look_delay_, options_.look_max);
+  next_look_ = loop_.RunAfter(look_delay_, [this] { Look(); });
+}
+
+bool GpuExecutor::Advance(Task& task) {
+  GpuRun& run = *task.run;
+  bool is_moved = false;
+  if (run.state() == State::kWaiting) {
+    run.Begin();
+    StartStallRound();
+    is_moved = true;
+  }
+  is_moved = run.Advance() || is_moved;
+  if (!run.status().ok() && !run.is_over() && !std::exchange(task.is_ending, true)) {
+    loop_.Cancel(task.limit);
+    task.limit = loop_.RunAfter(options_.end_limit, [this, key = run.spec().key] {
+      if (GpuRun* const ending = Find(key)) ending->OnEndLimit();
+      RequestLook();
+    });
+  }
+  if (run.state() == State::kFailed) AskToStop(run);
+  return is_moved;
+}
+
+void GpuExecutor::AskToStop(GpuRun& run) {
+  const Communicator& communicator = *run.spec().communicator;
+  run.OnStopAsked();
+  const absl::Status stopped =
+      absl::UnavailableError(absl::StrCat("the communicator is stopped: ", run.status().message()));
+  for (const Task& task : tasks_) {
+    if (task.run->spec().communicator == &communicator) task.run->Fail(stopped);
+  }
+  run.spec().owner->StopCommunicator(communicator, run.status());
+}
+
+void GpuExecutor::ReportThoseOver() {
+  for (size_t i = 0; i < tasks_.size();) {
+    if (!health_.ok()) tasks_[i].run->Fail(health_);
+    if (!tasks_[i].run->is_over()) {
+      ++i;
+      continue;
+    }
+    Task over = std::move(tasks_[i]);
+    tasks_.erase(tasks_.begin() + static_cast<ptrdiff_t>(i));
+    if (i == 0) loop_.Cancel(stall_round_);
+    loop_.Cancel(over.limit);
+    // An observer may start tasks, which come behind.
+    Report(std::move(over));
+  }
+}
+
+void GpuExecutor::Report(Task task) {
+  GpuRun& run = *task.run;
+  if (run.state() == State::kLost) health_.Update(gpu_.health());
+  if (run.state() == State::kHung) {
+    health_.Update(absl::InternalError(
+        absl::StrCat(gpu_.uuid(), ": what a task left does not end: ", run.status().message())));
+  }
+  counters_.steps += run.steps_done();
+  const TaskReport report = run.TakeReport();
+  counters_.sent_bytes += report.sent_bytes;
+  counters_.received_bytes += report.received_bytes;
+  counters_.copied_bytes += report.copied_bytes;
+  absl::Status outcome = report.status;
+  for (const DeviceReport& device : report.devices) {
+    if (absl::IsDataLoss(device.status)) counters_.checksum_failures++;
+    outcome.Update(device.status);
+    run.observer().OnDeviceDone(report.key, device);
+  }
+  ++(outcome.ok() ? counters_.tasks_succeeded : counters_.tasks_failed);
+  run.observer().OnTaskDone(report);
+  // What it holds is in use until the process ends.
+  if (!health_.ok()) static_cast<void>(task.run.release());
+}
+
+void GpuExecutor::StartStallRound() {
+  const absl::Duration limit = tasks_.front().run->spec().stall_limit;
+  stall_round_ = loop_.RunAfter(limit / StallCounter::kRoundsMax, [this] {
+    if (tasks_.front().run->OnStallRound()) {
+      counters_.stalls++;
+      RequestLook();
+    }
+    StartStallRound();
+  });
+}
+
+GpuRun* GpuExecutor::Find(const TaskKey& key) const {
+  const auto found =
+      std::ranges::find(tasks_, key, [](const Task& task) { return task.run->spec().key; });
+  return found == tasks_.end() ? nullptr : found->run.get();
+}
+
+}  // namespace crossmesh

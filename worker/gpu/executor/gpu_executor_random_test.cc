@@ -1,0 +1,97 @@
+// Random plans on GPUs of the stand-in, eight ranks in processes of their own: every destination
+// element is what gathering and slicing gives, and reports are those of the executor of host
+// memory. CROSSMESH_SEED and CROSSMESH_CASES choose what is run.
+
+#include "common/base/status_macros.h"
+#include "common/plan/testing/random_source.h"
+#include "tests/standin/rank_processes.h"
+#include "worker/executor/testing/mesh_runner.h"
+#include "worker/executor/testing/random_case.h"
+#include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/executor/testing/executor_rank.h"
+#include "worker/gpu/program/testing/random_programs.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int kRanks = 8;
+
+using MakePlan = Plan (*)(RandomSource& random);
+
+// The first of some plans that has no more devices than there are ranks.
+Plan SmallPlan(MakePlan make_plan, RandomSource& random) {
+  while (true) {
+    Plan plan = make_plan(random);
+    if (plan.tensors().devices().size() <= kRanks) return plan;
+  }
+}
+
+absl::Status ExpectReportOfHostMemory(const Plan& plan, const GpuProgram& program,
+                                      const TaskReport& found, MeshRunner& hosts) {
+  TileMemory memory(plan);
+  ASSIGN_OR_RETURN(const MeshOutcome outcome,
+                   hosts.Run(plan, std::vector<int32_t>(plan.tensors().devices().size(), 0), memory,
+                             {.checksums = program.checksums()}));
+  const auto expected = outcome.devices.find(program.device());
+  if (expected == outcome.devices.end()) {
+    return found.devices.empty() ? absl::OkStatus() : absl::InternalError("a report of no device");
+  }
+  if (found.devices.size() == 1 && found.devices[0].bytes == expected->second.bytes &&
+      found.devices[0].digest == expected->second.digest) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError("another report than that of host memory");
+}
+
+absl::Status RunCase(ExecutorRank& rank, int number, MakePlan make_plan, RandomSource& random,
+                     MeshRunner& hosts) {
+  const Plan plan = SmallPlan(make_plan, random);
+  ASSIGN_OR_RETURN(const DevicePrograms programs, RandomPrograms(random, plan));
+  if (number >= std::ssize(programs)) return absl::OkStatus();
+  const TileMemory memory(plan);
+  ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(programs[number], memory));
+  ASSIGN_OR_RETURN(const TaskReport report, rank.Run(std::move(spec)));
+  RETURN_IF_ERROR(memory.CheckDestination(number));
+  RETURN_IF_ERROR(memory.CheckUntouched());
+  return ExpectReportOfHostMemory(plan, *programs[number], report, hosts);
+}
+
+absl::Status RunCases(int number, Meeting& meeting, MakePlan make_plan, uint64_t seed) {
+  const auto cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", 40));
+  seed = FromEnvironment("CROSSMESH_SEED", seed);
+  ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+  RETURN_IF_ERROR(rank->JoinAll(kRanks, number, meeting));
+  MeshRunner hosts({.workers = 1});
+  for (int64_t i = 0; i < cases; ++i) {
+    RandomSource random(seed + i);
+    const absl::Status status = RunCase(*rank, number, make_plan, random, hosts);
+    if (status.ok()) continue;
+    return absl::Status(status.code(), absl::StrCat("CROSSMESH_SEED=", seed + i,
+                                                    " CROSSMESH_CASES=1: ", status.message()));
+  }
+  return rank->Close();
+}
+
+void ExpectAllRight(MakePlan make_plan, uint64_t seed) {
+  const std::vector<std::string> results = RunRanks(kRanks, [&](int number, Meeting& meeting) {
+    return RunCases(number, meeting, make_plan, seed);
+  });
+  EXPECT_THAT(results, testing::Each(testing::IsEmpty()));
+}
+
+TEST(GpuExecutorRandom, EveryElementOfEveryStrategyArrives) { ExpectAllRight(RandomPlanned, 1); }
+
+TEST(GpuExecutorRandom, EveryElementOfDrawnPlansArrives) { ExpectAllRight(RandomDrawn, 100'000); }
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,26 @@
+#include "worker/gpu/executor/run_agreement.h"
+
+#include <string>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+std::string ToText(const RunAgreement& agreement) {
+  return absl::StrCat("program ", agreement.program.ToString(), " for operation ",
+                      agreement.operation, " of epoch ", agreement.epoch, ", attempt ",
+                      agreement.attempt, ", instance ", agreement.instance);
+}
+
+}  // namespace
+
+absl::Status CheckAgreement(const RunAgreement& own, const RunAgreement& of_peer,
+                            absl::string_view peer) {
+  if (own == of_peer) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("device ", peer,
+                                                    " does not run the same: ", "expected ",
+                                                    ToText(own), ", found ", ToText(of_peer)));
+}
+
+}  // namespace crossmesh

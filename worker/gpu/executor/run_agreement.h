@@ -1,0 +1,40 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "worker/executor/task.h"
+
+#include <cstdint>
+#include <type_traits>
+
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// What every rank tells its peers before the first step of a run: the program that it runs, and for
+// which task. Messages on a communicator bear no names, so bytes of another plan, or of another
+// replay of the same plan, would be taken for those that are expected. Sent as it is in memory.
+struct RunAgreement {
+  Digest program;  // GpuProgram::agreement
+  uint64_t operation = 0;
+  uint64_t epoch = 0;
+  uint64_t attempt = 0;
+  uint64_t instance = 0;
+
+  static RunAgreement Of(const Digest& program, const TaskKey& key) {
+    return {.program = program,
+            .operation = key.operation,
+            .epoch = key.epoch,
+            .attempt = key.attempt,
+            .instance = key.instance};
+  }
+  friend bool operator==(const RunAgreement&, const RunAgreement&) = default;
+};
+static_assert(std::is_trivially_copyable_v<RunAgreement>);
+static_assert(std::has_unique_object_representations_v<RunAgreement>);
+
+// FailedPrecondition, naming the peer and both sides, when the peer runs anything else.
+absl::Status CheckAgreement(const RunAgreement& own, const RunAgreement& of_peer,
+                            absl::string_view peer);
+
+}  // namespace crossmesh

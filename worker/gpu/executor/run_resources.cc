@@ -1,0 +1,35 @@
+#include "worker/gpu/executor/run_resources.h"
+
+#include "common/base/status_macros.h"
+
+namespace crossmesh {
+
+absl::StatusOr<StreamEvents> StreamEvents::Create(Gpu& gpu) {
+  StreamEvents events;
+  ASSIGN_OR_RETURN(events.packed, GpuEvent::Create(gpu));
+  ASSIGN_OR_RETURN(events.wired, GpuEvent::Create(gpu));
+  ASSIGN_OR_RETURN(events.unpacked, GpuEvent::Create(gpu));
+  return events;
+}
+
+absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
+                                                                   const RegisteredStaging& staging,
+                                                                   int32_t steps_ahead) {
+  std::unique_ptr<RunResources> made(
+      new RunResources{.gpu = gpu,
+                       .staging = staging,
+                       .pack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_pack"),
+                       .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
+                       .copy_kernel = gpu.KernelNamed<CopyArguments>("crossmesh_copy")});
+  ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
+  ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
+  ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));
+  ASSIGN_OR_RETURN(made->unpack, GpuStream::Create(gpu));
+  for (int32_t i = 0; i < steps_ahead; ++i) {
+    ASSIGN_OR_RETURN(made->step_events.emplace_back(), StreamEvents::Create(gpu));
+  }
+  ASSIGN_OR_RETURN(made->end_events, StreamEvents::Create(gpu));
+  return made;
+}
+
+}  // namespace crossmesh

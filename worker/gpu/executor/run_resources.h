@@ -1,0 +1,52 @@
+#pragma once
+
+#include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/device/gpu_event.h"
+#include "worker/gpu/device/gpu_stream.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Points in the three streams: behind a step's packs, its transfers, and its copies and unpacks; or
+// behind all that is there.
+struct StreamEvents {
+  static absl::StatusOr<StreamEvents> Create(Gpu& gpu);
+
+  std::unique_ptr<GpuEvent> packed;
+  std::unique_ptr<GpuEvent> wired;
+  std::unique_ptr<GpuEvent> unpacked;
+};
+
+// What the runs of one GPU share, one after the other: streams, events, kernels, staging, and lists
+// that keep their memory. Confined to the thread of its Gpu.
+struct RunResources {
+  // `steps_ahead` is how many steps may be on the streams at once. All must outlive this.
+  static absl::StatusOr<std::unique_ptr<RunResources>> Create(Gpu& gpu,
+                                                              const RegisteredStaging& staging,
+                                                              int32_t steps_ahead);
+
+  Gpu& gpu;
+  const RegisteredStaging& staging;
+  const GpuKernel<PackArguments> pack_kernel;
+  const GpuKernel<PackArguments> unpack_kernel;
+  const GpuKernel<CopyArguments> copy_kernel;
+  std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for nobody
+  std::unique_ptr<GpuStream> pack;
+  std::unique_ptr<GpuStream> wire;
+  std::unique_ptr<GpuStream> unpack;      // copies as well, which run while its step's transfers do
+  std::vector<StreamEvents> step_events;  // [step modulo their number]
+  StreamEvents end_events;                // behind everything
+  std::vector<RankMessage> sends;         // of the step in hand
+  std::vector<RankMessage> receives;
+};
+
+}  // namespace crossmesh

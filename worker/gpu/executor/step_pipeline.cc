@@ -1,0 +1,195 @@
+#include "worker/gpu/executor/step_pipeline.h"
+
+#include "common/base/status_macros.h"
+#include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/kernels/kernel_launches.h"
+
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+StepPipeline::StepPipeline(const GpuBinding& binding, Communicator& communicator,
+                           std::span<const int> ranks, RunResources& shared)
+    : binding_(binding),
+      program_(binding.program()),
+      communicator_(communicator),
+      ranks_(ranks),
+      shared_(shared) {}
+
+absl::StatusOr<bool> StepPipeline::Advance() {
+  ASSIGN_OR_RETURN(bool is_moved, NoteDone());
+  // An error of what is on the stream is told here only, so the communicator is always asked.
+  ASSIGN_OR_RETURN(Communicator::Progress progress, communicator_.Poll());
+  while (progress == Communicator::Progress::kIdle) {
+    if (is_begun_) {
+      RETURN_IF_ERROR(EndStep());
+    } else if (may_begin()) {
+      RETURN_IF_ERROR(BeginStep());
+      ASSIGN_OR_RETURN(progress, communicator_.Poll());
+    } else {
+      break;
+    }
+    is_moved = true;
+  }
+  return is_moved;
+}
+
+absl::Status StepPipeline::BeginStep() {
+  const Step& step = program_.steps()[issued_];
+  is_begun_ = true;
+  RETURN_IF_ERROR(QueuePacks(step));
+  return QueueTransfers(step);
+}
+
+absl::Status StepPipeline::EndStep() {
+  const Step& step = program_.steps()[issued_];
+  if (HasTransfers(step)) RETURN_IF_ERROR(EventsOf(issued_).wired->Record(*shared_.wire));
+  // First, since they have nothing to wait for.
+  RETURN_IF_ERROR(QueueCopies(step));
+  RETURN_IF_ERROR(QueueUnpacks(step));
+  if (!step.copies.empty() || !step.unpacks.empty()) {
+    RETURN_IF_ERROR(EventsOf(issued_).unpacked->Record(*shared_.unpack));
+  }
+  is_begun_ = false;
+  ++issued_;
+  return absl::OkStatus();
+}
+
+absl::Status StepPipeline::QueuePacks(const Step& step) {
+  if (step.packs.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(WaitForWire(*shared_.pack, step.pack_after_wire));
+  RETURN_IF_ERROR(WaitForUnpack(*shared_.pack, step.pack_after_unpack));
+  for (const GpuProgram::Pack& pack : program_.packs(step)) {
+    const GpuBinding::Boxes boxes = binding_.boxes(Side::kSource, pack.slice_class);
+    const ChunkMessage message = program_.MessageOf(pack.end - pack.begin);
+    const uint64_t address = shared_.staging.address() + pack.staging_offset;
+    PackArguments arguments = {.boxes = boxes.list,
+                               .box_count = boxes.count,
+                               .begin = pack.begin,
+                               .end = pack.end,
+                               .packed = DevicePointer<std::byte>(address)};
+    if (message.checksums) {
+      arguments.leaf_hashes = DevicePointer<uint64_t>(address + message.hashes_offset());
+    }
+    RETURN_IF_ERROR(shared_.gpu.Launch(shared_.pack_kernel, LeavesOf(pack.begin, pack.end),
+                                       arguments, *shared_.pack));
+  }
+  return EventsOf(issued_).packed->Record(*shared_.pack);
+}
+
+absl::Status StepPipeline::QueueTransfers(const Step& step) {
+  if (!HasTransfers(step)) return absl::OkStatus();
+  if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
+  RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
+  const auto list = [this](std::span<const GpuProgram::Transfer> transfers,
+                           std::vector<RankMessage>& messages) {
+    messages.clear();
+    for (const GpuProgram::Transfer& transfer : transfers) {
+      messages.push_back({.peer = ranks_[transfer.peer],
+                          .address = shared_.staging.address() + transfer.staging_offset,
+                          .bytes = transfer.bytes});
+    }
+  };
+  list(program_.sends(step), shared_.sends);
+  list(program_.receives(step), shared_.receives);
+  return communicator_.Exchange(shared_.sends, shared_.receives, shared_.wire->handle());
+}
+
+absl::Status StepPipeline::QueueCopies(const Step& step) {
+  for (const GpuProgram::Copy& copy : program_.copies(step)) {
+    const GpuBinding::Boxes sources = binding_.boxes(Side::kSource, copy.slice_class);
+    const GpuBinding::Boxes destinations = binding_.boxes(Side::kDestination, copy.slice_class);
+    RETURN_IF_ERROR(shared_.gpu.Launch(shared_.copy_kernel, LeavesOf(copy.begin, copy.end),
+                                       {.sources = sources.list,
+                                        .destinations = destinations.list,
+                                        .source_count = sources.count,
+                                        .destination_count = destinations.count,
+                                        .begin = copy.begin,
+                                        .end = copy.end},
+                                       *shared_.unpack));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPipeline::QueueUnpacks(const Step& step) {
+  if (step.unpacks.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(shared_.unpack->WaitFor(*EventsOf(issued_).wired));
+  for (const GpuProgram::Unpack& unpack : program_.unpacks(step)) {
+    const GpuBinding::Boxes boxes = binding_.boxes(Side::kDestination, unpack.slice_class);
+    const ChunkMessage message = program_.MessageOf(unpack.end - unpack.begin);
+    const uint64_t address = shared_.staging.address() + unpack.staging_offset;
+    PackArguments arguments = {.boxes = boxes.list,
+                               .box_count = boxes.count,
+                               .begin = unpack.begin,
+                               .end = unpack.end,
+                               .packed = DevicePointer<std::byte>(address)};
+    if (message.checksums) {
+      arguments.leaf_hashes = binding_.hashes_in_place_on_gpu() + unpack.first_leaf;
+      arguments.root_hashes = DevicePointer<const uint64_t>(address + message.hashes_offset());
+      arguments.root_hashes_to = binding_.root_hashes_on_gpu() + unpack.first_leaf;
+    }
+    RETURN_IF_ERROR(shared_.gpu.Launch(shared_.unpack_kernel, LeavesOf(unpack.begin, unpack.end),
+                                       arguments, *shared_.unpack));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepPipeline::WaitForWire(GpuStream& stream, int32_t step) {
+  return step < done_ ? absl::OkStatus() : stream.WaitFor(*EventsOf(step).wired);
+}
+
+absl::Status StepPipeline::WaitForUnpack(GpuStream& stream, int32_t step) {
+  return step < done_ ? absl::OkStatus() : stream.WaitFor(*EventsOf(step).unpacked);
+}
+
+absl::StatusOr<bool> StepPipeline::NoteDone() {
+  const int32_t done_before = done_;
+  while (done_ < issued_) {
+    ASSIGN_OR_RETURN(const bool is_done, IsDone(done_));
+    if (!is_done) break;
+    CountBytes(program_.steps()[done_]);
+    ++done_;
+  }
+  return done_ > done_before;
+}
+
+// By as few queries as tell it: unpacks wait for the step's transfers, and these for its packs.
+absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
+  const Step& step = program_.steps()[index];
+  const StreamEvents& events = EventsOf(index);
+  if (!step.copies.empty() || !step.unpacks.empty()) {
+    ASSIGN_OR_RETURN(const bool is_done, events.unpacked->IsDone());
+    if (!is_done || !step.unpacks.empty()) return is_done;
+  }
+  if (HasTransfers(step)) return events.wired->IsDone();
+  return step.packs.empty() ? true : events.packed->IsDone();
+}
+
+void StepPipeline::CountBytes(const Step& step) {
+  for (const GpuProgram::Transfer& send : program_.sends(step)) bytes_.sent += send.chunk_bytes;
+  for (const GpuProgram::Transfer& receive : program_.receives(step)) {
+    bytes_.received += receive.chunk_bytes;
+  }
+  for (const GpuProgram::Copy& copy : program_.copies(step)) {
+    bytes_.copied += copy.end - copy.begin;
+  }
+}
+
+std::string StepPipeline::Missing() const {
+  if (is_done()) return "nothing";
+  const Step& step = program_.steps()[done_];
+  const std::vector<DeviceId>& devices = program_.part().part().tensors().devices();
+  std::string text = absl::StrCat("step ", step.number, ", after ", done_, " of ",
+                                  program_.steps().size(), " that are done");
+  for (const GpuProgram::Transfer& send : program_.sends(step)) {
+    absl::StrAppend(&text, ", to ", ToString(devices[send.peer]));
+  }
+  for (const GpuProgram::Transfer& receive : program_.receives(step)) {
+    absl::StrAppend(&text, ", from ", ToString(devices[receive.peer]));
+  }
+  return text;
+}
+
+}  // namespace crossmesh

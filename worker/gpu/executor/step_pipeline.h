@@ -1,0 +1,91 @@
+#pragma once
+
+#include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/run_resources.h"
+#include "worker/gpu/program/gpu_program.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Puts the steps of a bound program on the streams, a bounded number ahead of those that are done,
+// and sees them done by their events. Confined to the thread of the Gpu, which it never makes wait:
+// it calls nothing but launches, records, waits and queries of events, and the communicator.
+// Allocates nothing.
+//
+// A step is begun when its packs and its group are queued. The group counts as queued, and the
+// stream may be used, when the communicator says that it is idle; then the step is ended: the event
+// behind the group is recorded, and copies and unpacks are queued. The next step begins after that.
+// What a step waits for and is done already is not waited for: its events may be another step's by
+// now.
+class StepPipeline {
+ public:
+  // Payload of the steps that are done.
+  struct Bytes {
+    int64_t sent = 0;
+    int64_t received = 0;
+    int64_t copied = 0;
+  };
+
+  // All must outlive this; `ranks` by DeviceRank.
+  StepPipeline(const GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,
+               RunResources& shared);
+
+  // Issues what may be issued, and looks what is done. Whether anything was. After an error, of the
+  // communicator or the GPU, it is not to be called again.
+  absl::StatusOr<bool> Advance();
+
+  bool is_done() const { return done_ == std::ssize(program_.steps()); }
+  // Whether anything of it may be on the streams.
+  bool is_under_way() const { return is_begun_ || done_ < issued_; }
+  int32_t steps_done() const { return done_; }
+  const Bytes& bytes() const { return bytes_; }
+  // The first step that is not done, with its peers; for errors.
+  std::string Missing() const;
+
+ private:
+  using Step = GpuProgram::Step;
+
+  static bool HasTransfers(const Step& step) {
+    return !step.sends.empty() || !step.receives.empty();
+  }
+  StreamEvents& EventsOf(int32_t step) const {
+    return shared_.step_events[step % shared_.step_events.size()];
+  }
+  bool may_begin() const {
+    return !is_begun_ && issued_ < std::ssize(program_.steps()) &&
+           issued_ - done_ < std::ssize(shared_.step_events);
+  }
+
+  absl::Status BeginStep();
+  absl::Status EndStep();
+  absl::Status QueuePacks(const Step& step);
+  absl::Status QueueTransfers(const Step& step);
+  absl::Status QueueCopies(const Step& step);
+  absl::Status QueueUnpacks(const Step& step);
+  // `stream` goes on when that step's transfers or unpacks have ended.
+  absl::Status WaitForWire(GpuStream& stream, int32_t step);
+  absl::Status WaitForUnpack(GpuStream& stream, int32_t step);
+
+  absl::StatusOr<bool> NoteDone();
+  absl::StatusOr<bool> IsDone(int32_t step) const;
+  void CountBytes(const Step& step);
+
+  const GpuBinding& binding_;
+  const GpuProgram& program_;
+  Communicator& communicator_;
+  const std::span<const int> ranks_;
+  RunResources& shared_;
+  int32_t done_ = 0;
+  int32_t issued_ = 0;
+  bool is_begun_ = false;  // step issued_, whose group is in progress
+  Bytes bytes_;
+};
+
+}  // namespace crossmesh

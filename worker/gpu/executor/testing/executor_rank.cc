@@ -1,0 +1,158 @@
+#include "worker/gpu/executor/testing/executor_rank.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/gpu/communicators/nccl_communicator.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include <absl/memory/memory.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+
+void AwaitedReport::OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) {
+  CHECK(!is_there()) << "a device after its task";
+  devices_.push_back(report);
+}
+
+void AwaitedReport::OnTaskDone(const TaskReport& report) {
+  CHECK(!is_there()) << "a second report";
+  CHECK_EQ(devices_.size(), report.devices.size());
+  report_ = report;
+}
+
+absl::Status AwaitedReport::status() const {
+  absl::Status status = report_->status;
+  for (const DeviceReport& device : devices_) status.Update(device.status);
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<ExecutorRank>> ExecutorRank::Create(int number,
+                                                                   const Options& options) {
+  setenv("CROSSMESH_STANDIN_FIRST_DEVICE", absl::StrCat(number).c_str(), 1);
+  setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
+  auto rank = absl::WrapUnique(new ExecutorRank);
+  rank->timeouts_ = options.timeouts;
+  ASSIGN_OR_RETURN(rank->stand_in_, StandIn::Load());
+  const DriverApi& driver = rank->stand_in_->driver();
+  ASSIGN_OR_RETURN(rank->loop_, EventLoop::Create(rank->clock_, {}));
+  ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(driver));
+  ASSIGN_OR_RETURN(rank->gpu_, Gpu::Create(driver, uuids.at(0)));
+  rank->free_bytes_at_first_ = rank->FreeBytes();
+  ASSIGN_OR_RETURN(rank->staging_,
+                   RegisteredStaging::Allocate(rank->stand_in_->nccl(), options.staging_bytes));
+  ASSIGN_OR_RETURN(rank->executor_, GpuExecutor::Create(*rank->loop_, *rank->gpu_, *rank->staging_,
+                                                        options.executor));
+  return rank;
+}
+
+absl::Status ExecutorRank::Join(int size, int place, const std::string& id) {
+  life_.reset();
+  ASSIGN_OR_RETURN(auto communicator,
+                   NcclCommunicator::Begin(
+                       stand_in_->nccl(), {.name = "test", .id = id, .rank = place, .size = size}));
+  life_ = std::make_unique<CommunicatorLife>(clock_, std::move(communicator), staging_.get(),
+                                             timeouts_);
+  while (life_->Poll() != CommunicatorState::kReady) {
+    if (IsOver(life_->state())) return life_->cause();
+    loop_->RunOnce(absl::Microseconds(100));
+  }
+  communicator_ = life_->communicator();
+  told_ = CommunicatorState::kReady;
+  return absl::OkStatus();
+}
+
+absl::Status ExecutorRank::JoinAll(int size, int place, Meeting& meeting) {
+  meeting.Wait();  // nobody is to read the id of the last one any more
+  if (place == 0) {
+    ASSIGN_OR_RETURN(const std::string minted, MintId(stand_in_->nccl()));
+    std::memcpy(meeting.id.internal, minted.data(), minted.size());
+  }
+  meeting.Wait();
+  return Join(size, place, std::string(meeting.id.internal, sizeof(meeting.id.internal)));
+}
+
+absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const GpuProgram> program,
+                                               const TileMemory& memory, uint32_t instance) {
+  GpuTaskSpec spec = {.key = {.operation = 1, .epoch = 1, .instance = instance},
+                      .communicator = communicator_,
+                      .owner = this};
+  spec.ranks.resize(program->part().part().tensors().devices().size());
+  std::iota(spec.ranks.begin(), spec.ranks.end(), 0);
+  const DeviceRank device = program->device();
+  ASSIGN_OR_RETURN(spec.binding, executor_->Bind(std::move(program), TilesOf(memory, device)));
+  return spec;
+}
+
+void ExecutorRank::RunUntil(absl::FunctionRef<bool()> condition) {
+  while (!condition()) {
+    loop_->RunOnce(absl::Milliseconds(1));
+    PollCommunicator();
+  }
+}
+
+absl::StatusOr<TaskReport> ExecutorRank::Run(GpuTaskSpec spec) {
+  AwaitedReport awaited;
+  RETURN_IF_ERROR(executor_->Start(std::move(spec), awaited));
+  RunUntil([&] { return awaited.is_there(); });
+  RETURN_IF_ERROR(awaited.status());
+  return awaited.report();
+}
+
+absl::Status ExecutorRank::AwaitStopped() {
+  RunUntil([this] { return IsOver(life_->state()); });
+  return life_->state() == CommunicatorState::kHung ? life_->cause() : absl::OkStatus();
+}
+
+void ExecutorRank::PollCommunicator() {
+  if (life_ == nullptr) return;
+  const CommunicatorState state = life_->Poll();
+  if (std::exchange(told_, state) == state) return;
+  executor_->OnCommunicatorChange(*communicator_, state, life_->cause());
+}
+
+void ExecutorRank::StopCommunicator(const Communicator& communicator, const absl::Status& why) {
+  CHECK_EQ(&communicator, communicator_);
+  life_->Stop(why);
+}
+
+absl::Status ExecutorRank::Close() {
+  if (life_ != nullptr && !IsOver(life_->state())) {
+    RETURN_IF_ERROR(life_->Finalize());
+    RETURN_IF_ERROR(AwaitStopped());
+  }
+  executor_.reset();
+  staging_.reset();
+  life_.reset();
+  if (FreeBytes() != free_bytes_at_first_) {
+    return absl::InternalError(absl::StrCat("memory of the GPU: expected ", free_bytes_at_first_,
+                                            " bytes free, found ", FreeBytes()));
+  }
+  gpu_.reset();
+  const std::vector<std::string> violations = stand_in_->Violations();
+  if (violations.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrJoin(violations, "; "));
+}
+
+int64_t ExecutorRank::FreeBytes() {
+  const absl::StatusOr<Gpu::MemoryAmounts> amounts = gpu_->Memory();
+  return amounts.ok() ? amounts->free.value() : 0;
+}
+
+GpuTiles TilesOf(const TileMemory& memory, DeviceRank device) {
+  const auto addresses = [&](Side side) {
+    std::vector<uint64_t> tiles;
+    for (const std::byte* tile : memory.tiles(side, device).tensor) {
+      tiles.push_back(reinterpret_cast<uint64_t>(tile));
+    }
+    return tiles;
+  };
+  return {.source = addresses(Side::kSource), .destination = addresses(Side::kDestination)};
+}
+
+}  // namespace crossmesh

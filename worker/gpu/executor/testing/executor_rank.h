@@ -1,0 +1,108 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/plan/plan.h"
+#include "tests/standin/rank_processes.h"
+#include "tests/standin/stand_in.h"
+#include "worker/executor/task.h"
+#include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/communicators/communicator_life.h"
+#include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/executor/gpu_executor.h"
+#include "worker/gpu/executor/gpu_task.h"
+#include "worker/gpu/program/gpu_program.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// The report of a task, once it is there.
+class AwaitedReport final : public TaskObserver {
+ public:
+  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override;
+  void OnTaskDone(const TaskReport& report) override;
+
+  bool is_there() const { return report_.has_value(); }
+  const TaskReport& report() const { return *report_; }
+  // Of the task, or else of its device.
+  absl::Status status() const;
+
+ private:
+  std::vector<DeviceReport> devices_;
+  std::optional<TaskReport> report_;
+};
+
+// One rank of a test in its process: the stand-ins, a GPU that no other process has, staging, a
+// loop that the test drives, an executor, and communicators one after the other, of which it is the
+// owner. The tiles of tests are in host memory, which the stand-in's kernels take. Confined to its
+// thread.
+class ExecutorRank final : public CommunicatorOwner {
+ public:
+  struct Options {
+    int64_t staging_bytes = int64_t{8} << 20;
+    GpuExecutor::Options executor;
+    CommunicatorTimeouts timeouts;
+  };
+
+  static absl::StatusOr<std::unique_ptr<ExecutorRank>> Create(int number, const Options& options);
+
+  // A communicator of `size` ranks that is ready; its id is of MintId.
+  absl::Status Join(int size, int place, const std::string& id);
+  // The same, of all processes of a RunRanks.
+  absl::Status JoinAll(int size, int place, Meeting& meeting);
+
+  // A task over the communicator, whose ranks are the devices of the plan.
+  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const GpuProgram> program,
+                                   const TileMemory& memory, uint32_t instance = 0);
+  // Drives the loop and the communicator until it is so.
+  void RunUntil(absl::FunctionRef<bool()> condition);
+  // Starts the task and waits for its end.
+  absl::StatusOr<TaskReport> Run(GpuTaskSpec spec);
+  // Until the communicator has come to its end.
+  absl::Status AwaitStopped();
+
+  // Ends the communicator, as all ranks must, and gives everything back: an error if anything was
+  // done wrong, or if memory of the GPU is missing.
+  absl::Status Close();
+
+  void StopCommunicator(const Communicator& communicator, const absl::Status& why) override;
+
+  const StandIn& stand_in() const { return *stand_in_; }
+  GpuExecutor& executor() { return *executor_; }
+  Communicator& communicator() { return *communicator_; }
+  EventLoop& loop() { return *loop_; }
+  int64_t FreeBytes();
+
+ private:
+  ExecutorRank() = default;
+
+  void PollCommunicator();
+
+  const RealClock clock_{};
+  CommunicatorTimeouts timeouts_;
+  std::unique_ptr<StandIn> stand_in_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Gpu> gpu_;
+  int64_t free_bytes_at_first_ = 0;
+  std::unique_ptr<RegisteredStaging> staging_;
+  std::unique_ptr<GpuExecutor> executor_;
+  std::unique_ptr<CommunicatorLife> life_;
+  Communicator* communicator_ = nullptr;  // the last one, there or not
+  CommunicatorState told_ = CommunicatorState::kReady;
+};
+
+// Where the tiles of a device are, in host memory.
+GpuTiles TilesOf(const TileMemory& memory, DeviceRank device);
+
+}  // namespace crossmesh
