@@ -77,6 +77,13 @@ absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
   return binding;
 }
 
+GpuBinding::~GpuBinding() {
+  if (uploaded_ == nullptr || !uploaded_->is_recorded()) return;
+  for (absl::StatusOr<bool> is_done = false; is_done.ok() && !*is_done;) {
+    is_done = uploaded_->IsDone();
+  }
+}
+
 absl::Status GpuBinding::Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes) {
   BoxCollector sources(*program_, Side::kSource, tiles.source);
   BoxCollector destinations(*program_, Side::kDestination, tiles.destination);

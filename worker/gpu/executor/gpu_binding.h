@@ -44,18 +44,21 @@ class GpuBinding {
     int32_t count = 0;
   };
 
-  // The boxes are copied to the GPU in `upload`. InvalidArgument, naming device and tensor, when a
-  // tile has no memory that the program reads or writes. ResourceExhausted. Cost: linear in the
-  // runs of the classes that the program touches. `gpu` must outlive the binding.
+  // The boxes are copied to the GPU in `upload`, on which there is nothing else. InvalidArgument,
+  // naming device and tensor, when a tile has no memory that the program reads or writes.
+  // ResourceExhausted. Cost: linear in the runs of the classes that the program touches. `gpu` must
+  // outlive the binding.
   static absl::StatusOr<std::shared_ptr<GpuBinding>> Create(
       Gpu& gpu, std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
       const GpuStream& upload);
+  // Waits for the copy, should it still be under way.
+  ~GpuBinding();
   GpuBinding(const GpuBinding&) = delete;
   GpuBinding& operator=(const GpuBinding&) = delete;
 
   const GpuProgram& program() const { return *program_; }
   // Happens when the boxes are on the GPU.
-  const GpuEvent& uploaded() const { return *uploaded_; }
+  GpuEvent& uploaded() { return *uploaded_; }
 
   // Of a class that the program reads on that side, or writes.
   Boxes boxes(Side side, ClassIndex slice_class) const;

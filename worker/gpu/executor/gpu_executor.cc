@@ -36,7 +36,7 @@ GpuExecutor::~GpuExecutor() {
 
 absl::StatusOr<std::shared_ptr<GpuBinding>> GpuExecutor::Bind(
     std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles) {
-  return GpuBinding::Create(gpu_, std::move(program), tiles, *shared_->pack);
+  return GpuBinding::Create(gpu_, std::move(program), tiles, *shared_->upload);
 }
 
 absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
@@ -85,6 +85,12 @@ std::optional<int64_t> GpuExecutor::MovedBytes(const TaskKey& key) const {
   return run->bytes().received + run->bytes().copied;
 }
 
+std::optional<int64_t> GpuExecutor::StepsDone(const TaskKey& key) const {
+  const GpuRun* const run = Find(key);
+  if (run == nullptr) return std::nullopt;
+  return run->steps_done();
+}
+
 void GpuExecutor::RequestLook() {
   if (std::exchange(is_look_requested_, true)) return;
   loop_.Cancel(next_look_);
@@ -95,12 +101,12 @@ void GpuExecutor::Look() {
   is_look_requested_ = false;
   const bool is_moved = !tasks_.empty() && Advance(tasks_.front());
   ReportThoseOver();
-  // Of what is stopping the communicator's owner tells.
-  if (tasks_.empty() || tasks_.front().run->state() == State::kStopping) return;
+  // An observer may have asked for a look. Of what is stopping the communicator's owner tells.
+  if (is_look_requested_ || tasks_.empty() || tasks_.front().run->state() == State::kStopping) {
+    return;
+  }
   look_delay_ = is_moved ? options_.look_min : std::min(2 * look_delay_, options_.look_max);
-  next_look_ = loop_.RunAfter(look_delay_, [this] {
-    if (!is_look_requested_) Look();
-  });
+  next_look_ = loop_.RunAfter(look_delay_, [this] { Look(); });
 }
 
 bool GpuExecutor::Advance(Task& task) {
@@ -152,8 +158,11 @@ void GpuExecutor::ReportThoseOver() {
 
 void GpuExecutor::Report(Task task) {
   GpuRun& run = *task.run;
-  const bool holds_buffers = run.state() == State::kHung || run.state() == State::kLost;
-  if (holds_buffers && health_.ok()) health_ = run.status();
+  if (run.state() == State::kLost) health_.Update(gpu_.health());
+  if (run.state() == State::kHung) {
+    health_.Update(absl::InternalError(
+        absl::StrCat(gpu_.uuid(), ": what a task left does not end: ", run.status().message())));
+  }
   counters_.steps += run.steps_done();
   const TaskReport report = run.TakeReport();
   counters_.sent_bytes += report.sent_bytes;
@@ -167,7 +176,8 @@ void GpuExecutor::Report(Task task) {
   }
   ++(outcome.ok() ? counters_.tasks_succeeded : counters_.tasks_failed);
   run.observer().OnTaskDone(report);
-  if (holds_buffers) static_cast<void>(task.run.release());
+  // What it holds is in use until the process ends.
+  if (!health_.ok()) static_cast<void>(task.run.release());
 }
 
 void GpuExecutor::StartStallRound() {

@@ -42,7 +42,8 @@ struct GpuExecutorCounters {
 // the owner is asked to stop it, and the buffers are given back, by the task's report, when the
 // streams have passed what was on them. Tasks behind it on the same communicator fail as well.
 //
-// Confined to the loop, on whose thread the Gpu was made; destroyed after the loop has stopped.
+// Confined to the loop, on whose thread the Gpu was made. Destroyed when no task is left, and after
+// the loop has stopped; or at the end of the process.
 class GpuExecutor {
  public:
   struct Options {
@@ -83,6 +84,8 @@ class GpuExecutor {
 
   // Bytes moved so far by a task, for progress; nothing when it is not known.
   std::optional<int64_t> MovedBytes(const TaskKey& key) const;
+  // The same in steps of its program.
+  std::optional<int64_t> StepsDone(const TaskKey& key) const;
   const GpuExecutorCounters& counters() const { return counters_; }
 
  private:

@@ -59,7 +59,6 @@ GpuRun::GpuRun(GpuTaskSpec spec, RunResources& shared, TaskObserver& observer)
 void GpuRun::Begin() {
   state_ = State::kAgreeing;
   spec_.binding->Prepare(spec_.key);
-  // Packs follow the upload in their own stream, if not for another reason.
   absl::Status begun = shared_.pack->WaitFor(spec_.binding->uploaded());
   if (begun.ok()) begun = shared_.unpack->WaitFor(spec_.binding->uploaded());
   if (begun.ok()) begun = agreement_.Begin();

@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
                        .pack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_pack"),
                        .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
                        .copy_kernel = gpu.KernelNamed<CopyArguments>("crossmesh_copy")});
+  ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->unpack, GpuStream::Create(gpu));

@@ -16,8 +16,8 @@
 
 namespace crossmesh {
 
-// The ends of a step's packs, transfers and unpacks, each in its stream. Also those of other work
-// that has the three streams.
+// Points in the three streams: behind a step's packs, its transfers, and its copies and unpacks; or
+// behind all that is there.
 struct StreamEvents {
   static absl::StatusOr<StreamEvents> Create(Gpu& gpu);
 
@@ -39,6 +39,7 @@ struct RunResources {
   const GpuKernel<PackArguments> pack_kernel;
   const GpuKernel<PackArguments> unpack_kernel;
   const GpuKernel<CopyArguments> copy_kernel;
+  std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for nobody
   std::unique_ptr<GpuStream> pack;
   std::unique_ptr<GpuStream> wire;
   std::unique_ptr<GpuStream> unpack;      // copies as well, which run while its step's transfers do

@@ -122,7 +122,7 @@ void ExecutorRank::StopCommunicator(const Communicator& communicator, const absl
 }
 
 absl::Status ExecutorRank::Close() {
-  if (!IsOver(life_->state())) {
+  if (life_ != nullptr && !IsOver(life_->state())) {
     RETURN_IF_ERROR(life_->Finalize());
     RETURN_IF_ERROR(AwaitStopped());
   }

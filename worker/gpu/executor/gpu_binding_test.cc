@@ -1,0 +1,66 @@
+#include "worker/gpu/executor/gpu_binding.h"
+
+#include "common/testing/status_matchers.h"
+#include "worker/gpu/executor/testing/chain_task.h"
+#include "worker/gpu/executor/testing/executor_rank.h"
+#include "worker/gpu/program/checksum_comparison.h"
+
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class GpuBindingTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK_AND_ASSIGN(rank_, ExecutorRank::Create(0, {})); }
+  void TearDown() override { EXPECT_OK(rank_->Close()); }
+
+  const ChainTask chain_{2};
+  std::unique_ptr<ExecutorRank> rank_;
+};
+
+TEST_F(GpuBindingTest, ATileWithoutMemoryIsRefusedByName) {
+  GpuTiles tiles = TilesOf(chain_.memory, 1);
+  tiles.destination[0] = 0;
+  EXPECT_THAT(rank_->executor().Bind(chain_.programs[1], tiles),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("destination of device b.0"),
+                             HasSubstr("expected memory for the 131072 bytes of tensor 0"))));
+  EXPECT_THAT(rank_->executor().Bind(chain_.programs[0], {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("source of device a.0")));
+}
+
+TEST_F(GpuBindingTest, TilesThatTheProgramDoesNotTouchNeedNoMemory) {
+  EXPECT_OK(
+      rank_->executor().Bind(chain_.programs[0], {.source = TilesOf(chain_.memory, 0).source}));
+}
+
+TEST_F(GpuBindingTest, ItsBoxesAreThoseOfTheTiles) {
+  const GpuTiles tiles = TilesOf(chain_.memory, 1);
+  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(chain_.programs[1], tiles));
+  rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
+  const GpuBinding::Boxes boxes = binding->boxes(Side::kDestination, 0);
+  ASSERT_EQ(boxes.count, 1);
+  // The stand-in's memory is the host's.
+  EXPECT_EQ(boxes.list->address, tiles.destination[0]);
+  EXPECT_EQ(boxes.list->row_bytes, 2 * Plan::kLeafBytes);
+}
+
+// An unpack that was lost is not to be taken for one that was right, neither at first nor when the
+// lists are full of the last run's hashes.
+TEST_F(GpuBindingTest, BytesThatNoUnpackHashedAreLost) {
+  ASSERT_OK_AND_ASSIGN(const auto binding,
+                       rank_->executor().Bind(chain_.programs[1], TilesOf(chain_.memory, 1)));
+  binding->Prepare({});
+  EXPECT_THAT(CompareChecksums(binding->program(), binding->hashes()).status,
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,161 @@
+// What a task calls and allocates while it runs.
+
+#include "common/base/status_macros.h"
+#include "tests/standin/rank_processes.h"
+#include "worker/gpu/executor/testing/chain_task.h"
+#include "worker/gpu/executor/testing/executor_rank.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+// Sanitizers bring their own operator new.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
+#endif
+
+namespace {
+
+// Counts what this thread allocates while it is asked to.
+thread_local bool counting = false;
+thread_local int64_t allocations = 0;
+
+}  // namespace
+
+#if !defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
+// The program's own code, which the linker puts between these: the stand-ins are libraries, and may
+// allocate what they like.
+extern "C" const char __executable_start;
+extern "C" const char etext;
+
+namespace {
+
+void* CountedAllocate(size_t size, const void* caller) {
+  if (counting && caller >= &__executable_start && caller < &etext) ++allocations;
+  return std::malloc(size);
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return CountedAllocate(size, __builtin_return_address(0)); }
+void* operator new[](size_t size) { return CountedAllocate(size, __builtin_return_address(0)); }
+// Not inlined, as those above are not: else the compiler takes them for a mismatch.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory, size_t /*size*/) noexcept {
+  std::free(memory);
+}
+#endif
+
+namespace crossmesh {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSteps = 24;
+
+// All that a task may call from its first step to its last.
+const std::set<std::string> kCallsOfSteps = {"cuEventQuery",
+                                             "cuEventRecord",
+                                             "cuLaunchKernel",
+                                             "cuStreamWaitEvent",
+                                             "ncclCommGetAsyncError",
+                                             "ncclGroupEnd",
+                                             "ncclGroupStart",
+                                             "ncclRecv",
+                                             "ncclSend"};
+
+absl::Status ExpectCalls(const std::vector<StandInCall>& calls, size_t begin,
+                         const std::set<std::string>& expected) {
+  for (size_t i = begin; i < calls.size(); ++i) {
+    if (expected.contains(calls[i].name)) continue;
+    return absl::InternalError(absl::StrCat("call ", i - begin, " is ", calls[i].name));
+  }
+  return absl::OkStatus();
+}
+
+size_t BehindTheLast(const std::vector<StandInCall>& calls, const std::string& name) {
+  const auto found = std::find_if(calls.rbegin(), calls.rend(),
+                                  [&](const StandInCall& call) { return call.name == name; });
+  return calls.rend() - found;
+}
+
+TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask chain = ChainTask::OfSmallRelays(kSteps);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[number], chain.memory));
+    // Kept, so that it is not given back within what is looked at.
+    const std::shared_ptr<GpuBinding> binding = spec.binding;
+    RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
+    const std::vector<StandInCall> calls = rank->stand_in().Calls();
+    // What peers have told is read once all have agreed.
+    const size_t first = BehindTheLast(calls, "cuMemcpyDtoHAsync");
+    if (calls.size() - first < kSteps) return absl::InternalError("too few calls");
+    return ExpectCalls(calls, first, kCallsOfSteps);
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
+// Runs the task; gives what was allocated in the middle of its steps, since a look at the GPU may
+// find the last ones done and make the report.
+absl::StatusOr<int64_t> AllocationsOfSteps(ExecutorRank& rank, const GpuTaskSpec& spec) {
+  AwaitedReport awaited;
+  RETURN_IF_ERROR(rank.executor().Start(spec, awaited));
+  const auto done = [&] { return rank.executor().StepsDone(spec.key).value_or(kSteps); };
+  rank.RunUntil([&] { return done() > 0; });
+  counting = true;
+  rank.RunUntil([&] { return done() >= kSteps / 2; });
+  counting = false;
+  if (awaited.is_there()) return absl::InternalError("the task ended too soon");
+  rank.RunUntil([&] { return awaited.is_there(); });
+  RETURN_IF_ERROR(awaited.status());
+  return std::exchange(allocations, 0);
+}
+
+TEST(GpuExecutorCallsTest, AThousandReplaysAllocateNothing) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask chain = ChainTask::OfSmallRelays(kSteps);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[number], chain.memory));
+    RETURN_IF_ERROR(rank->Run(spec).status());
+    const int64_t free_bytes = rank->FreeBytes();
+    const size_t calls_before = rank->stand_in().Calls().size();
+    for (uint32_t replay = 1; replay <= 1000; ++replay) {
+      spec.key.instance = replay;
+      ASSIGN_OR_RETURN(const int64_t allocated, AllocationsOfSteps(*rank, spec));
+      if (allocated == 0) continue;
+      return absl::InternalError(absl::StrCat("replay ", replay, ": ", allocated, " allocations"));
+    }
+    if (rank->FreeBytes() != free_bytes) return absl::InternalError("memory of the GPU is gone");
+    std::set<std::string> expected = kCallsOfSteps;
+    expected.insert({"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemGetInfo"});
+    RETURN_IF_ERROR(ExpectCalls(rank->stand_in().Calls(), calls_before, expected));
+    spec = {};
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace crossmesh

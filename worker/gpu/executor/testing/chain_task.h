@@ -1,0 +1,61 @@
+#pragma once
+
+#include "common/base/check.h"
+#include "common/plan/plan.h"
+#include "common/plan/testing/random_tensors.h"
+#include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/program/testing/device_programs.h"
+#include "worker/gpu/program/testing/small_plans.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace crossmesh {
+
+// Plans of a chain from a.0 (rank 0) to b.0 (rank 1) and on to b.1 (rank 2), with the programs and
+// the memory of a run.
+struct ChainTask {
+  // One relay, in chunks of one leaf, one after the other.
+  explicit ChainTask(int64_t chunks,
+                     const GpuProgram::Options& options = {.staging_bytes = 1 << 20})
+      : ChainTask(Made(ThroughTwoHops(chunks * Plan::kLeafBytes)), options) {}
+
+  // As many relays of a few bytes, one after the other: of steps, and little else.
+  static ChainTask OfSmallRelays(int64_t relays) {
+    constexpr int64_t kBytes = 256;
+    Plan::Spec spec = ThroughTwoHops(relays * kBytes);
+    const Relay whole = spec.relays.front();
+    const std::vector<Hop> hops = std::exchange(spec.hops, {});
+    spec.relays.clear();
+    spec.periods = static_cast<int32_t>(relays);
+    for (int64_t i = 0; i < relays; ++i) {
+      Relay relay = whole;
+      relay.begin = i * kBytes;
+      relay.end = relay.begin + kBytes;
+      relay.first_hop = std::ssize(spec.hops);
+      relay.due = {.begin = static_cast<int32_t>(i * DueTime::kParts / relays),
+                   .end = static_cast<int32_t>((i + 1) * DueTime::kParts / relays)};
+      spec.relays.push_back(relay);
+      spec.hops.insert(spec.hops.end(), hops.begin(), hops.end());
+    }
+    PlaceHopsInPlanOrder(spec);
+    return ChainTask(Made(std::move(spec)), {.staging_bytes = 1 << 20});
+  }
+
+  ChainTask(const ChainTask&) = delete;
+  ChainTask& operator=(const ChainTask&) = delete;
+
+  const Plan plan;
+  const TileMemory memory;
+  DevicePrograms programs;  // by rank
+
+ private:
+  ChainTask(Plan made, const GpuProgram::Options& options) : plan(std::move(made)), memory(plan) {
+    auto compiled = ProgramsOf(plan, options);
+    CHECK_OK(compiled);
+    programs = *std::move(compiled);
+  }
+};
+
+}  // namespace crossmesh
