@@ -36,6 +36,7 @@ class Run:
     bound: float = 0
     predicted: float = 0
     ports: tuple[Port, ...] = ()
+    errors: tuple[str, ...] = ()  # of replicas that failed
 
     def large_error(self) -> float | None:
         """Of the port with at least LARGE_BYTES planned that is furthest from the plan."""
@@ -138,7 +139,8 @@ class CaseRunner:
         if report is None:
             return Run(strategy, operation.get("state", str(operation)))
         return Run(strategy, operation["state"], report["total_seconds"], report["bound_seconds"],
-                   report["predicted_seconds"], self.ports(planned, before, after))
+                   report["predicted_seconds"], self.ports(planned, before, after),
+                   tuple(replica["error"] for replica in operation["replicas"] if replica.get("error")))
 
     def signal_seconds(self, rounds: int) -> float:
         tiny = signal(self.case)
@@ -157,7 +159,7 @@ class CaseRunner:
                 run = self.run(strategy, planned[strategy])
                 result.runs.append(run)
                 print(f"{self.case.name} {strategy}: {run.state}, {run.seconds:.3f} s, bound {run.bound:.3f} s, ratio "
-                      f"{run.seconds / (run.bound or 1):.3f}, predicted {run.predicted:.3f} s", flush=True)
+                      f"{run.seconds / (run.bound or 1):.3f}, predicted {run.predicted:.3f} s", *run.errors, flush=True)
         return result
 
 
