@@ -41,6 +41,11 @@ class DependencyTest(unittest.TestCase):
         self.assertEqual(self.problems(testing, target("test", "common/plan", ("common/testing",))), [])
         self.assertEqual(len(self.problems(testing, target("module", "common/plan", ("common/testing",)))), 1)
 
+    def test_only_modules_for_tests_use_tests(self):
+        standin = target("module", "tests/standin")
+        self.assertEqual(self.problems(standin, target("module", "worker/gpu/testing", ("tests/standin",))), [])
+        self.assertEqual(len(self.problems(standin, target("module", "worker/gpu", ("tests/standin",)))), 1)
+
 
 class TextTest(unittest.TestCase):
     def problems(self, text: str, path: str = "worker/memory/arena.cc") -> list[str]:

@@ -90,10 +90,9 @@ def forbidden_dependency(layers: Layers, target: dict, folder: str) -> str | Non
         return "nothing in common depends on controller, worker or client"
     if own in UPPER_FOLDERS and other in UPPER_FOLDERS and own != other and folder not in layers.pure_folders:
         return "controller, worker and client use only pure modules of each other"
-    if target["kind"] == "module" and other == "tests" and own != "tests":
-        return "nothing depends on tests"
-    if target["kind"] == "module" and folder == "common/testing" and not target["folder"].endswith("testing"):
-        return "only tests use common/testing"
+    is_for_tests = target["kind"] != "module" or own == "tests" or target["folder"].endswith("/testing")
+    if not is_for_tests and (other == "tests" or folder.endswith("/testing")):
+        return "only tests and modules for tests use tests or modules for tests"
     if target["pure"] and folder not in layers.pure_folders and folder != "common/base":
         return "a pure module depends only on pure modules and common/base"
     return None
