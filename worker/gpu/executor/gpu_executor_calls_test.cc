@@ -6,7 +6,9 @@
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <set>
@@ -16,6 +18,8 @@
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,22 +41,32 @@ thread_local int64_t allocations = 0;
 }  // namespace
 
 #if !defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
-// The program's own code, which the linker puts between these: the stand-ins are libraries, and may
-// allocate what they like.
-extern "C" const char __executable_start;
-extern "C" const char etext;
-
 namespace {
 
-void* CountedAllocate(size_t size, const void* caller) {
-  if (counting && caller >= &__executable_start && caller < &etext) ++allocations;
+// Is this thread in a call of a stand-in? They are libraries of their own folder, and may allocate
+// what they like.
+bool IsInStandIn() {
+  std::array<void*, 64> frames;
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  return std::any_of(frames.begin(), frames.begin() + count, [](void* frame) {
+    Dl_info library;
+    return dladdr(frame, &library) != 0 && std::strstr(library.dli_fname, "/standin/") != nullptr;
+  });
+}
+
+void* CountedAllocate(size_t size) {
+  // The look at the stack may allocate.
+  if (std::exchange(counting, false)) {
+    allocations += IsInStandIn() ? 0 : 1;
+    counting = true;
+  }
   return std::malloc(size);
 }
 
 }  // namespace
 
-void* operator new(size_t size) { return CountedAllocate(size, __builtin_return_address(0)); }
-void* operator new[](size_t size) { return CountedAllocate(size, __builtin_return_address(0)); }
+void* operator new(size_t size) { return CountedAllocate(size); }
+void* operator new[](size_t size) { return CountedAllocate(size); }
 // Not inlined, as those above are not: else the compiler takes them for a mismatch.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
