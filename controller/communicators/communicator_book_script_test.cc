@@ -1,24 +1,18 @@
-// Scripts of events, each followed by the actions that it must give. A script is a file of
-// testdata/: comment lines start with '#', events with '>'. "> Book 100 10" begins a book with
-// 100 bytes for each GPU, 10 of them expected of a communicator. CROSSMESH_UPDATE_GOLDEN=1 writes
-// what the book does into the files, to be reviewed as a diff.
+// Scripts (common/testing/scripts.h) of events, each followed by the actions that it must give.
+// "> Book 100 10" begins a book with 100 bytes for each GPU, 10 of them expected of a communicator.
 
-#include "common/testing/paths.h"
+#include "common/testing/scripts.h"
 #include "controller/communicators/communicator_book.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -77,51 +71,25 @@ CommunicatorEvent EventOf(absl::string_view line) {
   return ProcessLost{RankOf(words[1]), StatusOf(words, 2)};
 }
 
-// The script with its expectations replaced by what the book does.
 std::string Play(const std::string& script) {
-  std::string played;
   CommunicatorBook book({});
-  for (absl::string_view line : absl::StrSplit(script, '\n')) {
-    if (absl::StartsWith(line, "#") || line.empty()) {
-      absl::StrAppend(&played, line, "\n");
-    } else if (absl::ConsumePrefix(&line, "> Book ")) {
-      const std::pair<std::string, std::string> bytes = absl::StrSplit(line, ' ');
+  return PlayScript(script, [&book](absl::string_view event) {
+    std::string played;
+    if (absl::ConsumePrefix(&event, "Book ")) {
+      const std::pair<std::string, std::string> bytes = absl::StrSplit(event, ' ');
       book = CommunicatorBook({.gpu_bytes_max = NumberOf<int64_t>(bytes.first),
                                .expected_bytes = NumberOf<int64_t>(bytes.second)});
-      absl::StrAppend(&played, "> Book ", line, "\n");
-    } else if (absl::ConsumePrefix(&line, "> ")) {
-      absl::StrAppend(&played, "> ", line, "\n");
-      for (const CommunicatorAction& action : book.Handle(EventOf(line))) {
-        absl::StrAppend(&played, "    ", ToString(action), "\n");
-      }
+      return played;
     }
-  }
-  absl::StripTrailingAsciiWhitespace(&played);
-  return played + "\n";
-}
-
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+    for (const CommunicatorAction& action : book.Handle(EventOf(event))) {
+      absl::StrAppend(&played, "    ", ToString(action), "\n");
+    }
+    return played;
+  });
 }
 
 TEST(CommunicatorBookScripts, EveryScriptPlaysAsItIsWritten) {
-  int scripts = 0;
-  const std::filesystem::path folder = SourcePath("controller/communicators/testdata");
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".txt") continue;
-    ++scripts;
-    const std::string script = ReadFile(entry.path());
-    const std::string played = Play(script);
-    if (std::getenv("CROSSMESH_UPDATE_GOLDEN") != nullptr) {
-      std::ofstream(entry.path()) << played;
-    } else {
-      EXPECT_EQ(played, script) << entry.path();
-    }
-  }
-  EXPECT_GE(scripts, 8);
+  EXPECT_GE(ExpectScriptsPlayAsWritten("controller/communicators/testdata", Play), 8);
 }
 
 }  // namespace

@@ -1,23 +1,18 @@
-// Scripts of events, each followed by the actions and the state that it must give. A script is a
-// file of testdata/: comment lines start with '#', events with '>'. CROSSMESH_UPDATE_GOLDEN=1
-// writes what the machine does into the files, to be reviewed as a diff.
+// Scripts (common/testing/scripts.h) of events, each followed by the actions and the state that it
+// must give.
 
-#include "common/testing/paths.h"
+#include "common/testing/scripts.h"
 #include "controller/operation/operation_machine.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -85,50 +80,24 @@ OperationEvent EventOf(absl::string_view line) {
   return DeadlinePassed{};
 }
 
-// The script with its expectations replaced by what the machine does.
 std::string Play(const std::string& script) {
-  std::string played;
   OperationMachine machine(0);
-  for (absl::string_view line : absl::StrSplit(script, '\n')) {
-    if (absl::StartsWith(line, "#") || line.empty()) {
-      absl::StrAppend(&played, line, "\n");
-    } else if (absl::ConsumePrefix(&line, "> Replicas ")) {
-      machine = OperationMachine(Rank(line));
-      absl::StrAppend(&played, "> Replicas ", line, "\n");
-    } else if (absl::ConsumePrefix(&line, "> ")) {
-      absl::StrAppend(&played, "> ", line, "\n");
-      for (const OperationAction& action : machine.Handle(EventOf(line))) {
-        absl::StrAppend(&played, "    ", ToString(action), "\n");
-      }
-      absl::StrAppend(&played, "  ", OperationStateName(machine.state()), "\n");
+  return PlayScript(script, [&machine](absl::string_view event) {
+    std::string played;
+    if (absl::ConsumePrefix(&event, "Replicas ")) {
+      machine = OperationMachine(Rank(event));
+      return played;
     }
-  }
-  absl::StripTrailingAsciiWhitespace(&played);
-  return played + "\n";
-}
-
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+    for (const OperationAction& action : machine.Handle(EventOf(event))) {
+      absl::StrAppend(&played, "    ", ToString(action), "\n");
+    }
+    absl::StrAppend(&played, "  ", OperationStateName(machine.state()), "\n");
+    return played;
+  });
 }
 
 TEST(OperationScripts, EveryScriptPlaysAsItIsWritten) {
-  int scripts = 0;
-  const std::filesystem::path folder = SourcePath("controller/operation/testdata");
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".txt") continue;
-    ++scripts;
-    const std::string script = ReadFile(entry.path());
-    const std::string played = Play(script);
-    if (std::getenv("CROSSMESH_UPDATE_GOLDEN") != nullptr) {
-      std::ofstream(entry.path()) << played;
-    } else {
-      EXPECT_EQ(played, script) << entry.path();
-    }
-  }
-  EXPECT_GE(scripts, 10);
+  EXPECT_GE(ExpectScriptsPlayAsWritten("controller/operation/testdata", Play), 10);
 }
 
 }  // namespace
