@@ -72,9 +72,11 @@ void GpuExecutor::Cancel(const TaskKey& key, const absl::Status& why) {
 
 void GpuExecutor::OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
                                        const absl::Status& cause) {
+  // A task sees for itself when its calls are through.
+  if (state == CommunicatorState::kReady || state == CommunicatorState::kExchanging) return;
   for (const Task& task : tasks_) {
     if (task.run->spec().communicator != &communicator) continue;
-    task.run->OnCommunicatorChange(state, cause);
+    task.run->OnCommunicatorEnding(state, cause);
     RequestLook();
   }
 }

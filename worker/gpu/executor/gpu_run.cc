@@ -169,11 +169,8 @@ void GpuRun::OnStopAsked() {
   if (!is_under_way()) End(State::kOver);
 }
 
-void GpuRun::OnCommunicatorChange(CommunicatorState communicator, const absl::Status& cause) {
-  if (is_over() || communicator == CommunicatorState::kReady ||
-      communicator == CommunicatorState::kExchanging) {
-    return;
-  }
+void GpuRun::OnCommunicatorEnding(CommunicatorState communicator, const absl::Status& cause) {
+  if (is_over()) return;
   Fail(absl::UnavailableError(absl::StrCat(
       "the communicator is ", CommunicatorStateName(communicator), ": ", cause.message())));
   // Whoever stops it need not be asked.

@@ -76,7 +76,8 @@ class GpuRun {
   bool OnStallRound();
   // The owner of the communicator was asked to stop it; FAILED only.
   void OnStopAsked();
-  void OnCommunicatorChange(CommunicatorState communicator, const absl::Status& cause);
+  // It is on its way to an end, or has come to it.
+  void OnCommunicatorEnding(CommunicatorState communicator, const absl::Status& cause);
   // It takes too long to end.
   void OnEndLimit();
 

@@ -57,19 +57,24 @@ absl::Status StepPipeline::EndStep() {
   return absl::OkStatus();
 }
 
+template <typename Chunk>
+PackArguments StepPipeline::ArgumentsFor(Side side, const Chunk& chunk, uint64_t address) const {
+  const GpuBinding::Boxes boxes = binding_.boxes(side, chunk.slice_class);
+  return {.boxes = boxes.list,
+          .box_count = boxes.count,
+          .begin = chunk.begin,
+          .end = chunk.end,
+          .packed = DevicePointer<std::byte>(address)};
+}
+
 absl::Status StepPipeline::QueuePacks(const Step& step) {
   if (step.packs.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(WaitForWire(*shared_.pack, step.pack_after_wire));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.pack, step.pack_after_unpack));
   for (const GpuProgram::Pack& pack : program_.packs(step)) {
-    const GpuBinding::Boxes boxes = binding_.boxes(Side::kSource, pack.slice_class);
     const ChunkMessage message = program_.MessageOf(pack.end - pack.begin);
     const uint64_t address = shared_.staging.address() + pack.staging_offset;
-    PackArguments arguments = {.boxes = boxes.list,
-                               .box_count = boxes.count,
-                               .begin = pack.begin,
-                               .end = pack.end,
-                               .packed = DevicePointer<std::byte>(address)};
+    PackArguments arguments = ArgumentsFor(Side::kSource, pack, address);
     if (message.checksums) {
       arguments.leaf_hashes = DevicePointer<uint64_t>(address + message.hashes_offset());
     }
@@ -117,14 +122,9 @@ absl::Status StepPipeline::QueueUnpacks(const Step& step) {
   if (step.unpacks.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(shared_.unpack->WaitFor(*EventsOf(issued_).wired));
   for (const GpuProgram::Unpack& unpack : program_.unpacks(step)) {
-    const GpuBinding::Boxes boxes = binding_.boxes(Side::kDestination, unpack.slice_class);
     const ChunkMessage message = program_.MessageOf(unpack.end - unpack.begin);
     const uint64_t address = shared_.staging.address() + unpack.staging_offset;
-    PackArguments arguments = {.boxes = boxes.list,
-                               .box_count = boxes.count,
-                               .begin = unpack.begin,
-                               .end = unpack.end,
-                               .packed = DevicePointer<std::byte>(address)};
+    PackArguments arguments = ArgumentsFor(Side::kDestination, unpack, address);
     if (message.checksums) {
       arguments.leaf_hashes = binding_.hashes_in_place_on_gpu() + unpack.first_leaf;
       arguments.root_hashes = DevicePointer<const uint64_t>(address + message.hashes_offset());

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "common/plan/tensor_table.h"
 #include "worker/gpu/communicators/communicator.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/run_resources.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/program/gpu_program.h"
 
 #include <cstdint>
@@ -65,6 +67,10 @@ class StepPipeline {
 
   absl::Status BeginStep();
   absl::Status EndStep();
+  // Of a chunk that is packed or unpacked, between its boxes and this address in staging. Hashes
+  // are not set.
+  template <typename Chunk>
+  PackArguments ArgumentsFor(Side side, const Chunk& chunk, uint64_t address) const;
   absl::Status QueuePacks(const Step& step);
   absl::Status QueueTransfers(const Step& step);
   absl::Status QueueCopies(const Step& step);
