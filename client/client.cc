@@ -1,9 +1,9 @@
 #include "client/client.h"
 
 #include "client/pause.h"
+#include "common/base/backoff.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "common/base/backoff.h"
 #include "common/metrics/worker_metrics.h"
-#include "common/rpc/backoff.h"
 #include "crossmesh/v1/worker_service.pb.h"
 #include "worker/transport/event_loop.h"
 

@@ -1,4 +1,4 @@
-#include "common/rpc/backoff.h"
+#include "common/base/backoff.h"
 
 #include <algorithm>
 
