@@ -110,7 +110,7 @@ absl::Status Worker::OpenDataPlane() {
   executor_ = Executor::Create(*data_, options_.executor);
   ASSIGN_OR_RETURN(transport_, MakeDataTransport(options_.data, *executor_));
   RETURN_IF_ERROR(executor_->Attach(*transport_));
-  data_->AddTransport(*transport_);
+  data_->AddSource(*transport_);
   lender_.Start({.data = *data_, .memory = *memory_, .transport = *transport_});
   return absl::OkStatus();
 }

@@ -71,7 +71,7 @@ DataPlane::DataPlane(const DataTransportOptions& options) {
   CHECK_OK(transport);
   transport_ = *std::move(transport);
   CHECK_OK(executor_->Attach(*transport_));
-  loop_->AddTransport(*transport_);
+  loop_->AddSource(*transport_);
   loop_->Start();
 }
 

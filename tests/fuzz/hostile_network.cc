@@ -92,7 +92,7 @@ class HostileNetwork::HostileTransport final : public Transport {
   const std::string address_;
 };
 
-std::unique_ptr<Transport> HostileNetwork::AddTransport(TransportSink& sink) {
+std::unique_ptr<Transport> HostileNetwork::AddSource(TransportSink& sink) {
   sinks_.push_back(&sink);
   return std::make_unique<HostileTransport>(*this, sinks_.size() - 1);
 }

@@ -23,7 +23,7 @@ class HostileNetwork {
   HostileNetwork& operator=(const HostileNetwork&) = delete;
 
   // Transports are numbered from 0, in this order; `sink` is that of the next.
-  std::unique_ptr<Transport> AddTransport(TransportSink& sink);
+  std::unique_ptr<Transport> AddSource(TransportSink& sink);
 
   // Does one thing that is to be done, if there is any.
   bool Step();

@@ -105,7 +105,7 @@ class Cluster {
       worker.loop = *std::move(loop);
       worker.executor = Executor::Create(
           *worker.loop, {.staging_bytes = kStagingBytes, .parked_for = kParkedFor});
-      worker.transport = network_.AddTransport(*worker.executor);
+      worker.transport = network_.AddSource(*worker.executor);
       CHECK_OK(worker.executor->Attach(*worker.transport));
     }
   }

@@ -45,7 +45,7 @@ ExecutorTest::ExecutorTest(ExecutorOptions options, size_t nics) {
     worker.transport =
         nics == 0 ? *make(*worker.executor) : *StripedTransport::Create(*worker.executor, makers);
     CHECK_OK(worker.executor->Attach(*worker.transport));
-    loop_->AddTransport(*worker.transport);
+    loop_->AddSource(*worker.transport);
   }
 }
 

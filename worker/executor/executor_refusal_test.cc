@@ -90,7 +90,7 @@ TEST_F(RefusalTest, APeerGivenUpByOneTaskStillServesAnother) {
 }
 
 TEST_F(RefusalTest, OnlyAPeerThatHoldsUpTheEndIsCutOff) {
-  loop_->AddTransport(*silent_);
+  loop_->AddSource(*silent_);
   TaskSpec spec = SpecOf(1, 0);
   spec.stall_limit = absl::Milliseconds(40);
   spec.peer_of_device[2] = static_cast<int32_t>(spec.peers.size());

@@ -237,7 +237,7 @@ class LyingPeerTest : public ExecutorTest, private TransportSink {
  protected:
   LyingPeerTest() : plan_(MakePlan("a.0", "b.0-1")), memory_(plan_) {
     liar_ = *InProcessTransport::Create(fabric_, *this);
-    loop_->AddTransport(*liar_);
+    loop_->AddSource(*liar_);
     TaskSpec spec = MakeSpec(1, plan_, memory_);
     spec.peers[0].address = liar_->address();
     CHECK_OK(workers_[1].executor->Start(std::move(spec), workers_[1].reports));

@@ -107,14 +107,15 @@ TimerId EventLoop::RunAfter(absl::Duration delay, Task task) {
 
 bool EventLoop::Cancel(TimerId timer) { return timers_.erase(timer) > 0; }
 
-void EventLoop::AddTransport(Transport& transport) {
-  transports_.push_back(&transport);
-  Watch(epoll_.get(), transport.event_fd());
+void EventLoop::AddSource(EventSource& source) {
+  sources_.push_back(&source);
+  Watch(epoll_.get(), source.event_fd());
 }
 
-void EventLoop::RemoveTransport(Transport& transport) {
-  CHECK(std::erase(transports_, &transport) == 1) << transport.name() << " was not added";
-  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, transport.event_fd(), nullptr), 0)
+void EventLoop::RemoveSource(EventSource& source) {
+  CHECK(std::erase(sources_, &source) == 1)
+      << "a source of loop " << options_.name << " was not added";
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, source.event_fd(), nullptr), 0)
       << "errno " << errno;
 }
 
@@ -127,7 +128,7 @@ int EventLoop::RunOnce(absl::Duration wait_max) {
     handled = RunReady();
   }
   if (handled == 0 && may_wait) {
-    if (ArmTransports()) Wait(wait_max);
+    if (ArmSources()) Wait(wait_max);
     handled = RunReady();
   }
   if (handled > 0) {
@@ -143,8 +144,8 @@ void EventLoop::Run() {
 
 int EventLoop::RunReady() {
   int handled = RunTasks() + RunTimers();
-  // By index: a callback may add or remove a transport.
-  for (size_t i = 0; i < transports_.size(); ++i) handled += transports_[i]->Progress();
+  // By index: a callback may add or remove a source.
+  for (size_t i = 0; i < sources_.size(); ++i) handled += sources_[i]->Progress();
   return handled;
 }
 
@@ -174,10 +175,10 @@ int EventLoop::RunTimers() {
   return handled;
 }
 
-bool EventLoop::ArmTransports() {
+bool EventLoop::ArmSources() {
   // All of them, even when one is not ready to sleep: arming is cheap and has no other effect.
   bool armed = true;
-  for (Transport* transport : transports_) armed = transport->Arm() && armed;
+  for (EventSource* source : sources_) armed = source->Arm() && armed;
   return armed;
 }
 

@@ -5,7 +5,7 @@
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "common/base/unique_fd.h"
-#include "worker/transport/transport.h"
+#include "worker/transport/event_source.h"
 
 #include <chrono>
 #include <cstdint>
@@ -39,10 +39,10 @@ class TimerId {
   uint64_t number_ = 0;
 };
 
-// One thread that drives transports, posted tasks and timers: everything confined to the loop runs
-// there and needs no lock. It sleeps in epoll while nothing happens; right after something
-// happened it first looks again for `spin`, since the answer to a message often comes sooner than
-// a thread can be woken.
+// One thread that drives sources of events, such as transports, posted tasks and timers: everything
+// confined to the loop runs there and needs no lock. It sleeps in epoll while nothing happens;
+// right after something happened it first looks again for `spin`, since the answer to a message
+// often comes sooner than a thread can be woken.
 //
 // Post and RunAndWait are thread-safe, everything else says where it may be called.
 class EventLoop {
@@ -85,14 +85,14 @@ class EventLoop {
   // is news: false when it ran already or was cancelled.
   bool Cancel(TimerId timer);
 
-  // On the loop, before Start or after Stop: `transport` is driven until it is removed, and must
-  // live until then.
-  void AddTransport(Transport& transport);
-  void RemoveTransport(Transport& transport);
+  // On the loop, before Start or after Stop: `source` is driven until it is removed, and must live
+  // until then. One may be removed, but not destroyed, by what its own Progress calls.
+  void AddSource(EventSource& source);
+  void RemoveSource(EventSource& source);
 
   // For loops that were not started: does what is to be done now; when that is nothing, waits at
   // most `wait_max` for something and does that. Returns the number of tasks, timers and events of
-  // transports that were handled.
+  // sources that were handled.
   int RunOnce(absl::Duration wait_max);
 
  private:
@@ -102,7 +102,7 @@ class EventLoop {
   int RunReady();
   int RunTasks();
   int RunTimers();
-  bool ArmTransports();
+  bool ArmSources();
   void Wait(absl::Duration wait_max);
   bool stopping() const;
 
@@ -113,7 +113,7 @@ class EventLoop {
   Thread thread_;
 
   // Confined to the loop.
-  std::vector<Transport*> transports_;
+  std::vector<EventSource*> sources_;
   std::map<TimerId, Task> timers_;
   // Of the timer that ran last, for the next one: who looks again and again allocates nothing.
   std::map<TimerId, Task>::node_type spare_timer_;

@@ -39,21 +39,10 @@ class EventLoopTest : public testing::Test {
 };
 
 // Does nothing by itself; counts what the loop asks of it.
-class FakeTransport final : public Transport {
+class FakeSource final : public EventSource {
  public:
-  explicit FakeTransport(EventFd event_fd) : event_fd_(std::move(event_fd)) {}
+  explicit FakeSource(EventFd event_fd) : event_fd_(std::move(event_fd)) {}
 
-  absl::string_view name() const override { return "fake"; }
-  const std::string& address() const override { return address_; }
-  int64_t eager_bytes_max() const override { return 0; }
-  absl::StatusOr<PeerId> Connect(absl::string_view /*address*/) override { return PeerId(1); }
-  absl::string_view link(PeerId /*peer*/) const override { return "local"; }
-  int pieces_max() const override { return 1; }
-  int useful_pieces_max(PeerId /*peer*/) const override { return 1; }
-  void Send(PeerId /*peer*/, const MessageHeader& /*header*/, Pieces /*payload*/,
-            Ticket /*ticket*/) override {}
-  void Disconnect(PeerId /*peer*/) override {}
-  void Break(PeerId /*peer*/, const absl::Status& /*why*/) override {}
   int Progress() override {
     if (event_fd_.Drain()) ++events;
     return std::exchange(events, 0);
@@ -72,7 +61,6 @@ class FakeTransport final : public Transport {
   std::function<void()> on_arm;
 
  private:
-  const std::string address_;
   EventFd event_fd_;
 };
 
@@ -135,31 +123,31 @@ TEST_F(EventLoopTest, ATimerWithoutDelayThatRestartsItselfLetsOthersRun) {
   EXPECT_THAT(notes_, ElementsAre(1, 1, 1));
 }
 
-TEST_F(EventLoopTest, ATransportIsArmedBeforeTheLoopWaits) {
+TEST_F(EventLoopTest, ASourceIsArmedBeforeTheLoopWaits) {
   ASSERT_OK_AND_ASSIGN(EventFd event_fd, EventFd::Create());
-  FakeTransport transport(std::move(event_fd));
-  loop_->AddTransport(transport);
-  transport.on_arm = [&] { transport.Wake(); };  // the race that arming is for
+  FakeSource source(std::move(event_fd));
+  loop_->AddSource(source);
+  source.on_arm = [&] { source.Wake(); };  // the race that arming is for
   EXPECT_EQ(loop_->RunOnce(absl::InfiniteDuration()), 1);
-  EXPECT_EQ(transport.arms, 1);
-  loop_->RemoveTransport(transport);
+  EXPECT_EQ(source.arms, 1);
+  loop_->RemoveSource(source);
 }
 
-TEST_F(EventLoopTest, ATransportThatCannotBeArmedIsProgressedInstead) {
+TEST_F(EventLoopTest, ASourceThatCannotBeArmedIsProgressedInstead) {
   ASSERT_OK_AND_ASSIGN(EventFd event_fd, EventFd::Create());
-  FakeTransport transport(std::move(event_fd));
-  loop_->AddTransport(transport);
-  transport.on_arm = [&] { transport.events = 2; };
+  FakeSource source(std::move(event_fd));
+  loop_->AddSource(source);
+  source.on_arm = [&] { source.events = 2; };
   EXPECT_EQ(loop_->RunOnce(absl::InfiniteDuration()), 2);
-  loop_->RemoveTransport(transport);
+  loop_->RemoveSource(source);
 }
 
-TEST_F(EventLoopTest, ARemovedTransportIsLeftAlone) {
+TEST_F(EventLoopTest, ARemovedSourceIsLeftAlone) {
   ASSERT_OK_AND_ASSIGN(EventFd event_fd, EventFd::Create());
-  FakeTransport transport(std::move(event_fd));
-  loop_->AddTransport(transport);
-  loop_->RemoveTransport(transport);
-  transport.events = 1;
+  FakeSource source(std::move(event_fd));
+  loop_->AddSource(source);
+  loop_->RemoveSource(source);
+  source.events = 1;
   EXPECT_EQ(loop_->RunOnce(absl::ZeroDuration()), 0);
 }
 

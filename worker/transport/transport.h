@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/strong_int.h"
+#include "worker/transport/event_source.h"
 #include "worker/transport/pieces.h"
 
 #include <cstddef>
@@ -87,10 +88,8 @@ class TransportSink {
 // Implementations: inprocess/ (threads of one process, seeded faults), socket/ (TCP, shared
 // memory), ucx/ (TCP, RDMA, shared memory), striped/ (one of these for each NIC). Every one passes
 // testing/transport_conformance.h.
-class Transport {
+class Transport : public EventSource {
  public:
-  virtual ~Transport() = default;
-
   // "inprocess", "socket", "ucx": the value of the metric label `transport`.
   virtual absl::string_view name() const = 0;
   // Opaque bytes with which a peer's Connect reaches this transport. At most 4 KiB.
@@ -131,13 +130,6 @@ class Transport {
   // As if the connection had broken by itself, of `why`, which is Unavailable: what is outstanding
   // on it completes, and both sides lose their peer. Does nothing where the peer is lost already.
   virtual void Break(PeerId peer, const absl::Status& why) = 0;
-
-  // Advances what can be advanced and calls the sink. Returns the number of events handled.
-  virtual int Progress() = 0;
-  // Readable when Progress has something to do, once Arm returned true.
-  virtual int event_fd() const = 0;
-  // Call before waiting on event_fd; false means that Progress must be called again first.
-  virtual bool Arm() = 0;
 };
 
 }  // namespace crossmesh

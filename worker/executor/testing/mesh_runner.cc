@@ -83,7 +83,7 @@ MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
     CHECK_OK(transport);
     worker->transport = *std::move(transport);
     CHECK_OK(worker->executor->Attach(*worker->transport));
-    worker->loop->AddTransport(*worker->transport);
+    worker->loop->AddSource(*worker->transport);
     workers_.push_back(std::move(worker));
   }
   for (const auto& worker : workers_) worker->loop->Start();

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<TransportNode>> TransportNode::Create(const MakeT
   std::unique_ptr<TransportNode> node(new TransportNode(arrival));
   ASSIGN_OR_RETURN(node->loop_, EventLoop::Create(node->clock_, {.name = "node"}));
   ASSIGN_OR_RETURN(node->transport_, make(*node));
-  node->loop_->AddTransport(*node->transport_);
+  node->loop_->AddSource(*node->transport_);
   node->loop_->Start();
   return node;
 }
@@ -32,7 +32,7 @@ TransportNode::~TransportNode() {
   loop_->Stop();
   parked_.clear();
   if (transport_ == nullptr) return;
-  loop_->RemoveTransport(*transport_);
+  loop_->RemoveSource(*transport_);
   transport_.reset();
 }
 
