@@ -1,0 +1,211 @@
+#include "common/base/status_macros.h"
+#include "worker/gpu/protocol/gpu_message_codec.h"
+#include "worker/gpu/protocol/message_fields.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+v1::GpuNotice::DeviceReport DeviceToProto(const DeviceReport& report) {
+  v1::GpuNotice::DeviceReport proto;
+  proto.set_device(report.device);
+  *proto.mutable_status() = ToProto(report.status);
+  proto.set_size_bytes(report.bytes);
+  proto.set_digest(report.digest.ToString());
+  return proto;
+}
+
+absl::StatusOr<DeviceReport> DeviceFromProto(const v1::GpuNotice::DeviceReport& proto) {
+  RETURN_IF_ERROR(CheckNumber("device_report.size_bytes", proto.size_bytes(), 0));
+  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("device_report.digest", proto.digest()));
+  return DeviceReport{.device = proto.device(),
+                      .status = FromProto(proto.status()),
+                      .bytes = proto.size_bytes(),
+                      .digest = digest};
+}
+
+v1::GpuNotice::TaskReport ReportToProto(const TaskReport& report) {
+  v1::GpuNotice::TaskReport proto;
+  *proto.mutable_key() = ToProto(report.key);
+  *proto.mutable_status() = ToProto(report.status);
+  for (const DeviceReport& device : report.devices) *proto.add_devices() = DeviceToProto(device);
+  for (const std::string& peer : report.lost_peers) proto.add_lost_peers(peer);
+  proto.set_sent_bytes(report.sent_bytes);
+  proto.set_received_bytes(report.received_bytes);
+  proto.set_copied_bytes(report.copied_bytes);
+  proto.set_bind_seconds(report.seconds.bind);
+  proto.set_move_seconds(report.seconds.move);
+  proto.set_pack_seconds(report.seconds.pack);
+  proto.set_unpack_seconds(report.seconds.unpack);
+  proto.set_checksum_seconds(report.seconds.checksum);
+  for (const LinkReport& link : report.links) {
+    v1::GpuNotice::Link& added = *proto.add_links();
+    added.set_peer(link.peer);
+    added.set_sent_bytes(link.sent_bytes);
+    added.set_busy_seconds(link.busy_seconds);
+  }
+  return proto;
+}
+
+absl::StatusOr<TaskReport> ReportFromProto(const v1::GpuNotice::TaskReport& proto) {
+  TaskReport report = {.key = FromProto(proto.key()),
+                       .status = FromProto(proto.status()),
+                       .lost_peers = {proto.lost_peers().begin(), proto.lost_peers().end()},
+                       .sent_bytes = proto.sent_bytes(),
+                       .received_bytes = proto.received_bytes(),
+                       .copied_bytes = proto.copied_bytes(),
+                       .seconds = {.bind = proto.bind_seconds(),
+                                   .move = proto.move_seconds(),
+                                   .pack = proto.pack_seconds(),
+                                   .unpack = proto.unpack_seconds(),
+                                   .checksum = proto.checksum_seconds()}};
+  for (const v1::GpuNotice::DeviceReport& device : proto.devices()) {
+    ASSIGN_OR_RETURN(report.devices.emplace_back(), DeviceFromProto(device));
+  }
+  for (const v1::GpuNotice::Link& link : proto.links()) {
+    report.links.push_back({.peer = link.peer(),
+                            .sent_bytes = link.sent_bytes(),
+                            .busy_seconds = link.busy_seconds()});
+  }
+  return report;
+}
+
+void Write(const GpuNotice::Hello& body, v1::GpuNotice& proto) {
+  v1::GpuNotice::Hello& hello = *proto.mutable_hello();
+  const PreflightReport& preflight = body.preflight;
+  hello.set_protocol(body.protocol);
+  *hello.mutable_rank() = ToProto(preflight.rank);
+  hello.set_nccl_version(preflight.nccl_version);
+  hello.set_nccl_library(preflight.nccl_library);
+  hello.set_driver_version(preflight.driver_version);
+  hello.set_free_bytes(preflight.free_bytes);
+  for (const auto& [name, value] : preflight.environment) {
+    v1::GpuNotice::Variable& variable = *hello.add_environment();
+    variable.set_name(name);
+    variable.set_value(value);
+  }
+}
+absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::Hello& proto) {
+  GpuNotice::Hello body = {.protocol = proto.protocol(),
+                           .preflight = {.nccl_version = proto.nccl_version(),
+                                         .nccl_library = proto.nccl_library(),
+                                         .driver_version = proto.driver_version(),
+                                         .free_bytes = proto.free_bytes()}};
+  ASSIGN_OR_RETURN(body.preflight.rank, FromProto(proto.rank()));
+  for (const v1::GpuNotice::Variable& variable : proto.environment()) {
+    body.preflight.environment[variable.name()] = variable.value();
+  }
+  return body;
+}
+
+void WriteResult(const std::monostate& /*result*/, v1::GpuNotice::Answer& /*proto*/) {}
+void WriteResult(const GpuNotice::MintedId& result, v1::GpuNotice::Answer& proto) {
+  proto.set_communicator_id(result.id);
+}
+void WriteResult(const GpuNotice::CommunicatorBytes& result, v1::GpuNotice::Answer& proto) {
+  proto.set_communicator_bytes(result.bytes);
+}
+void WriteResult(const TaskReport& result, v1::GpuNotice::Answer& proto) {
+  *proto.mutable_report() = ReportToProto(result);
+}
+
+absl::StatusOr<GpuNotice::Answer::Result> ReadResult(const v1::GpuNotice::Answer& proto) {
+  switch (proto.result_case()) {
+    case v1::GpuNotice::Answer::kCommunicatorId:
+      return GpuNotice::MintedId{.id = proto.communicator_id()};
+    case v1::GpuNotice::Answer::kCommunicatorBytes:
+      RETURN_IF_ERROR(CheckNumber("answer.communicator_bytes", proto.communicator_bytes(), 0));
+      return GpuNotice::CommunicatorBytes{.bytes = proto.communicator_bytes()};
+    case v1::GpuNotice::Answer::kReport:
+      return ReportFromProto(proto.report());
+    case v1::GpuNotice::Answer::RESULT_NOT_SET:
+      break;
+  }
+  return std::monostate();
+}
+
+void Write(const GpuNotice::Answer& body, v1::GpuNotice& proto) {
+  v1::GpuNotice::Answer& answer = *proto.mutable_answer();
+  answer.set_request(body.request);
+  *answer.mutable_status() = ToProto(body.status);
+  std::visit([&answer](const auto& result) { WriteResult(result, answer); }, body.result);
+}
+absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::Answer& proto) {
+  if (proto.request() == 0) return Malformed("answer.request", "a number from 1 on", "0");
+  ASSIGN_OR_RETURN(GpuNotice::Answer::Result result, ReadResult(proto));
+  return GpuNotice::Answer{
+      .request = proto.request(), .status = FromProto(proto.status()), .result = std::move(result)};
+}
+
+void Write(const GpuNotice::TaskProgress& body, v1::GpuNotice& proto) {
+  *proto.mutable_task_progress()->mutable_key() = ToProto(body.key);
+  proto.mutable_task_progress()->set_moved_bytes(body.moved_bytes);
+}
+absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::TaskProgress& proto) {
+  RETURN_IF_ERROR(CheckNumber("task_progress.moved_bytes", proto.moved_bytes(), 0));
+  return GpuNotice::TaskProgress{.key = FromProto(proto.key()), .moved_bytes = proto.moved_bytes()};
+}
+
+void Write(const GpuNotice::DeviceDone& body, v1::GpuNotice& proto) {
+  *proto.mutable_device_done()->mutable_key() = ToProto(body.key);
+  *proto.mutable_device_done()->mutable_report() = DeviceToProto(body.report);
+}
+absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::DeviceDone& proto) {
+  ASSIGN_OR_RETURN(DeviceReport report, DeviceFromProto(proto.report()));
+  return GpuNotice::DeviceDone{.key = FromProto(proto.key()), .report = std::move(report)};
+}
+
+void Write(const GpuNotice::CommunicatorLost& body, v1::GpuNotice& proto) {
+  *proto.mutable_communicator_lost()->mutable_key() = ToProto(body.key);
+  *proto.mutable_communicator_lost()->mutable_cause() = ToProto(body.cause);
+}
+absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::CommunicatorLost& proto) {
+  ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(proto.key()));
+  return GpuNotice::CommunicatorLost{.key = std::move(key), .cause = FromProto(proto.cause())};
+}
+
+void Write(const GpuNotice::LastWords& body, v1::GpuNotice& proto) {
+  *proto.mutable_last_words()->mutable_cause() = ToProto(body.cause);
+}
+
+absl::StatusOr<GpuNotice::Body> ReadBody(const v1::GpuNotice& proto) {
+  switch (proto.body_case()) {
+    case v1::GpuNotice::kHello:
+      return Read(proto.hello());
+    case v1::GpuNotice::kAnswer:
+      return Read(proto.answer());
+    case v1::GpuNotice::kTaskProgress:
+      return Read(proto.task_progress());
+    case v1::GpuNotice::kDeviceDone:
+      return Read(proto.device_done());
+    case v1::GpuNotice::kCommunicatorLost:
+      return Read(proto.communicator_lost());
+    case v1::GpuNotice::kLastWords:
+      return GpuNotice::LastWords{.cause = FromProto(proto.last_words().cause())};
+    case v1::GpuNotice::BODY_NOT_SET:
+      break;
+  }
+  return Malformed("body", "a notice", "none that is known");
+}
+
+}  // namespace
+
+std::string Encode(const GpuNotice& notice) {
+  v1::GpuNotice proto;
+  std::visit([&proto](const auto& body) { Write(body, proto); }, notice.body);
+  return proto.SerializeAsString();
+}
+
+absl::StatusOr<GpuNotice> DecodeGpuNotice(absl::string_view bytes) {
+  v1::GpuNotice proto;
+  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return Malformed("all", "a notice", absl::StrCat(bytes.size(), " bytes of something else"));
+  }
+  ASSIGN_OR_RETURN(GpuNotice::Body body, ReadBody(proto));
+  return GpuNotice{.body = std::move(body)};
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,203 @@
+#include "worker/gpu/protocol/message_socket.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/gpu/protocol/sealed_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <absl/strings/str_cat.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+namespace crossmesh {
+namespace {
+
+// The first byte of a datagram: where its message is.
+constexpr char kHere = 0;
+constexpr char kInFile = 1;
+// A file with the message, and the message's own descriptor.
+constexpr size_t kDescriptorsMax = 2;
+// So that one that sends for ever leaves the loop its other work.
+constexpr int kReceivesMax = 64;
+
+// Room for the descriptors of a datagram.
+struct ControlBuffer {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> bytes{};
+};
+
+std::vector<UniqueFd> TakeDescriptors(msghdr& message) {
+  std::vector<UniqueFd> taken;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    std::array<int, kDescriptorsMax> descriptors{};
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    CHECK_LE(count, descriptors.size());
+    std::memcpy(descriptors.data(), CMSG_DATA(header), count * sizeof(int));
+    for (size_t i = 0; i < count; ++i) taken.emplace_back(descriptors[i]);
+  }
+  return taken;
+}
+
+}  // namespace
+
+absl::StatusOr<std::pair<UniqueFd, UniqueFd>> MessageSocket::MakePair() {
+  int ends[2] = {};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::ErrnoToStatus(errno, "socketpair");
+  }
+  return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
+}
+
+absl::StatusOr<std::unique_ptr<MessageSocket>> MessageSocket::Create(UniqueFd socket, Sink& sink) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+  epoll_event event = {.events = EPOLLIN, .data = {}};
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("watching descriptor ", socket.get()));
+  }
+  return std::unique_ptr<MessageSocket>(
+      new MessageSocket(std::move(socket), std::move(epoll), sink));
+}
+
+MessageSocket::MessageSocket(UniqueFd socket, UniqueFd epoll, Sink& sink)
+    : socket_(std::move(socket)), epoll_(std::move(epoll)), sink_(sink) {}
+
+absl::StatusOr<MessageSocket::Datagram> MessageSocket::Frame(absl::string_view bytes,
+                                                             UniqueFd descriptor) {
+  if (std::ssize(bytes) > kMessageBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", bytes.size(), " bytes, expected at most ", kMessageBytesMax));
+  }
+  Datagram datagram;
+  if (std::ssize(bytes) < kDatagramBytesMax) {
+    datagram.bytes = absl::StrCat(absl::string_view(&kHere, 1), bytes);
+  } else {
+    ASSIGN_OR_RETURN(datagram.descriptors.emplace_back(), MakeSealedFile(bytes));
+    datagram.bytes = kInFile;
+  }
+  if (descriptor.valid()) datagram.descriptors.push_back(std::move(descriptor));
+  return datagram;
+}
+
+absl::Status MessageSocket::Send(absl::string_view bytes, UniqueFd descriptor) {
+  if (!socket_.valid()) return absl::OkStatus();
+  if (waiting_.size() >= kWaitingMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(waiting_.size(), " messages wait to be taken by the other process"));
+  }
+  ASSIGN_OR_RETURN(Datagram datagram, Frame(bytes, std::move(descriptor)));
+  if (waiting_.empty() && TrySend(datagram)) return absl::OkStatus();
+  waiting_.push_back(std::move(datagram));
+  Watch(/*is_writable=*/true);
+  return absl::OkStatus();
+}
+
+bool MessageSocket::TrySend(const Datagram& datagram) const {
+  iovec payload = {.iov_base = const_cast<char*>(datagram.bytes.data()),
+                   .iov_len = datagram.bytes.size()};
+  msghdr message = {};
+  message.msg_iov = &payload;
+  message.msg_iovlen = 1;
+  ControlBuffer control;
+  if (const size_t count = datagram.descriptors.size(); count > 0) {
+    message.msg_control = control.bytes.data();
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    for (size_t i = 0; i < count; ++i) {
+      const int descriptor = datagram.descriptors[i].get();
+      std::memcpy(CMSG_DATA(header) + i * sizeof(int), &descriptor, sizeof(int));
+    }
+  }
+  // Other errors mean that the other end is gone, which is seen when receiving.
+  return sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+         (errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ETOOMANYREFS);
+}
+
+void MessageSocket::Flush() {
+  if (waiting_.empty() || !socket_.valid()) return;
+  while (!waiting_.empty() && TrySend(waiting_.front())) waiting_.pop_front();
+  if (waiting_.empty()) Watch(/*is_writable=*/false);
+}
+
+void MessageSocket::Watch(bool is_writable) {
+  epoll_event event = {.events = is_writable ? EPOLLIN | EPOLLOUT : EPOLLIN, .data = {}};
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket_.get(), &event), 0) << "errno " << errno;
+}
+
+int MessageSocket::Progress() {
+  Flush();
+  int received = 0;
+  while (received < kReceivesMax && socket_.valid() && ReceiveOne()) ++received;
+  return received;
+}
+
+bool MessageSocket::ReceiveOne() {
+  std::array<char, kDatagramBytesMax> buffer;
+  iovec payload = {.iov_base = buffer.data(), .iov_len = buffer.size()};
+  ControlBuffer control;
+  msghdr message = {};
+  message.msg_iov = &payload;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  const ssize_t size = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  Datagram datagram = {.bytes = std::string(buffer.data(), std::max<ssize_t>(size, 0)),
+                       .descriptors = TakeDescriptors(message)};
+  if (size <= 0) {
+    Fail(absl::UnavailableError("the other end of the socket is closed"));
+  } else if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("a datagram: expected at most ", kDatagramBytesMax,
+                                                 " bytes and ", kDescriptorsMax,
+                                                 " descriptors, found more")));
+  } else {
+    Deliver(std::move(datagram));
+  }
+  return true;
+}
+
+void MessageSocket::Deliver(Datagram datagram) {
+  std::vector<UniqueFd>& descriptors = datagram.descriptors;
+  const char form = datagram.bytes.front();
+  const bool in_file = form == kInFile;
+  const bool is_framed = in_file ? datagram.bytes.size() == 1 && !descriptors.empty()
+                                 : form == kHere && descriptors.size() < kDescriptorsMax;
+  if (!is_framed) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("a datagram of form ", static_cast<int>(form), " with ", datagram.bytes.size(),
+                     " bytes and ", descriptors.size(),
+                     " descriptors: expected a message, or a file with one")));
+  }
+  if (in_file) {
+    absl::StatusOr<std::string> bytes = ReadSealedFile(descriptors.front().get(), kMessageBytesMax);
+    if (!bytes.ok()) return Fail(bytes.status());
+    datagram.bytes = *std::move(bytes);
+    descriptors.erase(descriptors.begin());
+  } else {
+    datagram.bytes.erase(0, 1);
+  }
+  sink_.OnMessage(std::move(datagram.bytes),
+                  descriptors.empty() ? UniqueFd() : std::move(descriptors.front()));
+}
+
+void MessageSocket::Fail(const absl::Status& why) {
+  Close();
+  sink_.OnClosed(why);
+}
+
+void MessageSocket::Close() {
+  waiting_.clear();
+  // The system takes it out of the epoll, unless another process has it as well.
+  if (socket_.valid()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket_.get(), nullptr);
+  socket_.Reset();
+}
+
+}  // namespace crossmesh
