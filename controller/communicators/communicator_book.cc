@@ -81,21 +81,22 @@ void CommunicatorBook::On(const RankFailed& event) { Fail(event.key, event.rank,
 void CommunicatorBook::On(const RankGone& event) {
   const auto found = communicators_.find(event.key);
   if (found == communicators_.end() || !found->second.held.contains(event.rank)) return;
+  found->second.held.erase(event.rank);  // so that it is not told to stop
   if (found->second.state != State::kDestroying) {
     Fail(event.key, event.rank, absl::UnavailableError("its communicator is gone"));
   }
-  Leave(event.key, event.rank);
+  EraseIfGone(event.key);
 }
 
 void CommunicatorBook::On(const ProcessLost& event) {
-  tickets_.erase(event.rank);
   std::vector<CommunicatorKey> keys;
   for (const auto& [key, communicator] : communicators_) {
     if (std::ranges::find(key.ranks, event.rank) != key.ranks.end()) keys.push_back(key);
   }
   for (const CommunicatorKey& key : keys) {
+    communicators_.at(key).held.erase(event.rank);
     Fail(key, event.rank, event.status);
-    Leave(key, event.rank);
+    EraseIfGone(key);
   }
 }
 
@@ -115,23 +116,16 @@ void CommunicatorBook::Fail(const CommunicatorKey& key, const RankName& rank,
   communicator.users.clear();
   // Who waits for one that is being destroyed wants the next one.
   if (communicator.state != State::kDestroying) EndWaits(key, cause);
-  if (communicator.held.empty()) {
-    communicators_.erase(found);
-    return;
-  }
   communicator.state = State::kStopping;
   StopCommunicator stop = {.key = key, .cause = cause};
-  for (const auto& [other, bytes] : communicator.held) {
-    if (other != rank) stop.ranks.push_back(other);
-  }
+  for (const auto& [held_by, bytes] : communicator.held) stop.ranks.push_back(held_by);
   if (!stop.ranks.empty()) Do(std::move(stop));
+  EraseIfGone(key);
 }
 
-void CommunicatorBook::Leave(const CommunicatorKey& key, const RankName& rank) {
+void CommunicatorBook::EraseIfGone(const CommunicatorKey& key) {
   const auto found = communicators_.find(key);
-  if (found == communicators_.end()) return;
-  found->second.held.erase(rank);
-  if (found->second.held.empty()) communicators_.erase(found);
+  if (found != communicators_.end() && found->second.held.empty()) communicators_.erase(found);
 }
 
 void CommunicatorBook::EndWaits(const CommunicatorKey& key, const absl::Status& cause) {
@@ -139,12 +133,6 @@ void CommunicatorBook::EndWaits(const CommunicatorKey& key, const absl::Status& 
     if (wait.second == key) Do(EndLease{wait.first, key, cause});
   }
   std::erase_if(waits_, [&](const Wait& wait) { return wait.second == key; });
-}
-
-std::vector<uint64_t> CommunicatorBook::NextTickets(const CommunicatorKey& key) {
-  std::vector<uint64_t> tickets;
-  for (const RankName& rank : key.ranks) tickets.push_back(++tickets_[rank]);
-  return tickets;
 }
 
 void CommunicatorBook::Settle() {
@@ -173,7 +161,7 @@ void CommunicatorBook::CreateMinted() {
   auto& [key, communicator] = *minted;
   communicator.state = State::kCreating;
   for (const RankName& rank : key.ranks) communicator.held[rank] = kNotReady;
-  Do(CreateCommunicator{key, NextTickets(key), communicator.id});
+  Do(CreateCommunicator{key, ++last_ticket_, communicator.id});
 }
 
 bool CommunicatorBook::IsBusy() const {
@@ -197,7 +185,29 @@ void CommunicatorBook::BeginOrMakeRoom(const CommunicatorKey& key) {
     return;
   }
   oldest->second.state = State::kDestroying;
-  Do(DestroyCommunicator{oldest->first, NextTickets(oldest->first)});
+  Do(DestroyCommunicator{oldest->first, ++last_ticket_});
+}
+
+CommunicatorBook::Counts CommunicatorBook::counts() const {
+  Counts counts;
+  for (const auto& [key, communicator] : communicators_) {
+    switch (communicator.state) {
+      case State::kComparing:
+      case State::kMinting:
+      case State::kMinted:
+      case State::kCreating:
+        ++counts.making;
+        break;
+      case State::kReady:
+        ++counts.ready;
+        break;
+      case State::kDestroying:
+      case State::kStopping:
+        ++counts.ending;
+        break;
+    }
+  }
+  return counts;
 }
 
 int64_t CommunicatorBook::BytesOn(absl::string_view gpu) const {

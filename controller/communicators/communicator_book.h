@@ -38,7 +38,7 @@ struct RankReady {
   RankName rank;
   int64_t bytes = 0;  // of the GPU's memory, that it took
 };
-// It refused an order, could not carry it out, or found its communicator broken. RankGone follows.
+// It refused an order, could not carry it out, or found its communicator broken.
 struct RankFailed {
   CommunicatorKey key;
   RankName rank;
@@ -65,12 +65,12 @@ struct MintId {  // at rank 0; then IdMinted, or RankFailed
 };
 struct CreateCommunicator {  // at all ranks; then RankReady, or RankFailed, of each
   CommunicatorKey key;
-  std::vector<uint64_t> tickets;  // by rank
+  uint64_t ticket = 0;
   std::string id;
 };
 struct DestroyCommunicator {  // at all ranks; then RankGone of each
   CommunicatorKey key;
-  std::vector<uint64_t> tickets;  // by rank
+  uint64_t ticket = 0;
 };
 struct StopCommunicator {  // at these ranks, in whatever state it is; then RankGone of each
   CommunicatorKey key;
@@ -105,8 +105,8 @@ std::string ToString(const CommunicatorAction& action);
 //
 // But for those that fail, one communicator at a time is on its way into the book or out of it:
 // NCCL's creations must not overlap on a host, and an order in which everything happens one after
-// the other is one that all processes agree on. Each order to make or to destroy has a ticket for
-// each rank's process, by which the process sees that it missed none: 1, 2, ...
+// the other is one that all processes agree on. Each order to make or to destroy has a ticket, 1, 2,
+// ..., by which a process sees that it is neither late nor told twice.
 //
 // Users hold leases. A communicator that nobody holds stays, for the next; when the communicators
 // of a GPU would take more memory than their bound, those go first that were released longest ago.
@@ -125,6 +125,15 @@ class CommunicatorBook {
 
   // What to do now, in order. Events that came too late or twice give no action: messages repeat.
   std::vector<CommunicatorAction> Handle(const CommunicatorEvent& event);
+
+  struct Counts {
+    int64_t making = 0;
+    int64_t ready = 0;
+    int64_t ending = 0;
+
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
+  Counts counts() const;
 
   // Taken by the communicators of a GPU, or expected to be.
   int64_t BytesOn(absl::string_view gpu) const;
@@ -162,9 +171,8 @@ class CommunicatorBook {
   // Null unless the communicator is in that state.
   Communicator* FindIn(State state, const CommunicatorKey& key);
   void Fail(const CommunicatorKey& key, const RankName& rank, const absl::Status& status);
-  void Leave(const CommunicatorKey& key, const RankName& rank);
+  void EraseIfGone(const CommunicatorKey& key);
   void EndWaits(const CommunicatorKey& key, const absl::Status& cause);
-  std::vector<uint64_t> NextTickets(const CommunicatorKey& key);
 
   // Gives leases of what is ready, and begins the next thing when nothing is under way.
   void Settle();
@@ -183,7 +191,7 @@ class CommunicatorBook {
   Options options_;
   int64_t expected_bytes_ = 0;
   uint64_t releases_ = 0;
-  std::map<RankName, uint64_t> tickets_;  // the last one of each process
+  uint64_t last_ticket_ = 0;
   Communicators communicators_;
   std::vector<Wait> waits_;                  // in order
   std::vector<CommunicatorAction> actions_;  // of the event being handled

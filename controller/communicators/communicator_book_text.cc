@@ -48,12 +48,10 @@ struct ActionText {
     return absl::StrCat("MintId ", a.key.ToString());
   }
   std::string operator()(const CreateCommunicator& a) const {
-    return absl::StrCat("CreateCommunicator ", a.key.ToString(), " tickets ",
-                        absl::StrJoin(a.tickets, ","));
+    return absl::StrCat("CreateCommunicator ", a.key.ToString(), " ticket ", a.ticket);
   }
   std::string operator()(const DestroyCommunicator& a) const {
-    return absl::StrCat("DestroyCommunicator ", a.key.ToString(), " tickets ",
-                        absl::StrJoin(a.tickets, ","));
+    return absl::StrCat("DestroyCommunicator ", a.key.ToString(), " ticket ", a.ticket);
   }
   std::string operator()(const StopCommunicator& a) const {
     return absl::StrCat("StopCommunicator ", a.key.ToString(), " at ",
