@@ -18,9 +18,11 @@
 namespace crossmesh {
 
 // The communicators of this process, which is one rank in each of them. They are made and destroyed
-// as the controller orders, never two at a time: an order carries a ticket, 1, 2, ... in each
-// epoch, so that one that was lost or came twice is noticed before it can make the processes
-// disagree. A ticket in its turn is used up, whatever comes of its order.
+// as the controller orders, never two at a time: an order carries a ticket, which grows from order
+// to order of an epoch, so that one that came late or twice is noticed before it can make the
+// processes disagree. Some are never seen here: those of other groups' orders, and of orders that
+// were lost on their way, whose communicators fail at all ranks. A ticket in its turn is used up,
+// whatever comes of its order.
 //
 // Confined to the thread that issues all work of the GPU, whose context is current.
 class CommunicatorTable {
@@ -37,7 +39,7 @@ class CommunicatorTable {
   CommunicatorTable(const Clock& clock, const DriverApi& driver, const NcclApi& nccl,
                     const RegisteredStaging* staging, Options options);
 
-  // Orders of this epoch are obeyed from now on, from ticket 1; communicators of earlier epochs are
+  // Orders of this epoch are obeyed from now on, with any ticket; communicators of earlier epochs are
   // stopped. Aborted when a later one has begun; nothing happens when it is this one.
   absl::Status BeginEpoch(uint64_t epoch);
 

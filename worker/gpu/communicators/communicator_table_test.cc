@@ -93,14 +93,19 @@ TEST_F(CommunicatorTableTest, CallsOfItsUserAreNoChanges) {
   ASSERT_OK(rank_->stand_in().SetFaults(""));
 }
 
-TEST_F(CommunicatorTableTest, ATicketOutOfTurnIsRefusedWithBothNumbers) {
-  EXPECT_THAT(Create(Key("relay"), 2), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                AllOf(HasSubstr("communicator relay@4[GPU-a#7]"),
-                                                      HasSubstr("ticket 2, expected ticket 1"))));
-  MakeReady(Key("relay"), 1);
-  EXPECT_THAT(table_->Destroy(Key("relay"), 1), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                         HasSubstr("ticket 1, expected ticket 2")));
-  EXPECT_OK(table_->Destroy(Key("relay"), 2));
+TEST_F(CommunicatorTableTest, ATicketThatWasTakenIsRefusedWithBothNumbers) {
+  MakeReady(Key("relay"), 3);
+  EXPECT_THAT(table_->Destroy(Key("relay"), 3),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("communicator relay@4[GPU-a#7]"),
+                             HasSubstr("ticket 3, expected one after 3"))));
+  EXPECT_THAT(Create(Key("broadcast"), 2), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                    HasSubstr("ticket 2, expected one after 3")));
+}
+
+TEST_F(CommunicatorTableTest, TicketsOfOrdersThatWereNotForItAreLeftOut) {
+  MakeReady(Key("relay"), 3);
+  EXPECT_OK(table_->Destroy(Key("relay"), 7));
 }
 
 TEST_F(CommunicatorTableTest, ATicketInItsTurnIsUsedUpWhateverComesOfIt) {
