@@ -41,6 +41,10 @@ class ControllerMetrics {
   // Time since the same worker's heartbeat before.
   virtual void Heartbeat(absl::Duration interval) = 0;
 
+  virtual void SetCommunicators(CommunicatorStateLabel state, int64_t communicators) = 0;
+  // From its turn to the last rank that was ready.
+  virtual void CommunicatorMade(absl::Duration duration) = 0;
+
   virtual void SetObjects(ObjectKind kind, int64_t objects) = 0;
 
   virtual void PlanCacheRequest(CacheResult result) = 0;
@@ -63,6 +67,8 @@ class NullControllerMetrics : public ControllerMetrics {
   void WorkerRegistration(RegistrationResult /*result*/) override {}
   void WorkerLost(WorkerLossReason /*reason*/) override {}
   void Heartbeat(absl::Duration /*interval*/) override {}
+  void SetCommunicators(CommunicatorStateLabel /*state*/, int64_t /*communicators*/) override {}
+  void CommunicatorMade(absl::Duration /*duration*/) override {}
   void SetObjects(ObjectKind /*kind*/, int64_t /*objects*/) override {}
   void PlanCacheRequest(CacheResult /*result*/) override {}
   void PlanComputed(absl::string_view /*strategy*/, absl::Duration /*duration*/,

@@ -71,6 +71,9 @@ enum class WorkerLossReason { kHeartbeatTimeout, kStreamClosed, kEvicted };
 inline constexpr absl::string_view kWorkerLossReasons[] = {"heartbeat_timeout", "stream_closed",
                                                            "evicted"};
 
+enum class CommunicatorStateLabel { kMaking, kReady, kEnding };
+inline constexpr absl::string_view kCommunicatorStates[] = {"making", "ready", "ending"};
+
 enum class ObjectKind { kMesh, kManifest, kOperation };
 inline constexpr absl::string_view kObjectKinds[] = {"mesh", "manifest", "operation"};
 
@@ -123,10 +126,16 @@ inline constexpr RpcMethod kControllerMethods[] = {
     {"crossmesh.v1.WorkerService", "ListWorkers"},
     {"crossmesh.v1.WorkerService", "WorkerSession"},
     {"grpc.health.v1.Health", "Check"}};
-inline constexpr RpcMethod kWorkerMethods[] = {{"crossmesh.v1.ExecutionService", "Execute"},
-                                               {"crossmesh.v1.ProbeService", "OpenProbe"},
-                                               {"crossmesh.v1.ProbeService", "RunProbe"},
-                                               {"grpc.health.v1.Health", "Check"}};
+inline constexpr RpcMethod kWorkerMethods[] = {
+    {"crossmesh.v1.CommunicatorService", "GetPreflight"},
+    {"crossmesh.v1.CommunicatorService", "MintCommunicatorId"},
+    {"crossmesh.v1.CommunicatorService", "CreateCommunicator"},
+    {"crossmesh.v1.CommunicatorService", "DestroyCommunicator"},
+    {"crossmesh.v1.CommunicatorService", "StopCommunicator"},
+    {"crossmesh.v1.ExecutionService", "Execute"},
+    {"crossmesh.v1.ProbeService", "OpenProbe"},
+    {"crossmesh.v1.ProbeService", "RunProbe"},
+    {"grpc.health.v1.Health", "Check"}};
 
 // The place of `value` in a closed set; nothing for a stranger.
 std::optional<size_t> FindLabel(std::span<const absl::string_view> values, absl::string_view value);

@@ -50,6 +50,11 @@ inline constexpr MetricName kWorkerLosses = {"crossmesh_controller_worker_losses
 inline constexpr MetricName kHeartbeatInterval = {
     "crossmesh_controller_heartbeat_interval_seconds",
     "Time between heartbeats of one worker, all workers."};
+inline constexpr MetricName kCommunicators = {"crossmesh_controller_communicators",
+                                              "Communicators of GPUs by state."};
+inline constexpr MetricName kCommunicatorSeconds = {
+    "crossmesh_controller_communicator_seconds",
+    "Time to make a communicator of GPUs, from its turn until all its ranks are ready."};
 inline constexpr MetricName kObjects = {"crossmesh_controller_objects", "Stored objects by kind."};
 inline constexpr MetricName kOperationsInProgress = {"crossmesh_controller_operations_in_progress",
                                                      "Operations not yet ended, by state."};
@@ -109,6 +114,11 @@ inline constexpr MetricName kLastProgress = {
     "Unix time at which any running relay last moved bytes."};
 inline constexpr MetricName kChecksumFailures = {"crossmesh_worker_checksum_failures_total",
                                                  "Relay checksum mismatches."};
+inline constexpr MetricName kGpus = {"crossmesh_worker_gpus",
+                                     "GPUs by whether their process can be used."};
+inline constexpr MetricName kGpuProcessesLost = {
+    "crossmesh_worker_gpu_processes_lost_total",
+    "Processes of GPUs that were up and ended or were killed; others take their places."};
 inline constexpr MetricName kStagingBytes = {"crossmesh_worker_staging_bytes",
                                              "Staging buffers, used and limit."};
 inline constexpr MetricName kTensorBytes = {"crossmesh_worker_tensor_bytes",

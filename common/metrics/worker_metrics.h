@@ -38,6 +38,11 @@ class WorkerMetrics {
   virtual void ChecksumFailed(TransportLink link) = 0;
 
   virtual void SetStagingBytes(int64_t used, int64_t limit) = 0;
+  // Processes of GPUs that can be used, and that cannot.
+  virtual void SetGpus(int64_t up, int64_t down) = 0;
+  // One that was up; another takes its place.
+  virtual void GpuProcessLost() = 0;
+
   // In readable arenas; in arenas that wait for a commit.
   virtual void SetTensorBytes(int64_t resident, int64_t receiving) = 0;
 };
@@ -56,6 +61,8 @@ class NullWorkerMetrics : public WorkerMetrics {
   void ChannelStalled(TransportLink /*link*/) override {}
   void ChecksumFailed(TransportLink /*link*/) override {}
   void SetStagingBytes(int64_t /*used*/, int64_t /*limit*/) override {}
+  void SetGpus(int64_t /*up*/, int64_t /*down*/) override {}
+  void GpuProcessLost() override {}
   void SetTensorBytes(int64_t /*resident*/, int64_t /*receiving*/) override {}
 };
 

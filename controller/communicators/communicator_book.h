@@ -105,8 +105,8 @@ std::string ToString(const CommunicatorAction& action);
 //
 // But for those that fail, one communicator at a time is on its way into the book or out of it:
 // NCCL's creations must not overlap on a host, and an order in which everything happens one after
-// the other is one that all processes agree on. Each order to make or to destroy has a ticket, 1, 2,
-// ..., by which a process sees that it is neither late nor told twice.
+// the other is one that all processes agree on. Each order to make or to destroy has a ticket,
+// larger than those before, by which a process sees that it is neither late nor told twice.
 //
 // Users hold leases. A communicator that nobody holds stays, for the next; when the communicators
 // of a GPU would take more memory than their bound, those go first that were released longest ago.

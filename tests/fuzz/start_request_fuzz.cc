@@ -23,6 +23,10 @@ void FuzzOne(const uint8_t* data, size_t size) {
   }
   CHECK_EQ(request->part.ToString(), start.part_digest());
   CHECK_EQ(static_cast<int>(request->peers.size()), start.peers_size());
+  CHECK_EQ(request->communicator.has_value(), start.has_communicator());
+  if (request->communicator.has_value()) {
+    CHECK_EQ(request->communicator->devices.size(), request->communicator->key.ranks.size());
+  }
   for (const StartRequest::Peer& peer : request->peers) {
     CHECK_LE(std::ssize(peer.data_address), StartRequest::kDataAddressBytesMax);
   }

@@ -9,10 +9,12 @@
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/reshard.pb.h"
 #include "worker/executor/wire_message.h"
+#include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/transport/socket/socket_address.h"
 #include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/striped/striped_address.h"
@@ -139,6 +141,21 @@ void WriteParts(const CorpusWriter& corpus) {
   }
 }
 
+CommunicatorKey SmallCommunicator() {
+  return {.ranks = {{"GPU-a", 7}, {"GPU-b", 1}}, .purpose = "relay", .epoch = 2};
+}
+
+void WriteCommunicators(const CorpusWriter& corpus) {
+  corpus.Write("communicator", "key", ToProto(SmallCommunicator()).SerializeAsString());
+  const PreflightReport report = {.rank = {"GPU-a", 7},
+                                  .nccl_version = 23007,
+                                  .nccl_library = "NCCL 2.30.7",
+                                  .driver_version = 13000,
+                                  .environment = {{"NCCL_CUMEM_ENABLE", "1"}},
+                                  .free_bytes = 1 << 30};
+  corpus.Write("communicator", "preflight", ToProto(report).SerializeAsString());
+}
+
 void WriteStart(const CorpusWriter& corpus) {
   v1::ExecuteRequest::Start start;
   start.set_operation(1);
@@ -155,7 +172,42 @@ void WriteStart(const CorpusWriter& corpus) {
   start.mutable_peers(0)->add_devices(3);
   start.mutable_deadline()->set_seconds(60);
   start.mutable_stall_limit()->set_nanos(5);
+  *start.mutable_communicator()->mutable_key() = ToProto(SmallCommunicator());
+  start.mutable_communicator()->add_devices(3);
+  start.mutable_communicator()->add_devices(0);
   corpus.Write("start_request", "start", start.SerializeAsString());
+}
+
+void WriteGpuMessages(const CorpusWriter& corpus) {
+  const CommunicatorKey key = {
+      .ranks = {{.gpu = "GPU-a", .incarnation = 1}, {.gpu = "GPU-b", .incarnation = 2}},
+      .purpose = "relay",
+      .epoch = 3};
+  const TaskKey task = {.operation = 1, .epoch = 2, .attempt = 3, .instance = 4};
+  const auto write = [&corpus](absl::string_view name, const auto& message) {
+    corpus.Write("gpu_message", std::string(name), Encode(message));
+  };
+  write("create_arena", GpuRequest{1, GpuRequest::CreateArena{ArenaId(1), ByteCount(4096)}});
+  write("create_communicator",
+        GpuRequest{2, GpuRequest::CreateCommunicator{key, 1, "id", absl::Seconds(5)}});
+  write("stop_communicator",
+        GpuRequest{3, GpuRequest::StopCommunicator{key, absl::CancelledError("enough")}});
+  write("run_task", GpuRequest{4, GpuRequest::RunTask{.key = task,
+                                                      .sources = {{ArenaId(1), 64}, {}},
+                                                      .destinations = {{}, {ArenaId(2), 0}},
+                                                      .communicator = key,
+                                                      .devices = {3, 1},
+                                                      .deadline = absl::Seconds(60),
+                                                      .stall_limit = absl::Seconds(5)}});
+  write("hello", GpuNotice{GpuNotice::Hello{
+                     .preflight = {.rank = key.ranks[0], .environment = {{"NCCL_A", "1"}}}}});
+  write("report", GpuNotice{GpuNotice::Answer{
+                      .request = 4,
+                      .result = TaskReport{.key = task,
+                                           .devices = {{.device = 1, .bytes = 10}},
+                                           .lost_peers = {"GPU-b"},
+                                           .links = {{.peer = "GPU-b", .sent_bytes = 7}}}}});
+  write("last_words", GpuNotice{GpuNotice::LastWords{absl::InternalError("hung")}});
 }
 
 v1::LayoutRule RuleOf(const std::string& pattern, const std::string& layout) {
@@ -249,6 +301,8 @@ void WriteAll(const CorpusWriter& corpus) {
   WriteSafetensorsFile(corpus);
   WriteMemoryDatagrams(corpus);
   WriteParts(corpus);
+  WriteCommunicators(corpus);
+  WriteGpuMessages(corpus);
   WriteStart(corpus);
   WriteSpec(corpus);
   WriteSocketStreams(corpus);

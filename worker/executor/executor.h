@@ -1,12 +1,11 @@
 #pragma once
 
-#include "worker/executor/task.h"
+#include "worker/executor/task_runner.h"
 #include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
@@ -54,11 +53,11 @@ struct ExecutorCounters {
   }
 };
 
-// Runs workers' parts as data-flow graphs over one transport: between chunks only data edges,
-// channel order and the plan's periods bind. A receiver forwards chunk k as soon as it has it. A
-// chunk that is in few pieces of memory, as many as the transport takes, moves from and to the
-// tensors themselves, any other through staging. Receiving never waits for forwarding, so staging
-// cannot deadlock.
+// Runs parts of devices of host memory as data-flow graphs over one transport: between chunks only
+// data edges, channel order and the plan's periods bind. A receiver forwards chunk k as soon as it
+// has it. A chunk that is in few pieces of memory, as many as the transport takes, moves from and
+// to the tensors themselves, any other through staging. Receiving never waits for forwarding, so
+// staging cannot deadlock.
 //
 // Failure is per destination device: a lost, stalled or lying peer fails the devices that it was to
 // serve, and those behind them, by a message down the route; other devices go on. Buffers go back
@@ -67,7 +66,7 @@ struct ExecutorCounters {
 //
 // Confined to the loop, apart from construction; destroyed after the loop has stopped and before
 // its transport, whose messages it may have parked. Allocates nothing per chunk.
-class Executor : public TransportSink {
+class Executor : public TaskRunner, public TransportSink {
  public:
   // `loop` must outlive the executor. A transport is made with its sink, so the executor comes
   // first and is told of its transport before the loop and the first task; Attach is called once,
@@ -77,25 +76,12 @@ class Executor : public TransportSink {
   // ResourceExhausted: no memory for staging.
   virtual absl::Status Attach(Transport& transport) = 0;
 
-  // AlreadyExists when a task of this key runs or has run lately; InvalidArgument when bindings do
-  // not cover the part's devices (the device and tensor are named), a device's worker is not given,
-  // a peer address is bad, or a chunk is larger than the staging for it. `observer` must outlive
-  // the task.
-  virtual absl::Status Start(TaskSpec spec, TaskObserver& observer) = 0;
-  // Ends the task with `why` as the status of every device not complete yet. Does nothing when the
-  // task is not known.
-  virtual void Cancel(const TaskKey& key, absl::Status why) = 0;
-  // The task will not be started here: what peers have sent for it, and still send, is dropped, so
-  // that they can end. Does nothing when the task runs.
-  virtual void Refuse(const TaskKey& key) = 0;
-  // The same for all tasks of older epochs that do not run: they will not be started.
-  virtual void RaiseEpoch(uint64_t epoch) = 0;
-  // Somebody else found that a worker is gone, or takes no part in this task, which gives it up.
-  // The connection stays, and other tasks with it, unless transfers of the task are still open when
-  // nothing else is left to do. Does nothing when the task is not known.
-  virtual void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) = 0;
-  // Bytes moved so far by a running task, for progress; nothing when it is not known.
-  virtual std::optional<int64_t> MovedBytes(const TaskKey& key) const = 0;
+  // As TaskRunner says; InvalidArgument also when a device's worker is not given, a peer address is
+  // bad, or a chunk is larger than the staging for it.
+  absl::Status Start(TaskSpec spec, TaskObserver& observer) override = 0;
+  // As TaskRunner says. The connection stays, and other tasks with it, unless transfers of the task
+  // are still open when nothing else is left to do.
+  void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override = 0;
   virtual const ExecutorCounters& counters() const = 0;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/digest.h"
+#include "common/communicators/communicator_key.h"
 #include "common/plan/tensor_table.h"
 #include "worker/executor/prepared_part.h"
 
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +45,12 @@ struct TaskPeer {
 };
 
 struct TaskSpec {
+  // Over which devices that are GPUs exchange their bytes.
+  struct Communicator {
+    CommunicatorKey key;
+    std::vector<DeviceRank> devices;  // by rank of the communicator
+  };
+
   TaskKey key;
   uint64_t token_high = 0;
   uint64_t token_low = 0;
@@ -51,6 +59,7 @@ struct TaskSpec {
   absl::flat_hash_map<DeviceRank, BoundTiles> destinations;  // of this worker's devices
   std::vector<TaskPeer> peers;
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
+  std::optional<Communicator> communicator;
   bool checksums = true;
   absl::Duration deadline = absl::Seconds(60);  // from Start
   absl::Duration stall_limit = absl::Seconds(5);
@@ -91,6 +100,8 @@ struct TaskReport {
   int64_t copied_bytes = 0;             // between slots of this worker
   PhaseSeconds seconds;
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
+  // A rank of this worker at which the communicator can no longer be used, or was not there.
+  std::optional<int> broken_rank = std::nullopt;
 };
 
 // Called on the executor's loop, never from inside Start, Cancel or PeerLost.

@@ -16,6 +16,10 @@ class ControllerRecorder final : public ControllerMetrics {
                        OneOf("result", kRegistrationResults), kNoLabels),
         losses_(registry, metric::kWorkerLosses, OneOf("reason", kWorkerLossReasons), kNoLabels),
         heartbeats_(registry, metric::kHeartbeatInterval, kNoLabels, metric::kHeartbeatBuckets),
+        communicators_(registry, metric::kCommunicators, OneOf("state", kCommunicatorStates),
+                       kNoLabels),
+        communicator_seconds_(registry, metric::kCommunicatorSeconds, kNoLabels,
+                              metric::kTransferBuckets),
         objects_(registry, metric::kObjects, OneOf("kind", kObjectKinds), kNoLabels),
         cache_requests_(registry, metric::kPlanCacheRequests, OneOf("result", kCacheResults),
                         kNoLabels),
@@ -48,6 +52,12 @@ class ControllerRecorder final : public ControllerMetrics {
   }
   void Heartbeat(absl::Duration interval) override {
     heartbeats_.At(0).Observe(absl::ToDoubleSeconds(interval));
+  }
+  void SetCommunicators(CommunicatorStateLabel state, int64_t communicators) override {
+    communicators_.At(static_cast<size_t>(state)).Set(static_cast<double>(communicators));
+  }
+  void CommunicatorMade(absl::Duration duration) override {
+    communicator_seconds_.At(0).Observe(absl::ToDoubleSeconds(duration));
   }
   void SetObjects(ObjectKind kind, int64_t objects) override {
     objects_.At(static_cast<size_t>(kind)).Set(static_cast<double>(objects));
@@ -91,6 +101,8 @@ class ControllerRecorder final : public ControllerMetrics {
   Counters registrations_;
   Counters losses_;
   Histograms heartbeats_;
+  Gauges communicators_;
+  Histograms communicator_seconds_;
   Gauges objects_;
   Counters cache_requests_;
   Histograms plan_seconds_;

@@ -4,6 +4,7 @@
 #include "common/metrics/prometheus/recorders.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "crossmesh/v1/communicator_service.pb.h"
 #include "crossmesh/v1/execution_service.pb.h"
 #include "crossmesh/v1/manifest_service.pb.h"
 #include "crossmesh/v1/mesh_service.pb.h"
@@ -140,7 +141,7 @@ TEST_F(MetricsTest, AWorkerStaysWithinItsBudgetWithEveryStatusCode) {
   }
   const int64_t series = CountSeries(Text());
   RecordProperty("series", static_cast<int>(series));
-  EXPECT_LE(series, 350);
+  EXPECT_LE(series, 550);
 }
 
 TEST_F(MetricsTest, ControllerRecordsAreServed) {
@@ -151,6 +152,8 @@ TEST_F(MetricsTest, ControllerRecordsAreServed) {
   controller_->WorkerRegistration(RegistrationResult::kResumed);
   controller_->WorkerLost(WorkerLossReason::kStreamClosed);
   controller_->Heartbeat(absl::Seconds(2));
+  controller_->SetCommunicators(CommunicatorStateLabel::kReady, 6);
+  controller_->CommunicatorMade(absl::Seconds(8));
   controller_->SetObjects(ObjectKind::kManifest, 5);
   controller_->PlanCacheRequest(CacheResult::kHit);
   controller_->PlanComputed("relay", absl::Milliseconds(3), 17);
@@ -177,6 +180,8 @@ TEST_F(MetricsTest, ControllerRecordsAreServed) {
   EXPECT_EQ(value(R"(worker_losses_total{reason="stream_closed"})"), 1);
   EXPECT_EQ(value(R"(heartbeat_interval_seconds_bucket{le="2"})"), 1);
   EXPECT_EQ(value(R"(heartbeat_interval_seconds_bucket{le="1"})"), 0);
+  EXPECT_EQ(value(R"(communicators{state="ready"})"), 6);
+  EXPECT_EQ(value("communicator_seconds_sum"), 8);
   EXPECT_EQ(value(R"(objects{kind="manifest"})"), 5);
   EXPECT_EQ(value(R"(plan_cache_requests_total{result="hit"})"), 1);
   EXPECT_EQ(value(R"(plan_compute_seconds_count{strategy="relay"})"), 1);
@@ -210,6 +215,8 @@ TEST_F(MetricsTest, WorkerRecordsAreServed) {
   worker_->SetLastProgress(absl::FromUnixSeconds(1000));
   worker_->ChannelStalled(TransportLink::kUcxRdma);
   worker_->ChecksumFailed(TransportLink::kInprocessLocal);
+  worker_->SetGpus(7, 1);
+  worker_->GpuProcessLost();
   worker_->SetStagingBytes(1, 2);
   worker_->SetTensorBytes(3, 4);
 
@@ -218,6 +225,9 @@ TEST_F(MetricsTest, WorkerRecordsAreServed) {
     return ValueOf(text, "crossmesh_worker_" + name);
   };
   EXPECT_EQ(value("registered"), 1);
+  EXPECT_EQ(value(R"(gpus{state="up"})"), 7);
+  EXPECT_EQ(value(R"(gpus{state="down"})"), 1);
+  EXPECT_EQ(value("gpu_processes_lost_total"), 1);
   EXPECT_EQ(value(R"(session_reconnects_total{reason="keepalive"})"), 1);
   EXPECT_EQ(value(R"(commands_rejected_total{reason="stale_epoch"})"), 1);
   EXPECT_EQ(value(R"(transfer_bytes_total{direction="send",link="tcp",transport="ucx"})"), 10);
@@ -271,7 +281,8 @@ TEST(RpcMethodsTest, EveryMethodOfTheApiIsCounted) {
        {v1::CreateMeshRequest::descriptor()->file(), v1::PutManifestRequest::descriptor()->file(),
         v1::Operation::descriptor()->file(), v1::PlanReshardRequest::descriptor()->file(),
         v1::Worker::descriptor()->file(), v1::ExecuteRequest::descriptor()->file(),
-        v1::Network::descriptor()->file(), v1::OpenProbeRequest::descriptor()->file()}) {
+        v1::Network::descriptor()->file(), v1::OpenProbeRequest::descriptor()->file(),
+        v1::GetPreflightRequest::descriptor()->file()}) {
     api.merge(MethodsOf(*file));
   }
   api.insert("grpc.health.v1.Health/Check");

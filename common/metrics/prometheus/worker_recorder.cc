@@ -4,6 +4,7 @@
 namespace crossmesh {
 namespace {
 
+constexpr absl::string_view kGpuStates[] = {"up", "down"};
 constexpr absl::string_view kStagingStates[] = {"used", "limit"};
 constexpr absl::string_view kTensorStates[] = {"resident", "receiving"};
 
@@ -34,6 +35,8 @@ class WorkerRecorder final : public WorkerMetrics {
         last_progress_(registry, metric::kLastProgress, kNoLabels, kNoLabels),
         stalls_(registry, metric::kChannelStalls, TransportLinkLabels(), kNoLabels),
         checksum_failures_(registry, metric::kChecksumFailures, TransportLinkLabels(), kNoLabels),
+        gpus_(registry, metric::kGpus, OneOf("state", kGpuStates), kNoLabels),
+        gpu_processes_lost_(registry, metric::kGpuProcessesLost, kNoLabels, kNoLabels),
         staging_(registry, metric::kStagingBytes, OneOf("state", kStagingStates), kNoLabels),
         tensors_(registry, metric::kTensorBytes, OneOf("state", kTensorStates), kNoLabels) {}
 
@@ -76,6 +79,11 @@ class WorkerRecorder final : public WorkerMetrics {
     staging_.At(0).Set(static_cast<double>(used));
     staging_.At(1).Set(static_cast<double>(limit));
   }
+  void SetGpus(int64_t up, int64_t down) override {
+    gpus_.At(0).Set(static_cast<double>(up));
+    gpus_.At(1).Set(static_cast<double>(down));
+  }
+  void GpuProcessLost() override { gpu_processes_lost_.At(0).Increment(); }
   void SetTensorBytes(int64_t resident, int64_t receiving) override {
     tensors_.At(0).Set(static_cast<double>(resident));
     tensors_.At(1).Set(static_cast<double>(receiving));
@@ -94,6 +102,8 @@ class WorkerRecorder final : public WorkerMetrics {
   Gauges last_progress_;
   Counters stalls_;
   Counters checksum_failures_;
+  Gauges gpus_;
+  Counters gpu_processes_lost_;
   Gauges staging_;
   Gauges tensors_;
 };

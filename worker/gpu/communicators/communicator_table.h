@@ -39,8 +39,8 @@ class CommunicatorTable {
   CommunicatorTable(const Clock& clock, const DriverApi& driver, const NcclApi& nccl,
                     const RegisteredStaging* staging, Options options);
 
-  // Orders of this epoch are obeyed from now on, with any ticket; communicators of earlier epochs are
-  // stopped. Aborted when a later one has begun; nothing happens when it is this one.
+  // Orders of this epoch are obeyed from now on, with any ticket; communicators of earlier epochs
+  // are stopped. Aborted when a later one has begun; nothing happens when it is this one.
   absl::Status BeginEpoch(uint64_t epoch);
 
   // Begins to make a communicator with `id`, of MintId at rank 0. Poll tells what becomes of it.

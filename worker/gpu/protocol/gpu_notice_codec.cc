@@ -1,4 +1,5 @@
 #include "common/base/status_macros.h"
+#include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/gpu/protocol/message_fields.h"
 
@@ -75,30 +76,12 @@ absl::StatusOr<TaskReport> ReportFromProto(const v1::GpuNotice::TaskReport& prot
 
 void Write(const GpuNotice::Hello& body, v1::GpuNotice& proto) {
   v1::GpuNotice::Hello& hello = *proto.mutable_hello();
-  const PreflightReport& preflight = body.preflight;
   hello.set_protocol(body.protocol);
-  *hello.mutable_rank() = ToProto(preflight.rank);
-  hello.set_nccl_version(preflight.nccl_version);
-  hello.set_nccl_library(preflight.nccl_library);
-  hello.set_driver_version(preflight.driver_version);
-  hello.set_free_bytes(preflight.free_bytes);
-  for (const auto& [name, value] : preflight.environment) {
-    v1::GpuNotice::Variable& variable = *hello.add_environment();
-    variable.set_name(name);
-    variable.set_value(value);
-  }
+  *hello.mutable_preflight() = ToProto(body.preflight);
 }
 absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::Hello& proto) {
-  GpuNotice::Hello body = {.protocol = proto.protocol(),
-                           .preflight = {.nccl_version = proto.nccl_version(),
-                                         .nccl_library = proto.nccl_library(),
-                                         .driver_version = proto.driver_version(),
-                                         .free_bytes = proto.free_bytes()}};
-  ASSIGN_OR_RETURN(body.preflight.rank, FromProto(proto.rank()));
-  for (const v1::GpuNotice::Variable& variable : proto.environment()) {
-    body.preflight.environment[variable.name()] = variable.value();
-  }
-  return body;
+  ASSIGN_OR_RETURN(PreflightReport preflight, FromProto(proto.preflight()));
+  return GpuNotice::Hello{.protocol = proto.protocol(), .preflight = std::move(preflight)};
 }
 
 void WriteResult(const std::monostate& /*result*/, v1::GpuNotice::Answer& /*proto*/) {}
@@ -164,7 +147,7 @@ void Write(const GpuNotice::CommunicatorLost& body, v1::GpuNotice& proto) {
 }
 absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::CommunicatorLost& proto) {
   ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(proto.key()));
-  return GpuNotice::CommunicatorLost{.key = std::move(key), .cause = FromProto(proto.cause())};
+  return GpuNotice::CommunicatorLost{.key = std::move(key), .cause = CauseFromProto(proto.cause())};
 }
 
 void Write(const GpuNotice::LastWords& body, v1::GpuNotice& proto) {
@@ -184,7 +167,7 @@ absl::StatusOr<GpuNotice::Body> ReadBody(const v1::GpuNotice& proto) {
     case v1::GpuNotice::kCommunicatorLost:
       return Read(proto.communicator_lost());
     case v1::GpuNotice::kLastWords:
-      return GpuNotice::LastWords{.cause = FromProto(proto.last_words().cause())};
+      return GpuNotice::LastWords{.cause = CauseFromProto(proto.last_words().cause())};
     case v1::GpuNotice::BODY_NOT_SET:
       break;
   }

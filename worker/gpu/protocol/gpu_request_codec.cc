@@ -1,4 +1,5 @@
 #include "common/base/status_macros.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/gpu/protocol/message_fields.h"
@@ -118,7 +119,8 @@ void Write(const GpuRequest::StopCommunicator& body, v1::GpuRequest& proto) {
 }
 absl::StatusOr<GpuRequest::Body> Read(const v1::GpuRequest::StopCommunicator& proto) {
   ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(proto.key()));
-  return GpuRequest::StopCommunicator{.key = std::move(key), .cause = FromProto(proto.cause())};
+  return GpuRequest::StopCommunicator{.key = std::move(key),
+                                      .cause = CauseFromProto(proto.cause())};
 }
 
 void Write(const GpuRequest::PreparePart& body, v1::GpuRequest& proto) {
@@ -166,7 +168,8 @@ void Write(const GpuRequest::CancelTask& body, v1::GpuRequest& proto) {
   *proto.mutable_cancel_task()->mutable_cause() = ToProto(body.cause);
 }
 absl::StatusOr<GpuRequest::Body> Read(const v1::GpuRequest::CancelTask& proto) {
-  return GpuRequest::CancelTask{.key = FromProto(proto.key()), .cause = FromProto(proto.cause())};
+  return GpuRequest::CancelTask{.key = FromProto(proto.key()),
+                                .cause = CauseFromProto(proto.cause())};
 }
 
 void Write(const GpuRequest::Ping& /*body*/, v1::GpuRequest& proto) { proto.mutable_ping(); }

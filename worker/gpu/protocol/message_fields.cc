@@ -1,25 +1,10 @@
 #include "worker/gpu/protocol/message_fields.h"
 
-#include "common/base/status_macros.h"
-
 #include <optional>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-constexpr int kRanksMax = 4096;
-constexpr size_t kNameBytesMax = 128;
-
-absl::Status CheckName(absl::string_view field, absl::string_view name) {
-  if (!name.empty() && name.size() <= kNameBytesMax) return absl::OkStatus();
-  return Malformed(field, absl::StrCat("1 to ", kNameBytesMax, " bytes"),
-                   absl::StrCat(name.size()));
-}
-
-}  // namespace
-
 absl::Status Malformed(absl::string_view field, absl::string_view expected,
                        absl::string_view found) {
   return absl::InvalidArgumentError(
@@ -45,37 +30,9 @@ absl::Status FromProto(const v1::GpuStatus& proto) {
                       proto.message());
 }
 
-v1::CommunicatorKey::Rank ToProto(const RankName& rank) {
-  v1::CommunicatorKey::Rank proto;
-  proto.set_gpu(rank.gpu);
-  proto.set_incarnation(rank.incarnation);
-  return proto;
-}
-
-absl::StatusOr<RankName> FromProto(const v1::CommunicatorKey::Rank& proto) {
-  RETURN_IF_ERROR(CheckName("rank.gpu", proto.gpu()));
-  return RankName{.gpu = proto.gpu(), .incarnation = proto.incarnation()};
-}
-
-v1::CommunicatorKey ToProto(const CommunicatorKey& key) {
-  v1::CommunicatorKey proto;
-  for (const RankName& rank : key.ranks) *proto.add_ranks() = ToProto(rank);
-  proto.set_purpose(key.purpose);
-  proto.set_epoch(key.epoch);
-  return proto;
-}
-
-absl::StatusOr<CommunicatorKey> FromProto(const v1::CommunicatorKey& proto) {
-  if (proto.ranks().empty() || proto.ranks_size() > kRanksMax) {
-    return Malformed("communicator.ranks", absl::StrCat("1 to ", kRanksMax),
-                     absl::StrCat(proto.ranks_size()));
-  }
-  RETURN_IF_ERROR(CheckName("communicator.purpose", proto.purpose()));
-  CommunicatorKey key = {.ranks = {}, .purpose = proto.purpose(), .epoch = proto.epoch()};
-  for (const v1::CommunicatorKey::Rank& rank : proto.ranks()) {
-    ASSIGN_OR_RETURN(key.ranks.emplace_back(), FromProto(rank));
-  }
-  return key;
+absl::Status CauseFromProto(const v1::GpuStatus& proto) {
+  absl::Status cause = FromProto(proto);
+  return cause.ok() ? absl::UnknownError("no cause was given") : cause;
 }
 
 v1::GpuTaskKey ToProto(const TaskKey& key) {

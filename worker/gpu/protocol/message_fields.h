@@ -3,7 +3,6 @@
 #pragma once
 
 #include "common/base/digest.h"
-#include "common/communicators/communicator_key.h"
 #include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/executor/task.h"
 
@@ -24,12 +23,8 @@ absl::Status CheckNumber(absl::string_view field, int64_t number, int64_t least)
 v1::GpuStatus ToProto(const absl::Status& status);
 // Codes that are none are Unknown.
 absl::Status FromProto(const v1::GpuStatus& proto);
-
-v1::CommunicatorKey::Rank ToProto(const RankName& rank);
-absl::StatusOr<RankName> FromProto(const v1::CommunicatorKey::Rank& proto);
-
-v1::CommunicatorKey ToProto(const CommunicatorKey& key);
-absl::StatusOr<CommunicatorKey> FromProto(const v1::CommunicatorKey& proto);
+// Why something ends: Unknown, too, where no error is given.
+absl::Status CauseFromProto(const v1::GpuStatus& proto);
 
 v1::GpuTaskKey ToProto(const TaskKey& key);
 TaskKey FromProto(const v1::GpuTaskKey& proto);

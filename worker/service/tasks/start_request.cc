@@ -1,6 +1,7 @@
 #include "worker/service/tasks/start_request.h"
 
 #include "common/base/status_macros.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
 
 #include <optional>
@@ -41,12 +42,23 @@ absl::StatusOr<StartRequest::Peer> ParsePeer(const v1::ExecuteRequest::Peer& pro
                             .devices = {proto.devices().begin(), proto.devices().end()}};
 }
 
+absl::StatusOr<StartRequest::Communicator> ParseCommunicator(
+    const v1::ExecuteRequest::Communicator& proto) {
+  StartRequest::Communicator communicator = {
+      .devices = {proto.devices().begin(), proto.devices().end()}};
+  ASSIGN_OR_RETURN(communicator.key, FromProto(proto.key()));
+  if (communicator.devices.size() == communicator.key.ranks.size()) return communicator;
+  return absl::InvalidArgumentError(
+      absl::StrCat("start.communicator.devices: expected one for each of ",
+                   communicator.key.ranks.size(), " ranks, found ", communicator.devices.size()));
+}
+
 }  // namespace
 
 bool StartRequest::SameWork(const StartRequest& other) const {
   const auto work = [](const StartRequest& r) {
     return std::tie(r.key, r.operation_id, r.token_high, r.token_low, r.part, r.source_storage,
-                    r.destination_storage, r.create_destination, r.checksums);
+                    r.destination_storage, r.create_destination, r.checksums, r.communicator);
   };
   return work(*this) == work(other);
 }
@@ -83,6 +95,9 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
   for (const v1::ExecuteRequest::Peer& proto : start.peers()) {
     ASSIGN_OR_RETURN(StartRequest::Peer peer, ParsePeer(proto));
     request.peers.push_back(std::move(peer));
+  }
+  if (start.has_communicator()) {
+    ASSIGN_OR_RETURN(request.communicator, ParseCommunicator(start.communicator()));
   }
   return request;
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "common/base/digest.h"
+#include "common/communicators/communicator_key.h"
 #include "crossmesh/v1/execution_service.pb.h"
 #include "worker/executor/task.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,14 @@ struct StartRequest {
     std::vector<DeviceRank> devices;  // in the part's tensors; not checked yet
   };
 
+  // Over which the part's GPUs exchange their bytes.
+  struct Communicator {
+    CommunicatorKey key;
+    std::vector<DeviceRank> devices;  // by rank; in the part's tensors; not checked yet
+
+    friend bool operator==(const Communicator&, const Communicator&) = default;
+  };
+
   static constexpr absl::Duration kDeadlineMax = absl::Hours(24);
   static constexpr int kDataAddressBytesMax = 4 << 10;
 
@@ -34,6 +44,7 @@ struct StartRequest {
   bool create_destination = false;
   bool checksums = false;
   std::vector<Peer> peers;
+  std::optional<Communicator> communicator;
   absl::Duration deadline;
   absl::Duration stall_limit;
 
