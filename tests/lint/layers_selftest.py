@@ -12,14 +12,18 @@ def target(kind: str, folder: str, depends: tuple[str, ...] = (), pure: bool = F
             "depends": ["crossmesh::" + other.replace("/", "_") for other in depends]}
 
 
+def layers_of(*targets: dict) -> Layers:
+    layers = Layers(targets=list(targets))
+    for entry in targets:
+        layers.folder_of_target["crossmesh::" + entry["name"]] = entry["folder"]
+        if entry["pure"]:
+            layers.pure_folders.add(entry["folder"])
+    return layers
+
+
 class DependencyTest(unittest.TestCase):
     def problems(self, *targets: dict) -> list[str]:
-        layers = Layers(targets=list(targets))
-        for entry in targets:
-            layers.folder_of_target["crossmesh::" + entry["name"]] = entry["folder"]
-            if entry["pure"]:
-                layers.pure_folders.add(entry["folder"])
-        return layers_test.dependency_problems(layers)
+        return layers_test.dependency_problems(layers_of(*targets))
 
     def test_common_must_not_point_up(self):
         upper = target("module", "worker/memory", pure=True)
@@ -45,6 +49,46 @@ class DependencyTest(unittest.TestCase):
         standin = target("module", "tests/standin")
         self.assertEqual(self.problems(standin, target("module", "worker/gpu/testing", ("tests/standin",))), [])
         self.assertEqual(len(self.problems(standin, target("module", "worker/gpu", ("tests/standin",)))), 1)
+
+
+class CudaTest(unittest.TestCase):
+    def problems(self, *targets: dict) -> list[str]:
+        return layers_test.cuda_problems(layers_of(*targets))
+
+    def test_a_worker_must_not_reach_cuda_by_any_way(self):
+        libraries = target("module", "worker/gpu/libraries")
+        device = target("module", "worker/gpu/device", ("worker/gpu/libraries",))
+        memory = target("module", "worker/memory", ("worker/gpu/device",))
+        worker = target("module", "worker", ("worker/memory",))
+        self.assertEqual(self.problems(libraries, device, memory, worker),
+                         ["worker -> worker/memory -> worker/gpu/device -> worker/gpu/libraries: "
+                          "worker must not reach CUDA"])
+
+    def test_its_program_for_gpus_may(self):
+        loop = target("module", "worker/gpu/loop", ("worker/gpu/libraries",))
+        worker = target("module", "worker", ("worker/gpu/process",))
+        self.assertEqual(self.problems(target("module", "worker/gpu/libraries"), loop,
+                                       target("module", "worker/gpu/process"), worker), [])
+
+
+class CudaTest(unittest.TestCase):
+    def problems(self, *targets: dict) -> list[str]:
+        return layers_test.cuda_problems(layers_of(*targets))
+
+    def test_a_worker_must_not_reach_cuda_by_any_way(self):
+        libraries = target("module", "worker/gpu/libraries")
+        device = target("module", "worker/gpu/device", ("worker/gpu/libraries",))
+        memory = target("module", "worker/memory", ("worker/gpu/device",))
+        worker = target("module", "worker", ("worker/memory",))
+        self.assertEqual(self.problems(libraries, device, memory, worker),
+                         ["worker -> worker/memory -> worker/gpu/device -> worker/gpu/libraries: "
+                          "worker must not reach CUDA"])
+
+    def test_its_program_for_gpus_may(self):
+        loop = target("module", "worker/gpu/loop", ("worker/gpu/libraries",))
+        worker = target("module", "worker", ("worker/gpu/process",))
+        self.assertEqual(self.problems(target("module", "worker/gpu/libraries"), loop,
+                                       target("module", "worker/gpu/process"), worker), [])
 
 
 class TextTest(unittest.TestCase):

@@ -4,7 +4,8 @@
 
 A file may include its own folder and the folders that its target declares in DEPENDS. Further rules, from the design:
 nothing in common points up; controller, worker and client use only the pure modules of each other; pure modules depend
-on pure modules and common/base. Every .h, .cc and .cu belongs to a target, and none is overlong.
+on pure modules and common/base; what a worker is made of does not reach CUDA, which is for the processes of its GPUs.
+Every .h, .cc and .cu belongs to a target, and none is overlong.
 """
 
 import json
@@ -19,6 +20,9 @@ LINES_MAX = {".cc": 600, ".cu": 600, ".h": 300}
 UPPER_FOLDERS = ("client", "controller", "worker")
 # Generated headers are included as "crossmesh/v1/mesh.pb.h"; their folder in the table is this one.
 PROTO_FOLDER = "proto"
+# The worker, which outlives what CUDA does to a process, and what loads CUDA.
+WITHOUT_CUDA = ("worker", "worker/gpu/process")
+CUDA_FOLDER = "worker/gpu/libraries"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 COMMENT = re.compile(r"//.*")
@@ -107,6 +111,28 @@ def dependency_problems(layers: Layers) -> list[str]:
     ]
 
 
+def way_to(layers: Layers, folder: str, goal: str) -> list[str]:
+    """Modules from `folder` to `goal`, each of which depends on the next; empty without a way."""
+    depends = {target["folder"]: layers.depends(target) for target in layers.targets if target["kind"] == "module"}
+    ways, seen = [[folder]], {folder}
+    while ways:
+        way = ways.pop(0)
+        if way[-1] == goal:
+            return way
+        for following in sorted(depends.get(way[-1], set()) - seen):
+            seen.add(following)
+            ways.append([*way, following])
+    return []
+
+
+def cuda_problems(layers: Layers) -> list[str]:
+    return [
+        f"{' -> '.join(way)}: {folder} must not reach CUDA"
+        for folder in WITHOUT_CUDA
+        if (way := way_to(layers, folder, CUDA_FOLDER))
+    ]
+
+
 def include_problem(path: str, include: str, quote: str, may_include: set[str]) -> str | None:
     folder = PROTO_FOLDER if include.startswith("crossmesh/v1/") else str(pathlib.PurePosixPath(include).parent)
     ours = folder == PROTO_FOLDER or top(folder) in source_tree.ROOTS
@@ -156,7 +182,7 @@ def file_problems(root: pathlib.Path, layers: Layers) -> list[str]:
 def main() -> int:
     root = pathlib.Path(sys.argv[1])
     layers = Layers.read(pathlib.Path(sys.argv[2]))
-    problems = dependency_problems(layers) + file_problems(root, layers)
+    problems = dependency_problems(layers) + cuda_problems(layers) + file_problems(root, layers)
     for problem in problems:
         print(problem)
     print(f"{len(problems)} problems in {len(layers.targets)} targets")

@@ -6,6 +6,7 @@
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
 
 namespace crossmesh {
 
@@ -13,6 +14,9 @@ std::string StandInDriverPath() { return CROSSMESH_STANDIN_FOLDER "/libcuda.so.1
 std::string StandInNcclPath() { return CROSSMESH_STANDIN_FOLDER "/libnccl.so.2"; }
 std::string StandInKernelsPath() {
   return CROSSMESH_STANDIN_FOLDER "/libcrossmesh_host_kernels.so.1";
+}
+std::string StandInUuid(int number) {
+  return absl::StrFormat("GPU-7374616e-6469-6e00-%02x00-000000000000", number);
 }
 
 absl::StatusOr<std::unique_ptr<StandIn>> StandIn::Load() {

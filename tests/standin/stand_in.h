@@ -20,6 +20,8 @@ std::string StandInDriverPath();
 std::string StandInNcclPath();
 // The product's kernels as host functions, for CROSSMESH_STANDIN_KERNELS.
 std::string StandInKernelsPath();
+// Of its GPU of this number, below 256.
+std::string StandInUuid(int number);
 
 // Both stand-ins, loaded into this process by the product's own binding, and their control. What
 // they keep is the process's: an object sees what has happened since it was made. The environment

@@ -1,0 +1,87 @@
+// The process of one GPU. A worker starts it, with a socket to it; it ends with its worker.
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/daemon/daemon_main.h"
+#include "worker/gpu/loop/gpu_loop.h"
+#include "worker/gpu/protocol/gpu_protocol.h"
+#include "worker/transport/event_loop.h"
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+
+namespace crossmesh {
+namespace {
+
+struct Flags {
+  GpuLoop::Options loop;
+  int64_t staging_bytes = int64_t{256} << 20;
+  double communicator_end_limit_seconds = 20;
+};
+
+void Declare(CLI::App& app, Flags& flags) {
+  app.add_option("--gpu", flags.loop.gpu, "UUID, as nvidia-smi prints it")->required();
+  app.add_option("--incarnation", flags.loop.incarnation,
+                 "Tells this process from others of the same GPU")
+      ->required();
+  app.add_option("--driver-library", flags.loop.driver.library, "The CUDA driver")
+      ->capture_default_str();
+  app.add_option("--nccl-library", flags.loop.nccl.library, "NCCL")->capture_default_str();
+  app.add_option("--staging-bytes", flags.staging_bytes, "Memory for what is sent and received")
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--communicator-end-limit", flags.communicator_end_limit_seconds,
+                 "Seconds after which the abort of a communicator hangs")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+// The socket's end tells of the worker's too, but not while the driver hangs. A terminal's SIGINT
+// and a service manager's SIGTERM go to all processes: the worker, which they are for, ends this.
+void EndWithTheWorkerOnly() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+}
+
+absl::Status RunGpu(Flags flags) {
+  EndWithTheWorkerOnly();
+  // Programs that libraries start need not have it.
+  fcntl(kGpuSocketDescriptor, F_SETFD, FD_CLOEXEC);
+  flags.loop.staging_bytes = ByteCount(flags.staging_bytes);
+  flags.loop.communicator_end_limit = absl::Seconds(flags.communicator_end_limit_seconds);
+  const RealClock clock;
+  ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop,
+                   EventLoop::Create(clock, {.name = "gpu"}));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<GpuLoop> gpu,
+      GpuLoop::Create(*loop, clock, UniqueFd(kGpuSocketDescriptor), std::move(flags.loop)));
+  while (!gpu->is_over()) loop->RunOnce(absl::InfiniteDuration());
+  if (gpu->end().ok()) return absl::OkStatus();
+  LogError("gpu_process_fails", {{"cause", gpu->end().ToString()}});
+  // At once: what hangs would be waited for.
+  std::_Exit(kExitFailure);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+int main(int argc, char** argv) {
+  CLI::App app("Crossmesh GPU: moves tensors of one GPU, for a worker that starts it",
+               "crossmesh-gpu");
+  crossmesh::Flags flags;
+  crossmesh::Declare(app, flags);
+  return crossmesh::RunDaemon(app, argc, argv, [&flags](const crossmesh::DaemonFlags& /*daemon*/) {
+    return crossmesh::RunGpu(std::move(flags));
+  });
+}

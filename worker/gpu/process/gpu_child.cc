@@ -1,0 +1,116 @@
+#include "worker/gpu/process/gpu_child.h"
+
+#include "worker/gpu/protocol/gpu_protocol.h"
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include <absl/cleanup/cleanup.h>
+#include <absl/memory/memory.h>
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+std::vector<char*> PointersTo(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// The first of a name counts.
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& additions) {
+  std::vector<std::string> environment = additions;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    environment.emplace_back(*variable);
+  }
+  return environment;
+}
+
+// 0, or the error's number.
+int Spawn(const GpuChild::Options& options, int socket, pid_t& pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  const absl::Cleanup free_actions = [&] { posix_spawn_file_actions_destroy(&actions); };
+  // Also where both are the same number: then it makes the child inherit it.
+  posix_spawn_file_actions_adddup2(&actions, socket, kGpuSocketDescriptor);
+
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  const absl::Cleanup free_attributes = [&] { posix_spawnattr_destroy(&attributes); };
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+
+  std::vector<std::string> arguments = options.arguments;
+  arguments.insert(arguments.begin(), options.program);
+  std::vector<std::string> environment = EnvironmentWith(options.environment);
+  return posix_spawn(&pid, options.program.c_str(), &actions, &attributes,
+                     PointersTo(arguments).data(), PointersTo(environment).data());
+}
+
+}  // namespace
+
+UniqueFd OpenProcess(pid_t pid) {
+  // The C library's own function cannot be linked from C++ (glibc 2.36).
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+absl::StatusOr<std::unique_ptr<GpuChild>> GpuChild::Start(const Options& options, UniqueFd socket,
+                                                          OnExit on_exit) {
+  pid_t pid = -1;
+  if (const int error = Spawn(options, socket.get(), pid); error != 0) {
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot run ", options.program));
+  }
+  UniqueFd pidfd = OpenProcess(pid);
+  const int error = errno;
+  const bool is_watched = pidfd.valid();
+  auto child = absl::WrapUnique(new GpuChild(pid, std::move(pidfd), std::move(on_exit)));
+  if (!is_watched) return absl::ErrnoToStatus(error, "pidfd_open");
+  return child;
+}
+
+GpuChild::~GpuChild() {
+  Kill();
+  if (!has_ended_) Reap(/*flags=*/0);
+}
+
+void GpuChild::Kill() {
+  if (!has_ended_) kill(pid_, SIGKILL);
+}
+
+void GpuChild::AwaitExit(absl::Duration timeout) {
+  pollfd wait = {.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
+}
+
+int GpuChild::Progress() {
+  if (has_ended_) return 0;
+  const std::optional<std::string> how = Reap(WNOHANG);
+  if (!how.has_value()) return 0;
+  on_exit_(*how);
+  return 1;
+}
+
+std::optional<std::string> GpuChild::Reap(int flags) {
+  int status = 0;
+  pid_t ended = -1;
+  do {
+    ended = waitpid(pid_, &status, flags);
+  } while (ended < 0 && errno == EINTR);
+  if (ended != pid_) return std::nullopt;
+  has_ended_ = true;
+  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status));
+  return absl::StrCat("exit status ", WEXITSTATUS(status));
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,239 @@
+#include "worker/gpu/process/gpu_process.h"
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/gpu/protocol/gpu_protocol.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+
+namespace crossmesh {
+namespace {
+
+std::string ProgramBesideThisOne() {
+  std::error_code error;
+  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (own.parent_path() / "crossmesh-gpu").string();
+}
+
+std::string SecondsText(absl::Duration duration) {
+  return absl::StrCat(absl::ToDoubleSeconds(duration));
+}
+
+// Said before the process had its GPU: another one would say the same.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status);
+}
+
+absl::StatusOr<UniqueFd> Duplicate(const UniqueFd& descriptor) {
+  UniqueFd copy(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return absl::ErrnoToStatus(errno, "duplicating a descriptor");
+  return copy;
+}
+
+}  // namespace
+
+GpuProcess::GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions options,
+                       GpuProcessObserver& observer)
+    : loop_(loop),
+      clock_(clock),
+      options_(std::move(options)),
+      observer_(observer),
+      incarnation_(absl::ToUnixMicros(clock.Now())),
+      cause_(absl::UnavailableError("it has not begun")),
+      backoff_(options_.backoff, incarnation_) {}
+
+GpuProcess::~GpuProcess() { Stop(); }
+
+void GpuProcess::Start() {
+  CHECK(state_ == State::kNew);
+  StartProcess();
+}
+
+void GpuProcess::Stop() {
+  if (std::exchange(state_, State::kStopped) == State::kStopped) return;
+  loop_.Cancel(restart_);
+  if (connection_ != nullptr) connection_->Close();
+  if (child_ != nullptr) child_->AwaitExit(options_.stop_limit);
+  Drop();
+}
+
+void GpuProcess::StartProcess() {
+  state_ = State::kStarting;
+  ++incarnation_;
+  const absl::Status status = TryStart();
+  if (!status.ok()) loop_.Post([this, status] { GiveUp(status); });
+}
+
+absl::Status GpuProcess::TryStart() {
+  ASSIGN_OR_RETURN(auto ends, MessageSocket::MakePair());
+  ASSIGN_OR_RETURN(connection_, GpuConnection::Create(
+                                    loop_, std::move(ends.first),
+                                    {.rank = {.gpu = options_.gpu, .incarnation = incarnation_},
+                                     .start_limit = options_.start_limit,
+                                     .ping_interval = options_.ping_interval,
+                                     .ping_limit = options_.ping_limit},
+                                    *this));
+  ASSIGN_OR_RETURN(child_, GpuChild::Start(ChildOptions(), std::move(ends.second),
+                                           [this](const std::string& how) { OnExit(how); }));
+  loop_.AddSource(*child_);
+  return absl::OkStatus();
+}
+
+GpuChild::Options GpuProcess::ChildOptions() const {
+  return {.program = options_.program.empty() ? ProgramBesideThisOne() : options_.program,
+          .arguments = {"--gpu", options_.gpu,                                            //
+                        "--incarnation", absl::StrCat(incarnation_),                      //
+                        "--driver-library", options_.driver_library,                      //
+                        "--nccl-library", options_.nccl_library,                          //
+                        "--staging-bytes", absl::StrCat(options_.staging_bytes.value()),  //
+                        "--communicator-end-limit",                                       //
+                        SecondsText(options_.communicator_end_limit)},
+          .environment = options_.environment};
+}
+
+void GpuProcess::OnHello(const PreflightReport& preflight) {
+  state_ = State::kRestoring;
+  Restore(preflight);
+}
+
+void GpuProcess::Restore(PreflightReport preflight) {
+  const auto check = [this](const absl::StatusOr<Reply>& reply) {
+    if (!reply.ok()) connection_->Lose(reply.status());
+  };
+  for (const auto& [arena, kept] : arenas_) {
+    absl::StatusOr<UniqueFd> descriptor = Duplicate(kept.descriptor);
+    if (!descriptor.ok()) return connection_->Lose(descriptor.status());
+    connection_->Call(GpuRequest::ImportArena{.arena = arena, .bytes = kept.bytes},
+                      *std::move(descriptor), options_.answer_limit, check);
+  }
+  // Imports are answered in the order of the requests, so all are there when the last answer is.
+  connection_->Call(GpuRequest::Ping(), UniqueFd(), options_.answer_limit,
+                    [this, preflight = std::move(preflight)](const absl::StatusOr<Reply>& reply) {
+                      if (reply.ok()) GoUp(preflight);
+                    });
+}
+
+void GpuProcess::GoUp(const PreflightReport& preflight) {
+  state_ = State::kUp;
+  was_up_ = true;
+  up_since_ = clock_.Monotonic();
+  LogInfo("gpu_process_up", {{"gpu", options_.gpu},
+                             {"pid", pid()},
+                             {"nccl", preflight.nccl_library},
+                             {"arenas", std::ssize(arenas_)}});
+  observer_.OnUp(preflight);
+}
+
+void GpuProcess::OnLost(const absl::Status& why) {
+  const bool was_up = state_ == State::kUp;
+  if (was_up && clock_.Monotonic() - up_since_ > options_.backoff.max) backoff_.Reset();
+  state_ = State::kEnding;
+  cause_ = why;
+  child_->Kill();
+  if (was_up) observer_.OnDown(why);
+}
+
+void GpuProcess::OnExit(const std::string& how) {
+  // Usually its socket has told before.
+  connection_->Lose(absl::UnavailableError(absl::StrCat("it ended: ", how)));
+  LogWarning("gpu_process_ended",
+             {{"gpu", options_.gpu}, {"how", how}, {"cause", cause_.ToString()}});
+  // Not from inside the child's own call.
+  loop_.Post([this] {
+    if (state_ == State::kEnding) Replace();
+  });
+}
+
+void GpuProcess::Replace() {
+  Drop();
+  if (!was_up_ && IsFinal(cause_)) return GiveUp(cause_);
+  state_ = State::kPausing;
+  restart_ = loop_.RunAfter(backoff_.Next(), [this] { StartProcess(); });
+}
+
+void GpuProcess::Drop() {
+  connection_.reset();
+  if (child_ != nullptr) loop_.RemoveSource(*child_);
+  child_.reset();
+}
+
+void GpuProcess::GiveUp(const absl::Status& why) {
+  if (state_ == State::kStopped) return;
+  Drop();
+  state_ = State::kGivenUp;
+  cause_ = why;
+  LogWarning("gpu_unavailable", {{"gpu", options_.gpu}, {"cause", why.ToString()}});
+  observer_.OnGivenUp(why);
+}
+
+absl::Status GpuProcess::NotUp() const {
+  return absl::UnavailableError(
+      absl::StrCat("GPU ", options_.gpu, " is not up: ", cause_.message()));
+}
+
+absl::Duration GpuProcess::LimitOf(const GpuRequest::Body& body) const {
+  // What may have to end a communicator, when its own time is over.
+  const absl::Duration ending = options_.communicator_end_limit + options_.answer_limit;
+  if (const auto* create = std::get_if<GpuRequest::CreateCommunicator>(&body)) {
+    return create->timeout + ending;
+  }
+  if (const auto* destroy = std::get_if<GpuRequest::DestroyCommunicator>(&body)) {
+    return destroy->timeout + ending;
+  }
+  if (const auto* run = std::get_if<GpuRequest::RunTask>(&body)) return run->deadline + ending;
+  if (std::holds_alternative<GpuRequest::StopCommunicator>(body)) return ending;
+  return options_.answer_limit;
+}
+
+void GpuProcess::Call(GpuRequest::Body body, Done done) {
+  if (!is_up()) {
+    loop_.Post([status = NotUp(), done = std::move(done)]() mutable { done(status); });
+    return;
+  }
+  const absl::Duration limit = LimitOf(body);
+  connection_->Call(std::move(body), UniqueFd(), limit, std::move(done));
+}
+
+void GpuProcess::CreateArena(ByteCount bytes,
+                             absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
+  const ArenaId arena(++last_arena_);
+  Call(GpuRequest::CreateArena{.arena = arena, .bytes = bytes},
+       [this, arena, bytes, done = std::move(done)](absl::StatusOr<Reply> reply) mutable {
+         Keep(arena, bytes, std::move(reply), std::move(done));
+       });
+}
+
+void GpuProcess::Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,
+                      absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
+  if (!reply.ok()) return done(reply.status());
+  arenas_[arena] = {.bytes = bytes, .descriptor = std::move(reply->descriptor)};
+  done(arena);
+}
+
+void GpuProcess::ReleaseArena(ArenaId arena) {
+  if (arenas_.erase(arena) == 0) return;
+  // No other process has it: what is not kept is not imported.
+  if (state_ != State::kUp && state_ != State::kRestoring) return;
+  connection_->Call(GpuRequest::ReleaseArena{.arena = arena}, UniqueFd(), options_.answer_limit,
+                    [](const absl::StatusOr<Reply>& /*reply*/) {});
+}
+
+absl::StatusOr<UniqueFd> GpuProcess::ExportArena(ArenaId arena) const {
+  const auto found = arenas_.find(arena);
+  if (found == arenas_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("arena ", arena.value(), " of GPU ", options_.gpu, " is not there"));
+  }
+  return Duplicate(found->second.descriptor);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,162 @@
+#pragma once
+
+#include "common/base/backoff.h"
+#include "common/base/byte_count.h"
+#include "common/base/clock.h"
+#include "common/base/unique_fd.h"
+#include "common/communicators/preflight_report.h"
+#include "worker/gpu/process/gpu_child.h"
+#include "worker/gpu/process/gpu_connection.h"
+#include "worker/gpu/protocol/gpu_notice.h"
+#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// Whom a GpuProcess tells, on its loop, never from inside its calls.
+class GpuProcessObserver {
+ public:
+  virtual ~GpuProcessObserver() = default;
+  // The GPU can be used; all arenas are there, with their bytes. Each time another process begins.
+  virtual void OnUp(const PreflightReport& preflight) = 0;
+  // It cannot be used for now: calls have ended, communicators and parts are gone.
+  virtual void OnDown(const absl::Status& why) = 0;
+  // It cannot be used at all: FailedPrecondition without a driver, NotFound without such a GPU.
+  virtual void OnGivenUp(const absl::Status& why) = 0;
+  virtual void OnTaskProgress(const GpuNotice::TaskProgress& progress) = 0;
+  virtual void OnDeviceDone(const GpuNotice::DeviceDone& done) = 0;
+  virtual void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) = 0;
+};
+
+struct GpuProcessOptions {
+  std::string gpu;      // its UUID
+  std::string program;  // path; empty: crossmesh-gpu beside this process's own program
+  std::string driver_library = "libcuda.so.1";
+  std::string nccl_library = "libnccl.so.2";
+  std::vector<std::string> environment;  // "NAME=value", beside this process's own
+  ByteCount staging_bytes{int64_t{256} << 20};
+
+  absl::Duration start_limit = absl::Minutes(2);    // from the start of the program to its hello
+  absl::Duration answer_limit = absl::Seconds(30);  // of a request, beyond the time that it gives
+  absl::Duration ping_interval = absl::Seconds(1);
+  absl::Duration ping_limit = absl::Seconds(20);  // a call of the driver can take seconds
+  // Of the abort of a communicator; what takes longer hangs. Below answer_limit.
+  absl::Duration communicator_end_limit = absl::Seconds(20);
+  absl::Duration stop_limit = absl::Seconds(5);  // for the process to end by itself
+  // Before another process takes the place of one that was lost.
+  Backoff::Options backoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(30)};
+};
+
+// Keeps a process that has one GPU, and its arenas, whatever becomes of the process. Links no CUDA.
+//
+//   STARTING --hello--> RESTORING --arenas imported--> UP
+//   any of them --lost--> ENDING --it has ended--> PAUSING --backoff--> STARTING
+//   STARTING --it says why there will be no GPU--> ENDING --it has ended--> GIVEN_UP
+//
+// Lost means: it ended, was late, said what it must not, or that it can do nothing more. It is
+// killed then, since nothing else ends what hangs in a driver; memory lives on in the descriptors
+// that are kept here. Confined to the loop, apart from construction and destruction.
+class GpuProcess final : private GpuConnection::Listener {
+ public:
+  using Reply = GpuConnection::Reply;
+  using Done = GpuConnection::Done;
+
+  // All references must outlive it.
+  GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions options,
+             GpuProcessObserver& observer);
+  // As Stop.
+  ~GpuProcess() override;
+  GpuProcess(const GpuProcess&) = delete;
+  GpuProcess& operator=(const GpuProcess&) = delete;
+
+  // Once.
+  void Start();
+  // Lets the process end, kills it after the limit, and waits for that. Calls that are open end
+  // without a word. Repeatable.
+  void Stop();
+
+  // Zeros. ResourceExhausted; Unavailable while the GPU is not up.
+  void CreateArena(ByteCount bytes, absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
+  // No task uses it.
+  void ReleaseArena(ArenaId arena);
+  // For another process, which has the memory with it. NotFound.
+  absl::StatusOr<UniqueFd> ExportArena(ArenaId arena) const;
+
+  // Any request but those for arenas. `done` is called once, from the loop, as GpuConnection::Call
+  // says; Unavailable while the GPU is not up.
+  void Call(GpuRequest::Body body, Done done);
+
+  bool is_up() const { return state_ == State::kUp; }
+  // The process's number, for tests and logs; -1 without one.
+  int pid() const { return child_ == nullptr ? -1 : child_->pid(); }
+
+ private:
+  enum class State : uint8_t {
+    kNew,
+    kStarting,
+    kRestoring,
+    kUp,
+    kEnding,
+    kPausing,
+    kGivenUp,
+    kStopped
+  };
+  struct KeptArena {
+    ByteCount bytes;
+    UniqueFd descriptor;
+  };
+
+  // GpuConnection::Listener
+  void OnHello(const PreflightReport& preflight) override;
+  void OnTaskProgress(const GpuNotice::TaskProgress& progress) override {
+    observer_.OnTaskProgress(progress);
+  }
+  void OnDeviceDone(const GpuNotice::DeviceDone& done) override { observer_.OnDeviceDone(done); }
+  void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) override {
+    observer_.OnCommunicatorLost(lost);
+  }
+  void OnLost(const absl::Status& why) override;
+
+  void StartProcess();
+  absl::Status TryStart();
+  GpuChild::Options ChildOptions() const;
+  void Restore(PreflightReport preflight);
+  void GoUp(const PreflightReport& preflight);
+  void OnExit(const std::string& how);
+  void Replace();
+  void Drop();
+  void GiveUp(const absl::Status& why);
+  absl::Duration LimitOf(const GpuRequest::Body& body) const;
+  absl::Status NotUp() const;
+  void Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,
+            absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
+
+  EventLoop& loop_;
+  const Clock& clock_;
+  const GpuProcessOptions options_;
+  GpuProcessObserver& observer_;
+  State state_ = State::kNew;
+  bool was_up_ = false;
+  uint64_t incarnation_ = 0;
+  absl::Status cause_;  // why it is not up
+  Backoff backoff_;
+  absl::Duration up_since_;  // on the monotonic clock
+  TimerId restart_;
+  std::unique_ptr<GpuChild> child_;
+  std::unique_ptr<GpuConnection> connection_;
+  uint64_t last_arena_ = 0;
+  std::map<ArenaId, KeptArena> arenas_;
+};
+
+}  // namespace crossmesh

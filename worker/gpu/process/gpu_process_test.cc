@@ -1,0 +1,248 @@
+#include "worker/gpu/process/gpu_process.h"
+
+#include "common/base/log.h"
+#include "worker/gpu/process/gpu_child.h"
+#include "worker/gpu/process/gpu_process_fixture.h"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// The bytes of an arena, as another process of the host that has its descriptor finds them.
+std::string Read(const UniqueFd& arena, size_t bytes) {
+  std::string text(bytes, '?');
+  EXPECT_EQ(pread(arena.get(), text.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  return text;
+}
+void Write(const UniqueFd& arena, const std::string& text) {
+  EXPECT_EQ(pwrite(arena.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+}
+
+TEST_F(GpuProcessTest, ItSaysWhatItHasOnceItIsUp) {
+  const Child& child = StartUp(OptionsOf(3, {{"NCCL_DEBUG", "WARN"}}));
+  const PreflightReport& report = child.told.ups.at(0);
+  EXPECT_EQ(report.rank.gpu, StandInUuid(3));
+  EXPECT_THAT(report.nccl_library, HasSubstr("stand-in"));
+  EXPECT_THAT(report.environment, Contains(std::pair("NCCL_DEBUG", "WARN")));
+  EXPECT_GT(report.free_bytes, 0);
+  EXPECT_TRUE(child.process->is_up());
+}
+
+TEST_F(GpuProcessTest, ItEndsWhenItsWorkerStopsIt) {
+  Child& child = StartUp(OptionsOf(0));
+  const UniqueFd process = OpenProcess(child.process->pid());
+  child.process->Stop();
+  pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ended, 1, 0), 1);
+  EXPECT_THAT(child.told.downs, IsEmpty());
+}
+
+// The worker of another process of this test, which is killed, and cannot stop anything.
+TEST_F(GpuProcessTest, ItEndsWhenItsWorkerIsKilled) {
+  int ends[2] = {};
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t worker = fork();
+  if (worker == 0) {
+    const Child& child = StartUp(OptionsOf(0));
+    const int pid = child.process->pid();
+    if (write(ends[1], &pid, sizeof(pid)) != sizeof(pid)) _exit(1);
+    while (true) pause();
+  }
+  int pid = -1;
+  ASSERT_EQ(read(ends[0], &pid, sizeof(pid)), static_cast<ssize_t>(sizeof(pid)));
+  const UniqueFd process = OpenProcess(pid);
+  ASSERT_TRUE(process.valid());
+  kill(worker, SIGKILL);
+  EXPECT_EQ(waitpid(worker, nullptr, 0), worker);
+  pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ended, 1, 60'000), 1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(GpuProcessTest, ArenasKeepTheirBytesWhenTheProcessIsKilled) {
+  Child& child = StartUp(OptionsOf(0));
+  ASSERT_OK_AND_ASSIGN(const ArenaId first, MakeArena(child, 1000));
+  ASSERT_OK_AND_ASSIGN(const ArenaId second, MakeArena(child, 5 << 20));
+  ASSERT_OK_AND_ASSIGN(const UniqueFd memory, child.process->ExportArena(second));
+  EXPECT_EQ(Read(memory, 4), std::string(4, '\0'));
+  Write(memory, "weights");
+
+  kill(child.process->pid(), SIGKILL);
+  AwaitReplacement(child);
+  EXPECT_THAT(child.told.downs, SizeIs(1));
+  EXPECT_GT(child.told.ups.at(1).rank.incarnation, child.told.ups.at(0).rank.incarnation);
+  ASSERT_OK_AND_ASSIGN(const UniqueFd again, child.process->ExportArena(second));
+  EXPECT_EQ(Read(again, 7), "weights");
+
+  child.process->ReleaseArena(first);
+  EXPECT_THAT(child.process->ExportArena(first), StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_OK_AND_ASSIGN(const ArenaId third, MakeArena(child, 1000));
+  EXPECT_NE(third, first);
+}
+
+TEST_F(GpuProcessTest, AnArenaThatDoesNotFitIsRefused) {
+  Child& child = StartUp(OptionsOf(0));
+  EXPECT_THAT(MakeArena(child, int64_t{2} << 30),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr(StandInUuid(0)), HasSubstr("are free"))));
+  EXPECT_OK(MakeArena(child, 1 << 20));
+}
+
+TEST_F(GpuProcessTest, CallsEndWithTheProcess) {
+  Child& child = StartUp(OptionsOf(0));
+  kill(child.process->pid(), SIGSTOP);
+  const auto call = Begin(child, GpuRequest::MintCommunicatorId());
+  kill(child.process->pid(), SIGKILL);
+  Await(*call);
+  EXPECT_THAT(call->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr(StandInUuid(0))));
+  const auto late = Begin(child, GpuRequest::MintCommunicatorId());
+  Await(*late);
+  EXPECT_THAT(late->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not up")));
+}
+
+TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
+  Child& child = StartUp(OptionsOf(0));
+  kill(child.process->pid(), SIGSTOP);
+  const auto call = Begin(child, GpuRequest::MintCommunicatorId());
+  clock_.Advance(absl::Seconds(31));
+  Await(*call);
+  EXPECT_THAT(call->status(), StatusIs(absl::StatusCode::kUnavailable,
+                                       HasSubstr("did not answer MintCommunicatorId within 30s")));
+  EXPECT_THAT(child.told.downs, ElementsAre(StatusIs(absl::StatusCode::kDeadlineExceeded)));
+  AwaitReplacement(child);
+  EXPECT_EQ(MintIdAt(child).size(), 128U);
+}
+
+TEST_F(GpuProcessTest, AProcessThatHangsIsFoundByPings) {
+  Child& child = StartUp(OptionsOf(0));
+  const auto call = Begin(child, GpuRequest::Ping());
+  Await(*call);  // so that the first ping is answered too
+  kill(child.process->pid(), SIGSTOP);
+  clock_.Advance(absl::Seconds(1));
+  loop_->RunOnce(absl::ZeroDuration());
+  clock_.Advance(absl::Seconds(21));
+  RunUntil([&] { return !child.told.downs.empty(); });
+  EXPECT_THAT(child.told.downs[0],
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("answer Ping within 20s")));
+  AwaitReplacement(child);
+}
+
+TEST_F(GpuProcessTest, WithoutADriverThereIsNoGpuWhichIsLoggedOnce) {
+  std::vector<std::string> logged;
+  const ScopedLogSink sink([&](const LogRecord& record) {
+    if (record.event == "gpu_unavailable") logged.push_back(record.ToText());
+  });
+  GpuProcessOptions options = OptionsOf(0);
+  options.driver_library = folder_.PathOf("libcuda.so.1");
+  Child& child = Start(options);
+  RunUntil([&] { return !child.told.given_up.empty(); });
+  EXPECT_THAT(child.told.given_up, ElementsAre(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                        HasSubstr("libcuda.so.1"))));
+  EXPECT_THAT(logged, ElementsAre(HasSubstr(StandInUuid(0))));
+  EXPECT_THAT(MakeArena(child, 1), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(GpuProcessTest, AGpuThatIsNotThereIsToldWithThoseThatAre) {
+  GpuProcessOptions options = OptionsOf(1);
+  options.gpu = StandInUuid(2);
+  Child& child = Start(options);
+  RunUntil([&] { return !child.told.given_up.empty(); });
+  EXPECT_THAT(child.told.given_up,
+              ElementsAre(StatusIs(absl::StatusCode::kNotFound,
+                                   AllOf(HasSubstr(StandInUuid(1)), HasSubstr(StandInUuid(2))))));
+}
+
+TEST_F(GpuProcessTest, AProgramThatIsNotThereIsTold) {
+  GpuProcessOptions options = OptionsOf(0);
+  options.program = folder_.PathOf("crossmesh-gpu");
+  Child& child = Start(options);
+  RunUntil([&] { return !child.told.given_up.empty(); });
+  EXPECT_THAT(child.told.given_up,
+              ElementsAre(StatusIs(absl::StatusCode::kNotFound, HasSubstr("cannot run "))));
+}
+
+TEST_F(GpuProcessTest, ProcessesMakeACommunicatorAndDestroyIt) {
+  Child& a = StartUp(OptionsOf(0));
+  Child& b = StartUp(OptionsOf(1));
+  EXPECT_THAT(CreateCommunicator({&a, &b}), Each(IsOk()));
+  EXPECT_THAT(DestroyCommunicator({&a, &b}), Each(IsOk()));
+  EXPECT_THAT(CreateCommunicator({&a, &b}), Each(IsOk()));
+  EXPECT_THAT(DestroyCommunicator({&a, &b}), Each(IsOk()));
+}
+
+TEST_F(GpuProcessTest, TwoProcessesOfOneGpuMakeNoCommunicator) {
+  Child& a = StartUp(OptionsOf(5));
+  clock_.Advance(absl::Milliseconds(1));  // another incarnation
+  Child& b = StartUp(OptionsOf(5));
+  EXPECT_THAT(CreateCommunicator({&a, &b}),
+              Each(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("duplicate GPU"))));
+  EXPECT_TRUE(a.process->is_up() && b.process->is_up());
+  EXPECT_THAT(TakeViolations(), HasSubstr("duplicate GPU"));
+}
+
+TEST_F(GpuProcessTest, TheCommunicatorsOfAProcessThatIsKilledEndAtTheOthers) {
+  Child& a = StartUp(OptionsOf(0));
+  Child& b = StartUp(OptionsOf(1));
+  ASSERT_THAT(CreateCommunicator({&a, &b}), Each(IsOk()));
+  const CommunicatorKey key = KeyOf({&a, &b});
+  kill(b.process->pid(), SIGKILL);
+  AwaitReplacement(b);
+  const auto stop = Begin(a, GpuRequest::StopCommunicator{
+                                 .key = key, .cause = absl::UnavailableError("a peer is gone")});
+  Await(*stop);
+  EXPECT_OK(stop->status());
+  b.tickets = 0;
+  EXPECT_THAT(CreateCommunicator({&a, &b}), Each(IsOk()));
+  EXPECT_THAT(DestroyCommunicator({&a, &b}), Each(IsOk()));
+}
+
+TEST_F(GpuProcessTest, ACommunicatorThatIsNotMadeInItsTimeIsGone) {
+  Child& child = StartUp(OptionsOf(0, {{"CROSSMESH_STANDIN_FAULTS", "init_never_ends=1"}}));
+  const auto create =
+      Begin(child, GpuRequest::CreateCommunicator{.key = KeyOf({&child}),
+                                                  .ticket = 1,
+                                                  .id = MintIdAt(child),
+                                                  .timeout = absl::Milliseconds(1)});
+  Await(*create);
+  EXPECT_THAT(create->status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("was not made in its time")));
+  EXPECT_TRUE(child.process->is_up());
+}
+
+TEST_F(GpuProcessTest, AnAbortThatHangsIsToldAndTheProcessReplaced) {
+  GpuProcessOptions options =
+      OptionsOf(0, {{"CROSSMESH_STANDIN_FAULTS", "init_never_ends=1,abort_hangs=1"}});
+  options.communicator_end_limit = absl::Milliseconds(10);
+  Child& child = StartUp(options);
+  const auto create =
+      Begin(child, GpuRequest::CreateCommunicator{.key = KeyOf({&child}),
+                                                  .ticket = 1,
+                                                  .id = MintIdAt(child),
+                                                  .timeout = absl::Milliseconds(1)});
+  Await(*create);
+  EXPECT_THAT(create->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is HUNG")));
+  EXPECT_THAT(child.told.downs,
+              ElementsAre(StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("is HUNG"))));
+  AwaitReplacement(child);
+}
+
+}  // namespace
+}  // namespace crossmesh
