@@ -3,12 +3,16 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/communicator_key.h"
 #include "common/metrics/label_set.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/prometheus/recorders.h"
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/operation_records.h"
+#include "controller/communicators/communicator_book.h"
+#include "controller/dispatch/communicator_desk.h"
+#include "controller/dispatch/grpc/grpc_communicator_gateway.h"
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 #include "controller/dispatch/operation_runner.h"
@@ -34,6 +38,9 @@ namespace crossmesh {
 namespace {
 
 constexpr size_t kPlansWaitingMax = 256;
+// Of the memory of a GPU. NCCL takes some hundred MiB for a communicator, more with many peers.
+constexpr CommunicatorBook::Options kCommunicatorBounds = {.gpu_bytes_max = int64_t{4} << 30,
+                                                           .expected_bytes = int64_t{512} << 20};
 // For calls that have been answered to reach their clients.
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
 
@@ -46,8 +53,10 @@ uint64_t EpochAt(absl::Time now) {
 class MembershipNews final : public MembershipListener {
  public:
   // Before the first worker can register.
-  void TellTo(OperationRunner& runner, GrpcWorkerGateway& gateway, ControllerMetrics& metrics) {
+  void TellTo(OperationRunner& runner, CommunicatorDesk& communicators, GrpcWorkerGateway& gateway,
+              ControllerMetrics& metrics) {
     runner_ = &runner;
+    communicators_ = &communicators;
     gateway_ = &gateway;
     metrics_ = &metrics;
   }
@@ -63,9 +72,14 @@ class MembershipNews final : public MembershipListener {
     runner_->OnWorkerLost(worker.name, why);
     gateway_->Forget(worker.execution_address);
   }
+  void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
+    LogWarning("gpu_process_lost", {{"gpu", process.gpu}, {"reason", why.message()}});
+    communicators_->OnProcessLost(process, why);
+  }
 
  private:
   OperationRunner* runner_ = nullptr;
+  CommunicatorDesk* communicators_ = nullptr;
   GrpcWorkerGateway* gateway_ = nullptr;
   ControllerMetrics* metrics_ = nullptr;
 };
@@ -106,10 +120,12 @@ struct Controller::Parts {
   WorkerRegistry registry;
   GrpcWorkerGateway gateway;
   GrpcProbeGateway probes;
+  GrpcCommunicatorGateway communicator_gateway;
 
   ThreadTaskQueue queue;     // all operations, sessions' timers, watchers
   ThreadTaskQueue planners;  // what takes long
   OperationBook book;
+  CommunicatorDesk communicators;
   OperationRunner runner;
   ReshardDesk desk;
   SessionTable sessions;
@@ -142,6 +158,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                clock, news),
       gateway(options.insecure),
       probes(options.insecure),
+      communicator_gateway(options.insecure),
       queue({.name = "operations"}, clock),
       planners(
           {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
@@ -151,7 +168,14 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
             .clock = clock,
             .metrics = *metrics,
             .epoch = epoch}),
+      communicators({.gateway = communicator_gateway,
+                     .workers = registry,
+                     .queue = queue,
+                     .clock = clock,
+                     .metrics = *metrics,
+                     .bounds = kCommunicatorBounds}),
       runner({.gateway = gateway,
+              .communicators = communicators,
               .workers = registry,
               .queue = queue,
               .planners = planners,
@@ -180,7 +204,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                        .metrics = *metrics}),
       operation_service(book, runner),
       worker_service(registry, sessions) {
-  news.TellTo(runner, gateway, *metrics);
+  news.TellTo(runner, communicators, gateway, *metrics);
   metrics->SetEpoch(epoch);
 }
 
@@ -247,6 +271,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   parts_->sessions.Close(leaving);
   parts_->planners.Stop();
   parts_->probes.Stop();
+  parts_->communicator_gateway.StopCalls();
   parts_->server->Shutdown(std::min(deadline, kServerGrace));
   parts_->queue.Stop();
   parts_->gateway.Stop();

@@ -106,8 +106,11 @@ class ControllerNetworkTest : public ::testing::Test {
   // Workers on hosts a, b and c, whose links are all alike.
   void StartWorkers() {
     for (const char* host : {"a", "b", "c"}) {
-      workers_.push_back(std::make_unique<FakeWorker>(folder_.path(), absl::StrCat("w-", host),
-                                                      absl::StrCat(host, ".0"), address_));
+      workers_.push_back(
+          std::make_unique<FakeWorker>(FakeWorker::Options{.folder = folder_.path(),
+                                                           .name = absl::StrCat("w-", host),
+                                                           .devices = absl::StrCat(host, ".0"),
+                                                           .controller = address_}));
       workers_.back()->probes().SetResult(absl::OkStatus(), 1000, absl::Microseconds(40));
     }
   }

@@ -62,8 +62,11 @@ class ControllerTest : public ::testing::Test {
     workers_stub_ = v1::WorkerService::NewStub(channel);
   }
   FakeWorker& AddWorker(const std::string& host) {
-    workers_.push_back(std::make_unique<FakeWorker>(folder_.path(), absl::StrCat("w-", host),
-                                                    absl::StrCat(host, ".0"), address_));
+    workers_.push_back(
+        std::make_unique<FakeWorker>(FakeWorker::Options{.folder = folder_.path(),
+                                                         .name = absl::StrCat("w-", host),
+                                                         .devices = absl::StrCat(host, ".0"),
+                                                         .controller = address_}));
     return *workers_.back();
   }
   // Four workers, a source mesh over two of them and a destination mesh of two replicas.
@@ -487,7 +490,8 @@ TEST_F(ControllerTest, ASecondSessionOfAWorkerSupersedesTheFirst) {
   FakeWorker& first = AddWorker("a");
   const std::string elsewhere = folder_.PathOf("elsewhere");
   std::filesystem::create_directory(elsewhere);
-  const FakeWorker second(elsewhere, "w-a", "a.0", address_);
+  const FakeWorker second(
+      {.folder = elsewhere, .name = "w-a", .devices = "a.0", .controller = address_});
   EXPECT_THAT(first.ReadSession(), StatusIs(absl::StatusCode::kAborted, HasSubstr("superseded")));
   EXPECT_THAT(ListWorkers(), SizeIs(1));
 }

@@ -4,6 +4,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/server_streams.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/session_protocol.h"
 #include "common/wire/worker_part_codec.h"
 
@@ -57,6 +58,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
     digest_ = start.part_digest();
     {
       const MutexLock lock(worker_.mutex_);
+      worker_.last_start_ = start;
       const auto found = worker_.parts_.find(digest_);
       if (found != worker_.parts_.end()) part_ = found->second;
     }
@@ -166,35 +168,52 @@ class FakeWorker::Session final
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-FakeWorker::FakeWorker(const std::string& folder, const std::string& name,
-                       const std::string& devices, const std::string& controller)
-    : name_(name), address_(absl::StrCat("unix:", folder, "/", name, ".sock")) {
-  absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(
-      {.addresses = {address_}, .services = {this, &probes_}, .metrics = &metrics_});
+FakeWorker::FakeWorker(Options options)
+    : options_(std::move(options)),
+      address_(absl::StrCat("unix:", options_.folder, "/", options_.name, ".sock")),
+      communicators_(options_.gpu) {
+  absl::StatusOr<std::unique_ptr<RpcServer>> server =
+      RpcServer::Start({.addresses = {address_},
+                        .services = {this, &probes_, &communicators_},
+                        .metrics = &metrics_});
   CHECK_OK(server);
   server_ = *std::move(server);
-  Join(devices, controller);
+  Rejoin();
 }
 
 FakeWorker::~FakeWorker() { Vanish(); }
 
-void FakeWorker::Join(const std::string& devices, const std::string& controller) {
-  const auto channel = BuildRpcChannel({.address = controller, .session = true});
+v1::WorkerSessionRequest::Register FakeWorker::Registration() const {
+  v1::WorkerSessionRequest::Register message;
+  message.set_worker(options_.name);
+  message.set_incarnation(1);
+  message.set_devices(options_.devices);
+  message.set_execution_address(address_);
+  message.set_transport("inprocess");
+  message.set_protocol(kSessionProtocol);
+  message.add_data_interfaces("eth0");
+  if (const std::optional<RankName> process = communicators_.process()) {
+    v1::Gpu& gpu = *message.add_gpus();
+    gpu.set_device(options_.devices);
+    *gpu.mutable_process() = ToProto(*process);
+  }
+  return message;
+}
+
+void FakeWorker::Rejoin() {
+  const auto channel = BuildRpcChannel({.address = options_.controller, .session = true});
   CHECK_OK(channel);
+  if (session_ != nullptr) {
+    session_->CloseWrites();
+    session_->WaitUntilEnded();
+  }
   stub_ = v1::WorkerService::NewStub(*channel);
   session_ = std::make_shared<Session>();
   Session::Start(session_, [this](grpc::ClientContext* context, Session::Reactor* reactor) {
     stub_->async()->WorkerSession(context, reactor);
   });
   v1::WorkerSessionRequest request;
-  v1::WorkerSessionRequest::Register& message = *request.mutable_register_();
-  message.set_worker(name_);
-  message.set_incarnation(1);
-  message.set_devices(devices);
-  message.set_execution_address(address_);
-  message.set_transport("inprocess");
-  message.set_protocol(kSessionProtocol);
-  message.add_data_interfaces("eth0");
+  *request.mutable_register_() = Registration();
   session_->Send(request);
   const auto registered = ReadSession();
   CHECK_OK(registered);
@@ -210,6 +229,17 @@ void FakeWorker::SendHeartbeat(const std::string& operation_id, int64_t moved_by
   task.set_attempt(1);
   task.set_moved_bytes(moved_bytes);
   session_->Send(request);
+}
+
+void FakeWorker::SendGpuHeartbeat() {
+  v1::WorkerSessionRequest request;
+  *request.mutable_heartbeat()->add_gpu_processes() = ToProto(*communicators_.process());
+  session_->Send(request);
+}
+
+v1::ExecuteRequest::Start FakeWorker::last_start() const {
+  const MutexLock lock(mutex_);
+  return last_start_;
 }
 
 void FakeWorker::SetManner(Manner manner) {

@@ -1,15 +1,18 @@
 #pragma once
 
 #include "common/base/mutex.h"
+#include "common/communicators/communicator_key.h"
 #include "common/metrics/rpc_metrics.h"
 #include "common/plan/worker_part.h"
 #include "common/rpc/server.h"
+#include "controller/fake_communicators.h"
 #include "controller/fake_probes.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,24 +32,37 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
     kRefusing,  // ends the call with FailedPrecondition
   };
 
-  // Serves at `folder`/NAME.sock, and joins the controller at `controller`.
-  FakeWorker(const std::string& folder, const std::string& name, const std::string& devices,
-             const std::string& controller);
+  struct Options {
+    std::string folder;
+    std::string name;
+    std::string devices;
+    std::string controller;       // address
+    std::optional<RankName> gpu;  // the first device
+  };
+  // Serves at `folder`/NAME.sock, and joins the controller.
+  explicit FakeWorker(Options options);
   // As Vanish.
   ~FakeWorker() override;
 
   void SetManner(Manner manner);
   // Held tasks go on.
   void Release();
+  // Another session, with the controller that is there now.
+  void Rejoin();
   // As a process that dies: the session and all calls break.
   void Vanish();
   // Says goodbye, then as Vanish. Returns when the controller knows.
   void Leave();
   void SendHeartbeat(const std::string& operation_id, int64_t moved_bytes);
+  // Tells which process drives the GPU now.
+  void SendGpuHeartbeat();
   // Waits until the session has a message, and returns it; an error when it has ended.
   absl::StatusOr<v1::WorkerSessionResponse> ReadSession();
 
   FakeProbes& probes() { return probes_; }
+  FakeCommunicators& communicators() { return communicators_; }
+  // The last start of a task.
+  v1::ExecuteRequest::Start last_start() const;
 
   // Since the start.
   struct Counts {
@@ -68,11 +84,12 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   class Call;
   class Session;
 
-  void Join(const std::string& devices, const std::string& controller);
+  v1::WorkerSessionRequest::Register Registration() const;
 
-  const std::string name_;
+  const Options options_;
   const std::string address_;
   FakeProbes probes_;
+  FakeCommunicators communicators_;
   NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
@@ -82,6 +99,7 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   CondVar holding_;
   Manner manner_ ABSL_GUARDED_BY(mutex_) = Manner::kDiligent;
   Counts counts_ ABSL_GUARDED_BY(mutex_);
+  v1::ExecuteRequest::Start last_start_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Call>> held_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<const WorkerPart>> parts_
       ABSL_GUARDED_BY(mutex_);

@@ -20,6 +20,7 @@ absl::Status List(Cli& cli) {
   TextTable table({{"NAME"},
                    {"STATE"},
                    {"DEVICES"},
+                   {"GPUS", TextTable::Align::kRight},
                    {"TASKS", TextTable::Align::kRight},
                    {"MEMORY", TextTable::Align::kRight},
                    {"TRANSPORT"},
@@ -28,7 +29,7 @@ absl::Status List(Cli& cli) {
   for (const v1::Worker& worker : workers) {
     document["workers"].push_back(ToJson(worker));
     table.AddRow({worker.name(), StateName(worker.state()), worker.devices(),
-                  absl::StrCat(worker.running_tasks()),
+                  absl::StrCat(worker.gpus_size()), absl::StrCat(worker.running_tasks()),
                   FormatBytes(ByteCount(worker.memory_bytes())), worker.transport(),
                   worker.execution_address(), worker.version()});
   }

@@ -3,6 +3,7 @@
 #include "controller/dispatch/worker_gateway.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,8 +38,12 @@ class FakeWorkerGateway final : public WorkerGateway {
         }
       }
     }
-    void Report(const absl::Status& status, const std::vector<std::string>& lost_peers = {}) const {
-      listener->OnReport(status, lost_peers, {.received_bytes = 10});
+    void Report(const absl::Status& status, const std::vector<std::string>& lost_peers = {},
+                std::optional<int32_t> broken_rank = std::nullopt) const {
+      listener->OnReport({.status = status,
+                          .lost_peers = lost_peers,
+                          .broken_rank = broken_rank,
+                          .figures = {.received_bytes = 10}});
     }
   };
 

@@ -3,6 +3,7 @@
 #include "common/base/mutex.h"
 #include "common/mesh/mesh.h"
 #include "common/testing/status_matchers.h"
+#include "controller/dispatch/fake_communicator_gateway.h"
 #include "controller/dispatch/operation_runner.h"
 #include "controller/dispatch/thread_task_queue.h"
 
@@ -46,7 +47,7 @@ class DiligentWorkers final : public WorkerGateway {
           listener.OnDeviceDone(device, absl::OkStatus());
         }
       }
-      listener.OnReport(absl::OkStatus(), {}, {});
+      listener.OnReport({});
     });
     return std::make_unique<Call>(*this, thread, listener);
   }
@@ -67,7 +68,7 @@ class DiligentWorkers final : public WorkerGateway {
     ~Call() override { End(); }
     void Cancel(const std::string& reason) override {
       thread_.Post([&listener = listener_, reason] {
-        listener.OnReport(absl::CancelledError(reason), {}, {});
+        listener.OnReport({.status = absl::CancelledError(reason)});
       });
     }
     void Resolve(const std::vector<DeviceRank>& devices, bool /*commit*/) override {
@@ -121,6 +122,7 @@ class CountingSink final : public OperationSink {
 class IgnoredNews final : public MembershipListener {
   void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
   void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
+  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
 };
 
 std::shared_ptr<const TensorTable> Table() {
@@ -143,6 +145,7 @@ TEST(OperationRunnerThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
     ASSERT_OK(registry
                   .Register({.name = absl::StrCat("w-", host),
                              .devices = {{host, 0}},
+                             .gpus = {{{host, 0}, {absl::StrCat("GPU-", host), 1}}},
                              .execution_address = absl::StrCat("at-", host)})
                   .status());
   }
@@ -150,7 +153,16 @@ TEST(OperationRunnerThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   CountingSink sink;
   ThreadTaskQueue queue({.name = "operations"}, clock);
   ThreadTaskQueue planners({.name = "planner", .threads = 2}, clock);
+  FakeCommunicatorGateway communicator_gateway;
+  NullControllerMetrics metrics;
+  CommunicatorDesk communicators({.gateway = communicator_gateway,
+                                  .workers = registry,
+                                  .queue = queue,
+                                  .clock = clock,
+                                  .metrics = metrics,
+                                  .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}});
   OperationRunner runner({.gateway = gateway,
+                          .communicators = communicators,
                           .workers = registry,
                           .queue = queue,
                           .planners = planners,

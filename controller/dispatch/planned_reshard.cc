@@ -15,6 +15,7 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlannedReshard::Create(
       new PlannedReshard(std::move(request), limits, std::move(plan)));
   planned->proof_ = proof;
   planned->DescribeReplicas();
+  planned->FindMovingDevices();
   planned->plan_time_ = clock.Monotonic() - start;
   return planned;
 }
@@ -30,6 +31,15 @@ void PlannedReshard::DescribeReplicas() {
     replicas_[replica].bytes += table.BytesOf(Side::kDestination, rank);
   }
   for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i].devices = DevicesToString(devices[i]);
+}
+
+void PlannedReshard::FindMovingDevices() {
+  std::vector<bool> moves(tensors().devices().size());
+  for (const Hop& hop : plan_.hops()) moves[hop.from] = moves[hop.to] = true;
+  for (const LocalCopy& copy : plan_.copies()) moves[copy.device] = true;
+  for (DeviceRank rank = 0; rank < static_cast<DeviceRank>(moves.size()); ++rank) {
+    if (moves[rank]) moving_devices_.push_back(rank);
+  }
 }
 
 std::shared_ptr<const PlannedReshard::Parts> PlannedReshard::FindParts(

@@ -39,6 +39,8 @@ class PlannedReshard {
   const TensorTable& tensors() const { return plan_.tensors(); }
   const Proof& proof() const { return proof_; }
   absl::Duration plan_time() const { return plan_time_; }
+  // That send, receive or copy; ascending.
+  const std::vector<DeviceRank>& moving_devices() const { return moving_devices_; }
 
   // What a replica receives, and its devices in text form.
   struct Replica {
@@ -59,6 +61,7 @@ class PlannedReshard {
   PlannedReshard(ReshardRequest request, const ProofLimits& limits, Plan plan)
       : request_(std::move(request)), limits_(limits), plan_(std::move(plan)) {}
   void DescribeReplicas();
+  void FindMovingDevices();
 
   const ReshardRequest request_;
   const ProofLimits limits_;
@@ -66,6 +69,7 @@ class PlannedReshard {
   Proof proof_;
   absl::Duration plan_time_;
   std::vector<Replica> replicas_;
+  std::vector<DeviceRank> moving_devices_;
 
   mutable Mutex mutex_;
   mutable DevicesOfWorkers cut_for_ ABSL_GUARDED_BY(mutex_);

@@ -102,7 +102,9 @@ void RunningOperation::AssignWorkers() {
   }
   absl::StatusOr<std::vector<WorkerRecord>> owners =
       environment_.workers.OwnersOf(planned.tensors().devices());
-  if (!owners.ok()) return FailPlanning(owners.status());
+  if (!owners.ok()) {
+    return FailPlanning(attempt.obstacle.ok() ? owners.status() : attempt.obstacle);
+  }
   attempt.workers = *std::move(owners);
   attempt.devices = DevicesInPlan(attempt.workers, planned.tensors());
   if (auto parts = planned.FindParts(attempt.devices)) return OnParts(std::move(parts));
@@ -119,7 +121,7 @@ void RunningOperation::OnParts(absl::StatusOr<std::shared_ptr<const PlannedResha
   if (finished_) return;
   if (!parts.ok()) return FailPlanning(parts.status());
   attempts_.back().parts = *std::move(parts);
-  Feed(Planned{Shares()});
+  GetCommunicator();
 }
 
 // Those who move bytes, and those whose storage changes hands at commit.
@@ -171,6 +173,7 @@ void RunningOperation::Progress(const std::string& worker, uint32_t attempt, int
 }
 
 void RunningOperation::Hear(uint32_t attempt, const OperationEvent& event) {
+  if (const auto* ended = std::get_if<TaskEnded>(&event)) TellBroken(attempt, *ended);
   // A broken call may repeat what belongs to an attempt that is over.
   const bool timely = attempt == attempts_.size();
   if (timely || std::holds_alternative<WorkerLost>(event)) Feed(event);
@@ -236,6 +239,7 @@ TaskStart RunningOperation::StartOf(size_t worker) const {
       .create_destination = request_.create_destination,
       .checksums = request_.checksums,
       .peers = attempt.peers,
+      .communicator = attempt.communicator,
       .deadline =
           std::max(begin_ + deadline_ - environment_.clock.Monotonic(), absl::Milliseconds(1)),
       .stall_limit = request_.stall_limit,
@@ -284,6 +288,7 @@ void RunningOperation::Do(const TellPeerLost& action) {
 }
 
 void RunningOperation::Do(const PlanAgain& action) {
+  ReturnCommunicator(attempts_.size());
   const Attempt& last = attempts_.back();
   Remainder remainder{.first = last.planned, .replicas = action.replicas};
   for (size_t i = 0; i < last.workers.size(); ++i) {
@@ -307,6 +312,7 @@ void RunningOperation::Do(const FinishOperation& /*action*/) {
   finished_ = true;
   environment_.queue.Cancel(deadline_timer_);
   environment_.queue.Cancel(progress_timer_);
+  ReturnCommunicator(attempts_.size());
   for (Attempt& attempt : attempts_) {
     for (const auto& [worker, task] : attempt.tasks) task->LetGo();
   }
@@ -330,86 +336,9 @@ void RunningOperation::SetTimer(absl::Duration delay) {
     if (self == nullptr || self->finished_) return;
     if (!self->machine_.has_value()) self->machine_.emplace(0);
     self->SetTimer(kEndingGrace);
+    if (self->awaits_communicator_) return self->OnCommunicatorTooLate();
     self->Feed(DeadlinePassed{});
   });
-}
-
-void RunningOperation::Publish() {
-  changed_ = false;
-  ++revision_;
-  environment_.sink.OnChange(Snapshot());
-}
-
-int64_t RunningOperation::MovedBytes() const {
-  int64_t moved = 0;
-  for (const Attempt& attempt : attempts_) {
-    for (const auto& [worker, task] : attempt.tasks) {
-      const TaskFigures& figures = task->figures();
-      const auto told = attempt.moved_bytes.find(worker);
-      moved += std::max(figures.received_bytes + figures.copied_bytes,
-                        told == attempt.moved_bytes.end() ? 0 : told->second);
-    }
-  }
-  return moved;
-}
-
-OperationSnapshot RunningOperation::Snapshot() const {
-  OperationSnapshot snapshot{.id = request_.id,
-                             .state = state(),
-                             .revision = revision_,
-                             .deadline = deadline_,
-                             .create_time = create_time_};
-  if (!attempts_.empty()) snapshot.planned = attempts_.front().planned;
-  if (!machine_.has_value()) return snapshot;
-  snapshot.attempt = machine_->attempt();
-  snapshot.error = machine_->error();
-  for (const OperationMachine::Replica& replica : machine_->replicas()) {
-    snapshot.replicas.push_back({replica.state, replica.error});
-  }
-  const int64_t total =
-      snapshot.planned == nullptr ? 0 : snapshot.planned->proof().destination_bytes;
-  snapshot.moved_bytes =
-      state() == OperationState::kCommitted ? total : std::min(total, MovedBytes());
-  return snapshot;
-}
-
-OperationReport RunningOperation::Report() const {
-  const absl::Duration now = environment_.clock.Monotonic();
-  OperationReport report{.plan_cached = request_.planned != nullptr};
-  report.total = now - begin_;
-  if (attempts_.empty() || attempts_.front().planned == nullptr) return report;
-  const PlannedReshard& planned = *attempts_.front().planned;
-  if (!report.plan_cached) report.plan = planned.plan_time();
-  for (size_t i = 0; i < planned.replicas().size(); ++i) {
-    if (machine_->replicas()[i].state == ReplicaState::kCommitted) {
-      report.destination_bytes += planned.replicas()[i].bytes;
-    }
-  }
-  if (!acceptance_times_.empty()) {
-    report.dispatch = accepted_ - dispatched_;
-    std::vector<absl::Duration> times = acceptance_times_;
-    const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    report.first_byte = *middle;
-  }
-  if (verified_ > accepted_) report.transfer = verified_ - accepted_;
-  if (verified_ > absl::ZeroDuration()) report.commit = now - verified_;
-  for (const Attempt& attempt : attempts_) {
-    for (const auto& [worker, task] : attempt.tasks) {
-      TaskFigures& sum = report.workers[worker];
-      const TaskFigures& figures = task->figures();
-      sum.sent_bytes += figures.sent_bytes;
-      sum.received_bytes += figures.received_bytes;
-      sum.copied_bytes += figures.copied_bytes;
-      sum.bind_seconds += figures.bind_seconds;
-      sum.move_seconds += figures.move_seconds;
-      sum.pack_seconds += figures.pack_seconds;
-      sum.unpack_seconds += figures.unpack_seconds;
-      sum.checksum_seconds += figures.checksum_seconds;
-      sum.links.insert(sum.links.end(), figures.links.begin(), figures.links.end());
-    }
-  }
-  return report;
 }
 
 }  // namespace crossmesh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "controller/dispatch/communicator_desk.h"
 #include "controller/dispatch/operation_snapshot.h"
 #include "controller/dispatch/task_connection.h"
 #include "controller/dispatch/task_queue.h"
@@ -64,9 +65,14 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   // Least time between two changes that tell of progress only.
   static constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 
+  // Time that a GPU's process which has ended has to be replaced, and between two looks.
+  static constexpr absl::Duration kProcessReturnTime = absl::Seconds(15);
+  static constexpr absl::Duration kProcessPause = absl::Milliseconds(200);
+
   // All outlive the operation.
   struct Environment {
     WorkerGateway& gateway;
+    CommunicatorDesk& communicators;
     WorkerRegistry& workers;
     TaskQueue& queue;     // runs one task after the other
     TaskQueue& planners;  // for what takes long
@@ -95,6 +101,10 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
     PlannedReshard::DevicesOfWorkers devices;
     std::shared_ptr<const PlannedReshard::Parts> parts;  // in the order of `workers`
     std::shared_ptr<const std::vector<TaskStart::Peer>> peers;
+    // Wanted or leased; null when there is none.
+    std::shared_ptr<const TaskCommunicator> communicator;
+    std::optional<absl::Duration> communicator_wanted;  // when first
+    absl::Status obstacle;                              // why there was none at the last try
     absl::btree_map<std::string, std::shared_ptr<TaskConnection>> tasks;
     absl::btree_map<std::string, absl::Duration> started;
     absl::btree_map<std::string, int64_t> moved_bytes;
@@ -105,8 +115,22 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void OnPlanned(OperationRequest::Planned planned);
   void AssignWorkers();
   void OnParts(absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> parts);
+  // Last of all, for plans between GPUs: what fails it fails the planning.
+  void GetCommunicator();
+  void OnCommunicator(size_t attempt, const absl::Status& status);
+  void OnCommunicatorTooLate();
+  void TryCommunicatorAgain(const absl::Status& why);
   std::vector<WorkerShare> Shares();
   void FailPlanning(const absl::Status& status) { Feed(PlanFailed{status}); }
+
+  std::string LeaseOf(size_t attempt) const;
+  // The communicator's first rank at a worker; none when no device of it exchanges messages.
+  static std::optional<int32_t> RankAt(const Attempt& attempt, const std::string& worker);
+  // Says so when the task that ended has found its communicator broken.
+  void TellBroken(size_t attempt, const TaskEnded& ended);
+  // Gives the lease back, or the wait for it up. A communicator that a task may still use is of no
+  // use to others.
+  void ReturnCommunicator(size_t attempt);
 
   void Feed(const OperationEvent& event);
   void Observe(const OperationEvent& event);
@@ -136,6 +160,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
 
   std::optional<OperationMachine> machine_;  // none until the replicas are known
   std::vector<Attempt> attempts_;            // the present one last
+  bool awaits_communicator_ = false;
   bool finished_ = false;
   bool changed_ = false;  // since the last snapshot
   int64_t revision_ = 1;  // the first was published by whoever accepted the request

@@ -44,11 +44,8 @@ class TaskConnection::Attachment : public TaskListener {
       c.Emit(DeviceDone{c.options_.worker, device, status});
     });
   }
-  void OnReport(const absl::Status& status, const std::vector<std::string>& lost_peers,
-                const TaskFigures& figures) override {
-    Post([status, lost_peers, figures](TaskConnection& c) {
-      c.OnReport(status, lost_peers, figures);
-    });
+  void OnReport(const TaskOutcome& outcome) override {
+    Post([outcome](TaskConnection& c) { c.OnReport(outcome); });
   }
   void OnResolved(const std::vector<DeviceRank>& devices, const absl::Status& status) override {
     Post([devices, status](TaskConnection& c) { c.OnResolved(devices, status); });
@@ -129,15 +126,14 @@ void TaskConnection::OnAccepted() {
   Emit(TaskAccepted{options_.worker});
 }
 
-void TaskConnection::OnReport(const absl::Status& status,
-                              const std::vector<std::string>& lost_peers,
-                              const TaskFigures& figures) {
+void TaskConnection::OnReport(const TaskOutcome& outcome) {
   ended_ = true;
-  figures_ = figures;
+  figures_ = outcome.figures;
+  broken_rank_ = outcome.broken_rank;
   // A task that was never accepted has no lease to resolve.
   if (!accepted_) Acknowledge();
   if (let_go_ && !acknowledged_) FinishLettingGo();
-  Emit(TaskEnded{options_.worker, status, lost_peers});
+  Emit(TaskEnded{options_.worker, outcome.status, outcome.lost_peers});
 }
 
 void TaskConnection::OnResolved(const std::vector<DeviceRank>& devices,

@@ -59,6 +59,9 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
 
   // From the task's report; zero before.
   const TaskFigures& figures() const { return figures_; }
+  std::optional<int32_t> broken_rank() const { return broken_rank_; }
+  // Reported or refused: the worker does nothing for it any more.
+  bool ended() const { return ended_; }
 
  private:
   class Attachment;
@@ -66,8 +69,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   void Call();
   // What the present call's attachment hears.
   void OnAccepted();
-  void OnReport(const absl::Status& status, const std::vector<std::string>& lost_peers,
-                const TaskFigures& figures);
+  void OnReport(const TaskOutcome& outcome);
   void OnResolved(const std::vector<DeviceRank>& devices, const absl::Status& status);
   void OnCallEnded(const absl::Status& status);
   void SayAgain();
@@ -84,10 +86,11 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   uint64_t call_number_ = 0;
   int broken_calls_ = 0;
   bool accepted_ = false;
-  bool ended_ = false;  // reported or refused: nothing runs
+  bool ended_ = false;
   bool acknowledged_ = false;
   bool let_go_ = false;
   TaskFigures figures_;
+  std::optional<int32_t> broken_rank_;
   TaskQueue::Timer farewell_;
   // What was said and not answered.
   std::optional<std::string> cancelled_;

@@ -2,9 +2,11 @@
 
 #include "common/base/digest.h"
 #include "common/plan/worker_part.h"
+#include "controller/dispatch/task_communicator.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,8 @@ struct TaskStart {
     std::string data_address;
     std::vector<DeviceRank> devices;
   };
-  std::shared_ptr<const std::vector<Peer>> peers;  // all workers of the attempt
+  std::shared_ptr<const std::vector<Peer>> peers;        // all workers of the attempt
+  std::shared_ptr<const TaskCommunicator> communicator;  // null: no GPU exchanges bytes
   absl::Duration deadline;
   absl::Duration stall_limit;
 };
@@ -55,14 +58,21 @@ struct TaskFigures {
   std::vector<PeerFigures> links;
 };
 
+// What a worker's task came to.
+struct TaskOutcome {
+  absl::Status status;
+  std::vector<std::string> lost_peers;
+  std::optional<int32_t> broken_rank;  // at which the start's communicator is of no use any more
+  TaskFigures figures;
+};
+
 // What a worker says of a task. Any thread; never from inside a call of TaskCall's methods.
 class TaskListener {
  public:
   virtual ~TaskListener() = default;
   virtual void OnAccepted() = 0;
   virtual void OnDeviceDone(DeviceRank device, const absl::Status& status) = 0;
-  virtual void OnReport(const absl::Status& status, const std::vector<std::string>& lost_peers,
-                        const TaskFigures& figures) = 0;
+  virtual void OnReport(const TaskOutcome& outcome) = 0;
   virtual void OnResolved(const std::vector<DeviceRank>& devices, const absl::Status& status) = 0;
   // The call ended; nothing follows. OK after Acknowledge.
   virtual void OnCallEnded(const absl::Status& status) = 0;

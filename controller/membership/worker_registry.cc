@@ -1,6 +1,8 @@
 #include "controller/membership/worker_registry.h"
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -11,13 +13,42 @@ namespace {
 
 bool IsLive(WorkerState state) { return state != WorkerState::kLost; }
 
+absl::Status CheckGpus(const WorkerRecord& record) {
+  std::set<DeviceId> devices;
+  std::set<std::string> names;
+  for (const GpuRecord& gpu : record.gpus) {
+    if (std::ranges::find(record.devices, gpu.device) == record.devices.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("worker ", record.name, ": GPU ",
+                                                     gpu.process.gpu, ": device ",
+                                                     ToString(gpu.device), " is not the worker's"));
+    }
+    if (!devices.insert(gpu.device).second || !names.insert(gpu.process.gpu).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", record.name, ": expected each GPU and its device once, found ",
+                       gpu.process.gpu, " as device ", ToString(gpu.device), " again"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool HasProcess(const WorkerRecord& worker, const RankName& process) {
+  return std::ranges::find(worker.gpus, process, &GpuRecord::process) != worker.gpus.end();
+}
+
 absl::Status CheckRecord(const WorkerRecord& record) {
   if (record.name.empty()) return absl::InvalidArgumentError("a worker without a name");
   if (record.devices.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("worker ", record.name, ": expected at least one device, found none"));
   }
-  return absl::OkStatus();
+  return CheckGpus(record);
+}
+
+void SetProcesses(WorkerRecord& worker, std::span<const RankName> processes) {
+  for (GpuRecord& gpu : worker.gpus) {
+    const auto now = std::ranges::find(processes, gpu.process.gpu, &RankName::gpu);
+    gpu.process.incarnation = now == processes.end() ? 0 : now->incarnation;
+  }
 }
 
 }  // namespace
@@ -47,12 +78,48 @@ absl::Status WorkerRegistry::CheckDevicesAreFree(const WorkerRecord& record) con
                                                  ToString(device), " belongs to worker ",
                                                  owner->second));
   }
+  for (const GpuRecord& gpu : record.gpus) {
+    const auto owner = gpu_owner_.find(gpu.process.gpu);
+    if (owner == gpu_owner_.end() || owner->second == record.name) continue;
+    return absl::AlreadyExistsError(absl::StrCat("worker ", record.name, ": GPU ", gpu.process.gpu,
+                                                 " belongs to worker ", owner->second));
+  }
   return absl::OkStatus();
+}
+
+void WorkerRegistry::Own(const WorkerRecord& record) {
+  for (const DeviceId& device : record.devices) owner_[device] = record.name;
+  for (const GpuRecord& gpu : record.gpus) gpu_owner_[gpu.process.gpu] = record.name;
+}
+
+void WorkerRegistry::Disown(const WorkerRecord& record) {
+  for (const DeviceId& device : record.devices) owner_.erase(device);
+  for (const GpuRecord& gpu : record.gpus) gpu_owner_.erase(gpu.process.gpu);
+}
+
+void WorkerRegistry::TellLost(const WorkerRecord& worker, const absl::Status& why) {
+  listener_.OnWorkerLost(worker, why);
+  for (const GpuRecord& gpu : worker.gpus) {
+    if (!gpu.has_process()) continue;
+    listener_.OnGpuProcessLost(gpu.process,
+                               absl::Status(why.code(), absl::StrCat("worker ", worker.name,
+                                                                     " is lost: ", why.message())));
+  }
+}
+
+void WorkerRegistry::TellReplaced(const WorkerRecord& before, const WorkerRecord& after) {
+  for (const GpuRecord& gpu : before.gpus) {
+    if (!gpu.has_process() || HasProcess(after, gpu.process)) continue;
+    listener_.OnGpuProcessLost(
+        gpu.process,
+        absl::UnavailableError(absl::StrCat("worker ", before.name, ": the process has ended")));
+  }
 }
 
 absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
   if (absl::Status status = CheckRecord(record); !status.ok()) return status;
   std::optional<WorkerRecord> superseded;
+  std::optional<WorkerRecord> before;  // the same process
   uint64_t session = 0;
   {
     const MutexLock lock(mutex_);
@@ -65,19 +132,22 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
                                                   record.name, record.incarnation,
                                                   old.incarnation));
       }
-      if (IsLive(old.state) && old.incarnation != record.incarnation) superseded = old;
-      for (const DeviceId& device : old.devices) owner_.erase(device);
+      if (IsLive(old.state)) {
+        (old.incarnation == record.incarnation ? before : superseded) = old;
+        Disown(old);
+      }
     }
     record.state = WorkerState::kReady;
     record.last_heartbeat = clock_.Now();
     record.last_heartbeat_monotonic = clock_.Monotonic();
-    for (const DeviceId& device : record.devices) owner_[device] = record.name;
+    Own(record);
     session = ++last_session_;
     workers_[record.name] = Member{record, session};
   }
   if (superseded.has_value()) {
-    listener_.OnWorkerLost(*superseded, absl::UnavailableError("superseded by a new process"));
+    TellLost(*superseded, absl::UnavailableError("superseded by a new process"));
   }
+  if (before.has_value()) TellReplaced(*before, record);
   listener_.OnWorkerReady(record);
   return session;
 }
@@ -89,15 +159,24 @@ WorkerRegistry::Member* WorkerRegistry::FindSession(absl::string_view worker, ui
 }
 
 bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Heartbeat& heartbeat) {
-  const MutexLock lock(mutex_);
-  Member* member = FindSession(worker, session);
-  if (member == nullptr) return false;
-  WorkerRecord& record = member->record;
-  record.last_heartbeat = clock_.Now();
-  record.last_heartbeat_monotonic = clock_.Monotonic();
-  record.memory_bytes = heartbeat.memory_bytes;
-  record.running_tasks = heartbeat.running_tasks;
-  if (record.state == WorkerState::kSuspect) record.state = WorkerState::kReady;
+  WorkerRecord before;
+  WorkerRecord after;
+  {
+    const MutexLock lock(mutex_);
+    Member* member = FindSession(worker, session);
+    if (member == nullptr) return false;
+    WorkerRecord& record = member->record;
+    record.last_heartbeat = clock_.Now();
+    record.last_heartbeat_monotonic = clock_.Monotonic();
+    record.memory_bytes = heartbeat.memory_bytes;
+    record.running_tasks = heartbeat.running_tasks;
+    if (record.state == WorkerState::kSuspect) record.state = WorkerState::kReady;
+    if (record.gpus.empty()) return true;
+    before = record;
+    SetProcesses(record, heartbeat.gpu_processes);
+    after = record;
+  }
+  TellReplaced(before, after);
   return true;
 }
 
@@ -110,12 +189,12 @@ void WorkerRegistry::SessionEnded(absl::string_view worker, uint64_t session, bo
     lost = Lose(*member);
     if (left) workers_.erase(lost.name);
   }
-  listener_.OnWorkerLost(lost, absl::UnavailableError(left ? "it left" : "its session ended"));
+  TellLost(lost, absl::UnavailableError(left ? "it left" : "its session ended"));
 }
 
 WorkerRecord WorkerRegistry::Lose(Member& member) {
   member.record.state = WorkerState::kLost;
-  for (const DeviceId& device : member.record.devices) owner_.erase(device);
+  Disown(member.record);
   return member.record;
 }
 
@@ -147,9 +226,8 @@ void WorkerRegistry::Sweep() {
     }
   }
   for (const WorkerRecord& record : lost) {
-    listener_.OnWorkerLost(
-        record, absl::UnavailableError(
-                    absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.lost_after))));
+    TellLost(record, absl::UnavailableError(absl::StrCat(
+                         "no heartbeat for ", absl::FormatDuration(options_.lost_after))));
   }
 }
 
@@ -165,6 +243,16 @@ absl::StatusOr<WorkerRecord> WorkerRegistry::Get(absl::string_view worker) const
   const auto found = workers_.find(worker);
   if (found == workers_.end()) return absl::NotFoundError(absl::StrCat("no worker ", worker));
   return found->second.record;
+}
+
+std::optional<WorkerRegistry::ProcessPlace> WorkerRegistry::FindGpuProcess(
+    const RankName& process) const {
+  const MutexLock lock(mutex_);
+  const auto owner = gpu_owner_.find(process.gpu);
+  if (owner == gpu_owner_.end()) return std::nullopt;
+  const WorkerRecord& record = workers_.find(owner->second)->second.record;
+  if (!HasProcess(record, process)) return std::nullopt;
+  return ProcessPlace{record.name, record.execution_address};
 }
 
 absl::StatusOr<std::vector<WorkerRecord>> WorkerRegistry::OwnersOf(

@@ -2,9 +2,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/communicators/communicator_key.h"
 #include "common/mesh/device.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,10 +23,19 @@ namespace crossmesh {
 enum class WorkerState : uint8_t { kReady, kSuspect, kDraining, kLost };
 absl::string_view WorkerStateName(WorkerState state);
 
+// A device that is a GPU, and the process that drives it now: incarnation 0 is none.
+struct GpuRecord {
+  DeviceId device;
+  RankName process;
+
+  bool has_process() const { return process.incarnation != 0; }
+};
+
 struct WorkerRecord {
   std::string name;
   uint64_t incarnation = 0;
   std::vector<DeviceId> devices;
+  std::vector<GpuRecord> gpus;  // of the devices
   std::string execution_address;
   std::string transport;
   std::string data_address;
@@ -37,12 +48,15 @@ struct WorkerRecord {
   absl::Duration last_heartbeat_monotonic;  // for decisions
 };
 
-// Hears of workers that are lost. Called without any lock held, on the thread that found out.
+// Hears of workers that come and are lost. Called without any lock held, on the thread that found
+// out.
 class MembershipListener {
  public:
   virtual ~MembershipListener() = default;
   virtual void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) = 0;
   virtual void OnWorkerReady(const WorkerRecord& worker) = 0;
+  // A GPU's process is gone, with its worker or without; `why` names the worker.
+  virtual void OnGpuProcessLost(const RankName& process, const absl::Status& why) = 0;
 };
 
 // The workers, their sessions and their liveness. A session is named by (worker, incarnation,
@@ -58,12 +72,14 @@ class WorkerRegistry {
 
   // A new session. A higher incarnation (or the same one again) supersedes the old session, whose
   // worker is reported lost first when it was another process. InvalidArgument: a bad name, no
-  // device; AlreadyExists: a device that another live worker owns (both named); Aborted: an older
-  // incarnation. Returns the session's number.
+  // device, a GPU that is none of the devices or there twice; AlreadyExists: a device or GPU that
+  // another live worker owns (both named); Aborted: an older incarnation. Returns the session's
+  // number.
   absl::StatusOr<uint64_t> Register(WorkerRecord record);
   struct Heartbeat {
     int64_t memory_bytes = 0;
     int32_t running_tasks = 0;
+    std::vector<RankName> gpu_processes;  // that drive GPUs now; those of strangers are left out
   };
   // False when the session is not the worker's present one: it should end.
   bool Beat(absl::string_view worker, uint64_t session, const Heartbeat& heartbeat);
@@ -79,6 +95,13 @@ class WorkerRegistry {
   // names the first device whose worker is not there, lost or draining.
   absl::StatusOr<std::vector<WorkerRecord>> OwnersOf(std::span<const DeviceId> devices) const;
 
+  struct ProcessPlace {
+    std::string worker;
+    std::string execution_address;
+  };
+  // Where a process that drives a GPU can be asked; nothing when no live worker has it.
+  std::optional<ProcessPlace> FindGpuProcess(const RankName& process) const;
+
  private:
   struct Member {
     WorkerRecord record;
@@ -87,10 +110,15 @@ class WorkerRegistry {
 
   absl::Status CheckDevicesAreFree(const WorkerRecord& record) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Own(const WorkerRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Disown(const WorkerRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null when that session is over.
   Member* FindSession(absl::string_view worker, uint64_t session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerRecord Lose(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellLost(const WorkerRecord& worker, const absl::Status& why);
+  // Of the processes of `before` those that are not of `after`.
+  void TellReplaced(const WorkerRecord& before, const WorkerRecord& after);
 
   const Options options_;
   const Clock& clock_;
@@ -98,8 +126,9 @@ class WorkerRegistry {
 
   mutable Mutex mutex_;
   absl::btree_map<std::string, Member> workers_ ABSL_GUARDED_BY(mutex_);
-  // Devices of live workers only.
+  // Devices and GPUs of live workers only.
   absl::flat_hash_map<DeviceId, std::string> owner_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::string> gpu_owner_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

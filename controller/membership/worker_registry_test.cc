@@ -27,6 +27,10 @@ class Listener : public MembershipListener {
     heard.push_back("ready " + worker.name);
     if (registry != nullptr) registry->List();
   }
+  void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
+    heard.push_back("lost " + process.ToString() + ": " + std::string(why.message()));
+    if (registry != nullptr) registry->List();
+  }
 
   std::vector<std::string> heard;
   WorkerRegistry* registry = nullptr;
@@ -157,6 +161,75 @@ TEST_F(WorkerRegistryTest, ADrainingWorkerTakesNoNewWork) {
   EXPECT_THAT(registry_.OwnersOf(devices),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
   EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
+}
+
+class GpuRegistryTest : public WorkerRegistryTest {
+ protected:
+  static WorkerRecord GpuRecordOf(const std::string& name, const std::string& host,
+                                  uint64_t process, uint64_t incarnation = 1) {
+    WorkerRecord record = Record(name, {{host, 0}, {host, 1}}, incarnation);
+    record.execution_address = "at-" + name;
+    record.gpus = {{{host, 0}, {"GPU-" + host, process}}};
+    return record;
+  }
+};
+
+TEST_F(GpuRegistryTest, AGpusProcessIsFoundAtItsWorker) {
+  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 7)).status());
+  const auto place = registry_.FindGpuProcess({"GPU-a", 7});
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(place->worker, "w0");
+  EXPECT_EQ(place->execution_address, "at-w0");
+  EXPECT_FALSE(registry_.FindGpuProcess({"GPU-a", 8}).has_value());
+  EXPECT_FALSE(registry_.FindGpuProcess({"GPU-b", 7}).has_value());
+}
+
+TEST_F(GpuRegistryTest, AHeartbeatTellsOfAnotherProcess) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(GpuRecordOf("w0", "a", 7)));
+  EXPECT_TRUE(registry_.Beat("w0", session, {.gpu_processes = {{"GPU-a", 7}}}));
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0"));
+  EXPECT_TRUE(registry_.Beat("w0", session, {}));
+  EXPECT_FALSE(registry_.Get("w0")->gpus[0].has_process());
+  EXPECT_TRUE(registry_.Beat("w0", session, {.gpu_processes = {{"GPU-x", 1}, {"GPU-a", 8}}}));
+  EXPECT_THAT(listener_.heard,
+              ElementsAre("ready w0", "lost GPU-a#7: worker w0: the process has ended"));
+  EXPECT_TRUE(registry_.FindGpuProcess({"GPU-a", 8}).has_value());
+}
+
+TEST_F(GpuRegistryTest, ASecondSessionTellsOfAnotherProcess) {
+  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 7)).status());
+  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 8)).status());
+  EXPECT_THAT(
+      listener_.heard,
+      ElementsAre("ready w0", "lost GPU-a#7: worker w0: the process has ended", "ready w0"));
+}
+
+TEST_F(GpuRegistryTest, ALostWorkersProcessesAreLostWithIt) {
+  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(GpuRecordOf("w0", "a", 7)));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: its session ended",
+                                           "lost GPU-a#7: worker w0 is lost: its session ended"));
+  EXPECT_FALSE(registry_.FindGpuProcess({"GPU-a", 7}).has_value());
+}
+
+TEST_F(GpuRegistryTest, AGpuHasOneWorker) {
+  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 7)).status());
+  WorkerRecord other = GpuRecordOf("w1", "b", 1);
+  other.gpus[0].process.gpu = "GPU-a";
+  EXPECT_THAT(registry_.Register(other).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("worker w1: GPU GPU-a belongs to worker w0")));
+}
+
+TEST_F(GpuRegistryTest, AGpuThatIsNoneOfTheDevicesOrThereTwiceIsRefused) {
+  WorkerRecord stranger = GpuRecordOf("w0", "a", 7);
+  stranger.gpus[0].device = {"b", 0};
+  EXPECT_THAT(registry_.Register(stranger).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("b.0 is not the worker's")));
+  WorkerRecord twice = GpuRecordOf("w0", "a", 7);
+  twice.gpus.push_back({{"a", 1}, {"GPU-a", 8}});
+  EXPECT_THAT(registry_.Register(twice).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("GPU-a as device a.1 again")));
 }
 
 }  // namespace

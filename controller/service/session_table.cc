@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/rpc/address.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/object_name.h"
 #include "common/wire/session_protocol.h"
 #include "common/wire/time_codec.h"
@@ -38,6 +39,30 @@ absl::Status CheckInterfaces(const v1::WorkerSessionRequest::Register& message) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<GpuRecord>> GpusOf(const v1::WorkerSessionRequest::Register& message) {
+  const auto count = static_cast<size_t>(message.gpus_size());
+  const size_t most = SessionTable::kGpusMax;
+  if (count > most) {
+    return absl::InvalidArgumentError(absl::StrCat("expected at most ", most, ", found ", count));
+  }
+  std::vector<GpuRecord> gpus;
+  for (const v1::Gpu& gpu : message.gpus()) {
+    GpuRecord& record = gpus.emplace_back();
+    ASSIGN_OR_RETURN(record.device, ParseDevice(gpu.device()));
+    ASSIGN_OR_RETURN(record.process, FromProto(gpu.process()));
+  }
+  return gpus;
+}
+
+absl::StatusOr<std::vector<RankName>> ProcessesOf(
+    const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
+  std::vector<RankName> processes;
+  for (const v1::CommunicatorKey::Rank& process : heartbeat.gpu_processes()) {
+    ASSIGN_OR_RETURN(processes.emplace_back(), FromProto(process));
+  }
+  return processes;
+}
+
 absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
   RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
   if (message.protocol() != kSessionProtocol) {
@@ -47,6 +72,8 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
   }
   absl::StatusOr<std::vector<DeviceId>> devices = ParseDevices(message.devices());
   if (!devices.ok()) return Refuse(message.worker(), "devices", devices.status().message());
+  absl::StatusOr<std::vector<GpuRecord>> gpus = GpusOf(message);
+  if (!gpus.ok()) return Refuse(message.worker(), "gpus", gpus.status().message());
   const absl::StatusOr<RpcAddress> address = ParseRpcAddress(message.execution_address());
   if (!address.ok()) {
     return Refuse(message.worker(), "execution_address", address.status().message());
@@ -62,6 +89,7 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
       .name = message.worker(),
       .incarnation = message.incarnation(),
       .devices = *std::move(devices),
+      .gpus = *std::move(gpus),
       .execution_address = message.execution_address(),
       .transport = message.transport(),
       .data_address = message.data_address(),
@@ -144,8 +172,14 @@ class SessionTable::Session final : public Stream,
       End(absl::FailedPreconditionError("expected a registration before heartbeats"));
       return;
     }
+    absl::StatusOr<std::vector<RankName>> processes = ProcessesOf(heartbeat);
+    if (!processes.ok()) {
+      End(Refuse(worker_, "heartbeat.gpu_processes", processes.status().message()));
+      return;
+    }
     const WorkerRegistry::Heartbeat beat{.memory_bytes = heartbeat.memory_bytes(),
-                                         .running_tasks = heartbeat.tasks_size()};
+                                         .running_tasks = heartbeat.tasks_size(),
+                                         .gpu_processes = *std::move(processes)};
     if (!options().registry.Beat(worker_, *session_, beat)) {
       End(absl::AbortedError(absl::StrCat("worker ", worker_,
                                           ": this session is over: the worker was lost, or has "

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/rpc/server.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
 #include "controller/service/paging.h"
 #include "controller/service/unary.h"
@@ -39,6 +40,11 @@ v1::Worker MessageOf(const WorkerRecord& record) {
   *out.mutable_last_heartbeat_time() = ToProto(record.last_heartbeat);
   out.set_version(record.version);
   for (const std::string& interface : record.data_interfaces) out.add_data_interfaces(interface);
+  for (const GpuRecord& record_gpu : record.gpus) {
+    v1::Gpu& gpu = *out.add_gpus();
+    gpu.set_device(ToString(record_gpu.device));
+    *gpu.mutable_process() = ToProto(record_gpu.process);
+  }
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "controller/dispatch/grpc/execution_codec.h"
 
+#include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
 
 namespace crossmesh {
@@ -12,6 +13,23 @@ std::string TokenBytes(uint64_t high, uint64_t low) {
     for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(word >> shift));
   }
   return bytes;
+}
+
+TaskFigures FiguresOf(const v1::ExecuteResponse::Report& report) {
+  TaskFigures figures{.sent_bytes = report.sent_bytes(),
+                      .received_bytes = report.received_bytes(),
+                      .copied_bytes = report.copied_bytes(),
+                      .bind_seconds = report.bind_seconds(),
+                      .move_seconds = report.move_seconds(),
+                      .pack_seconds = report.pack_seconds(),
+                      .unpack_seconds = report.unpack_seconds(),
+                      .checksum_seconds = report.checksum_seconds()};
+  for (const v1::ExecuteResponse::Link& link : report.links()) {
+    figures.links.push_back({.peer = link.peer(),
+                             .sent_bytes = link.sent_bytes(),
+                             .busy_seconds = link.busy_seconds()});
+  }
+  return figures;
 }
 
 }  // namespace
@@ -35,26 +53,23 @@ v1::ExecuteRequest StartRequest(const TaskStart& start) {
     out_peer.set_data_address(peer.data_address);
     out_peer.mutable_devices()->Add(peer.devices.begin(), peer.devices.end());
   }
+  if (start.communicator != nullptr) {
+    v1::ExecuteRequest::Communicator& communicator = *out.mutable_communicator();
+    const std::vector<DeviceRank>& devices = start.communicator->devices;
+    *communicator.mutable_key() = ToProto(start.communicator->key);
+    communicator.mutable_devices()->Add(devices.begin(), devices.end());
+  }
   *out.mutable_deadline() = ToProto(start.deadline);
   *out.mutable_stall_limit() = ToProto(start.stall_limit);
   return request;
 }
 
-TaskFigures FiguresOf(const v1::ExecuteResponse::Report& report) {
-  TaskFigures figures{.sent_bytes = report.sent_bytes(),
-                      .received_bytes = report.received_bytes(),
-                      .copied_bytes = report.copied_bytes(),
-                      .bind_seconds = report.bind_seconds(),
-                      .move_seconds = report.move_seconds(),
-                      .pack_seconds = report.pack_seconds(),
-                      .unpack_seconds = report.unpack_seconds(),
-                      .checksum_seconds = report.checksum_seconds()};
-  for (const v1::ExecuteResponse::Link& link : report.links()) {
-    figures.links.push_back({.peer = link.peer(),
-                             .sent_bytes = link.sent_bytes(),
-                             .busy_seconds = link.busy_seconds()});
-  }
-  return figures;
+TaskOutcome OutcomeOf(const v1::ExecuteResponse::Report& report) {
+  TaskOutcome outcome{.status = StatusFromCode(report.code(), report.message()),
+                      .lost_peers = {report.lost_peers().begin(), report.lost_peers().end()},
+                      .figures = FiguresOf(report)};
+  if (report.has_broken_rank()) outcome.broken_rank = report.broken_rank();
+  return outcome;
 }
 
 absl::Status StatusFromCode(int32_t code, const std::string& message) {

@@ -11,7 +11,7 @@
 namespace crossmesh {
 
 v1::ExecuteRequest StartRequest(const TaskStart& start);
-TaskFigures FiguresOf(const v1::ExecuteResponse::Report& report);
+TaskOutcome OutcomeOf(const v1::ExecuteResponse::Report& report);
 // A code that is none of gRPC's is Unknown.
 absl::Status StatusFromCode(int32_t code, const std::string& message);
 

@@ -117,14 +117,9 @@ class GrpcWorkerGateway::Call final
         listener_.OnDeviceDone(done.device(), StatusFromCode(done.code(), done.message()));
         return;
       }
-      case v1::ExecuteResponse::kReport: {
-        const v1::ExecuteResponse::Report& report = response.report();
-        listener_.OnReport(
-            StatusFromCode(report.code(), report.message()),
-            std::vector<std::string>(report.lost_peers().begin(), report.lost_peers().end()),
-            FiguresOf(report));
+      case v1::ExecuteResponse::kReport:
+        listener_.OnReport(OutcomeOf(response.report()));
         return;
-      }
       case v1::ExecuteResponse::kResolved: {
         const v1::ExecuteResponse::Resolved& resolved = response.resolved();
         listener_.OnResolved({resolved.devices().begin(), resolved.devices().end()},

@@ -1,0 +1,277 @@
+#include "controller/dispatch/communicator_desk.h"
+
+#include "common/base/log.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+const RankName& NameOf(const CommunicatorRank& at) { return at.key.ranks[at.rank]; }
+
+// `worker` is empty when none has the rank.
+absl::Status About(absl::string_view worker, const absl::Status& status) {
+  if (worker.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
+}
+
+// Does the answer to an order to end a communicator say that nothing of it is there? Processes that
+// have heard of a later epoch have stopped what is of this one.
+bool IsGone(const absl::Status& status) {
+  return status.ok() || absl::IsNotFound(status) || absl::IsAborted(status);
+}
+
+}  // namespace
+
+CommunicatorDesk::CommunicatorDesk(const Options& options)
+    : options_(options), book_(options.bounds) {}
+
+void CommunicatorDesk::Want(const std::string& user, const CommunicatorKey& key,
+                            OnAnswer on_answer) {
+  leases_[user] = {.key = key, .on_answer = std::move(on_answer)};
+  std::set<std::string> gpus;
+  for (const RankName& rank : key.ranks) gpus.insert(rank.gpu);
+  if (turns_.Enter(user, std::move(gpus))) Feed(CommunicatorWanted{user, key});
+}
+
+void CommunicatorDesk::Release(const std::string& user) {
+  const auto lease = leases_.extract(user);
+  if (lease.empty()) return;
+  Feed(CommunicatorReleased{user, lease.mapped().key});
+  LeaveGpus(user);
+}
+
+void CommunicatorDesk::LeaveGpus(const std::string& user) {
+  for (const std::string& next : turns_.Leave(user)) {
+    // Not before the actions that brought us here are carried out.
+    options_.queue.Post([this, next] {
+      const auto lease = leases_.find(next);
+      if (lease != leases_.end()) Feed(CommunicatorWanted{next, lease->second.key});
+    });
+  }
+}
+
+void CommunicatorDesk::Broken(const std::string& user, const RankName& rank,
+                              const absl::Status& status) {
+  const auto lease = leases_.find(user);
+  if (lease == leases_.end() || lease->second.is_ended) return;
+  Feed(RankFailed{lease->second.key, rank, status});
+}
+
+void CommunicatorDesk::OnProcessLost(const RankName& process, const absl::Status& why) {
+  options_.queue.Post([this, process, why] { LoseProcess(process, why); });
+}
+
+void CommunicatorDesk::LoseProcess(const RankName& process, const absl::Status& why) {
+  std::vector<CommunicatorKey> keys;
+  for (const auto& [key, order] : orders_) {
+    if (std::ranges::find(key.ranks, process) != key.ranks.end()) keys.push_back(key);
+  }
+  for (const CommunicatorKey& key : keys) Forget(key);
+  Feed(ProcessLost{process, why});
+}
+
+void CommunicatorDesk::Feed(const CommunicatorEvent& event) {
+  for (const CommunicatorAction& action : book_.Handle(event)) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+  }
+  CountCommunicators();
+}
+
+void CommunicatorDesk::Do(const CollectPreflights& action) {
+  making_since_ = options_.clock.Monotonic();
+  Begin(action.key, action.key.ranks.size(), kAnswerLimit);
+  for (int32_t rank = 0; rank < std::ssize(action.key.ranks); ++rank) {
+    const CommunicatorRank at = {action.key, rank};
+    Call<PreflightReport>(
+        at,
+        [&](const std::string& address, auto on_answer) {
+          options_.gateway.GetPreflight(address, at, std::move(on_answer));
+        },
+        [this, at](PreflightReport report) { OnPreflight(at, std::move(report)); });
+  }
+}
+
+void CommunicatorDesk::OnPreflight(const CommunicatorRank& at, PreflightReport report) {
+  if (report.rank != NameOf(at)) {
+    return Fail(at, absl::UnavailableError(
+                        absl::StrCat("another process reports: ", report.rank.ToString())));
+  }
+  Order& order = orders_.at(at.key);
+  order.reports.resize(at.key.ranks.size());
+  order.reports[at.rank] = std::move(report);
+  if (!order.unanswered.empty()) return;
+  PreflightsCollected collected = {at.key, std::move(order.reports)};
+  Forget(at.key);
+  Feed(collected);
+}
+
+void CommunicatorDesk::Do(const MintId& action) {
+  Begin(action.key, 1, kAnswerLimit);
+  const CommunicatorRank at = {action.key, 0};
+  Call<std::string>(
+      at,
+      [&](const std::string& address, auto on_answer) {
+        options_.gateway.MintId(address, at, std::move(on_answer));
+      },
+      [this, at](std::string id) {
+        Forget(at.key);
+        Feed(IdMinted{at.key, std::move(id)});
+      });
+}
+
+void CommunicatorDesk::Do(const CreateCommunicator& action) {
+  Begin(action.key, action.key.ranks.size(), options_.create_limit);
+  for (int32_t rank = 0; rank < std::ssize(action.key.ranks); ++rank) {
+    const CommunicatorCreation creation = {.at = {action.key, rank},
+                                           .ticket = action.ticket,
+                                           .id = action.id,
+                                           .timeout = options_.create_limit};
+    Call<int64_t>(
+        creation.at,
+        [&](const std::string& address, auto on_answer) {
+          options_.gateway.Create(address, creation, std::move(on_answer));
+        },
+        [this, at = creation.at](int64_t bytes) { OnReady(at, bytes); });
+  }
+}
+
+void CommunicatorDesk::OnReady(const CommunicatorRank& at, int64_t bytes) {
+  if (orders_.at(at.key).unanswered.empty()) {
+    Forget(at.key);
+    const absl::Duration time = options_.clock.Monotonic() - making_since_;
+    options_.metrics.CommunicatorMade(time);
+    LogInfo("communicator_made", {{"communicator", at.key.ToString()},
+                                  {"ranks", at.key.ranks.size()},
+                                  {"seconds", absl::ToDoubleSeconds(time)}});
+  }
+  Feed(RankReady{at.key, NameOf(at), bytes});
+}
+
+void CommunicatorDesk::Do(const DestroyCommunicator& action) {
+  Begin(action.key, action.key.ranks.size(), options_.destroy_limit);
+  for (int32_t rank = 0; rank < std::ssize(action.key.ranks); ++rank) {
+    const CommunicatorDestruction destruction = {
+        .at = {action.key, rank}, .ticket = action.ticket, .timeout = options_.destroy_limit};
+    Call<std::monostate>(
+        destruction.at,
+        [&](const std::string& address, auto on_answer) {
+          options_.gateway.Destroy(
+              address, destruction,
+              [on_answer = std::move(on_answer)](const absl::Status& status) mutable {
+                if (IsGone(status)) return on_answer(std::monostate());
+                on_answer(status);
+              });
+        },
+        [this, at = destruction.at](std::monostate) {
+          if (orders_.at(at.key).unanswered.empty()) Forget(at.key);
+          Feed(RankGone{at.key, NameOf(at)});
+        });
+  }
+}
+
+void CommunicatorDesk::Do(const StopCommunicator& action) {
+  Forget(action.key);
+  LogWarning("communicator_stopped",
+             {{"communicator", action.key.ToString()}, {"reason", action.cause.message()}});
+  for (const RankName& name : action.ranks) {
+    const auto found = std::ranges::find(action.key.ranks, name);
+    const auto rank = static_cast<int32_t>(found - action.key.ranks.begin());
+    StopRank({action.key, rank}, std::string(action.cause.message()));
+  }
+}
+
+void CommunicatorDesk::StopRank(const CommunicatorRank& at, const std::string& reason) {
+  const auto place = options_.workers.FindGpuProcess(NameOf(at));
+  if (!place.has_value()) return;  // ProcessLost has been told, or is to come
+  options_.gateway.Stop(
+      place->execution_address, at, reason, [this, at, reason](const absl::Status& status) {
+        options_.queue.Post([this, at, reason, is_gone = IsGone(status)] {
+          if (is_gone) return Feed(RankGone{at.key, NameOf(at)});
+          options_.queue.PostAfter(kStopPause, [this, at, reason] { StopRank(at, reason); });
+        });
+      });
+}
+
+void CommunicatorDesk::Do(const GrantLease& action) {
+  Lease& lease = leases_.at(action.user);
+  options_.queue.Post([on_answer = std::exchange(lease.on_answer, nullptr)]() mutable {
+    on_answer(absl::OkStatus());
+  });
+}
+
+// Whoever uses it hears of its end from the tasks that run over it.
+void CommunicatorDesk::Do(const EndLease& action) {
+  Lease& lease = leases_.at(action.user);
+  lease.is_ended = true;
+  if (lease.on_answer == nullptr) return;
+  options_.queue.Post([on_answer = std::move(lease.on_answer), cause = action.cause]() mutable {
+    on_answer(cause);
+  });
+  leases_.erase(action.user);
+  LeaveGpus(action.user);
+}
+
+void CommunicatorDesk::Begin(const CommunicatorKey& key, size_t ranks, absl::Duration limit) {
+  Forget(key);
+  Order& order = orders_[key];
+  order.number = ++last_order_;
+  for (int32_t rank = 0; rank < static_cast<int32_t>(ranks); ++rank) order.unanswered.insert(rank);
+  order.limit = options_.queue.PostAfter(
+      limit, [this, key, number = order.number, limit] { OnLimit(key, number, limit); });
+}
+
+void CommunicatorDesk::Forget(const CommunicatorKey& key) {
+  const auto order = orders_.extract(key);
+  if (!order.empty()) options_.queue.Cancel(order.mapped().limit);
+}
+
+void CommunicatorDesk::OnLimit(const CommunicatorKey& key, uint64_t order, absl::Duration limit) {
+  const auto found = orders_.find(key);
+  if (found == orders_.end() || found->second.number != order) return;
+  const CommunicatorRank at = {key, *found->second.unanswered.begin()};
+  const auto place = options_.workers.FindGpuProcess(NameOf(at));
+  Fail(at, About(place.has_value() ? place->worker : "",
+                 absl::DeadlineExceededError(
+                     absl::StrCat("expected an answer within ", absl::FormatDuration(limit)))));
+}
+
+template <typename Value, typename Ask, typename OnValue>
+void CommunicatorDesk::Call(const CommunicatorRank& at, Ask ask, OnValue on_value) {
+  const auto place = options_.workers.FindGpuProcess(NameOf(at));
+  const std::string worker = place.has_value() ? place->worker : "";
+  auto on_answer = [this, at, number = orders_.at(at.key).number, worker,
+                    on_value = std::move(on_value)](absl::StatusOr<Value> value) mutable {
+    options_.queue.Post([this, at, number, worker, on_value = std::move(on_value),
+                         value = std::move(value)]() mutable {
+      const auto order = orders_.find(at.key);
+      if (order == orders_.end() || order->second.number != number) return;
+      if (order->second.unanswered.erase(at.rank) == 0) return;
+      if (!value.ok()) return Fail(at, About(worker, value.status()));
+      on_value(*std::move(value));
+    });
+  };
+  if (!place.has_value()) return on_answer(absl::UnavailableError("it is on no live worker"));
+  ask(place->execution_address, std::move(on_answer));
+}
+
+void CommunicatorDesk::Fail(const CommunicatorRank& at, const absl::Status& status) {
+  Forget(at.key);
+  Feed(RankFailed{at.key, NameOf(at), status});
+}
+
+void CommunicatorDesk::CountCommunicators() {
+  const CommunicatorBook::Counts counts = book_.counts();
+  options_.metrics.SetCommunicators(CommunicatorStateLabel::kMaking, counts.making);
+  options_.metrics.SetCommunicators(CommunicatorStateLabel::kReady, counts.ready);
+  options_.metrics.SetCommunicators(CommunicatorStateLabel::kEnding, counts.ending);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,262 @@
+// Operations between GPUs: their tasks run over a communicator, which comes before them.
+
+#include "controller/dispatch/operation_runner_fixture.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// A tensor of which a.0 and b.0 hold one half each, and a replica of it on each of c.0 and d.0: all
+// four exchange messages.
+std::shared_ptr<const TensorTable> ShardedTable() {
+  TensorTable::Spec spec{
+      .sources = {{*ParseMesh("shard=2 on a.0,b.0"), *ParseLayout("[shard, -]")}},
+      .destinations = {{*ParseMesh("replica=2 on c.0,d.0"), *ParseLayout("[-, -]")}},
+      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
+      .group_of_tensor = {0},
+      .replica_axes = {"replica"}};
+  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+}
+
+class GpuOperationTest : public OperationRunnerTest {
+ protected:
+  GpuOperationTest() {
+    tensors_ = ShardedTable();
+    for (const char* host : {"a", "b", "c", "d"}) sessions_[host] = JoinGpu(host, 1);
+  }
+
+  // Another session of the host's worker, with this process for its GPU; 0: none.
+  uint64_t JoinGpu(const std::string& host, uint64_t process) {
+    WorkerRecord record{.name = absl::StrCat("w-", host),
+                        .devices = {{host, 0}},
+                        .gpus = {{{host, 0}, {absl::StrCat("GPU-", host), process}}},
+                        .execution_address = absl::StrCat("at-", host),
+                        .data_address = absl::StrCat("data-", host)};
+    return *registry_.Register(std::move(record));
+  }
+  // As the controller hears it, of a worker that is there no more.
+  void Vanish(const std::string& host) {
+    registry_.SessionEnded(absl::StrCat("w-", host), sessions_[host], /*left=*/false);
+    LoseWorker(host);
+  }
+
+  std::vector<std::string> Heard(const std::string& order) const {
+    return communicator_gateway_.Heard(order);
+  }
+  // Of the host, in the communicator of its latest task.
+  int32_t RankOf(const std::string& host) {
+    const auto& ranks = At(host).start.communicator->key.ranks;
+    const auto found = std::ranges::find(ranks, absl::StrCat("GPU-", host), &RankName::gpu);
+    return static_cast<int32_t>(found - ranks.begin());
+  }
+  void FinishAll(const std::string& id) {
+    AcceptAll();
+    for (const std::string& host : Hosts()) Succeed(host);
+    for (const char* host : {"c", "d"}) Resolve(host);
+    EXPECT_EQ(Latest(id).state, OperationState::kCommitted);
+  }
+  // The task's GPU finds the communicator broken.
+  void FailAsBroken(const std::string& host) {
+    FakeWorkerGateway::Call& call = At(host);
+    const absl::Status status = absl::UnavailableError("an asynchronous error");
+    for (const DeviceRank device : DestinationsOf(call)) {
+      call.listener->OnDeviceDone(device, status);
+    }
+    call.Report(status, {}, RankOf(host));
+    Run();
+  }
+
+  std::map<std::string, uint64_t> sessions_;
+};
+
+TEST_F(GpuOperationTest, TasksStartWhenTheirCommunicatorIsThere) {
+  communicator_gateway_.Hold("at-b", "create");
+  Start(Request("op-1"));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kPreparing);
+  EXPECT_EQ(sink_.intents, 0);
+  EXPECT_THAT(gateway_.calls, IsEmpty());
+  communicator_gateway_.AnswerOldest();
+  Run();
+  ASSERT_THAT(gateway_.calls, SizeIs(4));
+  const auto& communicator = At("c").start.communicator;
+  EXPECT_EQ(communicator->key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1,GPU-d#1]");
+  const std::vector<DeviceId>& devices = tensors_->devices();
+  for (size_t rank = 0; rank < communicator->devices.size(); ++rank) {
+    EXPECT_EQ(absl::StrCat("GPU-", devices[communicator->devices[rank]].host),
+              communicator->key.ranks[rank].gpu);
+  }
+  FinishAll("op-1");
+}
+
+TEST_F(GpuOperationTest, OperationsOfOneGroupShareACommunicator) {
+  Start(Request("op-1"));
+  FinishAll("op-1");
+  Start(Request("op-2"));
+  FinishAll("op-2");
+  EXPECT_THAT(Heard("create"), SizeIs(4));
+  EXPECT_THAT(Heard("stop"), IsEmpty());
+}
+
+TEST_F(GpuOperationTest, OperationsOnTheSameGpusFollowEachOther) {
+  Start(Request("op-1"));
+  Start(Request("op-2"));
+  EXPECT_THAT(gateway_.calls, SizeIs(4));
+  EXPECT_EQ(Latest("op-2").state, OperationState::kPreparing);
+  FinishAll("op-1");
+  EXPECT_THAT(gateway_.calls, SizeIs(8));
+  FinishAll("op-2");
+}
+
+TEST_F(GpuOperationTest, OperationsBetweenHostMemoryNeedNone) {
+  for (const char* host : {"a", "b", "c", "d"}) Join(host);
+  Start(Request("op-1"));
+  EXPECT_EQ(At("c").start.communicator, nullptr);
+  FinishAll("op-1");
+  EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
+}
+
+TEST_F(GpuOperationTest, APlanBetweenGpusAndHostMemoryIsRefused) {
+  Join("d");
+  Start(Request("op-1"));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
+  EXPECT_THAT(Latest("op-1").error,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("GPU a.0"), HasSubstr("host memory d.0"))));
+  EXPECT_THAT(gateway_.calls, IsEmpty());
+}
+
+TEST_F(GpuOperationTest, ACreationThatFailsFailsTheOperationWithRankAndWorker) {
+  communicator_gateway_.Refuse("at-b", "create", absl::InternalError("unhandled system error"));
+  Start(Request("op-1"));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
+  EXPECT_THAT(Latest("op-1").error, StatusIs(absl::StatusCode::kInternal,
+                                             "rank GPU-b#1: worker w-b: unhandled system error"));
+  EXPECT_EQ(sink_.intents, 0);
+}
+
+TEST_F(GpuOperationTest, ACreationThatHangsEndsTheOperationByItsDeadlineAndTheNextWorks) {
+  communicator_gateway_.Hold("at-b", "create");
+  OperationRequest request = Request("op-1");
+  request.deadline = absl::Seconds(3);
+  Start(std::move(request));
+  Advance(absl::Seconds(3));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
+  EXPECT_THAT(Latest("op-1").error,
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("communicator relay@7[")));
+  communicator_gateway_.Allow();
+  Advance(absl::Minutes(1));
+  Start(Request("op-2"));
+  FinishAll("op-2");
+}
+
+TEST_F(GpuOperationTest, ACancelledOperationWaitsNoLonger) {
+  communicator_gateway_.Hold("at-b", "create");
+  Start(Request("op-1"));
+  runner_.Cancel("op-1", "not needed");
+  Run();
+  EXPECT_EQ(Latest("op-1").state, OperationState::kCancelled);
+  communicator_gateway_.AnswerOldest();
+  Run();
+  EXPECT_THAT(gateway_.calls, IsEmpty());
+}
+
+TEST_F(GpuOperationTest, AWorkerLostInTheMiddleTakesTheCommunicatorAlongAndSurvivorsGetAnother) {
+  Start(Request("op-1"));
+  AcceptAll();
+  Vanish("d");
+  EXPECT_THAT(Heard("stop"), SizeIs(3));
+  EXPECT_THAT(Heard("stop"), Each(HasSubstr("rank GPU-d#1: worker w-d is lost")));
+  for (const char* host : {"a", "b", "c"}) FailAsBroken(host);
+  Resolve("c");
+  EXPECT_EQ(Latest("op-1").attempt, 2);
+  EXPECT_EQ(At("c").start.communicator->key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1]");
+  EXPECT_THAT(Heard("stop"), SizeIs(3));  // what the three found was known
+  AcceptAll();
+  for (const std::string& host : Hosts()) Succeed(host);
+  Resolve("c");
+  EXPECT_EQ(Latest("op-1").state, OperationState::kPartial);
+}
+
+TEST_F(GpuOperationTest, ACommunicatorThatATaskFindsBrokenIsMadeAnew) {
+  Start(Request("op-1"));
+  AcceptAll();
+  FailAsBroken("b");
+  EXPECT_THAT(Heard("stop"), SizeIs(4));
+  EXPECT_THAT(Heard("stop"), Each(HasSubstr("rank GPU-b#1: worker w-b: an asynchronous error")));
+  for (const char* host : {"a", "c", "d"}) FailAsBroken(host);
+  for (const char* host : {"c", "d"}) Resolve(host);
+  EXPECT_EQ(Latest("op-1").attempt, 2);
+  EXPECT_THAT(Heard("create"), SizeIs(8));
+  FinishAll("op-1");
+}
+
+TEST_F(GpuOperationTest, TheNextAttemptWaitsForAProcessThatIsReplaced) {
+  Start(Request("op-1"));
+  AcceptAll();
+  JoinGpu("b", 0);
+  for (const char* host : {"a", "b", "c", "d"}) FailAsBroken(host);
+  for (const char* host : {"c", "d"}) Resolve(host);
+  const size_t calls = gateway_.calls.size();
+  Advance(absl::Seconds(2));
+  EXPECT_THAT(gateway_.calls, SizeIs(calls));
+  JoinGpu("b", 2);
+  Advance(RunningOperation::kProcessPause);
+  ASSERT_THAT(gateway_.calls, SizeIs(calls + 4));
+  EXPECT_THAT(At("c").start.communicator->key.ToString(), HasSubstr("GPU-b#2"));
+  FinishAll("op-1");
+}
+
+TEST_F(GpuOperationTest, AProcessThatDoesNotComeFailsTheOperation) {
+  JoinGpu("b", 0);
+  Start(Request("op-1"));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kPreparing);
+  while (runner_.running() > 0) Advance(RunningOperation::kProcessPause);
+  EXPECT_THAT(Latest("op-1").error,
+              StatusIs(absl::StatusCode::kUnavailable, "device b.0: no process drives GPU-b now"));
+  EXPECT_EQ(queue_.timers(), 0);
+}
+
+TEST_F(GpuOperationTest, AWorkerLostWhileTheCommunicatorIsMadeIsTheCause) {
+  communicator_gateway_.Hold("at-b", "create");
+  Start(Request("op-1"));
+  Vanish("b");
+  Advance(RunningOperation::kProcessPause);
+  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
+  EXPECT_THAT(Latest("op-1").error, StatusIs(absl::StatusCode::kUnavailable,
+                                             HasSubstr("rank GPU-b#1: worker w-b is lost")));
+}
+
+TEST_F(GpuOperationTest, ACommunicatorThatATaskMayStillUseIsNotGivenToOthers) {
+  OperationRequest request = Request("op-1");
+  request.deadline = absl::Seconds(3);
+  Start(std::move(request));
+  AcceptAll();
+  Advance(absl::Seconds(3));
+  for (const char* host : {"a", "c", "d"}) {
+    At(host).Report(absl::CancelledError("cancelled"));
+    Run();
+  }
+  Advance(RunningOperation::kEndingGrace);
+  for (const char* host : {"c", "d"}) Resolve(host);
+  EXPECT_EQ(runner_.running(), 0);
+  EXPECT_THAT(Heard("stop"), SizeIs(4));
+  EXPECT_THAT(Heard("stop"), Each(HasSubstr("worker w-b: a task of operation op-1 may still")));
+}
+
+}  // namespace
+}  // namespace crossmesh
