@@ -7,11 +7,13 @@
 #include "common/daemon/ready_file.h"
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/mesh.h"
+#include "worker/gpu/devices/gpu_devices.h"
 #include "worker/worker.h"
 
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <absl/status/status.h>
@@ -25,6 +27,7 @@ namespace {
 struct Flags {
   WorkerOptions worker;
   std::string devices;
+  std::vector<std::string> gpus;
   std::string pages = "off";
   std::string shared_memory = "on";
   std::string transport = "socket";
@@ -34,7 +37,10 @@ struct Flags {
 void Declare(CLI::App& app, Flags& flags) {
   const CLI::IsMember on_or_off({"on", "off"});
   app.add_option("--name", flags.worker.name, "Name of this worker, [a-z0-9._-]{1,63}")->required();
-  app.add_option("--devices", flags.devices, "Its devices, e.g. node-a.0-3")->required();
+  app.add_option("--devices", flags.devices, "Its devices in host memory, e.g. node-a.0-3");
+  app.add_option("--gpu", flags.gpus,
+                 "A device that is a GPU, e.g. node-a.4=GPU-4bd8...; repeat it for each. UUIDs are "
+                 "those of nvidia-smi -L. On a host without a driver it is left out");
   app.add_option("--controller", flags.worker.controllers,
                  "Address of the controller; repeat it for more than one")
       ->required();
@@ -61,6 +67,14 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Read the memory of workers of this host directly")
       ->check(on_or_off)
       ->capture_default_str();
+  app.add_option("--cuda-library", flags.worker.gpu_process.driver_library, "The CUDA driver")
+      ->capture_default_str();
+  app.add_option("--nccl-library", flags.worker.gpu_process.nccl_library,
+                 "NCCL, by which GPUs exchange tensors; the same for all workers")
+      ->capture_default_str();
+  app.add_option("--gpu-program", flags.worker.gpu_process.program,
+                 "What drives each GPU in a process of its own; crossmesh-gpu beside this program "
+                 "if not given");
   app.add_option("--state-dir", flags.worker.state_folder,
                  "Folder in which it remembers the controller's epoch");
   app.add_option("--drain-timeout", flags.drain_timeout_seconds,
@@ -70,7 +84,12 @@ void Declare(CLI::App& app, Flags& flags) {
 }
 
 absl::Status Resolve(Flags& flags) {
-  ASSIGN_OR_RETURN(flags.worker.devices, ParseDevices(flags.devices));
+  if (!flags.devices.empty()) {
+    ASSIGN_OR_RETURN(flags.worker.devices, ParseDevices(flags.devices));
+  }
+  for (const std::string& text : flags.gpus) {
+    ASSIGN_OR_RETURN(flags.worker.gpus.emplace_back(), ParseGpuName(text));
+  }
   flags.worker.data.kind = flags.transport == "ucx" ? DataTransport::kUcx : DataTransport::kSocket;
   flags.worker.data.shared_memory = flags.shared_memory == "on";
   flags.worker.pages = flags.pages == "on" ? Arena::Pages::kHuge : Arena::Pages::kSmall;
@@ -86,7 +105,7 @@ absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   ASSIGN_OR_RETURN(
       const ReadyFile ready,
       ReadyFile::Write(daemon.ready_file, {{"name", worker->name()},
-                                           {"devices", DevicesToString(flags.worker.devices)},
+                                           {"devices", DevicesToString(worker->devices())},
                                            {"execution_address", worker->execution_address()},
                                            {"memory_socket", flags.worker.memory_socket},
                                            {"metrics_address", worker->metrics_address()}}));

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/metrics/prometheus/recorders.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/session_protocol.h"
 
 #include <algorithm>
@@ -53,11 +54,17 @@ absl::Status CheckOptions(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("worker: expected a name of [a-z0-9._-]{1,63}, found \"", options.name, "\""));
   }
-  if (options.devices.empty()) {
+  if (options.devices.empty() && options.gpus.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("worker ", options.name, ": expected at least one device, found none"));
   }
   for (const DeviceId& device : options.devices) RETURN_IF_ERROR(Validate(device));
+  for (const GpuName& gpu : options.gpus) {
+    if (std::ranges::find(options.devices, gpu.device) == options.devices.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("device ", ToString(gpu.device),
+                                                   ": expected host memory or GPU ", gpu.gpu,
+                                                   ", found both"));
+  }
   return absl::OkStatus();
 }
 
@@ -72,29 +79,34 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
 }
 
 Worker::Worker(WorkerOptions options)
-    : options_(std::move(options)), storages_(options_.pages, [this](std::shared_ptr<Arena> arena) {
-        return lender_.Lend(std::move(arena));
-      }) {}
+    : options_(std::move(options)),
+      devices_(options_.devices),
+      storages_([this](const StorageKey& key, ByteCount bytes) { return MakeArena(key, bytes); }) {}
 
 Worker::~Worker() {
   Stop(absl::ZeroDuration());
+  StopLoops();  // of one that could not be opened
   lender_.Stop();
 }
 
 absl::Status Worker::Open() {
   RETURN_IF_ERROR(OpenDataPlane());
   RETURN_IF_ERROR(OpenMetrics());
+  RETURN_IF_ERROR(OpenGpus());
   RETURN_IF_ERROR(OpenTasks());
   RETURN_IF_ERROR(OpenService());
   RETURN_IF_ERROR(OpenMemorySocket());
   RETURN_IF_ERROR(OpenSession());
   started_ = true;
   memory_->Start();
-  data_->Start();
   control_->Start();
   control_->Post([this] { agent_->Start(); });
+  // Controllers make communicators of processes, and must not wait for those that are gone.
+  data_->Post([this] {
+    gpus_->SetOnChange([this] { control_->Post([this] { agent_->HurryHeartbeat(); }); });
+  });
   LogInfo("worker_started", {{"worker_id", options_.name},
-                             {"devices", DevicesToString(options_.devices)},
+                             {"devices", DevicesToString(devices_)},
                              {"execution_address", execution_address()},
                              {"metrics_address", metrics_address()}});
   return absl::OkStatus();
@@ -128,6 +140,37 @@ absl::Status Worker::OpenMetrics() {
   return absl::OkStatus();
 }
 
+// From here on the data loop runs: processes of GPUs are its thread's children, and end with it.
+absl::Status Worker::OpenGpus() {
+  ASSIGN_OR_RETURN(
+      gpus_,
+      GpuDevices::Create(*data_, clock_, {.gpus = options_.gpus, .process = options_.gpu_process},
+                         *worker_metrics_));
+  data_->Start();
+  Latch latch;
+  absl::Status opened;
+  data_->Post([&] {
+    gpus_->Open([&](absl::Status status) {
+      opened = std::move(status);
+      latch.Set();
+    });
+  });
+  latch.WaitFor(clock_, absl::InfiniteDuration());
+  for (const GpuDevices::Driver& driver : gpus_->drivers()) devices_.push_back(driver.device);
+  if (!opened.ok()) {
+    LogWarning("worker_has_no_gpus", {{"worker_id", options_.name}, {"cause", opened.ToString()}});
+  }
+  if (!devices_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "worker ", options_.name, ": expected at least one device, found none: ", opened.message()));
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> Worker::MakeArena(const StorageKey& key, ByteCount bytes) {
+  if (gpus_->Has(key.device)) return gpus_->MakeArena(key, bytes);
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, MakeHostArena(key, bytes, options_.pages));
+  return lender_.Lend(std::move(arena));
+}
+
 absl::Status Worker::OpenTasks() {
   EpochFence fence;
   if (!options_.state_folder.empty()) {
@@ -135,11 +178,13 @@ absl::Status Worker::OpenTasks() {
   }
   const TransportLink link =
       *FindTransportLink(transport_->name(), options_.data.shared_memory ? "shm" : "tcp");
+  gpu_runner_ = std::make_unique<GpuTaskRunner>(*data_, *gpus_);
+  router_ = std::make_unique<TaskRouter>(*gpus_, *gpu_runner_, *executor_);
   tasks_ = std::make_unique<TaskTable>(
-      TaskTable::Options{.worker = options_.name, .devices = options_.devices, .link = link},
+      TaskTable::Options{.worker = options_.name, .devices = devices_, .link = link},
       TaskTable::Ports{.control = *control_,
                        .data = *data_,
-                       .executor = *executor_,
+                       .runner = *router_,
                        .storages = storages_,
                        .clock = clock_,
                        .metrics = *worker_metrics_},
@@ -151,7 +196,7 @@ absl::Status Worker::OpenTasks() {
                                                                     .clock = clock_,
                                                                     .metrics = *worker_metrics_},
                                               link, options_.executor.staging_bytes);
-  sampler_->Start();
+  data_->Post([this] { sampler_->Start(); });
   return absl::OkStatus();
 }
 
@@ -159,9 +204,12 @@ absl::Status Worker::OpenService() {
   service_ = std::make_unique<ExecutionService>(*control_, *tasks_);
   ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.data.interfaces}, clock_));
   probe_service_ = std::make_unique<ProbeService>(*probes_);
+  communicators_ = std::make_unique<CommunicatorDoor>(*gpus_);
+  communicator_service_ = std::make_unique<CommunicatorService>(*data_, *communicators_);
   ASSIGN_OR_RETURN(server_, RpcServer::Start({.addresses = {options_.listen},
                                               .insecure = options_.insecure,
-                                              .services = {service_.get(), probe_service_.get()},
+                                              .services = {service_.get(), probe_service_.get(),
+                                                           communicator_service_.get()},
                                               .metrics = rpc_metrics_.get()}));
   return absl::OkStatus();
 }
@@ -187,7 +235,7 @@ v1::WorkerSessionRequest::Register Worker::Registration() const {
   v1::WorkerSessionRequest::Register registration;
   registration.set_worker(options_.name);
   registration.set_incarnation(absl::ToUnixMicros(clock_.Now()));
-  registration.set_devices(DevicesToString(options_.devices));
+  registration.set_devices(DevicesToString(devices_));
   registration.set_execution_address(execution_address());
   registration.set_transport(std::string(transport_->name()));
   registration.set_data_address(transport_->address());
@@ -197,6 +245,14 @@ v1::WorkerSessionRequest::Register Worker::Registration() const {
     registration.add_data_interfaces(interface);
   }
   return registration;
+}
+
+void Worker::Refresh(v1::WorkerSessionRequest::Register& registration) {
+  for (const GpuDevices::Driver& driver : gpus_->drivers()) {
+    v1::Gpu& gpu = *registration.add_gpus();
+    gpu.set_device(ToString(driver.device));
+    *gpu.mutable_process() = ToProto(driver.rank);
+  }
 }
 
 std::string Worker::metrics_address() const {
@@ -216,6 +272,9 @@ void Worker::MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) {
         int64_t memory_bytes = 0;
         for (const StorageStatus& storage : storages_.List()) memory_bytes += storage.bytes;
         heartbeat.set_memory_bytes(memory_bytes);
+        for (const GpuDevices::Driver& driver : gpus_->drivers()) {
+          if (driver.rank.incarnation != 0) *heartbeat.add_gpu_processes() = ToProto(driver.rank);
+        }
         done(std::move(heartbeat));
       });
 }
@@ -232,12 +291,22 @@ void Worker::Stop(absl::Duration drain_timeout) {
   FinishTasks(drain_timeout);
   LeaveController();
   probes_->Stop();
+  communicator_service_->Stop();
   server_->Shutdown(kCallGrace);
   if (fd_server_ != nullptr) fd_server_->Stop();
-  control_->Stop();
-  data_->Stop();
-  memory_->Stop();
+  StopLoops();
   LogInfo("worker_stopped", {{"worker_id", options_.name}});
+}
+
+void Worker::StopLoops() {
+  if (control_ != nullptr) control_->Stop();
+  if (data_ != nullptr) {
+    data_->Post([this] {
+      if (gpus_ != nullptr) gpus_->Stop();
+    });
+    data_->Stop();
+  }
+  if (memory_ != nullptr) memory_->Stop();
 }
 
 void Worker::FinishTasks(absl::Duration drain_timeout) {

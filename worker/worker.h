@@ -11,9 +11,14 @@
 #include "worker/counter_sampler.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
+#include "worker/gpu/devices/communicator_door.h"
+#include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/tasks/gpu_task_runner.h"
+#include "worker/gpu/tasks/task_router.h"
 #include "worker/memory/fd_server.h"
 #include "worker/memory/storage_table.h"
 #include "worker/probe/probe_table.h"
+#include "worker/service/communicator_service.h"
 #include "worker/service/execution_service.h"
 #include "worker/service/probe_service.h"
 #include "worker/service/tasks/task_table.h"
@@ -34,7 +39,8 @@ namespace crossmesh {
 
 struct WorkerOptions {
   std::string name;                      // [a-z0-9._-]{1,63}
-  std::vector<DeviceId> devices;         // its own, at least one
+  std::vector<DeviceId> devices;         // its own, in host memory
+  std::vector<GpuName> gpus;             // more of its own; with `devices` at least one
   std::vector<std::string> controllers;  // addresses, at least one
   std::string listen = "127.0.0.1:0";    // for Execute; or "unix:/path"
   std::string memory_socket;             // path, for user processes; empty: none
@@ -44,22 +50,27 @@ struct WorkerOptions {
   DataTransportOptions data;  // as far as the system allows it
   std::string state_folder;   // remembers the controller's epoch; empty: in memory only
   ExecutorOptions executor;
+  GpuProcessOptions gpu_process;  // of each GPU, but for its UUID
   // Called once on a thread of the worker, which it must not block, when the controller has asked
   // for a drain and nothing runs any more: the owner should call Stop.
   std::function<void()> on_drained;
 };
 
-// A whole worker: devices, their memory, the data plane, the executor, its gRPC server and its
-// session with the controller. The daemon is one; a process that embeds one lends its own memory
-// with Adopt. Thread-compatible; the owner's thread must be none of the worker's.
+// A whole worker: devices, their memory, the data plane, the executor, the processes of its GPUs,
+// its gRPC server and its session with the controller. The daemon is one; a process that embeds one
+// lends its own memory with Adopt. Thread-compatible; the owner's thread must be none of the
+// worker's.
 //
-// Threads: "control" has the tasks and the session, "data" the executor and the transport, "memory"
-// gives arenas back to the system; gRPC and the metrics' server have their own and bring everything
-// to the first two. Each probe of a link has its own while it lasts.
+// Threads: "control" has the tasks and the session, "data" the executor, the transport and what is
+// said to GPUs' processes, "memory" gives arenas back to the system; gRPC and the metrics' server
+// have their own and bring everything to the first two. Each probe of a link has its own while it
+// lasts.
 class Worker : private SessionHost {
  public:
-  // Listens, joins and serves. InvalidArgument: what an option lacks; FailedPrecondition: an
-  // address is in use; Unavailable: no transport for the interfaces; what EpochFence::Open says.
+  // Listens, joins and serves, once each GPU is up or given up: those of a host without a driver
+  // are left out. InvalidArgument: what an option lacks; FailedPrecondition: an address is in use,
+  // or no device is left, with the reason; Unavailable: no transport for the interfaces; what
+  // EpochFence::Open says.
   static absl::StatusOr<std::unique_ptr<Worker>> Create(WorkerOptions options);
 
   // As Stop(0).
@@ -70,6 +81,8 @@ class Worker : private SessionHost {
   void Stop(absl::Duration drain_timeout);
 
   const std::string& name() const { return options_.name; }
+  // Those that it has: without GPUs that are not there.
+  const std::vector<DeviceId>& devices() const { return devices_; }
   // With the ports that were bound.
   const std::string& execution_address() const { return server_->addresses().front(); }
   std::string metrics_address() const;  // empty: none
@@ -83,6 +96,7 @@ class Worker : private SessionHost {
   absl::Status Open();
   absl::Status OpenDataPlane();
   absl::Status OpenMetrics();
+  absl::Status OpenGpus();
   absl::Status OpenTasks();
   absl::Status OpenService();
   absl::Status OpenMemorySocket();
@@ -90,9 +104,12 @@ class Worker : private SessionHost {
   v1::WorkerSessionRequest::Register Registration() const;
 
   // SessionHost; on the control loop.
+  void Refresh(v1::WorkerSessionRequest::Register& registration) override;
   void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) override;
   void OnDrain() override;
 
+  absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes);
+  void StopLoops();
   void FinishTasks(absl::Duration drain_timeout);
   void LeaveController();
 
@@ -102,17 +119,24 @@ class Worker : private SessionHost {
   std::unique_ptr<WorkerMetrics> worker_metrics_;
   std::unique_ptr<RpcMetrics> rpc_metrics_;
 
+  std::vector<DeviceId> devices_;  // set while it opens
+
   // In this order so that memory outlives whatever could still write it.
   ArenaLender lender_;
   StorageTable storages_;
   std::unique_ptr<EventLoop> memory_;
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
+  std::unique_ptr<GpuDevices> gpus_;
   std::unique_ptr<TaskTable> tasks_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
+  std::unique_ptr<GpuTaskRunner> gpu_runner_;
+  std::unique_ptr<TaskRouter> router_;
   std::unique_ptr<CounterSampler> sampler_;
   std::unique_ptr<ExecutionService> service_;
+  std::unique_ptr<CommunicatorDoor> communicators_;
+  std::unique_ptr<CommunicatorService> communicator_service_;
   std::unique_ptr<ProbeTable> probes_;
   std::unique_ptr<ProbeService> probe_service_;
   std::unique_ptr<RpcServer> server_;

@@ -79,6 +79,17 @@ absl::StatusOr<MappedStorage> MemoryClient::Open(const std::string& storage,
   return AskAndMap({.op = MemoryRequest::Op::kOpen, .storage = storage, .device = device});
 }
 
+absl::StatusOr<GpuStorage> MemoryClient::CreateOnGpu(const std::string& storage,
+                                                     const std::string& device, int64_t bytes) {
+  return AskForGpuStorage(
+      {.op = MemoryRequest::Op::kCreate, .storage = storage, .device = device, .bytes = bytes});
+}
+
+absl::StatusOr<GpuStorage> MemoryClient::OpenOnGpu(const std::string& storage,
+                                                   const std::string& device) {
+  return AskForGpuStorage({.op = MemoryRequest::Op::kOpen, .storage = storage, .device = device});
+}
+
 absl::Status MemoryClient::Delete(const std::string& storage, const std::string& device) {
   return Ask({.op = MemoryRequest::Op::kDelete, .storage = storage, .device = device}).status();
 }
@@ -121,14 +132,33 @@ absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& requ
   return answer;
 }
 
-absl::StatusOr<MappedStorage> MemoryClient::AskAndMap(const MemoryRequest& request) {
+absl::StatusOr<GpuStorage> MemoryClient::AskForStorage(const MemoryRequest& request) {
   ASSIGN_OR_RETURN(Answer answer, Ask(request));
   if (answer.reply.storages.size() != 1 || !answer.descriptor.valid()) {
     return absl::InternalError(absl::StrCat("worker at ", socket_path_,
                                             ": expected one storage with a descriptor, found ",
                                             answer.reply.storages.size()));
   }
-  StorageDescription& storage = answer.reply.storages[0];
+  return GpuStorage{.description = std::move(answer.reply.storages[0]),
+                    .descriptor = std::move(answer.descriptor)};
+}
+
+absl::StatusOr<GpuStorage> MemoryClient::AskForGpuStorage(const MemoryRequest& request) {
+  ASSIGN_OR_RETURN(GpuStorage answer, AskForStorage(request));
+  if (!answer.description.gpu.empty()) return answer;
+  return absl::FailedPreconditionError(
+      absl::StrCat("storage '", request.storage, "' of device ", request.device,
+                   ": expected memory of a GPU, found the host's"));
+}
+
+absl::StatusOr<MappedStorage> MemoryClient::AskAndMap(const MemoryRequest& request) {
+  ASSIGN_OR_RETURN(GpuStorage answer, AskForStorage(request));
+  StorageDescription& storage = answer.description;
+  if (!storage.gpu.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("storage '", storage.storage, "' of device ", storage.device,
+                     ": expected host memory, which can be mapped, found memory of ", storage.gpu));
+  }
   // Never maps more than there is: touching it would end this process.
   struct stat file;
   if (fstat(answer.descriptor.get(), &file) != 0) return Failed("fstat");

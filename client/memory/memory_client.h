@@ -39,6 +39,13 @@ class MappedStorage {
   StorageDescription description_;
 };
 
+// A storage of the worker of this host in memory of a GPU, for cuMemImportFromShareableHandle. The
+// memory outlives the worker; versions are as MappedStorage says. Immutable but for the bytes.
+struct GpuStorage {
+  StorageDescription description;
+  UniqueFd descriptor;
+};
+
 // Asks the worker of this host for memory, through its Unix socket. Thread-compatible.
 //
 // All calls: what the worker refuses, with its code and message;
@@ -53,6 +60,11 @@ class MemoryClient {
   absl::StatusOr<MappedStorage> Create(const std::string& storage, const std::string& device,
                                        int64_t bytes);
   absl::StatusOr<MappedStorage> Open(const std::string& storage, const std::string& device);
+  // The same of a GPU's memory, which cannot be mapped: FailedPrecondition from one of these for
+  // the other kind of memory.
+  absl::StatusOr<GpuStorage> CreateOnGpu(const std::string& storage, const std::string& device,
+                                         int64_t bytes);
+  absl::StatusOr<GpuStorage> OpenOnGpu(const std::string& storage, const std::string& device);
   absl::Status Delete(const std::string& storage, const std::string& device);
   absl::StatusOr<std::vector<StorageDescription>> List();
 
@@ -65,7 +77,10 @@ class MemoryClient {
     UniqueFd descriptor;
   };
   absl::StatusOr<Answer> Ask(const MemoryRequest& request);
+  // What create and open are answered: one storage, with its descriptor.
+  absl::StatusOr<GpuStorage> AskForStorage(const MemoryRequest& request);
   absl::StatusOr<MappedStorage> AskAndMap(const MemoryRequest& request);
+  absl::StatusOr<GpuStorage> AskForGpuStorage(const MemoryRequest& request);
   absl::Status Failed(absl::string_view what) const;
 
   UniqueFd socket_;

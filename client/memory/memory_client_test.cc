@@ -74,6 +74,30 @@ UniqueFd MakeMemory(int64_t bytes) {
   return memory;
 }
 
+TEST_F(MemoryClientTest, MemoryOfAGpuIsHandedOutAndNotMapped) {
+  const UniqueFd memory = MakeMemory(4096);
+  const MemoryReply on_gpu{.storages = {{"trainer", "a.0", 4096, 7, false, "GPU-1"}}};
+  AnswerOnce(Encode(on_gpu), memory.get());
+  EXPECT_THAT(OpenStorage(path(), "trainer", "a.0"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("expected host memory, which can be mapped, found memory of "
+                                 "GPU-1")));
+  worker_.Join();
+  AnswerOnce(Encode(on_gpu), memory.get());
+  ASSERT_OK_AND_ASSIGN(MemoryClient client, MemoryClient::Connect(path()));
+  ASSERT_OK_AND_ASSIGN(const GpuStorage storage, client.OpenOnGpu("trainer", "a.0"));
+  EXPECT_EQ(storage.description, on_gpu.storages[0]);
+  EXPECT_TRUE(storage.descriptor.valid());
+}
+
+TEST_F(MemoryClientTest, MemoryOfTheHostIsNoGpus) {
+  const UniqueFd memory = MakeMemory(4096);
+  AnswerOnce(Encode(kTrainer), memory.get());
+  ASSERT_OK_AND_ASSIGN(MemoryClient client, MemoryClient::Connect(path()));
+  EXPECT_THAT(client.OpenOnGpu("trainer", "a.0"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found the host's")));
+}
+
 TEST_F(MemoryClientTest, MapsWhatItOpens) {
   const UniqueFd memory = MakeMemory(4096);
   AnswerOnce(Encode(kTrainer), memory.get());

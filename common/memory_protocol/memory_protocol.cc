@@ -63,11 +63,8 @@ absl::StatusOr<bool> GetFlag(const Json& object, const char* field) {
 }
 
 Json ToJson(const StorageDescription& storage) {
-  return {{"storage", storage.storage},
-          {"device", storage.device},
-          {"bytes", storage.bytes},
-          {"generation", storage.generation},
-          {"dirty", storage.dirty}};
+  return {{"storage", storage.storage},       {"device", storage.device}, {"bytes", storage.bytes},
+          {"generation", storage.generation}, {"dirty", storage.dirty},   {"gpu", storage.gpu}};
 }
 
 absl::StatusOr<StorageDescription> StorageFromJson(const Json& json) {
@@ -79,6 +76,7 @@ absl::StatusOr<StorageDescription> StorageFromJson(const Json& json) {
   ASSIGN_OR_RETURN(const int64_t generation, GetCount(json, "generation"));
   storage.generation = static_cast<uint64_t>(generation);
   ASSIGN_OR_RETURN(storage.dirty, GetFlag(json, "dirty"));
+  ASSIGN_OR_RETURN(storage.gpu, GetText(json, "gpu", MemoryRequest::kNameBytesMax));
   return storage;
 }
 

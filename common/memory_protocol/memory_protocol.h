@@ -31,6 +31,9 @@ struct StorageDescription {
   int64_t bytes = 0;
   uint64_t generation = 0;
   bool dirty = false;
+  // The UUID of the GPU whose memory it is; empty: host memory. The descriptor is then one for
+  // cuMemImportFromShareableHandle, not for mmap.
+  std::string gpu = {};
   friend bool operator==(const StorageDescription&, const StorageDescription&) = default;
 };
 

@@ -28,7 +28,7 @@ TEST(MemoryProtocol, RequestsSurviveTheWire) {
 
 TEST(MemoryProtocol, RepliesSurviveTheWire) {
   const MemoryReply reply{.status = absl::NotFoundError("no such storage"),
-                          .storages = {{"trainer", "a.0", 64, 3, true}}};
+                          .storages = {{"trainer", "a.0", 64, 3, true, "GPU-1"}}};
   EXPECT_THAT(DecodeMemoryReply(Encode(reply)), IsOkAndHolds(reply));
 }
 

@@ -144,6 +144,9 @@ absl::Status LiveCluster::StartWorker(const std::string& name) {
                                     "--memory-socket", PathOf(name + ".memory"),
                                     "--drain-timeout", "1"};
   flags.insert(flags.end(), options_.worker_flags.begin(), options_.worker_flags.end());
+  if (const auto own = options_.flags_of_worker.find(name); own != options_.flags_of_worker.end()) {
+    flags.insert(flags.end(), own->second.begin(), own->second.end());
+  }
   return StartDaemon("crossmesh-worker", name, std::move(flags));
 }
 

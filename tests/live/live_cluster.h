@@ -39,6 +39,7 @@ class LiveCluster {
   struct Options {
     std::vector<std::string> workers;
     std::vector<std::string> worker_flags;
+    std::map<std::string, std::vector<std::string>> flags_of_worker = {};  // beside those, by name
     std::vector<std::string> controller_flags;
   };
 

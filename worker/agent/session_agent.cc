@@ -103,6 +103,7 @@ void SessionAgent::Connect() {
   Session::Open(session_);
   v1::WorkerSessionRequest request;
   *request.mutable_register_() = options_.registration;
+  host_.Refresh(*request.mutable_register_());
   session_->Send(std::move(request));
   timer_ = loop_.RunAfter(options_.register_timeout, [session = session_] { session->Cancel(); });
 }
@@ -136,6 +137,11 @@ void SessionAgent::OnRegistered(const v1::WorkerSessionResponse::Registered& reg
 
 void SessionAgent::ScheduleHeartbeat() {
   timer_ = loop_.RunAfter(heartbeat_interval_, [this] { SendHeartbeat(); });
+}
+
+void SessionAgent::HurryHeartbeat() {
+  // One that is on its way when the timer has fired may not have it yet; the next one will.
+  if (registered_ && !leaving_ && loop_.Cancel(timer_)) SendHeartbeat();
 }
 
 void SessionAgent::SendHeartbeat() {

@@ -24,6 +24,8 @@ class SessionHost {
   using Heartbeat = v1::WorkerSessionRequest::Heartbeat;
 
   virtual ~SessionHost() = default;
+  // Brings what may have changed since the agent was made up to date.
+  virtual void Refresh(v1::WorkerSessionRequest::Register& registration) = 0;
   // Calls `done` on the loop, now or later.
   virtual void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) = 0;
   // The controller asks the worker to finish what runs and to leave.
@@ -52,6 +54,9 @@ class SessionAgent {
   ~SessionAgent();
 
   void Start();
+  // Sends the next heartbeat at once, since what it says has changed. Nothing happens between
+  // sessions: a registration says it.
+  void HurryHeartbeat();
   // Says goodbye, if there is a session, and calls `left` when its call is over. Final.
   void Leave(absl::AnyInvocable<void()> left);
   // After Leave, for a controller that does not answer: ends the call at once.

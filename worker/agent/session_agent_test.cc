@@ -56,6 +56,9 @@ class FakeHost final : public SessionHost {
     heartbeat.set_memory_bytes(++heartbeats_);
     done(std::move(heartbeat));
   }
+  void Refresh(v1::WorkerSessionRequest::Register& registration) override {
+    registration.set_transport("refreshed");
+  }
   void OnDrain() override {
     MutexLock lock(mutex_);
     drained_ = true;
@@ -134,6 +137,7 @@ TEST_F(SessionAgentTest, RegistersSendsHeartbeatsAndLeaves) {
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 3; }));
   const Seen seen = controller->seen("w1");
   EXPECT_EQ(seen.registration.incarnation(), 99);
+  EXPECT_EQ(seen.registration.transport(), "refreshed");
   EXPECT_EQ(seen.registrations, 1);
   EXPECT_GE(seen.heartbeat.memory_bytes(), 3);
   EXPECT_TRUE(metrics_.registered());
@@ -141,6 +145,17 @@ TEST_F(SessionAgentTest, RegistersSendsHeartbeatsAndLeaves) {
   Leave();
   EXPECT_TRUE(controller->seen("w1").left);
   EXPECT_FALSE(metrics_.registered());
+}
+
+TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAsked) {
+  const auto controller = StartController(1);
+  controller->SetHeartbeatInterval(absl::Minutes(1));
+  StartAgent({controller->address()});
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 1; }));
+  // Until the agent knows that it is registered.
+  while (!metrics_.registered()) loop_->RunAndWait([] {});
+  loop_->RunAndWait([this] { agent_->HurryHeartbeat(); });
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
 }
 
 TEST_F(SessionAgentTest, ComesAgainWhenItsSessionEnds) {

@@ -52,6 +52,20 @@ std::shared_ptr<Arena> Arena::Borrow(std::span<std::byte> memory) {
   return std::shared_ptr<Arena>(new Arena(memory, 0, UniqueFd()));
 }
 
+absl::StatusOr<std::shared_ptr<Arena>> Arena::Reserve(absl::string_view name, ByteCount bytes,
+                                                      std::shared_ptr<DeviceMemory> memory) {
+  const int64_t mapped = bytes.value() > 0 ? bytes.value() : 1;
+  void* range =
+      mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return NoMemory(name, mapped, "mmap");
+  return std::shared_ptr<Arena>(new Arena(std::span(static_cast<std::byte*>(range), bytes.value()),
+                                          mapped, UniqueFd(), std::move(memory)));
+}
+
+absl::Status Arena::status() const {
+  return device_memory_ == nullptr ? absl::OkStatus() : device_memory_->is_made().status();
+}
+
 Arena::~Arena() {
   if (mapped_bytes_ > 0) munmap(bytes_.data(), mapped_bytes_);
 }

@@ -2,6 +2,7 @@
 
 #include "common/base/byte_count.h"
 #include "common/base/unique_fd.h"
+#include "worker/memory/device_memory.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,14 +10,16 @@
 #include <span>
 #include <utility>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
-// A range of host memory that tiles lie in: anonymous and shareable (a memfd, mapped), so that its
-// descriptor can be handed to user processes; or memory that an embedding process lends.
-// Immutable but for the bytes themselves.
+// A range of memory that tiles lie in: of the host, anonymous and shareable (a memfd, mapped), so
+// that its descriptor can be handed to user processes; or lent by an embedding process; or of a
+// GPU, for which a range of addresses stands that nobody can read or write. Immutable but for the
+// bytes themselves.
 class Arena {
  public:
   enum class Pages : uint8_t { kSmall, kHuge };
@@ -27,21 +30,33 @@ class Arena {
                                                        Pages pages = Pages::kSmall);
   // The lender keeps `memory` valid as long as the arena lives. No descriptor.
   static std::shared_ptr<Arena> Borrow(std::span<std::byte> memory);
+  // An offset into it is one into `memory`. ResourceExhausted without address space.
+  static absl::StatusOr<std::shared_ptr<Arena>> Reserve(absl::string_view name, ByteCount bytes,
+                                                        std::shared_ptr<DeviceMemory> memory);
 
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   std::span<std::byte> bytes() const { return bytes_; }
-  int fd() const { return fd_.get(); }  // -1 when borrowed
+  int fd() const { return fd_.get(); }  // -1 when borrowed or of a GPU
+  // Null: the bytes are of the host.
+  const std::shared_ptr<DeviceMemory>& device_memory() const { return device_memory_; }
+  // Why there is no memory behind it: the GPU could not make it.
+  absl::Status status() const;
 
  private:
-  Arena(std::span<std::byte> bytes, int64_t mapped_bytes, UniqueFd fd)
-      : bytes_(bytes), mapped_bytes_(mapped_bytes), fd_(std::move(fd)) {}
+  Arena(std::span<std::byte> bytes, int64_t mapped_bytes, UniqueFd fd,
+        std::shared_ptr<DeviceMemory> device_memory = nullptr)
+      : bytes_(bytes),
+        mapped_bytes_(mapped_bytes),
+        fd_(std::move(fd)),
+        device_memory_(std::move(device_memory)) {}
 
   const std::span<std::byte> bytes_;
   const int64_t mapped_bytes_;  // 0 when borrowed
   const UniqueFd fd_;
+  const std::shared_ptr<DeviceMemory> device_memory_;  // shared with whoever makes it
 };
 
 }  // namespace crossmesh

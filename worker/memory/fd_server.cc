@@ -68,7 +68,8 @@ StorageDescription Describe(const StorageStatus& status) {
           .device = ToString(status.key.device),
           .bytes = status.bytes,
           .generation = status.generation,
-          .dirty = status.state == StorageState::kDirty};
+          .dirty = status.state == StorageState::kDirty,
+          .gpu = status.gpu};
 }
 
 }  // namespace
@@ -79,19 +80,23 @@ absl::StatusOr<std::unique_ptr<FdServer>> FdServer::Create(StorageTable& storage
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
+  ASSIGN_OR_RETURN(EventFd ready, EventFd::Create());
   return std::unique_ptr<FdServer>(new FdServer(storages, std::move(options), std::move(listener),
-                                                std::move(epoll), std::move(stop)));
+                                                std::move(epoll), std::move(stop),
+                                                std::move(ready)));
 }
 
 FdServer::FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll,
-                   EventFd stop)
+                   EventFd stop, EventFd ready)
     : storages_(storages),
       options_(std::move(options)),
       listener_(std::move(listener)),
       epoll_(std::move(epoll)),
-      stop_(std::move(stop)) {
+      stop_(std::move(stop)),
+      ready_(std::make_shared<Ready>(std::move(ready))) {
   Watch(listener_.get());
   Watch(stop_.fd());
+  Watch(ready_->event.fd());
   thread_ = Thread("fd-server", [this] { Run(); });
 }
 
@@ -108,6 +113,10 @@ void FdServer::Watch(int fd) {
   CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), 0) << "errno " << errno;
 }
 
+void FdServer::Ignore(int fd) {
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr), 0) << "errno " << errno;
+}
+
 void FdServer::Run() {
   while (true) {
     epoll_event event;
@@ -116,12 +125,18 @@ void FdServer::Run() {
     if (fd == stop_.fd()) break;
     if (fd == listener_.get()) {
       Accept();
+    } else if (fd == ready_->event.fd()) {
+      SendReady();
     } else if (!Serve(fd)) {
-      clients_.erase(fd);
-      if (!std::exchange(accepting_, true)) Watch(listener_.get());
+      Drop(fd);
     }
   }
   clients_.clear();
+}
+
+void FdServer::Drop(int client) {
+  clients_.erase(client);
+  if (!std::exchange(accepting_, true)) Watch(listener_.get());
 }
 
 void FdServer::Accept() {
@@ -134,8 +149,7 @@ void FdServer::Accept() {
   // Looks for more when a client has gone.
   if (std::ssize(clients_) < options_.clients_max) return;
   accepting_ = false;
-  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr), 0)
-      << "errno " << errno;
+  Ignore(listener_.get());
 }
 
 bool FdServer::Serve(int client) {
@@ -153,7 +167,40 @@ bool FdServer::Serve(int client) {
   } else {
     answer.reply.status = request.status();
   }
+  if (answer.arena != nullptr && answer.arena->device_memory() != nullptr) {
+    AnswerWhenMade(client, std::move(answer));
+    return true;
+  }
   return SendReply(client, Encode(answer.reply), answer.arena ? answer.arena->fd() : -1);
+}
+
+void FdServer::AnswerWhenMade(int client, Answer answer) {
+  Ignore(client);
+  DeviceMemory& memory = *answer.arena->device_memory();
+  memory.WhenMade(
+      [ready = ready_, client, answer = std::move(answer)](const DeviceMemory::Made& made) mutable {
+        const int descriptor = made.ok() ? made->get() : -1;
+        if (!made.ok()) answer.reply = {.status = made.status()};
+        {
+          MutexLock lock(ready->mutex);
+          ready->replies.push_back(
+              {.client = client, .answer = std::move(answer), .descriptor = descriptor});
+        }
+        ready->event.Signal();
+      });
+}
+
+void FdServer::SendReady() {
+  ready_->event.Drain();
+  std::vector<Ready::Reply> replies;
+  {
+    MutexLock lock(ready_->mutex);
+    replies = std::exchange(ready_->replies, {});
+  }
+  for (const Ready::Reply& reply : replies) {
+    Watch(reply.client);
+    if (!SendReply(reply.client, Encode(reply.answer.reply), reply.descriptor)) Drop(reply.client);
+  }
 }
 
 FdServer::Answer FdServer::AnswerTo(const MemoryRequest& request) {
@@ -185,7 +232,7 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(const MemoryRequest& request)
     RETURN_IF_ERROR(storages_.Create(key, request.bytes));
   }
   ASSIGN_OR_RETURN(StorageTable::Opened opened, storages_.Open(key));
-  if (opened.arena->fd() < 0) {
+  if (opened.arena->fd() < 0 && opened.arena->device_memory() == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("storage '", key.name, "' of device ", request.device,
                      " lies in memory of the embedding process, which has no descriptor"));

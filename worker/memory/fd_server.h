@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/event_fd.h"
+#include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "common/base/unique_fd.h"
 #include "common/memory_protocol/memory_protocol.h"
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -18,7 +20,8 @@ namespace crossmesh {
 
 // Lets user processes of this host make, find and map the storages of a worker, through a Unix
 // socket that only the worker's user can open. Has a thread of its own; a client can neither block
-// nor crash it. Thread-compatible; Stop is repeatable.
+// nor crash it, and one that wants memory of a GPU waits for that alone. Thread-compatible; Stop is
+// repeatable.
 class FdServer {
  public:
   struct Options {
@@ -43,22 +46,44 @@ class FdServer {
     std::shared_ptr<Arena> arena;  // none: no descriptor goes along
   };
 
-  FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll,
-           EventFd stop);
+  // Answers that waited for the memory of a GPU, which its loop has told of since.
+  struct Ready {
+    struct Reply {
+      int client = -1;
+      Answer answer;
+      int descriptor = -1;  // the arena has it
+    };
+
+    explicit Ready(EventFd event) : event(std::move(event)) {}
+
+    EventFd event;  // set when there is one
+    Mutex mutex;
+    std::vector<Reply> replies ABSL_GUARDED_BY(mutex);
+  };
+
+  FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll, EventFd stop,
+           EventFd ready);
 
   void Run();
   void Accept();
   // Answers one request. False when the client is gone or breaks the rules.
   bool Serve(int client);
+  // The client is not heard until its answer is ready.
+  void AnswerWhenMade(int client, Answer answer);
+  void SendReady();
+  void Drop(int client);
   Answer AnswerTo(const MemoryRequest& request);
   absl::StatusOr<Answer> Execute(const MemoryRequest& request);
   void Watch(int fd);
+  void Ignore(int fd);
 
   StorageTable& storages_;
   const Options options_;
   UniqueFd listener_;
   const UniqueFd epoll_;
   EventFd stop_;
+  // Shared with those who make memory, who may outlive the server.
+  const std::shared_ptr<Ready> ready_;
   bool accepting_ = true;            // of the thread
   std::map<int, UniqueFd> clients_;  // of the thread
   Thread thread_;

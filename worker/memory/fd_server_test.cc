@@ -1,11 +1,13 @@
 #include "worker/memory/fd_server.h"
 
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -208,6 +210,55 @@ TEST_F(FdServerTest, StopHangsUpAndRemovesTheSocket) {
   server_->Stop();
   EXPECT_THAT(client.Hear(), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_NE(access(path().c_str(), F_OK), 0);
+}
+
+// Storages of a GPU whose memory the test makes.
+class GpuFdServerTest : public testing::Test {
+ protected:
+  // Once the server has asked for it.
+  DeviceMemory& AwaitMemory() {
+    MutexLock lock(mutex_);
+    while (memory_ == nullptr) asked_.Wait(mutex_);
+    return *memory_;
+  }
+
+  Mutex mutex_;
+  CondVar asked_;
+  std::shared_ptr<DeviceMemory> memory_ ABSL_GUARDED_BY(mutex_);
+  StorageTable storages_{[this](const StorageKey& key, ByteCount bytes) {
+    if (key.device.host != "gpu") return MakeHostArena(key, bytes, Arena::Pages::kSmall);
+    MutexLock lock(mutex_);
+    memory_ = std::make_shared<DeviceMemory>("GPU-1");
+    asked_.SignalAll();
+    return Arena::Reserve("test", bytes, memory_);
+  }};
+  const TemporaryFolder folder_;
+  std::unique_ptr<FdServer> server_ =
+      *FdServer::Create(storages_, {.socket_path = folder_.PathOf("memory.sock")});
+  const MemoryRequest create_ = {.op = Op::kCreate, .storage = "w", .device = "gpu.0", .bytes = 64};
+};
+
+TEST_F(GpuFdServerTest, OnlyWhoWantsMemoryOfAGpuWaitsForIt) {
+  RawClient waiting(folder_.PathOf("memory.sock"));
+  waiting.Say(Encode(create_));
+  DeviceMemory& memory = AwaitMemory();
+  RawClient other(folder_.PathOf("memory.sock"));
+  EXPECT_OK(other.Ask({.op = Op::kCreate, .storage = "w", .device = "a.0", .bytes = 64}).status);
+  memory.Finish(UniqueFd(memfd_create("test", MFD_CLOEXEC)));
+  ASSERT_OK_AND_ASSIGN(const MemoryReply reply, waiting.Hear());
+  EXPECT_OK(reply.status);
+  EXPECT_EQ(reply.storages[0].gpu, "GPU-1");
+  EXPECT_TRUE(waiting.descriptor.valid());
+  EXPECT_OK(waiting.Ask({.op = Op::kList}).status);
+}
+
+TEST_F(GpuFdServerTest, WhoWaitsIsToldWhyThereIsNoMemory) {
+  RawClient client(folder_.PathOf("memory.sock"));
+  client.Say(Encode(create_));
+  AwaitMemory().Finish(absl::ResourceExhaustedError("full"));
+  ASSERT_OK_AND_ASSIGN(const MemoryReply reply, client.Hear());
+  EXPECT_THAT(reply.status, StatusIs(absl::StatusCode::kResourceExhausted, "full"));
+  EXPECT_FALSE(client.descriptor.valid());
 }
 
 }  // namespace

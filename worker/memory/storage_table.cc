@@ -1,6 +1,5 @@
 #include "worker/memory/storage_table.h"
 
-#include "common/base/byte_count.h"
 #include "common/base/status_macros.h"
 
 #include <algorithm>
@@ -22,6 +21,17 @@ absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<Arena>> MakeHostArena(const StorageKey& key, ByteCount bytes,
+                                                     Arena::Pages pages) {
+  return Arena::Create(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)), bytes,
+                       pages);
+}
+
+StorageTable::StorageTable(Arena::Pages pages)
+    : StorageTable([pages](const StorageKey& key, ByteCount bytes) {
+        return MakeHostArena(key, bytes, pages);
+      }) {}
+
 absl::Status StorageTable::Create(const StorageKey& key, int64_t bytes) {
   if (key.name.empty() || bytes < 0) {
     return absl::InvalidArgumentError(
@@ -30,10 +40,11 @@ absl::Status StorageTable::Create(const StorageKey& key, int64_t bytes) {
   // Mapped outside of the lock; thrown away when somebody else was faster.
   absl::StatusOr<std::shared_ptr<Arena>> arena = absl::UnknownError("not made");
   if (!Status(key).ok()) {
-    arena = MakeArena(key, bytes);
+    arena = make_arena_(key, ByteCount(bytes));
     RETURN_IF_ERROR(arena.status());
   }
   MutexLock lock(mutex_);
+  static_cast<void>(FindLocked(key));  // drops one that failed
   const auto found = entries_.find(key);
   if (found == entries_.end()) {
     if (!arena.ok()) return absl::AbortedError(absl::StrCat(NameOf(key), " was just deleted"));
@@ -56,13 +67,15 @@ absl::Status StorageTable::Adopt(const StorageKey& key, std::shared_ptr<Arena> a
 
 absl::Status StorageTable::Delete(const StorageKey& key) {
   MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const Entry* entry, FindLocked(key));
-  if (entry->readers > 0 || entry->writing) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return NotThere(key);
+  const Entry& entry = found->second;
+  if (entry.readers > 0 || entry.writing) {
     return absl::FailedPreconditionError(absl::StrCat(NameOf(key), ": expected no leases, found ",
-                                                      entry->readers, " for reading, ",
-                                                      entry->writing ? 1 : 0, " for writing"));
+                                                      entry.readers, " for reading, ",
+                                                      entry.writing ? 1 : 0, " for writing"));
   }
-  entries_.erase(key);
+  entries_.erase(found);
   return absl::OkStatus();
 }
 
@@ -70,7 +83,9 @@ std::vector<StorageStatus> StorageTable::List() const {
   std::vector<StorageStatus> list;
   {
     MutexLock lock(mutex_);
-    for (const auto& [key, entry] : entries_) list.push_back(StatusOf(key, entry));
+    for (const auto& [key, entry] : entries_) {
+      if (!HasFailed(entry)) list.push_back(StatusOf(key, entry));
+    }
   }
   std::ranges::sort(list, {}, &StorageStatus::key);
   return list;
@@ -84,7 +99,8 @@ absl::StatusOr<StorageStatus> StorageTable::Status(const StorageKey& key) const 
 absl::StatusOr<StorageTable::Opened> StorageTable::Open(const StorageKey& key) const {
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
-  if (found == entries_.end()) return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
+  if (found == entries_.end()) return NotThere(key);
+  if (HasFailed(found->second)) return NotThere(key, found->second);
   return Opened{.arena = found->second.current, .status = StatusOf(key, found->second)};
 }
 
@@ -116,8 +132,9 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageK
         NameOf(key), ": expected no readers before writing in place, found ", entry->readers));
   }
   // A shadow that readers from before the last flip still hold is not ours to write.
-  if (shadow && (entry->alternate == nullptr || entry->alternate.use_count() > 1)) {
-    ASSIGN_OR_RETURN(entry->alternate, MakeArena(key, bytes));
+  if (shadow && (entry->alternate == nullptr || entry->alternate.use_count() > 1 ||
+                 !entry->alternate->status().ok())) {
+    ASSIGN_OR_RETURN(entry->alternate, make_arena_(key, ByteCount(bytes)));
   }
   entry->writing = true;
   Lease lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
@@ -140,14 +157,6 @@ absl::Status StorageTable::Commit(Lease lease) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Arena>> StorageTable::MakeArena(const StorageKey& key,
-                                                               int64_t bytes) const {
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
-                   Arena::Create(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)),
-                                 ByteCount(bytes), pages_));
-  return keep_ == nullptr ? std::move(arena) : keep_(std::move(arena));
-}
-
 void StorageTable::Release(const Lease& lease) {
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(lease.key_);
@@ -165,13 +174,28 @@ StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) 
           .generation = entry.generation,
           .state = entry.state,
           .readers = entry.readers,
-          .writing = entry.writing};
+          .writing = entry.writing,
+          .gpu = entry.current->device_memory() == nullptr ? ""
+                                                           : entry.current->device_memory()->gpu()};
 }
 
 absl::StatusOr<StorageTable::Entry*> StorageTable::FindLocked(const StorageKey& key) {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
-  return &found->second;
+  if (found == entries_.end()) return NotThere(key);
+  if (!HasFailed(found->second)) return &found->second;
+  const absl::Status status = NotThere(key, found->second);
+  // Leases find their entry until they end.
+  if (found->second.readers == 0 && !found->second.writing) entries_.erase(found);
+  return status;
+}
+
+absl::Status StorageTable::NotThere(const StorageKey& key) {
+  return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
+}
+
+absl::Status StorageTable::NotThere(const StorageKey& key, const Entry& failed) {
+  return absl::NotFoundError(absl::StrCat(
+      NameOf(key), " not found: it could not be made: ", failed.current->status().message()));
 }
 
 StorageTable::Lease& StorageTable::Lease::operator=(Lease&& other) noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/byte_count.h"
 #include "common/base/mutex.h"
 #include "common/mesh/device.h"
 #include "worker/memory/arena.h"
@@ -33,6 +34,10 @@ struct StorageKey {
   }
 };
 
+// Host memory for a storage, named after it. As Arena::Create.
+absl::StatusOr<std::shared_ptr<Arena>> MakeHostArena(const StorageKey& key, ByteCount bytes,
+                                                     Arena::Pages pages);
+
 enum class StorageState : uint8_t {
   kReady,  // readers see whole contents
   kDirty,  // received in place, or being so, and not committed: readers are refused
@@ -45,6 +50,7 @@ struct StorageStatus {
   StorageState state = StorageState::kReady;
   int32_t readers = 0;
   bool writing = false;
+  std::string gpu = {};  // the UUID of the one that has the bytes; empty: host memory
 };
 
 // The storages of a worker, their leases and the flip at commit. Thread-safe; never blocks.
@@ -52,22 +58,26 @@ struct StorageStatus {
 // Invariants: an arena that a lease names stays mapped until the lease is released; at most one
 // writer per storage; under kInPlace no reader while DIRTY; a shadow replaces the current arena
 // only in Commit, so that a reader sees the old bytes or the new ones, never both.
+//
+// A storage of a GPU is there before its memory is, for which its users wait. One whose memory
+// could not be made is as good as none.
 class StorageTable {
  public:
   // A right to use one arena. Released by destruction. Move-only.
   class Lease;
 
-  // Gets every arena that is made for a storage, and returns it in a hand of its own.
-  using Keep = std::function<std::shared_ptr<Arena>(std::shared_ptr<Arena>)>;
+  // Makes an arena for a storage. Thread-safe, never blocks.
+  using MakeArena =
+      std::function<absl::StatusOr<std::shared_ptr<Arena>>(const StorageKey&, ByteCount)>;
 
-  // `keep`: none is needed. Thread-safe, never blocks.
-  explicit StorageTable(Arena::Pages pages, Keep keep = nullptr)
-      : pages_(pages), keep_(std::move(keep)) {}
+  explicit StorageTable(MakeArena make_arena) : make_arena_(std::move(make_arena)) {}
+  // Of host memory alone.
+  explicit StorageTable(Arena::Pages pages);
   StorageTable(const StorageTable&) = delete;
   StorageTable& operator=(const StorageTable&) = delete;
 
-  // AlreadyExists when the name is taken with another size (same size returns OK);
-  // ResourceExhausted without memory.
+  // AlreadyExists when the name is taken with another size (same size returns OK); what the maker
+  // of arenas says: ResourceExhausted without memory, Unavailable when a GPU is not up.
   absl::Status Create(const StorageKey& key, int64_t bytes);
   // Lends memory of the embedding process. AlreadyExists when the name is taken.
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
@@ -106,13 +116,15 @@ class StorageTable {
     bool writing = false;
   };
 
+  // Its memory could not be made.
+  static bool HasFailed(const Entry& entry) { return !entry.current->status().ok(); }
+  static absl::Status NotThere(const StorageKey& key);
+  static absl::Status NotThere(const StorageKey& key, const Entry& failed);
   static StorageStatus StatusOf(const StorageKey& key, const Entry& entry);
   absl::StatusOr<Entry*> FindLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, int64_t bytes) const;
   void Release(const Lease& lease);
 
-  const Arena::Pages pages_;
-  const Keep keep_;
+  const MakeArena make_arena_;
   mutable Mutex mutex_;
   // An entry with leases stays, so keys of leases are always found.
   absl::flat_hash_map<StorageKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);

@@ -184,17 +184,49 @@ TEST_F(StorageTableTest, ReadersSeeWholeVersionsWhileTheyChange) {
   }
 }
 
-TEST(StorageTableKeepTest, EveryArenaThatIsMadeIsKept) {
-  std::vector<std::shared_ptr<Arena>> kept;
-  StorageTable table(Arena::Pages::kSmall, [&](std::shared_ptr<Arena> arena) {
-    kept.push_back(arena);
+// Storages of a GPU whose memory a test makes, or fails to make.
+class GpuStorageTableTest : public testing::Test {
+ protected:
+  StorageTable table_{[this](const StorageKey& /*key*/, ByteCount bytes) {
+    memories_.push_back(std::make_shared<DeviceMemory>("GPU-1"));
+    auto arena = Arena::Reserve("test", bytes, memories_.back());
+    arenas_.push_back(arena->get());
     return arena;
-  });
-  ASSERT_OK(table.Create(kKey, 64));
-  ASSERT_OK_AND_ASSIGN(const Lease shadow, table.LeaseForWriting(kKey, 64, /*shadow=*/true));
-  ASSERT_EQ(kept.size(), 2);
-  EXPECT_EQ(table.Open(kKey)->arena, kept[0]);
-  EXPECT_EQ(shadow.bytes().data(), kept[1]->bytes().data());
+  }};
+  std::vector<std::shared_ptr<DeviceMemory>> memories_;
+  std::vector<Arena*> arenas_;
+};
+
+TEST_F(GpuStorageTableTest, TheMakerOfArenasMakesStoragesAndShadows) {
+  ASSERT_OK(table_.Create(kKey, 64));
+  ASSERT_OK_AND_ASSIGN(const Lease shadow, table_.LeaseForWriting(kKey, 64, /*shadow=*/true));
+  ASSERT_EQ(arenas_.size(), 2);
+  EXPECT_EQ(table_.Open(kKey)->arena.get(), arenas_[0]);
+  EXPECT_EQ(table_.Open(kKey)->status.gpu, "GPU-1");
+  EXPECT_EQ(shadow.bytes().data(), arenas_[1]->bytes().data());
+}
+
+TEST_F(GpuStorageTableTest, AStorageWhoseMemoryCouldNotBeMadeIsNone) {
+  ASSERT_OK(table_.Create(kKey, 64));
+  {
+    ASSERT_OK_AND_ASSIGN(const Lease lease, table_.LeaseForReading(kKey, 64));
+    memories_[0]->Finish(absl::ResourceExhaustedError("full"));
+    EXPECT_THAT(table_.LeaseForReading(kKey, 64),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("could not be made: full")));
+  }
+  EXPECT_THAT(table_.List(), testing::IsEmpty());
+  EXPECT_THAT(table_.Status(kKey), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_OK(table_.Create(kKey, 128));
+  EXPECT_EQ(table_.Status(kKey)->bytes, 128);
+}
+
+TEST_F(GpuStorageTableTest, AShadowThatCouldNotBeMadeIsMadeAgain) {
+  ASSERT_OK(table_.Create(kKey, 64));
+  EXPECT_OK(table_.LeaseForWriting(kKey, 64, /*shadow=*/true));
+  memories_[1]->Finish(absl::ResourceExhaustedError("full"));
+  EXPECT_OK(table_.LeaseForWriting(kKey, 64, /*shadow=*/true));
+  EXPECT_OK(table_.LeaseForWriting(kKey, 64, /*shadow=*/true));
+  EXPECT_EQ(arenas_.size(), 3);
 }
 
 }  // namespace

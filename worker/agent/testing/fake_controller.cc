@@ -1,6 +1,7 @@
 #include "worker/agent/testing/fake_controller.h"
 
 #include "common/base/status_macros.h"
+#include "common/wire/time_codec.h"
 
 #include <utility>
 
@@ -9,7 +10,6 @@ namespace {
 
 constexpr absl::Duration kWaitMax = absl::Seconds(20);
 constexpr uint64_t kEpoch = 7;
-constexpr int32_t kHeartbeatIntervalNanos = 50'000'000;
 
 }  // namespace
 
@@ -45,7 +45,8 @@ class FakeController::Session final
     }
     v1::WorkerSessionResponse response;
     response.mutable_registered()->set_epoch(kEpoch);
-    response.mutable_registered()->mutable_heartbeat_interval()->set_nanos(kHeartbeatIntervalNanos);
+    *response.mutable_registered()->mutable_heartbeat_interval() =
+        ToProto(controller_.heartbeat_interval());
     Send(std::move(response));
   }
   void OnMessagesEnd() override { End(absl::OkStatus()); }
@@ -70,6 +71,16 @@ FakeController::~FakeController() {
 grpc::ServerBidiReactor<v1::WorkerSessionRequest, v1::WorkerSessionResponse>*
 FakeController::WorkerSession(grpc::CallbackServerContext* /*context*/) {
   return Session::Serve(std::make_shared<Session>(*this));
+}
+
+void FakeController::SetHeartbeatInterval(absl::Duration interval) {
+  MutexLock lock(mutex_);
+  heartbeat_interval_ = interval;
+}
+
+absl::Duration FakeController::heartbeat_interval() {
+  MutexLock lock(mutex_);
+  return heartbeat_interval_;
 }
 
 void FakeController::Refuse(absl::Status status) {

@@ -36,6 +36,8 @@ class FakeController final : public v1::WorkerService::CallbackService {
   ~FakeController() override;
 
   const std::string& address() const { return server_->addresses().front(); }
+  // Of sessions that register from now on; 50 ms.
+  void SetHeartbeatInterval(absl::Duration interval);
   // Sessions that register from now on end with this at once.
   void Refuse(absl::Status status);
   void SendDrain(const std::string& worker);
@@ -53,6 +55,7 @@ class FakeController final : public v1::WorkerService::CallbackService {
   // An error: the session is refused with it.
   absl::Status OnRegister(const std::shared_ptr<Session>& session,
                           const v1::WorkerSessionRequest::Register& registration);
+  absl::Duration heartbeat_interval();
   void OnHeartbeat(const std::string& worker, const v1::WorkerSessionRequest::Heartbeat& heartbeat);
   void OnLeave(const std::string& worker);
   void OnSessionEnd(const std::string& worker);
@@ -63,6 +66,7 @@ class FakeController final : public v1::WorkerService::CallbackService {
 
   Mutex mutex_;
   CondVar changed_;
+  absl::Duration heartbeat_interval_ ABSL_GUARDED_BY(mutex_) = absl::Milliseconds(50);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Seen> seen_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<Session>> sessions_ ABSL_GUARDED_BY(mutex_);

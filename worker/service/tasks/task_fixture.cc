@@ -95,7 +95,7 @@ TaskTable TaskFixture::MakeTable(TaskTable::Options options) {
   return TaskTable(std::move(options),
                    {.control = *control_,
                     .data = *data_,
-                    .executor = executor_,
+                    .runner = executor_,
                     .storages = storages_,
                     .clock = clock_,
                     .metrics = metrics_},

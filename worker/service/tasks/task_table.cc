@@ -156,9 +156,9 @@ absl::Status TaskTable::Begin(const PendingStart& start) {
   tasks_.emplace(start.request.key, std::move(task));
   ports_.data.Post([this, spec = std::move(spec)]() mutable {
     const TaskKey key = spec.key;
-    const absl::Status status = ports_.executor.Start(std::move(spec), *this);
+    const absl::Status status = ports_.runner.Start(std::move(spec), *this);
     // What is not there may be there when the controller tries again.
-    if (!status.ok() && !absl::IsUnavailable(status)) ports_.executor.Refuse(key);
+    if (!status.ok() && !absl::IsUnavailable(status)) ports_.runner.Refuse(key);
     ports_.control.Post([this, key, status] { Started(key, status); });
   });
   StartSweeping();
@@ -176,6 +176,10 @@ absl::StatusOr<TaskSpec> TaskTable::Specify(const StartRequest& request, const L
                 .checksums = request.checksums,
                 .deadline = request.deadline,
                 .stall_limit = request.stall_limit};
+  if (request.communicator.has_value()) {
+    spec.communicator = {.key = request.communicator->key,
+                         .devices = request.communicator->devices};
+  }
   const auto device_count = std::ssize(part.prepared->part().tensors().devices());
   for (const StartRequest::Peer& peer : request.peers) {
     if (peer.worker == options_.worker) continue;
@@ -279,7 +283,7 @@ void TaskTable::PeerLost(const TaskKey& key, absl::string_view worker, absl::str
     return;
   }
   ports_.data.Post([this, key, worker = std::string(worker), why = absl::UnavailableError(reason)] {
-    ports_.executor.PeerLost(key, worker, why);
+    ports_.runner.PeerLost(key, worker, why);
   });
 }
 
@@ -292,7 +296,7 @@ void TaskTable::CollectProgress(absl::AnyInvocable<void(std::vector<Progress>)> 
   ports_.data.Post([this, tasks = std::move(tasks), done = std::move(done)]() mutable {
     std::vector<Progress> progress;
     for (auto& [key, entry] : tasks) {
-      entry.moved_bytes = ports_.executor.MovedBytes(key).value_or(0);
+      entry.moved_bytes = ports_.runner.MovedBytes(key).value_or(0);
       progress.push_back(std::move(entry));
     }
     ports_.control.Post([done = std::move(done), progress = std::move(progress)]() mutable {
@@ -318,11 +322,11 @@ void TaskTable::CancelAll(const absl::Status& why) {
 }
 
 void TaskTable::RefuseOnData(const TaskKey& key) {
-  ports_.data.Post([this, key] { ports_.executor.Refuse(key); });
+  ports_.data.Post([this, key] { ports_.runner.Refuse(key); });
 }
 
 void TaskTable::CancelOnData(const TaskKey& key, absl::Status why) {
-  ports_.data.Post([this, key, why = std::move(why)] { ports_.executor.Cancel(key, why); });
+  ports_.data.Post([this, key, why = std::move(why)] { ports_.runner.Cancel(key, why); });
 }
 
 WorkerTask* TaskTable::Find(const TaskKey& key) const {

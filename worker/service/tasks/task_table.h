@@ -3,7 +3,7 @@
 #include "common/base/clock.h"
 #include "common/mesh/device.h"
 #include "common/metrics/worker_metrics.h"
-#include "worker/executor/executor.h"
+#include "worker/executor/task_runner.h"
 #include "worker/memory/storage_table.h"
 #include "worker/service/tasks/epoch_fence.h"
 #include "worker/service/tasks/part_cache.h"
@@ -40,7 +40,7 @@ namespace crossmesh {
 // wants the same memory. A task without a caller that still writes there then is cancelled, and the
 // start waits for its end.
 //
-// Confined to the control loop; the executor is driven on the data loop, and what it says comes
+// Confined to the control loop; the runner is driven on the data loop, and what it says comes
 // back by Post. Both loops must have stopped before this is destroyed.
 class TaskTable : private TaskObserver {
  public:
@@ -58,7 +58,7 @@ class TaskTable : private TaskObserver {
   struct Ports {
     EventLoop& control;
     EventLoop& data;
-    Executor& executor;
+    TaskRunner& runner;  // on the data loop
     StorageTable& storages;
     const Clock& clock;
     WorkerMetrics& metrics;

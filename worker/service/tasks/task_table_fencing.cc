@@ -31,7 +31,7 @@ absl::Status TaskTable::RaiseEpoch(uint64_t epoch) {
   if (epoch > before) {
     LogInfo("controller_epoch_raised",
             {{"worker_id", options_.worker}, {"epoch", epoch}, {"before", before}});
-    ports_.data.Post([this, epoch] { ports_.executor.RaiseEpoch(epoch); });
+    ports_.data.Post([this, epoch] { ports_.runner.RaiseEpoch(epoch); });
   }
   return absl::OkStatus();
 }

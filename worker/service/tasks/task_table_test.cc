@@ -247,7 +247,7 @@ TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
   TaskTable other({.worker = "w2", .devices = {{"c", 0}}},
                   {.control = *control_,
                    .data = *data_,
-                   .executor = executor_,
+                   .runner = executor_,
                    .storages = storages_,
                    .clock = clock_,
                    .metrics = metrics_},

@@ -42,6 +42,7 @@ v1::ExecuteResponse ToProto(const TaskReport& report) {
     out.set_sent_bytes(link.sent_bytes);
     out.set_busy_seconds(link.busy_seconds);
   }
+  if (report.broken_rank.has_value()) proto.set_broken_rank(*report.broken_rank);
   return response;
 }
 

@@ -1,0 +1,212 @@
+// Two workers with two GPUs each, of the stand-in, whose memory is files in memory.
+
+#include "client/cli/demo_tiles.h"
+#include "common/base/clock.h"
+#include "common/mesh/mesh.h"
+#include "common/reshard/reshard_tensors.h"
+#include "common/testing/status_matchers.h"
+#include "common/wire/tensor_codec.h"
+#include "tests/live/live_cluster.h"
+#include "tests/live/reshard_case.h"
+#include "tests/live/running_reshard.h"
+#include "tests/standin/stand_in.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <sys/mman.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kBytes = 64 << 20;
+constexpr int kGpus = 4;
+constexpr char kDevices[] = "node-0.1-2,node-1.1-2";
+constexpr absl::Duration kArriveMax = absl::Seconds(60);
+// From the end of a GPU's process to the failure of what it was to receive.
+constexpr absl::Duration kLossMax = absl::Seconds(10);
+
+// Those of GPU `number`; 0 when there is none.
+pid_t ProcessOf(int number) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    std::stringstream command;
+    command << std::ifstream(entry.path() / "cmdline").rdbuf();
+    if (absl::StrContains(command.str(), "crossmesh-gpu") &&
+        absl::StrContains(command.str(), StandInUuid(number))) {
+      return std::atoi(entry.path().filename().c_str());
+    }
+  }
+  return 0;
+}
+
+// A storage of the worker, of a GPU's memory that is a file.
+struct GpuTiles {
+  std::unique_ptr<DemoTiles> tiles;
+  GpuStorage storage;
+
+  // Calls `use` with the bytes.
+  void Map(absl::FunctionRef<void(std::span<std::byte>)> use) const {
+    const int64_t bytes = storage.description.bytes;
+    void* const memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, storage.descriptor.get(), 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    use(std::span(static_cast<std::byte*>(memory), bytes));
+    munmap(memory, bytes);
+  }
+};
+
+class GpuTest : public testing::Test {
+ protected:
+  // From a cut in 4 to 2 replicas that are cut in 2.
+  void Start(const std::string& driver = StandInDriverPath()) {
+    setenv("CROSSMESH_STANDIN_DEVICES", absl::StrCat(kGpus).c_str(), 1);
+    setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
+    LiveCluster::Options options = {
+        .workers = {"node-0", "node-1"},
+        .worker_flags = {"--cuda-library", driver, "--nccl-library", StandInNcclPath()}};
+    for (int number = 0; number < kGpus; ++number) {
+      const std::string worker = absl::StrCat("node-", number / 2);
+      std::vector<std::string>& flags = options.flags_of_worker[worker];
+      flags.push_back("--gpu");
+      flags.push_back(absl::StrCat(worker, ".", number % 2 + 1, "=", StandInUuid(number)));
+    }
+    ASSERT_OK_AND_ASSIGN(cluster_, LiveCluster::Start(std::move(options)));
+  }
+  void MakeCase() {
+    const Mesh source = *ParseMesh(absl::StrCat("fsdp=4 on ", kDevices));
+    const Mesh destination = *ParseMesh(absl::StrCat("replica=2,model=2 on ", kDevices));
+    *spec_.mutable_inline_manifest() = ToProto(manifest_);
+    SetSide(*spec_.mutable_source(), source, "[fsdp, ...] chunk", "training");
+    SetSide(*spec_.mutable_destination(), destination, "[model, ...] chunk", "serving");
+    spec_.add_replica_axes("replica");
+    ASSERT_OK_AND_ASSIGN(const LayoutRules source_rules, FromProto(spec_.source().rules()));
+    ASSERT_OK_AND_ASSIGN(const LayoutRules destination_rules,
+                         FromProto(spec_.destination().rules()));
+    ASSERT_OK_AND_ASSIGN(TensorTable tensors,
+                         BuildReshardTensors(manifest_, {source, source_rules},
+                                             {destination, destination_rules}, {"replica"}));
+    tensors_ = std::make_unique<const TensorTable>(std::move(tensors));
+    for (int number = 0; number < kGpus; ++number) {
+      sources_.push_back(Create(Side::kSource, number, "training"));
+      destinations_.push_back(Create(Side::kDestination, number, "serving"));
+    }
+  }
+  static void SetSide(v1::ReshardSide& side, const Mesh& mesh, const std::string& layout,
+                      const std::string& storage) {
+    *side.mutable_inline_mesh() = ToProto(mesh);
+    v1::LayoutRule& rule = *side.add_rules();
+    rule.set_pattern("*");
+    rule.set_layout(layout);
+    side.set_storage(storage);
+  }
+  static DeviceId DeviceOf(int number) {
+    return {.host = absl::StrCat("node-", number / 2), .index = number % 2 + 1};
+  }
+  GpuTiles Create(Side side, int number, const std::string& storage) {
+    const DeviceId device = DeviceOf(number);
+    GpuTiles made;
+    made.tiles = std::make_unique<DemoTiles>(*tensors_, side, *tensors_->FindDevice(device));
+    absl::StatusOr<MemoryClient> memory = cluster_->Memory(device.host);
+    EXPECT_OK(memory);
+    auto created = memory->CreateOnGpu(storage, ToString(device), made.tiles->bytes());
+    EXPECT_OK(created);
+    if (created.ok()) made.storage = *std::move(created);
+    return made;
+  }
+  void FillSources(uint8_t version) {
+    std::atomic<int64_t> done_bytes = 0;
+    for (const GpuTiles& source : sources_) {
+      source.Map([&](std::span<std::byte> memory) {
+        source.tiles->Fill(VersionedValues(manifest_, version), memory, done_bytes);
+      });
+    }
+  }
+  void ExpectDestinations(uint8_t version) {
+    std::atomic<int64_t> done_bytes = 0;
+    for (int number = 0; number < kGpus; ++number) {
+      const DeviceId device = DeviceOf(number);
+      ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory(device.host));
+      GpuTiles& destination = destinations_[number];
+      ASSERT_OK_AND_ASSIGN(destination.storage, memory.OpenOnGpu("serving", ToString(device)));
+      destination.Map([&](std::span<std::byte> bytes) {
+        EXPECT_OK(destination.tiles->Check(VersionedValues(manifest_, version), bytes, done_bytes));
+      });
+    }
+  }
+  void ExpectCommits(uint8_t version) {
+    FillSources(version);
+    ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
+                         Execute(cluster_->controller_address(), spec_));
+    ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
+    ExpectDestinations(version);
+  }
+
+  const Manifest manifest_ = TensorsOf(kBytes);
+  std::unique_ptr<LiveCluster> cluster_;
+  v1::ReshardSpec spec_;
+  std::unique_ptr<const TensorTable> tensors_;
+  std::vector<GpuTiles> sources_;
+  std::vector<GpuTiles> destinations_;
+};
+
+TEST_F(GpuTest, MovesTensorsBetweenGpusAgainAndAgain) {
+  Start();
+  MakeCase();
+  for (const uint8_t version : {1, 2, 3}) ExpectCommits(version);
+}
+
+TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
+  Start();
+  MakeCase();
+  ExpectCommits(1);
+  FillSources(2);
+  RunningReshard running(cluster_->controller_address(), spec_);
+  ASSERT_OK(running.WaitUntilRunning());
+  const pid_t process = ProcessOf(3);
+  ASSERT_NE(process, 0);
+  ASSERT_EQ(kill(process, SIGKILL), 0);
+  const RealClock clock;
+  const absl::Duration begin = clock.Monotonic();
+  ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running.Result());
+  EXPECT_LE(clock.Monotonic() - begin, kLossMax);
+  EXPECT_THAT(operation.error(), HasSubstr(StandInUuid(3)));
+  ASSERT_TRUE(WaitUntil(kArriveMax, [] { return ProcessOf(3) != 0; }));
+  ASSERT_TRUE(WaitUntil(kArriveMax, [&] {
+    const absl::StatusOr<double> up =
+        cluster_->Metric("node-1", "crossmesh_worker_gpus", R"(state="up")");
+    return up.ok() && *up == 2;
+  }));
+  // The sources have survived: nobody filled them again.
+  ASSERT_OK_AND_ASSIGN(const v1::Operation next, Execute(cluster_->controller_address(), spec_));
+  ASSERT_EQ(next.state(), v1::OPERATION_STATE_COMMITTED) << next.ShortDebugString();
+  ExpectDestinations(2);
+}
+
+TEST_F(GpuTest, WithoutADriverAWorkerHasHostMemoryAlone) {
+  Start("libcrossmesh-no-driver.so");
+  ASSERT_OK_AND_ASSIGN(const v1::Worker worker, cluster_->GetWorker("node-0"));
+  EXPECT_EQ(worker.devices(), "node-0.0");
+  ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory("node-0"));
+  EXPECT_OK(memory.Create("training", "node-0.0", 100));
+  EXPECT_THAT(memory.CreateOnGpu("training", "node-0.1", 100),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("libcrossmesh-no-driver.so")));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,173 @@
+#include "worker/gpu/devices/gpu_devices.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <absl/memory/memory.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+
+namespace crossmesh {
+namespace {
+
+using State = GpuDevice::State;
+
+absl::Status CheckNames(const std::vector<GpuName>& names) {
+  std::set<DeviceId> devices;
+  std::set<std::string> gpus;
+  for (const GpuName& name : names) {
+    RETURN_IF_ERROR(Validate(name.device));
+    if (!devices.insert(name.device).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "device ", ToString(name.device), ": expected one GPU, found ", name.gpu, " as well"));
+    }
+    if (!gpus.insert(name.gpu).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "GPU ", name.gpu, ": expected one device, found ", ToString(name.device), " as well"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool IsSettled(State state) { return state == State::kUp || state == State::kGivenUp; }
+
+}  // namespace
+
+absl::StatusOr<GpuName> ParseGpuName(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits('=', 1));
+  if (parts.second.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("GPU \"", text, "\": expected DEVICE=UUID, e.g. node-a.0=GPU-4bd8..."));
+  }
+  ASSIGN_OR_RETURN(DeviceId device, ParseDevice(parts.first));
+  return GpuName{.device = std::move(device), .gpu = std::string(parts.second)};
+}
+
+absl::StatusOr<std::unique_ptr<GpuDevices>> GpuDevices::Create(EventLoop& loop, const Clock& clock,
+                                                               const Options& options,
+                                                               WorkerMetrics& metrics) {
+  RETURN_IF_ERROR(CheckNames(options.gpus));
+  return absl::WrapUnique(new GpuDevices(loop, clock, options, metrics));
+}
+
+GpuDevices::GpuDevices(EventLoop& loop, const Clock& clock, const Options& options,
+                       WorkerMetrics& metrics)
+    : loop_(loop), start_limit_(options.process.start_limit), metrics_(metrics) {
+  GpuDevice::Listener& listener = *this;
+  for (const GpuName& name : options.gpus) {
+    GpuProcessOptions process = options.process;
+    process.gpu = name.gpu;
+    GpuDevice::Options of_one = {.device = name.device, .process = std::move(process)};
+    gpus_[name.device] = std::make_unique<GpuDevice>(loop, clock, std::move(of_one), listener);
+  }
+}
+
+void GpuDevices::Open(absl::AnyInvocable<void(absl::Status)> opened) {
+  NoteDrivers();
+  if (gpus_.empty()) return opened(absl::OkStatus());
+  opened_ = std::move(opened);
+  // A GPU that does not begin does not hold up the worker: it may be up later, or never.
+  open_limit_ = loop_.RunAfter(start_limit_, [this] {
+    StartOthers();
+    EndOpening(absl::OkStatus());
+  });
+  // What the first one finds missing on this host, the others need not look for.
+  gpus_.begin()->second->Start();
+}
+
+void GpuDevices::OnGpuChange(const GpuDevice& gpu) {
+  NoteDrivers();
+  RecordStates();
+  if (gpu.state() == State::kDown) metrics_.GpuProcessLost();
+  if (opened_ != nullptr) return GoOnOpening(gpu);
+  if (on_change_) on_change_();
+}
+
+void GpuDevices::GoOnOpening(const GpuDevice& gpu) {
+  const bool is_first = &gpu == gpus_.begin()->second.get();
+  if (is_first && gpu.state() == State::kGivenUp && absl::IsFailedPrecondition(gpu.cause())) {
+    GiveUpAll(gpu.cause());
+    return EndOpening(gpu.cause());
+  }
+  if (is_first) StartOthers();
+  const bool all = std::ranges::all_of(
+      gpus_, [](const auto& entry) { return IsSettled(entry.second->state()); });
+  if (all) EndOpening(absl::OkStatus());
+}
+
+void GpuDevices::StartOthers() {
+  if (std::exchange(are_others_started_, true)) return;
+  for (auto it = std::next(gpus_.begin()); it != gpus_.end(); ++it) it->second->Start();
+}
+
+void GpuDevices::EndOpening(const absl::Status& status) {
+  loop_.Cancel(open_limit_);
+  std::exchange(opened_, nullptr)(status);
+}
+
+void GpuDevices::GiveUpAll(const absl::Status& why) {
+  for (const auto& [device, gpu] : gpus_) gpu->GiveUp(why);
+  RecordStates();
+  MutexLock lock(mutex_);
+  drivers_.clear();
+}
+
+void GpuDevices::Stop() {
+  for (const auto& [device, gpu] : gpus_) gpu->Stop();
+}
+
+GpuDevice* GpuDevices::Find(const DeviceId& device) const {
+  const auto found = gpus_.find(device);
+  return found == gpus_.end() ? nullptr : found->second.get();
+}
+
+absl::StatusOr<GpuDevice*> GpuDevices::FindRank(const RankName& rank) const {
+  const auto found = std::ranges::find_if(
+      gpus_, [&](const auto& entry) { return entry.second->gpu() == rank.gpu; });
+  if (found == gpus_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("rank ", rank.ToString(), ": expected a GPU of this worker, found another"));
+  }
+  GpuDevice& gpu = *found->second;
+  if (gpu.rank() == rank) return &gpu;
+  return absl::UnavailableError(
+      absl::StrCat("rank ", rank.ToString(), ": expected the process that drives the GPU, found ",
+                   gpu.state() == State::kUp ? gpu.rank().ToString()
+                                             : absl::StrCat("none: ", gpu.cause().message())));
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::MakeArena(const StorageKey& key,
+                                                             ByteCount bytes) const {
+  return Find(key.device)->arenas().Make(key.name, bytes);
+}
+
+std::vector<GpuDevices::Driver> GpuDevices::drivers() const {
+  MutexLock lock(mutex_);
+  return drivers_;
+}
+
+void GpuDevices::NoteDrivers() {
+  std::vector<Driver> drivers;
+  for (const auto& [device, gpu] : gpus_) {
+    drivers.push_back({.device = device, .rank = gpu->rank()});
+  }
+  MutexLock lock(mutex_);
+  drivers_ = std::move(drivers);
+}
+
+void GpuDevices::RecordStates() const {
+  const auto count = [this](auto is_counted) {
+    return std::ranges::count_if(
+        gpus_, [&](const auto& entry) { return is_counted(entry.second->state()); });
+  };
+  metrics_.SetGpus(count([](State state) { return state == State::kUp; }),
+                   count([](State state) { return state != State::kUp; }));
+}
+
+}  // namespace crossmesh

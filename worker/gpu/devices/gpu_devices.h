@@ -1,0 +1,105 @@
+#pragma once
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/communicators/communicator_key.h"
+#include "common/mesh/device.h"
+#include "common/metrics/worker_metrics.h"
+#include "worker/gpu/devices/gpu_device.h"
+#include "worker/gpu/process/gpu_process.h"
+#include "worker/memory/storage_table.h"
+#include "worker/transport/event_loop.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// Which GPU a device of a worker is.
+struct GpuName {
+  DeviceId device;
+  std::string gpu;  // its UUID
+
+  friend bool operator==(const GpuName&, const GpuName&) = default;
+};
+
+// "node-a.4=GPU-4bd8...". InvalidArgument, with the text, for anything else.
+absl::StatusOr<GpuName> ParseGpuName(absl::string_view text);
+
+// The GPUs of a worker. Confined to the loop, apart from construction, destruction, and what says
+// otherwise; destroyed when the loop has stopped.
+class GpuDevices final : private GpuDevice::Listener {
+ public:
+  struct Options {
+    std::vector<GpuName> gpus;
+    GpuProcessOptions process;  // of each, but for its UUID
+  };
+  // Which process drives which GPU.
+  struct Driver {
+    DeviceId device;
+    RankName rank;  // incarnation 0: none does
+  };
+
+  // InvalidArgument when a device or a GPU is there twice. All references must outlive it.
+  static absl::StatusOr<std::unique_ptr<GpuDevices>> Create(EventLoop& loop, const Clock& clock,
+                                                            const Options& options,
+                                                            WorkerMetrics& metrics);
+
+  // Starts all processes. Calls `opened` once each GPU is up or given up, or has had time for it,
+  // with OK; or at the first one with why the host has no GPUs, FailedPrecondition: then there are
+  // none.
+  void Open(absl::AnyInvocable<void(absl::Status)> opened);
+  // As GpuProcess::Stop, of all. Repeatable.
+  void Stop();
+
+  // From now on called on the loop when another process drives a GPU, or none.
+  void SetOnChange(std::function<void()> on_change) { on_change_ = std::move(on_change); }
+
+  // Null when it is none of the GPUs.
+  GpuDevice* Find(const DeviceId& device) const;
+  // NotFound when it is none of the GPUs; Unavailable when another process drives it, or none.
+  absl::StatusOr<GpuDevice*> FindRank(const RankName& rank) const;
+
+  // Thread-safe: whether the device is one of the GPUs that were named, there or not.
+  bool Has(const DeviceId& device) const { return gpus_.contains(device); }
+  // Thread-safe; as StorageArenas::Make. Of a device that it has.
+  absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes) const;
+  // Thread-safe. By device; empty when the host has no GPUs.
+  std::vector<Driver> drivers() const;
+
+ private:
+  GpuDevices(EventLoop& loop, const Clock& clock, const Options& options, WorkerMetrics& metrics);
+
+  // GpuDevice::Listener
+  void OnGpuChange(const GpuDevice& gpu) override;
+
+  void GoOnOpening(const GpuDevice& gpu);
+  void StartOthers();
+  void EndOpening(const absl::Status& status);
+  void GiveUpAll(const absl::Status& why);
+  void NoteDrivers();
+  void RecordStates() const;
+
+  EventLoop& loop_;
+  const absl::Duration start_limit_;
+  WorkerMetrics& metrics_;
+  std::map<DeviceId, std::unique_ptr<GpuDevice>> gpus_;  // never changes
+  absl::AnyInvocable<void(absl::Status)> opened_;        // null: nobody waits
+  TimerId open_limit_;
+  bool are_others_started_ = false;
+  std::function<void()> on_change_;
+
+  mutable Mutex mutex_;
+  std::vector<Driver> drivers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,148 @@
+#include "worker/gpu/devices/gpu_devices.h"
+
+#include "common/testing/status_matchers.h"
+#include "worker/gpu/devices/stand_in_gpus.h"
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class GpuDevicesTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    gpus_.Stop();
+    EXPECT_EQ(gpus_.Violations(), "");
+  }
+  static StorageKey KeyOf(const std::string& device) {
+    return {.name = "weights", .device = *ParseDevice(device)};
+  }
+
+  StandInGpus gpus_{{"a.4", "a.5"}};
+};
+
+TEST(GpuNameTest, IsADeviceAndAUuid) {
+  EXPECT_THAT(ParseGpuName("a.4=GPU-1"), IsOkAndHolds(GpuName{.device = {"a", 4}, .gpu = "GPU-1"}));
+  for (const char* text : {"a.4", "a.4=", "=GPU-1", "a=GPU-1", ""}) {
+    EXPECT_THAT(ParseGpuName(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST_F(GpuDevicesTest, DevicesAndGpusAreThereOnce) {
+  const std::vector<GpuName> good = gpus_.options.gpus;
+  gpus_.options.gpus[1].device = good[0].device;
+  EXPECT_THAT(gpus_.Open(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("device a.4: expected one GPU")));
+  gpus_.options.gpus = good;
+  gpus_.options.gpus[1].gpu = good[0].gpu;
+  EXPECT_THAT(gpus_.Open(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("expected one device, found a.5 as well")));
+}
+
+TEST_F(GpuDevicesTest, EveryGpuIsUpWhenTheyAreOpen) {
+  ASSERT_OK(gpus_.Open());
+  const std::vector<GpuDevices::Driver> drivers = gpus_.devices().drivers();
+  ASSERT_THAT(drivers, SizeIs(2));
+  EXPECT_EQ(drivers[1].device, *ParseDevice("a.5"));
+  EXPECT_EQ(drivers[1].rank, gpus_["a.5"].rank());
+  EXPECT_NE(drivers[1].rank.incarnation, 0);
+  EXPECT_THAT(gpus_.devices().FindRank(drivers[1].rank), IsOkAndHolds(&gpus_["a.5"]));
+  EXPECT_THAT(gpus_.devices().FindRank({.gpu = "GPU-other", .incarnation = 1}),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(GpuDevicesTest, MemorySurvivesTheProcessAndOthersHearOfTheNextOne) {
+  ASSERT_OK(gpus_.Open());
+  GpuDevice& gpu = gpus_["a.4"];
+  const RankName before = gpu.rank();
+  int changes = 0;
+  gpus_.devices().SetOnChange([&] { ++changes; });
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus_.MakeArena("a.4", 5));
+  StandInGpus::Write(*arena, "bytes");
+  kill(gpu.pid(), SIGKILL);
+  gpus_.RunUntil([&] { return gpu.state() == GpuDevice::State::kDown; });
+  EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(5)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not up")));
+  EXPECT_THAT(gpus_.devices().FindRank(before), StatusIs(absl::StatusCode::kUnavailable));
+  gpus_.RunUntil([&] { return gpu.state() == GpuDevice::State::kUp; });
+  EXPECT_EQ(changes, 2);
+  EXPECT_NE(gpu.rank(), before);
+  EXPECT_THAT(gpus_.devices().FindRank(before),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(gpu.rank().ToString())));
+  EXPECT_EQ(StandInGpus::Read(*arena), "bytes");
+}
+
+TEST_F(GpuDevicesTest, AnArenaGoesWithItsLastHand) {
+  gpus_.options.process.environment.push_back("CROSSMESH_STANDIN_MEMORY_MIB=64");
+  ASSERT_OK(gpus_.Open());
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_OK(gpus_.MakeArena("a.4", 40 << 20)) << i;
+  }
+}
+
+TEST_F(GpuDevicesTest, MemoryThatCannotBeMadeSaysWhy) {
+  ASSERT_OK(gpus_.Open());
+  EXPECT_THAT(gpus_.MakeArena("a.4", int64_t{1} << 40),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_OK(gpus_.MakeArena("a.4", 100));
+}
+
+TEST_F(GpuDevicesTest, AddressesTellWhereTilesLie) {
+  ASSERT_OK(gpus_.Open());
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> first, gpus_.MakeArena("a.4", 100));
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> second, gpus_.MakeArena("a.4", 100));
+  const StorageArenas& arenas = gpus_["a.4"].arenas();
+  ASSERT_OK_AND_ASSIGN(const auto in_first, arenas.Find(first->bytes().data() + 64));
+  ASSERT_OK_AND_ASSIGN(const auto in_second, arenas.Find(second->bytes().data()));
+  EXPECT_EQ(in_first.place.offset, 64);
+  EXPECT_EQ(in_second.place.offset, 0);
+  EXPECT_NE(in_first.place.arena, in_second.place.arena);
+  EXPECT_THAT(arenas.Find(reinterpret_cast<const std::byte*>(&arenas)),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(GpuDevicesTest, WhoWaitsForMemoryIsToldOfTheEnd) {
+  gpus_.options.process.stop_limit = absl::Milliseconds(10);
+  ASSERT_OK(gpus_.Open());
+  kill(gpus_["a.4"].pid(), SIGSTOP);
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena,
+                       gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(100)));
+  gpus_.loop().RunOnce(absl::ZeroDuration());
+  EXPECT_OK(arena->status());
+  gpus_.Stop();
+  EXPECT_THAT(arena->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("stops")));
+}
+
+TEST_F(GpuDevicesTest, AHostWithoutADriverHasNone) {
+  gpus_.options.process.driver_library = "libcrossmesh-no-driver.so";
+  EXPECT_THAT(gpus_.Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     HasSubstr("libcrossmesh-no-driver.so")));
+  EXPECT_THAT(gpus_.devices().drivers(), IsEmpty());
+  EXPECT_TRUE(gpus_.devices().Has(*ParseDevice("a.5")));
+  EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.5"), ByteCount(5)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("libcrossmesh-no-driver.so")));
+}
+
+TEST_F(GpuDevicesTest, AGpuThatIsNotThereStaysUnavailable) {
+  gpus_.options.gpus[1].gpu = "GPU-00000000-0000-0000-0000-000000000000";
+  ASSERT_OK(gpus_.Open());
+  EXPECT_EQ(gpus_["a.4"].state(), GpuDevice::State::kUp);
+  EXPECT_EQ(gpus_["a.5"].state(), GpuDevice::State::kGivenUp);
+  EXPECT_THAT(gpus_.devices().drivers(), SizeIs(2));
+  EXPECT_EQ(gpus_.devices().drivers()[1].rank.incarnation, 0);
+  EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.5"), ByteCount(5)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("GPU-00000000")));
+}
+
+}  // namespace
+}  // namespace crossmesh

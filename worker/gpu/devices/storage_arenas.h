@@ -1,0 +1,80 @@
+#pragma once
+
+#include "common/base/byte_count.h"
+#include "common/base/mutex.h"
+#include "worker/gpu/process/gpu_process.h"
+#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/memory/arena.h"
+#include "worker/memory/device_memory.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// The memory of one GPU's storages: arenas of its process, which makes them while arenas of this
+// process stand for them already. Addresses within those tell where tiles lie. An arena of the
+// process goes when the last hand on the one here has gone.
+//
+// Confined to the loop but for Make, construction and destruction; destroyed when the loop has
+// stopped. Arenas may outlive it.
+class StorageArenas {
+ public:
+  // `loop`, which drives `process`, and `process` must outlive it. `gpu`: its UUID.
+  StorageArenas(EventLoop& loop, std::string gpu, GpuProcess& process);
+  ~StorageArenas();
+  StorageArenas(const StorageArenas&) = delete;
+  StorageArenas& operator=(const StorageArenas&) = delete;
+
+  // OK: memory can be made from now on. Otherwise why not; known to Make at once.
+  void SetAvailable(const absl::Status& status);
+
+  // The process has stopped: whoever waits for memory is told so. Repeatable.
+  void Close();
+
+  // Thread-safe, never blocks. Zeros, later: DeviceMemory says when. Unavailable with the cause
+  // when the GPU is not up, ResourceExhausted without address space.
+  absl::StatusOr<std::shared_ptr<Arena>> Make(absl::string_view name, ByteCount bytes);
+
+  struct Found {
+    std::shared_ptr<DeviceMemory> memory;
+    TilePlace place;  // once the memory is made
+  };
+  // FailedPrecondition when the address is not of the GPU's memory, but what somebody lends.
+  absl::StatusOr<Found> Find(const std::byte* address) const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<DeviceMemory> memory;
+    ByteCount bytes;
+    ArenaId arena = ArenaId();  // 0: not made yet
+  };
+  // Also of the arenas, from whichever thread they go.
+  struct Shared {
+    Mutex mutex;
+    StorageArenas* owner ABSL_GUARDED_BY(mutex) = nullptr;  // null: gone
+    absl::Status available ABSL_GUARDED_BY(mutex);
+  };
+
+  absl::Status Stopping() const;
+  void MakeOnLoop(const std::byte* first, ByteCount bytes, std::shared_ptr<DeviceMemory> memory);
+  void OnMade(const std::byte* first, DeviceMemory& memory, absl::StatusOr<ArenaId> made);
+  void Release(const std::byte* first);
+  static void PostRelease(Shared& shared, std::shared_ptr<Arena> arena);
+
+  EventLoop& loop_;
+  const std::string gpu_;
+  GpuProcess& process_;
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  std::map<const std::byte*, Entry> arenas_;  // by their first address
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,125 @@
+#include "worker/gpu/tasks/gpu_task.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// GPUs work side by side: the time of the slowest is that of all.
+void TakeLongest(const PhaseSeconds& of_one, PhaseSeconds& of_all) {
+  of_all.bind = std::max(of_all.bind, of_one.bind);
+  of_all.move = std::max(of_all.move, of_one.move);
+  of_all.pack = std::max(of_all.pack, of_one.pack);
+  of_all.unpack = std::max(of_all.unpack, of_one.unpack);
+  of_all.checksum = std::max(of_all.checksum, of_one.checksum);
+}
+
+}  // namespace
+
+GpuTask::GpuTask(TaskSpec spec, std::vector<std::unique_ptr<DeviceRun>> runs,
+                 TaskObserver& observer)
+    : spec_(std::move(spec)),
+      runs_(std::move(runs)),
+      observer_(observer),
+      runs_left_(runs_.size()),
+      report_{.key = spec_.key} {}
+
+void GpuTask::Begin(absl::AnyInvocable<void()> over) {
+  over_ = std::move(over);
+  ReportIdleDevices();
+  if (runs_.empty()) return End();
+  for (const auto& run : runs_) {
+    run->Begin([this, &of_one = *run](absl::StatusOr<TaskReport> report) {
+      OnRunOver(of_one, std::move(report));
+    });
+  }
+}
+
+void GpuTask::OnRunOver(DeviceRun& run, absl::StatusOr<TaskReport> report) {
+  if (!report.ok()) {
+    report = Failed(run, absl::Status(report.status().code(),
+                                      absl::StrCat(NameOf(run), ": ", report.status().message())));
+  }
+  Add(*report);
+  if (!report->status.ok()) {
+    // Whatever failed, its communicator can no longer be used at this rank.
+    if (!report_.broken_rank.has_value()) report_.broken_rank = RankOf(run.device());
+    CancelRuns(absl::UnavailableError(
+        absl::StrCat("ended with ", NameOf(run), ": ", report->status.message())));
+  }
+  if (--runs_left_ == 0) End();
+}
+
+void GpuTask::End() {
+  observer_.OnTaskDone(report_);
+  over_();
+}
+
+void GpuTask::ReportIdleDevices() {
+  for (const DeviceRank device : spec_.part->destinations()) {
+    const bool runs =
+        std::ranges::any_of(runs_, [device](const auto& run) { return run->device() == device; });
+    if (!runs) Add({.devices = {{.device = device}}});
+  }
+}
+
+void GpuTask::Add(const TaskReport& report) {
+  report_.status.Update(report.status);
+  for (const DeviceReport& device : report.devices) {
+    report_.devices.push_back(device);
+    observer_.OnDeviceDone(spec_.key, device);
+  }
+  report_.sent_bytes += report.sent_bytes;
+  report_.received_bytes += report.received_bytes;
+  report_.copied_bytes += report.copied_bytes;
+  TakeLongest(report.seconds, report_.seconds);
+  moved_bytes_ += report.received_bytes + report.copied_bytes;
+}
+
+TaskReport GpuTask::Failed(const DeviceRun& run, const absl::Status& why) const {
+  TaskReport report{.key = spec_.key, .status = why};
+  if (std::ranges::binary_search(spec_.part->destinations(), run.device())) {
+    report.devices.push_back({.device = run.device(), .status = why});
+  }
+  return report;
+}
+
+void GpuTask::Cancel(const absl::Status& why) {
+  report_.status.Update(why);
+  CancelRuns(why);
+}
+
+void GpuTask::LosePeer(const std::string& worker, const absl::Status& why) {
+  if (std::ranges::find(spec_.peers, worker, &TaskPeer::worker) == spec_.peers.end()) return;
+  if (std::ranges::find(report_.lost_peers, worker) == report_.lost_peers.end()) {
+    report_.lost_peers.push_back(worker);
+  }
+  Cancel(absl::Status(why.code(), absl::StrCat("worker ", worker, " is lost: ", why.message())));
+}
+
+void GpuTask::CancelRuns(const absl::Status& why) {
+  for (const auto& run : runs_) run->Cancel(why);
+}
+
+int64_t GpuTask::moved_bytes() const {
+  int64_t bytes = moved_bytes_;
+  for (const auto& run : runs_) bytes += run->gpu().MovedBytes(spec_.key).value_or(0);
+  return bytes;
+}
+
+std::string GpuTask::NameOf(const DeviceRun& run) const {
+  return absl::StrCat("device ", ToString(run.gpu().device()), " (", run.gpu().gpu(), ")");
+}
+
+std::optional<int> GpuTask::RankOf(DeviceRank device) const {
+  if (!spec_.communicator.has_value()) return std::nullopt;
+  const std::vector<DeviceRank>& devices = spec_.communicator->devices;
+  const auto found = std::ranges::find(devices, device);
+  if (found == devices.end()) return std::nullopt;
+  return static_cast<int>(found - devices.begin());
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,103 @@
+#include "worker/gpu/tasks/gpu_task_runner.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+BoundTiles TilesOf(const absl::flat_hash_map<DeviceRank, BoundTiles>& tiles, DeviceRank device) {
+  const auto found = tiles.find(device);
+  return found == tiles.end() ? BoundTiles() : found->second;
+}
+
+// What is moved, and be it on one GPU, is moved over a communicator.
+absl::Status CheckRank(const TaskSpec& spec, const WorkerPart& part) {
+  const DeviceRank device = part.spec().devices.front();
+  const bool has_rank =
+      spec.communicator.has_value() &&
+      std::ranges::find(spec.communicator->devices, device) != spec.communicator->devices.end();
+  if (has_rank) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device ", ToString(part.tensors().devices()[device]), ": expected a rank in ",
+      spec.communicator.has_value() ? spec.communicator->key.ToString() : "a communicator",
+      ", found none"));
+}
+
+}  // namespace
+
+absl::Status GpuTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
+  const TaskKey key = spec.key;
+  if (Find(key) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat("operation ", key.operation, " of epoch ",
+                                                 key.epoch, ", attempt ", key.attempt,
+                                                 ", instance ", key.instance, " runs here"));
+  }
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceRun>> runs, MakeRuns(spec));
+  tasks_[key] = std::make_unique<GpuTask>(std::move(spec), std::move(runs), observer);
+  // The observer is not called from inside.
+  loop_.Post([this, key] {
+    tasks_.at(key)->Begin([this, key] {
+      // Not from inside the task's own call.
+      loop_.Post([this, key] { tasks_.erase(key); });
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> GpuTaskRunner::MakeRuns(
+    const TaskSpec& spec) {
+  ASSIGN_OR_RETURN(const auto parts, parts_.Of(spec.part->part()));
+  std::vector<std::unique_ptr<DeviceRun>> runs;
+  for (const std::shared_ptr<const WorkerPart>& part : *parts) {
+    const DeviceRank device = part->spec().devices.front();
+    const DeviceId& id = part->tensors().devices()[device];
+    GpuDevice* const gpu = gpus_.Find(id);
+    if (gpu == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device ", ToString(id), ": expected a GPU of this worker"));
+    }
+    if (part->spec().relays.empty() && part->spec().copies.empty()) continue;
+    RETURN_IF_ERROR(CheckRank(spec, *part));
+    const TaskSpec::Communicator communicator =
+        spec.communicator.value_or(TaskSpec::Communicator());
+    runs.push_back(std::make_unique<DeviceRun>(
+        *gpu, DeviceRun::Options{.part = part,
+                                 .task = {.key = spec.key,
+                                          .checksums = spec.checksums,
+                                          .communicator = communicator.key,
+                                          .devices = communicator.devices,
+                                          .deadline = spec.deadline,
+                                          .stall_limit = spec.stall_limit},
+                                 .sources = TilesOf(spec.sources, device),
+                                 .destinations = TilesOf(spec.destinations, device)}));
+  }
+  return runs;
+}
+
+void GpuTaskRunner::Cancel(const TaskKey& key, absl::Status why) {
+  if (GpuTask* const task = Find(key)) task->Cancel(why);
+}
+
+void GpuTaskRunner::PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) {
+  if (GpuTask* const task = Find(key)) task->LosePeer(std::string(worker), why);
+}
+
+std::optional<int64_t> GpuTaskRunner::MovedBytes(const TaskKey& key) const {
+  const GpuTask* const task = Find(key);
+  if (task == nullptr) return std::nullopt;
+  return task->moved_bytes();
+}
+
+GpuTask* GpuTaskRunner::Find(const TaskKey& key) const {
+  const auto found = tasks_.find(key);
+  return found == tasks_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace crossmesh

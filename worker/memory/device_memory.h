@@ -1,0 +1,45 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "common/base/unique_fd.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Memory of a GPU, which another process makes while the arena that stands for it is here already:
+// so nobody who wants memory waits for a GPU. Thread-safe.
+class DeviceMemory {
+ public:
+  // The descriptor by which processes have it, or why it could not be made.
+  using Made = absl::StatusOr<UniqueFd>;
+  using Waiter = absl::AnyInvocable<void(const Made&)>;
+
+  // `gpu`: its UUID.
+  explicit DeviceMemory(std::string gpu) : gpu_(std::move(gpu)) {}
+
+  const std::string& gpu() const { return gpu_; }
+
+  // Once.
+  void Finish(Made made);
+  // Calls `waiter` from Finish, or at once when that was before.
+  void WhenMade(Waiter waiter);
+
+  // Whether it is there. Why not, once it could not be made.
+  absl::StatusOr<bool> is_made() const;
+
+ private:
+  const std::string gpu_;
+  mutable Mutex mutex_;
+  std::optional<const Made> made_ ABSL_GUARDED_BY(mutex_);  // set once
+  std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,138 @@
+#include "worker/service/communicator_service.h"
+
+#include "common/base/status_macros.h"
+#include "common/rpc/status_codec.h"
+#include "common/wire/communicator_codec.h"
+#include "common/wire/time_codec.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr DurationRange kTimeouts = {absl::Nanoseconds(1), absl::Hours(1)};
+constexpr size_t kIdBytesMax = 4096;
+
+struct RankOfKey {
+  CommunicatorKey key;
+  RankName rank;
+};
+
+// Request: has a key, and one of its ranks by index.
+template <typename Request>
+absl::StatusOr<RankOfKey> RankOf(const Request& request) {
+  RankOfKey found;
+  ASSIGN_OR_RETURN(found.key, FromProto(request.key()));
+  const int64_t ranks = std::ssize(found.key.ranks);
+  if (request.rank() < 0 || request.rank() >= ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank: expected 0 to ", ranks - 1, ", found ", request.rank()));
+  }
+  found.rank = found.key.ranks[request.rank()];
+  return found;
+}
+
+}  // namespace
+
+CommunicatorService::Reactor* CommunicatorService::OnLoop(
+    grpc::CallbackServerContext* context, absl::AnyInvocable<absl::Status(Reactor*)> order) {
+  Reactor* const reactor = context->DefaultReactor();
+  const bool is_posted = loop_.Post([this, reactor, order = std::move(order)]() mutable {
+    open_.insert(reactor);
+    if (stopped_) return Finish(reactor, absl::UnavailableError("the worker stops"));
+    const absl::Status status = order(reactor);
+    if (!status.ok()) Finish(reactor, status);
+  });
+  if (!is_posted) reactor->Finish(ToGrpcStatus(absl::UnavailableError("the worker stops")));
+  return reactor;
+}
+
+void CommunicatorService::Finish(Reactor* reactor, const absl::Status& status) {
+  if (open_.erase(reactor) > 0) reactor->Finish(ToGrpcStatus(status));
+}
+
+void CommunicatorService::Stop() {
+  loop_.Post([this] {
+    stopped_ = true;
+    while (!open_.empty()) Finish(*open_.begin(), absl::UnavailableError("the worker stops"));
+  });
+}
+
+grpc::ServerUnaryReactor* CommunicatorService::GetPreflight(grpc::CallbackServerContext* context,
+                                                            const v1::GetPreflightRequest* request,
+                                                            v1::GetPreflightResponse* response) {
+  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
+    ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
+    door_.GetPreflight(rank, request->epoch(), [=, this](absl::StatusOr<PreflightReport> report) {
+      if (report.ok() && is_open(reactor)) *response->mutable_report() = ToProto(*report);
+      Finish(reactor, report.status());
+    });
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* CommunicatorService::MintCommunicatorId(
+    grpc::CallbackServerContext* context, const v1::MintCommunicatorIdRequest* request,
+    v1::MintCommunicatorIdResponse* response) {
+  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
+    ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
+    door_.MintId(rank, request->epoch(), [=, this](const absl::StatusOr<std::string>& id) {
+      if (id.ok() && is_open(reactor)) response->set_id(*id);
+      Finish(reactor, id.status());
+    });
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* CommunicatorService::CreateCommunicator(
+    grpc::CallbackServerContext* context, const v1::CreateCommunicatorRequest* request,
+    v1::CreateCommunicatorResponse* response) {
+  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
+    ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
+    ASSIGN_OR_RETURN(const absl::Duration timeout,
+                     DurationIn(request->timeout(), kTimeouts, "timeout"));
+    if (request->id().size() > kIdBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat("id: expected at most ", kIdBytesMax,
+                                                     " bytes, found ", request->id().size()));
+    }
+    door_.Create(
+        at.rank,
+        {.key = at.key, .ticket = request->ticket(), .id = request->id(), .timeout = timeout},
+        [=, this](const absl::StatusOr<int64_t>& bytes) {
+          if (bytes.ok() && is_open(reactor)) response->set_size_bytes(*bytes);
+          Finish(reactor, bytes.status());
+        });
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* CommunicatorService::DestroyCommunicator(
+    grpc::CallbackServerContext* context, const v1::DestroyCommunicatorRequest* request,
+    v1::DestroyCommunicatorResponse* /*response*/) {
+  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
+    ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
+    ASSIGN_OR_RETURN(const absl::Duration timeout,
+                     DurationIn(request->timeout(), kTimeouts, "timeout"));
+    door_.Destroy(at.rank, {.key = at.key, .ticket = request->ticket(), .timeout = timeout},
+                  [=, this](const absl::Status& gone) { Finish(reactor, gone); });
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* CommunicatorService::StopCommunicator(
+    grpc::CallbackServerContext* context, const v1::StopCommunicatorRequest* request,
+    v1::StopCommunicatorResponse* /*response*/) {
+  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
+    ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
+    door_.Stop(at.rank, {.key = at.key, .cause = absl::CancelledError(request->reason())},
+               [=, this](const absl::Status& gone) { Finish(reactor, gone); });
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace crossmesh
