@@ -17,10 +17,16 @@ namespace {
 
 constexpr int kBacklog = 1024;
 // A host that fell silent is lost after so long, whether something is on its way to it or not. So
-// is one where nobody reads for so long what is there for it.
-constexpr int kSilenceMaxMs = 2000;
-constexpr int kKeepaliveSeconds = 1;
-constexpr int kKeepaliveProbes = 2;
+// is one where nobody reads for so long what is there for it. Longer than stall limits usually are,
+// which end what a task waits for: a sender whose packets full queues drop one time after the other
+// pauses for seconds, and nobody is gone.
+constexpr int kSilenceMaxMs = 20'000;
+constexpr int kKeepaliveSeconds = 5;
+constexpr int kKeepaliveProbes = 3;
+// The longest such pause, in which a link that works again is found as well. By TCP_RTO_MAX_MS,
+// which Linux has since 6.15, and the headers not yet.
+constexpr int kRetransmitMaxMs = 1000;
+constexpr int kRetransmitMaxOption = 44;
 constexpr size_t kIpv4Offset = 12;
 
 // An endpoint as the system has it.
@@ -68,6 +74,7 @@ void LimitSilence(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceMaxMs);
+  SetOption(fd, IPPROTO_TCP, kRetransmitMaxOption, kRetransmitMaxMs);
 }
 
 void SetUp(int fd, const IpEndpoint& own, const IpEndpoint& other) {
