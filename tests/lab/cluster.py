@@ -1,5 +1,6 @@
 """Daemons on a network: a controller, one worker per host inside its namespace, and reshards between them."""
 
+import datetime
 import json
 import mmap
 import os
@@ -84,6 +85,15 @@ class Cluster:
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
+
+    def warnings(self, since: float) -> list[str]:
+        """What workers have warned of since that time of the day, in seconds of the epoch."""
+        found = []
+        for host in self.network.hosts:
+            entries = [json.loads(line) for line in self.log(host).splitlines() if line.startswith("{")]
+            found += [f"{host}: {json.dumps(entry)}" for entry in entries if entry.get("level") != "info"
+                      and datetime.datetime.fromisoformat(entry["time"]).timestamp() >= since]
+        return found
 
     def stop(self) -> None:
         for daemon in self.daemons.values():

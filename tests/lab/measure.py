@@ -2,6 +2,7 @@
 
 import pathlib
 import statistics
+import time
 from dataclasses import asdict, dataclass, field
 
 from cases import Case, signal
@@ -36,7 +37,7 @@ class Run:
     bound: float = 0
     predicted: float = 0
     ports: tuple[Port, ...] = ()
-    errors: tuple[str, ...] = ()  # of replicas that failed
+    errors: tuple[str, ...] = ()  # of replicas that failed; then what workers warned of
 
     def large_error(self) -> float | None:
         """Of the port with at least LARGE_BYTES planned that is furthest from the plan."""
@@ -132,15 +133,18 @@ class CaseRunner:
         return tuple(ports)
 
     def run(self, strategy: str, planned: dict[tuple[str, int, str], float]) -> Run:
+        begin = time.time()
         before = self.network.counters()
         operation = self.cluster.reshard(self.case, *self.flags(strategy))
         after = self.network.counters()
         report = operation.get("report")
         if report is None:
             return Run(strategy, operation.get("state", str(operation)))
+        errors = [replica["error"] for replica in operation["replicas"] if replica.get("error")]
+        if errors:
+            errors += self.cluster.warnings(begin)
         return Run(strategy, operation["state"], report["total_seconds"], report["bound_seconds"],
-                   report["predicted_seconds"], self.ports(planned, before, after),
-                   tuple(replica["error"] for replica in operation["replicas"] if replica.get("error")))
+                   report["predicted_seconds"], self.ports(planned, before, after), tuple(errors))
 
     def signal_seconds(self, rounds: int) -> float:
         tiny = signal(self.case)

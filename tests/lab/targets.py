@@ -24,6 +24,13 @@ class Verdict:
     met: bool
 
 
+def commit_targets(results: list[CaseResult]) -> list[Verdict]:
+    runs = [(result.name, run) for result in results for run in result.runs]
+    failed = [f"{run.strategy} on {name}" for name, run in runs if not run.state.endswith("COMMITTED")]
+    measured = f"{len(runs) - len(failed)} of {len(runs)}" + (f" (not {', '.join(failed)})" if failed else "")
+    return [Verdict("Runs that commit, all strategies and cases", "all", measured, not failed)]
+
+
 def ratio_targets(results: list[CaseResult]) -> list[Verdict]:
     found = []
     for single, most, what in ((True, 1.03, "the single-sender suite"), (False, 1.05, "every other case")):
@@ -89,5 +96,5 @@ def prediction_targets(results: list[CaseResult]) -> list[Verdict]:
 
 
 def verdicts(results: list[CaseResult]) -> list[Verdict]:
-    return [*ratio_targets(results), *counter_targets(results), *comparison_targets(results),
+    return [*commit_targets(results), *ratio_targets(results), *counter_targets(results), *comparison_targets(results),
             *prediction_targets(results)]
