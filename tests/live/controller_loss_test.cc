@@ -64,7 +64,9 @@ TEST(ControllerLossTest, WorkersAnswerTheNextControllerAndRefuseTheFormer) {
                           *cluster));
   reshard->spec().mutable_deadline()->set_seconds(absl::ToInt64Seconds(kDeadline));
   ASSERT_OK_AND_ASSIGN(const nlohmann::json former, cluster->Ready(LiveCluster::kController));
-  RunningReshard running(cluster->controller_address(), reshard->spec());
+  v1::ReshardSpec slow = reshard->spec();  // so that it is not over when the controller dies
+  slow.set_nic_share(0.02);
+  RunningReshard running(cluster->controller_address(), slow);
   ASSERT_TRUE(WaitUntil(kArriveMax, [&] { return reshard->HasArrived("node-1"); }));
   ASSERT_FALSE(running.HasEnded());
   cluster->Kill(LiveCluster::kController);

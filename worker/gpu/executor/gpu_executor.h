@@ -78,7 +78,8 @@ class GpuExecutor {
   absl::Status Start(GpuTaskSpec spec, TaskObserver& observer);
   // Ends the task with `why`. Does nothing when it is not known, or fails already.
   void Cancel(const TaskKey& key, const absl::Status& why);
-  // Told by a communicator's owner whenever its state changes, until it is over, whoever wanted it.
+  // Told by a communicator's owner whenever its state changes, until it is over, whoever wanted it;
+  // at once when the owner stops it, since what is stopped must not be used.
   void OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
                             const absl::Status& cause);
 

@@ -209,6 +209,7 @@ TEST_F(GpuExecutorFaultsTest, ATaskWhoseCommunicatorIsStoppedByItsOwnerFails) {
     RETURN_IF_ERROR(rank.executor().Start(spec, awaited));
     rank.RunUntil([&] { return rank.executor().MovedBytes(spec.key).value_or(0) > 0; });
     rank.StopCommunicator(rank.communicator(), absl::UnavailableError("b.1 is gone"));
+    rank.PollCommunicator();
     rank.RunUntil([&] { return awaited.is_there(); });
     return awaited.status();
   });

@@ -36,6 +36,8 @@ absl::Status CommunicatorOrders::Begin(uint64_t request, const GpuRequest::StopC
                      .kind = Kind::kStop,
                      .key = stop.key,
                      .deadline = absl::InfiniteDuration()});
+  // Its user must hear of it before it uses it again.
+  Poll();
   return absl::OkStatus();
 }
 

@@ -19,7 +19,7 @@ namespace crossmesh {
 // of the Gpu.
 class CommunicatorOrders {
  public:
-  // Called from inside Poll.
+  // Called from inside Poll, and from inside Begin for a stop.
   class Listener {
    public:
     virtual ~Listener() = default;

@@ -77,6 +77,8 @@ class ExecutorRank final : public CommunicatorOwner {
   absl::Status Close();
 
   void StopCommunicator(const Communicator& communicator, const absl::Status& why) override;
+  // Tells the executor what has become of it.
+  void PollCommunicator();
 
   const StandIn& stand_in() const { return *stand_in_; }
   GpuExecutor& executor() { return *executor_; }
@@ -86,8 +88,6 @@ class ExecutorRank final : public CommunicatorOwner {
 
  private:
   ExecutorRank() = default;
-
-  void PollCommunicator();
 
   const RealClock clock_{};
   CommunicatorTimeouts timeouts_;
