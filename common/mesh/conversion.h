@@ -11,6 +11,14 @@
 
 namespace crossmesh {
 
+// What becomes of elements on their way: of type `from` where they are read, and of type `to` from
+// there on.
+struct Conversion {
+  DataType from = DataType::kF32;
+  DataType to = DataType::kF32;
+  friend bool operator==(const Conversion&, const Conversion&) = default;
+};
+
 // What elements can be converted to on their way: any of F32, F16 and BF16 to any of them, and BF16
 // to F8_E4M3. Every type to itself, too. InvalidArgument for all else.
 absl::Status CheckConversion(DataType from, DataType to);

@@ -3,16 +3,13 @@
 
 #pragma once
 
+#include "common/numbers/device_function.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 // kernels.cu defines these for the GPU.
-
-// Before each function.
-#ifndef CROSSMESH_DEVICE
-#define CROSSMESH_DEVICE
-#endif
 
 // Before a loop whose arrays are to be in registers.
 #ifndef CROSSMESH_UNROLL
@@ -66,18 +63,6 @@ CROSSMESH_DEVICE inline T LoadAligned(uint64_t address) {
 template <typename T>
 CROSSMESH_DEVICE inline void StoreAligned(uint64_t address, T value) {
   std::memcpy(__builtin_assume_aligned(MemoryAt(address), sizeof(T)), &value, sizeof(T));
-}
-
-CROSSMESH_DEVICE inline float FloatOf(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-CROSSMESH_DEVICE inline uint32_t BitsOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
 }
 
 }  // namespace crossmesh

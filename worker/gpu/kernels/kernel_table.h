@@ -2,8 +2,8 @@
 
 #pragma once
 
+#include "common/numbers/number_formats.h"
 #include "worker/gpu/kernels/copy_kernel.h"
-#include "worker/gpu/kernels/number_formats.h"
 #include "worker/gpu/kernels/pack_kernel.h"
 #include "worker/gpu/kernels/pieces_in_memory.h"
 #include "worker/gpu/kernels/quantize_kernel.h"

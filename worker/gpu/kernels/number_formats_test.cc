@@ -1,4 +1,4 @@
-#include "worker/gpu/kernels/number_formats.h"
+#include "common/numbers/number_formats.h"
 
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"

@@ -3,8 +3,8 @@
 
 #pragma once
 
+#include "common/numbers/number_formats.h"
 #include "worker/gpu/kernels/device_code.h"
-#include "worker/gpu/kernels/number_formats.h"
 
 #include <cstdint>
 #include <type_traits>

@@ -7,10 +7,10 @@
 
 #pragma once
 
+#include "common/numbers/number_formats.h"
 #include "worker/gpu/kernels/box_cursor.h"
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
-#include "worker/gpu/kernels/number_formats.h"
 #include "worker/gpu/kernels/pieces_in_memory.h"
 
 #include <cstdint>

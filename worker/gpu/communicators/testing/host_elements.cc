@@ -1,7 +1,7 @@
 #include "worker/gpu/communicators/testing/host_elements.h"
 
 #include "common/base/check.h"
-#include "worker/gpu/kernels/number_formats.h"
+#include "common/numbers/number_formats.h"
 
 #include <algorithm>
 #include <bit>

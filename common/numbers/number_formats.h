@@ -7,15 +7,28 @@
 
 #pragma once
 
-#include "worker/gpu/kernels/device_code.h"
+#include "common/numbers/device_function.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace crossmesh {
 
 inline constexpr uint32_t kF32Magnitude = 0x7FFFFFFF;  // all but the sign
 inline constexpr uint32_t kF32Infinity = 0x7F800000;
 inline constexpr float kFp8Max = 448.0F;
+
+CROSSMESH_DEVICE inline float FloatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+CROSSMESH_DEVICE inline uint32_t BitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
 
 namespace internal {
 
@@ -28,7 +41,8 @@ CROSSMESH_DEVICE inline uint32_t RoundMagnitude(uint32_t bits) {
   constexpr int kDropped = 23 - mantissa_bits;
   constexpr uint32_t kLowest = (127 + exponent_min + kDropped) << 23;
   const uint32_t exponent = bits & kF32Infinity;
-  const uint32_t shifter = Max(exponent + (uint32_t{kDropped} << 23), kLowest);
+  const uint32_t above = exponent + (uint32_t{kDropped} << 23);
+  const uint32_t shifter = above < kLowest ? kLowest : above;
   const uint32_t steps = BitsOf(FloatOf(bits) + FloatOf(shifter)) - shifter;
   return steps + ((shifter - kLowest) >> kDropped);
 }
@@ -77,7 +91,7 @@ struct Fp8 {
     const uint32_t magnitude = bits & kF32Magnitude;
     const uint32_t sign = (bits ^ magnitude) >> 24;
     // Bits of non-negative numbers compare as the numbers do.
-    const uint32_t saturated = Min(magnitude, BitsOf(kFp8Max));
+    const uint32_t saturated = magnitude < BitsOf(kFp8Max) ? magnitude : BitsOf(kFp8Max);
     const uint32_t rounded = sign | internal::RoundMagnitude<3, -6>(saturated);
     return static_cast<Word>(magnitude > kF32Infinity ? 0x7F : rounded);
   }
