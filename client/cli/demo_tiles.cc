@@ -66,7 +66,7 @@ absl::Status DemoTiles::ForEachBox(VisitBox visit) const {
     const int32_t group = tensors_.group_of_tensor()[tensor];
     for (const Box& box : tiles_[group]) {
       RETURN_IF_ERROR(visit(tensor, box, offset));
-      offset += box.volume() * tensors_.ItemBytesOf(group);
+      offset += box.volume() * tensors_.ItemBytesOf(side_, group);
     }
   }
   return absl::OkStatus();

@@ -12,26 +12,26 @@ namespace crossmesh {
 using ClassIndex = int32_t;
 inline constexpr ClassIndex kNoClass = -1;
 
-// The class of a (holder set, needer set): a dense table where that is no larger than the work that
+// The class of a (row, column): a dense table where that is no larger than the work that
 // fills it, else a hash map. Thread-compatible.
 class ClassTable {
  public:
-  // For holder sets below `rows` and needer sets below `columns`, looked up about `uses` times.
+  // For rows and columns below these numbers, looked up about `uses` times.
   ClassTable(int64_t rows, int64_t columns, int64_t uses)
       : rows_(rows), columns_(columns), dense_(rows * columns <= DenseMax(uses)) {
     if (dense_) table_.assign(rows * columns, kNoClass);
   }
 
   // The place of the class; kNoClass where there is none yet. Valid until the next call.
-  ClassIndex& At(int32_t holders, int32_t needers) {
-    if (dense_) return table_[holders * columns_ + needers];
-    return map_.try_emplace(std::pair(holders, needers), kNoClass).first->second;
+  ClassIndex& At(int32_t row, int32_t column) {
+    if (dense_) return table_[row * columns_ + column];
+    return map_.try_emplace(std::pair(row, column), kNoClass).first->second;
   }
 
-  ClassIndex Find(int32_t holders, int32_t needers) const {
-    if (holders >= rows_ || needers >= columns_) return kNoClass;
-    if (dense_) return table_[holders * columns_ + needers];
-    const auto found = map_.find(std::pair(holders, needers));
+  ClassIndex Find(int32_t row, int32_t column) const {
+    if (row >= rows_ || column >= columns_) return kNoClass;
+    if (dense_) return table_[row * columns_ + column];
+    const auto found = map_.find(std::pair(row, column));
     return found == map_.end() ? kNoClass : found->second;
   }
 

@@ -69,7 +69,8 @@ struct PlanClasses {
   const Slicing& slicing;
 
   WorkerPart::ClassSets SetsOf(ClassIndex c) const {
-    return {slicing.classes()[c].holders, slicing.classes()[c].needers};
+    const SliceClass& slice_class = slicing.classes()[c];
+    return {slice_class.holders, slice_class.needers, slice_class.conversion};
   }
   std::span<const DeviceRank> DevicesOf(int32_t set) const { return slicing.device_set(set); }
 };
@@ -97,9 +98,10 @@ void NumberClasses(const Table& table, Renumbering& classes, Renumbering& sets,
   const auto number_class = [&](int32_t c) {
     const auto [number, is_new] = classes.NumberOf(c);
     if (is_new) {
-      const WorkerPart::ClassSets class_sets = table.SetsOf(c);
-      const int32_t holders = number_set(class_sets.holders);
-      spec.class_sets.push_back({holders, number_set(class_sets.needers)});
+      WorkerPart::ClassSets class_sets = table.SetsOf(c);
+      class_sets.holders = number_set(class_sets.holders);
+      class_sets.needers = number_set(class_sets.needers);
+      spec.class_sets.push_back(class_sets);
     }
     return number;
   };

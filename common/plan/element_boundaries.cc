@@ -7,7 +7,7 @@ namespace crossmesh {
 ElementBoundaries::ElementBoundaries(const TensorTable& tensors, const Slicing& slicing)
     : tensors_(tensors), slicing_(slicing), elements_(slicing.classes().size()) {
   for (int32_t g = 0; g < slicing.grids(); ++g) {
-    const auto item_bytes = static_cast<uint8_t>(tensors.ItemBytesOf(g));
+    const auto item_bytes = static_cast<uint8_t>(tensors.ItemBytesOf(Side::kDestination, g));
     for (const ClassIndex c : slicing.grid(g).classes) {
       elements_[c].smallest = std::min(elements_[c].smallest, item_bytes);
       elements_[c].largest = std::max(elements_[c].largest, item_bytes);
@@ -35,7 +35,7 @@ int64_t ElementBoundaries::AtOrBefore(ClassIndex slice_class, int64_t offset) co
     const int64_t place = grid.FindClass(slice_class);
     if (place == -1) continue;
     if (offset < begin + grid.bytes[place]) {
-      return offset - (offset - begin) % tensors_.ItemBytesOf(group);
+      return offset - (offset - begin) % tensors_.ItemBytesOf(Side::kDestination, group);
     }
     begin += grid.bytes[place];
   }

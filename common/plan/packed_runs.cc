@@ -8,7 +8,7 @@
 namespace crossmesh {
 
 TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, DeviceRank device)
-    : tensors_(tensors), slicing_(slicing), groups_(tensors.groups().size()) {
+    : tensors_(tensors), slicing_(slicing), side_(side), groups_(tensors.groups().size()) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int32_t group = static_cast<int32_t>(g);
     if (tensors.tensors_in_group(group) == 0) continue;
@@ -16,7 +16,7 @@ TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, 
     tile.boxes = tensors.TileOf(side, group, device);
     for (const Box& box : tile.boxes) {
       tile.box_offset.push_back(tile.bytes);
-      tile.bytes += box.volume() * tensors.ItemBytesOf(group);
+      tile.bytes += box.volume() * tensors.ItemBytesOf(side, group);
     }
   }
 }
@@ -53,6 +53,8 @@ void PackedRuns::SkipTensors() {
   grid_ = &map_.slicing().grid(group_);
   cell_ = grid_->first[part_[group_]];
   cells_end_ = grid_->first[part_[group_] + 1];
+  item_bytes_ = {.packed = map_.tensors().ItemBytesOf(Side::kDestination, group_),
+                 .tile = map_.tensors().ItemBytesOf(map_.side(), group_)};
   box_ = 0;
 }
 
@@ -94,9 +96,11 @@ void PackedRuns::Seek(ClassIndex slice_class, int64_t offset) {
 
 Run PackedRuns::Next(int64_t bytes_max) {
   if (offset_ == class_bytes_) return {.tensor = tensor_};
+  const int64_t bytes = std::min(bytes_max, run_bytes_ - run_offset_);
   const Run run{.tensor = tensor_,
-                .tile_offset = row_begin_ + run_offset_,
-                .bytes = std::min(bytes_max, run_bytes_ - run_offset_)};
+                .tile_offset = row_begin_ + item_bytes_.InTile(run_offset_),
+                .bytes = bytes,
+                .tile_bytes = item_bytes_.InTile(bytes)};
   offset_ += run.bytes;
   run_offset_ += run.bytes;
   if (run_offset_ == run_bytes_ && offset_ < class_bytes_) NextRow();
@@ -127,15 +131,14 @@ void PackedRuns::NextCell() {
 int64_t PackedRuns::EnterCell() {
   const Box cell = grid_->CellBox(grid_->cells[cell_]);
   const Box& box = FindBox(cell);
-  const int64_t item_bytes = map_.tensors().ItemBytesOf(group_);
   row_begin_ = map_.groups_[group_].box_offset[box_];
-  run_bytes_ = item_bytes;
+  run_bytes_ = item_bytes_.packed;
   run_offset_ = 0;
   loop_count_ = 0;
   // From the innermost dimension outwards, everything is one run until the cell is narrower than
   // its box; the dimensions outside of that are loops.
   bool contiguous = true;
-  int64_t stride = item_bytes;
+  int64_t stride = item_bytes_.tile;
   for (int d = cell.rank() - 1; d >= 0; --d) {
     row_begin_ += (cell[d].begin - box[d].begin) * stride;
     if (contiguous) {
@@ -147,7 +150,7 @@ int64_t PackedRuns::EnterCell() {
     stride *= box[d].length();
   }
   std::reverse(loops_.begin(), loops_.begin() + loop_count_);
-  return cell.volume() * item_bytes;
+  return cell.volume() * item_bytes_.packed;
 }
 
 // Cells never cross a box's edge. Both mostly ascend, so the search starts where the last one

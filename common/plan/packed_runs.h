@@ -24,6 +24,7 @@ class TileMap {
   const Slicing& slicing() const { return slicing_; }
   // Bytes of the device's tile of any tensor of `group`.
   int64_t tile_bytes(int32_t group) const { return groups_[group].bytes; }
+  Side side() const { return side_; }
 
  private:
   friend class PackedRuns;
@@ -34,6 +35,7 @@ class TileMap {
   };
   const TensorTable& tensors_;
   const Slicing& slicing_;
+  const Side side_;
   std::vector<GroupTile> groups_;
 };
 
@@ -41,11 +43,13 @@ class TileMap {
 struct Run {
   int32_t tensor = 0;       // index in the manifest
   int64_t tile_offset = 0;  // bytes from the start of the device's tile of that tensor
-  int64_t bytes = 0;
+  int64_t bytes = 0;        // packed
+  int64_t tile_bytes = 0;   // others only in source tiles of a class that is converted
 };
 
 // Walks the packed bytes of classes, from any offset, as runs in a device's tiles. The device must
-// hold (source) or need (destination) them. Runs are as long as memory allows within a cell.
+// hold (source) or need (destination) them. Offsets in a class that is converted are those of whole
+// elements. Runs are as long as memory allows within a cell.
 // Allocates nothing after construction, for tensors of up to four dimensions. Thread-compatible.
 class PackedRuns {
  public:
@@ -70,6 +74,15 @@ class PackedRuns {
     ClassIndex slice_class = kNoClass;
     int32_t tensor = 0;
     int64_t tensor_begin = 0;
+  };
+  // Bytes of an element of the group in hand.
+  struct ItemBytes {
+    int64_t packed = 1;
+    int64_t tile = 1;
+
+    int64_t InTile(int64_t packed_bytes) const {
+      return packed == tile ? packed_bytes : packed_bytes / packed * tile;
+    }
   };
   // An outer dimension of the cell in hand: it has `length` times as many runs.
   struct Loop {
@@ -106,9 +119,10 @@ class PackedRuns {
   int32_t group_ = 0;
   int32_t cell_ = 0;  // index into grid_->cells
   int32_t cells_end_ = 0;
+  ItemBytes item_bytes_;
   size_t box_ = 0;         // box of the tile that has the cell: where the next search starts
   int64_t row_begin_ = 0;  // tile offset of the run in hand
-  int64_t run_bytes_ = 0;
+  int64_t run_bytes_ = 0;  // packed, as run_offset_
   int64_t run_offset_ = 0;
   int loop_count_ = 0;
   std::array<Loop, Shape::kRankMax> loops_;  // outermost first

@@ -18,6 +18,12 @@ std::string DeviceNames(const TensorTable& tensors, std::span<const DeviceRank> 
   return DevicesToString(devices);
 }
 
+// " as BF16", or nothing.
+std::string SentAs(const TensorTable& tensors, ConversionIndex conversion) {
+  if (conversion == kNoConversion) return "";
+  return absl::StrCat(" as ", DataTypeName(tensors.conversions()[conversion].to));
+}
+
 void AppendTensors(const TensorTable& tensors, std::string& out) {
   absl::StrAppend(&out, "tensors ", tensors.group_of_tensor().size(), " in ",
                   tensors.groups().size(), " groups, ", tensors.replicas(), " replicas\n");
@@ -27,7 +33,8 @@ void AppendTensors(const TensorTable& tensors, std::string& out) {
     const Placement& source = tensors.PlacementOf(Side::kSource, group);
     const Placement& destination = tensors.PlacementOf(Side::kDestination, group);
     absl::StrAppend(&out, "  group ", g, ": ", tensors.tensors_in_group(group), " x ",
-                    DataTypeName(shape.type), ToString(shape.shape), " from ",
+                    DataTypeName(shape.type), ToString(shape.shape),
+                    SentAs(tensors, tensors.conversion_of(group)), " from ",
                     ToString(source.layout), " over ", ToString(source.mesh), " to ",
                     ToString(destination.layout), " over ", ToString(destination.mesh), "\n");
   }
@@ -40,7 +47,8 @@ void AppendClasses(const TensorTable& tensors, const Slicing& slicing, std::stri
     const auto index = static_cast<ClassIndex>(c);
     absl::StrAppend(&out, "  class ", c, ": ", slicing.classes()[c].bytes, " bytes, held by ",
                     DeviceNames(tensors, slicing.holders(index)), ", needed by ",
-                    DeviceNames(tensors, slicing.needers(index)), "\n");
+                    DeviceNames(tensors, slicing.needers(index)),
+                    SentAs(tensors, slicing.classes()[c].conversion), "\n");
   }
   if (count > kClassesListedMax)
     absl::StrAppend(&out, "  and ", count - kClassesListedMax, " more\n");

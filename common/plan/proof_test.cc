@@ -269,6 +269,34 @@ TEST(ProofTest, SharedStorageInPlaceIsFineWhereTilesStay) {
   EXPECT_EQ(proof.peak_device_bytes, 16);
 }
 
+TEST(ProofTest, ATileThatIsConvertedDoesNotStay) {
+  Plan::Spec spec = SpecOf(TableOf({{.shape = "[4]",
+                                     .source_mesh = "x=1 on a.0",
+                                     .source = "[-]",
+                                     .destination_mesh = "x=1 on a.0",
+                                     .destination = "[-]",
+                                     .sent_as = DataType::kBF16}}));
+  spec.copies = {{0, 0}};
+  spec.shared_storage = true;
+  EXPECT_OK(ProofOf(spec));
+  spec.binding = BindingMode::kInPlace;
+  EXPECT_THAT(ProofOf(spec), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      AllOf(HasSubstr("a.0"), HasSubstr("of the same type"))));
+}
+
+TEST(ProofTest, CountsTheMemoryOfEachSideByItsType) {
+  Plan::Spec spec = SpecOf(TableOf({{.shape = "[4]",
+                                     .source_mesh = "x=1 on a.0",
+                                     .source = "[-]",
+                                     .destination_mesh = "x=1 on a.0",
+                                     .destination = "[-]",
+                                     .sent_as = DataType::kBF16}}));
+  spec.copies = {{0, 0}};
+  ASSERT_OK_AND_ASSIGN(const Proof proof, ProofOf(spec));
+  EXPECT_EQ(proof.destination_bytes, 8);
+  EXPECT_EQ(proof.peak_device_bytes, 16 + 8);
+}
+
 TEST(ProofTest, FindsMoreMemoryThanTheLimit) {
   EXPECT_OK(ProofOf(Chains(), {.device_bytes_max = 130, .staging_bytes = 2}));
   EXPECT_THAT(ProofOf(Chains(), {.device_bytes_max = 129, .staging_bytes = 2}),

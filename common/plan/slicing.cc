@@ -181,7 +181,8 @@ class SlicingBuilder {
     }
     if (sides.cells == 0) return absl::OkStatus();
     grid.class_of_cell.reserve(sides.cells);
-    item_bytes_ = tensors_.ItemBytesOf(sides.group);
+    item_bytes_ = tensors_.ItemBytesOf(Side::kDestination, sides.group);
+    conversion_ = tensors_.conversion_of(sides.group);
     RETURN_IF_ERROR(AddRows(sides, grid));
     ListByClass(tensors_.tensors_in_group(sides.group), grid);
     return absl::OkStatus();
@@ -214,6 +215,7 @@ class SlicingBuilder {
     const int32_t* const source_sets = sides.source->set_of_tile().data() + row.source;
     const int32_t* const destination_sets =
         sides.destination->set_of_tile().data() + row.destination;
+    const int32_t first_column = slicing_.ColumnOf(0, conversion_);
     for (const MergedInterval& column : columns) {
       const int32_t holders = source_sets[column.source];
       const int32_t needers = destination_sets[column.destination];
@@ -222,7 +224,7 @@ class SlicingBuilder {
         continue;
       }
       if (holders == empty_set_) return NoHolder(sides.group, needers, grid);
-      ClassIndex& found = slicing_.class_of_sets_.At(holders, needers);
+      ClassIndex& found = slicing_.class_of_sets_.At(holders, first_column + needers);
       if (found == kNoClass) found = AddClass(holders, needers);
       grid.class_of_cell.push_back(found);
       if (cells_of_class_[found]++ == 0) grid.classes.push_back(found);
@@ -232,7 +234,8 @@ class SlicingBuilder {
   }
 
   ClassIndex AddClass(int32_t holders, int32_t needers) {
-    slicing_.classes_.push_back({.holders = holders, .needers = needers});
+    slicing_.classes_.push_back(
+        {.holders = holders, .needers = needers, .conversion = conversion_});
     bytes_of_class_.push_back(0);
     cells_of_class_.push_back(0);
     return static_cast<ClassIndex>(slicing_.classes_.size()) - 1;
@@ -274,8 +277,9 @@ class SlicingBuilder {
   Slicing& slicing_;
   std::vector<uint8_t> in_scope_;  // [set]
   int32_t empty_set_ = -1;
+  // Of the group in hand; the last two by class.
   int64_t item_bytes_ = 1;
-  // Of the group in hand, by class.
+  ConversionIndex conversion_ = kNoConversion;
   std::vector<int64_t> bytes_of_class_;
   std::vector<int32_t> cells_of_class_;
 };
@@ -291,20 +295,20 @@ absl::StatusOr<Slicing> Slicing::Create(const TensorTable& tensors, const Scope&
   for (const GroupSides& sides : merged) cells += sides.cells;
 
   const int32_t holder_sets = tiles.holder_sets();
-  const int32_t all_sets = tiles.sets().size();
-  Slicing slicing(std::move(tiles.sets()), ClassTable(holder_sets, all_sets, cells));
+  const int64_t columns = (std::ssize(tensors.conversions()) + 1) * tiles.sets().size();
+  Slicing slicing(std::move(tiles.sets()), ClassTable(holder_sets, columns, cells));
   slicing.grids_.resize(tensors.groups().size());
   SlicingBuilder builder(tensors, slicing, scope);
   for (const GroupSides& sides : merged) RETURN_IF_ERROR(builder.AddGroup(sides));
   return slicing;
 }
 
-ClassIndex Slicing::Find(std::span<const DeviceRank> holders,
-                         std::span<const DeviceRank> needers) const {
+ClassIndex Slicing::Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> needers,
+                         ConversionIndex conversion) const {
   const std::optional<int32_t> holder_set = sets_.Find(holders);
   const std::optional<int32_t> needer_set = sets_.Find(needers);
   if (!holder_set.has_value() || !needer_set.has_value()) return kNoClass;
-  return class_of_sets_.Find(*holder_set, *needer_set);
+  return class_of_sets_.Find(*holder_set, ColumnOf(*needer_set, conversion));
 }
 
 }  // namespace crossmesh

@@ -14,14 +14,20 @@
 
 namespace crossmesh {
 
-// All slices of a request with the same holders and the same needers. A slice is a part of a tensor
+// All slices of a request with the same holders and the same needers that are converted alike, or
+// not at all. A slice is a part of a tensor
 // with one set of devices that hold it and one set that need it (arXiv 2211.05322 calls its
 // transfer a unit task). The packed bytes of a class are its slices in manifest order; within a
 // tensor its cells in row-major order; within a cell the elements in row-major order.
+//
+// Packed bytes are those of destination tiles: whoever reads source tiles converts. Since a class
+// that is converted has elements of one size, whatever cuts classes at multiples of that, as chunks
+// and leaves are cut, cuts none of its elements.
 struct SliceClass {
   int32_t holders = 0;  // index of a device set: source slots that hold it
   int32_t needers = 0;  // index of a device set: destination slots that need it
   int64_t bytes = 0;    // packed, over all tensors
+  ConversionIndex conversion = kNoConversion;
 };
 
 // The slices of one tensor group: the grid of both sides' cuts, and the class of every cell. A
@@ -74,8 +80,9 @@ class Slicing {
   std::span<const DeviceRank> needers(ClassIndex c) const {
     return device_set(classes_[c].needers);
   }
-  // The class with exactly these sets (ascending), or kNoClass.
-  ClassIndex Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> needers) const;
+  // The class with exactly these sets (ascending) and this conversion, or kNoClass.
+  ClassIndex Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> needers,
+                  ConversionIndex conversion = kNoConversion) const;
 
   const GroupGrid& grid(int32_t group) const { return grids_[group]; }
   int32_t grids() const { return static_cast<int32_t>(grids_.size()); }
@@ -86,8 +93,13 @@ class Slicing {
   Slicing(IdSets sets, ClassTable table)
       : sets_(std::move(sets)), class_of_sets_(std::move(table)) {}
 
+  // Of the table below: needer sets without conversion come first, then those with each.
+  int32_t ColumnOf(int32_t needers, ConversionIndex conversion) const {
+    return (conversion + 1) * sets_.size() + needers;
+  }
+
   IdSets sets_;
-  ClassTable class_of_sets_;
+  ClassTable class_of_sets_;  // rows: holder sets
   std::vector<SliceClass> classes_;
   std::vector<GroupGrid> grids_;
 };

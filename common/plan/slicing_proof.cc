@@ -160,13 +160,16 @@ class SlicingProver {
   }
 
   void CountMemory() {
-    const int64_t bytes = tensors_.ItemBytesOf(group_) * tensors_.tensors_in_group(group_);
+    const int64_t tensors = tensors_.tensors_in_group(group_);
+    const int64_t source_bytes = tensors_.ItemBytesOf(Side::kSource, group_) * tensors;
+    const int64_t destination_bytes = tensors_.ItemBytesOf(Side::kDestination, group_) * tensors;
+    const bool is_converted = tensors_.conversion_of(group_) != kNoConversion;
     for (size_t d = 0; d < in_scope_.size(); ++d) {
       const int32_t source = tiles_.of_device[IndexOf(Side::kSource)][d];
       const int32_t destination = tiles_.of_device[IndexOf(Side::kDestination)][d];
-      memory_.source_bytes[d] += tiles_.volume[source] * bytes;
-      memory_.destination_bytes[d] += tiles_.volume[destination] * bytes;
-      if (source != destination) memory_.moved_group[d] = group_;
+      memory_.source_bytes[d] += tiles_.volume[source] * source_bytes;
+      memory_.destination_bytes[d] += tiles_.volume[destination] * destination_bytes;
+      if (source != destination || is_converted) memory_.moved_group[d] = group_;
     }
   }
 
@@ -245,7 +248,7 @@ class SlicingProver {
   // The lists by class are the same cells, each in one place, with the right bytes.
   absl::Status CheckCellsByClass() {
     const size_t count = grid_->classes.size();
-    const int64_t item_bytes = tensors_.ItemBytesOf(group_);
+    const int64_t item_bytes = tensors_.ItemBytesOf(Side::kDestination, group_);
     if (grid_->first.size() != count + (grid_->cell_count() > 0 ? 1 : 0) ||
         grid_->bytes.size() != count ||
         (count > 0 && (grid_->first.front() != 0 ||
@@ -265,6 +268,10 @@ class SlicingProver {
           return Bad(absl::StrCat("cells of class ", c, " listed ascending"),
                      absl::StrCat("cell ", cell));
         }
+      }
+      if (slicing_.classes()[c].conversion != tensors_.conversion_of(group_)) {
+        return Bad(absl::StrCat("conversion ", tensors_.conversion_of(group_), " of class ", c),
+                   absl::StrCat(slicing_.classes()[c].conversion));
       }
       const int64_t bytes = std::exchange(elements_of_class_[c], 0) * item_bytes;
       if (grid_->bytes[i] != bytes) {
@@ -348,7 +355,8 @@ absl::Status ProveInPlace(const TensorTable& tensors, const TileMemory& memory) 
     if (memory.moved_group[d] == -1) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "device ", ToString(tensors.devices()[d]), ", tensor group ", memory.moved_group[d],
-        ": expected the same tile on both sides, since source and destination are one storage "
+        ": expected the same tile, of the same type, on both sides, since source and destination "
+        "are one storage "
         "that is written in place, found others"));
   }
   return absl::OkStatus();

@@ -16,13 +16,14 @@ namespace crossmesh {
 struct TileMemory {
   std::vector<int64_t> source_bytes;       // [device]
   std::vector<int64_t> destination_bytes;  // [device]
-  // [device]: a group whose source and destination tiles differ, or -1.
+  // [device]: a group whose source and destination tiles differ, by type if nothing else, or -1.
   std::vector<int32_t> moved_group;
 };
 
 // Proves that a slicing is one of these tensors' layouts, from the layouts' tiles and not by the
 // tables that made the slicing: cells form a grid, so they are disjoint; every cell of a class lies
-// within a tile of each of its holders and needers; and the cells that a device needs add up to the
+// within a tile of each of its holders and needers, and is converted as its tensors are; and the
+// cells that a device needs add up to the
 // volume of its destination tile. Only for `devices`, or for all when there are none. Internal when
 // it does not hold. Cost: linear in cells, and in the slots of every group.
 absl::StatusOr<TileMemory> ProveSlicing(const TensorTable& tensors, const Slicing& slicing,

@@ -51,6 +51,34 @@ TEST(SlicingTest, TensorsOfOneClassArePackedTogether) {
   EXPECT_EQ(slicing.classes()[0].bytes, 2 * 2 * 3 * 4);
 }
 
+TEST(SlicingTest, TensorsThatAreConvertedOtherwiseAreOtherClasses) {
+  const TensorText plain = {.shape = "[4]",
+                            .source_mesh = "x=2 on a.0-1",
+                            .source = "[x]",
+                            .destination_mesh = "y=1 on b.0",
+                            .destination = "[-]"};
+  TensorText as_half = plain;
+  as_half.sent_as = DataType::kF16;
+  TensorText from_half = as_half;
+  from_half.type = DataType::kBF16;
+  const TensorTable tensors = TableOf({plain, as_half, from_half, as_half, plain});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  ASSERT_EQ(slicing.classes().size(), 6u);
+  EXPECT_THAT(slicing.grid(0).class_of_cell, ElementsAre(0, 1));
+  EXPECT_THAT(slicing.grid(1).class_of_cell, ElementsAre(2, 3));
+  EXPECT_THAT(slicing.grid(2).class_of_cell, ElementsAre(4, 5));
+  EXPECT_THAT(slicing.grid(3).class_of_cell, ElementsAre(2, 3));
+  EXPECT_THAT(slicing.grid(4).class_of_cell, ElementsAre(0, 1));
+  // Two tensors of two elements each, as they are at the destination.
+  EXPECT_EQ(slicing.classes()[0].bytes, 2 * 2 * 4);
+  EXPECT_EQ(slicing.classes()[2].bytes, 2 * 2 * 2);
+  const std::vector<DeviceRank> a0 = {0};
+  const std::vector<DeviceRank> b0 = {2};
+  EXPECT_EQ(slicing.Find(a0, b0), 0);
+  EXPECT_EQ(slicing.Find(a0, b0, 0), 2);
+  EXPECT_EQ(slicing.Find(a0, b0, 1), 4);
+}
+
 TEST(SlicingTest, ReplicasAreOneSet) {
   const TensorTable tensors = TableOf({{.shape = "[4]",
                                         .source_mesh = "x=2,y=2 on a.0-3",
@@ -158,7 +186,8 @@ TEST(SlicingTest, AScopedSlicingPacksItsDevicesClassesAsTheFullOne) {
       };
       if (!has(full.holders(c)) && !has(full.needers(c))) continue;
       ++in_scope;
-      const ClassIndex same = scoped.Find(full.holders(c), full.needers(c));
+      const ClassIndex same =
+          scoped.Find(full.holders(c), full.needers(c), full.classes()[c].conversion);
       ASSERT_NE(same, kNoClass);
       ASSERT_EQ(scoped.classes()[same].bytes, full.classes()[c].bytes);
       const Side side = has(full.holders(c)) ? Side::kSource : Side::kDestination;

@@ -6,7 +6,7 @@ StorageLayout LayOut(const TensorTable& tensors, Side side, DeviceRank device) {
   std::vector<int64_t> bytes_of_group;
   for (int32_t group = 0; group < std::ssize(tensors.groups()); ++group) {
     bytes_of_group.push_back(Volume(tensors.TileOf(side, group, device)) *
-                             tensors.ItemBytesOf(group));
+                             tensors.ItemBytesOf(side, group));
   }
   StorageLayout layout;
   for (const int32_t group : tensors.group_of_tensor()) {

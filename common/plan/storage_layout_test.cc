@@ -1,5 +1,6 @@
 #include "common/plan/storage_layout.h"
 
+#include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 
 #include <utility>
@@ -37,6 +38,17 @@ TEST(StorageLayout, PutsTilesInManifestOrderAtMultiplesOfTheAlignment) {
   EXPECT_EQ(second.bytes, 128);
   EXPECT_EQ(LayOut(tensors, Side::kDestination, 0).bytes, 0);
   EXPECT_EQ(LayOut(tensors, Side::kDestination, 1).bytes, 192 + 64 + 192);
+}
+
+TEST(StorageLayout, TilesHaveTheTypeOfTheirSide) {
+  const TensorTable tensors = TableOf({{.shape = "[33]",
+                                        .source_mesh = "x=1 on a.0",
+                                        .source = "[-]",
+                                        .destination_mesh = "x=1 on a.1",
+                                        .destination = "[-]",
+                                        .sent_as = DataType::kF16}});
+  EXPECT_EQ(LayOut(tensors, Side::kSource, 0).bytes, 192);
+  EXPECT_EQ(LayOut(tensors, Side::kDestination, 1).bytes, 128);
 }
 
 }  // namespace

@@ -65,11 +65,34 @@ void AddPlacements(std::span<const Placement> placements, DigestBuilder& builder
 
 absl::StatusOr<TensorTable> TensorTable::Create(Spec spec) {
   TensorTable table(std::move(spec));
+  RETURN_IF_ERROR(table.ListConversions());
   RETURN_IF_ERROR(table.CheckGroups());
   table.RankDevices();
   RETURN_IF_ERROR(table.CountReplicas());
   table.digest_ = table.ComputeDigest();
   return table;
+}
+
+absl::Status TensorTable::ListConversions() {
+  for (size_t g = 0; g < spec_.groups.size(); ++g) {
+    const TensorGroup& group = spec_.groups[g];
+    const Conversion conversion{.from = group.type, .to = group.sent_as.value_or(group.type)};
+    if (conversion.from == conversion.to) {
+      conversion_of_group_.push_back(kNoConversion);
+      continue;
+    }
+    absl::Status status = CheckConversion(conversion.from, conversion.to);
+    if (status.ok() && conversion.to == DataType::kF8E4M3) {
+      status = absl::InvalidArgumentError("F8_E4M3 needs scales, which plans do not have yet");
+    }
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor group ", g, ": ", status.message()));
+    }
+    const auto known = std::ranges::find(conversions_, conversion);
+    conversion_of_group_.push_back(static_cast<ConversionIndex>(known - conversions_.begin()));
+    if (known == conversions_.end()) conversions_.push_back(conversion);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TensorTable::CheckGroups() {
@@ -96,7 +119,9 @@ absl::Status TensorTable::CountTensors() {
     if (g == -1) continue;
     RETURN_IF_ERROR(CheckIndex(g, spec_.groups.size(), absl::StrCat("group of tensor ", t)));
     ++tensors_in_group_[g];
-    const int64_t tensor_bytes = spec_.groups[g].shape.elements() * ItemBytesOf(g);
+    const int64_t item_bytes =
+        std::max(ItemBytesOf(Side::kSource, g), ItemBytesOf(Side::kDestination, g));
+    const int64_t tensor_bytes = spec_.groups[g].shape.elements() * item_bytes;
     bytes = CheckedAdd(*bytes, tensor_bytes);
     const std::optional<int64_t> of_slots =
         CheckedMultiply(tensor_bytes, PlacementOf(Side::kSource, g).mesh.slots() +
@@ -213,6 +238,12 @@ Digest TensorTable::ComputeDigest() const {
   for (const int32_t group : spec_.group_of_tensor) builder.AddInt(group);
   builder.AddInt(static_cast<int64_t>(spec_.replica_axes.size()));
   for (const std::string& axis : spec_.replica_axes) builder.AddText(axis);
+  // Tables without conversions keep the digest that they had before there were any.
+  for (int32_t g = 0; g < std::ssize(spec_.groups); ++g) {
+    if (conversion_of(g) == kNoConversion) continue;
+    builder.AddInt(g);
+    builder.AddText(DataTypeName(TypeOf(Side::kDestination, g)));
+  }
   return builder.Finish();
 }
 
@@ -248,13 +279,14 @@ int64_t TensorTable::BytesOf(Side side, DeviceRank device) const {
   int64_t bytes = 0;
   for (int32_t g = 0; g < static_cast<int32_t>(spec_.groups.size()); ++g) {
     if (tensors_in_group_[g] == 0) continue;
-    bytes += Volume(TileOf(side, g, device)) * ItemBytesOf(g) * tensors_in_group_[g];
+    bytes += Volume(TileOf(side, g, device)) * ItemBytesOf(side, g) * tensors_in_group_[g];
   }
   return bytes;
 }
 
-int64_t TensorTable::ItemBytesOf(int32_t group) const {
-  return ItemBytes(spec_.groups[group].type);
+DataType TensorTable::TypeOf(Side side, int32_t group) const {
+  const TensorGroup& g = spec_.groups[group];
+  return side == Side::kSource ? g.type : g.sent_as.value_or(g.type);
 }
 
 }  // namespace crossmesh

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/digest.h"
+#include "common/mesh/conversion.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/device.h"
 #include "common/mesh/layout.h"
@@ -25,6 +26,9 @@ namespace crossmesh {
 using DeviceRank = int32_t;
 // Index into TensorTable::hosts().
 using HostRank = int32_t;
+// Index into TensorTable::conversions().
+using ConversionIndex = int32_t;
+inline constexpr ConversionIndex kNoConversion = -1;
 
 enum class Side : uint8_t { kSource, kDestination };
 
@@ -39,9 +43,11 @@ struct Placement {
 // Tensors of one shape and type with the same placements on both sides: all are sliced alike.
 struct TensorGroup {
   Shape shape;
-  DataType type = DataType::kF32;
-  int32_t source = 0;       // index into TensorTable::placements(kSource)
-  int32_t destination = 0;  // index into TensorTable::placements(kDestination)
+  DataType type = DataType::kF32;  // in source tiles
+  int32_t source = 0;              // index into TensorTable::placements(kSource)
+  int32_t destination = 0;         // index into TensorTable::placements(kDestination)
+  // In destination tiles, and so on the way there. Nothing: `type`.
+  std::optional<DataType> sent_as = std::nullopt;
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
@@ -62,11 +68,11 @@ class TensorTable {
   // So that no sum over devices overflows.
   static constexpr int64_t kSlotBytesMax = int64_t{1} << 61;
 
-  // Validates every layout against its mesh and shape. InvalidArgument: what Layout::Validate
-  // finds; an index out of range; tensors of more than Manifest::kBytesMax bytes together, or of
-  // more than kSlotBytesMax if every slot of their meshes held them whole; a destination mesh
-  // without a replica axis, or with another size of one than the others; a device that two
-  // destination placements count to different replicas. Cost: slots times groups.
+  // Validates every layout against its mesh and shape. InvalidArgument: what Layout::Validate or
+  // CheckConversion finds; an index out of range; tensors of more than Manifest::kBytesMax bytes
+  // together, or of more than kSlotBytesMax if every slot of their meshes held them whole; a
+  // destination mesh without a replica axis, or with another size of one than the others; a device
+  // that two destination placements count to different replicas. Cost: slots times groups.
   static absl::StatusOr<TensorTable> Create(Spec spec);
 
   const std::vector<Placement>& placements(Side side) const;
@@ -78,7 +84,13 @@ class TensorTable {
   const std::vector<TensorGroup>& groups() const { return spec_.groups; }
   const std::vector<int32_t>& group_of_tensor() const { return spec_.group_of_tensor; }
   int64_t tensors_in_group(int32_t group) const { return tensors_in_group_[group]; }
-  int64_t ItemBytesOf(int32_t group) const;
+  DataType TypeOf(Side side, int32_t group) const;
+  // Of an element in the tiles of that side. Packed elements are those of destination tiles.
+  int64_t ItemBytesOf(Side side, int32_t group) const { return ItemBytes(TypeOf(side, group)); }
+  // Those of the groups, each once.
+  const std::vector<Conversion>& conversions() const { return conversions_; }
+  // kNoConversion where both sides have one type.
+  ConversionIndex conversion_of(int32_t group) const { return conversion_of_group_[group]; }
   const Digest& manifest() const { return spec_.manifest; }
   // Of everything in the spec.
   const Digest& digest() const { return digest_; }
@@ -112,6 +124,7 @@ class TensorTable {
 
   explicit TensorTable(Spec spec) : spec_(std::move(spec)) {}
   absl::Status CheckGroups();
+  absl::Status ListConversions();
   absl::Status CountTensors();
   void RankDevices();
   absl::Status CountReplicas();
@@ -124,6 +137,8 @@ class TensorTable {
   std::vector<HostRank> host_of_device_;
   std::vector<int32_t> replica_of_device_;
   std::vector<int64_t> tensors_in_group_;
+  std::vector<Conversion> conversions_;
+  std::vector<ConversionIndex> conversion_of_group_;
   std::array<SideSlots, 2> sides_;
   int32_t replicas_ = 1;
   Digest digest_;

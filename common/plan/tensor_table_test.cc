@@ -50,6 +50,27 @@ TEST(TensorTableTest, GivesTilesAndBytesByDevice) {
   EXPECT_EQ(tensors.BytesOf(Side::kSource, 1), 0);
 }
 
+TEST(TensorTableTest, EachSideHasItsType) {
+  TensorText text = Simple();
+  text.sent_as = DataType::kBF16;
+  const TensorTable tensors = TableOf({Simple(), text});
+  EXPECT_EQ(tensors.TypeOf(Side::kSource, 1), DataType::kF32);
+  EXPECT_EQ(tensors.TypeOf(Side::kDestination, 1), DataType::kBF16);
+  EXPECT_THAT(tensors.conversions(), ElementsAre(Conversion{DataType::kF32, DataType::kBF16}));
+  EXPECT_EQ(tensors.conversion_of(0), kNoConversion);
+  EXPECT_EQ(tensors.conversion_of(1), 0);
+  EXPECT_EQ(tensors.BytesOf(Side::kSource, 0), 4 * 6 * 4 + 4 * 6 * 4);
+  EXPECT_EQ(tensors.BytesOf(Side::kDestination, 0), 8 * 3 * 4 + 8 * 3 * 2);
+}
+
+TEST(TensorTableTest, RefusesWhatCannotBeConverted) {
+  TensorText text = Simple();
+  text.sent_as = DataType::kI32;
+  EXPECT_THAT(TensorTable::Create(TableSpecOf({Simple(), text})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tensor group 1: F32 cannot be sent as I32")));
+}
+
 TEST(TensorTableTest, TilesAreThoseOfTheLayouts) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     RandomSource random(seed);
@@ -137,6 +158,12 @@ TEST(TensorTableTest, TheDigestTellsTablesApart) {
   other = spec;
   other.groups[0].type = DataType::kI32;
   EXPECT_NE(TensorTable::Create(other)->digest(), digest);
+  other = spec;
+  other.groups[0].sent_as = DataType::kF16;
+  EXPECT_NE(TensorTable::Create(other)->digest(), digest);
+  TensorTable::Spec third = other;
+  third.groups[0].sent_as = DataType::kBF16;
+  EXPECT_NE(TensorTable::Create(third)->digest(), TensorTable::Create(other)->digest());
 }
 
 }  // namespace

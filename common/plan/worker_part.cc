@@ -86,6 +86,12 @@ absl::Status WorkerPart::CheckClasses() const {
       if (InRange(set, spec_.device_sets.size())) continue;
       return Bad("class", absl::StrCat("a device set below ", spec_.device_sets.size()), set);
     }
+    if (sets.conversion != kNoConversion &&
+        !InRange(sets.conversion, tensors().conversions().size())) {
+      return Bad("conversion of a class",
+                 absl::StrCat("none or one below ", tensors().conversions().size()),
+                 sets.conversion);
+    }
   }
   return absl::OkStatus();
 }
@@ -177,6 +183,8 @@ Digest WorkerPart::ComputeDigest() const {
   for (const ClassSets& sets : spec_.class_sets) {
     builder.AddInt(sets.holders);
     builder.AddInt(sets.needers);
+    // So that parts without conversions keep the digest that they had before there were any.
+    if (!tensors().conversions().empty()) builder.AddInt(sets.conversion);
   }
   builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
   for (const PartRelay& relay : spec_.relays) {
@@ -208,7 +216,8 @@ std::span<const DeviceRank> WorkerPart::needers(int32_t class_sets) const {
 }
 
 ClassIndex WorkerPart::ClassIn(const Slicing& slicing, int32_t class_sets) const {
-  return slicing.Find(holders(class_sets), needers(class_sets));
+  return slicing.Find(holders(class_sets), needers(class_sets),
+                      spec_.class_sets[class_sets].conversion);
 }
 
 namespace {

@@ -25,6 +25,7 @@ class WorkerPart {
   struct ClassSets {
     int32_t holders = 0;
     int32_t needers = 0;
+    ConversionIndex conversion = kNoConversion;
     friend bool operator==(const ClassSets&, const ClassSets&) = default;
   };
   struct PartHop {
@@ -73,7 +74,7 @@ class WorkerPart {
   // Of entry `class_sets` of the spec; ascending.
   std::span<const DeviceRank> holders(int32_t class_sets) const;
   std::span<const DeviceRank> needers(int32_t class_sets) const;
-  // The class with these sets in a slicing of the same tensors, or kNoClass.
+  // The class with these sets, so converted, in a slicing of the same tensors, or kNoClass.
   ClassIndex ClassIn(const Slicing& slicing, int32_t class_sets) const;
   const Digest& digest() const { return digest_; }
 

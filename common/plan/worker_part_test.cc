@@ -249,6 +249,8 @@ TEST(WorkerPartTest, RefusesWhatIsOutOfBounds) {
   expect_refused([](WorkerPart::Spec& s) { s.devices = {}; });
   expect_refused([](WorkerPart::Spec& s) { ReplaceFirstSet(s, {-1}); });
   expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].needers = 3; });
+  expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].conversion = 0; });
+  expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].conversion = -2; });
   expect_refused([](WorkerPart::Spec& s) { s.relays[0].class_sets = 2; });
   expect_refused([](WorkerPart::Spec& s) { s.relays[0].root = 4; });
   expect_refused([](WorkerPart::Spec& s) { s.relays[0].begin = -1; });

@@ -80,6 +80,7 @@ void AddGroups(const TensorTable& tensors, v1::WorkerPart& proto) {
     added.set_dtype(std::string(DataTypeName(group.type)));
     added.set_source(group.source);
     added.set_destination(group.destination);
+    if (group.sent_as.has_value()) added.set_sent_as(std::string(DataTypeName(*group.sent_as)));
   }
   const std::vector<int32_t>& group_of = tensors.group_of_tensor();
   for (size_t begin = 0, end = 0; begin < group_of.size(); begin = end) {
@@ -112,6 +113,9 @@ absl::StatusOr<std::vector<TensorGroup>> GroupsFromProto(const v1::WorkerPart& p
                       .type = type,
                       .source = group.source(),
                       .destination = group.destination()});
+    if (!group.sent_as().empty()) {
+      ASSIGN_OR_RETURN(groups.back().sent_as, ParseDataType(group.sent_as()));
+    }
   }
   return groups;
 }
@@ -159,6 +163,7 @@ void AddClasses(const WorkerPart::Spec& spec, v1::WorkerPart& proto) {
   for (const WorkerPart::ClassSets& sets : spec.class_sets) {
     proto.add_class_holders(sets.holders);
     proto.add_class_needers(sets.needers);
+    if (!spec.tensors->conversions().empty()) proto.add_class_conversion(sets.conversion + 1);
   }
 }
 
@@ -193,9 +198,18 @@ absl::Status ReadDeviceSets(const v1::WorkerPart& proto, WorkerPart::Spec& spec)
 absl::Status ReadClasses(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
   RETURN_IF_ERROR(ReadDeviceSets(proto, spec));
   RETURN_IF_ERROR(CheckSameSize("class", proto.class_holders(), proto.class_needers()));
+  const bool is_converted = proto.class_conversion_size() > 0;
+  if (is_converted) {
+    RETURN_IF_ERROR(CheckSameSize("class", proto.class_holders(), proto.class_conversion()));
+  }
   for (int i = 0; i < proto.class_holders_size(); ++i) {
-    spec.class_sets.push_back(
-        {.holders = proto.class_holders(i), .needers = proto.class_needers(i)});
+    const int64_t conversion =
+        is_converted ? int64_t{proto.class_conversion(i)} - 1 : kNoConversion;
+    if (conversion < kNoConversion)
+      return Bad("conversion of a class", "0 or more", conversion + 1);
+    spec.class_sets.push_back({.holders = proto.class_holders(i),
+                               .needers = proto.class_needers(i),
+                               .conversion = static_cast<ConversionIndex>(conversion)});
   }
   return absl::OkStatus();
 }

@@ -15,7 +15,19 @@ namespace {
 // in too many.
 constexpr int kBeginningPieces = 64;
 
+// `converter` may be null.
+void Pack(ElementConverter converter, const std::byte* from, std::byte* to, int64_t bytes) {
+  if (converter != nullptr) return converter(from, to, bytes);
+  std::memcpy(to, from, bytes);
+}
+
 }  // namespace
+
+ElementConverter TileCursor::ConverterOf(ClassIndex slice_class) const {
+  const ConversionIndex conversion = map_.slicing().classes()[slice_class].conversion;
+  if (map_.side() == Side::kDestination || conversion == kNoConversion) return nullptr;
+  return ConverterFor(map_.tensors().conversions()[conversion]);
+}
 
 PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
   runs.Seek(range.slice_class, range.offset);
@@ -23,6 +35,7 @@ PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
 }
 
 bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces) {
+  if (ConverterOf(range.slice_class) != nullptr) return false;
   // To look at all pieces in vain costs a good part of what gathering them costs.
   const int64_t beginning_bytes_min = range.bytes * kBeginningPieces / pieces_max / 2;
   PackedRuns& runs = Seek(look_, range);
@@ -47,10 +60,11 @@ bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iove
 }
 
 void TileCursor::Gather(const Range& range, std::span<std::byte> into) {
+  const ElementConverter converter = ConverterOf(range.slice_class);
   PackedRuns& runs = Seek(move_, range);
   while (!into.empty()) {
     const Run run = runs.Next(std::ssize(into));
-    std::memcpy(into.data(), At(run), run.bytes);
+    Pack(converter, At(run), into.data(), run.bytes);
     into = into.subspan(run.bytes);
   }
 }
@@ -65,47 +79,46 @@ void TileCursor::Scatter(const Range& range, std::span<const std::byte> from) {
 }
 
 int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use) {
+  const ElementConverter converter = ConverterOf(range.slice_class);
   PackedRuns& from_runs = Seek(move_, range);
   PackedRuns& to_runs = to.Seek(to.move_, range);
   int64_t copied = 0;
-  Run source;
-  Run destination;
   for (int64_t left = range.bytes; left > 0;) {
-    // What is left of either run is never more than what is left of the range.
-    if (source.bytes == 0) source = from_runs.Next(left);
-    if (destination.bytes == 0) destination = to_runs.Next(left);
-    const int64_t step = std::min(source.bytes, destination.bytes);
-    if (At(source) != to.At(destination)) {
-      if (next_use == NextUse::kSoon) {
-        std::memcpy(to.At(destination), At(source), step);
-      } else {
-        CopyStreaming(to.At(destination), At(source), step);
+    const Run destination = to_runs.Next(left);
+    left -= destination.bytes;
+    std::byte* into = to.At(destination);
+    const std::byte* const end = into + destination.bytes;
+    while (into != end) {
+      const Run source = from_runs.Next(end - into);
+      if (At(source) != into) {
+        if (converter != nullptr || next_use == NextUse::kSoon) {
+          Pack(converter, At(source), into, source.bytes);
+        } else {
+          CopyStreaming(into, At(source), source.bytes);
+        }
+        copied += source.bytes;
       }
-      copied += step;
+      into += source.bytes;
     }
-    for (Run* run : {&source, &destination}) {
-      run->tile_offset += step;
-      run->bytes -= step;
-    }
-    left -= step;
   }
   return copied;
 }
 
 void TileCursor::HashLeaves(const Range& range, std::span<std::byte> scratch,
                             std::span<uint64_t> hashes) {
+  const ElementConverter converter = ConverterOf(range.slice_class);
   PackedRuns& runs = Seek(hash_, range);
   int64_t left = range.bytes;
   for (uint64_t& hash : hashes) {
     const int64_t leaf_bytes = std::min(left, Plan::kLeafBytes);
     left -= leaf_bytes;
     Run run = runs.Next(leaf_bytes);
-    if (run.bytes == leaf_bytes) {
+    if (run.bytes == leaf_bytes && converter == nullptr) {
       hash = HashLeaf(std::span(At(run), leaf_bytes));
       continue;
     }
     for (int64_t done = 0;;) {
-      std::memcpy(&scratch[done], At(run), run.bytes);
+      Pack(converter, At(run), &scratch[done], run.bytes);
       done += run.bytes;
       if (done == leaf_bytes) break;
       run = runs.Next(leaf_bytes - done);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/numbers/element_converter.h"
 #include "common/plan/packed_runs.h"
 #include "worker/executor/task.h"
 
@@ -13,6 +14,8 @@
 namespace crossmesh {
 
 // Packed bytes of classes in the memory of one device's tiles, by ranges [offset, offset + bytes).
+// Where a class is converted, source tiles hold its elements as they were before: whatever reads
+// them converts.
 //
 // Every kind of call keeps its own places in the classes, because it costs little to go on from
 // there and much to go back: a range is looked at, moved and hashed at different times.
@@ -27,10 +30,10 @@ class TileCursor {
 
   // Both must outlive the cursor.
   TileCursor(const TileMap& map, const BoundTiles& tiles)
-      : tiles_(tiles), look_(map), move_(map), hash_(map) {}
+      : map_(map), tiles_(tiles), look_(map), move_(map), hash_(map) {}
 
-  // Where the range is in memory. False when it is in more pieces than `pieces_max`, or begins with
-  // pieces so small that looking on is not worth while.
+  // Where the range is in memory. False when it is not there as it is sent, is in more pieces than
+  // `pieces_max`, or begins with pieces so small that looking on is not worth while.
   bool FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces);
   // `into` and `from` have the size of the range.
   void Gather(const Range& range, std::span<std::byte> into);
@@ -46,7 +49,10 @@ class TileCursor {
  private:
   static PackedRuns& Seek(PackedRuns& runs, const Range& range);
   std::byte* At(const Run& run) const { return tiles_.tensor[run.tensor] + run.tile_offset; }
+  // Null where the class's elements are in the tiles as they are packed.
+  ElementConverter ConverterOf(ClassIndex slice_class) const;
 
+  const TileMap& map_;
   const BoundTiles& tiles_;
   PackedRuns look_;
   PackedRuns move_;

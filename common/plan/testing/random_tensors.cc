@@ -138,6 +138,13 @@ std::vector<std::string> RandomReplicaAxes(RandomSource& random, const Mesh& mes
   return axes;
 }
 
+// Some that are not converted, too.
+void ConvertFloats(RandomSource& random, TensorGroup& group) {
+  const std::vector<DataType> floats = {DataType::kF32, DataType::kF16, DataType::kBF16};
+  group.type = random.Pick(floats);
+  group.sent_as = random.Pick(floats);
+}
+
 }  // namespace
 
 TensorTable RandomTensorTable(RandomSource& random, const RandomTensorsOptions& options) {
@@ -171,6 +178,7 @@ TensorTable RandomTensorTable(RandomSource& random, const RandomTensorsOptions& 
     spec.groups.push_back({shape, type, g, g});
     // Now and then another group with the same placements.
     if (random.OneIn(4)) spec.groups.push_back({shape, DataType::kU8, g, g});
+    if (options.conversions && random.OneIn(3)) ConvertFloats(random, spec.groups.back());
   }
   const int64_t tensors = random.Between(1, options.tensors_max);
   for (int64_t t = 0; t < tensors; ++t) {

@@ -24,7 +24,7 @@ TensorTable::Spec TableSpecOf(const std::vector<TensorText>& tensors) {
     spec.sources.push_back({Parsed(ParseMesh(text.source_mesh)), Parsed(ParseLayout(text.source))});
     spec.destinations.push_back(
         {Parsed(ParseMesh(text.destination_mesh)), Parsed(ParseLayout(text.destination))});
-    spec.groups.push_back({Parsed(ParseShape(text.shape)), text.type, index, index});
+    spec.groups.push_back({Parsed(ParseShape(text.shape)), text.type, index, index, text.sent_as});
     spec.group_of_tensor.push_back(index);
   }
   return spec;

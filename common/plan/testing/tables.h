@@ -3,6 +3,7 @@
 #include "common/mesh/data_type.h"
 #include "common/plan/tensor_table.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct TensorText {
   std::string destination_mesh;  // "y=2 on b.0-1"
   std::string destination;
   DataType type = DataType::kF32;
+  std::optional<DataType> sent_as = std::nullopt;
 };
 
 // A table of these tensors, each in a group of its own. Aborts when a text is wrong.

@@ -100,12 +100,13 @@ absl::StatusOr<Slices> Slices::List(absl::string_view strategy, const TensorTabl
       const ClassIndex c = grid.classes[ordered.index];
       const int64_t begin = packed[c];
       packed[c] += grid.bytes[ordered.index];
-      result.slices_.push_back({.tensor = tensor,
-                                .slice_class = c,
-                                .begin = begin,
-                                .end = packed[c],
-                                .item_bytes = static_cast<int32_t>(tensors.ItemBytesOf(group)),
-                                .parties = ordered.parties});
+      result.slices_.push_back(
+          {.tensor = tensor,
+           .slice_class = c,
+           .begin = begin,
+           .end = packed[c],
+           .item_bytes = static_cast<int32_t>(tensors.ItemBytesOf(Side::kDestination, group)),
+           .parties = ordered.parties});
     }
   }
   return result;

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/numbers/element_converter.h"
 
 #include <algorithm>
 
@@ -87,11 +88,18 @@ std::byte* TileMemory::AddBlock(Side side, int32_t tensor, DeviceRank device) {
 std::vector<std::byte> TileMemory::Expected(Side side, int32_t tensor, DeviceRank device) const {
   const TensorTable& tensors = plan_.tensors();
   const int32_t group = tensors.group_of_tensor()[tensor];
+  const int64_t item_bytes = tensors.ItemBytesOf(Side::kSource, group);
   std::vector<std::byte> bytes;
   for (const Box& box : tensors.TileOf(side, group, device)) {
-    AppendBox(tensors.groups()[group].shape, box, tensor, tensors.ItemBytesOf(group), bytes);
+    AppendBox(tensors.groups()[group].shape, box, tensor, item_bytes, bytes);
   }
-  return bytes;
+  const ConversionIndex conversion = tensors.conversion_of(group);
+  if (side == Side::kSource || conversion == kNoConversion) return bytes;
+  std::vector<std::byte> converted(std::ssize(bytes) / item_bytes *
+                                   tensors.ItemBytesOf(side, group));
+  ConverterFor(tensors.conversions()[conversion])(bytes.data(), converted.data(),
+                                                  std::ssize(converted));
+  return converted;
 }
 
 const BoundTiles& TileMemory::tiles(Side side, DeviceRank device) const {
