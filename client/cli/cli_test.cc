@@ -127,6 +127,32 @@ TEST(CliTest, LayoutShowTakesATensorOfAManifestByItsRule) {
   EXPECT_EQ(document["slots"][3]["coordinates"]["fsdp"], 3);
 }
 
+TEST(CliTest, PlanSaysWhatIsConverted) {
+  const std::string small =
+      "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]'"
+      " --destination 'y=2 on c.0,d.0' --destination-layout ";
+  const Result result =
+      Crossmesh(absl::StrCat("plan ", small, "'[-, y] as BF16' --explain --json"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(document["text"].get<std::string>(), HasSubstr("1 x F32[4, 6] as BF16 from"));
+  EXPECT_THAT(document["text"].get<std::string>(), HasSubstr("1 x BF16[2, 8] from"));
+  const Result refused = Crossmesh(absl::StrCat("plan ", small, "'[-, y] as I32'"));
+  EXPECT_NE(refused.exit_status, 0);
+  EXPECT_THAT(refused.error, HasSubstr("tensor \"a\": F32 cannot be sent as I32"));
+}
+
+TEST(CliTest, LayoutShowSaysTheTypeOfTheRule) {
+  const TemporaryFolder folder;
+  const std::string rules = folder.PathOf("half.rules");
+  std::ofstream(rules) << "* [fsdp, ...] nested_chunk on fsdp2=0 as F16  # half\n";
+  const Result result = Crossmesh(
+      absl::StrCat("layout show --mesh 'fsdp2=2,fsdp=4 on a.0-7' --manifest examples/gpt2.json ",
+                   "--rules ", rules, " --tensor wte.weight --json"));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["dtype"], "F16");
+}
+
 TEST(CliTest, PlanExplainsASmallCase) {
   const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --explain --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;

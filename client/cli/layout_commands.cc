@@ -59,6 +59,7 @@ absl::StatusOr<PlacedTensor> FromRules(const LayoutShowFlags& flags, const Mesh&
   ASSIGN_OR_RETURN(RuleMatch match, rules.Match(flags.tensor, placed.tensor.shape.rank()));
   ASSIGN_OR_RETURN(placed.placement.mesh, mesh.Select(match.coordinates));
   placed.placement.layout = std::move(match.layout);
+  placed.tensor.type = match.type.value_or(placed.tensor.type);
   return placed;
 }
 

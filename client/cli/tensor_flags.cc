@@ -3,6 +3,7 @@
 #include "client/cli/cli.h"
 #include "client/safetensors/collection.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/data_type.h"
 #include "common/mesh/layout_rules.h"
 #include "common/mesh/manifest_file.h"
 #include "common/wire/object_name.h"
@@ -33,7 +34,18 @@ absl::string_view WithoutComment(absl::string_view line) {
   return line;
 }
 
-// Takes a line that LayoutRules::Parse has accepted apart: pattern, layout, and what follows "on".
+// Takes "as BF16" off the end, if it is there, and returns the type.
+std::string TakeType(absl::string_view& tail) {
+  const size_t type_begin = tail.find_last_of(" \t") + 1;
+  const absl::string_view type = tail.substr(type_begin);
+  absl::string_view before = absl::StripTrailingAsciiWhitespace(tail.substr(0, type_begin));
+  if (!ParseDataType(type).ok() || !absl::ConsumeSuffix(&before, "as")) return "";
+  tail = absl::StripTrailingAsciiWhitespace(before);
+  return std::string(type);
+}
+
+// Takes a line that LayoutRules::Parse has accepted apart: pattern, layout, and what follows "on"
+// and "as".
 v1::LayoutRule SplitRule(absl::string_view line) {
   const size_t pattern_end = line.find_first_of(" \t");
   absl::string_view rest = absl::StripAsciiWhitespace(line.substr(pattern_end));
@@ -43,6 +55,7 @@ v1::LayoutRule SplitRule(absl::string_view line) {
   std::string layout(rest.substr(0, form_end));
   v1::LayoutRule rule;
   rule.set_pattern(std::string(line.substr(0, pattern_end)));
+  rule.set_dtype(TakeType(tail));
   const size_t word_end = std::min(tail.find_first_of(" \t"), tail.size());
   if (word_end > 0 && tail.substr(0, word_end) != "on") {
     absl::StrAppend(&layout, " ", tail.substr(0, word_end));

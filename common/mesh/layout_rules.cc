@@ -25,6 +25,8 @@ absl::string_view WithoutComment(absl::string_view line) {
   return line;
 }
 
+bool IsOfDataType(char c) { return absl::ascii_isalnum(c) || c == '_'; }
+
 std::string Quoted(absl::string_view tensor) {
   return absl::StrCat("\"", absl::CHexEscape(tensor.substr(0, 256)), "\"");
 }
@@ -47,15 +49,21 @@ class LayoutRuleParser {
         coordinates.push_back(std::move(coordinate));
       } while (scanner.Take(","));
     }
+    std::optional<DataType> type;
+    if (scanner.TakeWord("as")) {
+      ASSIGN_OR_RETURN(type, ParseDataType(scanner.TakeWhile(IsOfDataType)));
+    }
     if (!scanner.AtEnd()) {
-      return scanner.Error(coordinates.empty() ? "an uneven rule, \"on\" or the end"
-                                               : "\",\" or the end");
+      return scanner.Error(type.has_value()      ? "the end"
+                           : coordinates.empty() ? "an uneven rule, \"on\", \"as\" or the end"
+                                                 : "\",\", \"as\" or the end");
     }
     return LayoutRules::Rule{.line = number,
                              .pattern = std::move(pattern),
                              .layout = std::move(parsed.layout),
                              .ellipsis = parsed.ellipsis,
-                             .coordinates = std::move(coordinates)};
+                             .coordinates = std::move(coordinates),
+                             .type = type};
   }
 
  private:
@@ -128,6 +136,7 @@ absl::StatusOr<RuleMatch> LayoutRules::Match(absl::string_view tensor, int rank)
           coordinate.capture ? (*captured)[*coordinate.capture] : coordinate.value;
       match.coordinates.emplace_back(coordinate.axis, value / coordinate.divisor);
     }
+    match.type = rule.type;
     match.line = rule.line;
     return match;
   }

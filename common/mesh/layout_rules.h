@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/mesh/data_type.h"
 #include "common/mesh/layout.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/name_pattern.h"
@@ -18,8 +19,9 @@ namespace crossmesh {
 // What the rules say of one tensor.
 struct RuleMatch {
   Layout layout;
-  Coordinates coordinates;  // the sub-mesh that holds the tensor; empty means the whole mesh
-  int line = 0;             // of the rule in its text, from 1, to be named in later errors
+  Coordinates coordinates;       // the sub-mesh that holds the tensor; empty means the whole mesh
+  std::optional<DataType> type;  // of the tensor there; nothing: as it is
+  int line = 0;                  // of the rule in its text, from 1, to be named in later errors
   friend bool operator==(const RuleMatch&, const RuleMatch&) = default;
 };
 
@@ -28,6 +30,7 @@ struct RuleMatch {
 //
 //   # experts are spread over the axis expert, four to a coordinate
 //   model.layers.{l}.mlp.experts.{e}.up_proj.weight  [tensor, -]  on expert={e}/4
+//   *.norm.weight                                    [-]  as F32
 //   *                                                [data, ...] nested_chunk
 class LayoutRules {
  public:
@@ -54,6 +57,7 @@ class LayoutRules {
     Layout layout;
     std::optional<size_t> ellipsis;  // where in an axis layout's dimensions "..." stands
     std::vector<Coordinate> coordinates;
+    std::optional<DataType> type;
   };
 
   friend class LayoutRuleParser;

@@ -20,8 +20,9 @@ model.layers.{l}.mlp.experts.{e}.up_proj.weight  [tensor, -]  on expert={e}/4, s
 model.layers.{l}.*   [..., data] nested_chunk on stage={l}   # the rest of a layer
 *.scale              []
 embed*               [data*tensor, ...] on on=1
-tiles                {[0:1]; [1:2]}
-*.weight             [-, ...] chunk
+tiles                {[0:1]; [1:2]} as F8_E4M3
+*.weight             [-, ...] chunk as BF16
+as.*                 [as] on as=1 as F32
 )";
 
 TEST(LayoutRulesTest, TheFirstRuleThatMatchesHolds) {
@@ -38,8 +39,14 @@ TEST(LayoutRulesTest, TheFirstRuleThatMatchesHolds) {
   EXPECT_EQ(ToString(embedding.layout), "[data*tensor]");
   EXPECT_EQ(CoordinatesToString(embedding.coordinates), "on=1");
   EXPECT_EQ(ToString(rules.Match("tiles", 1)->layout), "{[0:1]; [1:2]}");
+  EXPECT_EQ(rules.Match("tiles", 1)->type, DataType::kF8E4M3);
   EXPECT_EQ(ToString(rules.Match("x.scale", 0)->layout), "[]");
   EXPECT_EQ(ToString(rules.Match("x.weight", 2)->layout), "[-, -] chunk");
+  EXPECT_EQ(rules.Match("x.weight", 2)->type, DataType::kBF16);
+  EXPECT_EQ(rules.Match("x.scale", 0)->type, std::nullopt);
+  ASSERT_OK_AND_ASSIGN(const RuleMatch as, rules.Match("as.b", 1));
+  EXPECT_EQ(CoordinatesToString(as.coordinates), "as=1");
+  EXPECT_EQ(as.type, DataType::kF32);
 }
 
 TEST(LayoutRulesTest, NamesTheTensorThatNoRuleMatches) {
@@ -60,11 +67,14 @@ TEST(LayoutRulesTest, ErrorsHaveTheLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"a", "line 1: layout rule \"\", column 1: expected a layout"},
       {"a [x]\nb [y", "line 2: layout rule \" [y\", column 4: expected \"]\""},
-      {"a [x] at x=1", "expected an uneven rule, \"on\" or the end, found \"at\""},
+      {"a [x] at x=1", "expected an uneven rule, \"on\", \"as\" or the end, found \"at\""},
       {"a [x] on", "expected an axis name"},
       {"a [x] on y={e}", "expected a capture of the rule's pattern, found \"e\""},
       {"a.{e} [x] on y={e}/0", "expected a divisor of at least 1, found \"0\""},
-      {"a.{e} [x] on y={e}*2", "expected \",\" or the end, found \"*\""},
+      {"a.{e} [x] on y={e}*2", "expected \",\", \"as\" or the end, found \"*\""},
+      {"a [x] as", "line 1: data type \"\": expected one of BOOL"},
+      {"a [x] as bf16", "data type \"bf16\": expected one of BOOL"},
+      {"a [x] as F32 on x=1", "expected the end, found \"on\""},
       {"a [..., ...]", "\"...\" at most once"},
       {"a.{e [x]", "pattern \"a.{e\""}};
   for (const auto& [text, message] : cases) {

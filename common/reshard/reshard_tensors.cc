@@ -1,6 +1,7 @@
 #include "common/reshard/reshard_tensors.h"
 
 #include "common/base/status_macros.h"
+#include "common/mesh/conversion.h"
 
 #include <cstdint>
 #include <tuple>
@@ -13,29 +14,40 @@
 namespace crossmesh {
 namespace {
 
+// Where a tensor lies on one side, and its type there.
+struct Place {
+  int32_t placement = 0;
+  DataType type = DataType::kF32;
+};
+
 // The placements of one side. Thread-compatible.
 class PlacementTable {
  public:
   PlacementTable(absl::string_view side, const ReshardLayout& layout)
       : side_(side), layout_(layout) {}
 
-  // The index of the tensor's placement, which is added if it is new.
-  absl::StatusOr<int32_t> PlacementOf(const TensorSpec& tensor) {
+  // The tensor's placement is added if it is new.
+  absl::StatusOr<Place> PlaceOf(const TensorSpec& tensor) {
     absl::StatusOr<RuleMatch> match = layout_.rules.Match(tensor.name, tensor.shape.rank());
     if (!match.ok()) return Refused(tensor, match.status());
-    const auto by_rule = by_rule_.find(Key(match->line, tensor.shape.rank(), match->coordinates));
-    if (by_rule != by_rule_.end()) return by_rule->second;
-    absl::StatusOr<int32_t> placement = Intern(*match);
+    const absl::StatusOr<int32_t> placement = PlacementOf(tensor.shape.rank(), *match);
     if (!placement.ok()) return Refused(tensor, placement.status());
-    by_rule_.emplace(Key(match->line, tensor.shape.rank(), std::move(match->coordinates)),
-                     *placement);
-    return placement;
+    return Place{.placement = *placement, .type = match->type.value_or(tensor.type)};
   }
 
-  absl::Status CheckFits(const TensorSpec& tensor, int32_t placement) const {
-    const Placement& place = placements_[placement];
-    const absl::Status status = place.layout.Validate(place.mesh, tensor.shape);
+  absl::Status CheckFits(const TensorSpec& tensor, const Place& place) const {
+    const Placement& placement = placements_[place.placement];
+    absl::Status status = placement.layout.Validate(placement.mesh, tensor.shape);
+    if (status.ok()) status = CheckConversion(tensor.type, place.type);
     return status.ok() ? status : Refused(tensor, status);
+  }
+
+  // What the source holds is of the manifest's type.
+  absl::Status CheckNotConverted(const TensorSpec& tensor, const Place& place) const {
+    if (place.type == tensor.type) return absl::OkStatus();
+    return Refused(tensor, absl::InvalidArgumentError(absl::StrCat(
+                               "expected no type but that of the manifest, ",
+                               DataTypeName(tensor.type), ", found ", DataTypeName(place.type))));
   }
 
   std::vector<Placement> Take() { return std::move(placements_); }
@@ -43,6 +55,15 @@ class PlacementTable {
  private:
   // A rule gives tensors of one rank at one place of the mesh the same placement.
   using Key = std::tuple<int, int, Coordinates>;
+
+  absl::StatusOr<int32_t> PlacementOf(int rank, const RuleMatch& match) {
+    const Key key(match.line, rank, match.coordinates);
+    const auto known = by_rule_.find(key);
+    if (known != by_rule_.end()) return known->second;
+    ASSIGN_OR_RETURN(const int32_t placement, Intern(match));
+    by_rule_.emplace(key, placement);
+    return placement;
+  }
 
   // Rules that say the same share a placement.
   absl::StatusOr<int32_t> Intern(const RuleMatch& match) {
@@ -85,17 +106,24 @@ absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
   spec.manifest = manifest.digest();
   spec.replica_axes = std::move(replica_axes);
   spec.group_of_tensor.reserve(manifest.tensors().size());
-  absl::flat_hash_map<std::tuple<Shape, DataType, int32_t, int32_t>, int32_t> group_of;
+  // By the types and placements of both sides.
+  using Key = std::tuple<Shape, DataType, int32_t, DataType, int32_t>;
+  absl::flat_hash_map<Key, int32_t> group_of;
   for (const TensorSpec& tensor : manifest.tensors()) {
-    ASSIGN_OR_RETURN(const int32_t from, sources.PlacementOf(tensor));
-    ASSIGN_OR_RETURN(const int32_t to, destinations.PlacementOf(tensor));
-    const auto [found, is_new] =
-        group_of.try_emplace({tensor.shape, tensor.type, from, to}, spec.groups.size());
+    ASSIGN_OR_RETURN(const Place from, sources.PlaceOf(tensor));
+    ASSIGN_OR_RETURN(const Place to, destinations.PlaceOf(tensor));
+    RETURN_IF_ERROR(sources.CheckNotConverted(tensor, from));
+    const auto [found, is_new] = group_of.try_emplace(
+        {tensor.shape, from.type, from.placement, to.type, to.placement}, spec.groups.size());
     if (is_new) {
       RETURN_IF_ERROR(sources.CheckFits(tensor, from));
       RETURN_IF_ERROR(destinations.CheckFits(tensor, to));
-      spec.groups.push_back(
-          {.shape = tensor.shape, .type = tensor.type, .source = from, .destination = to});
+      TensorGroup& group = spec.groups.emplace_back();
+      group = {.shape = tensor.shape,
+               .type = tensor.type,
+               .source = from.placement,
+               .destination = to.placement};
+      if (to.type != tensor.type) group.sent_as = to.type;
     }
     spec.group_of_tensor.push_back(found->second);
   }

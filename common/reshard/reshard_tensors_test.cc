@@ -24,8 +24,9 @@ class ReshardTensorsTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(destination_, ParseMesh("stage=2,model=2 on b.0-3"));
   }
 
-  static TensorSpec Tensor(const std::string& name, const std::vector<int64_t>& lengths) {
-    return {.name = name, .type = DataType::kF32, .shape = *Shape::Create(lengths)};
+  static TensorSpec Tensor(const std::string& name, const std::vector<int64_t>& lengths,
+                           DataType type = DataType::kF32) {
+    return {.name = name, .type = type, .shape = *Shape::Create(lengths)};
   }
 
   absl::StatusOr<TensorTable> Build(std::vector<TensorSpec> tensors, absl::string_view source_rules,
@@ -69,6 +70,26 @@ TEST_F(ReshardTensorsTest, ReplicaAxesReachTheTable) {
   EXPECT_EQ(table.replicas(), 2);
 }
 
+TEST_F(ReshardTensorsTest, ARuleOfTheDestinationConverts) {
+  ASSERT_OK_AND_ASSIGN(const TensorTable table,
+                       Build({Tensor("a.w", {8}), Tensor("b.w", {8}, DataType::kBF16),
+                              Tensor("a.n", {8}), Tensor("b.n", {8}, DataType::kBF16)},
+                             "* [data]", "*.w [model] as BF16\n* [model]"));
+  EXPECT_THAT(table.group_of_tensor(), ElementsAre(0, 1, 2, 1));
+  EXPECT_EQ(table.placements(Side::kDestination).size(), 1u);
+  EXPECT_THAT(table.conversions(), ElementsAre(Conversion{DataType::kF32, DataType::kBF16}));
+  EXPECT_EQ(table.conversion_of(0), 0);
+  EXPECT_EQ(table.conversion_of(1), kNoConversion);
+  EXPECT_EQ(table.conversion_of(2), kNoConversion);
+}
+
+TEST_F(ReshardTensorsTest, AConversionToTheOwnTypeIsNone) {
+  const std::vector<TensorSpec> tensors = {Tensor("w", {8})};
+  ASSERT_OK_AND_ASSIGN(const TensorTable said, Build(tensors, "* [data] as F32", "* [-] as F32"));
+  ASSERT_OK_AND_ASSIGN(const TensorTable unsaid, Build(tensors, "* [data]", "* [-]"));
+  EXPECT_EQ(said.digest(), unsaid.digest());
+}
+
 TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
   const auto refused = [](absl::string_view side, absl::string_view what) {
     return StatusIs(absl::StatusCode::kInvalidArgument,
@@ -84,6 +105,10 @@ TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
   EXPECT_THAT(Build(tensors, "* [-, data]", "* [...] on stage=2"), refused("destination", "2"));
   EXPECT_THAT(Build(tensors, "* [-, data]", "* [...] on expert=0"),
               refused("destination", "expert"));
+  EXPECT_THAT(Build(tensors, "* [...]", "* [...] as I32"),
+              refused("destination", "F32 cannot be sent as I32"));
+  EXPECT_THAT(Build(tensors, "* [...] as BF16", "* [...]"),
+              refused("source", "expected no type but that of the manifest, F32, found BF16"));
 }
 
 }  // namespace

@@ -32,14 +32,13 @@ absl::StatusOr<std::string> RuleLine(const v1::LayoutRule& rule) {
   for (const char c : pattern) {
     if (absl::ascii_isspace(c)) return refused("a pattern without spaces");
   }
-  for (const absl::string_view text :
-       {absl::string_view(rule.layout()), absl::string_view(rule.on())}) {
-    if (text.find_first_of("\n\r#") != absl::string_view::npos) {
-      return refused("a layout and coordinates on one line, without #");
+  for (const std::string* text : {&rule.layout(), &rule.on(), &rule.dtype()}) {
+    if (text->find_first_of("\n\r#") != std::string::npos) {
+      return refused("a layout, coordinates and a data type on one line, without #");
     }
   }
   return absl::StrCat(pattern, " ", rule.layout(), rule.on().empty() ? "" : " on ", rule.on(),
-                      "\n");
+                      rule.dtype().empty() ? "" : " as ", rule.dtype(), "\n");
 }
 
 }  // namespace

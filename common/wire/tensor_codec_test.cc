@@ -74,12 +74,13 @@ TEST(TensorCodecTest, TopologiesSurviveBothWays) {
 class LayoutRulesCodecTest : public testing::Test {
  protected:
   static absl::StatusOr<LayoutRules> Rules(const std::string& pattern, const std::string& layout,
-                                           const std::string& on) {
+                                           const std::string& on, const std::string& type = "") {
     google::protobuf::RepeatedPtrField<v1::LayoutRule> rules;
     v1::LayoutRule& rule = *rules.Add();
     rule.set_pattern(pattern);
     rule.set_layout(layout);
     rule.set_on(on);
+    rule.set_dtype(type);
     return FromProto(rules);
   }
 };
@@ -89,6 +90,9 @@ TEST_F(LayoutRulesCodecTest, ARuleIsReadAsItsTextForm) {
   ASSERT_OK_AND_ASSIGN(const RuleMatch match, rules.Match("h.3.w", 2));
   EXPECT_EQ(ToString(match.layout), "[data, -] chunk");
   EXPECT_EQ(CoordinatesToString(match.coordinates), "stage=3");
+  EXPECT_EQ(match.type, std::nullopt);
+  ASSERT_OK_AND_ASSIGN(const LayoutRules converting, Rules("*", "[-]", "", "BF16"));
+  EXPECT_EQ(converting.Match("w", 1)->type, DataType::kBF16);
 }
 
 TEST_F(LayoutRulesCodecTest, NothingCanTurnIntoAnotherRule) {
@@ -99,6 +103,8 @@ TEST_F(LayoutRulesCodecTest, NothingCanTurnIntoAnotherRule) {
   EXPECT_THAT(Rules("a", "[-]\n* [...]", ""), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Rules("a", "[-] # [...]", ""), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Rules("a", "[-]", "x=1\n* [...]"), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Rules("a", "[-]", "", "F32\n* []"), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Rules("a", "[-]", "", "F32 on x=1"), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Rules("a", "", ""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
