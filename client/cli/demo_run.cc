@@ -31,7 +31,11 @@ std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
 
 DemoRun::DemoRun(Options options, const TensorTable& tensors, const DemoValues& values,
                  DemoCluster& cluster)
-    : options_(std::move(options)), tensors_(tensors), values_(values), cluster_(cluster) {
+    : options_(std::move(options)),
+      tensors_(tensors),
+      values_(values),
+      received_(values, tensors),
+      cluster_(cluster) {
   options_.spec.mutable_source()->set_storage(kSourceStorage);
   options_.spec.mutable_destination()->set_storage(kDestinationStorage);
   // One memory per destination, which every strategy finds in the same state: touched and cleared.
@@ -113,7 +117,7 @@ absl::StatusOr<DemoResult> DemoRun::Run(const std::string& strategy, const std::
   if (options_.verify) {
     RETURN_IF_ERROR(OnEach("checking", destinations_,
                            [this](const Holding& destination, std::atomic<int64_t>& done_bytes) {
-                             return destination.tiles.Check(values_, destination.storage.bytes(),
+                             return destination.tiles.Check(received_, destination.storage.bytes(),
                                                             done_bytes);
                            }));
   }
@@ -148,7 +152,7 @@ absl::Status DemoRun::Save(const std::string& folder) {
                 [&](const Holding& destination, std::atomic<int64_t>& done_bytes) -> absl::Status {
                   const std::string path =
                       (fs::path(folder) / (destination.device + ".safetensors")).string();
-                  RETURN_IF_ERROR(destination.tiles.Save(values_.manifest(),
+                  RETURN_IF_ERROR(destination.tiles.Save(received_.manifest(),
                                                          destination.storage.bytes(), path));
                   done_bytes += destination.tiles.bytes();
                   return absl::OkStatus();

@@ -71,6 +71,7 @@ class DemoRun {
   Options options_;
   const TensorTable& tensors_;
   const DemoValues& values_;
+  const ReceivedValues received_;
   DemoCluster& cluster_;
   const RealClock clock_;
   std::vector<Holding> sources_;

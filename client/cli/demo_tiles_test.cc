@@ -93,6 +93,25 @@ TEST_F(DemoTilesTest, ElementsThatChangedPlacesAreFound) {
   EXPECT_THAT(tiles.Check(values_, memory, done_bytes_), StatusIs(absl::StatusCode::kDataLoss));
 }
 
+TEST_F(DemoTilesTest, ReceivedValuesAreConverted) {
+  const Mesh mesh = ParseMesh("x=1 on a.0").value();
+  const LayoutRules as_it_is = LayoutRules::Parse("* [...]").value();
+  const LayoutRules converting =
+      LayoutRules::Parse("a [...] as BF16\nb [...] as F32\n* [...]").value();
+  ASSERT_OK_AND_ASSIGN(
+      const TensorTable tensors,
+      BuildReshardTensors(values_.manifest(), {mesh, as_it_is}, {mesh, converting}, {}));
+  const ReceivedValues received(values_, tensors);
+  EXPECT_EQ(received.manifest().tensors()[0].type, DataType::kBF16);
+  EXPECT_EQ(received.manifest().tensors()[2].type, DataType::kU8);
+  // A BF16 is the upper half of its F32.
+  EXPECT_EQ(received.ElementText(1, 2), values_.ElementText(1, 2) + "0000");
+  const DemoTiles tiles(tensors, Side::kDestination, 0);
+  std::vector<std::byte> memory(tiles.bytes());
+  tiles.Fill(received, memory, done_bytes_);
+  EXPECT_OK(tiles.Check(received, memory, done_bytes_));
+}
+
 TEST_F(DemoTilesTest, TilesAreSavedUnderTheirNames) {
   const DeviceRank device = *tensors_.FindDevice({.host = "b", .index = 0});
   const DemoTiles tiles(tensors_, Side::kDestination, device);

@@ -1,5 +1,8 @@
 #include "client/cli/demo_values.h"
 
+#include "common/base/check.h"
+#include "common/numbers/element_converter.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -84,6 +87,42 @@ void FileValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) 
   const int64_t item_bytes = ItemBytes(manifest().tensors()[tensor].type);
   const std::span<const std::byte> bytes = files_.Bytes(tensor);
   std::memcpy(out.data(), bytes.data() + first * item_bytes, out.size());
+}
+
+namespace {
+
+// Tensors of group -1 are not moved.
+Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors) {
+  std::vector<TensorSpec> specs = manifest.tensors();
+  for (size_t tensor = 0; tensor < specs.size(); ++tensor) {
+    const int32_t group = tensors.group_of_tensor()[tensor];
+    if (group >= 0) specs[tensor].type = tensors.TypeOf(Side::kDestination, group);
+  }
+  absl::StatusOr<Manifest> received = Manifest::Create(std::move(specs));
+  CHECK_OK(received) << "a table has no more bytes than a manifest may have";
+  return *std::move(received);
+}
+
+}  // namespace
+
+ReceivedValues::ReceivedValues(const DemoValues& values, const TensorTable& tensors)
+    : values_(values), tensors_(tensors), manifest_(ReceivedManifest(values.manifest(), tensors)) {}
+
+void ReceivedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) const {
+  const ConversionIndex index = tensors_.conversion_of(tensors_.group_of_tensor()[tensor]);
+  if (index == kNoConversion) return values_.Write(tensor, first, out);
+  const Conversion& conversion = tensors_.conversions()[index];
+  const size_t item_bytes = ItemBytes(conversion.to);
+  std::array<std::byte, kBlockBytes> block;
+  const size_t elements_max = kBlockBytes / ItemBytes(conversion.from);
+  while (!out.empty()) {
+    const size_t elements = std::min(out.size() / item_bytes, elements_max);
+    values_.Write(tensor, first, std::span(block).first(elements * ItemBytes(conversion.from)));
+    const std::span<std::byte> converted = out.first(elements * item_bytes);
+    ConverterFor(conversion)(block.data(), converted.data(), std::ssize(converted));
+    first += static_cast<int64_t>(elements);
+    out = out.subspan(converted.size());
+  }
 }
 
 }  // namespace crossmesh

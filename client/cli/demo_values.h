@@ -2,6 +2,7 @@
 
 #include "client/safetensors/collection.h"
 #include "common/mesh/manifest.h"
+#include "common/plan/tensor_table.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,20 @@ class FileValues final : public DemoValues {
 
  private:
   const SafetensorsCollection files_;
+};
+
+// Other values as they are at the destination of a reshard: converted, where its table says so.
+class ReceivedValues final : public DemoValues {
+ public:
+  // Both must outlive it.
+  ReceivedValues(const DemoValues& values, const TensorTable& tensors);
+  const Manifest& manifest() const override { return manifest_; }
+  void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const override;
+
+ private:
+  const DemoValues& values_;
+  const TensorTable& tensors_;
+  const Manifest manifest_;
 };
 
 }  // namespace crossmesh
