@@ -114,7 +114,7 @@ TEST_F(GpuKernelsTest, CopyIsItsTwin) {
   ASSERT_OK(gpu_->Launch(copy, LeavesOf(0, arguments.end), arguments, *stream_));
   Finish();
   const std::vector<std::byte> copied = destination.memory.Copy();
-  CopyOnCpu(source.boxes, destination.boxes, 0, arguments.end);
+  CopyOnCpu(source.boxes, destination.boxes, {0, arguments.end}, {});
   EXPECT_EQ(copied, destination.memory.Copy());
 }
 

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/plan/packed_runs.h"
 #include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/kernels/kernel.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 
 #include <algorithm>
@@ -37,8 +38,8 @@ class GpuBinding::BoxCollector {
     KernelBoxList list;
     runs_.Seek(slice_class, 0);
     for (Run run = runs_.Next(kAll); run.bytes > 0; run = runs_.Next(kAll)) {
-      if (run.tensor >= std::ssize(tiles_) || tiles_[run.tensor] == 0) return NoMemory(run.tensor);
-      list.Append(tiles_[run.tensor] + run.tile_offset, run.bytes);
+      RETURN_IF_ERROR(CheckTile(run));
+      list.Append(tiles_[run.tensor] + run.tile_offset, run.tile_bytes, run.bytes);
     }
     CHECK_LE(std::ssize(list.boxes()), std::numeric_limits<int32_t>::max());
     range->second = {.begin = std::ssize(boxes),
@@ -50,15 +51,31 @@ class GpuBinding::BoxCollector {
  private:
   static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
-  absl::Status NoMemory(int32_t tensor) const {
+  absl::Status CheckTile(const Run& run) const {
     const TensorTable& tensors = program_.part().part().tensors();
-    const int64_t bytes = program_.part()
-                              .tiles(side_, program_.device())
-                              .tile_bytes(tensors.group_of_tensor()[tensor]);
+    const int32_t group = tensors.group_of_tensor()[run.tensor];
+    if (run.tensor >= std::ssize(tiles_) || tiles_[run.tensor] == 0) {
+      const int64_t bytes = program_.part().tiles(side_, program_.device()).tile_bytes(group);
+      return Refused(run.tensor, absl::StrCat("memory for the ", bytes, " bytes"), "none");
+    }
+    // Kernels that convert read elements as they are; all others read bytes.
+    const int64_t item_bytes = tensors.ItemBytesOf(Side::kSource, group);
+    if (side_ == Side::kSource && tensors.conversion_of(group) != kNoConversion &&
+        tiles_[run.tensor] % item_bytes != 0) {
+      return Refused(
+          run.tensor,
+          absl::StrCat("memory at a multiple of the ", item_bytes, " bytes of an element"),
+          absl::StrCat("address ", tiles_[run.tensor]));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Refused(int32_t tensor, absl::string_view expected, absl::string_view found) const {
+    const TensorTable& tensors = program_.part().part().tensors();
     return absl::InvalidArgumentError(
         absl::StrCat(side_ == Side::kSource ? "source" : "destination", " of device ",
-                     ToString(tensors.devices()[program_.device()]), ": expected memory for the ",
-                     bytes, " bytes of tensor ", tensor, ", found none"));
+                     ToString(tensors.devices()[program_.device()]), ", tensor ", tensor,
+                     ": expected ", expected, ", found ", found));
   }
 
   const GpuProgram& program_;
@@ -71,6 +88,7 @@ absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
     Gpu& gpu, std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
     const GpuStream& upload) {
   std::shared_ptr<GpuBinding> binding(new GpuBinding(std::move(program)));
+  binding->FindKernels(gpu);
   std::vector<KernelBox> boxes;
   RETURN_IF_ERROR(binding->Collect(tiles, boxes));
   RETURN_IF_ERROR(binding->Upload(gpu, boxes, upload));
@@ -81,6 +99,18 @@ GpuBinding::~GpuBinding() {
   if (uploaded_ == nullptr || !uploaded_->is_recorded()) return;
   for (absl::StatusOr<bool> is_done = false; is_done.ok() && !*is_done;) {
     is_done = uploaded_->IsDone();
+  }
+}
+
+void GpuBinding::FindKernels(const Gpu& gpu) {
+  constexpr absl::string_view kPack = "crossmesh_pack";
+  constexpr absl::string_view kCopy = "crossmesh_copy";
+  source_kernels_.push_back(
+      {gpu.KernelNamed<PackArguments>(kPack), gpu.KernelNamed<CopyArguments>(kCopy)});
+  for (const Conversion& conversion : program_->part().part().tensors().conversions()) {
+    source_kernels_.push_back(
+        {gpu.KernelNamed<PackArguments>(ConvertingKernelName(kPack, conversion)),
+         gpu.KernelNamed<CopyArguments>(ConvertingKernelName(kCopy, conversion))});
   }
 }
 
@@ -122,6 +152,11 @@ GpuBinding::Boxes GpuBinding::boxes(Side side, ClassIndex slice_class) const {
   const BoxRange& range = (side == Side::kSource ? source_ : destination_).at(slice_class);
   return {.list = DevicePointer<const KernelBox>(boxes_->address()) + range.begin,
           .count = range.count};
+}
+
+const SourceKernels& GpuBinding::source_kernels(ClassIndex slice_class) const {
+  const SliceClass& of_class = program_->part().slicing().classes()[slice_class];
+  return source_kernels_[of_class.conversion + 1];
 }
 
 void GpuBinding::Prepare(const TaskKey& key) {

@@ -31,6 +31,12 @@ struct GpuTiles {
   std::vector<uint64_t> destination;
 };
 
+// The kernels that read source tiles of a class, and convert it if that is to be done.
+struct SourceKernels {
+  GpuKernel<PackArguments> pack;
+  GpuKernel<CopyArguments> copy;
+};
+
 // A program bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
 // search them; and what a run leaves for the host to look at. Made once, run any number of times,
 // one run at a time; a run allocates nothing. Confined to the thread of its Gpu.
@@ -45,7 +51,8 @@ class GpuBinding {
   };
 
   // The boxes are copied to the GPU in `upload`, on which there is nothing else. InvalidArgument,
-  // naming device and tensor, when a tile has no memory that the program reads or writes.
+  // naming device and tensor, when a tile has no memory that the program reads or writes, or begins
+  // between elements that are to be converted.
   // ResourceExhausted. Cost: linear in the runs of the classes that the program touches. `gpu` must
   // outlive the binding.
   static absl::StatusOr<std::shared_ptr<GpuBinding>> Create(
@@ -62,6 +69,7 @@ class GpuBinding {
 
   // Of a class that the program reads on that side, or writes.
   Boxes boxes(Side side, ClassIndex slice_class) const;
+  const SourceKernels& source_kernels(ClassIndex slice_class) const;
 
   // Makes ready for a run: both lists of hashes differ until the unpacks have filled them.
   void Prepare(const TaskKey& key);
@@ -88,6 +96,7 @@ class GpuBinding {
 
   explicit GpuBinding(std::shared_ptr<const GpuProgram> program) : program_(std::move(program)) {}
 
+  void FindKernels(const Gpu& gpu);
   absl::Status Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes);
   absl::Status Upload(Gpu& gpu, const std::vector<KernelBox>& boxes, const GpuStream& upload);
   std::span<RunAgreement> agreements() const;
@@ -98,6 +107,7 @@ class GpuBinding {
   int64_t hash_bytes() const;
 
   const std::shared_ptr<const GpuProgram> program_;
+  std::vector<SourceKernels> source_kernels_;  // [conversion + 1], the first for none
   BoxRanges source_;
   BoxRanges destination_;
   std::unique_ptr<RegisteredMemory> host_memory_;

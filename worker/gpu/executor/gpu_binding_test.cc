@@ -1,9 +1,12 @@
 #include "worker/gpu/executor/gpu_binding.h"
 
 #include "common/testing/status_matchers.h"
+#include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 #include "worker/gpu/program/checksum_comparison.h"
+#include "worker/gpu/program/testing/device_programs.h"
+#include "worker/gpu/program/testing/small_plans.h"
 
 #include <memory>
 
@@ -31,9 +34,31 @@ TEST_F(GpuBindingTest, ATileWithoutMemoryIsRefusedByName) {
   EXPECT_THAT(rank_->executor().Bind(chain_.programs[1], tiles),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("destination of device b.0"),
-                             HasSubstr("expected memory for the 131072 bytes of tensor 0"))));
+                             HasSubstr("tensor 0: expected memory for the 131072 bytes"))));
   EXPECT_THAT(rank_->executor().Bind(chain_.programs[0], {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("source of device a.0")));
+}
+
+TEST_F(GpuBindingTest, ATileBetweenElementsThatAreConvertedIsRefusedByName) {
+  const Plan plan = Made(ConvertedOnOneDevice(100));
+  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  const TileMemory memory(plan);
+  GpuTiles tiles = TilesOf(memory, 0);
+  tiles.source[0] += 2;
+  EXPECT_THAT(rank_->executor().Bind(programs[0], tiles),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("source of device a.0, tensor 0"),
+                             HasSubstr("expected memory at a multiple of the 4 bytes"))));
+}
+
+TEST_F(GpuBindingTest, BoxesOfSourcesHaveTheSizesOfTheirElements) {
+  const Plan plan = Made(ConvertedOnOneDevice(100));
+  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  const TileMemory memory(plan);
+  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(programs[0], TilesOf(memory, 0)));
+  rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
+  EXPECT_EQ(binding->boxes(Side::kSource, 0).list->row_bytes, 400);
+  EXPECT_EQ(binding->boxes(Side::kDestination, 0).list->row_bytes, 200);
 }
 
 TEST_F(GpuBindingTest, TilesThatTheProgramDoesNotTouchNeedNoMemory) {

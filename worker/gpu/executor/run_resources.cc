@@ -18,9 +18,7 @@ absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
   std::unique_ptr<RunResources> made(
       new RunResources{.gpu = gpu,
                        .staging = staging,
-                       .pack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_pack"),
-                       .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
-                       .copy_kernel = gpu.KernelNamed<CopyArguments>("crossmesh_copy")});
+                       .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack")});
   ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));

@@ -78,8 +78,8 @@ absl::Status StepPipeline::QueuePacks(const Step& step) {
     if (message.checksums) {
       arguments.leaf_hashes = DevicePointer<uint64_t>(address + message.hashes_offset());
     }
-    RETURN_IF_ERROR(shared_.gpu.Launch(shared_.pack_kernel, LeavesOf(pack.begin, pack.end),
-                                       arguments, *shared_.pack));
+    RETURN_IF_ERROR(shared_.gpu.Launch(binding_.source_kernels(pack.slice_class).pack,
+                                       LeavesOf(pack.begin, pack.end), arguments, *shared_.pack));
   }
   return EventsOf(issued_).packed->Record(*shared_.pack);
 }
@@ -106,7 +106,8 @@ absl::Status StepPipeline::QueueCopies(const Step& step) {
   for (const GpuProgram::Copy& copy : program_.copies(step)) {
     const GpuBinding::Boxes sources = binding_.boxes(Side::kSource, copy.slice_class);
     const GpuBinding::Boxes destinations = binding_.boxes(Side::kDestination, copy.slice_class);
-    RETURN_IF_ERROR(shared_.gpu.Launch(shared_.copy_kernel, LeavesOf(copy.begin, copy.end),
+    RETURN_IF_ERROR(shared_.gpu.Launch(binding_.source_kernels(copy.slice_class).copy,
+                                       LeavesOf(copy.begin, copy.end),
                                        {.sources = sources.list,
                                         .destinations = destinations.list,
                                         .source_count = sources.count,

@@ -1,4 +1,4 @@
-// The body of the kernel that copies boxes to other boxes; pack_kernel.h says what a body is.
+// The bodies of the kernels that copy boxes to other boxes; pack_kernel.h says what a body is.
 
 #pragma once
 
@@ -100,6 +100,44 @@ struct CopyKernel {
     }
     if (place.thread == kDestinationThread && arguments.destination_hashes != nullptr) {
       arguments.destination_hashes[place.block] = FinishLeafHash(bytes, shared.destination_hash);
+    }
+  }
+};
+
+// Copies elements converted. Hashes nothing: sums of hashes beside elements of two sizes take more
+// registers than a thread has.
+template <class Elements>
+struct ConvertKernel {
+  using Arguments = CopyArguments;
+  struct Shared {
+    LeafBoxRange sources;
+    LeafBoxRange destinations;
+  };
+  struct Registers {};
+  static constexpr int kThreads = kLeafThreads;
+  static constexpr int kPhases = 2;
+
+  template <int phase>
+  CROSSMESH_DEVICE static void Run(KernelPlace place, const Arguments& arguments, Shared& shared,
+                                   Registers& /*registers*/) {
+    const PackedLeaf leaf(place.block, arguments.begin, arguments.end);
+    if constexpr (phase == 0) {
+      FindLeafBoxes(place.thread, leaf, {arguments.sources, 0, arguments.source_count},
+                    shared.sources);
+      FindLeafBoxes(place.thread - 2 * kWarpThreads, leaf,
+                    {arguments.destinations, 0, arguments.destination_count}, shared.destinations);
+    }
+    if constexpr (phase == 1) {
+      const LeafShare share(place.thread);
+      // As in CopyKernel.
+      const int64_t position = leaf.begin + Min(share.begin, leaf.bytes - 1);
+      BoxCursor<CopiedBytes> to(arguments.destinations, shared.destinations.first,
+                                shared.destinations.end, position);
+      ReadShare<Elements>(share, leaf, shared.sources.Of(arguments.sources),
+                          [&](int /*stripe*/, Uint128 piece, int bytes) {
+                            to.Store(piece, bytes);
+                            to.Advance(kXxh3StripeBytes - bytes);
+                          });
     }
   }
 };

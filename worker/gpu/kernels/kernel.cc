@@ -4,6 +4,9 @@
 
 #include <array>
 
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+
 namespace crossmesh {
 namespace {
 
@@ -25,5 +28,10 @@ constexpr auto kKernels = std::to_array({CROSSMESH_KERNELS(CROSSMESH_KERNEL)});
 }  // namespace
 
 std::span<const Kernel> Kernels() { return kKernels; }
+
+std::string ConvertingKernelName(absl::string_view name, const Conversion& conversion) {
+  return absl::StrCat(name, "_", absl::AsciiStrToLower(DataTypeName(conversion.from)), "_as_",
+                      absl::AsciiStrToLower(DataTypeName(conversion.to)));
+}
 
 }  // namespace crossmesh

@@ -1,10 +1,12 @@
 #pragma once
 
+#include "common/mesh/conversion.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include <absl/strings/string_view.h>
 
@@ -20,5 +22,9 @@ struct Kernel {
 
 // Sorted by name.
 std::span<const Kernel> Kernels();
+
+// The name of the kernel that does what `name` does, and converts what it reads. Example: of
+// crossmesh_pack and F32 as BF16, crossmesh_pack_f32_as_bf16.
+std::string ConvertingKernelName(absl::string_view name, const Conversion& conversion);
 
 }  // namespace crossmesh

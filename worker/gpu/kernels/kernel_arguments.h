@@ -42,7 +42,8 @@ struct PackArguments {
 };
 
 // Copies a range of the packed bytes of a class from boxes to others of the same GPU, which do not
-// overlap them: one block of threads for each leaf, as above. Both lists cover the range.
+// overlap them: one block of threads for each leaf, as above. Both lists cover the range. Where
+// elements are converted, the destinations have them as they are packed, and nothing is hashed.
 struct CopyArguments {
   static constexpr KernelParameter kParameter = KernelParameter::kCopy;
 

@@ -7,31 +7,34 @@
 
 namespace crossmesh {
 
-void KernelBoxList::Append(uint64_t address, int64_t bytes) {
+void KernelBoxList::Append(uint64_t address, int64_t bytes, int64_t packed_bytes) {
   CHECK_GT(bytes, 0);
-  if (!boxes_.empty()) {
-    KernelBox& last = boxes_.back();
-    const uint64_t last_row = last.address + (last.rows - 1) * last.pitch_bytes;
-    const auto distance = static_cast<int64_t>(address - last_row);
-    if (last.rows == 1 && distance == last.row_bytes) {
-      last.row_bytes += bytes;
-      last.pitch_bytes = last.row_bytes;
-      bytes_ += bytes;
-      return;
-    }
-    if (bytes == last.row_bytes && (last.rows == 1 || distance == last.pitch_bytes)) {
-      last.pitch_bytes = distance;
-      ++last.rows;
-      bytes_ += bytes;
-      return;
-    }
+  if (!Extend(address, bytes)) {
+    boxes_.push_back({.address = address,
+                      .rows = 1,
+                      .row_bytes = bytes,
+                      .pitch_bytes = bytes,
+                      .packed_offset = packed_bytes_});
   }
-  boxes_.push_back({.address = address,
-                    .rows = 1,
-                    .row_bytes = bytes,
-                    .pitch_bytes = bytes,
-                    .packed_offset = bytes_});
-  bytes_ += bytes;
+  packed_bytes_ += packed_bytes;
+}
+
+bool KernelBoxList::Extend(uint64_t address, int64_t bytes) {
+  if (boxes_.empty()) return false;
+  KernelBox& last = boxes_.back();
+  const uint64_t last_row = last.address + (last.rows - 1) * last.pitch_bytes;
+  const auto distance = static_cast<int64_t>(address - last_row);
+  if (last.rows == 1 && distance == last.row_bytes) {
+    last.row_bytes += bytes;
+    last.pitch_bytes = last.row_bytes;
+    return true;
+  }
+  if (bytes == last.row_bytes && (last.rows == 1 || distance == last.pitch_bytes)) {
+    last.pitch_bytes = distance;
+    ++last.rows;
+    return true;
+  }
+  return false;
 }
 
 int64_t LeavesOf(int64_t begin, int64_t end) {

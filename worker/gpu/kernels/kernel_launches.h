@@ -12,15 +12,20 @@ namespace crossmesh {
 // of one size at one distance become one box. Thread-compatible.
 class KernelBoxList {
  public:
-  // Appends `bytes` (> 0) at `address`, behind what is there.
-  void Append(uint64_t address, int64_t bytes);
+  // Appends `bytes` (> 0) at `address`, behind what is there; `packed_bytes` of them, where
+  // elements are converted.
+  void Append(uint64_t address, int64_t bytes, int64_t packed_bytes);
+  void Append(uint64_t address, int64_t bytes) { Append(address, bytes, bytes); }
   // The packed bytes so far.
-  int64_t bytes() const { return bytes_; }
+  int64_t packed_bytes() const { return packed_bytes_; }
   const std::vector<KernelBox>& boxes() const { return boxes_; }
 
  private:
+  // False when the piece does not fit to the last box.
+  bool Extend(uint64_t address, int64_t bytes);
+
   std::vector<KernelBox> boxes_;
-  int64_t bytes_ = 0;
+  int64_t packed_bytes_ = 0;
 };
 
 // How many blocks of threads a launch has: leaves of a range of packed bytes.

@@ -19,7 +19,7 @@ TEST(KernelBoxListTest, PiecesOfOneSizeAtOneDistanceAreOneBox) {
   EXPECT_EQ(list.boxes()[0].rows, 5);
   EXPECT_EQ(list.boxes()[0].row_bytes, 100);
   EXPECT_EQ(list.boxes()[0].pitch_bytes, 300);
-  EXPECT_EQ(list.bytes(), 500);
+  EXPECT_EQ(list.packed_bytes(), 500);
 }
 
 TEST(KernelBoxListTest, PiecesSideBySideAreOneRow) {
@@ -40,6 +40,17 @@ TEST(KernelBoxListTest, AnotherSizeOrDistanceBeginsABox) {
   ASSERT_EQ(list.boxes().size(), 3);
   EXPECT_EQ(list.boxes()[1].packed_offset, 200);
   EXPECT_EQ(list.boxes()[2].packed_offset, 300);
+}
+
+TEST(KernelBoxListTest, BoxesOfConvertedElementsAreWhereTheirPackedBytesAre) {
+  KernelBoxList list;
+  list.Append(1000, 100, 50);
+  list.Append(1300, 100, 50);
+  list.Append(1700, 40, 20);
+  ASSERT_EQ(list.boxes().size(), 2);
+  EXPECT_EQ(list.boxes()[0].row_bytes, 100);
+  EXPECT_EQ(list.boxes()[1].packed_offset, 100);
+  EXPECT_EQ(list.packed_bytes(), 120);
 }
 
 TEST(KernelBoxListTest, BoxesAreTheBytesOfThePiecesInOrder) {
@@ -68,7 +79,7 @@ TEST(KernelBoxListTest, BoxesAreTheBytesOfThePiecesInOrder) {
       }
     }
     ASSERT_EQ(found, expected);
-    EXPECT_EQ(list.bytes(), std::ssize(expected));
+    EXPECT_EQ(list.packed_bytes(), std::ssize(expected));
   }
 }
 

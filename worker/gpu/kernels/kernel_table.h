@@ -9,14 +9,20 @@
 #include "worker/gpu/kernels/quantize_kernel.h"
 
 // KERNEL(name, body) for each. A kernel's one parameter is its body's Arguments.
-#define CROSSMESH_KERNELS(KERNEL)                                              \
-  KERNEL(crossmesh_copy, CopyKernel)                                           \
-  KERNEL(crossmesh_pack, PackKernel<CopiedBytes>)                              \
-  KERNEL(crossmesh_pack_bf16_as_f16, PackKernel<ConvertedElements<Bf16, F16>>) \
-  KERNEL(crossmesh_pack_bf16_as_f32, PackKernel<ConvertedElements<Bf16, F32>>) \
-  KERNEL(crossmesh_pack_f16_as_bf16, PackKernel<ConvertedElements<F16, Bf16>>) \
-  KERNEL(crossmesh_pack_f16_as_f32, PackKernel<ConvertedElements<F16, F32>>)   \
-  KERNEL(crossmesh_pack_f32_as_bf16, PackKernel<ConvertedElements<F32, Bf16>>) \
-  KERNEL(crossmesh_pack_f32_as_f16, PackKernel<ConvertedElements<F32, F16>>)   \
-  KERNEL(crossmesh_quantize, QuantizeKernel)                                   \
+#define CROSSMESH_KERNELS(KERNEL)                                                 \
+  KERNEL(crossmesh_copy, CopyKernel)                                              \
+  KERNEL(crossmesh_copy_bf16_as_f16, ConvertKernel<ConvertedElements<Bf16, F16>>) \
+  KERNEL(crossmesh_copy_bf16_as_f32, ConvertKernel<ConvertedElements<Bf16, F32>>) \
+  KERNEL(crossmesh_copy_f16_as_bf16, ConvertKernel<ConvertedElements<F16, Bf16>>) \
+  KERNEL(crossmesh_copy_f16_as_f32, ConvertKernel<ConvertedElements<F16, F32>>)   \
+  KERNEL(crossmesh_copy_f32_as_bf16, ConvertKernel<ConvertedElements<F32, Bf16>>) \
+  KERNEL(crossmesh_copy_f32_as_f16, ConvertKernel<ConvertedElements<F32, F16>>)   \
+  KERNEL(crossmesh_pack, PackKernel<CopiedBytes>)                                 \
+  KERNEL(crossmesh_pack_bf16_as_f16, PackKernel<ConvertedElements<Bf16, F16>>)    \
+  KERNEL(crossmesh_pack_bf16_as_f32, PackKernel<ConvertedElements<Bf16, F32>>)    \
+  KERNEL(crossmesh_pack_f16_as_bf16, PackKernel<ConvertedElements<F16, Bf16>>)    \
+  KERNEL(crossmesh_pack_f16_as_f32, PackKernel<ConvertedElements<F16, F32>>)      \
+  KERNEL(crossmesh_pack_f32_as_bf16, PackKernel<ConvertedElements<F32, Bf16>>)    \
+  KERNEL(crossmesh_pack_f32_as_f16, PackKernel<ConvertedElements<F32, F16>>)      \
+  KERNEL(crossmesh_quantize, QuantizeKernel)                                      \
   KERNEL(crossmesh_unpack, UnpackKernel)

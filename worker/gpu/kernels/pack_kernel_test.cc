@@ -49,13 +49,13 @@ struct PackedRange {
   std::vector<uint64_t> leaf_hashes;
 };
 
-struct Conversion {
+struct PackOfTypes {
   const char* kernel;
   DataType from;
   DataType to;
 };
 
-constexpr Conversion kConversions[] = {
+constexpr PackOfTypes kPacks[] = {
     {"crossmesh_pack", DataType::kU8, DataType::kU8},
     {"crossmesh_pack_bf16_as_f16", DataType::kBF16, DataType::kF16},
     {"crossmesh_pack_bf16_as_f32", DataType::kBF16, DataType::kF32},
@@ -65,10 +65,10 @@ constexpr Conversion kConversions[] = {
     {"crossmesh_pack_f32_as_f16", DataType::kF32, DataType::kF16},
 };
 
-BoxMemory RandomBoxes(const Conversion& conversion, RandomSource& random) {
+BoxMemory RandomBoxes(const PackOfTypes& pack, RandomSource& random) {
   return BoxMemory({.packed_bytes = random.Between(1, 5 * kLeafBytes / 2),
-                    .memory_bytes = static_cast<int>(ItemBytes(conversion.from)),
-                    .packed_element_bytes = static_cast<int>(ItemBytes(conversion.to))},
+                    .memory_bytes = static_cast<int>(ItemBytes(pack.from)),
+                    .packed_element_bytes = static_cast<int>(ItemBytes(pack.to))},
                    random);
 }
 
@@ -76,21 +76,21 @@ bool Same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::ranges::equal(a, b);
 }
 
-class PackKernelTest : public ::testing::TestWithParam<Conversion> {};
+class PackKernelTest : public ::testing::TestWithParam<PackOfTypes> {};
 
 TEST_P(PackKernelTest, PacksAndHashesAsItsTwinAndWritesNothingElse) {
-  const Conversion conversion = GetParam();
+  const PackOfTypes pack = GetParam();
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
-    BoxMemory boxes = RandomBoxes(conversion, random);
+    BoxMemory boxes = RandomBoxes(pack, random);
     const std::vector<std::byte> memory_before = boxes.memory.Copy();
-    PackedRange range(boxes, ItemBytes(conversion.to), random);
+    PackedRange range(boxes, ItemBytes(pack.to), random);
     std::vector<std::byte> packed_before = range.packed.Copy();
     const PackArguments arguments = range.Arguments(boxes);
-    HostKernelOf(conversion.kernel).run(range.leaves(), &arguments);
+    HostKernelOf(pack.kernel).run(range.leaves(), &arguments);
 
-    const std::vector<std::byte> expected = PackOnCpu(boxes.boxes, conversion.from, conversion.to);
+    const std::vector<std::byte> expected = PackOnCpu(boxes.boxes, pack.from, pack.to);
     ASSERT_TRUE(Same(range.packed.bytes(), range.Of(expected)));
     ASSERT_EQ(range.leaf_hashes, LeafHashesOnCpu(range.Of(expected)));
     EXPECT_EQ(boxes.memory.Copy(), memory_before);
@@ -100,33 +100,33 @@ TEST_P(PackKernelTest, PacksAndHashesAsItsTwinAndWritesNothingElse) {
 }
 
 TEST_P(PackKernelTest, HashesWithoutPackingAndPacksWithoutHashing) {
-  const Conversion conversion = GetParam();
+  const PackOfTypes pack = GetParam();
   for (uint64_t seed = 100; seed < 120; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
-    BoxMemory boxes = RandomBoxes(conversion, random);
-    PackedRange range(boxes, ItemBytes(conversion.to), random);
+    BoxMemory boxes = RandomBoxes(pack, random);
+    PackedRange range(boxes, ItemBytes(pack.to), random);
     PackArguments arguments = range.Arguments(boxes);
     const std::vector<std::byte> before = range.packed.Copy();
     arguments.packed = nullptr;
-    HostKernelOf(conversion.kernel).run(range.leaves(), &arguments);
+    HostKernelOf(pack.kernel).run(range.leaves(), &arguments);
     EXPECT_EQ(range.packed.Copy(), before);
 
     arguments.packed = range.packed.data();
     arguments.leaf_hashes = nullptr;
-    HostKernelOf(conversion.kernel).run(range.leaves(), &arguments);
+    HostKernelOf(pack.kernel).run(range.leaves(), &arguments);
     EXPECT_EQ(range.leaf_hashes, LeafHashesOnCpu(range.packed.bytes()));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PackKernelTest, ::testing::ValuesIn(kConversions),
+INSTANTIATE_TEST_SUITE_P(All, PackKernelTest, ::testing::ValuesIn(kPacks),
                          [](const auto& test) { return std::string(test.param.kernel); });
 
 TEST(UnpackKernelTest, UnpacksAndHashesAsItsTwinAndWritesNothingElse) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
-    BoxMemory boxes = RandomBoxes(kConversions[0], random);
+    BoxMemory boxes = RandomBoxes(kPacks[0], random);
     const std::vector<std::byte> memory_before = boxes.memory.Copy();
     PackedRange range(boxes, 1, random);
     // What the boxes should hold then: what they hold, and in the range what comes.
@@ -148,7 +148,7 @@ TEST(UnpackKernelTest, CopiesTheHashesThatCameWhetherItHashesOrNot) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
-    const BoxMemory boxes = RandomBoxes(kConversions[0], random);
+    const BoxMemory boxes = RandomBoxes(kPacks[0], random);
     PackedRange range(boxes, 1, random);
     std::vector<uint64_t> came(range.leaf_hashes.size());
     for (uint64_t& hash : came) hash = static_cast<uint64_t>(random.Below(int64_t{1} << 60));

@@ -142,10 +142,10 @@ void UnpackOnCpu(std::span<const KernelBox> boxes, std::span<const std::byte> pa
 }
 
 void CopyOnCpu(std::span<const KernelBox> sources, std::span<const KernelBox> destinations,
-               int64_t begin, int64_t end) {
-  const std::vector<std::byte> packed = PackOnCpu(sources, DataType::kU8, DataType::kU8);
+               Interval range, const Conversion& conversion) {
+  const std::vector<std::byte> packed = PackOnCpu(sources, conversion.from, conversion.to);
   std::vector<std::byte> held = PackOnCpu(destinations, DataType::kU8, DataType::kU8);
-  std::copy(packed.begin() + begin, packed.begin() + end, held.begin() + begin);
+  std::copy(packed.begin() + range.begin, packed.begin() + range.end, held.begin() + range.begin);
   UnpackOnCpu(destinations, held);
 }
 

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "common/mesh/box.h"
+#include "common/mesh/conversion.h"
 #include "common/mesh/data_type.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
@@ -18,9 +20,10 @@ namespace crossmesh {
 std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from, DataType to);
 // Copies packed bytes of all boxes to them.
 void UnpackOnCpu(std::span<const KernelBox> boxes, std::span<const std::byte> packed);
-// Copies packed bytes [begin, end) of a class from boxes to others.
+// Copies a range of the packed bytes of a class from boxes to others, elements converted on the
+// way.
 void CopyOnCpu(std::span<const KernelBox> sources, std::span<const KernelBox> destinations,
-               int64_t begin, int64_t end);
+               Interval range, const Conversion& conversion);
 // XXH3-64 of every 64 KiB, by the library.
 std::vector<uint64_t> LeafHashesOnCpu(std::span<const std::byte> packed);
 

@@ -15,11 +15,10 @@ namespace crossmesh {
 namespace {
 
 std::shared_ptr<const TensorTable> RandomTable(RandomSource& random) {
-  RandomTensorsOptions options{.conversions = false};
+  RandomTensorsOptions options;
   // Now and then relays of several chunks and leaves.
   if (random.OneIn(3))
-    options = {
-        .slots_max = 6, .tensors_max = 3, .length_max = 48, .rank_max = 3, .conversions = false};
+    options = {.slots_max = 6, .tensors_max = 3, .length_max = 48, .rank_max = 3};
   return std::make_shared<const TensorTable>(RandomTensorTable(random, options));
 }
 

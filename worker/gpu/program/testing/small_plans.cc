@@ -13,15 +13,8 @@
 namespace crossmesh {
 namespace {
 
-// One tensor, whole at every device of both meshes.
-Plan::Spec SpecOf(int64_t bytes, const std::string& source, const std::string& destination) {
-  auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = absl::StrCat("[", bytes, "]"),
-                                                    .source_mesh = source,
-                                                    .source = "[-]",
-                                                    .destination_mesh = destination,
-                                                    .destination = "[-]",
-                                                    .type = DataType::kU8}}));
+Plan::Spec SpecOf(const TensorText& tensor) {
+  auto tensors = std::make_shared<const TensorTable>(TableOf({tensor}));
   auto slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
   return {.tensors = tensors,
@@ -29,10 +22,20 @@ Plan::Spec SpecOf(int64_t bytes, const std::string& source, const std::string& d
           .chunk_bytes = Plan::kLeafBytes};
 }
 
+// One tensor of bytes, whole at every device of both meshes.
+TensorText Whole(int64_t length, const std::string& source, const std::string& destination) {
+  return {.shape = absl::StrCat("[", length, "]"),
+          .source_mesh = source,
+          .source = "[-]",
+          .destination_mesh = destination,
+          .destination = "[-]",
+          .type = DataType::kU8};
+}
+
 }  // namespace
 
 Plan::Spec ToTwoDevices(int64_t bytes, std::vector<Hop> hops) {
-  Plan::Spec spec = SpecOf(bytes, "x=1 on a.0", "x=2 on b.0-1");
+  Plan::Spec spec = SpecOf(Whole(bytes, "x=1 on a.0", "x=2 on b.0-1"));
   spec.relays.push_back({.begin = 0,
                          .end = bytes,
                          .hop_count = static_cast<int32_t>(hops.size()),
@@ -48,8 +51,17 @@ Plan::Spec ThroughTwoHops(int64_t bytes) {
 }
 
 Plan::Spec OnOneDevice(int64_t bytes) {
-  Plan::Spec spec = SpecOf(bytes, "x=1 on a.0", "x=1 on a.0");
+  Plan::Spec spec = SpecOf(Whole(bytes, "x=1 on a.0", "x=1 on a.0"));
   if (bytes > 0) spec.copies.push_back({.slice_class = 0, .device = 0});
+  return spec;
+}
+
+Plan::Spec ConvertedOnOneDevice(int64_t elements) {
+  TensorText tensor = Whole(elements, "x=1 on a.0", "x=1 on a.0");
+  tensor.type = DataType::kF32;
+  tensor.sent_as = DataType::kF16;
+  Plan::Spec spec = SpecOf(tensor);
+  spec.copies.push_back({.slice_class = 0, .device = 0});
   return spec;
 }
 

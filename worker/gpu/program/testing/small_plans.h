@@ -17,6 +17,8 @@ Plan::Spec ToTwoDevices(int64_t bytes, std::vector<Hop> hops);
 Plan::Spec ThroughTwoHops(int64_t bytes);
 // So many bytes that a.0 holds and needs.
 Plan::Spec OnOneDevice(int64_t bytes);
+// So many elements that a.0 holds as F32 and needs as F16.
+Plan::Spec ConvertedOnOneDevice(int64_t elements);
 
 // Proven. Aborts when it is wrong.
 Plan Made(Plan::Spec spec);
