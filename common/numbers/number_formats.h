@@ -17,6 +17,9 @@ namespace crossmesh {
 inline constexpr uint32_t kF32Magnitude = 0x7FFFFFFF;  // all but the sign
 inline constexpr uint32_t kF32Infinity = 0x7F800000;
 inline constexpr float kFp8Max = 448.0F;
+// The least amax of a scale block, 2^-100: its inverse and what is divided by it stay far from the
+// ends of f32.
+inline constexpr float kAmaxMin = 0x1p-100F;
 
 CROSSMESH_DEVICE inline float FloatOf(uint32_t bits) {
   float value;

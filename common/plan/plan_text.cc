@@ -34,7 +34,8 @@ void AppendTensors(const TensorTable& tensors, std::string& out) {
     const Placement& destination = tensors.PlacementOf(Side::kDestination, group);
     absl::StrAppend(&out, "  group ", g, ": ", tensors.tensors_in_group(group), " x ",
                     DataTypeName(shape.type), ToString(shape.shape),
-                    SentAs(tensors, tensors.conversion_of(group)), " from ",
+                    SentAs(tensors, tensors.conversion_of(group)),
+                    tensors.is_scales(group) ? " of scales from " : " from ",
                     ToString(source.layout), " over ", ToString(source.mesh), " to ",
                     ToString(destination.layout), " over ", ToString(destination.mesh), "\n");
   }

@@ -5,8 +5,10 @@ namespace crossmesh {
 StorageLayout LayOut(const TensorTable& tensors, Side side, DeviceRank device) {
   std::vector<int64_t> bytes_of_group;
   for (int32_t group = 0; group < std::ssize(tensors.groups()); ++group) {
-    bytes_of_group.push_back(Volume(tensors.TileOf(side, group, device)) *
-                             tensors.ItemBytesOf(side, group));
+    const bool is_computed = side == Side::kSource && tensors.is_scales(group);
+    bytes_of_group.push_back(is_computed ? 0
+                                         : Volume(tensors.TileOf(side, group, device)) *
+                                               tensors.ItemBytesOf(side, group));
   }
   StorageLayout layout;
   for (const int32_t group : tensors.group_of_tensor()) {

@@ -7,9 +7,9 @@
 
 namespace crossmesh {
 
-// Where the tiles of one device lie in an arena: tensors in manifest order, each tile starting at a
-// multiple of kTileAlignment, boxes in tile order, elements row-major. The contract with user
-// processes that map an arena. Immutable.
+// Where the tiles of one device lie in an arena: tensors in manifest order, behind them scales,
+// each tile starting at a multiple of kTileAlignment, boxes in tile order, elements row-major. The
+// contract with user processes that map an arena. Immutable.
 struct StorageLayout {
   static constexpr int64_t kTileAlignment = 64;
   std::vector<int64_t> offset_of_tensor;  // -1: the device holds nothing of it

@@ -5,6 +5,7 @@
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/manifest.h"
+#include "common/plan/scale_tensors.h"
 
 #include <algorithm>
 #include <span>
@@ -67,6 +68,7 @@ absl::StatusOr<TensorTable> TensorTable::Create(Spec spec) {
   TensorTable table(std::move(spec));
   RETURN_IF_ERROR(table.ListConversions());
   RETURN_IF_ERROR(table.CheckGroups());
+  RETURN_IF_ERROR(table.CheckScales());
   table.RankDevices();
   RETURN_IF_ERROR(table.CountReplicas());
   table.digest_ = table.ComputeDigest();
@@ -81,10 +83,7 @@ absl::Status TensorTable::ListConversions() {
       conversion_of_group_.push_back(kNoConversion);
       continue;
     }
-    absl::Status status = CheckConversion(conversion.from, conversion.to);
-    if (status.ok() && conversion.to == DataType::kF8E4M3) {
-      status = absl::InvalidArgumentError("F8_E4M3 needs scales, which plans do not have yet");
-    }
+    const absl::Status status = CheckConversion(conversion.from, conversion.to);
     if (!status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("tensor group ", g, ": ", status.message()));
     }
@@ -132,6 +131,67 @@ absl::Status TensorTable::CountTensors() {
       return absl::InvalidArgumentError(
           absl::StrCat("tensors 0 to ", t, ": expected at most ", Manifest::kBytesMax,
                        " bytes, and ", kSlotBytesMax, " with a copy in every slot, found more"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorTable::CheckScales() {
+  is_scales_.assign(spec_.groups.size(), false);
+  const std::vector<int32_t>& groups = spec_.group_of_tensor;
+  std::vector<int32_t> scaled;  // those that must have scales
+  const size_t unscaled = groups.size() - std::min(groups.size(), spec_.scaled_tensors.size());
+  for (size_t tensor = 0; tensor < unscaled; ++tensor) {
+    if (groups[tensor] >= 0 && HasScales(spec_.groups[groups[tensor]])) {
+      scaled.push_back(static_cast<int32_t>(tensor));
+    }
+  }
+  if (scaled != spec_.scaled_tensors) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scales: expected those of all ", scaled.size(),
+                     " tensors that are sent as F8_E4M3, in their order, found ",
+                     spec_.scaled_tensors.size(), ", or others"));
+  }
+  absl::flat_hash_map<int32_t, int32_t> scales_of_group;
+  for (size_t i = 0; i < scaled.size(); ++i) {
+    const int32_t of = groups[scaled[i]];
+    const int32_t scales = groups[unscaled + i];
+    const auto [known, is_new] = scales_of_group.try_emplace(of, scales);
+    if (is_new && scales >= 0) RETURN_IF_ERROR(CheckScalesOf(of, scales));
+    if (scales < 0 || known->second != scales) {
+      return absl::InvalidArgumentError(absl::StrCat("scales of tensor ", scaled[i],
+                                                     ": expected in group ", known->second,
+                                                     ", found in ", scales));
+    }
+    is_scales_[scales] = true;
+  }
+  for (size_t tensor = 0; tensor < unscaled; ++tensor) {
+    if (groups[tensor] < 0 || !is_scales_[groups[tensor]]) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor group ", groups[tensor], ": expected scales only, found tensor ", tensor));
+  }
+  return absl::OkStatus();
+}
+
+// That group `scales` are the scales of group `of`.
+absl::Status TensorTable::CheckScalesOf(int32_t of, int32_t scales) const {
+  const TensorGroup& tensor = spec_.groups[of];
+  const TensorGroup& group = spec_.groups[scales];
+  const auto refused = [&](absl::string_view expected) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor group ", scales, ": expected ", expected,
+                                                   ", as the scales of group ", of));
+  };
+  ASSIGN_OR_RETURN(const Shape shape, ScaleShape(tensor.shape));
+  if (group.shape != shape || group.type != DataType::kF32 ||
+      group.sent_as.value_or(DataType::kF32) != DataType::kF32) {
+    return refused(absl::StrCat("F32", ToString(shape)));
+  }
+  for (const Side side : {Side::kSource, Side::kDestination}) {
+    ASSIGN_OR_RETURN(const Placement placement, PlaceScales(PlacementOf(side, of), tensor.shape));
+    const Placement& found = PlacementOf(side, scales);
+    if (found.mesh != placement.mesh ||
+        found.layout.Tiles(found.mesh, shape) != placement.layout.Tiles(placement.mesh, shape)) {
+      return refused(ToString(placement.layout));
     }
   }
   return absl::OkStatus();
@@ -239,11 +299,12 @@ Digest TensorTable::ComputeDigest() const {
   builder.AddInt(static_cast<int64_t>(spec_.replica_axes.size()));
   for (const std::string& axis : spec_.replica_axes) builder.AddText(axis);
   // Tables without conversions keep the digest that they had before there were any.
+  if (conversions_.empty()) return builder.Finish();
   for (int32_t g = 0; g < std::ssize(spec_.groups); ++g) {
-    if (conversion_of(g) == kNoConversion) continue;
-    builder.AddInt(g);
     builder.AddText(DataTypeName(TypeOf(Side::kDestination, g)));
   }
+  builder.AddInt(static_cast<int64_t>(spec_.scaled_tensors.size()));
+  for (const int32_t tensor : spec_.scaled_tensors) builder.AddInt(tensor);
   return builder.Finish();
 }
 
@@ -278,7 +339,7 @@ Tile TensorTable::TileOf(Side side, int32_t group, DeviceRank device) const {
 int64_t TensorTable::BytesOf(Side side, DeviceRank device) const {
   int64_t bytes = 0;
   for (int32_t g = 0; g < static_cast<int32_t>(spec_.groups.size()); ++g) {
-    if (tensors_in_group_[g] == 0) continue;
+    if (tensors_in_group_[g] == 0 || (side == Side::kSource && is_scales(g))) continue;
     bytes += Volume(TileOf(side, g, device)) * ItemBytesOf(side, g) * tensors_in_group_[g];
   }
   return bytes;

@@ -51,8 +51,14 @@ struct TensorGroup {
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
+// Are its tensors sent as F8_E4M3 by whoever reads them? Then they have scales (scale_tensors.h).
+inline bool HasScales(const TensorGroup& group) {
+  return group.sent_as == DataType::kF8E4M3 && group.type != DataType::kF8E4M3;
+}
+
 // What a request moves, symbolically: the tensors of a manifest in its order, each in a group, and
-// where both sides lie. Address-free. Immutable; thread-safe. Shared by plan, parts and planner.
+// where both sides lie. Behind them come scales, of which no source has memory. Address-free.
+// Immutable; thread-safe. Shared by plan, parts and planner.
 class TensorTable {
  public:
   struct Spec {
@@ -60,6 +66,8 @@ class TensorTable {
     std::vector<Placement> destinations;
     std::vector<TensorGroup> groups;
     std::vector<int32_t> group_of_tensor;  // in manifest order; -1: this tensor is not moved
+    // Whose scales the last tensors are, in this order.
+    std::vector<int32_t> scaled_tensors;
     Digest manifest;
     // Axes of the destination meshes that count replicas; none: all of it is one replica.
     std::vector<std::string> replica_axes;
@@ -69,10 +77,11 @@ class TensorTable {
   static constexpr int64_t kSlotBytesMax = int64_t{1} << 61;
 
   // Validates every layout against its mesh and shape. InvalidArgument: what Layout::Validate or
-  // CheckConversion finds; an index out of range; tensors of more than Manifest::kBytesMax bytes
-  // together, or of more than kSlotBytesMax if every slot of their meshes held them whole; a
-  // destination mesh without a replica axis, or with another size of one than the others; a device
-  // that two destination placements count to different replicas. Cost: slots times groups.
+  // CheckConversion finds; an index out of range; scales other than AddScales adds; tensors of more
+  // than Manifest::kBytesMax bytes together, or of more than kSlotBytesMax if every slot of their
+  // meshes held them whole; a destination mesh without a replica axis, or with another size of one
+  // than the others; a device that two destination placements count to different replicas. Cost:
+  // slots times groups.
   static absl::StatusOr<TensorTable> Create(Spec spec);
 
   const std::vector<Placement>& placements(Side side) const;
@@ -91,6 +100,12 @@ class TensorTable {
   const std::vector<Conversion>& conversions() const { return conversions_; }
   // kNoConversion where both sides have one type.
   ConversionIndex conversion_of(int32_t group) const { return conversion_of_group_[group]; }
+  // Are the group's tensors scales?
+  bool is_scales(int32_t group) const { return is_scales_[group]; }
+  // Index of the first tensor of scales, so the number of tensors in the manifest.
+  int32_t first_scales() const {
+    return static_cast<int32_t>(spec_.group_of_tensor.size() - spec_.scaled_tensors.size());
+  }
   const Digest& manifest() const { return spec_.manifest; }
   // Of everything in the spec.
   const Digest& digest() const { return digest_; }
@@ -111,7 +126,8 @@ class TensorTable {
 
   // The tile that `device` holds of a tensor of `group`; empty when it holds none.
   Tile TileOf(Side side, int32_t group, DeviceRank device) const;
-  // Bytes of all tiles that `device` holds on a side, without alignment. Cost: linear in groups.
+  // Bytes of all tiles that `device` holds on a side, without alignment and, at the source, without
+  // scales. Cost: linear in groups.
   int64_t BytesOf(Side side, DeviceRank device) const;
 
  private:
@@ -126,6 +142,8 @@ class TensorTable {
   absl::Status CheckGroups();
   absl::Status ListConversions();
   absl::Status CountTensors();
+  absl::Status CheckScales();
+  absl::Status CheckScalesOf(int32_t of, int32_t scales) const;
   void RankDevices();
   absl::Status CountReplicas();
   absl::Status CountReplicasOf(int32_t destination);
@@ -139,6 +157,7 @@ class TensorTable {
   std::vector<int64_t> tensors_in_group_;
   std::vector<Conversion> conversions_;
   std::vector<ConversionIndex> conversion_of_group_;
+  std::vector<bool> is_scales_;  // [group]
   std::array<SideSlots, 2> sides_;
   int32_t replicas_ = 1;
   Digest digest_;

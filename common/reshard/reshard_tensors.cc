@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/mesh/conversion.h"
+#include "common/plan/scale_tensors.h"
 
 #include <cstdint>
 #include <tuple>
@@ -35,10 +36,14 @@ class PlacementTable {
     return Place{.placement = *placement, .type = match->type.value_or(tensor.type)};
   }
 
-  absl::Status CheckFits(const TensorSpec& tensor, const Place& place) const {
+  // `sent_as` is the tensor's type at the destination.
+  absl::Status CheckFits(const TensorSpec& tensor, const Place& place, DataType sent_as) const {
     const Placement& placement = placements_[place.placement];
     absl::Status status = placement.layout.Validate(placement.mesh, tensor.shape);
     if (status.ok()) status = CheckConversion(tensor.type, place.type);
+    if (status.ok() && HasScales({.type = tensor.type, .sent_as = sent_as})) {
+      status = PlaceScales(placement, tensor.shape).status();
+    }
     return status.ok() ? status : Refused(tensor, status);
   }
 
@@ -116,8 +121,8 @@ absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
     const auto [found, is_new] = group_of.try_emplace(
         {tensor.shape, from.type, from.placement, to.type, to.placement}, spec.groups.size());
     if (is_new) {
-      RETURN_IF_ERROR(sources.CheckFits(tensor, from));
-      RETURN_IF_ERROR(destinations.CheckFits(tensor, to));
+      RETURN_IF_ERROR(sources.CheckFits(tensor, from, to.type));
+      RETURN_IF_ERROR(destinations.CheckFits(tensor, to, to.type));
       TensorGroup& group = spec.groups.emplace_back();
       group = {.shape = tensor.shape,
                .type = tensor.type,
@@ -129,6 +134,7 @@ absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
   }
   spec.sources = sources.Take();
   spec.destinations = destinations.Take();
+  RETURN_IF_ERROR(AddScales(spec));
   return TensorTable::Create(std::move(spec));
 }
 

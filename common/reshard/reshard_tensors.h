@@ -22,11 +22,13 @@ struct ReshardLayout {
 // it work. `replica_axes` are axes of the destination mesh. Equal placements, and tensors alike,
 // appear once, in the order of the first tensor that has them.
 //
-// A rule of the destination may name a data type: the tensor is converted to it.
+// A rule of the destination may name a data type: the tensor is converted to it. Behind all tensors
+// come the scales of those that become F8_E4M3 (scale_tensors.h).
 //
 // InvalidArgument, naming the side and the tensor: no rule matches, or the one that does is for
-// another rank, names a sub-mesh that there is not, a layout that does not fit the tensor, or a
-// type that it cannot be converted to (at the source, any but its own); and what
+// another rank, names a sub-mesh that there is not, a layout that does not fit the tensor or
+// cuts its scale blocks, or a type that it cannot be converted to (at the source, any but its own);
+// and what
 // TensorTable::Create finds. Cost: tensors times rules, and slots times placements.
 absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
                                                 const ReshardLayout& source,

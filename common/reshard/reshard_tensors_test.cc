@@ -90,6 +90,15 @@ TEST_F(ReshardTensorsTest, AConversionToTheOwnTypeIsNone) {
   EXPECT_EQ(said.digest(), unsaid.digest());
 }
 
+TEST_F(ReshardTensorsTest, ScalesComeBehindAllTensors) {
+  ASSERT_OK_AND_ASSIGN(const TensorTable table,
+                       Build({Tensor("w", {512, 300}, DataType::kBF16), Tensor("b", {4})},
+                             "w [data, -]\n* [...]", "w [model, -] as F8_E4M3\n* [...]"));
+  EXPECT_THAT(table.group_of_tensor(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(table.spec().scaled_tensors, ElementsAre(0));
+  EXPECT_EQ(ToString(table.groups()[2].shape), "[4, 3]");
+}
+
 TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
   const auto refused = [](absl::string_view side, absl::string_view what) {
     return StatusIs(absl::StatusCode::kInvalidArgument,
@@ -107,6 +116,11 @@ TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
               refused("destination", "expert"));
   EXPECT_THAT(Build(tensors, "* [...]", "* [...] as I32"),
               refused("destination", "F32 cannot be sent as I32"));
+  const std::vector<TensorSpec> halves = {Tensor("w", {512, 256}, DataType::kBF16)};
+  EXPECT_THAT(Build(halves, "* [-, data]", "* [...] as F8_E4M3"),
+              refused("source", "dimension 1 is cut at 64, inside a scale block"));
+  EXPECT_THAT(Build(halves, "* [data, -]", "* [-, model*stage] as F8_E4M3"),
+              refused("destination", "dimension 1 is cut at 64, inside a scale block"));
   EXPECT_THAT(Build(tensors, "* [...] as BF16", "* [...]"),
               refused("source", "expected no type but that of the manifest, F32, found BF16"));
 }

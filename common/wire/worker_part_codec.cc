@@ -145,6 +145,7 @@ absl::StatusOr<std::shared_ptr<const TensorTable>> TensorsFromProto(const v1::Wo
   ASSIGN_OR_RETURN(spec.destinations, PlacementsFromProto(proto.destinations(), slots_left));
   ASSIGN_OR_RETURN(spec.groups, GroupsFromProto(proto, spec));
   ASSIGN_OR_RETURN(spec.group_of_tensor, GroupOfTensorFromProto(proto));
+  spec.scaled_tensors.assign(proto.scaled_tensors().begin(), proto.scaled_tensors().end());
   ASSIGN_OR_RETURN(spec.manifest, DigestFromProto("manifest", proto.manifest_digest()));
   spec.replica_axes.assign(proto.replica_axes().begin(), proto.replica_axes().end());
   ASSIGN_OR_RETURN(TensorTable tensors, TensorTable::Create(std::move(spec)));
@@ -292,6 +293,8 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   AddPlacements(spec.tensors->placements(Side::kSource), *proto.mutable_sources());
   AddPlacements(spec.tensors->placements(Side::kDestination), *proto.mutable_destinations());
   AddGroups(*spec.tensors, proto);
+  const std::vector<int32_t>& scaled = spec.tensors->spec().scaled_tensors;
+  proto.mutable_scaled_tensors()->Add(scaled.begin(), scaled.end());
   proto.set_manifest_digest(spec.tensors->manifest().ToString());
   for (const std::string& axis : spec.tensors->spec().replica_axes) proto.add_replica_axes(axis);
   proto.mutable_devices()->Add(spec.devices.begin(), spec.devices.end());

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/plan/testing/random_source.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/plan_codec.h"
 
@@ -63,6 +64,27 @@ TEST_P(WorkerPartCodecTest, PartsSurviveBothWays) {
               part.spec().tensors->spec().group_of_tensor);
     EXPECT_EQ(ToProto(read).SerializeAsString(), bytes);
   }
+}
+
+TEST(WorkerPartCodec, ScalesSurviveBothWays) {
+  const auto tensors = std::make_shared<const TensorTable>(
+      TableOf({{.shape = "[256, 200]",
+                .source_mesh = "x=1 on a.0",
+                .source = "[-, -]",
+                .destination_mesh = "x=2 on b.0-1",
+                .destination = "{[0:128, 0:200]; [128:256, 0:200]}",
+                .type = DataType::kBF16,
+                .sent_as = DataType::kF8E4M3}}));
+  ASSERT_OK_AND_ASSIGN(Slicing slicing, Slicing::Create(*tensors));
+  RandomSource random(1);
+  ASSERT_OK_AND_ASSIGN(const Plan plan,
+                       Plan::Create(RandomPlan(
+                           random, tensors, std::make_shared<const Slicing>(std::move(slicing)))));
+  ASSERT_OK_AND_ASSIGN(const auto parts, CutParts(plan, {tensors->devices()}));
+  const v1::WorkerPart proto = ToProto(parts[0]);
+  EXPECT_THAT(proto.scaled_tensors(), testing::ElementsAre(0));
+  ASSERT_OK_AND_ASSIGN(const WorkerPart read, FromProto(proto));
+  EXPECT_EQ(read.digest(), parts[0].digest());
 }
 
 // Puts a number that may be harmful in place of one in some array, or makes an array longer or

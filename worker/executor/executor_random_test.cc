@@ -16,12 +16,13 @@
 namespace crossmesh {
 namespace {
 
-void RunCases(int64_t cases, const MeshRunner::Options& options, uint64_t seed) {
+void RunCases(int64_t cases, const MeshRunner::Options& options, uint64_t seed,
+              Plan (*make_case)(RandomSource&) = RandomCase) {
   MeshRunner runner(options);
   for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
     RandomSource random(seed + i);
-    const Plan plan = RandomCase(random);
+    const Plan plan = make_case(random);
     ASSERT_OK(Prove(plan));
     TileMemory memory(plan);
     const std::vector<int32_t> workers = DealDevices(random, plan, runner.workers());
@@ -46,6 +47,11 @@ TEST(ExecutorRandom, EveryElementArrivesThroughLittleStaging) {
   RunCases(FromEnvironment("CROSSMESH_CASES", 300),
            {.workers = 4, .executor = {.staging_bytes = 2 << 20, .window_periods = 2}},
            FromEnvironment("CROSSMESH_SEED", 100'000));
+}
+
+TEST(ExecutorRandom, QuantizedElementsArriveWithTheirScales) {
+  RunCases(FromEnvironment("CROSSMESH_CASES", 40), {.workers = 3, .nics = {2, 1}},
+           FromEnvironment("CROSSMESH_SEED", 500'000), RandomQuantizedCase);
 }
 
 TEST(ExecutorRandom, DelayAndReorderChangeNothing) {

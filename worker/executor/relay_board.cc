@@ -39,9 +39,16 @@ void RelayBoard::Begin() {
 
 bool RelayBoard::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
   const PreparedPart::Node& relay = part_.nodes()[node];
-  if (relay.root) return true;
+  if (relay.root) return !roots_held_;
   const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
   return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
+}
+
+void RelayBoard::ReleaseRoots() {
+  roots_held_ = false;
+  for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
+    if (part_.nodes()[node].root) listener_.OnNodeProgress(node);
+  }
 }
 
 bool RelayBoard::WantsRootHash(int32_t node, int32_t chunk) const {

@@ -36,8 +36,12 @@ class RelayBoard {
   RelayBoard(const PreparedPart& part, bool checksums, BoardListener& listener);
 
   // Sending side.
-  // Is `chunk` there, and those that `lag` says must have come behind it? Always for a root.
+  // Is `chunk` there, and those that `lag` says must have come behind it? For a root they are,
+  // unless roots are held.
   bool CanSend(int32_t node, int32_t chunk, int32_t lag) const;
+  // Until released, nothing goes on from roots.
+  void HoldRoots() { roots_held_ = true; }
+  void ReleaseRoots();
   // For roots with checksums on, once per chunk: where to put its leaf hashes.
   bool WantsRootHash(int32_t node, int32_t chunk) const;
   void OnRootHashed(int32_t node, int32_t chunk);
@@ -114,6 +118,7 @@ class RelayBoard {
   std::vector<uint64_t> leaf_hashes_;
   std::vector<DeviceState> devices_;
   absl::flat_hash_map<DeviceRank, int32_t> device_index_;
+  bool roots_held_ = false;
   int64_t nodes_open_ = 0;
   size_t devices_taken_ = 0;
   int64_t relays_succeeded_ = 0;

@@ -39,7 +39,9 @@ TileCursor CursorOf(const absl::flat_hash_map<DeviceRank, BoundTiles>& bindings,
 }  // namespace
 
 TileCursor TaskContext::SourceCursor(DeviceRank device) const {
-  return CursorOf(spec.sources, part.tiles(Side::kSource, device), device);
+  const TileMap& map = part.tiles(Side::kSource, device);
+  if (const DeviceScales* of_device = scales.Find(device)) return TileCursor(map, *of_device);
+  return CursorOf(spec.sources, map, device);
 }
 
 TileCursor TaskContext::DestinationCursor(DeviceRank device) const {

@@ -3,6 +3,7 @@
 #include "common/plan/plan.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/relay_board.h"
+#include "worker/executor/source_scales.h"
 #include "worker/executor/staging_pool.h"
 #include "worker/executor/task.h"
 #include "worker/executor/tile_cursor.h"
@@ -44,6 +45,7 @@ struct TaskContext {
   RelayBoard& board;
   TaskReport& report;
   TaskRun& task;
+  const SourceScales& scales;
   int64_t transfers_open = 0;
 
   // Every Send and Receive of the task is a transfer until it is completed.

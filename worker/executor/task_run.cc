@@ -40,6 +40,7 @@ absl::Status ValidateBinding(const TaskSpec& spec, Side side, DeviceRank device)
   for (size_t tensor = 0; tensor < tensors.group_of_tensor().size(); ++tensor) {
     const int32_t group = tensors.group_of_tensor()[tensor];
     if (group < 0 || map.tile_bytes(group) == 0) continue;
+    if (side == Side::kSource && tensors.is_scales(group)) continue;
     if (tensor < bound && found->second.tensor[tensor] != nullptr) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(side == Side::kSource ? "source" : "destination", " of device ",
@@ -102,15 +103,18 @@ TaskRun::TaskRun(TaskSpec spec, const std::vector<std::optional<PeerId>>& peer_i
       started_(std::chrono::steady_clock::now()),
       report_{.key = spec_.key},
       board_(*spec_.part, spec_.checksums, *this),
+      scales_(*spec_.part, spec_.sources),
       context_{.spec = spec_,
                .part = *spec_.part,
                .shared = shared,
                .board = board_,
                .report = report_,
-               .task = *this},
+               .task = *this,
+               .scales = scales_},
       peers_(spec_.peers.size()),
       turns_(spec_.peers.size()) {
   for (size_t i = 0; i < peer_ids.size(); ++i) peers_[i].id = peer_ids[i];
+  if (!scales_.done()) board_.HoldRoots();
   MakeChannels();
   for (const PreparedPart::Copy& copy : spec_.part->copies()) {
     copies_.emplace_back(context_, copy);
@@ -390,7 +394,17 @@ bool TaskRun::Step() {
   return more;
 }
 
+void TaskRun::ComputeScales() {
+  const PhaseTimer timer(report_.seconds.pack);
+  for (int64_t bytes = 0; bytes < kStepBytes && !scales_.done();) bytes += scales_.Step();
+  if (scales_.done()) board_.ReleaseRoots();
+}
+
 bool TaskRun::DoLocalWork() {
+  if (!scales_.done()) {
+    ComputeScales();
+    return true;
+  }
   const size_t count = locals_.size() + copies_.size();
   int64_t bytes = 0;
   size_t idle = 0;  // in a row; when all are, there is nothing to do

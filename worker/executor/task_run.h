@@ -97,6 +97,8 @@ class TaskRun final : private BoardListener {
   void ReserveTransfers();
   // Sends a message without payload to the other end of a channel.
   void Notify(int32_t channel, int32_t peer, MessageKind kind);
+  // A bounded piece of it.
+  void ComputeScales();
   bool DoLocalWork();
   void LosePeer(int32_t peer, const absl::Status& why, bool connected);
   void LosePeerIfKnown(int32_t peer, const absl::Status& why);
@@ -118,6 +120,7 @@ class TaskRun final : private BoardListener {
   const std::chrono::steady_clock::time_point started_;
   TaskReport report_;
   RelayBoard board_;
+  SourceScales scales_;
   TaskContext context_;
   std::vector<Peer> peers_;                         // as spec_.peers
   std::vector<std::unique_ptr<PeerSender>> turns_;  // likewise; none where nothing is sent

@@ -15,18 +15,24 @@ namespace {
 // in too many.
 constexpr int kBeginningPieces = 64;
 
-// `converter` may be null.
-void Pack(ElementConverter converter, const std::byte* from, std::byte* to, int64_t bytes) {
-  if (converter != nullptr) return converter(from, to, bytes);
-  std::memcpy(to, from, bytes);
-}
-
 }  // namespace
 
-ElementConverter TileCursor::ConverterOf(ClassIndex slice_class) const {
-  const ConversionIndex conversion = map_.slicing().classes()[slice_class].conversion;
-  if (map_.side() == Side::kDestination || conversion == kNoConversion) return nullptr;
-  return ConverterFor(map_.tensors().conversions()[conversion]);
+TileCursor::Reader TileCursor::ReaderOf(ClassIndex slice_class) const {
+  const ConversionIndex index = map_.slicing().classes()[slice_class].conversion;
+  if (map_.side() == Side::kDestination || index == kNoConversion) return {};
+  const Conversion& conversion = map_.tensors().conversions()[index];
+  if (conversion.to == DataType::kF8E4M3) return {.scales = scales_};
+  return {.converter = ConverterFor(conversion)};
+}
+
+void TileCursor::Read(const Reader& reader, const Run& run, std::byte* to) const {
+  if (reader.converter != nullptr) {
+    reader.converter(At(run), to, run.bytes);
+  } else if (reader.scales != nullptr) {
+    reader.scales->Quantize(run, to);
+  } else {
+    std::memcpy(to, At(run), run.bytes);
+  }
 }
 
 PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
@@ -35,7 +41,7 @@ PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
 }
 
 bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces) {
-  if (ConverterOf(range.slice_class) != nullptr) return false;
+  if (!ReaderOf(range.slice_class).copies()) return false;
   // To look at all pieces in vain costs a good part of what gathering them costs.
   const int64_t beginning_bytes_min = range.bytes * kBeginningPieces / pieces_max / 2;
   PackedRuns& runs = Seek(look_, range);
@@ -60,11 +66,11 @@ bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iove
 }
 
 void TileCursor::Gather(const Range& range, std::span<std::byte> into) {
-  const ElementConverter converter = ConverterOf(range.slice_class);
+  const Reader reader = ReaderOf(range.slice_class);
   PackedRuns& runs = Seek(move_, range);
   while (!into.empty()) {
     const Run run = runs.Next(std::ssize(into));
-    Pack(converter, At(run), into.data(), run.bytes);
+    Read(reader, run, into.data());
     into = into.subspan(run.bytes);
   }
 }
@@ -79,7 +85,7 @@ void TileCursor::Scatter(const Range& range, std::span<const std::byte> from) {
 }
 
 int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use) {
-  const ElementConverter converter = ConverterOf(range.slice_class);
+  const Reader reader = ReaderOf(range.slice_class);
   PackedRuns& from_runs = Seek(move_, range);
   PackedRuns& to_runs = to.Seek(to.move_, range);
   int64_t copied = 0;
@@ -91,8 +97,8 @@ int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use)
     while (into != end) {
       const Run source = from_runs.Next(end - into);
       if (At(source) != into) {
-        if (converter != nullptr || next_use == NextUse::kSoon) {
-          Pack(converter, At(source), into, source.bytes);
+        if (!reader.copies() || next_use == NextUse::kSoon) {
+          Read(reader, source, into);
         } else {
           CopyStreaming(into, At(source), source.bytes);
         }
@@ -106,19 +112,19 @@ int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use)
 
 void TileCursor::HashLeaves(const Range& range, std::span<std::byte> scratch,
                             std::span<uint64_t> hashes) {
-  const ElementConverter converter = ConverterOf(range.slice_class);
+  const Reader reader = ReaderOf(range.slice_class);
   PackedRuns& runs = Seek(hash_, range);
   int64_t left = range.bytes;
   for (uint64_t& hash : hashes) {
     const int64_t leaf_bytes = std::min(left, Plan::kLeafBytes);
     left -= leaf_bytes;
     Run run = runs.Next(leaf_bytes);
-    if (run.bytes == leaf_bytes && converter == nullptr) {
+    if (run.bytes == leaf_bytes && reader.copies()) {
       hash = HashLeaf(std::span(At(run), leaf_bytes));
       continue;
     }
     for (int64_t done = 0;;) {
-      Pack(converter, At(run), &scratch[done], run.bytes);
+      Read(reader, run, &scratch[done]);
       done += run.bytes;
       if (done == leaf_bytes) break;
       run = runs.Next(leaf_bytes - done);

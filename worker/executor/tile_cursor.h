@@ -2,6 +2,7 @@
 
 #include "common/numbers/element_converter.h"
 #include "common/plan/packed_runs.h"
+#include "worker/executor/source_scales.h"
 #include "worker/executor/task.h"
 
 #include <cstddef>
@@ -28,9 +29,11 @@ class TileCursor {
     int64_t bytes = 0;
   };
 
-  // Both must outlive the cursor.
-  TileCursor(const TileMap& map, const BoundTiles& tiles)
-      : map_(map), tiles_(tiles), look_(map), move_(map), hash_(map) {}
+  // All must outlive the cursor.
+  TileCursor(const TileMap& map, const BoundTiles& tiles) : TileCursor(map, tiles, nullptr) {}
+  // Of source tiles of which some have scales.
+  TileCursor(const TileMap& map, const DeviceScales& scales)
+      : TileCursor(map, scales.tiles(), &scales) {}
 
   // Where the range is in memory. False when it is not there as it is sent, is in more pieces than
   // `pieces_max`, or begins with pieces so small that looking on is not worth while.
@@ -47,13 +50,25 @@ class TileCursor {
   void HashLeaves(const Range& range, std::span<std::byte> scratch, std::span<uint64_t> hashes);
 
  private:
+  // What becomes of a class's elements when they are read.
+  struct Reader {
+    ElementConverter converter = nullptr;
+    const DeviceScales* scales = nullptr;
+
+    bool copies() const { return converter == nullptr && scales == nullptr; }
+  };
+
+  TileCursor(const TileMap& map, const BoundTiles& tiles, const DeviceScales* scales)
+      : map_(map), tiles_(tiles), scales_(scales), look_(map), move_(map), hash_(map) {}
+
   static PackedRuns& Seek(PackedRuns& runs, const Range& range);
   std::byte* At(const Run& run) const { return tiles_.tensor[run.tensor] + run.tile_offset; }
-  // Null where the class's elements are in the tiles as they are packed.
-  ElementConverter ConverterOf(ClassIndex slice_class) const;
+  Reader ReaderOf(ClassIndex slice_class) const;
+  void Read(const Reader& reader, const Run& run, std::byte* to) const;
 
   const TileMap& map_;
   const BoundTiles& tiles_;
+  const DeviceScales* const scales_;
   PackedRuns look_;
   PackedRuns move_;
   PackedRuns hash_;

@@ -1,6 +1,7 @@
 #include "common/plan/testing/tables.h"
 
 #include "common/base/check.h"
+#include "common/plan/scale_tensors.h"
 
 #include <utility>
 
@@ -33,6 +34,7 @@ TensorTable::Spec TableSpecOf(const std::vector<TensorText>& tensors) {
 TensorTable TableOf(const std::vector<TensorText>& tensors, std::vector<std::string> replica_axes) {
   TensorTable::Spec spec = TableSpecOf(tensors);
   spec.replica_axes = std::move(replica_axes);
+  CHECK_OK(AddScales(spec));
   return Parsed(TensorTable::Create(std::move(spec)));
 }
 

@@ -20,7 +20,8 @@ struct TensorText {
   std::optional<DataType> sent_as = std::nullopt;
 };
 
-// A table of these tensors, each in a group of its own. Aborts when a text is wrong.
+// A table of these tensors, each in a group of its own, and of their scales. Aborts when a text is
+// wrong.
 TensorTable TableOf(const std::vector<TensorText>& tensors,
                     std::vector<std::string> replica_axes = {});
 // The specification of that table, to be changed.

@@ -11,6 +11,9 @@ namespace crossmesh {
 // A random plan that Prove accepts; now and then its relays have several chunks and leaves.
 Plan RandomCase(RandomSource& random);
 
+// The same, of a few tensors of which some are sent as F8_E4M3, with their scales.
+Plan RandomQuantizedCase(RandomSource& random);
+
 // By rank: which of `workers` workers owns the device.
 std::vector<int32_t> DealDevices(RandomSource& random, const Plan& plan, int32_t workers);
 

@@ -2,9 +2,12 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/conversion.h"
+#include "common/numbers/block_scale.h"
 #include "common/numbers/element_converter.h"
 
 #include <algorithm>
+#include <span>
 
 #include <absl/strings/str_cat.h>
 
@@ -22,15 +25,65 @@ std::byte ElementByte(int32_t tensor, int64_t element, int64_t byte) {
   return static_cast<std::byte>(x >> 56);
 }
 
-// Appends the elements of a box, row-major.
-void AppendBox(const Shape& shape, const Box& box, int32_t tensor, int64_t item_bytes,
+// All elements of a tensor, as sources have it.
+std::vector<std::byte> SourceElements(const TensorGroup& group, int32_t tensor) {
+  const int64_t item_bytes = ItemBytes(group.type);
+  std::vector<std::byte> bytes;
+  for (int64_t element = 0; element < group.shape.elements(); ++element) {
+    for (int64_t b = 0; b < item_bytes; ++b) bytes.push_back(ElementByte(tensor, element, b));
+  }
+  return bytes;
+}
+
+std::vector<std::byte> Converted(const std::vector<std::byte>& elements,
+                                 const Conversion& conversion) {
+  std::vector<std::byte> converted(std::ssize(elements) / ItemBytes(conversion.from) *
+                                   ItemBytes(conversion.to));
+  ConverterFor(conversion)(elements.data(), converted.data(), std::ssize(converted));
+  return converted;
+}
+
+struct QuantizedTensor {
+  std::vector<std::byte> elements;
+  std::vector<std::byte> scales;
+};
+
+QuantizedTensor Quantized(const std::vector<std::byte>& elements, const Shape& shape) {
+  const int64_t rows = shape[shape.rank() - 2];
+  const int64_t columns = shape[shape.rank() - 1];
+  QuantizedTensor quantized{.elements = std::vector<std::byte>(shape.elements())};
+  for (int64_t first_row = 0; first_row < shape.elements() / columns; first_row += rows) {
+    for (int64_t row = 0; row < rows; row += kScaleBlockLength) {
+      for (int64_t column = 0; column < columns; column += kScaleBlockLength) {
+        const int64_t begin = (first_row + row) * columns + column;
+        const ElementBlock block = {.begin = &elements[2 * begin],
+                                    .rows = std::min(kScaleBlockLength, rows - row),
+                                    .columns = std::min(kScaleBlockLength, columns - column),
+                                    .pitch_bytes = 2 * columns};
+        const BlockScale scale = ScaleOf(block);
+        const auto bytes = std::as_bytes(std::span(&scale.scale, 1));
+        quantized.scales.insert(quantized.scales.end(), bytes.begin(), bytes.end());
+        for (int64_t r = 0; r < block.rows; ++r) {
+          QuantizeElements(block.begin + r * block.pitch_bytes,
+                           &quantized.elements[begin + r * columns], block.columns, scale.factor);
+        }
+      }
+    }
+  }
+  return quantized;
+}
+
+// Appends the elements of a box of a tensor, row-major.
+void AppendBox(const Shape& shape, const Box& box, const std::vector<std::byte>& elements,
                std::vector<std::byte>& out) {
+  const int64_t item_bytes = std::ssize(elements) / std::max<int64_t>(shape.elements(), 1);
   std::vector<int64_t> at(box.rank());
   for (int d = 0; d < box.rank(); ++d) at[d] = box[d].begin;
   for (int64_t left = box.volume(); left > 0; --left) {
     int64_t element = 0;
     for (int d = 0; d < box.rank(); ++d) element = element * shape[d] + at[d];
-    for (int64_t b = 0; b < item_bytes; ++b) out.push_back(ElementByte(tensor, element, b));
+    const auto begin = elements.begin() + element * item_bytes;
+    out.insert(out.end(), begin, begin + item_bytes);
     for (int d = box.rank() - 1; d >= 0; --d) {
       if (++at[d] < box[d].end) break;
       at[d] = box[d].begin;
@@ -85,21 +138,31 @@ std::byte* TileMemory::AddBlock(Side side, int32_t tensor, DeviceRank device) {
   return blocks_.back()->bytes.data() + kGuardBytes;
 }
 
+std::vector<std::byte> TileMemory::WholeTensor(Side side, int32_t tensor) const {
+  const TensorTable& tensors = plan_.tensors();
+  const int32_t index = tensors.group_of_tensor()[tensor];
+  if (tensors.is_scales(index)) {
+    const int32_t of = tensors.spec().scaled_tensors[tensor - tensors.first_scales()];
+    const TensorGroup& scaled = tensors.groups()[tensors.group_of_tensor()[of]];
+    return Quantized(SourceElements(scaled, of), scaled.shape).scales;
+  }
+  const TensorGroup& group = tensors.groups()[index];
+  const ConversionIndex conversion = tensors.conversion_of(index);
+  std::vector<std::byte> elements = SourceElements(group, tensor);
+  if (side == Side::kSource || conversion == kNoConversion) return elements;
+  if (HasScales(group)) return Quantized(elements, group.shape).elements;
+  return Converted(elements, tensors.conversions()[conversion]);
+}
+
 std::vector<std::byte> TileMemory::Expected(Side side, int32_t tensor, DeviceRank device) const {
   const TensorTable& tensors = plan_.tensors();
   const int32_t group = tensors.group_of_tensor()[tensor];
-  const int64_t item_bytes = tensors.ItemBytesOf(Side::kSource, group);
   std::vector<std::byte> bytes;
-  for (const Box& box : tensors.TileOf(side, group, device)) {
-    AppendBox(tensors.groups()[group].shape, box, tensor, item_bytes, bytes);
-  }
-  const ConversionIndex conversion = tensors.conversion_of(group);
-  if (side == Side::kSource || conversion == kNoConversion) return bytes;
-  std::vector<std::byte> converted(std::ssize(bytes) / item_bytes *
-                                   tensors.ItemBytesOf(side, group));
-  ConverterFor(tensors.conversions()[conversion])(bytes.data(), converted.data(),
-                                                  std::ssize(converted));
-  return converted;
+  const Tile tile = tensors.TileOf(side, group, device);
+  if (tile.empty() || (side == Side::kSource && tensors.is_scales(group))) return bytes;
+  const std::vector<std::byte> whole = WholeTensor(side, tensor);
+  for (const Box& box : tile) AppendBox(tensors.groups()[group].shape, box, whole, bytes);
+  return bytes;
 }
 
 const BoundTiles& TileMemory::tiles(Side side, DeviceRank device) const {

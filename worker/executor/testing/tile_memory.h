@@ -16,7 +16,7 @@ namespace crossmesh {
 // Memory of all devices of a plan, each tile on its own between guard bytes. Source elements have
 // values that follow from (tensor, index of the element in it), so that the right contents of a
 // destination are known without moving anything: what gathering all tiles and slicing them anew
-// gives, and converting elements one by one where that is asked for. Thread-compatible.
+// gives, converted in between where that is asked for. Thread-compatible.
 class TileMemory {
  public:
   explicit TileMemory(const Plan& plan);
@@ -41,7 +41,8 @@ class TileMemory {
   };
 
   std::byte* AddBlock(Side side, int32_t tensor, DeviceRank device);
-  // Of a tile, as they must be.
+  // As they must be.
+  std::vector<std::byte> WholeTensor(Side side, int32_t tensor) const;
   std::vector<std::byte> Expected(Side side, int32_t tensor, DeviceRank device) const;
 
   const Plan& plan_;

@@ -18,8 +18,6 @@
 namespace crossmesh {
 
 inline constexpr int kScaleBlock = 128;  // kScaleBlockLength of common/mesh/conversion.h
-// 2^-100: its inverse and what is divided by it stay far from the ends of f32.
-inline constexpr float kAmaxMin = 0x1p-100F;
 
 CROSSMESH_DEVICE constexpr int64_t ScaleBlocks(int64_t elements) {
   return (elements + kScaleBlock - 1) / kScaleBlock;

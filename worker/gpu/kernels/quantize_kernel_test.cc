@@ -1,6 +1,7 @@
 #include "worker/gpu/kernels/quantize_kernel.h"
 
 #include "common/mesh/conversion.h"
+#include "common/numbers/block_scale.h"
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
@@ -97,6 +98,38 @@ TEST(QuantizeKernelTest, QuantizesAsItsTwinAndWritesNothingElse) {
     // The twin has written its scales over the same memory.
     ASSERT_EQ(scales, matrices.scales.Copy());
     EXPECT_EQ(matrices.memory.Copy(), memory_before);
+  }
+}
+
+// What hosts do is the twin's as well.
+TEST(QuantizeKernelTest, HostsQuantizeAlike) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    Matrices matrices(random);
+    const std::vector<std::byte> expected = QuantizeOnCpu(matrices.boxes);
+    for (const QuantizedBox& box : matrices.boxes) {
+      for (int64_t row = 0; row < box.rows; row += kScaleBlock) {
+        for (int64_t column = 0; column < box.columns; column += kScaleBlock) {
+          const ElementBlock block = {
+              .begin = MemoryAt(box.address + row * box.pitch_bytes + 2 * column),
+              .rows = std::min<int64_t>(kScaleBlock, box.rows - row),
+              .columns = std::min<int64_t>(kScaleBlock, box.columns - column),
+              .pitch_bytes = box.pitch_bytes};
+          const BlockScale scale = ScaleOf(block);
+          ASSERT_EQ(scale.scale, LoadAligned<float>(box.scales_address +
+                                                    row / kScaleBlock * box.scales_pitch_bytes +
+                                                    4 * (column / kScaleBlock)));
+          for (int64_t r = 0; r < block.rows; ++r) {
+            std::vector<std::byte> found(block.columns);
+            QuantizeElements(block.begin + r * block.pitch_bytes, found.data(), block.columns,
+                             scale.factor);
+            const int64_t at = box.packed_offset + (row + r) * box.columns + column;
+            ASSERT_TRUE(std::ranges::equal(found, std::span(expected).subspan(at, block.columns)));
+          }
+        }
+      }
+    }
   }
 }
 

@@ -126,10 +126,11 @@ class GpuProgram {
     int64_t leaves = 0;                   // of all relays received
   };
 
-  // InvalidArgument: the part has not exactly one device, an option is negative, or a relay goes on
-  // before it has come (message_schedule.h). ResourceExhausted: the messages of some step, with
-  // those kept for a later one, do not fit into the staging; says how much it takes. Cost: that of
-  // sorting what the device does with each chunk.
+  // InvalidArgument: the part has not exactly one device, an option is negative, a tensor has
+  // scales, which only host memory can give it, or a relay goes on before it has come
+  // (message_schedule.h). ResourceExhausted: the messages of some step, with those kept for a later
+  // one, do not fit into the staging; says how much it takes. Cost: that of sorting what the device
+  // does with each chunk.
   static absl::StatusOr<std::shared_ptr<const GpuProgram>> Create(
       std::shared_ptr<const PreparedPart> part, const Options& options);
 

@@ -1,6 +1,7 @@
 #include "worker/gpu/program/gpu_program.h"
 
 #include "common/base/check.h"
+#include "common/plan/testing/tables.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/program/testing/device_programs.h"
@@ -216,6 +217,23 @@ TEST(GpuProgramTest, APartOfSeveralDevicesIsRefused) {
     EXPECT_THAT(GpuProgram::Create(part, {.staging_bytes = 1 << 20}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected one, found")));
   }
+}
+
+TEST(GpuProgramTest, TensorsWithScalesAreRefused) {
+  const auto tensors =
+      std::make_shared<const TensorTable>(TableOf({{.shape = "[128, 128]",
+                                                    .source_mesh = "x=1 on a.0",
+                                                    .source = "[-, -]",
+                                                    .destination_mesh = "x=1 on a.0",
+                                                    .destination = "[-, -]",
+                                                    .type = DataType::kBF16,
+                                                    .sent_as = DataType::kF8E4M3}}));
+  ASSERT_OK_AND_ASSIGN(Slicing slicing, Slicing::Create(*tensors));
+  const Plan plan = Made({.tensors = tensors,
+                          .slicing = std::make_shared<const Slicing>(std::move(slicing)),
+                          .copies = {{.slice_class = 0}, {.slice_class = 1}}});
+  EXPECT_THAT(ProgramsOf(plan, {}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("sent as F8_E4M3: expected none on a GPU")));
 }
 
 TEST(GpuProgramTest, NegativeOptionsAreRefused) {

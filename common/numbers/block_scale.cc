@@ -1,0 +1,44 @@
+#include "common/numbers/block_scale.h"
+
+#include "common/numbers/number_formats.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace crossmesh {
+namespace {
+
+constexpr uint16_t kMagnitude = 0x7FFF;
+constexpr uint16_t kInfinity = 0x7F80;
+
+uint16_t ElementAt(const std::byte* address) {
+  uint16_t element;
+  std::memcpy(&element, address, sizeof(element));
+  return element;
+}
+
+}  // namespace
+
+BlockScale ScaleOf(const ElementBlock& block) {
+  // Bits of non-negative numbers compare as the numbers do.
+  uint16_t peak = 0;
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const std::byte* const elements = block.begin + row * block.pitch_bytes;
+    for (int64_t column = 0; column < block.columns; ++column) {
+      const uint16_t magnitude =
+          ElementAt(elements + column * static_cast<int64_t>(sizeof(uint16_t))) & kMagnitude;
+      peak = std::max(peak, magnitude < kInfinity ? magnitude : uint16_t{0});
+    }
+  }
+  const float amax = std::max(FloatOf(Bf16::Widen(peak)), kAmaxMin);
+  return {.scale = amax / kFp8Max, .factor = kFp8Max / amax};
+}
+
+void QuantizeElements(const std::byte* from, std::byte* to, int64_t elements, float factor) {
+  for (int64_t i = 0; i < elements; ++i) {
+    const uint16_t element = ElementAt(from + i * static_cast<int64_t>(sizeof(uint16_t)));
+    to[i] = std::byte{Fp8::Narrow(BitsOf(FloatOf(Bf16::Widen(element)) * factor))};
+  }
+}
+
+}  // namespace crossmesh

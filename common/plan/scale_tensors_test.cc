@@ -1,0 +1,118 @@
+#include "common/plan/scale_tensors.h"
+
+#include "common/plan/storage_layout.h"
+#include "common/plan/testing/tables.h"
+#include "common/testing/status_matchers.h"
+
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Shape Lengths(std::vector<int64_t> lengths) { return *Shape::Create(lengths); }
+
+Placement Placed(absl::string_view mesh, absl::string_view layout) {
+  return {.mesh = *ParseMesh(mesh), .layout = *ParseLayout(layout)};
+}
+
+TensorText Quantized() {
+  return {.shape = "[512, 300]",
+          .source_mesh = "x=2 on a.0-1",
+          .source = "[x, -]",
+          .destination_mesh = "y=4 on b.0-3",
+          .destination = "[y, -]",
+          .type = DataType::kBF16,
+          .sent_as = DataType::kF8E4M3};
+}
+
+TEST(PlaceScalesTest, ALayoutThatCutsScalesLikeElementsStays) {
+  const Placement placement = Placed("x=4 on a.0-3", "[x, -]");
+  EXPECT_THAT(PlaceScales(placement, Lengths({512, 300})), IsOkAndHolds(placement));
+}
+
+TEST(PlaceScalesTest, TheLastBlocksMayBeSmaller) {
+  const Placement placement = Placed("x=3 on a.0-2", "[x, -] chunk");
+  EXPECT_THAT(PlaceScales(placement, Lengths({383, 5})), IsOkAndHolds(placement));
+}
+
+TEST(PlaceScalesTest, ExplicitTilesBecomeThoseOfTheirBlocks) {
+  ASSERT_OK_AND_ASSIGN(const Placement scales,
+                       PlaceScales(Placed("x=2 on a.0-1", "{[0:128, 0:200] [256:300, 0:200]; "
+                                                          "[128:256, 0:128]}"),
+                                   Lengths({300, 200})));
+  EXPECT_EQ(ToString(scales.layout), "{[0:1, 0:2] [2:3, 0:2]; [1:2, 0:1]}");
+}
+
+TEST(PlaceScalesTest, ATileThatCutsABlockIsRefused) {
+  EXPECT_THAT(PlaceScales(Placed("x=4 on a.0-3", "[x, -]"), Lengths({256, 300})),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("slot 0: "), HasSubstr("dimension 0 is cut at 64"))));
+  EXPECT_THAT(PlaceScales(Placed("x=1 on a.0", "[x]"), Lengths({256})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at least 2 dimensions")));
+}
+
+TEST(AddScalesTest, ScalesFollowAllTensorsInTheirOrder) {
+  TensorText plain = Quantized();
+  plain.sent_as = DataType::kF16;
+  TensorTable::Spec spec = TableSpecOf({plain, Quantized(), plain});
+  spec.group_of_tensor = {1, 0, -1, 1, 2};
+  ASSERT_OK(AddScales(spec));
+  EXPECT_THAT(spec.group_of_tensor, ElementsAre(1, 0, -1, 1, 2, 3, 3));
+  EXPECT_THAT(spec.scaled_tensors, ElementsAre(0, 3));
+  EXPECT_EQ(spec.groups[3].shape, Lengths({4, 3}));
+  EXPECT_EQ(spec.groups[3].type, DataType::kF32);
+  ASSERT_OK_AND_ASSIGN(const TensorTable table, TensorTable::Create(std::move(spec)));
+  EXPECT_TRUE(table.is_scales(3));
+  EXPECT_FALSE(table.is_scales(1));
+  EXPECT_EQ(table.first_scales(), 5);
+}
+
+TEST(AddScalesTest, SourcesHaveNoMemoryForScales) {
+  const TensorTable table = TableOf({Quantized()});
+  EXPECT_THAT(LayOut(table, Side::kSource, 0).offset_of_tensor, ElementsAre(0, -1));
+  EXPECT_EQ(table.BytesOf(Side::kSource, 0), 256 * 300 * 2);
+  // An fp8 is a byte, a row of blocks of 128 x 300 elements has three scales.
+  EXPECT_THAT(LayOut(table, Side::kDestination, 2).offset_of_tensor, ElementsAre(0, 128 * 300));
+  EXPECT_EQ(table.BytesOf(Side::kDestination, 2), 128 * 300 + 3 * 4);
+}
+
+TEST(AddScalesTest, ATableIsRefusedWithoutItsScalesOrWithOthers) {
+  const auto refused = [](TensorTable::Spec spec, absl::string_view what) {
+    EXPECT_THAT(TensorTable::Create(std::move(spec)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(what))));
+  };
+  TensorTable::Spec spec = TableSpecOf({Quantized()});
+  refused(spec, "expected those of all 1 tensors");
+  ASSERT_OK(AddScales(spec));
+  TensorTable::Spec other = spec;
+  other.scaled_tensors = {0, 1, 1};
+  refused(other, "expected those of all 0 tensors");
+  other = spec;
+  other.group_of_tensor[1] = -1;
+  refused(other, "scales of tensor 0: expected in group");
+  other = spec;
+  other.group_of_tensor[1] = 0;
+  refused(other, "as the scales of group 0");
+  other = spec;
+  other.groups[1].type = DataType::kI32;
+  refused(other, "expected F32[4, 3]");
+  other = spec;
+  other.destinations[0] = Placed("y=4 on b.0-3", "[-, y] chunk");
+  refused(other, "inside a scale block");
+  other = spec;
+  other.groups.push_back(other.groups[1]);
+  other.groups.back().destination = 1;
+  other.destinations.push_back(Placed("y=4 on b.0-3", "[-, y] chunk"));
+  other.group_of_tensor[1] = 2;
+  refused(other, "as the scales of group 0");
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "common/plan/packed_runs.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/task.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+
+namespace crossmesh {
+
+// The scales of the source tiles of one device that are sent as F8_E4M3 (common/plan/
+// scale_tensors.h), which the task computes before anything is sent. Thread-compatible.
+class DeviceScales {
+ public:
+  // Takes memory for all scales. Both must outlive it.
+  DeviceScales(const TensorTable& tensors, DeviceRank device, const BoundTiles& source);
+
+  // The source's tiles, and those of its scales.
+  const BoundTiles& tiles() const { return tiles_; }
+  bool done() const { return tile_ == std::ssize(scaled_); }
+  // Computes some scales, of a row of blocks. Returns how many bytes were read for them.
+  int64_t Step();
+  // Writes the elements of a run of a tensor that has scales, quantized. Not before done().
+  void Quantize(const Run& run, std::byte* to) const;
+
+ private:
+  // A box as a stack of matrices with rows of blocks, both in the order of memory.
+  struct BlockedBox {
+    int64_t rows = 0;           // of a matrix
+    int64_t columns = 0;        // of a matrix
+    int64_t first_element = 0;  // in the tile
+    int64_t elements = 0;
+    int64_t first_block = 0;  // in the tile's scales
+    int64_t block_columns = 0;
+    int64_t block_rows = 0;  // of a matrix
+  };
+  struct ScaledTile {
+    const std::byte* elements = nullptr;
+    std::vector<BlockedBox> boxes;
+    std::vector<float> scales;
+    std::vector<float> factors;
+  };
+
+  static ScaledTile TileOf(const Tile& tile, const std::byte* elements);
+  static void ScaleRow(ScaledTile& tile, const BlockedBox& box, int64_t row_of_blocks);
+
+  BoundTiles tiles_;
+  std::vector<int32_t> scaled_of_tensor_;  // index into scaled_, or -1
+  std::vector<ScaledTile> scaled_;
+  // What Step does next.
+  int64_t tile_ = 0;
+  int64_t box_ = 0;
+  int64_t row_of_blocks_ = 0;  // of all matrices of the box
+};
+
+// Of all devices whose source tiles a task reads. Confined to the loop.
+class SourceScales {
+ public:
+  // Both must outlive it.
+  SourceScales(const PreparedPart& part,
+               const absl::flat_hash_map<DeviceRank, BoundTiles>& sources);
+
+  // Null where nothing of the device has scales.
+  const DeviceScales* Find(DeviceRank device) const;
+  bool done() const { return next_ == std::ssize(devices_); }
+  // As that of a device.
+  int64_t Step();
+
+ private:
+  absl::flat_hash_map<DeviceRank, const DeviceScales*> of_device_;
+  std::vector<std::unique_ptr<DeviceScales>> devices_;
+  int64_t next_ = 0;
+};
+
+}  // namespace crossmesh
