@@ -97,6 +97,36 @@ TEST_F(DemoTest, MovesAFolderOfSafetensorsByteForByte) {
   ExpectNothingIsLeft();
 }
 
+TEST_F(DemoTest, ConvertsOnTheWay) {
+  const TemporaryFolder files;
+  std::vector<float> matrix(6 * 8);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<float>(i) + 0.5F;
+  const auto bytes = std::as_bytes(std::span(matrix));
+  ASSERT_OK(WriteOne(files.PathOf("in.safetensors"), "w", {6, 8}, {bytes.begin(), bytes.end()}));
+  std::ofstream(files.PathOf("rules")) << "w  [-, model] as BF16\n";
+
+  const ProgramResult result = RunProgram(Demo(
+      absl::StrCat(files.PathOf("in.safetensors"), " --json --strategy relay --destination-rules ",
+                   files.PathOf("rules"), " --output ", files.PathOf("out"))));
+  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
+  EXPECT_TRUE(nlohmann::json::parse(result.output).at("verified").get<bool>());
+
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
+                       SafetensorsFile::Open(files.PathOf("out/node-3.0.safetensors")));
+  EXPECT_EQ(file.header().tensors[0].spec.type, DataType::kBF16);
+  // Such numbers fit in the upper half of an F32.
+  std::vector<std::byte> expected;
+  for (size_t row = 0; row < 6; ++row) {
+    for (size_t column = 4; column < 8; ++column) {
+      const auto upper = bytes.subspan((row * 8 + column) * 4 + 2, 2);
+      expected.insert(expected.end(), upper.begin(), upper.end());
+    }
+  }
+  const std::span<const std::byte> found = file.Bytes(0);
+  EXPECT_EQ(std::vector<std::byte>(found.begin(), found.end()), expected);
+  ExpectNothingIsLeft();
+}
+
 TEST_F(DemoTest, InterruptedInTheMiddleLeavesNothingBehind) {
   absl::StatusOr<ChildProcess> demo = ChildProcess::Start(
       {.program = "/bin/sh", .arguments = {"-c", Demo("")}, .log_path = "/dev/null"});
