@@ -1,6 +1,8 @@
 #include "client/cli/demo_values.h"
 
 #include "common/base/check.h"
+#include "common/mesh/conversion.h"
+#include "common/numbers/block_scale.h"
 #include "common/numbers/element_converter.h"
 
 #include <algorithm>
@@ -98,6 +100,12 @@ Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors) 
     const int32_t group = tensors.group_of_tensor()[tensor];
     if (group >= 0) specs[tensor].type = tensors.TypeOf(Side::kDestination, group);
   }
+  for (const int32_t scaled : tensors.spec().scaled_tensors) {
+    const int32_t group = tensors.group_of_tensor()[specs.size()];
+    specs.push_back({.name = ScalesName(specs[scaled].name),
+                     .type = DataType::kF32,
+                     .shape = tensors.groups()[group].shape});
+  }
   absl::StatusOr<Manifest> received = Manifest::Create(std::move(specs));
   CHECK_OK(received) << "a table has no more bytes than a manifest may have";
   return *std::move(received);
@@ -106,9 +114,24 @@ Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors) 
 }  // namespace
 
 ReceivedValues::ReceivedValues(const DemoValues& values, const TensorTable& tensors)
-    : values_(values), tensors_(tensors), manifest_(ReceivedManifest(values.manifest(), tensors)) {}
+    : values_(values), tensors_(tensors), manifest_(ReceivedManifest(values.manifest(), tensors)) {
+  const std::vector<int32_t>& scaled = tensors.spec().scaled_tensors;
+  for (size_t i = 0; i < scaled.size(); ++i) {
+    const TensorSpec& spec = values.manifest().tensors()[scaled[i]];
+    std::vector<std::byte> elements(spec.bytes());
+    values.Write(scaled[i], 0, elements);
+    QuantizedTensor quantized = QuantizeTensor(spec.shape, elements);
+    quantized_[scaled[i]] = std::move(quantized.elements);
+    quantized_[tensors.first_scales() + static_cast<int64_t>(i)] = std::move(quantized.scales);
+  }
+}
 
 void ReceivedValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) const {
+  if (const auto quantized = quantized_.find(tensor); quantized != quantized_.end()) {
+    const int64_t item_bytes = ItemBytes(manifest_.tensors()[tensor].type);
+    std::memcpy(out.data(), quantized->second.data() + first * item_bytes, out.size());
+    return;
+  }
   const ConversionIndex index = tensors_.conversion_of(tensors_.group_of_tensor()[tensor]);
   if (index == kNoConversion) return values_.Write(tensor, first, out);
   const Conversion& conversion = tensors_.conversions()[index];

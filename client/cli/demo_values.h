@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,10 +57,11 @@ class FileValues final : public DemoValues {
   const SafetensorsCollection files_;
 };
 
-// Other values as they are at the destination of a reshard: converted, where its table says so.
+// Other values as they are at the destination of a reshard: converted, where its table says so,
+// with the scales of those that have them behind all others.
 class ReceivedValues final : public DemoValues {
  public:
-  // Both must outlive it.
+  // Both must outlive it. Keeps what has scales in memory.
   ReceivedValues(const DemoValues& values, const TensorTable& tensors);
   const Manifest& manifest() const override { return manifest_; }
   void Write(int64_t tensor, int64_t first, std::span<std::byte> out) const override;
@@ -68,6 +70,7 @@ class ReceivedValues final : public DemoValues {
   const DemoValues& values_;
   const TensorTable& tensors_;
   const Manifest manifest_;
+  std::map<int64_t, std::vector<std::byte>> quantized_;  // by tensor: elements, and scales as well
 };
 
 }  // namespace crossmesh

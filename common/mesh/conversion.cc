@@ -44,6 +44,8 @@ absl::StatusOr<Shape> ScaleShape(const Shape& tensor) {
   return Shape::Create(lengths);
 }
 
+std::string ScalesName(absl::string_view tensor) { return absl::StrCat(tensor, "_scale_inv"); }
+
 absl::StatusOr<Box> ScaleBox(const Shape& tensor, const Box& box) {
   RETURN_IF_ERROR(CheckHasBlocks(tensor));
   CHECK(tensor.FullBox().Contains(box)) << ToString(box) << " in " << ToString(tensor);

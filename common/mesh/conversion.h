@@ -5,9 +5,11 @@
 #include "common/mesh/shape.h"
 
 #include <cstdint>
+#include <string>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
@@ -31,6 +33,10 @@ inline constexpr int64_t kScaleBlockLength = 128;
 //
 // InvalidArgument when the tensor has fewer than two dimensions.
 absl::StatusOr<Shape> ScaleShape(const Shape& tensor);
+
+// What the tensor of scales is called, as in published checkpoints: "w.weight_scale_inv" of
+// "w.weight". A number is about its fp8 value times its scale.
+std::string ScalesName(absl::string_view tensor);
 
 // The scales of a box of the tensor. InvalidArgument when a cut of the box goes through a block: it
 // would take the elements on both sides to know the block's scale. Names the dimension and the cut.

@@ -1,5 +1,6 @@
 #include "common/numbers/block_scale.h"
 
+#include "common/mesh/conversion.h"
 #include "common/numbers/number_formats.h"
 
 #include <algorithm>
@@ -39,6 +40,33 @@ void QuantizeElements(const std::byte* from, std::byte* to, int64_t elements, fl
     const uint16_t element = ElementAt(from + i * static_cast<int64_t>(sizeof(uint16_t)));
     to[i] = std::byte{Fp8::Narrow(BitsOf(FloatOf(Bf16::Widen(element)) * factor))};
   }
+}
+
+QuantizedTensor QuantizeTensor(const Shape& shape, std::span<const std::byte> elements) {
+  const int64_t rows = shape[shape.rank() - 2];
+  const int64_t columns = shape[shape.rank() - 1];
+  constexpr int64_t kElementBytes = sizeof(uint16_t);
+  QuantizedTensor quantized{.elements = std::vector<std::byte>(shape.elements())};
+  for (int64_t matrix = 0; matrix < shape.elements(); matrix += rows * columns) {
+    for (int64_t row = 0; row < rows; row += kScaleBlockLength) {
+      for (int64_t column = 0; column < columns; column += kScaleBlockLength) {
+        const int64_t first = matrix + row * columns + column;
+        const ElementBlock block = {.begin = elements.data() + first * kElementBytes,
+                                    .rows = std::min(kScaleBlockLength, rows - row),
+                                    .columns = std::min(kScaleBlockLength, columns - column),
+                                    .pitch_bytes = columns * kElementBytes};
+        const BlockScale scale = ScaleOf(block);
+        const auto bytes = std::as_bytes(std::span(&scale.scale, 1));
+        quantized.scales.insert(quantized.scales.end(), bytes.begin(), bytes.end());
+        for (int64_t r = 0; r < block.rows; ++r) {
+          QuantizeElements(block.begin + r * block.pitch_bytes,
+                           quantized.elements.data() + first + r * columns, block.columns,
+                           scale.factor);
+        }
+      }
+    }
+  }
+  return quantized;
 }
 
 }  // namespace crossmesh

@@ -1,7 +1,11 @@
 #pragma once
 
+#include "common/mesh/shape.h"
+
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace crossmesh {
 
@@ -23,5 +27,13 @@ BlockScale ScaleOf(const ElementBlock& block);
 
 // Quantizes elements of one block that follow each other in memory.
 void QuantizeElements(const std::byte* from, std::byte* to, int64_t elements, float factor);
+
+// A whole tensor of bf16 as fp8, row-major, and its scales (common/mesh/conversion.h), of f32.
+struct QuantizedTensor {
+  std::vector<std::byte> elements;
+  std::vector<std::byte> scales;
+};
+// The tensor has at least two dimensions.
+QuantizedTensor QuantizeTensor(const Shape& shape, std::span<const std::byte> elements);
 
 }  // namespace crossmesh

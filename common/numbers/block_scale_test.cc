@@ -55,5 +55,26 @@ TEST(BlockScaleTest, ElementsAreRoundedProducts) {
   EXPECT_EQ(to, expected);
 }
 
+TEST(QuantizeTensorTest, EveryBlockHasItsScale) {
+  // Blocks of 128 x 128, 128 x 2, 1 x 128 and 1 x 2, in the second of two matrices twice as large.
+  constexpr int64_t kRows = 129;
+  constexpr int64_t kColumns = 130;
+  std::vector<float> numbers;
+  for (const float factor : {1.0F, 2.0F}) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t column = 0; column < kColumns; ++column) {
+        numbers.push_back(448 * factor * (row < 128 ? 1.0F : 4.0F) * (column < 128 ? 1.0F : 16.0F));
+      }
+    }
+  }
+  const std::vector<uint16_t> elements = Elements(numbers);
+  const Shape shape = *Shape::Create(std::vector<int64_t>{2, kRows, kColumns});
+  const QuantizedTensor quantized = QuantizeTensor(shape, std::as_bytes(std::span(elements)));
+  EXPECT_EQ(quantized.elements, std::vector<std::byte>(shape.elements(), std::byte{0x7E}));
+  std::vector<float> scales(quantized.scales.size() / sizeof(float));
+  std::memcpy(scales.data(), quantized.scales.data(), quantized.scales.size());
+  EXPECT_EQ(scales, (std::vector<float>{1, 16, 4, 64, 2, 32, 8, 128}));
+}
+
 }  // namespace
 }  // namespace crossmesh

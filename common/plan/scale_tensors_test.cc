@@ -44,8 +44,9 @@ TEST(PlaceScalesTest, TheLastBlocksMayBeSmaller) {
 
 TEST(PlaceScalesTest, ExplicitTilesBecomeThoseOfTheirBlocks) {
   ASSERT_OK_AND_ASSIGN(const Placement scales,
-                       PlaceScales(Placed("x=2 on a.0-1", "{[0:128, 0:200] [256:300, 0:200]; "
-                                                          "[128:256, 0:128]}"),
+                       PlaceScales(Placed("x=2 on a.0-1",
+                                          "{[0:128, 0:200] [256:300, 0:200]; "
+                                          "[128:256, 0:128]}"),
                                    Lengths({300, 200})));
   EXPECT_EQ(ToString(scales.layout), "{[0:1, 0:2] [2:3, 0:2]; [1:2, 0:1]}");
 }

@@ -15,10 +15,10 @@
 namespace crossmesh {
 
 // All slices of a request with the same holders and the same needers that are converted alike, or
-// not at all. A slice is a part of a tensor
-// with one set of devices that hold it and one set that need it (arXiv 2211.05322 calls its
-// transfer a unit task). The packed bytes of a class are its slices in manifest order; within a
-// tensor its cells in row-major order; within a cell the elements in row-major order.
+// not at all. A slice is a part of a tensor with one set of devices that hold it and one set that
+// need it (arXiv 2211.05322 calls its transfer a unit task). The packed bytes of a class are its
+// slices in manifest order; within a tensor its cells in row-major order; within a cell the
+// elements in row-major order.
 //
 // Packed bytes are those of destination tiles: whoever reads source tiles converts. Since a class
 // that is converted has elements of one size, whatever cuts classes at multiples of that, as chunks

@@ -55,6 +55,14 @@ class PlacementTable {
                                DataTypeName(tensor.type), ", found ", DataTypeName(place.type))));
   }
 
+  absl::Status CheckScalesName(const TensorSpec& tensor, const Manifest& manifest) const {
+    const std::string name = ScalesName(tensor.name);
+    if (!manifest.Find(name).has_value()) return absl::OkStatus();
+    return Refused(tensor,
+                   absl::InvalidArgumentError(absl::StrCat(
+                       "expected no tensor that is called as its scales, found \"", name, "\"")));
+  }
+
   std::vector<Placement> Take() { return std::move(placements_); }
 
  private:
@@ -131,6 +139,9 @@ absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
       if (to.type != tensor.type) group.sent_as = to.type;
     }
     spec.group_of_tensor.push_back(found->second);
+    if (HasScales(spec.groups[found->second])) {
+      RETURN_IF_ERROR(destinations.CheckScalesName(tensor, manifest));
+    }
   }
   spec.sources = sources.Take();
   spec.destinations = destinations.Take();

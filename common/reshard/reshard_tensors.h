@@ -28,7 +28,7 @@ struct ReshardLayout {
 // InvalidArgument, naming the side and the tensor: no rule matches, or the one that does is for
 // another rank, names a sub-mesh that there is not, a layout that does not fit the tensor or
 // cuts its scale blocks, or a type that it cannot be converted to (at the source, any but its own);
-// and what
+// a tensor's scales would be called as another tensor; and what
 // TensorTable::Create finds. Cost: tensors times rules, and slots times placements.
 absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
                                                 const ReshardLayout& source,

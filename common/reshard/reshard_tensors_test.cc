@@ -121,6 +121,9 @@ TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
               refused("source", "dimension 1 is cut at 64, inside a scale block"));
   EXPECT_THAT(Build(halves, "* [data, -]", "* [-, model*stage] as F8_E4M3"),
               refused("destination", "dimension 1 is cut at 64, inside a scale block"));
+  EXPECT_THAT(
+      Build({halves[0], Tensor("w_scale_inv", {4, 2})}, "* [...]", "w [...] as F8_E4M3\n* [...]"),
+      refused("destination", "called as its scales, found \"w_scale_inv\""));
   EXPECT_THAT(Build(tensors, "* [...] as BF16", "* [...]"),
               refused("source", "expected no type but that of the manifest, F32, found BF16"));
 }

@@ -9,8 +9,12 @@
 #include "tests/live/live_cluster.h"
 #include "tests/live/run_program.h"
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -124,6 +128,46 @@ TEST_F(DemoTest, ConvertsOnTheWay) {
   }
   const std::span<const std::byte> found = file.Bytes(0);
   EXPECT_EQ(std::vector<std::byte>(found.begin(), found.end()), expected);
+  ExpectNothingIsLeft();
+}
+
+TEST_F(DemoTest, SendsScalesBesideFp8) {
+  const TemporaryFolder files;
+  // In BF16, 128 rows each of 1, 2, 3 and 4.
+  constexpr int64_t kColumns = 130;
+  std::vector<uint16_t> matrix;
+  for (const uint16_t number : {0x3F80, 0x4000, 0x4040, 0x4080}) {
+    matrix.insert(matrix.end(), 128 * kColumns, number);
+  }
+  SafetensorsEntry entry{.spec = {.name = "w.weight", .type = DataType::kBF16},
+                         .bytes = std::as_bytes(std::span(matrix))};
+  entry.spec.shape = Shape::Create(std::vector<int64_t>{512, kColumns}).value();
+  ASSERT_OK(WriteSafetensors(files.PathOf("in.safetensors"), {&entry, 1}));
+  std::ofstream(files.PathOf("rules")) << "*  [model, -] as F8_E4M3\n";
+
+  const ProgramResult result =
+      RunProgram(Demo(absl::StrCat(files.PathOf("in.safetensors"), " --json --destination-rules ",
+                                   files.PathOf("rules"), " --output ", files.PathOf("out"))));
+  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
+  EXPECT_TRUE(nlohmann::json::parse(result.output).at("verified").get<bool>());
+
+  // The second half of the rows.
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
+                       SafetensorsFile::Open(files.PathOf("out/node-3.0.safetensors")));
+  ASSERT_EQ(file.header().tensors.size(), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const TensorSpec& spec = file.header().tensors[i].spec;
+    const std::span<const std::byte> found = file.Bytes(static_cast<int64_t>(i));
+    if (spec.name == "w.weight_scale_inv") {
+      std::array<float, 4> scales = {};
+      ASSERT_EQ(found.size(), sizeof(scales));
+      std::memcpy(scales.data(), found.data(), found.size());
+      EXPECT_THAT(scales, testing::ElementsAre(3 / 448.0F, 3 / 448.0F, 4 / 448.0F, 4 / 448.0F));
+    } else {
+      EXPECT_EQ(spec.type, DataType::kF8E4M3);
+      EXPECT_TRUE(std::ranges::all_of(found, [](std::byte b) { return b == std::byte{0x7E}; }));
+    }
+  }
   ExpectNothingIsLeft();
 }
 

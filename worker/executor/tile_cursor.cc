@@ -1,5 +1,6 @@
 #include "worker/executor/tile_cursor.h"
 
+#include "common/base/check.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/executor/streaming_copy.h"
@@ -21,7 +22,10 @@ TileCursor::Reader TileCursor::ReaderOf(ClassIndex slice_class) const {
   const ConversionIndex index = map_.slicing().classes()[slice_class].conversion;
   if (map_.side() == Side::kDestination || index == kNoConversion) return {};
   const Conversion& conversion = map_.tensors().conversions()[index];
-  if (conversion.to == DataType::kF8E4M3) return {.scales = scales_};
+  if (conversion.to == DataType::kF8E4M3) {
+    CHECK(scales_ != nullptr) << "class " << slice_class << " is read where no scales are computed";
+    return {.scales = scales_};
+  }
   return {.converter = ConverterFor(conversion)};
 }
 

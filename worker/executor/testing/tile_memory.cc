@@ -2,7 +2,6 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/mesh/conversion.h"
 #include "common/numbers/block_scale.h"
 #include "common/numbers/element_converter.h"
 
@@ -41,36 +40,6 @@ std::vector<std::byte> Converted(const std::vector<std::byte>& elements,
                                    ItemBytes(conversion.to));
   ConverterFor(conversion)(elements.data(), converted.data(), std::ssize(converted));
   return converted;
-}
-
-struct QuantizedTensor {
-  std::vector<std::byte> elements;
-  std::vector<std::byte> scales;
-};
-
-QuantizedTensor Quantized(const std::vector<std::byte>& elements, const Shape& shape) {
-  const int64_t rows = shape[shape.rank() - 2];
-  const int64_t columns = shape[shape.rank() - 1];
-  QuantizedTensor quantized{.elements = std::vector<std::byte>(shape.elements())};
-  for (int64_t first_row = 0; first_row < shape.elements() / columns; first_row += rows) {
-    for (int64_t row = 0; row < rows; row += kScaleBlockLength) {
-      for (int64_t column = 0; column < columns; column += kScaleBlockLength) {
-        const int64_t begin = (first_row + row) * columns + column;
-        const ElementBlock block = {.begin = &elements[2 * begin],
-                                    .rows = std::min(kScaleBlockLength, rows - row),
-                                    .columns = std::min(kScaleBlockLength, columns - column),
-                                    .pitch_bytes = 2 * columns};
-        const BlockScale scale = ScaleOf(block);
-        const auto bytes = std::as_bytes(std::span(&scale.scale, 1));
-        quantized.scales.insert(quantized.scales.end(), bytes.begin(), bytes.end());
-        for (int64_t r = 0; r < block.rows; ++r) {
-          QuantizeElements(block.begin + r * block.pitch_bytes,
-                           &quantized.elements[begin + r * columns], block.columns, scale.factor);
-        }
-      }
-    }
-  }
-  return quantized;
 }
 
 // Appends the elements of a box of a tensor, row-major.
@@ -144,13 +113,13 @@ std::vector<std::byte> TileMemory::WholeTensor(Side side, int32_t tensor) const 
   if (tensors.is_scales(index)) {
     const int32_t of = tensors.spec().scaled_tensors[tensor - tensors.first_scales()];
     const TensorGroup& scaled = tensors.groups()[tensors.group_of_tensor()[of]];
-    return Quantized(SourceElements(scaled, of), scaled.shape).scales;
+    return QuantizeTensor(scaled.shape, SourceElements(scaled, of)).scales;
   }
   const TensorGroup& group = tensors.groups()[index];
   const ConversionIndex conversion = tensors.conversion_of(index);
   std::vector<std::byte> elements = SourceElements(group, tensor);
   if (side == Side::kSource || conversion == kNoConversion) return elements;
-  if (HasScales(group)) return Quantized(elements, group.shape).elements;
+  if (HasScales(group)) return QuantizeTensor(group.shape, elements).elements;
   return Converted(elements, tensors.conversions()[conversion]);
 }
 
