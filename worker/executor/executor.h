@@ -82,6 +82,9 @@ class Executor : public TaskRunner, public TransportSink {
   // As TaskRunner says. The connection stays, and other tasks with it, unless transfers of the task
   // are still open when nothing else is left to do.
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override = 0;
+  // The source tiles of an awaited device are filled, and may be read. Does nothing when the task
+  // is not known.
+  virtual void SourceHere(const TaskKey& key, DeviceRank device) = 0;
   virtual const ExecutorCounters& counters() const = 0;
 };
 

@@ -179,6 +179,27 @@ TEST_F(ExecutorTest, APlanThatTakesItsTimeIsNoFaster) {
   EXPECT_LT(sent.links[0].busy_seconds, sent.seconds.move);
 }
 
+TEST_F(ExecutorTest, AnAwaitedSourceIsReadWhenItIsHereAndNobodyIsTakenForStalled) {
+  const Plan plan = MakePlan("a.0", "a.1,b.0");
+  const TileMemory memory(plan);
+  constexpr absl::Duration kStallLimit = absl::Milliseconds(200);
+  for (int i = 0; i < 2; ++i) {
+    TaskSpec spec = MakeSpec(i, plan, memory);
+    spec.stall_limit = kStallLimit;
+    if (i == 0) spec.awaited_sources = {0};
+    ASSERT_OK(workers_[i].executor->Start(std::move(spec), workers_[i].reports));
+  }
+  bool is_late = false;
+  loop_->RunAfter(2 * kStallLimit, [&] { is_late = true; });
+  RunUntil([&] { return is_late; });
+  const TaskKey key{.operation = 1, .epoch = 1};
+  for (const Worker& worker : workers_) EXPECT_EQ(worker.executor->MovedBytes(key), 0);
+  workers_[0].executor->SourceHere(key, 0);
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  for (const DeviceRank device : {1, 2}) EXPECT_OK(memory.CheckDestination(device));
+  for (const Worker& worker : workers_) EXPECT_OK(worker.reports.task->status);
+}
+
 TEST_F(ExecutorTest, RefusesATaskThatRunsOrHasRun) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   const TileMemory memory(plan);

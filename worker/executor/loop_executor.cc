@@ -91,6 +91,10 @@ void LoopExecutor::PeerLost(const TaskKey& key, absl::string_view worker, absl::
   if (TaskRun* task = Find(key)) task->GiveUpPeer(worker, why);
 }
 
+void LoopExecutor::SourceHere(const TaskKey& key, DeviceRank device) {
+  if (TaskRun* task = Find(key)) task->OnSourceHere(device);
+}
+
 void LoopExecutor::Refuse(const TaskKey& key) {
   if (Find(key) == nullptr) shared_->counters.messages_dropped += parking_.OnTaskEnded(key);
 }

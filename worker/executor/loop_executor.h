@@ -30,6 +30,7 @@ class LoopExecutor final : public Executor, public TaskHost {
   void Refuse(const TaskKey& key) override;
   void RaiseEpoch(uint64_t epoch) override;
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override;
+  void SourceHere(const TaskKey& key, DeviceRank device) override;
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
   const ExecutorCounters& counters() const override;
 

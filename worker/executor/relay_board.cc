@@ -37,9 +37,19 @@ void RelayBoard::Begin() {
   for (DeviceState& device : devices_) SettleDeviceIfComplete(device);
 }
 
+void RelayBoard::AwaitSource(DeviceRank device) { awaited_sources_.insert(device); }
+
+void RelayBoard::OnSourceHere(DeviceRank device) {
+  if (awaited_sources_.erase(device) == 0) return;
+  for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
+    const PreparedPart::Node& relay = part_.nodes()[node];
+    if (relay.root && relay.device == device) listener_.OnNodeProgress(node);
+  }
+}
+
 bool RelayBoard::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
   const PreparedPart::Node& relay = part_.nodes()[node];
-  if (relay.root) return !roots_held_;
+  if (relay.root) return !roots_held_ && is_source_here(relay.device);
   const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
   return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
 }

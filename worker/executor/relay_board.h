@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 #include <absl/status/status.h>
 
 namespace crossmesh {
@@ -36,8 +37,13 @@ class RelayBoard {
   RelayBoard(const PreparedPart& part, bool checksums, BoardListener& listener);
 
   // Sending side.
-  // Is `chunk` there, and those that `lag` says must have come behind it? For a root they are,
-  // unless roots are held.
+  // The source tiles of a device are not filled yet; before Begin.
+  void AwaitSource(DeviceRank device);
+  void OnSourceHere(DeviceRank device);
+  bool is_source_here(DeviceRank device) const { return !awaited_sources_.contains(device); }
+  bool are_sources_here() const { return awaited_sources_.empty(); }
+  // Is `chunk` there, and those that `lag` says must have come behind it? For a root: are its tiles
+  // filled, and roots not held?
   bool CanSend(int32_t node, int32_t chunk, int32_t lag) const;
   // Until released, nothing goes on from roots.
   void HoldRoots() { roots_held_ = true; }
@@ -113,6 +119,7 @@ class RelayBoard {
   const bool checksums_;
   BoardListener& listener_;
   std::vector<NodeState> nodes_;
+  absl::flat_hash_set<DeviceRank> awaited_sources_;
   std::vector<bool> taken_;     // by chunk
   std::vector<bool> in_place_;  // by chunk; for a root: hashed
   std::vector<uint64_t> leaf_hashes_;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
@@ -57,6 +58,9 @@ struct TaskSpec {
   std::shared_ptr<const PreparedPart> part;
   absl::flat_hash_map<DeviceRank, BoundTiles> sources;       // of this worker's devices
   absl::flat_hash_map<DeviceRank, BoundTiles> destinations;  // of this worker's devices
+  // Devices whose source tiles are filled only while the task runs; Executor::SourceHere tells
+  // when.
+  absl::flat_hash_set<DeviceRank> awaited_sources;
   std::vector<TaskPeer> peers;
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
   std::optional<Communicator> communicator;

@@ -115,6 +115,7 @@ TaskRun::TaskRun(TaskSpec spec, const std::vector<std::optional<PeerId>>& peer_i
       turns_(spec_.peers.size()) {
   for (size_t i = 0; i < peer_ids.size(); ++i) peers_[i].id = peer_ids[i];
   if (!scales_.done()) board_.HoldRoots();
+  for (const DeviceRank device : spec_.awaited_sources) board_.AwaitSource(device);
   MakeChannels();
   for (const PreparedPart::Copy& copy : spec_.part->copies()) {
     copies_.emplace_back(context_, copy);
@@ -278,6 +279,11 @@ void TaskRun::LosePeer(int32_t peer, const absl::Status& why, bool connected) {
   host_.RequestStep();
 }
 
+void TaskRun::OnSourceHere(DeviceRank device) {
+  board_.OnSourceHere(device);
+  host_.RequestStep();
+}
+
 void TaskRun::Cancel(const absl::Status& why) {
   if (report_.status.ok()) report_.status = why;
   for (const auto& receiver : receivers_) {
@@ -402,6 +408,7 @@ void TaskRun::ComputeScales() {
 
 bool TaskRun::DoLocalWork() {
   if (!scales_.done()) {
+    if (!board_.are_sources_here()) return false;
     ComputeScales();
     return true;
   }

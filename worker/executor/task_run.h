@@ -61,6 +61,8 @@ class TaskRun final : private BoardListener {
   void OnPeerLost(PeerId peer, const absl::Status& why);
   // As if it were lost, but told why, since it may be there.
   void GiveUpPeer(absl::string_view worker, const absl::Status& why);
+  // The tiles of a device whose source was awaited.
+  void OnSourceHere(DeviceRank device);
   // Settles all that is left, and tells the receivers.
   void Cancel(const absl::Status& why);
   void OnDeadline();

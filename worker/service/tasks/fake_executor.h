@@ -62,6 +62,7 @@ class FakeExecutor final : public Executor {
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status /*why*/) override {
     lost_.push_back({key, std::string(worker)});
   }
+  void SourceHere(const TaskKey& /*key*/, DeviceRank /*device*/) override {}
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override {
     if (!running(key)) return std::nullopt;
     return moved_bytes_;
