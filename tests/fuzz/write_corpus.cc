@@ -199,6 +199,10 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
                                                       .devices = {3, 1},
                                                       .deadline = absl::Seconds(60),
                                                       .stall_limit = absl::Seconds(5)}});
+  write("copy_tiles", GpuRequest{5, GpuRequest::CopyTiles{.key = task,
+                                                          .arena = ArenaId(1),
+                                                          .ranges = {{0, 64}, {128, 4096}},
+                                                          .deadline = absl::Seconds(60)}});
   write("hello", GpuNotice{GpuNotice::Hello{
                      .preflight = {.rank = key.ranks[0], .environment = {{"NCCL_A", "1"}}}}});
   write("report", GpuNotice{GpuNotice::Answer{

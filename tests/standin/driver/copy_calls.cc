@@ -1,5 +1,6 @@
 #include "tests/standin/driver/call.h"
 #include "tests/standin/driver/driver_state.h"
+#include "tests/standin/driver/faults.h"
 
 #include <cstring>
 
@@ -57,9 +58,12 @@ CUresult Run(const char* name, CUstream handle, const Copy& copy) {
     if (copy.from != nullptr) memory.AddUsers(copy.from, copy.bytes, users);
   };
   add_users(1);
-  const Outcome outcome = Call::Enqueue(*stream, [add_users, copy] {
+  const bool is_between_both = (copy.to_side == Side::kHost) != (copy.from_side == Side::kHost);
+  const bool corrupts = is_between_both && Faults::OfProcess().Due("corrupt_copy_at");
+  const Outcome outcome = Call::Enqueue(*stream, [add_users, copy, corrupts] {
     if (copy.from != nullptr) {
       std::memmove(copy.to, copy.from, copy.bytes);
+      if (corrupts) *static_cast<unsigned char*>(copy.to) ^= 1;
     } else {
       std::memset(copy.to, copy.value, copy.bytes);
     }

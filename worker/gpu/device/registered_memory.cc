@@ -10,6 +10,7 @@
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 namespace crossmesh {
 namespace {
@@ -29,12 +30,36 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Create(Gpu& 
   const auto mapped_bytes = static_cast<size_t>(std::max<int64_t>(bytes.value(), 1));
   void* const pages =
       mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return Take(gpu, pages, bytes.value(), mapped_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Map(Gpu& gpu, int fd,
+                                                                        int64_t offset,
+                                                                        ByteCount bytes) {
+  CHECK_GE(offset, 0);
+  CHECK_GT(bytes.value(), 0);
+  struct stat file = {};
+  const int64_t found = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : 0;
+  // Pages behind the end would fault.
+  if (found < bytes.value() || offset > found - bytes.value()) {
+    return absl::InvalidArgumentError(absl::StrCat("descriptor ", fd, ": expected a file with ",
+                                                   bytes.value(), " bytes from ", offset,
+                                                   " on, found ", found, " bytes"));
+  }
+  const auto mapped_bytes = static_cast<size_t>(bytes.value());
+  void* const pages = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+  return Take(gpu, pages, bytes.value(), mapped_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Take(Gpu& gpu, void* pages,
+                                                                         int64_t bytes,
+                                                                         size_t mapped_bytes) {
   if (pages == MAP_FAILED) {
     const absl::Status status = absl::ErrnoToStatus(errno, "mmap");
     return NoPages(gpu, mapped_bytes, absl::ResourceExhaustedError(status.message()));
   }
-  auto memory = absl::WrapUnique(new RegisteredMemory(
-      gpu, std::span(static_cast<std::byte*>(pages), bytes.value()), mapped_bytes));
+  auto memory = absl::WrapUnique(
+      new RegisteredMemory(gpu, std::span(static_cast<std::byte*>(pages), bytes), mapped_bytes));
   RETURN_IF_ERROR(NoPages(gpu, mapped_bytes, memory->Register()));
   return memory;
 }

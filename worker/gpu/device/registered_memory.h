@@ -15,8 +15,9 @@
 namespace crossmesh {
 
 // Pages of the host that a GPU reads and writes where they are: for lists of boxes and of hashes,
-// which the host makes or looks at. What the host reads of what a kernel wrote is there once an
-// event behind the kernel has happened. Confined to the thread of its Gpu.
+// which the host makes or looks at, and for memory that another process shares. What the host reads
+// of what a kernel wrote is there once an event behind the kernel has happened. Confined to the
+// thread of its Gpu.
 //
 // Giving it back may wait for the GPU, and work that uses it must have ended.
 class RegisteredMemory {
@@ -24,6 +25,11 @@ class RegisteredMemory {
   // Zero-filled. ResourceExhausted, with the size, when pages lack or may not be pinned. `gpu` must
   // outlive the memory.
   static absl::StatusOr<std::unique_ptr<RegisteredMemory>> Create(Gpu& gpu, ByteCount bytes);
+  // Bytes of a file in memory from `offset` on, which is a multiple of the page's size. The
+  // descriptor stays the caller's, who may close it. InvalidArgument when the file has fewer;
+  // Create for the rest.
+  static absl::StatusOr<std::unique_ptr<RegisteredMemory>> Map(Gpu& gpu, int fd, int64_t offset,
+                                                               ByteCount bytes);
   ~RegisteredMemory();
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
@@ -41,6 +47,9 @@ class RegisteredMemory {
   RegisteredMemory(Gpu& gpu, std::span<std::byte> bytes, size_t mapped_bytes)
       : gpu_(gpu), bytes_(bytes), mapped_bytes_(mapped_bytes) {}
 
+  // Of what mmap gave.
+  static absl::StatusOr<std::unique_ptr<RegisteredMemory>> Take(Gpu& gpu, void* pages,
+                                                                int64_t bytes, size_t mapped_bytes);
   absl::Status Register();
 
   Gpu& gpu_;

@@ -8,6 +8,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
@@ -78,6 +79,7 @@ absl::Status GpuLoop::Open() {
                                              .arenas = *arenas_,
                                              .communicators = *orders_,
                                              .listener = *this}));
+  ASSIGN_OR_RETURN(copies_, TileCopies::Create(*gpu_, *arenas_));
   return SayHello();
 }
 
@@ -103,7 +105,9 @@ void GpuLoop::OnMessage(std::string bytes, UniqueFd descriptor) {
 void GpuLoop::OnClosed(const absl::Status& why) {
   if (absl::IsInvalidArgument(why)) return End(why);
   // What runs uses its memory until the process ends, or its peers have answered.
-  if (!tasks_->is_empty()) return End(absl::UnavailableError("the worker has gone in a task"));
+  if (!tasks_->is_empty() || !copies_->is_empty()) {
+    return End(absl::UnavailableError("the worker has gone in a task"));
+  }
   has_worker_gone_ = true;
   LookSoon();
 }
@@ -198,9 +202,17 @@ absl::Status GpuLoop::Handle(uint64_t id, const GpuRequest::RunTask& request,
   return absl::OkStatus();
 }
 
+absl::Status GpuLoop::Handle(uint64_t id, const GpuRequest::CopyTiles& request,
+                             UniqueFd descriptor) {
+  RETURN_IF_ERROR(copies_->Begin(id, request, std::move(descriptor)));
+  LookSoon();
+  return absl::OkStatus();
+}
+
 absl::Status GpuLoop::Handle(uint64_t id, const GpuRequest::CancelTask& request,
                              UniqueFd /*descriptor*/) {
   tasks_->Cancel(request.key, request.cause);
+  copies_->Cancel(request.key, request.cause);
   Answer({.request = id});
   return absl::OkStatus();
 }
@@ -249,15 +261,24 @@ void GpuLoop::LookSoon() {
 void GpuLoop::Look() {
   orders_->Poll();
   absl::Status status = AnswerFilledArenas();
+  if (status.ok()) status = AnswerEndedCopies();
   if (status.ok()) status = Health();
   if (!status.ok()) End(status);
   // Memory must not go while it is being filled.
   if (has_worker_gone_ && !arenas_->is_filling()) is_over_ = true;
   if (is_over_) return;
-  if (orders_->is_busy() || arenas_->is_filling()) return LookSoon();
+  if (orders_->is_busy() || arenas_->is_filling() || !copies_->is_empty()) return LookSoon();
   for (const GpuNotice::TaskProgress& progress : tasks_->Progress()) Say(progress);
   if (orders_->is_empty() && tasks_->is_empty()) return;
   next_look_ = loop_.RunAfter(kIdleLook, [this] { Look(); });
+}
+
+absl::Status GpuLoop::AnswerEndedCopies() {
+  ASSIGN_OR_RETURN(const std::vector<TileCopies::Ended> ended, copies_->Poll());
+  for (const TileCopies::Ended& copy : ended) {
+    Answer({.request = copy.request, .status = copy.status});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GpuLoop::AnswerFilledArenas() {

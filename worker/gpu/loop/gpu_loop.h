@@ -11,6 +11,7 @@
 #include "worker/gpu/loop/communicator_orders.h"
 #include "worker/gpu/loop/gpu_arenas.h"
 #include "worker/gpu/loop/gpu_tasks.h"
+#include "worker/gpu/loop/tile_copies.h"
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
 #include "worker/gpu/protocol/message_socket.h"
@@ -99,6 +100,7 @@ class GpuLoop final : private MessageSocket::Sink,
                       UniqueFd descriptor);
   absl::Status Handle(uint64_t id, const GpuRequest::PreparePart& request, UniqueFd descriptor);
   absl::Status Handle(uint64_t id, const GpuRequest::RunTask& request, UniqueFd descriptor);
+  absl::Status Handle(uint64_t id, const GpuRequest::CopyTiles& request, UniqueFd descriptor);
   absl::Status Handle(uint64_t id, const GpuRequest::CancelTask& request, UniqueFd descriptor);
   absl::Status Handle(uint64_t id, const GpuRequest::Ping& request, UniqueFd descriptor);
 
@@ -111,6 +113,7 @@ class GpuLoop final : private MessageSocket::Sink,
   void LookSoon();
   void Look();
   absl::Status AnswerFilledArenas();
+  absl::Status AnswerEndedCopies();
   absl::Status Health() const;
 
   EventLoop& loop_;
@@ -130,6 +133,7 @@ class GpuLoop final : private MessageSocket::Sink,
   std::unique_ptr<CommunicatorTable> communicators_;
   std::unique_ptr<CommunicatorOrders> orders_;
   std::unique_ptr<GpuTasks> tasks_;
+  std::unique_ptr<TileCopies> copies_;
   std::map<ArenaId, uint64_t> filling_;  // requests of arenas that are filled with zeros
 };
 

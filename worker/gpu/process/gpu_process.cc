@@ -191,16 +191,19 @@ absl::Duration GpuProcess::LimitOf(const GpuRequest::Body& body) const {
   }
   if (const auto* run = std::get_if<GpuRequest::RunTask>(&body)) return run->deadline + ending;
   if (std::holds_alternative<GpuRequest::StopCommunicator>(body)) return ending;
+  if (const auto* copy = std::get_if<GpuRequest::CopyTiles>(&body)) {
+    return copy->deadline + options_.answer_limit;
+  }
   return options_.answer_limit;
 }
 
-void GpuProcess::Call(GpuRequest::Body body, Done done) {
+void GpuProcess::Call(GpuRequest::Body body, UniqueFd descriptor, Done done) {
   if (!is_up()) {
     loop_.Post([status = NotUp(), done = std::move(done)]() mutable { done(status); });
     return;
   }
   const absl::Duration limit = LimitOf(body);
-  connection_->Call(std::move(body), UniqueFd(), limit, std::move(done));
+  connection_->Call(std::move(body), std::move(descriptor), limit, std::move(done));
 }
 
 void GpuProcess::CreateArena(ByteCount bytes,

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -95,7 +96,10 @@ class GpuProcess final : private GpuConnection::Listener {
 
   // Any request but those for arenas. `done` is called once, from the loop, as GpuConnection::Call
   // says; Unavailable while the GPU is not up.
-  void Call(GpuRequest::Body body, Done done);
+  void Call(GpuRequest::Body body, Done done) {
+    Call(std::move(body), UniqueFd(), std::move(done));
+  }
+  void Call(GpuRequest::Body body, UniqueFd descriptor, Done done);
 
   bool is_up() const { return state_ == State::kUp; }
   // The process's number, for tests and logs; -1 without one.

@@ -2,7 +2,10 @@
 
 #include "common/testing/status_matchers.h"
 
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -64,6 +67,12 @@ TEST(GpuMessageCodecTest, RequestsSurviveTheWire) {
       GpuRequest::StopCommunicator{.key = kKey, .cause = absl::UnavailableError("GPU-b is lost")},
       GpuRequest::PreparePart{.digest = {.high = 1, .low = 2}, .part = "part"},
       MakeRun(),
+      GpuRequest::CopyTiles{.key = kTask,
+                            .direction = GpuRequest::CopyTiles::Direction::kStore,
+                            .arena = ArenaId(3),
+                            .ranges = {{0, 1}, {64, 100}, {164, int64_t{1} << 40}},
+                            .checksums = false,
+                            .deadline = absl::Seconds(60)},
       GpuRequest::CancelTask{.key = kTask, .cause = absl::CancelledError("caf\xc3")},
       GpuRequest::Ping{},
   };
@@ -140,6 +149,16 @@ TEST(GpuMessageCodecTest, NamesTheFieldThatIsWrong) {
   run = MakeRun();
   run.sources[0].offset = -1;
   error(run, "tiles.offset_bytes");
+  const auto copy = [](std::vector<GpuRequest::CopyTiles::Range> ranges) {
+    return GpuRequest::CopyTiles{
+        .arena = ArenaId(1), .ranges = std::move(ranges), .deadline = absl::Seconds(1)};
+  };
+  error(copy({{.offset = 0, .bytes = 8}, {.offset = 7, .bytes = 1}}),
+        "copy_tiles.ranges.offset_bytes of a GPU message: expected at least 8, found 7");
+  error(copy({{.offset = 0, .bytes = 0}}), "copy_tiles.ranges.size_bytes");
+  error(copy({{.offset = 1, .bytes = std::numeric_limits<int64_t>::max()}}), "below 2^63");
+  error(GpuRequest::CopyTiles{.deadline = absl::Seconds(1)}, "arena of a GPU message");
+  error(GpuRequest::CopyTiles{.arena = ArenaId(1)}, "copy_tiles.deadline");
 }
 
 TEST(GpuMessageCodecTest, BytesThatAreNoMessageAreRefused) {

@@ -78,15 +78,39 @@ struct GpuRequest {
     absl::Duration deadline;
     absl::Duration stall_limit;
   };
+  // Copies between an arena and memory of the host whose descriptor comes with the request.
+  // Answered when nothing of it goes on; DataLoss when what is then in both differs.
+  struct CopyTiles {
+    enum class Direction : uint8_t {
+      kLoad,   // from the arena to the host
+      kStore,  // from the host to the arena
+    };
+    // What lies at the same place in both.
+    struct Range {
+      int64_t offset = 0;
+      int64_t bytes = 0;  // at least 1
+
+      int64_t end() const { return offset + bytes; }
+      friend bool operator==(const Range&, const Range&) = default;
+    };
+
+    TaskKey key;
+    Direction direction = Direction::kLoad;
+    ArenaId arena;
+    std::vector<Range> ranges;  // ascending, apart from each other
+    bool checksums = true;
+    absl::Duration deadline;
+  };
+  // Runs and copies of the task.
   struct CancelTask {
     TaskKey key;
     absl::Status cause;
   };
   struct Ping {};
 
-  using Body =
-      std::variant<CreateArena, ImportArena, ReleaseArena, MintCommunicatorId, CreateCommunicator,
-                   DestroyCommunicator, StopCommunicator, PreparePart, RunTask, CancelTask, Ping>;
+  using Body = std::variant<CreateArena, ImportArena, ReleaseArena, MintCommunicatorId,
+                            CreateCommunicator, DestroyCommunicator, StopCommunicator, PreparePart,
+                            RunTask, CopyTiles, CancelTask, Ping>;
 
   uint64_t id = 0;  // from 1
   Body body;

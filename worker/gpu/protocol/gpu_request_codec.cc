@@ -4,7 +4,10 @@
 #include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/gpu/protocol/message_fields.h"
 
+#include <cstdint>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 
@@ -163,6 +166,64 @@ absl::StatusOr<GpuRequest::Body> Read(const v1::GpuRequest::RunTask& proto) {
   return body;
 }
 
+v1::GpuRequest::CopyTiles::Direction DirectionToProto(GpuRequest::CopyTiles::Direction direction) {
+  switch (direction) {
+    case GpuRequest::CopyTiles::Direction::kLoad:
+      return v1::GpuRequest::CopyTiles::DIRECTION_LOAD;
+    case GpuRequest::CopyTiles::Direction::kStore:
+      return v1::GpuRequest::CopyTiles::DIRECTION_STORE;
+  }
+  return v1::GpuRequest::CopyTiles::DIRECTION_UNSPECIFIED;
+}
+absl::StatusOr<GpuRequest::CopyTiles::Direction> ParseDirection(int direction) {
+  if (direction == v1::GpuRequest::CopyTiles::DIRECTION_LOAD) {
+    return GpuRequest::CopyTiles::Direction::kLoad;
+  }
+  if (direction == v1::GpuRequest::CopyTiles::DIRECTION_STORE) {
+    return GpuRequest::CopyTiles::Direction::kStore;
+  }
+  return Malformed("copy_tiles.direction", "a load or a store", absl::StrCat(direction));
+}
+
+absl::StatusOr<std::vector<GpuRequest::CopyTiles::Range>> RangesFromProto(
+    const v1::GpuRequest::CopyTiles& proto) {
+  std::vector<GpuRequest::CopyTiles::Range> ranges;
+  int64_t end = 0;
+  for (const v1::GpuRequest::CopyTiles::Range& range : proto.ranges()) {
+    RETURN_IF_ERROR(CheckNumber("copy_tiles.ranges.offset_bytes", range.offset_bytes(), end));
+    RETURN_IF_ERROR(CheckNumber("copy_tiles.ranges.size_bytes", range.size_bytes(), 1));
+    if (range.size_bytes() > std::numeric_limits<int64_t>::max() - range.offset_bytes()) {
+      return Malformed("copy_tiles.ranges.size_bytes", "an end below 2^63",
+                       absl::StrCat(range.size_bytes()));
+    }
+    ranges.push_back({.offset = range.offset_bytes(), .bytes = range.size_bytes()});
+    end = ranges.back().end();
+  }
+  return ranges;
+}
+
+void Write(const GpuRequest::CopyTiles& body, v1::GpuRequest& proto) {
+  v1::GpuRequest::CopyTiles& copy = *proto.mutable_copy_tiles();
+  *copy.mutable_key() = ToProto(body.key);
+  copy.set_direction(DirectionToProto(body.direction));
+  copy.set_arena(body.arena.value());
+  for (const GpuRequest::CopyTiles::Range& range : body.ranges) {
+    v1::GpuRequest::CopyTiles::Range& added = *copy.add_ranges();
+    added.set_offset_bytes(range.offset);
+    added.set_size_bytes(range.bytes);
+  }
+  copy.set_checksums(body.checksums);
+  *copy.mutable_deadline() = ToProto(body.deadline);
+}
+absl::StatusOr<GpuRequest::Body> Read(const v1::GpuRequest::CopyTiles& proto) {
+  GpuRequest::CopyTiles body = {.key = FromProto(proto.key()), .checksums = proto.checksums()};
+  ASSIGN_OR_RETURN(body.direction, ParseDirection(proto.direction()));
+  ASSIGN_OR_RETURN(body.arena, ParseArena(proto.arena()));
+  ASSIGN_OR_RETURN(body.ranges, RangesFromProto(proto));
+  ASSIGN_OR_RETURN(body.deadline, DurationIn(proto.deadline(), kDurations, "copy_tiles.deadline"));
+  return body;
+}
+
 void Write(const GpuRequest::CancelTask& body, v1::GpuRequest& proto) {
   *proto.mutable_cancel_task()->mutable_key() = ToProto(body.key);
   *proto.mutable_cancel_task()->mutable_cause() = ToProto(body.cause);
@@ -194,6 +255,8 @@ absl::StatusOr<GpuRequest::Body> ReadBody(const v1::GpuRequest& proto) {
       return Read(proto.prepare_part());
     case v1::GpuRequest::kRunTask:
       return Read(proto.run_task());
+    case v1::GpuRequest::kCopyTiles:
+      return Read(proto.copy_tiles());
     case v1::GpuRequest::kCancelTask:
       return Read(proto.cancel_task());
     case v1::GpuRequest::kPing:
@@ -224,17 +287,11 @@ absl::StatusOr<GpuRequest> DecodeGpuRequest(absl::string_view bytes) {
 }
 
 absl::string_view NameOf(const GpuRequest::Body& body) {
-  constexpr absl::string_view kNames[] = {"CreateArena",
-                                          "ImportArena",
-                                          "ReleaseArena",
-                                          "MintCommunicatorId",
-                                          "CreateCommunicator",
-                                          "DestroyCommunicator",
-                                          "StopCommunicator",
-                                          "PreparePart",
-                                          "RunTask",
-                                          "CancelTask",
-                                          "Ping"};
+  constexpr absl::string_view kNames[] = {
+      "CreateArena",        "ImportArena",        "ReleaseArena",
+      "MintCommunicatorId", "CreateCommunicator", "DestroyCommunicator",
+      "StopCommunicator",   "PreparePart",        "RunTask",
+      "CopyTiles",          "CancelTask",         "Ping"};
   static_assert(std::size(kNames) == std::variant_size_v<GpuRequest::Body>);
   return kNames[body.index()];
 }

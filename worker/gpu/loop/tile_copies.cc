@@ -1,0 +1,214 @@
+#include "worker/gpu/loop/tile_copies.h"
+
+#include "common/base/status_macros.h"
+#include "common/plan/plan.h"
+#include "worker/executor/leaf_checksum.h"
+#include "worker/gpu/executor/device_pointer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/memory/memory.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kBoxBytes = int64_t{TileCopies::kBatchPieces} * sizeof(KernelBox);
+// Each piece may end in a leaf that is not whole.
+constexpr int64_t kBatchLeaves =
+    Plan::LeavesOf(TileCopies::kWindowBytes) + int64_t{TileCopies::kBatchPieces};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TileCopies>> TileCopies::Create(Gpu& gpu, const GpuArenas& arenas) {
+  auto copies = absl::WrapUnique(new TileCopies(gpu, arenas));
+  ASSIGN_OR_RETURN(copies->stream_, GpuStream::Create(gpu));
+  return copies;
+}
+
+absl::Status TileCopies::Begin(uint64_t request, GpuRequest::CopyTiles copy, UniqueFd file) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const GpuMemory> memory, arenas_.Find(copy.arena));
+  if (!file.valid()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("copy of arena ", copy.arena.value(),
+                     ": expected a descriptor of host memory, found none"));
+  }
+  if (!copy.ranges.empty() && copy.ranges.back().end() > memory->bytes().value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "copy of arena ", copy.arena.value(), ": expected ranges in its ", memory->bytes().value(),
+        " bytes, found one that ends at ", copy.ranges.back().end()));
+  }
+  copies_.push_back({.request = request,
+                     .what = std::move(copy),
+                     .file = std::move(file),
+                     .memory = std::move(memory)});
+  return absl::OkStatus();
+}
+
+void TileCopies::Cancel(const TaskKey& key, const absl::Status& why) {
+  for (Copy& copy : copies_) {
+    if (copy.what.key == key) copy.failure.Update(why);
+  }
+}
+
+absl::StatusOr<std::vector<TileCopies::Ended>> TileCopies::Poll() {
+  std::vector<Ended> ended;
+  while (!copies_.empty()) {
+    EndThoseWaiting(ended);
+    Copy& copy = copies_.front();
+    RETURN_IF_ERROR(TakeDone(copy));
+    while (copy.failure.ok() && !copy.is_queued() && queued_.size() < kBatchesQueued) {
+      RETURN_IF_ERROR(QueueBatch(copy));
+    }
+    if (!queued_.empty()) break;
+    ended.push_back({.request = copy.request, .status = copy.failure});
+    copies_.pop_front();
+  }
+  return ended;
+}
+
+void TileCopies::EndThoseWaiting(std::vector<Ended>& ended) {
+  for (auto it = std::next(copies_.begin()); it != copies_.end();) {
+    if (it->failure.ok()) {
+      ++it;
+      continue;
+    }
+    ended.push_back({.request = it->request, .status = it->failure});
+    it = copies_.erase(it);
+  }
+}
+
+absl::Status TileCopies::TakeDone(Copy& copy) {
+  while (!queued_.empty()) {
+    Batch& batch = queued_.front();
+    ASSIGN_OR_RETURN(const bool is_done, batch.done->IsDone());
+    if (!is_done) break;
+    // What has failed half-way is not compared.
+    if (copy.failure.ok() && copy.what.checksums) copy.failure = CompareHashes(copy, batch);
+    batch.window = nullptr;
+    spare_.push_back(std::move(batch));
+    queued_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TileCopies::QueueBatch(Copy& copy) {
+  absl::StatusOr<Batch> batch = TakeBatch();
+  if (!batch.ok()) {
+    copy.failure = batch.status();
+    return absl::OkStatus();
+  }
+  copy.failure = QueuePieces(copy, *batch);
+  // Whatever of it is on the stream.
+  RETURN_IF_ERROR(batch->done->Record(*stream_));
+  queued_.push_back(*std::move(batch));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TileCopies::Batch> TileCopies::TakeBatch() {
+  Batch batch;
+  if (!spare_.empty()) {
+    batch = std::move(spare_.back());
+    spare_.pop_back();
+    return batch;
+  }
+  ASSIGN_OR_RETURN(batch.lists,
+                   RegisteredMemory::Create(
+                       gpu_, ByteCount(kBoxBytes + kBatchLeaves * int64_t{sizeof(uint64_t)})));
+  ASSIGN_OR_RETURN(batch.done, GpuEvent::Create(gpu_));
+  return batch;
+}
+
+absl::Status TileCopies::QueuePieces(Copy& copy, Batch& batch) {
+  RETURN_IF_ERROR(MoveWindow(copy));
+  batch.window = copy.window;
+  batch.pieces.clear();
+  int64_t leaves = 0;
+  while (batch.pieces.size() < kBatchPieces && !copy.is_queued() &&
+         copy.next_offset() < copy.window->end()) {
+    const Piece& piece = batch.pieces.emplace_back(TakePiece(copy));
+    RETURN_IF_ERROR(QueueCopy(copy, piece));
+    if (!copy.what.checksums) continue;
+    RETURN_IF_ERROR(QueueHash(copy, batch, leaves));
+    leaves += Plan::LeavesOf(piece.bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TileCopies::MoveWindow(Copy& copy) {
+  const int64_t begin = copy.next_offset() / kWindowBytes * kWindowBytes;
+  if (copy.window != nullptr && copy.window->begin == begin) return absl::OkStatus();
+  copy.window = nullptr;
+  const int64_t end = std::min(begin + kWindowBytes, copy.what.ranges.back().end());
+  ASSIGN_OR_RETURN(std::unique_ptr<RegisteredMemory> memory,
+                   RegisteredMemory::Map(gpu_, copy.file.get(), begin, ByteCount(end - begin)));
+  copy.window = std::make_shared<const Window>(Window{.begin = begin, .memory = std::move(memory)});
+  return absl::OkStatus();
+}
+
+TileCopies::Piece TileCopies::TakePiece(Copy& copy) {
+  const Piece& range = copy.what.ranges[copy.range];
+  const int64_t offset = copy.next_offset();
+  const int64_t end = std::min(range.end(), copy.window->end());
+  copy.range_queued += end - offset;
+  if (end == range.end()) {
+    ++copy.range;
+    copy.range_queued = 0;
+  }
+  return {.offset = offset, .bytes = end - offset};
+}
+
+absl::Status TileCopies::QueueCopy(const Copy& copy, const Piece& piece) {
+  RegisteredMemory& memory = *copy.window->memory;
+  const std::span<std::byte> on_host = copy.window->bytes(piece);
+  const uint64_t on_gpu = copy.memory->address() + piece.offset;
+  return copy.what.direction == Direction::kLoad ? memory.CopyFromGpu(on_gpu, on_host, *stream_)
+                                                 : memory.CopyToGpu(on_host, on_gpu, *stream_);
+}
+
+absl::Status TileCopies::QueueHash(const Copy& copy, const Batch& batch, int64_t first_leaf) {
+  const size_t index = batch.pieces.size() - 1;
+  const Piece& piece = batch.pieces[index];
+  const uint64_t lists = batch.lists->device_address();
+  reinterpret_cast<KernelBox*>(batch.lists->bytes().data())[index] = {
+      .address = copy.memory->address() + piece.offset,
+      .rows = 1,
+      .row_bytes = piece.bytes,
+      .pitch_bytes = piece.bytes};
+  return gpu_.Launch(hash_, Plan::LeavesOf(piece.bytes),
+                     {.boxes = DevicePointer<const KernelBox>(lists) + index,
+                      .box_count = 1,
+                      .begin = 0,
+                      .end = piece.bytes,
+                      .leaf_hashes = DevicePointer<uint64_t>(lists + kBoxBytes) + first_leaf},
+                     *stream_);
+}
+
+std::span<uint64_t> TileCopies::HashesOf(const Batch& batch) {
+  return {reinterpret_cast<uint64_t*>(batch.lists->bytes().data() + kBoxBytes),
+          static_cast<size_t>(kBatchLeaves)};
+}
+
+absl::Status TileCopies::CompareHashes(const Copy& copy, const Batch& batch) {
+  std::span<const uint64_t> on_gpu = HashesOf(batch);
+  std::vector<uint64_t> on_host;
+  for (const Piece& piece : batch.pieces) {
+    on_host.resize(Plan::LeavesOf(piece.bytes));
+    HashLeaves(batch.window->bytes(piece), on_host);
+    const auto [host, gpu] = std::ranges::mismatch(on_host, on_gpu);
+    if (host != on_host.end()) {
+      const int64_t begin = piece.offset + (host - on_host.begin()) * Plan::kLeafBytes;
+      return absl::DataLossError(absl::StrFormat(
+          "copy of arena %d, bytes [%d, %d): expected the same hash on both sides, found %016x on "
+          "the GPU and %016x on the host",
+          copy.what.arena.value(), begin, std::min(begin + Plan::kLeafBytes, piece.end()), *gpu,
+          *host));
+    }
+    on_gpu = on_gpu.subspan(on_host.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace crossmesh
