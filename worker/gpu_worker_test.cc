@@ -17,7 +17,9 @@
 #include "worker/gpu/devices/stand_in_gpus.h"
 #include "worker/worker.h"
 
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -129,7 +131,9 @@ class GpuWorkerTest : public testing::Test {
     return absl::OkStatus();
   }
 
-  std::shared_ptr<Execution> Execute(const Plan& plan, const CommunicatorKey& communicator) const {
+  // Without a communicator bytes go through host memory.
+  std::shared_ptr<Execution> Execute(const Plan& plan,
+                                     const std::optional<CommunicatorKey>& communicator) const {
     auto parts = CutParts(plan, {plan.tensors().devices()});
     CHECK_OK(parts);
     v1::ExecuteRequest request;
@@ -150,11 +154,38 @@ class GpuWorkerTest : public testing::Test {
     peer.set_worker("w");
     peer.add_devices(0);
     peer.add_devices(1);
-    *start.mutable_communicator()->mutable_key() = ToProto(communicator);
-    start.mutable_communicator()->add_devices(0);
-    start.mutable_communicator()->add_devices(1);
+    if (communicator.has_value()) {
+      *start.mutable_communicator()->mutable_key() = ToProto(*communicator);
+      start.mutable_communicator()->add_devices(0);
+      start.mutable_communicator()->add_devices(1);
+    }
     return Execution::Open(*worker_, std::move(request),
                            ToProto(parts->front()).SerializeAsString());
+  }
+
+  // From this device to GPU a.2.
+  void ExpectMovesToGpu(const std::string& from,
+                        const std::optional<CommunicatorKey>& communicator) {
+    const StorageKey key = {.name = "weights", .device = *ParseDevice(from)};
+    ASSERT_OK(worker_->storages().Create(key, kBytes));
+    const auto source = worker_->storages().Open(key)->arena;
+    if (source->device_memory() != nullptr) {
+      StandInGpus::Write(*source, Pattern());
+    } else {
+      std::memcpy(source->bytes().data(), Pattern().data(), kBytes);
+    }
+    const auto execution = Execute(MakePlan(from, "a.2"), communicator);
+    ASSERT_TRUE(execution->WaitFor(v1::ExecuteResponse::kReport));
+    const auto& report = execution->Find(v1::ExecuteResponse::kReport)->report();
+    EXPECT_EQ(report.code(), 0) << report.message();
+    EXPECT_FALSE(report.has_broken_rank());
+    v1::ExecuteRequest resolve;
+    resolve.mutable_resolve()->add_devices(1);
+    resolve.mutable_resolve()->set_commit(true);
+    execution->Send(std::move(resolve));
+    ASSERT_TRUE(execution->WaitFor(v1::ExecuteResponse::kResolved));
+    const auto destination = worker_->storages().Open({"replica", {"a", 2}})->arena;
+    EXPECT_TRUE(StandInGpus::Read(*destination) == Pattern());
   }
 
   const TemporaryFolder folder_;
@@ -180,21 +211,12 @@ TEST_F(GpuWorkerTest, ExecutesAPlanBetweenItsGpusAndCommits) {
   Start();
   const CommunicatorKey key = KeyOfBoth(kEpoch);
   ASSERT_OK(MakeCommunicator(key));
-  ASSERT_OK(worker_->storages().Create({"weights", {"a", 1}}, kBytes));
-  const auto source = worker_->storages().Open({"weights", {"a", 1}})->arena;
-  StandInGpus::Write(*source, Pattern());
-  const auto execution = Execute(MakePlan("a.1", "a.2"), key);
-  ASSERT_TRUE(execution->WaitFor(v1::ExecuteResponse::kReport));
-  const auto& report = execution->Find(v1::ExecuteResponse::kReport)->report();
-  EXPECT_EQ(report.code(), 0) << report.message();
-  EXPECT_FALSE(report.has_broken_rank());
-  v1::ExecuteRequest resolve;
-  resolve.mutable_resolve()->add_devices(1);
-  resolve.mutable_resolve()->set_commit(true);
-  execution->Send(std::move(resolve));
-  ASSERT_TRUE(execution->WaitFor(v1::ExecuteResponse::kResolved));
-  const auto destination = worker_->storages().Open({"replica", {"a", 2}})->arena;
-  EXPECT_TRUE(StandInGpus::Read(*destination) == Pattern());
+  ExpectMovesToGpu("a.1", key);
+}
+
+TEST_F(GpuWorkerTest, ExecutesAPlanBetweenHostMemoryAndAGpuAndCommits) {
+  Start();
+  ExpectMovesToGpu("a.0", std::nullopt);
 }
 
 TEST_F(GpuWorkerTest, ATaskWithoutItsCommunicatorSaysSoInItsReport) {
@@ -207,12 +229,13 @@ TEST_F(GpuWorkerTest, ATaskWithoutItsCommunicatorSaysSoInItsReport) {
   EXPECT_TRUE(report.has_broken_rank());
 }
 
-TEST_F(GpuWorkerTest, RefusesAPartOfGpusAndHostMemory) {
+TEST_F(GpuWorkerTest, RefusesToMoveHostMemoryOverACommunicator) {
   Start();
   ASSERT_OK(worker_->storages().Create({"weights", {"a", 0}}, kBytes));
   const auto execution = Execute(MakePlan("a.0", "a.1"), KeyOfBoth(kEpoch));
-  EXPECT_THAT(execution->WaitForEnd(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                HasSubstr("expected GPUs or host memory alone")));
+  EXPECT_THAT(execution->WaitForEnd(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("device a.0: expected a GPU of this worker")));
 }
 
 TEST_F(GpuWorkerTest, ObeysControllersOfEarlierEpochsNoMore) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -48,6 +49,11 @@ class Latch {
   CondVar changed_;
   bool set_ ABSL_GUARDED_BY(mutex_) = false;
 };
+
+// Of the host. Mirrors of GPUs must not crowd out storages.
+ByteCount HalfOfMemory() {
+  return ByteCount(int64_t{sysconf(_SC_PHYS_PAGES)} / 2 * sysconf(_SC_PAGE_SIZE));
+}
 
 absl::Status CheckOptions(const WorkerOptions& options) {
   if (!IsHostName(options.name)) {
@@ -171,6 +177,11 @@ absl::StatusOr<std::shared_ptr<Arena>> Worker::MakeArena(const StorageKey& key, 
   return lender_.Lend(std::move(arena));
 }
 
+absl::StatusOr<std::shared_ptr<Arena>> Worker::MakeMirror(ByteCount bytes) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create("crossmesh:gpu_mirror", bytes));
+  return lender_.Lend(std::move(arena));
+}
+
 absl::Status Worker::OpenTasks() {
   EpochFence fence;
   if (!options_.state_folder.empty()) {
@@ -179,7 +190,13 @@ absl::Status Worker::OpenTasks() {
   const TransportLink link =
       *FindTransportLink(transport_->name(), options_.data.shared_memory ? "shm" : "tcp");
   gpu_runner_ = std::make_unique<GpuTaskRunner>(*data_, *gpus_);
-  router_ = std::make_unique<TaskRouter>(*gpus_, *gpu_runner_, *executor_);
+  bridge_ = std::make_unique<BridgedTaskRunner>(
+      BridgedTaskRunner::Ports{.loop = *data_,
+                               .gpus = *gpus_,
+                               .executor = *executor_,
+                               .make_arena = [this](ByteCount bytes) { return MakeMirror(bytes); }},
+      BridgedTaskRunner::Options{.mirror_bytes_max = HalfOfMemory()});
+  router_ = std::make_unique<TaskRouter>(*gpu_runner_, *bridge_);
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = options_.name, .devices = devices_, .link = link},
       TaskTable::Ports{.control = *control_,

@@ -13,6 +13,7 @@
 #include "worker/executor/executor.h"
 #include "worker/gpu/devices/communicator_door.h"
 #include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/tasks/bridged_task_runner.h"
 #include "worker/gpu/tasks/gpu_task_runner.h"
 #include "worker/gpu/tasks/task_router.h"
 #include "worker/memory/fd_server.h"
@@ -109,6 +110,7 @@ class Worker : private SessionHost {
   void OnDrain() override;
 
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes);
+  absl::StatusOr<std::shared_ptr<Arena>> MakeMirror(ByteCount bytes);
   void StopLoops();
   void FinishTasks(absl::Duration drain_timeout);
   void LeaveController();
@@ -128,6 +130,7 @@ class Worker : private SessionHost {
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
   std::unique_ptr<GpuDevices> gpus_;
+  std::unique_ptr<BridgedTaskRunner> bridge_;  // has memory that the executor uses
   std::unique_ptr<TaskTable> tasks_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // holds messages of the transport

@@ -2,6 +2,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/digest.h"
+#include "common/base/unique_fd.h"
 #include "common/communicators/communicator_key.h"
 #include "common/mesh/device.h"
 #include "common/plan/worker_part.h"
@@ -71,6 +72,9 @@ class GpuDevice final : private GpuProcessObserver {
 
   // As GpuProcess::Call.
   void Call(GpuRequest::Body body, Done done) { process_.Call(std::move(body), std::move(done)); }
+  void Call(GpuRequest::Body body, UniqueFd descriptor, Done done) {
+    process_.Call(std::move(body), std::move(descriptor), std::move(done));
+  }
   // Sends the part unless the process has it.
   void Prepare(const WorkerPart& part, absl::AnyInvocable<void(absl::Status)> done);
   // The part was prepared. `done`: the process's report, or why there is none.

@@ -105,6 +105,7 @@ TEST_F(GpuDevicesTest, AddressesTellWhereTilesLie) {
   ASSERT_OK_AND_ASSIGN(const auto in_first, arenas.Find(first->bytes().data() + 64));
   ASSERT_OK_AND_ASSIGN(const auto in_second, arenas.Find(second->bytes().data()));
   EXPECT_EQ(in_first.place.offset, 64);
+  EXPECT_EQ(in_first.bytes, ByteCount(100));
   EXPECT_EQ(in_second.place.offset, 0);
   EXPECT_NE(in_first.place.arena, in_second.place.arena);
   EXPECT_THAT(arenas.Find(reinterpret_cast<const std::byte*>(&arenas)),

@@ -106,7 +106,9 @@ absl::StatusOr<StorageArenas::Found> StorageArenas::Find(const std::byte* addres
     const int64_t offset = address - first;
     // A tile without a byte may lie behind all others.
     if (offset <= entry.bytes.value()) {
-      return Found{.memory = entry.memory, .place = {.arena = entry.arena, .offset = offset}};
+      return Found{.memory = entry.memory,
+                   .place = {.arena = entry.arena, .offset = offset},
+                   .bytes = entry.bytes};
     }
   }
   return absl::FailedPreconditionError(

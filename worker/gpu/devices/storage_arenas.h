@@ -47,6 +47,7 @@ class StorageArenas {
   struct Found {
     std::shared_ptr<DeviceMemory> memory;
     TilePlace place;  // once the memory is made
+    ByteCount bytes;  // of the arena
   };
   // FailedPrecondition when the address is not of the GPU's memory, but what somebody lends.
   absl::StatusOr<Found> Find(const std::byte* address) const;

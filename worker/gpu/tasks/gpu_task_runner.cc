@@ -56,6 +56,7 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> GpuTaskRunner::MakeRuns(
   ASSIGN_OR_RETURN(const auto parts, parts_.Of(spec.part->part()));
   std::vector<std::unique_ptr<DeviceRun>> runs;
   for (const std::shared_ptr<const WorkerPart>& part : *parts) {
+    if (part->spec().relays.empty() && part->spec().copies.empty()) continue;
     const DeviceRank device = part->spec().devices.front();
     const DeviceId& id = part->tensors().devices()[device];
     GpuDevice* const gpu = gpus_.Find(id);
@@ -63,7 +64,6 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> GpuTaskRunner::MakeRuns(
       return absl::InvalidArgumentError(
           absl::StrCat("device ", ToString(id), ": expected a GPU of this worker"));
     }
-    if (part->spec().relays.empty() && part->spec().copies.empty()) continue;
     RETURN_IF_ERROR(CheckRank(spec, *part));
     const TaskSpec::Communicator communicator =
         spec.communicator.value_or(TaskSpec::Communicator());

@@ -18,18 +18,18 @@
 
 namespace crossmesh {
 
-// Runs parts all of whose devices are GPUs of this worker: cut by device, each in the process of
-// its GPU, over a communicator that the controller has had made. A lost peer ends the whole task,
-// since the communicator goes with it. A process that is lost ends its devices by its cause, and
-// the others' share of the task with them. Confined to the loop; destroyed when that has stopped.
+// Runs parts whose devices, as far as they move bytes, are GPUs of this worker: cut by device, each
+// in the process of its GPU, over a communicator that the controller has had made. A lost peer ends
+// the whole task, since the communicator goes with it. A process that is lost ends its devices by
+// its cause, and the others' share of the task with them. Confined to the loop; destroyed when that
+// has stopped.
 class GpuTaskRunner final : public TaskRunner {
  public:
   // `gpus`, which the loop drives, and the loop must outlive it.
   GpuTaskRunner(EventLoop& loop, GpuDevices& gpus) : loop_(loop), gpus_(gpus) {}
 
-  // InvalidArgument, too, for a device that is no GPU of this worker, or one that has
-  // something to do without a rank in the communicator. What a process refuses, or lacks, the
-  // report tells.
+  // InvalidArgument, too, for a device that has something to do and is no GPU of this worker, or
+  // has no rank in the communicator. What a process refuses, or lacks, the report tells.
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
   // Nothing waits here for tasks that do not run.

@@ -1,26 +1,12 @@
 #include "worker/gpu/tasks/task_router.h"
 
-#include <optional>
 #include <utility>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 
 absl::Status TaskRouter::Start(TaskSpec spec, TaskObserver& observer) {
-  const WorkerPart& part = spec.part->part();
-  const DeviceId* gpu = nullptr;
-  const DeviceId* host = nullptr;
-  for (const DeviceRank rank : part.spec().devices) {
-    const DeviceId& device = part.tensors().devices()[rank];
-    (gpus_.Has(device) ? gpu : host) = &device;
-  }
-  if (gpu != nullptr && host != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "part ", part.digest().ToString(), ": expected GPUs or host memory alone, found ",
-        ToString(*gpu), ", a GPU, and ", ToString(*host), ", host memory"));
-  }
-  return (gpu != nullptr ? on_gpus_ : on_host_).Start(std::move(spec), observer);
+  TaskRunner& runner = spec.communicator.has_value() ? on_gpus_ : on_host_;
+  return runner.Start(std::move(spec), observer);
 }
 
 void TaskRouter::Cancel(const TaskKey& key, absl::Status why) {

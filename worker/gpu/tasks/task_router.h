@@ -1,7 +1,6 @@
 #pragma once
 
 #include "worker/executor/task_runner.h"
-#include "worker/gpu/devices/gpu_devices.h"
 
 #include <cstdint>
 #include <optional>
@@ -11,15 +10,14 @@
 
 namespace crossmesh {
 
-// Gives each task to the runner for its kind of devices: GPUs of the worker, or host memory. What
-// is said about a task goes to both, of which one does not know it. Confined to their loop.
+// Gives each task to the runner for the way that its bytes go: from GPU to GPU over a communicator,
+// or between host memory, whatever the devices are. What is said about a task goes to both, of
+// which one does not know it. Confined to their loop.
 class TaskRouter final : public TaskRunner {
  public:
   // All must outlive it.
-  TaskRouter(const GpuDevices& gpus, TaskRunner& on_gpus, TaskRunner& on_host)
-      : gpus_(gpus), on_gpus_(on_gpus), on_host_(on_host) {}
+  TaskRouter(TaskRunner& on_gpus, TaskRunner& on_host) : on_gpus_(on_gpus), on_host_(on_host) {}
 
-  // InvalidArgument, too, for a part with devices of both kinds.
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
   void Refuse(const TaskKey& key) override;
@@ -28,7 +26,6 @@ class TaskRouter final : public TaskRunner {
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
 
  private:
-  const GpuDevices& gpus_;
   TaskRunner& on_gpus_;
   TaskRunner& on_host_;
 };

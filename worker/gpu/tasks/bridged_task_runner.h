@@ -1,0 +1,83 @@
+#pragma once
+
+#include "common/base/byte_count.h"
+#include "worker/executor/executor.h"
+#include "worker/executor/task_runner.h"
+#include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/tasks/bridged_task.h"
+#include "worker/gpu/tasks/device_bridge.h"
+#include "worker/memory/arena.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// Runs parts over the transports of host memory, whatever their devices are: for a GPU of this
+// worker that moves bytes stands a mirror in host memory, which the task has for itself. A part
+// without any is the executor's alone.
+//
+// A mirror is as large as the storage. Source tiles are loaded whole, even if only a part of them
+// is read. Confined to the loop; destroyed when that has stopped.
+class BridgedTaskRunner final : public TaskRunner {
+ public:
+  // All must outlive it.
+  struct Ports {
+    EventLoop& loop;
+    GpuDevices& gpus;  // which the loop drives
+    Executor& executor;
+    // Memory of the host, with a descriptor.
+    std::function<absl::StatusOr<std::shared_ptr<Arena>>(ByteCount)> make_arena;
+  };
+  struct Options {
+    ByteCount mirror_bytes_max;  // of all tasks together
+  };
+
+  BridgedTaskRunner(Ports ports, const Options& options)
+      : ports_(std::move(ports)), options_(options) {}
+
+  // As Executor::Start; ResourceExhausted when mirrors would take too much memory;
+  // FailedPrecondition when a tile of a GPU is in memory that somebody lends.
+  absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
+  void Cancel(const TaskKey& key, absl::Status why) override;
+  void Refuse(const TaskKey& key) override { ports_.executor.Refuse(key); }
+  void RaiseEpoch(uint64_t epoch) override { ports_.executor.RaiseEpoch(epoch); }
+  void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override {
+    ports_.executor.PeerLost(key, worker, std::move(why));
+  }
+  std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
+
+  int64_t mirror_bytes() const { return mirror_bytes_; }
+
+ private:
+  struct Running {
+    std::unique_ptr<BridgedTask> task;
+    TimerId deadline;
+  };
+
+  // Of the devices that move bytes; in `spec` mirrors take the place of their tiles.
+  absl::StatusOr<std::vector<std::unique_ptr<DeviceBridge>>> BridgeGpus(TaskSpec& spec);
+  // Null when it does not.
+  absl::StatusOr<std::unique_ptr<DeviceBridge>> Bridge(GpuDevice& gpu, DeviceRank device,
+                                                       TaskSpec& spec);
+  absl::StatusOr<std::shared_ptr<Arena>> MakeMirror(ByteCount bytes);
+  void Begin(const TaskKey& key, absl::Duration deadline);
+
+  const Ports ports_;
+  const Options options_;
+  int64_t mirror_bytes_ = 0;
+  std::map<TaskKey, Running> tasks_;
+};
+
+}  // namespace crossmesh

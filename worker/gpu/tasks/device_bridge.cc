@@ -1,0 +1,159 @@
+#include "worker/gpu/tasks/device_bridge.h"
+
+#include "common/base/status_macros.h"
+#include "common/base/unique_fd.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+
+namespace crossmesh {
+namespace {
+
+using Range = GpuRequest::CopyTiles::Range;
+
+// In order, and those that touch as one.
+std::vector<Range> Joined(std::vector<Range> ranges) {
+  std::ranges::sort(ranges, {}, &Range::offset);
+  std::vector<Range> joined;
+  for (const Range& range : ranges) {
+    if (joined.empty() || joined.back().end() < range.offset) {
+      joined.push_back(range);
+    } else {
+      joined.back().bytes = std::max(joined.back().end(), range.end()) - joined.back().offset;
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::string DeviceBridge::name() const {
+  return absl::StrCat("device ", ToString(gpu_.device()), " (", gpu_.gpu(), ")");
+}
+
+absl::StatusOr<DeviceBridge::Mirror*> DeviceBridge::MirrorOf(const StorageArenas::Found& found,
+                                                             const std::byte* tile,
+                                                             MakeMirror make_mirror) {
+  const std::byte* const first = tile - found.place.offset;
+  const auto known = std::ranges::find(mirrors_, first, &Mirror::first);
+  if (known != mirrors_.end()) return &*known;
+  absl::StatusOr<std::shared_ptr<Arena>> arena = make_mirror(found.bytes);
+  if (!arena.ok()) {
+    return absl::Status(arena.status().code(),
+                        absl::StrCat(name(), ": ", arena.status().message()));
+  }
+  return &mirrors_.emplace_back(
+      Mirror{.first = first, .memory = found.memory, .arena = *std::move(arena)});
+}
+
+template <typename AddRange>
+absl::StatusOr<BoundTiles> DeviceBridge::MirrorTiles(const BoundTiles& tiles, const TileMap& map,
+                                                     MakeMirror make_mirror, AddRange add_range) {
+  const std::vector<int32_t>& groups = map.tensors().group_of_tensor();
+  BoundTiles mirrored;
+  mirrored.tensor.resize(tiles.tensor.size());
+  for (size_t tensor = 0; tensor < tiles.tensor.size(); ++tensor) {
+    const std::byte* const tile = tiles.tensor[tensor];
+    const int64_t bytes = groups[tensor] < 0 ? 0 : map.tile_bytes(groups[tensor]);
+    if (tile == nullptr || bytes == 0) continue;
+    ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(tile));
+    ASSIGN_OR_RETURN(Mirror* const mirror, MirrorOf(found, tile, make_mirror));
+    mirrored.tensor[tensor] = mirror->arena->bytes().data() + found.place.offset;
+    add_range(*mirror, tensor, Range{.offset = found.place.offset, .bytes = bytes});
+  }
+  return mirrored;
+}
+
+absl::StatusOr<BoundTiles> DeviceBridge::MirrorSources(const BoundTiles& tiles, const TileMap& map,
+                                                       MakeMirror make_mirror) {
+  sources_ = tiles;
+  return MirrorTiles(tiles, map, make_mirror,
+                     [](Mirror& mirror, size_t /*tensor*/, const Range& range) {
+                       mirror.loaded.push_back(range);
+                     });
+}
+
+absl::StatusOr<BoundTiles> DeviceBridge::MirrorDestinations(const BoundTiles& tiles,
+                                                            const TileMap& map,
+                                                            MakeMirror make_mirror) {
+  return MirrorTiles(
+      tiles, map, make_mirror, [&](Mirror& mirror, size_t tensor, const Range& range) {
+        const bool is_source =
+            tensor < sources_.tensor.size() && sources_.tensor[tensor] == tiles.tensor[tensor];
+        if (!is_source) mirror.stored.push_back(range);
+      });
+}
+
+void DeviceBridge::Load(Done done) {
+  done_ = std::move(done);
+  AwaitMemory();
+}
+
+void DeviceBridge::AwaitMemory() {
+  for (const Mirror& mirror : mirrors_) {
+    const absl::StatusOr<bool> is_made = mirror.memory->is_made();
+    if (!is_made.ok()) return std::exchange(done_, nullptr)(is_made.status());
+    if (*is_made) continue;
+    mirror.memory->WhenMade([this](const DeviceMemory::Made& /*made*/) { AwaitMemory(); });
+    return;
+  }
+  CopyAll(Direction::kLoad);
+}
+
+void DeviceBridge::Store(Done done) {
+  done_ = std::move(done);
+  CopyAll(Direction::kStore);
+}
+
+void DeviceBridge::CopyAll(Direction direction) {
+  status_ = cancelled_;
+  open_ = 1;  // until all have begun
+  for (const Mirror& mirror : mirrors_) {
+    const std::vector<Range>& ranges =
+        direction == Direction::kLoad ? mirror.loaded : mirror.stored;
+    if (ranges.empty() || !status_.ok()) continue;
+    status_ = Copy(mirror, direction, Joined(ranges));
+  }
+  CloseOne(absl::OkStatus());
+}
+
+absl::Status DeviceBridge::Copy(const Mirror& mirror, Direction direction,
+                                std::vector<Range> ranges) {
+  ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(mirror.first));
+  UniqueFd descriptor(fcntl(mirror.arena->fd(), F_DUPFD_CLOEXEC, 0));
+  if (!descriptor.valid()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a descriptor of the mirror: ", absl::ErrnoToStatus(errno, "fcntl").message()));
+  }
+  ++open_;
+  gpu_.Call(GpuRequest::CopyTiles{.key = options_.key,
+                                  .direction = direction,
+                                  .arena = found.place.arena,
+                                  .ranges = std::move(ranges),
+                                  .checksums = options_.checksums,
+                                  .deadline = options_.deadline},
+            std::move(descriptor),
+            [this](const absl::StatusOr<GpuProcess::Reply>& reply) { CloseOne(reply.status()); });
+  return absl::OkStatus();
+}
+
+void DeviceBridge::CloseOne(const absl::Status& status) {
+  status_.Update(status);
+  if (--open_ > 0) return;
+  std::exchange(done_, nullptr)(status_);
+}
+
+void DeviceBridge::Cancel(const absl::Status& why) {
+  if (!cancelled_.ok()) return;
+  cancelled_ = why;
+  if (open_ == 0) return;
+  // The copies' own answers tell what became of them.
+  gpu_.Call(GpuRequest::CancelTask{.key = options_.key, .cause = why},
+            [](const absl::StatusOr<GpuProcess::Reply>& /*reply*/) {});
+}
+
+}  // namespace crossmesh

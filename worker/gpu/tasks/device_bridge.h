@@ -1,0 +1,100 @@
+#pragma once
+
+#include "common/base/byte_count.h"
+#include "common/plan/packed_runs.h"
+#include "worker/executor/task.h"
+#include "worker/gpu/devices/gpu_device.h"
+#include "worker/gpu/devices/storage_arenas.h"
+#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/memory/arena.h"
+#include "worker/memory/device_memory.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// A GPU of one task that takes part through memory of the host: mirrors of the arenas that its
+// tiles lie in, each byte at the same offset. Loads source tiles into them, and stores destination
+// tiles from them. Confined to the loop; destroyed when nothing is under way.
+//
+//   mirrors --Load: the memory is made, source tiles are copied--> LOADED --Store--> STORED
+class DeviceBridge {
+ public:
+  using Done = absl::AnyInvocable<void(absl::Status)>;
+  using MakeMirror = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Arena>>(ByteCount)>;
+
+  struct Options {
+    TaskKey key;
+    DeviceRank device = 0;  // of the plan
+    bool checksums = true;
+    absl::Duration deadline;  // of the task
+  };
+
+  // `gpu` must outlive it.
+  DeviceBridge(GpuDevice& gpu, const Options& options) : gpu_(gpu), options_(options) {}
+  DeviceBridge(const DeviceBridge&) = delete;
+  DeviceBridge& operator=(const DeviceBridge&) = delete;
+
+  DeviceRank device() const { return options_.device; }
+  // "device a.0 (GPU-...)", for messages.
+  std::string name() const;
+
+  // Before Load: where the tiles, which `map` describes, are in mirrors. FailedPrecondition when
+  // one is in memory that somebody lends; what `make_mirror` says.
+  absl::StatusOr<BoundTiles> MirrorSources(const BoundTiles& tiles, const TileMap& map,
+                                           MakeMirror make_mirror);
+  // The same, after those. A tile that is a source as well keeps its bytes, and is not stored.
+  absl::StatusOr<BoundTiles> MirrorDestinations(const BoundTiles& tiles, const TileMap& map,
+                                                MakeMirror make_mirror);
+
+  // Each once, one after the other. `done` is called once, maybe from inside, when nothing of it
+  // goes on: DataLoss when bytes have changed on their way, Unavailable when the process is lost.
+  void Load(Done done);
+  void Store(Done done);
+  // What is not complete ends with `why`, soon.
+  void Cancel(const absl::Status& why);
+
+ private:
+  using Direction = GpuRequest::CopyTiles::Direction;
+  using Range = GpuRequest::CopyTiles::Range;
+
+  struct Mirror {
+    const std::byte* first = nullptr;  // of the arena that stands for the GPU's memory
+    std::shared_ptr<DeviceMemory> memory;
+    std::shared_ptr<Arena> arena;  // of the host
+    std::vector<Range> loaded = {};
+    std::vector<Range> stored = {};
+  };
+
+  // Of one tile, which is in the mirror that comes back.
+  absl::StatusOr<Mirror*> MirrorOf(const StorageArenas::Found& found, const std::byte* tile,
+                                   MakeMirror make_mirror);
+  template <typename AddRange>
+  absl::StatusOr<BoundTiles> MirrorTiles(const BoundTiles& tiles, const TileMap& map,
+                                         MakeMirror make_mirror, AddRange add_range);
+  void AwaitMemory();
+  void CopyAll(Direction direction);
+  absl::Status Copy(const Mirror& mirror, Direction direction, std::vector<Range> ranges);
+  void CloseOne(const absl::Status& status);
+
+  GpuDevice& gpu_;
+  const Options options_;
+  std::vector<Mirror> mirrors_;
+  BoundTiles sources_;  // in the GPU's arenas
+  absl::Status cancelled_;
+  Done done_;         // null: nothing is under way
+  int32_t open_ = 0;  // copies
+  absl::Status status_;
+};
+
+}  // namespace crossmesh
