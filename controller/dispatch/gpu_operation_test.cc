@@ -15,7 +15,6 @@
 namespace crossmesh {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -130,14 +129,22 @@ TEST_F(GpuOperationTest, OperationsBetweenHostMemoryNeedNone) {
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
 }
 
-TEST_F(GpuOperationTest, APlanBetweenGpusAndHostMemoryIsRefused) {
+TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryNeedNone) {
   Join("d");
   Start(Request("op-1"));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
-  EXPECT_THAT(Latest("op-1").error,
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("GPU a.0"), HasSubstr("host memory d.0"))));
-  EXPECT_THAT(gateway_.calls, IsEmpty());
+  for (const std::string& host : Hosts()) EXPECT_EQ(At(host).start.communicator, nullptr) << host;
+  FinishAll("op-1");
+  EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
+}
+
+TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryWaitForProcessesAsWell) {
+  Join("d");
+  JoinGpu("b", 0);
+  Start(Request("op-1"));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kPreparing);
+  JoinGpu("b", 2);
+  Advance(RunningOperation::kProcessPause);
+  FinishAll("op-1");
 }
 
 TEST_F(GpuOperationTest, ACreationThatFailsFailsTheOperationWithRankAndWorker) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -33,22 +32,11 @@ absl::StatusOr<std::shared_ptr<const TaskCommunicator>> FindTaskCommunicator(
     const PlannedReshard& planned, std::span<const WorkerRecord> workers, uint64_t epoch) {
   const std::map<DeviceId, const GpuRecord*> gpus = GpusOf(workers);
   std::vector<Member> members;
-  std::optional<DeviceId> host_memory;
   for (const DeviceRank rank : planned.moving_devices()) {
     const DeviceId& device = planned.tensors().devices()[rank];
     const auto gpu = gpus.find(device);
-    if (gpu == gpus.end()) {
-      host_memory = device;
-    } else {
-      members.push_back({.device = device, .rank = rank, .gpu = gpu->second});
-    }
-  }
-  if (members.empty()) return nullptr;
-  if (host_memory.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("expected only GPUs or only host memory to move bytes, found GPU ",
-                     ToString(members.front().device), " and host memory ", ToString(*host_memory),
-                     ": nothing moves bytes between the two yet"));
+    if (gpu == gpus.end()) continue;
+    members.push_back({.device = device, .rank = rank, .gpu = gpu->second});
   }
   std::ranges::sort(members, {}, &Member::device);
   auto communicator = std::make_shared<TaskCommunicator>();
@@ -62,7 +50,8 @@ absl::StatusOr<std::shared_ptr<const TaskCommunicator>> FindTaskCommunicator(
     communicator->key.ranks.push_back(member.gpu->process);
     communicator->devices.push_back(member.rank);
   }
-  return communicator;
+  const bool only_gpus = members.size() == planned.moving_devices().size();
+  return only_gpus && !members.empty() ? communicator : nullptr;
 }
 
 }  // namespace crossmesh

@@ -22,8 +22,8 @@ struct TaskCommunicator {
 
 // The one for a plan whose devices belong to `workers`: a rank for each device that moves
 // bytes, in the order of their names, so that plans of the same GPUs share it whatever they
-// move. Null when no GPU does. FailedPrecondition when GPUs and host memory do: nothing
-// carries bytes between them yet. Unavailable when no process drives one of the GPUs now.
+// move. Null when host memory moves bytes as well, or alone: then they go through host memory
+// everywhere. Unavailable when no process drives one of the GPUs now.
 absl::StatusOr<std::shared_ptr<const TaskCommunicator>> FindTaskCommunicator(
     const PlannedReshard& planned, std::span<const WorkerRecord> workers, uint64_t epoch);
 
