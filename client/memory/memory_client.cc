@@ -116,7 +116,10 @@ absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& requ
                  .msg_iovlen = 1,
                  .msg_control = control.data(),
                  .msg_controllen = control.size()};
-  const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  ssize_t size = -1;
+  do {  // a process that was stopped goes on with EINTR here, since the socket has a timeout
+    size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  } while (size < 0 && errno == EINTR);
   if (size < 0) return Failed("recvmsg");
   if (size == 0) {
     return absl::UnavailableError(absl::StrCat("worker at ", socket_path_, " has hung up"));
