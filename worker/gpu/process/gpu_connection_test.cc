@@ -5,6 +5,7 @@
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
+#include "worker/gpu/protocol/gpu_protocol.h"
 #include "worker/transport/event_loop.h"
 
 #include <memory>
@@ -14,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -151,7 +153,8 @@ TEST_F(GpuConnectionTest, ThereIsOneHello) {
 
 TEST_F(GpuConnectionTest, AnotherProtocolIsToldWithBothVersions) {
   Say(GpuNotice::Hello{.protocol = 99, .preflight = {.rank = kRank}});
-  ExpectLost(absl::StatusCode::kFailedPrecondition, "expected version 1, found 99");
+  ExpectLost(absl::StatusCode::kFailedPrecondition,
+             absl::StrCat("expected version ", kGpuProtocol, ", found 99"));
 }
 
 TEST_F(GpuConnectionTest, AnotherGpuIsNotTaken) {
