@@ -28,15 +28,16 @@ constexpr size_t kLogEndBytes = 1500;
 
 }  // namespace
 
-absl::Status DemoCluster::Start(int workers, const std::vector<std::string>& worker_flags) {
+absl::Status DemoCluster::Start(const Options& options) {
   std::error_code error;
   program_folder_ = fs::read_symlink("/proc/self/exe", error).parent_path().string();
   RETURN_IF_ERROR(MakeFolder());
   RETURN_IF_ERROR(StartController());
   ASSIGN_OR_RETURN(Client client, Client::Connect(controller_address_, {}));
   client_ = std::make_unique<Client>(std::move(client));
-  for (int number = 0; number < workers; ++number)
-    RETURN_IF_ERROR(StartWorker(number, worker_flags));
+  for (int number = 0; number < options.workers; ++number) {
+    RETURN_IF_ERROR(StartWorker(number, options));
+  }
   for (Worker& worker : workers_) {
     ASSIGN_OR_RETURN(worker.metrics_address, WaitUntilReady(worker.name, "metrics_address"));
   }
@@ -77,7 +78,7 @@ absl::Status DemoCluster::StartController() {
   return absl::OkStatus();
 }
 
-absl::Status DemoCluster::StartWorker(int number, const std::vector<std::string>& more_flags) {
+absl::Status DemoCluster::StartWorker(int number, const Options& options) {
   const std::string name = absl::StrCat("node-", number);
   const Worker worker{
       .name = name, .device = absl::StrCat(name, ".0"), .memory_socket = PathOf(name + ".memory")};
@@ -87,7 +88,10 @@ absl::Status DemoCluster::StartWorker(int number, const std::vector<std::string>
                                     "--listen",        "unix:" + PathOf(name + ".sock"),
                                     "--memory-socket", worker.memory_socket,
                                     "--drain-timeout", "1"};
-  flags.insert(flags.end(), more_flags.begin(), more_flags.end());
+  if (!options.gpus.empty()) {
+    flags.insert(flags.end(), {"--gpu", absl::StrCat(name, ".1=", options.gpus[number])});
+  }
+  flags.insert(flags.end(), options.worker_flags.begin(), options.worker_flags.end());
   RETURN_IF_ERROR(StartDaemon("crossmesh-worker", name, std::move(flags)));
   workers_.push_back(worker);
   return absl::OkStatus();

@@ -16,10 +16,16 @@
 namespace crossmesh {
 
 // A controller and workers as children of this process, on Unix sockets in a private temporary
-// folder. Each worker counts as a host of its own, node-0, node-1, ..., with one device. Whatever
-// happens, the destructor leaves no process and no file. Thread-safe where it says so.
+// folder. Each worker counts as a host of its own, node-0, node-1, ..., with one device in host
+// memory, and one that is a GPU if there are any. Whatever happens, the destructor leaves no
+// process and no file. Thread-safe where it says so.
 class DemoCluster {
  public:
+  struct Options {
+    int workers = 4;
+    std::vector<std::string> gpus;  // UUIDs, none or one for each worker: its second device
+    std::vector<std::string> worker_flags;
+  };
   struct Worker {
     std::string name;           // "node-0"
     std::string device;         // "node-0.0"
@@ -32,9 +38,9 @@ class DemoCluster {
   DemoCluster(const DemoCluster&) = delete;
   DemoCluster& operator=(const DemoCluster&) = delete;
 
-  // Starts the daemons beside this program, and returns when all workers have joined. Workers get
-  // `worker_flags` as well. An error has the end of the log of the daemon that failed.
-  absl::Status Start(int workers, const std::vector<std::string>& worker_flags = {});
+  // Starts the daemons beside this program, and returns when all workers have joined. An error has
+  // the end of the log of the daemon that failed.
+  absl::Status Start(const Options& options);
   // Asks the daemons to end, waits a while, and removes everything. Repeatable.
   void Stop();
   // Kills and removes everything at once, for ever: what is being started ends as well. Repeatable;
@@ -59,7 +65,7 @@ class DemoCluster {
   absl::Status StartDaemon(const std::string& program, const std::string& name,
                            std::vector<std::string> arguments);
   absl::Status StartController();
-  absl::Status StartWorker(int number, const std::vector<std::string>& more_flags);
+  absl::Status StartWorker(int number, const Options& options);
   // The value of `key` in the ready file of a daemon, once there is one.
   absl::StatusOr<std::string> WaitUntilReady(const std::string& name, const std::string& key);
   absl::Status WaitForWorkers();

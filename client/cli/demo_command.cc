@@ -1,7 +1,9 @@
 #include "client/cli/cli.h"
 #include "client/cli/demo_cluster.h"
 #include "client/cli/demo_run.h"
+#include "client/cli/demo_specs.h"
 #include "client/cli/demo_values.h"
+#include "client/cli/gpu_list.h"
 #include "client/cli/interrupts.h"
 #include "client/cli/plan_report.h"
 #include "client/cli/tensor_flags.h"
@@ -42,6 +44,9 @@ struct DemoFlags {
   std::string destination_rules;
   std::string output;
   std::string verify = "on";
+  std::string devices = "host";
+  std::vector<std::string> gpus;
+  std::vector<std::string> worker_flags;
   int workers = 4;
   bool keep = false;
 };
@@ -49,7 +54,7 @@ struct DemoFlags {
 // What the demo does, with all that it takes.
 struct DemoTask {
   std::unique_ptr<DemoValues> values;
-  v1::ReshardSpec spec;
+  DemoSpecs specs;
   std::unique_ptr<const TensorTable> tensors;
   std::string source_text;
   std::string destination_text;
@@ -71,12 +76,22 @@ absl::StatusOr<std::unique_ptr<DemoValues>> ValuesOf(const DemoFlags& flags) {
   return std::make_unique<FileValues>(std::move(files));
 }
 
-absl::StatusOr<v1::ReshardSide> SideOf(const Mesh& mesh, const std::string& rules_path) {
-  v1::ReshardSide side;
-  *side.mutable_inline_mesh() = ToProto(mesh);
-  ASSIGN_OR_RETURN(const std::vector<v1::LayoutRule> rules, ReadRules(rules_path));
-  side.mutable_rules()->Assign(rules.begin(), rules.end());
-  return side;
+// One for each worker, or none: tensors lie in host memory.
+absl::StatusOr<std::vector<std::string>> GpusOf(const DemoFlags& flags) {
+  if (flags.devices == "host") return std::vector<std::string>();
+  std::vector<std::string> gpus = flags.gpus.empty() ? ListGpus() : flags.gpus;
+  if (std::ssize(gpus) < flags.workers) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--devices gpu: expected a GPU for each of ", flags.workers,
+                     " workers, found ", gpus.size(), ": see nvidia-smi -L, and --workers"));
+  }
+  gpus.resize(flags.workers);
+  return gpus;
+}
+
+absl::StatusOr<std::string> MeshText(const v1::ReshardSide& side) {
+  ASSIGN_OR_RETURN(const Mesh mesh, FromProto(side.inline_mesh()));
+  return ToString(mesh);
 }
 
 absl::StatusOr<DemoTask> TaskOf(const DemoFlags& flags) {
@@ -91,18 +106,24 @@ absl::StatusOr<DemoTask> TaskOf(const DemoFlags& flags) {
   ASSIGN_OR_RETURN(
       const Mesh destination,
       Mesh::Create({{"replica", kReplicas}, {"model", flags.workers / kReplicas}}, devices));
-  DemoTask task{.source_text = ToString(source), .destination_text = ToString(destination)};
+  DemoTask task;
   ASSIGN_OR_RETURN(task.values, ValuesOf(flags));
-  ASSIGN_OR_RETURN(*task.spec.mutable_source(), SideOf(source, flags.source_rules));
-  ASSIGN_OR_RETURN(*task.spec.mutable_destination(), SideOf(destination, flags.destination_rules));
-  task.spec.add_replica_axes("replica");
-  *task.spec.mutable_inline_manifest() = ToProto(task.values->manifest());
-  ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(task.spec.source().rules()));
-  ASSIGN_OR_RETURN(const LayoutRules destination_rules, FromProto(task.spec.destination().rules()));
+  DemoSides sides = {
+      .manifest = ToProto(task.values->manifest()), .source = source, .destination = destination};
+  ASSIGN_OR_RETURN(const auto source_lines, ReadRules(flags.source_rules));
+  sides.source_rules.Assign(source_lines.begin(), source_lines.end());
+  ASSIGN_OR_RETURN(const auto destination_lines, ReadRules(flags.destination_rules));
+  sides.destination_rules.Assign(destination_lines.begin(), destination_lines.end());
+  ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(sides.source_rules));
+  ASSIGN_OR_RETURN(const LayoutRules destination_rules, FromProto(sides.destination_rules));
   ASSIGN_OR_RETURN(TensorTable tensors,
                    BuildReshardTensors(task.values->manifest(), {source, source_rules},
                                        {destination, destination_rules}, {"replica"}));
   task.tensors = std::make_unique<const TensorTable>(std::move(tensors));
+  sides.received = ToProto(ReceivedManifest(task.values->manifest(), *task.tensors));
+  ASSIGN_OR_RETURN(task.specs, MakeDemoSpecs(sides, flags.devices == "gpu"));
+  ASSIGN_OR_RETURN(task.source_text, MeshText(task.specs.move.source()));
+  ASSIGN_OR_RETURN(task.destination_text, MeshText(task.specs.move.destination()));
   return task;
 }
 
@@ -213,14 +234,16 @@ std::string Introduction(const DemoTask& task) {
 absl::Status RunDemo(Cli& cli, const DemoFlags& flags) {
   ASSIGN_OR_RETURN(const std::vector<std::string> strategies, StrategiesOf(flags));
   ASSIGN_OR_RETURN(const DemoTask task, TaskOf(flags));
+  ASSIGN_OR_RETURN(const std::vector<std::string> gpus, GpusOf(flags));
   const bool verify = flags.verify == "on";
   // Before the cluster's clean-up, on which it calls, and before any thread.
   DemoCluster cluster;
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupts> interrupts,
                    Interrupts::Handle([&cluster] { cluster.Abandon(); }));
   if (!cli.json()) cli.Print(Introduction(task));
-  RETURN_IF_ERROR(cluster.Start(flags.workers));
-  DemoRun run({.spec = task.spec, .progress = Progress::FormFor(cli.json()), .verify = verify},
+  RETURN_IF_ERROR(
+      cluster.Start({.workers = flags.workers, .gpus = gpus, .worker_flags = flags.worker_flags}));
+  DemoRun run({.specs = task.specs, .progress = Progress::FormFor(cli.json()), .verify = verify},
               *task.tensors, *task.values, cluster);
   RETURN_IF_ERROR(run.Prepare());
   // Whichever runs first also connects the workers and touches their memory: it is not counted.
@@ -252,6 +275,7 @@ void AddDemoCommand(Cli& cli, CLI::App& app) {
       "  crossmesh demo\n"
       "  crossmesh demo --strategy relay,send_recv\n"
       "  crossmesh demo model.safetensors --output out\n"
+      "  crossmesh demo --devices gpu\n"
       "The source is cut four ways as FSDP does; the destination is two replicas of two-way tensor "
       "parallelism.\n");
   const auto flags = std::make_shared<DemoFlags>();
@@ -269,6 +293,15 @@ void AddDemoCommand(Cli& cli, CLI::App& app) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   command.add_option("--workers", flags->workers, "An even number")->capture_default_str();
+  command.add_option("--devices", flags->devices, "Move between host memory or between GPUs")
+      ->check(CLI::IsMember({"host", "gpu"}))
+      ->capture_default_str();
+  command.add_option("--gpu", flags->gpus,
+                     "UUID of a GPU to use, one for each worker (default: those of this host)");
+  command.add_option(
+      "--worker-flag", flags->worker_flags,
+      "Given to each worker as it is, e.g. --worker-flag=--nccl-library=FILE; repeat "
+      "it for more");
   command.add_flag("--keep", flags->keep, "Leave the cluster running until Ctrl-C");
   cli.Run(command, [&cli, flags] { return RunDemo(cli, *flags); });
 }

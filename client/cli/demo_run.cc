@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSourceStorage = "training";
-constexpr const char* kDestinationStorage = "serving";
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(50);
 
 std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
@@ -35,22 +33,18 @@ DemoRun::DemoRun(Options options, const TensorTable& tensors, const DemoValues& 
       tensors_(tensors),
       values_(values),
       received_(values, tensors),
-      cluster_(cluster) {
-  options_.spec.mutable_source()->set_storage(kSourceStorage);
-  options_.spec.mutable_destination()->set_storage(kDestinationStorage);
-  // One memory per destination, which every strategy finds in the same state: touched and cleared.
-  options_.spec.set_binding(v1::BINDING_MODE_IN_PLACE);
-}
+      cluster_(cluster) {}
 
 absl::Status DemoRun::Prepare() {
   for (const DemoCluster::Worker& worker : cluster_.workers()) {
     RETURN_IF_ERROR(OpenStorages(worker));
   }
-  return OnEach("filling", sources_,
-                [this](const Holding& source, std::atomic<int64_t>& done_bytes) {
-                  source.tiles.Fill(values_, source.storage.bytes(), done_bytes);
-                  return absl::OkStatus();
-                });
+  RETURN_IF_ERROR(
+      OnEach("filling", sources_, [this](const Holding& source, std::atomic<int64_t>& done_bytes) {
+        source.tiles.Fill(values_, source.storage.bytes(), done_bytes);
+        return absl::OkStatus();
+      }));
+  return Carry(options_.specs.load, "to GPUs");
 }
 
 absl::Status DemoRun::OpenStorages(const DemoCluster::Worker& worker) {
@@ -61,13 +55,13 @@ absl::Status DemoRun::OpenStorages(const DemoCluster::Worker& worker) {
   DemoTiles source(tensors_, Side::kSource, *rank);
   if (source.bytes() > 0) {
     ASSIGN_OR_RETURN(MappedStorage storage,
-                     memory.Create(kSourceStorage, worker.device, source.bytes()));
+                     memory.Create(DemoSpecs::kSourceStorage, worker.device, source.bytes()));
     sources_.push_back({worker.device, std::move(source), std::move(storage)});
   }
   DemoTiles destination(tensors_, Side::kDestination, *rank);
   if (destination.bytes() > 0) {
-    ASSIGN_OR_RETURN(MappedStorage storage,
-                     memory.Create(kDestinationStorage, worker.device, destination.bytes()));
+    ASSIGN_OR_RETURN(MappedStorage storage, memory.Create(DemoSpecs::kDestinationStorage,
+                                                          worker.device, destination.bytes()));
     destinations_.push_back({worker.device, std::move(destination), std::move(storage)});
   }
   return absl::OkStatus();
@@ -102,18 +96,21 @@ absl::Status DemoRun::OnEach(absl::string_view label, std::span<const Holding> h
 }
 
 absl::StatusOr<DemoResult> DemoRun::Run(const std::string& strategy, const std::string& label) {
-  options_.spec.set_strategy(strategy);
+  v1::ReshardSpec& spec = options_.specs.move;
+  spec.set_strategy(strategy);
   for (const Holding& destination : destinations_) {
     const std::span<std::byte> memory = destination.storage.bytes();
     std::memset(memory.data(), 0, memory.size());
   }
+  RETURN_IF_ERROR(Carry(options_.specs.clear, "clearing GPUs"));
   DemoResult result;
   v1::PlanReshardRequest request;
-  *request.mutable_spec() = options_.spec;
+  *request.mutable_spec() = spec;
   ASSIGN_OR_RETURN(const v1::PlanReshardResponse plan, cluster_.client().Plan(request));
   result.plan = plan.summary();
   ASSIGN_OR_RETURN(const v1::Operation operation, Move(label));
   result.report = operation.report();
+  RETURN_IF_ERROR(Carry(options_.specs.fetch, "from GPUs"));
   if (options_.verify) {
     RETURN_IF_ERROR(OnEach("checking", destinations_,
                            [this](const Holding& destination, std::atomic<int64_t>& done_bytes) {
@@ -125,20 +122,33 @@ absl::StatusOr<DemoResult> DemoRun::Run(const std::string& strategy, const std::
 }
 
 absl::StatusOr<v1::Operation> DemoRun::Move(const std::string& label) {
-  v1::ExecuteReshardRequest request;
-  *request.mutable_spec() = options_.spec;
-  request.set_request_id(NewRequestId());
   Progress progress(label, 0, options_.progress, clock_);
+  ASSIGN_OR_RETURN(v1::Operation operation, Execute(options_.specs.move, progress));
+  const v1::OperationReport& report = operation.report();
+  progress.Finish(absl::StrCat(label, ": ", Bytes(report.destination_bytes()), " in ",
+                               FormatSeconds(report.transfer_seconds()), ", ",
+                               FormatRate(report.throughput_bytes_per_second())));
+  return operation;
+}
+
+absl::Status DemoRun::Carry(const std::vector<v1::ReshardSpec>& specs, const std::string& label) {
+  for (const v1::ReshardSpec& spec : specs) {
+    Progress progress(label, 0, options_.progress, clock_);
+    RETURN_IF_ERROR(Execute(spec, progress).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Operation> DemoRun::Execute(const v1::ReshardSpec& spec, Progress& progress) {
+  v1::ExecuteReshardRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(NewRequestId());
   ASSIGN_OR_RETURN(v1::Operation operation,
                    cluster_.client().Execute(request, [&progress](const v1::Operation& now) {
                      progress.SetTotal(now.total_bytes());
                      progress.Update(now.moved_bytes());
                    }));
   RETURN_IF_ERROR(OutcomeOf(operation));
-  const v1::OperationReport& report = operation.report();
-  progress.Finish(absl::StrCat(label, ": ", Bytes(report.destination_bytes()), " in ",
-                               FormatSeconds(report.transfer_seconds()), ", ",
-                               FormatRate(report.throughput_bytes_per_second())));
   return operation;
 }
 

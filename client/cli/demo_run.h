@@ -1,6 +1,7 @@
 #pragma once
 
 #include "client/cli/demo_cluster.h"
+#include "client/cli/demo_specs.h"
 #include "client/cli/demo_tiles.h"
 #include "client/cli/demo_values.h"
 #include "client/cli/progress.h"
@@ -32,16 +33,17 @@ struct DemoResult {
 };
 
 // Fills the sources of a reshard on a demo cluster, runs it by one strategy after the other, and
-// checks what arrived. Every worker has one source and one destination storage, mapped here.
+// checks what arrived. Every worker has one source and one destination storage in host memory,
+// mapped here; those of GPUs are filled from there, and brought back to be checked.
 // Thread-compatible; keeps references to its arguments.
 class DemoRun {
  public:
   struct Options {
-    v1::ReshardSpec spec;  // storages, strategy and binding are filled in
+    DemoSpecs specs;  // the strategy is filled in
     Progress::Form progress = Progress::Form::kNone;
     bool verify = true;
   };
-  // `tensors`: of the specification.
+  // `tensors`: of the movement between devices in host memory.
   DemoRun(Options options, const TensorTable& tensors, const DemoValues& values,
           DemoCluster& cluster);
 
@@ -67,6 +69,9 @@ class DemoRun {
   // Does it for all holdings side by side, with progress; the first error.
   absl::Status OnEach(absl::string_view label, std::span<const Holding> holdings, Work work);
   absl::StatusOr<v1::Operation> Move(const std::string& label);
+  // Between host memory and GPUs; nothing without these.
+  absl::Status Carry(const std::vector<v1::ReshardSpec>& specs, const std::string& label);
+  absl::StatusOr<v1::Operation> Execute(const v1::ReshardSpec& spec, Progress& progress);
 
   Options options_;
   const TensorTable& tensors_;

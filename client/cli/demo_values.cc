@@ -91,8 +91,6 @@ void FileValues::Write(int64_t tensor, int64_t first, std::span<std::byte> out) 
   std::memcpy(out.data(), bytes.data() + first * item_bytes, out.size());
 }
 
-namespace {
-
 // Tensors of group -1 are not moved.
 Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors) {
   std::vector<TensorSpec> specs = manifest.tensors();
@@ -110,8 +108,6 @@ Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors) 
   CHECK_OK(received) << "a table has no more bytes than a manifest may have";
   return *std::move(received);
 }
-
-}  // namespace
 
 ReceivedValues::ReceivedValues(const DemoValues& values, const TensorTable& tensors)
     : values_(values), tensors_(tensors), manifest_(ReceivedManifest(values.manifest(), tensors)) {

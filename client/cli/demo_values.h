@@ -57,6 +57,10 @@ class FileValues final : public DemoValues {
   const SafetensorsCollection files_;
 };
 
+// What is at the destination of a reshard of these tensors: of the types to which its table
+// converts them, with the scales of those that have them behind all others.
+Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors);
+
 // Other values as they are at the destination of a reshard: converted, where its table says so,
 // with the scales of those that have them behind all others.
 class ReceivedValues final : public DemoValues {

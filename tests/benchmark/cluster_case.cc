@@ -69,7 +69,8 @@ absl::Status ClusterCase::MakeRequest() {
 
 absl::Status ClusterCase::Start() {
   RETURN_IF_ERROR(
-      cluster_.Start(kWorkers, {"--shared-memory", options_.shared_memory ? "on" : "off"}));
+      cluster_.Start({.workers = kWorkers,
+                      .worker_flags = {"--shared-memory", options_.shared_memory ? "on" : "off"}}));
   for (const DemoCluster::Worker& worker : cluster_.workers()) {
     ASSIGN_OR_RETURN(Holding source, Open(worker, Side::kSource, kSource));
     std::atomic<int64_t> done_bytes = 0;

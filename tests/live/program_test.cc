@@ -6,8 +6,10 @@
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "controller/reshard/strategy.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/run_program.h"
+#include "tests/standin/stand_in.h"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -168,6 +171,29 @@ TEST_F(DemoTest, SendsScalesBesideFp8) {
       EXPECT_TRUE(std::ranges::all_of(found, [](std::byte b) { return b == std::byte{0x7E}; }));
     }
   }
+  ExpectNothingIsLeft();
+}
+
+// Those of the stand-in.
+TEST_F(DemoTest, MovesBetweenGpus) {
+  const TemporaryFolder files;
+  const std::vector<std::byte> matrix(256 * 512 * 4, std::byte{5});
+  ASSERT_OK(WriteOne(files.PathOf("w.safetensors"), "w", {256, 512}, matrix));
+  std::ofstream(files.PathOf("rules")) << "w  [-, model]\n";
+  std::string gpus;
+  for (int number = 0; number < 4; ++number) absl::StrAppend(&gpus, " --gpu ", StandInUuid(number));
+  const ProgramResult result = RunProgram(absl::StrCat(
+      "CROSSMESH_STANDIN_DEVICES=4 CROSSMESH_STANDIN_KERNELS=", StandInKernelsPath(), " ",
+      Demo(absl::StrCat(files.PathOf("w.safetensors"), " --json --devices gpu", gpus,
+                        " --worker-flag=--cuda-library=", StandInDriverPath(),
+                        " --worker-flag=--nccl-library=", StandInNcclPath(),
+                        " --destination-rules ", files.PathOf("rules")))));
+  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
+  const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.output;
+  EXPECT_THAT(document.at("source").get<std::string>(), HasSubstr("node-0.1"));
+  EXPECT_EQ(document.at("strategies").size(), std::size(kAllStrategies));
+  EXPECT_TRUE(document.at("verified").get<bool>());
   ExpectNothingIsLeft();
 }
 
