@@ -54,7 +54,7 @@ class FdServer {
       int descriptor = -1;  // the arena has it
     };
 
-    explicit Ready(EventFd event) : event(std::move(event)) {}
+    explicit Ready(EventFd made) : event(std::move(made)) {}
 
     EventFd event;  // set when there is one
     Mutex mutex;
