@@ -223,15 +223,14 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(const MemoryRequest& request)
     RETURN_IF_ERROR(storages_.Delete(key));
     return answer;
   }
-  if (request.op == MemoryRequest::Op::kCreate) {
-    if (request.bytes > options_.storage_bytes_max) {
-      return absl::ResourceExhaustedError(absl::StrCat("storage '", key.name, "' of ",
-                                                       request.bytes, " bytes: expected at most ",
-                                                       options_.storage_bytes_max));
-    }
-    RETURN_IF_ERROR(storages_.Create(key, request.bytes));
+  const bool create = request.op == MemoryRequest::Op::kCreate;
+  if (create && request.bytes > options_.storage_bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("storage '", key.name, "' of ", request.bytes,
+                                                     " bytes: expected at most ",
+                                                     options_.storage_bytes_max));
   }
-  ASSIGN_OR_RETURN(StorageTable::Opened opened, storages_.Open(key));
+  ASSIGN_OR_RETURN(StorageTable::Opened opened,
+                   create ? storages_.Create(key, request.bytes) : storages_.Open(key));
   if (opened.arena->fd() < 0 && opened.arena->device_memory() == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("storage '", key.name, "' of device ", request.device,

@@ -32,7 +32,7 @@ StorageTable::StorageTable(Arena::Pages pages)
         return MakeHostArena(key, bytes, pages);
       }) {}
 
-absl::Status StorageTable::Create(const StorageKey& key, int64_t bytes) {
+absl::StatusOr<StorageTable::Opened> StorageTable::Create(const StorageKey& key, int64_t bytes) {
   if (key.name.empty() || bytes < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(key), ": expected a name and a size, found ", bytes, " bytes"));
@@ -45,16 +45,21 @@ absl::Status StorageTable::Create(const StorageKey& key, int64_t bytes) {
   }
   MutexLock lock(mutex_);
   static_cast<void>(FindLocked(key));  // drops one that failed
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) {
-    if (!arena.ok()) return absl::AbortedError(absl::StrCat(NameOf(key), " was just deleted"));
-    entries_[key].current = *std::move(arena);
-    return absl::OkStatus();
+  const auto [found, added] = entries_.try_emplace(key);
+  Entry& entry = found->second;
+  if (added) {
+    if (!arena.ok()) {
+      entries_.erase(found);
+      return absl::AbortedError(absl::StrCat(NameOf(key), " was just deleted"));
+    }
+    entry.current = *std::move(arena);
   }
-  const int64_t size = std::ssize(found->second.current->bytes());
-  if (size == bytes) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(NameOf(key), ": expected ", bytes, " bytes, found one of ", size));
+  const int64_t size = std::ssize(entry.current->bytes());
+  if (size != bytes) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(NameOf(key), ": expected ", bytes, " bytes, found one of ", size));
+  }
+  return Opened{.arena = entry.current, .status = StatusOf(key, entry)};
 }
 
 absl::Status StorageTable::Adopt(const StorageKey& key, std::shared_ptr<Arena> arena) {

@@ -76,9 +76,15 @@ class StorageTable {
   StorageTable(const StorageTable&) = delete;
   StorageTable& operator=(const StorageTable&) = delete;
 
-  // AlreadyExists when the name is taken with another size (same size returns OK); what the maker
-  // of arenas says: ResourceExhausted without memory, Unavailable when a GPU is not up.
-  absl::Status Create(const StorageKey& key, int64_t bytes);
+  // The current arena with its status, for handing its descriptor out.
+  struct Opened {
+    std::shared_ptr<Arena> arena;
+    StorageStatus status;
+  };
+  // Makes it unless it is there with this size, and opens it. AlreadyExists when the name is taken
+  // with another size; what the maker of arenas says: ResourceExhausted without memory, Unavailable
+  // when a GPU is not up.
+  absl::StatusOr<Opened> Create(const StorageKey& key, int64_t bytes);
   // Lends memory of the embedding process. AlreadyExists when the name is taken.
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
   // FailedPrecondition while leased; NotFound.
@@ -86,12 +92,8 @@ class StorageTable {
   std::vector<StorageStatus> List() const;
   // NotFound.
   absl::StatusOr<StorageStatus> Status(const StorageKey& key) const;
-  // The current arena with its status, for handing its descriptor out. NotFound. One that is DIRTY
-  // is handed out as well, since its owner may have to fill it anew: the status says so.
-  struct Opened {
-    std::shared_ptr<Arena> arena;
-    StorageStatus status;
-  };
+  // NotFound. One that is DIRTY is handed out as well, since its owner may have to fill it anew:
+  // the status says so.
   absl::StatusOr<Opened> Open(const StorageKey& key) const;
 
   // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY or of another size.

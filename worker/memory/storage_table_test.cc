@@ -220,6 +220,18 @@ TEST_F(GpuStorageTableTest, AStorageWhoseMemoryCouldNotBeMadeIsNone) {
   EXPECT_EQ(table_.Status(kKey)->bytes, 128);
 }
 
+// So that who creates one hears why there is no memory, however soon that is known.
+TEST(StorageTableOfFullGpuTest, WhoCreatesAStorageHasItThoughItsMemoryCouldNotBeMade) {
+  StorageTable table([](const StorageKey& /*key*/, ByteCount bytes) {
+    auto full = std::make_shared<DeviceMemory>("GPU-1");
+    full->Finish(absl::ResourceExhaustedError("full"));
+    return Arena::Reserve("test", bytes, std::move(full));
+  });
+  ASSERT_OK_AND_ASSIGN(const StorageTable::Opened opened, table.Create(kKey, 64));
+  EXPECT_THAT(opened.arena->status(), StatusIs(absl::StatusCode::kResourceExhausted, "full"));
+  EXPECT_THAT(table.Open(kKey), StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST_F(GpuStorageTableTest, AShadowThatCouldNotBeMadeIsMadeAgain) {
   ASSERT_OK(table_.Create(kKey, 64));
   EXPECT_OK(table_.LeaseForWriting(kKey, 64, /*shadow=*/true));

@@ -90,7 +90,7 @@ absl::Status TaskLeases::TakeDestinations(const StartRequest& request, const Lai
         storages_->LeaseForWriting(key, layout.bytes, shadow);
     if (absl::IsNotFound(lease.status()) && request.create_destination) {
       RETURN_IF_ERROR(
-          Explain("destination", key, layout.bytes, storages_->Create(key, layout.bytes)));
+          Explain("destination", key, layout.bytes, storages_->Create(key, layout.bytes).status()));
       created.push_back(key);
       lease = storages_->LeaseForWriting(key, layout.bytes, shadow);
     }
