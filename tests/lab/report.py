@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from measure import MEBI, CaseResult
-from network import BURST_BYTES
+from network import BURST_BYTES, QUEUE_SECONDS
 from raw_stream import RawStream
 from targets import OURS, verdicts
 
@@ -113,6 +113,6 @@ before the clock starts, and nothing is checksummed (`tests/lab/gloo_move.py`).
 Raw streams, the best of three at each rate:
 
 {stream_lines(streams)}
-Ports are token buckets of {BURST_BYTES >> 10} KiB on both ends of a link. All hosts are one machine, and rates are low,
-so that its cores are not what is measured. `lab.json` has every run.
+Ports are token buckets of {BURST_BYTES >> 10} KiB that queue {QUEUE_SECONDS * 1e3:.0f} ms, on both ends of a link. All hosts are one
+machine, and rates are low, so that its cores are not what is measured. `lab.json` has every run.
 """
