@@ -91,8 +91,6 @@ class GpuDevice final : private GpuProcessObserver {
   void OnDown(const absl::Status& why) override;
   void OnGivenUp(const absl::Status& why) override;
   void OnTaskProgress(const GpuNotice::TaskProgress& progress) override;
-  // The report, which comes right behind it, says the same.
-  void OnDeviceDone(const GpuNotice::DeviceDone& /*done*/) override {}
   // Tasks that use it end by themselves; others find it gone.
   void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) override;
 

@@ -245,10 +245,6 @@ void GpuLoop::OnCommunicatorChange(const Communicator& communicator, Communicato
   tasks_->OnCommunicatorChange(communicator, state, cause);
 }
 
-void GpuLoop::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
-  Say(GpuNotice::DeviceDone{.key = key, .report = report});
-}
-
 void GpuLoop::OnTaskDone(uint64_t request, const TaskReport& report) {
   Answer({.request = request, .result = report});
 }

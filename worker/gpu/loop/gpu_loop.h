@@ -83,7 +83,6 @@ class GpuLoop final : private MessageSocket::Sink,
                             const absl::Status& cause) override;
 
   // GpuTasks::Listener
-  void OnDeviceDone(const TaskKey& key, const DeviceReport& report) override;
   void OnTaskDone(uint64_t request, const TaskReport& report) override;
 
   // OK when the request is answered, or will be.

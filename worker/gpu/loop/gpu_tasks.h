@@ -32,7 +32,6 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   class Listener {
    public:
     virtual ~Listener() = default;
-    virtual void OnDeviceDone(const TaskKey& key, const DeviceReport& report) = 0;
     virtual void OnTaskDone(uint64_t request, const TaskReport& report) = 0;
   };
   // All must outlive it.
@@ -98,9 +97,8 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   void DropOldest();
 
   // TaskObserver
-  void OnDeviceDone(const TaskKey& key, const DeviceReport& report) override {
-    ports_.listener.OnDeviceDone(key, report);
-  }
+  // The report, which comes right behind it, says the same.
+  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& /*report*/) override {}
   void OnTaskDone(const TaskReport& report) override;
   // CommunicatorOwner
   void StopCommunicator(const Communicator& communicator, const absl::Status& why) override {

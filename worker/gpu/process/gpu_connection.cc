@@ -102,8 +102,6 @@ absl::Status GpuConnection::Handle(GpuNotice notice, UniqueFd descriptor) {
   }
   if (const auto* progress = std::get_if<GpuNotice::TaskProgress>(&notice.body)) {
     listener_.OnTaskProgress(*progress);
-  } else if (const auto* done = std::get_if<GpuNotice::DeviceDone>(&notice.body)) {
-    listener_.OnDeviceDone(*done);
   } else if (const auto* lost = std::get_if<GpuNotice::CommunicatorLost>(&notice.body)) {
     listener_.OnCommunicatorLost(*lost);
   }

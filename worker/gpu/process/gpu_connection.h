@@ -43,7 +43,6 @@ class GpuConnection final : private MessageSocket::Sink {
     virtual ~Listener() = default;
     virtual void OnHello(const PreflightReport& preflight) = 0;
     virtual void OnTaskProgress(const GpuNotice::TaskProgress& progress) = 0;
-    virtual void OnDeviceDone(const GpuNotice::DeviceDone& done) = 0;
     virtual void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) = 0;
     // The last call. The calls that were open have ended, with Unavailable.
     virtual void OnLost(const absl::Status& why) = 0;

@@ -80,7 +80,6 @@ class GpuConnectionTest : public testing::Test,
  private:
   void OnHello(const PreflightReport& /*preflight*/) override { ++hellos_; }
   void OnTaskProgress(const GpuNotice::TaskProgress& /*progress*/) override {}
-  void OnDeviceDone(const GpuNotice::DeviceDone& /*done*/) override {}
   void OnCommunicatorLost(const GpuNotice::CommunicatorLost& /*lost*/) override {}
   void OnLost(const absl::Status& why) override { lost_ = why; }
 

@@ -36,7 +36,6 @@ class GpuProcessObserver {
   // It cannot be used at all: FailedPrecondition without a driver, NotFound without such a GPU.
   virtual void OnGivenUp(const absl::Status& why) = 0;
   virtual void OnTaskProgress(const GpuNotice::TaskProgress& progress) = 0;
-  virtual void OnDeviceDone(const GpuNotice::DeviceDone& done) = 0;
   virtual void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) = 0;
 };
 
@@ -126,7 +125,6 @@ class GpuProcess final : private GpuConnection::Listener {
   void OnTaskProgress(const GpuNotice::TaskProgress& progress) override {
     observer_.OnTaskProgress(progress);
   }
-  void OnDeviceDone(const GpuNotice::DeviceDone& done) override { observer_.OnDeviceDone(done); }
   void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) override {
     observer_.OnCommunicatorLost(lost);
   }

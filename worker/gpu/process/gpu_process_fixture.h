@@ -36,7 +36,6 @@ class Told final : public GpuProcessObserver {
   void OnTaskProgress(const GpuNotice::TaskProgress& progress) override {
     progresses.push_back(progress);
   }
-  void OnDeviceDone(const GpuNotice::DeviceDone& done) override { devices.push_back(done); }
   void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) override {
     lost_communicators.push_back(lost);
   }
@@ -45,7 +44,6 @@ class Told final : public GpuProcessObserver {
   std::vector<absl::Status> downs;
   std::vector<absl::Status> given_up;
   std::vector<GpuNotice::TaskProgress> progresses;
-  std::vector<GpuNotice::DeviceDone> devices;
   std::vector<GpuNotice::CommunicatorLost> lost_communicators;
 };
 

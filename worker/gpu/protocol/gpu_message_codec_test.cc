@@ -96,7 +96,6 @@ TEST(GpuMessageCodecTest, NoticesSurviveTheWire) {
                                      .free_bytes = 1 << 30}},
       GpuNotice::Answer{.request = 1, .result = MakeReport()},
       GpuNotice::TaskProgress{.key = kTask, .moved_bytes = 77},
-      GpuNotice::DeviceDone{.key = kTask, .report = MakeReport().devices[0]},
       GpuNotice::CommunicatorLost{.key = kKey, .cause = absl::UnavailableError("gone")},
       GpuNotice::LastWords{.cause = absl::InternalError("HUNG")},
       GpuNotice::Answer{.request = 2, .status = absl::NotFoundError("arena 3")},

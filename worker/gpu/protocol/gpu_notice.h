@@ -38,10 +38,6 @@ struct GpuNotice {
     TaskKey key;
     int64_t moved_bytes = 0;
   };
-  struct DeviceDone {
-    TaskKey key;
-    DeviceReport report;
-  };
   // It can no longer be used, without having been asked to end.
   struct CommunicatorLost {
     CommunicatorKey key;
@@ -52,7 +48,7 @@ struct GpuNotice {
     absl::Status cause;
   };
 
-  using Body = std::variant<Hello, Answer, TaskProgress, DeviceDone, CommunicatorLost, LastWords>;
+  using Body = std::variant<Hello, Answer, TaskProgress, CommunicatorLost, LastWords>;
 
   Body body;
 };

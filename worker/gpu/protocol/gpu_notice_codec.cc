@@ -132,15 +132,6 @@ absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::TaskProgress& proto) {
   return GpuNotice::TaskProgress{.key = FromProto(proto.key()), .moved_bytes = proto.moved_bytes()};
 }
 
-void Write(const GpuNotice::DeviceDone& body, v1::GpuNotice& proto) {
-  *proto.mutable_device_done()->mutable_key() = ToProto(body.key);
-  *proto.mutable_device_done()->mutable_report() = DeviceToProto(body.report);
-}
-absl::StatusOr<GpuNotice::Body> Read(const v1::GpuNotice::DeviceDone& proto) {
-  ASSIGN_OR_RETURN(DeviceReport report, DeviceFromProto(proto.report()));
-  return GpuNotice::DeviceDone{.key = FromProto(proto.key()), .report = std::move(report)};
-}
-
 void Write(const GpuNotice::CommunicatorLost& body, v1::GpuNotice& proto) {
   *proto.mutable_communicator_lost()->mutable_key() = ToProto(body.key);
   *proto.mutable_communicator_lost()->mutable_cause() = ToProto(body.cause);
@@ -162,8 +153,6 @@ absl::StatusOr<GpuNotice::Body> ReadBody(const v1::GpuNotice& proto) {
       return Read(proto.answer());
     case v1::GpuNotice::kTaskProgress:
       return Read(proto.task_progress());
-    case v1::GpuNotice::kDeviceDone:
-      return Read(proto.device_done());
     case v1::GpuNotice::kCommunicatorLost:
       return Read(proto.communicator_lost());
     case v1::GpuNotice::kLastWords:
