@@ -120,8 +120,9 @@ absl::StatusOr<DemoTask> TaskOf(const DemoFlags& flags) {
                    BuildReshardTensors(task.values->manifest(), {source, source_rules},
                                        {destination, destination_rules}, {"replica"}));
   task.tensors = std::make_unique<const TensorTable>(std::move(tensors));
-  sides.received = ToProto(ReceivedManifest(task.values->manifest(), *task.tensors));
-  ASSIGN_OR_RETURN(task.specs, MakeDemoSpecs(sides, flags.devices == "gpu"));
+  const bool on_gpus = flags.devices == "gpu";
+  if (on_gpus) sides.received = ToProto(ReceivedManifest(task.values->manifest(), *task.tensors));
+  ASSIGN_OR_RETURN(task.specs, MakeDemoSpecs(sides, on_gpus));
   ASSIGN_OR_RETURN(task.source_text, MeshText(task.specs.move.source()));
   ASSIGN_OR_RETURN(task.destination_text, MeshText(task.specs.move.destination()));
   return task;

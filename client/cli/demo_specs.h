@@ -27,7 +27,7 @@ struct DemoSpecs {
 // What a demo moves, and between which layouts.
 struct DemoSides {
   v1::Manifest manifest;
-  v1::Manifest received;  // as it is at the destination
+  v1::Manifest received;  // as it is at the destination; empty without GPUs
   Mesh source;            // of the workers' host memory
   Mesh destination;       // as well; axis "replica" counts replicas
   google::protobuf::RepeatedPtrField<v1::LayoutRule> source_rules;
