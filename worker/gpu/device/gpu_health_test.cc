@@ -1,8 +1,8 @@
 // A GPU that this process can do nothing more with: in a process of its own, which ends with it.
 
 #include "worker/gpu/device/gpu_event.h"
-#include "worker/gpu/device/gpu_process.h"
 #include "worker/gpu/device/gpu_stream.h"
+#include "worker/gpu/device/stand_in_process.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <thread>
@@ -26,7 +26,7 @@ absl::Status Await(GpuEvent& event) {
 }
 
 absl::Status LoseGpu() {
-  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   Gpu& gpu = *process.gpu;
   ASSIGN_OR_RETURN(auto stream, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(auto event, GpuEvent::Create(gpu));

@@ -1,7 +1,7 @@
 #include "worker/gpu/device/ipc_memory_table.h"
 
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/device/gpu_process.h"
+#include "worker/gpu/device/stand_in_process.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 constexpr int64_t kBytes = 1000;
 
 // Memory that a process has, and its handle.
-absl::StatusOr<CUdeviceptr> Allocate(const GpuProcess& process, IpcHandle& handle) {
+absl::StatusOr<CUdeviceptr> Allocate(const StandInProcess& process, IpcHandle& handle) {
   const DriverApi& driver = process.driver();
   CUdeviceptr address = 0;
   CUipcMemHandle made = {};
@@ -35,7 +35,7 @@ absl::StatusOr<CUdeviceptr> Allocate(const GpuProcess& process, IpcHandle& handl
 
 // The first process has the memory. It frees it once the second has done what it does before.
 absl::Status RunOwner(Meeting& meeting) {
-  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   IpcHandle handle = {};
   ASSIGN_OR_RETURN(const CUdeviceptr address, Allocate(process, handle));
   std::memset(reinterpret_cast<void*>(address), 7, kBytes);
@@ -47,9 +47,11 @@ absl::Status RunOwner(Meeting& meeting) {
   return process.End();
 }
 
-using Use = std::function<absl::Status(GpuProcess& process, const IpcHandle& handle)>;
+using Use = std::function<absl::Status(StandInProcess& process, const IpcHandle& handle)>;
 
-absl::Status EndProcess(GpuProcess& process, const IpcHandle& /*handle*/) { return process.End(); }
+absl::Status EndProcess(StandInProcess& process, const IpcHandle& /*handle*/) {
+  return process.End();
+}
 
 // What the second process does with the handle, before the memory is freed and after.
 struct User {
@@ -58,7 +60,7 @@ struct User {
 };
 
 absl::Status RunUser(const User& user, Meeting& meeting) {
-  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   meeting.Wait();
   IpcHandle handle = {};
   std::memcpy(handle.data(), meeting.bytes, handle.size());
@@ -75,12 +77,12 @@ std::vector<std::string> RunOwnerAnd(const User& user) {
   });
 }
 
-int64_t CallsOf(const GpuProcess& process, absl::string_view name) {
+int64_t CallsOf(const StandInProcess& process, absl::string_view name) {
   return std::ranges::count_if(process.stand_in->Calls(),
                                [name](const StandInCall& call) { return call.name == name; });
 }
 
-absl::Status OpenTwice(GpuProcess& process, const IpcHandle& handle) {
+absl::Status OpenTwice(StandInProcess& process, const IpcHandle& handle) {
   IpcMemoryTable table(*process.gpu);
   ASSIGN_OR_RETURN(auto first, table.Open(handle, 1));
   ASSIGN_OR_RETURN(auto second, table.Open(handle, 1));
@@ -100,7 +102,7 @@ TEST(IpcMemoryTableTest, MemoryIsOpenedOnceAndClosedByItsLastUser) {
   EXPECT_THAT(RunOwnerAnd({.before = OpenTwice}), ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-absl::Status OpenNewerGeneration(GpuProcess& process, const IpcHandle& handle) {
+absl::Status OpenNewerGeneration(StandInProcess& process, const IpcHandle& handle) {
   IpcMemoryTable table(*process.gpu);
   ASSIGN_OR_RETURN(auto old, table.Open(handle, 4));
   const absl::Status early = table.Open(handle, 5).status();
@@ -120,7 +122,7 @@ TEST(IpcMemoryTableTest, ANewerGenerationWaitsForTheUsersOfTheOlderWhichNobodyGe
                 HasSubstr("generation 4: stale, expected 5 or later"))));
 }
 
-absl::Status OpenAgainAfterForgetting(GpuProcess& process, const IpcHandle& handle) {
+absl::Status OpenAgainAfterForgetting(StandInProcess& process, const IpcHandle& handle) {
   IpcMemoryTable table(*process.gpu);
   RETURN_IF_ERROR(table.Open(handle, 4).status());
   table.Forget(handle);
@@ -131,20 +133,20 @@ TEST(IpcMemoryTableTest, GenerationsOfAnOwnerThatHasEndedAreForgotten) {
   EXPECT_THAT(RunOwnerAnd({.before = OpenAgainAfterForgetting}), ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-absl::Status OpenFreedMemory(GpuProcess& process, const IpcHandle& handle) {
+absl::Status OpenFreedMemory(StandInProcess& process, const IpcHandle& handle) {
   IpcMemoryTable table(*process.gpu);
   return table.Open(handle, 1).status();
 }
 
 TEST(IpcMemoryTableTest, MemoryThatItsOwnerHasFreedCannotBeOpened) {
-  const auto nothing = [](GpuProcess&, const IpcHandle&) { return absl::OkStatus(); };
+  const auto nothing = [](StandInProcess&, const IpcHandle&) { return absl::OkStatus(); };
   EXPECT_THAT(RunOwnerAnd({.before = nothing, .after = OpenFreedMemory}),
               ElementsAre(IsEmpty(), AllOf(HasSubstr("cuIpcOpenMemHandle"),
                                            HasSubstr("CUDA_ERROR_INVALID_HANDLE"))));
 }
 
 absl::Status OpenOwnMemory() {
-  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   IpcHandle handle = {};
   ASSIGN_OR_RETURN(const CUdeviceptr address, Allocate(process, handle));
   IpcMemoryTable table(*process.gpu);

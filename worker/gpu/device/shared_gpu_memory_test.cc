@@ -2,7 +2,7 @@
 
 #include "common/base/unique_fd.h"
 #include "worker/gpu/device/gpu_memory.h"
-#include "worker/gpu/device/gpu_process.h"
+#include "worker/gpu/device/stand_in_process.h"
 
 #include <csignal>
 #include <cstring>
@@ -27,7 +27,7 @@ char* TextIn(const GpuMemory& memory) { return reinterpret_cast<char*>(memory.ad
 
 // Writes, exports and is killed.
 absl::Status RunExporter(Meeting& meeting) {
-  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   ASSIGN_OR_RETURN(const auto memory, GpuMemory::Create(*process.gpu, kBytes, {}));
   ASSIGN_OR_RETURN(const UniqueFd fd, memory->ExportFd());
   std::memcpy(TextIn(*memory), kText.data(), kText.size());
@@ -47,7 +47,7 @@ absl::Status AwaitEndOf(pid_t process) {
 }
 
 absl::Status RunImporter(Meeting& meeting) {
-  ASSIGN_OR_RETURN(GpuProcess process, GpuProcess::Create());
+  ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   meeting.Wait();
   // In place of a message with the descriptor.
   const UniqueFd fd(

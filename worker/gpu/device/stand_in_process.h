@@ -19,10 +19,10 @@ namespace crossmesh {
 
 // A process of a test, with the stand-ins and their first GPU, which is the same one in every
 // process.
-struct GpuProcess {
-  static absl::StatusOr<GpuProcess> Create() {
+struct StandInProcess {
+  static absl::StatusOr<StandInProcess> Create() {
     setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
-    GpuProcess made;
+    StandInProcess made;
     ASSIGN_OR_RETURN(made.stand_in, StandIn::Load());
     ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(made.stand_in->driver()));
     ASSIGN_OR_RETURN(made.gpu, Gpu::Create(made.stand_in->driver(), uuids.at(0)));
