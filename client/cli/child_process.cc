@@ -1,5 +1,6 @@
 #include "client/cli/child_process.h"
 
+#include "common/base/child_exit.h"
 #include "common/base/unique_fd.h"
 
 #include <cerrno>
@@ -9,7 +10,6 @@
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -28,11 +28,6 @@ constexpr int kCannotRun = 127;
   ::dup2(log, STDERR_FILENO);
   ::execv(arguments[0], arguments);
   ::_exit(kCannotRun);
-}
-
-std::string Describe(int status) {
-  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status));
-  return absl::StrCat("exit status ", WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -67,18 +62,14 @@ void ChildProcess::Terminate() const {
 void ChildProcess::Kill() {
   if (pid_ == 0) return;
   ::kill(pid_, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  exit_text_ = Describe(status);
+  exit_text_ = AwaitChild(pid_);
   pid_ = 0;
 }
 
 std::optional<std::string> ChildProcess::ExitText() {
-  int status = 0;
-  if (pid_ != 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) {
-    exit_text_ = Describe(status);
-    pid_ = 0;
+  if (pid_ != 0) {
+    exit_text_ = ReapChild(pid_);
+    if (exit_text_.has_value()) pid_ = 0;
   }
   return exit_text_;
 }

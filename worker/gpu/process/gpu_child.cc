@@ -1,9 +1,11 @@
 #include "worker/gpu/process/gpu_child.h"
 
+#include "common/base/child_exit.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include <absl/cleanup/cleanup.h>
@@ -13,7 +15,6 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -81,7 +82,7 @@ absl::StatusOr<std::unique_ptr<GpuChild>> GpuChild::Start(const Options& options
 
 GpuChild::~GpuChild() {
   Kill();
-  if (!has_ended_) Reap(/*flags=*/0);
+  if (!has_ended_) AwaitChild(pid_);
 }
 
 void GpuChild::Kill() {
@@ -95,22 +96,11 @@ void GpuChild::AwaitExit(absl::Duration timeout) {
 
 int GpuChild::Progress() {
   if (has_ended_) return 0;
-  const std::optional<std::string> how = Reap(WNOHANG);
+  const std::optional<std::string> how = ReapChild(pid_);
   if (!how.has_value()) return 0;
+  has_ended_ = true;
   on_exit_(*how);
   return 1;
-}
-
-std::optional<std::string> GpuChild::Reap(int flags) {
-  int status = 0;
-  pid_t ended = -1;
-  do {
-    ended = waitpid(pid_, &status, flags);
-  } while (ended < 0 && errno == EINTR);
-  if (ended != pid_) return std::nullopt;
-  has_ended_ = true;
-  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status));
-  return absl::StrCat("exit status ", WEXITSTATUS(status));
 }
 
 }  // namespace crossmesh

@@ -4,7 +4,6 @@
 #include "worker/transport/event_source.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,9 +50,6 @@ class GpuChild final : public EventSource {
  private:
   GpuChild(pid_t pid, UniqueFd pidfd, OnExit on_exit)
       : pid_(pid), pidfd_(std::move(pidfd)), on_exit_(std::move(on_exit)) {}
-
-  // How it ended, if it has. Afterwards its number may be another process's.
-  std::optional<std::string> Reap(int flags);
 
   const pid_t pid_;
   const UniqueFd pidfd_;  // readable when it has ended
