@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/plan/proof.h"
+#include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/executor_fixture.h"
 #include "worker/executor/testing/tile_memory.h"
@@ -9,9 +10,7 @@
 #include "worker/transport/inprocess/inprocess_transport.h"
 
 #include <array>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,41 +19,6 @@
 #include <absl/status/status.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-// Sanitizers bring their own operator new.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
-#endif
-
-namespace {
-
-// Counts what this thread allocates while it is asked to.
-thread_local bool counting = false;
-thread_local int64_t allocations = 0;
-
-}  // namespace
-
-#if !defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
-namespace {
-
-void* CountedAllocate(size_t size) {
-  if (counting) ++allocations;
-  return std::malloc(size);
-}
-
-}  // namespace
-
-void* operator new(size_t size) { return CountedAllocate(size); }
-void* operator new[](size_t size) { return CountedAllocate(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t /*size*/) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t /*size*/) noexcept { std::free(memory); }
-#endif
 
 namespace crossmesh {
 namespace {
@@ -100,10 +64,10 @@ TEST_F(ExecutorTest, AllocatesNothingBetweenTheFirstAndTheLastByteInsideAWorker)
   const TaskKey key{.operation = 1, .epoch = 1};
   ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
   RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(0) > 0; });
-  counting = true;
-  RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
-  counting = false;
-  EXPECT_EQ(std::exchange(allocations, 0), 0);
+  const int64_t allocations = CountAllocations([&] {
+    RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
+  });
+  EXPECT_EQ(allocations, 0);
   RunUntil([&] { return workers_[0].reports.task.has_value(); });
   EXPECT_EQ(workers_[0].reports.task->copied_bytes, 4 << 20);
 }
@@ -126,11 +90,11 @@ TEST_P(NicsTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
   }
   // Half way the transport's own memory is warm.
   RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(0) >= 2 << 20; });
-  counting = true;
-  RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
-  counting = false;
+  const int64_t allocations = CountAllocations([&] {
+    RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
+  });
   // This transport makes an object for each message that it announces: 32 chunks, 2 checksums.
-  EXPECT_LE(std::exchange(allocations, 0), 34);
+  EXPECT_LE(allocations, 34);
   RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
 }
 

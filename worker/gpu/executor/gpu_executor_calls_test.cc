@@ -1,16 +1,15 @@
 // What a task calls and allocates while it runs.
 
 #include "common/base/status_macros.h"
+#include "common/testing/allocations/count_allocations.h"
 #include "tests/standin/rank_processes.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -22,61 +21,6 @@
 #include <execinfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-// Sanitizers bring their own operator new.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
-#endif
-
-namespace {
-
-// Counts what this thread allocates while it is asked to.
-thread_local bool counting = false;
-thread_local int64_t allocations = 0;
-
-}  // namespace
-
-#if !defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
-namespace {
-
-// Is this thread in a call of a stand-in? They are libraries of their own folder, and may allocate
-// what they like.
-bool IsInStandIn() {
-  std::array<void*, 64> frames;
-  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  return std::any_of(frames.begin(), frames.begin() + count, [](void* frame) {
-    Dl_info library;
-    return dladdr(frame, &library) != 0 && std::strstr(library.dli_fname, "/standin/") != nullptr;
-  });
-}
-
-void* CountedAllocate(size_t size) {
-  // The look at the stack may allocate.
-  if (std::exchange(counting, false)) {
-    allocations += IsInStandIn() ? 0 : 1;
-    counting = true;
-  }
-  return std::malloc(size);
-}
-
-}  // namespace
-
-void* operator new(size_t size) { return CountedAllocate(size); }
-void* operator new[](size_t size) { return CountedAllocate(size); }
-// Not inlined, as those above are not: else the compiler takes them for a mismatch.
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, size_t /*size*/) noexcept {
-  std::free(memory);
-}
-#endif
 
 namespace crossmesh {
 namespace {
@@ -130,6 +74,17 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
   EXPECT_THAT(told, Each(IsEmpty()));
 }
 
+// Is this thread in a call of a stand-in? They are libraries of their own folder, and may allocate
+// what they like.
+bool IsInStandIn() {
+  std::array<void*, 64> frames;
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  return std::any_of(frames.begin(), frames.begin() + count, [](void* frame) {
+    Dl_info library;
+    return dladdr(frame, &library) != 0 && std::strstr(library.dli_fname, "/standin/") != nullptr;
+  });
+}
+
 // Runs the task; gives what was allocated in the middle of its steps, since a look at the GPU may
 // find the last ones done and make the report.
 absl::StatusOr<int64_t> AllocationsOfSteps(ExecutorRank& rank, const GpuTaskSpec& spec) {
@@ -137,13 +92,12 @@ absl::StatusOr<int64_t> AllocationsOfSteps(ExecutorRank& rank, const GpuTaskSpec
   RETURN_IF_ERROR(rank.executor().Start(spec, awaited));
   const auto done = [&] { return rank.executor().StepsDone(spec.key).value_or(kSteps); };
   rank.RunUntil([&] { return done() > 0; });
-  counting = true;
-  rank.RunUntil([&] { return done() >= kSteps / 2; });
-  counting = false;
+  const int64_t allocations =
+      CountAllocations([&] { rank.RunUntil([&] { return done() >= kSteps / 2; }); }, IsInStandIn);
   if (awaited.is_there()) return absl::InternalError("the task ended too soon");
   rank.RunUntil([&] { return awaited.is_there(); });
   RETURN_IF_ERROR(awaited.status());
-  return std::exchange(allocations, 0);
+  return allocations;
 }
 
 TEST(GpuExecutorCallsTest, AThousandReplaysAllocateNothing) {

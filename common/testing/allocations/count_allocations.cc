@@ -1,0 +1,67 @@
+#include "common/testing/allocations/count_allocations.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
+#endif
+
+namespace crossmesh {
+namespace {
+
+struct Counting {
+  bool is_on = false;
+  bool (*is_ignored)() = nullptr;
+  int64_t allocations = 0;
+};
+
+thread_local Counting counting;
+
+}  // namespace
+
+int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)()) {
+  counting = {.is_on = true, .is_ignored = is_ignored, .allocations = 0};
+  work();
+  counting.is_on = false;
+  return counting.allocations;
+}
+
+#if defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
+
+bool CanCountAllocations() { return false; }
+
+}  // namespace crossmesh
+
+#else
+
+bool CanCountAllocations() { return true; }
+
+namespace {
+
+void* Allocate(size_t size) {
+  // Off, since the answer to what is ignored may allocate.
+  if (std::exchange(counting.is_on, false)) {
+    if (counting.is_ignored == nullptr || !counting.is_ignored()) ++counting.allocations;
+    counting.is_on = true;
+  }
+  return std::malloc(size);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+void* operator new(size_t size) { return crossmesh::Allocate(size); }
+void* operator new[](size_t size) { return crossmesh::Allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t /*size*/) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t /*size*/) noexcept { std::free(memory); }
+
+#endif

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include <absl/functional/function_ref.h>
+
+namespace crossmesh {
+
+// False under sanitizers, which bring their own operator new.
+bool CanCountAllocations();
+
+// How often this thread calls operator new in `work`, but for the calls in which `is_ignored` is
+// true; that may allocate what it likes. 0 where allocations cannot be counted. Not to be nested.
+int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)() = nullptr);
+
+}  // namespace crossmesh
