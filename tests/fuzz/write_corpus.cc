@@ -5,10 +5,11 @@
 #include "client/safetensors/writer.h"
 #include "common/base/check.h"
 #include "common/memory_protocol/memory_protocol.h"
-#include "common/mesh/layout.h"
+#include "common/mesh/layout_rules.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/reshard/reshard_tensors.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/worker_part_codec.h"
@@ -75,6 +76,7 @@ void WriteTextForms(const CorpusWriter& corpus) {
       "unix:/run/worker.sock",
       std::string("h.11.up.3\n# a comment\nh.{l}.up.{e} [tensor, -] on expert={e}/4,stage={l}\n") +
           "*  [data, ...]\n",
+      "norm.weight\nup.{l} [tensor, -] on stage=1 as F8_E4M3\n* [...] chunk as F32\n",
   };
   for (size_t i = 0; i < texts.size(); ++i) {
     corpus.Write("text_form", absl::StrCat("form_", i), texts[i]);
@@ -122,23 +124,46 @@ void WriteMemoryDatagrams(const CorpusWriter& corpus) {
                Encode(MemoryReply{.status = absl::NotFoundError("storage 'x' of device a.0")}));
 }
 
+// One tensor gets scales, one is converted without.
+TensorTable ConvertedTensors() {
+  const Manifest manifest =
+      Manifest::Create(
+          {{.name = "w", .type = DataType::kBF16, .shape = *Shape::Create(std::array{256L, 128L})},
+           {.name = "norm", .type = DataType::kF32, .shape = *Shape::Create(std::array{8L})}})
+          .value();
+  const Mesh source = ParseMesh("x=2 on a.0-1").value();
+  const Mesh destination = ParseMesh("y=2 on b.0-1").value();
+  const LayoutRules source_rules = LayoutRules::Parse("* [x, ...]").value();
+  const LayoutRules destination_rules =
+      LayoutRules::Parse("w [y, -] as F8_E4M3\n* [...] as F16").value();
+  return BuildReshardTensors(manifest, {source, source_rules}, {destination, destination_rules}, {})
+      .value();
+}
+
+// A random part of a random plan for the tensors.
+void WritePart(const CorpusWriter& corpus, const std::string& name, RandomSource& random,
+               const std::shared_ptr<const TensorTable>& tensors) {
+  absl::StatusOr<Slicing> slicing = Slicing::Create(*tensors);
+  CHECK_OK(slicing);
+  const absl::StatusOr<Plan> plan = Plan::Create(
+      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing))));
+  CHECK_OK(plan);
+  std::vector<std::vector<DeviceId>> devices(2);
+  for (const DeviceId& device : tensors->devices()) devices[random.Below(2)].push_back(device);
+  const auto parts = CutParts(*plan, devices);
+  CHECK_OK(parts);
+  corpus.Write("worker_part", name, ToProto(parts->front()).SerializeAsString());
+}
+
 void WriteParts(const CorpusWriter& corpus) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     RandomSource random(seed);
-    auto tensors = std::make_shared<const TensorTable>(
-        RandomTensorTable(random, {.slots_max = 6, .tensors_max = 3}));
-    absl::StatusOr<Slicing> slicing = Slicing::Create(*tensors);
-    CHECK_OK(slicing);
-    const absl::StatusOr<Plan> plan = Plan::Create(
-        RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing))));
-    CHECK_OK(plan);
-    std::vector<std::vector<DeviceId>> devices(2);
-    for (const DeviceId& device : tensors->devices()) devices[random.Below(2)].push_back(device);
-    const auto parts = CutParts(*plan, devices);
-    CHECK_OK(parts);
-    corpus.Write("worker_part", absl::StrCat("random_", seed),
-                 ToProto(parts->front()).SerializeAsString());
+    WritePart(corpus, absl::StrCat("random_", seed), random,
+              std::make_shared<const TensorTable>(
+                  RandomTensorTable(random, {.slots_max = 6, .tensors_max = 3})));
   }
+  RandomSource random(9);
+  WritePart(corpus, "converted", random, std::make_shared<const TensorTable>(ConvertedTensors()));
 }
 
 CommunicatorKey SmallCommunicator() {
@@ -231,6 +256,7 @@ void WriteSpec(const CorpusWriter& corpus) {
     *side->add_rules() = RuleOf("h.{l}.*", layout);
     *side->add_rules() = RuleOf("*", "[...]");
   }
+  spec.mutable_destination()->mutable_rules(0)->set_dtype("F16");
   spec.add_replica_axes("replica");
   spec.set_strategy("relay");
   *spec.mutable_topology() = ToProto(Topology());
