@@ -4,15 +4,19 @@
 #include "client/cli/cli.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "common/wire/tensor_codec.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
 #include "tests/live/running_reshard.h"
+#include "tests/standin/stand_in.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -57,6 +61,15 @@ class Prometheus {
     RETURN_IF_ERROR(prometheus->WriteConfiguration(cluster));
     RETURN_IF_ERROR(prometheus->Run());
     return prometheus;
+  }
+
+  // Rates do not show what daemons counted before.
+  absl::Status AwaitFirstScrape(size_t daemons) const {
+    const bool scraped = WaitUntil(kStartMax, [&] {
+      const absl::StatusOr<std::vector<double>> up = Query("sum(up)");
+      return up.ok() && *up == std::vector<double>{static_cast<double>(daemons)};
+    });
+    return scraped ? absl::OkStatus() : absl::UnavailableError("prometheus scrapes nobody");
   }
 
   // The samples of an instant query. Internal: what Prometheus has against it.
@@ -159,15 +172,45 @@ bool HasNumber(const std::vector<double>& samples) {
   return std::ranges::any_of(samples, [](double sample) { return !std::isnan(sample); });
 }
 
+// Each with a GPU of the stand-in as its second device.
+LiveCluster::Options ThreeWorkersWithGpus() {
+  LiveCluster::Options options = {
+      .workers = {"node-0", "node-1", "node-2"},
+      .worker_flags = {"--cuda-library", StandInDriverPath(), "--nccl-library", StandInNcclPath()}};
+  setenv("CROSSMESH_STANDIN_DEVICES", absl::StrCat(options.workers.size()).c_str(), 1);
+  setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
+  for (size_t number = 0; number < options.workers.size(); ++number) {
+    const std::string& worker = options.workers[number];
+    options.flags_of_worker[worker] = {"--gpu", absl::StrCat(worker, ".1=", StandInUuid(number))};
+  }
+  return options;
+}
+
+// The same tensors from one device to another, in place, into a storage that is made.
+v1::ReshardSpec Between(v1::ReshardSpec spec, const std::string& source,
+                        const std::string& destination) {
+  *spec.mutable_source()->mutable_inline_mesh() = ToProto(ParseMesh("on " + source).value());
+  *spec.mutable_destination()->mutable_inline_mesh() =
+      ToProto(ParseMesh("on " + destination).value());
+  spec.clear_replica_axes();
+  spec.set_binding(v1::BINDING_MODE_IN_PLACE);
+  spec.set_create_destination(true);
+  return spec;
+}
+
 TEST(DashboardTest, EveryPanelShowsDataUnderLoad) {
-  ASSERT_OK_AND_ASSIGN(const auto cluster,
-                       LiveCluster::Start({.workers = {"node-0", "node-1", "node-2"}}));
+  ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start(ThreeWorkersWithGpus()));
   ASSERT_OK_AND_ASSIGN(const auto reshard,
                        ReshardCase::Create({.manifest = TensorsOf(32 << 20)}, *cluster));
   ASSERT_OK_AND_ASSIGN(const auto prometheus, Prometheus::Start(*cluster));
   using Queries = std::map<std::string, std::string>;
   ASSERT_OK_AND_ASSIGN(Queries waiting, QueriesOf(SourcePath("dashboards/transfers.json")));
   ASSERT_GT(waiting.size(), 20);
+  ASSERT_OK(prometheus->AwaitFirstScrape(cluster->workers().size() + 1));
+  v1::ReshardSpec load = Between(reshard->spec(), "node-0.0", "node-0.1");
+  load.mutable_destination()->set_storage(load.source().storage());
+  ASSERT_OK_AND_ASSIGN(const v1::Operation loaded, Execute(cluster->controller_address(), load));
+  ASSERT_OK(OutcomeOf(loaded));
 
   v1::ReshardSpec bad = reshard->spec();
   bad.mutable_destination()->set_storage("nowhere");
@@ -182,6 +225,12 @@ TEST(DashboardTest, EveryPanelShowsDataUnderLoad) {
     EXPECT_OK(OutcomeOf(operation));
     const absl::StatusOr<v1::Operation> failed = Execute(cluster->controller_address(), bad);
     EXPECT_FALSE(failed.ok() && failed->state() == v1::OPERATION_STATE_COMMITTED);
+    // Two groups of GPUs, so two communicators.
+    const std::string to = round % 2 == 0 ? "node-1.1" : "node-2.1";
+    ASSERT_OK_AND_ASSIGN(
+        const v1::Operation between_gpus,
+        Execute(cluster->controller_address(), Between(reshard->spec(), "node-0.1", to)));
+    EXPECT_OK(OutcomeOf(between_gpus));
     for (auto query = waiting.begin(); query != waiting.end();) {
       ASSERT_OK_AND_ASSIGN(const std::vector<double> samples, prometheus->Query(query->second));
       query = HasNumber(samples) ? waiting.erase(query) : std::next(query);
