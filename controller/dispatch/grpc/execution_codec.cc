@@ -1,7 +1,11 @@
 #include "controller/dispatch/grpc/execution_codec.h"
 
 #include "common/wire/communicator_codec.h"
+#include "common/wire/status_code.h"
 #include "common/wire/time_codec.h"
+
+#include <cstdint>
+#include <string>
 
 namespace crossmesh {
 namespace {
@@ -70,13 +74,6 @@ TaskOutcome OutcomeOf(const v1::ExecuteResponse::Report& report) {
                       .figures = FiguresOf(report)};
   if (report.has_broken_rank()) outcome.broken_rank = report.broken_rank();
   return outcome;
-}
-
-absl::Status StatusFromCode(int32_t code, const std::string& message) {
-  constexpr int32_t kLastCode = static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
-  const bool known = code >= 0 && code <= kLastCode;
-  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      message);
 }
 
 }  // namespace crossmesh

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
+#include "common/wire/status_code.h"
 #include "common/wire/worker_part_codec.h"
 #include "controller/dispatch/grpc/execution_codec.h"
 

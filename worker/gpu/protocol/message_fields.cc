@@ -1,5 +1,7 @@
 #include "worker/gpu/protocol/message_fields.h"
 
+#include "common/wire/status_code.h"
+
 #include <optional>
 
 #include <absl/strings/str_cat.h>
@@ -24,10 +26,7 @@ v1::GpuStatus ToProto(const absl::Status& status) {
 }
 
 absl::Status FromProto(const v1::GpuStatus& proto) {
-  const int code = proto.code();
-  const bool is_known = code >= 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return absl::Status(is_known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      proto.message());
+  return StatusFromCode(proto.code(), proto.message());
 }
 
 absl::Status CauseFromProto(const v1::GpuStatus& proto) {
