@@ -2,6 +2,7 @@
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/gpu/protocol/message_fields.h"
+#include "worker/wire/task_report_codec.h"
 
 #include <utility>
 
@@ -10,66 +11,19 @@
 namespace crossmesh {
 namespace {
 
-v1::GpuNotice::DeviceReport DeviceToProto(const DeviceReport& report) {
-  v1::GpuNotice::DeviceReport proto;
-  proto.set_device(report.device);
-  *proto.mutable_status() = ToProto(report.status);
-  proto.set_size_bytes(report.bytes);
-  proto.set_digest(report.digest.ToString());
-  return proto;
-}
-
-absl::StatusOr<DeviceReport> DeviceFromProto(const v1::GpuNotice::DeviceReport& proto) {
-  RETURN_IF_ERROR(CheckNumber("device_report.size_bytes", proto.size_bytes(), 0));
-  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("device_report.digest", proto.digest()));
-  return DeviceReport{.device = proto.device(),
-                      .status = FromProto(proto.status()),
-                      .bytes = proto.size_bytes(),
-                      .digest = digest};
-}
-
 v1::GpuNotice::TaskReport ReportToProto(const TaskReport& report) {
   v1::GpuNotice::TaskReport proto;
   *proto.mutable_key() = ToProto(report.key);
-  *proto.mutable_status() = ToProto(report.status);
-  for (const DeviceReport& device : report.devices) *proto.add_devices() = DeviceToProto(device);
-  for (const std::string& peer : report.lost_peers) proto.add_lost_peers(peer);
-  proto.set_sent_bytes(report.sent_bytes);
-  proto.set_received_bytes(report.received_bytes);
-  proto.set_copied_bytes(report.copied_bytes);
-  proto.set_bind_seconds(report.seconds.bind);
-  proto.set_move_seconds(report.seconds.move);
-  proto.set_pack_seconds(report.seconds.pack);
-  proto.set_unpack_seconds(report.seconds.unpack);
-  proto.set_checksum_seconds(report.seconds.checksum);
-  for (const LinkReport& link : report.links) {
-    v1::GpuNotice::Link& added = *proto.add_links();
-    added.set_peer(link.peer);
-    added.set_sent_bytes(link.sent_bytes);
-    added.set_busy_seconds(link.busy_seconds);
-  }
+  *proto.mutable_report() = ToProto(report);
+  for (const DeviceReport& device : report.devices) *proto.add_devices() = ToProto(device);
   return proto;
 }
 
 absl::StatusOr<TaskReport> ReportFromProto(const v1::GpuNotice::TaskReport& proto) {
-  TaskReport report = {.key = FromProto(proto.key()),
-                       .status = FromProto(proto.status()),
-                       .lost_peers = {proto.lost_peers().begin(), proto.lost_peers().end()},
-                       .sent_bytes = proto.sent_bytes(),
-                       .received_bytes = proto.received_bytes(),
-                       .copied_bytes = proto.copied_bytes(),
-                       .seconds = {.bind = proto.bind_seconds(),
-                                   .move = proto.move_seconds(),
-                                   .pack = proto.pack_seconds(),
-                                   .unpack = proto.unpack_seconds(),
-                                   .checksum = proto.checksum_seconds()}};
-  for (const v1::GpuNotice::DeviceReport& device : proto.devices()) {
-    ASSIGN_OR_RETURN(report.devices.emplace_back(), DeviceFromProto(device));
-  }
-  for (const v1::GpuNotice::Link& link : proto.links()) {
-    report.links.push_back({.peer = link.peer(),
-                            .sent_bytes = link.sent_bytes(),
-                            .busy_seconds = link.busy_seconds()});
+  TaskReport report = FromProto(proto.report());
+  report.key = FromProto(proto.key());
+  for (const v1::ExecuteResponse::DeviceDone& device : proto.devices()) {
+    ASSIGN_OR_RETURN(report.devices.emplace_back(), FromProto(device));
   }
   return report;
 }

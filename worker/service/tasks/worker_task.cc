@@ -1,6 +1,7 @@
 #include "worker/service/tasks/worker_task.h"
 
 #include "common/base/check.h"
+#include "worker/wire/task_report_codec.h"
 
 #include <algorithm>
 #include <string>
@@ -9,44 +10,6 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-v1::ExecuteResponse ToProto(const DeviceReport& report) {
-  v1::ExecuteResponse response;
-  v1::ExecuteResponse::DeviceDone& done = *response.mutable_device_done();
-  done.set_device(report.device);
-  done.set_code(static_cast<int32_t>(report.status.code()));
-  done.set_message(std::string(report.status.message()));
-  done.set_size_bytes(report.bytes);
-  done.set_digest(report.digest.ToString());
-  return response;
-}
-
-v1::ExecuteResponse ToProto(const TaskReport& report) {
-  v1::ExecuteResponse response;
-  v1::ExecuteResponse::Report& proto = *response.mutable_report();
-  proto.set_code(static_cast<int32_t>(report.status.code()));
-  proto.set_message(std::string(report.status.message()));
-  proto.mutable_lost_peers()->Assign(report.lost_peers.begin(), report.lost_peers.end());
-  proto.set_sent_bytes(report.sent_bytes);
-  proto.set_received_bytes(report.received_bytes);
-  proto.set_copied_bytes(report.copied_bytes);
-  proto.set_bind_seconds(report.seconds.bind);
-  proto.set_move_seconds(report.seconds.move);
-  proto.set_pack_seconds(report.seconds.pack);
-  proto.set_unpack_seconds(report.seconds.unpack);
-  proto.set_checksum_seconds(report.seconds.checksum);
-  for (const LinkReport& link : report.links) {
-    v1::ExecuteResponse::Link& out = *proto.add_links();
-    out.set_peer(link.peer);
-    out.set_sent_bytes(link.sent_bytes);
-    out.set_busy_seconds(link.busy_seconds);
-  }
-  if (report.broken_rank.has_value()) proto.set_broken_rank(*report.broken_rank);
-  return response;
-}
-
-}  // namespace
 
 WorkerTask::WorkerTask(StartRequest request, std::shared_ptr<const LaidOutPart> part,
                        TaskLeases leases, absl::Duration started)
@@ -88,14 +51,18 @@ void WorkerTask::OnAccepted() {
 
 void WorkerTask::OnDeviceDone(const DeviceReport& report) {
   destinations_.at(report.device).outcome = report.status;
-  Say(ToProto(report));
+  v1::ExecuteResponse response;
+  *response.mutable_device_done() = ToProto(report);
+  Say(std::move(response));
 }
 
 void WorkerTask::OnReport(const TaskReport& report, absl::Duration now) {
   CHECK(state_ == State::kRunning);
   state_ = State::kEnded;
   ended_ = now;
-  Say(ToProto(report));
+  v1::ExecuteResponse response;
+  *response.mutable_report() = ToProto(report);
+  Say(std::move(response));
   for (const ResolveRequest& request : std::exchange(asked_early_, {})) ResolveNow(request);
 }
 

@@ -1,0 +1,22 @@
+// What becomes of a task to and from the API's messages, in which the process of a GPU tells it to
+// its worker, and a worker to its controller.
+
+#pragma once
+
+#include "crossmesh/v1/execution_service.pb.h"
+#include "worker/executor/task.h"
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// Libraries have their say in a status, in whatever encoding: what is not UTF-8 is replaced.
+v1::ExecuteResponse::DeviceDone ToProto(const DeviceReport& report);
+// InvalidArgument, naming the field: bytes below 0, or a digest that is none.
+absl::StatusOr<DeviceReport> FromProto(const v1::ExecuteResponse::DeviceDone& proto);
+
+// Without the task's key and its devices, which are told apart.
+v1::ExecuteResponse::Report ToProto(const TaskReport& report);
+TaskReport FromProto(const v1::ExecuteResponse::Report& proto);
+
+}  // namespace crossmesh
