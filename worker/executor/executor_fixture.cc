@@ -1,6 +1,7 @@
 #include "worker/executor/executor_fixture.h"
 
 #include "common/base/check.h"
+#include "common/plan/scale_tensors.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/worker_part.h"
 #include "worker/transport/inprocess/inprocess_transport.h"
@@ -11,6 +12,33 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
+namespace {
+
+// Each class goes from its first holder to its first needer, in one hop.
+Plan PlanOf(TensorTable::Spec spec) {
+  auto tensors = std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+  auto slicing = std::make_shared<const Slicing>(*Slicing::Create(*tensors));
+  Plan::Spec plan{.tensors = tensors, .slicing = slicing, .chunk_bytes = Plan::kLeafBytes};
+  for (ClassIndex c = 0; c < std::ssize(slicing->classes()); ++c) {
+    const DeviceRank from = slicing->holders(c)[0];
+    const DeviceRank to = slicing->needers(c)[0];
+    if (from == to) {
+      plan.copies.push_back({.slice_class = c, .device = to});
+      continue;
+    }
+    plan.relays.push_back({.slice_class = c,
+                           .root = from,
+                           .end = slicing->classes()[c].bytes,
+                           .first_hop = std::ssize(plan.hops),
+                           .hop_count = 1,
+                           .due = {0, DueTime::kParts}});
+    plan.hops.push_back({.from = from, .to = to});
+  }
+  PlaceHopsInPlanOrder(plan);
+  return *Plan::Create(std::move(plan));
+}
+
+}  // namespace
 
 Plan MakePlan(const std::string& from, const std::string& to) {
   TensorTable::Spec spec;
@@ -19,20 +47,19 @@ Plan MakePlan(const std::string& from, const std::string& to) {
   const std::vector<int64_t> lengths = {64, 16384};
   spec.groups.push_back({.shape = *Shape::Create(lengths), .type = DataType::kF32});
   spec.group_of_tensor = {0};
-  auto tensors = std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
-  auto slicing = std::make_shared<const Slicing>(*Slicing::Create(*tensors));
-  Plan::Spec plan{.tensors = tensors, .slicing = slicing, .chunk_bytes = Plan::kLeafBytes};
-  for (ClassIndex c = 0; c < std::ssize(slicing->classes()); ++c) {
-    plan.relays.push_back({.slice_class = c,
-                           .root = slicing->holders(c)[0],
-                           .end = slicing->classes()[c].bytes,
-                           .first_hop = std::ssize(plan.hops),
-                           .hop_count = 1,
-                           .due = {0, DueTime::kParts}});
-    plan.hops.push_back({.from = slicing->holders(c)[0], .to = slicing->needers(c)[0]});
-  }
-  PlaceHopsInPlanOrder(plan);
-  return *Plan::Create(std::move(plan));
+  return PlanOf(std::move(spec));
+}
+
+Plan MakeQuantizedPlan(const std::string& to) {
+  TensorTable::Spec spec;
+  spec.sources.push_back({*ParseMesh("x=2 on a.0-1"), *ParseLayout("[x, -]")});
+  spec.destinations.push_back({*ParseMesh(absl::StrCat("y=1 on ", to)), *ParseLayout("[y, -]")});
+  const std::vector<int64_t> lengths = {256, 128};
+  spec.groups.push_back(
+      {.shape = *Shape::Create(lengths), .type = DataType::kBF16, .sent_as = DataType::kF8E4M3});
+  spec.group_of_tensor = {0};
+  CHECK_OK(AddScales(spec));
+  return PlanOf(std::move(spec));
 }
 
 ExecutorTest::ExecutorTest(ExecutorOptions options, size_t nics) {

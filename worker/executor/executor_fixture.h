@@ -22,6 +22,10 @@ namespace crossmesh {
 // A [64, 16384] tensor of f32 from one device to two halves of its columns, by relays of 32 chunks.
 Plan MakePlan(const std::string& from, const std::string& to);
 
+// A [256, 128] tensor of bf16, half of whose rows are on a.0 and half on a.1, to one device as
+// F8_E4M3 with its scales, all of which are relayed or copied.
+Plan MakeQuantizedPlan(const std::string& to);
+
 class Reports final : public TaskObserver {
  public:
   void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {

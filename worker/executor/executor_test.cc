@@ -164,6 +164,35 @@ TEST_F(ExecutorTest, AnAwaitedSourceIsReadWhenItIsHereAndNobodyIsTakenForStalled
   for (const Worker& worker : workers_) EXPECT_OK(worker.reports.task->status);
 }
 
+TEST_F(ExecutorTest, ADeviceWithScalesDoesNotWaitForTheSourceOfAnother) {
+  const Plan plan = MakeQuantizedPlan("b.0");
+  const TileMemory memory(plan);
+  for (int i = 0; i < 2; ++i) {
+    TaskSpec spec = MakeSpec(i, plan, memory);
+    if (i == 0) spec.awaited_sources = {0};
+    ASSERT_OK(workers_[i].executor->Start(std::move(spec), workers_[i].reports));
+  }
+  const TaskKey key{.operation = 1, .epoch = 1};
+  // A block of elements, and its scale.
+  constexpr int64_t kBytesOfOne = 128 * 128 + 4;
+  RunUntil([&] { return workers_[1].executor->MovedBytes(key) == kBytesOfOne; });
+  workers_[0].executor->SourceHere(key, 0);
+  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  EXPECT_EQ(workers_[1].reports.task->received_bytes, 2 * kBytesOfOne);
+  EXPECT_OK(memory.CheckDestination(2));
+}
+
+TEST_F(ExecutorTest, ATaskWhoseSourceNeverComesEndsWhenItIsCancelled) {
+  const Plan plan = MakeQuantizedPlan("a.0");
+  const TileMemory memory(plan);
+  TaskSpec spec = MakeSpec(0, plan, memory);
+  spec.awaited_sources = {0, 1};
+  ASSERT_OK(workers_[0].executor->Start(std::move(spec), workers_[0].reports));
+  workers_[0].executor->Cancel({.operation = 1, .epoch = 1}, absl::CancelledError("enough"));
+  RunUntil([&] { return workers_[0].reports.task.has_value(); });
+  EXPECT_THAT(workers_[0].reports.task->status, StatusIs(absl::StatusCode::kCancelled));
+}
+
 TEST_F(ExecutorTest, RefusesATaskThatRunsOrHasRun) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   const TileMemory memory(plan);

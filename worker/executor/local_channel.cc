@@ -88,7 +88,7 @@ int64_t SlotCopy::Step() {
     finished_ = true;
     return 0;
   }
-  if (!context_.board.is_source_here(copy_.device)) return kNothingToDo;
+  if (!context_.board.is_source_ready(copy_.device)) return kNothingToDo;
   const int64_t bytes = std::min(context_.part.chunk_bytes(), bytes_ - offset_);
   {
     const PhaseTimer timer(context_.report.seconds.unpack);

@@ -39,7 +39,7 @@ void RelayBoard::Begin() {
 
 void RelayBoard::AwaitSource(DeviceRank device) { awaited_sources_.insert(device); }
 
-void RelayBoard::OnSourceHere(DeviceRank device) {
+void RelayBoard::OnSourceReady(DeviceRank device) {
   if (awaited_sources_.erase(device) == 0) return;
   for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
     const PreparedPart::Node& relay = part_.nodes()[node];
@@ -49,16 +49,9 @@ void RelayBoard::OnSourceHere(DeviceRank device) {
 
 bool RelayBoard::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
   const PreparedPart::Node& relay = part_.nodes()[node];
-  if (relay.root) return !roots_held_ && is_source_here(relay.device);
+  if (relay.root) return is_source_ready(relay.device);
   const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
   return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
-}
-
-void RelayBoard::ReleaseRoots() {
-  roots_held_ = false;
-  for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
-    if (part_.nodes()[node].root) listener_.OnNodeProgress(node);
-  }
 }
 
 bool RelayBoard::WantsRootHash(int32_t node, int32_t chunk) const {

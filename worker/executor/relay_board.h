@@ -37,17 +37,13 @@ class RelayBoard {
   RelayBoard(const PreparedPart& part, bool checksums, BoardListener& listener);
 
   // Sending side.
-  // The source tiles of a device are not filled yet; before Begin.
+  // The source tiles of a device cannot be read yet; before Begin.
   void AwaitSource(DeviceRank device);
-  void OnSourceHere(DeviceRank device);
-  bool is_source_here(DeviceRank device) const { return !awaited_sources_.contains(device); }
-  bool are_sources_here() const { return awaited_sources_.empty(); }
-  // Is `chunk` there, and those that `lag` says must have come behind it? For a root: are its tiles
-  // filled, and roots not held?
+  void OnSourceReady(DeviceRank device);
+  bool is_source_ready(DeviceRank device) const { return !awaited_sources_.contains(device); }
+  // Is `chunk` there, and those that `lag` says must have come behind it? For a root: is its source
+  // ready?
   bool CanSend(int32_t node, int32_t chunk, int32_t lag) const;
-  // Until released, nothing goes on from roots.
-  void HoldRoots() { roots_held_ = true; }
-  void ReleaseRoots();
   // For roots with checksums on, once per chunk: where to put its leaf hashes.
   bool WantsRootHash(int32_t node, int32_t chunk) const;
   void OnRootHashed(int32_t node, int32_t chunk);
@@ -125,7 +121,6 @@ class RelayBoard {
   std::vector<uint64_t> leaf_hashes_;
   std::vector<DeviceState> devices_;
   absl::flat_hash_map<DeviceRank, int32_t> device_index_;
-  bool roots_held_ = false;
   int64_t nodes_open_ = 0;
   size_t devices_taken_ = 0;
   int64_t relays_succeeded_ = 0;

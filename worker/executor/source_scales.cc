@@ -120,20 +120,30 @@ SourceScales::SourceScales(const PreparedPart& part,
   for (const DeviceRank device : read) {
     auto scales = std::make_unique<DeviceScales>(tensors, device, sources.at(device));
     if (scales->done()) continue;  // it has none
-    of_device_.emplace(device, scales.get());
-    devices_.push_back(std::move(scales));
+    of_device_.emplace(device, std::move(scales));
+    devices_.push_back(device);
   }
+  filled_.reserve(devices_.size());
 }
 
 const DeviceScales* SourceScales::Find(DeviceRank device) const {
   const auto found = of_device_.find(device);
-  return found == of_device_.end() ? nullptr : found->second;
+  return found == of_device_.end() ? nullptr : found->second.get();
 }
 
-int64_t SourceScales::Step() {
-  const int64_t read_bytes = devices_[next_]->Step();
-  if (devices_[next_]->done()) ++next_;
-  return read_bytes;
+void SourceScales::OnSourceHere(DeviceRank device) {
+  if (std::ranges::find(filled_, device) == filled_.end()) filled_.push_back(device);
+}
+
+SourceScales::Progress SourceScales::Step() {
+  const DeviceRank device = filled_[next_];
+  DeviceScales& scales = *of_device_.at(device);
+  Progress progress{.read_bytes = scales.Step()};
+  if (scales.done()) {
+    progress.done = device;
+    ++next_;
+  }
+  return progress;
 }
 
 }  // namespace crossmesh

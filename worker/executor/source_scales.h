@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -14,7 +15,7 @@
 namespace crossmesh {
 
 // The scales of the source tiles of one device that are sent as F8_E4M3 (common/plan/
-// scale_tensors.h), which the task computes before anything is sent. Thread-compatible.
+// scale_tensors.h), which the task computes before it sends anything of them. Thread-compatible.
 class DeviceScales {
  public:
   // Takes memory for all scales. Both must outlive it.
@@ -58,7 +59,8 @@ class DeviceScales {
   int64_t row_of_blocks_ = 0;  // of all matrices of the box
 };
 
-// Of all devices whose source tiles a task reads. Confined to the loop.
+// Of all devices whose source tiles a task reads, computed device by device as these are filled.
+// Confined to the loop.
 class SourceScales {
  public:
   // Both must outlive it.
@@ -67,14 +69,25 @@ class SourceScales {
 
   // Null where nothing of the device has scales.
   const DeviceScales* Find(DeviceRank device) const;
-  bool done() const { return next_ == std::ssize(devices_); }
-  // As that of a device.
-  int64_t Step();
+  // Those that have some.
+  const std::vector<DeviceRank>& devices() const { return devices_; }
+
+  // The tiles of a device that has some are filled. Repeatable.
+  void OnSourceHere(DeviceRank device);
+  // Is there nothing to compute, for now?
+  bool idle() const { return next_ == filled_.size(); }
+  struct Progress {
+    int64_t read_bytes = 0;
+    std::optional<DeviceRank> done;  // its scales are complete now
+  };
+  // Computes some, as a device does. Not when idle.
+  Progress Step();
 
  private:
-  absl::flat_hash_map<DeviceRank, const DeviceScales*> of_device_;
-  std::vector<std::unique_ptr<DeviceScales>> devices_;
-  int64_t next_ = 0;
+  absl::flat_hash_map<DeviceRank, std::unique_ptr<DeviceScales>> of_device_;
+  std::vector<DeviceRank> devices_;
+  std::vector<DeviceRank> filled_;  // in the order in which they were
+  size_t next_ = 0;                 // of those that are filled
 };
 
 }  // namespace crossmesh

@@ -114,8 +114,11 @@ TaskRun::TaskRun(TaskSpec spec, const std::vector<std::optional<PeerId>>& peer_i
       peers_(spec_.peers.size()),
       turns_(spec_.peers.size()) {
   for (size_t i = 0; i < peer_ids.size(); ++i) peers_[i].id = peer_ids[i];
-  if (!scales_.done()) board_.HoldRoots();
   for (const DeviceRank device : spec_.awaited_sources) board_.AwaitSource(device);
+  for (const DeviceRank device : scales_.devices()) {
+    board_.AwaitSource(device);
+    if (!spec_.awaited_sources.contains(device)) scales_.OnSourceHere(device);
+  }
   MakeChannels();
   for (const PreparedPart::Copy& copy : spec_.part->copies()) {
     copies_.emplace_back(context_, copy);
@@ -280,7 +283,12 @@ void TaskRun::LosePeer(int32_t peer, const absl::Status& why, bool connected) {
 }
 
 void TaskRun::OnSourceHere(DeviceRank device) {
-  board_.OnSourceHere(device);
+  // Scales come before all that is read of it.
+  if (scales_.Find(device) != nullptr) {
+    scales_.OnSourceHere(device);
+  } else {
+    board_.OnSourceReady(device);
+  }
   host_.RequestStep();
 }
 
@@ -402,13 +410,15 @@ bool TaskRun::Step() {
 
 void TaskRun::ComputeScales() {
   const PhaseTimer timer(report_.seconds.pack);
-  for (int64_t bytes = 0; bytes < kStepBytes && !scales_.done();) bytes += scales_.Step();
-  if (scales_.done()) board_.ReleaseRoots();
+  for (int64_t bytes = 0; bytes < kStepBytes && !scales_.idle();) {
+    const SourceScales::Progress progress = scales_.Step();
+    bytes += progress.read_bytes;
+    if (progress.done.has_value()) board_.OnSourceReady(*progress.done);
+  }
 }
 
 bool TaskRun::DoLocalWork() {
-  if (!scales_.done()) {
-    if (!board_.are_sources_here()) return false;
+  if (!scales_.idle()) {
     ComputeScales();
     return true;
   }
