@@ -39,10 +39,14 @@ absl::Status RunExporter(Meeting& meeting) {
   return absl::OkStatus();
 }
 
-absl::Status AwaitEndOf(pid_t process) {
+// Readable once the process has ended.
+UniqueFd OpenProcess(pid_t process) {
   // The library's own pidfd_open cannot be linked from C++ in every version.
-  const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-  pollfd end = {.fd = fd.get(), .events = POLLIN};
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+}
+
+absl::Status AwaitEndOf(const UniqueFd& process) {
+  pollfd end = {.fd = process.get(), .events = POLLIN};
   return Expect(poll(&end, 1, -1) == 1, "the exporter to end");
 }
 
@@ -53,8 +57,11 @@ absl::Status RunImporter(Meeting& meeting) {
   const UniqueFd fd(
       open(absl::StrCat("/proc/", meeting.process, "/fd/", meeting.fd).c_str(), O_RDWR));
   RETURN_IF_ERROR(Expect(fd.valid(), "the exporter's descriptor"));
+  // While it is sure to be there.
+  const UniqueFd exporter = OpenProcess(meeting.process);
+  RETURN_IF_ERROR(Expect(exporter.valid(), "the exporter"));
   meeting.Wait();
-  RETURN_IF_ERROR(AwaitEndOf(meeting.process));
+  RETURN_IF_ERROR(AwaitEndOf(exporter));
   ASSIGN_OR_RETURN(auto memory, GpuMemory::Import(*process.gpu, fd.get(), kBytes));
   RETURN_IF_ERROR(Expect(absl::string_view(TextIn(*memory), kText.size()) == kText,
                          "the bytes that the exporter wrote"));
