@@ -5,15 +5,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace crossmesh {
 namespace {
 
 constexpr int64_t kElementBytes = 2;  // of bf16
-
-int64_t BlocksOf(int64_t elements) {
-  return (elements + kScaleBlockLength - 1) / kScaleBlockLength;
-}
 
 }  // namespace
 
@@ -23,65 +20,50 @@ DeviceScales::DeviceScales(const TensorTable& tensors, DeviceRank device, const 
   const std::vector<int32_t>& scaled_tensors = tensors.spec().scaled_tensors;
   for (size_t i = 0; i < scaled_tensors.size(); ++i) {
     const int32_t tensor = scaled_tensors[i];
-    const Tile tile = tensors.TileOf(Side::kSource, tensors.group_of_tensor()[tensor], device);
-    if (tile.empty()) continue;
+    BlockedTile blocks(tensors.TileOf(Side::kSource, tensors.group_of_tensor()[tensor], device));
+    if (blocks.blocks() == 0) continue;
     scaled_of_tensor_[tensor] = static_cast<int32_t>(scaled_.size());
-    scaled_.push_back(TileOf(tile, tiles_.tensor[tensor]));
+    const auto count = static_cast<size_t>(blocks.blocks());
+    scaled_.push_back({.elements = tiles_.tensor[tensor],
+                       .blocks = std::move(blocks),
+                       .scales = std::vector<float>(count),
+                       .factors = std::vector<float>(count)});
     tiles_.tensor[tensors.first_scales() + i] =
         reinterpret_cast<std::byte*>(scaled_.back().scales.data());
   }
 }
 
-DeviceScales::ScaledTile DeviceScales::TileOf(const Tile& tile, const std::byte* elements) {
-  ScaledTile scaled{.elements = elements};
-  int64_t elements_before = 0;
-  int64_t blocks = 0;
-  for (const Box& box : tile) {
-    const int64_t rows = box[box.rank() - 2].length();
-    const int64_t columns = box[box.rank() - 1].length();
-    scaled.boxes.push_back({.rows = rows,
-                            .columns = columns,
-                            .first_element = elements_before,
-                            .elements = box.volume(),
-                            .first_block = blocks,
-                            .block_columns = BlocksOf(columns),
-                            .block_rows = BlocksOf(rows)});
-    elements_before += box.volume();
-    blocks += box.volume() / (rows * columns) * BlocksOf(rows) * BlocksOf(columns);
-  }
-  scaled.scales.resize(blocks);
-  scaled.factors.resize(blocks);
-  return scaled;
-}
-
 int64_t DeviceScales::Step() {
   ScaledTile& tile = scaled_[tile_];
-  const BlockedBox& box = tile.boxes[box_];
-  ScaleRow(tile, box, row_of_blocks_);
-  const int64_t read_bytes = std::min(box.rows, kScaleBlockLength) * box.columns * kElementBytes;
-  const int64_t matrices = box.elements / (box.rows * box.columns);
-  if (++row_of_blocks_ == matrices * box.block_rows) {
+  const BlockedTile::Stack& stack = tile.blocks.stacks()[stack_];
+  ScaleRow(tile, stack, row_of_blocks_);
+  const int64_t read_bytes =
+      std::min(stack.rows, kScaleBlockLength) * stack.columns * kElementBytes;
+  if (++row_of_blocks_ == stack.matrices * stack.block_rows) {
     row_of_blocks_ = 0;
-    if (++box_ == std::ssize(tile.boxes)) {
-      box_ = 0;
+    if (++stack_ == std::ssize(tile.blocks.stacks())) {
+      stack_ = 0;
       ++tile_;
     }
   }
   return read_bytes;
 }
 
-void DeviceScales::ScaleRow(ScaledTile& tile, const BlockedBox& box, int64_t row_of_blocks) {
-  const int64_t matrix = row_of_blocks / box.block_rows;
-  const int64_t row = row_of_blocks % box.block_rows * kScaleBlockLength;
+void DeviceScales::ScaleRow(ScaledTile& tile, const BlockedTile::Stack& stack,
+                            int64_t row_of_blocks) {
+  const int64_t matrix = row_of_blocks / stack.block_rows;
+  const int64_t row = row_of_blocks % stack.block_rows * kScaleBlockLength;
   const std::byte* const begin =
-      tile.elements + (box.first_element + (matrix * box.rows + row) * box.columns) * kElementBytes;
-  const int64_t first_block = box.first_block + row_of_blocks * box.block_columns;
-  for (int64_t i = 0; i < box.block_columns; ++i) {
+      tile.elements +
+      (stack.first_element + (matrix * stack.rows + row) * stack.columns) * kElementBytes;
+  const int64_t first_block = stack.first_block + row_of_blocks * stack.block_columns;
+  for (int64_t i = 0; i < stack.block_columns; ++i) {
     const int64_t column = i * kScaleBlockLength;
-    const BlockScale scale = ScaleOf({.begin = begin + column * kElementBytes,
-                                      .rows = std::min(kScaleBlockLength, box.rows - row),
-                                      .columns = std::min(kScaleBlockLength, box.columns - column),
-                                      .pitch_bytes = box.columns * kElementBytes});
+    const BlockScale scale =
+        ScaleOf({.begin = begin + column * kElementBytes,
+                 .rows = std::min(kScaleBlockLength, stack.rows - row),
+                 .columns = std::min(kScaleBlockLength, stack.columns - column),
+                 .pitch_bytes = stack.columns * kElementBytes});
     tile.scales[first_block + i] = scale.scale;
     tile.factors[first_block + i] = scale.factor;
   }
@@ -90,19 +72,10 @@ void DeviceScales::ScaleRow(ScaledTile& tile, const BlockedBox& box, int64_t row
 void DeviceScales::Quantize(const Run& run, std::byte* to) const {
   const ScaledTile& tile = scaled_[scaled_of_tensor_[run.tensor]];
   const int64_t begin = run.tile_offset / kElementBytes;
-  const BlockedBox& box =
-      *std::prev(std::ranges::upper_bound(tile.boxes, begin, {}, &BlockedBox::first_element));
-  // Piece by piece of a row in a block.
   for (int64_t element = begin; element < begin + run.bytes;) {
-    const int64_t row_of_all = (element - box.first_element) / box.columns;
-    const int64_t column = (element - box.first_element) % box.columns;
-    const int64_t row_of_blocks =
-        row_of_all / box.rows * box.block_rows + row_of_all % box.rows / kScaleBlockLength;
-    const int64_t block =
-        box.first_block + row_of_blocks * box.block_columns + column / kScaleBlockLength;
-    const int64_t count = std::min({begin + run.bytes - element, box.columns - column,
-                                    kScaleBlockLength - column % kScaleBlockLength});
-    QuantizeElements(tile.elements + element * kElementBytes, to, count, tile.factors[block]);
+    const BlockedTile::Place place = tile.blocks.At(element);
+    const int64_t count = std::min(begin + run.bytes - element, place.block_row_left);
+    QuantizeElements(tile.elements + element * kElementBytes, to, count, tile.factors[place.block]);
     element += count;
     to += count;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/plan/packed_runs.h"
+#include "worker/executor/blocked_tile.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
 
@@ -30,33 +31,22 @@ class DeviceScales {
   void Quantize(const Run& run, std::byte* to) const;
 
  private:
-  // A box as a stack of matrices with rows of blocks, both in the order of memory.
-  struct BlockedBox {
-    int64_t rows = 0;           // of a matrix
-    int64_t columns = 0;        // of a matrix
-    int64_t first_element = 0;  // in the tile
-    int64_t elements = 0;
-    int64_t first_block = 0;  // in the tile's scales
-    int64_t block_columns = 0;
-    int64_t block_rows = 0;  // of a matrix
-  };
   struct ScaledTile {
     const std::byte* elements = nullptr;
-    std::vector<BlockedBox> boxes;
-    std::vector<float> scales;
-    std::vector<float> factors;
+    BlockedTile blocks;
+    std::vector<float> scales;   // [block]
+    std::vector<float> factors;  // [block]
   };
 
-  static ScaledTile TileOf(const Tile& tile, const std::byte* elements);
-  static void ScaleRow(ScaledTile& tile, const BlockedBox& box, int64_t row_of_blocks);
+  static void ScaleRow(ScaledTile& tile, const BlockedTile::Stack& stack, int64_t row_of_blocks);
 
   BoundTiles tiles_;
   std::vector<int32_t> scaled_of_tensor_;  // index into scaled_, or -1
   std::vector<ScaledTile> scaled_;
   // What Step does next.
   int64_t tile_ = 0;
-  int64_t box_ = 0;
-  int64_t row_of_blocks_ = 0;  // of all matrices of the box
+  int64_t stack_ = 0;
+  int64_t row_of_blocks_ = 0;  // of all matrices of the stack
 };
 
 // Of all devices whose source tiles a task reads, computed device by device as these are filled.
