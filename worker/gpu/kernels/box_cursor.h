@@ -30,6 +30,8 @@ CROSSMESH_DEVICE inline int32_t FindBox(const Box* boxes, int32_t first, int32_t
 template <class Elements>
 class BoxCursor {
  public:
+  using Scaling = typename Elements::Scaling;
+
   // `position` is in one of the boxes [first, end). The cursor may go on to the end of the last,
   // and behind that to nowhere.
   CROSSMESH_DEVICE BoxCursor(const KernelBox* boxes, int32_t first, int32_t end, int64_t position)
@@ -42,8 +44,9 @@ class BoxCursor {
   }
 
   CROSSMESH_DEVICE uint64_t address() const { return address_; }
-  // Packed bytes to the end of the row.
-  CROSSMESH_DEVICE int32_t row_left() const { return row_left_; }
+  // What is done to the elements here, and to how many packed bytes of the row from here on.
+  CROSSMESH_DEVICE Scaling scaling() const { return Scaling::At(boxes_[box_], column()); }
+  CROSSMESH_DEVICE int32_t alike_left() const { return Scaling::AlikeOf(row_left_, column()); }
 
   CROSSMESH_DEVICE void Advance(int32_t packed_bytes) {
     while (packed_bytes >= row_left_) {
@@ -60,8 +63,8 @@ class BoxCursor {
   CROSSMESH_DEVICE Uint128 Load(int32_t bytes) {
     Uint128 piece = 0;
     for (int32_t done = 0; done < bytes;) {
-      const int32_t part = Min(bytes - done, row_left_);
-      piece |= Elements::LoadPart(address_, part) << (8 * done);
+      const int32_t part = Min(bytes - done, alike_left());
+      piece |= Elements::LoadPart(address_, part, scaling()) << (8 * done);
       Advance(part);
       done += part;
     }
@@ -79,6 +82,9 @@ class BoxCursor {
 
  private:
   static constexpr int32_t kEndless = 1 << 30;
+
+  // Packed bytes of the row that are behind; not in endless rows, where nobody asks.
+  CROSSMESH_DEVICE int32_t column() const { return row_bytes_ - row_left_; }
 
   CROSSMESH_DEVICE static int32_t MemoryBytes(int32_t packed_bytes) {
     return packed_bytes / Elements::kPackedBytes * Elements::kMemoryBytes;

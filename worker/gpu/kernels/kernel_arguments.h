@@ -19,6 +19,9 @@ struct KernelBox {
   int64_t row_bytes = 0;      // in memory, at least 1
   int64_t pitch_bytes = 0;    // from one row to the next
   int64_t packed_offset = 0;  // of the first byte, in the class
+  // Where elements are quantized: the f32 factor of the scale block that every row begins in, at
+  // the block's first column. Those of the blocks beside it follow.
+  uint64_t factors_address = 0;
 };
 
 // Packs, unpacks or only hashes a range of the packed bytes of a class: one block of threads for
@@ -61,7 +64,7 @@ struct CopyArguments {
 
 // A matrix of bf16 that is packed as fp8, row by row, with one f32 scale for each 128 x 128 block.
 // Blocks are counted from the box's first element; those at the end of a row or column of blocks
-// may be smaller.
+// may be smaller. What elements are multiplied with is the block's factor, of f32 as well.
 struct QuantizedBox {
   uint64_t address = 0;  // a multiple of 2
   int64_t rows = 0;
@@ -69,12 +72,13 @@ struct QuantizedBox {
   int64_t pitch_bytes = 0;
   int64_t packed_offset = 0;       // of the first fp8 byte, in the class
   uint64_t scales_address = 0;     // of the first block's scale, a multiple of 4
-  int64_t scales_pitch_bytes = 0;  // from one row of blocks to the next
+  int64_t scales_pitch_bytes = 0;  // from one row of blocks to the next; that of factors as well
   int64_t first_block = 0;         // number of blocks in the boxes before
+  uint64_t factors_address = 0;    // as that of scales; 0: no factors are written
 };
 
 // Quantizes a range of packed bytes: one block of threads for each scale block that has bytes in
-// it, see QuantizedBlocksOf. Scales are written for each of these, whole.
+// it, see QuantizedBlocksOf. Scales and factors are written for each of these, whole.
 struct QuantizeArguments {
   static constexpr KernelParameter kParameter = KernelParameter::kQuantize;
 
@@ -83,7 +87,9 @@ struct QuantizeArguments {
   int64_t first_block = 0;
   int64_t begin = 0;
   int64_t end = 0;
-  std::byte* packed = nullptr;  // the bytes of the range, at a multiple of 16
+  // The bytes of the range, at a multiple of 16. Null: only scales and factors are written, of as
+  // many blocks as there are blocks of threads, whatever the range.
+  std::byte* packed = nullptr;
 };
 
 }  // namespace crossmesh

@@ -53,6 +53,39 @@ TEST(KernelBoxListTest, BoxesOfConvertedElementsAreWhereTheirPackedBytesAre) {
   EXPECT_EQ(list.packed_bytes(), 120);
 }
 
+TEST(KernelBoxListTest, RowsWithTheSameFactorsAreOneBoxAndRowsStill) {
+  KernelBoxList list;
+  // Of a matrix with 300 columns, the last and first rows of blocks; and of its left half.
+  list.AppendQuantized(1000, 300, 50'000);
+  list.AppendQuantized(1600, 300, 50'000);
+  list.AppendQuantized(2200, 300, 50'012);
+  list.AppendQuantized(2800, 256, 50'012);
+  ASSERT_EQ(list.boxes().size(), 3);
+  EXPECT_EQ(list.boxes()[0].rows, 2);
+  EXPECT_EQ(list.boxes()[0].row_bytes, 600);
+  EXPECT_EQ(list.boxes()[0].pitch_bytes, 600);
+  EXPECT_EQ(list.boxes()[0].factors_address, 50'000);
+  EXPECT_EQ(list.boxes()[1].rows, 1);
+  EXPECT_EQ(list.boxes()[1].packed_offset, 600);
+  EXPECT_EQ(list.boxes()[1].factors_address, 50'012);
+  EXPECT_EQ(list.boxes()[2].row_bytes, 512);
+  EXPECT_EQ(list.boxes()[2].packed_offset, 900);
+  EXPECT_EQ(list.packed_bytes(), 1156);
+}
+
+TEST(KernelBoxListTest, RowsThatNoCursorCanCountAreCutBetweenScaleBlocks) {
+  KernelBoxList list;
+  constexpr int64_t kElements = (int64_t{1} << 29) + 7;
+  list.AppendQuantized(1 << 20, kElements, 1 << 10);
+  ASSERT_EQ(list.boxes().size(), 2);
+  EXPECT_EQ(list.boxes()[0].row_bytes, int64_t{1} << 30);
+  EXPECT_EQ(list.boxes()[1].address, (uint64_t{1} << 20) + (uint64_t{1} << 30));
+  EXPECT_EQ(list.boxes()[1].row_bytes, 14);
+  EXPECT_EQ(list.boxes()[1].packed_offset, int64_t{1} << 29);
+  EXPECT_EQ(list.boxes()[1].factors_address, (1 << 10) + (uint64_t{1} << 29) / 128 * 4);
+  EXPECT_EQ(list.packed_bytes(), kElements);
+}
+
 TEST(KernelBoxListTest, BoxesAreTheBytesOfThePiecesInOrder) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -13,6 +13,7 @@
   KERNEL(crossmesh_copy, CopyKernel)                                              \
   KERNEL(crossmesh_copy_bf16_as_f16, ConvertKernel<ConvertedElements<Bf16, F16>>) \
   KERNEL(crossmesh_copy_bf16_as_f32, ConvertKernel<ConvertedElements<Bf16, F32>>) \
+  KERNEL(crossmesh_copy_bf16_as_f8_e4m3, ConvertKernel<QuantizedElements>)        \
   KERNEL(crossmesh_copy_f16_as_bf16, ConvertKernel<ConvertedElements<F16, Bf16>>) \
   KERNEL(crossmesh_copy_f16_as_f32, ConvertKernel<ConvertedElements<F16, F32>>)   \
   KERNEL(crossmesh_copy_f32_as_bf16, ConvertKernel<ConvertedElements<F32, Bf16>>) \
@@ -20,6 +21,7 @@
   KERNEL(crossmesh_pack, PackKernel<CopiedBytes>)                                 \
   KERNEL(crossmesh_pack_bf16_as_f16, PackKernel<ConvertedElements<Bf16, F16>>)    \
   KERNEL(crossmesh_pack_bf16_as_f32, PackKernel<ConvertedElements<Bf16, F32>>)    \
+  KERNEL(crossmesh_pack_bf16_as_f8_e4m3, PackKernel<QuantizedElements>)           \
   KERNEL(crossmesh_pack_f16_as_bf16, PackKernel<ConvertedElements<F16, Bf16>>)    \
   KERNEL(crossmesh_pack_f16_as_f32, PackKernel<ConvertedElements<F16, F32>>)      \
   KERNEL(crossmesh_pack_f32_as_bf16, PackKernel<ConvertedElements<F32, Bf16>>)    \

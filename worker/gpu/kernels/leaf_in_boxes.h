@@ -14,8 +14,9 @@
 namespace crossmesh {
 
 // Stripes of a thread that are loaded before the first is used, so that the memory has enough to
-// do.
-inline constexpr int kStripesAtOnce = 4;
+// do; fewer where factors take registers as well.
+template <class Elements>
+inline constexpr int kStripesAtOnce = Elements::Scaling::kHasFactor ? 2 : 4;
 
 // The leaf of one block of threads, of a range of the packed bytes of a class.
 struct PackedLeaf {
@@ -61,41 +62,49 @@ class StripeLoader {
   CROSSMESH_DEVICE StripeLoader(const BoxCursor<Elements>& cursor, int left)
       : cursor_(cursor), left_(left) {}
 
-  CROSSMESH_DEVICE void LoadNext(Uint128 (&pieces)[kStripesAtOnce]) {
+  CROSSMESH_DEVICE void LoadNext(Uint128 (&pieces)[kStripesAtOnce<Elements>]) {
     if (!LoadWhole(pieces)) LoadOneByOne(pieces);
-    left_ -= kStripesAtOnce * kXxh3StripeBytes;
+    left_ -= kAtOnce * kXxh3StripeBytes;
   }
 
  private:
-  // False, and nothing done, unless every piece lies in one row.
-  CROSSMESH_DEVICE bool LoadWhole(Uint128 (&pieces)[kStripesAtOnce]) {
-    if (left_ < (kStripesAtOnce - 1) * kXxh3StripeBytes + kPieceBytes) return false;
+  static constexpr int kAtOnce = kStripesAtOnce<Elements>;
+
+  // False, and nothing done, unless every piece lies in one row and is scaled alike.
+  CROSSMESH_DEVICE bool LoadWhole(Uint128 (&pieces)[kAtOnce]) {
+    if (left_ < (kAtOnce - 1) * kXxh3StripeBytes + kPieceBytes) return false;
     BoxCursor<Elements> cursor = cursor_;
-    uint64_t addresses[kStripesAtOnce];
+    uint64_t addresses[kAtOnce];
+    typename Elements::Scaling scalings[kAtOnce];
     uint64_t all_bits = 0;
     bool whole = true;
     CROSSMESH_UNROLL
-    for (int i = 0; i < kStripesAtOnce; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       addresses[i] = cursor.address();
+      scalings[i] = cursor.scaling();
       all_bits |= addresses[i];
-      whole = whole && cursor.row_left() >= kPieceBytes;
+      whole = whole && cursor.alike_left() >= kPieceBytes;
       cursor.Advance(kXxh3StripeBytes);
     }
     if (!whole) return false;
     if (all_bits % Elements::kAlignment == 0) {
       CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) pieces[i] = Elements::LoadAlignedPiece(addresses[i]);
+      for (int i = 0; i < kAtOnce; ++i) {
+        pieces[i] = Elements::LoadAlignedPiece(addresses[i], scalings[i]);
+      }
     } else {
       CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) pieces[i] = Elements::LoadPiece(addresses[i]);
+      for (int i = 0; i < kAtOnce; ++i) {
+        pieces[i] = Elements::LoadPiece(addresses[i], scalings[i]);
+      }
     }
     cursor_ = cursor;
     return true;
   }
 
-  CROSSMESH_DEVICE void LoadOneByOne(Uint128 (&pieces)[kStripesAtOnce]) {
+  CROSSMESH_DEVICE void LoadOneByOne(Uint128 (&pieces)[kAtOnce]) {
     CROSSMESH_UNROLL
-    for (int i = 0; i < kStripesAtOnce; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       const int bytes = Max(0, Min(kPieceBytes, left_ - i * kXxh3StripeBytes));
       pieces[i] = cursor_.Load(bytes);
       cursor_.Advance(kXxh3StripeBytes - bytes);
@@ -115,11 +124,12 @@ CROSSMESH_DEVICE inline void ReadShare(LeafShare share, const PackedLeaf& leaf,
   if (left <= 0) return;
   StripeLoader<Elements> loader(
       BoxCursor<Elements>(boxes.boxes, boxes.first, boxes.end, leaf.begin + share.begin), left);
-  for (int first = 0; first < kStripesOfBlock; first += kStripesAtOnce) {
-    Uint128 pieces[kStripesAtOnce];
+  constexpr int kAtOnce = kStripesAtOnce<Elements>;
+  for (int first = 0; first < kStripesOfBlock; first += kAtOnce) {
+    Uint128 pieces[kAtOnce];
     loader.LoadNext(pieces);
     CROSSMESH_UNROLL
-    for (int i = 0; i < kStripesAtOnce; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       const int bytes = Min(kPieceBytes, left - (first + i) * kXxh3StripeBytes);
       if (bytes <= 0) break;
       take(first + i, pieces[i], bytes);

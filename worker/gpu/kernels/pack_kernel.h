@@ -134,15 +134,16 @@ struct UnpackKernel {
     const auto packed = reinterpret_cast<uint64_t>(arguments.packed + leaf.offset + share.begin);
     BoxCursor<CopiedBytes> cursor(arguments.boxes, shared.boxes.first, shared.boxes.end,
                                   leaf.begin + share.begin);
-    for (int first = 0; first < kStripesOfBlock; first += kStripesAtOnce) {
-      Uint128 pieces[kStripesAtOnce];
+    constexpr int kAtOnce = kStripesAtOnce<CopiedBytes>;
+    for (int first = 0; first < kStripesOfBlock; first += kAtOnce) {
+      Uint128 pieces[kAtOnce];
       CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) {
+      for (int i = 0; i < kAtOnce; ++i) {
         const int at = (first + i) * kXxh3StripeBytes;
         pieces[i] = at < left ? LoadAligned<Uint128>(packed + at) : 0;
       }
       CROSSMESH_UNROLL
-      for (int i = 0; i < kStripesAtOnce; ++i) {
+      for (int i = 0; i < kAtOnce; ++i) {
         const int at = (first + i) * kXxh3StripeBytes;
         if (at >= left) return;
         const int bytes = Min(kPieceBytes, left - at);

@@ -5,6 +5,7 @@
 
 #include "common/numbers/number_formats.h"
 #include "worker/gpu/kernels/device_code.h"
+#include "worker/gpu/kernels/element_scaling.h"
 
 #include <cstdint>
 #include <type_traits>
@@ -46,22 +47,23 @@ CROSSMESH_DEVICE inline void LoadAlignedWords(uint64_t address, Word (&words)[co
 
 // Bytes as they are.
 struct CopiedBytes {
+  using Scaling = Unscaled;
   static constexpr int kMemoryBytes = 1;  // of an element
   static constexpr int kPackedBytes = 1;
 
   // 16 packed bytes of elements that follow each other in memory.
-  CROSSMESH_DEVICE static Uint128 LoadPiece(uint64_t address) {
+  CROSSMESH_DEVICE static Uint128 LoadPiece(uint64_t address, Scaling /*scaling*/ = {}) {
     Uint128 piece[1];
     internal::LoadWords(address, piece);
     return piece[0];
   }
   // As above, from a multiple of kAlignment.
   static constexpr int kAlignment = kPieceBytes;
-  CROSSMESH_DEVICE static Uint128 LoadAlignedPiece(uint64_t address) {
+  CROSSMESH_DEVICE static Uint128 LoadAlignedPiece(uint64_t address, Scaling /*scaling*/ = {}) {
     return LoadAligned<Uint128>(address);
   }
   // 1 to 16 bytes.
-  CROSSMESH_DEVICE static Uint128 LoadPart(uint64_t address, int bytes) {
+  CROSSMESH_DEVICE static Uint128 LoadPart(uint64_t address, int bytes, Scaling /*scaling*/ = {}) {
     const auto skipped = static_cast<int>(address % kPieceBytes);
     const uint64_t from = address - skipped;
     Uint128 piece = LoadAligned<Uint128>(from) >> (8 * skipped);
@@ -72,9 +74,10 @@ struct CopiedBytes {
   }
 };
 
-// Elements of format From in memory that are packed as To.
-template <class From, class To>
+// Elements of format From in memory that are packed as To. All of a piece are scaled alike.
+template <class From, class To, class ElementScaling = Unscaled>
 struct ConvertedElements {
+  using Scaling = ElementScaling;
   static constexpr int kMemoryBytes = sizeof(typename From::Word);
   static constexpr int kPackedBytes = sizeof(typename To::Word);
 
@@ -84,40 +87,46 @@ struct ConvertedElements {
   static constexpr int kWords = kPieceMemoryBytes / sizeof(Word);
 
  public:
-  CROSSMESH_DEVICE static Uint128 LoadPiece(uint64_t address) {
+  CROSSMESH_DEVICE static Uint128 LoadPiece(uint64_t address, Scaling scaling) {
     Word words[kWords];
     internal::LoadWords(address, words);
-    return Convert(words);
+    return Convert(words, scaling);
   }
   static constexpr int kAlignment = sizeof(Word);
-  CROSSMESH_DEVICE static Uint128 LoadAlignedPiece(uint64_t address) {
+  CROSSMESH_DEVICE static Uint128 LoadAlignedPiece(uint64_t address, Scaling scaling) {
     Word words[kWords];
     internal::LoadAlignedWords(address, words);
-    return Convert(words);
+    return Convert(words, scaling);
   }
-  CROSSMESH_DEVICE static Uint128 LoadPart(uint64_t address, int bytes) {
+  CROSSMESH_DEVICE static Uint128 LoadPart(uint64_t address, int bytes, Scaling scaling) {
     Uint128 piece = 0;
     for (int done = 0; done < bytes; done += kPackedBytes) {
       const auto word = LoadAligned<typename From::Word>(address);
-      piece |= Uint128{To::Narrow(From::Widen(word))} << (8 * done);
+      piece |= Uint128{ConvertOne(word, scaling)} << (8 * done);
       address += kMemoryBytes;
     }
     return piece;
   }
 
  private:
-  CROSSMESH_DEVICE static Uint128 Convert(const Word (&words)[kWords]) {
+  CROSSMESH_DEVICE static typename To::Word ConvertOne(typename From::Word word, Scaling scaling) {
+    return To::Narrow(scaling.Scale(From::Widen(word)));
+  }
+
+  CROSSMESH_DEVICE static Uint128 Convert(const Word (&words)[kWords], Scaling scaling) {
     constexpr int kPerWord = sizeof(Word) / kMemoryBytes;
     Uint128 piece = 0;
     CROSSMESH_UNROLL
     for (int i = 0; i < kWords * kPerWord; ++i) {
       const Word word = words[i / kPerWord] >> (8 * kMemoryBytes * (i % kPerWord));
       const auto element = static_cast<typename From::Word>(word);
-      piece |= Uint128{To::Narrow(From::Widen(element))} << (8 * kPackedBytes * i);
+      piece |= Uint128{ConvertOne(element, scaling)} << (8 * kPackedBytes * i);
     }
     return piece;
   }
 };
+
+using QuantizedElements = ConvertedElements<Bf16, Fp8, BlockFactor>;
 
 // Stores the first 1 to 16 bytes of a piece, by the widest accesses that the address allows.
 CROSSMESH_DEVICE inline void StorePart(uint64_t address, Uint128 piece, int bytes) {

@@ -10,18 +10,13 @@
 #include "common/numbers/number_formats.h"
 #include "worker/gpu/kernels/box_cursor.h"
 #include "worker/gpu/kernels/device_code.h"
+#include "worker/gpu/kernels/element_scaling.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/kernels/pieces_in_memory.h"
 
 #include <cstdint>
 
 namespace crossmesh {
-
-inline constexpr int kScaleBlock = 128;  // kScaleBlockLength of common/mesh/conversion.h
-
-CROSSMESH_DEVICE constexpr int64_t ScaleBlocks(int64_t elements) {
-  return (elements + kScaleBlock - 1) / kScaleBlock;
-}
 
 struct QuantizeKernel {
   using Arguments = QuantizeArguments;
@@ -143,12 +138,14 @@ struct QuantizeKernel {
     for (const uint32_t other : shared.peaks) peak = Max(peak, other);
     const float amax = Max(FloatOf(Bf16::Widen(static_cast<uint16_t>(peak))), kAmaxMin);
     const QuantizedBox& box = *registers.box;
+    const float factor = kFp8Max / amax;
     if (thread == 0) {
       const int64_t offset_bytes = registers.block_row * box.scales_pitch_bytes +
                                    registers.block_column * static_cast<int64_t>(sizeof(float));
       StoreAligned(box.scales_address + offset_bytes, amax / kFp8Max);
+      if (box.factors_address != 0) StoreAligned(box.factors_address + offset_bytes, factor);
     }
-    const float factor = kFp8Max / amax;
+    if (arguments.packed == nullptr) return;
     const int64_t row = RowOf(thread, registers);
     const int64_t column = ColumnOf(thread, registers);
     const int width = WidthOf(column, box);

@@ -77,6 +77,12 @@ T Read(uint64_t address) {
   return value;
 }
 
+// An element of bf16 at a column of a box with factors.
+uint32_t QuantizeOneOnCpu(const KernelBox& box, int64_t column, uint32_t bits) {
+  const auto factor = Read<float>(box.factors_address + column / 128 * sizeof(float));
+  return Fp8OnCpu(static_cast<float>(Decode(kBf16, bits)) * factor);
+}
+
 // The largest finite magnitude of rows [row, row_end) and columns [column, column_end).
 float AmaxOf(const QuantizedBox& box, int64_t row_begin, int64_t column_begin) {
   double amax = 0;
@@ -99,6 +105,11 @@ void QuantizeBlock(const QuantizedBox& box, int64_t row_begin, int64_t column_be
                  column_begin / 128 * sizeof(float)),
               &scale, sizeof(scale));
   const float factor = 448.0F / amax;
+  if (box.factors_address != 0) {
+    std::memcpy(At(box.factors_address + row_begin / 128 * box.scales_pitch_bytes +
+                   column_begin / 128 * sizeof(float)),
+                &factor, sizeof(factor));
+  }
   for (int64_t row = row_begin; row < std::min(row_begin + 128, box.rows); ++row) {
     for (int64_t column = column_begin; column < std::min(column_begin + 128, box.columns);
          ++column) {
@@ -123,7 +134,8 @@ std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from
       for (int64_t at = 0; at < box.row_bytes; at += ItemBytes(from)) {
         uint32_t bits = 0;
         std::memcpy(&bits, begin + at, ItemBytes(from));
-        bits = ConvertOnCpu(from, to, bits);
+        bits = to == DataType::kF8E4M3 ? QuantizeOneOnCpu(box, at / ItemBytes(from), bits)
+                                       : ConvertOnCpu(from, to, bits);
         const auto* bytes = reinterpret_cast<const std::byte*>(&bits);
         packed.insert(packed.end(), bytes, bytes + ItemBytes(to));
       }

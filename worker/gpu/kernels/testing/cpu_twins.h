@@ -16,7 +16,7 @@
 namespace crossmesh {
 
 // The packed bytes of all boxes, elements converted on the way. Types are F32, F16 or BF16; equal
-// ones may be any.
+// ones may be any; BF16 becomes F8_E4M3 by the factors of boxes.
 std::vector<std::byte> PackOnCpu(std::span<const KernelBox> boxes, DataType from, DataType to);
 // Copies packed bytes of all boxes to them.
 void UnpackOnCpu(std::span<const KernelBox> boxes, std::span<const std::byte> packed);
@@ -32,7 +32,7 @@ uint32_t ConvertOnCpu(DataType from, DataType to, uint32_t bits);
 // A number as fp8 (e4m3).
 uint8_t Fp8OnCpu(double value);
 
-// The packed fp8 bytes of all boxes; writes their scales.
+// The packed fp8 bytes of all boxes; writes their scales, and their factors if they are wanted.
 std::vector<std::byte> QuantizeOnCpu(std::span<const QuantizedBox> boxes);
 
 }  // namespace crossmesh

@@ -1,0 +1,46 @@
+// What elements are multiplied with between their two formats: nothing, or the factor of the scale
+// block that they are in.
+
+#pragma once
+
+#include "common/numbers/number_formats.h"
+#include "worker/gpu/kernels/device_code.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
+
+#include <cstdint>
+
+namespace crossmesh {
+
+inline constexpr int kScaleBlock = 128;  // kScaleBlockLength of common/mesh/conversion.h
+
+CROSSMESH_DEVICE constexpr int64_t ScaleBlocks(int64_t elements) {
+  return (elements + kScaleBlock - 1) / kScaleBlock;
+}
+
+struct Unscaled {
+  static constexpr bool kHasFactor = false;
+
+  // Of the elements at a column of a box's row.
+  CROSSMESH_DEVICE static Unscaled At(const KernelBox& /*box*/, int32_t /*column*/) { return {}; }
+  // How many of a row's last `row_left` elements, from `column` on, are multiplied alike.
+  CROSSMESH_DEVICE static int32_t AlikeOf(int32_t row_left, int32_t /*column*/) { return row_left; }
+  // A number of f32, as bits.
+  CROSSMESH_DEVICE uint32_t Scale(uint32_t bits) const { return bits; }
+};
+
+struct BlockFactor {
+  static constexpr bool kHasFactor = true;
+
+  CROSSMESH_DEVICE static BlockFactor At(const KernelBox& box, int32_t column) {
+    constexpr uint64_t kFactorBytes = sizeof(float);
+    return {LoadAligned<float>(box.factors_address + column / kScaleBlock * kFactorBytes)};
+  }
+  CROSSMESH_DEVICE static int32_t AlikeOf(int32_t row_left, int32_t column) {
+    return Min(row_left, kScaleBlock - column % kScaleBlock);
+  }
+  CROSSMESH_DEVICE uint32_t Scale(uint32_t bits) const { return BitsOf(FloatOf(bits) * factor); }
+
+  float factor;
+};
+
+}  // namespace crossmesh
