@@ -53,7 +53,7 @@ Plan RandomCase(RandomSource& random) {
   return RandomPlanOf(random, RandomTensorTable(random, options));
 }
 
-Plan RandomQuantizedCase(RandomSource& random) {
+TensorTable RandomQuantizedTable(RandomSource& random) {
   const std::vector<std::string> meshes = {"x=2 on a.0-1", "x=2 on a.0,b.0", "x=2 on b.0-1"};
   const TensorText meshes_only = {.source_mesh = random.Pick(meshes),
                                   .destination_mesh = random.Pick(meshes)};
@@ -69,7 +69,11 @@ Plan RandomQuantizedCase(RandomSource& random) {
     if (i > 1) text.sent_as = random.OneIn(4) ? DataType::kF32 : DataType::kF8E4M3;
   }
   random.Shuffle(texts);
-  return RandomPlanOf(random, TableOf(texts));
+  return TableOf(texts);
+}
+
+Plan RandomQuantizedCase(RandomSource& random) {
+  return RandomPlanOf(random, RandomQuantizedTable(random));
 }
 
 std::vector<int32_t> DealDevices(RandomSource& random, const Plan& plan, int32_t workers) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/plan/plan.h"
+#include "common/plan/tensor_table.h"
 #include "common/plan/testing/random_source.h"
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace crossmesh {
 // A random plan that Prove accepts; now and then its relays have several chunks and leaves.
 Plan RandomCase(RandomSource& random);
 
-// The same, of a few tensors of which some are sent as F8_E4M3, with their scales.
+// A few tensors of which some are sent as F8_E4M3, with their scales; and such a plan of them.
+TensorTable RandomQuantizedTable(RandomSource& random);
 Plan RandomQuantizedCase(RandomSource& random);
 
 // By rank: which of `workers` workers owns the device.

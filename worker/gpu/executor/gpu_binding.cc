@@ -2,8 +2,10 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/data_type.h"
 #include "common/plan/packed_runs.h"
 #include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/executor/tile_check.h"
 #include "worker/gpu/kernels/kernel.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 
@@ -11,8 +13,6 @@
 #include <cstring>
 #include <limits>
 #include <utility>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -25,21 +25,29 @@ constexpr uint64_t kNoHashInPlace = ~uint64_t{0};
 // Makes the boxes of classes on one side of the program's device.
 class GpuBinding::BoxCollector {
  public:
-  BoxCollector(const GpuProgram& program, Side side, std::span<const uint64_t> tiles)
+  // `scales` are those of source tiles; null at destinations.
+  BoxCollector(const GpuProgram& program, Side side, std::span<const uint64_t> tiles,
+               const GpuScales* scales)
       : program_(program),
         side_(side),
         tiles_(tiles),
+        scales_(scales),
         runs_(program.part().tiles(side, program.device())) {}
 
   // Of one class, behind those in `boxes`; nothing when it is there already.
   absl::Status Add(ClassIndex slice_class, std::vector<KernelBox>& boxes, BoxRanges& ranges) {
     const auto [range, is_new] = ranges.try_emplace(slice_class);
     if (!is_new) return absl::OkStatus();
+    const bool is_quantized = scales_ != nullptr && IsQuantized(slice_class);
     KernelBoxList list;
     runs_.Seek(slice_class, 0);
     for (Run run = runs_.Next(kAll); run.bytes > 0; run = runs_.Next(kAll)) {
-      RETURN_IF_ERROR(CheckTile(run));
-      list.Append(tiles_[run.tensor] + run.tile_offset, run.tile_bytes, run.bytes);
+      RETURN_IF_ERROR(CheckTile(program_, side_, run.tensor, tiles_));
+      if (is_quantized) {
+        scales_->Append(run, list);
+      } else {
+        list.Append(tiles_[run.tensor] + run.tile_offset, run.tile_bytes, run.bytes);
+      }
     }
     CHECK_LE(std::ssize(list.boxes()), std::numeric_limits<int32_t>::max());
     range->second = {.begin = std::ssize(boxes),
@@ -51,36 +59,16 @@ class GpuBinding::BoxCollector {
  private:
   static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
-  absl::Status CheckTile(const Run& run) const {
-    const TensorTable& tensors = program_.part().part().tensors();
-    const int32_t group = tensors.group_of_tensor()[run.tensor];
-    if (run.tensor >= std::ssize(tiles_) || tiles_[run.tensor] == 0) {
-      const int64_t bytes = program_.part().tiles(side_, program_.device()).tile_bytes(group);
-      return Refused(run.tensor, absl::StrCat("memory for the ", bytes, " bytes"), "none");
-    }
-    // Kernels that convert read elements as they are; all others read bytes.
-    const int64_t item_bytes = tensors.ItemBytesOf(Side::kSource, group);
-    if (side_ == Side::kSource && tensors.conversion_of(group) != kNoConversion &&
-        tiles_[run.tensor] % item_bytes != 0) {
-      return Refused(
-          run.tensor,
-          absl::StrCat("memory at a multiple of the ", item_bytes, " bytes of an element"),
-          absl::StrCat("address ", tiles_[run.tensor]));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Refused(int32_t tensor, absl::string_view expected, absl::string_view found) const {
-    const TensorTable& tensors = program_.part().part().tensors();
-    return absl::InvalidArgumentError(
-        absl::StrCat(side_ == Side::kSource ? "source" : "destination", " of device ",
-                     ToString(tensors.devices()[program_.device()]), ", tensor ", tensor,
-                     ": expected ", expected, ", found ", found));
+  bool IsQuantized(ClassIndex slice_class) const {
+    const ConversionIndex conversion = program_.part().slicing().classes()[slice_class].conversion;
+    return conversion != kNoConversion &&
+           program_.part().part().tensors().conversions()[conversion].to == DataType::kF8E4M3;
   }
 
   const GpuProgram& program_;
   const Side side_;
   const std::span<const uint64_t> tiles_;
+  const GpuScales* const scales_;
   PackedRuns runs_;
 };
 
@@ -89,6 +77,7 @@ absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
     const GpuStream& upload) {
   std::shared_ptr<GpuBinding> binding(new GpuBinding(std::move(program)));
   binding->FindKernels(gpu);
+  ASSIGN_OR_RETURN(binding->scales_, GpuScales::Create(gpu, *binding->program_, tiles.source));
   std::vector<KernelBox> boxes;
   RETURN_IF_ERROR(binding->Collect(tiles, boxes));
   RETURN_IF_ERROR(binding->Upload(gpu, boxes, upload));
@@ -115,8 +104,8 @@ void GpuBinding::FindKernels(const Gpu& gpu) {
 }
 
 absl::Status GpuBinding::Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes) {
-  BoxCollector sources(*program_, Side::kSource, tiles.source);
-  BoxCollector destinations(*program_, Side::kDestination, tiles.destination);
+  BoxCollector sources(*program_, Side::kSource, scales_->sources(), scales_.get());
+  BoxCollector destinations(*program_, Side::kDestination, tiles.destination, nullptr);
   for (const GpuProgram::Step& step : program_->steps()) {
     for (const GpuProgram::Pack& pack : program_->packs(step)) {
       RETURN_IF_ERROR(sources.Add(pack.slice_class, boxes, source_));
@@ -134,15 +123,18 @@ absl::Status GpuBinding::Collect(const GpuTiles& tiles, std::vector<KernelBox>& 
 
 absl::Status GpuBinding::Upload(Gpu& gpu, const std::vector<KernelBox>& boxes,
                                 const GpuStream& upload) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(boxes));
+  const auto of_boxes = std::as_bytes(std::span(boxes));
+  const auto of_matrices = std::as_bytes(std::span(scales_->matrices()));
   const int64_t kept_bytes = agreement_bytes() + hash_bytes();
-  ASSIGN_OR_RETURN(host_memory_,
-                   RegisteredMemory::Create(gpu, ByteCount(kept_bytes + std::ssize(bytes))));
-  ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu, ByteCount(std::ssize(bytes)), {}));
+  const ByteCount bytes(std::ssize(of_boxes) + std::ssize(of_matrices));
+  ASSIGN_OR_RETURN(host_memory_, RegisteredMemory::Create(gpu, ByteCount(kept_bytes) + bytes));
+  ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu, bytes, {}));
   ASSIGN_OR_RETURN(uploaded_, GpuEvent::Create(gpu));
-  if (!bytes.empty()) {
+  matrices_offset_ = std::ssize(of_boxes);
+  if (bytes.value() > 0) {
     const std::span<std::byte> pinned = host_memory_->bytes().subspan(kept_bytes);
-    std::ranges::copy(bytes, pinned.begin());
+    std::ranges::copy(of_boxes, pinned.begin());
+    std::ranges::copy(of_matrices, pinned.begin() + matrices_offset_);
     RETURN_IF_ERROR(host_memory_->CopyToGpu(pinned, boxes_->address(), upload));
   }
   return uploaded_->Record(upload);
@@ -157,6 +149,11 @@ GpuBinding::Boxes GpuBinding::boxes(Side side, ClassIndex slice_class) const {
 const SourceKernels& GpuBinding::source_kernels(ClassIndex slice_class) const {
   const SliceClass& of_class = program_->part().slicing().classes()[slice_class];
   return source_kernels_[of_class.conversion + 1];
+}
+
+QuantizeArguments GpuBinding::scaling() const {
+  return {.boxes = DevicePointer<const QuantizedBox>(boxes_->address() + matrices_offset_),
+          .box_count = static_cast<int32_t>(scales_->matrices().size())};
 }
 
 void GpuBinding::Prepare(const TaskKey& key) {

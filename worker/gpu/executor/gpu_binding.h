@@ -8,6 +8,7 @@
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/gpu_stream.h"
 #include "worker/gpu/device/registered_memory.h"
+#include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/executor/run_agreement.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/program/checksum_comparison.h"
@@ -38,8 +39,9 @@ struct SourceKernels {
 };
 
 // A program bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
-// search them; and what a run leaves for the host to look at. Made once, run any number of times,
-// one run at a time; a run allocates nothing. Confined to the thread of its Gpu.
+// search them; room for the scales of source tiles; and what a run leaves for the host to look at.
+// Made once, run any number of times, one run at a time; a run allocates nothing. Confined to the
+// thread of its Gpu.
 //
 // Goes, as the tiles do, only when no run of it is on the GPU any more.
 class GpuBinding {
@@ -70,6 +72,9 @@ class GpuBinding {
   // Of a class that the program reads on that side, or writes.
   Boxes boxes(Side side, ClassIndex slice_class) const;
   const SourceKernels& source_kernels(ClassIndex slice_class) const;
+  // What computes the scales of source tiles, in so many blocks of threads; 0: there are none.
+  QuantizeArguments scaling() const;
+  int64_t scale_blocks() const { return scales_->blocks(); }
 
   // Makes ready for a run: both lists of hashes differ until the unpacks have filled them.
   void Prepare(const TaskKey& key);
@@ -102,7 +107,7 @@ class GpuBinding {
   std::span<RunAgreement> agreements() const;
   std::span<uint64_t> both_hashes() const;
 
-  // In host_memory_: agreements, both lists of hashes, boxes on their way to the GPU.
+  // In host_memory_: agreements, both lists of hashes, boxes and matrices on their way to the GPU.
   int64_t agreement_bytes() const;
   int64_t hash_bytes() const;
 
@@ -111,7 +116,9 @@ class GpuBinding {
   BoxRanges source_;
   BoxRanges destination_;
   std::unique_ptr<RegisteredMemory> host_memory_;
-  std::unique_ptr<GpuMemory> boxes_;
+  std::unique_ptr<GpuScales> scales_;
+  std::unique_ptr<GpuMemory> boxes_;  // and behind them the matrices that have scales
+  int64_t matrices_offset_ = 0;
   std::unique_ptr<GpuEvent> uploaded_;
 };
 

@@ -61,6 +61,45 @@ TEST_F(GpuBindingTest, BoxesOfSourcesHaveTheSizesOfTheirElements) {
   EXPECT_EQ(binding->boxes(Side::kDestination, 0).list->row_bytes, 200);
 }
 
+TEST_F(GpuBindingTest, BoxesThatAreQuantizedHaveRowsAndFactors) {
+  const Plan plan = Made(QuantizedOnOneDevice());
+  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  const TileMemory memory(plan);
+  const GpuTiles tiles = TilesOf(memory, 0);
+  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(programs[0], tiles));
+  rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
+  // Three rows of two blocks.
+  EXPECT_EQ(binding->scale_blocks(), 6);
+  const GpuBinding::Boxes elements = binding->boxes(Side::kSource, 0);
+  ASSERT_EQ(elements.count, 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(elements.list[i].address, tiles.source[0] + i * 128 * 400);
+    EXPECT_EQ(elements.list[i].rows, i < 2 ? 128 : 44);
+    EXPECT_EQ(elements.list[i].row_bytes, 400);
+    EXPECT_EQ(elements.list[i].factors_address, elements.list[0].factors_address + i * 8);
+  }
+  const GpuBinding::Boxes scales = binding->boxes(Side::kSource, 1);
+  ASSERT_EQ(scales.count, 1);
+  EXPECT_EQ(scales.list->row_bytes, 24);
+  ASSERT_EQ(binding->scaling().box_count, 1);
+  const QuantizedBox& matrix = binding->scaling().boxes[0];
+  EXPECT_EQ(matrix.address, tiles.source[0]);
+  EXPECT_EQ(matrix.scales_address, scales.list->address);
+  EXPECT_EQ(matrix.factors_address, elements.list->factors_address);
+}
+
+TEST_F(GpuBindingTest, ATileOfWhichScalesAreReadNeedsMemory) {
+  const Plan plan = Made(QuantizedOnOneDevice());
+  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  const TileMemory memory(plan);
+  GpuTiles tiles = TilesOf(memory, 0);
+  tiles.source[0] = 0;
+  EXPECT_THAT(rank_->executor().Bind(programs[0], tiles),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("source of device a.0, tensor 0"),
+                             HasSubstr("expected memory for the 120000 bytes"))));
+}
+
 TEST_F(GpuBindingTest, TilesThatTheProgramDoesNotTouchNeedNoMemory) {
   EXPECT_OK(
       rank_->executor().Bind(chain_.programs[0], {.source = TilesOf(chain_.memory, 0).source}));

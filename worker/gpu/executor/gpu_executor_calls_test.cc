@@ -74,6 +74,25 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
   EXPECT_THAT(told, Each(IsEmpty()));
 }
 
+TEST(GpuExecutorCallsTest, ScalesAreLaunchesAndEventsAsWell) {
+  const auto told = RunRanks(1, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(1, number, meeting));
+    const Plan plan = Made(QuantizedOnOneDevice());
+    ASSIGN_OR_RETURN(const DevicePrograms programs, ProgramsOf(plan, {}));
+    const TileMemory memory(plan);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(programs[0], memory));
+    RETURN_IF_ERROR(rank->Run(spec).status());
+    const size_t calls_before = rank->stand_in().Calls().size();
+    spec.key.instance = 1;
+    RETURN_IF_ERROR(rank->Run(spec).status());
+    RETURN_IF_ERROR(ExpectCalls(rank->stand_in().Calls(), calls_before, kCallsOfSteps));
+    spec = {};
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
 // Is this thread in a call of a stand-in? They are libraries of their own folder, and may allocate
 // what they like.
 bool IsInStandIn() {

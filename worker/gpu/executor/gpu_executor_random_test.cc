@@ -66,15 +66,22 @@ absl::Status RunCase(ExecutorRank& rank, int number, MakePlan make_plan, RandomS
   return ExpectReportOfHostMemory(plan, *programs[number], report, hosts);
 }
 
-absl::Status RunCases(int number, Meeting& meeting, MakePlan make_plan, uint64_t seed) {
-  const auto cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", 40));
-  seed = FromEnvironment("CROSSMESH_SEED", seed);
+// Which random plans: of so many seeds, from one on.
+struct Cases {
+  MakePlan make_plan;
+  uint64_t seed = 0;
+  int64_t count = 0;
+};
+
+absl::Status RunCases(int number, Meeting& meeting, const Cases& chosen) {
+  const auto cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", chosen.count));
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", chosen.seed);
   ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
   RETURN_IF_ERROR(rank->JoinAll(kRanks, number, meeting));
   MeshRunner hosts({.workers = 1});
   for (int64_t i = 0; i < cases; ++i) {
     RandomSource random(seed + i);
-    const absl::Status status = RunCase(*rank, number, make_plan, random, hosts);
+    const absl::Status status = RunCase(*rank, number, chosen.make_plan, random, hosts);
     if (status.ok()) continue;
     return absl::Status(status.code(), absl::StrCat("CROSSMESH_SEED=", seed + i,
                                                     " CROSSMESH_CASES=1: ", status.message()));
@@ -82,16 +89,23 @@ absl::Status RunCases(int number, Meeting& meeting, MakePlan make_plan, uint64_t
   return rank->Close();
 }
 
-void ExpectAllRight(MakePlan make_plan, uint64_t seed) {
-  const std::vector<std::string> results = RunRanks(kRanks, [&](int number, Meeting& meeting) {
-    return RunCases(number, meeting, make_plan, seed);
-  });
+void ExpectAllRight(const Cases& cases) {
+  const std::vector<std::string> results = RunRanks(
+      kRanks, [&](int number, Meeting& meeting) { return RunCases(number, meeting, cases); });
   EXPECT_THAT(results, testing::Each(testing::IsEmpty()));
 }
 
-TEST(GpuExecutorRandom, EveryElementOfEveryStrategyArrives) { ExpectAllRight(RandomPlanned, 1); }
+TEST(GpuExecutorRandom, EveryElementOfEveryStrategyArrives) {
+  ExpectAllRight({RandomPlanned, 1, 40});
+}
 
-TEST(GpuExecutorRandom, EveryElementOfDrawnPlansArrives) { ExpectAllRight(RandomDrawn, 100'000); }
+TEST(GpuExecutorRandom, EveryElementOfDrawnPlansArrives) {
+  ExpectAllRight({RandomDrawn, 100'000, 40});
+}
+
+TEST(GpuExecutorRandom, QuantizedElementsArriveWithTheirScales) {
+  ExpectAllRight({RandomQuantized, 200'000, 15});
+}
 
 }  // namespace
 }  // namespace crossmesh

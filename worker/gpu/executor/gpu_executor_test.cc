@@ -8,8 +8,13 @@
 #include "worker/gpu/program/testing/device_programs.h"
 #include "worker/gpu/program/testing/small_plans.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -19,6 +24,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -69,6 +75,26 @@ TEST_F(GpuExecutorTest, CopiesTheTilesOfItsDevice) {
   EXPECT_EQ(report.devices[0].bytes, kBytes);
   EXPECT_EQ(rank_->executor().counters().tasks_succeeded, 1);
   EXPECT_EQ(rank_->executor().counters().copied_bytes, kBytes);
+}
+
+TEST_F(GpuExecutorTest, ScalesAreThoseOfWhatTheTilesHoldInTheRun) {
+  const Plan plan = Made(QuantizedOnOneDevice());
+  const TileMemory memory(plan);
+  ASSERT_OK_AND_ASSIGN(GpuTaskSpec spec, rank_->Spec(ProgramOf(plan), memory));
+  ASSERT_OK(rank_->Run(spec));
+  EXPECT_OK(memory.CheckDestination(0));
+  EXPECT_OK(memory.CheckUntouched());
+
+  constexpr int64_t kElements = 300 * 200;
+  std::fill_n(memory.tiles(Side::kSource, 0).tensor[0], 2 * kElements, std::byte{0});
+  spec.key.instance = 1;
+  ASSERT_OK(rank_->Run(spec));
+  const BoundTiles& received = memory.tiles(Side::kDestination, 0);
+  EXPECT_THAT(std::span(received.tensor[0], kElements), Each(std::byte{0}));
+  std::array<float, 6> scales;
+  std::memcpy(scales.data(), received.tensor[1], sizeof(scales));
+  // That of the least amax.
+  EXPECT_THAT(scales, Each(0x1p-100F / 448));
 }
 
 TEST_F(GpuExecutorTest, AProgramWithoutStepsEnds) {

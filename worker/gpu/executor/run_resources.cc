@@ -18,7 +18,8 @@ absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
   std::unique_ptr<RunResources> made(
       new RunResources{.gpu = gpu,
                        .staging = staging,
-                       .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack")});
+                       .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
+                       .scale_kernel = gpu.KernelNamed<QuantizeArguments>("crossmesh_quantize")});
   ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));
@@ -26,6 +27,7 @@ absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
   for (int32_t i = 0; i < steps_ahead; ++i) {
     ASSIGN_OR_RETURN(made->step_events.emplace_back(), StreamEvents::Create(gpu));
   }
+  ASSIGN_OR_RETURN(made->scaled, GpuEvent::Create(gpu));
   ASSIGN_OR_RETURN(made->end_events, StreamEvents::Create(gpu));
   return made;
 }

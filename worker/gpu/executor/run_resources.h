@@ -37,11 +37,13 @@ struct RunResources {
   Gpu& gpu;
   const RegisteredStaging& staging;
   const GpuKernel<PackArguments> unpack_kernel;
+  const GpuKernel<QuantizeArguments> scale_kernel;
   std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for nobody
   std::unique_ptr<GpuStream> pack;
   std::unique_ptr<GpuStream> wire;
   std::unique_ptr<GpuStream> unpack;      // copies as well, which run while its step's transfers do
   std::vector<StreamEvents> step_events;  // [step modulo their number]
+  std::unique_ptr<GpuEvent> scaled;       // behind the scales of a run
   StreamEvents end_events;                // behind everything
   std::vector<RankMessage> sends;         // of the step in hand
   std::vector<RankMessage> receives;

@@ -39,6 +39,7 @@ absl::StatusOr<bool> StepPipeline::Advance() {
 absl::Status StepPipeline::BeginStep() {
   const Step& step = program_.steps()[issued_];
   is_begun_ = true;
+  if (issued_ == 0) RETURN_IF_ERROR(QueueScales());
   RETURN_IF_ERROR(QueuePacks(step));
   return QueueTransfers(step);
 }
@@ -55,6 +56,15 @@ absl::Status StepPipeline::EndStep() {
   is_begun_ = false;
   ++issued_;
   return absl::OkStatus();
+}
+
+absl::Status StepPipeline::QueueScales() {
+  if (binding_.scale_blocks() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(shared_.gpu.Launch(shared_.scale_kernel, binding_.scale_blocks(),
+                                     binding_.scaling(), *shared_.pack));
+  RETURN_IF_ERROR(shared_.scaled->Record(*shared_.pack));
+  // Packs come behind them, and copies read them as well.
+  return shared_.unpack->WaitFor(*shared_.scaled);
 }
 
 template <typename Chunk>
@@ -160,6 +170,10 @@ absl::StatusOr<bool> StepPipeline::NoteDone() {
 absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
   const Step& step = program_.steps()[index];
   const StreamEvents& events = EventsOf(index);
+  if (index == 0 && binding_.scale_blocks() > 0) {
+    ASSIGN_OR_RETURN(const bool is_done, shared_.scaled->IsDone());
+    if (!is_done) return false;
+  }
   if (!step.copies.empty() || !step.unpacks.empty()) {
     ASSIGN_OR_RETURN(const bool is_done, events.unpacked->IsDone());
     if (!is_done || !step.unpacks.empty()) return is_done;

@@ -21,11 +21,11 @@ namespace crossmesh {
 // it calls nothing but launches, records, waits and queries of events, and the communicator.
 // Allocates nothing.
 //
-// A step is begun when its packs and its group are queued. The group counts as queued, and the
-// stream may be used, when the communicator says that it is idle; then the step is ended: the event
-// behind the group is recorded, and copies and unpacks are queued. The next step begins after that.
-// What a step waits for and is done already is not waited for: its events may be another step's by
-// now.
+// The scales of source tiles belong to the first step. A step is begun when its packs and its group
+// are queued. The group counts as queued, and the stream may be used, when the communicator says
+// that it is idle; then the step is ended: the event behind the group is recorded, and copies and
+// unpacks are queued. The next step begins after that. What a step waits for and is done already is
+// not waited for: its events may be another step's by now.
 class StepPipeline {
  public:
   // Payload of the steps that are done.
@@ -67,6 +67,7 @@ class StepPipeline {
 
   absl::Status BeginStep();
   absl::Status EndStep();
+  absl::Status QueueScales();
   // Of a chunk that is packed or unpacked, between its boxes and this address in staging. Hashes
   // are not set.
   template <typename Chunk>

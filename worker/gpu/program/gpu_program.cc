@@ -24,10 +24,6 @@ absl::StatusOr<std::shared_ptr<const GpuProgram>> GpuProgram::Create(
   if (devices != 1) return Bad("devices of the part", "one", static_cast<int64_t>(devices));
   if (options.staging_bytes < 0) return Bad("staging bytes", "0 or more", options.staging_bytes);
   if (options.steps_ahead < 0) return Bad("steps ahead", "0 or more", options.steps_ahead);
-  if (!part->part().tensors().spec().scaled_tensors.empty()) {
-    return Bad("tensors sent as F8_E4M3", "none on a GPU",
-               std::ssize(part->part().tensors().spec().scaled_tensors));
-  }
   ASSIGN_OR_RETURN(const MessageSchedule schedule, ScheduleMessages(*part));
   ASSIGN_OR_RETURN(Lists lists, CompileProgram(*part, schedule, options));
   return std::shared_ptr<const GpuProgram>(

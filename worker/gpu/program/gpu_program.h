@@ -26,6 +26,9 @@ namespace crossmesh {
 // device that passes a chunk on sends it, in a later step, from where it was received. Copies from
 // tiles to tiles of the same device are dealt out to the steps.
 //
+// Before all steps come the scales of source tiles that are sent as F8_E4M3: no source has memory
+// for them, so they are computed to memory of the program's own, and packed from there.
+//
 // Both ends of a hop have it in the step of the same number. So groups cannot deadlock: all ranks
 // can do the lowest step that is not done.
 //
@@ -123,14 +126,14 @@ class GpuProgram {
     std::vector<Copy> copies;
     std::vector<ReceivedRelay> received;  // in plan order
     std::vector<DeviceRank> peers;        // ascending
+    std::vector<int32_t> scaled;          // as scaled()
     int64_t leaves = 0;                   // of all relays received
   };
 
-  // InvalidArgument: the part has not exactly one device, an option is negative, a tensor has
-  // scales, which only host memory can give it, or a relay goes on before it has come
-  // (message_schedule.h). ResourceExhausted: the messages of some step, with those kept for a later
-  // one, do not fit into the staging; says how much it takes. Cost: that of sorting what the device
-  // does with each chunk.
+  // InvalidArgument: the part has not exactly one device, an option is negative, or a relay goes on
+  // before it has come (message_schedule.h). ResourceExhausted: the messages of some step, with
+  // those kept for a later one, do not fit into the staging; says how much it takes. Cost: that of
+  // sorting what the device does with each chunk.
   static absl::StatusOr<std::shared_ptr<const GpuProgram>> Create(
       std::shared_ptr<const PreparedPart> part, const Options& options);
 
@@ -149,6 +152,10 @@ class GpuProgram {
     return In(lists_.unpacks, step.unpacks);
   }
   std::span<const Copy> copies(const Step& step) const { return In(lists_.copies, step.copies); }
+
+  // Tensors of which the device packs or copies elements as F8_E4M3, or scales: ascending indices
+  // into the table's scaled_tensors. All scales of its source tiles of these are computed.
+  const std::vector<int32_t>& scaled() const { return lists_.scaled; }
 
   const std::vector<ReceivedRelay>& received() const { return lists_.received; }
   // Of each of the two lists of hashes; 0 with checksums off.

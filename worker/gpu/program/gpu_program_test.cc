@@ -1,6 +1,7 @@
 #include "worker/gpu/program/gpu_program.h"
 
 #include "common/base/check.h"
+#include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
@@ -219,21 +220,47 @@ TEST(GpuProgramTest, APartOfSeveralDevicesIsRefused) {
   }
 }
 
-TEST(GpuProgramTest, TensorsWithScalesAreRefused) {
-  const auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = "[128, 128]",
-                                                    .source_mesh = "x=1 on a.0",
-                                                    .source = "[-, -]",
-                                                    .destination_mesh = "x=1 on a.0",
-                                                    .destination = "[-, -]",
-                                                    .type = DataType::kBF16,
-                                                    .sent_as = DataType::kF8E4M3}}));
+TEST(GpuProgramTest, ScalesOfWhatIsReadAreComputedFirst) {
+  const DevicePrograms programs = ProgramsOf(QuantizedOnOneDevice(), {});
+  EXPECT_EQ(ToText(*programs[0]), R"(a.0, 0 leaves, peers
+scale tensor 0
+step 0
+  copy class 0 [0, 60000)
+  copy class 1 [0, 24)
+)");
+}
+
+// Of a tensor that both have, a.0 sends the elements and a.1 the scales; the other one only a.1
+// has.
+TEST(GpuProgramTest, ScalesAreComputedWhereElementsOrScalesAreRead) {
+  std::vector<TensorText> texts(2, {.shape = "[128, 128]",
+                                    .source_mesh = "x=2 on a.0-1",
+                                    .source = "[-, -]",
+                                    .destination_mesh = "x=1 on b.0",
+                                    .destination = "[-, -]",
+                                    .type = DataType::kBF16,
+                                    .sent_as = DataType::kF8E4M3});
+  texts[1].source_mesh = "x=1 on a.1";
+  const auto tensors = std::make_shared<const TensorTable>(TableOf(texts));
   ASSERT_OK_AND_ASSIGN(Slicing slicing, Slicing::Create(*tensors));
-  const Plan plan = Made({.tensors = tensors,
-                          .slicing = std::make_shared<const Slicing>(std::move(slicing)),
-                          .copies = {{.slice_class = 0}, {.slice_class = 1}}});
-  EXPECT_THAT(ProgramsOf(plan, {}), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             HasSubstr("sent as F8_E4M3: expected none on a GPU")));
+  Plan::Spec spec = {.tensors = tensors,
+                     .slicing = std::make_shared<const Slicing>(std::move(slicing))};
+  // Elements of both, scales of both.
+  const std::vector<DeviceRank> roots = {0, 1, 1, 1};
+  for (ClassIndex i = 0; i < std::ssize(roots); ++i) {
+    spec.relays.push_back({.slice_class = i,
+                           .root = roots[i],
+                           .end = spec.slicing->classes()[i].bytes,
+                           .first_hop = i,
+                           .hop_count = 1,
+                           .due = {.begin = 0, .end = DueTime::kParts}});
+    spec.hops.push_back({.from = roots[i], .to = 2});
+  }
+  PlaceHopsInPlanOrder(spec);
+  const DevicePrograms programs = ProgramsOf(std::move(spec), {.staging_bytes = 1 << 20});
+  EXPECT_THAT(programs[0]->scaled(), ElementsAre(0));
+  EXPECT_THAT(programs[1]->scaled(), ElementsAre(0, 1));
+  EXPECT_THAT(programs[2]->scaled(), IsEmpty());
 }
 
 TEST(GpuProgramTest, NegativeOptionsAreRefused) {

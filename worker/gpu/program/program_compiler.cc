@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -45,6 +46,7 @@ class ProgramCompiler {
     ListCopies();
     DealCopies();
     ListPeers();
+    ListScaled();
     return std::move(lists_);
   }
 
@@ -208,6 +210,33 @@ class ProgramCompiler {
     std::ranges::sort(lists_.peers);
     const auto repeated = std::ranges::unique(lists_.peers);
     lists_.peers.erase(repeated.begin(), repeated.end());
+  }
+
+  void ListScaled() {
+    const TensorTable& tensors = part_.part().tensors();
+    const std::vector<int32_t>& scaled = tensors.spec().scaled_tensors;
+    if (scaled.empty()) return;
+    const std::vector<bool> is_read = ReadGroups();
+    const std::vector<int32_t>& groups = tensors.group_of_tensor();
+    for (int32_t i = 0; i < std::ssize(scaled); ++i) {
+      if (is_read[groups[scaled[i]]] || is_read[groups[tensors.first_scales() + i]]) {
+        lists_.scaled.push_back(i);
+      }
+    }
+  }
+
+  // By group: does the device read any of its tensors?
+  std::vector<bool> ReadGroups() const {
+    std::set<ClassIndex> classes;
+    for (const GpuProgram::Pack& pack : lists_.packs) classes.insert(pack.slice_class);
+    for (const GpuProgram::Copy& copy : lists_.copies) classes.insert(copy.slice_class);
+    std::vector<bool> is_read(part_.slicing().grids());
+    for (int32_t group = 0; group < part_.slicing().grids(); ++group) {
+      const GroupGrid& grid = part_.slicing().grid(group);
+      is_read[group] = std::ranges::any_of(
+          classes, [&](ClassIndex slice_class) { return grid.FindClass(slice_class) >= 0; });
+    }
+    return is_read;
   }
 
   const PreparedPart& part_;

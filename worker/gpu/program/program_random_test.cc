@@ -100,5 +100,9 @@ TEST_F(ProgramRandom, EveryElementOfEveryStrategyArrives) { RunCases(RandomPlann
 
 TEST_F(ProgramRandom, EveryElementOfDrawnPlansArrives) { RunCases(RandomDrawn, 1000, 100'000); }
 
+TEST_F(ProgramRandom, QuantizedElementsArriveWithTheirScales) {
+  RunCases(RandomQuantized, 50, 200'000);
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -23,6 +23,10 @@ std::string ToText(const GpuProgram& program) {
       absl::StrCat(ToString(devices[program.device()]), ", ", program.leaves(), " leaves, peers");
   for (const DeviceRank peer : program.peers()) absl::StrAppend(&out, " ", ToString(devices[peer]));
   absl::StrAppend(&out, "\n");
+  const TensorTable& tensors = program.part().part().tensors();
+  for (const int32_t scaled : program.scaled()) {
+    absl::StrAppend(&out, "scale tensor ", tensors.spec().scaled_tensors[scaled], "\n");
+  }
   for (const GpuProgram::Step& step : program.steps()) {
     absl::StrAppend(&out, "step ", step.number, "\n");
     AppendWait("pack", step.pack_after_wire, "wire", out);

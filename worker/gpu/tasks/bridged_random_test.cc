@@ -18,15 +18,15 @@
 namespace crossmesh {
 namespace {
 
-TEST(BridgedRandomTest, EveryElementArrives) {
-  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1);
-  const auto cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", 120));
+void RunCases(Plan (*make_plan)(RandomSource&), int64_t cases, uint64_t seed) {
+  seed = FromEnvironment("CROSSMESH_SEED", seed);
+  cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", cases));
   BridgedWorkers workers;
   ASSERT_OK(workers.Open());
   for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
     RandomSource random(seed + i);
-    const Plan plan = RandomCase(random);
+    const Plan plan = make_plan(random);
     std::vector<int32_t> worker_of_device = DealDevices(random, plan, 2);
     for (size_t rank = 0; rank < worker_of_device.size(); ++rank) {
       if (workers.gpus().devices().Has(plan.tensors().devices()[rank])) worker_of_device[rank] = 0;
@@ -53,6 +53,12 @@ TEST(BridgedRandomTest, EveryElementArrives) {
   workers.gpus().RunUntil([&] { return workers.bridge().mirror_bytes() == 0; });
   workers.gpus().Stop();
   EXPECT_EQ(workers.gpus().Violations(), "");
+}
+
+TEST(BridgedRandomTest, EveryElementArrives) { RunCases(RandomCase, 120, 1); }
+
+TEST(BridgedRandomTest, QuantizedElementsArriveWithTheirScales) {
+  RunCases(RandomQuantizedCase, 30, 200'000);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "worker/executor/leaf_checksum.h"
+#include "worker/executor/source_scales.h"
 #include "worker/executor/tile_cursor.h"
 #include "worker/gpu/program/checksum_comparison.h"
 #include "worker/gpu/program/testing/host_staging.h"
@@ -27,8 +28,8 @@ class ProgramRunner::Gpu {
   Gpu(const GpuProgram& program, StagingUses uses, const TileMemory& memory)
       : program_(program),
         staging_(program, std::move(uses)),
-        source_(program.part().tiles(Side::kSource, program.device()),
-                memory.tiles(Side::kSource, program.device())),
+        scales_(ScalesOf(program, memory)),
+        source_(SourceOf(program, memory, scales_)),
         destination_(program.part().tiles(Side::kDestination, program.device()),
                      memory.tiles(Side::kDestination, program.device())),
         root_hashes_(program.leaves()),
@@ -96,6 +97,22 @@ class ProgramRunner::Gpu {
   }
 
  private:
+  // Null when the program asks for none.
+  static std::unique_ptr<const DeviceScales> ScalesOf(const GpuProgram& program,
+                                                      const TileMemory& memory) {
+    if (program.scaled().empty()) return nullptr;
+    auto scales = std::make_unique<DeviceScales>(program.part().part().tensors(), program.device(),
+                                                 memory.tiles(Side::kSource, program.device()));
+    while (!scales->done()) scales->Step();
+    return scales;
+  }
+  static TileCursor SourceOf(const GpuProgram& program, const TileMemory& memory,
+                             const std::unique_ptr<const DeviceScales>& scales) {
+    const TileMap& map = program.part().tiles(Side::kSource, program.device());
+    if (scales != nullptr) return TileCursor(map, *scales);
+    return TileCursor(map, memory.tiles(Side::kSource, program.device()));
+  }
+
   template <typename Piece>
   static TileCursor::Range RangeOf(const Piece& piece) {
     return {piece.slice_class, piece.begin, piece.end - piece.begin};
@@ -132,6 +149,7 @@ class ProgramRunner::Gpu {
 
   const GpuProgram& program_;
   HostStaging staging_;
+  std::unique_ptr<const DeviceScales> scales_;
   TileCursor source_;
   TileCursor destination_;
   std::vector<uint64_t> root_hashes_;

@@ -4,6 +4,7 @@
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
 #include "controller/reshard/plan_reshard.h"
+#include "worker/executor/testing/random_case.h"
 
 #include <memory>
 #include <utility>
@@ -36,11 +37,9 @@ void DrawPeriods(RandomSource& random, Plan::Spec& spec) {
   }
 }
 
-}  // namespace
-
-Plan RandomPlanned(RandomSource& random) {
+Plan PlannedOf(RandomSource& random, std::shared_ptr<const TensorTable> tensors) {
   ReshardRequest request;
-  request.tensors = RandomTable(random);
+  request.tensors = std::move(tensors);
   request.topology = RandomTopology(random, *request.tensors,
                                     {.bytes_per_second = 1'000'000, .undescribed = true});
   request.strategy =
@@ -52,8 +51,7 @@ Plan RandomPlanned(RandomSource& random) {
   return *std::move(plan);
 }
 
-Plan RandomDrawn(RandomSource& random) {
-  const std::shared_ptr<const TensorTable> tensors = RandomTable(random);
+Plan DrawnOf(RandomSource& random, const std::shared_ptr<const TensorTable>& tensors) {
   auto slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
   Plan::Spec spec =
@@ -62,6 +60,17 @@ Plan RandomDrawn(RandomSource& random) {
   auto plan = Plan::Create(std::move(spec));
   CHECK_OK(plan);
   return *std::move(plan);
+}
+
+}  // namespace
+
+Plan RandomPlanned(RandomSource& random) { return PlannedOf(random, RandomTable(random)); }
+
+Plan RandomDrawn(RandomSource& random) { return DrawnOf(random, RandomTable(random)); }
+
+Plan RandomQuantized(RandomSource& random) {
+  const auto tensors = std::make_shared<const TensorTable>(RandomQuantizedTable(random));
+  return random.OneIn(2) ? PlannedOf(random, tensors) : DrawnOf(random, tensors);
 }
 
 absl::StatusOr<DevicePrograms> RandomPrograms(RandomSource& random, const Plan& plan) {

@@ -13,6 +13,8 @@ namespace crossmesh {
 Plan RandomPlanned(RandomSource& random);
 // The same tensors with random routes, whose hops follow each other after any number of periods.
 Plan RandomDrawn(RandomSource& random);
+// One or the other, of tensors of which some are sent as F8_E4M3, with their scales.
+Plan RandomQuantized(RandomSource& random);
 
 // The programs of all devices, with little staging most of the time: the first size, of some drawn,
 // that is enough.

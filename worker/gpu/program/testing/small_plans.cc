@@ -65,6 +65,18 @@ Plan::Spec ConvertedOnOneDevice(int64_t elements) {
   return spec;
 }
 
+Plan::Spec QuantizedOnOneDevice() {
+  Plan::Spec spec = SpecOf({.shape = "[300, 200]",
+                            .source_mesh = "x=1 on a.0",
+                            .source = "[-, -]",
+                            .destination_mesh = "x=1 on a.0",
+                            .destination = "[-, -]",
+                            .type = DataType::kBF16,
+                            .sent_as = DataType::kF8E4M3});
+  spec.copies = {{.slice_class = 0, .device = 0}, {.slice_class = 1, .device = 0}};
+  return spec;
+}
+
 Plan Made(Plan::Spec spec) {
   auto plan = Plan::Create(std::move(spec));
   CHECK_OK(plan);

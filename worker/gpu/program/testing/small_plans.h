@@ -19,6 +19,8 @@ Plan::Spec ThroughTwoHops(int64_t bytes);
 Plan::Spec OnOneDevice(int64_t bytes);
 // So many elements that a.0 holds as F32 and needs as F16.
 Plan::Spec ConvertedOnOneDevice(int64_t elements);
+// A matrix of 300 x 200 elements that a.0 holds as BF16 and needs as F8_E4M3, with its scales.
+Plan::Spec QuantizedOnOneDevice();
 
 // Proven. Aborts when it is wrong.
 Plan Made(Plan::Spec spec);
