@@ -40,22 +40,6 @@ TEST(Xxh3Test, ShortInputsHashAsInTheLibrary) {
   }
 }
 
-TEST(Xxh3Test, ABlockOfThreadsHashesEveryLengthAsTheLibrary) {
-  RandomSource random(2);
-  KernelMemory memory(3 * kLeafBytes, random);
-  std::vector<int64_t> lengths;
-  for (int64_t bytes = 1; bytes <= 2200; ++bytes) lengths.push_back(bytes);
-  for (int i = 0; i < 200; ++i) lengths.push_back(random.Between(2200, 3 * kLeafBytes));
-  for (const int64_t edge : {kLeafBytes - 1024, kLeafBytes - 64, kLeafBytes, 2 * kLeafBytes}) {
-    for (int64_t near = -20; near <= 20; ++near) lengths.push_back(edge + near);
-  }
-  for (const int64_t bytes : lengths) {
-    ASSERT_EQ(HashByKernel(memory, bytes),
-              LeafHashesOnCpu(memory.bytes().first(static_cast<size_t>(bytes))))
-        << bytes;
-  }
-}
-
 TEST(Xxh3Test, EveryByteCounts) {
   RandomSource random(3);
   KernelMemory memory(kLeafBytes, random);

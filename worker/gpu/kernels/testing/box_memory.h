@@ -23,6 +23,7 @@ class KernelMemory {
   uint64_t address() { return reinterpret_cast<uint64_t>(data()); }
   std::span<std::byte> bytes() { return {data(), static_cast<size_t>(bytes_)}; }
   // What lies around the bytes as well.
+  std::span<std::byte> whole() { return std::as_writable_bytes(std::span(granules_)); }
   std::vector<std::byte> Copy() const;
 
  private:

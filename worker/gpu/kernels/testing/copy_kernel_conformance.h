@@ -1,0 +1,108 @@
+// The part of kernel_conformance.h for copying.
+
+#pragma once
+
+#include "common/mesh/data_type.h"
+#include "common/plan/testing/random_source.h"
+#include "worker/gpu/kernels/testing/box_memory.h"
+#include "worker/gpu/kernels/testing/copy_case.h"
+#include "worker/gpu/kernels/testing/cpu_twins.h"
+#include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+
+TEST_P(KernelConformanceTest, CopiesAndHashesAsTheTwinAndWritesNothingElse) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    CopyCase one(kCopy, random);
+    const std::vector<std::byte> sources_before = one.sources.memory.Copy();
+    const std::vector<std::byte> expected = one.CopyByTwin();
+    ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(one.Arguments())));
+    ASSERT_EQ(one.destinations.memory.Copy(), expected);
+    EXPECT_EQ(one.sources.memory.Copy(), sources_before);
+    const std::vector<uint64_t> hashes = LeafHashesOnCpu(one.Packed());
+    ASSERT_EQ(one.source_hashes, hashes);
+    ASSERT_EQ(one.destination_hashes, hashes);
+  }
+}
+
+TEST_P(KernelConformanceTest, CopyingHashesEitherSideOrNone) {
+  for (uint64_t seed = 200; seed < 230; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    CopyCase one(kCopy, random);
+    const std::vector<std::byte> expected = one.CopyByTwin();
+    const std::vector<uint64_t> hashes = LeafHashesOnCpu(one.Packed());
+    const std::vector<uint64_t> none(hashes.size());
+    const bool of_source = random.OneIn(2);
+    const bool of_destination = !of_source && random.OneIn(2);
+    CopyArguments arguments = one.Arguments();
+    if (!of_source) arguments.source_hashes = nullptr;
+    if (!of_destination) arguments.destination_hashes = nullptr;
+    ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(arguments)));
+    EXPECT_EQ(one.destinations.memory.Copy(), expected);
+    EXPECT_EQ(one.source_hashes, of_source ? hashes : none);
+    EXPECT_EQ(one.destination_hashes, of_destination ? hashes : none);
+  }
+}
+
+TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheTwinAndWritesNothingElse) {
+  for (const KernelOfTypes& kernel : kConvertingCopies) {
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
+      RandomSource random(seed);
+      CopyCase one(kernel, random);
+      const std::vector<std::byte> sources_before = one.sources.memory.Copy();
+      const std::vector<std::byte> expected = one.CopyByTwin();
+      CopyArguments arguments = one.Arguments();
+      arguments.source_hashes = nullptr;
+      arguments.destination_hashes = nullptr;
+      ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(arguments)));
+      ASSERT_EQ(one.destinations.memory.Copy(), expected);
+      EXPECT_EQ(one.sources.memory.Copy(), sources_before);
+    }
+  }
+}
+
+inline KernelBox OneRow(KernelMemory& memory, int64_t bytes, int64_t packed_offset = 0) {
+  return {.address = memory.address(),
+          .rows = 1,
+          .row_bytes = bytes,
+          .pitch_bytes = bytes,
+          .packed_offset = packed_offset};
+}
+
+TEST_P(KernelConformanceTest, TheDestinationsHashIsOfWhatArrivedAndNotOfWhatWasRead) {
+  RandomSource random(1);
+  KernelMemory from(2048, random);
+  KernelMemory to(1024, random);
+  const KernelBox source = OneRow(from, 2048);
+  // Two boxes on the same memory: only one of them can be there in the end.
+  const KernelBox destinations[] = {OneRow(to, 1024), OneRow(to, 1024, 1024)};
+  std::vector<uint64_t> source_hashes(1);
+  std::vector<uint64_t> destination_hashes(1);
+  ASSERT_NO_FATAL_FAILURE(Launch(
+      {.kernel = kCopy.name,
+       .blocks = 1,
+       .arguments = CopyArguments{.sources = &source,
+                                  .destinations = destinations,
+                                  .source_count = 1,
+                                  .destination_count = 2,
+                                  .end = 2048,
+                                  .source_hashes = source_hashes.data(),
+                                  .destination_hashes = destination_hashes.data()},
+       .memory = {from.whole(), to.whole(), BytesOf(source_hashes), BytesOf(destination_hashes)}}));
+  EXPECT_EQ(source_hashes, LeafHashesOnCpu(from.bytes()));
+  EXPECT_EQ(destination_hashes,
+            LeafHashesOnCpu(PackOnCpu(destinations, DataType::kU8, DataType::kU8)));
+  EXPECT_NE(destination_hashes, source_hashes);
+}
+
+}  // namespace crossmesh
