@@ -140,6 +140,12 @@ const BoundTiles& TileMemory::tiles(Side side, DeviceRank device) const {
   return found == all.end() ? none_ : found->second;
 }
 
+std::vector<std::span<std::byte>> TileMemory::blocks() {
+  std::vector<std::span<std::byte>> blocks;
+  for (const auto& block : blocks_) blocks.emplace_back(block->bytes);
+  return blocks;
+}
+
 absl::Status TileMemory::CheckDestination(DeviceRank device) const {
   const TensorTable& tensors = plan_.tensors();
   for (const auto& block : blocks_) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -23,6 +24,10 @@ class TileMemory {
 
   // Empty for a device that is not on that side.
   const BoundTiles& tiles(Side side, DeviceRank device) const;
+
+  // All of it, tile by tile, each with its guards: to be carried to where a test moves it, and
+  // back.
+  std::vector<std::span<std::byte>> blocks();
 
   // DataLoss, naming tensor and element, when a destination element of the device is not right.
   absl::Status CheckDestination(DeviceRank device) const;

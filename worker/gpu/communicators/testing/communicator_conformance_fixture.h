@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include <absl/functional/function_ref.h>
 #include <absl/status/status.h>
@@ -22,6 +23,10 @@ namespace crossmesh {
 class CommunicatorConformanceTest : public testing::TestWithParam<CommunicatorUnderTest> {
  protected:
   using Body = absl::FunctionRef<absl::Status(RankUnderTest&)>;
+
+  void SetUp() override {
+    if (const std::string lack = GetParam().lack(); !lack.empty()) GTEST_SKIP() << lack;
+  }
 
   // The body may run in another process, so it tells what is wrong by its status.
   static void RunAll(Body body) {

@@ -44,6 +44,8 @@ struct CommunicatorUnderTest {
   std::string name;
   int size = 1;
   RunRanksUnderTest run;
+  // Why there is nothing to run it on, in a line; "" when there is.
+  std::function<std::string()> lack = [] { return std::string(); };
 
   static std::string Name(const testing::TestParamInfo<CommunicatorUnderTest>& info) {
     return info.param.name;

@@ -11,6 +11,8 @@
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/gpu_executor.h"
 #include "worker/gpu/executor/gpu_task.h"
+#include "worker/gpu/libraries/driver_api.h"
+#include "worker/gpu/libraries/nccl_api.h"
 #include "worker/gpu/program/gpu_program.h"
 #include "worker/transport/event_loop.h"
 
@@ -43,10 +45,8 @@ class AwaitedReport final : public TaskObserver {
   std::optional<TaskReport> report_;
 };
 
-// One rank of a test in its process: the stand-ins, a GPU that no other process has, staging, a
-// loop that the test drives, an executor, and communicators one after the other, of which it is the
-// owner. The tiles of tests are in host memory, which the stand-in's kernels take. Confined to its
-// thread.
+// One rank of a test in its process: a GPU, staging, a loop that the test drives, an executor, and
+// communicators one after the other, of which it is the owner. Confined to its thread.
 class ExecutorRank final : public CommunicatorOwner {
  public:
   struct Options {
@@ -55,7 +55,13 @@ class ExecutorRank final : public CommunicatorOwner {
     CommunicatorTimeouts timeouts;
   };
 
+  // Over the stand-ins, on a GPU that no other number has. Their kernels take tiles in host memory.
   static absl::StatusOr<std::unique_ptr<ExecutorRank>> Create(int number, const Options& options);
+  // Over other libraries, which must outlive the rank, on the GPU of this UUID.
+  static absl::StatusOr<std::unique_ptr<ExecutorRank>> CreateOn(const DriverApi& driver,
+                                                                const NcclApi& nccl,
+                                                                const std::string& gpu,
+                                                                const Options& options);
 
   // A communicator of `size` ranks that is ready; its id is of MintId.
   absl::Status Join(int size, int place, const std::string& id);
@@ -65,6 +71,9 @@ class ExecutorRank final : public CommunicatorOwner {
   // A task over the communicator, whose ranks are the devices of the plan.
   absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const GpuProgram> program,
                                    const TileMemory& memory, uint32_t instance = 0);
+  // The same with tiles of a GPU.
+  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
+                                   uint32_t instance = 0);
   // Drives the loop and the communicator until it is so.
   void RunUntil(absl::FunctionRef<bool()> condition);
   // Starts the task and waits for its end.
@@ -72,26 +81,29 @@ class ExecutorRank final : public CommunicatorOwner {
   // Until the communicator has come to its end.
   absl::Status AwaitStopped();
 
-  // Ends the communicator, as all ranks must, and gives everything back: an error if anything was
-  // done wrong, or if memory of the GPU is missing.
+  // Ends the communicator, as all ranks must, and gives everything back: over the stand-ins an
+  // error if anything was done wrong, or if memory of the GPU is missing.
   absl::Status Close();
 
   void StopCommunicator(const Communicator& communicator, const absl::Status& why) override;
   // Tells the executor what has become of it.
   void PollCommunicator();
 
+  // Of Create.
   const StandIn& stand_in() const { return *stand_in_; }
+  Gpu& gpu() { return *gpu_; }
   GpuExecutor& executor() { return *executor_; }
   Communicator& communicator() { return *communicator_; }
   EventLoop& loop() { return *loop_; }
   int64_t FreeBytes();
 
  private:
-  ExecutorRank() = default;
+  explicit ExecutorRank(const NcclApi& nccl) : nccl_(nccl) {}
 
   const RealClock clock_{};
   CommunicatorTimeouts timeouts_;
-  std::unique_ptr<StandIn> stand_in_;
+  std::unique_ptr<StandIn> stand_in_;  // null over other libraries
+  const NcclApi& nccl_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Gpu> gpu_;
   int64_t free_bytes_at_first_ = 0;
