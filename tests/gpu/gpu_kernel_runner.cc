@@ -1,0 +1,111 @@
+#include "tests/gpu/gpu_kernel_runner.h"
+
+#include "common/base/status_macros.h"
+#include "tests/gpu/gpu_mirror.h"
+#include "tests/gpu/real_gpu.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/device/gpu_stream.h"
+
+#include <list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace crossmesh {
+namespace {
+
+constexpr ByteCount kMirrorBytes(int64_t{32} << 20);
+
+// What a kernel is given on a GPU in place of what the run has. Keeps the lists of boxes.
+class ArgumentsOnGpu {
+ public:
+  explicit ArgumentsOnGpu(GpuMirror& mirror) : mirror_(mirror) {}
+
+  absl::StatusOr<PackArguments> Of(PackArguments arguments) {
+    ASSIGN_OR_RETURN(arguments.boxes, Moved(arguments.boxes, arguments.box_count));
+    arguments.packed = mirror_.OnGpu(arguments.packed);
+    arguments.leaf_hashes = mirror_.OnGpu(arguments.leaf_hashes);
+    arguments.root_hashes = mirror_.OnGpu(arguments.root_hashes);
+    arguments.root_hashes_to = mirror_.OnGpu(arguments.root_hashes_to);
+    return arguments;
+  }
+
+  absl::StatusOr<CopyArguments> Of(CopyArguments arguments) {
+    ASSIGN_OR_RETURN(arguments.sources, Moved(arguments.sources, arguments.source_count));
+    ASSIGN_OR_RETURN(arguments.destinations,
+                     Moved(arguments.destinations, arguments.destination_count));
+    arguments.source_hashes = mirror_.OnGpu(arguments.source_hashes);
+    arguments.destination_hashes = mirror_.OnGpu(arguments.destination_hashes);
+    return arguments;
+  }
+
+  absl::StatusOr<QuantizeArguments> Of(QuantizeArguments arguments) {
+    ASSIGN_OR_RETURN(arguments.boxes, Moved(arguments.boxes, arguments.box_count));
+    arguments.packed = mirror_.OnGpu(arguments.packed);
+    return arguments;
+  }
+
+ private:
+  void Move(KernelBox& box) const { box.address = mirror_.OnGpu(box.address); }
+  void Move(QuantizedBox& box) const {
+    box.address = mirror_.OnGpu(box.address);
+    box.scales_address = mirror_.OnGpu(box.scales_address);
+  }
+
+  template <class Box>
+  absl::StatusOr<const Box*> Moved(const Box* boxes, int32_t count) {
+    std::vector<Box> moved(boxes, boxes + count);
+    for (Box& box : moved) Move(box);
+    const auto bytes = std::as_bytes(std::span(moved));
+    std::vector<std::byte>& kept = lists_.emplace_back(bytes.begin(), bytes.end());
+    RETURN_IF_ERROR(mirror_.Add(kept));
+    return mirror_.OnGpu(reinterpret_cast<const Box*>(kept.data()));
+  }
+
+  GpuMirror& mirror_;
+  std::list<std::vector<std::byte>> lists_;
+};
+
+class GpuKernelRunner final : public KernelRunner {
+ public:
+  static absl::StatusOr<std::unique_ptr<KernelRunner>> Create() {
+    auto runner = std::make_unique<GpuKernelRunner>();
+    ASSIGN_OR_RETURN(runner->driver_, LoadDriver());
+    ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(*runner->driver_));
+    ASSIGN_OR_RETURN(runner->gpu_, Gpu::Create(*runner->driver_, uuids.at(0)));
+    ASSIGN_OR_RETURN(runner->stream_, GpuStream::Create(*runner->gpu_));
+    ASSIGN_OR_RETURN(runner->mirror_, GpuMirror::Create(*runner->gpu_, kMirrorBytes));
+    return runner;
+  }
+
+  absl::Status Run(const KernelRun& run) override {
+    mirror_->Clear();
+    for (const std::span<std::byte> region : run.memory) RETURN_IF_ERROR(mirror_->Add(region));
+    return std::visit([&](const auto& arguments) { return Launch(run, arguments); }, run.arguments);
+  }
+
+ private:
+  template <class Arguments>
+  absl::Status Launch(const KernelRun& run, const Arguments& given) {
+    ArgumentsOnGpu arguments_on_gpu(*mirror_);
+    ASSIGN_OR_RETURN(const Arguments arguments, arguments_on_gpu.Of(given));
+    RETURN_IF_ERROR(mirror_->CopyToGpu());
+    const GpuKernel<Arguments> kernel = gpu_->KernelNamed<Arguments>(run.kernel);
+    RETURN_IF_ERROR(gpu_->Launch(kernel, run.blocks, arguments, *stream_));
+    RETURN_IF_ERROR(gpu_->Check(driver_->cuStreamSynchronize(stream_->handle()), run.kernel));
+    return mirror_->CopyFromGpu();
+  }
+
+  std::unique_ptr<const DriverApi> driver_;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<GpuStream> stream_;
+  std::unique_ptr<GpuMirror> mirror_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KernelRunner>> MakeGpuKernelRunner() {
+  return GpuKernelRunner::Create();
+}
+
+}  // namespace crossmesh

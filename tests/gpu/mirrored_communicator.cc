@@ -1,0 +1,43 @@
+#include "tests/gpu/mirrored_communicator.h"
+
+#include "common/base/status_macros.h"
+
+namespace crossmesh {
+
+absl::Status MirroredCommunicator::Exchange(std::span<const RankMessage> sends,
+                                            std::span<const RankMessage> receives,
+                                            CUstream stream) {
+  RETURN_IF_ERROR(Update());
+  return Begun(communicator_.Exchange(OnGpu(sends), OnGpu(receives), stream));
+}
+
+absl::Status MirroredCommunicator::Perform(const Collective& collective, CUstream stream) {
+  RETURN_IF_ERROR(Update());
+  Collective on_gpu = collective;
+  on_gpu.from = mirror_.OnGpu(collective.from);
+  on_gpu.to = mirror_.OnGpu(collective.to);
+  return Begun(communicator_.Perform(on_gpu, stream));
+}
+
+absl::StatusOr<Communicator::Progress> MirroredCommunicator::Poll() {
+  ASSIGN_OR_RETURN(const Progress progress, communicator_.Poll());
+  is_in_progress_ = progress == Progress::kInProgress;
+  return progress;
+}
+
+absl::Status MirroredCommunicator::Update() {
+  return is_in_progress_ ? absl::OkStatus() : mirror_.CopyToGpu();
+}
+
+std::vector<RankMessage> MirroredCommunicator::OnGpu(std::span<const RankMessage> messages) const {
+  std::vector<RankMessage> on_gpu(messages.begin(), messages.end());
+  for (RankMessage& message : on_gpu) message.address = mirror_.OnGpu(message.address);
+  return on_gpu;
+}
+
+absl::Status MirroredCommunicator::Begun(const absl::Status& status) {
+  if (status.ok()) is_in_progress_ = true;
+  return status;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,209 @@
+// Memory of a GPU that two processes share: by descriptor, as the product gives it away, and by
+// CUDA's older handles, as it takes what others give.
+
+#include "common/base/status_macros.h"
+#include "common/base/unique_fd.h"
+#include "common/testing/status_matchers.h"
+#include "tests/gpu/real_gpu.h"
+#include "tests/standin/rank_processes.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/device/gpu_memory.h"
+#include "worker/gpu/device/gpu_stream.h"
+#include "worker/gpu/device/ipc_memory_table.h"
+#include "worker/gpu/device/registered_memory.h"
+#include "worker/gpu/protocol/message_socket.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// CUDA hands on whole blocks of this size, whatever of them was allocated.
+constexpr ByteCount kBytes(int64_t{2} << 20);
+
+// One process's GPU, and a way to its memory.
+class Process {
+ public:
+  static absl::StatusOr<Process> Create() {
+    Process made;
+    ASSIGN_OR_RETURN(made.driver_, LoadDriver());
+    ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(*made.driver_));
+    ASSIGN_OR_RETURN(made.gpu_, Gpu::Create(*made.driver_, uuids.at(0)));
+    ASSIGN_OR_RETURN(made.stream_, GpuStream::Create(*made.gpu_));
+    ASSIGN_OR_RETURN(made.bytes_, RegisteredMemory::Create(*made.gpu_, kBytes));
+    return made;
+  }
+
+  const DriverApi& driver() const { return *driver_; }
+  Gpu& gpu() const { return *gpu_; }
+
+  absl::Status Fill(uint64_t address, int value) const {
+    std::ranges::fill(bytes_->bytes(), static_cast<std::byte>(value));
+    RETURN_IF_ERROR(bytes_->CopyToGpu(bytes_->bytes(), address, *stream_));
+    return Finish();
+  }
+  absl::Status ExpectFilled(uint64_t address, int value) const {
+    RETURN_IF_ERROR(bytes_->CopyFromGpu(address, bytes_->bytes(), *stream_));
+    RETURN_IF_ERROR(Finish());
+    const auto right = std::ranges::count(bytes_->bytes(), static_cast<std::byte>(value));
+    if (right == kBytes.value()) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("expected ", kBytes.value(), " bytes of ", value, ", found ", right));
+  }
+
+ private:
+  absl::Status Finish() const {
+    return gpu_->Check(driver_->cuStreamSynchronize(stream_->handle()), "cuStreamSynchronize");
+  }
+
+  std::unique_ptr<const DriverApi> driver_;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<GpuStream> stream_;
+  std::unique_ptr<RegisteredMemory> bytes_;
+};
+
+// Keeps the descriptor that comes, or why none does.
+class DescriptorSink final : public MessageSocket::Sink {
+ public:
+  void OnMessage(std::string /*bytes*/, UniqueFd descriptor) override {
+    result = std::move(descriptor);
+  }
+  void OnClosed(const absl::Status& why) override {
+    if (!result.has_value()) result = why;
+  }
+
+  std::optional<absl::StatusOr<UniqueFd>> result;
+};
+
+absl::StatusOr<UniqueFd> ReceiveDescriptor(UniqueFd socket_end) {
+  DescriptorSink sink;
+  ASSIGN_OR_RETURN(const auto socket, MessageSocket::Create(std::move(socket_end), sink));
+  while (!sink.result.has_value()) {
+    socket->Progress();
+    std::this_thread::yield();
+  }
+  return *std::move(sink.result);
+}
+
+absl::Status SendDescriptor(UniqueFd socket_end, UniqueFd descriptor) {
+  DescriptorSink sink;
+  ASSIGN_OR_RETURN(const auto socket, MessageSocket::Create(std::move(socket_end), sink));
+  return socket->Send("memory", std::move(descriptor));
+}
+
+// A descriptor that can be read when the process has ended, also by those who are not its parent.
+absl::StatusOr<UniqueFd> DescriptorOf(pid_t process) {
+  // The library's own pidfd_open cannot be linked from C++ in every version.
+  UniqueFd descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!descriptor.valid()) return absl::ErrnoToStatus(errno, "pidfd_open");
+  return descriptor;
+}
+
+absl::Status AwaitEnd(const UniqueFd& process) {
+  pollfd end = {.fd = process.get(), .events = POLLIN};
+  return poll(&end, 1, -1) == 1 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "poll");
+}
+
+absl::Status Export(UniqueFd socket_end, Meeting& meeting) {
+  ASSIGN_OR_RETURN(const Process process, Process::Create());
+  ASSIGN_OR_RETURN(const auto memory, GpuMemory::Create(process.gpu(), kBytes, {}));
+  RETURN_IF_ERROR(process.Fill(memory->address(), 1));
+  ASSIGN_OR_RETURN(UniqueFd descriptor, memory->ExportFd());
+  RETURN_IF_ERROR(SendDescriptor(std::move(socket_end), std::move(descriptor)));
+  meeting.process = getpid();
+  meeting.Wait();
+  meeting.Wait();  // the other has written
+  RETURN_IF_ERROR(process.ExpectFilled(memory->address(), 2));
+  kill(getpid(), SIGKILL);
+  return absl::OkStatus();
+}
+
+absl::Status Import(UniqueFd socket_end, Meeting& meeting) {
+  ASSIGN_OR_RETURN(const Process process, Process::Create());
+  ASSIGN_OR_RETURN(const UniqueFd descriptor, ReceiveDescriptor(std::move(socket_end)));
+  meeting.Wait();
+  ASSIGN_OR_RETURN(auto memory, GpuMemory::Import(process.gpu(), descriptor.get(), kBytes));
+  RETURN_IF_ERROR(process.ExpectFilled(memory->address(), 1));
+  RETURN_IF_ERROR(process.Fill(memory->address(), 2));
+  memory.reset();
+  // While it cannot have ended.
+  ASSIGN_OR_RETURN(const UniqueFd exporter, DescriptorOf(meeting.process));
+  meeting.Wait();
+  RETURN_IF_ERROR(AwaitEnd(exporter));
+  ASSIGN_OR_RETURN(memory, GpuMemory::Import(process.gpu(), descriptor.get(), kBytes));
+  return process.ExpectFilled(memory->address(), 2);
+}
+
+TEST(SharedMemoryOnGpuTest, ADescriptorIsTheSameMemoryAndOutlivesTheProcessThatMadeIt) {
+  if (const std::string lack = WhatLacks({}); !lack.empty()) GTEST_SKIP() << lack;
+  ASSERT_OK_AND_ASSIGN(auto ends, MessageSocket::MakePair());
+  const auto results = RunRanks(2, [&](int number, Meeting& meeting) {
+    return number == 0 ? Export(std::move(ends.first), meeting)
+                       : Import(std::move(ends.second), meeting);
+  });
+  EXPECT_THAT(results, ElementsAre("killed by signal 9", IsEmpty()));
+}
+
+absl::Status LendByHandle(Meeting& meeting) {
+  ASSIGN_OR_RETURN(const Process process, Process::Create());
+  const DriverApi& driver = process.driver();
+  CUdeviceptr address = 0;
+  CUipcMemHandle handle = {};
+  RETURN_IF_ERROR(driver.Check(driver.cuMemAlloc(&address, kBytes.value()), "cuMemAlloc"));
+  RETURN_IF_ERROR(process.Fill(address, 1));
+  RETURN_IF_ERROR(driver.Check(driver.cuIpcGetMemHandle(&handle, address), "cuIpcGetMemHandle"));
+  std::memcpy(meeting.bytes, &handle, sizeof(handle));
+  meeting.Wait();
+  meeting.Wait();  // the other has written, and closed it
+  RETURN_IF_ERROR(process.ExpectFilled(address, 2));
+  return driver.Check(driver.cuMemFree(address), "cuMemFree");
+}
+
+absl::Status BorrowByHandle(Meeting& meeting) {
+  ASSIGN_OR_RETURN(const Process process, Process::Create());
+  meeting.Wait();
+  IpcHandle handle = {};
+  std::memcpy(handle.data(), meeting.bytes, handle.size());
+  IpcMemoryTable table(process.gpu());
+  ASSIGN_OR_RETURN(auto memory, table.Open(handle, 1));
+  if (memory->bytes() != kBytes) {
+    return absl::InternalError(absl::StrCat("another size: ", memory->bytes().value()));
+  }
+  RETURN_IF_ERROR(process.ExpectFilled(memory->address(), 1));
+  RETURN_IF_ERROR(process.Fill(memory->address(), 2));
+  memory.reset();
+  meeting.Wait();
+  return absl::OkStatus();
+}
+
+TEST(SharedMemoryOnGpuTest, AHandleOfAnotherProcessIsItsMemory) {
+  if (const std::string lack = WhatLacks({}); !lack.empty()) GTEST_SKIP() << lack;
+  const auto results = RunRanks(2, [](int number, Meeting& meeting) {
+    return number == 0 ? LendByHandle(meeting) : BorrowByHandle(meeting);
+  });
+  EXPECT_THAT(results, ElementsAre(IsEmpty(), IsEmpty()));
+}
+
+}  // namespace
+}  // namespace crossmesh
