@@ -1,0 +1,171 @@
+#include "tests/benchmark/gpu_kernel_works.h"
+
+#include "common/base/status_macros.h"
+#include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/kernels/kernel_launches.h"
+#include "worker/gpu/kernels/quantize_kernel.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include <absl/memory/memory.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kWidths = 4;  // of a slice in its matrix
+// Of bf16: rows of 4 KiB.
+constexpr int64_t kColumns = 2048;
+constexpr int64_t kScalesPitchBytes = kColumns / kScaleBlock * static_cast<int64_t>(sizeof(float));
+
+KernelBox OneRow(uint64_t address, int64_t bytes) {
+  return {.address = address, .rows = 1, .row_bytes = bytes, .pitch_bytes = bytes};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuKernelWorks>> GpuKernelWorks::Create(Gpu& gpu,
+                                                                       const MeasuredTiles& tiles,
+                                                                       int64_t bytes) {
+  auto works = absl::WrapUnique(new GpuKernelWorks(gpu, tiles, bytes));
+  // The longest range is a half of the tiles.
+  const ByteCount hash_bytes(LeavesOf(0, 2 * bytes) * static_cast<int64_t>(sizeof(uint64_t)));
+  const ByteCount scale_bytes(ScaleBlocks(works->Matrix().rows) * kScalesPitchBytes);
+  ASSIGN_OR_RETURN(works->packed_, GpuMemory::Create(gpu, ByteCount(bytes), {}));
+  ASSIGN_OR_RETURN(works->scales_, GpuMemory::Create(gpu, scale_bytes, {}));
+  ASSIGN_OR_RETURN(works->sent_hashes_, GpuMemory::Create(gpu, hash_bytes, {}));
+  ASSIGN_OR_RETURN(works->own_hashes_, RegisteredMemory::Create(gpu, hash_bytes));
+  ASSIGN_OR_RETURN(works->root_hashes_, RegisteredMemory::Create(gpu, hash_bytes));
+  RETURN_IF_ERROR(works->UploadBoxes());
+  return works;
+}
+
+std::vector<MeasuredWork> GpuKernelWorks::All() {
+  std::vector<MeasuredWork> works;
+  for (const bool hashed : {false, true}) {
+    const double wanted = hashed ? 0.75 : 0.85;
+    for (const Box rows : {kLongRows, kShortRows}) {
+      const std::string name = absl::StrCat(rows == kLongRows ? "rows of 4 KiB" : "rows of 512 B",
+                                            hashed ? ", hashed" : "");
+      works.push_back({absl::StrCat("pack ", name), wanted, 2 * bytes_,
+                       [this, rows, hashed] { return Pack(rows, hashed); }});
+      works.push_back({absl::StrCat("unpack ", name), wanted, 2 * bytes_,
+                       [this, rows, hashed] { return Unpack(rows, hashed); }});
+    }
+  }
+  works.push_back(
+      {"pack bf16 as fp8, hashed", 0.65, bytes_ + bytes_ / 2, [this] { return Quantize(); }});
+  works.push_back({"copy of one piece", 0.90, 4 * bytes_, [this] { return Copy(false); }});
+  works.push_back({"copy of one piece, hashed", 0.60, 4 * bytes_, [this] { return Copy(true); }});
+  return works;
+}
+
+KernelBox GpuKernelWorks::Slice(int64_t row_bytes) const {
+  return {.address = tiles_.first_half(),
+          .rows = bytes_ / row_bytes,
+          .row_bytes = row_bytes,
+          .pitch_bytes = kWidths * row_bytes};
+}
+
+QuantizedBox GpuKernelWorks::Matrix() const {
+  return {.address = tiles_.first_half(),
+          .rows = bytes_ / (2 * kColumns),
+          .columns = kColumns,
+          .pitch_bytes = kWidths * 2 * kColumns,
+          .scales_address = scales_ == nullptr ? 0 : scales_->address(),
+          .scales_pitch_bytes = kScalesPitchBytes};
+}
+
+absl::Status GpuKernelWorks::UploadBoxes() {
+  std::array<KernelBox, kBoxes> boxes;
+  boxes[kLongRows] = Slice(4096);
+  boxes[kShortRows] = Slice(512);
+  boxes[kFirstHalf] = OneRow(tiles_.first_half(), 2 * bytes_);
+  boxes[kSecondHalf] = OneRow(tiles_.second_half(), 2 * bytes_);
+  boxes[kFp8] = OneRow(packed_->address(), bytes_ / 2);
+  const QuantizedBox matrix = Matrix();
+  const ByteCount list_bytes(sizeof(boxes) + sizeof(matrix));
+  ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu_, list_bytes, {}));
+  ASSIGN_OR_RETURN(const auto staging, RegisteredMemory::Create(gpu_, list_bytes));
+  std::memcpy(staging->bytes().data(), boxes.data(), sizeof(boxes));
+  std::memcpy(staging->bytes().data() + sizeof(boxes), &matrix, sizeof(matrix));
+  RETURN_IF_ERROR(staging->CopyToGpu(staging->bytes(), boxes_->address(), tiles_.timed().stream()));
+  return gpu_.SynchronizeForShutdown();
+}
+
+const KernelBox* GpuKernelWorks::OnGpu(Box box) const {
+  return DevicePointer<const KernelBox>(boxes_->address()) + box;
+}
+
+uint64_t* GpuKernelWorks::HashesOnGpu() const {
+  return DevicePointer<uint64_t>(sent_hashes_->address());
+}
+
+PackArguments GpuKernelWorks::ArgumentsFor(Box box, int64_t bytes) const {
+  return {.boxes = OnGpu(box),
+          .box_count = 1,
+          .end = bytes,
+          .packed = DevicePointer<std::byte>(packed_->address())};
+}
+
+template <class Arguments>
+absl::Status GpuKernelWorks::Launch(absl::string_view kernel, int64_t blocks,
+                                    const Arguments& arguments) {
+  return gpu_.Launch(gpu_.KernelNamed<Arguments>(kernel), blocks, arguments,
+                     tiles_.timed().stream());
+}
+
+absl::StatusOr<double> GpuKernelWorks::Pack(Box rows, bool hashed) {
+  PackArguments arguments = ArgumentsFor(rows, bytes_);
+  if (hashed) arguments.leaf_hashes = HashesOnGpu();
+  return tiles_.timed().SecondsOf(
+      [&] { return Launch("crossmesh_pack", LeavesOf(0, bytes_), arguments); });
+}
+
+absl::StatusOr<double> GpuKernelWorks::Unpack(Box rows, bool hashed) {
+  PackArguments arguments = ArgumentsFor(rows, bytes_);
+  if (hashed) {
+    arguments.leaf_hashes = DevicePointer<uint64_t>(own_hashes_->device_address());
+    arguments.root_hashes = HashesOnGpu();
+    arguments.root_hashes_to = DevicePointer<uint64_t>(root_hashes_->device_address());
+  }
+  return tiles_.timed().SecondsOf(
+      [&] { return Launch("crossmesh_unpack", LeavesOf(0, bytes_), arguments); });
+}
+
+// Hashing is a launch of its own.
+absl::StatusOr<double> GpuKernelWorks::Quantize() {
+  const QuantizedBox matrix = Matrix();
+  const int64_t packed_bytes = bytes_ / 2;
+  const QuantizedBlocks blocks = QuantizedBlocksOf({&matrix, 1}, 0, packed_bytes);
+  const QuantizeArguments arguments = {
+      .boxes = DevicePointer<const QuantizedBox>(boxes_->address() + kBoxes * sizeof(KernelBox)),
+      .box_count = 1,
+      .end = packed_bytes,
+      .packed = DevicePointer<std::byte>(packed_->address())};
+  PackArguments hashing = ArgumentsFor(kFp8, packed_bytes);
+  hashing.packed = nullptr;
+  hashing.leaf_hashes = HashesOnGpu();
+  return tiles_.timed().SecondsOf([&]() -> absl::Status {
+    RETURN_IF_ERROR(Launch("crossmesh_quantize", blocks.count, arguments));
+    return Launch("crossmesh_pack", LeavesOf(0, packed_bytes), hashing);
+  });
+}
+
+absl::StatusOr<double> GpuKernelWorks::Copy(bool hashed) {
+  CopyArguments arguments = {.sources = OnGpu(kFirstHalf),
+                             .destinations = OnGpu(kSecondHalf),
+                             .source_count = 1,
+                             .destination_count = 1,
+                             .end = 2 * bytes_};
+  if (hashed) {
+    arguments.source_hashes = HashesOnGpu();
+    arguments.destination_hashes = DevicePointer<uint64_t>(own_hashes_->device_address());
+  }
+  return tiles_.timed().SecondsOf(
+      [&] { return Launch("crossmesh_copy", LeavesOf(0, 2 * bytes_), arguments); });
+}
+
+}  // namespace crossmesh
