@@ -6,6 +6,7 @@
 #include "tests/gpu/real_rank.h"
 #include "worker/gpu/communicators/testing/communicator_conformance.h"
 
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,10 +73,17 @@ absl::Status StopAndGoOn(RealRank& rank, int number, Meeting& meeting) {
   return rank.Destroy();
 }
 
-class StoppedCommunicatorTest : public testing::TestWithParam<RankPlaces> {
+struct TwoRanks {
+  const char* name;
+  RankPlaces places = RankPlaces::kOneGpuEach;
+
+  friend void PrintTo(const TwoRanks& ranks, std::ostream* out) { *out << ranks.name; }
+};
+
+class StoppedCommunicatorTest : public testing::TestWithParam<TwoRanks> {
  protected:
   void SetUp() override {
-    const bool is_shared = GetParam() == RankPlaces::kAllOnFirst;
+    const bool is_shared = GetParam().places == RankPlaces::kAllOnFirst;
     const std::string lack =
         WhatLacks({.gpus = is_shared ? 1 : 2, .nccl = true, .ranks_share_gpu = is_shared});
     if (!lack.empty()) GTEST_SKIP() << lack;
@@ -83,15 +91,13 @@ class StoppedCommunicatorTest : public testing::TestWithParam<RankPlaces> {
 };
 
 TEST_P(StoppedCommunicatorTest, EndsInTheMiddleOfAnExchangeAndLeavesTheGpuUsable) {
-  EXPECT_THAT(RunRealRanks(GetParam(), 2, StopAndGoOn), Each(IsEmpty()));
+  EXPECT_THAT(RunRealRanks(GetParam().places, 2, StopAndGoOn), Each(IsEmpty()));
 }
 
 INSTANTIATE_TEST_SUITE_P(RealNccl, StoppedCommunicatorTest,
-                         testing::Values(RankPlaces::kOneGpuEach, RankPlaces::kAllOnFirst),
-                         [](const auto& test) {
-                           return test.param == RankPlaces::kOneGpuEach ? "TwoGpus"
-                                                                        : "TwoRanksOnOneGpu";
-                         });
+                         testing::Values(TwoRanks{"TwoGpus", RankPlaces::kOneGpuEach},
+                                         TwoRanks{"TwoRanksOnOneGpu", RankPlaces::kAllOnFirst}),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace crossmesh

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,6 +96,8 @@ struct RanksOnGpus {
   const char* name;
   int ranks = 1;
   bool share_gpu = false;
+
+  friend void PrintTo(const RanksOnGpus& on, std::ostream* out) { *out << on.name; }
 };
 
 class ExecutorOnGpuTest : public testing::TestWithParam<RanksOnGpus> {
