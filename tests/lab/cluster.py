@@ -5,13 +5,13 @@ import json
 import mmap
 import os
 import pathlib
-import random
 import socket
 import subprocess
 import time
 
+import contents
 from cases import Case
-from layouts import box_of, host_of, storage_bytes
+from layouts import host_of, storage_bytes
 from network import MEGABIT, Network, inside
 
 START_SECONDS = 30
@@ -165,13 +165,16 @@ class Cluster:
         os.close(descriptors[0])
         return memory
 
-    def fill_source(self, case: Case) -> None:
-        """With random bytes, the same in slots that hold the same."""
-        source = case.source
-        for slot, device in enumerate(source.mesh.devices):
-            boxes = [box_of(source.mesh, source.layout(tensor.name), tensor.shape, slot) for tensor in case.tensors]
-            size = storage_bytes(source, case.tensors, slot)
-            self.storage(device, case.name, size)[:] = random.Random(repr(boxes)).randbytes(size)
+    def fill_source(self, case: Case, version: int = 0) -> None:
+        """With the contents of that version."""
+        for slot, device in enumerate(case.source.mesh.devices):
+            memory = self.storage(device, case.name, storage_bytes(case.source, case.tensors, slot))
+            contents.fill(memoryview(memory), case.source, case.tensors, slot, version)
+
+    def wrong_element(self, case: Case, slot: int, version: int = 0) -> str | None:
+        """The first one in a slot of the destination that is not of that version, or None."""
+        memory = self.storage(case.destination.mesh.devices[slot], self.received_name(case))
+        return contents.wrong_element(memoryview(memory), case.destination, case.tensors, slot, version)
 
     def received_name(self, case: Case) -> str:
         """Of the storage that a case is moved to; its source has the case's name."""

@@ -15,11 +15,12 @@ import time
 import unittest
 from collections.abc import Callable
 
+import contents
 import network
 import raw_stream
 from cases import Case, all_cases, everywhere, hosts, mesh, one_tensor
 from cluster import Cluster
-from layouts import Box, Placement, box_of, spelled_out, storage_bytes
+from layouts import Box, Placement, Tensor, box_of, spelled_out
 from measure import MEBI
 from network import Host, Network, Nic
 
@@ -94,6 +95,28 @@ class LayoutsTest(unittest.TestCase):
                              (where.text(), layout, shape))
 
 
+class ContentsTest(unittest.TestCase):
+    TENSOR = Tensor("t", (5, 6, 7), "BF16")
+
+    def test_a_tile_has_the_elements_of_its_box_in_order(self):
+        whole = contents.tensor_bytes(self.TENSOR, 1)
+        for box in (((0, 5), (0, 6), (0, 7)), ((1, 3), (0, 6), (0, 7)), ((1, 3), (2, 5), (0, 7)),
+                    ((0, 5), (0, 6), (3, 4)), ((2, 2), (0, 6), (0, 7))):
+            places = [(x * 6 + y) * 7 + z for x in range(*box[0]) for y in range(*box[1]) for z in range(*box[2])]
+            self.assertEqual(contents.tile_bytes(self.TENSOR, box, 1),
+                             b"".join(whole[2 * place:2 * place + 2] for place in places), box)
+
+    def test_the_first_wrong_element_of_a_slot_is_named(self):
+        look = (Placement(mesh("x=2", "ab", 1), everywhere("[x, -, -]")), (Tensor("first", (2, 1, 1)), self.TENSOR), 1)
+        memory = bytearray(64 + 256)  # a tile of one F32, which takes an alignment, and one of 2 x 6 x 7 BF16
+        contents.fill(memoryview(memory), *look, 1)
+        self.assertIsNone(contents.wrong_element(memoryview(memory), *look, 1))
+        for element in (40, 50):
+            memory[64 + 2 * element] ^= 1
+        self.assertIn("b.0, element 40 of its tile of t:", contents.wrong_element(memoryview(memory), *look, 1))
+        self.assertIn("b.0, element 0 of its tile of first:", contents.wrong_element(memoryview(memory), *look, 2))
+
+
 class ClusterTest(unittest.TestCase):
     """A network and its cluster, removed after each test."""
 
@@ -105,10 +128,8 @@ class ClusterTest(unittest.TestCase):
         self.cluster.fill_source(case)
 
     def expect_bytes(self, device: str) -> None:
-        size = storage_bytes(self.case.source, self.case.tensors, 0)
-        sent = self.cluster.storage(self.case.source.mesh.devices[0], self.case.name)[:size]
-        got = self.cluster.storage(device, self.cluster.received_name(self.case))[:size]
-        self.assertTrue(sent == got, f"{device} has other bytes than the source")
+        slot = self.case.destination.mesh.devices.index(device)
+        self.assertIsNone(self.cluster.wrong_element(self.case, slot))
 
     def begin(self, *flags: str) -> subprocess.Popen:
         command = self.cluster.command(*self.cluster.reshard_arguments(self.case, *flags))

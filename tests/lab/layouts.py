@@ -104,8 +104,12 @@ def box_bytes(box: Box, dtype: str) -> int:
     return math.prod(end - begin for begin, end in box) * ITEM_BYTES[dtype]
 
 
+def aligned(size: int) -> int:
+    """With what lies between a tensor's end and the begin of the next one in a storage."""
+    return math.ceil(size / STORAGE_ALIGNMENT) * STORAGE_ALIGNMENT
+
+
 def storage_bytes(placement: Placement, tensors: tuple[Tensor, ...], slot: int) -> int:
     """Tensors lie one after the other, each at a multiple of the alignment."""
-    sizes = (box_bytes(box_of(placement.mesh, placement.layout(tensor.name), tensor.shape, slot), tensor.dtype)
-             for tensor in tensors)
-    return sum(math.ceil(size / STORAGE_ALIGNMENT) * STORAGE_ALIGNMENT for size in sizes)
+    return sum(aligned(box_bytes(box_of(placement.mesh, placement.layout(tensor.name), tensor.shape, slot),
+                                 tensor.dtype)) for tensor in tensors)
