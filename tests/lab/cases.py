@@ -28,6 +28,10 @@ class Case:
     replica_axes: str = ""
     racks: tuple[Rack, ...] = ()
 
+    def devices(self) -> list[str]:
+        """The source's first, each once."""
+        return list(dict.fromkeys((*self.source.mesh.devices, *self.destination.mesh.devices)))
+
 
 def mesh(axes: str, hosts: str, devices: int) -> Mesh:
     """mesh("x=2,y=4", "ab", 4): eight slots on a.0-3 and b.0-3."""

@@ -1,4 +1,8 @@
-"""Daemons on a network: a controller, one worker per host inside its namespace, and reshards between them."""
+"""Daemons on a network: a controller, one worker per host inside its namespace, and reshards between them.
+
+Devices that are GPUs are filled and looked at through host memory of their host, as any storage on a GPU may be: by
+reshards inside the host. Host memory has the device numbers after those of GPUs: a.4 is beside a.0.
+"""
 
 import datetime
 import json
@@ -10,14 +14,16 @@ import subprocess
 import time
 
 import contents
-from cases import Case
-from layouts import host_of, storage_bytes
+from cases import Case, everywhere
+from gpus import GpuDevices
+from layouts import Mesh, Placement, Tensor, host_of, storage_bytes
 from network import MEGABIT, Network, inside
 
-START_SECONDS = 30
+START_SECONDS = 60
 DEVICES = 4  # of every host
 CHUNKS = 250  # through the slowest NIC, about
 CHUNK_UNIT = 1 << 16
+NO_GPU = ("worker_has_no_gpus", "gpu_unavailable")  # events of workers
 
 
 class ClusterError(Exception):
@@ -25,11 +31,13 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """Runs while its `with` block does, on a network that outlives it. `rates`: the network file's content."""
+    """Runs while its `with` block does, on a network that outlives it. `rates`: the network file's content. `gpus`: the
+    devices that are GPUs; all others are host memory."""
 
-    def __init__(self, programs: pathlib.Path, network: Network, rates: dict):
+    def __init__(self, programs: pathlib.Path, network: Network, rates: dict, gpus: GpuDevices | None = None):
         self.programs = programs
         self.network = network
+        self.gpus = gpus or GpuDevices({}, (), {}, are_stand_ins=False)
         self.folder = network.folder
         self.controller = f"unix:{self.folder / 'controller.sock'}"
         self.topology = self.folder / "network.json"
@@ -45,6 +53,7 @@ class Cluster:
             for name in self.daemons:
                 self.wait_until_ready(name)
             self.wait_for_workers()
+            self.wait_for_gpus()
         except BaseException:
             self.stop()
             raise
@@ -56,12 +65,17 @@ class Cluster:
     def start(self, name: str, namespace: str, command: list[str]) -> None:
         program = [str(self.programs / command[0]), *command[1:], "--ready-file", str(self.folder / f"{name}.ready")]
         with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:
-            self.daemons[name] = subprocess.Popen(inside(namespace, program), stdout=log, stderr=log)
+            self.daemons[name] = subprocess.Popen(inside(namespace, program), stdout=log, stderr=log,
+                                                  env={**os.environ, **self.gpus.environment})
 
     def start_worker(self, host: str) -> None:
-        flags = ["--name", host, "--devices", f"{host}.0-{DEVICES - 1}", "--controller", self.controller,
+        devices = [self.memory_beside(f"{host}.{number}") for number in range(DEVICES)]
+        flags = ["--name", host, "--devices", ",".join(devices), "--controller", self.controller,
                  "--listen", f"unix:{self.folder / host}.sock", "--memory-socket", f"{self.folder / host}.memory",
                  "--shared-memory", "off"]  # namespaces share memory; hosts would not
+        flags += self.gpus.flags
+        for device, uuid in self.gpus_of(host).items():
+            flags += ["--gpu", f"{device}={uuid}"]
         for number in range(len(self.network.hosts[host].nics)):
             flags += ["--data-interface", f"eth{number}"]
         self.start(host, self.network.namespace(host), ["crossmesh-worker", *flags])
@@ -83,17 +97,35 @@ class Cluster:
                 raise ClusterError(f"not all workers are ready: {listed}")
             time.sleep(0.05)
 
+    def wait_for_gpus(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        for host in self.network.hosts:
+            missing = set(self.gpus_of(host).values())
+            while missing := missing - {entry["gpu"] for entry in self.events(host, "gpu_process_up")}:
+                if self.events(host, *NO_GPU) or time.monotonic() > until:
+                    raise ClusterError(f"{host} lacks GPUs {', '.join(sorted(missing))}; its log:\n{self.log(host)}")
+                time.sleep(0.05)
+
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
+    def entries(self, host: str) -> list[dict]:
+        """Of the log of a worker and its processes."""
+        lines = self.log(host).splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+
+    def events(self, host: str, *names: str) -> list[dict]:
+        return [entry for entry in self.entries(host) if entry.get("event") in names]
+
     def warnings(self, since: float) -> list[str]:
         """What workers have warned of since that time of the day, in seconds of the epoch."""
-        found = []
-        for host in self.network.hosts:
-            entries = [json.loads(line) for line in self.log(host).splitlines() if line.startswith("{")]
-            found += [f"{host}: {json.dumps(entry)}" for entry in entries if entry.get("level") != "info"
-                      and datetime.datetime.fromisoformat(entry["time"]).timestamp() >= since]
-        return found
+        return [f"{host}: {json.dumps(entry)}" for host in self.network.hosts for entry in self.entries(host)
+                if entry.get("level") != "info"
+                and datetime.datetime.fromisoformat(entry["time"]).timestamp() >= since]
+
+    def nccl(self) -> list[str]:
+        """What GPUs exchange tensors by: each different one, as their processes call it."""
+        return sorted({entry["nccl"] for host in self.network.hosts for entry in self.events(host, "gpu_process_up")})
 
     def stop(self) -> None:
         for daemon in self.daemons.values():
@@ -149,6 +181,14 @@ class Cluster:
                 planned[host, int(nic), port["kind"].removeprefix("host_")] = port["bytes"]
         return planned
 
+    def gpus_of(self, host: str) -> dict[str, str]:
+        return {device: uuid for device, uuid in self.gpus.uuids.items() if host_of(device) == host}
+
+    def memory_beside(self, device: str) -> str:
+        """The device in host memory through which a device is filled and looked at: itself, unless it is a GPU."""
+        host, number = device.rsplit(".", 1)
+        return f"{host}.{int(number) + DEVICES}" if device in self.gpus.uuids else device
+
     def storage(self, device: str, name: str, size: int | None = None) -> mmap.mmap:
         """Memory of a worker, mapped here. With a size it is made."""
         request = {"op": "open" if size is None else "create", "storage": name, "device": device}
@@ -165,15 +205,44 @@ class Cluster:
         os.close(descriptors[0])
         return memory
 
+    def copy(self, storage: str, size: int, source: str, destination: str) -> None:
+        """Between devices of one host; the storage has the same name on both. It moves as one tensor of bytes, and is
+        tried again for a while: the process of a GPU that a run has lost will be up soon."""
+        sides = [Placement(Mesh((("x", 1),), (device,)), everywhere("[-]")) for device in (source, destination)]
+        case = Case("copy", "copy", f"{source} to {destination}", (), (Tensor("bytes", (size,), "U8"),), *sides)
+        command = ["reshard", "--controller", self.controller, *self.request(case), "--source-storage", storage,
+                   "--destination-storage", storage, "--create-destination"]
+        until = time.monotonic() + START_SECONDS
+        while failure := self.failure(command):
+            if time.monotonic() > until:
+                raise ClusterError(f"copy of {storage} from {source} to {destination}: {failure}")
+            time.sleep(0.2)
+
+    def failure(self, command: list[str]) -> str | None:
+        """Of an operation: why it was refused or did not commit, or None."""
+        try:
+            operation = self.crossmesh(*command)
+        except ClusterError as error:
+            return str(error)
+        return None if operation.get("state", "").endswith("COMMITTED") else str(operation)
+
     def fill_source(self, case: Case, version: int = 0) -> None:
         """With the contents of that version."""
         for slot, device in enumerate(case.source.mesh.devices):
-            memory = self.storage(device, case.name, storage_bytes(case.source, case.tensors, slot))
+            size = storage_bytes(case.source, case.tensors, slot)
+            beside = self.memory_beside(device)
+            memory = self.storage(beside, case.name, size)
             contents.fill(memoryview(memory), case.source, case.tensors, slot, version)
+            if beside != device:
+                self.copy(case.name, size, beside, device)
 
     def wrong_element(self, case: Case, slot: int, version: int = 0) -> str | None:
         """The first one in a slot of the destination that is not of that version, or None."""
-        memory = self.storage(case.destination.mesh.devices[slot], self.received_name(case))
+        device, name = case.destination.mesh.devices[slot], self.received_name(case)
+        beside = self.memory_beside(device)
+        if beside != device:
+            self.copy(name, storage_bytes(case.destination, case.tensors, slot), device, beside)
+        memory = self.storage(beside, name)
         return contents.wrong_element(memoryview(memory), case.destination, case.tensors, slot, version)
 
     def received_name(self, case: Case) -> str:

@@ -21,21 +21,17 @@ def install(folder: pathlib.Path) -> str:
     return setup.stdout.strip()
 
 
-def devices_of(case: Case) -> list[str]:
-    """In order of their ranks."""
-    return list(dict.fromkeys((*case.source.mesh.devices, *case.destination.mesh.devices)))
-
-
 def measure_gloo(case: Case, python: str, rounds: int) -> dict[str, list[float]]:
     """Seconds of every round, by way. The ways take turns; a first round warms up."""
+    devices = case.devices()  # in order of their ranks
     with Network(list(case.hosts), case.racks) as network:
         work = network.folder / "gloo.json"
-        work.write_text(json.dumps({"case": asdict(case), "devices": devices_of(case), "rounds": rounds, "ways": WAYS,
+        work.write_text(json.dumps({"case": asdict(case), "devices": devices, "rounds": rounds, "ways": WAYS,
                                     "store": str(network.folder / "gloo.store")}))
         command = [python, "-W", "ignore", str(HERE / "gloo_move.py"), str(work)]
         processes = [subprocess.Popen(inside(network.namespace(host_of(device)), [*command, str(rank)]),
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                     for rank, device in enumerate(devices_of(case))]
+                     for rank, device in enumerate(devices)]
         outputs = [process.communicate(timeout=LIMIT_SECONDS) for process in processes]
         failed = [errors for process, (_, errors) in zip(processes, outputs) if process.returncode != 0]
         if failed:

@@ -6,7 +6,6 @@ PROGRAMS is the folder of the daemons. Exits with 77, which means skipped, where
 """
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -18,25 +17,15 @@ from collections.abc import Callable
 import contents
 import network
 import raw_stream
-from cases import Case, all_cases, everywhere, hosts, mesh, one_tensor
+from cases import Case, all_cases, everywhere, mesh
 from cluster import Cluster
+from lab_fixture import NICS, PROGRAMS, RATE, relay_case, run_tests
 from layouts import Box, Placement, Tensor, box_of, spelled_out
 from measure import MEBI
 from network import Host, Network, Nic
 
-SKIPPED = 77
-RATE = 100  # Mbit/s
-NICS = (Nic(RATE, RATE),)
 STALL_SECONDS = 2
-PROGRAMS = pathlib.Path(sys.argv[1])
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-def relay_case(receivers: str, devices: int, mebibytes: int) -> Case:
-    """Host a to every device of the receivers, each a replica."""
-    return Case("relay", "test", "one to many", hosts("a" + receivers, NICS), one_tensor(mebibytes * MEBI // 4),
-                Placement(mesh("x=1", "a", 1), everywhere("[-]")),
-                Placement(mesh(f"x={len(receivers)},y={devices}", receivers, devices), everywhere("[-]")), "x,y")
 
 
 def box_text(box: Box) -> str:
@@ -207,7 +196,4 @@ class CutLinkTest(ClusterTest):
 
 
 if __name__ == "__main__":
-    if reason := network.available():
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    run_tests()

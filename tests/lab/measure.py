@@ -1,12 +1,14 @@
 """Runs a case with every strategy in turns and keeps what was measured."""
 
+import itertools
 import pathlib
 import statistics
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from cases import Case, signal
 from cluster import Cluster
+from gpus import Gpus
 from network import Counters, Host, Network, Nic
 from raw_stream import RawStream, measure
 
@@ -38,6 +40,13 @@ class Run:
     predicted: float = 0
     ports: tuple[Port, ...] = ()
     errors: tuple[str, ...] = ()  # of replicas that failed; then what workers warned of
+    wrong: tuple[str, ...] | None = None  # the first wrong element of each slot that has one; None: nobody looked
+
+    def committed(self) -> bool:
+        return self.state.endswith("COMMITTED")
+
+    def is_right(self) -> bool:
+        return self.committed() and self.wrong == ()
 
     def large_error(self) -> float | None:
         """Of the port with at least LARGE_BYTES planned that is furthest from the plan."""
@@ -50,7 +59,8 @@ class Run:
 
 @dataclass
 class CaseResult:
-    """Runs of one case, and times of Gloo by way. `signal`: a reshard of a tensor of next to no bytes."""
+    """Runs of one case, and times of Gloo by way. `signal`: a reshard of a tensor of next to no bytes. `nccl`: by what
+    GPUs exchanged tensors, as their processes call it."""
 
     name: str
     group: str
@@ -58,6 +68,7 @@ class CaseResult:
     busiest_bytes: float = 0
     chunk_bytes: int = 0
     signal: float = 0
+    nccl: list[str] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     gloo: dict[str, list[float]] = field(default_factory=dict)
 
@@ -66,7 +77,7 @@ class CaseResult:
 
     def of(self, strategy: str) -> list[Run]:
         """Those that committed."""
-        return [run for run in self.runs if run.strategy == strategy and run.state.endswith("COMMITTED")]
+        return [run for run in self.runs if run.strategy == strategy and run.committed()]
 
     def seconds(self, strategy: str) -> float | None:
         return statistics.median(run.seconds for run in self.of(strategy)) if self.of(strategy) else None
@@ -88,6 +99,11 @@ class CaseResult:
 
     def raw(self) -> dict:
         return asdict(self)
+
+
+def all_of_the_rate(rates: set[int]) -> dict[int, RawStream]:
+    """Where nothing crosses the links, so that there is nothing to measure."""
+    return dict.fromkeys(rates, RawStream(rate_share=1, counted_share=1))
 
 
 def measure_raw_streams(rates: set[int]) -> dict[int, RawStream]:
@@ -115,6 +131,7 @@ class CaseRunner:
         self.cluster = cluster
         self.network = cluster.network
         self.streams = streams
+        self.versions = itertools.count(1)
         self.chunk_bytes = cluster.chunk_bytes(case)
 
     def flags(self, strategy: str) -> list[str]:
@@ -146,6 +163,17 @@ class CaseRunner:
         return Run(strategy, operation["state"], report["total_seconds"], report["bound_seconds"],
                    report["predicted_seconds"], self.ports(planned, before, after), tuple(errors))
 
+    def checked_run(self, strategy: str, planned: dict[tuple[str, int, str], float]) -> Run:
+        """With contents that no run had before, so that what an earlier run left is not taken for them."""
+        version = next(self.versions)
+        self.cluster.fill_source(self.case, version)
+        run = self.run(strategy, planned)
+        if not run.committed():
+            return run
+        slots = range(len(self.case.destination.mesh.devices))
+        found = (self.cluster.wrong_element(self.case, slot, version) for slot in slots)
+        return replace(run, wrong=tuple(wrong for wrong in found if wrong))
+
     def signal_seconds(self, rounds: int) -> float:
         tiny = signal(self.case)
         self.cluster.fill_source(tiny)
@@ -153,25 +181,37 @@ class CaseRunner:
         return statistics.median(operation["report"]["total_seconds"] for operation in operations[1:])
 
     def measure(self, strategies: list[str], rounds: int) -> CaseResult:
-        self.cluster.fill_source(self.case)
+        run_once = self.checked_run
+        if not self.cluster.gpus.uuids:
+            run_once = self.run
+            self.cluster.fill_source(self.case)
         planned = {strategy: self.cluster.planned_bytes(self.case, *self.flags(strategy)) for strategy in strategies}
         result = CaseResult(self.case.name, self.case.group, self.case.title, chunk_bytes=self.chunk_bytes,
-                            busiest_bytes=max(planned[strategies[0]].values()), signal=self.signal_seconds(rounds))
+                            busiest_bytes=max(planned[strategies[0]].values()), signal=self.signal_seconds(rounds),
+                            nccl=self.cluster.nccl())
         for turn in range(rounds):
             first = turn % len(strategies)
             for strategy in strategies[first:] + strategies[:first]:
-                run = self.run(strategy, planned[strategy])
+                run = run_once(strategy, planned[strategy])
                 result.runs.append(run)
-                print(f"{self.case.name} {strategy}: {run.state}, {run.seconds:.3f} s, bound {run.bound:.3f} s, ratio "
-                      f"{run.seconds / (run.bound or 1):.3f}, predicted {run.predicted:.3f} s", *run.errors, flush=True)
+                print(f"{self.case.name} {strategy}: {run.state}{self.times_text(run)}", *run.errors,
+                      *(run.wrong or ()), flush=True)
         return result
+
+    def times_text(self, run: Run) -> str:
+        """Empty for stand-ins of GPUs, whose times mean nothing."""
+        if self.cluster.gpus.are_stand_ins:
+            return ""
+        ratio = run.seconds / (run.bound or 1)
+        return f", {run.seconds:.3f} s, bound {run.bound:.3f} s, ratio {ratio:.3f}, predicted {run.predicted:.3f} s"
 
 
 def measure_case(case: Case, programs: pathlib.Path, streams: dict[int, RawStream], strategies: list[str] | None,
-                 rounds: int) -> CaseResult:
-    """With all strategies that the programs know unless some are named."""
+                 rounds: int, gpus: Gpus | None = None) -> CaseResult:
+    """With all strategies that the programs know unless some are named; between GPUs if there are any."""
     with Network(list(case.hosts), case.racks) as network:
         shares = {rate: stream.rate_share for rate, stream in streams.items()}
-        with Cluster(programs, network, network.description(shares)) as cluster:
+        devices = gpus.of(case.devices()) if gpus else None
+        with Cluster(programs, network, network.description(shares), devices) as cluster:
             runner = CaseRunner(case, cluster, streams)
             return runner.measure(strategies or cluster.strategies(case), rounds)

@@ -1,4 +1,4 @@
-"""The lab's results as a Markdown document."""
+"""The lab's results as a Markdown document: with all figures, or only with what became of each run."""
 
 import datetime
 import os
@@ -8,7 +8,8 @@ import re
 from measure import MEBI, CaseResult
 from network import BURST_BYTES, QUEUE_SECONDS
 from raw_stream import RawStream
-from targets import OURS, verdicts
+from setting import Setting
+from targets import OURS, Verdict
 
 
 def aligned(header: list[str], rows: list[list[str]]) -> str:
@@ -45,8 +46,12 @@ RELAY_HEADER = ["Case", "Busiest NIC", "Chunk", "Bound, s", "Time, s", "Time/bou
                 "Other directions", "Signal"]
 
 
+def strategies_of(results: list[CaseResult]) -> list[str]:
+    return list(dict.fromkeys(name for result in results for name in result.strategies()))
+
+
 def ratio_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]:
-    strategies = list(dict.fromkeys(name for result in results for name in result.strategies()))
+    strategies = strategies_of(results)
     ways = list(dict.fromkeys(way for result in results for way in result.gloo))
     header = ["Case", *strategies, *(f"Gloo {way}" for way in ways)]
     rows = [[result.name, *(ratio_text(result.ratio(strategy)) for strategy in strategies),
@@ -55,9 +60,19 @@ def ratio_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]:
 
 
 def prediction_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]:
-    strategies = list(dict.fromkeys(name for result in results for name in result.strategies()))
+    strategies = strategies_of(results)
     return ["Case", *strategies], [[result.name, *(percent(result.prediction_error(name)) for name in strategies)]
                                    for result in results]
+
+
+def outcome_rows(results: list[CaseResult]) -> tuple[list[str], list[list[str]]]:
+    strategies = strategies_of(results)
+
+    def outcome(result: CaseResult, strategy: str) -> str:
+        runs = [run for run in result.runs if run.strategy == strategy]
+        return f"{sum(run.is_right() for run in runs)} of {len(runs)}"
+
+    return ["Case", *strategies], [[result.name, *(outcome(result, name) for name in strategies)] for result in results]
 
 
 def machine() -> str:
@@ -70,23 +85,45 @@ def stream_lines(streams: dict[int, RawStream]) -> str:
                    f"counted per byte\n" for rate, stream in streams.items())
 
 
-def document(results: list[CaseResult], streams: dict[int, RawStream], rounds: int, command: str) -> str:
-    """All of lab.md."""
-    found = [[verdict.what, verdict.target, verdict.measured, "met" if verdict.met else "**missed**"]
-             for verdict in verdicts(results)]
-    titles = "".join(f"- `{result.name}`: {result.title}\n" for result in results)
-    return f"""# The network lab
+def heading(results: list[CaseResult], setting: Setting) -> str:
+    medians = "; times are medians" if setting.is_timed() else ""
+    return f"""# {setting.title()}
 
 Daemons in network namespaces with shaped NICs (`tests/lab`). {datetime.date.today()}, on {machine()}.
-All strategies take turns, {rounds} times each; times are medians. Made by
+{setting.devices_text(results)}
+All strategies take turns, {setting.rounds} times each{medians}. Made by
 
-    {command}
+    {setting.command}
+"""
 
-![Time divided by the bound](lab.svg)
 
-## Targets
+def targets_section(verdicts: list[Verdict]) -> str:
+    rows = [[verdict.what, verdict.target, verdict.measured, "met" if verdict.met else "**missed**"]
+            for verdict in verdicts]
+    return f"## Targets\n\n{aligned(['Figure', 'Target', 'Measured', 'Verdict'], rows)}"
 
-{aligned(["Figure", "Target", "Measured", "Verdict"], found)}
+
+def cases_section(results: list[CaseResult]) -> str:
+    return "## Cases\n\n" + "".join(f"- `{result.name}`: {result.title}\n" for result in results)
+
+
+def outcome_document(results: list[CaseResult], verdicts: list[Verdict], setting: Setting) -> str:
+    """All of the report where times and counters of NICs mean nothing: it has none."""
+    return f"""{heading(results, setting)}
+{targets_section(verdicts)}
+## Runs that committed with every element right
+
+{aligned(*outcome_rows(results))}
+{cases_section(results)}"""
+
+
+def timed_document(results: list[CaseResult], verdicts: list[Verdict], streams: dict[int, RawStream],
+                   setting: Setting) -> str:
+    """All of the report where they do."""
+    return f"""{heading(results, setting)}
+![Time divided by the bound]({setting.name()}.svg)
+
+{targets_section(verdicts)}
 ## `{OURS}`
 
 {aligned(RELAY_HEADER, [relay_row(result) for result in results])}
@@ -107,12 +144,10 @@ before the clock starts, and nothing is checksummed (`tests/lab/gloo_move.py`).
 ## (predicted - measured) / measured, every strategy
 
 {aligned(*prediction_rows(results))}
-## Cases
-
-{titles}
+{cases_section(results)}
 Raw streams, the best of three at each rate:
 
 {stream_lines(streams)}
 Ports are token buckets of {BURST_BYTES >> 10} KiB that queue {QUEUE_SECONDS * 1e3:.0f} ms, on both ends of a link. All hosts are one
-machine, and rates are low, so that its cores are not what is measured. `lab.json` has every run.
+machine, and rates are low, so that its cores are not what is measured. `{setting.name()}.json` has every run.
 """

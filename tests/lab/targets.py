@@ -24,11 +24,21 @@ class Verdict:
     met: bool
 
 
+def all_but(what: str, failed: list[str], count: int) -> Verdict:
+    measured = f"{count - len(failed)} of {count}" + (f" (not {', '.join(failed)})" if failed else "")
+    return Verdict(what, "all", measured, not failed)
+
+
 def commit_targets(results: list[CaseResult]) -> list[Verdict]:
     runs = [(result.name, run) for result in results for run in result.runs]
-    failed = [f"{run.strategy} on {name}" for name, run in runs if not run.state.endswith("COMMITTED")]
-    measured = f"{len(runs) - len(failed)} of {len(runs)}" + (f" (not {', '.join(failed)})" if failed else "")
-    return [Verdict("Runs that commit, all strategies and cases", "all", measured, not failed)]
+    failed = [f"{run.strategy} on {name}" for name, run in runs if not run.committed()]
+    return [all_but("Runs that commit, all strategies and cases", failed, len(runs))]
+
+
+def element_targets(results: list[CaseResult]) -> list[Verdict]:
+    runs = [(result.name, run) for result in results for run in result.runs if run.wrong is not None]
+    wrong = [f"{run.strategy} on {name}: {run.wrong[0]}" for name, run in runs if run.wrong]
+    return [all_but("Of these, runs after which every element is right", wrong, len(runs))] if runs else []
 
 
 def ratio_targets(results: list[CaseResult]) -> list[Verdict]:
@@ -95,6 +105,12 @@ def prediction_targets(results: list[CaseResult]) -> list[Verdict]:
                     errors[worst] <= 0.15)]
 
 
-def verdicts(results: list[CaseResult]) -> list[Verdict]:
-    return [*commit_targets(results), *ratio_targets(results), *counter_targets(results), *comparison_targets(results),
-            *prediction_targets(results)]
+def outcome_verdicts(results: list[CaseResult]) -> list[Verdict]:
+    """For runs of which neither times nor counters mean anything."""
+    return [*commit_targets(results), *element_targets(results)]
+
+
+def all_verdicts(results: list[CaseResult]) -> list[Verdict]:
+    """All that are measured."""
+    return [*outcome_verdicts(results), *ratio_targets(results), *counter_targets(results),
+            *comparison_targets(results), *prediction_targets(results)]
