@@ -121,7 +121,11 @@ absl::StatusOr<DemoTask> TaskOf(const DemoFlags& flags) {
                                        {destination, destination_rules}, {"replica"}));
   task.tensors = std::make_unique<const TensorTable>(std::move(tensors));
   const bool on_gpus = flags.devices == "gpu";
-  if (on_gpus) sides.received = ToProto(ReceivedManifest(task.values->manifest(), *task.tensors));
+  if (on_gpus) {
+    const Manifest received = ReceivedManifest(task.values->manifest(), *task.tensors);
+    sides.received = ToProto(received);
+    sides.received_rules = ReceivedRules(sides.destination_rules, received, *task.tensors);
+  }
   ASSIGN_OR_RETURN(task.specs, MakeDemoSpecs(sides, on_gpus));
   ASSIGN_OR_RETURN(task.source_text, MeshText(task.specs.move.source()));
   ASSIGN_OR_RETURN(task.destination_text, MeshText(task.specs.move.destination()));

@@ -11,8 +11,6 @@
 namespace crossmesh {
 namespace {
 
-using Rules = google::protobuf::RepeatedPtrField<v1::LayoutRule>;
-
 constexpr absl::string_view kReplica = "replica";
 
 absl::StatusOr<Mesh> OnGpus(const Mesh& mesh) {
@@ -21,7 +19,7 @@ absl::StatusOr<Mesh> OnGpus(const Mesh& mesh) {
   return Mesh::Create(mesh.axes(), std::move(devices));
 }
 
-v1::ReshardSide Side(const Mesh& mesh, const Rules& rules, const std::string& storage) {
+v1::ReshardSide SideOf(const Mesh& mesh, const DemoRules& rules, const std::string& storage) {
   v1::ReshardSide side;
   *side.mutable_inline_mesh() = ToProto(mesh);
   *side.mutable_rules() = rules;
@@ -43,8 +41,6 @@ v1::ReshardSpec Spec(const v1::Manifest& manifest, v1::ReshardSide source,
 
 // Replica by replica: so each device of host memory gets what its own GPU has, or the other way.
 absl::Status AddReplicas(const DemoSides& sides, DemoSpecs& specs) {
-  Rules rules = sides.destination_rules;
-  for (v1::LayoutRule& rule : rules) rule.clear_dtype();  // converted before
   const int64_t replicas = sides.destination.axes()[*sides.destination.FindAxis(kReplica)].size;
   for (int64_t replica = 0; replica < replicas; ++replica) {
     const std::vector<std::pair<std::string, int64_t>> selection = {
@@ -52,7 +48,7 @@ absl::Status AddReplicas(const DemoSides& sides, DemoSpecs& specs) {
     ASSIGN_OR_RETURN(const Mesh host, sides.destination.Select(selection));
     ASSIGN_OR_RETURN(const Mesh gpus, OnGpus(host));
     const auto side = [&](const Mesh& mesh) {
-      return Side(mesh, rules, DemoSpecs::kDestinationStorage);
+      return SideOf(mesh, sides.received_rules, DemoSpecs::kDestinationStorage);
     };
     specs.clear.push_back(Spec(sides.received, side(host), side(gpus)));
     specs.fetch.push_back(Spec(sides.received, side(gpus), side(host)));
@@ -62,6 +58,21 @@ absl::Status AddReplicas(const DemoSides& sides, DemoSpecs& specs) {
 
 }  // namespace
 
+DemoRules ReceivedRules(const DemoRules& destination_rules, const Manifest& received,
+                        const TensorTable& tensors) {
+  DemoRules rules;
+  for (int32_t tensor = tensors.first_scales(); tensor < std::ssize(received.tensors()); ++tensor) {
+    const int32_t group = tensors.group_of_tensor()[tensor];
+    v1::LayoutRule& rule = *rules.Add();
+    rule.set_pattern(received.tensors()[tensor].name);
+    rule.set_layout(ToString(tensors.PlacementOf(Side::kDestination, group).layout));
+  }
+  // The first rule that fits is the tensor's.
+  for (const v1::LayoutRule& rule : destination_rules) *rules.Add() = rule;
+  for (v1::LayoutRule& rule : rules) rule.clear_dtype();
+  return rules;
+}
+
 absl::StatusOr<DemoSpecs> MakeDemoSpecs(const DemoSides& sides, bool on_gpus) {
   Mesh source = sides.source;
   Mesh destination = sides.destination;
@@ -70,13 +81,13 @@ absl::StatusOr<DemoSpecs> MakeDemoSpecs(const DemoSides& sides, bool on_gpus) {
     ASSIGN_OR_RETURN(source, OnGpus(source));
     ASSIGN_OR_RETURN(destination, OnGpus(destination));
     const auto side = [&](const Mesh& mesh) {
-      return Side(mesh, sides.source_rules, DemoSpecs::kSourceStorage);
+      return SideOf(mesh, sides.source_rules, DemoSpecs::kSourceStorage);
     };
     specs.load.push_back(Spec(sides.manifest, side(sides.source), side(source)));
     RETURN_IF_ERROR(AddReplicas(sides, specs));
   }
-  specs.move = Spec(sides.manifest, Side(source, sides.source_rules, DemoSpecs::kSourceStorage),
-                    Side(destination, sides.destination_rules, DemoSpecs::kDestinationStorage));
+  specs.move = Spec(sides.manifest, SideOf(source, sides.source_rules, DemoSpecs::kSourceStorage),
+                    SideOf(destination, sides.destination_rules, DemoSpecs::kDestinationStorage));
   specs.move.add_replica_axes(std::string(kReplica));
   return specs;
 }

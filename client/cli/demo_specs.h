@@ -1,6 +1,8 @@
 #pragma once
 
+#include "common/mesh/manifest.h"
 #include "common/mesh/mesh.h"
+#include "common/plan/tensor_table.h"
 #include "crossmesh/v1/reshard.pb.h"
 
 #include <string>
@@ -24,15 +26,23 @@ struct DemoSpecs {
   std::vector<v1::ReshardSpec> fetch;  // destinations, to host memory
 };
 
+using DemoRules = google::protobuf::RepeatedPtrField<v1::LayoutRule>;
+
 // What a demo moves, and between which layouts.
 struct DemoSides {
   v1::Manifest manifest;
   v1::Manifest received;  // as it is at the destination; empty without GPUs
   Mesh source;            // of the workers' host memory
   Mesh destination;       // as well; axis "replica" counts replicas
-  google::protobuf::RepeatedPtrField<v1::LayoutRule> source_rules;
-  google::protobuf::RepeatedPtrField<v1::LayoutRule> destination_rules;
+  DemoRules source_rules;
+  DemoRules destination_rules;
+  DemoRules received_rules;  // by which `received` lies there
 };
+
+// Rules for what a reshard has brought: of the same layouts, converted already, and scales where
+// the elements of their blocks are. `received` is that of the reshard's table.
+DemoRules ReceivedRules(const DemoRules& destination_rules, const Manifest& received,
+                        const TensorTable& tensors);
 
 // As `sides` says, or between the same workers' GPUs.
 absl::StatusOr<DemoSpecs> MakeDemoSpecs(const DemoSides& sides, bool on_gpus);

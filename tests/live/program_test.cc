@@ -134,7 +134,26 @@ TEST_F(DemoTest, ConvertsOnTheWay) {
   ExpectNothingIsLeft();
 }
 
-TEST_F(DemoTest, SendsScalesBesideFp8) {
+// Of the stand-in: what the demo's environment is, and its flags.
+struct DemoGpus {
+  DemoGpus()
+      : environment(absl::StrCat(
+            "CROSSMESH_STANDIN_DEVICES=4 CROSSMESH_STANDIN_KERNELS=", StandInKernelsPath(), " ")),
+        flags(absl::StrCat(" --devices gpu --worker-flag=--cuda-library=", StandInDriverPath(),
+                           " --worker-flag=--nccl-library=", StandInNcclPath())) {
+    for (int number = 0; number < 4; ++number) {
+      absl::StrAppend(&flags, " --gpu ", StandInUuid(number));
+    }
+  }
+
+  std::string environment;
+  std::string flags;
+};
+
+class DemoFp8Test : public DemoTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(DemoFp8Test, SendsScalesBesideFp8) {
+  const bool on_gpus = GetParam();
   const TemporaryFolder files;
   // In BF16, 128 rows each of 1, 2, 3 and 4.
   constexpr int64_t kColumns = 130;
@@ -146,11 +165,14 @@ TEST_F(DemoTest, SendsScalesBesideFp8) {
                          .bytes = std::as_bytes(std::span(matrix))};
   entry.spec.shape = Shape::Create(std::vector<int64_t>{512, kColumns}).value();
   ASSERT_OK(WriteSafetensors(files.PathOf("in.safetensors"), {&entry, 1}));
-  std::ofstream(files.PathOf("rules")) << "*  [model, -] as F8_E4M3\n";
+  std::ofstream(files.PathOf("rules")) << "w.weight  [model, -] as F8_E4M3\n";
 
+  const DemoGpus gpus;
+  const std::string demo =
+      Demo(absl::StrCat(files.PathOf("in.safetensors"), " --json --destination-rules ",
+                        files.PathOf("rules"), " --output ", files.PathOf("out")));
   const ProgramResult result =
-      RunProgram(Demo(absl::StrCat(files.PathOf("in.safetensors"), " --json --destination-rules ",
-                                   files.PathOf("rules"), " --output ", files.PathOf("out"))));
+      RunProgram(on_gpus ? absl::StrCat(gpus.environment, demo, gpus.flags) : demo);
   ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
   EXPECT_TRUE(nlohmann::json::parse(result.output).at("verified").get<bool>());
 
@@ -174,20 +196,18 @@ TEST_F(DemoTest, SendsScalesBesideFp8) {
   ExpectNothingIsLeft();
 }
 
-// Those of the stand-in.
+INSTANTIATE_TEST_SUITE_P(All, DemoFp8Test, testing::Bool(),
+                         [](const auto& test) { return test.param ? "gpu" : "host"; });
+
 TEST_F(DemoTest, MovesBetweenGpus) {
   const TemporaryFolder files;
   const std::vector<std::byte> matrix(256 * 512 * 4, std::byte{5});
   ASSERT_OK(WriteOne(files.PathOf("w.safetensors"), "w", {256, 512}, matrix));
   std::ofstream(files.PathOf("rules")) << "w  [-, model]\n";
-  std::string gpus;
-  for (int number = 0; number < 4; ++number) absl::StrAppend(&gpus, " --gpu ", StandInUuid(number));
+  const DemoGpus gpus;
   const ProgramResult result = RunProgram(absl::StrCat(
-      "CROSSMESH_STANDIN_DEVICES=4 CROSSMESH_STANDIN_KERNELS=", StandInKernelsPath(), " ",
-      Demo(absl::StrCat(files.PathOf("w.safetensors"), " --json --devices gpu", gpus,
-                        " --worker-flag=--cuda-library=", StandInDriverPath(),
-                        " --worker-flag=--nccl-library=", StandInNcclPath(),
-                        " --destination-rules ", files.PathOf("rules")))));
+      gpus.environment, Demo(absl::StrCat(files.PathOf("w.safetensors"), " --json", gpus.flags,
+                                          " --destination-rules ", files.PathOf("rules")))));
   ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
   const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
   ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.output;
