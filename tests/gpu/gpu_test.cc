@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-constexpr ByteCount kBytes(int64_t{64} << 20);
+constexpr ByteCount kBytes(int64_t{16} << 20);
 
 class RealGpuTest : public testing::Test {
  protected:
