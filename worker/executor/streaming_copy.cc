@@ -1,5 +1,7 @@
 #include "worker/executor/streaming_copy.h"
 
+#include "common/base/row_copy.h"
+
 #include <cstring>
 
 #if defined(__SSE2__)
@@ -36,13 +38,13 @@ void CopyStreaming(std::byte* to, const std::byte* from, int64_t bytes) {
     for (; bytes - done >= kLineBytes; done += kLineBytes) CopyLine(to + done, from + done);
     _mm_sfence();
   }
-  std::memcpy(to + done, from + done, bytes - done);
+  CopyRow(to + done, from + done, bytes - done);
 }
 
 #else
 
 void CopyStreaming(std::byte* to, const std::byte* from, int64_t bytes) {
-  std::memcpy(to, from, bytes);
+  CopyRow(to, from, bytes);
 }
 
 #endif

@@ -29,6 +29,10 @@ class PieceCursor {
     return std::span(static_cast<std::byte*>(pieces_[0].iov_base), pieces_[0].iov_len)
         .subspan(offset_);
   }
+  // Where the piece behind that begins; none behind the last. Not when done.
+  const std::byte* Behind() const {
+    return pieces_.size() > 1 ? static_cast<const std::byte*>(pieces_[1].iov_base) : nullptr;
+  }
   // Copies what comes next from `bytes`, as far as both have bytes; returns how many.
   size_t Fill(std::span<const std::byte> bytes);
 
