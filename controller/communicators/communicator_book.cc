@@ -16,6 +16,10 @@ absl::Status About(const RankName& rank, const absl::Status& status) {
                       absl::StrCat("rank ", rank.ToString(), ": ", status.message()));
 }
 
+bool HasRank(const CommunicatorKey& key, const RankName& rank) {
+  return std::ranges::find(key.ranks, rank) != key.ranks.end();
+}
+
 bool HasGpu(const CommunicatorKey& key, absl::string_view gpu) {
   return std::ranges::any_of(key.ranks, [&](const RankName& rank) { return rank.gpu == gpu; });
 }
@@ -89,12 +93,19 @@ void CommunicatorBook::On(const RankGone& event) {
 }
 
 void CommunicatorBook::On(const ProcessLost& event) {
-  std::vector<CommunicatorKey> keys;
-  for (const auto& [key, communicator] : communicators_) {
-    if (std::ranges::find(key.ranks, event.rank) != key.ranks.end()) keys.push_back(key);
-  }
+  std::erase_if(leftovers_, [&](const auto& entry) {
+    return entry.first.gpu == event.rank.gpu && entry.first != event.rank;
+  });
+  std::set<CommunicatorKey> keys;
+  for (const auto& [key, communicator] : communicators_) keys.insert(key);
+  for (const Wait& wait : waits_) keys.insert(wait.second);
+  std::erase_if(keys, [&](const CommunicatorKey& key) { return !HasRank(key, event.rank); });
   for (const CommunicatorKey& key : keys) {
-    communicators_.at(key).held.erase(event.rank);
+    EndWaits(key, About(event.rank, event.status));
+    const auto found = communicators_.find(key);
+    if (found == communicators_.end()) continue;
+    const auto held = found->second.held.extract(event.rank);
+    if (!held.empty()) leftovers_[event.rank].emplace(key, held.mapped());
     Fail(key, event.rank, event.status);
     EraseIfGone(key);
   }
@@ -169,7 +180,24 @@ bool CommunicatorBook::IsBusy() const {
                              [](const auto& entry) { return entry.second.state != State::kReady; });
 }
 
+bool CommunicatorBook::StopLeftovers(const CommunicatorKey& key) {
+  bool any = false;
+  for (const RankName& rank : key.ranks) {
+    const auto leftovers = leftovers_.extract(rank);
+    if (leftovers.empty()) continue;
+    any = true;
+    for (const auto& [left, bytes] : leftovers.mapped()) {
+      Communicator& communicator = communicators_[left];
+      communicator.state = State::kStopping;
+      communicator.held[rank] = bytes;
+      Do(StopCommunicator{left, {rank}, absl::AbortedError("its process was lost, and is back")});
+    }
+  }
+  return any;
+}
+
 void CommunicatorBook::BeginOrMakeRoom(const CommunicatorKey& key) {
+  if (StopLeftovers(key)) return;
   const std::string* const full = FullGpu(key);
   if (full == nullptr) {
     communicators_.emplace(key, Communicator{});

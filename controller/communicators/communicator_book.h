@@ -48,7 +48,7 @@ struct RankGone {  // it holds nothing of the communicator, or no longer
   CommunicatorKey key;
   RankName rank;
 };
-struct ProcessLost {  // with all communicators that it had
+struct ProcessLost {  // it has ended, or its worker was lost and may be back with it
   RankName rank;
   absl::Status status;
 };
@@ -112,6 +112,9 @@ std::string ToString(const CommunicatorAction& action);
 // of a GPU would take more memory than their bound, those go first that were released longest ago.
 // Where leases leave too little, the new one is refused rather than kept waiting, since whoever
 // waits may hold what another waits for. A communicator that failed on one rank is gone for all.
+//
+// A process that was lost may be back, with all that it had, when only its worker was out of sight.
+// So what it held is remembered, and stopped before anything is made with it again.
 class CommunicatorBook {
  public:
   struct Options {
@@ -180,6 +183,8 @@ class CommunicatorBook {
   void CreateMinted();
   bool IsBusy() const;
   void BeginOrMakeRoom(const CommunicatorKey& key);
+  // Stops what processes of the group that were lost may still hold; false when that is nothing.
+  bool StopLeftovers(const CommunicatorKey& key);
   // A GPU of the group on which one more would be too much; null when there is none.
   const std::string* FullGpu(const CommunicatorKey& key) const;
   Communicators::iterator LongestReleasedOn(const std::string& gpu);
@@ -193,6 +198,8 @@ class CommunicatorBook {
   uint64_t releases_ = 0;
   uint64_t last_ticket_ = 0;
   Communicators communicators_;
+  // Of the process of each GPU that was lost last: what it held, and how much that took.
+  std::map<RankName, std::map<CommunicatorKey, int64_t>> leftovers_;
   std::vector<Wait> waits_;                  // in order
   std::vector<CommunicatorAction> actions_;  // of the event being handled
 };

@@ -1,5 +1,6 @@
 // A cluster of GPUs whose processes do what the book says, in random order, now and then with a
-// failure or a death; what must hold whatever happens is checked at every step.
+// failure, a death, or a worker that is out of sight; what must hold whatever happens is checked at
+// every step.
 
 #include "controller/communicators/communicator_book.h"
 
@@ -47,7 +48,7 @@ class Cluster {
 
   void Step() {
     if (!pending_.empty() && Below(3) > 0) return FeedPending(Below(pending_.size()));
-    if (Below(40) == 0) return KillProcess();
+    if (Below(40) == 0) return Below(2) == 0 ? KillProcess() : LoseSight();
     if (!leases_.empty() && Below(2) == 0) return Release();
     const Lease wanted(absl::StrCat("op", Below(6)), RandomKey());
     if (leases_.contains(wanted) || !wanted_.insert(wanted).second) return;
@@ -72,8 +73,14 @@ class Cluster {
     RankName& name = names_[Below(kGpus)];
     const RankName lost = name;
     ++name.incarnation;
+    Lose(lost, "killed");
+  }
+  // The process is back at once, with all that it has.
+  void LoseSight() { Lose(RankName(names_[Below(kGpus)]), "its worker was lost"); }
+  // What it had answered is not heard any more.
+  void Lose(const RankName& lost, absl::string_view why) {
     std::erase_if(pending_, [&](const auto& event) { return IsOf(event, lost); });
-    Feed(ProcessLost{lost, absl::UnavailableError("killed")});
+    Feed(ProcessLost{lost, absl::UnavailableError(why)});
   }
 
   // Whether the event is what `rank` says, of the communicator if one is given.
@@ -156,15 +163,15 @@ class Cluster {
   }
   void Do(const StopCommunicator& action) {
     for (const RankName& rank : action.ranks) {
-      std::erase_if(pending_, [&](const CommunicatorEvent& event) {
-        return IsOf(event, rank, &action.key) && !std::holds_alternative<RankGone>(event);
-      });
+      // Answers to orders before this one are not heard any more.
+      std::erase_if(pending_, [&](const auto& event) { return IsOf(event, rank, &action.key); });
       Go(rank, action.key);
     }
   }
-  // The rank frees what it has of the communicator, once.
+  // The rank frees what it has of the communicator, if anything.
   void Go(const RankName& rank, const CommunicatorKey& key) {
-    if (created_.erase({rank, key}) > 0 && IsAlive(rank)) pending_.push_back(RankGone{key, rank});
+    created_.erase({rank, key});
+    if (IsAlive(rank)) pending_.push_back(RankGone{key, rank});
   }
   void ExpectNothingUnderWay() const {
     for (const CommunicatorEvent& event : pending_) {

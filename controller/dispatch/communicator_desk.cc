@@ -75,6 +75,7 @@ void CommunicatorDesk::LoseProcess(const RankName& process, const absl::Status& 
     if (std::ranges::find(key.ranks, process) != key.ranks.end()) keys.push_back(key);
   }
   for (const CommunicatorKey& key : keys) Forget(key);
+  std::erase_if(stops_, [&](const auto& stop) { return stop.first.second == process; });
   Feed(ProcessLost{process, why});
 }
 
@@ -184,20 +185,35 @@ void CommunicatorDesk::Do(const StopCommunicator& action) {
   for (const RankName& name : action.ranks) {
     const auto found = std::ranges::find(action.key.ranks, name);
     const auto rank = static_cast<int32_t>(found - action.key.ranks.begin());
-    StopRank({action.key, rank}, std::string(action.cause.message()));
+    stops_[{action.key, name}] = ++last_order_;
+    StopRank({action.key, rank}, last_order_, std::string(action.cause.message()));
   }
 }
 
-void CommunicatorDesk::StopRank(const CommunicatorRank& at, const std::string& reason) {
+void CommunicatorDesk::StopRank(const CommunicatorRank& at, uint64_t order,
+                                const std::string& reason) {
+  if (!IsStopping(at, order)) return;
   const auto place = options_.workers.FindGpuProcess(NameOf(at));
-  if (!place.has_value()) return;  // ProcessLost has been told, or is to come
+  if (!place.has_value()) {
+    return OnProcessLost(NameOf(at), absl::UnavailableError("it is on no live worker"));
+  }
   options_.gateway.Stop(
-      place->execution_address, at, reason, [this, at, reason](const absl::Status& status) {
-        options_.queue.Post([this, at, reason, is_gone = IsGone(status)] {
-          if (is_gone) return Feed(RankGone{at.key, NameOf(at)});
-          options_.queue.PostAfter(kStopPause, [this, at, reason] { StopRank(at, reason); });
+      place->execution_address, at, reason, [this, at, order, reason](const absl::Status& status) {
+        options_.queue.Post([this, at, order, reason, is_gone = IsGone(status)] {
+          if (!IsStopping(at, order)) return;
+          if (is_gone) {
+            stops_.erase({at.key, NameOf(at)});
+            return Feed(RankGone{at.key, NameOf(at)});
+          }
+          options_.queue.PostAfter(kStopPause,
+                                   [this, at, order, reason] { StopRank(at, order, reason); });
         });
       });
+}
+
+bool CommunicatorDesk::IsStopping(const CommunicatorRank& at, uint64_t order) const {
+  const auto found = stops_.find({at.key, NameOf(at)});
+  return found != stops_.end() && found->second == order;
 }
 
 void CommunicatorDesk::Do(const GrantLease& action) {

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -28,7 +29,7 @@ namespace crossmesh {
 //
 // What the workers answer to an order counts until the next order for the same communicator: who
 // was told to stop may still answer that it is ready. An order to stop is repeated until the worker
-// has answered it, or has lost the process.
+// has answered it, or has lost the process; a process that is back later is told anew by the book.
 //
 // Confined to the queue, but for OnProcessLost; never blocks. Queue and gateway must have stopped
 // before it goes away.
@@ -94,7 +95,9 @@ class CommunicatorDesk {
   void Do(const EndLease& action);
   // The user's turn is over: others have theirs.
   void LeaveGpus(const std::string& user);
-  void StopRank(const CommunicatorRank& at, const std::string& reason);
+  // Unless that order is over.
+  void StopRank(const CommunicatorRank& at, uint64_t order, const std::string& reason);
+  bool IsStopping(const CommunicatorRank& at, uint64_t order) const;
 
   // Begins an order for the first `ranks` ranks, in place of what went before.
   void Begin(const CommunicatorKey& key, size_t ranks, absl::Duration limit);
@@ -114,6 +117,8 @@ class CommunicatorDesk {
   CommunicatorBook book_;
   uint64_t last_order_ = 0;
   std::map<CommunicatorKey, Order> orders_;
+  // Orders to stop that were not answered, by number.
+  std::map<std::pair<CommunicatorKey, RankName>, uint64_t> stops_;
   std::map<std::string, Lease> leases_;  // by user
   GpuTurns turns_;                       // of users with a lease, or a wish for one
   absl::Duration making_since_;          // of the communicator that is being made: one at a time

@@ -54,6 +54,11 @@ class CommunicatorDeskTest : public ::testing::Test, public MembershipListener {
     registry_.SessionEnded(absl::StrCat("w-", host), sessions_[host], /*left=*/false);
     queue_.Run();
   }
+  // Its session ends, and it is back with the same process.
+  void Blip(const std::string& host) {
+    Lose(host);
+    Join(host, 1);
+  }
 
   static CommunicatorKey Key(const std::vector<RankName>& ranks) {
     return {.ranks = ranks, .purpose = "relay", .epoch = kEpoch};
@@ -269,6 +274,58 @@ TEST_F(CommunicatorDeskTest, AProcessThatIsReplacedTakesItsCommunicatorsAlong) {
   Release("op1");
   Want("op2", Key({{"GPU-a", 1}, {"GPU-b", 2}}));
   EXPECT_OK(answers_.at("op2"));
+}
+
+TEST_F(CommunicatorDeskTest, AProcessThatIsBackStopsWhatItHadBeforeTheNextIsMade) {
+  Want("op1", Of({"a", "b"}));
+  Release("op1");
+  Blip("b");
+  EXPECT_THAT(Heard("stop"), ElementsAre(HasSubstr("at-a stop")));
+  gateway_.Hold("at-b", "stop");
+  Want("op2", Of({"b", "c"}));
+  EXPECT_THAT(Heard("stop"), ElementsAre(HasSubstr("at-a"),
+                                         "at-b stop relay@7[GPU-a#1,GPU-b#1] "
+                                         "its process was lost, and is back"));
+  EXPECT_THAT(Heard("preflight"), SizeIs(2));
+  EXPECT_TRUE(IsWaiting("op2"));
+  gateway_.AnswerOldest();
+  queue_.Run();
+  EXPECT_OK(answers_.at("op2"));
+  Release("op2");
+  Want("op3", Of({"a", "b"}));
+  EXPECT_OK(answers_.at("op3"));
+  EXPECT_THAT(Heard("stop"), SizeIs(2));
+}
+
+TEST_F(CommunicatorDeskTest, WhatAProcessHadIsStoppedAsOftenAsItIsBack) {
+  Want("op1", Of({"a", "b"}));
+  Release("op1");
+  Blip("b");
+  gateway_.Hold("at-b", "stop");
+  Want("op2", Of({"b"}));
+  Blip("b");
+  EXPECT_THAT(answers_.at("op2"), StatusIs(absl::StatusCode::kUnavailable,
+                                           "rank GPU-b#1: worker w-b is lost: its session ended"));
+  Want("op3", Of({"b"}));
+  EXPECT_THAT(Heard("stop"), SizeIs(3));
+  gateway_.AnswerOldest();  // the first order, which nobody asks about any more
+  queue_.Run();
+  EXPECT_TRUE(IsWaiting("op3"));
+  gateway_.AnswerOldest();
+  queue_.Run();
+  EXPECT_OK(answers_.at("op3"));
+}
+
+TEST_F(CommunicatorDeskTest, WhatAProcessHadThatIsNotBackKeepsNobodyWaiting) {
+  Want("op1", Of({"a", "b"}));
+  Release("op1");
+  Lose("b");
+  Want("op2", Of({"b"}));
+  EXPECT_THAT(answers_.at("op2"),
+              StatusIs(absl::StatusCode::kUnavailable, "rank GPU-b#1: it is on no live worker"));
+  Want("op3", Of({"a"}));
+  EXPECT_OK(answers_.at("op3"));
+  EXPECT_EQ(queue_.timers(), 0);
 }
 
 TEST_F(CommunicatorDeskTest, WhatAUserFindsBrokenIsStoppedOnceAndMadeAnew) {

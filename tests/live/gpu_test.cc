@@ -198,6 +198,18 @@ TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
   ExpectDestinations(2);
 }
 
+TEST_F(GpuTest, AWorkerThatWasOutOfSightIsBackWithItsGpus) {
+  Start();
+  MakeCase();
+  ExpectCommits(1);
+  cluster_->Signal("node-1", SIGSTOP);
+  ASSERT_OK(cluster_->WaitForWorker("node-1", v1::WORKER_STATE_LOST));
+  cluster_->Signal("node-1", SIGCONT);
+  ASSERT_OK(cluster_->WaitForAllWorkers());
+  // Its GPUs' processes have been there all the time, with their communicators.
+  ExpectCommits(2);
+}
+
 TEST_F(GpuTest, WithoutADriverAWorkerHasHostMemoryAlone) {
   Start("libcrossmesh-no-driver.so");
   ASSERT_OK_AND_ASSIGN(const v1::Worker worker, cluster_->GetWorker("node-0"));
