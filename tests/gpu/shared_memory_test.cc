@@ -1,6 +1,7 @@
 // Memory of a GPU that two processes share: by descriptor, as the product gives it away, and by
 // CUDA's older handles, as it takes what others give.
 
+#include "common/base/process_end.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "common/testing/status_matchers.h"
@@ -14,7 +15,6 @@
 #include "worker/gpu/protocol/message_socket.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -29,8 +29,6 @@
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -112,19 +110,6 @@ absl::Status SendDescriptor(UniqueFd socket_end, UniqueFd descriptor) {
   return socket->Send("memory", std::move(descriptor));
 }
 
-// A descriptor that can be read when the process has ended, also by those who are not its parent.
-absl::StatusOr<UniqueFd> DescriptorOf(pid_t process) {
-  // The library's own pidfd_open cannot be linked from C++ in every version.
-  UniqueFd descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-  if (!descriptor.valid()) return absl::ErrnoToStatus(errno, "pidfd_open");
-  return descriptor;
-}
-
-absl::Status AwaitEnd(const UniqueFd& process) {
-  pollfd end = {.fd = process.get(), .events = POLLIN};
-  return poll(&end, 1, -1) == 1 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "poll");
-}
-
 absl::Status Export(UniqueFd socket_end, Meeting& meeting) {
   ASSIGN_OR_RETURN(const Process process, Process::Create());
   ASSIGN_OR_RETURN(const auto memory, GpuMemory::Create(process.gpu(), kBytes, {}));
@@ -148,9 +133,9 @@ absl::Status Import(UniqueFd socket_end, Meeting& meeting) {
   RETURN_IF_ERROR(process.Fill(memory->address(), 2));
   memory.reset();
   // While it cannot have ended.
-  ASSIGN_OR_RETURN(const UniqueFd exporter, DescriptorOf(meeting.process));
+  ASSIGN_OR_RETURN(const UniqueFd exporter, OpenProcess(meeting.process));
   meeting.Wait();
-  RETURN_IF_ERROR(AwaitEnd(exporter));
+  if (!AwaitEnd(exporter, absl::Minutes(1))) return absl::InternalError("the exporter goes on");
   ASSIGN_OR_RETURN(memory, GpuMemory::Import(process.gpu(), descriptor.get(), kBytes));
   return process.ExpectFilled(memory->address(), 2);
 }

@@ -1,5 +1,6 @@
 // Memory that processes share by descriptor.
 
+#include "common/base/process_end.h"
 #include "common/base/unique_fd.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/stand_in_process.h"
@@ -10,8 +11,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -39,17 +38,6 @@ absl::Status RunExporter(Meeting& meeting) {
   return absl::OkStatus();
 }
 
-// Readable once the process has ended.
-UniqueFd OpenProcess(pid_t process) {
-  // The library's own pidfd_open cannot be linked from C++ in every version.
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-}
-
-absl::Status AwaitEndOf(const UniqueFd& process) {
-  pollfd end = {.fd = process.get(), .events = POLLIN};
-  return Expect(poll(&end, 1, -1) == 1, "the exporter to end");
-}
-
 absl::Status RunImporter(Meeting& meeting) {
   ASSIGN_OR_RETURN(StandInProcess process, StandInProcess::Create());
   meeting.Wait();
@@ -58,10 +46,9 @@ absl::Status RunImporter(Meeting& meeting) {
       open(absl::StrCat("/proc/", meeting.process, "/fd/", meeting.fd).c_str(), O_RDWR));
   RETURN_IF_ERROR(Expect(fd.valid(), "the exporter's descriptor"));
   // While it is sure to be there.
-  const UniqueFd exporter = OpenProcess(meeting.process);
-  RETURN_IF_ERROR(Expect(exporter.valid(), "the exporter"));
+  ASSIGN_OR_RETURN(const UniqueFd exporter, OpenProcess(meeting.process));
   meeting.Wait();
-  RETURN_IF_ERROR(AwaitEndOf(exporter));
+  RETURN_IF_ERROR(Expect(AwaitEnd(exporter, absl::InfiniteDuration()), "the exporter to end"));
   ASSIGN_OR_RETURN(auto memory, GpuMemory::Import(*process.gpu, fd.get(), kBytes));
   RETURN_IF_ERROR(Expect(absl::string_view(TextIn(*memory), kText.size()) == kText,
                          "the bytes that the exporter wrote"));

@@ -1,9 +1,10 @@
 #include "worker/gpu/process/gpu_child.h"
 
 #include "common/base/child_exit.h"
+#include "common/base/process_end.h"
+#include "common/base/status_macros.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
-#include <cerrno>
 #include <csignal>
 #include <optional>
 #include <utility>
@@ -12,9 +13,7 @@
 #include <absl/memory/memory.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
-#include <poll.h>
 #include <spawn.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -61,22 +60,14 @@ int Spawn(const GpuChild::Options& options, int socket, pid_t& pid) {
 
 }  // namespace
 
-UniqueFd OpenProcess(pid_t pid) {
-  // The C library's own function cannot be linked from C++ (glibc 2.36).
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-}
-
 absl::StatusOr<std::unique_ptr<GpuChild>> GpuChild::Start(const Options& options, UniqueFd socket,
                                                           OnExit on_exit) {
   pid_t pid = -1;
   if (const int error = Spawn(options, socket.get(), pid); error != 0) {
     return absl::ErrnoToStatus(error, absl::StrCat("cannot run ", options.program));
   }
-  UniqueFd pidfd = OpenProcess(pid);
-  const int error = errno;
-  const bool is_watched = pidfd.valid();
-  auto child = absl::WrapUnique(new GpuChild(pid, std::move(pidfd), std::move(on_exit)));
-  if (!is_watched) return absl::ErrnoToStatus(error, "pidfd_open");
+  auto child = absl::WrapUnique(new GpuChild(pid, std::move(on_exit)));
+  ASSIGN_OR_RETURN(child->process_, OpenProcess(pid));
   return child;
 }
 
@@ -89,10 +80,7 @@ void GpuChild::Kill() {
   if (!has_ended_) kill(pid_, SIGKILL);
 }
 
-void GpuChild::AwaitExit(absl::Duration timeout) {
-  pollfd wait = {.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
-  poll(&wait, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
-}
+void GpuChild::AwaitExit(absl::Duration timeout) { AwaitEnd(process_, timeout); }
 
 int GpuChild::Progress() {
   if (has_ended_) return 0;

@@ -14,9 +14,6 @@
 
 namespace crossmesh {
 
-// A descriptor that is readable once the process has ended; none, with errno, when there is none.
-UniqueFd OpenProcess(pid_t pid);
-
 // A program that runs as a child of this process. Confined to its loop.
 class GpuChild final : public EventSource {
  public:
@@ -45,14 +42,13 @@ class GpuChild final : public EventSource {
   void AwaitExit(absl::Duration timeout);
 
   int Progress() override;
-  int event_fd() const override { return pidfd_.get(); }
+  int event_fd() const override { return process_.get(); }
 
  private:
-  GpuChild(pid_t pid, UniqueFd pidfd, OnExit on_exit)
-      : pid_(pid), pidfd_(std::move(pidfd)), on_exit_(std::move(on_exit)) {}
+  GpuChild(pid_t pid, OnExit on_exit) : pid_(pid), on_exit_(std::move(on_exit)) {}
 
   const pid_t pid_;
-  const UniqueFd pidfd_;  // readable when it has ended
+  UniqueFd process_;  // readable when it has ended
   OnExit on_exit_;
   bool has_ended_ = false;
 };

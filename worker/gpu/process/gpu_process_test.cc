@@ -1,7 +1,8 @@
 #include "worker/gpu/process/gpu_process.h"
 
 #include "common/base/log.h"
-#include "worker/gpu/process/gpu_child.h"
+#include "common/base/process_end.h"
+#include "common/base/unique_fd.h"
 #include "worker/gpu/process/gpu_process_fixture.h"
 
 #include <csignal>
@@ -10,7 +11,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,10 +47,9 @@ TEST_F(GpuProcessTest, ItSaysWhatItHasOnceItIsUp) {
 
 TEST_F(GpuProcessTest, ItEndsWhenItsWorkerStopsIt) {
   Child& child = StartUp(OptionsOf(0));
-  const UniqueFd process = OpenProcess(child.process->pid());
+  ASSERT_OK_AND_ASSIGN(const UniqueFd process, OpenProcess(child.process->pid()));
   child.process->Stop();
-  pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
-  EXPECT_EQ(poll(&ended, 1, 0), 1);
+  EXPECT_TRUE(AwaitEnd(process, absl::ZeroDuration()));
   EXPECT_THAT(child.told.downs, IsEmpty());
 }
 
@@ -67,12 +66,10 @@ TEST_F(GpuProcessTest, ItEndsWhenItsWorkerIsKilled) {
   }
   int pid = -1;
   ASSERT_EQ(read(ends[0], &pid, sizeof(pid)), static_cast<ssize_t>(sizeof(pid)));
-  const UniqueFd process = OpenProcess(pid);
-  ASSERT_TRUE(process.valid());
+  ASSERT_OK_AND_ASSIGN(const UniqueFd process, OpenProcess(pid));
   kill(worker, SIGKILL);
   EXPECT_EQ(waitpid(worker, nullptr, 0), worker);
-  pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
-  EXPECT_EQ(poll(&ended, 1, 60'000), 1);
+  EXPECT_TRUE(AwaitEnd(process, absl::Minutes(1)));
   close(ends[0]);
   close(ends[1]);
 }

@@ -1,0 +1,20 @@
+// The end of a process, for whoever has a descriptor of it, its parent or not.
+
+#pragma once
+
+#include "common/base/unique_fd.h"
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+#include <sys/types.h>
+
+namespace crossmesh {
+
+// A descriptor that can be read once the process has ended. NotFound when there is none of that
+// number; ResourceExhausted without descriptors.
+absl::StatusOr<UniqueFd> OpenProcess(pid_t process);
+
+// Waits for the end of a process at most so long. Whether it has ended.
+bool AwaitEnd(const UniqueFd& process, absl::Duration timeout);
+
+}  // namespace crossmesh
