@@ -2,11 +2,11 @@
 
 #include "common/base/status_macros.h"
 #include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/kernels/element_scaling.h"
 #include "worker/gpu/kernels/kernel_launches.h"
-#include "worker/gpu/kernels/quantize_kernel.h"
 
-#include <array>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include <absl/memory/memory.h>
@@ -24,6 +24,20 @@ KernelBox OneRow(uint64_t address, int64_t bytes) {
   return {.address = address, .rows = 1, .row_bytes = bytes, .pitch_bytes = bytes};
 }
 
+// A list on the GPU; waits for its copy.
+template <class Item>
+absl::StatusOr<std::unique_ptr<GpuMemory>> Uploaded(Gpu& gpu, const std::vector<Item>& list,
+                                                    const GpuStream& stream) {
+  const auto bytes = std::as_bytes(std::span(list));
+  const ByteCount count(static_cast<int64_t>(bytes.size()));
+  ASSIGN_OR_RETURN(auto memory, GpuMemory::Create(gpu, count, {}));
+  ASSIGN_OR_RETURN(const auto staging, RegisteredMemory::Create(gpu, count));
+  std::memcpy(staging->bytes().data(), bytes.data(), bytes.size());
+  RETURN_IF_ERROR(staging->CopyToGpu(staging->bytes(), memory->address(), stream));
+  RETURN_IF_ERROR(gpu.SynchronizeForShutdown());
+  return memory;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuKernelWorks>> GpuKernelWorks::Create(Gpu& gpu,
@@ -35,10 +49,13 @@ absl::StatusOr<std::unique_ptr<GpuKernelWorks>> GpuKernelWorks::Create(Gpu& gpu,
   const ByteCount scale_bytes(ScaleBlocks(works->Matrix().rows) * kScalesPitchBytes);
   ASSIGN_OR_RETURN(works->packed_, GpuMemory::Create(gpu, ByteCount(bytes), {}));
   ASSIGN_OR_RETURN(works->scales_, GpuMemory::Create(gpu, scale_bytes, {}));
+  ASSIGN_OR_RETURN(works->factors_, GpuMemory::Create(gpu, scale_bytes, {}));
   ASSIGN_OR_RETURN(works->sent_hashes_, GpuMemory::Create(gpu, hash_bytes, {}));
   ASSIGN_OR_RETURN(works->own_hashes_, RegisteredMemory::Create(gpu, hash_bytes));
   ASSIGN_OR_RETURN(works->root_hashes_, RegisteredMemory::Create(gpu, hash_bytes));
-  RETURN_IF_ERROR(works->UploadBoxes());
+  RETURN_IF_ERROR(works->Upload());
+  // So that the factors are there.
+  RETURN_IF_ERROR(works->Scale().status());
   return works;
 }
 
@@ -55,6 +72,7 @@ std::vector<MeasuredWork> GpuKernelWorks::All() {
                        [this, rows, hashed] { return Unpack(rows, hashed); }});
     }
   }
+  works.push_back({"scales of bf16", 0.65, bytes_, [this] { return Scale(); }});
   works.push_back(
       {"pack bf16 as fp8, hashed", 0.65, bytes_ + bytes_ / 2, [this] { return Quantize(); }});
   works.push_back({"copy of one piece", 0.90, 4 * bytes_, [this] { return Copy(false); }});
@@ -69,30 +87,34 @@ KernelBox GpuKernelWorks::Slice(int64_t row_bytes) const {
           .pitch_bytes = kWidths * row_bytes};
 }
 
-QuantizedBox GpuKernelWorks::Matrix() const {
+ScaledMatrix GpuKernelWorks::Matrix() const {
   return {.address = tiles_.first_half(),
           .rows = bytes_ / (2 * kColumns),
           .columns = kColumns,
           .pitch_bytes = kWidths * 2 * kColumns,
           .scales_address = scales_ == nullptr ? 0 : scales_->address(),
+          .factors_address = factors_ == nullptr ? 0 : factors_->address(),
           .scales_pitch_bytes = kScalesPitchBytes};
 }
 
-absl::Status GpuKernelWorks::UploadBoxes() {
-  std::array<KernelBox, kBoxes> boxes;
+absl::Status GpuKernelWorks::Upload() {
+  const ScaledMatrix matrix = Matrix();
+  KernelBoxList rows;
+  for (int64_t row = 0; row < matrix.rows; ++row) {
+    rows.AppendQuantized(matrix.address + row * matrix.pitch_bytes, kColumns,
+                         matrix.factors_address + row / kScaleBlock * kScalesPitchBytes);
+  }
+  std::vector<KernelBox> boxes(kQuantized);
   boxes[kLongRows] = Slice(4096);
   boxes[kShortRows] = Slice(512);
   boxes[kFirstHalf] = OneRow(tiles_.first_half(), 2 * bytes_);
   boxes[kSecondHalf] = OneRow(tiles_.second_half(), 2 * bytes_);
-  boxes[kFp8] = OneRow(packed_->address(), bytes_ / 2);
-  const QuantizedBox matrix = Matrix();
-  const ByteCount list_bytes(sizeof(boxes) + sizeof(matrix));
-  ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu_, list_bytes, {}));
-  ASSIGN_OR_RETURN(const auto staging, RegisteredMemory::Create(gpu_, list_bytes));
-  std::memcpy(staging->bytes().data(), boxes.data(), sizeof(boxes));
-  std::memcpy(staging->bytes().data() + sizeof(boxes), &matrix, sizeof(matrix));
-  RETURN_IF_ERROR(staging->CopyToGpu(staging->bytes(), boxes_->address(), tiles_.timed().stream()));
-  return gpu_.SynchronizeForShutdown();
+  boxes.insert(boxes.end(), rows.boxes().begin(), rows.boxes().end());
+  quantized_boxes_ = static_cast<int32_t>(rows.boxes().size());
+  const GpuStream& stream = tiles_.timed().stream();
+  ASSIGN_OR_RETURN(boxes_, Uploaded(gpu_, boxes, stream));
+  ASSIGN_OR_RETURN(matrix_, Uploaded(gpu_, std::vector{matrix}, stream));
+  return absl::OkStatus();
 }
 
 const KernelBox* GpuKernelWorks::OnGpu(Box box) const {
@@ -135,23 +157,19 @@ absl::StatusOr<double> GpuKernelWorks::Unpack(Box rows, bool hashed) {
       [&] { return Launch("crossmesh_unpack", LeavesOf(0, bytes_), arguments); });
 }
 
-// Hashing is a launch of its own.
+absl::StatusOr<double> GpuKernelWorks::Scale() {
+  const ScaleArguments arguments = {
+      .matrices = DevicePointer<const ScaledMatrix>(matrix_->address()), .matrix_count = 1};
+  const int64_t blocks = ScaleBlocks(Matrix().rows) * ScaleBlocks(kColumns);
+  return tiles_.timed().SecondsOf([&] { return Launch("crossmesh_scale", blocks, arguments); });
+}
+
 absl::StatusOr<double> GpuKernelWorks::Quantize() {
-  const QuantizedBox matrix = Matrix();
-  const int64_t packed_bytes = bytes_ / 2;
-  const QuantizedBlocks blocks = QuantizedBlocksOf({&matrix, 1}, 0, packed_bytes);
-  const QuantizeArguments arguments = {
-      .boxes = DevicePointer<const QuantizedBox>(boxes_->address() + kBoxes * sizeof(KernelBox)),
-      .box_count = 1,
-      .end = packed_bytes,
-      .packed = DevicePointer<std::byte>(packed_->address())};
-  PackArguments hashing = ArgumentsFor(kFp8, packed_bytes);
-  hashing.packed = nullptr;
-  hashing.leaf_hashes = HashesOnGpu();
-  return tiles_.timed().SecondsOf([&]() -> absl::Status {
-    RETURN_IF_ERROR(Launch("crossmesh_quantize", blocks.count, arguments));
-    return Launch("crossmesh_pack", LeavesOf(0, packed_bytes), hashing);
-  });
+  PackArguments arguments = ArgumentsFor(kQuantized, bytes_ / 2);
+  arguments.box_count = quantized_boxes_;
+  arguments.leaf_hashes = HashesOnGpu();
+  return tiles_.timed().SecondsOf(
+      [&] { return Launch("crossmesh_pack_bf16_as_f8_e4m3", LeavesOf(0, bytes_ / 2), arguments); });
 }
 
 absl::StatusOr<double> GpuKernelWorks::Copy(bool hashed) {

@@ -30,15 +30,15 @@ class GpuKernelWorks {
   std::vector<MeasuredWork> All();
 
  private:
-  // Boxes, by index into the list on the GPU.
-  enum Box : uint8_t { kLongRows, kShortRows, kFirstHalf, kSecondHalf, kFp8, kBoxes };
+  // Boxes, by index into the list on the GPU; the last ones are those of the matrix.
+  enum Box : uint8_t { kLongRows, kShortRows, kFirstHalf, kSecondHalf, kQuantized };
 
   GpuKernelWorks(Gpu& gpu, const MeasuredTiles& tiles, int64_t bytes)
       : gpu_(gpu), tiles_(tiles), bytes_(bytes) {}
 
   KernelBox Slice(int64_t row_bytes) const;
-  QuantizedBox Matrix() const;
-  absl::Status UploadBoxes();
+  ScaledMatrix Matrix() const;
+  absl::Status Upload();
 
   const KernelBox* OnGpu(Box box) const;
   uint64_t* HashesOnGpu() const;
@@ -48,6 +48,7 @@ class GpuKernelWorks {
 
   absl::StatusOr<double> Pack(Box rows, bool hashed);
   absl::StatusOr<double> Unpack(Box rows, bool hashed);
+  absl::StatusOr<double> Scale();
   absl::StatusOr<double> Quantize();
   absl::StatusOr<double> Copy(bool hashed);
 
@@ -56,7 +57,10 @@ class GpuKernelWorks {
   const int64_t bytes_;
   std::unique_ptr<GpuMemory> packed_;
   std::unique_ptr<GpuMemory> scales_;
+  std::unique_ptr<GpuMemory> factors_;
+  std::unique_ptr<GpuMemory> matrix_;  // what is scaled
   std::unique_ptr<GpuMemory> boxes_;
+  int32_t quantized_boxes_ = 0;  // from kQuantized on
   // Where the executor has them: those that are sent on the GPU, those that are compared on the
   // host.
   std::unique_ptr<GpuMemory> sent_hashes_;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr ByteCount kMirrorBytes(int64_t{32} << 20);
 
-// What a kernel is given on a GPU in place of what the run has. Keeps the lists of boxes.
+// What a kernel is given on a GPU in place of what the run has. Keeps the lists.
 class ArgumentsOnGpu {
  public:
   explicit ArgumentsOnGpu(GpuMirror& mirror) : mirror_(mirror) {}
@@ -39,27 +39,30 @@ class ArgumentsOnGpu {
     return arguments;
   }
 
-  absl::StatusOr<QuantizeArguments> Of(QuantizeArguments arguments) {
-    ASSIGN_OR_RETURN(arguments.boxes, Moved(arguments.boxes, arguments.box_count));
-    arguments.packed = mirror_.OnGpu(arguments.packed);
+  absl::StatusOr<ScaleArguments> Of(ScaleArguments arguments) {
+    ASSIGN_OR_RETURN(arguments.matrices, Moved(arguments.matrices, arguments.matrix_count));
     return arguments;
   }
 
  private:
-  void Move(KernelBox& box) const { box.address = mirror_.OnGpu(box.address); }
-  void Move(QuantizedBox& box) const {
+  void Move(KernelBox& box) const {
     box.address = mirror_.OnGpu(box.address);
-    box.scales_address = mirror_.OnGpu(box.scales_address);
+    box.factors_address = mirror_.OnGpu(box.factors_address);
+  }
+  void Move(ScaledMatrix& matrix) const {
+    matrix.address = mirror_.OnGpu(matrix.address);
+    matrix.scales_address = mirror_.OnGpu(matrix.scales_address);
+    matrix.factors_address = mirror_.OnGpu(matrix.factors_address);
   }
 
-  template <class Box>
-  absl::StatusOr<const Box*> Moved(const Box* boxes, int32_t count) {
-    std::vector<Box> moved(boxes, boxes + count);
-    for (Box& box : moved) Move(box);
+  template <class Item>
+  absl::StatusOr<const Item*> Moved(const Item* list, int32_t count) {
+    std::vector<Item> moved(list, list + count);
+    for (Item& item : moved) Move(item);
     const auto bytes = std::as_bytes(std::span(moved));
     std::vector<std::byte>& kept = lists_.emplace_back(bytes.begin(), bytes.end());
     RETURN_IF_ERROR(mirror_.Add(kept));
-    return mirror_.OnGpu(reinterpret_cast<const Box*>(kept.data()));
+    return mirror_.OnGpu(reinterpret_cast<const Item*>(kept.data()));
   }
 
   GpuMirror& mirror_;

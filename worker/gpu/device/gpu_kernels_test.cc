@@ -118,26 +118,27 @@ TEST_F(GpuKernelsTest, CopyIsItsTwin) {
   EXPECT_EQ(copied, destination.memory.Copy());
 }
 
-TEST_F(GpuKernelsTest, QuantizeIsItsTwin) {
+TEST_F(GpuKernelsTest, ScaleIsItsTwin) {
   RandomSource random(3);
-  KernelMemory matrix(2 * 200 * 300, random);
+  KernelMemory elements(2 * 200 * 300, random);
   KernelMemory scales(4 * 2 * 3, random);
-  const std::vector<QuantizedBox> boxes = {{.address = matrix.address(),
-                                            .rows = 200,
-                                            .columns = 300,
-                                            .pitch_bytes = 600,
-                                            .scales_address = scales.address(),
-                                            .scales_pitch_bytes = 12}};
-  const RegisteredList<QuantizedBox> list(*gpu_, boxes);
-  const QuantizedBlocks blocks = QuantizedBlocksOf(boxes, 0, 60'000);
-  const auto quantize = gpu_->KernelNamed<QuantizeArguments>("crossmesh_quantize");
-  ASSERT_OK(gpu_->Launch(
-      quantize, blocks.count,
-      {.boxes = list.on_device(), .box_count = 1, .end = 60'000, .packed = packed()}, *stream_));
+  KernelMemory factors(4 * 2 * 3, random);
+  const std::vector<ScaledMatrix> matrices = {{.address = elements.address(),
+                                               .rows = 200,
+                                               .columns = 300,
+                                               .pitch_bytes = 600,
+                                               .scales_address = scales.address(),
+                                               .factors_address = factors.address(),
+                                               .scales_pitch_bytes = 12}};
+  const RegisteredList<ScaledMatrix> list(*gpu_, matrices);
+  const auto scale = gpu_->KernelNamed<ScaleArguments>("crossmesh_scale");
+  ASSERT_OK(gpu_->Launch(scale, 6, {.matrices = list.on_device(), .matrix_count = 1}, *stream_));
   Finish();
   const std::vector<std::byte> scales_found = scales.Copy();
-  EXPECT_TRUE(std::ranges::equal(Packed(60'000), QuantizeOnCpu(boxes)));
+  const std::vector<std::byte> factors_found = factors.Copy();
+  ScaleOnCpu(matrices);
   EXPECT_EQ(scales_found, scales.Copy());
+  EXPECT_EQ(factors_found, factors.Copy());
 }
 
 TEST_F(GpuKernelsTest, EveryKernelIsFoundByItsNameAndArguments) {
@@ -151,9 +152,9 @@ TEST_F(GpuKernelsTest, EveryKernelIsFoundByItsNameAndArguments) {
         EXPECT_EQ(kernel.argument_bytes, sizeof(PackArguments));
         gpu_->KernelNamed<PackArguments>(kernel.name);
         break;
-      case KernelParameter::kQuantize:
-        EXPECT_EQ(kernel.argument_bytes, sizeof(QuantizeArguments));
-        gpu_->KernelNamed<QuantizeArguments>(kernel.name);
+      case KernelParameter::kScale:
+        EXPECT_EQ(kernel.argument_bytes, sizeof(ScaleArguments));
+        gpu_->KernelNamed<ScaleArguments>(kernel.name);
         break;
     }
   }

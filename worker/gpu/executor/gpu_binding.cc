@@ -151,9 +151,9 @@ const SourceKernels& GpuBinding::source_kernels(ClassIndex slice_class) const {
   return source_kernels_[of_class.conversion + 1];
 }
 
-QuantizeArguments GpuBinding::scaling() const {
-  return {.boxes = DevicePointer<const QuantizedBox>(boxes_->address() + matrices_offset_),
-          .box_count = static_cast<int32_t>(scales_->matrices().size())};
+ScaleArguments GpuBinding::scaling() const {
+  return {.matrices = DevicePointer<const ScaledMatrix>(boxes_->address() + matrices_offset_),
+          .matrix_count = static_cast<int32_t>(scales_->matrices().size())};
 }
 
 void GpuBinding::Prepare(const TaskKey& key) {

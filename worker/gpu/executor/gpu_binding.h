@@ -73,7 +73,7 @@ class GpuBinding {
   Boxes boxes(Side side, ClassIndex slice_class) const;
   const SourceKernels& source_kernels(ClassIndex slice_class) const;
   // What computes the scales of source tiles, in so many blocks of threads; 0: there are none.
-  QuantizeArguments scaling() const;
+  ScaleArguments scaling() const;
   int64_t scale_blocks() const { return scales_->blocks(); }
 
   // Makes ready for a run: both lists of hashes differ until the unpacks have filled them.

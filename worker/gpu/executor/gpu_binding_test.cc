@@ -81,8 +81,8 @@ TEST_F(GpuBindingTest, BoxesThatAreQuantizedHaveRowsAndFactors) {
   const GpuBinding::Boxes scales = binding->boxes(Side::kSource, 1);
   ASSERT_EQ(scales.count, 1);
   EXPECT_EQ(scales.list->row_bytes, 24);
-  ASSERT_EQ(binding->scaling().box_count, 1);
-  const QuantizedBox& matrix = binding->scaling().boxes[0];
+  ASSERT_EQ(binding->scaling().matrix_count, 1);
+  const ScaledMatrix& matrix = binding->scaling().matrices[0];
   EXPECT_EQ(matrix.address, tiles.source[0]);
   EXPECT_EQ(matrix.scales_address, scales.list->address);
   EXPECT_EQ(matrix.factors_address, elements.list->factors_address);

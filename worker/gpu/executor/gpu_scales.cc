@@ -68,9 +68,9 @@ void GpuScales::AddMatrices(const ScaledTile& tile, const BlockedTile::Stack& st
                          .columns = stack.columns,
                          .pitch_bytes = stack.columns * kElementBytes,
                          .scales_address = ScaleAt(block),
+                         .factors_address = FactorAt(block),
                          .scales_pitch_bytes = stack.block_columns * kScaleBytes,
-                         .first_block = block,
-                         .factors_address = FactorAt(block)});
+                         .first_block = block});
   }
 }
 

@@ -21,7 +21,7 @@ namespace crossmesh {
 
 // The scales of source tiles that a program sends as F8_E4M3, and the factors that their elements
 // are multiplied with: memory of the GPU for them, and the matrices from which one launch of
-// crossmesh_quantize computes all. Thread-compatible; confined to the thread of its Gpu.
+// crossmesh_scale finds all. Thread-compatible; confined to the thread of its Gpu.
 class GpuScales {
  public:
   // `sources` are addresses of tiles, by manifest index. What CheckTile refuses; ResourceExhausted:
@@ -32,7 +32,7 @@ class GpuScales {
 
   // Those, and the tiles of scales.
   const std::vector<uint64_t>& sources() const { return sources_; }
-  const std::vector<QuantizedBox>& matrices() const { return matrices_; }
+  const std::vector<ScaledMatrix>& matrices() const { return matrices_; }
   // In all matrices; 0 where the program needs no scales.
   int64_t blocks() const { return blocks_; }
 
@@ -56,7 +56,7 @@ class GpuScales {
   std::vector<uint64_t> sources_;
   std::vector<ScaledTile> tiles_;
   absl::flat_hash_map<int32_t, size_t> tile_of_tensor_;
-  std::vector<QuantizedBox> matrices_;
+  std::vector<ScaledMatrix> matrices_;
   int64_t blocks_ = 0;
   std::unique_ptr<GpuMemory> memory_;  // all scales, all factors; null without blocks
 };

@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
       new RunResources{.gpu = gpu,
                        .staging = staging,
                        .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
-                       .scale_kernel = gpu.KernelNamed<QuantizeArguments>("crossmesh_quantize")});
+                       .scale_kernel = gpu.KernelNamed<ScaleArguments>("crossmesh_scale")});
   ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));

@@ -37,7 +37,7 @@ struct RunResources {
   Gpu& gpu;
   const RegisteredStaging& staging;
   const GpuKernel<PackArguments> unpack_kernel;
-  const GpuKernel<QuantizeArguments> scale_kernel;
+  const GpuKernel<ScaleArguments> scale_kernel;
   std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for nobody
   std::unique_ptr<GpuStream> pack;
   std::unique_ptr<GpuStream> wire;

@@ -9,9 +9,8 @@
 namespace crossmesh {
 
 // The index of the last of the boxes [first, end) that begins at `position` or before it; there is
-// one. KernelBox and QuantizedBox have what it looks at.
-template <class Box>
-CROSSMESH_DEVICE inline int32_t FindBox(const Box* boxes, int32_t first, int32_t end,
+// one.
+CROSSMESH_DEVICE inline int32_t FindBox(const KernelBox* boxes, int32_t first, int32_t end,
                                         int64_t position) {
   while (end - first > 1) {
     const int32_t middle = first + (end - first) / 2;

@@ -9,7 +9,7 @@
 namespace crossmesh {
 
 // Which of these structs a kernel takes.
-enum class KernelParameter : uint8_t { kCopy, kPack, kQuantize };
+enum class KernelParameter : uint8_t { kCopy, kPack, kScale };
 
 // Rows of memory at a constant distance that follow each other in packed order. In a list, boxes
 // are in packed order, each beginning where the one before it ends.
@@ -62,34 +62,26 @@ struct CopyArguments {
   uint64_t* destination_hashes = nullptr;
 };
 
-// A matrix of bf16 that is packed as fp8, row by row, with one f32 scale for each 128 x 128 block.
-// Blocks are counted from the box's first element; those at the end of a row or column of blocks
-// may be smaller. What elements are multiplied with is the block's factor, of f32 as well.
-struct QuantizedBox {
+// A matrix of bf16 with one f32 scale for each block of 128 x 128, and one factor: what elements
+// are multiplied with where they are packed as fp8. Blocks at the end of a row or column of blocks
+// may be smaller.
+struct ScaledMatrix {
   uint64_t address = 0;  // a multiple of 2
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t pitch_bytes = 0;
-  int64_t packed_offset = 0;       // of the first fp8 byte, in the class
-  uint64_t scales_address = 0;     // of the first block's scale, a multiple of 4
+  uint64_t scales_address = 0;     // of the first block's, a multiple of 4
+  uint64_t factors_address = 0;    // the same of factors
   int64_t scales_pitch_bytes = 0;  // from one row of blocks to the next; that of factors as well
-  int64_t first_block = 0;         // number of blocks in the boxes before
-  uint64_t factors_address = 0;    // as that of scales; 0: no factors are written
+  int64_t first_block = 0;         // number of blocks in the matrices before
 };
 
-// Quantizes a range of packed bytes: one block of threads for each scale block that has bytes in
-// it, see QuantizedBlocksOf. Scales and factors are written for each of these, whole.
-struct QuantizeArguments {
-  static constexpr KernelParameter kParameter = KernelParameter::kQuantize;
+// Finds the scales and factors of matrices: one block of threads for each scale block.
+struct ScaleArguments {
+  static constexpr KernelParameter kParameter = KernelParameter::kScale;
 
-  const QuantizedBox* boxes = nullptr;
-  int32_t box_count = 0;
-  int64_t first_block = 0;
-  int64_t begin = 0;
-  int64_t end = 0;
-  // The bytes of the range, at a multiple of 16. Null: only scales and factors are written, of as
-  // many blocks as there are blocks of threads, whatever the range.
-  std::byte* packed = nullptr;
+  const ScaledMatrix* matrices = nullptr;
+  int32_t matrix_count = 0;
 };
 
 }  // namespace crossmesh

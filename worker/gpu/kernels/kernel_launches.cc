@@ -2,7 +2,6 @@
 
 #include "common/base/check.h"
 #include "common/numbers/number_formats.h"
-#include "worker/gpu/kernels/box_cursor.h"
 #include "worker/gpu/kernels/element_scaling.h"
 #include "worker/gpu/kernels/leaf_hash.h"
 
@@ -63,23 +62,6 @@ bool KernelBoxList::Extend(const KernelBox& row) {
 int64_t LeavesOf(int64_t begin, int64_t end) {
   CHECK_LE(begin, end);
   return (end - begin + kLeafBytes - 1) / kLeafBytes;
-}
-
-QuantizedBlocks QuantizedBlocksOf(std::span<const QuantizedBox> boxes, int64_t begin, int64_t end) {
-  CHECK_LT(begin, end);
-  CHECK_GE(begin, boxes.front().packed_offset);
-  // The first block of the row of blocks that `position` is in, and the blocks of that row.
-  const auto blocks_at = [boxes](int64_t position) {
-    const QuantizedBox& box =
-        boxes[FindBox(boxes.data(), 0, static_cast<int32_t>(boxes.size()), position)];
-    const int64_t row = (position - box.packed_offset) / box.columns;
-    CHECK_LT(row, box.rows);
-    const int64_t count = ScaleBlocks(box.columns);
-    return QuantizedBlocks{.first = box.first_block + row / kScaleBlock * count, .count = count};
-  };
-  const int64_t first = blocks_at(begin).first;
-  const QuantizedBlocks last = blocks_at(end - 1);
-  return {.first = first, .count = last.first + last.count - first};
 }
 
 }  // namespace crossmesh

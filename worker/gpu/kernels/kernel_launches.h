@@ -3,7 +3,6 @@
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace crossmesh {
@@ -34,15 +33,5 @@ class KernelBoxList {
 
 // How many blocks of threads a launch has: leaves of a range of packed bytes.
 int64_t LeavesOf(int64_t begin, int64_t end);
-
-// The scale blocks that have bytes in a range of packed bytes.
-struct QuantizedBlocks {
-  int64_t first = 0;
-  int64_t count = 0;
-  friend bool operator==(const QuantizedBlocks&, const QuantizedBlocks&) = default;
-};
-// Whole rows of blocks, as a row of elements has bytes of each. The boxes cover the range, which is
-// not empty. Cost: logarithmic in boxes.
-QuantizedBlocks QuantizedBlocksOf(std::span<const QuantizedBox> boxes, int64_t begin, int64_t end);
 
 }  // namespace crossmesh

@@ -123,17 +123,5 @@ TEST(KernelLaunchesTest, LeavesAreCountedFromTheBeginningOfTheRange) {
   EXPECT_EQ(LeavesOf(5, 6 + 65536), 2);
 }
 
-TEST(KernelLaunchesTest, ARangeHasTheScaleBlocksOfItsRows) {
-  // Two rows of three blocks; and behind them one row of one block.
-  const std::vector<QuantizedBox> boxes = {
-      {.rows = 200, .columns = 300},
-      {.rows = 10, .columns = 10, .packed_offset = 60'000, .first_block = 6}};
-  EXPECT_EQ(QuantizedBlocksOf(boxes, 0, 1), (QuantizedBlocks{.first = 0, .count = 3}));
-  EXPECT_EQ(QuantizedBlocksOf(boxes, 128 * 300 - 1, 128 * 300),
-            (QuantizedBlocks{.first = 0, .count = 3}));
-  EXPECT_EQ(QuantizedBlocksOf(boxes, 128 * 300, 60'001), (QuantizedBlocks{.first = 3, .count = 4}));
-  EXPECT_EQ(QuantizedBlocksOf(boxes, 60'099, 60'100), (QuantizedBlocks{.first = 6, .count = 1}));
-}
-
 }  // namespace
 }  // namespace crossmesh

@@ -6,7 +6,7 @@
 #include "worker/gpu/kernels/copy_kernel.h"
 #include "worker/gpu/kernels/pack_kernel.h"
 #include "worker/gpu/kernels/pieces_in_memory.h"
-#include "worker/gpu/kernels/quantize_kernel.h"
+#include "worker/gpu/kernels/scale_kernel.h"
 
 // KERNEL(name, body) for each. A kernel's one parameter is its body's Arguments.
 #define CROSSMESH_KERNELS(KERNEL)                                                 \
@@ -26,5 +26,5 @@
   KERNEL(crossmesh_pack_f16_as_f32, PackKernel<ConvertedElements<F16, F32>>)      \
   KERNEL(crossmesh_pack_f32_as_bf16, PackKernel<ConvertedElements<F32, Bf16>>)    \
   KERNEL(crossmesh_pack_f32_as_f16, PackKernel<ConvertedElements<F32, F16>>)      \
-  KERNEL(crossmesh_quantize, QuantizeKernel)                                      \
+  KERNEL(crossmesh_scale, ScaleKernel)                                            \
   KERNEL(crossmesh_unpack, UnpackKernel)

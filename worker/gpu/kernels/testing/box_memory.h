@@ -1,5 +1,8 @@
 #pragma once
 
+#include "common/mesh/box.h"
+#include "common/mesh/conversion.h"
+#include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
@@ -31,20 +34,34 @@ class KernelMemory {
   std::vector<Uint128> granules_;
 };
 
+// Makes weights of random bits, which are bf16 of all magnitudes. Some are NaN and infinite.
+void MakeOrdinary(KernelMemory& memory, RandomSource& random);
+
 struct BoxMemoryOptions {
   int64_t packed_bytes = 0;  // about
-  // Of elements. Rows and addresses are multiples of the first.
-  int memory_bytes = 1;
-  int packed_element_bytes = 1;
+  // Of elements. Rows and addresses are multiples of those in memory.
+  Conversion types = {.from = DataType::kU8, .to = DataType::kU8};
 };
 
-// Boxes that do not overlap, with rows short and long, at any alignment.
+// Boxes that do not overlap, with rows short and long, at any alignment; with factors where
+// elements are quantized.
 struct BoxMemory {
   BoxMemory(const BoxMemoryOptions& options, RandomSource& random);
 
+  // All that the boxes point to.
+  std::vector<std::span<std::byte>> regions();
+
   KernelMemory memory;
+  KernelMemory factors;
   std::vector<KernelBox> boxes;
   int64_t packed_bytes = 0;
+
+ private:
+  void AddFactors(RandomSource& random);
 };
+
+// A range of packed bytes, of one item of so many bytes at least; often from the beginning, or to
+// the end.
+Interval RandomRange(int64_t packed_bytes, int64_t item_bytes, RandomSource& random);
 
 }  // namespace crossmesh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/mesh/box.h"
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/kernel_launches.h"
@@ -20,6 +21,7 @@ inline constexpr KernelOfTypes kCopy = {"crossmesh_copy", {DataType::kU8, DataTy
 inline constexpr KernelOfTypes kConvertingCopies[] = {
     {"crossmesh_copy_bf16_as_f16", {DataType::kBF16, DataType::kF16}},
     {"crossmesh_copy_bf16_as_f32", {DataType::kBF16, DataType::kF32}},
+    {"crossmesh_copy_bf16_as_f8_e4m3", {DataType::kBF16, DataType::kF8E4M3}},
     {"crossmesh_copy_f16_as_bf16", {DataType::kF16, DataType::kBF16}},
     {"crossmesh_copy_f16_as_f32", {DataType::kF16, DataType::kF32}},
     {"crossmesh_copy_f32_as_bf16", {DataType::kF32, DataType::kBF16}},
@@ -30,46 +32,43 @@ inline constexpr KernelOfTypes kConvertingCopies[] = {
 struct CopyCase {
   CopyCase(const KernelOfTypes& chosen, RandomSource& random)
       : kernel(chosen),
-        sources({.packed_bytes = random.Between(1, 5 * kLeafBytes / 2),
-                 .memory_bytes = static_cast<int>(ItemBytes(chosen.types.from)),
-                 .packed_element_bytes = static_cast<int>(ItemBytes(chosen.types.to))},
-                random),
-        destinations({.packed_bytes = random.Between(16, 5 * kLeafBytes / 2)}, random) {
-    const int64_t item_bytes = ItemBytes(kernel.types.to);
-    const int64_t items = std::min(sources.packed_bytes, destinations.packed_bytes) / item_bytes;
-    begin = random.OneIn(3) ? 0 : random.Below(items) * item_bytes;
-    end = (random.OneIn(3) ? items : random.Between(begin / item_bytes + 1, items)) * item_bytes;
-    source_hashes.resize(LeavesOf(begin, end));
-    destination_hashes.resize(LeavesOf(begin, end));
-  }
+        sources(SourcesOf(chosen, random)),
+        destinations({.packed_bytes = random.Between(16, 5 * kLeafBytes / 2)}, random),
+        range(RandomRange(std::min(sources.packed_bytes, destinations.packed_bytes),
+                          ItemBytes(chosen.types.to), random)),
+        source_hashes(LeavesOf(range.begin, range.end)),
+        destination_hashes(source_hashes.size()) {}
 
   CopyArguments Arguments() {
     return {.sources = sources.boxes.data(),
             .destinations = destinations.boxes.data(),
             .source_count = static_cast<int32_t>(sources.boxes.size()),
             .destination_count = static_cast<int32_t>(destinations.boxes.size()),
-            .begin = begin,
-            .end = end,
+            .begin = range.begin,
+            .end = range.end,
             .source_hashes = source_hashes.data(),
             .destination_hashes = destination_hashes.data()};
   }
   KernelRun RunOf(const CopyArguments& arguments) {
-    return {.kernel = kernel.name,
-            .blocks = std::ssize(source_hashes),
-            .arguments = arguments,
-            .memory = {sources.memory.whole(), destinations.memory.whole(), BytesOf(source_hashes),
-                       BytesOf(destination_hashes)}};
+    KernelRun run = {.kernel = kernel.name,
+                     .blocks = std::ssize(source_hashes),
+                     .arguments = arguments,
+                     .memory = sources.regions()};
+    run.memory.push_back(destinations.memory.whole());
+    run.memory.push_back(BytesOf(source_hashes));
+    run.memory.push_back(BytesOf(destination_hashes));
+    return run;
   }
   // What the sources have of the range, as it is packed.
   std::vector<std::byte> Packed() const {
     const std::vector<std::byte> packed =
         PackOnCpu(sources.boxes, kernel.types.from, kernel.types.to);
-    return {packed.begin() + begin, packed.begin() + end};
+    return {packed.begin() + range.begin, packed.begin() + range.end};
   }
   // The destinations' memory after its twin has copied, which leaves it as it was.
   std::vector<std::byte> CopyByTwin() {
     const std::vector<std::byte> before = destinations.memory.Copy();
-    CopyOnCpu(sources.boxes, destinations.boxes, {begin, end}, kernel.types);
+    CopyOnCpu(sources.boxes, destinations.boxes, range, kernel.types);
     std::vector<std::byte> copied = destinations.memory.Copy();
     std::ranges::copy(before, destinations.memory.whole().begin());
     return copied;
@@ -78,8 +77,7 @@ struct CopyCase {
   const KernelOfTypes kernel;
   BoxMemory sources;
   BoxMemory destinations;
-  int64_t begin = 0;
-  int64_t end = 0;
+  Interval range;
   std::vector<uint64_t> source_hashes;
   std::vector<uint64_t> destination_hashes;
 };

@@ -60,6 +60,7 @@ TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheTwinAndWritesNothingElse) {
       RandomSource random(seed);
       CopyCase one(kernel, random);
       const std::vector<std::byte> sources_before = one.sources.memory.Copy();
+      const std::vector<std::byte> factors_before = one.sources.factors.Copy();
       const std::vector<std::byte> expected = one.CopyByTwin();
       CopyArguments arguments = one.Arguments();
       arguments.source_hashes = nullptr;
@@ -67,6 +68,7 @@ TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheTwinAndWritesNothingElse) {
       ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(arguments)));
       ASSERT_EQ(one.destinations.memory.Copy(), expected);
       EXPECT_EQ(one.sources.memory.Copy(), sources_before);
+      EXPECT_EQ(one.sources.factors.Copy(), factors_before);
     }
   }
 }

@@ -77,47 +77,26 @@ T Read(uint64_t address) {
   return value;
 }
 
+void Write(uint64_t address, float value) { std::memcpy(At(address), &value, sizeof(value)); }
+
 // An element of bf16 at a column of a box with factors.
 uint32_t QuantizeOneOnCpu(const KernelBox& box, int64_t column, uint32_t bits) {
   const auto factor = Read<float>(box.factors_address + column / 128 * sizeof(float));
   return Fp8OnCpu(static_cast<float>(Decode(kBf16, bits)) * factor);
 }
 
-// The largest finite magnitude of rows [row, row_end) and columns [column, column_end).
-float AmaxOf(const QuantizedBox& box, int64_t row_begin, int64_t column_begin) {
+// The largest finite magnitude of the block that begins at this row and column.
+float AmaxOf(const ScaledMatrix& matrix, int64_t row_begin, int64_t column_begin) {
   double amax = 0;
-  for (int64_t row = row_begin; row < std::min(row_begin + 128, box.rows); ++row) {
-    for (int64_t column = column_begin; column < std::min(column_begin + 128, box.columns);
+  for (int64_t row = row_begin; row < std::min(row_begin + 128, matrix.rows); ++row) {
+    for (int64_t column = column_begin; column < std::min(column_begin + 128, matrix.columns);
          ++column) {
-      const auto bits = Read<uint16_t>(box.address + row * box.pitch_bytes + column * 2);
+      const auto bits = Read<uint16_t>(matrix.address + row * matrix.pitch_bytes + column * 2);
       const double magnitude = std::abs(Decode(kBf16, bits));
       if (std::isfinite(magnitude)) amax = std::max(amax, magnitude);
     }
   }
   return static_cast<float>(std::max(amax, std::ldexp(1.0, -100)));
-}
-
-void QuantizeBlock(const QuantizedBox& box, int64_t row_begin, int64_t column_begin,
-                   std::byte* packed) {
-  const float amax = AmaxOf(box, row_begin, column_begin);
-  const float scale = amax / 448.0F;
-  std::memcpy(At(box.scales_address + row_begin / 128 * box.scales_pitch_bytes +
-                 column_begin / 128 * sizeof(float)),
-              &scale, sizeof(scale));
-  const float factor = 448.0F / amax;
-  if (box.factors_address != 0) {
-    std::memcpy(At(box.factors_address + row_begin / 128 * box.scales_pitch_bytes +
-                   column_begin / 128 * sizeof(float)),
-                &factor, sizeof(factor));
-  }
-  for (int64_t row = row_begin; row < std::min(row_begin + 128, box.rows); ++row) {
-    for (int64_t column = column_begin; column < std::min(column_begin + 128, box.columns);
-         ++column) {
-      const auto bits = Read<uint16_t>(box.address + row * box.pitch_bytes + column * 2);
-      const auto element = static_cast<float>(Decode(kBf16, bits));
-      packed[row * box.columns + column] = std::byte{Fp8OnCpu(element * factor)};
-    }
-  }
 }
 
 }  // namespace
@@ -183,17 +162,17 @@ uint32_t ConvertOnCpu(DataType from, DataType to, uint32_t bits) {
 
 uint8_t Fp8OnCpu(double value) { return static_cast<uint8_t>(Encode(kFp8, value)); }
 
-std::vector<std::byte> QuantizeOnCpu(std::span<const QuantizedBox> boxes) {
-  std::vector<std::byte> packed;
-  for (const QuantizedBox& box : boxes) {
-    packed.resize(box.packed_offset + box.rows * box.columns);
-    for (int64_t row = 0; row < box.rows; row += 128) {
-      for (int64_t column = 0; column < box.columns; column += 128) {
-        QuantizeBlock(box, row, column, &packed[box.packed_offset]);
+void ScaleOnCpu(std::span<const ScaledMatrix> matrices) {
+  for (const ScaledMatrix& matrix : matrices) {
+    for (int64_t row = 0; row < matrix.rows; row += 128) {
+      for (int64_t column = 0; column < matrix.columns; column += 128) {
+        const float amax = AmaxOf(matrix, row, column);
+        const uint64_t offset = row / 128 * matrix.scales_pitch_bytes + column / 128 * 4;
+        Write(matrix.scales_address + offset, amax / 448.0F);
+        Write(matrix.factors_address + offset, 448.0F / amax);
       }
     }
   }
-  return packed;
 }
 
 }  // namespace crossmesh

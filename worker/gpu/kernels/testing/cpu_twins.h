@@ -32,7 +32,7 @@ uint32_t ConvertOnCpu(DataType from, DataType to, uint32_t bits);
 // A number as fp8 (e4m3).
 uint8_t Fp8OnCpu(double value);
 
-// The packed fp8 bytes of all boxes; writes their scales, and their factors if they are wanted.
-std::vector<std::byte> QuantizeOnCpu(std::span<const QuantizedBox> boxes);
+// Writes the scales and factors of all blocks.
+void ScaleOnCpu(std::span<const ScaledMatrix> matrices);
 
 }  // namespace crossmesh

@@ -23,8 +23,8 @@ namespace crossmesh {
 struct KernelRun {
   absl::string_view kernel;  // as in Kernels()
   int64_t blocks = 0;        // of threads, at least 1
-  std::variant<PackArguments, CopyArguments, QuantizeArguments> arguments;
-  // All that the arguments and their boxes point to, but for the lists of boxes. No two overlap.
+  std::variant<PackArguments, CopyArguments, ScaleArguments> arguments;
+  // All that the arguments and their boxes point to, but for these lists. No two overlap.
   std::vector<std::span<std::byte>> memory;
 };
 

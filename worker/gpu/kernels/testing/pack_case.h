@@ -1,9 +1,9 @@
 #pragma once
 
+#include "common/mesh/box.h"
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/kernel_launches.h"
-#include "worker/gpu/kernels/leaf_hash.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
 #include "worker/gpu/kernels/testing/kernel_of_types.h"
 #include "worker/gpu/kernels/testing/kernel_runner.h"
@@ -21,6 +21,7 @@ inline constexpr KernelOfTypes kPacks[] = {
     {"crossmesh_pack", {DataType::kU8, DataType::kU8}},
     {"crossmesh_pack_bf16_as_f16", {DataType::kBF16, DataType::kF16}},
     {"crossmesh_pack_bf16_as_f32", {DataType::kBF16, DataType::kF32}},
+    {"crossmesh_pack_bf16_as_f8_e4m3", {DataType::kBF16, DataType::kF8E4M3}},
     {"crossmesh_pack_f16_as_bf16", {DataType::kF16, DataType::kBF16}},
     {"crossmesh_pack_f16_as_f32", {DataType::kF16, DataType::kF32}},
     {"crossmesh_pack_f32_as_bf16", {DataType::kF32, DataType::kBF16}},
@@ -33,41 +34,34 @@ inline constexpr KernelOfTypes kPlainPack = kPacks[0];
 // and hashes.
 struct PackCase {
   PackCase(const KernelOfTypes& kernel, RandomSource& random)
-      : boxes({.packed_bytes = random.Between(1, 5 * kLeafBytes / 2),
-               .memory_bytes = static_cast<int>(ItemBytes(kernel.types.from)),
-               .packed_element_bytes = static_cast<int>(ItemBytes(kernel.types.to))},
-              random) {
-    const int64_t element_bytes = ItemBytes(kernel.types.to);
-    const int64_t elements = boxes.packed_bytes / element_bytes;
-    begin = random.OneIn(3) ? 0 : random.Below(elements) * element_bytes;
-    end = random.OneIn(3)
-              ? boxes.packed_bytes
-              : begin + element_bytes * random.Between(1, elements - begin / element_bytes);
-    packed = KernelMemory(end - begin, random);
-    leaf_hashes.resize(LeavesOf(begin, end));
-  }
+      : boxes(SourcesOf(kernel, random)),
+        range(RandomRange(boxes.packed_bytes, ItemBytes(kernel.types.to), random)),
+        packed(range.end - range.begin, random),
+        leaf_hashes(LeavesOf(range.begin, range.end)) {}
 
   PackArguments Arguments() {
     return {.boxes = boxes.boxes.data(),
             .box_count = static_cast<int32_t>(boxes.boxes.size()),
-            .begin = begin,
-            .end = end,
+            .begin = range.begin,
+            .end = range.end,
             .packed = packed.data(),
             .leaf_hashes = leaf_hashes.data()};
   }
   KernelRun RunOf(absl::string_view kernel, const PackArguments& arguments) {
-    return {.kernel = kernel,
-            .blocks = std::ssize(leaf_hashes),
-            .arguments = arguments,
-            .memory = {boxes.memory.whole(), packed.whole(), BytesOf(leaf_hashes)}};
+    KernelRun run = {.kernel = kernel,
+                     .blocks = std::ssize(leaf_hashes),
+                     .arguments = arguments,
+                     .memory = boxes.regions()};
+    run.memory.push_back(packed.whole());
+    run.memory.push_back(BytesOf(leaf_hashes));
+    return run;
   }
   std::span<const std::byte> Of(std::span<const std::byte> packed_bytes) const {
-    return packed_bytes.subspan(begin, end - begin);
+    return packed_bytes.subspan(range.begin, range.end - range.begin);
   }
 
   BoxMemory boxes;
-  int64_t begin = 0;
-  int64_t end = 0;
+  Interval range;
   KernelMemory packed;
   std::vector<uint64_t> leaf_hashes;
 };

@@ -5,6 +5,8 @@
 #include "common/mesh/data_type.h"
 #include "common/numbers/number_formats.h"
 #include "common/plan/testing/random_source.h"
+#include "worker/gpu/kernels/device_code.h"
+#include "worker/gpu/kernels/element_scaling.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/leaf_hash.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
@@ -30,6 +32,7 @@ TEST_P(KernelConformanceTest, PacksAndHashesAsTheTwinAndWritesNothingElse) {
       RandomSource random(seed);
       PackCase one(kernel, random);
       const std::vector<std::byte> memory_before = one.boxes.memory.Copy();
+      const std::vector<std::byte> factors_before = one.boxes.factors.Copy();
       std::vector<std::byte> packed_before = one.packed.Copy();
       ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(kernel.name, one.Arguments())));
 
@@ -38,6 +41,7 @@ TEST_P(KernelConformanceTest, PacksAndHashesAsTheTwinAndWritesNothingElse) {
       ASSERT_TRUE(std::ranges::equal(one.packed.bytes(), one.Of(expected)));
       ASSERT_EQ(one.leaf_hashes, LeafHashesOnCpu(one.Of(expected)));
       EXPECT_EQ(one.boxes.memory.Copy(), memory_before);
+      EXPECT_EQ(one.boxes.factors.Copy(), factors_before);
       std::ranges::copy(one.Of(expected), packed_before.begin() + kPieceBytes);
       EXPECT_EQ(one.packed.Copy(), packed_before);
     }
@@ -93,8 +97,16 @@ TEST_P(KernelConformanceTest, TellingNumbersAreConvertedAsByTheTwin) {
     for (size_t i = 0; i < numbers.size(); ++i) {
       std::memcpy(memory.data() + i * item_bytes, &numbers[i], item_bytes);
     }
-    const KernelBox box = {
-        .address = memory.address(), .rows = 1, .row_bytes = row_bytes, .pitch_bytes = row_bytes};
+    KernelMemory ones(ScaleBlocks(std::ssize(numbers)) * static_cast<int64_t>(sizeof(float)),
+                      random);
+    for (int64_t at = 0; at < std::ssize(ones.bytes()); at += sizeof(float)) {
+      StoreAligned(ones.address() + at, 1.0F);
+    }
+    const KernelBox box = {.address = memory.address(),
+                           .rows = 1,
+                           .row_bytes = row_bytes,
+                           .pitch_bytes = row_bytes,
+                           .factors_address = ones.address()};
     const int64_t packed_bytes = std::ssize(numbers) * ItemBytes(kernel.types.to);
     KernelMemory packed(packed_bytes, random);
     ASSERT_NO_FATAL_FAILURE(Launch(
@@ -103,7 +115,7 @@ TEST_P(KernelConformanceTest, TellingNumbersAreConvertedAsByTheTwin) {
          .arguments =
              PackArguments{
                  .boxes = &box, .box_count = 1, .end = packed_bytes, .packed = packed.data()},
-         .memory = {memory.whole(), packed.whole()}}));
+         .memory = {memory.whole(), packed.whole(), ones.whole()}}));
     EXPECT_TRUE(std::ranges::equal(packed.bytes(),
                                    PackOnCpu({&box, 1}, kernel.types.from, kernel.types.to)));
   }

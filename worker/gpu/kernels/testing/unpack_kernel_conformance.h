@@ -27,7 +27,7 @@ TEST_P(KernelConformanceTest, UnpacksAndHashesAsTheTwinAndWritesNothingElse) {
     const std::vector<std::byte> memory_before = memory.Copy();
     // What the boxes should hold then: what they hold, and in the range what comes.
     std::vector<std::byte> packed = PackOnCpu(one.boxes.boxes, DataType::kU8, DataType::kU8);
-    std::ranges::copy(one.packed.bytes(), packed.begin() + one.begin);
+    std::ranges::copy(one.packed.bytes(), packed.begin() + one.range.begin);
     UnpackOnCpu(one.boxes.boxes, packed);
     const std::vector<std::byte> expected = memory.Copy();
     std::ranges::copy(memory_before, memory.whole().begin());
