@@ -41,8 +41,8 @@ class TimerId {
 
 // One thread that drives sources of events, such as transports, posted tasks and timers: everything
 // confined to the loop runs there and needs no lock. It sleeps in epoll while nothing happens;
-// right after something happened it first looks again for `spin`, since the answer to a message
-// often comes sooner than a thread can be woken.
+// right after a task or an event of a source it first looks again for `spin`, since the answer to a
+// message often comes sooner than a thread can be woken. A timer says of itself when it is due.
 //
 // Post and RunAndWait are thread-safe, everything else says where it may be called.
 class EventLoop {

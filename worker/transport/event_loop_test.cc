@@ -44,6 +44,7 @@ class FakeSource final : public EventSource {
   explicit FakeSource(EventFd event_fd) : event_fd_(std::move(event_fd)) {}
 
   int Progress() override {
+    if (on_progress) on_progress();
     if (event_fd_.Drain()) ++events;
     return std::exchange(events, 0);
   }
@@ -58,6 +59,7 @@ class FakeSource final : public EventSource {
 
   int events = 0;
   int arms = 0;
+  std::function<void()> on_progress;
   std::function<void()> on_arm;
 
  private:
@@ -176,6 +178,25 @@ TEST(EventLoopThreadTest, ASleepingLoopWakesForATimer) {
   loop->RunAfter(absl::Milliseconds(20), [&] { ran = true; });
   while (!ran) loop->RunOnce(absl::InfiniteDuration());
   EXPECT_GE(clock.Monotonic() - start, absl::Milliseconds(20));
+}
+
+TEST(EventLoopThreadTest, ALoopLooksAgainAfterATaskAndSleepsAfterATimer) {
+  RealClock clock;
+  ASSERT_OK_AND_ASSIGN(auto loop, EventLoop::Create(clock, {.spin = absl::Hours(1)}));
+  ASSERT_OK_AND_ASSIGN(EventFd event_fd, EventFd::Create());
+  FakeSource source(std::move(event_fd));
+  loop->AddSource(source);
+  int looks = 0;
+  source.on_progress = [&] { source.events = ++looks == 10 ? 1 : 0; };
+  loop->RunAfter(absl::ZeroDuration(), [] {});
+  EXPECT_EQ(loop->RunOnce(absl::ZeroDuration()), 1);
+  EXPECT_EQ(loop->RunOnce(absl::Microseconds(1)), 0);
+  EXPECT_EQ(source.arms, 1);
+  loop->Post([] {});
+  EXPECT_EQ(loop->RunOnce(absl::ZeroDuration()), 1);
+  EXPECT_EQ(loop->RunOnce(absl::InfiniteDuration()), 1);
+  EXPECT_EQ(source.arms, 1);
+  loop->RemoveSource(source);
 }
 
 TEST(EventLoopThreadTest, StopRunsWhatWasPostedBeforeAndNothingAfter) {

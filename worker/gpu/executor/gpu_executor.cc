@@ -107,7 +107,12 @@ void GpuExecutor::Look() {
   if (is_look_requested_ || tasks_.empty() || tasks_.front().run->state() == State::kStopping) {
     return;
   }
-  look_delay_ = is_moved ? options_.look_min : std::min(2 * look_delay_, options_.look_max);
+  // So that a look finds some of the steps done that are on the streams, and not all of them.
+  if (!is_moved) {
+    look_delay_ = std::min(2 * look_delay_, options_.look_max);
+  } else if (tasks_.front().run->ran_dry()) {
+    look_delay_ = std::max(look_delay_ / 2, options_.look_min);
+  }
   next_look_ = loop_.RunAfter(look_delay_, [this] { Look(); });
 }
 

@@ -35,8 +35,8 @@ struct GpuExecutorCounters {
 };
 
 // Runs programs on one GPU, one after the other in the order in which they were started. All it
-// does is put on three streams and looked at from the loop, at growing intervals while nothing
-// happens and not at all while there is no task.
+// does is put on three streams and looked at from the loop: less often when a look finds nothing
+// new, oftener when one came too late, and not at all while there is no task.
 //
 // A task that fails takes its communicator along, since its peers may be in the middle of a group:
 // the owner is asked to stop it, and the buffers are given back, by the task's report, when the
@@ -51,7 +51,7 @@ class GpuExecutor {
     size_t tasks_max = 64;    // that were started and not reported
     // From a failure until its communicator is over and the streams are past it.
     absl::Duration end_limit = absl::Minutes(1);
-    // Between two looks at the GPU: after something happened, and at most.
+    // Between two looks at the GPU: at least and at most.
     absl::Duration look_min = absl::Microseconds(2);
     absl::Duration look_max = absl::Microseconds(200);
   };

@@ -20,6 +20,7 @@ StepPipeline::StepPipeline(const GpuBinding& binding, Communicator& communicator
 
 absl::StatusOr<bool> StepPipeline::Advance() {
   ASSIGN_OR_RETURN(bool is_moved, NoteDone());
+  ran_dry_ = done_ == issued_;
   // An error of what is on the stream is told here only, so the communicator is always asked.
   ASSIGN_OR_RETURN(Communicator::Progress progress, communicator_.Poll());
   while (progress == Communicator::Progress::kIdle) {

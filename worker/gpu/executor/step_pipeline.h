@@ -46,6 +46,8 @@ class StepPipeline {
   bool is_done() const { return done_ == std::ssize(program_.steps()); }
   // Whether anything of it may be on the streams.
   bool is_under_way() const { return is_begun_ || done_ < issued_; }
+  // Whether all that was on the streams was done when Advance looked.
+  bool ran_dry() const { return ran_dry_; }
   int32_t steps_done() const { return done_; }
   const Bytes& bytes() const { return bytes_; }
   // The first step that is not done, with its peers; for errors.
@@ -92,6 +94,7 @@ class StepPipeline {
   int32_t done_ = 0;
   int32_t issued_ = 0;
   bool is_begun_ = false;  // step issued_, whose group is in progress
+  bool ran_dry_ = true;
   Bytes bytes_;
 };
 
