@@ -1,0 +1,70 @@
+#pragma once
+
+#include "common/base/byte_count.h"
+#include "controller/pipeline/op.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// What a stage takes for one microbatch.
+struct StageProfile {
+  RankIndex rank = 0;  // that computes it
+  double forward_seconds = 0;
+  double input_gradient_seconds = 0;
+  double weight_gradient_seconds = 0;
+  // Activations that the forward op leaves: those freed by the gradient of the input, and those
+  // that the gradient of the weights needs as well.
+  ByteCount input_gradient_bytes;
+  ByteCount weight_gradient_bytes;
+  ByteCount static_bytes;  // weights, optimizer state, workspace: whatever the schedule
+
+  double backward_seconds() const { return input_gradient_seconds + weight_gradient_seconds; }
+  double seconds() const { return forward_seconds + backward_seconds(); }
+  ByteCount activation_bytes() const { return input_gradient_bytes + weight_gradient_bytes; }
+
+  friend bool operator==(const StageProfile&, const StageProfile&) = default;
+};
+
+// What passes between two stages for one microbatch: an activation forward, its gradient backward.
+// Nothing passes between stages of one rank.
+struct EdgeProfile {
+  StageIndex from = 0;
+  StageIndex to = 0;  // any later stage: models have skip connections
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  ByteCount forward_bytes;
+  ByteCount backward_bytes;
+
+  friend bool operator==(const EdgeProfile&, const EdgeProfile&) = default;
+};
+
+// What all schedules of a pipeline are judged by. Times are of any unit, the same everywhere.
+struct PipelineProfile {
+  std::vector<StageProfile> stages;
+  std::vector<EdgeProfile> edges;  // no two between the same stages
+  // The most bytes that a rank may hold, by rank; nothing: no limit.
+  std::vector<std::optional<ByteCount>> rank_bytes_max;
+  // Messages for which a channel, that is an edge in one direction, sets memory aside at either
+  // end.
+  int32_t channel_buffers = 1;
+
+  RankIndex ranks() const { return static_cast<RankIndex>(rank_bytes_max.size()); }
+  bool passes(const EdgeProfile& edge) const {
+    return stages[edge.from].rank != stages[edge.to].rank;
+  }
+  double SecondsOf(const Op& op) const;
+
+  friend bool operator==(const PipelineProfile&, const PipelineProfile&) = default;
+};
+
+// InvalidArgument, naming the stage, edge or rank: no stages; a rank out of range or without a
+// stage; a time that is negative or not finite; a negative size; an edge that does not lead to a
+// later stage, or is there twice.
+absl::Status Validate(const PipelineProfile& profile);
+
+}  // namespace crossmesh
