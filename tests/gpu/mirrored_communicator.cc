@@ -11,12 +11,15 @@ absl::Status MirroredCommunicator::Exchange(std::span<const RankMessage> sends,
   return Begun(communicator_.Exchange(OnGpu(sends), OnGpu(receives), stream));
 }
 
-absl::Status MirroredCommunicator::Perform(const Collective& collective, CUstream stream) {
+absl::Status MirroredCommunicator::PerformAll(std::span<const Collective> collectives,
+                                              CUstream stream) {
   RETURN_IF_ERROR(Update());
-  Collective on_gpu = collective;
-  on_gpu.from = mirror_.OnGpu(collective.from);
-  on_gpu.to = mirror_.OnGpu(collective.to);
-  return Begun(communicator_.Perform(on_gpu, stream));
+  std::vector<Collective> on_gpu(collectives.begin(), collectives.end());
+  for (Collective& collective : on_gpu) {
+    collective.from = mirror_.OnGpu(collective.from);
+    collective.to = mirror_.OnGpu(collective.to);
+  }
+  return Begun(communicator_.PerformAll(on_gpu, stream));
 }
 
 absl::StatusOr<Communicator::Progress> MirroredCommunicator::Poll() {

@@ -19,7 +19,7 @@ class MirroredCommunicator final : public Communicator {
   int size() const override { return communicator_.size(); }
   absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
                         CUstream stream) override;
-  absl::Status Perform(const Collective& collective, CUstream stream) override;
+  absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) override;
   absl::StatusOr<Progress> Poll() override;
 
  private:

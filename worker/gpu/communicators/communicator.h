@@ -62,10 +62,13 @@ class Communicator {
   virtual absl::Status Exchange(std::span<const RankMessage> sends,
                                 std::span<const RankMessage> receives, CUstream stream) = 0;
 
-  // Every rank calls it with the same kind, count, type, root and reduction. InvalidArgument as
-  // above; elements are reduced if they are whole numbers of 8, 32 or 64 bits or floating point
-  // numbers of 16 bits or more.
-  virtual absl::Status Perform(const Collective& collective, CUstream stream) = 0;
+  // One behind the other. Every rank calls it with as many, each of the same kind, count, type,
+  // root and reduction. InvalidArgument as above; elements are reduced if they are whole numbers of
+  // 8, 32 or 64 bits or floating point numbers of 16 bits or more.
+  virtual absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) = 0;
+  absl::Status Perform(const Collective& collective, CUstream stream) {
+    return PerformAll({&collective, 1}, stream);
+  }
 
   // An error, then and ever after, when the communicator has failed: all that is left is to end it.
   virtual absl::StatusOr<Progress> Poll() = 0;

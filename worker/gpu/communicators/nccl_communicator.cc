@@ -168,13 +168,21 @@ absl::Status NcclCommunicator::Exchange(std::span<const RankMessage> sends,
   return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
 }
 
-absl::Status NcclCommunicator::Perform(const Collective& collective, CUstream stream) {
-  RETURN_IF_ERROR(CheckIdle("Perform"));
+absl::Status NcclCommunicator::PerformAll(std::span<const Collective> collectives,
+                                          CUstream stream) {
+  RETURN_IF_ERROR(CheckIdle("PerformAll"));
   RETURN_IF_ERROR(CheckStream(stream));
-  if (const absl::Status checked = CheckCollective(collective, rank(), size()); !checked.ok()) {
-    return About(checked);
+  for (const Collective& collective : collectives) {
+    const absl::Status checked = CheckCollective(collective, rank(), size());
+    if (!checked.ok()) return About(checked);
   }
-  return Begun(Call(collective, stream), NameOfCall(collective.kind));
+  if (collectives.size() == 1) {
+    return Begun(Call(collectives[0], stream), NameOfCall(collectives[0].kind));
+  }
+  RETURN_IF_ERROR(Begun(nccl_.ncclGroupStart(), "ncclGroupStart"));
+  // As above.
+  for (const Collective& collective : collectives) Call(collective, stream);
+  return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
 }
 
 ncclResult_t NcclCommunicator::Call(const Collective& collective, CUstream stream) const {

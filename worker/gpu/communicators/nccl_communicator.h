@@ -46,7 +46,7 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return options_.size; }
   absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
                         CUstream stream) override;
-  absl::Status Perform(const Collective& collective, CUstream stream) override;
+  absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) override;
   absl::StatusOr<Progress> Poll() override;
 
   // Makes memory of ncclMemAlloc known to NCCL, which then moves it without copies of its own. Done

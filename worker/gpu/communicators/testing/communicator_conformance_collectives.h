@@ -6,6 +6,7 @@
 #include "worker/gpu/communicators/testing/communicator_conformance_fixture.h"
 
 #include <cstdint>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <gtest/gtest.h>
@@ -27,6 +28,27 @@ TEST_P(CommunicatorConformanceTest, EveryRankBroadcastsInTurn) {
                                                   rank.stream()));
       RETURN_IF_ERROR(rank.Await());
       RETURN_IF_ERROR(ExpectFilled(memory, root, 0));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(CommunicatorConformanceTest, SeveralBroadcastsFollowEachOther) {
+  RunAll([](RankUnderTest& rank) -> absl::Status {
+    constexpr int64_t kBytes = 70'001;
+    const int size = rank.communicator().size();
+    ASSIGN_OR_RETURN(const auto memory, rank.Allocate(kBytes * size));
+    std::vector<Collective> broadcasts;
+    for (int root = 0; root < size; ++root) {
+      const auto place = memory.subspan(root * kBytes, kBytes);
+      Fill(place, rank.communicator().rank() == root ? root : 99, 0);
+      broadcasts.push_back(
+          {.from = AddressOf(place), .to = AddressOf(place), .count = kBytes, .root = root});
+    }
+    RETURN_IF_ERROR(rank.communicator().PerformAll(broadcasts, rank.stream()));
+    RETURN_IF_ERROR(rank.Await());
+    for (int root = 0; root < size; ++root) {
+      RETURN_IF_ERROR(ExpectFilled(memory.subspan(root * kBytes, kBytes), root, 0));
     }
     return absl::OkStatus();
   });

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,9 +22,9 @@ namespace {
 struct Call {
   std::map<int, std::deque<RankMessage>> sends;     // by peer
   std::map<int, std::deque<RankMessage>> receives;  // by peer
-  std::optional<Collective> collective;
+  std::deque<Collective> collectives;
 
-  bool done() const { return sends.empty() && receives.empty() && !collective.has_value(); }
+  bool done() const { return sends.empty() && receives.empty() && collectives.empty(); }
 };
 
 std::byte* Pointer(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
@@ -111,11 +110,11 @@ class Group {
 
   absl::StatusOr<bool> PerformOfAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const Call& call : calls_) {
-      if (!call.collective.has_value()) return false;
+      if (call.collectives.empty()) return false;
     }
-    const std::string expected = Describe(*calls_[0].collective);
+    const std::string expected = Describe(calls_[0].collectives.front());
     for (int rank = 1; rank < size(); ++rank) {
-      const std::string found = Describe(*calls_[rank].collective);
+      const std::string found = Describe(calls_[rank].collectives.front());
       if (found == expected) continue;
       return absl::FailedPreconditionError(absl::StrCat("the ranks differ: rank 0 makes ", expected,
                                                         ", rank ", rank, " makes ", found));
@@ -127,13 +126,13 @@ class Group {
 
   // Made before anything is written, since a rank may write where it reads.
   std::vector<std::byte> ResultOfAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const Collective& first = *calls_[0].collective;
+    const Collective& first = calls_[0].collectives.front();
     const int64_t bytes = first.count * ItemBytes(first.type);
     const bool is_wide =
         first.kind == CollectiveKind::kAllGather || first.kind == CollectiveKind::kReduceScatter;
     std::vector<std::byte> result(is_wide ? bytes * size() : bytes);
     std::vector<const std::byte*> sources;
-    for (const Call& call : calls_) sources.push_back(Pointer(call.collective->from));
+    for (const Call& call : calls_) sources.push_back(Pointer(call.collectives.front().from));
     if (first.kind == CollectiveKind::kBroadcast) {
       std::memcpy(result.data(), sources[first.root], bytes);
     } else if (first.kind == CollectiveKind::kAllGather) {
@@ -148,7 +147,8 @@ class Group {
   }
 
   void Give(int rank, std::span<const std::byte> result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const Collective collective = *std::exchange(calls_[rank].collective, std::nullopt);
+    const Collective collective = calls_[rank].collectives.front();
+    calls_[rank].collectives.pop_front();
     if (collective.kind == CollectiveKind::kReduce && rank != collective.root) return;
     if (collective.kind == CollectiveKind::kReduceScatter) {
       const int64_t bytes = collective.count * ItemBytes(collective.type);
@@ -180,10 +180,12 @@ class HostCommunicator final : public Communicator {
     return Begin({.sends = ByPeer(sends), .receives = ByPeer(receives)});
   }
 
-  absl::Status Perform(const Collective& collective, CUstream) override {
+  absl::Status PerformAll(std::span<const Collective> collectives, CUstream) override {
     RETURN_IF_ERROR(CheckIdle());
-    RETURN_IF_ERROR(CheckCollective(collective, rank(), size()));
-    return Begin({.collective = collective});
+    for (const Collective& collective : collectives) {
+      RETURN_IF_ERROR(CheckCollective(collective, rank(), size()));
+    }
+    return Begin({.collectives = {collectives.begin(), collectives.end()}});
   }
 
   absl::StatusOr<Progress> Poll() override {
