@@ -111,6 +111,11 @@ void NumberClasses(const Table& table, Renumbering& classes, Renumbering& sets,
   for (WorkerPart::PartCopy& copy : spec.copies) copy.class_sets = number_class(copy.class_sets);
 }
 
+void AddBroadcastGroup(std::span<const DeviceRank> group, WorkerPart::Spec& spec) {
+  spec.broadcast_groups.push_back(spec.device_sets.size());
+  spec.device_sets.Add(group);
+}
+
 // Deals relays, hops and copies out to the parts of all workers at once, so that
 // the plan is read once from beginning to end; then numbers each part's classes and sets.
 class PartCutter {
@@ -142,8 +147,9 @@ class PartCutter {
     Renumbering sets(plan_.slicing().device_sets());
     std::vector<WorkerPart> parts;
     parts.reserve(specs_.size());
+    for (WorkerPart::Spec& spec : specs_) NumberClasses(table, classes, sets, spec);
+    DealBroadcastGroups();
     for (WorkerPart::Spec& spec : specs_) {
-      NumberClasses(table, classes, sets, spec);
       ASSIGN_OR_RETURN(WorkerPart part, WorkerPart::Create(std::move(spec)));
       parts.push_back(std::move(part));
     }
@@ -208,6 +214,19 @@ class PartCutter {
     });
   }
 
+  void DealBroadcastGroups() {
+    const IdSetList& groups = plan_.spec().broadcast_groups;
+    std::vector<int32_t> workers;
+    for (int32_t i = 0; i < groups.size(); ++i) {
+      workers.clear();
+      for (const DeviceRank device : groups[i]) workers.push_back(owners_[device]);
+      std::ranges::sort(workers);
+      const auto repeated = std::ranges::unique(workers);
+      workers.erase(repeated.begin(), repeated.end());
+      for (const int32_t worker : workers) AddBroadcastGroup(groups[i], specs_[worker]);
+    }
+  }
+
   const Plan& plan_;
   const std::vector<int32_t>& owners_;
   std::vector<WorkerPart::Spec> specs_;
@@ -261,6 +280,12 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
   Renumbering classes(whole.class_sets.size());
   Renumbering sets(whole.device_sets.size());
   NumberClasses(PartClasses{whole}, classes, sets, spec);
+  for (const int32_t set : whole.broadcast_groups) {
+    const std::span<const DeviceRank> group = whole.device_sets[set];
+    const bool is_touched = std::ranges::any_of(
+        spec.devices, [&](DeviceRank d) { return std::ranges::binary_search(group, d); });
+    if (is_touched) AddBroadcastGroup(group, spec);
+  }
   return WorkerPart::Create(std::move(spec));
 }
 

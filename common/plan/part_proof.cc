@@ -1,4 +1,5 @@
 #include "common/base/status_macros.h"
+#include "common/plan/broadcast_groups.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
 #include "common/plan/slicing_proof.h"
@@ -157,7 +158,8 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
   if (part.spec().binding == BindingMode::kInPlace && part.spec().shared_storage) {
     RETURN_IF_ERROR(ProveInPlace(part.tensors(), memory));
   }
-  return PartProver(part, slicing).Prove();
+  RETURN_IF_ERROR(PartProver(part, slicing).Prove());
+  return ProveBroadcastGroups(part);
 }
 
 }  // namespace crossmesh

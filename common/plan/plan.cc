@@ -25,6 +25,7 @@ absl::StatusOr<Plan> Plan::Create(Spec spec) {
   RETURN_IF_ERROR(plan.CheckSettings());
   RETURN_IF_ERROR(plan.CheckRelays());
   RETURN_IF_ERROR(plan.CheckCopies());
+  RETURN_IF_ERROR(plan.CheckBroadcastGroups());
   plan.id_ = plan.ComputeId();
   return plan;
 }
@@ -120,10 +121,23 @@ absl::Status Plan::CheckCopies() const {
   return absl::OkStatus();
 }
 
+absl::Status Plan::CheckBroadcastGroups() const {
+  for (int32_t i = 0; i < spec_.broadcast_groups.size(); ++i) {
+    DeviceRank last = -1;
+    for (const DeviceRank device : spec_.broadcast_groups[i]) {
+      if (device <= last || !InRange(device, tensors().devices().size())) {
+        return Bad(absl::StrCat("broadcast group ", i), "ascending devices of the plan", device);
+      }
+      last = device;
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The classes follow from the tensors, so their numbers stand for them.
 Digest Plan::ComputeId() const {
   DigestBuilder builder;
-  builder.AddText("crossmesh plan 2");
+  builder.AddText("crossmesh plan 3");
   builder.AddDigest(tensors().digest());
   builder.AddInt(spec_.chunk_bytes);
   builder.AddInt(spec_.periods);
@@ -150,6 +164,11 @@ Digest Plan::ComputeId() const {
   for (const LocalCopy& copy : spec_.copies) {
     builder.AddInt(copy.slice_class);
     builder.AddInt(copy.device);
+  }
+  builder.AddInt(spec_.broadcast_groups.size());
+  for (int32_t i = 0; i < spec_.broadcast_groups.size(); ++i) {
+    builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups[i].size()));
+    for (const DeviceRank device : spec_.broadcast_groups[i]) builder.AddInt(device);
   }
   return builder.Finish();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/digest.h"
+#include "common/plan/id_sets.h"
 #include "common/plan/slicing.h"
 #include "common/plan/tensor_table.h"
 
@@ -99,6 +100,16 @@ struct Excess {
   double blocking_seconds = 0;  // what is due waits for other chunks at a port; only simulated
 };
 
+// What a broadcast group (broadcast_groups.h) of GPUs is predicted to take by its relays, and by
+// broadcasts; by the lesser of the two it is done.
+struct BroadcastFigures {
+  std::string devices;  // in text form
+  double relay_seconds = 0;
+  double broadcast_seconds = 0;
+
+  bool is_chosen() const { return broadcast_seconds < relay_seconds; }
+};
+
 struct PlanFigures {
   std::string strategy;  // e.g. "relay"
   Bound bound;
@@ -112,6 +123,8 @@ struct PlanFigures {
   int64_t busiest_host_bytes = 0;  // through one host's NICs in one direction
   std::string busiest_host;
   std::string search;  // what the strategy says of its search, e.g. "3 flows, 2 cuts"
+  std::vector<BroadcastFigures>
+      broadcasts;  // of all groups that there are, if they were looked for
 };
 
 // An immutable plan: relays and copies over the classes of a table. Symbolic and address-free; a
@@ -131,6 +144,8 @@ class Plan {
     std::vector<Relay> relays;
     std::vector<Hop> hops;
     std::vector<LocalCopy> copies;
+    // Ascending devices of each: where they are GPUs, the relays among them go by broadcasts.
+    IdSetList broadcast_groups;
     int64_t chunk_bytes = kChunkBytesDefault;  // the most of a chunk; a multiple of kLeafBytes
     // Chunks of what is due from 0 to the end of the run: the more, the sooner it is forwarded.
     // What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.
@@ -172,6 +187,7 @@ class Plan {
   absl::Status CheckSettings() const;
   absl::Status CheckRelays() const;
   absl::Status CheckCopies() const;
+  absl::Status CheckBroadcastGroups() const;
   Digest ComputeId() const;
 
   Spec spec_;

@@ -10,6 +10,7 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kClassesListedMax = 1000;
+constexpr int32_t kGroupsListedMax = 1000;
 
 std::string DeviceNames(const TensorTable& tensors, std::span<const DeviceRank> ranks) {
   std::vector<DeviceId> devices;
@@ -91,6 +92,27 @@ void AppendCopies(const Plan& plan, int64_t copies_max, std::string& out) {
   if (count > copies_max) absl::StrAppend(&out, "  and ", count - copies_max, " more\n");
 }
 
+void AppendBroadcastGroups(const Plan& plan, std::string& out) {
+  const IdSetList& groups = plan.spec().broadcast_groups;
+  if (groups.size() == 0) return;
+  absl::StrAppend(&out, "broadcast groups ", groups.size(), "\n");
+  for (int32_t i = 0; i < std::min(groups.size(), kGroupsListedMax); ++i) {
+    absl::StrAppend(&out, "  ", DeviceNames(plan.tensors(), groups[i]), "\n");
+  }
+  if (groups.size() > kGroupsListedMax)
+    absl::StrAppend(&out, "  and ", groups.size() - kGroupsListedMax, " more\n");
+}
+
+// If they are GPUs.
+void AppendBroadcasts(const std::vector<BroadcastFigures>& broadcasts, std::string& out) {
+  for (size_t i = 0; i < std::min<size_t>(broadcasts.size(), kGroupsListedMax); ++i) {
+    const BroadcastFigures& group = broadcasts[i];
+    absl::StrAppendFormat(&out, "  GPUs %s: relays %.9g s, broadcasts %.9g%s\n", group.devices,
+                          group.relay_seconds, group.broadcast_seconds,
+                          group.is_chosen() ? ", chosen" : "");
+  }
+}
+
 void AppendFigures(const PlanFigures& figures, std::string& out) {
   const Bound& bound = figures.bound;
   absl::StrAppendFormat(&out, "figures\n  strategy %s\n", figures.strategy);
@@ -118,6 +140,7 @@ void AppendFigures(const PlanFigures& figures, std::string& out) {
   absl::StrAppendFormat(&out, "  network %d bytes, least %d; busiest host %s with %d\n",
                         figures.network_bytes, figures.least_network_bytes, figures.busiest_host,
                         figures.busiest_host_bytes);
+  AppendBroadcasts(figures.broadcasts, out);
   if (!figures.search.empty()) absl::StrAppendFormat(&out, "  search %s\n", figures.search);
 }
 
@@ -136,6 +159,7 @@ std::string ToText(const Plan& plan, int64_t relays_max) {
   AppendClasses(plan.tensors(), plan.slicing(), out);
   AppendRelays(plan, relays_max, out);
   AppendCopies(plan, relays_max, out);
+  AppendBroadcastGroups(plan, out);
   AppendFigures(plan.figures(), out);
   return out;
 }

@@ -1,6 +1,7 @@
 #include "common/plan/proof.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/broadcast_groups.h"
 #include "common/plan/channel_proof.h"
 #include "common/plan/channels.h"
 #include "common/plan/delivery_ledger.h"
@@ -144,6 +145,7 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
   RETURN_IF_ERROR(DeliveryProver(plan).Prove());
   const Channels channels = ChannelsOf(plan);
   RETURN_IF_ERROR(ProveChannels(plan, channels));
+  RETURN_IF_ERROR(ProveBroadcastGroups(plan));
 
   Proof proof{.classes = static_cast<int64_t>(plan.slicing().classes().size()),
               .relays = static_cast<int64_t>(plan.relays().size()),

@@ -41,7 +41,8 @@ struct Proof {
 //     channel orders are acyclic, so that nothing can deadlock with zero buffering,
 //  6. under kInPlace with shared storage nothing is overwritten before it is read: a device that is
 //     on both sides keeps each tile where it is,
-//  7. live bytes per device stay within the limits.
+//  7. live bytes per device stay within the limits,
+//  8. broadcast groups are such (broadcast_groups.h).
 // FailedPrecondition for 6 and ResourceExhausted for 7, Internal for the others; the message names
 // relay, class, device and byte range. Cost: linear in cells, relays and hops.
 absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits = {});

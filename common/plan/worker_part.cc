@@ -62,6 +62,7 @@ absl::StatusOr<WorkerPart> WorkerPart::Create(Spec spec) {
   RETURN_IF_ERROR(part.CheckClasses());
   RETURN_IF_ERROR(part.CheckRelays());
   RETURN_IF_ERROR(part.CheckCopies());
+  RETURN_IF_ERROR(part.CheckBroadcastGroups());
   part.digest_ = part.ComputeDigest();
   return part;
 }
@@ -162,9 +163,18 @@ absl::Status WorkerPart::CheckCopies() const {
   return absl::OkStatus();
 }
 
+absl::Status WorkerPart::CheckBroadcastGroups() const {
+  for (const int32_t set : spec_.broadcast_groups) {
+    if (InRange(set, spec_.device_sets.size())) continue;
+    return Bad("broadcast group", absl::StrCat("a device set below ", spec_.device_sets.size()),
+               set);
+  }
+  return absl::OkStatus();
+}
+
 Digest WorkerPart::ComputeDigest() const {
   DigestBuilder builder;
-  builder.AddText("crossmesh part 2");
+  builder.AddText("crossmesh part 3");
   builder.AddDigest(spec_.plan);
   builder.AddDigest(tensors().digest());
   builder.AddInt(spec_.chunk_bytes);
@@ -204,6 +214,8 @@ Digest WorkerPart::ComputeDigest() const {
     builder.AddInt(copy.class_sets);
     builder.AddInt(copy.device);
   }
+  builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups.size()));
+  for (const int32_t set : spec_.broadcast_groups) builder.AddInt(set);
   return builder.Finish();
 }
 
@@ -213,6 +225,14 @@ std::span<const DeviceRank> WorkerPart::holders(int32_t class_sets) const {
 
 std::span<const DeviceRank> WorkerPart::needers(int32_t class_sets) const {
   return spec_.device_sets[spec_.class_sets[class_sets].needers];
+}
+
+std::span<const DeviceRank> WorkerPart::BroadcastGroupOf(DeviceRank device) const {
+  for (const int32_t set : spec_.broadcast_groups) {
+    const std::span<const DeviceRank> group = spec_.device_sets[set];
+    if (std::ranges::binary_search(group, device)) return group;
+  }
+  return {};
 }
 
 ClassIndex WorkerPart::ClassIn(const Slicing& slicing, int32_t class_sets) const {

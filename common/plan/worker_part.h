@@ -58,6 +58,8 @@ class WorkerPart {
     std::vector<PartRelay> relays;  // in plan order
     std::vector<PartHop> hops;
     std::vector<PartCopy> copies;
+    // Those of the plan that this worker's devices are in, as indices into device_sets.
+    std::vector<int32_t> broadcast_groups;
     int64_t chunk_bytes = Plan::kChunkBytesDefault;  // these three as in the plan
     int32_t periods = 0;
     int64_t least_run_ns = 0;
@@ -74,6 +76,8 @@ class WorkerPart {
   // Of entry `class_sets` of the spec; ascending.
   std::span<const DeviceRank> holders(int32_t class_sets) const;
   std::span<const DeviceRank> needers(int32_t class_sets) const;
+  // That the device is in; empty when it is in none. Cost: linear in the part's groups.
+  std::span<const DeviceRank> BroadcastGroupOf(DeviceRank device) const;
   // The class with these sets, so converted, in a slicing of the same tensors, or kNoClass.
   ClassIndex ClassIn(const Slicing& slicing, int32_t class_sets) const;
   const Digest& digest() const { return digest_; }
@@ -84,6 +88,7 @@ class WorkerPart {
   absl::Status CheckClasses() const;
   absl::Status CheckRelays() const;
   absl::Status CheckCopies() const;
+  absl::Status CheckBroadcastGroups() const;
   Digest ComputeDigest() const;
 
   Spec spec_;
@@ -102,8 +107,8 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
 
 // What a worker proves of its part before the first byte: the classes are those of the layouts, its
 // needers get every byte exactly once, no hop leaves from a device that cannot have the bytes,
-// places of the channels that begin or end here are in order. `slicing` is of the part's tensors,
-// in scope at least of its devices. Same codes as Prove.
+// places of the channels that begin or end here are in order, broadcast groups are such. `slicing`
+// is of the part's tensors, in scope at least of its devices. Same codes as Prove.
 absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing);
 
 // Digest of the order of each channel of the part, as both its ends see it: relays, byte ranges and

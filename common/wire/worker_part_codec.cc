@@ -300,6 +300,7 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   proto.mutable_devices()->Add(spec.devices.begin(), spec.devices.end());
   AddClasses(spec, proto);
   AddRelays(spec, proto);
+  proto.mutable_broadcast_groups()->Add(spec.broadcast_groups.begin(), spec.broadcast_groups.end());
   proto.set_chunk_bytes(spec.chunk_bytes);
   proto.set_periods(spec.periods);
   proto.set_least_run_ns(spec.least_run_ns);
@@ -316,6 +317,7 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   RETURN_IF_ERROR(ReadClasses(proto, spec));
   RETURN_IF_ERROR(ReadRelays(proto, spec));
   RETURN_IF_ERROR(ReadHopsAndCopies(proto, spec));
+  spec.broadcast_groups.assign(proto.broadcast_groups().begin(), proto.broadcast_groups().end());
   spec.chunk_bytes = proto.chunk_bytes();
   spec.periods = proto.periods();
   spec.least_run_ns = proto.least_run_ns();

@@ -1,6 +1,7 @@
 #include "common/wire/worker_part_codec.h"
 
 #include "common/base/check.h"
+#include "common/plan/broadcast_groups.h"
 #include "common/plan/testing/random_source.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
@@ -85,6 +86,33 @@ TEST(WorkerPartCodec, ScalesSurviveBothWays) {
   EXPECT_THAT(proto.scaled_tensors(), testing::ElementsAre(0));
   ASSERT_OK_AND_ASSIGN(const WorkerPart read, FromProto(proto));
   EXPECT_EQ(read.digest(), parts[0].digest());
+}
+
+TEST(WorkerPartCodec, BroadcastGroupsSurviveBothWays) {
+  const auto tensors =
+      std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
+                                                    .source_mesh = "x=1 on a.0",
+                                                    .source = "[-]",
+                                                    .destination_mesh = "r=2 on b.0-1",
+                                                    .destination = "[-]"}}));
+  ASSERT_OK_AND_ASSIGN(Slicing slicing, Slicing::Create(*tensors));
+  RandomSource random(1);
+  Plan::Spec spec =
+      RandomPlan(random, tensors, std::make_shared<const Slicing>(std::move(slicing)));
+  spec.broadcast_groups = FindBroadcastGroups(spec.relays, spec.hops, tensors->devices().size());
+  ASSERT_EQ(spec.broadcast_groups.size(), 1);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const auto parts, CutParts(plan, {tensors->devices()}));
+  v1::WorkerPart proto = ToProto(parts[0]);
+  ASSERT_OK_AND_ASSIGN(const WorkerPart read, FromProto(proto));
+  EXPECT_EQ(read.digest(), parts[0].digest());
+  EXPECT_THAT(read.BroadcastGroupOf(1), testing::ElementsAre(0, 1, 2));
+  proto.set_broadcast_groups(0, proto.set_size_size());
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("broadcast group")));
+  proto.clear_broadcast_groups();
+  ASSERT_OK_AND_ASSIGN(const WorkerPart without, FromProto(proto));
+  EXPECT_NE(without.digest(), parts[0].digest());
 }
 
 // Puts a number that may be harmful in place of one in some array, or makes an array longer or
