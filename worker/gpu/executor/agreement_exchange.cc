@@ -17,10 +17,10 @@ int64_t PlaceBehind(const GpuProgram& program) {
 }  // namespace
 
 int64_t AgreementExchange::StagingBytes(const GpuProgram& program) {
-  return PlaceBehind(program) + kAgreementBytes * (std::ssize(program.peers()) + 1);
+  return PlaceBehind(program) + kAgreementBytes * (1 + GpuBinding::AgreementsTold(program));
 }
 
-// The own one is the first, those of the peers follow.
+// The own one is the first, those that are told follow: of the peers, or of all ranks.
 uint64_t AgreementExchange::AddressOf(size_t place) const {
   return shared_.staging.address() + PlaceBehind(binding_.program()) + kAgreementBytes * place;
 }
@@ -31,6 +31,13 @@ absl::Status AgreementExchange::Begin() {
   if (peers.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(binding_.host_memory().CopyToGpu(std::as_bytes(binding_.own_agreement()),
                                                    AddressOf(0), *shared_.wire));
+  if (binding_.program().is_of_group()) {
+    return communicator_.Perform({.kind = CollectiveKind::kAllGather,
+                                  .from = AddressOf(0),
+                                  .to = AddressOf(1),
+                                  .count = kAgreementBytes},
+                                 shared_.wire->handle());
+  }
   shared_.sends.clear();
   shared_.receives.clear();
   for (size_t i = 0; i < peers.size(); ++i) {
@@ -57,7 +64,7 @@ absl::StatusOr<bool> AgreementExchange::Advance() {
 }
 
 absl::Status AgreementExchange::BeginReading() {
-  const std::span<std::byte> told = std::as_writable_bytes(binding_.agreements_of_peers());
+  const std::span<std::byte> told = std::as_writable_bytes(binding_.agreements_told());
   if (!told.empty()) {
     RETURN_IF_ERROR(binding_.host_memory().CopyFromGpu(AddressOf(1), told, *shared_.wire));
   }
@@ -69,8 +76,10 @@ absl::Status AgreementExchange::Compare() {
   const RunAgreement& own = binding_.own_agreement().front();
   const std::vector<DeviceId>& devices = program.part().part().tensors().devices();
   for (size_t i = 0; i < program.peers().size(); ++i) {
-    RETURN_IF_ERROR(CheckAgreement(own, binding_.agreements_of_peers()[i],
-                                   ToString(devices[program.peers()[i]])));
+    const DeviceRank peer = program.peers()[i];
+    const size_t place = program.is_of_group() ? ranks_[peer] : i;
+    RETURN_IF_ERROR(
+        CheckAgreement(own, binding_.agreements_told()[place], ToString(devices[peer])));
   }
   return absl::OkStatus();
 }

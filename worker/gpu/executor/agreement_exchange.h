@@ -13,8 +13,9 @@
 namespace crossmesh {
 
 // Asks the peers of a program, before its first step, whether they run the same: one group of
-// messages of a RunAgreement each, through a place in staging behind those of the program. Confined
-// to the thread of the Gpu.
+// messages of a RunAgreement each, through a place in staging behind those of the program; in a
+// broadcast group one all-gather, for which there is a ring anyway. Confined to the thread of the
+// Gpu.
 //
 // A peer that does not count this rank among its own does not answer, and is noticed as one that
 // stalls.

@@ -180,7 +180,7 @@ LeafHashes GpuBinding::hashes() const {
 
 std::span<RunAgreement> GpuBinding::agreements() const {
   return {reinterpret_cast<RunAgreement*>(host_memory_->bytes().data()),
-          program_->peers().size() + 1};
+          static_cast<size_t>(1 + AgreementsTold(*program_))};
 }
 
 std::span<uint64_t> GpuBinding::both_hashes() const {
@@ -189,7 +189,7 @@ std::span<uint64_t> GpuBinding::both_hashes() const {
 }
 
 int64_t GpuBinding::agreement_bytes() const {
-  return static_cast<int64_t>((program_->peers().size() + 1) * sizeof(RunAgreement));
+  return (1 + AgreementsTold(*program_)) * static_cast<int64_t>(sizeof(RunAgreement));
 }
 
 int64_t GpuBinding::hash_bytes() const {

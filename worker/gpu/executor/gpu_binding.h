@@ -85,9 +85,13 @@ class GpuBinding {
   // On the host, when all unpacks have ended.
   LeafHashes hashes() const;
 
-  // What the device tells its peers, and what these told it, as program().peers().
+  // What the device tells its peers, and what these told it: as program().peers(), or, in a
+  // broadcast group, by rank of the communicator.
   std::span<const RunAgreement> own_agreement() const { return agreements().first(1); }
-  std::span<RunAgreement> agreements_of_peers() { return agreements().subspan(1); }
+  std::span<RunAgreement> agreements_told() { return agreements().subspan(1); }
+  static int64_t AgreementsTold(const GpuProgram& program) {
+    return std::ssize(program.peers()) + (program.is_of_group() ? 1 : 0);
+  }
   RegisteredMemory& host_memory() { return *host_memory_; }
 
  private:

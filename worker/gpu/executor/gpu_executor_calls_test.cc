@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -17,6 +18,7 @@
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gmock/gmock.h>
@@ -70,6 +72,35 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
     const size_t first = BehindTheLast(calls, "cuMemcpyDtoHAsync");
     if (calls.size() - first < kSteps) return absl::InternalError("too few calls");
     return ExpectCalls(calls, first, kCallsOfSteps);
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
+TEST(GpuExecutorCallsTest, StepsOfABroadcastGroupAreLaunchesEventsAndBroadcasts) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask group = ChainTask::OfBroadcasts(kSteps);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(group.programs[number], group.memory));
+    const std::shared_ptr<GpuBinding> binding = spec.binding;
+    ASSIGN_OR_RETURN(const TaskReport report, rank->Run(std::move(spec)));
+    constexpr int64_t kBytes = kSteps * Plan::kLeafBytes;
+    if ((number == 0 ? report.sent_bytes : report.received_bytes) != kBytes) {
+      return absl::InternalError("other bytes are reported than were moved");
+    }
+    const std::vector<StandInCall> calls = rank->stand_in().Calls();
+    const size_t first = BehindTheLast(calls, "cuMemcpyDtoHAsync");
+    const auto broadcasts = std::count_if(
+        calls.begin() + static_cast<ptrdiff_t>(first), calls.end(),
+        [](const StandInCall& call) { return absl::string_view(call.name) == "ncclBroadcast"; });
+    if (broadcasts != kSteps) {
+      return absl::InternalError(absl::StrCat(broadcasts, " broadcasts"));
+    }
+    std::set<std::string> expected = kCallsOfSteps;
+    expected.erase("ncclSend");
+    expected.erase("ncclRecv");
+    expected.insert("ncclBroadcast");
+    return ExpectCalls(calls, first, expected);
   });
   EXPECT_THAT(told, Each(IsEmpty()));
 }

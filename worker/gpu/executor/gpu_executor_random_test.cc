@@ -66,18 +66,19 @@ absl::Status RunCase(ExecutorRank& rank, int number, MakePlan make_plan, RandomS
   return ExpectReportOfHostMemory(plan, *programs[number], report, hosts);
 }
 
-// Which random plans: of so many seeds, from one on.
+// Which random plans: of so many seeds, from one on. Devices exchange messages in so many groups.
 struct Cases {
   MakePlan make_plan;
   uint64_t seed = 0;
   int64_t count = 0;
+  int groups = 1;
 };
 
 absl::Status RunCases(int number, Meeting& meeting, const Cases& chosen) {
   const auto cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", chosen.count));
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", chosen.seed);
   ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
-  RETURN_IF_ERROR(rank->JoinAll(kRanks, number, meeting));
+  RETURN_IF_ERROR(rank->JoinGroups(chosen.groups, kRanks, number, meeting));
   MeshRunner hosts({.workers = 1});
   for (int64_t i = 0; i < cases; ++i) {
     RandomSource random(seed + i);
@@ -105,6 +106,13 @@ TEST(GpuExecutorRandom, EveryElementOfDrawnPlansArrives) {
 
 TEST(GpuExecutorRandom, QuantizedElementsArriveWithTheirScales) {
   ExpectAllRight({RandomQuantized, 200'000, 15});
+}
+
+TEST(GpuExecutorRandom, EveryElementArrivesInBroadcastGroups) {
+  const MakePlan in_two_groups = [](RandomSource& random) {
+    return RandomBroadcast(random, {.shards = 2, .members = kRanks / 2});
+  };
+  ExpectAllRight({in_two_groups, 300'000, 40, 2});
 }
 
 }  // namespace

@@ -44,7 +44,11 @@ absl::Status GpuRun::Validate(const GpuTaskSpec& spec, const RegisteredStaging& 
   for (const DeviceRank peer : program.peers()) {
     RETURN_IF_ERROR(CheckRank(spec, peer, /*is_own=*/false));
   }
-  return absl::OkStatus();
+  const int64_t group = std::ssize(program.peers()) + 1;
+  if (!program.is_of_group() || spec.communicator->size() == group) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the communicator of a broadcast group: expected ",
+                                                 group, " ranks, found ",
+                                                 spec.communicator->size()));
 }
 
 GpuRun::GpuRun(GpuTaskSpec spec, RunResources& shared, TaskObserver& observer)

@@ -46,7 +46,7 @@ class GpuRun {
   };
 
   // InvalidArgument when the communicator lacks a rank of a peer, or has another one for this
-  // device; or the staging is not enough.
+  // device, or has others beside those of a broadcast group; or the staging is not enough.
   static absl::Status Validate(const GpuTaskSpec& spec, const RegisteredStaging& staging);
 
   // Of a valid spec. `shared` and `observer` must outlive this.

@@ -47,6 +47,7 @@ struct RunResources {
   StreamEvents end_events;                // behind everything
   std::vector<RankMessage> sends;         // of the step in hand
   std::vector<RankMessage> receives;
+  std::vector<Collective> broadcasts;
 };
 
 }  // namespace crossmesh

@@ -99,6 +99,7 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
   if (!HasTransfers(step)) return absl::OkStatus();
   if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
+  if (!step.broadcasts.empty()) return QueueBroadcasts(step);
   const auto list = [this](std::span<const GpuProgram::Transfer> transfers,
                            std::vector<RankMessage>& messages) {
     messages.clear();
@@ -111,6 +112,19 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
   list(program_.sends(step), shared_.sends);
   list(program_.receives(step), shared_.receives);
   return communicator_.Exchange(shared_.sends, shared_.receives, shared_.wire->handle());
+}
+
+absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
+  shared_.broadcasts.clear();
+  for (const GpuProgram::Transfer& broadcast : program_.broadcasts(step)) {
+    const uint64_t address = shared_.staging.address() + broadcast.staging_offset;
+    shared_.broadcasts.push_back({.kind = CollectiveKind::kBroadcast,
+                                  .from = address,
+                                  .to = address,
+                                  .count = broadcast.bytes,
+                                  .root = ranks_[broadcast.peer]});
+  }
+  return communicator_.PerformAll(shared_.broadcasts, shared_.wire->handle());
 }
 
 absl::Status StepPipeline::QueueCopies(const Step& step) {
@@ -188,6 +202,10 @@ void StepPipeline::CountBytes(const Step& step) {
   for (const GpuProgram::Transfer& receive : program_.receives(step)) {
     bytes_.received += receive.chunk_bytes;
   }
+  for (const GpuProgram::Transfer& broadcast : program_.broadcasts(step)) {
+    const bool is_root = broadcast.peer == program_.device();
+    (is_root ? bytes_.sent : bytes_.received) += broadcast.chunk_bytes;
+  }
   for (const GpuProgram::Copy& copy : program_.copies(step)) {
     bytes_.copied += copy.end - copy.begin;
   }
@@ -204,6 +222,9 @@ std::string StepPipeline::Missing() const {
   }
   for (const GpuProgram::Transfer& receive : program_.receives(step)) {
     absl::StrAppend(&text, ", from ", ToString(devices[receive.peer]));
+  }
+  for (const GpuProgram::Transfer& broadcast : program_.broadcasts(step)) {
+    absl::StrAppend(&text, ", broadcast from ", ToString(devices[broadcast.peer]));
   }
   return text;
 }

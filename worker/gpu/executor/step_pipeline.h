@@ -28,7 +28,7 @@ namespace crossmesh {
 // not waited for: its events may be another step's by now.
 class StepPipeline {
  public:
-  // Payload of the steps that are done.
+  // Payload of the steps that are done. The root of a broadcast sends it once.
   struct Bytes {
     int64_t sent = 0;
     int64_t received = 0;
@@ -57,7 +57,7 @@ class StepPipeline {
   using Step = GpuProgram::Step;
 
   static bool HasTransfers(const Step& step) {
-    return !step.sends.empty() || !step.receives.empty();
+    return !step.sends.empty() || !step.receives.empty() || !step.broadcasts.empty();
   }
   StreamEvents& EventsOf(int32_t step) const {
     return shared_.step_events[step % shared_.step_events.size()];
@@ -76,6 +76,7 @@ class StepPipeline {
   PackArguments ArgumentsFor(Side side, const Chunk& chunk, uint64_t address) const;
   absl::Status QueuePacks(const Step& step);
   absl::Status QueueTransfers(const Step& step);
+  absl::Status QueueBroadcasts(const Step& step);
   absl::Status QueueCopies(const Step& step);
   absl::Status QueueUnpacks(const Step& step);
   // `stream` goes on when that step's transfers or unpacks have ended.

@@ -26,11 +26,15 @@ namespace crossmesh {
 // device that passes a chunk on sends it, in a later step, from where it was received. Copies from
 // tiles to tiles of the same device are dealt out to the steps.
 //
+// In a broadcast group (common/plan/broadcast_groups.h) a step has broadcasts instead of sends and
+// receives: each chunk goes from its root's staging to that of all others at a time, and nothing is
+// passed on.
+//
 // Before all steps come the scales of source tiles that are sent as F8_E4M3: no source has memory
 // for them, so they are computed to memory of the program's own, and packed from there.
 //
-// Both ends of a hop have it in the step of the same number. So groups cannot deadlock: all ranks
-// can do the lowest step that is not done.
+// Both ends of a hop, and all of a broadcast, have it in the step of the same number. So groups
+// cannot deadlock: all ranks can do the lowest step that is not done.
 //
 // Packs, transfers and unpacks have a stream each, on which they follow each other step by step.
 // Within a step the transfers wait for its packs, and the unpacks for its transfers. All else that
@@ -70,7 +74,7 @@ class GpuProgram {
     int64_t staging_offset = 0;
   };
 
-  // One message to or from another rank.
+  // One message to or from another rank, or from the root of a broadcast, which may be this one.
   struct Transfer {
     DeviceRank peer = 0;
     int64_t staging_offset = 0;
@@ -102,8 +106,9 @@ class GpuProgram {
     Range packs;
     Range sends;  // to one peer in the order in which that receives them
     Range receives;
-    Range unpacks;  // of what is received, in that order
-    Range copies;   // they wait for nothing
+    Range broadcasts;  // in the order in which all of the group have them
+    Range unpacks;     // of what comes, in that order
+    Range copies;      // they wait for nothing
     // Indices of earlier steps, or kNoStep: before its packs run, the transfers or the unpacks up
     // to that step have ended; and before its transfers run, the unpacks.
     int32_t pack_after_wire = kNoStep;
@@ -122,6 +127,7 @@ class GpuProgram {
     std::vector<Pack> packs;
     std::vector<Transfer> sends;
     std::vector<Transfer> receives;
+    std::vector<Transfer> broadcasts;
     std::vector<Unpack> unpacks;
     std::vector<Copy> copies;
     std::vector<ReceivedRelay> received;  // in plan order
@@ -148,6 +154,9 @@ class GpuProgram {
   std::span<const Transfer> receives(const Step& step) const {
     return In(lists_.receives, step.receives);
   }
+  std::span<const Transfer> broadcasts(const Step& step) const {
+    return In(lists_.broadcasts, step.broadcasts);
+  }
   std::span<const Unpack> unpacks(const Step& step) const {
     return In(lists_.unpacks, step.unpacks);
   }
@@ -162,6 +171,8 @@ class GpuProgram {
   int64_t leaves() const { return options_.checksums ? lists_.leaves : 0; }
   // The ranks that must be in the communicator beside this one.
   const std::vector<DeviceRank>& peers() const { return lists_.peers; }
+  // Whether it broadcasts: then there is nobody else in the communicator.
+  bool is_of_group() const { return !lists_.broadcasts.empty(); }
   // What all ranks must agree on before the first group: the plan, how it is cut, whether there are
   // checksums.
   const Digest& agreement() const { return agreement_; }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -278,6 +279,55 @@ TEST(GpuProgramTest, ARelayThatGoesOnBeforeItHasComeIsRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("relay 0 at b.0"), HasSubstr("to b.1 after period 0"),
                              HasSubstr("found period 0"))));
+}
+
+// Two chunks to two devices that are one broadcast group with their root.
+class BroadcastTest : public testing::Test {
+ protected:
+  static Plan::Spec SpecOfGroup() {
+    Plan::Spec spec = Chain(2);
+    spec.broadcast_groups.Add(std::vector<DeviceRank>{0, 1, 2});
+    return spec;
+  }
+
+  const DevicePrograms programs_ = ProgramsOf(SpecOfGroup(), {.staging_bytes = kPlaceBytes});
+};
+
+TEST_F(BroadcastTest, TheRootPacksAndBroadcasts) {
+  EXPECT_EQ(ToText(*programs_[0]), R"(a.0, 0 leaves, peers b.0 b.1
+step 0
+  pack class 0 [0, 65536) to 0
+  broadcast 65544 at 0 from a.0
+step 1
+  pack after wire 0
+  pack class 0 [65536, 131072) to 0
+  broadcast 65544 at 0 from a.0
+)");
+}
+
+TEST_F(BroadcastTest, AllOthersHaveEachChunkInTheStepOfTheRoot) {
+  for (const DeviceRank device : {1, 2}) {
+    EXPECT_EQ(ToText(*programs_[device]).substr(3),
+              absl::StrCat(R"(, 2 leaves, peers a.0 b.)", 2 - device, R"(
+step 0
+  broadcast 65544 at 0 from a.0
+  unpack class 0 [0, 65536) at 0, leaf 0
+step 1
+  wire after unpack 0
+  broadcast 65544 at 0 from a.0
+  unpack class 0 [65536, 131072) at 0, leaf 1
+)"));
+  }
+}
+
+TEST_F(BroadcastTest, ProgramsOfGroupsSaySo) {
+  for (const auto& program : programs_) EXPECT_TRUE(program->is_of_group());
+  EXPECT_FALSE(ProgramsOf(Chain(2), {.staging_bytes = 2 * kPlaceBytes})[0]->is_of_group());
+}
+
+TEST_F(BroadcastTest, RanksWithAndWithoutItDoNotAgree) {
+  EXPECT_NE(programs_[0]->agreement(),
+            ProgramsOf(Chain(2), {.staging_bytes = 2 * kPlaceBytes})[0]->agreement());
 }
 
 }  // namespace

@@ -68,6 +68,25 @@ absl::Status AddNode(const PreparedPart& part, int32_t node_index, Hops hops,
   return absl::OkStatus();
 }
 
+// The same in a broadcast group: each chunk goes once, to all at a time.
+void AddBroadcastNode(const PreparedPart& part, int32_t node_index, DeviceRank root,
+                      MessageSchedule& schedule) {
+  const PreparedPart::Node& node = part.nodes()[node_index];
+  const std::vector<int64_t> steps = ChunkSteps(part, node);
+  for (int32_t chunk = 0; chunk < node.chunks; ++chunk) {
+    MessageSchedule::Event event{.step = steps[chunk], .message = std::ssize(schedule.messages)};
+    if (node.root) {
+      event.action = Action::kPack;
+      event.peer = node.device;
+      schedule.events.push_back(event);
+    }
+    event.action = Action::kBroadcast;
+    event.peer = root;
+    schedule.events.push_back(event);
+    schedule.messages.push_back({.node = node_index, .chunk = chunk, .last_step = event.step});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<MessageSchedule> ScheduleMessages(const PreparedPart& part) {
@@ -76,10 +95,16 @@ absl::StatusOr<MessageSchedule> ScheduleMessages(const PreparedPart& part) {
   CHECK_EQ(part.nodes().size(), spec.relays.size());
   MessageSchedule schedule;
   schedule.messages.reserve(part.chunks());
+  const bool broadcasts = !part.part().BroadcastGroupOf(spec.devices.front()).empty();
   for (size_t i = 0; i < spec.relays.size(); ++i) {
     const WorkerPart::PartRelay& relay = spec.relays[i];
-    RETURN_IF_ERROR(AddNode(part, static_cast<int32_t>(i),
-                            Hops(spec.hops).subspan(relay.first_hop, relay.hop_count), schedule));
+    const auto node = static_cast<int32_t>(i);
+    if (broadcasts) {
+      AddBroadcastNode(part, node, relay.root, schedule);
+    } else {
+      RETURN_IF_ERROR(
+          AddNode(part, node, Hops(spec.hops).subspan(relay.first_hop, relay.hop_count), schedule));
+    }
   }
   std::ranges::sort(schedule.events);
   return schedule;

@@ -81,12 +81,14 @@ class ProgramCompiler {
     step.packs = begin_at(lists_.packs);
     step.sends = begin_at(lists_.sends);
     step.receives = begin_at(lists_.receives);
+    step.broadcasts = begin_at(lists_.broadcasts);
     step.unpacks = begin_at(lists_.unpacks);
     needs_ = {};
     for (const MessageSchedule::Event& event : events) RETURN_IF_ERROR(AddEvent(event));
     step.packs.end = std::ssize(lists_.packs);
     step.sends.end = std::ssize(lists_.sends);
     step.receives.end = std::ssize(lists_.receives);
+    step.broadcasts.end = std::ssize(lists_.broadcasts);
     step.unpacks.end = std::ssize(lists_.unpacks);
     waits_.Fill(needs_, step);
     lists_.steps.push_back(step);
@@ -98,9 +100,13 @@ class ProgramCompiler {
       case Action::kPack:
         return AddPack(event);
       case Action::kReceive:
-        return AddReceive(event);
+        return AddArrival(event, lists_.receives);
       case Action::kSend:
         lists_.sends.push_back(TransferOf(event));
+        return absl::OkStatus();
+      case Action::kBroadcast:
+        if (!NodeOf(event.message).root) return AddArrival(event, lists_.broadcasts);
+        lists_.broadcasts.push_back(TransferOf(event));
         return absl::OkStatus();
     }
     return absl::InternalError("an action of no kind");
@@ -117,11 +123,12 @@ class ProgramCompiler {
     return absl::OkStatus();
   }
 
-  absl::Status AddReceive(const MessageSchedule::Event& event) {
+  absl::Status AddArrival(const MessageSchedule::Event& event,
+                          std::vector<GpuProgram::Transfer>& arrivals) {
     ASSIGN_OR_RETURN(const StepUse before, TakePlace(event));
     // Transfers before it were on its own stream.
     needs_.unpack_before_wire = std::max(needs_.unpack_before_wire, before.unpack);
-    lists_.receives.push_back(TransferOf(event));
+    arrivals.push_back(TransferOf(event));
     const MessageSchedule::Message& message = schedule_.messages[event.message];
     const PreparedPart::Chunk chunk = ChunkOf(event.message);
     lists_.unpacks.push_back({.slice_class = NodeOf(event.message).slice_class,
@@ -137,7 +144,7 @@ class ProgramCompiler {
   absl::StatusOr<StepUse> TakePlace(const MessageSchedule::Event& event) {
     const int32_t step = static_cast<int32_t>(lists_.steps.size());
     const StepUse last{.wire = IndexOfStep(schedule_.messages[event.message].last_step),
-                       .unpack = event.action == Action::kReceive ? step : kNoStep};
+                       .unpack = event.action == Action::kPack ? kNoStep : step};
     const int64_t bytes = MessageOf(event.message).place_bytes();
     const std::optional<StagingPlaces::Place> place = places_.Take(bytes, last);
     if (!place.has_value()) {
@@ -202,6 +209,10 @@ class ProgramCompiler {
   }
 
   void ListPeers() {
+    const DeviceRank self = part_.part().spec().devices.front();
+    for (const DeviceRank device : part_.part().BroadcastGroupOf(self)) {
+      if (device != self) lists_.peers.push_back(device);
+    }
     for (const auto* transfers : {&lists_.sends, &lists_.receives}) {
       for (const GpuProgram::Transfer& transfer : *transfers) {
         lists_.peers.push_back(transfer.peer);

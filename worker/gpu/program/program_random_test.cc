@@ -104,5 +104,13 @@ TEST_F(ProgramRandom, QuantizedElementsArriveWithTheirScales) {
   RunCases(RandomQuantized, 50, 200'000);
 }
 
+TEST_F(ProgramRandom, EveryElementArrivesInBroadcastGroups) {
+  const auto any = [](RandomSource& random) {
+    return RandomBroadcast(random,
+                           {.shards = random.Between(1, 3), .members = random.Between(3, 6)});
+  };
+  RunCases(any, 100, 300'000);
+}
+
 }  // namespace
 }  // namespace crossmesh

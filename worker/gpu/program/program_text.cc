@@ -43,6 +43,10 @@ std::string ToText(const GpuProgram& program) {
       absl::StrAppend(&out, "  receive ", receive.bytes, " at ", receive.staging_offset, " from ",
                       ToString(devices[receive.peer]), "\n");
     }
+    for (const auto& broadcast : program.broadcasts(step)) {
+      absl::StrAppend(&out, "  broadcast ", broadcast.bytes, " at ", broadcast.staging_offset,
+                      " from ", ToString(devices[broadcast.peer]), "\n");
+    }
     for (const auto& unpack : program.unpacks(step)) {
       absl::StrAppend(&out, "  unpack", BytesOf(unpack), " at ", unpack.staging_offset, ", leaf ",
                       unpack.first_leaf, "\n");

@@ -43,6 +43,13 @@ struct ChainTask {
     return ChainTask(Made(std::move(spec)), {.staging_bytes = 1 << 20});
   }
 
+  // The same relay in a broadcast group of all three.
+  static ChainTask OfBroadcasts(int64_t chunks) {
+    Plan::Spec spec = ThroughTwoHops(chunks * Plan::kLeafBytes);
+    spec.broadcast_groups.Add(std::vector<DeviceRank>{0, 1, 2});
+    return ChainTask(Made(std::move(spec)), {.staging_bytes = 1 << 20});
+  }
+
   ChainTask(const ChainTask&) = delete;
   ChainTask& operator=(const ChainTask&) = delete;
 

@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include <absl/memory/memory.h>
@@ -74,14 +73,20 @@ absl::Status ExecutorRank::Join(int size, int place, const std::string& id) {
   return absl::OkStatus();
 }
 
-absl::Status ExecutorRank::JoinAll(int size, int place, Meeting& meeting) {
-  meeting.Wait();  // nobody is to read the id of the last one any more
-  if (place == 0) {
-    ASSIGN_OR_RETURN(const std::string minted, MintId(nccl_));
-    std::memcpy(meeting.id.internal, minted.data(), minted.size());
+absl::Status ExecutorRank::JoinGroups(int groups, int size, int number, Meeting& meeting) {
+  groups_ = groups;
+  group_ = number % groups;
+  std::string id;
+  for (int group = 0; group < groups; ++group) {
+    meeting.Wait();  // nobody is to read the id of the last one any more
+    if (number == group) {
+      ASSIGN_OR_RETURN(const std::string minted, MintId(nccl_));
+      std::memcpy(meeting.id.internal, minted.data(), minted.size());
+    }
+    meeting.Wait();
+    if (group == group_) id.assign(meeting.id.internal, sizeof(meeting.id.internal));
   }
-  meeting.Wait();
-  return Join(size, place, std::string(meeting.id.internal, sizeof(meeting.id.internal)));
+  return Join(size / groups, number / groups, id);
 }
 
 absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const GpuProgram> program,
@@ -95,8 +100,10 @@ absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const GpuProgram>
   GpuTaskSpec spec = {.key = {.operation = 1, .epoch = 1, .instance = instance},
                       .communicator = communicator_,
                       .owner = this};
-  spec.ranks.resize(program->part().part().tensors().devices().size());
-  std::iota(spec.ranks.begin(), spec.ranks.end(), 0);
+  spec.ranks.resize(program->part().part().tensors().devices().size(), -1);
+  for (size_t device = group_; device < spec.ranks.size(); device += groups_) {
+    spec.ranks[device] = static_cast<int>(device) / groups_;
+  }
   ASSIGN_OR_RETURN(spec.binding, executor_->Bind(std::move(program), tiles));
   return spec;
 }

@@ -66,9 +66,13 @@ class ExecutorRank final : public CommunicatorOwner {
   // A communicator of `size` ranks that is ready; its id is of MintId.
   absl::Status Join(int size, int place, const std::string& id);
   // The same, of all processes of a RunRanks.
-  absl::Status JoinAll(int size, int place, Meeting& meeting);
+  absl::Status JoinAll(int size, int place, Meeting& meeting) {
+    return JoinGroups(1, size, place, meeting);
+  }
+  // The same in so many groups, each with a communicator, to which the processes are dealt out.
+  absl::Status JoinGroups(int groups, int size, int number, Meeting& meeting);
 
-  // A task over the communicator, whose ranks are the devices of the plan.
+  // A task over the communicator, whose ranks are the devices of the plan that are in its group.
   absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const GpuProgram> program,
                                    const TileMemory& memory, uint32_t instance = 0);
   // The same with tiles of a GPU.
@@ -111,6 +115,8 @@ class ExecutorRank final : public CommunicatorOwner {
   std::unique_ptr<GpuExecutor> executor_;
   std::unique_ptr<CommunicatorLife> life_;
   Communicator* communicator_ = nullptr;  // the last one, there or not
+  int groups_ = 1;
+  int group_ = 0;
   CommunicatorState told_ = CommunicatorState::kReady;
 };
 

@@ -215,11 +215,11 @@ absl::Status ProgramRunner::Do(const Choice& choice) {
 absl::Status ProgramRunner::BeginTransfers(DeviceRank device) {
   Gpu& gpu = *gpus_[device];
   const GpuProgram::Step step = gpu.StepOf(ProgramStream::kWire);
-  if (step.sends.empty() && step.receives.empty()) {
+  if (step.sends.empty() && step.receives.empty() && step.broadcasts.empty()) {
     gpu.EndStep(ProgramStream::kWire);
     return absl::OkStatus();
   }
-  gpu.BeginTransfers(step.sends.size() + step.receives.size());
+  gpu.BeginTransfers(step.sends.size() + step.receives.size() + step.broadcasts.size());
   const std::span<const GpuProgram::Transfer> sends = gpu.program().sends(step);
   for (int64_t i = 0; i < std::ssize(sends); ++i) {
     Channel& channel = wires_[{device, sends[i].peer}];
@@ -232,6 +232,57 @@ absl::Status ProgramRunner::BeginTransfers(DeviceRank device) {
     channel.receives.push_back({device, step.receives.begin + i});
     RETURN_IF_ERROR(Deliver(channel));
   }
+  if (step.broadcasts.empty()) return absl::OkStatus();
+  const std::vector<DeviceRank>& peers = gpu.program().peers();
+  Group& group = groups_[std::min(device, peers.front())];
+  for (const DeviceRank peer : peers) group[peer];
+  for (int64_t i = step.broadcasts.begin; i < step.broadcasts.end; ++i) group[device].push_back(i);
+  return Broadcast(group);
+}
+
+// What all of the group have begun.
+absl::Status ProgramRunner::Broadcast(Group& group) {
+  const auto has_begun = [](const Group::value_type& entry) { return !entry.second.empty(); };
+  while (std::ranges::all_of(group, has_begun)) {
+    std::vector<Begun> ends;
+    for (auto& [device, begun] : group) {
+      ends.push_back({device, begun.front()});
+      begun.pop_front();
+    }
+    RETURN_IF_ERROR(DeliverToAll(ends));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::DeliverToAll(std::span<const Begun> ends) {
+  const auto root_of = [&](const Begun& end) {
+    const GpuProgram& program = gpus_[end.device]->program();
+    const GpuProgram::Step& step = gpus_[end.device]->StepOf(ProgramStream::kWire);
+    return program.broadcasts(step)[end.index - step.broadcasts.begin].peer;
+  };
+  const auto root =
+      std::ranges::find_if(ends, [&](const Begun& end) { return root_of(end) == end.device; });
+  if (root == ends.end()) return absl::InternalError("broadcast: expected a root, found none");
+  Gpu& from = *gpus_[root->device];
+  const int64_t root_step = from.StepOf(ProgramStream::kWire).number;
+  const int32_t sent = from.staging().uses().of_broadcast[root->index];
+  ASSIGN_OR_RETURN(const std::span<const std::byte> message, from.staging().Read(sent));
+  for (const Begun& end : ends) {
+    if (end.device == root->device) continue;
+    Gpu& to = *gpus_[end.device];
+    const int64_t step = to.StepOf(ProgramStream::kWire).number;
+    ASSIGN_OR_RETURN(const std::span<std::byte> place,
+                     to.staging().Write(to.staging().uses().of_broadcast[end.index]));
+    if (message.size() != place.size() || step != root_step || root_of(end) != root->device) {
+      return absl::InternalError(absl::StrCat("broadcast at device ", end.device, ": expected ",
+                                              place.size(), " bytes of device ", root_of(end),
+                                              " in step ", step, ", found ", message.size(),
+                                              " of device ", root->device, " in step ", root_step));
+    }
+    std::ranges::copy(message, place.begin());
+  }
+  from.staging().EndRead(sent);
+  for (const Begun& end : ends) gpus_[end.device]->EndTransfer();
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,8 @@ namespace crossmesh {
 
 // Runs the programs of all devices of a plan on host memory: each with its three streams, which do
 // what they have next in a random order of those that the waits allow. Messages between two devices
-// match in order, and a step's transfers end when all of them have been received, as with NCCL
-// without buffers. For tests. Thread-compatible.
+// match in order, as do the broadcasts of a group, and a step's transfers end when all of them have
+// been received, as with NCCL without buffers. For tests. Thread-compatible.
 class ProgramRunner {
  public:
   // What FindStagingUses refuses. All must outlive the runner.
@@ -46,6 +47,8 @@ class ProgramRunner {
     std::deque<Begun> sends;
     std::deque<Begun> receives;
   };
+  // The broadcasts that the devices of a group have begun.
+  using Group = std::map<DeviceRank, std::deque<int64_t>>;
   struct Choice {
     DeviceRank device = 0;
     ProgramStream stream = ProgramStream::kPack;
@@ -56,10 +59,13 @@ class ProgramRunner {
   absl::Status Do(const Choice& choice);
   absl::Status BeginTransfers(DeviceRank device);
   absl::Status Deliver(Channel& channel);
+  absl::Status Broadcast(Group& group);
+  absl::Status DeliverToAll(std::span<const Begun> ends);
   absl::Status CheckFinished() const;
 
   std::vector<std::unique_ptr<Gpu>> gpus_;                      // by rank
   std::map<std::pair<DeviceRank, DeviceRank>, Channel> wires_;  // by sender and receiver
+  std::map<DeviceRank, Group> groups_;                          // by their first device
 };
 
 }  // namespace crossmesh

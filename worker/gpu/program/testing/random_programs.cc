@@ -1,16 +1,22 @@
 #include "worker/gpu/program/testing/random_programs.h"
 
 #include "common/base/check.h"
+#include "common/plan/broadcast_groups.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
+#include "common/plan/testing/tables.h"
 #include "controller/reshard/plan_reshard.h"
 #include "worker/executor/testing/random_case.h"
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 namespace {
@@ -62,6 +68,35 @@ Plan DrawnOf(RandomSource& random, const std::shared_ptr<const TensorTable>& ten
   return *std::move(plan);
 }
 
+std::string DevicesOfHosts(const BroadcastShape& shape, int64_t first_host) {
+  std::string devices;
+  for (int64_t host = first_host; host < shape.members; ++host) {
+    absl::StrAppend(&devices, host == first_host ? "h" : ",h", host, ".0-", shape.shards - 1);
+  }
+  return devices;
+}
+
+std::vector<TensorText> RandomMatrices(RandomSource& random, const BroadcastShape& shape) {
+  const bool is_gathered = random.OneIn(2);
+  const auto mesh = [&](absl::string_view axis, int64_t length, int64_t first_host) {
+    return absl::StrCat(axis, "=", length, ",x=", shape.shards, " on ",
+                        DevicesOfHosts(shape, first_host));
+  };
+  const std::string all = mesh("y", shape.members, 0);
+  const std::string first = absl::StrCat("x=", shape.shards, " on h0.0-", shape.shards - 1);
+  std::vector<TensorText> tensors;
+  for (int64_t i = random.Between(1, 3); i > 0; --i) {
+    tensors.push_back(
+        {.shape = absl::StrCat("[", random.Between(1, 300), ", ", random.Between(1, 500), "]"),
+         .source_mesh = is_gathered ? all : first,
+         .source = is_gathered ? "[x, y] chunk" : "[x, -] chunk",
+         .destination_mesh = is_gathered ? all : mesh("r", shape.members - 1, 1),
+         .destination = "[x, -] chunk",
+         .type = random.OneIn(2) ? DataType::kF32 : DataType::kBF16});
+  }
+  return tensors;
+}
+
 }  // namespace
 
 Plan RandomPlanned(RandomSource& random) { return PlannedOf(random, RandomTable(random)); }
@@ -71,6 +106,21 @@ Plan RandomDrawn(RandomSource& random) { return DrawnOf(random, RandomTable(rand
 Plan RandomQuantized(RandomSource& random) {
   const auto tensors = std::make_shared<const TensorTable>(RandomQuantizedTable(random));
   return random.OneIn(2) ? PlannedOf(random, tensors) : DrawnOf(random, tensors);
+}
+
+Plan RandomBroadcast(RandomSource& random, const BroadcastShape& shape) {
+  const Plan relays = PlannedOf(
+      random, std::make_shared<const TensorTable>(TableOf(RandomMatrices(random, shape))));
+  Plan::Spec spec = relays.spec();
+  const IdSetList groups =
+      FindBroadcastGroups(spec.relays, spec.hops, spec.tensors->devices().size());
+  spec.broadcast_groups = {};
+  for (int32_t i = 0; i < groups.size(); ++i) {
+    if (!random.OneIn(4)) spec.broadcast_groups.Add(groups[i]);
+  }
+  auto plan = Plan::Create(std::move(spec));
+  CHECK_OK(plan);
+  return *std::move(plan);
 }
 
 absl::StatusOr<DevicePrograms> RandomPrograms(RandomSource& random, const Plan& plan) {

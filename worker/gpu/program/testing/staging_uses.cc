@@ -29,6 +29,9 @@ class UsesFinder {
         RETURN_IF_ERROR(
             Write(ProgramStream::kWire, receive.staging_offset, receive.bytes, uses_.of_receive));
       }
+      for (const auto& broadcast : program_.broadcasts(step)) {
+        RETURN_IF_ERROR(AddBroadcast(broadcast));
+      }
       for (const auto& unpack : program_.unpacks(step)) {
         const int64_t bytes = program_.MessageOf(unpack.end - unpack.begin).bytes();
         RETURN_IF_ERROR(
@@ -39,6 +42,15 @@ class UsesFinder {
   }
 
  private:
+  // Read at its root, written everywhere else.
+  absl::Status AddBroadcast(const GpuProgram::Transfer& broadcast) {
+    const bool is_root = broadcast.peer == program_.device();
+    return is_root ? Read(ProgramStream::kWire, broadcast.staging_offset, broadcast.bytes,
+                          uses_.of_broadcast)
+                   : Write(ProgramStream::kWire, broadcast.staging_offset, broadcast.bytes,
+                           uses_.of_broadcast);
+  }
+
   absl::Status Write(ProgramStream stream, int64_t offset, int64_t bytes,
                      std::vector<int32_t>& index) {
     if (offset % ChunkMessage::kPlaceAlignment != 0 || offset < 0 ||

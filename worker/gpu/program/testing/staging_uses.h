@@ -30,10 +30,11 @@ struct StagingUses {
   };
 
   std::vector<Tenant> tenants;  // as they come, step by step
-  // Indices of tenants, by index of a pack, receive, send or unpack.
+  // Indices of tenants, by index of a pack, receive, send, broadcast or unpack.
   std::vector<int32_t> of_pack;
   std::vector<int32_t> of_receive;
   std::vector<int32_t> of_send;
+  std::vector<int32_t> of_broadcast;
   std::vector<int32_t> of_unpack;
 };
 
