@@ -129,9 +129,9 @@ TEST_F(ControllerGpuTest, OperationsOfOneGroupRunOverOneCommunicator) {
   EXPECT_EQ(Execute("r2").state(), v1::OPERATION_STATE_COMMITTED);
   for (const auto& worker : workers_) EXPECT_EQ(worker->communicators().creations(), 1);
   const v1::ExecuteRequest::Start start = c().last_start();
-  ASSERT_EQ(start.communicator().key().ranks_size(), 3);
-  EXPECT_EQ(start.communicator().key().ranks(2).gpu(), "GPU-c");
-  EXPECT_THAT(start.communicator().devices(), SizeIs(3));
+  ASSERT_EQ(start.communicators(0).key().ranks_size(), 3);
+  EXPECT_EQ(start.communicators(0).key().ranks(2).gpu(), "GPU-c");
+  EXPECT_THAT(start.communicators(0).devices(), SizeIs(3));
 }
 
 TEST_F(ControllerGpuTest, ACreationThatFailsFailsTheOperationWithRankAndWorker) {
@@ -150,7 +150,7 @@ TEST_F(ControllerGpuTest, AnotherProcessOfAGpuGetsAnotherCommunicator) {
   c().SendGpuHeartbeat();
   WaitUntil([&] { return ListWorkers()[2].gpus(0).process().incarnation() == 2; });
   EXPECT_EQ(Execute("r2").state(), v1::OPERATION_STATE_COMMITTED);
-  EXPECT_EQ(c().last_start().communicator().key().ranks(2).incarnation(), 2);
+  EXPECT_EQ(c().last_start().communicators(0).key().ranks(2).incarnation(), 2);
   WaitUntil([&] { return a().communicators().keys().size() == 1; });
 }
 

@@ -155,9 +155,10 @@ class GpuWorkerTest : public testing::Test {
     peer.add_devices(0);
     peer.add_devices(1);
     if (communicator.has_value()) {
-      *start.mutable_communicator()->mutable_key() = ToProto(*communicator);
-      start.mutable_communicator()->add_devices(0);
-      start.mutable_communicator()->add_devices(1);
+      v1::ExecuteRequest::Communicator& added = *start.add_communicators();
+      *added.mutable_key() = ToProto(*communicator);
+      added.add_devices(0);
+      added.add_devices(1);
     }
     return Execution::Open(*worker_, std::move(request),
                            ToProto(parts->front()).SerializeAsString());
@@ -178,7 +179,7 @@ class GpuWorkerTest : public testing::Test {
     ASSERT_TRUE(execution->WaitFor(v1::ExecuteResponse::kReport));
     const auto& report = execution->Find(v1::ExecuteResponse::kReport)->report();
     EXPECT_EQ(report.code(), 0) << report.message();
-    EXPECT_FALSE(report.has_broken_rank());
+    EXPECT_EQ(report.broken_devices_size(), 0);
     v1::ExecuteRequest resolve;
     resolve.mutable_resolve()->add_devices(1);
     resolve.mutable_resolve()->set_commit(true);
@@ -226,7 +227,7 @@ TEST_F(GpuWorkerTest, ATaskWithoutItsCommunicatorSaysSoInItsReport) {
   ASSERT_TRUE(execution->WaitFor(v1::ExecuteResponse::kReport));
   const auto& report = execution->Find(v1::ExecuteResponse::kReport)->report();
   EXPECT_EQ(report.code(), static_cast<int>(absl::StatusCode::kNotFound)) << report.message();
-  EXPECT_TRUE(report.has_broken_rank());
+  EXPECT_EQ(report.broken_devices_size(), 2);
 }
 
 TEST_F(GpuWorkerTest, RefusesToMoveHostMemoryOverACommunicator) {

@@ -21,6 +21,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -158,6 +159,15 @@ TEST(CliTest, PlanExplainsASmallCase) {
   ASSERT_EQ(result.exit_status, 0) << result.error;
   // The rest of the document has the time that planning took.
   ExpectGolden("plan_explain.txt", nlohmann::json::parse(result.out)["text"]);
+}
+
+TEST(CliTest, PlanSaysHowGpusWouldExchangeTheirBytes) {
+  constexpr const char* kGroup =
+      "plan --manifest client/cli/testdata/small.json --source 'x=1 on a.0' --source-layout "
+      "'[-, -]' --destination 'y=2 on c.0,d.0' --destination-layout '[-, -]'";
+  EXPECT_THAT(Crossmesh(kGroup).out, HasSubstr("group         a.0,c.0,d.0: broadcasts, if GPUs; "));
+  EXPECT_THAT(Crossmesh(absl::StrCat(kGroup, " --no-broadcasts")).out,
+              AllOf(HasSubstr("predicted"), Not(HasSubstr("broadcasts"))));
 }
 
 TEST(CliTest, PlansGpt2WithoutAController) {

@@ -91,7 +91,8 @@ std::string ReportText(const v1::OperationReport& report) {
         link.from(), link.to(), Bytes(link.sent_bytes()), FormatSeconds(link.busy_seconds()),
         FormatSeconds(report.predicted_seconds()));
   }
-  return text + WarningLines(report.warnings());
+  return absl::StrCat(text, BroadcastLines(report.broadcast_groups()),
+                      WarningLines(report.warnings()));
 }
 
 }  // namespace

@@ -58,6 +58,18 @@ std::string WarningLines(const google::protobuf::RepeatedPtrField<std::string>& 
   return lines;
 }
 
+std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::BroadcastGroup>& groups) {
+  std::string lines;
+  for (const v1::BroadcastGroup& group : groups) {
+    const bool is_chosen = group.broadcast_seconds() < group.relay_seconds();
+    absl::StrAppendFormat(&lines, "%-13s %s: %s, if GPUs; %s by relays, %s by broadcasts\n",
+                          "group", group.devices(), is_chosen ? "broadcasts" : "relays",
+                          FormatSeconds(group.relay_seconds()),
+                          FormatSeconds(group.broadcast_seconds()));
+  }
+  return lines;
+}
+
 std::string RatesNote(const v1::PlanSummary& summary) {
   if (summary.warnings_size() > 0) return WarningLines(summary.warnings());
   if (!summary.assumed_rates()) return "";
@@ -94,7 +106,7 @@ std::string PlanSummaryText(const v1::PlanSummary& summary) {
   for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
   if (!summary.search().empty())
     absl::StrAppendFormat(&text, "%-13s %s\n", "search", summary.search());
-  return text + RatesNote(summary);
+  return absl::StrCat(text, BroadcastLines(summary.broadcast_groups()), RatesNote(summary));
 }
 
 std::string StrategyTable(std::span<const v1::PlanSummary> summaries) {

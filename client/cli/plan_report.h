@@ -22,6 +22,9 @@ std::string WarningLines(const google::protobuf::RepeatedPtrField<std::string>& 
 // "" when all are described.
 std::string RatesNote(const v1::PlanSummary& summary);
 
+// A line for each broadcast group: what GPUs would take, and by which of both.
+std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::BroadcastGroup>& groups);
+
 // How often the bound `seconds` are: "1.25x"; "-" where nothing has to cross the network.
 std::string RatioToBound(double seconds, double bound_seconds);
 

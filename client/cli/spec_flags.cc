@@ -74,6 +74,8 @@ void SpecFlags::AddTo(CLI::App& command) {
                      "Most of a chunk, a multiple of 65536 (default: by the bytes of the request)");
   command.add_option("--nic-share", nic_share_,
                      "Share of every NIC that may be used, above 0 to 1 (default 1)");
+  command.add_flag("--no-broadcasts", no_broadcasts_,
+                   "Relays only, even where GPUs are predicted to broadcast faster");
   command.add_flag("--in-place", in_place_, "Receive into the destination's only memory");
   command.add_option("--topology", topology_, "Network file; without one, rates are assumed");
   command.add_option("--device-bytes-max", device_bytes_max_, "Most bytes per device at any time");
@@ -159,6 +161,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (seed_ != 0) spec.set_seed(seed_);
   if (chunk_bytes_ != 0) spec.set_chunk_bytes(chunk_bytes_);
   if (nic_share_ != 0) spec.set_nic_share(nic_share_);
+  if (no_broadcasts_) spec.set_no_broadcasts(true);
   if (in_place_) spec.set_binding(v1::BINDING_MODE_IN_PLACE);
   if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
   if (!topology_.empty()) {

@@ -46,6 +46,7 @@ class SpecFlags {
   std::string strategy_;
   uint64_t seed_ = 0;
   int64_t chunk_bytes_ = 0;
+  bool no_broadcasts_ = false;
   double nic_share_ = 0;
   bool in_place_ = false;
   std::string topology_;

@@ -3,6 +3,7 @@
 #include "common/plan/plan_warnings.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -38,6 +39,7 @@ void SetFigures(const PlanFigures& figures, v1::PlanSummary& proto) {
   proto.set_busiest_host_bytes(figures.busiest_host_bytes);
   proto.set_busiest_host(figures.busiest_host);
   proto.set_search(figures.search);
+  *proto.mutable_broadcast_groups() = ToProto(figures.broadcasts);
 }
 
 void SetProof(const Proof& proof, v1::PlanSummary& proto) {
@@ -51,6 +53,19 @@ void SetProof(const Proof& proof, v1::PlanSummary& proto) {
 }
 
 }  // namespace
+
+google::protobuf::RepeatedPtrField<v1::BroadcastGroup> ToProto(
+    const std::vector<BroadcastFigures>& broadcasts) {
+  google::protobuf::RepeatedPtrField<v1::BroadcastGroup> proto;
+  for (const BroadcastFigures& group :
+       std::span(broadcasts).first(std::min(broadcasts.size(), kBroadcastGroupsToldMax))) {
+    v1::BroadcastGroup& added = *proto.Add();
+    added.set_devices(group.devices);
+    added.set_relay_seconds(group.relay_seconds);
+    added.set_broadcast_seconds(group.broadcast_seconds);
+  }
+  return proto;
+}
 
 v1::PortPrice ToProto(const PortPrice& price) {
   v1::PortPrice proto;

@@ -5,12 +5,20 @@
 #include "common/plan/proof.h"
 #include "crossmesh/v1/reshard.pb.h"
 
+#include <cstddef>
+#include <vector>
+
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 
 v1::PortPrice ToProto(const PortPrice& price);
+
+// The first kBroadcastGroupsToldMax.
+inline constexpr size_t kBroadcastGroupsToldMax = 100;
+google::protobuf::RepeatedPtrField<v1::BroadcastGroup> ToProto(
+    const std::vector<BroadcastFigures>& broadcasts);
 
 v1::BindingMode ToProto(BindingMode mode);
 // UNSPECIFIED is kShadow. InvalidArgument: a number that is no mode.

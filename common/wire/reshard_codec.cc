@@ -69,6 +69,7 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
   inputs.seed = proto.seed();
   inputs.chunk_bytes = proto.chunk_bytes();
   if (proto.nic_share() != 0) inputs.nic_share = proto.nic_share();
+  inputs.no_broadcasts = proto.no_broadcasts();
   ASSIGN_OR_RETURN(inputs.binding, FromProto(proto.binding()));
   inputs.shared_storage = SharesStorage(proto);
   if (proto.device_bytes_max() < 0) {

@@ -51,6 +51,7 @@ TEST(ReshardCodecTest, WhatASpecificationLeavesOutIsTheDefault) {
   EXPECT_EQ(inputs.strategy, "");
   EXPECT_EQ(inputs.chunk_bytes, 0);
   EXPECT_EQ(inputs.binding, BindingMode::kShadow);
+  EXPECT_FALSE(inputs.no_broadcasts);
   EXPECT_FALSE(inputs.shared_storage);
   EXPECT_EQ(inputs.limits.device_bytes_max, 0);
   ASSERT_OK_AND_ASSIGN(const TensorTable tensors, BuildReshardTensors(inputs));
@@ -65,6 +66,7 @@ TEST(ReshardCodecTest, WhatASpecificationSaysIsDecoded) {
   spec.set_seed(3);
   spec.set_chunk_bytes(Plan::kLeafBytes);
   spec.set_nic_share(0.5);
+  spec.set_no_broadcasts(true);
   spec.set_binding(v1::BINDING_MODE_IN_PLACE);
   spec.set_device_bytes_max(77);
   ASSERT_OK_AND_ASSIGN(const ReshardInputs inputs, FromProto(spec, NamedObjects()));
@@ -74,6 +76,7 @@ TEST(ReshardCodecTest, WhatASpecificationSaysIsDecoded) {
   EXPECT_EQ(inputs.seed, 3);
   EXPECT_EQ(inputs.chunk_bytes, Plan::kLeafBytes);
   EXPECT_EQ(inputs.nic_share, 0.5);
+  EXPECT_TRUE(inputs.no_broadcasts);
   EXPECT_EQ(inputs.binding, BindingMode::kInPlace);
   EXPECT_EQ(inputs.limits.device_bytes_max, 77);
 }

@@ -33,18 +33,28 @@ bool IsGone(const absl::Status& status) {
 CommunicatorDesk::CommunicatorDesk(const Options& options)
     : options_(options), book_(options.bounds) {}
 
-void CommunicatorDesk::Want(const std::string& user, const CommunicatorKey& key,
+void CommunicatorDesk::Want(const std::string& user, std::vector<CommunicatorKey> keys,
                             OnAnswer on_answer) {
-  leases_[user] = {.key = key, .on_answer = std::move(on_answer)};
   std::set<std::string> gpus;
-  for (const RankName& rank : key.ranks) gpus.insert(rank.gpu);
-  if (turns_.Enter(user, std::move(gpus))) Feed(CommunicatorWanted{user, key});
+  for (const CommunicatorKey& key : keys) {
+    for (const RankName& rank : key.ranks) gpus.insert(rank.gpu);
+  }
+  leases_[user] = {.keys = std::move(keys), .on_answer = std::move(on_answer)};
+  if (turns_.Enter(user, std::move(gpus))) TakeTurn(user);
+}
+
+void CommunicatorDesk::TakeTurn(const std::string& user) {
+  const std::vector<CommunicatorKey> keys = leases_.at(user).keys;
+  for (const CommunicatorKey& key : keys) {
+    if (leases_.at(user).on_answer == nullptr) return;  // one was refused
+    Feed(CommunicatorWanted{user, key});
+  }
 }
 
 void CommunicatorDesk::Release(const std::string& user) {
   const auto lease = leases_.extract(user);
   if (lease.empty()) return;
-  Feed(CommunicatorReleased{user, lease.mapped().key});
+  for (const CommunicatorKey& key : lease.mapped().keys) Feed(CommunicatorReleased{user, key});
   LeaveGpus(user);
 }
 
@@ -52,8 +62,7 @@ void CommunicatorDesk::LeaveGpus(const std::string& user) {
   for (const std::string& next : turns_.Leave(user)) {
     // Not before the actions that brought us here are carried out.
     options_.queue.Post([this, next] {
-      const auto lease = leases_.find(next);
-      if (lease != leases_.end()) Feed(CommunicatorWanted{next, lease->second.key});
+      if (leases_.contains(next)) TakeTurn(next);
     });
   }
 }
@@ -61,8 +70,11 @@ void CommunicatorDesk::LeaveGpus(const std::string& user) {
 void CommunicatorDesk::Broken(const std::string& user, const RankName& rank,
                               const absl::Status& status) {
   const auto lease = leases_.find(user);
-  if (lease == leases_.end() || lease->second.is_ended) return;
-  Feed(RankFailed{lease->second.key, rank, status});
+  if (lease == leases_.end()) return;
+  for (const CommunicatorKey& key : lease->second.keys) {
+    if (std::ranges::find(key.ranks, rank) == key.ranks.end()) continue;
+    if (!lease->second.ended.contains(key)) return Feed(RankFailed{key, rank, status});
+  }
 }
 
 void CommunicatorDesk::OnProcessLost(const RankName& process, const absl::Status& why) {
@@ -217,7 +229,11 @@ bool CommunicatorDesk::IsStopping(const CommunicatorRank& at, uint64_t order) co
 }
 
 void CommunicatorDesk::Do(const GrantLease& action) {
-  Lease& lease = leases_.at(action.user);
+  const auto found = leases_.find(action.user);
+  if (found == leases_.end()) return;  // it is being released
+  Lease& lease = found->second;
+  lease.granted.insert(action.key);
+  if (lease.granted.size() < lease.keys.size() || lease.on_answer == nullptr) return;
   options_.queue.Post([on_answer = std::exchange(lease.on_answer, nullptr)]() mutable {
     on_answer(absl::OkStatus());
   });
@@ -225,14 +241,17 @@ void CommunicatorDesk::Do(const GrantLease& action) {
 
 // Whoever uses it hears of its end from the tasks that run over it.
 void CommunicatorDesk::Do(const EndLease& action) {
-  Lease& lease = leases_.at(action.user);
-  lease.is_ended = true;
+  const auto found = leases_.find(action.user);
+  if (found == leases_.end()) return;  // it is being released
+  Lease& lease = found->second;
+  lease.ended.insert(action.key);
   if (lease.on_answer == nullptr) return;
-  options_.queue.Post([on_answer = std::move(lease.on_answer), cause = action.cause]() mutable {
+  // The others that it has or waits for are of no use to it.
+  options_.queue.Post([this, user = action.user, cause = action.cause,
+                       on_answer = std::exchange(lease.on_answer, nullptr)]() mutable {
+    Release(user);
     on_answer(cause);
   });
-  leases_.erase(action.user);
-  LeaveGpus(action.user);
 }
 
 void CommunicatorDesk::Begin(const CommunicatorKey& key, size_t ranks, absl::Duration limit) {

@@ -54,27 +54,30 @@ class CommunicatorDesk {
 
   explicit CommunicatorDesk(const Options& options);
 
-  // Gets a lease of the communicator for `user`, who has none and waits for none; until it is
-  // released, nobody else has one of the same GPUs. `on_answer` is called once, not from inside: OK
-  // when the lease is there, else with the rank and worker that failed, and nothing to release.
-  // FailedPrecondition when the ranks do not fit together; ResourceExhausted when those in use
-  // leave no room; Unavailable when a process is lost; errors of the ranks.
+  // Gets leases of the communicators for `user`, who has none and waits for none: of all or of
+  // none. They have no GPU in common. Until they are released, nobody else has one of the same
+  // GPUs. `on_answer` is called once, not from inside: OK when the leases are there, else with the
+  // rank and worker that failed, and nothing to release. FailedPrecondition when the ranks do not
+  // fit together; ResourceExhausted when those in use leave no room; Unavailable when a process is
+  // lost; errors of the ranks.
   using OnAnswer = absl::AnyInvocable<void(absl::Status)>;
-  void Want(const std::string& user, const CommunicatorKey& key, OnAnswer on_answer);
+  void Want(const std::string& user, std::vector<CommunicatorKey> keys, OnAnswer on_answer);
   // The user does nothing with the GPUs any more, or waits no longer. Repeatable.
   void Release(const std::string& user);
-  // The user's communicator is of no use at `rank`, so for nobody. Nothing happens when that is
-  // known.
+  // The user's communicator with `rank` is of no use there, so for nobody. Nothing happens when
+  // that is known.
   void Broken(const std::string& user, const RankName& rank, const absl::Status& status);
 
   // Thread-safe.
   void OnProcessLost(const RankName& process, const absl::Status& why);
 
  private:
+  // Of all that a user wants.
   struct Lease {
-    CommunicatorKey key;
-    OnAnswer on_answer;     // null once it is granted
-    bool is_ended = false;  // by the book; the user does not know yet
+    std::vector<CommunicatorKey> keys;
+    OnAnswer on_answer;  // null once it is granted or refused
+    std::set<CommunicatorKey> granted;
+    std::set<CommunicatorKey> ended;  // by the book; the user does not know yet
   };
   // The latest order for a communicator, until all whom it was for have answered.
   struct Order {
@@ -93,7 +96,9 @@ class CommunicatorDesk {
   void Do(const StopCommunicator& action);
   void Do(const GrantLease& action);
   void Do(const EndLease& action);
-  // The user's turn is over: others have theirs.
+  // It is the user's turn.
+  void TakeTurn(const std::string& user);
+  // It is over: others have theirs.
   void LeaveGpus(const std::string& user);
   // Unless that order is over.
   void StopRank(const CommunicatorRank& at, uint64_t order, const std::string& reason);

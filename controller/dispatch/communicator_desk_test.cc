@@ -70,8 +70,9 @@ class CommunicatorDeskTest : public ::testing::Test, public MembershipListener {
     return Key(ranks);
   }
 
-  void Want(const std::string& user, const CommunicatorKey& key) {
-    desk_.Want(user, key, [this, user](const absl::Status& status) {
+  void Want(const std::string& user, const CommunicatorKey& key) { WantAll(user, {key}); }
+  void WantAll(const std::string& user, const std::vector<CommunicatorKey>& keys) {
+    desk_.Want(user, keys, [this, user](const absl::Status& status) {
       EXPECT_FALSE(answers_.contains(user)) << user << " was answered twice";
       answers_[user] = status;
     });
@@ -143,6 +144,41 @@ TEST_F(CommunicatorDeskTest, AGpuHasOneUserAtATime) {
   EXPECT_TRUE(IsWaiting("op3"));
   Release("op2");
   EXPECT_OK(answers_.at("op3"));
+}
+
+TEST_F(CommunicatorDeskTest, AUserGetsAllOfItsCommunicatorsTogether) {
+  Want("op1", Of({"c"}));
+  WantAll("op2", {Of({"a", "b"}), Of({"c"})});
+  EXPECT_TRUE(IsWaiting("op2"));
+  EXPECT_THAT(Heard("create"), SizeIs(1));
+  Want("op3", Of({"a"}));  // behind op2, which it could keep waiting
+  EXPECT_TRUE(IsWaiting("op3"));
+  Release("op1");
+  EXPECT_OK(answers_.at("op2"));
+  EXPECT_THAT(Heard("create"), SizeIs(3));
+  Release("op2");
+  EXPECT_OK(answers_.at("op3"));
+}
+
+TEST_F(CommunicatorDeskTest, AUserGetsAllOfItsCommunicatorsOrNone) {
+  gateway_.Refuse("at-c", "create", absl::InternalError("broken"));
+  WantAll("op1", {Of({"a", "b"}), Of({"c"})});
+  EXPECT_THAT(answers_.at("op1"), StatusIs(absl::StatusCode::kInternal, HasSubstr("GPU-c#1")));
+  Want("op2", Of({"a", "b"}));
+  EXPECT_OK(answers_.at("op2"));
+  EXPECT_THAT(Heard("create"), SizeIs(3));  // op2 has what was made for op1
+}
+
+TEST_F(CommunicatorDeskTest, OnlyTheCommunicatorThatIsBrokenEnds) {
+  WantAll("op1", {Of({"a", "b"}), Of({"c"})});
+  Break("op1", {"GPU-b", 1});
+  EXPECT_THAT(Heard("stop"), SizeIs(2));
+  Break("op1", {"GPU-a", 1});
+  EXPECT_THAT(Heard("stop"), SizeIs(2));
+  Release("op1");
+  Want("op2", Of({"c"}));
+  EXPECT_OK(answers_.at("op2"));
+  EXPECT_THAT(Heard("create"), SizeIs(3));
 }
 
 TEST_F(CommunicatorDeskTest, WhoIsRefusedKeepsNobodyWaiting) {

@@ -3,7 +3,6 @@
 #include "controller/dispatch/worker_gateway.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,10 +38,10 @@ class FakeWorkerGateway final : public WorkerGateway {
       }
     }
     void Report(const absl::Status& status, const std::vector<std::string>& lost_peers = {},
-                std::optional<int32_t> broken_rank = std::nullopt) const {
+                const std::vector<DeviceRank>& broken_devices = {}) const {
       listener->OnReport({.status = status,
                           .lost_peers = lost_peers,
-                          .broken_rank = broken_rank,
+                          .broken_devices = broken_devices,
                           .figures = {.received_bytes = 10}});
     }
   };

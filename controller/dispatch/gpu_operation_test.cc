@@ -2,7 +2,7 @@
 
 #include "controller/dispatch/operation_runner_fixture.h"
 
-#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,6 +26,18 @@ std::shared_ptr<const TensorTable> ShardedTable() {
   TensorTable::Spec spec{
       .sources = {{*ParseMesh("shard=2 on a.0,b.0"), *ParseLayout("[shard, -]")}},
       .destinations = {{*ParseMesh("replica=2 on c.0,d.0"), *ParseLayout("[-, -]")}},
+      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
+      .group_of_tensor = {0},
+      .replica_axes = {"replica"}};
+  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+}
+
+// A tensor in two shards, and two replicas of each: two broadcast groups.
+std::shared_ptr<const TensorTable> TableOfGroups() {
+  TensorTable::Spec spec{
+      .sources = {{*ParseMesh("shard=2 on a.0,b.0"), *ParseLayout("[shard, -]")}},
+      .destinations = {{*ParseMesh("replica=2,shard=2 on c.0,d.0,e.0,f.0"),
+                        *ParseLayout("[shard, -]")}},
       .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
       .group_of_tensor = {0},
       .replica_axes = {"replica"}};
@@ -57,12 +69,6 @@ class GpuOperationTest : public OperationRunnerTest {
   std::vector<std::string> Heard(const std::string& order) const {
     return communicator_gateway_.Heard(order);
   }
-  // Of the host, in the communicator of its latest task.
-  int32_t RankOf(const std::string& host) {
-    const auto& ranks = At(host).start.communicator->key.ranks;
-    const auto found = std::ranges::find(ranks, absl::StrCat("GPU-", host), &RankName::gpu);
-    return static_cast<int32_t>(found - ranks.begin());
-  }
   void FinishAll(const std::string& id) {
     AcceptAll();
     for (const std::string& host : Hosts()) Succeed(host);
@@ -76,7 +82,7 @@ class GpuOperationTest : public OperationRunnerTest {
     for (const DeviceRank device : DestinationsOf(call)) {
       call.listener->OnDeviceDone(device, status);
     }
-    call.Report(status, {}, RankOf(host));
+    call.Report(status, {}, call.start.part->spec().devices);
     Run();
   }
 
@@ -92,12 +98,13 @@ TEST_F(GpuOperationTest, TasksStartWhenTheirCommunicatorIsThere) {
   communicator_gateway_.AnswerOldest();
   Run();
   ASSERT_THAT(gateway_.calls, SizeIs(4));
-  const auto& communicator = At("c").start.communicator;
-  EXPECT_EQ(communicator->key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1,GPU-d#1]");
+  ASSERT_THAT(At("c").start.communicators, SizeIs(1));
+  const TaskCommunicator& communicator = At("c").start.communicators[0];
+  EXPECT_EQ(communicator.key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1,GPU-d#1]");
   const std::vector<DeviceId>& devices = tensors_->devices();
-  for (size_t rank = 0; rank < communicator->devices.size(); ++rank) {
-    EXPECT_EQ(absl::StrCat("GPU-", devices[communicator->devices[rank]].host),
-              communicator->key.ranks[rank].gpu);
+  for (size_t rank = 0; rank < communicator.devices.size(); ++rank) {
+    EXPECT_EQ(absl::StrCat("GPU-", devices[communicator.devices[rank]].host),
+              communicator.key.ranks[rank].gpu);
   }
   FinishAll("op-1");
 }
@@ -109,6 +116,77 @@ TEST_F(GpuOperationTest, OperationsOfOneGroupShareACommunicator) {
   FinishAll("op-2");
   EXPECT_THAT(Heard("create"), SizeIs(4));
   EXPECT_THAT(Heard("stop"), IsEmpty());
+}
+
+class GpuBroadcastTest : public GpuOperationTest {
+ protected:
+  GpuBroadcastTest() {
+    tensors_ = TableOfGroups();
+    for (const char* host : {"e", "f"}) sessions_[host] = JoinGpu(host, 1);
+  }
+  static constexpr std::array<const char*, 4> kDestinations = {"c", "d", "e", "f"};
+  void FinishGroups(const std::string& id) {
+    AcceptAll();
+    for (const std::string& host : Hosts()) Succeed(host);
+    for (const char* host : kDestinations) Resolve(host);
+    EXPECT_EQ(Latest(id).state, OperationState::kCommitted);
+  }
+};
+
+TEST_F(GpuBroadcastTest, EveryGroupHasACommunicatorWhichIsKept) {
+  for (const char* id : {"op-1", "op-2"}) {
+    Start(Request(id));
+    const TaskCommunicators& communicators = At("c").start.communicators;
+    ASSERT_THAT(communicators, SizeIs(2));
+    EXPECT_EQ(communicators[0].key.ToString(), "broadcast@7[GPU-a#1,GPU-c#1,GPU-e#1]");
+    EXPECT_EQ(communicators[1].key.ToString(), "broadcast@7[GPU-b#1,GPU-d#1,GPU-f#1]");
+    for (const auto& [key, devices] : communicators) {
+      ASSERT_THAT(devices, SizeIs(3));
+      for (size_t rank = 0; rank < 3; ++rank) {
+        EXPECT_EQ(absl::StrCat("GPU-", tensors_->devices()[devices[rank]].host),
+                  key.ranks[rank].gpu);
+      }
+    }
+    FinishGroups(id);
+  }
+  EXPECT_THAT(Heard("create"), SizeIs(6));
+  EXPECT_THAT(Heard("stop"), IsEmpty());
+}
+
+TEST_F(GpuBroadcastTest, ABrokenCommunicatorLeavesTheOtherGroupsAlone) {
+  Start(Request("op-1"));
+  AcceptAll();
+  FailAsBroken("c");
+  EXPECT_THAT(Heard("stop"), SizeIs(3));
+  EXPECT_THAT(Heard("stop"), Each(HasSubstr("broadcast@7[GPU-a#1,")));
+  for (const char* host : {"a", "e"}) FailAsBroken(host);
+  for (const char* host : {"b", "d", "f"}) Succeed(host);
+  for (const char* host : kDestinations) Resolve(host);
+  EXPECT_EQ(Latest("op-1").attempt, 2);
+  EXPECT_THAT(Heard("stop"), SizeIs(3));
+}
+
+TEST_F(GpuBroadcastTest, WithoutBroadcastsThereIsOneCommunicatorForAll) {
+  OperationRequest request = Request("op-1");
+  request.plan = [this] {
+    return PlannedReshard::Create({.tensors = tensors_, .no_broadcasts = true}, {}, clock_);
+  };
+  Start(std::move(request));
+  ASSERT_THAT(At("c").start.communicators, SizeIs(1));
+  EXPECT_EQ(At("c").start.communicators[0].key.purpose, "relay");
+  EXPECT_THAT(At("c").start.communicators[0].devices, SizeIs(6));
+  FinishGroups("op-1");
+}
+
+TEST_F(GpuBroadcastTest, ACommunicatorThatFailsTakesTheOthersBack) {
+  communicator_gateway_.Refuse("at-f", "create", absl::InternalError("unhandled system error"));
+  Start(Request("op-1"));
+  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
+  EXPECT_THAT(Latest("op-1").error,
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("rank GPU-f#1: worker w-f")));
+  communicator_gateway_.Allow();
+  Start(Request("op-2"));
+  FinishGroups("op-2");
 }
 
 TEST_F(GpuOperationTest, OperationsOnTheSameGpusFollowEachOther) {
@@ -124,7 +202,7 @@ TEST_F(GpuOperationTest, OperationsOnTheSameGpusFollowEachOther) {
 TEST_F(GpuOperationTest, OperationsBetweenHostMemoryNeedNone) {
   for (const char* host : {"a", "b", "c", "d"}) Join(host);
   Start(Request("op-1"));
-  EXPECT_EQ(At("c").start.communicator, nullptr);
+  EXPECT_THAT(At("c").start.communicators, IsEmpty());
   FinishAll("op-1");
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
 }
@@ -132,7 +210,9 @@ TEST_F(GpuOperationTest, OperationsBetweenHostMemoryNeedNone) {
 TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryNeedNone) {
   Join("d");
   Start(Request("op-1"));
-  for (const std::string& host : Hosts()) EXPECT_EQ(At(host).start.communicator, nullptr) << host;
+  for (const std::string& host : Hosts()) {
+    EXPECT_THAT(At(host).start.communicators, IsEmpty()) << host;
+  }
   FinishAll("op-1");
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
 }
@@ -191,7 +271,7 @@ TEST_F(GpuOperationTest, AWorkerLostInTheMiddleTakesTheCommunicatorAlongAndSurvi
   for (const char* host : {"a", "b", "c"}) FailAsBroken(host);
   Resolve("c");
   EXPECT_EQ(Latest("op-1").attempt, 2);
-  EXPECT_EQ(At("c").start.communicator->key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1]");
+  EXPECT_EQ(At("c").start.communicators.at(0).key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1]");
   EXPECT_THAT(Heard("stop"), SizeIs(3));  // what the three found was known
   AcceptAll();
   for (const std::string& host : Hosts()) Succeed(host);
@@ -224,7 +304,7 @@ TEST_F(GpuOperationTest, TheNextAttemptWaitsForAProcessThatIsReplaced) {
   JoinGpu("b", 2);
   Advance(RunningOperation::kProcessPause);
   ASSERT_THAT(gateway_.calls, SizeIs(calls + 4));
-  EXPECT_THAT(At("c").start.communicator->key.ToString(), HasSubstr("GPU-b#2"));
+  EXPECT_THAT(At("c").start.communicators.at(0).key.ToString(), HasSubstr("GPU-b#2"));
   FinishAll("op-1");
 }
 

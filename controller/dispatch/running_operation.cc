@@ -121,7 +121,7 @@ void RunningOperation::OnParts(absl::StatusOr<std::shared_ptr<const PlannedResha
   if (finished_) return;
   if (!parts.ok()) return FailPlanning(parts.status());
   attempts_.back().parts = *std::move(parts);
-  GetCommunicator();
+  GetCommunicators();
 }
 
 // Those who move bytes, and those whose storage changes hands at commit.
@@ -239,7 +239,7 @@ TaskStart RunningOperation::StartOf(size_t worker) const {
       .create_destination = request_.create_destination,
       .checksums = request_.checksums,
       .peers = attempt.peers,
-      .communicator = attempt.communicator,
+      .communicators = attempt.communicators,
       .deadline =
           std::max(begin_ + deadline_ - environment_.clock.Monotonic(), absl::Milliseconds(1)),
       .stall_limit = request_.stall_limit,
@@ -288,7 +288,7 @@ void RunningOperation::Do(const TellPeerLost& action) {
 }
 
 void RunningOperation::Do(const PlanAgain& action) {
-  ReturnCommunicator(attempts_.size());
+  ReturnCommunicators(attempts_.size());
   const Attempt& last = attempts_.back();
   Remainder remainder{.first = last.planned, .replicas = action.replicas};
   for (size_t i = 0; i < last.workers.size(); ++i) {
@@ -312,7 +312,7 @@ void RunningOperation::Do(const FinishOperation& /*action*/) {
   finished_ = true;
   environment_.queue.Cancel(deadline_timer_);
   environment_.queue.Cancel(progress_timer_);
-  ReturnCommunicator(attempts_.size());
+  ReturnCommunicators(attempts_.size());
   for (Attempt& attempt : attempts_) {
     for (const auto& [worker, task] : attempt.tasks) task->LetGo();
   }
@@ -336,7 +336,7 @@ void RunningOperation::SetTimer(absl::Duration delay) {
     if (self == nullptr || self->finished_) return;
     if (!self->machine_.has_value()) self->machine_.emplace(0);
     self->SetTimer(kEndingGrace);
-    if (self->awaits_communicator_) return self->OnCommunicatorTooLate();
+    if (self->awaits_communicators_) return self->OnCommunicatorsTooLate();
     self->Feed(DeadlinePassed{});
   });
 }

@@ -101,10 +101,9 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
     PlannedReshard::DevicesOfWorkers devices;
     std::shared_ptr<const PlannedReshard::Parts> parts;  // in the order of `workers`
     std::shared_ptr<const std::vector<TaskStart::Peer>> peers;
-    // Wanted or leased; null when there is none.
-    std::shared_ptr<const TaskCommunicator> communicator;
-    std::optional<absl::Duration> communicator_wanted;  // when first
-    absl::Status obstacle;                              // why there was none at the last try
+    TaskCommunicators communicators;                     // wanted or leased, if there are any
+    std::optional<absl::Duration> communicators_wanted;  // when first
+    absl::Status obstacle;                               // why there were none at the last try
     absl::btree_map<std::string, std::shared_ptr<TaskConnection>> tasks;
     absl::btree_map<std::string, absl::Duration> started;
     absl::btree_map<std::string, int64_t> moved_bytes;
@@ -116,21 +115,21 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void AssignWorkers();
   void OnParts(absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> parts);
   // Last of all, for plans between GPUs: what fails it fails the planning.
-  void GetCommunicator();
-  void OnCommunicator(size_t attempt, const absl::Status& status);
-  void OnCommunicatorTooLate();
-  void TryCommunicatorAgain(const absl::Status& why);
+  void GetCommunicators();
+  void OnCommunicators(size_t attempt, const absl::Status& status);
+  void OnCommunicatorsTooLate();
+  void TryCommunicatorsAgain(const absl::Status& why);
   std::vector<WorkerShare> Shares();
   void FailPlanning(const absl::Status& status) { Feed(PlanFailed{status}); }
 
   std::string LeaseOf(size_t attempt) const;
-  // The communicator's first rank at a worker; none when no device of it exchanges messages.
-  static std::optional<int32_t> RankAt(const Attempt& attempt, const std::string& worker);
-  // Says so when the task that ended has found its communicator broken.
+  // Each communicator's first rank at a worker, where it has any.
+  static std::vector<RankName> RanksAt(const Attempt& attempt, const std::string& worker);
+  // Says so when the task that ended has found communicators broken.
   void TellBroken(size_t attempt, const TaskEnded& ended);
-  // Gives the lease back, or the wait for it up. A communicator that a task may still use is of no
-  // use to others.
-  void ReturnCommunicator(size_t attempt);
+  // Gives the leases back, or the wait for them up. A communicator that a task may still use is of
+  // no use to others.
+  void ReturnCommunicators(size_t attempt);
 
   void Feed(const OperationEvent& event);
   void Observe(const OperationEvent& event);
@@ -160,7 +159,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
 
   std::optional<OperationMachine> machine_;  // none until the replicas are known
   std::vector<Attempt> attempts_;            // the present one last
-  bool awaits_communicator_ = false;
+  bool awaits_communicators_ = false;
   bool finished_ = false;
   bool changed_ = false;  // since the last snapshot
   int64_t revision_ = 1;  // the first was published by whoever accepted the request

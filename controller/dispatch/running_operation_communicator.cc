@@ -9,44 +9,48 @@
 
 namespace crossmesh {
 
-void RunningOperation::GetCommunicator() {
+void RunningOperation::GetCommunicators() {
   Attempt& attempt = attempts_.back();
-  if (!attempt.communicator_wanted.has_value()) {
-    attempt.communicator_wanted = environment_.clock.Monotonic();
+  if (!attempt.communicators_wanted.has_value()) {
+    attempt.communicators_wanted = environment_.clock.Monotonic();
   }
-  absl::StatusOr<std::shared_ptr<const TaskCommunicator>> communicator =
-      FindTaskCommunicator(*attempt.planned, attempt.workers, environment_.epoch);
-  if (!communicator.ok()) return TryCommunicatorAgain(communicator.status());
-  attempt.communicator = *std::move(communicator);
-  if (attempt.communicator == nullptr) return Feed(Planned{Shares()});
-  awaits_communicator_ = true;
+  absl::StatusOr<TaskCommunicators> communicators =
+      FindTaskCommunicators(*attempt.planned, attempt.workers, environment_.epoch);
+  if (!communicators.ok()) return TryCommunicatorsAgain(communicators.status());
+  attempt.communicators = *std::move(communicators);
+  if (attempt.communicators.empty()) return Feed(Planned{Shares()});
+  awaits_communicators_ = true;
   const size_t number = attempts_.size();
-  environment_.communicators.Want(LeaseOf(number), attempt.communicator->key,
+  std::vector<CommunicatorKey> keys;
+  for (const TaskCommunicator& wanted : attempt.communicators) keys.push_back(wanted.key);
+  environment_.communicators.Want(LeaseOf(number), std::move(keys),
                                   [weak = weak_from_this(), number](const absl::Status& status) {
                                     if (const auto self = weak.lock())
-                                      self->OnCommunicator(number, status);
+                                      self->OnCommunicators(number, status);
                                   });
 }
 
-void RunningOperation::OnCommunicator(size_t attempt, const absl::Status& status) {
+void RunningOperation::OnCommunicators(size_t attempt, const absl::Status& status) {
   if (finished_ || attempt != attempts_.size()) return;
-  awaits_communicator_ = false;
+  awaits_communicators_ = false;
   if (status.ok()) return Feed(Planned{Shares()});
-  attempts_.back().communicator = nullptr;
-  TryCommunicatorAgain(status);
+  attempts_.back().communicators.clear();
+  TryCommunicatorsAgain(status);
 }
 
-void RunningOperation::OnCommunicatorTooLate() {
+void RunningOperation::OnCommunicatorsTooLate() {
+  const TaskCommunicators& wanted = attempts_.back().communicators;
   FailPlanning(absl::DeadlineExceededError(
       absl::StrCat("the operation's deadline passed while it waited for communicator ",
-                   attempts_.back().communicator->key.ToString())));
+                   wanted.front().key.ToString(),
+                   wanted.size() > 1 ? absl::StrCat(" and ", wanted.size() - 1, " more") : "")));
 }
 
 // A process that ended is replaced, which takes a while, and is heard of only then.
-void RunningOperation::TryCommunicatorAgain(const absl::Status& why) {
+void RunningOperation::TryCommunicatorsAgain(const absl::Status& why) {
   Attempt& attempt = attempts_.back();
   attempt.obstacle = why;
-  const absl::Duration end = *attempt.communicator_wanted + kProcessReturnTime;
+  const absl::Duration end = *attempt.communicators_wanted + kProcessReturnTime;
   if (!absl::IsUnavailable(why) || environment_.clock.Monotonic() >= end) {
     return FailPlanning(why);
   }
@@ -60,41 +64,44 @@ std::string RunningOperation::LeaseOf(size_t attempt) const {
   return absl::StrCat(request_.id, "/", attempt);
 }
 
-std::optional<int32_t> RunningOperation::RankAt(const Attempt& attempt, const std::string& worker) {
-  const std::vector<DeviceRank>& devices = attempt.communicator->devices;
+std::vector<RankName> RunningOperation::RanksAt(const Attempt& attempt, const std::string& worker) {
+  std::vector<RankName> ranks;
   for (const TaskStart::Peer& peer : *attempt.peers) {
     if (peer.worker != worker) continue;
-    const auto found = std::ranges::find_first_of(devices, peer.devices);
-    if (found != devices.end()) return static_cast<int32_t>(found - devices.begin());
+    for (const auto& [key, devices] : attempt.communicators) {
+      const auto found = std::ranges::find_first_of(devices, peer.devices);
+      if (found != devices.end()) ranks.push_back(key.ranks[found - devices.begin()]);
+    }
   }
-  return std::nullopt;
+  return ranks;
 }
 
 void RunningOperation::TellBroken(size_t attempt, const TaskEnded& ended) {
-  const auto& communicator = attempts_[attempt - 1].communicator;
-  const std::optional<int32_t> rank =
-      Task(ended.worker, static_cast<uint32_t>(attempt)).broken_rank();
-  if (communicator == nullptr || !rank.has_value()) return;
-  if (*rank < 0 || *rank >= std::ssize(communicator->key.ranks)) return;
-  environment_.communicators.Broken(
-      LeaseOf(attempt), communicator->key.ranks[*rank],
-      absl::UnavailableError(absl::StrCat("worker ", ended.worker, ": ", ended.status.message())));
+  const std::vector<DeviceRank>& broken =
+      Task(ended.worker, static_cast<uint32_t>(attempt)).broken_devices();
+  const absl::Status why =
+      absl::UnavailableError(absl::StrCat("worker ", ended.worker, ": ", ended.status.message()));
+  for (const auto& [key, devices] : attempts_[attempt - 1].communicators) {
+    const auto found = std::ranges::find_first_of(devices, broken);
+    if (found == devices.end()) continue;
+    environment_.communicators.Broken(LeaseOf(attempt), key.ranks[found - devices.begin()], why);
+  }
 }
 
-void RunningOperation::ReturnCommunicator(size_t attempt) {
+void RunningOperation::ReturnCommunicators(size_t attempt) {
   if (attempt == 0) return;  // there is no plan
   Attempt& over = attempts_[attempt - 1];
-  awaits_communicator_ = false;
-  if (over.communicator == nullptr) return;
+  awaits_communicators_ = false;
+  if (over.communicators.empty()) return;
   for (const auto& [worker, task] : over.tasks) {
-    const std::optional<int32_t> rank = RankAt(over, worker);
-    if (task->ended() || !rank.has_value()) continue;
-    environment_.communicators.Broken(
-        LeaseOf(attempt), over.communicator->key.ranks[*rank],
-        absl::UnavailableError(absl::StrCat("worker ", worker, ": a task of operation ",
-                                            request_.id, " may still use it")));
+    if (task->ended()) continue;
+    const absl::Status why = absl::UnavailableError(absl::StrCat(
+        "worker ", worker, ": a task of operation ", request_.id, " may still use it"));
+    for (const RankName& rank : RanksAt(over, worker)) {
+      environment_.communicators.Broken(LeaseOf(attempt), rank, why);
+    }
   }
-  over.communicator = nullptr;
+  over.communicators.clear();
   environment_.communicators.Release(LeaseOf(attempt));
 }
 

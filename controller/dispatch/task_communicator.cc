@@ -10,12 +10,16 @@
 namespace crossmesh {
 namespace {
 
-constexpr absl::string_view kPurpose = "relay";
+// Purposes.
+constexpr absl::string_view kRelays = "relay";
+constexpr absl::string_view kBroadcasts = "broadcast";
+
+constexpr int32_t kNoGroup = -1;
 
 struct Member {
   DeviceId device;
   DeviceRank rank = 0;  // in the plan
-  const GpuRecord* gpu = nullptr;
+  RankName process;
 };
 
 std::map<DeviceId, const GpuRecord*> GpusOf(std::span<const WorkerRecord> workers) {
@@ -26,32 +30,48 @@ std::map<DeviceId, const GpuRecord*> GpusOf(std::span<const WorkerRecord> worker
   return gpus;
 }
 
+// By device: its broadcast group, if it is in one.
+std::vector<int32_t> GroupsOf(const Plan& plan) {
+  std::vector<int32_t> groups(plan.tensors().devices().size(), kNoGroup);
+  const IdSetList& all = plan.spec().broadcast_groups;
+  for (int32_t i = 0; i < all.size(); ++i) {
+    for (const DeviceRank device : all[i]) groups[device] = i;
+  }
+  return groups;
+}
+
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TaskCommunicator>> FindTaskCommunicator(
-    const PlannedReshard& planned, std::span<const WorkerRecord> workers, uint64_t epoch) {
+absl::StatusOr<TaskCommunicators> FindTaskCommunicators(const PlannedReshard& planned,
+                                                        std::span<const WorkerRecord> workers,
+                                                        uint64_t epoch) {
   const std::map<DeviceId, const GpuRecord*> gpus = GpusOf(workers);
   std::vector<Member> members;
   for (const DeviceRank rank : planned.moving_devices()) {
     const DeviceId& device = planned.tensors().devices()[rank];
     const auto gpu = gpus.find(device);
     if (gpu == gpus.end()) continue;
-    members.push_back({.device = device, .rank = rank, .gpu = gpu->second});
-  }
-  std::ranges::sort(members, {}, &Member::device);
-  auto communicator = std::make_shared<TaskCommunicator>();
-  communicator->key = {.ranks = {}, .purpose = std::string(kPurpose), .epoch = epoch};
-  for (const Member& member : members) {
-    if (!member.gpu->has_process()) {
-      return absl::UnavailableError(absl::StrCat("device ", ToString(member.device),
-                                                 ": no process drives ", member.gpu->process.gpu,
-                                                 " now"));
+    if (!gpu->second->has_process()) {
+      return absl::UnavailableError(absl::StrCat(
+          "device ", ToString(device), ": no process drives ", gpu->second->process.gpu, " now"));
     }
-    communicator->key.ranks.push_back(member.gpu->process);
-    communicator->devices.push_back(member.rank);
+    members.push_back({.device = device, .rank = rank, .process = gpu->second->process});
   }
-  const bool only_gpus = members.size() == planned.moving_devices().size();
-  return only_gpus && !members.empty() ? communicator : nullptr;
+  if (members.size() < planned.moving_devices().size()) return TaskCommunicators();
+  std::ranges::sort(members, {}, &Member::device);
+  const std::vector<int32_t> groups = GroupsOf(planned.plan());
+  std::map<int32_t, TaskCommunicator> by_group;
+  for (const Member& member : members) {
+    const int32_t group = groups[member.rank];
+    TaskCommunicator& communicator = by_group[group];
+    communicator.key.purpose = std::string(group == kNoGroup ? kRelays : kBroadcasts);
+    communicator.key.epoch = epoch;
+    communicator.key.ranks.push_back(member.process);
+    communicator.devices.push_back(member.rank);
+  }
+  TaskCommunicators communicators;
+  for (auto& [group, communicator] : by_group) communicators.push_back(std::move(communicator));
+  return communicators;
 }
 
 }  // namespace crossmesh

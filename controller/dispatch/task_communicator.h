@@ -6,7 +6,6 @@
 #include "controller/membership/worker_registry.h"
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,17 +13,20 @@
 
 namespace crossmesh {
 
-// Over which the GPUs of a plan exchange their bytes. Immutable.
+// Over which some GPUs of a plan exchange their bytes. Immutable.
 struct TaskCommunicator {
   CommunicatorKey key;
   std::vector<DeviceRank> devices;  // by rank
 };
+using TaskCommunicators = std::vector<TaskCommunicator>;
 
-// The one for a plan whose devices belong to `workers`: a rank for each device that moves
-// bytes, in the order of their names, so that plans of the same GPUs share it whatever they
-// move. Null when host memory moves bytes as well, or alone: then they go through host memory
-// everywhere. Unavailable when no process drives one of the GPUs now.
-absl::StatusOr<std::shared_ptr<const TaskCommunicator>> FindTaskCommunicator(
-    const PlannedReshard& planned, std::span<const WorkerRecord> workers, uint64_t epoch);
+// Those for a plan whose devices belong to `workers`: one for each broadcast group, and one for all
+// others that move bytes. Ranks are in the order of the devices' names, so that plans of the same
+// GPUs share communicators whatever they move. Empty when host memory moves bytes as well, or
+// alone: then they go through host memory everywhere. Unavailable when no process drives one of
+// the GPUs now.
+absl::StatusOr<TaskCommunicators> FindTaskCommunicators(const PlannedReshard& planned,
+                                                        std::span<const WorkerRecord> workers,
+                                                        uint64_t epoch);
 
 }  // namespace crossmesh

@@ -129,7 +129,7 @@ void TaskConnection::OnAccepted() {
 void TaskConnection::OnReport(const TaskOutcome& outcome) {
   ended_ = true;
   figures_ = outcome.figures;
-  broken_rank_ = outcome.broken_rank;
+  broken_devices_ = outcome.broken_devices;
   // A task that was never accepted has no lease to resolve.
   if (!accepted_) Acknowledge();
   if (let_go_ && !acknowledged_) FinishLettingGo();

@@ -59,7 +59,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
 
   // From the task's report; zero before.
   const TaskFigures& figures() const { return figures_; }
-  std::optional<int32_t> broken_rank() const { return broken_rank_; }
+  const std::vector<DeviceRank>& broken_devices() const { return broken_devices_; }
   // Reported or refused: the worker does nothing for it any more.
   bool ended() const { return ended_; }
 
@@ -90,7 +90,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   bool acknowledged_ = false;
   bool let_go_ = false;
   TaskFigures figures_;
-  std::optional<int32_t> broken_rank_;
+  std::vector<DeviceRank> broken_devices_;
   TaskQueue::Timer farewell_;
   // What was said and not answered.
   std::optional<std::string> cancelled_;

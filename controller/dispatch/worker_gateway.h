@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +32,8 @@ struct TaskStart {
     std::string data_address;
     std::vector<DeviceRank> devices;
   };
-  std::shared_ptr<const std::vector<Peer>> peers;        // all workers of the attempt
-  std::shared_ptr<const TaskCommunicator> communicator;  // null: no GPU exchanges bytes
+  std::shared_ptr<const std::vector<Peer>> peers;  // all workers of the attempt
+  TaskCommunicators communicators;                 // empty: no GPU exchanges bytes
   absl::Duration deadline;
   absl::Duration stall_limit;
 };
@@ -62,7 +61,7 @@ struct TaskFigures {
 struct TaskOutcome {
   absl::Status status;
   std::vector<std::string> lost_peers;
-  std::optional<int32_t> broken_rank;  // at which the start's communicator is of no use any more
+  std::vector<DeviceRank> broken_devices;  // whose communicators are of no use any more
   TaskFigures figures;
 };
 

@@ -11,6 +11,7 @@
 #include "controller/network/port_load.h"
 #include "controller/network/routing.h"
 #include "controller/network/simulator.h"
+#include "controller/reshard/broadcast_choice.h"
 #include "controller/reshard/fan_out.h"
 #include "controller/reshard/published/broadcast.h"
 #include "controller/reshard/published/due_times.h"
@@ -183,18 +184,21 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
   const BusiestPort busiest = FindBusiestPort(load, problem.network);
   const int64_t period_bytes = PeriodBytes(chunk_bytes, fan_out);
   PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, period_bytes);
-  ASSIGN_OR_RETURN(Plan plan,
-                   Plan::Create({.tensors = request.tensors,
-                                 .slicing = slicing,
-                                 .relays = std::move(routes.relays),
-                                 .hops = std::move(routes.hops),
-                                 .copies = CopiesInPlace(*slicing),
-                                 .chunk_bytes = chunk_bytes,
-                                 .periods = PeriodsOf(busiest, period_bytes),
-                                 .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
-                                 .binding = request.binding,
-                                 .shared_storage = request.shared_storage,
-                                 .figures = std::move(figures)}));
+  Plan::Spec spec{.tensors = request.tensors,
+                  .slicing = slicing,
+                  .relays = std::move(routes.relays),
+                  .hops = std::move(routes.hops),
+                  .copies = CopiesInPlace(*slicing),
+                  .chunk_bytes = chunk_bytes,
+                  .periods = PeriodsOf(busiest, period_bytes),
+                  .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
+                  .binding = request.binding,
+                  .shared_storage = request.shared_storage,
+                  .figures = std::move(figures)};
+  if (request.strategy == Strategy::kRelay && !request.no_broadcasts) {
+    ChooseBroadcasts(problem.network, spec);
+  }
+  ASSIGN_OR_RETURN(Plan plan, Plan::Create(std::move(spec)));
   return Predict(std::move(plan), topology, problem.cancelled);
 }
 

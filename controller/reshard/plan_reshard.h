@@ -24,6 +24,8 @@ struct ReshardRequest {
   // Of every port's rate: what the plan may use, above 0 to 1. Bound and prediction are for that
   // much, and workers keep to it.
   double nic_share = 1;
+  // Strategy relay has broadcast groups where these are predicted to take less time; not so.
+  bool no_broadcasts = false;
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
 };

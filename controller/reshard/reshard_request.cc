@@ -13,6 +13,7 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
                             .seed = inputs.seed,
                             .chunk_bytes = inputs.chunk_bytes,
                             .nic_share = inputs.nic_share,
+                            .no_broadcasts = inputs.no_broadcasts,
                             .binding = inputs.binding,
                             .shared_storage = inputs.shared_storage};
   if (!inputs.strategy.empty()) {

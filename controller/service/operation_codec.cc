@@ -1,6 +1,7 @@
 #include "controller/service/operation_codec.h"
 
 #include "common/plan/plan_warnings.h"
+#include "common/wire/plan_codec.h"
 #include "common/wire/time_codec.h"
 
 #include <algorithm>
@@ -76,6 +77,7 @@ void AddPlan(const PlannedReshard& planned, v1::OperationReport& out) {
   for (std::string& warning : PlanWarnings(planned.tensors(), planned.request().topology)) {
     out.add_warnings(std::move(warning));
   }
+  *out.mutable_broadcast_groups() = ToProto(figures.broadcasts);
 }
 
 v1::OperationReport ReportOf(const OperationSnapshot& snapshot) {

@@ -23,9 +23,9 @@ void FuzzOne(const uint8_t* data, size_t size) {
   }
   CHECK_EQ(request->part.ToString(), start.part_digest());
   CHECK_EQ(static_cast<int>(request->peers.size()), start.peers_size());
-  CHECK_EQ(request->communicator.has_value(), start.has_communicator());
-  if (request->communicator.has_value()) {
-    CHECK_EQ(request->communicator->devices.size(), request->communicator->key.ranks.size());
+  CHECK_EQ(static_cast<int>(request->communicators.size()), start.communicators_size());
+  for (const StartRequest::Communicator& communicator : request->communicators) {
+    CHECK_EQ(communicator.devices.size(), communicator.key.ranks.size());
   }
   for (const StartRequest::Peer& peer : request->peers) {
     CHECK_LE(std::ssize(peer.data_address), StartRequest::kDataAddressBytesMax);

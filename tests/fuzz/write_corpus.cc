@@ -8,6 +8,7 @@
 #include "common/mesh/layout_rules.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology.h"
+#include "common/plan/broadcast_groups.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/reshard/reshard_tensors.h"
 #include "common/wire/communicator_codec.h"
@@ -140,13 +141,27 @@ TensorTable ConvertedTensors() {
       .value();
 }
 
+// All of it is one broadcast group.
+TensorTable OneGroup() {
+  const Manifest manifest =
+      Manifest::Create(
+          {{.name = "w", .type = DataType::kF32, .shape = *Shape::Create(std::array{64L})}})
+          .value();
+  const Mesh source = ParseMesh("x=1 on a.0").value();
+  const Mesh destination = ParseMesh("y=3 on b.0-2").value();
+  const LayoutRules whole = LayoutRules::Parse("* [...]").value();
+  return BuildReshardTensors(manifest, {source, whole}, {destination, whole}, {}).value();
+}
+
 // A random part of a random plan for the tensors.
 void WritePart(const CorpusWriter& corpus, const std::string& name, RandomSource& random,
                const std::shared_ptr<const TensorTable>& tensors) {
   absl::StatusOr<Slicing> slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
-  const absl::StatusOr<Plan> plan = Plan::Create(
-      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing))));
+  Plan::Spec spec =
+      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing)));
+  spec.broadcast_groups = FindBroadcastGroups(spec.relays, spec.hops, tensors->devices().size());
+  const absl::StatusOr<Plan> plan = Plan::Create(std::move(spec));
   CHECK_OK(plan);
   std::vector<std::vector<DeviceId>> devices(2);
   for (const DeviceId& device : tensors->devices()) devices[random.Below(2)].push_back(device);
@@ -164,6 +179,7 @@ void WriteParts(const CorpusWriter& corpus) {
   }
   RandomSource random(9);
   WritePart(corpus, "converted", random, std::make_shared<const TensorTable>(ConvertedTensors()));
+  WritePart(corpus, "broadcast", random, std::make_shared<const TensorTable>(OneGroup()));
 }
 
 CommunicatorKey SmallCommunicator() {
@@ -197,9 +213,10 @@ void WriteStart(const CorpusWriter& corpus) {
   start.mutable_peers(0)->add_devices(3);
   start.mutable_deadline()->set_seconds(60);
   start.mutable_stall_limit()->set_nanos(5);
-  *start.mutable_communicator()->mutable_key() = ToProto(SmallCommunicator());
-  start.mutable_communicator()->add_devices(3);
-  start.mutable_communicator()->add_devices(0);
+  v1::ExecuteRequest::Communicator& communicator = *start.add_communicators();
+  *communicator.mutable_key() = ToProto(SmallCommunicator());
+  communicator.add_devices(3);
+  communicator.add_devices(0);
   corpus.Write("start_request", "start", start.SerializeAsString());
 }
 

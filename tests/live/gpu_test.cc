@@ -57,6 +57,7 @@ pid_t ProcessOf(int number) {
 
 // A storage of the worker, of a GPU's memory that is a file.
 struct GpuTiles {
+  int number = 0;  // of the GPU
   std::unique_ptr<DemoTiles> tiles;
   GpuStorage storage;
 
@@ -88,12 +89,18 @@ class GpuTest : public testing::Test {
     }
     ASSERT_OK_AND_ASSIGN(cluster_, LiveCluster::Start(std::move(options)));
   }
-  void MakeCase() {
-    const Mesh source = *ParseMesh(absl::StrCat("fsdp=4 on ", kDevices));
-    const Mesh destination = *ParseMesh(absl::StrCat("replica=2,model=2 on ", kDevices));
+  struct Sides {
+    std::string source = absl::StrCat("fsdp=4 on ", kDevices);
+    std::string source_layout = "[fsdp, ...] chunk";
+    std::string destination = absl::StrCat("replica=2,model=2 on ", kDevices);
+    std::string destination_layout = "[model, ...] chunk";
+  };
+  void MakeCase(const Sides& sides) {
+    const Mesh source = *ParseMesh(sides.source);
+    const Mesh destination = *ParseMesh(sides.destination);
     *spec_.mutable_inline_manifest() = ToProto(manifest_);
-    SetSide(*spec_.mutable_source(), source, "[fsdp, ...] chunk", "training");
-    SetSide(*spec_.mutable_destination(), destination, "[model, ...] chunk", "serving");
+    SetSide(*spec_.mutable_source(), source, sides.source_layout, "training");
+    SetSide(*spec_.mutable_destination(), destination, sides.destination_layout, "serving");
     spec_.add_replica_axes("replica");
     ASSERT_OK_AND_ASSIGN(const LayoutRules source_rules, FromProto(spec_.source().rules()));
     ASSERT_OK_AND_ASSIGN(const LayoutRules destination_rules,
@@ -103,8 +110,14 @@ class GpuTest : public testing::Test {
                                              {destination, destination_rules}, {"replica"}));
     tensors_ = std::make_unique<const TensorTable>(std::move(tensors));
     for (int number = 0; number < kGpus; ++number) {
-      sources_.push_back(Create(Side::kSource, number, "training"));
-      destinations_.push_back(Create(Side::kDestination, number, "serving"));
+      const std::optional<DeviceRank> rank = tensors_->FindDevice(DeviceOf(number));
+      if (!rank.has_value()) continue;
+      if (tensors_->BytesOf(Side::kSource, *rank) > 0) {
+        sources_.push_back(Create(Side::kSource, number, "training"));
+      }
+      if (tensors_->BytesOf(Side::kDestination, *rank) > 0) {
+        destinations_.push_back(Create(Side::kDestination, number, "serving"));
+      }
     }
   }
   static void SetSide(v1::ReshardSide& side, const Mesh& mesh, const std::string& layout,
@@ -120,7 +133,7 @@ class GpuTest : public testing::Test {
   }
   GpuTiles Create(Side side, int number, const std::string& storage) {
     const DeviceId device = DeviceOf(number);
-    GpuTiles made;
+    GpuTiles made{.number = number};
     made.tiles = std::make_unique<DemoTiles>(*tensors_, side, *tensors_->FindDevice(device));
     absl::StatusOr<MemoryClient> memory = cluster_->Memory(device.host);
     EXPECT_OK(memory);
@@ -139,10 +152,9 @@ class GpuTest : public testing::Test {
   }
   void ExpectDestinations(uint8_t version) {
     std::atomic<int64_t> done_bytes = 0;
-    for (int number = 0; number < kGpus; ++number) {
-      const DeviceId device = DeviceOf(number);
+    for (GpuTiles& destination : destinations_) {
+      const DeviceId device = DeviceOf(destination.number);
       ASSERT_OK_AND_ASSIGN(MemoryClient memory, cluster_->Memory(device.host));
-      GpuTiles& destination = destinations_[number];
       ASSERT_OK_AND_ASSIGN(destination.storage, memory.OpenOnGpu("serving", ToString(device)));
       destination.Map([&](std::span<std::byte> bytes) {
         EXPECT_OK(destination.tiles->Check(VersionedValues(manifest_, version), bytes, done_bytes));
@@ -157,7 +169,7 @@ class GpuTest : public testing::Test {
     ExpectDestinations(version);
   }
 
-  const Manifest manifest_ = TensorsOf(kBytes);
+  Manifest manifest_ = TensorsOf(kBytes);
   std::unique_ptr<LiveCluster> cluster_;
   v1::ReshardSpec spec_;
   std::unique_ptr<const TensorTable> tensors_;
@@ -167,13 +179,37 @@ class GpuTest : public testing::Test {
 
 TEST_F(GpuTest, MovesTensorsBetweenGpusAgainAndAgain) {
   Start();
-  MakeCase();
+  MakeCase({});
   for (const uint8_t version : {1, 2, 3}) ExpectCommits(version);
+}
+
+// One has all, for the two of the other worker: a broadcast group.
+TEST_F(GpuTest, SmallTensorsAreBroadcastWithTheSameResult) {
+  manifest_ = TensorsOf(256 << 10);
+  Start();
+  MakeCase({.source = "x=1 on node-0.1",
+            .source_layout = "[...]",
+            .destination = "replica=2 on node-1.1-2",
+            .destination_layout = "[...]"});
+  FillSources(1);
+  ASSERT_OK_AND_ASSIGN(const v1::Operation broadcast,
+                       Execute(cluster_->controller_address(), spec_));
+  ASSERT_EQ(broadcast.state(), v1::OPERATION_STATE_COMMITTED) << broadcast.ShortDebugString();
+  ExpectDestinations(1);
+  ASSERT_EQ(broadcast.report().broadcast_groups_size(), 1);
+  const v1::BroadcastGroup& group = broadcast.report().broadcast_groups(0);
+  EXPECT_EQ(group.devices(), "node-0.1,node-1.1-2");
+  EXPECT_LT(group.broadcast_seconds(), group.relay_seconds());
+  ExpectCommits(2);  // on the communicator that is there
+  spec_.set_no_broadcasts(true);
+  ExpectCommits(3);
+  spec_.set_no_broadcasts(false);
+  ExpectCommits(4);
 }
 
 TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
   Start();
-  MakeCase();
+  MakeCase({});
   ExpectCommits(1);
   FillSources(2);
   RunningReshard running(cluster_->controller_address(), spec_);

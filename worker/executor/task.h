@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +45,7 @@ struct TaskPeer {
 };
 
 struct TaskSpec {
-  // Over which devices that are GPUs exchange their bytes.
+  // Over which some devices, which are GPUs, exchange their bytes.
   struct Communicator {
     CommunicatorKey key;
     std::vector<DeviceRank> devices;  // by rank of the communicator
@@ -63,7 +62,7 @@ struct TaskSpec {
   absl::flat_hash_set<DeviceRank> awaited_sources;
   std::vector<TaskPeer> peers;
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
-  std::optional<Communicator> communicator;
+  std::vector<Communicator> communicators;  // each device is in one; empty: none is a GPU
   bool checksums = true;
   absl::Duration deadline = absl::Seconds(60);  // from Start
   absl::Duration stall_limit = absl::Seconds(5);
@@ -104,8 +103,8 @@ struct TaskReport {
   int64_t copied_bytes = 0;             // between slots of this worker
   PhaseSeconds seconds;
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
-  // A rank of this worker at which the communicator can no longer be used, or was not there.
-  std::optional<int> broken_rank = std::nullopt;
+  // Devices of this worker whose communicators can no longer be used, or were not there.
+  std::vector<DeviceRank> broken_devices = {};
 };
 
 // Called on the executor's loop, never from inside Start, Cancel or PeerLost.

@@ -60,7 +60,7 @@ v1::ExecuteResponse::Report ToProto(const TaskReport& report) {
     added.set_sent_bytes(link.sent_bytes);
     added.set_busy_seconds(link.busy_seconds);
   }
-  if (report.broken_rank.has_value()) proto.set_broken_rank(*report.broken_rank);
+  proto.mutable_broken_devices()->Add(report.broken_devices.begin(), report.broken_devices.end());
   return proto;
 }
 
@@ -80,7 +80,7 @@ TaskReport FromProto(const v1::ExecuteResponse::Report& proto) {
                             .sent_bytes = link.sent_bytes(),
                             .busy_seconds = link.busy_seconds()});
   }
-  if (proto.has_broken_rank()) report.broken_rank = proto.broken_rank();
+  report.broken_devices.assign(proto.broken_devices().begin(), proto.broken_devices().end());
   return report;
 }
 

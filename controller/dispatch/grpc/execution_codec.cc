@@ -57,11 +57,11 @@ v1::ExecuteRequest StartRequest(const TaskStart& start) {
     out_peer.set_data_address(peer.data_address);
     out_peer.mutable_devices()->Add(peer.devices.begin(), peer.devices.end());
   }
-  if (start.communicator != nullptr) {
-    v1::ExecuteRequest::Communicator& communicator = *out.mutable_communicator();
-    const std::vector<DeviceRank>& devices = start.communicator->devices;
-    *communicator.mutable_key() = ToProto(start.communicator->key);
-    communicator.mutable_devices()->Add(devices.begin(), devices.end());
+  for (const TaskCommunicator& communicator : start.communicators) {
+    v1::ExecuteRequest::Communicator& out_communicator = *out.add_communicators();
+    *out_communicator.mutable_key() = ToProto(communicator.key);
+    out_communicator.mutable_devices()->Add(communicator.devices.begin(),
+                                            communicator.devices.end());
   }
   *out.mutable_deadline() = ToProto(start.deadline);
   *out.mutable_stall_limit() = ToProto(start.stall_limit);
@@ -69,11 +69,11 @@ v1::ExecuteRequest StartRequest(const TaskStart& start) {
 }
 
 TaskOutcome OutcomeOf(const v1::ExecuteResponse::Report& report) {
-  TaskOutcome outcome{.status = StatusFromCode(report.code(), report.message()),
-                      .lost_peers = {report.lost_peers().begin(), report.lost_peers().end()},
-                      .figures = FiguresOf(report)};
-  if (report.has_broken_rank()) outcome.broken_rank = report.broken_rank();
-  return outcome;
+  return TaskOutcome{
+      .status = StatusFromCode(report.code(), report.message()),
+      .lost_peers = {report.lost_peers().begin(), report.lost_peers().end()},
+      .broken_devices = {report.broken_devices().begin(), report.broken_devices().end()},
+      .figures = FiguresOf(report)};
 }
 
 }  // namespace crossmesh

@@ -45,8 +45,8 @@ void GpuTask::OnRunOver(DeviceRun& run, absl::StatusOr<TaskReport> report) {
   }
   Add(*report);
   if (!report->status.ok()) {
-    // Whatever failed, its communicator can no longer be used at this rank.
-    if (!report_.broken_rank.has_value()) report_.broken_rank = RankOf(run.device());
+    // Whatever failed, its communicator can no longer be used there.
+    report_.broken_devices.push_back(run.device());
     CancelRuns(absl::UnavailableError(
         absl::StrCat("ended with ", NameOf(run), ": ", report->status.message())));
   }
@@ -112,14 +112,6 @@ int64_t GpuTask::moved_bytes() const {
 
 std::string GpuTask::NameOf(const DeviceRun& run) const {
   return absl::StrCat("device ", ToString(run.gpu().device()), " (", run.gpu().gpu(), ")");
-}
-
-std::optional<int> GpuTask::RankOf(DeviceRank device) const {
-  if (!spec_.communicator.has_value()) return std::nullopt;
-  const std::vector<DeviceRank>& devices = spec_.communicator->devices;
-  const auto found = std::ranges::find(devices, device);
-  if (found == devices.end()) return std::nullopt;
-  return static_cast<int>(found - devices.begin());
 }
 
 }  // namespace crossmesh

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,8 @@
 namespace crossmesh {
 
 // One task of a worker on its GPUs: what they do of it, side by side, and what comes of that
-// together. A GPU that fails ends what the others do, since the communicator is gone at its rank
-// and they would wait for it in vain. Confined to the loop; destroyed when it is over.
+// together. A GPU that fails ends what the others do, since a communicator is gone at its rank and
+// they would wait for it in vain. Confined to the loop; destroyed when it is over.
 class GpuTask {
  public:
   // `spec` has been checked; `runs` are those of devices that have something to do. `observer` must
@@ -45,7 +44,6 @@ class GpuTask {
   void CancelRuns(const absl::Status& why);
   void End();
   std::string NameOf(const DeviceRun& run) const;
-  std::optional<int> RankOf(DeviceRank device) const;
 
   const TaskSpec spec_;
   const std::vector<std::unique_ptr<DeviceRun>> runs_;

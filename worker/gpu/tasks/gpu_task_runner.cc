@@ -18,16 +18,16 @@ BoundTiles TilesOf(const absl::flat_hash_map<DeviceRank, BoundTiles>& tiles, Dev
 }
 
 // What is moved, and be it on one GPU, is moved over a communicator.
-absl::Status CheckRank(const TaskSpec& spec, const WorkerPart& part) {
+absl::StatusOr<TaskSpec::Communicator> CommunicatorOf(const TaskSpec& spec,
+                                                      const WorkerPart& part) {
   const DeviceRank device = part.spec().devices.front();
-  const bool has_rank =
-      spec.communicator.has_value() &&
-      std::ranges::find(spec.communicator->devices, device) != spec.communicator->devices.end();
-  if (has_rank) return absl::OkStatus();
+  for (const TaskSpec::Communicator& communicator : spec.communicators) {
+    const std::vector<DeviceRank>& devices = communicator.devices;
+    if (std::ranges::find(devices, device) != devices.end()) return communicator;
+  }
   return absl::InvalidArgumentError(absl::StrCat(
-      "device ", ToString(part.tensors().devices()[device]), ": expected a rank in ",
-      spec.communicator.has_value() ? spec.communicator->key.ToString() : "a communicator",
-      ", found none"));
+      "device ", ToString(part.tensors().devices()[device]), ": expected a rank in one of ",
+      spec.communicators.size(), " communicators, found none"));
 }
 
 }  // namespace
@@ -64,9 +64,7 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> GpuTaskRunner::MakeRuns(
       return absl::InvalidArgumentError(
           absl::StrCat("device ", ToString(id), ": expected a GPU of this worker"));
     }
-    RETURN_IF_ERROR(CheckRank(spec, *part));
-    const TaskSpec::Communicator communicator =
-        spec.communicator.value_or(TaskSpec::Communicator());
+    ASSIGN_OR_RETURN(const TaskSpec::Communicator communicator, CommunicatorOf(spec, *part));
     runs.push_back(std::make_unique<DeviceRun>(
         *gpu, DeviceRun::Options{.part = part,
                                  .task = {.key = spec.key,

@@ -26,6 +26,7 @@ using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr int64_t kBytes = 300'000;
@@ -78,7 +79,7 @@ class GpuTaskRunnerTest : public testing::Test {
     spec.sources[0] = TilesOf(0);
     spec.destinations[1] = TilesOf(1);
     spec.destinations[2] = TilesOf(2);
-    spec.communicator = TaskSpec::Communicator{.key = communicator, .devices = {0, 1, 2}};
+    spec.communicators = {{.key = communicator, .devices = {0, 1, 2}}};
     spec.stall_limit = absl::Seconds(30);
     return spec;
   }
@@ -98,7 +99,7 @@ class GpuTaskRunnerTest : public testing::Test {
     EXPECT_THAT(reports.devices, AllOf(SizeIs(2), Each(Field(&DeviceReport::status, IsOk())),
                                        Each(Field(&DeviceReport::bytes, kBytes))));
     EXPECT_EQ(reports.task->devices.size(), 2);
-    EXPECT_EQ(reports.task->broken_rank, std::nullopt);
+    EXPECT_THAT(reports.task->broken_devices, IsEmpty());
     for (const DeviceRank device : {1, 2}) {
       EXPECT_TRUE(StandInGpus::Read(*arenas_[device]) == Pattern(static_cast<int>(instance)));
     }
@@ -137,7 +138,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   });
   EXPECT_THAT(reports.task->status,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("device b.0 (" + StandInUuid(1))));
-  EXPECT_EQ(reports.task->broken_rank, 1);
+  EXPECT_THAT(reports.task->broken_devices, testing::Contains(1));
   EXPECT_THAT(
       reports.devices,
       AllOf(SizeIs(2), Each(Field(&DeviceReport::status, StatusIs(absl::StatusCode::kUnavailable,
@@ -193,13 +194,13 @@ TEST_F(GpuTaskRunnerTest, ALostPeerEndsTheTask) {
   EXPECT_THAT(reports.task->lost_peers, testing::ElementsAre("w2"));
 }
 
-TEST_F(GpuTaskRunnerTest, ACommunicatorThatIsNotThereIsToldByRank) {
+TEST_F(GpuTaskRunnerTest, ACommunicatorThatIsNotThereIsToldByDevice) {
   Open();
   ASSERT_OK_AND_ASSIGN(CommunicatorKey communicator, gpus_.MakeCommunicator());
   communicator.purpose = "another";
   const Reports reports = Run(SpecOf(0, communicator));
   EXPECT_THAT(reports.task->status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("another")));
-  EXPECT_TRUE(reports.task->broken_rank.has_value());
+  EXPECT_THAT(reports.task->broken_devices, SizeIs(3));
   EXPECT_THAT(reports.devices, SizeIs(2));
 }
 
@@ -208,13 +209,13 @@ TEST_F(GpuTaskRunnerTest, WhatCannotRunIsRefused) {
   ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
   Reports reports;
   TaskSpec spec = SpecOf(0, communicator);
-  spec.communicator->devices = {0, 1};
+  spec.communicators[0].devices = {0, 1};
   EXPECT_THAT(runner_->Start(spec, reports),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("device b.1: expected a rank in relay@1")));
-  spec.communicator = std::nullopt;
+                       HasSubstr("device b.1: expected a rank in one of 1 communicators")));
+  spec.communicators.clear();
   EXPECT_THAT(runner_->Start(spec, reports),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in a communicator")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in one of 0 communicators")));
   spec = SpecOf(0, communicator);
   EXPECT_OK(runner_->Start(spec, reports));
   EXPECT_THAT(runner_->Start(spec, reports), StatusIs(absl::StatusCode::kAlreadyExists));

@@ -5,7 +5,7 @@
 namespace crossmesh {
 
 absl::Status TaskRouter::Start(TaskSpec spec, TaskObserver& observer) {
-  TaskRunner& runner = spec.communicator.has_value() ? on_gpus_ : on_host_;
+  TaskRunner& runner = spec.communicators.empty() ? on_host_ : on_gpus_;
   return runner.Start(std::move(spec), observer);
 }
 

@@ -42,7 +42,7 @@ class TaskRouterTest : public testing::Test {
   static TaskSpec SpecOf(bool has_communicator) {
     TaskSpec spec;
     spec.key = {.operation = 1};
-    if (has_communicator) spec.communicator.emplace();
+    if (has_communicator) spec.communicators.emplace_back();
     return spec;
   }
 

@@ -49,7 +49,7 @@ absl::StatusOr<StartRequest::Communicator> ParseCommunicator(
   ASSIGN_OR_RETURN(communicator.key, FromProto(proto.key()));
   if (communicator.devices.size() == communicator.key.ranks.size()) return communicator;
   return absl::InvalidArgumentError(
-      absl::StrCat("start.communicator.devices: expected one for each of ",
+      absl::StrCat("start.communicators.devices: expected one for each of ",
                    communicator.key.ranks.size(), " ranks, found ", communicator.devices.size()));
 }
 
@@ -58,7 +58,7 @@ absl::StatusOr<StartRequest::Communicator> ParseCommunicator(
 bool StartRequest::SameWork(const StartRequest& other) const {
   const auto work = [](const StartRequest& r) {
     return std::tie(r.key, r.operation_id, r.token_high, r.token_low, r.part, r.source_storage,
-                    r.destination_storage, r.create_destination, r.checksums, r.communicator);
+                    r.destination_storage, r.create_destination, r.checksums, r.communicators);
   };
   return work(*this) == work(other);
 }
@@ -96,8 +96,9 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
     ASSIGN_OR_RETURN(StartRequest::Peer peer, ParsePeer(proto));
     request.peers.push_back(std::move(peer));
   }
-  if (start.has_communicator()) {
-    ASSIGN_OR_RETURN(request.communicator, ParseCommunicator(start.communicator()));
+  for (const v1::ExecuteRequest::Communicator& proto : start.communicators()) {
+    ASSIGN_OR_RETURN(StartRequest::Communicator communicator, ParseCommunicator(proto));
+    request.communicators.push_back(std::move(communicator));
   }
   return request;
 }

@@ -6,7 +6,6 @@
 #include "worker/executor/task.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,7 @@ struct StartRequest {
     std::vector<DeviceRank> devices;  // in the part's tensors; not checked yet
   };
 
-  // Over which the part's GPUs exchange their bytes.
+  // Over which some of the plan's GPUs exchange their bytes.
   struct Communicator {
     CommunicatorKey key;
     std::vector<DeviceRank> devices;  // by rank; in the part's tensors; not checked yet
@@ -44,7 +43,7 @@ struct StartRequest {
   bool create_destination = false;
   bool checksums = false;
   std::vector<Peer> peers;
-  std::optional<Communicator> communicator;
+  std::vector<Communicator> communicators;
   absl::Duration deadline;
   absl::Duration stall_limit;
 

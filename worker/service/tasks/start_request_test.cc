@@ -13,6 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 v1::ExecuteRequest::Start Start() {
   v1::ExecuteRequest::Start start;
@@ -25,35 +27,36 @@ v1::ExecuteRequest::Start Start() {
 
 v1::ExecuteRequest::Start GpuStart() {
   v1::ExecuteRequest::Start start = Start();
-  *start.mutable_communicator()->mutable_key() = ToProto(
+  v1::ExecuteRequest::Communicator& communicator = *start.add_communicators();
+  *communicator.mutable_key() = ToProto(
       CommunicatorKey{.ranks = {{"GPU-a", 1}, {"GPU-b", 7}}, .purpose = "relay", .epoch = 4});
-  start.mutable_communicator()->add_devices(3);
-  start.mutable_communicator()->add_devices(0);
+  communicator.add_devices(3);
+  communicator.add_devices(0);
   return start;
 }
 
 TEST(StartRequestTest, TheDevicesOfACommunicatorComeByRank) {
   ASSERT_OK_AND_ASSIGN(const StartRequest request, FromProto(GpuStart()));
-  ASSERT_TRUE(request.communicator.has_value());
-  EXPECT_EQ(request.communicator->key.ToString(), "relay@4[GPU-a#1,GPU-b#7]");
-  EXPECT_THAT(request.communicator->devices, ElementsAre(3, 0));
+  ASSERT_THAT(request.communicators, SizeIs(1));
+  EXPECT_EQ(request.communicators[0].key.ToString(), "relay@4[GPU-a#1,GPU-b#7]");
+  EXPECT_THAT(request.communicators[0].devices, ElementsAre(3, 0));
 }
 
 TEST(StartRequestTest, WithoutACommunicatorThereIsNone) {
   ASSERT_OK_AND_ASSIGN(const StartRequest request, FromProto(Start()));
-  EXPECT_FALSE(request.communicator.has_value());
+  EXPECT_THAT(request.communicators, IsEmpty());
 }
 
 TEST(StartRequestTest, EveryRankHasADevice) {
   v1::ExecuteRequest::Start start = GpuStart();
-  start.mutable_communicator()->add_devices(1);
+  start.mutable_communicators(0)->add_devices(1);
   EXPECT_THAT(FromProto(start), StatusIs(absl::StatusCode::kInvalidArgument,
                                          HasSubstr("expected one for each of 2 ranks, found 3")));
 }
 
 TEST(StartRequestTest, ACommunicatorWithoutAKeyIsRefused) {
   v1::ExecuteRequest::Start start = GpuStart();
-  start.mutable_communicator()->clear_key();
+  start.mutable_communicators(0)->clear_key();
   EXPECT_THAT(FromProto(start),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("communicator.ranks")));
 }

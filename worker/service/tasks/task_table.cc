@@ -176,9 +176,8 @@ absl::StatusOr<TaskSpec> TaskTable::Specify(const StartRequest& request, const L
                 .checksums = request.checksums,
                 .deadline = request.deadline,
                 .stall_limit = request.stall_limit};
-  if (request.communicator.has_value()) {
-    spec.communicator = {.key = request.communicator->key,
-                         .devices = request.communicator->devices};
+  for (const StartRequest::Communicator& communicator : request.communicators) {
+    spec.communicators.push_back({.key = communicator.key, .devices = communicator.devices});
   }
   const auto device_count = std::ssize(part.prepared->part().tensors().devices());
   for (const StartRequest::Peer& peer : request.peers) {
