@@ -236,7 +236,7 @@ TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
 
 TEST_F(GpuTest, AWorkerThatWasOutOfSightIsBackWithItsGpus) {
   Start();
-  MakeCase();
+  MakeCase({});
   ExpectCommits(1);
   cluster_->Signal("node-1", SIGSTOP);
   ASSERT_OK(cluster_->WaitForWorker("node-1", v1::WORKER_STATE_LOST));
