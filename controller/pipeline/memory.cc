@@ -7,25 +7,6 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-// That an op frees at its end.
-ByteCount FreedBy(const Op& op, const StageProfile& stage) {
-  switch (op.kind) {
-    case OpKind::kForward:
-      return ByteCount(0);
-    case OpKind::kBackward:
-      return stage.activation_bytes();
-    case OpKind::kInputGradient:
-      return stage.input_gradient_bytes;
-    case OpKind::kWeightGradient:
-      return stage.weight_gradient_bytes;
-  }
-  return ByteCount(0);
-}
-
-}  // namespace
-
 std::vector<RankMemory> FixedMemory(const PipelineProfile& profile) {
   std::vector<RankMemory> memory(profile.ranks());
   for (const StageProfile& stage : profile.stages) {
@@ -54,7 +35,7 @@ std::vector<RankMemory> PeakMemory(const OpTable& ops) {
         memory[rank].activation_bytes = held;
         memory[rank].peak = op;
       }
-      held -= FreedBy(op, stage);
+      held -= stage.FreedBy(op.kind);
     }
   }
   return memory;

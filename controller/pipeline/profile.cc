@@ -71,6 +71,20 @@ absl::Status CheckEdges(const PipelineProfile& profile) {
 
 }  // namespace
 
+ByteCount StageProfile::FreedBy(OpKind kind) const {
+  switch (kind) {
+    case OpKind::kForward:
+      return ByteCount(0);
+    case OpKind::kBackward:
+      return activation_bytes();
+    case OpKind::kInputGradient:
+      return input_gradient_bytes;
+    case OpKind::kWeightGradient:
+      return weight_gradient_bytes;
+  }
+  return ByteCount(0);
+}
+
 double PipelineProfile::SecondsOf(const Op& op) const {
   const StageProfile& stage = stages[op.stage];
   switch (op.kind) {

@@ -26,6 +26,8 @@ struct StageProfile {
   double backward_seconds() const { return input_gradient_seconds + weight_gradient_seconds; }
   double seconds() const { return forward_seconds + backward_seconds(); }
   ByteCount activation_bytes() const { return input_gradient_bytes + weight_gradient_bytes; }
+  // That an op frees at its end.
+  ByteCount FreedBy(OpKind kind) const;
 
   friend bool operator==(const StageProfile&, const StageProfile&) = default;
 };

@@ -92,4 +92,37 @@ absl::StatusOr<std::vector<int32_t>> SmallestWindows(const PipelineProfile& chai
   return windows;
 }
 
+absl::StatusOr<std::vector<int32_t>> FastestWindows(const PipelineProfile& chain, BackwardForm form,
+                                                    std::span<const int32_t> windows_max) {
+  constexpr double kPrecision = 1e-6;
+  RETURN_IF_ERROR(CheckChain(chain));
+  if (windows_max.size() != chain.stages.size() || std::ranges::min(windows_max) < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("windows: expected ", chain.stages.size(), " of at least 1, found others"));
+  }
+  const auto fits = [&](const std::vector<int32_t>& windows) {
+    return std::ranges::equal(windows, windows_max, std::ranges::less_equal());
+  };
+  double low = LongestStageSeconds(chain);
+  ASSIGN_OR_RETURN(std::vector<int32_t> windows, SmallestWindows(chain, form, low));
+  if (fits(windows)) return windows;
+  // One microbatch after the other needs no window above 1.
+  double high = low;
+  for (StageIndex i = 0; i < std::ssize(chain.stages); ++i) {
+    high = std::max(high, RoundTrips(chain, form, i).back());
+  }
+  ASSIGN_OR_RETURN(windows, SmallestWindows(chain, form, high));
+  while (high - low > kPrecision * low) {
+    const double middle = (low + high) / 2;
+    ASSIGN_OR_RETURN(std::vector<int32_t> tried, SmallestWindows(chain, form, middle));
+    if (fits(tried)) {
+      high = middle;
+      windows = std::move(tried);
+    } else {
+      low = middle;
+    }
+  }
+  return windows;
+}
+
 }  // namespace crossmesh

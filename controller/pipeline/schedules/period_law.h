@@ -34,6 +34,11 @@ absl::StatusOr<double> PeriodOfWindows(const PipelineProfile& chain, BackwardFor
 absl::StatusOr<std::vector<int32_t>> SmallestWindows(const PipelineProfile& chain,
                                                      BackwardForm form, double period);
 
+// The smallest windows of the shortest period for which none is larger than that of `windows_max`,
+// one for each stage, at least 1. To a millionth of the period. InvalidArgument as above.
+absl::StatusOr<std::vector<int32_t>> FastestWindows(const PipelineProfile& chain, BackwardForm form,
+                                                    std::span<const int32_t> windows_max);
+
 // The longest work of a stage for one microbatch: no period is shorter.
 double LongestStageSeconds(const PipelineProfile& profile);
 

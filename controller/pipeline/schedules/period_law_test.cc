@@ -7,6 +7,7 @@
 #include "controller/pipeline/testing/pipeline_vectors.h"
 #include "controller/pipeline/testing/random_pipeline.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -83,6 +84,27 @@ TEST(PeriodLawTest, SmallestWindowsKeepThePeriodAndNoSmallerOnesDo) {
       if (smaller[i] < 1 || (i + 1 < windows.size() && smaller[i] < smaller[i + 1])) continue;
       EXPECT_GT(*PeriodOfWindows(profile, form, smaller), wished * (1 - 1e-9)) << "stage " << i;
     }
+  }
+}
+
+TEST(PeriodLawTest, FastestWindowsAreTheFastestOfAllThatFit) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    const PipelineProfile profile =
+        RandomProfile(random, {.stages_max = 4, .may_share_ranks = false, .may_skip = false});
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    std::vector<int32_t> most(profile.stages.size());
+    for (int32_t& window : most) window = static_cast<int32_t>(random.Between(1, 5));
+    ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> found, FastestWindows(profile, form, most));
+    ASSERT_OK_AND_ASSIGN(const double period, PeriodOfWindows(profile, form, found));
+    std::vector<int32_t> windows(most.size(), 1);
+    for (size_t i = 0; i < windows.size();) {  // counts through all that fit
+      const absl::StatusOr<double> other = PeriodOfWindows(profile, form, windows);
+      if (other.ok()) EXPECT_GE(*other, period * (1 - 1e-5));
+      for (i = 0; i < windows.size() && ++windows[i] > most[i]; ++i) windows[i] = 1;
+    }
+    EXPECT_TRUE(std::ranges::equal(found, most, std::ranges::less_equal()));
   }
 }
 
