@@ -79,7 +79,7 @@ class ChannelReceiver final : public StagingWaiter {
   bool failed_ = false;
   int32_t open_ = 0;                                       // receives under way
   std::vector<std::unique_ptr<IncomingMessage>> waiting_;  // for staging, in line
-  StallCounter stall_;
+  StallCounter stall_{StallCounter::kReceiverRoundsMax};
 };
 
 }  // namespace crossmesh

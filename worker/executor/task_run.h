@@ -88,7 +88,7 @@ class TaskRun final : private BoardListener {
     std::optional<PeerId> given_up;  // lost, and perhaps still connected
     bool heard = false;              // since the last round
     int32_t probes_open = 0;
-    StallCounter silence;
+    StallCounter silence{StallCounter::kReceiverRoundsMax};
   };
 
   void OnNodeProgress(int32_t node) override;
