@@ -13,7 +13,7 @@ namespace crossmesh {
 namespace {
 
 constexpr int32_t kNone = -1;   // of any group
-constexpr int32_t kMixed = -2;  // relays of other devices as well
+constexpr int32_t kMixed = -2;  // relays of other devices as well, or of too few
 
 class GroupProver {
  public:
@@ -85,6 +85,14 @@ IdSetList FindBroadcastGroups(std::span<const Relay> relays, std::span<const Hop
     touched.assign(1, relay.root);
     for (const Hop& hop : hops.subspan(relay.first_hop, relay.hop_count)) {
       touched.push_back(hop.to);
+    }
+    // Most relays of large plans make no group, which is soon said.
+    const bool makes_none =
+        touched.size() < kBroadcastGroupMin ||
+        std::ranges::any_of(touched, [&](DeviceRank device) { return set_of[device] == kMixed; });
+    if (makes_none) {
+      for (const DeviceRank device : touched) set_of[device] = kMixed;
+      continue;
     }
     std::ranges::sort(touched);
     const int32_t set = sets.Intern(touched);
