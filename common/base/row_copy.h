@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace crossmesh {
 
@@ -14,7 +15,10 @@ void CopyRow(std::byte* to, const std::byte* from, size_t bytes);
 inline void FetchRow(const std::byte* row) {
   constexpr size_t kLineBytes = 64;
   constexpr size_t kFetchedBytes = 256;
-  for (size_t i = 0; i < kFetchedBytes; i += kLineBytes) __builtin_prefetch(row + i);
+  const auto begin = reinterpret_cast<uintptr_t>(row);
+  for (size_t i = 0; i < kFetchedBytes; i += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const void*>(begin + i));
+  }
 }
 
 }  // namespace crossmesh

@@ -21,8 +21,10 @@ class KernelMemory {
   KernelMemory() = default;
   KernelMemory(int64_t bytes, RandomSource& random);
 
-  // At a multiple of 16.
-  std::byte* data() { return reinterpret_cast<std::byte*>(granules_.data() + 1); }
+  // At a multiple of 16; null when there is none.
+  std::byte* data() {
+    return granules_.empty() ? nullptr : reinterpret_cast<std::byte*>(granules_.data() + 1);
+  }
   uint64_t address() { return reinterpret_cast<uint64_t>(data()); }
   std::span<std::byte> bytes() { return {data(), static_cast<size_t>(bytes_)}; }
   // What lies around the bytes as well.
