@@ -17,9 +17,7 @@ TEST(MemoryTest, PeaksAreThoseOfTheVectors) {
     if (!v.json.contains("order")) continue;
     ++checked;
     SCOPED_TRACE(v.id);
-    std::string text;
-    for (const auto& row : v.json["order"]) text += row.get<std::string>() + "\n";
-    ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(text));
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(OrderOf(v)));
     const auto counts = [&](int64_t input_gradient_bytes, int64_t weight_gradient_bytes) {
       for (StageProfile& stage : v.profile.stages) {
         stage.input_gradient_bytes = ByteCount(input_gradient_bytes);

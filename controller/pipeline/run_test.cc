@@ -26,9 +26,7 @@ TEST(RunTest, TimelinesAreThoseOfTheVectors) {
     if (!v.json.contains("order")) continue;
     ++checked;
     SCOPED_TRACE(v.id);
-    std::string text;
-    for (const auto& row : v.json["order"]) text += row.get<std::string>() + "\n";
-    ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(text));
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(OrderOf(v)));
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, v.profile));
     ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, v.model));
     const nlohmann::json& expect = v.json["expect"];

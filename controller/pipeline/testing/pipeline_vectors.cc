@@ -47,6 +47,12 @@ const std::vector<PipelineVector>& PipelineVectors() {
 
 const Json& PipelineCases(const std::string& name) { return File().at(name); }
 
+std::string OrderOf(const PipelineVector& v) {
+  std::string text;
+  for (const Json& row : v.json["order"]) text += row.get<std::string>() + "\n";
+  return text;
+}
+
 PipelineProfile ProfileOf(const Json& json) {
   PipelineProfile profile;
   for (StageIndex s = 0; s < json["stages"].get<int32_t>(); ++s) {

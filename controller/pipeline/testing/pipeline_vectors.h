@@ -29,6 +29,9 @@ inline std::ostream& operator<<(std::ostream& out, const PipelineVector& v) { re
 // All vectors in file order; loaded once. Stops the test program when the file cannot be read.
 const std::vector<PipelineVector>& PipelineVectors();
 
+// The order of ops that the vector gives, which it must, as ParseSchedule reads it.
+std::string OrderOf(const PipelineVector& v);
+
 // The auxiliary cases of that name: "lower_bound_cases" and others.
 const nlohmann::json& PipelineCases(const std::string& name);
 
