@@ -57,8 +57,12 @@ function(crossmesh_module)
     set(visibility INTERFACE)
   endif()
   add_library(crossmesh::${arg_NAME} ALIAS ${target})
+  _crossmesh_headers_without_source(headers_alone "${arg_HEADERS}" "${arg_SOURCES}")
+  list(REMOVE_ITEM arg_HEADERS ${headers_alone})
   target_sources(${target} ${visibility}
-    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS}
+    FILE_SET headers_alone TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers_alone})
+  set_target_properties(${target} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY headers_alone)
 endfunction()
 
 function(crossmesh_test)
@@ -161,6 +165,19 @@ endfunction()
 
 function(_crossmesh_warnings target)
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS})
+endfunction()
+
+# A header is included first by the source of its name (lint.format sees to that), so compiling that source shows that the
+# header stands by itself. Of these headers, no source would show it.
+function(_crossmesh_headers_without_source result headers sources)
+  set(alone "")
+  foreach(header IN LISTS headers)
+    string(REGEX REPLACE "\\.h$" ".cc" source "${header}")
+    if(NOT source IN_LIST sources)
+      list(APPEND alone "${header}")
+    endif()
+  endforeach()
+  set(${result} "${alone}" PARENT_SCOPE)
 endfunction()
 
 function(_crossmesh_folder result)
