@@ -53,10 +53,12 @@ absl::Status ExpectReportOfHostMemory(const Plan& plan, const GpuProgram& progra
   return absl::InternalError("another report than that of host memory");
 }
 
-absl::Status RunCase(ExecutorRank& rank, int number, MakePlan make_plan, RandomSource& random,
-                     MeshRunner& hosts) {
+absl::Status RunCase(ExecutorRank& rank, int number, Meeting& meeting, MakePlan make_plan,
+                     RandomSource& random, MeshRunner& hosts) {
   const Plan plan = SmallPlan(make_plan, random);
   ASSIGN_OR_RETURN(const DevicePrograms programs, RandomPrograms(random, plan));
+  // Whoever has no part in the last plans is ahead, and would take the others for stalled.
+  meeting.Wait();
   if (number >= std::ssize(programs)) return absl::OkStatus();
   const TileMemory memory(plan);
   ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(programs[number], memory));
@@ -82,7 +84,7 @@ absl::Status RunCases(int number, Meeting& meeting, const Cases& chosen) {
   MeshRunner hosts({.workers = 1});
   for (int64_t i = 0; i < cases; ++i) {
     RandomSource random(seed + i);
-    const absl::Status status = RunCase(*rank, number, chosen.make_plan, random, hosts);
+    const absl::Status status = RunCase(*rank, number, meeting, chosen.make_plan, random, hosts);
     if (status.ok()) continue;
     return absl::Status(status.code(), absl::StrCat("CROSSMESH_SEED=", seed + i,
                                                     " CROSSMESH_CASES=1: ", status.message()));
