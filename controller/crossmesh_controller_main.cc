@@ -1,5 +1,6 @@
 // The daemon: the controller of a cluster.
 
+#include "common/base/freed_memory.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_main.h"
@@ -89,6 +90,7 @@ absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
 }  // namespace crossmesh
 
 int main(int argc, char** argv) {
+  crossmesh::KeepFreedMemory();  // it plans whenever a trainer has new weights
   CLI::App app("Crossmesh controller: holds the cluster's metadata, plans, and runs operations",
                "crossmesh-controller");
   crossmesh::Flags flags;

@@ -1,7 +1,9 @@
 // Time and memory of planning, proof and cutting into parts, on one core. Each case runs in a
-// process of its own, so that its peak of memory is its own. Prints one line of JSON per case.
+// process of its own, so that its peak of memory is its own, and with the memory settings of the
+// controller. Prints one line of JSON per case.
 
 #include "common/base/check.h"
+#include "common/base/freed_memory.h"
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
 #include "common/reshard/reshard_tensors.h"
@@ -137,6 +139,7 @@ void MeasureInChild(const std::string& name, int repeats) {
 }  // namespace crossmesh
 
 int main(int argc, char** argv) {
+  crossmesh::KeepFreedMemory();
   crossmesh::Options options;
   CLI::App app("Time and memory of planning, proof and cutting into parts, on one core");
   app.add_option("--repeats", options.repeats, "Runs of each case; medians are printed");
