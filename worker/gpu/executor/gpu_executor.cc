@@ -107,10 +107,11 @@ void GpuExecutor::Look() {
   if (is_look_requested_ || tasks_.empty() || tasks_.front().run->state() == State::kStopping) {
     return;
   }
-  // So that a look finds some of the steps done that are on the streams, and not all of them.
-  if (!is_moved) {
+  // So that a look finds at least half of the steps done that were on the streams, and not all.
+  const auto [done, left] = tasks_.front().run->found();
+  if (!is_moved || done < left) {
     look_delay_ = std::min(2 * look_delay_, options_.look_max);
-  } else if (tasks_.front().run->ran_dry()) {
+  } else if (left == 0) {
     look_delay_ = std::max(look_delay_ / 2, options_.look_min);
   }
   next_look_ = loop_.RunAfter(look_delay_, [this] { Look(); });
@@ -121,6 +122,7 @@ bool GpuExecutor::Advance(Task& task) {
   bool is_moved = false;
   if (run.state() == State::kWaiting) {
     run.Begin();
+    look_delay_ = options_.look_min;
     StartStallRound();
     is_moved = true;
   }

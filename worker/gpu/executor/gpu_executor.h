@@ -35,7 +35,7 @@ struct GpuExecutorCounters {
 };
 
 // Runs programs on one GPU, one after the other in the order in which they were started. All it
-// does is put on three streams and looked at from the loop: less often when a look finds nothing
+// does is put on three streams and looked at from the loop: less often when a look finds little
 // new, oftener when one came too late, and not at all while there is no task.
 //
 // A task that fails takes its communicator along, since its peers may be in the middle of a group:
@@ -47,13 +47,13 @@ struct GpuExecutorCounters {
 class GpuExecutor {
  public:
   struct Options {
-    int32_t steps_ahead = 4;  // on the streams, of a task, that are not done; at least 1
+    int32_t steps_ahead = 8;  // on the streams, of a task, that are not done; at least 1
     size_t tasks_max = 64;    // that were started and not reported
     // From a failure until its communicator is over and the streams are past it.
     absl::Duration end_limit = absl::Minutes(1);
     // Between two looks at the GPU: at least and at most.
     absl::Duration look_min = absl::Microseconds(2);
-    absl::Duration look_max = absl::Microseconds(200);
+    absl::Duration look_max = absl::Milliseconds(1);
   };
 
   // All references must outlive the executor. Errors of the driver.

@@ -62,8 +62,8 @@ class GpuRun {
   const GpuTaskSpec& spec() const { return spec_; }
   TaskObserver& observer() const { return observer_; }
   int32_t steps_done() const { return pipeline_.steps_done(); }
-  // Whether the last look found nothing of its steps on the streams.
-  bool ran_dry() const { return pipeline_.ran_dry(); }
+  // What the last look found of its steps.
+  const StepPipeline::Found& found() const { return pipeline_.found(); }
   const StepPipeline::Bytes& bytes() const { return pipeline_.bytes(); }
 
   // The streams are this run's from now on.

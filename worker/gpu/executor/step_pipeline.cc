@@ -19,8 +19,8 @@ StepPipeline::StepPipeline(const GpuBinding& binding, Communicator& communicator
       shared_(shared) {}
 
 absl::StatusOr<bool> StepPipeline::Advance() {
-  ASSIGN_OR_RETURN(bool is_moved, NoteDone());
-  ran_dry_ = done_ == issued_;
+  RETURN_IF_ERROR(NoteDone());
+  bool is_moved = found_.done > 0;
   // An error of what is on the stream is told here only, so the communicator is always asked.
   ASSIGN_OR_RETURN(Communicator::Progress progress, communicator_.Poll());
   while (progress == Communicator::Progress::kIdle) {
@@ -170,7 +170,7 @@ absl::Status StepPipeline::WaitForUnpack(GpuStream& stream, int32_t step) {
   return step < done_ ? absl::OkStatus() : stream.WaitFor(*EventsOf(step).unpacked);
 }
 
-absl::StatusOr<bool> StepPipeline::NoteDone() {
+absl::Status StepPipeline::NoteDone() {
   const int32_t done_before = done_;
   while (done_ < issued_) {
     ASSIGN_OR_RETURN(const bool is_done, IsDone(done_));
@@ -178,7 +178,8 @@ absl::StatusOr<bool> StepPipeline::NoteDone() {
     CountBytes(program_.steps()[done_]);
     ++done_;
   }
-  return done_ > done_before;
+  found_ = {.done = done_ - done_before, .left = issued_ - done_};
+  return absl::OkStatus();
 }
 
 // By as few queries as tell it: unpacks wait for the step's transfers, and these for its packs.

@@ -39,15 +39,20 @@ class StepPipeline {
   StepPipeline(const GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,
                RunResources& shared);
 
-  // Issues what may be issued, and looks what is done. Whether anything was. After an error, of the
+  // What Advance found of the steps that were on the streams.
+  struct Found {
+    int32_t done = 0;
+    int32_t left = 0;
+  };
+
+  // Looks what is done, and issues what may be issued. Whether anything was. After an error, of the
   // communicator or the GPU, it is not to be called again.
   absl::StatusOr<bool> Advance();
 
   bool is_done() const { return done_ == std::ssize(program_.steps()); }
   // Whether anything of it may be on the streams.
   bool is_under_way() const { return is_begun_ || done_ < issued_; }
-  // Whether all that was on the streams was done when Advance looked.
-  bool ran_dry() const { return ran_dry_; }
+  const Found& found() const { return found_; }
   int32_t steps_done() const { return done_; }
   const Bytes& bytes() const { return bytes_; }
   // The first step that is not done, with its peers; for errors.
@@ -83,7 +88,7 @@ class StepPipeline {
   absl::Status WaitForWire(GpuStream& stream, int32_t step);
   absl::Status WaitForUnpack(GpuStream& stream, int32_t step);
 
-  absl::StatusOr<bool> NoteDone();
+  absl::Status NoteDone();
   absl::StatusOr<bool> IsDone(int32_t step) const;
   void CountBytes(const Step& step);
 
@@ -95,7 +100,7 @@ class StepPipeline {
   int32_t done_ = 0;
   int32_t issued_ = 0;
   bool is_begun_ = false;  // step issued_, whose group is in progress
-  bool ran_dry_ = true;
+  Found found_;
   Bytes bytes_;
 };
 
