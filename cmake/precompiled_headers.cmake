@@ -1,5 +1,6 @@
 # Headers from outside that most files read are parsed once, for all targets of a kind: they are most of what compiling
-# a file costs. A file still includes what it uses; presets `dev` (headers) and `safety` (all) compile without these.
+# a file costs. A file still includes what it uses; presets `dev` (headers without a source) and `safety` (all) compile
+# without these.
 
 set(crossmesh_library_headers
   <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>

@@ -134,7 +134,7 @@ class BoundFinder {
     for (ChannelIndex channel = 0; channel < 2 * std::ssize(profile_.edges); ++channel) {
       const EdgeProfile& edge = profile_.edges[channel / 2];
       const double trip = ways_.gap[edge.to] + Backward(edge.to);
-      const bool is_forward = channel % 2 == 0;
+      const bool is_forward = OpTable::IsForward(channel);
       const double seconds = is_forward ? edge.forward_seconds : edge.backward_seconds;
       const double head = is_forward ? ways_.head[edge.from] + StageAt(edge.from).forward_seconds
                                      : ways_.head[edge.to] + trip;
@@ -150,7 +150,8 @@ class BoundFinder {
     for (const PortTerm& term : terms) {
       const EdgeProfile& edge = profile_.edges[term.channel / 2];
       Add(PipelineBoundKind::kPorts, term.head + term.busy + term.tail,
-          absl::StrCat("channel ", edge.from, term.channel % 2 == 0 ? "F" : "B", edge.to));
+          absl::StrCat("channel ", edge.from, OpTable::IsForward(term.channel) ? "F" : "B",
+                       edge.to));
     }
     if (model_ == TransferModel::kBlocking) AddBlockingRanks();
   }

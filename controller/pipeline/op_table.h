@@ -44,6 +44,8 @@ class OpTable {
     return At(kBackwardSlot, stage, m);
   }
 
+  // Whether activations pass through it, not gradients.
+  static bool IsForward(ChannelIndex channel) { return channel % 2 == 0; }
   int32_t channels() const { return 2 * static_cast<int32_t>(profile_->edges.size()); }
   int32_t transfers() const { return channels() * schedule_->microbatches; }
   TransferIndex TransferOf(ChannelIndex channel, MicrobatchIndex m) const {
@@ -55,7 +57,7 @@ class OpTable {
   const EdgeProfile& EdgeOf(ChannelIndex channel) const { return profile_->edges[channel / 2]; }
   bool Passes(ChannelIndex channel) const { return profile_->passes(EdgeOf(channel)); }
   double SecondsOf(ChannelIndex channel) const {
-    return channel % 2 == 0 ? EdgeOf(channel).forward_seconds : EdgeOf(channel).backward_seconds;
+    return IsForward(channel) ? EdgeOf(channel).forward_seconds : EdgeOf(channel).backward_seconds;
   }
   // The channels through which an op gets its inputs, and those through which it gives its output.
   const std::vector<ChannelIndex>& ChannelsInto(const Op& op) const;
@@ -64,11 +66,11 @@ class OpTable {
   // The op at the beginning, or the end, of a transfer.
   OpIndex ProducerOf(ChannelIndex channel, MicrobatchIndex m) const {
     const EdgeProfile& edge = EdgeOf(channel);
-    return channel % 2 == 0 ? Forward(edge.from, m) : Backward(edge.to, m);
+    return IsForward(channel) ? Forward(edge.from, m) : Backward(edge.to, m);
   }
   OpIndex ConsumerOf(ChannelIndex channel, MicrobatchIndex m) const {
     const EdgeProfile& edge = EdgeOf(channel);
-    return channel % 2 == 0 ? Forward(edge.to, m) : Backward(edge.from, m);
+    return IsForward(channel) ? Forward(edge.to, m) : Backward(edge.from, m);
   }
   // The op of the same stage that an op waits for, or kNone for a forward op.
   OpIndex LocalInput(const Op& op) const;

@@ -48,8 +48,8 @@ void AddSlice(ordered_json& events, int32_t process, int32_t row, ordered_json s
 
 std::string ChannelName(const OpTable& ops, ChannelIndex channel) {
   const EdgeProfile& edge = ops.EdgeOf(channel);
-  return channel % 2 == 0 ? absl::StrCat("activations ", edge.from, " > ", edge.to)
-                          : absl::StrCat("gradients ", edge.to, " > ", edge.from);
+  return OpTable::IsForward(channel) ? absl::StrCat("activations ", edge.from, " > ", edge.to)
+                                     : absl::StrCat("gradients ", edge.to, " > ", edge.from);
 }
 
 }  // namespace

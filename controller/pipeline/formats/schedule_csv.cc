@@ -119,7 +119,7 @@ class CsvRow {
       cells_.push_back(ToString(op));
       return;
     }
-    op.kind = action.channel % 2 == 0 ? OpKind::kForward : OpKind::kBackward;
+    op.kind = OpTable::IsForward(action.channel) ? OpKind::kForward : OpKind::kBackward;
     const bool is_send = action.kind == Action::Kind::kSend;
     if (!is_send) op.stage = ops_.op(ops_.ConsumerOf(action.channel, op.microbatch)).stage;
     cells_.push_back(ToString(CsvAction{is_send ? Kind::kSend : Kind::kReceive, op}));
