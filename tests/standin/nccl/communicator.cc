@@ -124,9 +124,10 @@ Result Communicator::Start(Pending pending) {
   if (!options_.is_blocking) return {ncclInProgress};
   while (true) {
     const Result state = Poll();
+    // An abort stops the work first, so that what waits for its end may see it and no abort.
+    if (is_aborted_) return Failed(ncclInvalidUsage, "aborted by another thread");
     if (state.code != ncclInProgress) return state;
     MutexLock lock(mutex_);
-    if (stops_) return Failed(ncclInvalidUsage, "aborted by another thread");
     changed_.WaitFor(mutex_, kWait);
   }
 }
@@ -237,6 +238,7 @@ Result Communicator::Destroy() {
 
 Result Communicator::Abort() {
   // A call that blocks another thread sees this and returns.
+  is_aborted_ = true;
   stops_ = true;
   while (!TryEnter()) {
     MutexLock lock(mutex_);

@@ -165,6 +165,7 @@ class Communicator {
 
   // Of streams' threads too.
   std::atomic<bool> stops_ = false;  // works end without having moved what is left
+  std::atomic<bool> is_aborted_ = false;
 
   Mutex mutex_;
   CondVar changed_;
