@@ -1,6 +1,5 @@
 #pragma once
 
-#include "common/base/mutex.h"
 #include "common/rpc/outgoing_queue.h"
 #include "common/rpc/status_codec.h"
 
@@ -37,13 +36,12 @@ class ClientBidiStream : private grpc::ClientBidiReactor<Request, Response> {
   ClientBidiStream& operator=(const ClientBidiStream&) = delete;
 
   // Starts the call by `call`, which gives both of its arguments to the stub's async method and may
-  // set metadata and deadline of the context before. OnEnd comes exactly once from here on. Until
-  // then somebody must keep the stub or channel: not the stream, which gRPC's thread lets go of.
+  // set metadata and deadline of the context before. OnEnd comes exactly once from here on.
   static void Start(std::shared_ptr<ClientBidiStream> stream,
                     absl::FunctionRef<void(grpc::ClientContext*, Reactor*)> call) {
     ClientBidiStream& started = *stream;
     started.self_ = std::move(stream);
-    call(started.context().get(), &started);
+    call(&started.context_, &started);
     // Writes begin outside of gRPC's own calls. Without a hold, gRPC could see a stream without
     // operations, end it and free it under a sender's feet. The writing half gives it up.
     started.AddHold();
@@ -65,9 +63,7 @@ class ClientBidiStream : private grpc::ClientBidiReactor<Request, Response> {
   void CloseWrites() { Do(outgoing_.Close(absl::OkStatus())); }
 
   // Ends the call at once, with Cancelled. Repeatable.
-  void Cancel() {
-    if (const std::shared_ptr<grpc::ClientContext> open = context()) open->TryCancel();
-  }
+  void Cancel() { context_.TryCancel(); }
 
  private:
   using Queue = OutgoingQueue<Request>;
@@ -97,28 +93,10 @@ class ClientBidiStream : private grpc::ClientBidiReactor<Request, Response> {
   void OnWriteDone(bool ok) final { Do(outgoing_.OnWritten(ok)); }
   void OnDone(const grpc::Status& status) final {
     const std::shared_ptr<ClientBidiStream> keep = std::move(self_);
-    // The context holds the channel. This thread must not be the one to let go of the last channel
-    // of the process, which waits for gRPC's threads, this one among them. So the context goes
-    // while whoever waits for OnEnd still has the channel.
-    ReleaseContext();
     OnEnd(FromGrpcStatus(status));
   }
 
-  // Null when the call is over.
-  std::shared_ptr<grpc::ClientContext> context() {
-    MutexLock lock(mutex_);
-    return context_;
-  }
-  void ReleaseContext() {
-    std::shared_ptr<grpc::ClientContext> released;
-    MutexLock lock(mutex_);
-    released.swap(context_);
-  }
-
-  Mutex mutex_;
-  // Shared with a Cancel in progress.
-  std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_) =
-      std::make_shared<grpc::ClientContext>();
+  grpc::ClientContext context_;
   Queue outgoing_;
   Response response_;
   std::shared_ptr<ClientBidiStream> self_;  // gRPC's share

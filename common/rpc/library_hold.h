@@ -2,9 +2,9 @@
 
 namespace crossmesh {
 
-// Keeps gRPC initialised until the process ends. Otherwise whoever drops the last channel or server
-// shuts the library down, which joins its threads: fatal when that is one of them, as it can be
-// when the last reference is held by a stream. Cheap after the first call. Thread-safe.
+// Keeps gRPC initialised, and its threads that call streams back, until the process ends. Otherwise
+// whoever drops the last channel or server joins these threads: fatal when it is one of them, as it
+// is when gRPC's share of a stream is the last to go. Cheap after the first call. Thread-safe.
 void HoldRpcLibrary();
 
 }  // namespace crossmesh
