@@ -1,7 +1,5 @@
 #include "worker/executor/streaming_copy.h"
 
-#include "common/base/row_copy.h"
-
 #include <cstring>
 
 #if defined(__SSE2__)
@@ -13,8 +11,7 @@ namespace crossmesh {
 #if defined(__SSE2__)
 namespace {
 
-// Below this, waiting for the stores to leave costs more than they save.
-constexpr int64_t kStreamingMin = int64_t{16} << 10;
+constexpr int64_t kStreamingMin = int64_t{1} << 10;
 constexpr int64_t kLineBytes = 64;
 
 // `to` must be at the start of a cache line.
@@ -36,16 +33,19 @@ void CopyStreaming(std::byte* to, const std::byte* from, int64_t bytes) {
     done = (kLineBytes - behind_line) % kLineBytes;
     std::memcpy(to, from, done);
     for (; bytes - done >= kLineBytes; done += kLineBytes) CopyLine(to + done, from + done);
-    _mm_sfence();
   }
-  CopyRow(to + done, from + done, bytes - done);
+  std::memcpy(to + done, from + done, bytes - done);
 }
+
+void FinishStreaming() { _mm_sfence(); }
 
 #else
 
 void CopyStreaming(std::byte* to, const std::byte* from, int64_t bytes) {
-  CopyRow(to, from, bytes);
+  std::memcpy(to, from, bytes);
 }
+
+void FinishStreaming() {}
 
 #endif
 

@@ -25,7 +25,7 @@ void ExpectCopies(int64_t bytes, int64_t from_offset, int64_t to_offset) {
 }
 
 TEST(StreamingCopyTest, CopiesEveryByteAndNoOtherAtAnyAlignment) {
-  for (const int64_t bytes : {0, 1, 63, 64, 16383, 16384, 16385, 16384 + 63, 100'003}) {
+  for (const int64_t bytes : {0, 1, 63, 64, 1023, 1024, 1025, 1024 + 63, 1536, 100'003}) {
     for (const int64_t from_offset : {0, 1, 16, 63}) {
       for (const int64_t to_offset : {0, 1, 32, 63, 64}) {
         ExpectCopies(bytes, from_offset, to_offset);

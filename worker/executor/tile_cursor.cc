@@ -1,6 +1,7 @@
 #include "worker/executor/tile_cursor.h"
 
 #include "common/base/check.h"
+#include "common/base/row_fetch.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/executor/streaming_copy.h"
@@ -44,6 +45,12 @@ PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
   return runs;
 }
 
+Run TileCursor::NextToRead(PackedRuns& runs, int64_t bytes_max) const {
+  const Run run = runs.Next(bytes_max);
+  FetchRow(At(runs.Next(0)), run.bytes);
+  return run;
+}
+
 bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces) {
   if (!ReaderOf(range.slice_class).copies()) return false;
   // To look at all pieces in vain costs a good part of what gathering them costs.
@@ -73,7 +80,7 @@ void TileCursor::Gather(const Range& range, std::span<std::byte> into) {
   const Reader reader = ReaderOf(range.slice_class);
   PackedRuns& runs = Seek(move_, range);
   while (!into.empty()) {
-    const Run run = runs.Next(std::ssize(into));
+    const Run run = NextToRead(runs, std::ssize(into));
     Read(reader, run, into.data());
     into = into.subspan(run.bytes);
   }
@@ -99,7 +106,7 @@ int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use)
     std::byte* into = to.At(destination);
     const std::byte* const end = into + destination.bytes;
     while (into != end) {
-      const Run source = from_runs.Next(end - into);
+      const Run source = NextToRead(from_runs, end - into);
       if (At(source) != into) {
         if (!reader.copies() || next_use == NextUse::kSoon) {
           Read(reader, source, into);
@@ -111,6 +118,7 @@ int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use)
       into += source.bytes;
     }
   }
+  if (next_use == NextUse::kLater) FinishStreaming();
   return copied;
 }
 
@@ -122,7 +130,7 @@ void TileCursor::HashLeaves(const Range& range, std::span<std::byte> scratch,
   for (uint64_t& hash : hashes) {
     const int64_t leaf_bytes = std::min(left, Plan::kLeafBytes);
     left -= leaf_bytes;
-    Run run = runs.Next(leaf_bytes);
+    Run run = NextToRead(runs, leaf_bytes);
     if (run.bytes == leaf_bytes && reader.copies()) {
       hash = HashLeaf(std::span(At(run), leaf_bytes));
       continue;
@@ -131,7 +139,7 @@ void TileCursor::HashLeaves(const Range& range, std::span<std::byte> scratch,
       Read(reader, run, &scratch[done]);
       done += run.bytes;
       if (done == leaf_bytes) break;
-      run = runs.Next(leaf_bytes - done);
+      run = NextToRead(runs, leaf_bytes - done);
     }
     hash = HashLeaf(scratch.first(leaf_bytes));
   }

@@ -61,6 +61,8 @@ class TileCursor {
   TileCursor(const TileMap& map, const BoundTiles& tiles, const DeviceScales* scales)
       : map_(map), tiles_(tiles), scales_(scales), look_(map), move_(map), hash_(map) {}
 
+  // The next run, while the one behind it is fetched into the processor's caches.
+  Run NextToRead(PackedRuns& runs, int64_t bytes_max) const;
   static PackedRuns& Seek(PackedRuns& runs, const Range& range);
   std::byte* At(const Run& run) const { return tiles_.tensor[run.tensor] + run.tile_offset; }
   Reader ReaderOf(ClassIndex slice_class) const;
