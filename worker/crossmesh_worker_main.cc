@@ -72,6 +72,15 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--nccl-library", flags.worker.gpu_process.nccl_library,
                  "NCCL, by which GPUs exchange tensors; the same for all workers")
       ->capture_default_str();
+  app.add_option("--nccl-ctas-min", flags.worker.gpu_process.ctas_min,
+                 "Thread blocks of a GPU that NCCL takes at least; 0: as it thinks best")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--nccl-ctas-max", flags.worker.gpu_process.ctas_max,
+                 "Thread blocks of a GPU that NCCL takes at most, and leaves the others to what "
+                 "computes; 0: as it thinks best")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--gpu-program", flags.worker.gpu_process.program,
                  "What drives each GPU in a process of its own; crossmesh-gpu beside this program "
                  "if not given");
@@ -89,6 +98,12 @@ absl::Status Resolve(Flags& flags) {
   }
   for (const std::string& text : flags.gpus) {
     ASSIGN_OR_RETURN(flags.worker.gpus.emplace_back(), ParseGpuName(text));
+  }
+  const int ctas_max = flags.worker.gpu_process.ctas_max;
+  if (ctas_max > 0 && flags.worker.gpu_process.ctas_min > ctas_max) {
+    return absl::InvalidArgumentError(absl::StrCat("--nccl-ctas-min: expected at most ", ctas_max,
+                                                   ", which --nccl-ctas-max is, found ",
+                                                   flags.worker.gpu_process.ctas_min));
   }
   flags.worker.data.kind = flags.transport == "ucx" ? DataTransport::kUcx : DataTransport::kSocket;
   flags.worker.data.shared_memory = flags.shared_memory == "on";

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/container/btree_set.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -62,6 +63,15 @@ std::string WorkerTable(const v1::OperationReport& report) {
   return table.ToString();
 }
 
+// Those of all workers, each once.
+absl::btree_set<absl::string_view> GpuLibraries(const v1::OperationReport& report) {
+  absl::btree_set<absl::string_view> libraries;
+  for (const v1::WorkerReport& worker : report.workers()) {
+    libraries.insert(worker.gpu_libraries().begin(), worker.gpu_libraries().end());
+  }
+  return libraries;
+}
+
 std::string ReportText(const v1::OperationReport& report) {
   const std::string plan_time =
       report.plan_cached() ? "cached" : FormatSeconds(report.plan_seconds());
@@ -90,6 +100,9 @@ std::string ReportText(const v1::OperationReport& report) {
         &text, "%-13s %s to %s: %s took %s, the operation was predicted to take %s\n", "slow link",
         link.from(), link.to(), Bytes(link.sent_bytes()), FormatSeconds(link.busy_seconds()),
         FormatSeconds(report.predicted_seconds()));
+  }
+  for (const absl::string_view library : GpuLibraries(report)) {
+    absl::StrAppendFormat(&text, "%-13s %s\n", "between GPUs", library);
   }
   return absl::StrCat(text, BroadcastLines(report.broadcast_groups()),
                       WarningLines(report.warnings()));

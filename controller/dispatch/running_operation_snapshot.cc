@@ -79,6 +79,7 @@ OperationReport RunningOperation::Report() const {
       sum.unpack_seconds += figures.unpack_seconds;
       sum.checksum_seconds += figures.checksum_seconds;
       sum.links.insert(sum.links.end(), figures.links.begin(), figures.links.end());
+      sum.gpu_libraries.insert(figures.gpu_libraries.begin(), figures.gpu_libraries.end());
     }
   }
   return report;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <absl/container/btree_set.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
@@ -55,6 +56,7 @@ struct TaskFigures {
   double unpack_seconds = 0;
   double checksum_seconds = 0;
   std::vector<PeerFigures> links;
+  absl::btree_set<std::string> gpu_libraries = {};  // with their versions
 };
 
 // What a worker's task came to.

@@ -42,6 +42,8 @@ void AddWorkers(const OperationReport& report, v1::OperationReport& out) {
     entry.set_pack_seconds(figures.pack_seconds);
     entry.set_unpack_seconds(figures.unpack_seconds);
     entry.set_checksum_seconds(figures.checksum_seconds);
+    entry.mutable_gpu_libraries()->Assign(figures.gpu_libraries.begin(),
+                                          figures.gpu_libraries.end());
   }
 }
 

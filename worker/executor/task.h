@@ -105,6 +105,8 @@ struct TaskReport {
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
   // Devices of this worker whose communicators can no longer be used, or were not there.
   std::vector<DeviceRank> broken_devices = {};
+  // That moved it between GPUs, with their versions, as they name themselves; sorted.
+  std::vector<std::string> gpu_libraries = {};
 };
 
 // Called on the executor's loop, never from inside Start, Cancel or PeerLost.

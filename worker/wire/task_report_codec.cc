@@ -61,6 +61,9 @@ v1::ExecuteResponse::Report ToProto(const TaskReport& report) {
     added.set_busy_seconds(link.busy_seconds);
   }
   proto.mutable_broken_devices()->Add(report.broken_devices.begin(), report.broken_devices.end());
+  for (const std::string& library : report.gpu_libraries) {
+    proto.add_gpu_libraries(ReplaceInvalidUtf8(library));
+  }
   return proto;
 }
 
@@ -81,6 +84,7 @@ TaskReport FromProto(const v1::ExecuteResponse::Report& proto) {
                             .busy_seconds = link.busy_seconds()});
   }
   report.broken_devices.assign(proto.broken_devices().begin(), proto.broken_devices().end());
+  report.gpu_libraries.assign(proto.gpu_libraries().begin(), proto.gpu_libraries().end());
   return report;
 }
 

@@ -33,6 +33,7 @@ TaskFigures FiguresOf(const v1::ExecuteResponse::Report& report) {
                              .sent_bytes = link.sent_bytes(),
                              .busy_seconds = link.busy_seconds()});
   }
+  figures.gpu_libraries.insert(report.gpu_libraries().begin(), report.gpu_libraries().end());
   return figures;
 }
 

@@ -46,6 +46,11 @@ Result CheckConfig(const ncclConfig_t* config, bool& is_blocking) {
   if (config->magic != NCCL_API_MAGIC || config->size == 0) {
     return Refused(ncclInvalidArgument, "the config was not begun with NCCL_CONFIG_INITIALIZER");
   }
+  // NCCL_CONFIG_UNDEF_INT is the least integer.
+  if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > config->maxCTAs) {
+    return Refused(ncclInvalidArgument,
+                   absl::StrCat("minCTAs ", config->minCTAs, ", maxCTAs ", config->maxCTAs));
+  }
   if (config->blocking != NCCL_CONFIG_UNDEF_INT) is_blocking = config->blocking != 0;
   return {};
 }

@@ -90,8 +90,7 @@ absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t tick
                                       .id = id,
                                       .rank = static_cast<int>(self - key.ranks.begin()),
                                       .size = static_cast<int>(key.ranks.size()),
-                                      .ctas_min = options_.ctas_min,
-                                      .ctas_max = options_.ctas_max}));
+                                      .ctas = options_.ctas}));
   entries_[key] = {.life = std::make_unique<CommunicatorLife>(clock_, std::move(communicator),
                                                               staging_, options_.timeouts),
                    .free_bytes_before = free_bytes};

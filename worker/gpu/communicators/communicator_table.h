@@ -30,9 +30,7 @@ class CommunicatorTable {
   struct Options {
     RankName self;
     CommunicatorTimeouts timeouts;
-    // Of each communicator: thread blocks that may run at a time; 0: as NCCL thinks best.
-    int ctas_min = 0;
-    int ctas_max = 0;
+    CtaLimits ctas = {};  // of each communicator
   };
 
   // All references, and `staging`, which may be null, must outlive this.

@@ -83,8 +83,8 @@ ncclConfig_t ConfigOf(const NcclCommunicator::Options& options) {
   config.blocking = 0;
   config.splitShare = 0;
   config.commName = options.name.c_str();
-  if (options.ctas_min > 0) config.minCTAs = options.ctas_min;
-  if (options.ctas_max > 0) config.maxCTAs = options.ctas_max;
+  if (options.ctas.min > 0) config.minCTAs = options.ctas.min;
+  if (options.ctas.max > 0) config.maxCTAs = options.ctas.max;
   return config;
 }
 

@@ -19,6 +19,12 @@ namespace crossmesh {
 // for the others from then on, so it is the one that is to be rank 0.
 absl::StatusOr<std::string> MintId(const NcclApi& nccl);
 
+// Thread blocks that may run at a time for a communicator; 0: as NCCL thinks best.
+struct CtaLimits {
+  int min = 0;
+  int max = 0;
+};
+
 // A rank of a communicator of NCCL, that never blocks. It is in progress from the start, until all
 // ranks have come; only MintId's process may be rank 0. Errors have the communicator's name and
 // what NCCL said. Confined to the thread that issues all work of its GPU, whose context is current.
@@ -29,9 +35,7 @@ class NcclCommunicator final : public Communicator {
     std::string id;    // of MintId
     int rank = 0;
     int size = 1;
-    // Thread blocks that may run at a time for it; 0: as NCCL thinks best.
-    int ctas_min = 0;
-    int ctas_max = 0;
+    CtaLimits ctas = {};
   };
 
   // InvalidArgument when the id is none, or the rank. The ranks' NCCL may refuse at once, too.

@@ -62,6 +62,17 @@ TEST_F(NcclCommunicatorTest, WhatNcclRefusesAtOnceHasItsWords) {
   EXPECT_THAT(rank_->TakeViolations(), ElementsAre(HasSubstr("ncclCommInitRankConfig")));
 }
 
+TEST_F(NcclCommunicatorTest, NcclIsToldHowManyBlocksItMayHave) {
+  ASSERT_OK_AND_ASSIGN(const std::string id, MintId(rank_->nccl()));
+  const auto begin = [&](CtaLimits ctas) {
+    return NcclCommunicator::Begin(rank_->nccl(), {.name = "test", .id = id, .ctas = ctas});
+  };
+  EXPECT_OK(begin({.min = 2, .max = 4}));
+  EXPECT_THAT(begin({.min = 4, .max = 2}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("minCTAs 4, maxCTAs 2")));
+  EXPECT_THAT(rank_->TakeViolations(), ElementsAre(HasSubstr("minCTAs")));
+}
+
 TEST_F(NcclCommunicatorTest, TheDefaultStreamIsRefused) {
   ASSERT_OK(rank_->JoinAlone());
   EXPECT_THAT(rank_->communicator().Exchange({}, {}, nullptr),

@@ -44,6 +44,14 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Seconds after which the abort of a communicator hangs")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--ctas-min", flags.loop.communicator_ctas.min,
+                 "Thread blocks that each communicator has at least; 0: as NCCL thinks best")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--ctas-max", flags.loop.communicator_ctas.max,
+                 "Thread blocks that each communicator has at most; 0: as NCCL thinks best")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 // The socket's end tells of the worker's too, but not while the driver hangs. A terminal's SIGINT

@@ -70,7 +70,8 @@ absl::Status GpuLoop::Open() {
       CommunicatorTable::Options{.self = {.gpu = options_.gpu, .incarnation = options_.incarnation},
                                  .timeouts = {.creating = kNoLimit,
                                               .finalizing = kNoLimit,
-                                              .ending = options_.communicator_end_limit}});
+                                              .ending = options_.communicator_end_limit},
+                                 .ctas = options_.communicator_ctas});
   orders_ = std::make_unique<CommunicatorOrders>(clock_, *communicators_,
                                                  static_cast<CommunicatorOrders::Listener&>(*this));
   ASSIGN_OR_RETURN(tasks_, GpuTasks::Create({.loop = loop_,
@@ -246,7 +247,9 @@ void GpuLoop::OnCommunicatorChange(const Communicator& communicator, Communicato
 }
 
 void GpuLoop::OnTaskDone(uint64_t request, const TaskReport& report) {
-  Answer({.request = request, .result = report});
+  TaskReport told = report;
+  told.gpu_libraries = {driver_->description(), nccl_->description()};
+  Answer({.request = request, .result = std::move(told)});
 }
 
 void GpuLoop::LookSoon() {

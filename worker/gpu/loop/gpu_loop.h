@@ -48,6 +48,7 @@ class GpuLoop final : private MessageSocket::Sink,
     NcclApi::Options nccl;
     ByteCount staging_bytes{int64_t{256} << 20};
     absl::Duration communicator_end_limit = absl::Seconds(20);
+    CtaLimits communicator_ctas = {};
   };
 
   // Loads the libraries, takes the GPU, and says hello. The error, which was told as last words:

@@ -95,6 +95,8 @@ GpuChild::Options GpuProcess::ChildOptions() const {
                         "--driver-library", options_.driver_library,                      //
                         "--nccl-library", options_.nccl_library,                          //
                         "--staging-bytes", absl::StrCat(options_.staging_bytes.value()),  //
+                        "--ctas-min", absl::StrCat(options_.ctas_min),                    //
+                        "--ctas-max", absl::StrCat(options_.ctas_max),                    //
                         "--communicator-end-limit",                                       //
                         SecondsText(options_.communicator_end_limit)},
           .environment = options_.environment};

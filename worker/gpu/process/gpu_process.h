@@ -46,6 +46,9 @@ struct GpuProcessOptions {
   std::string nccl_library = "libnccl.so.2";
   std::vector<std::string> environment;  // "NAME=value", beside this process's own
   ByteCount staging_bytes{int64_t{256} << 20};
+  // Thread blocks of a communicator, at least and at most; 0: as NCCL thinks best.
+  int ctas_min = 0;
+  int ctas_max = 0;
 
   absl::Duration start_limit = absl::Minutes(2);    // from the start of the program to its hello
   absl::Duration answer_limit = absl::Seconds(30);  // of a request, beyond the time that it gives

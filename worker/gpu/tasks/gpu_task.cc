@@ -1,6 +1,7 @@
 #include "worker/gpu/tasks/gpu_task.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -76,6 +77,10 @@ void GpuTask::Add(const TaskReport& report) {
   report_.received_bytes += report.received_bytes;
   report_.copied_bytes += report.copied_bytes;
   TakeLongest(report.seconds, report_.seconds);
+  std::vector<std::string> libraries;
+  std::ranges::set_union(report_.gpu_libraries, report.gpu_libraries,
+                         std::back_inserter(libraries));
+  report_.gpu_libraries = std::move(libraries);
   moved_bytes_ += report.received_bytes + report.copied_bytes;
 }
 
