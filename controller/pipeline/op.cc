@@ -1,5 +1,7 @@
 #include "controller/pipeline/op.h"
 
+#include <limits>
+
 #include <absl/status/status.h>
 #include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
@@ -10,11 +12,11 @@ namespace {
 
 constexpr absl::string_view kLetters = "FBIW";  // by kind
 
-// Digits only: SimpleAtoi takes signs and spaces.
+// Digits only: SimpleAtoi takes signs and spaces. Below the greatest, so that counts fit as well.
 bool ParseIndex(absl::string_view text, int32_t& index) {
   return !text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text[0])) &&
          absl::ascii_isdigit(static_cast<unsigned char>(text.back())) &&
-         absl::SimpleAtoi(text, &index);
+         absl::SimpleAtoi(text, &index) && index < std::numeric_limits<int32_t>::max();
 }
 
 }  // namespace

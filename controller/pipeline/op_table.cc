@@ -30,6 +30,14 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
         absl::StrCat("schedule: expected at most ", OpTable::kOpsMax,
                      " ops and transfers, found up to ", wide * schedule.microbatches));
   }
+  // Before anything is as large as the schedule says that it is.
+  int64_t ops = 0;
+  for (const std::vector<Op>& row : schedule.ranks) ops += std::ssize(row);
+  if (ops < schedule.microbatches) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule: expected ops of each of ",
+                                                   schedule.microbatches, " microbatches, found ",
+                                                   ops, " ops"));
+  }
   return absl::OkStatus();
 }
 

@@ -67,6 +67,10 @@ TEST(OpTableTest, SizesAreLimited) {
   Schedule schedule{.stages = 2, .microbatches = int32_t{1} << 30, .ranks = {{}, {}}};
   EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
               StatusIs(absl::StatusCode::kResourceExhausted));
+  schedule.microbatches = 1'000'000;  // a table for so many is not made in vain
+  EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("each of 1000000 microbatches, found 0 ops")));
   schedule.microbatches = 0;
   EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("microbatches")));
