@@ -1,4 +1,4 @@
-// Where tests find files of the repository and the programs of this build.
+// Where tests find files of the repository, what these have, and the programs of this build.
 
 #pragma once
 
@@ -15,5 +15,8 @@ std::string SourcePath(absl::string_view path);
 // Absolute path of a program of this build, e.g. ProgramPath("crossmesh-worker"). It need not
 // exist.
 std::string ProgramPath(absl::string_view name);
+
+// What a file has; nothing where there is none.
+std::string ReadTextFile(const std::string& path);
 
 }  // namespace crossmesh

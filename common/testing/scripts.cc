@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/match.h>
@@ -15,16 +14,6 @@
 #include <gtest/gtest.h>
 
 namespace crossmesh {
-namespace {
-
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-}  // namespace
 
 std::string PlayScript(absl::string_view script,
                        absl::FunctionRef<std::string(absl::string_view event)> play) {
@@ -46,7 +35,7 @@ int ExpectScriptsPlayAsWritten(absl::string_view folder,
   for (const auto& entry : std::filesystem::directory_iterator(SourcePath(folder))) {
     if (entry.path().extension() != ".txt") continue;
     ++scripts;
-    const std::string script = ReadFile(entry.path());
+    const std::string script = ReadTextFile(entry.path());
     const std::string played = play(script);
     if (std::getenv("CROSSMESH_UPDATE_GOLDEN") != nullptr) {
       std::ofstream(entry.path()) << played;

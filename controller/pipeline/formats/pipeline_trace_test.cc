@@ -1,7 +1,7 @@
 #include "controller/pipeline/formats/pipeline_trace.h"
 
 #include "common/testing/status_matchers.h"
-#include "controller/pipeline/formats/sample_schedules.h"
+#include "controller/pipeline/formats/testing/sample_schedules.h"
 #include "controller/pipeline/testing/pipeline_vectors.h"
 
 #include <map>

@@ -1,14 +1,17 @@
 #include "controller/pipeline/formats/schedule_csv.h"
 
+#include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "controller/pipeline/formats/csv_action.h"
 #include "controller/pipeline/formats/placed_ops.h"
 #include "controller/pipeline/formats/random_edit.h"
-#include "controller/pipeline/formats/sample_schedules.h"
+#include "controller/pipeline/formats/testing/sample_schedules.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_replace.h>
 #include <gmock/gmock.h>
@@ -54,6 +57,26 @@ TEST(ScheduleCsvTest, ReadsWhatPyTorchWrites) {
               IsOkAndHolds(*ParseSchedule("0F0 0F1 0B0 0B1\n")));
   EXPECT_THAT(ParseScheduleCsv(" 0F0 ,0B0", kComputeOnly),
               IsOkAndHolds(*ParseSchedule("0F0 0B0\n")));
+}
+
+// Written by tests/peers/pytorch_schedules.py, each in both dialects.
+TEST(ScheduleCsvTest, ReadsTheSchedulesThatPyTorchMakes) {
+  const std::filesystem::path folder = SourcePath("controller/pipeline/formats/testdata/pytorch");
+  const absl::string_view ending = ".compute_only.csv";
+  int schedules = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::string path = entry.path();
+    if (!absl::EndsWith(path, ending)) continue;
+    SCOPED_TRACE(path);
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                         ParseScheduleCsv(ReadTextFile(path), kComputeOnly));
+    path.replace(path.size() - ending.size(), ending.size(), ".compute_comms.csv");
+    EXPECT_THAT(ParseScheduleCsv(ReadTextFile(path), kComputeComms), IsOkAndHolds(schedule));
+    const std::vector<PipelineShape::Edge> chain = ChainOf(schedule.stages);
+    EXPECT_OK(Write({StageRanks(schedule), chain}, schedule, kComputeComms));
+    ++schedules;
+  }
+  EXPECT_EQ(schedules, 15);
 }
 
 TEST(ScheduleCsvTest, StagesOfOneRankNeedNoTransfer) {

@@ -2,7 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "controller/pipeline/formats/random_edit.h"
-#include "controller/pipeline/formats/sample_schedules.h"
+#include "controller/pipeline/formats/testing/sample_schedules.h"
 
 #include <string>
 #include <vector>

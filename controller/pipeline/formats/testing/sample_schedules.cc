@@ -1,4 +1,4 @@
-#include "controller/pipeline/formats/sample_schedules.h"
+#include "controller/pipeline/formats/testing/sample_schedules.h"
 
 #include "common/testing/status_matchers.h"
 #include "controller/pipeline/formats/placed_ops.h"
