@@ -1,10 +1,9 @@
 #include "client/drawing/timeline_drawing.h"
 
+#include "client/drawing/time_axis.h"
 #include "common/base/format.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
 
 #include <absl/strings/str_cat.h>
@@ -24,30 +23,6 @@ constexpr double kRowMax = 36;
 constexpr size_t kConnectedMax = 80;
 
 double LaneHeight(double part_of_rate) { return std::max(2.0, part_of_rate * kFullRate); }
-
-struct TimeUnit {
-  absl::string_view name;
-  double seconds;
-};
-constexpr std::array<TimeUnit, 4> kUnits = {TimeUnit{"s", 1}, TimeUnit{"ms", 1e-3},
-                                            TimeUnit{"us", 1e-6}, TimeUnit{"ns", 1e-9}};
-
-// The largest in which the time is at least one.
-TimeUnit UnitFor(double seconds) {
-  for (const TimeUnit& unit : kUnits) {
-    if (seconds >= unit.seconds) return unit;
-  }
-  return kUnits.back();
-}
-
-// 1, 2 or 5 times a power of ten, so that at most ten steps make up the whole.
-double StepFor(double whole) {
-  const double power = std::pow(10, std::floor(std::log10(whole / 10)));
-  for (const double factor : {1, 2, 5}) {
-    if (whole / (factor * power) <= 10) return factor * power;
-  }
-  return 10 * power;
-}
 
 absl::string_view Direction(PortPrice::Port kind) {
   switch (kind) {
