@@ -148,6 +148,7 @@ class BoundFinder {
       }
     }
     for (const PortTerm& term : terms) {
+      if (term.head == kInfinity) continue;  // no channel has it
       const EdgeProfile& edge = profile_.edges[term.channel / 2];
       Add(PipelineBoundKind::kPorts, term.head + term.busy + term.tail,
           absl::StrCat("channel ", edge.from, OpTable::IsForward(term.channel) ? "F" : "B",

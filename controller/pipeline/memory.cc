@@ -15,8 +15,8 @@ std::vector<RankMemory> FixedMemory(const PipelineProfile& profile) {
   for (const EdgeProfile& edge : profile.edges) {
     if (!profile.passes(edge)) continue;
     const ByteCount bytes = profile.channel_buffers * (edge.forward_bytes + edge.backward_bytes);
-    memory[profile.stages[edge.from].rank].buffer_bytes += bytes;
-    memory[profile.stages[edge.to].rank].buffer_bytes += bytes;
+    memory[profile.stages[edge.from].rank].buffer_bytes += edge.from_buffer_bytes.value_or(bytes);
+    memory[profile.stages[edge.to].rank].buffer_bytes += edge.to_buffer_bytes.value_or(bytes);
   }
   return memory;
 }

@@ -22,7 +22,7 @@ struct RankMemory {
 };
 
 // What each rank holds all the time: no activations yet. A channel has room for the profile's
-// number of messages at either end.
+// number of messages at either end, or for what its edge says.
 std::vector<RankMemory> FixedMemory(const PipelineProfile& profile);
 
 // What each rank holds at its peak. Activations are there from the begin of the forward op to the

@@ -52,6 +52,19 @@ absl::Status CheckStages(const PipelineProfile& profile) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPorts(const std::string& name, const std::vector<PortIndex>& ports) {
+  PortIndex least = 0;
+  for (const PortIndex port : ports) {
+    if (port < least || port >= PipelineProfile::kPortsMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": expected ports in ascending order, from ", least, " to below ",
+                       PipelineProfile::kPortsMax, ", found ", port));
+    }
+    least = port + 1;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckEdges(const PipelineProfile& profile) {
   absl::flat_hash_set<std::pair<StageIndex, StageIndex>> known;
   for (const EdgeProfile& edge : profile.edges) {
@@ -63,8 +76,12 @@ absl::Status CheckEdges(const PipelineProfile& profile) {
     if (!known.emplace(edge.from, edge.to).second) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": expected it once, found it again"));
     }
-    RETURN_IF_ERROR(CheckNumbers(name, {edge.forward_seconds, edge.backward_seconds},
-                                 {edge.forward_bytes, edge.backward_bytes}));
+    RETURN_IF_ERROR(CheckNumbers(
+        name, {edge.forward_seconds, edge.backward_seconds},
+        {edge.forward_bytes, edge.backward_bytes, edge.from_buffer_bytes.value_or(ByteCount(0)),
+         edge.to_buffer_bytes.value_or(ByteCount(0))}));
+    RETURN_IF_ERROR(CheckPorts(name, edge.forward_ports));
+    RETURN_IF_ERROR(CheckPorts(name, edge.backward_ports));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,9 @@
 
 namespace crossmesh {
 
+// What transfers can hold: one direction of a host's NICs, or whatever a model says.
+using PortIndex = int32_t;
+
 // What a stage takes for one microbatch.
 struct StageProfile {
   RankIndex rank = 0;  // that computes it
@@ -41,12 +44,21 @@ struct EdgeProfile {
   double backward_seconds = 0;
   ByteCount forward_bytes;
   ByteCount backward_bytes;
+  // What the ends set aside for messages of both directions, where that is not the profile's number
+  // of buffers for a channel.
+  std::optional<ByteCount> from_buffer_bytes;
+  std::optional<ByteCount> to_buffer_bytes;
+  // That a transfer holds under TransferModel::kPorts, ascending.
+  std::vector<PortIndex> forward_ports;
+  std::vector<PortIndex> backward_ports;
 
   friend bool operator==(const EdgeProfile&, const EdgeProfile&) = default;
 };
 
 // What all schedules of a pipeline are judged by. Times are of any unit, the same everywhere.
 struct PipelineProfile {
+  static constexpr PortIndex kPortsMax = 1 << 20;
+
   std::vector<StageProfile> stages;
   std::vector<EdgeProfile> edges;  // no two between the same stages
   // The most bytes that a rank may hold, by rank; nothing: no limit.
@@ -66,7 +78,7 @@ struct PipelineProfile {
 
 // InvalidArgument, naming the stage, edge or rank: no stages; a rank out of range or without a
 // stage; a time that is negative or not finite; a negative size; an edge that does not lead to a
-// later stage, or is there twice.
+// later stage, or is there twice; ports that are not ascending, from 0 to below kPortsMax.
 absl::Status Validate(const PipelineProfile& profile);
 
 }  // namespace crossmesh

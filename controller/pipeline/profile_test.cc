@@ -53,6 +53,12 @@ TEST(ProfileTest, NamesTheStageTheRankOrTheEdge) {
               is_refused("edge from stage 0 to 3"));
   EXPECT_THAT(Changed([](PipelineProfile& p) { p.edges.push_back(p.edges[0]); }),
               is_refused("found it again"));
+  EXPECT_THAT(Changed([](PipelineProfile& p) { p.edges[0].forward_ports = {2, 2}; }),
+              is_refused("ports in ascending order, from 3"));
+  EXPECT_THAT(Changed([](PipelineProfile& p) { p.edges[0].backward_ports = {-1}; }),
+              is_refused("found -1"));
+  EXPECT_THAT(Changed([](PipelineProfile& p) { p.edges[0].to_buffer_bytes = ByteCount(-1); }),
+              is_refused("sizes from 0"));
   EXPECT_THAT(Changed([](PipelineProfile& p) { p.channel_buffers = 0; }),
               is_refused("at least 1 buffer"));
 }

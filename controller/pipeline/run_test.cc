@@ -87,9 +87,10 @@ TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
 TEST(RunTest, NothingOverlapsOnARankOrAPort) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     RandomSource random(seed);
-    const PipelineProfile profile = RandomProfile(random);
+    PipelineProfile profile = RandomProfile(random);
     const Schedule schedule =
         RandomSchedule(random, profile, 4, BackwardForm::kFull, random.OneIn(2));
+    AddRandomPorts(random, profile);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     for (const TransferModel model : kAllTransferModels) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", TransferModelName(model)));
@@ -138,6 +139,20 @@ TEST(RunTest, APortOutOfARankIsSharedByItsPeers) {
   EXPECT_EQ(link.transfers[skip], (TimeSpan{1, 3}));
   EXPECT_EQ(nic.transfers[skip], (TimeSpan{3, 5}));
   EXPECT_EQ(nic.transfers[ops.TransferOf(2, 0)], (TimeSpan{5, 7}));  // into rank 2, behind it
+}
+
+// The two that leave stage 0 share a port that neither end has alone.
+TEST(RunTest, EdgesThatNameAPortTakeTurns) {
+  PipelineProfile profile = UniformProfile(3, 1, 2);
+  profile.edges.push_back({.from = 0, .to = 2, .forward_seconds = 2, .backward_seconds = 2});
+  profile.edges[0].forward_ports = {0, 4};
+  profile.edges[2].forward_ports = {4, 5};
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n2F0 2B0\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kPorts));
+  EXPECT_EQ(run.transfers[ops.TransferOf(0, 0)], (TimeSpan{1, 3}));
+  EXPECT_EQ(run.transfers[ops.TransferOf(4, 0)], (TimeSpan{3, 5}));
+  EXPECT_EQ(run.transfers[ops.TransferOf(2, 0)], (TimeSpan{4, 6}));
 }
 
 TEST(RunTest, AnOpThatWaitsForItselfIsRefused) {

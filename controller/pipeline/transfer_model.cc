@@ -22,6 +22,8 @@ absl::InlinedVector<PortKey, 2> KeysOf(RankIndex from, RankIndex to, TransferMod
       return {{std::min(from, to), std::max(from, to)}};
     case TransferModel::kNic:
       return {{from, kAny}, {kAny, to}};
+    case TransferModel::kPorts:
+      return {};
     case TransferModel::kBlocking:
       return {{from, from}, {to, to}};
   }
@@ -40,6 +42,8 @@ absl::string_view TransferModelName(TransferModel model) {
       return "pair";
     case TransferModel::kNic:
       return "nic";
+    case TransferModel::kPorts:
+      return "ports";
     case TransferModel::kBlocking:
       return "blocking";
   }
@@ -47,6 +51,21 @@ absl::string_view TransferModelName(TransferModel model) {
 }
 
 TransferPorts::TransferPorts(const PipelineProfile& profile, TransferModel model) {
+  model == TransferModel::kPorts ? TakeFromEdges(profile) : ShareBetweenRanks(profile, model);
+}
+
+void TransferPorts::TakeFromEdges(const PipelineProfile& profile) {
+  for (const EdgeProfile& edge : profile.edges) {
+    for (const std::vector<PortIndex>* ports : {&edge.forward_ports, &edge.backward_ports}) {
+      absl::InlinedVector<PortIndex, 2>& held = of_channel_.emplace_back();
+      if (!profile.passes(edge) || ports->empty()) continue;
+      held.assign(ports->begin(), ports->end());
+      size_ = std::max(size_, held.back() + 1);
+    }
+  }
+}
+
+void TransferPorts::ShareBetweenRanks(const PipelineProfile& profile, TransferModel model) {
   absl::flat_hash_map<PortKey, PortIndex> known;
   for (const EdgeProfile& edge : profile.edges) {
     const RankIndex from = profile.stages[edge.from].rank, to = profile.stages[edge.to].rank;

@@ -18,20 +18,19 @@ enum class TransferModel : uint8_t {
   kLink,      // a port for each ordered pair of ranks
   kPair,      // a port for each pair of ranks, for both directions
   kNic,       // a port out of each rank, and one into it
+  kPorts,     // the ports that the edges of the profile name
   kBlocking,  // the ranks themselves: who sends or receives does not compute
 };
 
-inline constexpr std::array<TransferModel, 5> kAllTransferModels = {
-    TransferModel::kLatency, TransferModel::kLink, TransferModel::kPair, TransferModel::kNic,
-    TransferModel::kBlocking};
+inline constexpr std::array<TransferModel, 6> kAllTransferModels = {
+    TransferModel::kLatency, TransferModel::kLink,  TransferModel::kPair,
+    TransferModel::kNic,     TransferModel::kPorts, TransferModel::kBlocking};
 
-// "latency", "link", "pair", "nic", "blocking".
+// "latency", "link", "pair", "nic", "ports", "blocking".
 absl::string_view TransferModelName(TransferModel model);
 inline std::ostream& operator<<(std::ostream& out, TransferModel model) {
   return out << TransferModelName(model);
 }
-
-using PortIndex = int32_t;
 
 // The ports of a pipeline under a model. Immutable.
 class TransferPorts {
@@ -45,6 +44,9 @@ class TransferPorts {
   }
 
  private:
+  void TakeFromEdges(const PipelineProfile& profile);
+  void ShareBetweenRanks(const PipelineProfile& profile, TransferModel model);
+
   int32_t size_ = 0;
   std::vector<absl::InlinedVector<PortIndex, 2>> of_channel_;
 };

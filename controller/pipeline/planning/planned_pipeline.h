@@ -28,6 +28,7 @@ struct PlannedTransfer {
   double seconds = 0;                // predicted, or given by hand
   std::shared_ptr<const Plan> plan;  // proven; null where there are no tensors
   int32_t buffers = 1;               // messages for which either end has memory
+  int32_t buffers_needed = 1;        // that the predicted run needs not to wait for memory
 };
 
 // A schedule for a pipeline, proven, with the plans of everything that passes between its ranks and
@@ -46,6 +47,7 @@ struct PlannedPipeline {
   std::optional<SearchResult> search;      // of "auto"
   Digest id;                               // of all that workers must agree on
 
+  // Everything but the time that planning took.
   v1::PipelinePlan Summary() const;
 };
 

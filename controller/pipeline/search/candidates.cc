@@ -1,18 +1,10 @@
 #include "controller/pipeline/search/candidates.h"
 
 #include "controller/pipeline/memory.h"
-#include "controller/pipeline/schedules/controllable_memory.h"
-#include "controller/pipeline/schedules/dual_pipe.h"
-#include "controller/pipeline/schedules/eager_one_f_one_b.h"
-#include "controller/pipeline/schedules/gpipe.h"
-#include "controller/pipeline/schedules/interleaved.h"
-#include "controller/pipeline/schedules/looped_bfs.h"
-#include "controller/pipeline/schedules/one_f_one_b.h"
 #include "controller/pipeline/schedules/period_law.h"
-#include "controller/pipeline/schedules/placement.h"
+#include "controller/pipeline/schedules/schedule_names.h"
 #include "controller/pipeline/schedules/window_order.h"
 #include "controller/pipeline/schedules/zero_bubble.h"
-#include "controller/pipeline/schedules/zero_bubble_v.h"
 #include "controller/pipeline/search/list_schedule.h"
 
 #include <algorithm>
@@ -28,16 +20,15 @@ class CandidateLister {
  public:
   CandidateLister(const PipelineProfile& profile, int32_t microbatches, BackwardForm form,
                   double seconds)
-      : profile_(profile), microbatches_(microbatches), form_(form), seconds_(seconds) {
+      : profile_(profile),
+        microbatches_(microbatches),
+        form_(form),
+        seconds_(seconds),
+        windows_max_(WindowsThatFit(profile, microbatches)) {
     const std::vector<RankMemory> fixed = FixedMemory(profile);
     for (const StageProfile& stage : profile.stages) {
-      const std::optional<ByteCount>& most = profile.rank_bytes_max[stage.rank];
-      room_.push_back(most);
+      room_.push_back(profile.rank_bytes_max[stage.rank]);
       if (room_.back()) *room_.back() -= fixed[stage.rank].bytes();
-      const bool is_limited = room_.back() && stage.activation_bytes() > ByteCount(0);
-      const int64_t fitting =
-          is_limited ? *room_.back() / stage.activation_bytes() : int64_t{microbatches};
-      windows_max_.push_back(static_cast<int32_t>(std::clamp<int64_t>(fitting, 1, microbatches)));
     }
   }
 
@@ -47,8 +38,9 @@ class CandidateLister {
     if (chain) AddChainOrders(*chain);
     AddLists("list", windows_max_);
     if (chain) AddWindowedLists(*chain);
-    AddLoopedSchedules();
-    AddVSchedules();
+    for (const char* name : {"interleaved_1f1b", "looped_bfs"}) AddNamed(name);
+    if (form_ == BackwardForm::kFull) return std::move(candidates_);
+    for (const char* name : {"zb_v", "v_half", "v_min", "dual_pipe_v"}) AddNamed(name);
     return std::move(candidates_);
   }
 
@@ -64,24 +56,19 @@ class CandidateLister {
 
   // Stages alone on ranks of their own, without skip connections: what the period law is about.
   std::optional<PipelineProfile> FindChain() const {
-    PipelineProfile chain = profile_;
-    std::erase_if(chain.edges, [](const EdgeProfile& edge) { return edge.to != edge.from + 1; });
-    std::ranges::sort(chain.edges, {}, &EdgeProfile::from);
+    PipelineProfile chain = WithoutSkips(profile_);
     if (!CheckChain(chain).ok()) return std::nullopt;
     return chain;
   }
 
-  void Add(std::string name, std::function<absl::StatusOr<Schedule>()> make) {
-    if (form_ == BackwardForm::kFull) {
-      candidates_.push_back({std::move(name), std::move(make)});
-      return;
-    }
-    // Only later for ops that nobody waits for: never worse.
-    candidates_.push_back({std::move(name), [make = std::move(make)]() -> absl::StatusOr<Schedule> {
-                             absl::StatusOr<Schedule> schedule = make();
-                             if (schedule.ok()) *schedule = DelayWeightGradients(*schedule);
-                             return schedule;
-                           }});
+  // Where stages are placed as it wants.
+  void AddNamed(absl::string_view name) {
+    if (!CheckPlacement(name, profile_).ok()) return;
+    candidates_.push_back(
+        {std::string(name), [name, this_profile = &profile_, m = microbatches_, form = form_] {
+           return MakeNamedSchedule(name,
+                                    {.profile = *this_profile, .microbatches = m, .form = form});
+         }});
   }
 
   void AddList(std::string name, std::vector<int32_t> windows, const ListManner& manner) {
@@ -129,20 +116,22 @@ class CandidateLister {
     return windows;
   }
 
-  void AddWindowOrder(std::string name, const std::vector<int32_t>& windows) {
-    Add(std::move(name), [windows, m = microbatches_] { return MakeWindowOrder(windows, m); });
+  void AddWindowOrder(std::string name, std::vector<int32_t> windows) {
+    candidates_.push_back(
+        {std::move(name),
+         [windows = std::move(windows), this_profile = &profile_, m = microbatches_, form = form_] {
+           return MakeNamedSchedule(
+               "window_order",
+               {.profile = *this_profile, .microbatches = m, .form = form, .windows = windows});
+         }});
   }
 
   void AddChainOrders(const PipelineProfile& chain) {
-    const int32_t s = stages(), m = microbatches_;
-    Add("1f1b", [s, m] { return MakeOneForwardOneBackward(s, m); });
-    Add("eager_1f1b", [s, m] { return MakeEagerOneForwardOneBackward(s, m); });
-    Add("gpipe", [s, m] { return MakeGpipe(s, m); });
+    for (const char* name : {"1f1b", "eager_1f1b", "gpipe"}) AddNamed(name);
     const absl::StatusOr<std::vector<int32_t>> fastest = FastestWindows(chain, form_, windows_max_);
     if (fastest.ok()) AddWindowsAround(chain, *fastest);
     if (form_ == BackwardForm::kFull) return;
-    candidates_.push_back({"zb_h1", [s, m] { return MakeZeroBubbleH1(s, m); }});
-    candidates_.push_back({"zb_h2", [s, m] { return MakeZeroBubbleH2(s, m); }});
+    for (const char* name : {"zb_h1", "zb_h2"}) AddNamed(name);
     AddDelayedOrders(chain);
   }
 
@@ -190,32 +179,6 @@ class CandidateLister {
       const std::vector<int32_t> windows = Widened(*fastest, by);
       AddLists(name, windows);
     }
-  }
-
-  bool IsPlaced(RankIndex (*rank_of)(StageIndex, int32_t)) const {
-    for (StageIndex s = 0; s < stages(); ++s) {
-      if (profile_.stages[s].rank != rank_of(s, profile_.ranks())) return false;
-    }
-    return true;
-  }
-
-  void AddLoopedSchedules() {
-    const int32_t ranks = profile_.ranks(), chunks = stages() / ranks, m = microbatches_;
-    if (chunks < 2 || stages() % ranks != 0 || !IsPlaced(LoopedRank)) return;
-    Add("interleaved_1f1b",
-        [=] { return MakeInterleaved({.ranks = ranks, .chunks = chunks, .microbatches = m}); });
-    Add("looped_bfs", [=] { return MakeLoopedBreadthFirst(ranks, chunks, m); });
-  }
-
-  void AddVSchedules() {
-    const int32_t ranks = profile_.ranks(), m = microbatches_;
-    if (stages() != 2 * ranks || !IsPlaced(VRank) || form_ == BackwardForm::kFull) return;
-    candidates_.push_back({"zb_v", [=] { return MakeZeroBubbleV(ranks, m); }});
-    candidates_.push_back(
-        {"v_half", [=] { return MakeControllableMemory(MemoryBlock::kHalf, ranks, m); }});
-    candidates_.push_back(
-        {"v_min", [=] { return MakeControllableMemory(MemoryBlock::kMin, ranks, m); }});
-    Add("dual_pipe_v", [=] { return MakeDualPipeV(ranks, m); });
   }
 
   const PipelineProfile& profile_;

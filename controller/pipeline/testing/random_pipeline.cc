@@ -105,6 +105,17 @@ PipelineProfile RandomProfile(RandomSource& random, const RandomPipelineOptions&
   return profile;
 }
 
+void AddRandomPorts(RandomSource& random, PipelineProfile& profile) {
+  for (EdgeProfile& edge : profile.edges) {
+    for (std::vector<PortIndex>* ports : {&edge.forward_ports, &edge.backward_ports}) {
+      ports->clear();
+      for (PortIndex port = 0; port < 6; ++port) {
+        if (ports->size() < 3 && random.OneIn(3)) ports->push_back(port);
+      }
+    }
+  }
+}
+
 Schedule RandomSchedule(RandomSource& random, const PipelineProfile& profile, int32_t microbatches,
                         BackwardForm form, bool in_order) {
   return ScheduleDrawer(profile, microbatches, form, in_order).Draw(random);

@@ -17,6 +17,9 @@ struct RandomPipelineOptions {
 // A chain of stages with times in quarters, sizes of a few bytes, and no limits of memory.
 PipelineProfile RandomProfile(RandomSource& random, const RandomPipelineOptions& options = {});
 
+// Gives each edge up to three ports in either direction, of few that there are.
+void AddRandomPorts(RandomSource& random, PipelineProfile& profile);
+
 // A schedule that can run. `in_order`: each stage takes microbatches in ascending order, for each
 // kind of op, so that both ends of a channel agree.
 Schedule RandomSchedule(RandomSource& random, const PipelineProfile& profile, int32_t microbatches,

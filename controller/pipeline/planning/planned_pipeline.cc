@@ -1,0 +1,82 @@
+#include "controller/pipeline/planning/planned_pipeline.h"
+
+#include "common/base/status_macros.h"
+#include "controller/pipeline/planning/pipeline_choice.h"
+#include "controller/pipeline/planning/pipeline_planner.h"
+#include "controller/pipeline/schedules/schedule_names.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+namespace {
+
+v1::PipelineCandidate CandidateOf(const PlannedPipeline& planned, SearchObjective objective) {
+  v1::PipelineCandidate candidate;
+  const double seconds =
+      objective == SearchObjective::kSeconds ? planned.run.seconds : planned.run.span_seconds;
+  candidate.set_seconds(planned.run.seconds);
+  candidate.set_span_seconds(planned.run.span_seconds);
+  if (planned.bound.seconds() > 0) candidate.set_gap(seconds / planned.bound.seconds() - 1);
+  const auto fullest = std::ranges::max_element(planned.proof.memory, {}, &RankMemory::bytes);
+  candidate.set_peak_bytes(fullest->bytes().value());
+  candidate.set_bubble_ratio(BubbleRatio(*planned.ops, planned.run));
+  return candidate;
+}
+
+// Is it worth nothing beside the other?
+bool IsBeaten(const v1::PipelineCandidate& one, const v1::PipelineCandidate& other) {
+  return other.refused().empty() && other.seconds() <= one.seconds() &&
+         other.peak_bytes() <= one.peak_bytes() &&
+         (other.seconds() < one.seconds() || other.peak_bytes() < one.peak_bytes());
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PlanPipeline(
+    PipelineDescription description, const v1::PipelineChoice& choice, CancelCheck cancelled) {
+  ASSIGN_OR_RETURN(const PipelineChoice decoded, FromProto(choice));
+  ASSIGN_OR_RETURN(const PipelinePlanner planner,
+                   PipelinePlanner::Create(std::move(description), cancelled));
+  return planner.Plan(decoded, cancelled);
+}
+
+absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
+    const PipelineDescription& description, const v1::PipelineChoice& choice,
+    CancelCheck cancelled) {
+  ASSIGN_OR_RETURN(PipelineChoice decoded, FromProto(choice));
+  ASSIGN_OR_RETURN(const PipelinePlanner planner, PipelinePlanner::Create(description, cancelled));
+  std::vector<std::string> names;
+  for (const absl::string_view name : ScheduleNames()) {
+    if (CheckPlacement(name, planner.profile()).ok()) names.emplace_back(name);
+  }
+  names.emplace_back(PipelineChoice::kAuto);
+  std::vector<v1::PipelineCandidate> candidates;
+  decoded.schedule_file.clear();
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(CheckWanted(cancelled));
+    decoded.schedule = name;
+    const auto planned = planner.Plan(decoded, cancelled);
+    v1::PipelineCandidate& candidate = candidates.emplace_back();
+    if (planned.ok()) {
+      candidate = CandidateOf(**planned, decoded.search.objective);
+    } else if (absl::IsCancelled(planned.status())) {
+      return planned.status();
+    } else {
+      candidate.set_refused(std::string(planned.status().message()));
+    }
+    candidate.set_name(name);
+  }
+  for (v1::PipelineCandidate& candidate : candidates) {
+    candidate.set_pareto(candidate.refused().empty() &&
+                         std::ranges::none_of(candidates, [&](const auto& other) {
+                           return IsBeaten(candidate, other);
+                         }));
+  }
+  return candidates;
+}
+
+}  // namespace crossmesh
