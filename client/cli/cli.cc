@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -86,6 +87,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat("file ", path, ": cannot be read, or is empty"));
   }
   return text.str();
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("writing ", path));
 }
 
 }  // namespace crossmesh

@@ -61,6 +61,9 @@ nlohmann::json ErrorDocument(const absl::Status& status);
 // InvalidArgument, naming `path`, when the file cannot be read; "-" is standard input.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
+// The system's error, naming `path`, when the file cannot be written.
+absl::Status WriteFile(const std::string& path, const std::string& text);
+
 // The command groups.
 void AddDemoCommand(Cli& cli, CLI::App& app);
 void AddDoctorCommand(Cli& cli, CLI::App& app);
@@ -69,9 +72,13 @@ void AddManifestCommands(Cli& cli, CLI::App& app);
 void AddMeshCommands(Cli& cli, CLI::App& app);
 void AddNetworkCommands(Cli& cli, CLI::App& app);
 void AddOperationCommands(Cli& cli, CLI::App& app);
+void AddPipelineCommands(Cli& cli, CLI::App& app);
 void AddPlanCommand(Cli& cli, CLI::App& app);
 void AddReshardCommand(Cli& cli, CLI::App& app);
 void AddSimulateCommand(Cli& cli, CLI::App& app);
 void AddWorkerCommands(Cli& cli, CLI::App& app);
+
+// Of the group `pipeline`.
+void AddPipelineConvertCommand(Cli& cli, CLI::App& group);
 
 }  // namespace crossmesh

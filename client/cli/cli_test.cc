@@ -333,5 +333,91 @@ INSTANTIATE_TEST_SUITE_P(
                 "controller unix:/nonexistent/socket"}),
     [](const testing::TestParamInfo<Mistake>& test) { return test.param.name; });
 
+TEST(CliTest, APipelineIsPlannedAndProven) {
+  const TemporaryFolder folder;
+  const Result plan = Crossmesh(absl::StrCat(
+      "pipeline plan examples/pipeline.json --schedule eager_1f1b --svg ", folder.PathOf("run.svg"),
+      " --trace ", folder.PathOf("run.json"), " --output ", folder.PathOf("schedule.json")));
+  EXPECT_EQ(plan.exit_status, 0) << plan.error;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("Schedule   eager_1f1b"), HasSubstr("128 ops once each"),
+                              HasSubstr("PEAK MEMORY"), HasSubstr("backward")));
+  EXPECT_THAT(ReadAll(folder.PathOf("run.svg")), HasSubstr("eager_1f1b: "));
+  EXPECT_TRUE(nlohmann::json::accept(ReadAll(folder.PathOf("run.json"))));
+
+  // What was written is taken again, and is the same plan.
+  const std::string again = absl::StrCat("pipeline plan examples/pipeline.json --json --schedule ");
+  const auto named = nlohmann::json::parse(Crossmesh(again + "eager_1f1b").out);
+  const auto read = nlohmann::json::parse(Crossmesh(again + folder.PathOf("schedule.json")).out);
+  EXPECT_EQ(named["predicted_seconds"], read["predicted_seconds"]);
+  EXPECT_EQ(named["rank_ops"], read["rank_ops"]);
+}
+
+TEST(CliTest, ExplainShowsTheOpsAndWhatWasLookedAt) {
+  const Result explained = Crossmesh("pipeline explain examples/pipeline.json");
+  EXPECT_EQ(explained.exit_status, 0) << explained.error;
+  EXPECT_THAT(explained.out,
+              AllOf(HasSubstr("rank 0: 0F0 0F1"), HasSubstr("Looked at"), HasSubstr("1f1b")));
+}
+
+TEST(CliTest, CompareHasEveryScheduleWithItsTimeOrTheReason) {
+  const Result compared = Crossmesh("pipeline compare examples/pipeline.json");
+  EXPECT_EQ(compared.exit_status, 0) << compared.error;
+  EXPECT_THAT(compared.out, AllOf(HasSubstr("BUBBLE"), HasSubstr("gpipe "), HasSubstr("zb_h2 "),
+                                  HasSubstr("auto "), HasSubstr("carries 536.9 MB")));
+}
+
+TEST(CliTest, SchedulesAreDrawnOneBelowTheOther) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("both.svg");
+  const Result drawn =
+      Crossmesh(absl::StrCat("pipeline draw examples/pipeline.json --schedule 1f1b "
+                             "--schedule eager_1f1b --svg ",
+                             path));
+  EXPECT_EQ(drawn.exit_status, 0) << drawn.error;
+  EXPECT_THAT(ReadAll(path), AllOf(HasSubstr(">1f1b: "), HasSubstr(">eager_1f1b: ")));
+}
+
+TEST(CliTest, ASchedulePassesThroughEveryFormat) {
+  const TemporaryFolder folder;
+  const auto convert = [&](const std::string& from, const std::string& to,
+                           const std::string& more) {
+    const Result result = Crossmesh(
+        absl::StrCat("pipeline convert ", folder.PathOf(from), " ", folder.PathOf(to), " ", more));
+    EXPECT_EQ(result.exit_status, 0) << result.error;
+    return ReadAll(folder.PathOf(to));
+  };
+  std::ofstream(folder.PathOf("a.csv")) << "0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n";
+  const std::string json = convert("a.csv", "b.json", "--from csv-compute");
+  convert("b.json", "c.csv", "--to csv-comms");
+  EXPECT_EQ(convert("c.csv", "d.json", "--from csv-comms"), json);
+  EXPECT_THAT(convert("b.json", "e.svg", ""), HasSubstr("rank 1"));
+  EXPECT_TRUE(nlohmann::json::accept(convert("b.json", "f.json", "--to trace")));
+}
+
+TEST(CliTest, WhatAPipelineLacksIsSaid) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("pipeline.json");
+  const auto refused = [&](const std::string& arguments) {
+    const Result result = Crossmesh(arguments);
+    EXPECT_NE(result.exit_status, 0) << arguments;
+    EXPECT_THAT(result.out, IsEmpty()) << arguments;
+    return result.error;
+  };
+  EXPECT_THAT(refused("pipeline plan examples/pipeline.json --schedule zb_v"), HasSubstr("zb_v"));
+  EXPECT_THAT(refused("pipeline plan examples/pipeline.json --schedule none"), HasSubstr("none"));
+  EXPECT_THAT(refused("pipeline plan examples/gpt2.json"), HasSubstr("PipelineSpec"));
+  std::ofstream(path) << R"({"ranks": [{"mesh": "trainer"}], "stages": [{"rank": 0}]})";
+  EXPECT_THAT(refused("pipeline plan " + path), HasSubstr("expected inline_mesh"));
+  nlohmann::json spec = nlohmann::json::parse(ReadAll(SourcePath("examples/pipeline.json")));
+  for (auto& rank : spec["ranks"]) rank["deviceBytesMax"] = "2500000000";
+  std::ofstream(path) << spec;
+  EXPECT_THAT(refused("pipeline plan " + path), HasSubstr("GB"));
+  std::ofstream(folder.PathOf("a.csv")) << "0F0,0F0,0B0\n";
+  const std::string csv = folder.PathOf("a.csv"), json = folder.PathOf("a.json");
+  EXPECT_THAT(refused(absl::StrCat("pipeline convert ", csv, " ", json, " --from csv-compute")),
+              HasSubstr("row 1, column 2"));
+  EXPECT_THAT(refused(absl::StrCat("pipeline convert ", csv, " ", json)), HasSubstr("--from"));
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -1,27 +1,11 @@
 #include "client/cli/run_files.h"
 
+#include "client/cli/cli.h"
 #include "client/cli/simulation_report.h"
 #include "client/drawing/plan_drawing.h"
 #include "common/base/status_macros.h"
 
-#include <cerrno>
-#include <fstream>
-
-#include <absl/strings/str_cat.h>
-
 namespace crossmesh {
-namespace {
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("writing ", path));
-}
-
-}  // namespace
-
 void RunFiles::AddTo(CLI::App& command) {
   command.add_option("--svg", svg_, "Draw hosts, routes and the run over time to this file");
   command.add_option("--trace", trace_, "Write the run in Chrome's trace format to this file");

@@ -158,7 +158,15 @@ class Drawing {
     svg.Open("g",
              {{"class", "run"}, {"transform", absl::StrCat("translate(0 ", SvgNumber(top), ")")}});
     svg.AddText("text", TitleOf(run), {{"class", "title"}, {"x", kMargin}, {"y", 18}});
-    for (RankIndex rank = 0; rank < run.ops->profile().ranks(); ++rank) DrawRank(svg, run, rank);
+    // Transfers may pass ranks between their ends: behind the ops, and before the rows.
+    const RankIndex ranks = run.ops->profile().ranks();
+    for (RankIndex rank = 0; rank < ranks; ++rank) DrawRow(svg, run, rank);
+    for (RankIndex rank = 0; rank < ranks; ++rank) DrawTransfers(svg, run, rank);
+    for (RankIndex rank = 0; rank < ranks; ++rank) {
+      DrawBars(svg, run, *run.run, rank, TopOf(run, rank));
+      if (run.measured == nullptr) continue;
+      DrawBars(svg, run, *run.measured, rank, TopOf(run, rank) + RowHeight(run));
+    }
     DrawPeriod(svg, run);
     svg.Close();
   }
@@ -173,7 +181,7 @@ class Drawing {
     return title;
   }
 
-  void DrawRank(SvgWriter& svg, const DrawnPipeline& run, RankIndex rank) const {
+  void DrawRow(SvgWriter& svg, const DrawnPipeline& run, RankIndex rank) const {
     const double top = TopOf(run, rank), height = RowHeight(run);
     const int rows = run.measured == nullptr ? 1 : 2;
     if (IsTall(run) || rank % 8 == 0) {
@@ -185,9 +193,6 @@ class Drawing {
                      {"y", top},
                      {"width", kWidth - kMargin - kLeft},
                      {"height", height * rows}});
-    DrawTransfers(svg, run, rank);
-    DrawBars(svg, run, *run.run, rank, top);
-    if (run.measured != nullptr) DrawBars(svg, run, *run.measured, rank, top + height);
   }
 
   void DrawBars(SvgWriter& svg, const DrawnPipeline& drawn, const PipelineRun& run, RankIndex rank,
@@ -252,12 +257,12 @@ class Drawing {
                     SvgNumber(XOf(span.end)), " ", SvgNumber(y2));
   }
 
-  // What a microbatch takes, from the middle half of the first stage's forward ops on.
+  // What a microbatch takes: between backward ops of the first stage with forward ops around them.
   void DrawPeriod(SvgWriter& svg, const DrawnPipeline& run) const {
     const int32_t m = run.ops->schedule().microbatches;
-    const MicrobatchIndex first = m / 3, last = m - 1 - m / 6;
+    const MicrobatchIndex first = m / 4, last = m / 2;
     if (last - first < 2) return;
-    const OpIndex begin = run.ops->Forward(0, first), end = run.ops->Forward(0, last);
+    const OpIndex begin = run.ops->Backward(0, first), end = run.ops->Backward(0, last);
     const double begin_seconds = run.run->ops[begin].begin, end_seconds = run.run->ops[end].begin;
     const double y = TopOf(run, run.ops->profile().ranks()) - RowGap(run) + 9;
     const double x1 = XOf(begin_seconds), x2 = XOf(end_seconds);

@@ -23,8 +23,8 @@ enum class DrawnTime : uint8_t { kSeconds, kAny };
 // Runs of schedules, one below the other on one scale of time, as an SVG picture: a row for each
 // rank with a box for each op, and a line for each transfer from the end of the op that makes it to
 // its arrival. Under each run stands what a microbatch takes in the middle of it, from the first
-// rank's forward ops. What would be too fine to be seen is merged or left out, and the picture says
-// so. `runs` has at least one.
+// stage's backward ops. What would be too fine to be seen is merged or left out, and the picture
+// says so. `runs` has at least one.
 std::string DrawPipelines(const std::vector<DrawnPipeline>& runs,
                           DrawnTime time = DrawnTime::kSeconds);
 

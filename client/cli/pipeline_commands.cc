@@ -1,0 +1,158 @@
+#include "client/cli/cli.h"
+#include "client/cli/pipeline_flags.h"
+#include "client/cli/pipeline_report.h"
+#include "client/drawing/pipeline_drawing.h"
+#include "common/base/status_macros.h"
+#include "controller/pipeline/formats/pipeline_trace.h"
+#include "controller/pipeline/formats/schedule_file.h"
+#include "controller/pipeline/planning/planned_pipeline.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+// Files to see a schedule in, or to keep it.
+struct PipelineFiles {
+  std::string svg;
+  std::string trace;
+  std::string schedule;
+
+  void AddTo(CLI::App& command) {
+    command.add_option("--svg", svg, "Draw the run to this file");
+    command.add_option("--trace", trace, "Write the run in Chrome's trace format to this file");
+    command.add_option("--output", schedule, "Write the schedule to this file, for --schedule");
+  }
+
+  absl::Status Write(const PlannedPipeline& planned) const {
+    if (!svg.empty()) {
+      RETURN_IF_ERROR(WriteFile(svg, DrawPipelines({{.title = planned.schedule_name,
+                                                     .ops = planned.ops.get(),
+                                                     .run = &planned.run}})));
+    }
+    if (!trace.empty()) {
+      RETURN_IF_ERROR(WriteFile(trace, PipelineTrace(*planned.ops, planned.run).dump() + "\n"));
+    }
+    if (schedule.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string text, ToScheduleFile(*planned.ops));
+    return WriteFile(schedule, text);
+  }
+};
+
+struct PlanFlags {
+  PipelineFlags pipeline;
+  PipelineFiles files;
+};
+
+absl::Status Plan(Cli& cli, const PlanFlags& flags, bool explain) {
+  ASSIGN_OR_RETURN(PipelineDescription description, flags.pipeline.ReadDescription());
+  ASSIGN_OR_RETURN(const v1::PipelineChoice choice, flags.pipeline.Choice());
+  const absl::Time begin = absl::Now();
+  ASSIGN_OR_RETURN(const auto planned, PlanPipeline(std::move(description), choice));
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  RETURN_IF_ERROR(flags.files.Write(*planned));
+  v1::PipelinePlan summary = planned->Summary();
+  summary.set_plan_seconds(seconds);
+  if (cli.json()) {
+    cli.PrintDocument(summary);
+    return absl::OkStatus();
+  }
+  cli.Print(PipelinePlanText(summary));
+  if (explain) cli.Print("\n" + PipelineExplanation(summary));
+  return absl::OkStatus();
+}
+
+absl::Status Compare(Cli& cli, const PipelineFlags& flags) {
+  ASSIGN_OR_RETURN(const PipelineDescription description, flags.ReadDescription());
+  ASSIGN_OR_RETURN(const v1::PipelineChoice choice, flags.Choice());
+  ASSIGN_OR_RETURN(const std::vector<v1::PipelineCandidate> found,
+                   ComparePipelineSchedules(description, choice));
+  ASSIGN_OR_RETURN(const auto planned, PlanPipeline(description, choice));
+  // With the list: what every schedule puts on the network.
+  v1::PipelinePlan all;
+  const v1::PipelinePlan summary = planned->Summary();
+  all.set_pipeline(summary.pipeline());
+  all.set_busiest_port(summary.busiest_port());
+  all.set_busiest_port_bytes(summary.busiest_port_bytes());
+  for (const v1::PipelineCandidate& candidate : found) *all.add_candidates() = candidate;
+  if (cli.json()) {
+    cli.PrintDocument(all);
+  } else {
+    cli.Print(ComparisonTable(all));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Draw(Cli& cli, const PipelineFlags& flags, const std::string& svg) {
+  ASSIGN_OR_RETURN(const PipelineDescription description, flags.ReadDescription());
+  ASSIGN_OR_RETURN(const std::vector<v1::PipelineChoice> choices, flags.Choices());
+  std::vector<std::shared_ptr<const PlannedPipeline>> planned;
+  std::vector<DrawnPipeline> drawn;
+  for (const v1::PipelineChoice& choice : choices) {
+    ASSIGN_OR_RETURN(planned.emplace_back(), PlanPipeline(description, choice));
+    const PlannedPipeline& one = *planned.back();
+    drawn.push_back({.title = one.schedule_name, .ops = one.ops.get(), .run = &one.run});
+  }
+  RETURN_IF_ERROR(WriteFile(svg, DrawPipelines(drawn)));
+  if (cli.json()) {
+    cli.PrintDocument(nlohmann::json{{"file", svg}});
+  } else {
+    cli.Print(absl::StrCat("Drawn to ", svg, "\n"));
+  }
+  return absl::OkStatus();
+}
+
+void AddPlanCommands(Cli& cli, CLI::App& group) {
+  for (const bool explain : {false, true}) {
+    CLI::App& command = cli.AddCommand(
+        group, explain ? "explain" : "plan",
+        explain ? "What plan says, with the ops of every rank and what the search has looked at"
+                : "Plans the transfers of a pipeline and its schedule, and proves them",
+        absl::StrCat(
+            "  crossmesh pipeline ", explain ? "explain" : "plan",
+            " examples/pipeline.json --schedule auto --delay-weight-gradients --svg run.svg\n"));
+    const auto flags = std::make_shared<PlanFlags>();
+    flags->pipeline.AddTo(command);
+    flags->files.AddTo(command);
+    cli.Run(command, [&cli, flags, explain] { return Plan(cli, *flags, explain); });
+  }
+}
+
+void AddCompareCommand(Cli& cli, CLI::App& group) {
+  CLI::App& command = cli.AddCommand(group, "compare", "Every schedule of a pipeline side by side",
+                                     "  crossmesh pipeline compare examples/pipeline.json\n");
+  const auto flags = std::make_shared<PipelineFlags>();
+  flags->AddTo(command);
+  cli.Run(command, [&cli, flags] { return Compare(cli, *flags); });
+}
+
+void AddDrawCommand(Cli& cli, CLI::App& group) {
+  CLI::App& command =
+      cli.AddCommand(group, "draw", "Draws one schedule, or several one below the other",
+                     "  crossmesh pipeline draw examples/pipeline.json --schedule 1f1b --schedule "
+                     "eager_1f1b --svg pipeline.svg\n");
+  const auto flags = std::make_shared<PipelineFlags>();
+  flags->AddTo(command, /*one_schedule=*/false);
+  const auto svg = std::make_shared<std::string>("pipeline.svg");
+  command.add_option("--svg", *svg, "The file")->capture_default_str();
+  cli.Run(command, [&cli, flags, svg] { return Draw(cli, *flags, *svg); });
+}
+
+}  // namespace
+
+void AddPipelineCommands(Cli& cli, CLI::App& app) {
+  CLI::App& group = cli.AddGroup(app, "pipeline", "Schedules of pipelines");
+  AddPlanCommands(cli, group);
+  AddCompareCommand(cli, group);
+  AddDrawCommand(cli, group);
+  AddPipelineConvertCommand(cli, group);
+}
+
+}  // namespace crossmesh

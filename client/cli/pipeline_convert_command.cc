@@ -1,0 +1,122 @@
+#include "client/cli/cli.h"
+#include "client/drawing/pipeline_drawing.h"
+#include "common/base/status_macros.h"
+#include "controller/pipeline/formats/pipeline_trace.h"
+#include "controller/pipeline/formats/schedule_csv.h"
+#include "controller/pipeline/formats/schedule_file.h"
+#include "controller/pipeline/formats/shape.h"
+#include "controller/pipeline/run.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr char kJson[] = "json", kCompute[] = "csv-compute", kComms[] = "csv-comms",
+               kTrace[] = "trace", kSvg[] = "svg";
+
+struct ConvertFlags {
+  std::string from_file;
+  std::string to_file;
+  std::string from;
+  std::string to;
+};
+
+// CSV does not say which dialect it is in, and a trace is JSON as well: these must be named.
+absl::StatusOr<std::string> FormatOf(const std::string& flag, const std::string& named,
+                                     const std::string& file) {
+  if (!named.empty()) return named;
+  if (absl::EndsWith(file, ".json")) return kJson;
+  if (absl::EndsWith(file, ".svg")) return kSvg;
+  return absl::InvalidArgumentError(absl::StrCat(
+      file, ": expected --", flag, " with the format, since the name of the file does not say it"));
+}
+
+absl::StatusOr<ScheduleFile> ReadSchedule(const std::string& file, const std::string& format) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  if (format == kJson) return ParseScheduleFile(text);
+  ASSIGN_OR_RETURN(Schedule schedule,
+                   ParseScheduleCsv(text, format == kComms ? CsvDialect::kComputeComms
+                                                           : CsvDialect::kComputeOnly));
+  PipelineShape shape{.stage_ranks = std::vector<RankIndex>(schedule.stages),
+                      .edges = ChainOf(schedule.stages)};
+  for (RankIndex rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
+    for (const Op& op : schedule.ranks[rank]) shape.stage_ranks[op.stage] = rank;
+  }
+  return ScheduleFile{.shape = std::move(shape), .schedule = std::move(schedule)};
+}
+
+// A schedule has no times: each op takes 1 here, a whole backward op 2, and transfers nothing.
+PipelineProfile UnitTimes(const ScheduleFile& file) {
+  PipelineProfile profile =
+      FreeProfile(file.shape, static_cast<RankIndex>(file.schedule.ranks.size()));
+  for (StageProfile& stage : profile.stages) {
+    stage.forward_seconds = stage.input_gradient_seconds = stage.weight_gradient_seconds = 1;
+  }
+  return profile;
+}
+
+absl::StatusOr<std::string> Written(const ScheduleFile& file, const std::string& format) {
+  const PipelineProfile profile = UnitTimes(file);
+  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(file.schedule, profile));
+  if (format == kJson) return ToScheduleFile(ops);
+  if (format == kCompute) return ToScheduleCsv(ops, CsvDialect::kComputeOnly);
+  if (format == kComms) return ToScheduleCsv(ops, CsvDialect::kComputeComms);
+  ASSIGN_OR_RETURN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+  if (format == kTrace) return PipelineTrace(ops, run).dump() + "\n";
+  return DrawPipelines({{.title = "schedule", .ops = &ops, .run = &run}}, DrawnTime::kAny);
+}
+
+absl::Status InFile(const std::string& file, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
+}
+
+absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
+  ASSIGN_OR_RETURN(const std::string from, FormatOf("from", flags.from, flags.from_file));
+  ASSIGN_OR_RETURN(const std::string to, FormatOf("to", flags.to, flags.to_file));
+  if (from == kSvg || from == kTrace) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--from: expected ", kJson, ", ", kCompute, " or ", kComms, ", found ", from));
+  }
+  const absl::StatusOr<ScheduleFile> schedule = ReadSchedule(flags.from_file, from);
+  if (!schedule.ok()) return InFile(flags.from_file, schedule.status());
+  const absl::StatusOr<std::string> text = Written(*schedule, to);
+  if (!text.ok()) return InFile(flags.to_file, text.status());
+  RETURN_IF_ERROR(WriteFile(flags.to_file, *text));
+  if (cli.json()) {
+    cli.PrintDocument(nlohmann::json{{"file", flags.to_file}, {"format", to}});
+  } else {
+    cli.Print(absl::StrCat(schedule->schedule.ranks.size(), " ranks, ", schedule->schedule.stages,
+                           " stages, ", schedule->schedule.microbatches, " microbatches: ",
+                           flags.from_file, " (", from, ") to ", flags.to_file, " (", to, ")\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddPipelineConvertCommand(Cli& cli, CLI::App& group) {
+  CLI::App& command = cli.AddCommand(
+      group, "convert", "Writes a schedule in another format",
+      "  crossmesh pipeline convert schedule.json schedule.csv --to csv-compute\n"
+      "  crossmesh pipeline convert schedule.csv schedule.svg --from csv-comms\n"
+      "CSV is PyTorch's, with compute only or with its communication as well. Traces and drawings "
+      "have unit times.\n");
+  const auto flags = std::make_shared<ConvertFlags>();
+  const CLI::IsMember formats({kJson, kCompute, kComms, kTrace, kSvg});
+  command.add_option("from_file", flags->from_file, "The schedule")->required();
+  command.add_option("to_file", flags->to_file, "What is written")->required();
+  command.add_option("--from", flags->from, "Its format; may be left out for .json")
+      ->check(formats);
+  command.add_option("--to", flags->to, "Its format; may be left out for .json and .svg")
+      ->check(formats);
+  cli.Run(command, [&cli, flags] { return Convert(cli, *flags); });
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,93 @@
+#include "client/cli/pipeline_flags.h"
+
+#include "client/cli/cli.h"
+#include "common/base/status_macros.h"
+#include "controller/pipeline/planning/pipeline_codec.h"
+
+#include <memory>
+#include <utility>
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/util/json_util.h>
+
+namespace crossmesh {
+
+void PipelineFlags::AddTo(CLI::App& command, bool one_schedule) {
+  command.add_option("pipeline", file_, "JSON file of the pipeline (PipelineSpec)")->required();
+  CLI::Option* const schedule =
+      command.add_option("--schedule", schedules_,
+                         "auto (default), a name such as 1f1b, or a file FILE.json of a schedule");
+  if (one_schedule) schedule->expected(1);
+  command.add_flag("--delay-weight-gradients", delay_weight_gradients_,
+                   "Split backward ops: the gradient of the weights comes after that of the input");
+  command.add_option("--windows", windows_, "Of window_order, by stage: 5,3,1")->delimiter(',');
+  command
+      .add_option("--objective", objective_, "seconds (default): of an iteration; span: of a rank")
+      ->check(CLI::IsMember({"seconds", "span"}));
+  command
+      .add_option("--transfer-model", transfer_model_,
+                  "What transfers share: ports (default), those that their plans use; latency, "
+                  "link, pair, nic; blocking: ranks do nothing else meanwhile")
+      ->check(CLI::IsMember({"ports", "latency", "link", "pair", "nic", "blocking"}));
+  command.add_option("--search-ops", search_ops_max_, "Bounds the search of auto, in ops");
+}
+
+absl::StatusOr<v1::PipelineSpec> PipelineFlags::ReadSpec() const {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file_));
+  v1::PipelineSpec spec;
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file_, ": expected the JSON of a PipelineSpec: ", std::string(status.message())));
+  }
+  return spec;
+}
+
+absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {
+  ASSIGN_OR_RETURN(const v1::PipelineSpec spec, ReadSpec());
+  for (int i = 0; i < spec.ranks_size(); ++i) {
+    if (spec.ranks(i).mesh().empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(file_, ": ranks[", i,
+                     "]: expected inline_mesh, since no controller is asked; found the name ",
+                     spec.ranks(i).mesh()));
+  }
+  absl::StatusOr<PipelineDescription> description =
+      FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
+  if (description.ok()) return description;
+  return absl::Status(description.status().code(),
+                      absl::StrCat(file_, ": ", description.status().message()));
+}
+
+absl::StatusOr<v1::PipelineChoice> PipelineFlags::Choice() const {
+  return ChoiceOf(schedules_.empty() ? "" : schedules_.front());
+}
+
+absl::StatusOr<std::vector<v1::PipelineChoice>> PipelineFlags::Choices() const {
+  std::vector<v1::PipelineChoice> choices;
+  if (schedules_.empty()) {
+    ASSIGN_OR_RETURN(choices.emplace_back(), Choice());
+  }
+  for (const std::string& schedule : schedules_) {
+    ASSIGN_OR_RETURN(choices.emplace_back(), ChoiceOf(schedule));
+  }
+  return choices;
+}
+
+absl::StatusOr<v1::PipelineChoice> PipelineFlags::ChoiceOf(const std::string& schedule) const {
+  v1::PipelineChoice choice;
+  if (absl::EndsWith(schedule, ".json")) {
+    ASSIGN_OR_RETURN(*choice.mutable_schedule_file(), ReadFile(schedule));
+  } else {
+    choice.set_schedule(schedule);
+  }
+  choice.set_delay_weight_gradients(delay_weight_gradients_);
+  choice.mutable_windows()->Add(windows_.begin(), windows_.end());
+  choice.set_objective(objective_);
+  choice.set_transfer_model(transfer_model_);
+  choice.set_search_ops_max(search_ops_max_);
+  return choice;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "controller/pipeline/planning/pipeline_description.h"
+#include "crossmesh/v1/pipeline.pb.h"
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// The file of a pipeline, and the flags that say which schedule it is to have.
+class PipelineFlags {
+ public:
+  // With --schedule for one schedule; else for any number of them.
+  void AddTo(CLI::App& command, bool one_schedule = true);
+
+  const std::string& file() const { return file_; }
+  // A PipelineSpec in the API's JSON. InvalidArgument names the file.
+  absl::StatusOr<v1::PipelineSpec> ReadSpec() const;
+  // The same, decoded. FailedPrecondition where a rank's mesh is only a name, which a controller
+  // would know.
+  absl::StatusOr<PipelineDescription> ReadDescription() const;
+  // InvalidArgument names a file of --schedule that cannot be read.
+  absl::StatusOr<v1::PipelineChoice> Choice() const;
+  // One for each --schedule.
+  absl::StatusOr<std::vector<v1::PipelineChoice>> Choices() const;
+
+ private:
+  absl::StatusOr<v1::PipelineChoice> ChoiceOf(const std::string& schedule) const;
+
+  std::string file_;
+  std::vector<std::string> schedules_;
+  bool delay_weight_gradients_ = false;
+  std::vector<int32_t> windows_;
+  std::string objective_;
+  std::string transfer_model_;
+  int64_t search_ops_max_ = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,139 @@
+#include "client/cli/pipeline_report.h"
+
+#include "client/cli/plan_report.h"
+#include "common/base/format.h"
+#include "common/base/table.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+namespace {
+
+using Align = TextTable::Align;
+
+constexpr size_t kDigestShown = 12;
+
+std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
+std::string Percent(double part) { return absl::StrFormat("%.1f %%", 100 * part); }
+
+double GapOf(const v1::PipelinePlan& plan) {
+  return plan.bound_seconds() > 0 ? plan.predicted_seconds() / plan.bound_seconds() - 1 : 0;
+}
+
+std::string RankTable(const v1::PipelinePlan& plan) {
+  TextTable table({{"RANK", Align::kRight},
+                   {"BUSY", Align::kRight},
+                   {"PART", Align::kRight},
+                   {"PEAK MEMORY", Align::kRight},
+                   {"AT"},
+                   {"STATIC", Align::kRight},
+                   {"BUFFERS", Align::kRight}});
+  for (int i = 0; i < plan.ranks_size(); ++i) {
+    const v1::PipelineRankSummary& rank = plan.ranks(i);
+    table.AddRow(
+        {absl::StrCat(i), FormatSeconds(rank.busy_seconds()),
+         Percent(plan.predicted_seconds() > 0 ? rank.busy_seconds() / plan.predicted_seconds() : 0),
+         Bytes(rank.peak_bytes()), rank.peak_op(), Bytes(rank.static_bytes()),
+         Bytes(rank.buffer_bytes())});
+  }
+  return table.ToString();
+}
+
+std::string TransferTable(const v1::PipelinePlan& plan) {
+  TextTable table({{"EDGE", Align::kRight},
+                   {"WAY"},
+                   {"SAMPLES", Align::kRight},
+                   {"TIME", Align::kRight},
+                   {"BOUND", Align::kRight},
+                   {"BYTES", Align::kRight},
+                   {"BUFFERS", Align::kRight},
+                   {"PLAN"}});
+  for (const v1::PipelineTransferSummary& transfer : plan.transfers()) {
+    table.AddRow(
+        {absl::StrCat(transfer.edge()), transfer.backward() ? "backward" : "forward",
+         absl::StrCat(transfer.samples()), FormatSeconds(transfer.seconds()),
+         FormatSeconds(transfer.bound_seconds()), Bytes(transfer.bytes()),
+         absl::StrCat(transfer.buffers()),
+         transfer.plan_id().empty() ? "by hand" : transfer.plan_id().substr(0, kDigestShown)});
+  }
+  return table.row_count() == 0 ? "" : "\n" + table.ToString();
+}
+
+}  // namespace
+
+std::string PipelinePlanText(const v1::PipelinePlan& plan) {
+  std::string text;
+  const auto line = [&text](absl::string_view name, const std::string& value) {
+    absl::StrAppendFormat(&text, "%-10s %s\n", name, value);
+  };
+  line("Schedule", plan.schedule());
+  line("Predicted", absl::StrCat(FormatSeconds(plan.predicted_seconds()), ", bubble ",
+                                 Percent(plan.bubble_ratio()), ", longest rank ",
+                                 FormatSeconds(plan.span_seconds())));
+  line("Bound",
+       absl::StrCat(FormatSeconds(plan.bound_seconds()), ", by ", plan.bound_kind(), " of ",
+                    plan.bound_place(), ": the schedule takes ", Percent(GapOf(plan)), " longer"));
+  line("Transfers",
+       absl::StrCat("share ", plan.transfer_model(),
+                    plan.busiest_port().empty()
+                        ? ""
+                        : absl::StrCat("; the busiest port, ", plan.busiest_port(), ", carries ",
+                                       Bytes(plan.busiest_port_bytes()))));
+  line("Proven",
+       absl::StrCat(plan.proven_ops(), " ops once each, no circle, ", plan.proven_transfers(),
+                    " transfers in one order at both ends, memory"));
+  line("Plan", absl::StrCat(plan.id().substr(0, kDigestShown), ", made in ",
+                            FormatSeconds(plan.plan_seconds())));
+  absl::StrAppend(&text, "\n", RankTable(plan), TransferTable(plan));
+  const std::string warnings = WarningLines(plan.warnings());
+  return warnings.empty() ? text : absl::StrCat(text, "\n", warnings);
+}
+
+std::string PipelineExplanation(const v1::PipelinePlan& plan) {
+  std::string text;
+  for (int i = 0; i < plan.rank_ops_size(); ++i) {
+    absl::StrAppend(&text, "rank ", i, ": ", plan.rank_ops(i), "\n");
+  }
+  if (plan.candidates().empty()) return text;
+  absl::StrAppend(&text, "\nLooked at, * where no other one beats it in time and memory:\n");
+  TextTable table({{""},
+                   {"SCHEDULE"},
+                   {"TIME", Align::kRight},
+                   {"SPAN", Align::kRight},
+                   {"GAP", Align::kRight},
+                   {"PEAK MEMORY", Align::kRight}});
+  for (const v1::PipelineCandidate& candidate : plan.candidates()) {
+    table.AddRow({candidate.pareto() ? "*" : "", candidate.name(),
+                  FormatSeconds(candidate.seconds()), FormatSeconds(candidate.span_seconds()),
+                  Percent(candidate.gap()), Bytes(candidate.peak_bytes())});
+  }
+  return absl::StrCat(text, table.ToString());
+}
+
+std::string ComparisonTable(const v1::PipelinePlan& compared) {
+  TextTable table({{"SCHEDULE"},
+                   {"TIME", Align::kRight},
+                   {"SPAN", Align::kRight},
+                   {"BUBBLE", Align::kRight},
+                   {"GAP", Align::kRight},
+                   {"PEAK MEMORY", Align::kRight}});
+  std::string refused;
+  for (const v1::PipelineCandidate& candidate : compared.candidates()) {
+    if (!candidate.refused().empty()) {
+      absl::StrAppend(&refused, candidate.name(), ": ", candidate.refused(), "\n");
+      continue;
+    }
+    table.AddRow({candidate.name(), FormatSeconds(candidate.seconds()),
+                  FormatSeconds(candidate.span_seconds()), Percent(candidate.bubble_ratio()),
+                  Percent(candidate.gap()), Bytes(candidate.peak_bytes())});
+  }
+  std::string text = table.ToString();
+  if (!compared.busiest_port().empty()) {
+    absl::StrAppend(&text, "\nWhatever the schedule, ", compared.busiest_port(), " carries ",
+                    Bytes(compared.busiest_port_bytes()), " in an iteration.\n");
+  }
+  return refused.empty() ? text : absl::StrCat(text, "\nNot possible here:\n", refused);
+}
+
+}  // namespace crossmesh
