@@ -65,7 +65,7 @@ absl::StatusOr<PipelineRun> RunBlocking(const OpTable& ops) {
     }
     double& other = free_at[ops.rank_of(ops.ConsumerOf(step.channel, op.microbatch))];
     const double begin = std::max(own, other);
-    own = other = begin + ops.SecondsOf(step.channel);
+    own = other = begin + ops.SecondsOf(step.channel, op.microbatch);
     run.transfers[ops.TransferOf(step.channel, op.microbatch)] = {begin, own};
   }
   return run;

@@ -27,7 +27,9 @@ class BoundFinder {
         microbatches_(microbatches),
         form_(form),
         model_(model),
-        ways_(FindWays(profile, form)),
+        least_(profile.OfScale(profile.LeastScale())),
+        work_(profile.SumOfScales(microbatches)),
+        ways_(FindWays(least_, form)),
         room_(profile.rank_bytes_max),
         stages_of_rank_(profile.ranks()) {
     for (StageIndex s = 0; s < std::ssize(profile.stages); ++s) {
@@ -52,7 +54,7 @@ class BoundFinder {
 
  private:
   const StageProfile& StageAt(StageIndex s) const { return profile_.stages[s]; }
-  double Backward(StageIndex s) const { return BackwardSeconds(StageAt(s), form_); }
+  double Backward(StageIndex s) const { return BackwardSeconds(least_.stages[s], form_); }
 
   void Add(PipelineBoundKind kind, double seconds, std::string place) {
     PipelineBound::Term& term = bound_.terms[static_cast<size_t>(kind)];
@@ -82,8 +84,8 @@ class BoundFinder {
     for (const StageIndex s : stages_of_rank_[rank]) {
       head = std::min(head, ways_.head[s]);
       tail = std::min(tail, ways_.tail[s]);
-      work += microbatches_ * StageAt(s).seconds();
-      split_work += microbatches_ * (StageAt(s).forward_seconds + Backward(s));
+      work += work_ * StageAt(s).seconds();
+      split_work += work_ * (StageAt(s).forward_seconds + BackwardSeconds(StageAt(s), form_));
     }
     const std::string place = absl::StrCat("rank ", rank);
     Add(PipelineBoundKind::kWork, head + split_work + tail, place);
@@ -93,16 +95,16 @@ class BoundFinder {
   // Of a stage alone on its rank: what it can do before its first backward op is forward ops.
   void AddStartup(StageIndex s) {
     const StageProfile& stage = StageAt(s);
-    const int64_t window = Fitting(stage.rank, stage.activation_bytes());
+    const int64_t window = Fitting(stage.rank, least_.stages[s].activation_bytes());
     const double idle = ways_.gap[s] - static_cast<double>(window) * stage.forward_seconds;
     const double tail = form_ == BackwardForm::kFull ? ways_.tail[s] : 0;
     Add(PipelineBoundKind::kStartup,
-        ways_.head[s] + std::max(0.0, idle) + microbatches_ * stage.seconds() + tail,
+        ways_.head[s] + std::max(0.0, idle) + work_ * stage.seconds() + tail,
         absl::StrCat("stage ", s));
   }
 
   void AddWindows(StageIndex s) {
-    const StageProfile& stage = StageAt(s);
+    const StageProfile& stage = least_.stages[s];
     const double round_trip = ways_.gap[s] + Backward(s);
     const double longest = std::max(stage.forward_seconds, Backward(s));
     AddWindow(s, stage.activation_bytes(), round_trip, longest, ways_.tail[s]);
@@ -136,12 +138,13 @@ class BoundFinder {
       const double trip = ways_.gap[edge.to] + Backward(edge.to);
       const bool is_forward = OpTable::IsForward(channel);
       const double seconds = is_forward ? edge.forward_seconds : edge.backward_seconds;
-      const double head = is_forward ? ways_.head[edge.from] + StageAt(edge.from).forward_seconds
-                                     : ways_.head[edge.to] + trip;
+      const double head = is_forward
+                              ? ways_.head[edge.from] + least_.stages[edge.from].forward_seconds
+                              : ways_.head[edge.to] + trip;
       const double tail =
           is_forward ? trip + ways_.tail[edge.to] : Backward(edge.from) + ways_.tail[edge.from];
       for (const PortIndex port : ports.Of(channel)) {
-        terms[port].busy += microbatches_ * seconds;
+        terms[port].busy += work_ * seconds;
         terms[port].head = std::min(terms[port].head, head);
         terms[port].tail = std::min(terms[port].tail, tail);
         terms[port].channel = channel;
@@ -162,16 +165,17 @@ class BoundFinder {
     std::vector<double> busy(profile_.ranks(), 0);
     std::vector<double> head(profile_.ranks(), kInfinity);
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
-      busy[StageAt(s).rank] += microbatches_ * StageAt(s).seconds();
+      busy[StageAt(s).rank] += work_ * StageAt(s).seconds();
       head[StageAt(s).rank] = std::min(head[StageAt(s).rank], ways_.head[s]);
     }
     for (const EdgeProfile& edge : profile_.edges) {
       if (!profile_.passes(edge)) continue;
       const RankIndex from = StageAt(edge.from).rank, to = StageAt(edge.to).rank;
-      const double seconds = microbatches_ * (edge.forward_seconds + edge.backward_seconds);
+      const double seconds = work_ * (edge.forward_seconds + edge.backward_seconds);
       busy[from] += seconds;
       busy[to] += seconds;
-      head[to] = std::min(head[to], ways_.head[edge.from] + StageAt(edge.from).forward_seconds);
+      head[to] =
+          std::min(head[to], ways_.head[edge.from] + least_.stages[edge.from].forward_seconds);
     }
     for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
       Add(PipelineBoundKind::kPorts, head[rank] + busy[rank], absl::StrCat("rank ", rank));
@@ -182,7 +186,9 @@ class BoundFinder {
   const int32_t microbatches_;
   const BackwardForm form_;
   const TransferModel model_;
-  const PipelineWays ways_;
+  const PipelineProfile least_;                 // if all microbatches were as small as the smallest
+  const double work_;                           // of all microbatches, in those of the largest
+  const PipelineWays ways_;                     // of the smallest
   std::vector<std::optional<ByteCount>> room_;  // by rank: for activations
   std::vector<std::vector<StageIndex>> stages_of_rank_;
   PipelineBound bound_;
@@ -217,6 +223,7 @@ absl::StatusOr<PipelineBound> ComputePipelineBound(const PipelineProfile& profil
     return absl::InvalidArgumentError(
         absl::StrCat("pipeline: expected microbatches, found ", microbatches));
   }
+  RETURN_IF_ERROR(CheckScales(profile, microbatches));
   return BoundFinder(profile, microbatches, form, model).Find();
 }
 

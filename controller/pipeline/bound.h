@@ -45,7 +45,8 @@ struct PipelineBound {
 // rank's memory as it is. Each op begins after the shortest way from the first stages to it, and
 // the shortest way from it to the end is still to come. A memory holds as many microbatches of a
 // stage as fit beside what is static and what channels set aside; a microbatch that does not fit
-// waits for the round trip of another. Stages that share a rank don't bind each other's windows.
+// waits for the round trip of another. Stages that share a rank don't bind each other's windows. Of
+// microbatches of several sizes, work counts as it is, ways and windows as of the smallest.
 //
 // InvalidArgument: no microbatches; what Validate finds. ResourceExhausted, with the least bytes
 // that could do, when a rank has no room for one microbatch. Cost: linear in stages and edges.

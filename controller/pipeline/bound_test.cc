@@ -47,6 +47,7 @@ TEST(PipelineBoundTest, NoScheduleIsFaster) {
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
     const Schedule schedule = RandomSchedule(random, profile, microbatches, form, random.OneIn(2));
     AddRandomPorts(random, profile);
+    if (random.OneIn(2)) AddRandomScales(random, microbatches, profile);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     const std::vector<RankMemory> memory = PeakMemory(ops);
     for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {

@@ -30,12 +30,13 @@ std::vector<RankMemory> PeakMemory(const OpTable& ops) {
     for (OpIndex index = ops.first(rank); index < ops.first(rank + 1); ++index) {
       const Op& op = ops.op(index);
       const StageProfile& stage = profile.stages[op.stage];
-      if (op.kind == OpKind::kForward) held += stage.activation_bytes();
+      const double scale = profile.ScaleOf(op.microbatch);
+      if (op.kind == OpKind::kForward) held += stage.ActivationBytes(scale);
       if (held > memory[rank].activation_bytes) {
         memory[rank].activation_bytes = held;
         memory[rank].peak = op;
       }
-      held -= stage.FreedBy(op.kind);
+      held -= stage.FreedBy(op.kind, scale);
     }
   }
   return memory;

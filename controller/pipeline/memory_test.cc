@@ -37,6 +37,19 @@ TEST(MemoryTest, PeaksAreThoseOfTheVectors) {
   EXPECT_EQ(checked, 16);
 }
 
+TEST(MemoryTest, SmallMicrobatchesHoldTheirPart) {
+  PipelineProfile profile = UniformProfile(1, 1, 0);
+  profile.stages[0].input_gradient_bytes = ByteCount(10);
+  profile.stages[0].weight_gradient_bytes = ByteCount(5);
+  profile.microbatch_scale = {0.5, 1};
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0F1 0B0 0B1\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  EXPECT_EQ(PeakMemory(ops)[0].activation_bytes, ByteCount(5 + 3 + 15));
+  profile.microbatch_scale = {0.5, 1, 1};
+  EXPECT_THAT(OpTable::Create(schedule, profile),
+              StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("found 3")));
+}
+
 // Rank 0 has stages 0 and 2; its peak is where both hold a microbatch and a half.
 TEST(MemoryTest, StagesOfARankAndEndsOfChannelsAddUp) {
   PipelineProfile profile = UniformProfile(3, 1, 0);

@@ -56,8 +56,10 @@ class OpTable {
   }
   const EdgeProfile& EdgeOf(ChannelIndex channel) const { return profile_->edges[channel / 2]; }
   bool Passes(ChannelIndex channel) const { return profile_->passes(EdgeOf(channel)); }
-  double SecondsOf(ChannelIndex channel) const {
-    return IsForward(channel) ? EdgeOf(channel).forward_seconds : EdgeOf(channel).backward_seconds;
+  double SecondsOf(ChannelIndex channel, MicrobatchIndex m) const {
+    const EdgeProfile& edge = EdgeOf(channel);
+    const double seconds = IsForward(channel) ? edge.forward_seconds : edge.backward_seconds;
+    return seconds * profile_->ScaleOf(m);
   }
   // The channels through which an op gets its inputs, and those through which it gives its output.
   const std::vector<ChannelIndex>& ChannelsInto(const Op& op) const;

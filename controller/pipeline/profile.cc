@@ -2,8 +2,10 @@
 
 #include "common/base/status_macros.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -88,33 +90,73 @@ absl::Status CheckEdges(const PipelineProfile& profile) {
 
 }  // namespace
 
-ByteCount StageProfile::FreedBy(OpKind kind) const {
+ByteCount StageProfile::FreedBy(OpKind kind, double scale) const {
   switch (kind) {
     case OpKind::kForward:
       return ByteCount(0);
     case OpKind::kBackward:
-      return activation_bytes();
+      return ActivationBytes(scale);
     case OpKind::kInputGradient:
-      return input_gradient_bytes;
+      return ScaledBytes(input_gradient_bytes, scale);
     case OpKind::kWeightGradient:
-      return weight_gradient_bytes;
+      return ScaledBytes(weight_gradient_bytes, scale);
   }
   return ByteCount(0);
 }
 
-double PipelineProfile::SecondsOf(const Op& op) const {
-  const StageProfile& stage = stages[op.stage];
-  switch (op.kind) {
+double StageProfile::SecondsOf(OpKind kind) const {
+  switch (kind) {
     case OpKind::kForward:
-      return stage.forward_seconds;
+      return forward_seconds;
     case OpKind::kBackward:
-      return stage.backward_seconds();
+      return backward_seconds();
     case OpKind::kInputGradient:
-      return stage.input_gradient_seconds;
+      return input_gradient_seconds;
     case OpKind::kWeightGradient:
-      return stage.weight_gradient_seconds;
+      return weight_gradient_seconds;
   }
   return 0;
+}
+
+double PipelineProfile::SecondsOf(const Op& op) const {
+  return stages[op.stage].SecondsOf(op.kind) * ScaleOf(op.microbatch);
+}
+
+double PipelineProfile::SumOfScales(int32_t microbatches) const {
+  if (microbatch_scale.empty()) return microbatches;
+  return std::accumulate(microbatch_scale.begin(), microbatch_scale.end(), 0.0);
+}
+
+double PipelineProfile::LeastScale() const {
+  return microbatch_scale.empty() ? 1 : std::ranges::min(microbatch_scale);
+}
+
+StageProfile StageProfile::OfScale(double scale) const {
+  StageProfile scaled = *this;
+  scaled.forward_seconds *= scale;
+  scaled.input_gradient_seconds *= scale;
+  scaled.weight_gradient_seconds *= scale;
+  scaled.input_gradient_bytes = ScaledBytes(input_gradient_bytes, scale);
+  scaled.weight_gradient_bytes = ScaledBytes(weight_gradient_bytes, scale);
+  return scaled;
+}
+
+PipelineProfile PipelineProfile::OfScale(double scale) const {
+  PipelineProfile scaled = *this;
+  scaled.microbatch_scale.clear();
+  for (StageProfile& stage : scaled.stages) stage = stage.OfScale(scale);
+  for (EdgeProfile& edge : scaled.edges) {
+    edge.forward_seconds *= scale;
+    edge.backward_seconds *= scale;
+  }
+  return scaled;
+}
+
+absl::Status CheckScales(const PipelineProfile& profile, int32_t microbatches) {
+  const auto scales = std::ssize(profile.microbatch_scale);
+  if (scales == 0 || scales == microbatches) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("pipeline: expected scales of ", microbatches, " microbatches, found ", scales));
 }
 
 absl::Status Validate(const PipelineProfile& profile) {
@@ -124,7 +166,16 @@ absl::Status Validate(const PipelineProfile& profile) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline: expected at least 1 buffer for a channel, found ", profile.channel_buffers));
   }
-  return absl::OkStatus();
+  if (profile.microbatch_scale.empty()) return absl::OkStatus();
+  for (const double scale : profile.microbatch_scale) {
+    if (scale > 0 && scale <= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pipeline: expected scales of microbatches above 0, at most 1, found ", scale));
+  }
+  const double largest = std::ranges::max(profile.microbatch_scale);
+  if (largest == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("pipeline: expected 1 as the largest scale of a microbatch, found ", largest));
 }
 
 }  // namespace crossmesh

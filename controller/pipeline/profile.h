@@ -3,6 +3,7 @@
 #include "common/base/byte_count.h"
 #include "controller/pipeline/op.h"
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -13,6 +14,12 @@ namespace crossmesh {
 
 // What transfers can hold: one direction of a host's NICs, or whatever a model says.
 using PortIndex = int32_t;
+
+// Rounded up.
+inline ByteCount ScaledBytes(ByteCount bytes, double scale) {
+  if (scale == 1) return bytes;
+  return ByteCount(static_cast<int64_t>(std::ceil(static_cast<double>(bytes.value()) * scale)));
+}
 
 // What a stage takes for one microbatch.
 struct StageProfile {
@@ -29,8 +36,15 @@ struct StageProfile {
   double backward_seconds() const { return input_gradient_seconds + weight_gradient_seconds; }
   double seconds() const { return forward_seconds + backward_seconds(); }
   ByteCount activation_bytes() const { return input_gradient_bytes + weight_gradient_bytes; }
+  // Of a microbatch of that part of the largest one.
+  ByteCount ActivationBytes(double scale) const {
+    return ScaledBytes(input_gradient_bytes, scale) + ScaledBytes(weight_gradient_bytes, scale);
+  }
   // That an op frees at its end.
-  ByteCount FreedBy(OpKind kind) const;
+  ByteCount FreedBy(OpKind kind, double scale = 1) const;
+  double SecondsOf(OpKind kind) const;
+  // Of a microbatch of that part of the largest one.
+  StageProfile OfScale(double scale) const;
 
   friend bool operator==(const StageProfile&, const StageProfile&) = default;
 };
@@ -55,7 +69,8 @@ struct EdgeProfile {
   friend bool operator==(const EdgeProfile&, const EdgeProfile&) = default;
 };
 
-// What all schedules of a pipeline are judged by. Times are of any unit, the same everywhere.
+// What all schedules of a pipeline are judged by. Times are of any unit, the same everywhere; times
+// and activations of stages and edges are those of the largest microbatch.
 struct PipelineProfile {
   static constexpr PortIndex kPortsMax = 1 << 20;
 
@@ -66,19 +81,32 @@ struct PipelineProfile {
   // Messages for which a channel, that is an edge in one direction, sets memory aside at either
   // end.
   int32_t channel_buffers = 1;
+  // Of each microbatch, its part of the largest one's times and activations; empty: all are alike.
+  std::vector<double> microbatch_scale;
 
   RankIndex ranks() const { return static_cast<RankIndex>(rank_bytes_max.size()); }
   bool passes(const EdgeProfile& edge) const {
     return stages[edge.from].rank != stages[edge.to].rank;
   }
   double SecondsOf(const Op& op) const;
+  double ScaleOf(MicrobatchIndex m) const {
+    return microbatch_scale.empty() ? 1 : microbatch_scale[m];
+  }
+  // As many of the largest microbatch as have the work of so many microbatches, all there are.
+  double SumOfScales(int32_t microbatches) const;
+  double LeastScale() const;
+  // The same pipeline if all microbatches were of that part of the largest.
+  PipelineProfile OfScale(double scale) const;
 
   friend bool operator==(const PipelineProfile&, const PipelineProfile&) = default;
 };
 
 // InvalidArgument, naming the stage, edge or rank: no stages; a rank out of range or without a
 // stage; a time that is negative or not finite; a negative size; an edge that does not lead to a
-// later stage, or is there twice; ports that are not ascending, from 0 to below kPortsMax.
+// later stage, or is there twice; ports that are not ascending, from 0 to below kPortsMax; scales
+// that are not above 0, with 1 the largest.
 absl::Status Validate(const PipelineProfile& profile);
+// InvalidArgument when the profile has scales of another number of microbatches.
+absl::Status CheckScales(const PipelineProfile& profile, int32_t microbatches);
 
 }  // namespace crossmesh

@@ -142,7 +142,7 @@ class QueueRunner {
       return false;
     }
     const double begin = std::max({queue.free_at, receiver->free_at, op_end_[send.op]});
-    arrival_[transfer] = begin + ops_.SecondsOf(send.channel);
+    arrival_[transfer] = begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch);
     queue.Advance(arrival_[transfer]);
     receiver->Advance(arrival_[transfer]);
     return true;
@@ -155,9 +155,10 @@ class QueueRunner {
     double begin = std::max(queue.free_at, op_end_[send.op]);
     const auto sent = std::ssize(line.freed_at) + std::ssize(line.waiting);
     if (sent >= options_.slots) begin = std::max(begin, line.freed_at[sent - options_.slots]);
-    arrival_of_slot_[TransferOf(ops_, send)] = begin + ops_.SecondsOf(send.channel);
+    arrival_of_slot_[TransferOf(ops_, send)] =
+        begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch);
     line.waiting.push_back(TransferOf(ops_, send));
-    queue.Advance(begin + ops_.SecondsOf(send.channel));
+    queue.Advance(begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch));
     return true;
   }
 

@@ -72,7 +72,7 @@ class Runner {
   void Send(ChannelIndex channel, const Op& op, double begin) {
     if (!ops_.Passes(channel)) return;
     for (const PortIndex port : ports_.Of(channel)) begin = std::max(begin, port_free_[port]);
-    const double end = begin + ops_.SecondsOf(channel);
+    const double end = begin + ops_.SecondsOf(channel, op.microbatch);
     for (const PortIndex port : ports_.Of(channel)) port_free_[port] = end;
     run_.transfers[ops_.TransferOf(channel, op.microbatch)] = {begin, end};
   }

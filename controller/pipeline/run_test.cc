@@ -72,7 +72,7 @@ TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
         }
         for (const ChannelIndex c : ops.ChannelsInto(op)) {
           least = std::max(least, end_of(ops.ProducerOf(c, op.microbatch)) +
-                                      (ops.Passes(c) ? ops.SecondsOf(c) : 0));
+                                      (ops.Passes(c) ? ops.SecondsOf(c, op.microbatch) : 0));
         }
         is_changing |= least > begin[i];
         begin[i] = least;
@@ -91,6 +91,7 @@ TEST(RunTest, NothingOverlapsOnARankOrAPort) {
     const Schedule schedule =
         RandomSchedule(random, profile, 4, BackwardForm::kFull, random.OneIn(2));
     AddRandomPorts(random, profile);
+    if (random.OneIn(2)) AddRandomScales(random, 4, profile);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     for (const TransferModel model : kAllTransferModels) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", TransferModelName(model)));
@@ -109,7 +110,7 @@ TEST(RunTest, NothingOverlapsOnARankOrAPort) {
           }
           EXPECT_GE(transfer.begin, run.ops[i].end);
           EXPECT_GE(run.ops[consumer].begin, transfer.end);
-          EXPECT_DOUBLE_EQ(transfer.end - transfer.begin, ops.SecondsOf(c));
+          EXPECT_DOUBLE_EQ(transfer.end - transfer.begin, ops.SecondsOf(c, op.microbatch));
           for (const PortIndex port : ports.Of(c)) {
             busy[absl::StrCat("port ", port)].push_back(transfer);
           }

@@ -11,7 +11,6 @@
 #include "controller/pipeline/schedules/schedule_names.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -110,22 +109,26 @@ void PipelinePlanner::AddStages() {
   const int64_t largest = std::ranges::max(pipeline_.samples);
   const double scale =
       static_cast<double>(largest) / static_cast<double>(pipeline_.samples.front());
-  const auto scaled = [scale](ByteCount bytes) {
-    return ByteCount(static_cast<int64_t>(std::ceil(static_cast<double>(bytes.value()) * scale)));
-  };
+  if (std::ranges::any_of(pipeline_.samples, [=](int64_t samples) { return samples != largest; })) {
+    for (const int64_t samples : pipeline_.samples) {
+      profile_.microbatch_scale.push_back(static_cast<double>(samples) /
+                                          static_cast<double>(largest));
+    }
+  }
   for (const PipelineDescription::Rank& rank : pipeline_.ranks) {
     profile_.rank_bytes_max.push_back(rank.device_bytes_max);
   }
   for (const PipelineDescription::Stage& stage : pipeline_.stages) {
-    profile_.stages.push_back({
+    const StageProfile of_first = {
         .rank = stage.rank,
-        .forward_seconds = stage.forward_seconds * scale,
-        .input_gradient_seconds = stage.input_gradient_seconds * scale,
-        .weight_gradient_seconds = stage.weight_gradient_seconds * scale,
-        .input_gradient_bytes = scaled(stage.input_gradient_bytes),
-        .weight_gradient_bytes = scaled(stage.weight_gradient_bytes),
+        .forward_seconds = stage.forward_seconds,
+        .input_gradient_seconds = stage.input_gradient_seconds,
+        .weight_gradient_seconds = stage.weight_gradient_seconds,
+        .input_gradient_bytes = stage.input_gradient_bytes,
+        .weight_gradient_bytes = stage.weight_gradient_bytes,
         .static_bytes = stage.static_bytes,
-    });
+    };
+    profile_.stages.push_back(of_first.OfScale(scale));
   }
 }
 

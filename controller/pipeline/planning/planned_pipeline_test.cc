@@ -330,6 +330,42 @@ TEST(PlannedPipelineTest, StopsWhenNobodyWaits) {
               StatusIs(absl::StatusCode::kCancelled));
 }
 
+// The last microbatch is half as large as the others: so is what it takes.
+TEST(PlannedPipelineTest, SmallerMicrobatchesTakeLess) {
+  v1::PipelineSpec spec = Chain(2, 3);
+  const auto add_half = [](v1::PipelineSpec& to) {
+    to.add_microbatches()->set_count(1);
+    to.mutable_microbatches(1)->set_samples(2);
+  };
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer equal, PlanOf(spec, ChoiceOf("1f1b")));
+  add_half(spec);
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer planned, PlanOf(spec, ChoiceOf("1f1b")));
+  EXPECT_EQ(planned->profile.microbatch_scale, (std::vector<double>{1, 1, 1, 0.5}));
+  ASSERT_EQ(planned->transfers.size(), 4u);
+  EXPECT_EQ(planned->transfers[1].samples, 2);
+  EXPECT_EQ(planned->transfers[1].buffers, 1);
+  EXPECT_NE(planned->transfers[1].plan->id(), planned->transfers[0].plan->id());
+  EXPECT_LT(planned->transfers[1].seconds, planned->transfers[0].seconds);
+  const auto seconds = [](const TimeSpan& span) { return span.end - span.begin; };
+  const OpTable& ops = *planned->ops;
+  EXPECT_NEAR(seconds(planned->run.ops[ops.Forward(0, 2)]), 0.01, 1e-9);
+  EXPECT_NEAR(seconds(planned->run.ops[ops.Forward(0, 3)]), 0.005, 1e-9);
+  EXPECT_NEAR(seconds(planned->run.transfers[ops.TransferOf(0, 3)]),
+              planned->transfers[0].seconds / 2, 1e-9);
+  EXPECT_GT(planned->run.seconds, equal->run.seconds);
+  EXPECT_GE(planned->run.seconds, planned->bound.seconds());
+  EXPECT_OK(PlanOf(spec, ChoiceOf("auto")));
+
+  // The first may be the smaller one: times are given for it.
+  v1::PipelineSpec reversed = Chain(2, 1, 2);
+  reversed.add_microbatches()->set_count(3);
+  reversed.mutable_microbatches(1)->set_samples(4);
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer larger, PlanOf(reversed, ChoiceOf("1f1b")));
+  EXPECT_EQ(larger->profile.microbatch_scale, (std::vector<double>{0.5, 1, 1, 1}));
+  EXPECT_DOUBLE_EQ(larger->profile.stages[0].forward_seconds, 0.02);
+  EXPECT_EQ(larger->profile.stages[0].input_gradient_bytes, ByteCount(2000));
+}
+
 // Whatever the pipeline: what comes out is proven, no faster than its bound, and in its memory.
 TEST(PlannedPipelineTest, RandomPipelinesAreProven) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -346,6 +382,10 @@ TEST(PlannedPipelineTest, RandomPipelinesAreProven) {
       skip = spec.edges(1);
       skip.set_from(0);
       skip.mutable_tensors(0)->set_source_layout("[-, x*y]");
+    }
+    if (random.OneIn(3)) {
+      spec.add_microbatches()->set_count(static_cast<int>(random.Between(1, 3)));
+      spec.mutable_microbatches(1)->set_samples(random.OneIn(2) ? 2 : 8);
     }
     const PlannedPointer free = *PlanOf(spec, ChoiceOf("1f1b"));
     for (v1::PipelineRank& rank : *spec.mutable_ranks()) {

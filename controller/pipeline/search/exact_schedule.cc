@@ -237,6 +237,9 @@ absl::StatusOr<ExactSchedule> FindExactSchedule(const PipelineProfile& profile,
                                                 int32_t microbatches, BackwardForm form,
                                                 int64_t nodes_max) {
   RETURN_IF_ERROR(ComputePipelineBound(profile, microbatches, form).status());
+  if (!profile.microbatch_scale.empty()) {
+    return absl::InvalidArgumentError("exact schedule: expected microbatches of one size");
+  }
   return ExactSearch(profile, microbatches, form, nodes_max).Find();
 }
 

@@ -115,7 +115,7 @@ class Lister {
       RankState& rank = ranks_[stage.rank];
       rank.stages.push_back(s);
       rank.microbatch_bytes += stage.activation_bytes();
-      rank.leeway -= microbatches_ * stage.seconds();
+      rank.leeway -= profile_.SumOfScales(microbatches_) * stage.seconds();
       const auto prepare = [this](OpQueue& queue, size_t inputs) {
         queue.missing.assign(microbatches_, static_cast<int32_t>(inputs));
         queue.inputs.assign(microbatches_, 0);
@@ -190,14 +190,15 @@ class Lister {
     rank.free_at = now_ + profile_.SecondsOf(op);
     Account(op, rank);
     wakeups_.push({rank.free_at, profile_.stages[s].rank});
+    const double scale = profile_.ScaleOf(op.microbatch);
     if (kind == OpKind::kForward) {
       for (const EdgeProfile* edge : out_of_[s]) {
-        Send(op, edge->to, edge->forward_seconds, stages_[edge->to].forward);
+        Send(op, edge->to, edge->forward_seconds * scale, stages_[edge->to].forward);
       }
       Send(op, s, 0, stage.backward);
     } else if (GivesInputGradient(kind)) {
       for (const EdgeProfile* edge : into_[s]) {
-        Send(op, edge->from, edge->backward_seconds, stages_[edge->from].backward);
+        Send(op, edge->from, edge->backward_seconds * scale, stages_[edge->from].backward);
       }
     }
   }
@@ -241,6 +242,7 @@ absl::StatusOr<Schedule> MakeListSchedule(const PipelineProfile& profile, int32_
     return absl::InvalidArgumentError(
         absl::StrCat("list: expected microbatches, found ", microbatches));
   }
+  RETURN_IF_ERROR(CheckScales(profile, microbatches));
   if (options.windows.size() != profile.stages.size() || std::ranges::min(options.windows) < 1) {
     return absl::InvalidArgumentError(absl::StrCat("list: expected ", profile.stages.size(),
                                                    " windows of at least 1, found others"));

@@ -28,7 +28,8 @@ struct ListOptions {
 // A schedule made by doing it: whenever a rank is free it begins the backward op that could begin
 // first, else a forward op, where windows and memory allow it, else a gradient of the weights.
 // Stages take microbatches in ascending order. A rank sets memory aside for all its stages when it
-// takes a microbatch, so that no stage can shut out a later one. Transfers share nothing.
+// takes a microbatch, so that no stage can shut out a later one. Transfers share nothing. Memory is
+// set aside as for the largest microbatch.
 //
 // InvalidArgument: no microbatches, or windows that are not one for each stage, at least 1; what
 // Validate finds. ResourceExhausted when a rank has no room for one microbatch. Cost: ops, times

@@ -105,6 +105,14 @@ PipelineProfile RandomProfile(RandomSource& random, const RandomPipelineOptions&
   return profile;
 }
 
+void AddRandomScales(RandomSource& random, int32_t microbatches, PipelineProfile& profile) {
+  profile.microbatch_scale.clear();
+  for (MicrobatchIndex m = 0; m < microbatches; ++m) {
+    profile.microbatch_scale.push_back(static_cast<double>(random.Between(1, 4)) / 4);
+  }
+  profile.microbatch_scale[random.Below(microbatches)] = 1;
+}
+
 void AddRandomPorts(RandomSource& random, PipelineProfile& profile) {
   for (EdgeProfile& edge : profile.edges) {
     for (std::vector<PortIndex>* ports : {&edge.forward_ports, &edge.backward_ports}) {

@@ -20,6 +20,9 @@ PipelineProfile RandomProfile(RandomSource& random, const RandomPipelineOptions&
 // Gives each edge up to three ports in either direction, of few that there are.
 void AddRandomPorts(RandomSource& random, PipelineProfile& profile);
 
+// Gives microbatches parts of the largest, in quarters.
+void AddRandomScales(RandomSource& random, int32_t microbatches, PipelineProfile& profile);
+
 // A schedule that can run. `in_order`: each stage takes microbatches in ascending order, for each
 // kind of op, so that both ends of a channel agree.
 Schedule RandomSchedule(RandomSource& random, const PipelineProfile& profile, int32_t microbatches,
