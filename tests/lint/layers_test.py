@@ -4,7 +4,7 @@
 
 A file may include its own folder and the folders that its target declares in DEPENDS. Further rules, from the design:
 nothing in common points up; controller, worker and client use only the pure modules of each other; pure modules depend
-on pure modules and common/base; what a worker is made of does not reach CUDA, which is for the processes of its GPUs.
+on pure modules, common/base and the API's messages; what a worker is made of does not reach CUDA, which is for the processes of its GPUs.
 Every .h, .cc and .cu belongs to a target, and none is overlong.
 """
 
@@ -97,8 +97,9 @@ def forbidden_dependency(layers: Layers, target: dict, folder: str) -> str | Non
     is_for_tests = target["kind"] != "module" or own == "tests" or target["folder"].endswith("/testing")
     if not is_for_tests and (other == "tests" or folder.endswith("/testing")):
         return "only tests and modules for tests use tests or modules for tests"
-    if target["pure"] and folder not in layers.pure_folders and folder != "common/base":
-        return "a pure module depends only on pure modules and common/base"
+    is_messages = folder == PROTO_FOLDER and "crossmesh::proto" not in target["depends"]
+    if target["pure"] and folder not in layers.pure_folders and folder != "common/base" and not is_messages:
+        return "a pure module depends only on pure modules, common/base and crossmesh::proto_messages"
     return None
 
 

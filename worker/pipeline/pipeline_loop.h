@@ -35,8 +35,8 @@ struct PipelineTensor {
 struct PipelineOp {
   int64_t iteration = 0;
   Op op;
-  int64_t samples = 0;  // of the microbatch
-  double seconds = 0;   // that it is profiled to take
+  int64_t samples = 0;                  // of the microbatch
+  double seconds = 0;                   // that it is profiled to take
   std::vector<PipelineTensor> inputs;   // to be read until Done: copy what is needed later
   std::vector<PipelineTensor> outputs;  // to be filled before Done
 };
