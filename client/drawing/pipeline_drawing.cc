@@ -218,7 +218,7 @@ class Drawing {
       if (bar.op == OpTable::kNone) continue;
       const std::string number = absl::StrCat(drawn.ops->op(bar.op).microbatch);
       const double width = (bar.end - bar.begin) / pixel_seconds_;
-      if (width < kDigit * static_cast<double>(number.size()) + 3) continue;
+      if (width < kDigit * static_cast<double>(number.size()) + 2) continue;
       svg.AddText("text", number,
                   {{"class", "number"}, {"x", XOf((bar.begin + bar.end) / 2)}, {"y", top + 12.5}});
     }
