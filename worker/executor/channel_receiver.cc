@@ -26,6 +26,11 @@ ChannelReceiver::ChannelReceiver(TaskContext& context, int32_t channel, PeerId p
   waiting_.reserve(context.shared.transport.lanes(peer) * ExecutorOptions::kLaneMessagesMax);
 }
 
+void ChannelReceiver::Rewind() {
+  opening_taken_ = opened_ = failed_ = false;
+  stall_.OnProgress();
+}
+
 void ChannelReceiver::OnMessage(std::unique_ptr<IncomingMessage> message) {
   const MessageHeader& header = message->header();
   if (failed_) return CountDropped();
@@ -65,6 +70,7 @@ bool ChannelReceiver::FitsPlan(const MessageHeader& header) const {
     case MessageKind::kOpening:
     case MessageKind::kProbe:
     case MessageKind::kAlive:
+    case MessageKind::kReady:
       break;
   }
   return false;

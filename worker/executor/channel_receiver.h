@@ -28,6 +28,9 @@ class ChannelReceiver final : public StagingWaiter {
   ChannelReceiver(TaskContext& context, int32_t channel, PeerId peer);
   ~ChannelReceiver() override { context_.shared.receive_staging.Forget(*this); }
 
+  // As if nothing had come. Not before finished().
+  void Rewind();
+
   // Duplicates and what is not wanted any more are dropped and counted. A message that cannot come
   // from a peer with the same plan fails the channel.
   void OnMessage(std::unique_ptr<IncomingMessage> message);

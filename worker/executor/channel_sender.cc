@@ -20,12 +20,25 @@ ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerSender& 
       pieces_max_(context.shared.transport.useful_pieces_max(turns.peer())),
       source_(context.SourceCursor(channel_.from)),
       forwarded_(context.DestinationCursor(channel_.from)),
+      receiver_ready_(!context.spec.receivers_say_ready),
       queue_(context.part, channel_) {
   int64_t planned_bytes = 0;
   for (int32_t entry = 0; entry < channel_.entry_count; ++entry) {
     planned_bytes += NodeOf(entry).bytes();
   }
   turns.Add(*this, planned_bytes);
+}
+
+void ChannelSender::Rewind() {
+  receiver_ready_ = !context_.spec.receivers_say_ready;
+  opened_ = stopped_ = waits_for_staging_ = false;
+  queue_.Rewind();
+  stall_.OnProgress();
+}
+
+void ChannelSender::OnReady() {
+  receiver_ready_ = true;
+  turns_.Pump();
 }
 
 void ChannelSender::OnProgress(int32_t entry) {
@@ -71,6 +84,7 @@ void ChannelSender::SendChunk(int32_t node) {
   const PreparedPart::Node& relay = context_.part.nodes()[node];
   const TileCursor::Range range = RangeOf(context_.part, relay, chunk);
   TileCursor& cursor = relay.root ? source_ : forwarded_;
+  context_.OnChunkBegun();
 
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChunk,
                                               .channel = channel_index_,
@@ -158,7 +172,8 @@ void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
 
 void ChannelSender::Close(const absl::Status& why) {
   if (stopped_ || queue_.finished()) return;
-  SendFailure(why, channel_.entry_count, channel_.end_sequence);
+  // Who has not said that it is there expects nothing.
+  if (receiver_ready_) SendFailure(why, channel_.entry_count, channel_.end_sequence);
   Drop();
 }
 

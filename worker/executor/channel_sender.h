@@ -27,8 +27,16 @@ class ChannelSender final : public StagingWaiter {
   ChannelSender(TaskContext& context, int32_t channel, PeerSender& turns);
   ~ChannelSender() override { context_.shared.send_staging.Forget(*this); }
 
+  // As if nothing had been sent. Not before finished().
+  void Rewind();
+  // The receiver is there, and has memory; where senders wait for that.
+  void OnReady();
+  bool waits_for_receiver() const { return !stopped_ && !receiver_ready_; }
+
   // Is there something to do in a turn? If so: the sooner due, the smaller.
-  bool ready() const { return !stopped_ && !waits_for_staging_ && (!opened_ || !queue_.idle()); }
+  bool ready() const {
+    return receiver_ready_ && !stopped_ && !waits_for_staging_ && (!opened_ || !queue_.idle());
+  }
   std::pair<int32_t, int64_t> due() const {
     return opened_ ? std::pair(queue_.due(), NodeOf(queue_.entry()).relay) : kOpeningDue;
   }
@@ -79,6 +87,7 @@ class ChannelSender final : public StagingWaiter {
   TileCursor source_;     // of relays that begin here
   TileCursor forwarded_;  // of those that were received
 
+  bool receiver_ready_;
   bool opened_ = false;
   bool stopped_ = false;
   bool waits_for_staging_ = false;

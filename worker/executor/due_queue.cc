@@ -8,10 +8,17 @@ DueQueue::DueQueue(const PreparedPart& part, const PreparedPart::Channel& channe
     : part_(part),
       entries_(part.entries(channel)),
       next_chunk_(channel.entry_count),
-      asleep_(channel.entry_count),
-      left_(channel.entry_count) {
+      asleep_(channel.entry_count) {
   awake_.reserve(channel.entry_count);
-  for (int32_t entry = 0; entry < channel.entry_count; ++entry) Push(entry);
+  Rewind();
+}
+
+void DueQueue::Rewind() {
+  std::ranges::fill(next_chunk_, 0);
+  std::fill(asleep_.begin(), asleep_.end(), false);
+  awake_.clear();
+  left_ = static_cast<int32_t>(entries_.size());
+  for (int32_t entry = 0; entry < left_; ++entry) Push(entry);
 }
 
 void DueQueue::Advance() {

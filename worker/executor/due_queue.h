@@ -17,6 +17,9 @@ class DueQueue {
   // All entries are awake. The part must outlive the queue.
   DueQueue(const PreparedPart& part, const PreparedPart::Channel& channel);
 
+  // All messages are to come again.
+  void Rewind();
+
   // Does no entry that is awake have a message left?
   bool idle() const { return awake_.empty(); }
   // Has every entry had its end?

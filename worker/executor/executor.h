@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/executor/replay.h"
 #include "worker/executor/task_runner.h"
 #include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
@@ -86,6 +87,7 @@ class Executor : public TaskRunner, public TransportSink {
   // is not known.
   virtual void SourceHere(const TaskKey& key, DeviceRank device) = 0;
   virtual const ExecutorCounters& counters() const = 0;
+  virtual ReplayRunner& replays() = 0;
 };
 
 }  // namespace crossmesh

@@ -52,6 +52,7 @@ int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
   queue_.Advance();
   const PreparedPart::Node& node = context_.part.nodes()[entry.to_node];
   const TileCursor::Range range = RangeOf(context_.part, node, chunk);
+  context_.OnChunkBegun();
   const bool root = context_.part.nodes()[entry.from_node].root;
   {
     const PhaseTimer timer(context_.report.seconds.unpack);
@@ -81,6 +82,11 @@ SlotCopy::SlotCopy(TaskContext& context, const PreparedPart::Copy& copy)
       bytes_(context.part.slicing().classes()[copy.slice_class].bytes),
       source_(context.SourceCursor(copy.device)),
       destination_(context.DestinationCursor(copy.device)) {}
+
+void SlotCopy::Rewind() {
+  offset_ = 0;
+  finished_ = false;
+}
 
 int64_t SlotCopy::Step() {
   if (finished_) return kNothingToDo;

@@ -17,6 +17,7 @@ class LocalChannel {
   // All must outlive the channel.
   LocalChannel(TaskContext& context, int32_t channel);
 
+  void Rewind() { queue_.Rewind(); }
   // Does the next thing, at most one chunk. Returns its bytes, or -1 when it must wait or is done.
   int64_t Step();
   // Something has come of the relay of an entry, or of its end.
@@ -41,6 +42,7 @@ class SlotCopy {
   // All must outlive the copy.
   SlotCopy(TaskContext& context, const PreparedPart::Copy& copy);
 
+  void Rewind();
   // As LocalChannel::Step.
   int64_t Step();
   bool finished() const { return finished_; }

@@ -95,6 +95,71 @@ void LoopExecutor::SourceHere(const TaskKey& key, DeviceRank device) {
   if (TaskRun* task = Find(key)) task->OnSourceHere(device);
 }
 
+absl::Status LoopExecutor::StartReplays(ReplaySpec spec, ReplayObserver& observer) {
+  CHECK(shared_ != nullptr) << "StartReplays before Attach";
+  const auto refused = [](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("replays: ", why...));
+  };
+  if (spec.slots.empty()) return refused("expected slots, found none");
+  if (replays_.contains(spec.key)) {
+    return absl::AlreadyExistsError(absl::StrCat("replays of operation ", spec.key.operation,
+                                                 ", attempt ", spec.key.attempt,
+                                                 " were started before"));
+  }
+  for (const ReplaySpec::Slot& slot : spec.slots) {
+    RETURN_IF_ERROR(
+        TaskRun::Validate(ReplaySet::SpecOf(spec, slot), shared_->send_staging.bytes()));
+  }
+  if (!SourceScales(*spec.part, spec.slots.front().sources).devices().empty()) {
+    return refused("expected a part without scales to compute, found one with some");
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids,
+                   Connect(ReplaySet::SpecOf(spec, spec.slots.front())));
+  Replaying& replaying = replays_[spec.key];
+  replaying.set = std::make_unique<ReplaySet>(spec, peer_ids, *shared_, *this, observer);
+  replaying.stall_limit = spec.stall_limit;
+  stepping_replays_.reserve(replays_.size());
+  StartReplayStallRound(spec.key);
+  return absl::OkStatus();
+}
+
+void LoopExecutor::StartReplayStallRound(const ReplayKey& key) {
+  Replaying& replaying = replays_.at(key);
+  replaying.stall_round =
+      loop_.RunAfter(replaying.stall_limit / StallCounter::kRoundsMax, [this, key] {
+        const auto found = replays_.find(key);
+        if (found == replays_.end()) return;
+        found->second.set->OnStallRound();
+        StartReplayStallRound(key);
+      });
+}
+
+void LoopExecutor::Replay(const ReplayKey& key, int32_t slot, uint32_t instance) {
+  const auto found = replays_.find(key);
+  if (found == replays_.end()) return;
+  ReplaySet& set = *found->second.set;
+  set.Begin(slot, instance);
+  if (parking_.empty()) return;
+  parking_.Take(key.OfInstance(instance), [&](std::unique_ptr<IncomingMessage> message) {
+    set.OnMessage(std::move(message));
+  });
+}
+
+void LoopExecutor::ReplaySourceHere(const ReplayKey& key, uint32_t instance) {
+  TaskRun* const task = Find(key.OfInstance(instance));
+  if (task == nullptr) return;
+  for (const DeviceRank device : task->spec().awaited_sources) task->OnSourceHere(device);
+}
+
+void LoopExecutor::StopReplays(const ReplayKey& key, const absl::Status& why,
+                               uint32_t next_instance) {
+  const auto found = replays_.find(key);
+  if (found == replays_.end()) return;
+  found->second.set->Stop(why);
+  shared_->counters.messages_dropped += parking_.OnReplaysStopped(key, next_instance);
+  RequestStep();
+}
+
 void LoopExecutor::Refuse(const TaskKey& key) {
   if (Find(key) == nullptr) shared_->counters.messages_dropped += parking_.OnTaskEnded(key);
 }
@@ -116,6 +181,7 @@ void LoopExecutor::OnPeerLost(PeerId peer, const absl::Status& status) {
 
 void LoopExecutor::TellLost(PeerId peer, const absl::Status& why) {
   for (auto& [key, running] : tasks_) running.task->OnPeerLost(peer, why);
+  for (auto& [key, replaying] : replays_) replaying.set->OnPeerLost(peer, why);
 }
 
 std::optional<int64_t> LoopExecutor::MovedBytes(const TaskKey& key) const {
@@ -132,7 +198,13 @@ const ExecutorCounters& LoopExecutor::counters() const {
 }
 
 void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
-  if (TaskRun* task = Find(KeyOf(message->header()))) {
+  const TaskKey key = KeyOf(message->header());
+  if (const auto replays = replays_.find(ReplayKeyOf(key)); replays != replays_.end()) {
+    message = replays->second.set->OnMessage(std::move(message));
+    RequestStep();
+    if (message == nullptr) return;
+  }
+  if (TaskRun* task = Find(key)) {
     task->OnMessage(std::move(message));
   } else if (parking_.Park(std::move(message))) {
     StartParkingRound();
@@ -179,6 +251,23 @@ void LoopExecutor::Step() {
     if (task.Step()) RequestStep();
     if (task.done()) Finish(key);
   }
+  if (StepReplays()) RequestStep();
+}
+
+bool LoopExecutor::StepReplays() {
+  bool more = false;
+  stepping_replays_.clear();
+  for (const auto& [key, replaying] : replays_) stepping_replays_.push_back(key);
+  for (const ReplayKey& key : stepping_replays_) {
+    const auto found = replays_.find(key);
+    more = found->second.set->Step() || more;
+    if (!found->second.set->stopped()) continue;
+    const Replaying replaying = std::move(found->second);
+    replays_.erase(key);
+    loop_.Cancel(replaying.stall_round);
+    replaying.set->observer().OnReplaysStopped(key);
+  }
+  return more;
 }
 
 void LoopExecutor::Finish(const TaskKey& key) {
@@ -195,8 +284,9 @@ void LoopExecutor::Finish(const TaskKey& key) {
 }
 
 TaskRun* LoopExecutor::Find(const TaskKey& key) const {
-  const auto found = tasks_.find(key);
-  return found == tasks_.end() ? nullptr : found->second.task.get();
+  if (const auto found = tasks_.find(key); found != tasks_.end()) return found->second.task.get();
+  const auto replays = replays_.find(ReplayKeyOf(key));
+  return replays == replays_.end() ? nullptr : replays->second.set->Find(key.instance);
 }
 
 }  // namespace crossmesh

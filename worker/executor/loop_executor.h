@@ -3,6 +3,7 @@
 #include "worker/executor/executor.h"
 #include "worker/executor/parking.h"
 #include "worker/executor/peer_table.h"
+#include "worker/executor/replay_set.h"
 #include "worker/executor/task_context.h"
 #include "worker/executor/task_run.h"
 #include "worker/transport/event_loop.h"
@@ -20,7 +21,7 @@ namespace crossmesh {
 
 // The executor: finds the task of every call of the transport, and drives tasks by steps and timers
 // on the loop. Confined to the loop.
-class LoopExecutor final : public Executor, public TaskHost {
+class LoopExecutor final : public Executor, public ReplayRunner, public TaskHost {
  public:
   LoopExecutor(EventLoop& loop, ExecutorOptions options);
 
@@ -33,6 +34,13 @@ class LoopExecutor final : public Executor, public TaskHost {
   void SourceHere(const TaskKey& key, DeviceRank device) override;
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
   const ExecutorCounters& counters() const override;
+
+  ReplayRunner& replays() override { return *this; }
+
+  absl::Status StartReplays(ReplaySpec spec, ReplayObserver& observer) override;
+  void Replay(const ReplayKey& key, int32_t slot, uint32_t instance) override;
+  void ReplaySourceHere(const ReplayKey& key, uint32_t instance) override;
+  void StopReplays(const ReplayKey& key, const absl::Status& why, uint32_t next_instance) override;
 
   void OnMessage(std::unique_ptr<IncomingMessage> message) override;
   void OnSent(Ticket ticket, const absl::Status& status) override;
@@ -50,12 +58,20 @@ class LoopExecutor final : public Executor, public TaskHost {
     TimerId stall_round;
   };
 
+  struct Replaying {
+    std::unique_ptr<ReplaySet> set;
+    absl::Duration stall_limit;
+    TimerId stall_round;
+  };
+
   absl::Status CheckStart(const TaskSpec& spec) const;
   absl::StatusOr<std::vector<std::optional<PeerId>>> Connect(const TaskSpec& spec);
   void StartTimers(const TaskKey& key);
   void StartStallRound(const TaskKey& key);
+  void StartReplayStallRound(const ReplayKey& key);
   void StartParkingRound();
   void Step();
+  bool StepReplays();
   void Finish(const TaskKey& key);
   TaskRun* Find(const TaskKey& key) const;
   // For every task; the connection is gone already.
@@ -69,6 +85,8 @@ class LoopExecutor final : public Executor, public TaskHost {
   bool parking_round_started_ = false;
   absl::flat_hash_map<TaskKey, Running> tasks_;
   std::vector<TaskKey> stepping_;  // kept for its memory
+  absl::flat_hash_map<ReplayKey, Replaying> replays_;
+  std::vector<ReplayKey> stepping_replays_;  // likewise
   bool step_requested_ = false;
 };
 

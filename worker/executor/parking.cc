@@ -55,6 +55,26 @@ int64_t Parking::OnTaskEnded(const TaskKey& key) {
       messages_, [&](const Parked& parked) { return KeyOf(parked.message->header()) == key; }));
 }
 
+int64_t Parking::OnReplaysStopped(const ReplayKey& key, uint32_t next_instance) {
+  if (next_instance_of_.insert_or_assign(key, next_instance).second) {
+    stopped_in_order_.push_back(key);
+  }
+  if (stopped_in_order_.size() > kPastTasksMax) {
+    next_instance_of_.erase(stopped_in_order_.front());
+    stopped_in_order_.pop_front();
+  }
+  return static_cast<int64_t>(std::erase_if(messages_, [&](const Parked& parked) {
+    const TaskKey of = KeyOf(parked.message->header());
+    return ReplayKeyOf(of) == key && of.instance < next_instance;
+  }));
+}
+
+bool Parking::IsPast(const TaskKey& key) const {
+  if (key.epoch < epoch_ || past_.contains(key)) return true;
+  const auto stopped = next_instance_of_.find(ReplayKeyOf(key));
+  return stopped != next_instance_of_.end() && key.instance < stopped->second;
+}
+
 int64_t Parking::OnEpochRaised(uint64_t epoch) {
   epoch_ = epoch;
   return static_cast<int64_t>(std::erase_if(

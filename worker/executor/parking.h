@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/executor/replay.h"
 #include "worker/executor/task.h"
 #include "worker/transport/transport.h"
 
@@ -7,6 +8,7 @@
 #include <deque>
 #include <memory>
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
 #include <absl/functional/function_ref.h>
 
@@ -31,9 +33,11 @@ class Parking {
   // Of the past from now on: what is parked for it is dropped, so that its senders can end; returns
   // how many. A bounded number is remembered, the latest.
   int64_t OnTaskEnded(const TaskKey& key);
+  // So are all of these replays below `next_instance`. The latest number is remembered.
+  int64_t OnReplaysStopped(const ReplayKey& key, uint32_t next_instance);
   // So are all tasks of older epochs.
   int64_t OnEpochRaised(uint64_t epoch);
-  bool IsPast(const TaskKey& key) const { return key.epoch < epoch_ || past_.contains(key); }
+  bool IsPast(const TaskKey& key) const;
 
  private:
   struct Parked {
@@ -46,6 +50,8 @@ class Parking {
   std::deque<Parked> messages_;
   std::deque<TaskKey> past_in_order_;
   absl::flat_hash_set<TaskKey> past_;
+  std::deque<ReplayKey> stopped_in_order_;
+  absl::flat_hash_map<ReplayKey, uint32_t> next_instance_of_;  // of replays that were stopped
 };
 
 }  // namespace crossmesh

@@ -33,6 +33,12 @@ void PeerSender::Add(ChannelSender& channel, int64_t planned_bytes) {
   window_bytes_ = lanes_ * context_.shared.options.window_periods * period_bytes;
 }
 
+void PeerSender::Rewind() {
+  sent_bytes_ = 0;
+  busy_ = {};
+  begin_.reset();
+}
+
 void PeerSender::Pump() {
   while (open_ < lanes_ * ExecutorOptions::kLaneMessagesMax && open_bytes_ < window_bytes_) {
     ChannelSender* const channel = NextInTurn();

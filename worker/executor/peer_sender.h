@@ -30,6 +30,8 @@ class PeerSender {
   PeerId peer() const { return peer_; }
   // Before the first Pump. The channel must outlive the sender's use.
   void Add(ChannelSender& channel, int64_t planned_bytes);
+  // As if nothing had been sent. Not while something is under way.
+  void Rewind();
   // Lets channels send what can be sent now.
   void Pump();
   // The same, when this was asked of the host.

@@ -26,7 +26,20 @@ RelayBoard::RelayBoard(const PreparedPart& part, bool checksums, BoardListener& 
     device_index_.emplace(device, static_cast<int32_t>(devices_.size()));
     devices_.push_back({.device = device});
   }
-  for (const PreparedPart::Node& node : part.nodes()) {
+  checksums_of_device_.reserve(nodes_.size());
+  Rewind();
+}
+
+void RelayBoard::Rewind() {
+  for (NodeState& node : nodes_) node = NodeState();
+  awaited_sources_.clear();
+  std::fill(taken_.begin(), taken_.end(), false);
+  std::fill(in_place_.begin(), in_place_.end(), false);
+  for (DeviceState& device : devices_) device = {.device = device.device};
+  nodes_open_ = 0;
+  devices_taken_ = 0;
+  relays_succeeded_ = relays_failed_ = checksum_failures_ = 0;
+  for (const PreparedPart::Node& node : part_.nodes()) {
     if (node.root) continue;
     ++nodes_open_;
     ExpectItem(node.device);
@@ -192,13 +205,14 @@ std::optional<DeviceReport> RelayBoard::TakeSettledDevice() {
   return std::nullopt;
 }
 
-Digest RelayBoard::DigestOf(DeviceRank device) const {
-  std::vector<uint64_t> checksums;
+Digest RelayBoard::DigestOf(DeviceRank device) {
+  checksums_of_device_.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const PreparedPart::Node& node = part_.nodes()[i];
-    if (node.device == device && !node.root) checksums.push_back(nodes_[i].root_checksum);
+    if (node.device == device && !node.root)
+      checksums_of_device_.push_back(nodes_[i].root_checksum);
   }
-  return Digest::Of(std::as_bytes(std::span(checksums)));
+  return Digest::Of(std::as_bytes(std::span(checksums_of_device_)));
 }
 
 }  // namespace crossmesh

@@ -36,6 +36,9 @@ class RelayBoard {
   // All must outlive the board.
   RelayBoard(const PreparedPart& part, bool checksums, BoardListener& listener);
 
+  // As if nothing had come yet, and no source were awaited. Items beyond nodes are expected anew.
+  void Rewind();
+
   // Sending side.
   // The source tiles of a device cannot be read yet; before Begin.
   void AwaitSource(DeviceRank device);
@@ -105,7 +108,7 @@ class RelayBoard {
   absl::Status CompareChecksums(int32_t node);
   void SettleDeviceIfComplete(DeviceState& device);
   void SettleDevice(DeviceState& device);
-  Digest DigestOf(DeviceRank device) const;
+  Digest DigestOf(DeviceRank device);
   std::span<const uint64_t> AllLeafHashes(int32_t node) const;
   size_t ChunkIndex(int32_t node, int32_t chunk) const {
     return part_.nodes()[node].first_chunk + chunk;
@@ -119,6 +122,7 @@ class RelayBoard {
   std::vector<bool> taken_;     // by chunk
   std::vector<bool> in_place_;  // by chunk; for a root: hashed
   std::vector<uint64_t> leaf_hashes_;
+  std::vector<uint64_t> checksums_of_device_;  // kept for its memory
   std::vector<DeviceState> devices_;
   absl::flat_hash_map<DeviceRank, int32_t> device_index_;
   int64_t nodes_open_ = 0;

@@ -66,6 +66,8 @@ struct TaskSpec {
   bool checksums = true;
   absl::Duration deadline = absl::Seconds(60);  // from Start
   absl::Duration stall_limit = absl::Seconds(5);
+  // Senders wait until the receiver at the other end of a channel says that it is there.
+  bool receivers_say_ready = false;
 };
 
 // How one destination device came out. OK: every byte is in place and its checksums agree.
@@ -78,11 +80,12 @@ struct DeviceReport {
 
 // Where the time of a task went, on this worker's loop.
 struct PhaseSeconds {
-  double bind = 0;      // from Start to the first byte ready
-  double move = 0;      // from the first byte to the last, wall time
-  double pack = 0;      // of it: gathering into staging
-  double unpack = 0;    // of it: scattering from staging, and copies inside the worker
-  double checksum = 0;  // of it: hashing
+  double bind = 0;        // from Start to the first byte ready
+  double move = 0;        // from the first byte to the last, wall time
+  double pack = 0;        // of it: gathering into staging
+  double unpack = 0;      // of it: scattering from staging, and copies inside the worker
+  double checksum = 0;    // of it: hashing
+  double first_byte = 0;  // from the last awaited source to the first chunk on its way
 };
 
 // What went to one other worker.

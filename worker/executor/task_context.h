@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,16 @@ struct TaskContext {
   TaskRun& task;
   const SourceScales& scales;
   int64_t transfers_open = 0;
+  // Since when all awaited sources have been here; nothing once a chunk is on its way.
+  std::optional<std::chrono::steady_clock::time_point> sources_here = {};
+
+  // The first one ends the wait for it.
+  void OnChunkBegun() {
+    if (!sources_here.has_value()) return;
+    report.seconds.first_byte =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - *sources_here).count();
+    sources_here.reset();
+  }
 
   // Every Send and Receive of the task is a transfer until it is completed.
   Ticket AddTransfer(const TransferSubject& subject);

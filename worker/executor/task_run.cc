@@ -170,49 +170,113 @@ void TaskRun::ReserveTransfers() {
   shared_.transfers.Reserve(count, pieces_max);
 }
 
+void TaskRun::Rewind(uint32_t instance) {
+  spec_.key.instance = instance;
+  started_ = std::chrono::steady_clock::now();
+  report_.key = spec_.key;
+  report_.status = absl::OkStatus();
+  report_.devices.clear();
+  report_.lost_peers.clear();
+  report_.sent_bytes = report_.received_bytes = report_.copied_bytes = 0;
+  report_.seconds = {};
+  context_.sources_here.reset();
+  board_.Rewind();
+  for (const DeviceRank device : spec_.awaited_sources) board_.AwaitSource(device);
+  for (const auto& turns : turns_) {
+    if (turns != nullptr) turns->Rewind();
+  }
+  for (size_t i = 0; i < receivers_.size(); ++i) {
+    if (senders_[i] != nullptr) senders_[i]->Rewind();
+    if (receivers_[i] == nullptr) continue;
+    receivers_[i]->Rewind();
+    board_.ExpectItem(spec_.part->channels()[i].to);
+  }
+  for (const auto& local : locals_) local->Rewind();
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    copies_[i].Rewind();
+    board_.ExpectItem(spec_.part->copies()[i].device);
+  }
+  for (Peer& peer : peers_) {
+    peer.heard = false;
+    peer.silence.OnProgress();
+  }
+  rounds_held_up_ = 0;
+}
+
 void TaskRun::Begin() {
   report_.seconds.bind = SecondsSince(started_);
   board_.Begin();
+  for (int32_t peer = 0; peer < std::ssize(peers_); ++peer) {
+    if (!peers_[peer].lost.ok()) FailChannelsOf(peer, /*connected=*/false);
+  }
+  for (size_t i = 0; i < receivers_.size() && spec_.receivers_say_ready; ++i) {
+    if (receivers_[i] == nullptr) continue;
+    Notify(static_cast<int32_t>(i), PeerOf(receivers_[i]->peer_device()), MessageKind::kReady);
+  }
   for (const auto& turns : turns_) {
     if (turns != nullptr) turns->Pump();
   }
   host_.RequestStep();
 }
 
-void TaskRun::OnMessage(std::unique_ptr<IncomingMessage> message) {
-  const MessageHeader& header = message->header();
+bool TaskRun::IsOurs(const MessageHeader& header) const {
   const std::optional<int32_t> channel =
       spec_.part->FindChannel(static_cast<ChannelIndex>(header.channel));
-  if (header.token_high != spec_.token_high || header.token_low != spec_.token_low ||
-      !channel.has_value()) {
+  return header.token_high == spec_.token_high && header.token_low == spec_.token_low &&
+         channel.has_value() && (senders_[*channel] != nullptr || receivers_[*channel] != nullptr);
+}
+
+int32_t TaskRun::RemotePeer(int32_t channel) const {
+  return PeerOf(senders_[channel] != nullptr ? senders_[channel]->peer_device()
+                                             : receivers_[channel]->peer_device());
+}
+
+void TaskRun::OnMessage(std::unique_ptr<IncomingMessage> message) {
+  const MessageHeader& header = message->header();
+  if (!IsOurs(header)) {
     shared_.counters.messages_dropped++;
     return;
   }
+  const int32_t channel = *spec_.part->FindChannel(static_cast<ChannelIndex>(header.channel));
+  peers_[RemotePeer(channel)].heard = true;
   const MessageKind kind = static_cast<MessageKind>(header.kind);
-  if (senders_[*channel] != nullptr && kind == MessageKind::kProbe) {
-    const int32_t peer = PeerOf(senders_[*channel]->peer_device());
-    peers_[peer].heard = true;
-    Notify(*channel, peer, MessageKind::kAlive);
-  } else if (receivers_[*channel] != nullptr) {
-    peers_[PeerOf(receivers_[*channel]->peer_device())].heard = true;
-    if (kind != MessageKind::kAlive) receivers_[*channel]->OnMessage(std::move(message));
-  } else {
+  if (kind == MessageKind::kProbe) {
+    Answer(header);
+  } else if (kind == MessageKind::kReady && senders_[channel] != nullptr) {
+    senders_[channel]->OnReady();
+  } else if (receivers_[channel] != nullptr && kind != MessageKind::kAlive) {
+    receivers_[channel]->OnMessage(std::move(message));
+  } else if (kind != MessageKind::kAlive) {
     shared_.counters.messages_dropped++;
   }
   host_.RequestStep();
 }
 
-void TaskRun::Notify(int32_t channel, int32_t peer, MessageKind kind) {
+bool TaskRun::Answer(const MessageHeader& probe) {
+  if (!IsOurs(probe)) return false;
+  const int32_t channel = *spec_.part->FindChannel(static_cast<ChannelIndex>(probe.channel));
+  Notify(channel, RemotePeer(channel), MessageKind::kAlive, probe.instance);
+  return true;
+}
+
+void TaskRun::OnReady(uint32_t channel) {
+  const std::optional<int32_t> index = spec_.part->FindChannel(static_cast<ChannelIndex>(channel));
+  if (index.has_value() && senders_[*index] != nullptr) senders_[*index]->OnReady();
+}
+
+void TaskRun::Notify(int32_t channel, int32_t peer, MessageKind kind, uint32_t instance) {
   if (!peers_[peer].id.has_value()) return;
   ++peers_[peer].probes_open;
   const Ticket ticket = context_.AddTransfer({.kind = kind, .channel = channel, .entry = peer});
-  shared_.transport.Send(*peers_[peer].id,
-                         context_.HeaderFor(spec_.part->channels()[channel], kind, 0), {}, ticket);
+  MessageHeader header = context_.HeaderFor(spec_.part->channels()[channel], kind, 0);
+  header.instance = instance;
+  shared_.transport.Send(*peers_[peer].id, header, {}, ticket);
 }
 
 void TaskRun::OnSent(Ticket ticket, const absl::Status& status) {
   const TransferSubject subject = shared_.transfers.at(ticket).subject;
-  if (subject.kind == MessageKind::kProbe || subject.kind == MessageKind::kAlive) {
+  if (subject.kind == MessageKind::kProbe || subject.kind == MessageKind::kAlive ||
+      subject.kind == MessageKind::kReady) {
     // No sign of life of the task at the other end: its worker may have dropped the message.
     --peers_[subject.entry].probes_open;
     context_.RemoveTransfer(ticket);
@@ -267,10 +331,14 @@ void TaskRun::GiveUpPeer(absl::string_view worker, const absl::Status& why) {
 
 void TaskRun::LosePeer(int32_t peer, const absl::Status& why, bool connected) {
   peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
-  const std::string& worker = spec_.peers[peer].worker;
-  report_.lost_peers.push_back(worker);
-  const absl::Status lost =
-      absl::UnavailableError(absl::StrCat("worker ", worker, " is lost: ", why.message()));
+  peers_[peer].lost = absl::UnavailableError(
+      absl::StrCat("worker ", spec_.peers[peer].worker, " is lost: ", why.message()));
+  FailChannelsOf(peer, connected);
+}
+
+void TaskRun::FailChannelsOf(int32_t peer, bool connected) {
+  const absl::Status& lost = peers_[peer].lost;
+  report_.lost_peers.push_back(spec_.peers[peer].worker);
   for (const auto& sender : senders_) {
     if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
       connected ? sender->Close(lost) : sender->Drop();
@@ -287,6 +355,7 @@ void TaskRun::OnSourceHere(DeviceRank device) {
   if (scales_.Find(device) != nullptr) {
     scales_.OnSourceHere(device);
   } else {
+    context_.sources_here = std::chrono::steady_clock::now();
     board_.OnSourceReady(device);
   }
   host_.RequestStep();
@@ -384,7 +453,10 @@ void TaskRun::CheckPeer(int32_t index) {
 std::optional<int32_t> TaskRun::ExpectedChannel(int32_t peer) const {
   for (size_t i = 0; i < receivers_.size(); ++i) {
     const ChannelReceiver* receiver = receivers_[i].get();
-    if (receiver != nullptr && PeerOf(receiver->peer_device()) == peer && receiver->expecting()) {
+    const ChannelSender* sender = senders_[i].get();
+    if ((receiver != nullptr && PeerOf(receiver->peer_device()) == peer && receiver->expecting()) ||
+        (sender != nullptr && PeerOf(sender->peer_device()) == peer &&
+         sender->waits_for_receiver())) {
       return static_cast<int32_t>(i);
     }
   }
@@ -453,15 +525,22 @@ bool TaskRun::done() const {
                      [](const SlotCopy& copy) { return copy.finished(); });
 }
 
-TaskReport TaskRun::TakeReport() {
+const TaskReport& TaskRun::FinishReport() {
   report_.seconds.move = SecondsSince(started_) - report_.seconds.bind;
+  size_t link = 0;
   for (size_t peer = 0; peer < turns_.size(); ++peer) {
     if (turns_[peer] == nullptr) continue;
-    report_.links.push_back(
-        {.peer = spec_.peers[peer].worker,
-         .sent_bytes = turns_[peer]->sent_bytes(),
-         .busy_seconds = std::chrono::duration<double>(turns_[peer]->busy()).count()});
+    // Those of an earlier instance are the same links.
+    if (link == report_.links.size()) report_.links.push_back({.peer = spec_.peers[peer].worker});
+    report_.links[link].sent_bytes = turns_[peer]->sent_bytes();
+    report_.links[link].busy_seconds = std::chrono::duration<double>(turns_[peer]->busy()).count();
+    ++link;
   }
+  return report_;
+}
+
+TaskReport TaskRun::TakeReport() {
+  FinishReport();
   return std::move(report_);
 }
 

@@ -54,8 +54,19 @@ class TaskRun final : private BoardListener {
   static std::vector<bool> NeededPeers(const TaskSpec& spec);
 
   void Begin();
+  // Makes it another instance of the same part, in the same memory, as if it had just been made,
+  // with all sources awaited that its spec names; allocates nothing. Only when done, or not begun.
+  void Rewind(uint32_t instance);
+  // Is nothing under way that the transport has to end?
+  bool quiet() const { return context_.transfers_open == 0; }
 
   void OnMessage(std::unique_ptr<IncomingMessage> message);
+  // Has it the token, and a channel of this part?
+  bool IsOurs(const MessageHeader& header) const;
+  // Answers a probe for any instance; false when it is not ours.
+  bool Answer(const MessageHeader& probe);
+  // The receiver of the channel, by its index in the plan, is there.
+  void OnReady(uint32_t channel);
   void OnSent(Ticket ticket, const absl::Status& status);
   void OnReceived(Ticket ticket, const absl::Status& status);
   void OnPeerLost(PeerId peer, const absl::Status& why);
@@ -74,7 +85,9 @@ class TaskRun final : private BoardListener {
   // Does a bounded piece of local work and reports devices. Returns whether more is to be done now.
   bool Step();
   bool done() const;
-  // The last call. The report is complete once done().
+  // Once done(). The report is that of the instance until Rewind.
+  const TaskReport& FinishReport();
+  // The same; the last call.
   TaskReport TakeReport();
 
   const TaskSpec& spec() const { return spec_; }
@@ -86,6 +99,7 @@ class TaskRun final : private BoardListener {
   struct Peer {
     std::optional<PeerId> id;        // none: not needed, or lost
     std::optional<PeerId> given_up;  // lost, and perhaps still connected
+    absl::Status lost;               // why, when it is
     bool heard = false;              // since the last round
     int32_t probes_open = 0;
     StallCounter silence{StallCounter::kReceiverRoundsMax};
@@ -98,7 +112,14 @@ class TaskRun final : private BoardListener {
   PeerSender& TurnsOf(int32_t peer);
   void ReserveTransfers();
   // Sends a message without payload to the other end of a channel.
-  void Notify(int32_t channel, int32_t peer, MessageKind kind);
+  void Notify(int32_t channel, int32_t peer, MessageKind kind) {
+    Notify(channel, peer, kind, spec_.key.instance);
+  }
+  void Notify(int32_t channel, int32_t peer, MessageKind kind, uint32_t instance);
+  // Of a channel to or from another worker.
+  int32_t RemotePeer(int32_t channel) const;
+  // All that is left of a peer that is lost.
+  void FailChannelsOf(int32_t peer, bool connected);
   // A bounded piece of it.
   void ComputeScales();
   bool DoLocalWork();
@@ -109,17 +130,17 @@ class TaskRun final : private BoardListener {
   bool HasOpenTransfers(int32_t peer) const;
   // Asks a silent peer whether it is there, or gives it up.
   void CheckPeer(int32_t peer);
-  // A channel on which something must still come from the peer.
+  // A channel on which something must still come from the peer, if only that it is ready.
   std::optional<int32_t> ExpectedChannel(int32_t peer) const;
   void DeclareStalled(int32_t peer, const std::string& how);
   int32_t PeerOf(DeviceRank device) const { return spec_.peer_of_device.at(device); }
   std::string FirstMissing(DeviceRank device) const;
 
-  const TaskSpec spec_;
+  TaskSpec spec_;
   ExecutorResources& shared_;
   TaskHost& host_;
   TaskObserver& observer_;
-  const std::chrono::steady_clock::time_point started_;
+  std::chrono::steady_clock::time_point started_;
   TaskReport report_;
   RelayBoard board_;
   SourceScales scales_;

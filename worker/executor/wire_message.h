@@ -19,6 +19,7 @@ enum class MessageKind : uint32_t {
   kFailed = 4,  // at the end of an entry or, for all that is left, of the channel: who is to blame
   kProbe = 5,   // from the channel's receiver: are you there? No payload
   kAlive = 6,   // the answer
+  kReady = 7,   // from the channel's receiver, where senders wait for it. No payload
 };
 
 // What both ends of a channel must agree on.

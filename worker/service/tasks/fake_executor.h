@@ -1,7 +1,9 @@
 #pragma once
 
+#include "common/base/check.h"
 #include "worker/executor/executor.h"
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +70,10 @@ class FakeExecutor final : public Executor {
     return moved_bytes_;
   }
   const ExecutorCounters& counters() const override { return counters_; }
+  ReplayRunner& replays() override {
+    CHECK(false) << "tasks are not replayed";
+    std::abort();
+  }
 
   void OnMessage(std::unique_ptr<IncomingMessage> /*message*/) override {}
   void OnSent(Ticket /*ticket*/, const absl::Status& /*status*/) override {}

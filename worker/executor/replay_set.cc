@@ -1,0 +1,131 @@
+#include "worker/executor/replay_set.h"
+
+#include "common/base/check.h"
+#include "worker/executor/wire_message.h"
+
+#include <algorithm>
+
+namespace crossmesh {
+
+TaskSpec ReplaySet::SpecOf(const ReplaySpec& spec, const ReplaySpec::Slot& slot) {
+  TaskSpec task{.key = spec.key.OfInstance(spec.first_instance),
+                .token_high = spec.token_high,
+                .token_low = spec.token_low,
+                .part = spec.part,
+                .sources = slot.sources,
+                .destinations = slot.destinations,
+                .peers = spec.peers,
+                .peer_of_device = spec.peer_of_device,
+                .checksums = spec.checksums,
+                .deadline = absl::InfiniteDuration(),
+                .stall_limit = spec.stall_limit,
+                .receivers_say_ready = true};
+  for (const auto& [device, tiles] : slot.sources) task.awaited_sources.insert(device);
+  return task;
+}
+
+ReplaySet::ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
+                     ExecutorResources& shared, TaskHost& host, ReplayObserver& observer)
+    : shared_(shared), observer_(observer), next_instance_(spec.first_instance) {
+  for (const ReplaySpec::Slot& slot : spec.slots) {
+    slots_.push_back(
+        {.task = std::make_unique<TaskRun>(SpecOf(spec, slot), peer_ids, shared, host, observer)});
+  }
+  // A receiver begins an instance when it has ended the one before in the same slot, which this
+  // worker may not know yet: it can be so many instances ahead.
+  early_max_ = slots_.size() * spec.part->channels().size();
+  early_.reserve(early_max_);
+}
+
+void ReplaySet::Begin(int32_t index, uint32_t instance) {
+  if (stopping_) return;
+  CHECK(index >= 0 && index < std::ssize(slots_)) << "slot " << index << " of " << slots_.size();
+  Slot& slot = slots_[index];
+  CHECK(!slot.running) << "slot " << index << " has instance " << slot.instance;
+  CHECK(!IsPast(instance)) << "instance " << instance << " behind " << next_instance_;
+  next_instance_ = instance + 1;
+  slot.instance = instance;
+  slot.running = true;
+  slot.task->Rewind(instance);
+  slot.task->Begin();
+  for (const EarlyReady& early : early_) {
+    if (early.instance == instance) slot.task->OnReady(early.channel);
+  }
+  std::erase_if(early_, [this](const EarlyReady& early) { return IsPast(early.instance); });
+}
+
+void ReplaySet::Stop(const absl::Status& why) {
+  stopping_ = true;
+  for (Slot& slot : slots_) {
+    if (slot.running) slot.task->Cancel(why);
+  }
+}
+
+std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMessage> message) {
+  const MessageHeader& header = message->header();
+  if (TaskRun* const task = Find(header.instance)) {
+    task->OnMessage(std::move(message));
+    return nullptr;
+  }
+  // The worker is there, whatever has become of the instance.
+  const MessageKind kind = static_cast<MessageKind>(header.kind);
+  if (kind == MessageKind::kProbe && slots_.front().task->Answer(header)) return nullptr;
+  if (IsPast(header.instance) || kind == MessageKind::kAlive) {
+    shared_.counters.messages_dropped++;
+    return nullptr;
+  }
+  if (KeepIfReady(header)) return nullptr;
+  return message;
+}
+
+bool ReplaySet::KeepIfReady(const MessageHeader& header) {
+  if (static_cast<MessageKind>(header.kind) != MessageKind::kReady ||
+      !slots_.front().task->IsOurs(header) || early_.size() >= early_max_) {
+    return false;
+  }
+  early_.push_back({.instance = header.instance, .channel = header.channel});
+  return true;
+}
+
+void ReplaySet::OnPeerLost(PeerId peer, const absl::Status& why) {
+  for (Slot& slot : slots_) slot.task->OnPeerLost(peer, why);
+}
+
+void ReplaySet::OnStallRound() {
+  for (Slot& slot : slots_) {
+    if (slot.running) slot.task->OnStallRound();
+  }
+}
+
+bool ReplaySet::Step() {
+  bool more = false;
+  for (Slot& slot : slots_) {
+    if (!slot.running) continue;
+    more = slot.task->Step() || more;
+    if (slot.task->done()) Finish(slot);
+  }
+  return more;
+}
+
+void ReplaySet::Finish(Slot& slot) {
+  slot.running = false;
+  const RelayBoard& board = slot.task->board();
+  shared_.counters.relays_succeeded += board.relays_succeeded();
+  shared_.counters.relays_failed += board.relays_failed();
+  shared_.counters.checksum_failures += board.checksum_failures();
+  observer_.OnTaskDone(slot.task->FinishReport());
+}
+
+TaskRun* ReplaySet::Find(uint32_t instance) {
+  for (Slot& slot : slots_) {
+    if (slot.running && slot.instance == instance) return slot.task.get();
+  }
+  return nullptr;
+}
+
+bool ReplaySet::stopped() const {
+  return stopping_ && std::ranges::none_of(slots_, &Slot::running) &&
+         std::ranges::all_of(slots_, [](const Slot& slot) { return slot.task->quiet(); });
+}
+
+}  // namespace crossmesh

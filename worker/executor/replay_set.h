@@ -1,0 +1,68 @@
+#pragma once
+
+#include "worker/executor/replay.h"
+#include "worker/executor/task_run.h"
+#include "worker/transport/transport.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// The replays of one part: a task for each slot, which is rewound for every instance. Confined to
+// the loop.
+class ReplaySet {
+ public:
+  // `peer_ids` as those of TaskRun. `shared`, `host` and `observer` must outlive the set.
+  ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
+            ExecutorResources& shared, TaskHost& host, ReplayObserver& observer);
+
+  // What a slot's task is made of.
+  static TaskSpec SpecOf(const ReplaySpec& spec, const ReplaySpec::Slot& slot);
+
+  void Begin(int32_t slot, uint32_t instance);
+  void Stop(const absl::Status& why);
+  // A message of this part. Returns it when it is for an instance that is to come; what it drops it
+  // counts.
+  std::unique_ptr<IncomingMessage> OnMessage(std::unique_ptr<IncomingMessage> message);
+  void OnPeerLost(PeerId peer, const absl::Status& why);
+  void OnStallRound();
+  // A bounded piece of the work of every instance. Returns whether more is to be done now.
+  bool Step();
+
+  // Null unless it is under way.
+  TaskRun* Find(uint32_t instance);
+  // All that was begun has ended, and nothing else will be.
+  bool stopped() const;
+  ReplayObserver& observer() { return observer_; }
+
+ private:
+  struct Slot {
+    std::unique_ptr<TaskRun> task;
+    uint32_t instance = 0;
+    bool running = false;
+  };
+  // A receiver was ready before this worker had begun the instance.
+  struct EarlyReady {
+    uint32_t instance = 0;
+    uint32_t channel = 0;
+  };
+
+  bool IsPast(uint32_t instance) const { return instance < next_instance_; }
+  bool KeepIfReady(const MessageHeader& header);
+  void Finish(Slot& slot);
+
+  ExecutorResources& shared_;
+  ReplayObserver& observer_;
+  std::vector<Slot> slots_;
+  uint32_t next_instance_;  // those below have been begun here, or never will be
+  std::vector<EarlyReady> early_;
+  size_t early_max_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace crossmesh

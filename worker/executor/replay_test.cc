@@ -1,0 +1,325 @@
+#include "worker/executor/replay.h"
+
+#include "common/testing/allocations/count_allocations.h"
+#include "common/testing/status_matchers.h"
+#include "worker/executor/executor_fixture.h"
+#include "worker/executor/testing/tile_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// The tensor of MakePlan.
+constexpr int64_t kRows = 64, kColumns = 16384, kHalf = kColumns / 2;
+constexpr int32_t kSlots = 3;
+constexpr ReplayKey kKey{.operation = 9, .epoch = 1, .attempt = 4};
+
+// Memory of a slot at all devices of the plan: one that has the whole, two that get half the
+// columns each.
+struct SlotMemory {
+  std::vector<uint32_t> whole = std::vector<uint32_t>(kRows * kColumns);
+  std::array<std::vector<uint32_t>, 2> halves = {std::vector<uint32_t>(kRows * kHalf),
+                                                 std::vector<uint32_t>(kRows* kHalf)};
+
+  void Fill(uint32_t instance) {
+    for (size_t i = 0; i < whole.size(); ++i) whole[i] = instance * 2654435761U + i;
+  }
+  // How many elements are not those of the instance.
+  int64_t Wrong(uint32_t instance) const {
+    int64_t wrong = 0;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t column = 0; column < kColumns; ++column) {
+        const uint32_t found = halves[column / kHalf][row * kHalf + column % kHalf];
+        wrong += found == instance * 2654435761U + row * kColumns + column ? 0 : 1;
+      }
+    }
+    return wrong;
+  }
+  void Clear() {
+    for (std::vector<uint32_t>& half : halves) std::ranges::fill(half, 0xdeadU);
+  }
+};
+
+class Replays final : public ReplayObserver {
+ public:
+  Replays() { done.reserve(4096); }
+  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
+    if (!report.status.ok()) failures.push_back(report.status);
+  }
+  void OnTaskDone(const TaskReport& report) override {
+    done.push_back(report.key.instance);
+    if (!report.lost_peers.empty()) lost = report.lost_peers;
+    first_byte = report.seconds.first_byte;
+  }
+  void OnReplaysStopped(const ReplayKey& key) override { stopped = key == kKey; }
+
+  std::vector<uint32_t> done;
+  std::vector<absl::Status> failures;
+  std::vector<std::string> lost;
+  double first_byte = 0;
+  bool stopped = false;
+};
+
+class ReplayTest : public ExecutorTest {
+ protected:
+  // Of worker 0 on host a and worker 1 on host b.
+  ReplaySpec MakeReplays(int worker, const Plan& plan, uint32_t first_instance = 0,
+                         absl::Duration stall_limit = absl::Seconds(5)) {
+    const TileMemory unused(plan);
+    const TaskSpec task = MakeSpec(worker, plan, unused);
+    ReplaySpec spec{.key = kKey,
+                    .token_high = task.token_high,
+                    .token_low = task.token_low,
+                    .part = task.part,
+                    .peers = task.peers,
+                    .peer_of_device = task.peer_of_device,
+                    .stall_limit = stall_limit,
+                    .first_instance = first_instance};
+    for (SlotMemory& memory : memory_) {
+      ReplaySpec::Slot& slot = spec.slots.emplace_back();
+      for (const auto& [device, tiles] : task.sources) {
+        slot.sources[device] = Bound(plan, Side::kSource, device, memory);
+        slot.destinations[device] = Bound(plan, Side::kDestination, device, memory);
+      }
+    }
+    return spec;
+  }
+
+  static BoundTiles Bound(const Plan& plan, Side side, DeviceRank device, SlotMemory& memory) {
+    const Placement& placement = side == Side::kSource ? plan.tensors().spec().sources[0]
+                                                       : plan.tensors().spec().destinations[0];
+    const std::vector<DeviceId>& devices = placement.mesh.devices();
+    const auto found = std::ranges::find(devices, plan.tensors().devices()[device]);
+    if (found == devices.end()) return {.tensor = {nullptr}};
+    uint32_t* const tile =
+        side == Side::kSource ? memory.whole.data() : memory.halves[found - devices.begin()].data();
+    return {.tensor = {reinterpret_cast<std::byte*>(tile)}};
+  }
+
+  ReplayRunner& Runner(int worker) { return workers_[worker].executor->replays(); }
+
+  void StartBoth(const Plan& plan, uint32_t first_instance = 0) {
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, first_instance), replays_[i]));
+    }
+  }
+
+  // Both workers begin whatever slots allow, up to `count` instances in all; a slot's contents are
+  // looked at when both have ended with it.
+  void Advance(uint32_t count) {
+    while (sent_ < count && sent_ < looked_at_ + kSlots) {
+      memory_[sent_ % kSlots].Fill(sent_);
+      Runner(0).Replay(kKey, static_cast<int32_t>(sent_ % kSlots), sent_);
+      Runner(0).ReplaySourceHere(kKey, sent_);
+      ++sent_;
+    }
+    while (received_ < count && received_ < looked_at_ + kSlots) {
+      memory_[received_ % kSlots].Clear();
+      Runner(1).Replay(kKey, static_cast<int32_t>(received_ % kSlots), received_);
+      ++received_;
+    }
+    while (looked_at_ < count && IsDone(0, looked_at_) && IsDone(1, looked_at_)) {
+      EXPECT_EQ(memory_[looked_at_ % kSlots].Wrong(looked_at_), 0) << "instance " << looked_at_;
+      ++looked_at_;
+    }
+  }
+  bool IsDone(int worker, uint32_t instance) const {
+    return std::ranges::find(replays_[worker].done, instance) != replays_[worker].done.end();
+  }
+  void RunAll(uint32_t count) {
+    RunUntil([&] {
+      Advance(count);
+      return looked_at_ == count;
+    });
+  }
+
+  void StopBoth(uint32_t next_instance) {
+    for (int i = 0; i < 2; ++i) {
+      Runner(i).StopReplays(kKey, absl::CancelledError("enough"), next_instance);
+    }
+    RunUntil([&] { return replays_[0].stopped && replays_[1].stopped; });
+  }
+
+  // Passes when so long has gone by on the loop.
+  void RunFor(absl::Duration time) {
+    bool over = false;
+    loop_->RunAfter(time, [&over] { over = true; });
+    RunUntil([&over] { return over; });
+  }
+
+  std::array<SlotMemory, kSlots> memory_;
+  Replays replays_[2];
+  uint32_t sent_ = 0;
+  uint32_t received_ = 0;
+  uint32_t looked_at_ = 0;
+};
+
+TEST_F(ReplayTest, EveryInstanceArrivesWithItsOwnContents) {
+  StartBoth(MakePlan("a.0", "b.0-1"));
+  RunAll(40);
+  EXPECT_THAT(replays_[1].failures, IsEmpty());
+  EXPECT_GT(replays_[0].first_byte, 0);
+  EXPECT_EQ(workers_[1].executor->counters().relays_succeeded, 2 * 40);
+  EXPECT_EQ(workers_[1].executor->counters().checksum_failures, 0);
+  StopBoth(40);
+}
+
+TEST_F(ReplayTest, SoDoThoseInsideAWorker) {
+  const Plan plan = MakePlan("a.0", "a.1-2");
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
+  for (uint32_t instance = 0; instance < 20; ++instance) {
+    SlotMemory& memory = memory_[instance % kSlots];
+    memory.Clear();
+    memory.Fill(instance);
+    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kSlots), instance);
+    Runner(0).ReplaySourceHere(kKey, instance);
+    RunUntil([&] { return IsDone(0, instance); });
+    EXPECT_EQ(memory.Wrong(instance), 0) << "instance " << instance;
+  }
+}
+
+TEST_F(ReplayTest, InstancesInsideAWorkerAllocateNothing) {
+  const Plan plan = MakePlan("a.0", "a.1-2");
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
+  const auto replay = [&](uint32_t instance) {
+    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kSlots), instance);
+    Runner(0).ReplaySourceHere(kKey, instance);
+    RunUntil([&] { return replays_[0].done.size() == instance + 1; });
+  };
+  for (uint32_t instance = 0; instance < 2 * kSlots; ++instance) replay(instance);
+  EXPECT_EQ(CountAllocations([&] {
+              for (uint32_t instance = 2 * kSlots; instance < 12 * kSlots; ++instance) {
+                replay(instance);
+              }
+            }),
+            0);
+}
+
+TEST_F(ReplayTest, NothingIsSentBeforeTheReceiverIsReady) {
+  constexpr absl::Duration kStall = absl::Milliseconds(40);
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, 0, kStall), replays_[i]));
+  }
+  memory_[0].Fill(0);
+  Runner(0).Replay(kKey, 0, 0);
+  Runner(0).ReplaySourceHere(kKey, 0);
+  // The receiver takes its time, and answers when it is asked: nobody is blamed.
+  RunFor(10 * kStall);
+  EXPECT_THAT(workers_[0].executor->counters().links, IsEmpty());
+  EXPECT_THAT(replays_[0].done, IsEmpty());
+  EXPECT_EQ(workers_[0].executor->counters().stalls, 0);
+  Runner(1).Replay(kKey, 0, 0);
+  RunUntil([&] { return IsDone(0, 0) && IsDone(1, 0); });
+  EXPECT_EQ(memory_[0].Wrong(0), 0);
+  EXPECT_THAT(replays_[1].failures, IsEmpty());
+}
+
+TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderBegins) {
+  constexpr absl::Duration kStall = absl::Milliseconds(40);
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, 0, kStall), replays_[i]));
+  }
+  for (uint32_t instance = 0; instance < kSlots; ++instance) {
+    Runner(1).Replay(kKey, static_cast<int32_t>(instance), instance);
+  }
+  RunFor(10 * kStall);
+  EXPECT_EQ(workers_[1].executor->counters().stalls, 0);
+  for (uint32_t instance = 0; instance < kSlots; ++instance) {
+    memory_[instance].Fill(instance);
+    Runner(0).Replay(kKey, static_cast<int32_t>(instance), instance);
+    Runner(0).ReplaySourceHere(kKey, instance);
+  }
+  RunUntil([&] { return replays_[1].done.size() == kSlots; });
+  for (uint32_t instance = 0; instance < kSlots; ++instance) {
+    EXPECT_EQ(memory_[instance].Wrong(instance), 0);
+  }
+}
+
+// Its messages are parked and nobody answers, as if the worker had stopped.
+TEST_F(ReplayTest, AReceiverThatAnswersNothingIsLost) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan, 0, absl::Milliseconds(40)), replays_[0]));
+  Runner(0).Replay(kKey, 0, 0);
+  Runner(0).ReplaySourceHere(kKey, 0);
+  RunUntil([&] { return IsDone(0, 0); });
+  EXPECT_THAT(replays_[0].lost, ElementsAre("w1"));
+  // What comes behind it fails at once.
+  Runner(0).Replay(kKey, 1, 1);
+  RunUntil([&] { return IsDone(0, 1); });
+}
+
+TEST_F(ReplayTest, ASenderThatAnswersNothingFailsTheDevices) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan, 0, absl::Milliseconds(40)), replays_[1]));
+  for (uint32_t instance = 0; instance < 2; ++instance) {
+    Runner(1).Replay(kKey, 0, instance);
+    RunUntil([&] { return IsDone(1, instance); });
+  }
+  ASSERT_EQ(replays_[1].failures.size(), 4U);
+  for (const absl::Status& failure : replays_[1].failures) {
+    EXPECT_THAT(failure, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("worker w0 is lost")));
+  }
+}
+
+TEST_F(ReplayTest, StoppedInTheMiddleTheyCanBeStartedAgain) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  StartBoth(plan);
+  RunAll(5);
+  // Some are under way, one of them without its source, and one that the receiver has not begun.
+  Runner(0).Replay(kKey, 2, 5);
+  Runner(0).ReplaySourceHere(kKey, 5);
+  Runner(0).Replay(kKey, 0, 6);
+  Runner(0).Replay(kKey, 1, 7);
+  Runner(0).ReplaySourceHere(kKey, 7);
+  Runner(1).Replay(kKey, 2, 5);
+  Runner(1).Replay(kKey, 0, 6);
+  while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
+  }
+  StopBoth(100);
+  EXPECT_FALSE(replays_[1].failures.empty());
+  for (const absl::Status& failure : replays_[1].failures) {
+    EXPECT_THAT(failure, StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
+  }
+  for (Replays& replays : replays_) {
+    replays.failures.clear();
+    replays.stopped = false;
+  }
+  sent_ = received_ = looked_at_ = 100;
+  StartBoth(plan, 100);
+  RunAll(110);
+  EXPECT_THAT(replays_[1].failures, IsEmpty());
+}
+
+TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  ReplaySpec spec = MakeReplays(0, plan);
+  spec.slots.clear();
+  EXPECT_THAT(Runner(0).StartReplays(spec, replays_[0]),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected slots")));
+  spec = MakeReplays(0, plan);
+  spec.slots[1].sources.clear();
+  EXPECT_THAT(Runner(0).StartReplays(spec, replays_[0]),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found none")));
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
+  EXPECT_THAT(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("attempt 4")));
+}
+
+}  // namespace
+}  // namespace crossmesh
