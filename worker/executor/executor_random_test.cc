@@ -43,6 +43,24 @@ TEST(ExecutorRandom, EveryElementArrives) {
            FromEnvironment("CROSSMESH_SEED", 1));
 }
 
+TEST(ExecutorRandom, EveryElementOfEveryReplayArrives) {
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 600'000);
+  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 300);
+  MeshRunner runner({.workers = 4,
+                     .faults = {.seed = 7, .delay_probability = 0.2, .reorder_channels = true},
+                     .executor = {.staging_bytes = 2 << 20}});
+  for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
+    RandomSource random(seed + i);
+    const Plan plan = RandomCase(random);
+    TileMemory memory(plan);
+    const std::vector<int32_t> workers = DealDevices(random, plan, runner.workers());
+    EXPECT_OK(runner.RunReplays(plan, workers, memory, 4, {.checksums = !random.OneIn(4)}));
+    EXPECT_OK(memory.CheckUntouched());
+  }
+  EXPECT_EQ(runner.Counters().staging_bytes_used, 0);
+}
+
 TEST(ExecutorRandom, EveryElementArrivesThroughLittleStaging) {
   RunCases(FromEnvironment("CROSSMESH_CASES", 300),
            {.workers = 4, .executor = {.staging_bytes = 2 << 20, .window_periods = 2}},

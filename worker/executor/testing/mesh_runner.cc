@@ -72,6 +72,75 @@ class MeshRunner::Collector final : public TaskObserver {
   absl::flat_hash_map<DeviceRank, DeviceReport> devices_ ABSL_GUARDED_BY(mutex_);
 };
 
+// One worker's side of replays; all but Wait is for its loop.
+class MeshRunner::Replayer final : public ReplayObserver {
+ public:
+  Replayer(Executor& executor, const TaskSpec& task, TileMemory& memory, uint32_t instances)
+      : runner_(executor.replays()),
+        key_(ReplayKeyOf(task.key)),
+        part_(task.part),
+        memory_(memory),
+        instances_(instances) {}
+
+  void Start(const TaskSpec& task) {
+    ReplaySpec spec{.key = key_,
+                    .token_high = task.token_high,
+                    .token_low = task.token_low,
+                    .part = task.part,
+                    .slots = {{.sources = task.sources, .destinations = task.destinations}},
+                    .peers = task.peers,
+                    .peer_of_device = task.peer_of_device,
+                    .checksums = task.checksums,
+                    .stall_limit = task.stall_limit};
+    Note(runner_.StartReplays(std::move(spec), *this));
+    Begin(0);
+  }
+
+  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
+    Note(report.status);
+    Note(memory_.CheckDestination(report.device));
+  }
+  void OnTaskDone(const TaskReport& report) override {
+    Note(report.status);
+    Begin(report.key.instance + 1);
+  }
+  void OnReplaysStopped(const ReplayKey& /*key*/) override {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    changed_.Signal();
+  }
+
+  absl::Status Wait() {
+    MutexLock lock(mutex_);
+    while (!stopped_) changed_.Wait(mutex_);
+    return failure_;
+  }
+
+ private:
+  void Begin(uint32_t instance) {
+    if (instance == instances_) {
+      return runner_.StopReplays(key_, absl::CancelledError("done"), instances_);
+    }
+    for (const DeviceRank device : part_->destinations()) memory_.SpoilDestination(device);
+    runner_.Replay(key_, 0, instance);
+    runner_.ReplaySourceHere(key_, instance);
+  }
+  void Note(const absl::Status& status) {
+    if (failure_.ok()) failure_ = Detached(status);
+  }
+
+  ReplayRunner& runner_;
+  const ReplayKey key_;
+  const std::shared_ptr<const PreparedPart> part_;
+  TileMemory& memory_;
+  const uint32_t instances_;
+  absl::Status failure_;  // of the loop until it has stopped
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 MeshRunner::MeshRunner(const Options& options) : fabric_(options.faults) {
   for (int32_t i = 0; i < options.workers; ++i) {
     auto worker = std::make_unique<Worker>();
@@ -121,6 +190,22 @@ absl::StatusOr<MeshOutcome> MeshRunner::Run(const Plan& plan, std::vector<int32_
   ASSIGN_OR_RETURN(MeshOutcome outcome, collector.Wait());
   outcome.worker_of_device = std::move(worker_of_device);
   return outcome;
+}
+
+absl::Status MeshRunner::RunReplays(const Plan& plan, const std::vector<int32_t>& worker_of_device,
+                                    TileMemory& memory, uint32_t instances,
+                                    const RunOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<TaskSpec> specs,
+                   MakeSpecs(plan, worker_of_device, memory, options));
+  std::vector<std::unique_ptr<Replayer>> replayers;
+  for (int32_t i = 0; i < workers(); ++i) {
+    replayers.push_back(
+        std::make_unique<Replayer>(*workers_[i]->executor, specs[i], memory, instances));
+    workers_[i]->loop->Post([&, i] { replayers[i]->Start(specs[i]); });
+  }
+  absl::Status failure;
+  for (const auto& replayer : replayers) failure.Update(replayer->Wait());
+  return failure;
 }
 
 absl::StatusOr<std::vector<TaskSpec>> MeshRunner::MakeSpecs(

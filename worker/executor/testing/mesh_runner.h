@@ -67,6 +67,11 @@ class MeshRunner {
   // returned.
   absl::StatusOr<MeshOutcome> Run(const Plan& plan, std::vector<int32_t> worker_of_device,
                                   TileMemory& memory, RunOptions options);
+  // The same as `instances` replays in one slot, each worker going on when it is done with one.
+  // Destination tiles are overwritten before each, and looked at as soon as they are complete:
+  // DataLoss as CheckDestination. Source and destination must not share memory.
+  absl::Status RunReplays(const Plan& plan, const std::vector<int32_t>& worker_of_device,
+                          TileMemory& memory, uint32_t instances, const RunOptions& options);
   // Sum over workers.
   ExecutorCounters Counters();
 
@@ -78,6 +83,7 @@ class MeshRunner {
     std::unique_ptr<Executor> executor;
   };
   class Collector;
+  class Replayer;
 
   absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Options& options, int32_t worker,
                                                            TransportSink& sink);

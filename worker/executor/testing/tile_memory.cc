@@ -140,6 +140,14 @@ const BoundTiles& TileMemory::tiles(Side side, DeviceRank device) const {
   return found == all.end() ? none_ : found->second;
 }
 
+void TileMemory::SpoilDestination(DeviceRank device) {
+  for (const auto& block : blocks_) {
+    if (block->device != device || !block->destination) continue;
+    std::byte* const tile = block->bytes.data() + kGuardBytes;
+    std::fill(tile, tile + block->tile_bytes, std::byte{0xa5});
+  }
+}
+
 std::vector<std::span<std::byte>> TileMemory::blocks() {
   std::vector<std::span<std::byte>> blocks;
   for (const auto& block : blocks_) blocks.emplace_back(block->bytes);

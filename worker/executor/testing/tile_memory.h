@@ -25,6 +25,9 @@ class TileMemory {
   // Empty for a device that is not on that side.
   const BoundTiles& tiles(Side side, DeviceRank device) const;
 
+  // Other contents in all destination tiles of the device.
+  void SpoilDestination(DeviceRank device);
+
   // All of it, tile by tile, each with its guards: to be carried to where a test moves it, and
   // back.
   std::vector<std::span<std::byte>> blocks();
