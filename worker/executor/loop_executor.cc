@@ -155,8 +155,9 @@ void LoopExecutor::StopReplays(const ReplayKey& key, const absl::Status& why,
                                uint32_t next_instance) {
   const auto found = replays_.find(key);
   if (found == replays_.end()) return;
-  found->second.set->Stop(why);
   shared_->counters.messages_dropped += parking_.OnReplaysStopped(key, next_instance);
+  for (std::unique_ptr<IncomingMessage>& early : found->second.set->Stop(why))
+    Park(std::move(early));
   RequestStep();
 }
 
@@ -206,7 +207,13 @@ void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
   }
   if (TaskRun* task = Find(key)) {
     task->OnMessage(std::move(message));
-  } else if (parking_.Park(std::move(message))) {
+  } else {
+    Park(std::move(message));
+  }
+}
+
+void LoopExecutor::Park(std::unique_ptr<IncomingMessage> message) {
+  if (parking_.Park(std::move(message))) {
     StartParkingRound();
   } else {
     shared_->counters.messages_dropped++;
@@ -256,16 +263,18 @@ void LoopExecutor::Step() {
 
 bool LoopExecutor::StepReplays() {
   bool more = false;
+  // By key and by index, because an observer may start replays.
   stepping_replays_.clear();
   for (const auto& [key, replaying] : replays_) stepping_replays_.push_back(key);
-  for (const ReplayKey& key : stepping_replays_) {
-    const auto found = replays_.find(key);
-    more = found->second.set->Step() || more;
-    if (!found->second.set->stopped()) continue;
-    const Replaying replaying = std::move(found->second);
-    replays_.erase(key);
+  const size_t count = stepping_replays_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const ReplayKey key = stepping_replays_[i];
+    ReplaySet& set = *replays_.at(key).set;
+    more = set.Step() || more;
+    if (!set.stopped()) continue;
+    const Replaying replaying = std::move(replays_.extract(key).mapped());
     loop_.Cancel(replaying.stall_round);
-    replaying.set->observer().OnReplaysStopped(key);
+    set.observer().OnReplaysStopped(key);
   }
   return more;
 }

@@ -37,6 +37,7 @@ void PeerSender::Rewind() {
   sent_bytes_ = 0;
   busy_ = {};
   begin_.reset();
+  pump_asked_ = false;  // the timer names the instance before
 }
 
 void PeerSender::Pump() {

@@ -306,6 +306,62 @@ TEST_F(ReplayTest, StoppedInTheMiddleTheyCanBeStartedAgain) {
   EXPECT_THAT(replays_[1].failures, IsEmpty());
 }
 
+TEST_F(ReplayTest, APlanThatTakesItsTimeTakesItEveryTime) {
+  constexpr double kLeastSeconds = 0.01;
+  Plan::Spec slow = MakePlan("a.0", "b.0-1").spec();
+  slow.least_run_ns = static_cast<int64_t>(kLeastSeconds * 1e9);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(slow)));
+  StartBoth(plan);
+  RunAll(12);
+  EXPECT_THAT(replays_[1].failures, IsEmpty());
+}
+
+// The receiver runs again while the sender has not stopped yet.
+TEST_F(ReplayTest, WhoIsReadyForTheNextRunIsRemembered) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  StartBoth(plan);
+  Runner(0).Replay(kKey, 0, 0);
+  Runner(1).StopReplays(kKey, absl::CancelledError("enough"), 100);
+  RunUntil([&] { return replays_[1].stopped; });
+  ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan, 100), replays_[1]));
+  Runner(1).Replay(kKey, 0, 100);
+  while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
+  }
+  Runner(0).StopReplays(kKey, absl::CancelledError("enough"), 100);
+  RunUntil([&] { return replays_[0].stopped; });
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan, 100), replays_[0]));
+  sent_ = looked_at_ = 100;
+  received_ = 101;
+  RunAll(101);
+}
+
+TEST_F(ReplayTest, AnObserverMayStartReplays) {
+  const Plan plan = MakePlan("a.0", "a.1-2");
+  class Starter final : public ReplayObserver {
+   public:
+    explicit Starter(ReplayTest& test, const Plan& plan) : test_(test), plan_(plan) {}
+    void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& /*report*/) override {}
+    void OnTaskDone(const TaskReport& /*report*/) override {
+      for (uint32_t attempt = 100; attempt < 200; ++attempt) {
+        ReplaySpec spec = test_.MakeReplays(0, plan_);
+        spec.key.attempt = attempt;
+        ASSERT_OK(test_.Runner(0).StartReplays(std::move(spec), test_.replays_[1]));
+      }
+      done = true;
+    }
+    void OnReplaysStopped(const ReplayKey& /*key*/) override {}
+    bool done = false;
+
+   private:
+    ReplayTest& test_;
+    const Plan& plan_;
+  } starter(*this, plan);
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), starter));
+  Runner(0).Replay(kKey, 0, 0);
+  Runner(0).ReplaySourceHere(kKey, 0);
+  RunUntil([&] { return starter.done; });
+}
+
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   ReplaySpec spec = MakeReplays(0, plan);

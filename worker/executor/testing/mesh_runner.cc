@@ -201,6 +201,8 @@ absl::Status MeshRunner::RunReplays(const Plan& plan, const std::vector<int32_t>
   for (int32_t i = 0; i < workers(); ++i) {
     replayers.push_back(
         std::make_unique<Replayer>(*workers_[i]->executor, specs[i], memory, instances));
+  }
+  for (int32_t i = 0; i < workers(); ++i) {
     workers_[i]->loop->Post([&, i] { replayers[i]->Start(specs[i]); });
   }
   absl::Status failure;
