@@ -155,9 +155,8 @@ void LoopExecutor::StopReplays(const ReplayKey& key, const absl::Status& why,
                                uint32_t next_instance) {
   const auto found = replays_.find(key);
   if (found == replays_.end()) return;
+  found->second.set->Stop(why);
   shared_->counters.messages_dropped += parking_.OnReplaysStopped(key, next_instance);
-  for (std::unique_ptr<IncomingMessage>& early : found->second.set->Stop(why))
-    Park(std::move(early));
   RequestStep();
 }
 
@@ -207,13 +206,7 @@ void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
   }
   if (TaskRun* task = Find(key)) {
     task->OnMessage(std::move(message));
-  } else {
-    Park(std::move(message));
-  }
-}
-
-void LoopExecutor::Park(std::unique_ptr<IncomingMessage> message) {
-  if (parking_.Park(std::move(message))) {
+  } else if (parking_.Park(std::move(message))) {
     StartParkingRound();
   } else {
     shared_->counters.messages_dropped++;

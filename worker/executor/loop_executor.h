@@ -69,7 +69,6 @@ class LoopExecutor final : public Executor, public ReplayRunner, public TaskHost
   void StartTimers(const TaskKey& key);
   void StartStallRound(const TaskKey& key);
   void StartReplayStallRound(const ReplayKey& key);
-  void Park(std::unique_ptr<IncomingMessage> message);
   void StartParkingRound();
   void Step();
   bool StepReplays();

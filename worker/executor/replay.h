@@ -65,7 +65,8 @@ class ReplayRunner {
  public:
   virtual ~ReplayRunner() = default;
 
-  // Connects, and takes all memory that instances need. AlreadyExists when such replays run;
+  // Connects, and takes all memory that instances need. Those that were stopped can be started
+  // again once they are stopped at every worker. AlreadyExists when such replays run;
   // InvalidArgument as Executor::Start, without slots, and for a part that computes scales.
   // `observer` must outlive them.
   virtual absl::Status StartReplays(ReplaySpec spec, ReplayObserver& observer) = 0;

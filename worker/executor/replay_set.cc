@@ -4,7 +4,6 @@
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace crossmesh {
 
@@ -49,18 +48,17 @@ void ReplaySet::Begin(int32_t index, uint32_t instance) {
   slot.running = true;
   slot.task->Rewind(instance);
   slot.task->Begin();
-  for (const auto& early : early_) {
-    if (early->header().instance == instance) slot.task->OnReady(early->header().channel);
+  for (const EarlyReady& early : early_) {
+    if (early.instance == instance) slot.task->OnReady(early.channel);
   }
-  std::erase_if(early_, [this](const auto& early) { return IsPast(early->header().instance); });
+  std::erase_if(early_, [this](const EarlyReady& early) { return IsPast(early.instance); });
 }
 
-std::vector<std::unique_ptr<IncomingMessage>> ReplaySet::Stop(const absl::Status& why) {
+void ReplaySet::Stop(const absl::Status& why) {
   stopping_ = true;
   for (Slot& slot : slots_) {
     if (slot.running) slot.task->Cancel(why);
   }
-  return std::exchange(early_, {});
 }
 
 std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMessage> message) {
@@ -76,14 +74,17 @@ std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMe
     shared_.counters.messages_dropped++;
     return nullptr;
   }
-  if (!IsEarly(header)) return message;
-  early_.push_back(std::move(message));
-  return nullptr;
+  if (KeepIfReady(header)) return nullptr;
+  return message;
 }
 
-bool ReplaySet::IsEarly(const MessageHeader& header) const {
-  return !stopping_ && static_cast<MessageKind>(header.kind) == MessageKind::kReady &&
-         slots_.front().task->IsOurs(header) && early_.size() < early_max_;
+bool ReplaySet::KeepIfReady(const MessageHeader& header) {
+  if (static_cast<MessageKind>(header.kind) != MessageKind::kReady ||
+      !slots_.front().task->IsOurs(header) || early_.size() >= early_max_) {
+    return false;
+  }
+  early_.push_back({.instance = header.instance, .channel = header.channel});
+  return true;
 }
 
 void ReplaySet::OnPeerLost(PeerId peer, const absl::Status& why) {

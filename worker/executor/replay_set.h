@@ -25,8 +25,7 @@ class ReplaySet {
   static TaskSpec SpecOf(const ReplaySpec& spec, const ReplaySpec::Slot& slot);
 
   void Begin(int32_t slot, uint32_t instance);
-  // Returns what came early for instances that were not begun.
-  std::vector<std::unique_ptr<IncomingMessage>> Stop(const absl::Status& why);
+  void Stop(const absl::Status& why);
   // A message of this part. Returns it when it is for an instance that is to come; what it drops it
   // counts.
   std::unique_ptr<IncomingMessage> OnMessage(std::unique_ptr<IncomingMessage> message);
@@ -47,16 +46,21 @@ class ReplaySet {
     uint32_t instance = 0;
     bool running = false;
   };
+  // A receiver was ready before this worker had begun the instance.
+  struct EarlyReady {
+    uint32_t instance = 0;
+    uint32_t channel = 0;
+  };
+
   bool IsPast(uint32_t instance) const { return instance < next_instance_; }
-  bool IsEarly(const MessageHeader& header) const;
+  bool KeepIfReady(const MessageHeader& header);
   void Finish(Slot& slot);
 
   ExecutorResources& shared_;
   ReplayObserver& observer_;
   std::vector<Slot> slots_;
   uint32_t next_instance_;  // those below have been begun here, or never will be
-  // Receivers were ready before this worker had begun their instances.
-  std::vector<std::unique_ptr<IncomingMessage>> early_;
+  std::vector<EarlyReady> early_;
   size_t early_max_ = 0;
   bool stopping_ = false;
 };

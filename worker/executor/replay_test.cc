@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -316,50 +317,31 @@ TEST_F(ReplayTest, APlanThatTakesItsTimeTakesItEveryTime) {
   EXPECT_THAT(replays_[1].failures, IsEmpty());
 }
 
-// The receiver runs again while the sender has not stopped yet.
-TEST_F(ReplayTest, WhoIsReadyForTheNextRunIsRemembered) {
-  const Plan plan = MakePlan("a.0", "b.0-1");
-  StartBoth(plan);
-  Runner(0).Replay(kKey, 0, 0);
-  Runner(1).StopReplays(kKey, absl::CancelledError("enough"), 100);
-  RunUntil([&] { return replays_[1].stopped; });
-  ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan, 100), replays_[1]));
-  Runner(1).Replay(kKey, 0, 100);
-  while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
-  }
-  Runner(0).StopReplays(kKey, absl::CancelledError("enough"), 100);
-  RunUntil([&] { return replays_[0].stopped; });
-  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan, 100), replays_[0]));
-  sent_ = looked_at_ = 100;
-  received_ = 101;
-  RunAll(101);
-}
-
 TEST_F(ReplayTest, AnObserverMayStartReplays) {
-  const Plan plan = MakePlan("a.0", "a.1-2");
   class Starter final : public ReplayObserver {
    public:
-    explicit Starter(ReplayTest& test, const Plan& plan) : test_(test), plan_(plan) {}
+    explicit Starter(std::function<void()> start) : start_(std::move(start)) {}
     void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& /*report*/) override {}
-    void OnTaskDone(const TaskReport& /*report*/) override {
-      for (uint32_t attempt = 100; attempt < 200; ++attempt) {
-        ReplaySpec spec = test_.MakeReplays(0, plan_);
-        spec.key.attempt = attempt;
-        ASSERT_OK(test_.Runner(0).StartReplays(std::move(spec), test_.replays_[1]));
-      }
-      done = true;
-    }
+    void OnTaskDone(const TaskReport& /*report*/) override { start_(); }
     void OnReplaysStopped(const ReplayKey& /*key*/) override {}
-    bool done = false;
 
    private:
-    ReplayTest& test_;
-    const Plan& plan_;
-  } starter(*this, plan);
+    const std::function<void()> start_;
+  };
+  const Plan plan = MakePlan("a.0", "a.1-2");
+  bool started = false;
+  Starter starter([&] {
+    for (uint32_t attempt = 100; attempt < 120; ++attempt) {
+      ReplaySpec spec = MakeReplays(0, plan);
+      spec.key.attempt = attempt;
+      ASSERT_OK(Runner(0).StartReplays(std::move(spec), replays_[1]));
+    }
+    started = true;
+  });
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), starter));
   Runner(0).Replay(kKey, 0, 0);
   Runner(0).ReplaySourceHere(kKey, 0);
-  RunUntil([&] { return starter.done; });
+  RunUntil([&] { return started; });
 }
 
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
