@@ -219,15 +219,27 @@ absl::Status Worker::OpenTasks() {
 
 absl::Status Worker::OpenService() {
   service_ = std::make_unique<ExecutionService>(*control_, *tasks_);
+  programs_ = std::make_unique<ProgramHost>(
+      ProgramHost::Options{.worker = options_.name,
+                           .devices = options_.devices,
+                           .computes = options_.computes_pipelines},
+      ProgramHost::Ports{.control = *control_,
+                         .data = *data_,
+                         .runner = executor_->replays(),
+                         .make_arena = [this](const DeviceId& device, ByteCount bytes) {
+                           return MakeArena({.name = "pipeline", .device = device}, bytes);
+                         }});
+  pipeline_service_ = std::make_unique<PipelineExecutionService>(*programs_);
   ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.data.interfaces}, clock_));
   probe_service_ = std::make_unique<ProbeService>(*probes_);
   communicators_ = std::make_unique<CommunicatorDoor>(*gpus_);
   communicator_service_ = std::make_unique<CommunicatorService>(*data_, *communicators_);
-  ASSIGN_OR_RETURN(server_, RpcServer::Start({.addresses = {options_.listen},
-                                              .insecure = options_.insecure,
-                                              .services = {service_.get(), probe_service_.get(),
-                                                           communicator_service_.get()},
-                                              .metrics = rpc_metrics_.get()}));
+  ASSIGN_OR_RETURN(
+      server_, RpcServer::Start({.addresses = {options_.listen},
+                                 .insecure = options_.insecure,
+                                 .services = {service_.get(), pipeline_service_.get(),
+                                              probe_service_.get(), communicator_service_.get()},
+                                 .metrics = rpc_metrics_.get()}));
   return absl::OkStatus();
 }
 
@@ -306,6 +318,7 @@ void Worker::OnDrain() {
 void Worker::Stop(absl::Duration drain_timeout) {
   if (std::exchange(stopped_, true) || !started_) return;
   FinishTasks(drain_timeout);
+  programs_->Stop(kCancelGrace);
   LeaveController();
   probes_->Stop();
   communicator_service_->Stop();

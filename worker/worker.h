@@ -18,9 +18,12 @@
 #include "worker/gpu/tasks/task_router.h"
 #include "worker/memory/fd_server.h"
 #include "worker/memory/storage_table.h"
+#include "worker/pipeline/pipeline_loop.h"
+#include "worker/pipeline/program_host.h"
 #include "worker/probe/probe_table.h"
 #include "worker/service/communicator_service.h"
 #include "worker/service/execution_service.h"
+#include "worker/service/pipeline_execution_service.h"
 #include "worker/service/probe_service.h"
 #include "worker/service/tasks/task_table.h"
 #include "worker/transport/event_loop.h"
@@ -51,7 +54,8 @@ struct WorkerOptions {
   DataTransportOptions data;  // as far as the system allows it
   std::string state_folder;   // remembers the controller's epoch; empty: in memory only
   ExecutorOptions executor;
-  GpuProcessOptions gpu_process;  // of each GPU, but for its UUID
+  GpuProcessOptions gpu_process;    // of each GPU, but for its UUID
+  bool computes_pipelines = false;  // the process calls WaitForPipeline
   // Called once on a thread of the worker, which it must not block, when the controller has asked
   // for a drain and nothing runs any more: the owner should call Stop.
   std::function<void()> on_drained;
@@ -90,6 +94,14 @@ class Worker : private SessionHost {
 
   // The storages; thread-safe. An embedding process lends its memory by Adopt.
   StorageTable& storages() { return storages_; }
+
+  // The next rank of a pipeline that this process is to compute; blocks until the controller starts
+  // a program that has one. Ranks of one program come one after the other, and are computed at the
+  // same time: a process with several needs a thread for each. Cancelled behind Stop. The worker
+  // must outlive what is returned. Any thread.
+  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline() {
+    return programs_->WaitForLoop();
+  }
 
  private:
   explicit Worker(WorkerOptions options);
@@ -137,7 +149,9 @@ class Worker : private SessionHost {
   std::unique_ptr<GpuTaskRunner> gpu_runner_;
   std::unique_ptr<TaskRouter> router_;
   std::unique_ptr<CounterSampler> sampler_;
+  std::unique_ptr<ProgramHost> programs_;
   std::unique_ptr<ExecutionService> service_;
+  std::unique_ptr<PipelineExecutionService> pipeline_service_;
   std::unique_ptr<CommunicatorDoor> communicators_;
   std::unique_ptr<CommunicatorService> communicator_service_;
   std::unique_ptr<ProbeTable> probes_;

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "controller/pipeline/formats/schedule_file.h"
 #include "controller/pipeline/memory.h"
+#include "controller/pipeline/planning/buffer_proof.h"
 #include "controller/pipeline/planning/channel_buffers.h"
 #include "controller/pipeline/planning/microbatch_sizes.h"
 #include "controller/pipeline/planning/plan_ports.h"
@@ -182,7 +183,7 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
   ASSIGN_OR_RETURN(OpTable ops, OpTable::Create(planned->schedule, planned->profile));
   planned->ops = std::make_unique<const OpTable>(std::move(ops));
   ASSIGN_OR_RETURN(planned->run, RunPipeline(*planned->ops, planned->model));
-  AddTransfers(*planned);
+  RETURN_IF_ERROR(WithLeastMemory(AddTransfers(*planned)));
   ASSIGN_OR_RETURN(planned->proof, ProvePipeline(planned->schedule, planned->profile));
   ASSIGN_OR_RETURN(planned->bound, ComputePipelineBound(planned->profile, microbatches(),
                                                         FormOf(planned->schedule), planned->model));
@@ -264,7 +265,7 @@ absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const 
   return absl::ResourceExhaustedError(text);
 }
 
-void PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
+absl::Status PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
   const std::vector<int32_t> needed =
       NeededBuffers(*planned.ops, planned.run, pipeline_.samples, plans_);
   std::vector<int32_t> buffers = needed;
@@ -277,6 +278,11 @@ void PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
                                  .buffers = buffers[i],
                                  .buffers_needed = needed[i]});
   }
+  if (planned.model == TransferModel::kBlocking && buffers != needed) {
+    return absl::ResourceExhaustedError(
+        "expected memory for all messages that wait while transfers block, found less");
+  }
+  return ProveBuffers(*planned.ops, pipeline_.samples, plans_, buffers);
 }
 
 }  // namespace crossmesh

@@ -42,7 +42,7 @@ class PipelinePlanner {
                                  PlannedPipeline& planned) const;
   absl::StatusOr<Schedule> ReadSchedule(const PipelineChoice& choice) const;
   absl::Status WithLeastMemory(const absl::Status& status) const;
-  void AddTransfers(PlannedPipeline& planned) const;
+  absl::Status AddTransfers(PlannedPipeline& planned) const;
 
   int32_t microbatches() const { return static_cast<int32_t>(pipeline_.samples.size()); }
 

@@ -36,9 +36,13 @@ absl::StatusOr<std::shared_ptr<const LaidOutPart>> LaidOutPart::Parse(absl::stri
     return absl::InvalidArgumentError(absl::StrCat(
         "part: expected the digest ", expected.ToString(), ", found ", part.digest().ToString()));
   }
+  return Create(std::make_shared<const WorkerPart>(std::move(part)));
+}
+
+absl::StatusOr<std::shared_ptr<const LaidOutPart>> LaidOutPart::Create(
+    std::shared_ptr<const WorkerPart> part) {
   auto laid_out = std::make_shared<LaidOutPart>();
-  ASSIGN_OR_RETURN(laid_out->prepared,
-                   PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(part))));
+  ASSIGN_OR_RETURN(laid_out->prepared, PreparedPart::Create(std::move(part)));
   const TensorTable& tensors = laid_out->prepared->part().tensors();
   for (const DeviceRank device : DevicesThatAreRead(*laid_out->prepared)) {
     laid_out->sources[device] = LayOut(tensors, Side::kSource, device);

@@ -16,9 +16,12 @@ namespace crossmesh {
 // each time. Immutable; shared by the cache and the tasks that run it.
 struct LaidOutPart {
   // `bytes`: a serialized v1::WorkerPart. InvalidArgument: they are not one, not one of `expected`,
-  // or PreparedPart::Create refuses it. Cost: that of proving it.
+  // or Create refuses it.
   static absl::StatusOr<std::shared_ptr<const LaidOutPart>> Parse(absl::string_view bytes,
                                                                   const Digest& expected);
+  // InvalidArgument: PreparedPart::Create refuses it. Cost: that of proving it.
+  static absl::StatusOr<std::shared_ptr<const LaidOutPart>> Create(
+      std::shared_ptr<const WorkerPart> part);
 
   std::shared_ptr<const PreparedPart> prepared;
   // Where tiles lie in an arena, of the devices of this worker whose source tiles are read, and of

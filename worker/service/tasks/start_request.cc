@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
+#include "worker/service/tasks/call_token.h"
 
 #include <optional>
 #include <tuple>
@@ -14,15 +15,8 @@
 namespace crossmesh {
 namespace {
 
-constexpr size_t kTokenBytes = 16;
 constexpr size_t kNameBytesMax = 256;
 constexpr DurationRange kDurations = {absl::Nanoseconds(1), StartRequest::kDeadlineMax};
-
-uint64_t BigEndian(absl::string_view bytes) {
-  uint64_t value = 0;
-  for (const char byte : bytes) value = value << 8 | static_cast<unsigned char>(byte);
-  return value;
-}
 
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.size() <= kNameBytesMax) return absl::OkStatus();
@@ -67,10 +61,7 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
   RETURN_IF_ERROR(CheckText("operation_id", start.operation_id()));
   RETURN_IF_ERROR(CheckText("source_storage", start.source_storage()));
   RETURN_IF_ERROR(CheckText("destination_storage", start.destination_storage()));
-  if (start.token().size() != kTokenBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("start.token: expected ", kTokenBytes,
-                                                   " bytes, found ", start.token().size()));
-  }
+  ASSIGN_OR_RETURN(const CallToken token, ParseToken(start.token()));
   const std::optional<Digest> part = Digest::Parse(start.part_digest());
   if (!part.has_value()) {
     return absl::InvalidArgumentError(
@@ -82,8 +73,8 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
                                .attempt = start.attempt(),
                                .instance = start.instance()},
                        .operation_id = start.operation_id(),
-                       .token_high = BigEndian(absl::string_view(start.token()).substr(0, 8)),
-                       .token_low = BigEndian(absl::string_view(start.token()).substr(8)),
+                       .token_high = token.high,
+                       .token_low = token.low,
                        .part = *part,
                        .source_storage = start.source_storage(),
                        .destination_storage = start.destination_storage(),

@@ -1,0 +1,141 @@
+#include "worker/pipeline/program_call.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/pipeline/rehearsal.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+void ProgramCall::OnRequest(const v1::RunProgramRequest& request) {
+  if (over_) return;
+  const absl::Status status = Handle(request);
+  if (status.ok()) return;
+  over_ = true;
+  if (program_ == nullptr) return caller_->End(status);
+  StopProgram(status);
+}
+
+void ProgramCall::OnGone() {
+  if (std::exchange(over_, true) || program_ == nullptr) return;
+  StopProgram(absl::CancelledError("the controller is gone"));
+}
+
+void ProgramCall::GiveUp(const absl::Status& why) {
+  host_.control().Post([self = shared_from_this(), why] {
+    if (!std::exchange(self->over_, true)) self->StopProgram(why);
+  });
+}
+
+absl::Status ProgramCall::Handle(const v1::RunProgramRequest& request) {
+  using Message = v1::RunProgramRequest::MessageCase;
+  const Message message = request.message_case();
+  if (message == Message::kStart) return OnStart(request.start());
+  if (message == Message::kProgramPiece) return OnPiece(request.program_piece());
+  if (program_ == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("run program: expected ",
+                                                   start_.has_value() ? "program_piece" : "start",
+                                                   ", found message ", message));
+  }
+  switch (message) {
+    case Message::kBeginIteration:
+      host_.data().Post(
+          [self = shared_from_this(), iteration = request.begin_iteration().iteration()] {
+            self->BeginIteration(iteration);
+          });
+      return absl::OkStatus();
+    case Message::kStop:
+      over_ = true;
+      StopProgram(request.stop().reason().empty() ? absl::OkStatus()
+                                                  : absl::CancelledError(request.stop().reason()));
+      return absl::OkStatus();
+    case Message::kStart:
+    case Message::kProgramPiece:
+    case Message::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("run program: expected a message, found none that is known");
+}
+
+absl::Status ProgramCall::OnStart(const v1::RunProgramRequest::Start& start) {
+  if (start_.has_value()) {
+    return absl::InvalidArgumentError("run program: expected one start, found a second one");
+  }
+  ASSIGN_OR_RETURN(start_, FromProto(start));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramCall::OnPiece(const v1::RunProgramRequest::ProgramPiece& piece) {
+  if (!start_.has_value() || program_ != nullptr) {
+    return absl::InvalidArgumentError(
+        "run program: expected program_piece between start and the first iteration");
+  }
+  if (bytes_.size() + piece.data().size() > kProgramBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "program of run ", start_->run_id, ": expected at most ", kProgramBytesMax, " bytes"));
+  }
+  bytes_.append(piece.data());
+  return piece.last() ? StartProgram() : absl::OkStatus();
+}
+
+absl::Status ProgramCall::StartProgram() {
+  ASSIGN_OR_RETURN(std::shared_ptr<const ProgramMemory> memory,
+                   host_.Prepare(*start_, std::exchange(bytes_, {})));
+  LogInfo("program_started", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
+  program_ = std::make_unique<RunningProgram>(
+      RunningProgram::Ports{.data = host_.data(), .runner = host_.runner(), .listener = *this},
+      host_.worker(), *start_, std::move(memory));
+  host_.Enter(shared_from_this());
+  host_.data().Post([self = shared_from_this()] { self->Open(); });
+  return absl::OkStatus();
+}
+
+void ProgramCall::StopProgram(absl::Status why) {
+  host_.data().Post([self = shared_from_this(), why = std::move(why)] {
+    if (!absl::IsCancelled(why)) self->end_.Update(why);
+    self->program_->Stop(why);
+  });
+}
+
+void ProgramCall::Open() {
+  const absl::Status status = program_->Open();
+  if (!status.ok()) {
+    end_.Update(status);
+    return program_->Stop(status);
+  }
+  if (start_->rehearsal) {
+    for (const auto& desk : program_->desks()) {
+      rehearsals_.emplace_back("rehearsal", [desk] { Rehearse(*desk); });
+    }
+  } else {
+    host_.Offer(program_->desks());
+  }
+  v1::RunProgramResponse response;
+  response.mutable_accepted();
+  caller_->Say(response);
+}
+
+void ProgramCall::BeginIteration(int64_t iteration) {
+  const absl::Status status = program_->BeginIteration(iteration);
+  if (status.ok()) return;
+  end_.Update(status);
+  program_->Stop(status);
+}
+
+void ProgramCall::OnReport(const v1::RunProgramResponse::IterationReport& report) {
+  v1::RunProgramResponse response;
+  *response.mutable_iteration_report() = report;
+  caller_->Say(response);
+}
+
+void ProgramCall::OnStopped() {
+  caller_->End(end_);
+  LogInfo("program_ended", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
+  // Goes there with the threads of a rehearsal, which have ended or do so soon.
+  host_.control().Post([self = host_.Leave(this)] {});
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,111 @@
+#include "worker/pipeline/program_host.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+
+namespace crossmesh {
+
+absl::StatusOr<std::shared_ptr<const ProgramMemory>> ProgramHost::Prepare(
+    const ProgramStart& start, const std::string& bytes) const {
+  RETURN_IF_ERROR(CheckRuns(start));
+  v1::PipelineProgram proto;
+  if (!proto.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("program of run ", start.run_id, ": ", bytes.size(), " bytes are none"));
+  }
+  ASSIGN_OR_RETURN(WorkerProgram program, FromProto(proto));
+  RETURN_IF_ERROR(CheckDevices(program));
+  return ProgramMemory::Create(std::make_shared<const WorkerProgram>(std::move(program)),
+                               ports_.make_arena);
+}
+
+absl::Status ProgramHost::CheckRuns(const ProgramStart& start) const {
+  {
+    MutexLock lock(mutex_);
+    if (stopped_) {
+      return absl::UnavailableError(absl::StrCat("worker ", options_.worker, " stops"));
+    }
+  }
+  if (start.rehearsal || options_.computes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", options_.worker,
+                   ": expected a process that computes pipelines, found none: only a rehearsal can "
+                   "run here"));
+}
+
+absl::Status ProgramHost::CheckDevices(const WorkerProgram& program) const {
+  for (const WorkerProgram::Channel& channel : program.channels) {
+    const WorkerPart& part = channel.part->prepared->part();
+    for (const DeviceRank rank : part.spec().devices) {
+      const DeviceId& device = part.tensors().devices()[rank];
+      if (std::ranges::find(options_.devices, device) != options_.devices.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("channel ", channel.Name(), ": expected devices of worker ", options_.worker,
+                       " in host memory, found ", ToString(device)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ProgramHost::Offer(const std::vector<std::shared_ptr<RankDesk>>& desks) {
+  MutexLock lock(mutex_);
+  if (stopped_) return;
+  offered_.insert(offered_.end(), desks.begin(), desks.end());
+  changed_.SignalAll();
+}
+
+absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
+  MutexLock lock(mutex_);
+  for (;;) {
+    while (offered_.empty() && !stopped_) changed_.Wait(mutex_);
+    if (stopped_) {
+      return absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops"));
+    }
+    std::shared_ptr<RankDesk> desk = std::move(offered_.front());
+    offered_.pop_front();
+    // Programs may end before anybody comes for them.
+    if (!desk->WaitForEnd(absl::ZeroDuration())) return MakePipelineLoop(std::move(desk));
+  }
+}
+
+void ProgramHost::Enter(std::shared_ptr<HostedProgram> program) {
+  HostedProgram& entered = *program;
+  {
+    MutexLock lock(mutex_);
+    programs_.emplace(&entered, std::move(program));
+    if (!stopped_) return;
+  }
+  entered.GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops")));
+}
+
+std::shared_ptr<HostedProgram> ProgramHost::Leave(HostedProgram* program) {
+  MutexLock lock(mutex_);
+  std::shared_ptr<HostedProgram> left = std::move(programs_.at(program));
+  programs_.erase(program);
+  changed_.SignalAll();
+  return left;
+}
+
+void ProgramHost::Stop(absl::Duration timeout) {
+  std::vector<std::shared_ptr<HostedProgram>> programs;
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    offered_.clear();
+    changed_.SignalAll();
+    for (const auto& [key, program] : programs_) programs.push_back(program);
+  }
+  for (const auto& program : programs) {
+    program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops")));
+  }
+  const absl::Time until = absl::Now() + timeout;
+  MutexLock lock(mutex_);
+  while (!programs_.empty() && absl::Now() < until) changed_.WaitFor(mutex_, until - absl::Now());
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,88 @@
+#pragma once
+
+#include "common/base/mutex.h"
+#include "common/mesh/device.h"
+#include "worker/executor/replay.h"
+#include "worker/pipeline/channel_memory.h"
+#include "worker/pipeline/pipeline_loop.h"
+#include "worker/pipeline/program_start.h"
+#include "worker/pipeline/rank_desk.h"
+#include "worker/pipeline/running_program.h"
+#include "worker/transport/event_loop.h"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// A program that the host has to end before the worker goes. Thread-safe.
+class HostedProgram {
+ public:
+  virtual ~HostedProgram() = default;
+  virtual void GiveUp(const absl::Status& why) = 0;
+};
+
+// What a worker's programs need of it: who computes, and with what memory. Thread-safe.
+class ProgramHost {
+ public:
+  struct Options {
+    std::string worker;
+    std::vector<DeviceId> devices;  // in host memory: those that programs may use
+    bool computes = false;          // a process waits for loops
+  };
+  struct Ports {
+    EventLoop& control;
+    EventLoop& data;
+    ReplayRunner& runner;  // on the data loop
+    ChannelMemory::MakeArena make_arena;
+  };
+
+  ProgramHost(Options options, Ports ports)
+      : options_(std::move(options)), ports_(std::move(ports)) {}
+
+  EventLoop& control() const { return ports_.control; }
+  EventLoop& data() const { return ports_.data; }
+  ReplayRunner& runner() const { return ports_.runner; }
+  const std::string& worker() const { return options_.worker; }
+
+  // Decodes and proves the program, and makes its memory. FailedPrecondition: nobody computes here;
+  // InvalidArgument: FromProto, and a device that is none of this worker's in host memory;
+  // Unavailable: the worker stops; ResourceExhausted.
+  absl::StatusOr<std::shared_ptr<const ProgramMemory>> Prepare(const ProgramStart& start,
+                                                               const std::string& bytes) const;
+
+  // Those of a program that the process is to compute.
+  void Offer(const std::vector<std::shared_ptr<RankDesk>>& desks);
+  // The next rank to be computed here; blocks. Cancelled behind Stop.
+  absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
+
+  // Keeps a program from its start to Leave, which returns it.
+  void Enter(std::shared_ptr<HostedProgram> program);
+  std::shared_ptr<HostedProgram> Leave(HostedProgram* program);
+  // Gives all programs up and starts no more; waits until they have left, at most `timeout`.
+  void Stop(absl::Duration timeout);
+
+ private:
+  absl::Status CheckRuns(const ProgramStart& start) const;
+  absl::Status CheckDevices(const WorkerProgram& program) const;
+
+  const Options options_;
+  const Ports ports_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  absl::flat_hash_map<HostedProgram*, std::shared_ptr<HostedProgram>> programs_
+      ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<RankDesk>> offered_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace crossmesh

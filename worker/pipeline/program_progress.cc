@@ -1,0 +1,153 @@
+#include "worker/pipeline/program_progress.h"
+
+#include "common/base/check.h"
+
+#include <algorithm>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+using ActionKind = WorkerProgram::Action::Kind;
+
+ProgramProgress::ProgramProgress(const WorkerProgram& program)
+    : program_(program), ranks_(program.ranks.size()) {
+  for (const WorkerProgram::Channel& channel : program.channels) {
+    channels_.push_back({.messages = std::vector<Message>(channel.microbatches.size())});
+    messages_ += std::ssize(channel.microbatches);
+  }
+}
+
+const std::vector<ProgramProgress::Work>& ProgramProgress::Begin() {
+  for (Channel& channel : channels_) {
+    std::ranges::fill(channel.messages, Message());
+    channel.opened = 0;
+  }
+  std::ranges::fill(ranks_, Rank());
+  left_ = ranks_done_ = 0;
+  work_.clear();
+  GoOn();
+  return work_;
+}
+
+const std::vector<ProgramProgress::Work>& ProgramProgress::OnOpDone(int32_t rank) {
+  work_.clear();
+  const WorkerProgram::Rank& of = program_.ranks[rank];
+  CHECK(ranks_[rank].running) << "rank " << of.rank << " computes nothing";
+  const WorkerProgram::RankOp& op = of.ops[of.actions[ranks_[rank].next].op];
+  for (const ChannelMessage& input : op.inputs) At(input).used = true;
+  for (const ChannelMessage& output : op.outputs) {
+    if (!program_.blocking) Fill(output);
+  }
+  ranks_[rank].running = false;
+  ranks_[rank].next++;
+  GoOn();
+  return work_;
+}
+
+const std::vector<ProgramProgress::Work>& ProgramProgress::OnArrived(
+    const ChannelMessage& message) {
+  work_.clear();
+  At(message).arrived = true;
+  GoOn();
+  return work_;
+}
+
+const std::vector<ProgramProgress::Work>& ProgramProgress::OnLeft(const ChannelMessage& message) {
+  work_.clear();
+  At(message).left = true;
+  left_++;
+  GoOn();
+  return work_;
+}
+
+bool ProgramProgress::MayOpen(int32_t index) const {
+  const WorkerProgram::Channel& of = program_.channels[index];
+  const Channel& channel = channels_[index];
+  if (channel.opened == std::ssize(channel.messages)) return false;
+  if (program_.blocking && of.receives && !channel.messages[channel.opened].wanted) return false;
+  const int32_t before = channel.opened - of.buffers;
+  return before < 0 ||
+         (channel.messages[before].left && (!of.receives || channel.messages[before].used));
+}
+
+bool ProgramProgress::MayRun(const WorkerProgram::RankOp& op) const {
+  return std::ranges::all_of(op.inputs, [this](const auto& input) { return At(input).arrived; }) &&
+         std::ranges::all_of(op.outputs, [this](const auto& output) { return IsOpen(output); });
+}
+
+void ProgramProgress::Fill(const ChannelMessage& message) {
+  At(message).filled = true;
+  work_.push_back({.kind = Work::Kind::kFill, .message = message});
+}
+
+void ProgramProgress::GoOn() {
+  for (bool more = true; more;) {
+    more = false;
+    for (int32_t index = 0; index < std::ssize(channels_); ++index) {
+      while (MayOpen(index)) {
+        work_.push_back({.kind = Work::Kind::kOpen, .message = {index, channels_[index].opened++}});
+      }
+    }
+    for (int32_t rank = 0; rank < std::ssize(ranks_); ++rank) more = GoOn(rank) || more;
+  }
+}
+
+// Returns whether something else may be possible now.
+bool ProgramProgress::GoOn(int32_t index) {
+  Rank& rank = ranks_[index];
+  const WorkerProgram::Rank& of = program_.ranks[index];
+  bool changed = false;
+  while (!rank.running && rank.next < of.actions.size()) {
+    const WorkerProgram::Action& action = of.actions[rank.next];
+    if (action.kind == ActionKind::kRun) {
+      if (!MayRun(of.ops[action.op])) break;
+      rank.running = true;
+      work_.push_back({.kind = Work::Kind::kRun, .rank = index, .op = action.op});
+      break;
+    }
+    Message& message = At(action.message);
+    if (action.kind == ActionKind::kSend) {
+      if (!message.filled && IsOpen(action.message)) Fill(action.message);
+      if (!message.left) break;
+    } else {
+      changed = changed || !message.wanted;
+      message.wanted = true;
+      if (!message.arrived) break;
+    }
+    rank.next++;
+    changed = true;
+  }
+  if (!rank.running && rank.next == of.actions.size()) {
+    rank.next++;  // counted once
+    ranks_done_++;
+  }
+  return changed;
+}
+
+std::string ProgramProgress::PositionOf(int32_t index) const {
+  const WorkerProgram::Rank& of = program_.ranks[index];
+  const std::string name = absl::StrCat("rank ", of.rank, ": ");
+  const Rank& rank = ranks_[index];
+  if (rank.next >= of.actions.size()) return absl::StrCat(name, "done");
+  const WorkerProgram::Action& action = of.actions[rank.next];
+  if (action.kind != ActionKind::kRun) {
+    return absl::StrCat(name, action.kind == ActionKind::kSend ? "sends " : "receives ",
+                        program_.NameOf(action.message));
+  }
+  const WorkerProgram::RankOp& op = of.ops[action.op];
+  if (rank.running) return absl::StrCat(name, "computes ", ToString(op.op));
+  for (const ChannelMessage& input : op.inputs) {
+    if (!At(input).arrived) {
+      return absl::StrCat(name, ToString(op.op), " waits for ", program_.NameOf(input));
+    }
+  }
+  for (const ChannelMessage& output : op.outputs) {
+    if (!IsOpen(output)) {
+      return absl::StrCat(name, ToString(op.op), " waits for memory for ", program_.NameOf(output));
+    }
+  }
+  return absl::StrCat(name, "before ", ToString(op.op));
+}
+
+}  // namespace crossmesh

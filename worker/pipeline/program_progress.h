@@ -1,0 +1,91 @@
+#pragma once
+
+#include "worker/pipeline/worker_program.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace crossmesh {
+
+// Who does what next in an iteration of a worker's program. Knows neither time nor bytes: it is
+// told what has happened, and says what is to be done. After the first iteration it allocates
+// nothing.
+//
+// A message is opened when its memory is free: what was there before has left, and the op that
+// needed it is done. A rank's op begins when the one before it is done, its inputs have arrived and
+// its outputs are open; when it is done they are filled. Where transfers block, a rank fills, or
+// opens, a message only at its place among the actions, and goes on when that has left or arrived.
+class ProgramProgress {
+ public:
+  struct Work {
+    enum class Kind : uint8_t {
+      kOpen,  // `message` may be written and read from now on
+      kFill,  // its source is here
+      kRun,   // `rank` begins its `op`
+    };
+    Kind kind = Kind::kOpen;
+    ChannelMessage message;
+    int32_t rank = 0;  // index into WorkerProgram::ranks
+    int32_t op = 0;    // index into the rank's ops
+
+    friend bool operator==(const Work&, const Work&) = default;
+  };
+
+  // `program` must outlive it.
+  explicit ProgramProgress(const WorkerProgram& program);
+
+  // Each returns what is to be done now, in this order, valid until the next call.
+  const std::vector<Work>& Begin();  // an iteration, from nothing
+  const std::vector<Work>& OnOpDone(int32_t rank);
+  // It is in place at all devices of this worker that get it.
+  const std::vector<Work>& OnArrived(const ChannelMessage& message);
+  // Nothing of it moves any more.
+  const std::vector<Work>& OnLeft(const ChannelMessage& message);
+
+  bool complete() const { return left_ == messages_ && ranks_done_ == std::ssize(ranks_); }
+  // "rank 1: 1F3 waits for microbatch 3 of 0>1".
+  std::string PositionOf(int32_t rank) const;
+
+ private:
+  struct Message {
+    bool wanted = false;  // its place among the actions is reached
+    bool filled = false;
+    bool arrived = false;
+    bool left = false;
+    bool used = false;  // by the op that needs it
+  };
+  struct Channel {
+    std::vector<Message> messages;
+    int32_t opened = 0;
+  };
+  struct Rank {
+    size_t next = 0;  // among the actions
+    bool running = false;
+  };
+
+  Message& At(const ChannelMessage& message) {
+    return channels_[message.channel].messages[message.index];
+  }
+  const Message& At(const ChannelMessage& message) const {
+    return channels_[message.channel].messages[message.index];
+  }
+  bool IsOpen(const ChannelMessage& message) const {
+    return message.index < channels_[message.channel].opened;
+  }
+  bool MayOpen(int32_t channel) const;
+  bool MayRun(const WorkerProgram::RankOp& op) const;
+  void Fill(const ChannelMessage& message);
+  void GoOn();
+  bool GoOn(int32_t rank);
+
+  const WorkerProgram& program_;
+  std::vector<Channel> channels_;
+  std::vector<Rank> ranks_;
+  std::vector<Work> work_;
+  int64_t messages_ = 0;
+  int64_t left_ = 0;
+  int64_t ranks_done_ = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "common/mesh/device.h"
+#include "crossmesh/v1/pipeline_execution_service.pb.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// What a controller says when it starts a program; as RunProgramRequest.Start, checked.
+struct ProgramStart {
+  struct Peer {
+    std::string worker;
+    std::string data_address;
+    std::vector<DeviceId> devices;
+  };
+
+  std::string run_id;
+  uint64_t operation = 0;
+  uint64_t epoch = 0;
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  std::string pipeline;
+  std::vector<Peer> peers;
+  bool checksums = false;
+  bool rehearsal = false;
+  absl::Duration stall_limit;
+};
+
+// InvalidArgument, naming the field, what was expected and what was found.
+absl::StatusOr<ProgramStart> FromProto(const v1::RunProgramRequest::Start& start);
+
+}  // namespace crossmesh

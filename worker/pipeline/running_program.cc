@@ -1,0 +1,286 @@
+#include "worker/pipeline/running_program.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+
+namespace crossmesh {
+namespace {
+
+void Copy(const std::vector<int64_t>& from, google::protobuf::RepeatedField<int64_t>& to) {
+  to.Assign(from.begin(), from.end());
+}
+
+}  // namespace
+
+RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, ProgramStart start,
+                               std::shared_ptr<const ProgramMemory> memory)
+    : ports_(ports),
+      worker_(worker),
+      start_(std::move(start)),
+      memory_(std::move(memory)),
+      progress_(*memory_->program) {
+  for (const WorkerProgram::Channel& channel : program().channels) {
+    const size_t messages = channel.microbatches.size();
+    channel_of_attempt_.emplace(channel.attempt, static_cast<int32_t>(channels_.size()));
+    channels_.push_back(
+        {.key = {.operation = start_.operation, .epoch = start_.epoch, .attempt = channel.attempt},
+         .devices = std::ssize(channel.part->destinations),
+         .devices_left = std::vector<int64_t>(messages),
+         .produced_ns = std::vector<int64_t>(messages),
+         .first_byte_ns = std::vector<int64_t>(messages),
+         .arrived_ns = std::vector<int64_t>(messages),
+         .fill_ns = std::vector<int64_t>(messages)});
+  }
+  for (int32_t rank = 0; rank < std::ssize(program().ranks); ++rank) {
+    const size_t ops = program().ranks[rank].ops.size();
+    ranks_.push_back({.begin_ns = std::vector<int64_t>(ops), .end_ns = std::vector<int64_t>(ops)});
+    desks_.push_back(
+        std::make_shared<RankDesk>(ports_.data, static_cast<RankListener&>(*this), memory_, rank));
+  }
+}
+
+absl::Status RunningProgram::Open() {
+  for (int32_t index = 0; index < std::ssize(channels_); ++index) {
+    const absl::Status status = OpenChannel(index);
+    if (status.ok()) continue;
+    return absl::Status(status.code(), absl::StrCat("channel ", program().channels[index].Name(),
+                                                    ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunningProgram::OpenChannel(int32_t index) {
+  RETURN_IF_ERROR(ports_.runner.StartReplays(SpecOf(index), *this));
+  channels_[index].open = true;
+  return absl::OkStatus();
+}
+
+ReplaySpec RunningProgram::SpecOf(int32_t index) const {
+  const WorkerProgram::Channel& channel = program().channels[index];
+  ReplaySpec spec{.key = channels_[index].key,
+                  .token_high = start_.token_high,
+                  .token_low = start_.token_low,
+                  .part = channel.part->prepared,
+                  .slots = memory_->channels[index].Slots(),
+                  .checksums = start_.checksums,
+                  .stall_limit = start_.stall_limit};
+  const TensorTable& tensors = channel.part->prepared->part().tensors();
+  for (const ProgramStart::Peer& peer : start_.peers) {
+    if (peer.worker == worker_) continue;
+    for (const DeviceId& device : peer.devices) {
+      const std::optional<DeviceRank> rank = tensors.FindDevice(device);
+      if (rank.has_value()) spec.peer_of_device[*rank] = static_cast<int32_t>(spec.peers.size());
+    }
+    spec.peers.push_back({.worker = peer.worker, .address = peer.data_address});
+  }
+  return spec;
+}
+
+absl::Status RunningProgram::BeginIteration(int64_t iteration) {
+  RETURN_IF_ERROR(gone_);
+  if (running_ || failed_ || stopping_ || iteration <= iteration_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "iteration ", iteration, ": expected it behind a complete one, found ", iteration_,
+        running_    ? " running"
+        : failed_   ? " failed"
+        : stopping_ ? " the last"
+                    : " done"));
+  }
+  if (rounds_ >= std::numeric_limits<uint32_t>::max() / program().samples.size() - 1) {
+    return absl::OutOfRangeError(
+        absl::StrCat("iteration ", iteration, ": expected at most ", rounds_, " without a stop"));
+  }
+  for (const auto& desk : desks_) {
+    if (rounds_ > 0) desk->GiveComplete(iteration_);
+  }
+  iteration_ = iteration;
+  rounds_++;
+  running_ = true;
+  sent_bytes_ = received_bytes_ = 0;
+  for (Channel& channel : channels_) {
+    std::ranges::fill(channel.devices_left, channel.devices);
+    for (std::vector<int64_t>* times :
+         {&channel.produced_ns, &channel.first_byte_ns, &channel.arrived_ns, &channel.fill_ns}) {
+      std::ranges::fill(*times, 0);
+    }
+  }
+  for (Rank& rank : ranks_) {
+    std::ranges::fill(rank.begin_ns, 0);
+    std::ranges::fill(rank.end_ns, 0);
+  }
+  Do(progress_.Begin());
+  return absl::OkStatus();
+}
+
+void RunningProgram::Stop(const absl::Status& why) {
+  if (std::exchange(stopping_, true)) return;
+  const absl::Status cut_short =
+      why.ok() && running_ ? absl::CancelledError("stopped in the middle of an iteration") : why;
+  if (running_) SendReport(cut_short, {});
+  for (const auto& desk : desks_) {
+    if (cut_short.ok() && rounds_ > 0 && !failed_) desk->GiveComplete(iteration_);
+    desk->End(cut_short);
+  }
+  const absl::Status cause = cut_short.ok() ? absl::CancelledError("done") : cut_short;
+  for (const Channel& channel : channels_) {
+    if (channel.open) {
+      ports_.runner.StopReplays(channel.key, cause, std::numeric_limits<uint32_t>::max());
+    }
+  }
+  TellIfStopped();
+}
+
+void RunningProgram::OnReplaysStopped(const ReplayKey& key) {
+  channels_[channel_of_attempt_.at(key.attempt)].open = false;
+  TellIfStopped();
+}
+
+void RunningProgram::TellIfStopped() {
+  const bool open = std::ranges::any_of(channels_, &Channel::open);
+  if (!stopping_ || open || std::exchange(stopped_, true)) return;
+  for (const auto& desk : desks_) desk->Detach();
+  ports_.listener.OnStopped();
+}
+
+// Messages of a channel are counted on from one iteration to the next.
+uint32_t RunningProgram::InstanceOf(const ChannelMessage& message) const {
+  const size_t messages = channels_[message.channel].devices_left.size();
+  return static_cast<uint32_t>((rounds_ - 1) * messages) + message.index;
+}
+
+std::optional<ChannelMessage> RunningProgram::MessageOf(const TaskKey& key) const {
+  const int32_t channel = channel_of_attempt_.at(key.attempt);
+  const ChannelMessage first{.channel = channel};
+  const int64_t index = int64_t{key.instance} - InstanceOf(first);
+  if (index < 0 || index >= std::ssize(channels_[channel].devices_left)) return std::nullopt;
+  return ChannelMessage{.channel = channel, .index = static_cast<int32_t>(index)};
+}
+
+void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
+  using Kind = ProgramProgress::Work::Kind;
+  for (const ProgramProgress::Work& item : work) {
+    const ChannelMessage& message = item.message;
+    Channel& channel = channels_[message.channel];
+    switch (item.kind) {
+      case Kind::kOpen:
+        ports_.runner.Replay(channel.key,
+                             message.index % program().channels[message.channel].buffers,
+                             InstanceOf(message));
+        break;
+      case Kind::kFill:
+        channel.fill_ns[message.index] =
+            absl::GetCurrentTimeNanos() - channel.produced_ns[message.index];
+        ports_.runner.ReplaySourceHere(channel.key, InstanceOf(message));
+        break;
+      case Kind::kRun:
+        ranks_[item.rank].running = item.op;
+        desks_[item.rank]->GiveOp(iteration_, item.op);
+        break;
+    }
+  }
+  if (running_ && progress_.complete()) SendReport(absl::OkStatus(), {});
+}
+
+void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
+  const std::optional<ChannelMessage> message = MessageOf(key);
+  if (!running_ || !message.has_value()) return;
+  const WorkerProgram::Channel& of = program().channels[message->channel];
+  if (!report.status.ok()) {
+    const DeviceId& device = of.part->prepared->part().tensors().devices()[report.device];
+    return FailIteration(
+        absl::Status(report.status.code(),
+                     absl::StrCat(program().NameOf(*message), " at device ", ToString(device), ": ",
+                                  report.status.message())),
+        {});
+  }
+  Channel& channel = channels_[message->channel];
+  if (--channel.devices_left[message->index] > 0) return;
+  channel.arrived_ns[message->index] = absl::GetCurrentTimeNanos();
+  Do(progress_.OnArrived(*message));
+}
+
+void RunningProgram::OnTaskDone(const TaskReport& report) {
+  const std::optional<ChannelMessage> message = MessageOf(report.key);
+  if (!running_ || !message.has_value()) return;
+  sent_bytes_ += report.sent_bytes;
+  received_bytes_ += report.received_bytes;
+  if (!report.status.ok() || !report.lost_peers.empty()) {
+    const absl::Status status =
+        report.status.ok()
+            ? absl::UnavailableError(absl::StrCat("worker ", report.lost_peers.front(), " is lost"))
+            : report.status;
+    return FailIteration(absl::Status(status.code(), absl::StrCat(program().NameOf(*message), ": ",
+                                                                  status.message())),
+                         report.lost_peers);
+  }
+  Channel& channel = channels_[message->channel];
+  if (program().channels[message->channel].sends) {
+    channel.first_byte_ns[message->index] =
+        channel.fill_ns[message->index] + static_cast<int64_t>(report.seconds.first_byte * 1e9);
+  }
+  Do(progress_.OnLeft(*message));
+}
+
+void RunningProgram::OnOpDone(int32_t index, int64_t begin_ns, int64_t end_ns) {
+  if (!running_) return;
+  Rank& rank = ranks_[index];
+  rank.begin_ns[rank.running] = begin_ns;
+  rank.end_ns[rank.running] = end_ns;
+  for (const ChannelMessage& output : program().ranks[index].ops[rank.running].outputs) {
+    channels_[output.channel].produced_ns[output.index] = end_ns;
+  }
+  rank.running = -1;
+  Do(progress_.OnOpDone(index));
+}
+
+void RunningProgram::OnOpFailed(int32_t index, const absl::Status& why) {
+  if (!running_) {
+    // Nothing is lost yet, but nobody is there for the next iteration.
+    gone_ = absl::Status(why.code(),
+                         absl::StrCat("rank ", program().ranks[index].rank, ": ", why.message()));
+    return;
+  }
+  FailIteration(
+      absl::Status(why.code(), absl::StrCat(progress_.PositionOf(index), ": ", why.message())), {});
+}
+
+void RunningProgram::FailIteration(const absl::Status& why,
+                                   const std::vector<std::string>& lost_peers) {
+  failed_ = true;
+  SendReport(why, lost_peers);
+}
+
+void RunningProgram::SendReport(const absl::Status& status,
+                                const std::vector<std::string>& lost_peers) {
+  running_ = false;
+  Report report;
+  report.set_iteration(iteration_);
+  report.set_code(static_cast<int32_t>(status.code()));
+  report.set_message(std::string(status.message()));
+  report.mutable_lost_peers()->Add(lost_peers.begin(), lost_peers.end());
+  for (int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
+    v1::RunProgramResponse::OpTimes& times = *report.add_ops();
+    times.set_rank(program().ranks[rank].rank);
+    Copy(ranks_[rank].begin_ns, *times.mutable_begin_ns());
+    Copy(ranks_[rank].end_ns, *times.mutable_end_ns());
+    if (!status.ok()) report.add_positions(progress_.PositionOf(rank));
+  }
+  for (int32_t index = 0; index < std::ssize(channels_); ++index) {
+    v1::RunProgramResponse::ChannelTimes& times = *report.add_channels();
+    times.set_channel(index);
+    Copy(channels_[index].produced_ns, *times.mutable_produced_ns());
+    Copy(channels_[index].first_byte_ns, *times.mutable_first_byte_ns());
+    Copy(channels_[index].arrived_ns, *times.mutable_arrived_ns());
+  }
+  report.set_sent_bytes(sent_bytes_);
+  report.set_received_bytes(received_bytes_);
+  ports_.listener.OnReport(report);
+}
+
+}  // namespace crossmesh

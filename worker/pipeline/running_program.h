@@ -1,0 +1,117 @@
+#pragma once
+
+#include "crossmesh/v1/pipeline_execution_service.pb.h"
+#include "worker/executor/replay.h"
+#include "worker/pipeline/channel_memory.h"
+#include "worker/pipeline/program_progress.h"
+#include "worker/pipeline/program_start.h"
+#include "worker/pipeline/rank_desk.h"
+#include "worker/transport/event_loop.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// Hears how a program goes. Called on the data loop.
+class ProgramListener {
+ public:
+  virtual ~ProgramListener() = default;
+  virtual void OnReport(const v1::RunProgramResponse::IterationReport& report) = 0;
+  // The last call: the executor neither reads nor writes the program's memory any more.
+  virtual void OnStopped() = 0;
+};
+
+// One worker's program that runs: brings together what its ranks compute and what the executor
+// moves. Confined to the data loop, but for construction. Must not be destroyed between Open and
+// OnStopped.
+class RunningProgram final : private ReplayObserver, private RankListener {
+ public:
+  struct Ports {
+    EventLoop& data;
+    ReplayRunner& runner;
+    ProgramListener& listener;
+  };
+
+  // `worker`: this one's name among the peers.
+  RunningProgram(const Ports& ports, const std::string& worker, ProgramStart start,
+                 std::shared_ptr<const ProgramMemory> memory);
+
+  // By rank of the program. Any thread.
+  const std::vector<std::shared_ptr<RankDesk>>& desks() const { return desks_; }
+
+  // Connects to the other workers. An error is what ReplayRunner::StartReplays finds, with the
+  // channel; then Stop is to follow.
+  absl::Status Open();
+  // FailedPrecondition when one runs or has failed, or the program stops; why a rank has nobody who
+  // computes it.
+  absl::Status BeginIteration(int64_t iteration);
+  // OK: the last iteration is complete everywhere. Repeatable.
+  void Stop(const absl::Status& why);
+
+ private:
+  using Report = v1::RunProgramResponse::IterationReport;
+
+  // What is known of the messages of a channel in this iteration.
+  struct Channel {
+    ReplayKey key;
+    int64_t devices = 0;  // of this worker that get a message
+    bool open = false;    // its replays run
+    // By message.
+    std::vector<int64_t> devices_left;
+    std::vector<int64_t> produced_ns;
+    std::vector<int64_t> first_byte_ns;
+    std::vector<int64_t> arrived_ns;
+    std::vector<int64_t> fill_ns;  // from the end of the op to here
+  };
+  struct Rank {
+    int32_t running = -1;  // op
+    std::vector<int64_t> begin_ns;
+    std::vector<int64_t> end_ns;
+  };
+
+  void OnDeviceDone(const TaskKey& key, const DeviceReport& report) override;
+  void OnTaskDone(const TaskReport& report) override;
+  void OnReplaysStopped(const ReplayKey& key) override;
+  void OnOpDone(int32_t rank, int64_t begin_ns, int64_t end_ns) override;
+  void OnOpFailed(int32_t rank, const absl::Status& why) override;
+
+  absl::Status OpenChannel(int32_t index);
+  ReplaySpec SpecOf(int32_t index) const;
+  // The message of an instance, when it is one of this iteration.
+  std::optional<ChannelMessage> MessageOf(const TaskKey& key) const;
+  uint32_t InstanceOf(const ChannelMessage& message) const;
+  void Do(const std::vector<ProgramProgress::Work>& work);
+  void FailIteration(const absl::Status& why, const std::vector<std::string>& lost_peers);
+  void SendReport(const absl::Status& status, const std::vector<std::string>& lost_peers);
+  void TellIfStopped();
+  const WorkerProgram& program() const { return *memory_->program; }
+
+  const Ports ports_;
+  const std::string worker_;
+  const ProgramStart start_;
+  const std::shared_ptr<const ProgramMemory> memory_;
+  ProgramProgress progress_;
+  std::vector<Channel> channels_;
+  std::vector<Rank> ranks_;
+  std::vector<std::shared_ptr<RankDesk>> desks_;
+  absl::flat_hash_map<uint32_t, int32_t> channel_of_attempt_;
+
+  int64_t iteration_ = -1;  // the last that was begun
+  uint32_t rounds_ = 0;     // iterations that were begun here
+  bool running_ = false;    // an iteration, not reported yet
+  bool failed_ = false;
+  bool stopping_ = false;
+  bool stopped_ = false;
+  absl::Status gone_;  // why a rank is not computed any more
+  int64_t sent_bytes_ = 0;
+  int64_t received_bytes_ = 0;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,291 @@
+#include "worker/pipeline/worker_program.h"
+
+#include "common/base/status_macros.h"
+#include "common/wire/worker_part_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include <absl/container/btree_map.h>
+#include <absl/container/btree_set.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+namespace {
+
+template <typename... Parts>
+absl::Status Refused(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("program: ", parts...));
+}
+
+// "0>1F3": what passes from stage 0 to stage 1 behind 0F3.
+struct InlineTransfer {
+  StageIndex source = 0;
+  StageIndex destination = 0;
+  MicrobatchIndex microbatch = 0;
+
+  bool backward() const { return source > destination; }
+};
+
+absl::StatusOr<InlineTransfer> ParseTransfer(absl::string_view text) {
+  InlineTransfer transfer;
+  const std::vector<absl::string_view> ends = absl::StrSplit(text, absl::MaxSplits('>', 1));
+  const size_t letter = ends[1].find_first_of("FB");
+  if (!absl::SimpleAtoi(ends[0], &transfer.source) || letter == absl::string_view::npos ||
+      !absl::SimpleAtoi(ends[1].substr(0, letter), &transfer.destination) ||
+      !absl::SimpleAtoi(ends[1].substr(letter + 1), &transfer.microbatch) ||
+      (ends[1][letter] == 'B') != transfer.backward()) {
+    return Refused("expected an op or a transfer such as 0>1F3, found \"", text, "\"");
+  }
+  return transfer;
+}
+
+class Decoder {
+ public:
+  explicit Decoder(const v1::PipelineProgram& proto) : proto_(proto) {}
+
+  absl::StatusOr<WorkerProgram> Decode() {
+    RETURN_IF_ERROR(DecodeMicrobatches());
+    RETURN_IF_ERROR(DecodeStages());
+    RETURN_IF_ERROR(DecodeRanks());
+    for (const v1::PipelineProgram::Channel& channel : proto_.channels()) {
+      RETURN_IF_ERROR(DecodeChannel(channel));
+    }
+    RETURN_IF_ERROR(PlaceTransfers());
+    return std::move(program_);
+  }
+
+ private:
+  struct Stage {
+    RankIndex rank = 0;
+    double seconds[4] = {};  // by OpKind
+  };
+  // A transfer's place among the actions of a rank, to be found when the channels are known.
+  struct Placed {
+    size_t rank = 0;
+    InlineTransfer transfer;
+    size_t before_op = 0;  // of the rank
+  };
+
+  absl::Status DecodeMicrobatches() {
+    for (const v1::PipelineProgram::Microbatches& run : proto_.microbatches()) {
+      if (run.count() < 1 || run.samples() < 1 ||
+          run.count() > WorkerProgram::kOpsMax - std::ssize(program_.samples)) {
+        return Refused("microbatches: expected 1 to ", WorkerProgram::kOpsMax,
+                       " of at least one sample, found ", run.count(), " of ", run.samples());
+      }
+      program_.samples.insert(program_.samples.end(), run.count(), run.samples());
+    }
+    if (program_.samples.empty()) return Refused("expected microbatches, found none");
+    return absl::OkStatus();
+  }
+
+  absl::Status DecodeStages() {
+    for (const v1::PipelineProgram::Stage& stage : proto_.stages()) {
+      Stage decoded{.rank = stage.rank()};
+      const auto set = [&](OpKind kind, double seconds) {
+        decoded.seconds[static_cast<size_t>(kind)] = seconds;
+        return std::isfinite(seconds) && seconds >= 0;
+      };
+      if (!set(OpKind::kForward, stage.forward_seconds()) ||
+          !set(OpKind::kInputGradient, stage.input_gradient_seconds()) ||
+          !set(OpKind::kWeightGradient, stage.weight_gradient_seconds()) ||
+          !set(OpKind::kBackward,
+               stage.input_gradient_seconds() + stage.weight_gradient_seconds())) {
+        return Refused("stage ", stage.stage(), ": expected times of 0 or more");
+      }
+      if (!stages_.emplace(stage.stage(), decoded).second) {
+        return Refused("stage ", stage.stage(), " is there twice");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status DecodeRanks() {
+    absl::btree_set<RankIndex> seen;
+    for (const v1::PipelineProgram::Rank& rank : proto_.ranks()) {
+      if (!seen.insert(rank.rank()).second) return Refused("rank ", rank.rank(), " is there twice");
+      program_.ranks.push_back({.rank = rank.rank()});
+      for (const absl::string_view text : absl::StrSplit(rank.actions(), ' ', absl::SkipEmpty())) {
+        RETURN_IF_ERROR(DecodeAction(text));
+      }
+    }
+    if (program_.ranks.empty()) return Refused("expected ranks, found none");
+    return absl::OkStatus();
+  }
+
+  absl::Status DecodeAction(absl::string_view text) {
+    WorkerProgram::Rank& rank = program_.ranks.back();
+    if (absl::StrContains(text, '>')) {
+      ASSIGN_OR_RETURN(const InlineTransfer transfer, ParseTransfer(text));
+      placed_.push_back({program_.ranks.size() - 1, transfer, rank.ops.size()});
+      program_.blocking = true;
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const Op op, ParseOp(text));
+    const auto stage = stages_.find(op.stage);
+    if (stage == stages_.end() || stage->second.rank != rank.rank) {
+      return Refused("rank ", rank.rank, ": expected ops of its stages, found ", ToString(op));
+    }
+    if (op.microbatch >= std::ssize(program_.samples)) {
+      return Refused("op ", ToString(op), ": expected microbatches below ",
+                     program_.samples.size());
+    }
+    if (!ops_.insert(op).second) return Refused("op ", ToString(op), " is there twice");
+    const int64_t samples = program_.samples[op.microbatch];
+    rank.ops.push_back({.op = op,
+                        .samples = samples,
+                        .seconds = stage->second.seconds[static_cast<size_t>(op.kind)] *
+                                   static_cast<double>(samples) /
+                                   static_cast<double>(program_.samples.front())});
+    return absl::OkStatus();
+  }
+
+  absl::Status DecodeChannel(const v1::PipelineProgram::Channel& proto) {
+    WorkerProgram::Channel channel{.edge = proto.edge(),
+                                   .backward = proto.backward(),
+                                   .from = proto.from(),
+                                   .to = proto.to(),
+                                   .samples = proto.samples(),
+                                   .buffers = proto.buffers(),
+                                   .attempt = proto.attempt(),
+                                   .tensors = {proto.tensors().begin(), proto.tensors().end()}};
+    const auto refused = [&](const auto&... why) {
+      return Refused("channel ", channel.Name(), " for ", channel.samples, " samples: ", why...);
+    };
+    if (channel.buffers < 1 || channel.buffers > WorkerProgram::kBuffersMax) {
+      return refused("expected 1 to ", WorkerProgram::kBuffersMax, " buffers, found ",
+                     channel.buffers);
+    }
+    if (!attempts_.insert(channel.attempt).second ||
+        !channel_of_.emplace(KeyOf(channel), program_.channels.size()).second) {
+      return refused("is there twice, or its attempt ", channel.attempt, " is");
+    }
+    absl::StatusOr<WorkerPart> part = FromProto(proto.part());
+    if (!part.ok()) return refused(part.status().message());
+    absl::StatusOr<std::shared_ptr<const LaidOutPart>> laid_out =
+        LaidOutPart::Create(std::make_shared<const WorkerPart>(*std::move(part)));
+    if (!laid_out.ok()) return refused(laid_out.status().message());
+    channel.part = *std::move(laid_out);
+    channel.sends = !channel.part->sources.empty();
+    channel.receives = !channel.part->destinations.empty();
+    if (std::ssize(channel.tensors) !=
+        std::ssize(channel.part->prepared->part().tensors().group_of_tensor())) {
+      return refused("expected ", channel.part->prepared->part().tensors().group_of_tensor().size(),
+                     " tensors, found ", channel.tensors.size());
+    }
+    const auto index = static_cast<int32_t>(program_.channels.size());
+    if (channel.sends) {
+      channel.microbatches =
+          Join(channel, channel.producer(), index, &WorkerProgram::RankOp::outputs);
+      if (channel.microbatches.empty()) return refused("has no op that gives what it sends");
+    }
+    if (channel.receives) {
+      std::vector<MicrobatchIndex> received =
+          Join(channel, channel.consumer(), index, &WorkerProgram::RankOp::inputs);
+      if (received.empty()) return refused("has no op that needs what it receives");
+      if (channel.sends && received != channel.microbatches) {
+        return refused("expected messages in one order at both ends");
+      }
+      channel.microbatches = std::move(received);
+    }
+    if (!channel.sends && !channel.receives) return refused("has no device of this worker");
+    program_.channels.push_back(std::move(channel));
+    return absl::OkStatus();
+  }
+
+  // Tells the ops of a stage of the channel's messages; returns their microbatches.
+  std::vector<MicrobatchIndex> Join(const WorkerProgram::Channel& channel, StageIndex stage,
+                                    int32_t index,
+                                    std::vector<ChannelMessage> WorkerProgram::RankOp::* messages) {
+    std::vector<MicrobatchIndex> microbatches;
+    for (WorkerProgram::Rank& rank : program_.ranks) {
+      for (WorkerProgram::RankOp& op : rank.ops) {
+        const bool passes =
+            channel.backward ? GivesInputGradient(op.op.kind) : op.op.kind == OpKind::kForward;
+        if (op.op.stage != stage || op.samples != channel.samples || !passes) continue;
+        (op.*messages).push_back({index, static_cast<int32_t>(microbatches.size())});
+        microbatches.push_back(op.op.microbatch);
+      }
+    }
+    return microbatches;
+  }
+
+  // Everything a rank does, in its order.
+  absl::Status PlaceTransfers() {
+    auto placed = placed_.begin();
+    for (size_t r = 0; r < program_.ranks.size(); ++r) {
+      WorkerProgram::Rank& rank = program_.ranks[r];
+      for (size_t op = 0; op <= rank.ops.size(); ++op) {
+        for (; placed != placed_.end() && placed->rank == r && placed->before_op == op; ++placed) {
+          RETURN_IF_ERROR(PlaceTransfer(rank, placed->transfer));
+        }
+        if (op < rank.ops.size()) rank.actions.push_back({.op = static_cast<int32_t>(op)});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlaceTransfer(WorkerProgram::Rank& rank, const InlineTransfer& transfer) {
+    const auto [from, to] = std::minmax(transfer.source, transfer.destination);
+    if (transfer.microbatch < 0 || transfer.microbatch >= std::ssize(program_.samples)) {
+      return Refused("transfer ", transfer.source, ">", transfer.destination,
+                     ": expected microbatches below ", program_.samples.size(), ", found ",
+                     transfer.microbatch);
+    }
+    const auto found = channel_of_.find(
+        std::tuple(from, to, transfer.backward(), program_.samples[transfer.microbatch]));
+    // One of which no device of this worker has a part.
+    if (found == channel_of_.end()) return absl::OkStatus();
+    const WorkerProgram::Channel& channel = program_.channels[found->second];
+    const auto message = std::ranges::find(channel.microbatches, transfer.microbatch);
+    if (message == channel.microbatches.end()) {
+      return Refused("transfer ", channel.Name(), ": no op has microbatch ", transfer.microbatch);
+    }
+    const auto stage = stages_.find(transfer.source);
+    const bool sends = stage != stages_.end() && stage->second.rank == rank.rank;
+    if (!(sends ? channel.sends : channel.receives)) return absl::OkStatus();
+    using Kind = WorkerProgram::Action::Kind;
+    rank.actions.push_back(
+        {.kind = sends ? Kind::kSend : Kind::kReceive,
+         .message = {static_cast<int32_t>(found->second),
+                     static_cast<int32_t>(message - channel.microbatches.begin())}});
+    return absl::OkStatus();
+  }
+
+  using ChannelKey = std::tuple<StageIndex, StageIndex, bool, int64_t>;
+  static ChannelKey KeyOf(const WorkerProgram::Channel& channel) {
+    return {channel.from, channel.to, channel.backward, channel.samples};
+  }
+
+  const v1::PipelineProgram& proto_;
+  WorkerProgram program_;
+  absl::btree_map<StageIndex, Stage> stages_;
+  absl::btree_set<Op> ops_;
+  absl::btree_set<uint32_t> attempts_;
+  absl::btree_map<ChannelKey, size_t> channel_of_;
+  std::vector<Placed> placed_;
+};
+
+}  // namespace
+
+std::string WorkerProgram::Channel::Name() const {
+  return absl::StrCat(producer(), ">", consumer());
+}
+
+std::string WorkerProgram::NameOf(const ChannelMessage& message) const {
+  const Channel& channel = channels[message.channel];
+  return absl::StrCat("microbatch ", channel.microbatches[message.index], " of ", channel.Name());
+}
+
+absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto) {
+  return Decoder(proto).Decode();
+}
+
+}  // namespace crossmesh
