@@ -1,0 +1,327 @@
+// Programs of random pipelines on workers of their own, between which messages move in random
+// order: an iteration ends if its buffers are proven, nothing is done before it may be.
+// CROSSMESH_SEED and CROSSMESH_CASES choose what is run.
+
+#include "common/plan/testing/random_source.h"
+#include "common/testing/status_matchers.h"
+#include "controller/pipeline/op_table.h"
+#include "controller/pipeline/planning/buffer_proof.h"
+#include "controller/pipeline/run.h"
+#include "controller/pipeline/testing/random_pipeline.h"
+#include "worker/executor/testing/random_case.h"
+#include "worker/pipeline/program_progress.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using Work = ProgramProgress::Work;
+using Kind = Work::Kind;
+using ActionKind = WorkerProgram::Action::Kind;
+
+// The program of one rank's worker, without parts. Channels are those of the table that the rank
+// has an end of.
+class RankProgram {
+ public:
+  RankProgram(const OpTable& ops, const PipelineRun* blocking, RankIndex rank,
+              const std::vector<int32_t>& buffers)
+      : ops_(ops), rank_(rank) {
+    program_.blocking = blocking != nullptr;
+    program_.samples.assign(ops.schedule().microbatches, 1);
+    program_.ranks.push_back({.rank = rank});
+    for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
+      AddChannel(channel, buffers[channel]);
+    }
+    for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) AddOp(op);
+    AddActions(blocking);
+  }
+
+  const WorkerProgram& program() const { return program_; }
+  // Of the program's channel, in the table.
+  ChannelIndex ChannelAt(int32_t channel) const { return table_channel_[channel]; }
+  int32_t Find(ChannelIndex channel) const {
+    const auto found = std::ranges::find(table_channel_, channel);
+    return found == table_channel_.end() ? -1
+                                         : static_cast<int32_t>(found - table_channel_.begin());
+  }
+
+ private:
+  void AddChannel(ChannelIndex channel, int32_t buffers) {
+    if (!ops_.Passes(channel)) return;
+    const bool sends = ops_.rank_of(ops_.ProducerOf(channel, 0)) == rank_;
+    const bool receives = ops_.rank_of(ops_.ConsumerOf(channel, 0)) == rank_;
+    if (!sends && !receives) return;
+    table_channel_.push_back(channel);
+    program_.channels.push_back({.backward = !OpTable::IsForward(channel),
+                                 .from = ops_.EdgeOf(channel).from,
+                                 .to = ops_.EdgeOf(channel).to,
+                                 .samples = 1,
+                                 .buffers = buffers,
+                                 .sends = sends,
+                                 .receives = receives});
+  }
+
+  void AddOp(OpIndex op) {
+    WorkerProgram::RankOp added{.op = ops_.op(op), .samples = 1};
+    for (int32_t c = 0; c < std::ssize(table_channel_); ++c) {
+      WorkerProgram::Channel& channel = program_.channels[c];
+      const MicrobatchIndex m = added.op.microbatch;
+      const ChannelMessage message{c, static_cast<int32_t>(channel.microbatches.size())};
+      if (ops_.ProducerOf(table_channel_[c], m) == op) {
+        added.outputs.push_back(message);
+      } else if (ops_.ConsumerOf(table_channel_[c], m) == op) {
+        added.inputs.push_back(message);
+      } else {
+        continue;
+      }
+      channel.microbatches.push_back(m);
+    }
+    program_.ranks[0].ops.push_back(added);
+  }
+
+  void AddActions(const PipelineRun* blocking) {
+    std::vector<std::tuple<double, int, OpIndex, WorkerProgram::Action>> timed;
+    const auto count = static_cast<int32_t>(program_.ranks[0].ops.size());
+    for (int32_t op = 0; op < count; ++op) {
+      const OpIndex index = ops_.first(rank_) + op;
+      timed.emplace_back(blocking == nullptr ? op : blocking->ops[index].begin, 1, index,
+                         WorkerProgram::Action{.op = op});
+    }
+    for (int32_t c = 0; blocking != nullptr && c < std::ssize(table_channel_); ++c) {
+      const WorkerProgram::Channel& channel = program_.channels[c];
+      for (int32_t k = 0; k < std::ssize(channel.microbatches); ++k) {
+        const TransferIndex t = ops_.TransferOf(table_channel_[c], channel.microbatches[k]);
+        timed.emplace_back(
+            blocking->transfers[t].begin, 0, t,
+            WorkerProgram::Action{.kind = channel.sends ? ActionKind::kSend : ActionKind::kReceive,
+                                  .message = {c, k}});
+      }
+    }
+    std::ranges::sort(timed, [](const auto& a, const auto& b) {
+      return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)) <
+             std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b));
+    });
+    for (const auto& [time, order, index, action] : timed) {
+      program_.ranks[0].actions.push_back(action);
+    }
+  }
+
+  const OpTable& ops_;
+  const RankIndex rank_;
+  WorkerProgram program_;
+  std::vector<ChannelIndex> table_channel_;
+};
+
+// All workers and the network between them.
+class Simulation {
+ public:
+  Simulation(RandomSource& random, const OpTable& ops, const PipelineRun* blocking,
+             const std::vector<int32_t>& buffers)
+      : random_(random), ops_(ops), buffers_(buffers) {
+    for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
+      programs_.push_back(std::make_unique<RankProgram>(ops, blocking, rank, buffers));
+      progress_.push_back(std::make_unique<ProgramProgress>(programs_.back()->program()));
+    }
+  }
+
+  // Returns whether it came to its end.
+  bool RunIteration() {
+    open_.clear();
+    filled_.clear();
+    done_.clear();
+    arrived_.clear();
+    held_.clear();
+    left_.clear();
+    used_.clear();
+    for (size_t rank = 0; rank < progress_.size(); ++rank) Do(rank, progress_[rank]->Begin());
+    while (!events_.empty()) {
+      std::swap(events_[random_.Below(std::ssize(events_))], events_.back());
+      const Event event = events_.back();
+      events_.pop_back();
+      Happen(event);
+    }
+    const bool complete =
+        std::ranges::all_of(progress_, [](const auto& progress) { return progress->complete(); });
+    EXPECT_EQ(complete, std::ssize(done_) == ops_.size());
+    return complete;
+  }
+
+ private:
+  enum class EventKind : uint8_t { kOpDone, kArrived, kLeft };
+  struct Event {
+    EventKind kind;
+    size_t rank;
+    int32_t op = 0;
+    ChannelMessage message;
+  };
+  using Passing = std::pair<ChannelIndex, MicrobatchIndex>;
+
+  void Do(size_t rank, const std::vector<Work>& work) {
+    const WorkerProgram& program = programs_[rank]->program();
+    for (const Work& item : work) {
+      if (item.kind == Kind::kRun) {
+        CheckOp(rank, item.op);
+        events_.push_back({EventKind::kOpDone, rank, item.op});
+        continue;
+      }
+      const Passing passing{
+          programs_[rank]->ChannelAt(item.message.channel),
+          program.channels[item.message.channel].microbatches[item.message.index]};
+      if (item.kind == Kind::kFill) {
+        EXPECT_TRUE(done_.contains(ops_.ProducerOf(passing.first, passing.second)));
+        EXPECT_TRUE(filled_.insert(passing).second);
+      } else {
+        EXPECT_TRUE(open_[passing].insert(rank).second);
+        int64_t& held = held_[{rank, item.message.channel}];
+        EXPECT_LE(++held, buffers_[passing.first]);
+      }
+      if (filled_.contains(passing) && open_[passing].size() == 2) Move(passing);
+    }
+  }
+
+  void Move(const Passing& passing) {
+    for (size_t rank = 0; rank < programs_.size(); ++rank) {
+      const int32_t channel = programs_[rank]->Find(passing.first);
+      if (channel < 0) continue;
+      const WorkerProgram::Channel& of = programs_[rank]->program().channels[channel];
+      const auto index = static_cast<int32_t>(std::ranges::find(of.microbatches, passing.second) -
+                                              of.microbatches.begin());
+      if (of.receives) events_.push_back({EventKind::kArrived, rank, 0, {channel, index}});
+      events_.push_back({EventKind::kLeft, rank, 0, {channel, index}});
+    }
+  }
+
+  void CheckOp(size_t rank, int32_t op) {
+    const OpIndex index = ops_.first(static_cast<RankIndex>(rank)) + op;
+    if (op > 0) EXPECT_TRUE(done_.contains(index - 1));
+    for (const ChannelIndex channel : ops_.ChannelsInto(ops_.op(index))) {
+      if (!ops_.Passes(channel)) continue;
+      EXPECT_TRUE(arrived_.contains(Passing{channel, ops_.op(index).microbatch})) << ops_.op(index);
+    }
+  }
+
+  void Happen(const Event& event) {
+    const RankProgram& program = *programs_[event.rank];
+    const auto rank = static_cast<RankIndex>(event.rank);
+    switch (event.kind) {
+      case EventKind::kOpDone:
+        done_.insert(ops_.first(rank) + event.op);
+        for (const ChannelMessage& input : program.program().ranks[0].ops[event.op].inputs) {
+          if (left_.contains({event.rank, input.channel, input.index})) {
+            held_[{event.rank, input.channel}]--;
+          }
+          used_.insert({event.rank, input.channel, input.index});
+        }
+        return Do(event.rank, progress_[event.rank]->OnOpDone(0));
+      case EventKind::kArrived:
+        arrived_.insert(
+            {program.ChannelAt(event.message.channel),
+             program.program().channels[event.message.channel].microbatches[event.message.index]});
+        return Do(event.rank, progress_[event.rank]->OnArrived(event.message));
+      case EventKind::kLeft: {
+        const std::tuple key{event.rank, event.message.channel, event.message.index};
+        const bool receives = program.program().channels[event.message.channel].receives;
+        if (!receives || used_.contains(key)) held_[{event.rank, event.message.channel}]--;
+        left_.insert(key);
+        return Do(event.rank, progress_[event.rank]->OnLeft(event.message));
+      }
+    }
+  }
+
+  RandomSource& random_;
+  const OpTable& ops_;
+  const std::vector<int32_t> buffers_;  // by channel
+  std::vector<std::unique_ptr<RankProgram>> programs_;
+  std::vector<std::unique_ptr<ProgramProgress>> progress_;
+  std::vector<Event> events_;
+  std::map<Passing, std::set<size_t>> open_;
+  std::set<Passing> filled_;
+  std::set<Passing> arrived_;
+  std::set<OpIndex> done_;
+  std::map<std::pair<size_t, int32_t>, int64_t> held_;  // messages that have memory
+  std::set<std::tuple<size_t, int32_t, int32_t>> left_;
+  std::set<std::tuple<size_t, int32_t, int32_t>> used_;
+};
+
+std::vector<int32_t> RandomBuffers(RandomSource& random, const OpTable& ops) {
+  std::vector<int32_t> buffers(ops.channels());
+  for (int32_t& each : buffers) each = static_cast<int32_t>(random.Between(1, 4));
+  return buffers;
+}
+
+// As ProveBuffers wants them: a plan for each channel that there is.
+absl::Status Prove(const OpTable& ops, const std::vector<int32_t>& buffers) {
+  std::vector<EdgePlan> plans;
+  std::vector<int32_t> of_plan;
+  for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
+    if (!ops.Passes(channel)) continue;
+    plans.push_back({.channel = channel, .samples = 1});
+    of_plan.push_back(buffers[channel]);
+  }
+  return ProveBuffers(ops, std::vector<int64_t>(ops.schedule().microbatches, 1), plans, of_plan);
+}
+
+TEST(PipelineProgram, RandomProgramsEndIfTheirBuffersAreProven) {
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1);
+  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 600);
+  int64_t proven = 0;
+  for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
+    RandomSource random(seed + i);
+    const PipelineProfile profile = RandomProfile(random);
+    const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kFull : BackwardForm::kSplit;
+    const Schedule schedule = RandomSchedule(random, profile, microbatches, form, true);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    const std::vector<int32_t> buffers = RandomBuffers(random, ops);
+    const bool ends = Prove(ops, buffers).ok();
+    proven += ends ? 1 : 0;
+    Simulation simulation(random, ops, nullptr, buffers);
+    EXPECT_EQ(simulation.RunIteration(), ends);
+    if (ends) EXPECT_TRUE(simulation.RunIteration());
+  }
+  // Both happen.
+  if (cases >= 100) {
+    EXPECT_GT(proven, cases / 2);
+    EXPECT_LT(proven, cases);
+  }
+}
+
+TEST(PipelineProgram, SoDoThoseWhoseRanksWaitForTheirTransfers) {
+  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1000);
+  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 400);
+  for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
+    RandomSource random(seed + i);
+    PipelineProfile profile = RandomProfile(random);
+    for (StageProfile& stage : profile.stages) {
+      stage.forward_seconds += 1;
+      stage.input_gradient_seconds += 1;
+      stage.weight_gradient_seconds += 1;
+    }
+    for (EdgeProfile& edge : profile.edges) {
+      edge.forward_seconds += 0.25;
+      edge.backward_seconds += 0.25;
+    }
+    const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
+    const Schedule schedule =
+        RandomSchedule(random, profile, microbatches, BackwardForm::kSplit, true);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kBlocking));
+    Simulation simulation(random, ops, &run, std::vector<int32_t>(ops.channels(), microbatches));
+    EXPECT_TRUE(simulation.RunIteration());
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh
