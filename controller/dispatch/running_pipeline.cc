@@ -196,21 +196,29 @@ absl::Status RunningPipeline::FindWorkers() {
   return absl::OkStatus();
 }
 
+RunningPipeline::Programs RunningPipeline::MakeBytes(const PlannedPipeline& planned,
+                                                     const DevicesOfWorkers& devices) {
+  std::vector<std::vector<DeviceId>> owned;
+  for (const auto& [worker, of_worker] : devices) owned.push_back(of_worker);
+  ASSIGN_OR_RETURN(std::vector<WorkerProgram> made, MakeWorkerPrograms(planned, owned));
+  std::vector<Program> programs;
+  for (const auto& [worker, of_worker] : devices) {
+    WorkerProgram& program = made[programs.size()];
+    auto bytes = std::make_shared<const std::string>(program.message.SerializeAsString());
+    if (bytes->size() > kProgramBytesMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("program of worker ", worker, ": expected at most ",
+                       static_cast<size_t>(kProgramBytesMax), " bytes, found ", bytes->size(), ""));
+    }
+    programs.push_back({std::move(bytes), std::move(program.transfers)});
+  }
+  return programs;
+}
+
 void RunningPipeline::MakePrograms(DevicesOfWorkers devices) {
   const bool taken = environment_.planners.Post(
       [self = shared_from_this(), planned = planned_, devices = std::move(devices)]() mutable {
-        std::vector<std::vector<DeviceId>> owned;
-        for (const auto& [worker, of_worker] : devices) owned.push_back(of_worker);
-        absl::StatusOr<std::vector<WorkerProgram>> made = MakeWorkerPrograms(*planned, owned);
-        Programs programs = made.status();
-        if (made.ok()) {
-          programs.emplace();
-          for (WorkerProgram& program : *made) {
-            programs->push_back(
-                {std::make_shared<const std::string>(program.message.SerializeAsString()),
-                 std::move(program.transfers)});
-          }
-        }
+        Programs programs = MakeBytes(*planned, devices);
         self->environment_.queue.Post(
             [self, devices = std::move(devices), programs = std::move(programs)]() mutable {
               self->OnPrograms(std::move(devices), std::move(programs));
@@ -252,7 +260,7 @@ void RunningPipeline::OnReport(const std::string& worker,
                           .iteration = report.iteration(),
                           .status = StatusFromCode(report.code(), report.message()),
                           .positions = {report.positions().begin(), report.positions().end()}};
-  reports_[worker] = {programs_.at(worker).transfers, std::move(report)};
+  if (event.status.ok()) reports_[worker] = {programs_.at(worker).transfers, std::move(report)};
   Feed(event);
 }
 

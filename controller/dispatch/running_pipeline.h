@@ -60,6 +60,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   static constexpr absl::Duration kLookPause = absl::Milliseconds(200);
   // Least time between two changes that tell of iterations only.
   static constexpr absl::Duration kPublishInterval = absl::Milliseconds(100);
+  // Of a worker's program: more does not fit what may wait to be sent to one.
+  static constexpr size_t kProgramBytesMax = size_t{100} << 20;
   // Iterations that clients are told of, the last ones.
   static constexpr int kIterationsTold = 1000;
 
@@ -97,6 +99,7 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   void OnPlanned(PipelineRequest::Planned planned);
   void LookForWorkers();
   absl::Status FindWorkers();
+  static Programs MakeBytes(const PlannedPipeline& planned, const DevicesOfWorkers& devices);
   void MakePrograms(DevicesOfWorkers devices);
   void OnPrograms(DevicesOfWorkers devices, Programs programs);
   void TellWorkersReady();
@@ -142,7 +145,6 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   TaskQueue::Timer look_timer_;
   TaskQueue::Timer publish_timer_;
   absl::Duration published_;  // when last
-  bool changed_ = false;      // since then
   PipelineRunState published_state_ = PipelineRunState::kPreparing;
   bool finished_ = false;
 };
