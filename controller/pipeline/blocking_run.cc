@@ -3,24 +3,12 @@
 #include "common/base/status_macros.h"
 
 #include <algorithm>
-#include <compare>
-#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
-
-// An op, or a transfer of its output; ordered as all ranks take them.
-struct Step {
-  double seconds = 0;  // when it would begin if transfers took no time
-  bool is_op = false;
-  OpIndex op = 0;
-  ChannelIndex channel = 0;
-
-  friend auto operator<=>(const Step&, const Step&) = default;
-};
 
 // Such an op would not stand before what waits for it.
 absl::Status TakesNoTime(const Op& op) {
@@ -30,12 +18,14 @@ absl::Status TakesNoTime(const Op& op) {
                    "block; found 0"));
 }
 
-absl::StatusOr<std::vector<Step>> OrderSteps(const OpTable& ops) {
+}  // namespace
+
+absl::StatusOr<std::vector<BlockingStep>> OrderBlockingSteps(const OpTable& ops) {
   PipelineProfile free = ops.profile();
   for (EdgeProfile& edge : free.edges) edge.forward_seconds = edge.backward_seconds = 0;
   ASSIGN_OR_RETURN(const OpTable free_ops, OpTable::Create(ops.schedule(), free));
   ASSIGN_OR_RETURN(const PipelineRun run, RunPipeline(free_ops, TransferModel::kLatency));
-  std::vector<Step> steps;
+  std::vector<BlockingStep> steps;
   for (OpIndex index = 0; index < ops.size(); ++index) {
     steps.push_back({.seconds = run.ops[index].begin, .is_op = true, .op = index});
     for (const ChannelIndex channel : ops.ChannelsOutOf(ops.op(index))) {
@@ -48,14 +38,12 @@ absl::StatusOr<std::vector<Step>> OrderSteps(const OpTable& ops) {
   return steps;
 }
 
-}  // namespace
-
 absl::StatusOr<PipelineRun> RunBlocking(const OpTable& ops) {
-  ASSIGN_OR_RETURN(const std::vector<Step> steps, OrderSteps(ops));
+  ASSIGN_OR_RETURN(const std::vector<BlockingStep> steps, OrderBlockingSteps(ops));
   PipelineRun run{.ops = std::vector<TimeSpan>(ops.size()),
                   .transfers = std::vector<TimeSpan>(ops.transfers())};
   std::vector<double> free_at(ops.profile().ranks(), 0);
-  for (const Step& step : steps) {
+  for (const BlockingStep& step : steps) {
     const Op& op = ops.op(step.op);
     double& own = free_at[ops.rank_of(step.op)];
     if (step.is_op) {  // its inputs have come by steps before it, which held this rank

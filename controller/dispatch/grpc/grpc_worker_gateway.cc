@@ -1,7 +1,5 @@
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 
-#include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/client_stream.h"
 #include "common/wire/status_code.h"
 #include "common/wire/worker_part_codec.h"
@@ -12,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <absl/container/flat_hash_set.h>
+#include <absl/status/statusor.h>
 #include <grpc/support/time.h>
 
 namespace crossmesh {
@@ -69,36 +67,14 @@ class NoCall final : public TaskCall {
 
 }  // namespace
 
-// The calls whose listeners have not heard the end. Thread-safe.
-class GrpcWorkerGateway::CallTable {
- public:
-  // False: stopped.
-  bool Enter(std::shared_ptr<Call> call) {
-    const MutexLock lock(mutex_);
-    if (stopped_) return false;
-    calls_.insert(std::move(call));
-    return true;
-  }
-  void Leave(const std::shared_ptr<Call>& call) {
-    const MutexLock lock(mutex_);
-    calls_.erase(call);
-    if (calls_.empty()) empty_.SignalAll();
-  }
-  void Stop();
-
- private:
-  Mutex mutex_;
-  CondVar empty_;
-  absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
 // One Execute call. Shared by gRPC, the TaskCall and the table.
 class GrpcWorkerGateway::Call final
     : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteResponse>,
       public std::enable_shared_from_this<GrpcWorkerGateway::Call> {
  public:
-  Call(CallTable& table, std::shared_ptr<Stub> stub, std::shared_ptr<const WorkerPart> part,
+  using Stub = v1::ExecutionService::Stub;
+
+  Call(OpenCalls<Call>& table, std::shared_ptr<Stub> stub, std::shared_ptr<const WorkerPart> part,
        TaskListener& listener)
       : table_(table), stub_(std::move(stub)), part_(std::move(part)), listener_(listener) {}
 
@@ -148,26 +124,14 @@ class GrpcWorkerGateway::Call final
     table_.Leave(shared_from_this());
   }
 
-  CallTable& table_;
+  OpenCalls<Call>& table_;
   const std::shared_ptr<Stub> stub_;
   const std::shared_ptr<const WorkerPart> part_;
   TaskListener& listener_;
 };
 
-void GrpcWorkerGateway::CallTable::Stop() {
-  absl::flat_hash_set<std::shared_ptr<Call>> calls;
-  {
-    const MutexLock lock(mutex_);
-    stopped_ = true;
-    calls = calls_;
-  }
-  for (const std::shared_ptr<Call>& call : calls) call->Cancel();
-  const MutexLock lock(mutex_);
-  while (!calls_.empty()) empty_.Wait(mutex_);
-}
-
 GrpcWorkerGateway::GrpcWorkerGateway(bool insecure)
-    : insecure_(insecure), calls_(std::make_unique<CallTable>()) {}
+    : stubs_(insecure), calls_(std::make_unique<OpenCalls<Call>>()) {}
 
 GrpcWorkerGateway::~GrpcWorkerGateway() { Stop(); }
 
@@ -176,7 +140,7 @@ void GrpcWorkerGateway::Stop() { calls_->Stop(); }
 std::unique_ptr<TaskCall> GrpcWorkerGateway::Execute(const std::string& worker_address,
                                                      const TaskStart& start,
                                                      TaskListener& listener) {
-  absl::StatusOr<std::shared_ptr<Stub>> stub = StubFor(worker_address);
+  absl::StatusOr<std::shared_ptr<Call::Stub>> stub = stubs_.StubFor(worker_address);
   if (!stub.ok()) {
     listener.OnCallEnded(stub.status());
     return std::make_unique<NoCall>();
@@ -194,39 +158,6 @@ std::unique_ptr<TaskCall> GrpcWorkerGateway::Execute(const std::string& worker_a
   });
   call->Send(StartRequest(start));
   return std::make_unique<GrpcTaskCall>(std::move(call));
-}
-
-void GrpcWorkerGateway::Connect(const std::string& worker_address) {
-  Forget(worker_address);
-  // What is wrong with the address is said when it is used.
-  StubFor(worker_address).IgnoreError();
-}
-
-void GrpcWorkerGateway::Forget(const std::string& worker_address) {
-  std::shared_ptr<Stub> forgotten;  // goes away without the lock
-  const MutexLock lock(mutex_);
-  const auto found = stubs_.find(worker_address);
-  if (found == stubs_.end()) return;
-  forgotten = std::move(found->second);
-  stubs_.erase(found);
-}
-
-absl::StatusOr<std::shared_ptr<GrpcWorkerGateway::Stub>> GrpcWorkerGateway::StubFor(
-    const std::string& address) {
-  {
-    const MutexLock lock(mutex_);
-    const auto found = stubs_.find(address);
-    if (found != stubs_.end()) return found->second;
-  }
-  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                   BuildRpcChannel({.address = address,
-                                    .insecure = insecure_,
-                                    .reconnect_pause_max = absl::Seconds(3),
-                                    .session = true}));
-  channel->GetState(/*try_to_connect=*/true);
-  std::shared_ptr<Stub> stub = v1::ExecutionService::NewStub(channel);
-  const MutexLock lock(mutex_);
-  return stubs_.try_emplace(address, std::move(stub)).first->second;
 }
 
 }  // namespace crossmesh

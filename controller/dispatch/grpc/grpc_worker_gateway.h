@@ -1,14 +1,12 @@
 #pragma once
 
-#include "common/base/mutex.h"
+#include "controller/dispatch/grpc/open_calls.h"
+#include "controller/dispatch/grpc/worker_stubs.h"
 #include "controller/dispatch/worker_gateway.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 
 #include <memory>
 #include <string>
-
-#include <absl/container/flat_hash_map.h>
-#include <absl/status/statusor.h>
 
 namespace crossmesh {
 
@@ -25,28 +23,19 @@ class GrpcWorkerGateway final : public WorkerGateway {
   std::unique_ptr<TaskCall> Execute(const std::string& worker_address, const TaskStart& start,
                                     TaskListener& listener) override;
 
-  // A worker has come to this address: connects to it now, with nothing remembered of failures to
-  // reach one that was there before.
-  void Connect(const std::string& worker_address);
-  // Nobody is there any more. Calls in progress go on.
-  void Forget(const std::string& worker_address);
+  // As of WorkerStubs.
+  void Connect(const std::string& worker_address) { stubs_.Connect(worker_address); }
+  void Forget(const std::string& worker_address) { stubs_.Forget(worker_address); }
 
   // Breaks all calls off, which leaves the workers' tasks as they are, and returns when every
   // listener has heard OnCallEnded. Repeatable. Calls end at once from now on. Blocks.
   void Stop();
 
  private:
-  using Stub = v1::ExecutionService::Stub;
   class Call;
-  class CallTable;
 
-  absl::StatusOr<std::shared_ptr<Stub>> StubFor(const std::string& address);
-
-  const bool insecure_;
-  const std::unique_ptr<CallTable> calls_;  // in progress
-
-  Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
+  WorkerStubs<v1::ExecutionService> stubs_;
+  const std::unique_ptr<OpenCalls<Call>> calls_;
 };
 
 }  // namespace crossmesh

@@ -1,0 +1,172 @@
+#include "controller/dispatch/iteration_measurement.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <google/protobuf/repeated_field.h>
+
+namespace crossmesh {
+namespace {
+
+using Numbers = google::protobuf::RepeatedField<int64_t>;
+using OpTimes = v1::RunProgramResponse::OpTimes;
+using ChannelTimes = v1::RunProgramResponse::ChannelTimes;
+
+// On the hosts' clocks, in nanoseconds. 0: nobody told.
+struct Span {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+double Seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+Span WholeOf(const std::vector<WorkerReport>& reports) {
+  Span whole;
+  for (const WorkerReport& worker : reports) {
+    for (const OpTimes& rank : worker.report.ops()) {
+      for (const int64_t begin : rank.begin_ns()) {
+        if (begin != 0 && (whole.begin == 0 || begin < whole.begin)) whole.begin = begin;
+      }
+      for (const int64_t end : rank.end_ns()) whole.end = std::max(whole.end, end);
+    }
+  }
+  return whole;
+}
+
+class Measurer {
+ public:
+  Measurer(const PlannedPipeline& planned, const std::vector<WorkerReport>& reports)
+      : planned_(planned), reports_(reports), origin_(WholeOf(reports).begin) {
+    const int64_t times = planned.ops->size() + TransfersOfIteration();
+    tells_times_ = times <= kMeasuredTimesMax;
+  }
+
+  v1::PipelineMeasurement Measure() && {
+    if (tells_times_) MeasureRanks();
+    MeasureChannels();
+    return std::move(measured_);
+  }
+
+ private:
+  struct Channel {
+    std::vector<Span> messages;  // by order in the channel
+    std::vector<double> first_bytes;
+  };
+
+  int64_t TransfersOfIteration() const {
+    return planned_.ops->channels() * std::ssize(planned_.description.samples);
+  }
+
+  void MeasureRanks() {
+    const OpTable& ops = *planned_.ops;
+    std::vector<Span> spans(ops.size());
+    for (const WorkerReport& worker : reports_) {
+      for (const OpTimes& times : worker.report.ops()) AddOps(times, spans);
+    }
+    for (RankIndex rank = 0; rank < planned_.profile.ranks(); ++rank) {
+      v1::PipelineMeasurement::Rank& out = *measured_.add_ranks();
+      out.set_rank(rank);
+      for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
+        Tell(ToString(ops.op(op)), spans[op], *out.mutable_ops());
+      }
+    }
+  }
+
+  void AddOps(const OpTimes& times, std::vector<Span>& spans) const {
+    const OpTable& ops = *planned_.ops;
+    if (times.rank() < 0 || times.rank() >= planned_.profile.ranks()) return;
+    const OpIndex first = ops.first(times.rank());
+    const OpIndex count = ops.first(times.rank() + 1) - first;
+    if (times.begin_ns_size() != count || times.end_ns_size() != count) return;
+    for (OpIndex i = 0; i < count; ++i) {
+      Span& span = spans[first + i];
+      span.begin = span.begin == 0 ? times.begin_ns(i) : std::min(span.begin, times.begin_ns(i));
+      span.end = std::max(span.end, times.end_ns(i));
+    }
+  }
+
+  void Tell(const std::string& name, const Span& span, v1::PipelineTimes& times) const {
+    if (span.begin == 0 || span.end == 0) return;
+    times.add_name(name);
+    times.add_begin(Seconds(span.begin - origin_));
+    times.add_end(Seconds(span.end - origin_));
+  }
+
+  void MeasureChannels() {
+    std::vector<Channel> channels(planned_.transfers.size());
+    for (const WorkerReport& worker : reports_) {
+      for (const ChannelTimes& times : worker.report.channels()) {
+        if (times.channel() < 0 || times.channel() >= std::ssize(worker.transfers)) continue;
+        AddMessages(times, channels[worker.transfers[times.channel()]]);
+      }
+    }
+    for (size_t i = 0; i < channels.size(); ++i) TellChannel(planned_.transfers[i], channels[i]);
+  }
+
+  static void AddMessages(const ChannelTimes& times, Channel& channel) {
+    const auto at = [](const Numbers& numbers, int i) {
+      return i < numbers.size() ? numbers.Get(i) : 0;
+    };
+    const int count = std::max(times.produced_ns_size(), times.arrived_ns_size());
+    if (count > std::ssize(channel.messages)) channel.messages.resize(count);
+    for (int i = 0; i < count; ++i) {
+      Span& message = channel.messages[i];
+      message.begin = std::max(message.begin, at(times.produced_ns(), i));
+      message.end = std::max(message.end, at(times.arrived_ns(), i));
+      if (at(times.produced_ns(), i) != 0) {
+        channel.first_bytes.push_back(Seconds(at(times.first_byte_ns(), i)));
+      }
+    }
+  }
+
+  void TellChannel(const PlannedTransfer& transfer, Channel& channel) {
+    const OpTable& ops = *planned_.ops;
+    v1::PipelineMeasurement::Channel& out = *measured_.add_channels();
+    out.set_edge(transfer.channel / 2);
+    out.set_backward(!OpTable::IsForward(transfer.channel));
+    out.set_samples(transfer.samples);
+    std::vector<double> seconds;
+    size_t order = 0;
+    for (MicrobatchIndex m = 0; m < std::ssize(planned_.description.samples); ++m) {
+      if (planned_.description.samples[m] != transfer.samples) continue;
+      if (order == channel.messages.size()) break;
+      const Span& message = channel.messages[order++];
+      if (message.begin == 0 || message.end == 0) continue;
+      seconds.push_back(Seconds(message.end - message.begin));
+      if (!tells_times_) continue;
+      Tell(ToString(ops.op(ops.ProducerOf(transfer.channel, m))), message,
+           *out.mutable_transfers());
+    }
+    out.set_transfer_seconds(Median(std::move(seconds)));
+    out.set_first_byte_seconds(Median(std::move(channel.first_bytes)));
+  }
+
+  const PlannedPipeline& planned_;
+  const std::vector<WorkerReport>& reports_;
+  const int64_t origin_;
+  bool tells_times_ = true;
+  v1::PipelineMeasurement measured_;
+};
+
+}  // namespace
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto half = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, half);
+  if (values.size() % 2 == 1) return *half;
+  return (*half + *std::max_element(values.begin(), half)) / 2;
+}
+
+double IterationSeconds(const std::vector<WorkerReport>& reports) {
+  const Span whole = WholeOf(reports);
+  return Seconds(whole.end - whole.begin);
+}
+
+v1::PipelineMeasurement MeasureIteration(const PlannedPipeline& planned,
+                                         const std::vector<WorkerReport>& reports) {
+  return Measurer(planned, reports).Measure();
+}
+
+}  // namespace crossmesh

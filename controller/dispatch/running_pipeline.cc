@@ -1,0 +1,414 @@
+#include "controller/dispatch/running_pipeline.h"
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/mesh.h"
+#include "common/wire/status_code.h"
+#include "common/wire/time_codec.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::Duration kDeadlineBase = absl::Seconds(30);
+constexpr int kDeadlinePredictions = 3;
+// Programs and operations are told apart by workers: an operation's number does not have it.
+constexpr uint64_t kProgramBit = uint64_t{1} << 63;
+
+std::vector<DeviceId> DevicesOfRanks(const PlannedPipeline& planned) {
+  std::vector<DeviceId> devices;
+  for (const PipelineDescription::Rank& rank : planned.description.ranks) {
+    devices.insert(devices.end(), rank.mesh->devices().begin(), rank.mesh->devices().end());
+  }
+  return devices;
+}
+
+absl::Status CheckTakesPart(const WorkerRecord& worker, const std::set<DeviceId>& wanted) {
+  if (worker.state != WorkerState::kReady) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker ", worker.name, ": expected READY, found ", WorkerStateName(worker.state)));
+  }
+  for (const GpuRecord& gpu : worker.gpus) {
+    if (!wanted.contains(gpu.device)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", ToString(gpu.device),
+                     ": expected host memory, since it is of a rank of a pipeline that runs; "
+                     "found a GPU"));
+  }
+  return absl::OkStatus();
+}
+
+v1::PipelineRunState ToProto(PipelineRunState state) {
+  switch (state) {
+    case PipelineRunState::kPreparing:
+      return v1::PIPELINE_RUN_STATE_PREPARING;
+    case PipelineRunState::kRunning:
+      return v1::PIPELINE_RUN_STATE_RUNNING;
+    case PipelineRunState::kWaiting:
+      return v1::PIPELINE_RUN_STATE_WAITING;
+    case PipelineRunState::kDone:
+      return v1::PIPELINE_RUN_STATE_DONE;
+    case PipelineRunState::kFailed:
+      return v1::PIPELINE_RUN_STATE_FAILED;
+    case PipelineRunState::kStopped:
+      return v1::PIPELINE_RUN_STATE_STOPPED;
+  }
+  return v1::PIPELINE_RUN_STATE_UNSPECIFIED;
+}
+
+double MedianSeconds(const v1::PipelineRun& run) {
+  std::vector<double> seconds;
+  for (const v1::PipelineIteration& iteration : run.done()) {
+    if (iteration.error_code() == 0) seconds.push_back(iteration.seconds());
+  }
+  return Median(std::move(seconds));
+}
+
+// The data plane's token: both words, high word first, big endian.
+std::string TokenBytes(uint64_t high, uint64_t low) {
+  std::string bytes;
+  for (const uint64_t word : {high, low}) {
+    for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(word >> shift));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+// Hears one call, and hands what it hears to the queue. Keeps itself until the call has ended.
+class RunningPipeline::Attachment : public ProgramListener {
+ public:
+  static Attachment& Create(RunningPipeline& pipeline, std::string worker) {
+    auto* attachment = new Attachment(pipeline, std::move(worker));
+    attachment->self_.reset(attachment);
+    return *attachment;
+  }
+
+  void OnAccepted() override {
+    Post([](RunningPipeline& p, const std::string& worker) { p.Feed(Machine::Accepted{worker}); });
+  }
+  void OnReport(v1::RunProgramResponse::IterationReport report) override {
+    Post([report = std::move(report)](RunningPipeline& p, const std::string& worker) mutable {
+      p.OnReport(worker, std::move(report));
+    });
+  }
+  void OnCallEnded(const absl::Status& status) override {
+    const std::unique_ptr<Attachment> keep = std::move(self_);
+    Post(
+        [status](RunningPipeline& p, const std::string& worker) { p.OnCallEnded(worker, status); });
+  }
+
+ private:
+  Attachment(RunningPipeline& pipeline, std::string worker)
+      : queue_(pipeline.environment_.queue),
+        pipeline_(pipeline.weak_from_this()),
+        worker_(std::move(worker)),
+        generation_(pipeline.generation_) {}
+
+  template <typename Action>
+  void Post(Action action) {
+    queue_.Post([weak = pipeline_, worker = worker_, generation = generation_,
+                 action = std::move(action)]() mutable {
+      const std::shared_ptr<RunningPipeline> pipeline = weak.lock();
+      if (pipeline == nullptr || pipeline->generation_ != generation) return;
+      action(*pipeline, worker);
+    });
+  }
+
+  TaskQueue& queue_;
+  const std::weak_ptr<RunningPipeline> pipeline_;
+  const std::string worker_;
+  const int32_t generation_;
+  std::unique_ptr<Attachment> self_;
+};
+
+RunningPipeline::RunningPipeline(const Environment& environment, PipelineRequest request,
+                                 absl::AnyInvocable<void()> on_finished)
+    : environment_(environment),
+      request_(std::move(request)),
+      on_finished_(std::move(on_finished)),
+      machine_(
+          {.iterations = request_.run.iterations(), .stop_at_failure = request_.stop_at_failure}),
+      run_(request_.run) {}
+
+void RunningPipeline::Begin() {
+  const bool taken = environment_.planners.Post([self = shared_from_this()] {
+    const absl::Duration begin = self->environment_.clock.Monotonic();
+    PipelineRequest::Planned planned =
+        self->request_.plan([given_up = self->given_up_] { return given_up->load(); });
+    const absl::Duration took = self->environment_.clock.Monotonic() - begin;
+    v1::PipelinePlan summary;
+    if (planned.ok()) {
+      summary = (*planned)->Summary();
+      summary.set_plan_seconds(absl::ToDoubleSeconds(took));
+    }
+    self->environment_.queue.Post(
+        [self, planned = std::move(planned), summary = std::move(summary)]() mutable {
+          *self->run_.mutable_plan() = std::move(summary);
+          self->OnPlanned(std::move(planned));
+        });
+  });
+  if (!taken) OnPlanned(absl::ResourceExhaustedError("too many requests wait for the planner"));
+}
+
+void RunningPipeline::OnPlanned(PipelineRequest::Planned planned) {
+  if (finished_) return;
+  if (!planned.ok()) return Feed(Machine::PreparationFailed{planned.status()});
+  planned_ = *std::move(planned);
+  run_.set_pipeline(planned_->description.name);
+  PublishSoon();
+  LookForWorkers();
+}
+
+void RunningPipeline::LookForWorkers() {
+  const absl::Status found = FindWorkers();
+  if (found.ok()) return;
+  // Before the first start, who asked is told at once.
+  if (generation_ == 0 || !absl::IsFailedPrecondition(found)) {
+    return Feed(Machine::PreparationFailed{found});
+  }
+  Feed(Machine::WorkersMissing{found});
+  Do(Machine::AwaitWorkers{});
+}
+
+absl::Status RunningPipeline::FindWorkers() {
+  const std::vector<DeviceId> devices = DevicesOfRanks(*planned_);
+  ASSIGN_OR_RETURN(workers_, environment_.workers.OwnersOf(devices));
+  const std::set<DeviceId> wanted(devices.begin(), devices.end());
+  DevicesOfWorkers owned;
+  for (const WorkerRecord& worker : workers_) {
+    RETURN_IF_ERROR(CheckTakesPart(worker, wanted));
+    for (const DeviceId& device : worker.devices) {
+      if (wanted.contains(device)) owned[worker.name].push_back(device);
+    }
+  }
+  if (owned == devices_) {
+    TellWorkersReady();
+  } else {
+    MakePrograms(std::move(owned));
+  }
+  return absl::OkStatus();
+}
+
+RunningPipeline::Programs RunningPipeline::MakeBytes(const PlannedPipeline& planned,
+                                                     const DevicesOfWorkers& devices) {
+  std::vector<std::vector<DeviceId>> owned;
+  for (const auto& [worker, of_worker] : devices) owned.push_back(of_worker);
+  ASSIGN_OR_RETURN(std::vector<WorkerProgram> made, MakeWorkerPrograms(planned, owned));
+  std::vector<Program> programs;
+  for (const auto& [worker, of_worker] : devices) {
+    WorkerProgram& program = made[programs.size()];
+    auto bytes = std::make_shared<const std::string>(program.message.SerializeAsString());
+    if (bytes->size() > kProgramBytesMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("program of worker ", worker, ": expected at most ",
+                       static_cast<size_t>(kProgramBytesMax), " bytes, found ", bytes->size(), ""));
+    }
+    programs.push_back({std::move(bytes), std::move(program.transfers)});
+  }
+  return programs;
+}
+
+void RunningPipeline::MakePrograms(DevicesOfWorkers devices) {
+  const bool taken = environment_.planners.Post(
+      [self = shared_from_this(), planned = planned_, devices = std::move(devices)]() mutable {
+        Programs programs = MakeBytes(*planned, devices);
+        self->environment_.queue.Post(
+            [self, devices = std::move(devices), programs = std::move(programs)]() mutable {
+              self->OnPrograms(std::move(devices), std::move(programs));
+            });
+      });
+  if (!taken) {
+    Feed(Machine::PreparationFailed{
+        absl::ResourceExhaustedError("too many requests wait for the planner")});
+  }
+}
+
+void RunningPipeline::OnPrograms(DevicesOfWorkers devices, Programs programs) {
+  if (finished_) return;
+  if (!programs.ok()) return Feed(Machine::PreparationFailed{programs.status()});
+  devices_ = std::move(devices);
+  programs_.clear();
+  auto program = programs->begin();
+  for (const auto& [worker, of_worker] : devices_) programs_[worker] = std::move(*program++);
+  TellWorkersReady();
+}
+
+void RunningPipeline::TellWorkersReady() {
+  Machine::WorkersReady ready;
+  for (const auto& [worker, of_worker] : devices_) ready.workers.push_back(worker);
+  Feed(ready);
+}
+
+void RunningPipeline::Stop(bool now, const std::string& reason) {
+  Feed(Machine::StopRequested{now, reason});
+}
+
+void RunningPipeline::WorkerIsLost(const std::string& worker, const absl::Status& why) {
+  Feed(Machine::WorkerGone{worker, why});
+}
+
+void RunningPipeline::OnReport(const std::string& worker,
+                               v1::RunProgramResponse::IterationReport report) {
+  Machine::Reported event{.worker = worker,
+                          .iteration = report.iteration(),
+                          .status = StatusFromCode(report.code(), report.message()),
+                          .positions = {report.positions().begin(), report.positions().end()}};
+  if (event.status.ok()) reports_[worker] = {programs_.at(worker).transfers, std::move(report)};
+  Feed(event);
+}
+
+void RunningPipeline::OnCallEnded(const std::string& worker, const absl::Status& status) {
+  calls_.erase(worker);
+  Feed(Machine::CallEnded{worker, status});
+}
+
+void RunningPipeline::Feed(const Machine::Event& event) {
+  if (finished_) return;
+  const std::shared_ptr<RunningPipeline> keep = shared_from_this();  // past on_finished_
+  for (const Machine::Action& action : machine_.Handle(event)) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+  }
+}
+
+v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
+  v1::RunProgramRequest::Start start;
+  start.set_run_id(run_.id());
+  start.set_operation(environment_.random_word() | kProgramBit);
+  start.set_epoch(environment_.epoch);
+  const uint64_t high = environment_.random_word();
+  start.set_token(TokenBytes(high, environment_.random_word()));
+  start.set_pipeline(run_.pipeline());
+  for (const WorkerRecord& worker : workers_) {
+    v1::RunProgramRequest::Peer& peer = *start.add_peers();
+    peer.set_worker(worker.name);
+    peer.set_data_address(worker.data_address);
+    peer.set_devices(DevicesToString(devices_.at(worker.name)));
+  }
+  start.set_checksums(request_.checksums);
+  start.set_rehearsal(run_.rehearsal());
+  *start.mutable_stall_limit() = crossmesh::ToProto(request_.stall_limit);
+  return start;
+}
+
+void RunningPipeline::Do(const Machine::StartPrograms& action) {
+  generation_ = action.generation;
+  const v1::RunProgramRequest::Start start = StartOfGeneration();
+  for (const WorkerRecord& worker : workers_) {
+    calls_[worker.name] = environment_.gateway.RunProgram(worker.execution_address, start,
+                                                          programs_.at(worker.name).bytes,
+                                                          Attachment::Create(*this, worker.name));
+  }
+}
+
+void RunningPipeline::Do(const Machine::BeginIteration& action) {
+  reports_.clear();
+  for (const auto& [worker, call] : calls_) call->BeginIteration(action.iteration);
+}
+
+void RunningPipeline::Do(const Machine::StopPrograms& action) {
+  for (const auto& [worker, call] : calls_) call->Stop(action.reason);
+}
+
+void RunningPipeline::Do(const Machine::CancelCall& action) {
+  const auto found = calls_.find(action.worker);
+  if (found != calls_.end()) found->second->Cancel();
+}
+
+void RunningPipeline::Do(const Machine::AwaitWorkers& /*action*/) {
+  environment_.queue.Cancel(look_timer_);
+  look_timer_ = environment_.queue.PostAfter(kLookPause, [weak = weak_from_this()] {
+    const std::shared_ptr<RunningPipeline> self = weak.lock();
+    if (self != nullptr && !self->finished_) self->LookForWorkers();
+  });
+}
+
+absl::Duration RunningPipeline::TimeFor(Machine::Wait wait) const {
+  switch (wait) {
+    case Machine::Wait::kWorkers:
+      return request_.rejoin_limit;
+    case Machine::Wait::kIteration:
+      return request_.iteration_deadline.value_or(
+          kDeadlinePredictions * absl::Seconds(planned_->run.seconds) + kDeadlineBase);
+    case Machine::Wait::kEnd:
+      return kEndingGrace;
+  }
+  return absl::ZeroDuration();
+}
+
+void RunningPipeline::Do(const Machine::StartTimer& action) {
+  TaskQueue::Timer& timer = timers_[static_cast<size_t>(action.wait)];
+  environment_.queue.Cancel(timer);
+  timer = environment_.queue.PostAfter(TimeFor(action.wait),
+                                       [weak = weak_from_this(), wait = action.wait] {
+                                         if (const auto self = weak.lock())
+                                           self->Feed(Machine::TimePassed{wait});
+                                       });
+}
+
+void RunningPipeline::Do(const Machine::EndIteration& action) {
+  v1::PipelineIteration& ended = *run_.add_done();
+  ended.set_index(action.iteration);
+  if (action.status.ok()) {
+    complete_.clear();
+    for (auto& [worker, report] : reports_) complete_.push_back(std::move(report));
+    ended.set_seconds(IterationSeconds(complete_));
+  } else {
+    ended.set_error(std::string(action.status.message()));
+    ended.set_error_code(static_cast<int32_t>(action.status.code()));
+    run_.set_failed_iterations(run_.failed_iterations() + 1);
+    LogWarning("pipeline_iteration_failed", {{"run_id", run_.id()},
+                                             {"iteration", action.iteration},
+                                             {"error", action.status.message()}});
+  }
+  const int told = run_.done_size();
+  if (told > kIterationsTold) run_.mutable_done()->DeleteSubrange(0, told - kIterationsTold);
+}
+
+void RunningPipeline::Do(const Machine::Publish& /*action*/) { PublishSoon(); }
+
+void RunningPipeline::Do(const Machine::Finish& /*action*/) {
+  finished_ = true;
+  given_up_->store(true);
+  for (const TaskQueue::Timer& timer : timers_) environment_.queue.Cancel(timer);
+  environment_.queue.Cancel(look_timer_);
+  environment_.queue.Cancel(publish_timer_);
+  CHECK(calls_.empty());
+  run_.set_error(std::string(machine_.error().message()));
+  run_.set_error_code(static_cast<int32_t>(machine_.error().code()));
+  *run_.mutable_end_time() = crossmesh::ToProto(environment_.clock.Now());
+  Publish();
+  on_finished_();
+}
+
+void RunningPipeline::PublishSoon() {
+  const absl::Duration since = environment_.clock.Monotonic() - published_;
+  if (machine_.state() != published_state_ || since >= kPublishInterval) return Publish();
+  if (publish_timer_.number != 0) return;
+  publish_timer_ =
+      environment_.queue.PostAfter(kPublishInterval - since, [weak = weak_from_this()] {
+        const std::shared_ptr<RunningPipeline> self = weak.lock();
+        if (self != nullptr && !self->finished_) self->Publish();
+      });
+}
+
+void RunningPipeline::Publish() {
+  environment_.queue.Cancel(publish_timer_);
+  publish_timer_ = {};
+  published_ = environment_.clock.Monotonic();
+  published_state_ = machine_.state();
+  run_.set_revision(run_.revision() + 1);
+  auto run = std::make_shared<v1::PipelineRun>(run_);
+  run->set_state(ToProto(machine_.state()));
+  run->set_median_seconds(MedianSeconds(*run));
+  if (!complete_.empty()) *run->mutable_measurement() = MeasureIteration(*planned_, complete_);
+  environment_.sink.OnRun(std::move(run));
+}
+
+}  // namespace crossmesh

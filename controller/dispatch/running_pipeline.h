@@ -1,0 +1,152 @@
+#pragma once
+
+#include "common/base/cancel_check.h"
+#include "common/base/clock.h"
+#include "controller/dispatch/iteration_measurement.h"
+#include "controller/dispatch/pipeline_gateway.h"
+#include "controller/dispatch/task_queue.h"
+#include "controller/dispatch/worker_programs.h"
+#include "controller/membership/worker_registry.h"
+#include "controller/operation/pipeline_machine.h"
+#include "controller/pipeline/planning/planned_pipeline.h"
+#include "crossmesh/v1/pipeline_service.pb.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// What is to be run once.
+struct PipelineRequest {
+  v1::PipelineRun run;  // as clients see it before anything has happened
+  bool checksums = true;
+  std::optional<absl::Duration> iteration_deadline;  // nothing: 3 x prediction + 30 s
+  absl::Duration stall_limit = absl::Seconds(5);
+  absl::Duration rejoin_limit = absl::Seconds(30);
+  bool stop_at_failure = false;
+
+  using Planned = absl::StatusOr<std::shared_ptr<const PlannedPipeline>>;
+  // Called once, by a planner's thread.
+  absl::AnyInvocable<Planned(CancelCheck)> plan;
+};
+
+// Hears of runs. Called on the runner's queue; must not block.
+class PipelineSink {
+ public:
+  virtual ~PipelineSink() = default;
+  // The run has changed; one that has an end is the last of it.
+  virtual void OnRun(std::shared_ptr<const v1::PipelineRun> run) = 0;
+};
+
+// One pipeline that runs: its machine, fed from calls, timers and membership, and the carrying out
+// of the machine's actions. Confined to the queue; never blocks. Shared by the runner, until the
+// run has finished, and by work in progress at a planner.
+class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
+ public:
+  // Time that calls have to end, once the programs are stopped.
+  static constexpr absl::Duration kEndingGrace = absl::Seconds(5);
+  // Between two looks for workers that are not there.
+  static constexpr absl::Duration kLookPause = absl::Milliseconds(200);
+  // Least time between two changes that tell of iterations only.
+  static constexpr absl::Duration kPublishInterval = absl::Milliseconds(100);
+  // Of a worker's program: more does not fit what may wait to be sent to one.
+  static constexpr size_t kProgramBytesMax = size_t{100} << 20;
+  // Iterations that clients are told of, the last ones.
+  static constexpr int kIterationsTold = 1000;
+
+  // All outlive the run.
+  struct Environment {
+    PipelineGateway& gateway;
+    WorkerRegistry& workers;
+    TaskQueue& queue;     // runs one task after the other
+    TaskQueue& planners;  // for what takes long
+    const Clock& clock;
+    PipelineSink& sink;
+    uint64_t epoch = 0;
+    uint64_t (*random_word)() = nullptr;  // nobody can guess it
+  };
+
+  // `on_finished` is called last, after the sink has heard of the end.
+  RunningPipeline(const Environment& environment, PipelineRequest request,
+                  absl::AnyInvocable<void()> on_finished);
+
+  void Begin();
+  void Stop(bool now, const std::string& reason);
+  void WorkerIsLost(const std::string& worker, const absl::Status& why);
+
+ private:
+  using Machine = PipelineMachine;
+  class Attachment;
+  struct Program {
+    std::shared_ptr<const std::string> bytes;
+    std::vector<int32_t> transfers;
+  };
+  using Programs = absl::StatusOr<std::vector<Program>>;
+  using DevicesOfWorkers = absl::btree_map<std::string, std::vector<DeviceId>>;
+
+  // Preparing, in steps; each goes through a planner's thread where it may take long.
+  void OnPlanned(PipelineRequest::Planned planned);
+  void LookForWorkers();
+  absl::Status FindWorkers();
+  static Programs MakeBytes(const PlannedPipeline& planned, const DevicesOfWorkers& devices);
+  void MakePrograms(DevicesOfWorkers devices);
+  void OnPrograms(DevicesOfWorkers devices, Programs programs);
+  void TellWorkersReady();
+
+  // What a call of the present generation hears.
+  void OnReport(const std::string& worker, v1::RunProgramResponse::IterationReport report);
+  void OnCallEnded(const std::string& worker, const absl::Status& status);
+
+  void Feed(const Machine::Event& event);
+  void Do(const Machine::StartPrograms& action);
+  void Do(const Machine::BeginIteration& action);
+  void Do(const Machine::StopPrograms& action);
+  void Do(const Machine::CancelCall& action);
+  void Do(const Machine::AwaitWorkers& action);
+  void Do(const Machine::StartTimer& action);
+  void Do(const Machine::EndIteration& action);
+  void Do(const Machine::Publish& action);
+  void Do(const Machine::Finish& action);
+
+  v1::RunProgramRequest::Start StartOfGeneration() const;
+  absl::Duration TimeFor(Machine::Wait wait) const;
+  // At once, or when it is time for it.
+  void PublishSoon();
+  void Publish();
+
+  const Environment environment_;
+  PipelineRequest request_;
+  absl::AnyInvocable<void()> on_finished_;
+  // Read by the planner.
+  const std::shared_ptr<std::atomic<bool>> given_up_ = std::make_shared<std::atomic<bool>>(false);
+
+  Machine machine_;
+  v1::PipelineRun run_;  // but for what is derived when it is published
+  std::shared_ptr<const PlannedPipeline> planned_;
+  std::vector<WorkerRecord> workers_;               // that own devices of the ranks, by name
+  DevicesOfWorkers devices_;                        // for which the programs were made
+  absl::btree_map<std::string, Program> programs_;  // by worker
+  int32_t generation_ = 0;
+  absl::btree_map<std::string, std::unique_ptr<ProgramCall>> calls_;  // that have not ended
+  absl::btree_map<std::string, WorkerReport> reports_;                // of the iteration that runs
+  std::vector<WorkerReport> complete_;                                // of the last complete one
+  std::array<TaskQueue::Timer, 3> timers_;                            // by what is waited for
+  TaskQueue::Timer look_timer_;
+  TaskQueue::Timer publish_timer_;
+  absl::Duration published_;  // when last
+  PipelineRunState published_state_ = PipelineRunState::kPreparing;
+  bool finished_ = false;
+};
+
+}  // namespace crossmesh

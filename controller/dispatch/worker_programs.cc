@@ -1,0 +1,191 @@
+#include "controller/dispatch/worker_programs.h"
+
+#include "common/base/status_macros.h"
+#include "common/plan/worker_part.h"
+#include "common/wire/worker_part_codec.h"
+#include "controller/pipeline/blocking_run.h"
+#include "controller/pipeline/planning/microbatch_sizes.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <absl/container/btree_map.h>
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+using Edge = PipelineDescription::Edge;
+
+bool MovesBytes(const WorkerPart& part) {
+  return !part.spec().relays.empty() || !part.spec().copies.empty();
+}
+
+absl::Status NothingToCarryOut(const Edge& edge) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "edge from stage ", edge.from, " to ", edge.to,
+      ": expected tensors, since it passes between ranks of a pipeline that runs; found none"));
+}
+
+class ProgramMaker {
+ public:
+  ProgramMaker(const PlannedPipeline& planned, const std::vector<std::vector<DeviceId>>& devices)
+      : planned_(planned), programs_(devices.size()) {
+    for (size_t worker = 0; worker < devices.size(); ++worker) {
+      for (const DeviceId& device : devices[worker]) owner_[device] = worker;
+    }
+  }
+
+  absl::StatusOr<std::vector<WorkerProgram>> Make() && {
+    RETURN_IF_ERROR(AddChannels());
+    RETURN_IF_ERROR(AddRanks());
+    AddMicrobatches();
+    return std::move(programs_);
+  }
+
+ private:
+  using DevicesOfWorkers = absl::btree_map<size_t, std::vector<DeviceId>>;
+
+  absl::Status AddChannels() {
+    const std::vector<MicrobatchSize> sizes = SizesOf(planned_.description.samples);
+    for (size_t index = 0; index < planned_.transfers.size(); ++index) {
+      const PlannedTransfer& transfer = planned_.transfers[index];
+      const Edge& edge = planned_.description.edges[transfer.channel / 2];
+      if (transfer.plan == nullptr) return NothingToCarryOut(edge);
+      const auto size = std::ranges::find(sizes, transfer.samples, &MicrobatchSize::samples);
+      v1::PipelineProgram::Channel channel;
+      channel.set_edge(transfer.channel / 2);
+      channel.set_backward(!OpTable::IsForward(transfer.channel));
+      channel.set_from(edge.from);
+      channel.set_to(edge.to);
+      channel.set_samples(transfer.samples);
+      channel.set_buffers(transfer.buffers);
+      channel.set_attempt(
+          static_cast<uint32_t>(1 + transfer.channel * std::ssize(sizes) + (size - sizes.begin())));
+      for (const auto& tensor : edge.tensors) channel.add_tensors(tensor.tensor.name);
+      RETURN_IF_ERROR(AddChannel(static_cast<int32_t>(index), channel));
+    }
+    return absl::OkStatus();
+  }
+
+  // Gives its part to every worker at one of its ends.
+  absl::Status AddChannel(int32_t transfer, const v1::PipelineProgram::Channel& channel) {
+    DevicesOfWorkers owned;
+    for (const DeviceId& device : planned_.transfers[transfer].plan->tensors().devices()) {
+      const auto owner = owner_.find(device);
+      if (owner != owner_.end()) owned[owner->second].push_back(device);
+    }
+    std::vector<std::vector<DeviceId>> devices;
+    for (const auto& [worker, of_worker] : owned) devices.push_back(of_worker);
+    ASSIGN_OR_RETURN(const std::vector<WorkerPart> parts,
+                     CutParts(*planned_.transfers[transfer].plan, devices));
+    auto part = parts.begin();
+    for (const auto& [worker, of_worker] : owned) {
+      const WorkerPart& own = *part++;
+      if (!MovesBytes(own)) continue;
+      WorkerProgram& program = programs_[worker];
+      v1::PipelineProgram::Channel& out = *program.message.add_channels() = channel;
+      *out.mutable_part() = ToProto(own);
+      program.transfers.push_back(transfer);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddRanks() {
+    ASSIGN_OR_RETURN(const std::vector<std::string> actions, ActionsOfRanks());
+    const PipelineDescription& description = planned_.description;
+    for (RankIndex rank = 0; rank < std::ssize(description.ranks); ++rank) {
+      std::set<size_t> workers;
+      for (const DeviceId& device : description.ranks[rank].mesh->devices()) {
+        const auto owner = owner_.find(device);
+        if (owner == owner_.end()) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "device ", ToString(device), " of rank ", rank, ": expected a live worker"));
+        }
+        workers.insert(owner->second);
+      }
+      for (const size_t worker : workers) AddRank(rank, actions[rank], programs_[worker].message);
+    }
+    return absl::OkStatus();
+  }
+
+  void AddRank(RankIndex rank, const std::string& actions, v1::PipelineProgram& program) const {
+    v1::PipelineProgram::Rank& out = *program.add_ranks();
+    out.set_rank(rank);
+    out.set_actions(actions);
+    const auto& stages = planned_.description.stages;
+    for (StageIndex index = 0; index < std::ssize(stages); ++index) {
+      const PipelineDescription::Stage& stage = stages[index];
+      if (stage.rank != rank) continue;
+      v1::PipelineProgram::Stage& out_stage = *program.add_stages();
+      out_stage.set_stage(index);
+      out_stage.set_rank(rank);
+      out_stage.set_forward_seconds(stage.forward_seconds);
+      out_stage.set_input_gradient_seconds(stage.input_gradient_seconds);
+      out_stage.set_weight_gradient_seconds(stage.weight_gradient_seconds);
+    }
+  }
+
+  absl::StatusOr<std::vector<std::string>> ActionsOfRanks() const {
+    const OpTable& ops = *planned_.ops;
+    std::vector<std::string> actions(planned_.description.ranks.size());
+    const auto add = [&actions](RankIndex rank, absl::string_view action) {
+      absl::StrAppend(&actions[rank], actions[rank].empty() ? "" : " ", action);
+    };
+    if (planned_.model != TransferModel::kBlocking) {
+      for (OpIndex op = 0; op < ops.size(); ++op) add(ops.rank_of(op), ToString(ops.op(op)));
+      return actions;
+    }
+    ASSIGN_OR_RETURN(const std::vector<BlockingStep> steps, OrderBlockingSteps(ops));
+    for (const BlockingStep& step : steps) {
+      const Op& op = ops.op(step.op);
+      if (step.is_op) {
+        add(ops.rank_of(step.op), ToString(op));
+        continue;
+      }
+      const std::string transfer = TransferText(step.channel, op.microbatch);
+      add(ops.rank_of(step.op), transfer);
+      add(ops.rank_of(ops.ConsumerOf(step.channel, op.microbatch)), transfer);
+    }
+    return actions;
+  }
+
+  // "0>1F3", of its gradient "1>0B3".
+  std::string TransferText(ChannelIndex channel, MicrobatchIndex microbatch) const {
+    const EdgeProfile& edge = planned_.ops->EdgeOf(channel);
+    return OpTable::IsForward(channel) ? absl::StrCat(edge.from, ">", edge.to, "F", microbatch)
+                                       : absl::StrCat(edge.to, ">", edge.from, "B", microbatch);
+  }
+
+  void AddMicrobatches() {
+    v1::PipelineProgram runs;
+    for (const int64_t samples : planned_.description.samples) {
+      const int last = runs.microbatches_size() - 1;
+      if (last < 0 || runs.microbatches(last).samples() != samples) {
+        runs.add_microbatches()->set_samples(samples);
+      }
+      auto& run = *runs.mutable_microbatches(runs.microbatches_size() - 1);
+      run.set_count(run.count() + 1);
+    }
+    for (WorkerProgram& program : programs_) {
+      *program.message.mutable_microbatches() = runs.microbatches();
+    }
+  }
+
+  const PlannedPipeline& planned_;
+  absl::flat_hash_map<DeviceId, size_t> owner_;
+  std::vector<WorkerProgram> programs_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<WorkerProgram>> MakeWorkerPrograms(
+    const PlannedPipeline& planned, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
+  return ProgramMaker(planned, devices_of_worker).Make();
+}
+
+}  // namespace crossmesh

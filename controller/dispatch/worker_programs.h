@@ -1,0 +1,28 @@
+#pragma once
+
+#include "common/mesh/device.h"
+#include "controller/pipeline/planning/planned_pipeline.h"
+#include "crossmesh/v1/pipeline_execution_service.pb.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What one worker does in an iteration.
+struct WorkerProgram {
+  v1::PipelineProgram message;
+  // Of each channel of the message, its place in PlannedPipeline::transfers.
+  std::vector<int32_t> transfers;
+};
+
+// The programs of workers that own these devices, in their order. Every device of every rank must
+// be owned by exactly one of them: what CutParts finds otherwise. InvalidArgument names an edge
+// that passes between ranks and has no tensors, only times: there is nothing to carry out. Cost:
+// that of cutting every plan, and linear in ops and transfers for each worker of a rank.
+absl::StatusOr<std::vector<WorkerProgram>> MakeWorkerPrograms(
+    const PlannedPipeline& planned, const std::vector<std::vector<DeviceId>>& devices_of_worker);
+
+}  // namespace crossmesh

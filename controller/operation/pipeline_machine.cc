@@ -1,0 +1,264 @@
+#include "controller/operation/pipeline_machine.h"
+
+#include <algorithm>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status About(absl::string_view worker, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
+}
+
+// Why a call that ought to go on has ended.
+absl::Status EndOf(const absl::Status& status) {
+  return status.ok() ? absl::UnavailableError("its call ended before the run did") : status;
+}
+
+}  // namespace
+
+absl::string_view PipelineRunStateName(PipelineRunState state) {
+  switch (state) {
+    case PipelineRunState::kPreparing:
+      return "PREPARING";
+    case PipelineRunState::kRunning:
+      return "RUNNING";
+    case PipelineRunState::kWaiting:
+      return "WAITING";
+    case PipelineRunState::kDone:
+      return "DONE";
+    case PipelineRunState::kFailed:
+      return "FAILED";
+    case PipelineRunState::kStopped:
+      return "STOPPED";
+  }
+  return "UNKNOWN";
+}
+
+bool IsTerminal(PipelineRunState state) { return state >= PipelineRunState::kDone; }
+
+std::vector<PipelineMachine::Action> PipelineMachine::Handle(const Event& event) {
+  if (IsTerminal(state_)) return {};
+  actions_.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  Settle();
+  return std::move(actions_);
+}
+
+PipelineMachine::Worker* PipelineMachine::FindOpen(const std::string& worker) {
+  const auto found = workers_.find(worker);
+  return found == workers_.end() || found->second.ended ? nullptr : &found->second;
+}
+
+bool PipelineMachine::all_ended() const {
+  return std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.ended; });
+}
+
+void PipelineMachine::On(const WorkersReady& event) {
+  if (phase_ != Phase::kAwaiting) return;
+  for (const std::string& worker : event.workers) workers_[worker];
+  missing_ = absl::OkStatus();
+  phase_ = Phase::kStarting;
+  actions_.emplace_back(StartPrograms{++generation_});
+  StartWaitingForWorkers();
+}
+
+void PipelineMachine::On(const WorkersMissing& event) {
+  if (phase_ == Phase::kAwaiting) missing_ = event.status;
+}
+
+void PipelineMachine::On(const PreparationFailed& event) {
+  if (phase_ == Phase::kAwaiting) End(PipelineRunState::kFailed, event.status);
+}
+
+void PipelineMachine::On(const Accepted& event) {
+  Worker* worker = FindOpen(event.worker);
+  if (worker == nullptr || phase_ != Phase::kStarting) return;
+  worker->accepted = true;
+  if (std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.accepted; })) {
+    BeginNext();
+    actions_.emplace_back(Publish{});
+  }
+}
+
+void PipelineMachine::BeginNext() {
+  phase_ = Phase::kIterating;
+  state_ = PipelineRunState::kRunning;
+  awaits_workers_ = false;
+  for (auto& [name, worker] : workers_) worker.reported = false;
+  actions_.emplace_back(BeginIteration{iteration_});
+  actions_.emplace_back(StartTimer{Wait::kIteration});
+}
+
+void PipelineMachine::On(const Reported& event) {
+  Worker* worker = FindOpen(event.worker);
+  if (worker == nullptr) return;
+  if (!event.positions.empty()) worker->positions = event.positions;
+  if (phase_ == Phase::kEnding) return;
+  if (!event.status.ok()) return Fail(About(event.worker, event.status));
+  if (phase_ != Phase::kIterating || event.iteration != iteration_) return;
+  worker->reported = true;
+  if (std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.reported; })) {
+    CompleteIteration();
+  }
+}
+
+void PipelineMachine::CompleteIteration() {
+  actions_.emplace_back(EndIteration{iteration_, absl::OkStatus()});
+  failure_ = absl::OkStatus();
+  ++iteration_;
+  if (iteration_ == options_.iterations || stop_reason_.has_value()) {
+    StopAll("");
+  } else {
+    BeginNext();
+  }
+  actions_.emplace_back(Publish{});
+}
+
+void PipelineMachine::On(const CallEnded& event) {
+  Worker* worker = FindOpen(event.worker);
+  if (worker == nullptr) return;
+  worker->ended = true;
+  if (phase_ == Phase::kEnding) return;
+  const absl::Status why = About(event.worker, EndOf(event.status));
+  if (!worker->accepted && !absl::IsUnavailable(why)) refusal_ = why;
+  Fail(why);
+}
+
+void PipelineMachine::On(const WorkerGone& event) {
+  if (FindOpen(event.worker) == nullptr) return;
+  Fail(About(event.worker, event.status));
+  // There is nobody who could end it.
+  actions_.emplace_back(CancelCall{event.worker});
+}
+
+void PipelineMachine::On(const TimePassed& event) {
+  switch (event.wait) {
+    case Wait::kWorkers:
+      return OnWorkersTooLate();
+    case Wait::kIteration:
+      if (phase_ != Phase::kIterating) return;
+      return Fail(absl::DeadlineExceededError(
+          absl::StrCat("its deadline passed without word of ", Lacking(&Worker::reported))));
+    case Wait::kEnd:
+      if (phase_ != Phase::kEnding) return;
+      for (const auto& [name, worker] : workers_) {
+        if (!worker.ended) actions_.emplace_back(CancelCall{name});
+      }
+      return;
+  }
+}
+
+void PipelineMachine::On(const StopRequested& event) {
+  if (!stop_reason_.has_value()) stop_reason_ = event.reason;
+  const absl::Status stopped = absl::CancelledError(absl::StrCat("stopped: ", *stop_reason_));
+  switch (phase_) {
+    case Phase::kAwaiting:
+      return End(PipelineRunState::kStopped, stopped);
+    case Phase::kStarting:
+      return Fail(stopped);
+    case Phase::kIterating:
+      if (event.now) Fail(stopped);
+      return;
+    case Phase::kEnding:
+      return;
+  }
+}
+
+void PipelineMachine::Fail(const absl::Status& cause) {
+  if (phase_ == Phase::kEnding) return;
+  tried_ = phase_ == Phase::kIterating;
+  cause_ = cause;
+  StopAll(std::string(cause.message()));
+}
+
+void PipelineMachine::StopAll(const std::string& reason) {
+  phase_ = Phase::kEnding;
+  actions_.emplace_back(StopPrograms{reason});
+  actions_.emplace_back(StartTimer{Wait::kEnd});
+}
+
+void PipelineMachine::Settle() {
+  if (phase_ != Phase::kEnding || !all_ended()) return;
+  const bool tried = std::exchange(tried_, false);
+  if (tried) {
+    const absl::Status why = WithPositions();
+    actions_.emplace_back(EndIteration{iteration_, why});
+    failure_ =
+        absl::Status(why.code(), absl::StrCat("iteration ", iteration_, ": ", why.message()));
+    ++iteration_;
+  } else if (!cause_.ok()) {
+    failure_ = cause_;
+  }
+  if (cause_.ok() && iteration_ == options_.iterations) {
+    return End(PipelineRunState::kDone, absl::OkStatus());
+  }
+  if (stop_reason_.has_value()) {
+    return End(PipelineRunState::kStopped,
+               absl::CancelledError(absl::StrCat("stopped: ", *stop_reason_)));
+  }
+  if (!refusal_.ok()) return End(PipelineRunState::kFailed, refusal_);
+  const bool last = tried && (options_.stop_at_failure || iteration_ == options_.iterations);
+  if (last || too_late_) return End(PipelineRunState::kFailed, failure_);
+  WaitForWorkers();
+}
+
+void PipelineMachine::WaitForWorkers() {
+  phase_ = Phase::kAwaiting;
+  workers_.clear();
+  cause_ = absl::OkStatus();
+  if (iteration_ > 0) state_ = PipelineRunState::kWaiting;
+  actions_.emplace_back(AwaitWorkers{});
+  StartWaitingForWorkers();
+  actions_.emplace_back(Publish{});
+}
+
+// A start that fails does not give more time.
+void PipelineMachine::StartWaitingForWorkers() {
+  if (std::exchange(awaits_workers_, true)) return;
+  actions_.emplace_back(StartTimer{Wait::kWorkers});
+}
+
+void PipelineMachine::OnWorkersTooLate() {
+  if (!awaits_workers_) return;
+  too_late_ = true;
+  if (phase_ == Phase::kStarting) {
+    return Fail(absl::DeadlineExceededError(
+        absl::StrCat("the program was not accepted in time by ", Lacking(&Worker::accepted))));
+  }
+  if (phase_ != Phase::kAwaiting) return;
+  End(PipelineRunState::kFailed,
+      absl::DeadlineExceededError(absl::StrCat(
+          "the workers were not all there again in time",
+          missing_.ok() ? "" : absl::StrCat(": ", missing_.message()), "; ", failure_.message())));
+}
+
+absl::Status PipelineMachine::WithPositions() const {
+  std::vector<std::string> told;
+  for (const auto& [name, worker] : workers_) {
+    told.insert(told.end(), worker.positions.begin(), worker.positions.end());
+  }
+  const size_t shown = std::min<size_t>(told.size(), kPositionsMax);
+  std::string text(cause_.message());
+  for (size_t i = 0; i < shown; ++i) absl::StrAppend(&text, "; ", told[i]);
+  if (shown < told.size()) absl::StrAppend(&text, "; and ", told.size() - shown, " more");
+  return absl::Status(cause_.code(), text);
+}
+
+std::string PipelineMachine::Lacking(bool Worker::* has) const {
+  std::vector<absl::string_view> lacking;
+  for (const auto& [name, worker] : workers_) {
+    if (!(worker.*has)) lacking.push_back(name);
+  }
+  return absl::StrJoin(lacking, ", ");
+}
+
+void PipelineMachine::End(PipelineRunState state, absl::Status error) {
+  state_ = state;
+  error_ = std::move(error);
+  actions_.emplace_back(Finish{});
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,103 @@
+// Scripts (common/testing/scripts.h) of a pipeline's run: events, each followed by the actions and
+// the state that it must give.
+
+#include "common/testing/scripts.h"
+#include "controller/operation/pipeline_machine.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using Machine = PipelineMachine;
+using Words = std::vector<std::string>;
+
+int64_t Number(absl::string_view text) {
+  int64_t number = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(text, &number)) << text;
+  return number;
+}
+
+// "OK", or "UNAVAILABLE gone away".
+absl::Status StatusOf(const Words& words, size_t first) {
+  if (words[first] == "OK") return absl::OkStatus();
+  for (int code = 1; code <= 16; ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) != words[first]) continue;
+    return absl::Status(
+        static_cast<absl::StatusCode>(code),
+        absl::StrJoin(words.begin() + static_cast<int>(first) + 1, words.end(), " "));
+  }
+  ADD_FAILURE() << "no status code " << words[first];
+  return absl::OkStatus();
+}
+
+Machine::Wait WaitOf(absl::string_view text) {
+  for (const auto wait :
+       {Machine::Wait::kWorkers, Machine::Wait::kIteration, Machine::Wait::kEnd}) {
+    if (ToString(wait) == text) return wait;
+  }
+  ADD_FAILURE() << "no timer " << text;
+  return {};
+}
+
+// "Reported w0 3 ABORTED why | rank 0: 0F1 runs"
+Machine::Reported ReportOf(absl::string_view line) {
+  const Words halves = absl::StrSplit(line, " | ");
+  const Words words = absl::StrSplit(halves[0], ' ');
+  return {words[1], Number(words[2]), StatusOf(words, 3), {halves.begin() + 1, halves.end()}};
+}
+
+Machine::Event EventOf(absl::string_view line) {
+  const Words words = absl::StrSplit(line, ' ');
+  const std::string& kind = words[0];
+  if (kind == "WorkersReady") return Machine::WorkersReady{{words.begin() + 1, words.end()}};
+  if (kind == "WorkersMissing") return Machine::WorkersMissing{StatusOf(words, 1)};
+  if (kind == "PreparationFailed") return Machine::PreparationFailed{StatusOf(words, 1)};
+  if (kind == "Accepted") return Machine::Accepted{words[1]};
+  if (kind == "Reported") return ReportOf(line);
+  if (kind == "CallEnded") return Machine::CallEnded{words[1], StatusOf(words, 2)};
+  if (kind == "WorkerGone") return Machine::WorkerGone{words[1], StatusOf(words, 2)};
+  if (kind == "TimePassed") return Machine::TimePassed{WaitOf(words[1])};
+  if (kind == "Stop") return Machine::StopRequested{words[1] == "now", "a test says so"};
+  ADD_FAILURE() << "unknown event: " << line;
+  return Machine::TimePassed{};
+}
+
+// "Run 3", or "Run 3 stop_at_failure", comes first.
+std::string Play(const std::string& script) {
+  std::optional<Machine> machine;
+  return PlayScript(script, [&machine](absl::string_view event) {
+    std::string played;
+    if (absl::StartsWith(event, "Run ")) {
+      const Words words = absl::StrSplit(event, ' ');
+      machine.emplace(
+          Machine::Options{.iterations = Number(words[1]), .stop_at_failure = words.size() > 2});
+      return played;
+    }
+    for (const Machine::Action& action : machine->Handle(EventOf(event))) {
+      absl::StrAppend(&played, "    ", ToString(action), "\n");
+    }
+    absl::StrAppend(&played, "  ", PipelineRunStateName(machine->state()));
+    if (!machine->error().ok()) {
+      absl::StrAppend(&played, " ", absl::StatusCodeToString(machine->error().code()), " ",
+                      machine->error().message());
+    }
+    return absl::StrCat(played, "\n");
+  });
+}
+
+TEST(PipelineScripts, EveryScriptPlaysAsItIsWritten) {
+  EXPECT_GE(ExpectScriptsPlayAsWritten("controller/operation/pipeline_testdata", Play), 10);
+}
+
+}  // namespace
+}  // namespace crossmesh
