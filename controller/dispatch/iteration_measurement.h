@@ -11,7 +11,7 @@ namespace crossmesh {
 
 // What a worker says of a complete iteration.
 struct WorkerReport {
-  std::vector<int32_t> transfers;  // as in its WorkerProgram
+  std::vector<int32_t> transfers;  // as in its PlannedProgram
   v1::RunProgramResponse::IterationReport report;
 };
 

@@ -200,10 +200,10 @@ RunningPipeline::Programs RunningPipeline::MakeBytes(const PlannedPipeline& plan
                                                      const DevicesOfWorkers& devices) {
   std::vector<std::vector<DeviceId>> owned;
   for (const auto& [worker, of_worker] : devices) owned.push_back(of_worker);
-  ASSIGN_OR_RETURN(std::vector<WorkerProgram> made, MakeWorkerPrograms(planned, owned));
+  ASSIGN_OR_RETURN(std::vector<PlannedProgram> made, MakeWorkerPrograms(planned, owned));
   std::vector<Program> programs;
   for (const auto& [worker, of_worker] : devices) {
-    WorkerProgram& program = made[programs.size()];
+    PlannedProgram& program = made[programs.size()];
     auto bytes = std::make_shared<const std::string>(program.message.SerializeAsString());
     if (bytes->size() > kProgramBytesMax) {
       return absl::ResourceExhaustedError(

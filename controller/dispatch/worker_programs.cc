@@ -40,7 +40,7 @@ class ProgramMaker {
     }
   }
 
-  absl::StatusOr<std::vector<WorkerProgram>> Make() && {
+  absl::StatusOr<std::vector<PlannedProgram>> Make() && {
     RETURN_IF_ERROR(AddChannels());
     RETURN_IF_ERROR(AddRanks());
     AddMicrobatches();
@@ -87,7 +87,7 @@ class ProgramMaker {
     for (const auto& [worker, of_worker] : owned) {
       const WorkerPart& own = *part++;
       if (!MovesBytes(own)) continue;
-      WorkerProgram& program = programs_[worker];
+      PlannedProgram& program = programs_[worker];
       v1::PipelineProgram::Channel& out = *program.message.add_channels() = channel;
       *out.mutable_part() = ToProto(own);
       program.transfers.push_back(transfer);
@@ -171,19 +171,19 @@ class ProgramMaker {
       auto& run = *runs.mutable_microbatches(runs.microbatches_size() - 1);
       run.set_count(run.count() + 1);
     }
-    for (WorkerProgram& program : programs_) {
+    for (PlannedProgram& program : programs_) {
       *program.message.mutable_microbatches() = runs.microbatches();
     }
   }
 
   const PlannedPipeline& planned_;
   absl::flat_hash_map<DeviceId, size_t> owner_;
-  std::vector<WorkerProgram> programs_;
+  std::vector<PlannedProgram> programs_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<WorkerProgram>> MakeWorkerPrograms(
+absl::StatusOr<std::vector<PlannedProgram>> MakeWorkerPrograms(
     const PlannedPipeline& planned, const std::vector<std::vector<DeviceId>>& devices_of_worker) {
   return ProgramMaker(planned, devices_of_worker).Make();
 }

@@ -12,7 +12,7 @@
 namespace crossmesh {
 
 // What one worker does in an iteration.
-struct WorkerProgram {
+struct PlannedProgram {
   v1::PipelineProgram message;
   // Of each channel of the message, its place in PlannedPipeline::transfers.
   std::vector<int32_t> transfers;
@@ -22,7 +22,7 @@ struct WorkerProgram {
 // be owned by exactly one of them: what CutParts finds otherwise. InvalidArgument names an edge
 // that passes between ranks and has no tensors, only times: there is nothing to carry out. Cost:
 // that of cutting every plan, and linear in ops and transfers for each worker of a rank.
-absl::StatusOr<std::vector<WorkerProgram>> MakeWorkerPrograms(
+absl::StatusOr<std::vector<PlannedProgram>> MakeWorkerPrograms(
     const PlannedPipeline& planned, const std::vector<std::vector<DeviceId>>& devices_of_worker);
 
 }  // namespace crossmesh

@@ -1,6 +1,7 @@
 // Planned pipelines as programs on real executors, computed by rehearsals, which look at every byte
 // that comes in. CROSSMESH_SEED and CROSSMESH_CASES choose what is run.
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
@@ -45,11 +46,20 @@ class Listener final : public ProgramListener {
     stopped_ = true;
     changed_.Signal();
   }
+  // One of no iteration when none comes for a long time.
   Report NextReport() {
     MutexLock lock(mutex_);
-    while (reports_.empty()) changed_.Wait(mutex_);
+    while (reports_.empty()) {
+      if (changed_.WaitFor(mutex_, absl::Seconds(30))) return NoReport();
+    }
     Report report = std::move(reports_.front());
     reports_.pop_front();
+    return report;
+  }
+  static Report NoReport() {
+    Report report;
+    report.set_iteration(-1);
+    report.set_code(static_cast<int>(absl::StatusCode::kDeadlineExceeded));
     return report;
   }
   void WaitUntilStopped() {
@@ -131,12 +141,14 @@ class PipelineRunTest : public testing::Test {
     }
   }
 
-  void Rehearse() {
-    for (const auto& worker : workers_) {
-      for (const auto& desk : worker->program->desks()) {
-        worker->ranks.emplace_back("rank", [desk] { crossmesh::Rehearse(*desk); });
-      }
+  // Rehearsals compute the ranks of a worker, or of all.
+  static void Compute(TestWorker& worker) {
+    for (const auto& desk : worker.program->desks()) {
+      worker.ranks.emplace_back("rank", [desk] { Rehearse(*desk); });
     }
+  }
+  void ComputeAll() {
+    for (const auto& worker : workers_) Compute(*worker);
   }
 
   void BeginIteration(int64_t iteration) {
@@ -161,12 +173,22 @@ class PipelineRunTest : public testing::Test {
   uint64_t operations_ = 0;
 };
 
-// Ranks of one to three devices, hosts n0, n1, ...; times of some tenth of a millisecond.
+void AddHost(v1::PipelineSpec& spec, int32_t rank) {
+  v1::Host& host = *spec.mutable_topology()->add_hosts();
+  host.set_name(absl::StrCat("n", rank));
+  v1::Nic& nic = *host.add_nics();
+  nic.set_name("eth0");
+  nic.set_out_bytes_per_second(1e9);
+  nic.set_in_bytes_per_second(1e9);
+}
+
+// Ranks of one to three devices, together at least three, hosts n0, n1, ...; times of some tenth of
+// a millisecond.
 v1::PipelineSpec RandomSpec(RandomSource& random) {
   v1::PipelineSpec spec;
   const auto ranks = static_cast<int32_t>(random.Between(2, 4));
   for (int32_t rank = 0; rank < ranks; ++rank) {
-    const int64_t devices = random.Between(1, 3);
+    const int64_t devices = random.Between(rank == 0 ? 2 : 1, 3);
     v1::Mesh& mesh = *spec.add_ranks()->mutable_inline_mesh();
     mesh.set_axes(absl::StrCat("x=", devices));
     mesh.set_devices(absl::StrCat("n", rank, ".0-", devices - 1));
@@ -175,7 +197,7 @@ v1::PipelineSpec RandomSpec(RandomSource& random) {
     stage.set_forward_seconds(static_cast<double>(random.Between(1, 4)) * 1e-4);
     stage.set_input_gradient_seconds(static_cast<double>(random.Between(1, 4)) * 1e-4);
     stage.set_weight_gradient_seconds(static_cast<double>(random.Between(1, 4)) * 1e-4);
-    spec.mutable_topology()->add_hosts()->set_name(absl::StrCat("n", rank));
+    AddHost(spec, rank);
   }
   for (int32_t from = 0; from < ranks; ++from) {
     for (int32_t to = from + 1; to < ranks; ++to) {
@@ -226,13 +248,17 @@ std::shared_ptr<const PlannedPipeline> PlanOf(const v1::PipelineSpec& spec,
   return *std::move(planned);
 }
 
+// At least one for each worker.
 std::vector<std::vector<DeviceId>> DealDevicesOf(const PlannedPipeline& planned, size_t workers,
                                                  RandomSource& random) {
-  std::vector<std::vector<DeviceId>> devices(workers);
+  std::vector<DeviceId> all;
   for (const auto& rank : planned.description.ranks) {
-    for (const DeviceId& device : rank.mesh->devices()) {
-      devices[random.Below(static_cast<int64_t>(workers))].push_back(device);
-    }
+    all.insert(all.end(), rank.mesh->devices().begin(), rank.mesh->devices().end());
+  }
+  random.Shuffle(all);
+  std::vector<std::vector<DeviceId>> devices(workers);
+  for (size_t i = 0; i < all.size(); ++i) {
+    devices[i < workers ? i : random.Below(static_cast<int64_t>(workers))].push_back(all[i]);
   }
   return devices;
 }
@@ -248,7 +274,7 @@ TEST_F(PipelineRunTest, EveryIterationOfARandomPipelineIsComplete) {
     const auto planned = PlanOf(spec, RandomChoice(random));
     const auto devices = DealDevicesOf(*planned, workers_.size(), random);
     ASSERT_NO_FATAL_FAILURE(StartPrograms(*planned, devices, !random.OneIn(3)));
-    Rehearse();
+    ComputeAll();
     for (int64_t iteration = 0; iteration < 3; ++iteration) {
       BeginIteration(iteration);
       for (const auto& worker : workers_) {
@@ -263,7 +289,10 @@ TEST_F(PipelineRunTest, EveryIterationOfARandomPipelineIsComplete) {
         }
       }
     }
-    Stop(absl::OkStatus());
+    Stop(HasFailure() ? absl::CancelledError("it hangs") : absl::OkStatus());
+    for (const auto& worker : workers_) {
+      if (HasFailure()) ADD_FAILURE() << worker->listener.NextReport().ShortDebugString();
+    }
   }
 }
 
@@ -279,7 +308,7 @@ v1::PipelineSpec TwoRanks(double seconds = 0.002) {
     stage.set_forward_seconds(seconds);
     stage.set_input_gradient_seconds(seconds);
     stage.set_weight_gradient_seconds(seconds);
-    spec.mutable_topology()->add_hosts()->set_name(absl::StrCat("n", rank));
+    AddHost(spec, rank);
   }
   v1::PipelineEdge& edge = *spec.add_edges();
   edge.set_to(1);
@@ -318,7 +347,7 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
   // The first worker computes by hand, so that the test knows when.
   TestWorker& first = *workers_[0];
   TestWorker& second = *workers_[1];
-  second.ranks.emplace_back("rank", [desk = second.program->desks()[0]] { Rehearse(*desk); });
+  Compute(second);
   RankDesk& desk = *first.program->desks()[0];
   BeginIteration(0);
   const PipelineStep step = desk.Next();
@@ -326,7 +355,7 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
   fabric_->Cut(first.transport->address(), second.transport->address());
   const Report report = second.listener.NextReport();
   EXPECT_EQ(report.code(), static_cast<int>(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(report.message(), HasSubstr("of 0>1"));
+  EXPECT_THAT(report.message(), HasSubstr("microbatch 0 of "));
   EXPECT_THAT(report.message(), HasSubstr("w0"));
   EXPECT_EQ(report.positions(0), "rank 1: 1F0 waits for microbatch 0 of 0>1");
   Thread user("user", [&desk, &step] {
@@ -338,7 +367,7 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
   user.Join();
   // Programs of another operation on the same workers.
   ASSERT_NO_FATAL_FAILURE(StartTwo());
-  Rehearse();
+  ComputeAll();
   BeginIteration(1);
   Listener* const listeners[] = {&first.listener, &second.listener};
   for (Listener* const listener : listeners) {
@@ -354,7 +383,7 @@ TEST_F(TwoRanksTest, AProcessThatNeverAnswersIsNamed) {
   AddWorkers(2);
   ASSERT_NO_FATAL_FAILURE(StartTwo());
   TestWorker& second = *workers_[1];
-  second.ranks.emplace_back("rank", [desk = second.program->desks()[0]] { Rehearse(*desk); });
+  Compute(second);
   RankDesk& desk = *workers_[0]->program->desks()[0];
   BeginIteration(0);
   ASSERT_EQ(desk.Next().kind, PipelineStep::Kind::kOp);

@@ -61,19 +61,23 @@ const std::vector<ProgramProgress::Work>& ProgramProgress::OnLeft(const ChannelM
   return work_;
 }
 
-bool ProgramProgress::MayOpen(int32_t index) const {
-  const WorkerProgram::Channel& of = program_.channels[index];
-  const Channel& channel = channels_[index];
-  if (channel.opened == std::ssize(channel.messages)) return false;
-  if (program_.blocking && of.receives && !channel.messages[channel.opened].wanted) return false;
-  const int32_t before = channel.opened - of.buffers;
-  return before < 0 ||
-         (channel.messages[before].left && (!of.receives || channel.messages[before].used));
+bool ProgramProgress::HasRoom(const ChannelMessage& message) const {
+  const WorkerProgram::Channel& of = program_.channels[message.channel];
+  if (message.index < of.buffers) return true;
+  const Message& before = At({message.channel, message.index - of.buffers});
+  return before.left && (!of.receives || before.used);
+}
+
+bool ProgramProgress::MayOpen(const ChannelMessage& next) const {
+  if (next.index == std::ssize(channels_[next.channel].messages)) return false;
+  const bool waits_for_its_place =
+      program_.blocking && program_.channels[next.channel].receives && !At(next).wanted;
+  return !waits_for_its_place && HasRoom(next);
 }
 
 bool ProgramProgress::MayRun(const WorkerProgram::RankOp& op) const {
   return std::ranges::all_of(op.inputs, [this](const auto& input) { return At(input).arrived; }) &&
-         std::ranges::all_of(op.outputs, [this](const auto& output) { return IsOpen(output); });
+         std::ranges::all_of(op.outputs, [this](const auto& output) { return HasRoom(output); });
 }
 
 void ProgramProgress::Fill(const ChannelMessage& message) {
@@ -85,8 +89,8 @@ void ProgramProgress::GoOn() {
   for (bool more = true; more;) {
     more = false;
     for (int32_t index = 0; index < std::ssize(channels_); ++index) {
-      while (MayOpen(index)) {
-        work_.push_back({.kind = Work::Kind::kOpen, .message = {index, channels_[index].opened++}});
+      for (int32_t& next = channels_[index].opened; MayOpen({index, next}); ++next) {
+        work_.push_back({.kind = Work::Kind::kOpen, .message = {index, next}});
       }
     }
     for (int32_t rank = 0; rank < std::ssize(ranks_); ++rank) more = GoOn(rank) || more;
@@ -143,7 +147,7 @@ std::string ProgramProgress::PositionOf(int32_t index) const {
     }
   }
   for (const ChannelMessage& output : op.outputs) {
-    if (!IsOpen(output)) {
+    if (!HasRoom(output)) {
       return absl::StrCat(name, ToString(op.op), " waits for memory for ", program_.NameOf(output));
     }
   }

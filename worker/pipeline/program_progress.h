@@ -14,7 +14,7 @@ namespace crossmesh {
 //
 // A message is opened when its memory is free: what was there before has left, and the op that
 // needed it is done. A rank's op begins when the one before it is done, its inputs have arrived and
-// its outputs are open; when it is done they are filled. Where transfers block, a rank fills, or
+// its outputs have room; when it is done they are filled. Where transfers block, a rank fills, or
 // opens, a message only at its place among the actions, and goes on when that has left or arrived.
 class ProgramProgress {
  public:
@@ -73,7 +73,9 @@ class ProgramProgress {
   bool IsOpen(const ChannelMessage& message) const {
     return message.index < channels_[message.channel].opened;
   }
-  bool MayOpen(int32_t channel) const;
+  // Has what lay in its memory gone?
+  bool HasRoom(const ChannelMessage& message) const;
+  bool MayOpen(const ChannelMessage& next) const;
   bool MayRun(const WorkerProgram::RankOp& op) const;
   void Fill(const ChannelMessage& message);
   void GoOn();
