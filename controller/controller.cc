@@ -13,9 +13,11 @@
 #include "controller/communicators/communicator_book.h"
 #include "controller/dispatch/communicator_desk.h"
 #include "controller/dispatch/grpc/grpc_communicator_gateway.h"
+#include "controller/dispatch/grpc/grpc_pipeline_gateway.h"
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 #include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/pipeline_runner.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/manifest_service.h"
@@ -23,6 +25,9 @@
 #include "controller/service/network_service.h"
 #include "controller/service/operation_book.h"
 #include "controller/service/operation_service.h"
+#include "controller/service/pipeline_book.h"
+#include "controller/service/pipeline_service.h"
+#include "controller/service/random_token.h"
 #include "controller/service/reshard_desk.h"
 #include "controller/service/reshard_service.h"
 #include "controller/service/session_table.h"
@@ -53,35 +58,37 @@ uint64_t EpochAt(absl::Time now) {
 class MembershipNews final : public MembershipListener {
  public:
   // Before the first worker can register.
-  void TellTo(OperationRunner& runner, CommunicatorDesk& communicators, GrpcWorkerGateway& gateway,
-              ControllerMetrics& metrics) {
-    runner_ = &runner;
-    communicators_ = &communicators;
-    gateway_ = &gateway;
-    metrics_ = &metrics;
-  }
+  struct Listeners {
+    OperationRunner* runner = nullptr;
+    PipelineRunner* pipelines = nullptr;
+    CommunicatorDesk* communicators = nullptr;
+    GrpcWorkerGateway* gateway = nullptr;
+    GrpcPipelineGateway* pipeline_gateway = nullptr;
+    ControllerMetrics* metrics = nullptr;
+  };
+  void TellTo(const Listeners& listeners) { to_ = listeners; }
 
   void OnWorkerReady(const WorkerRecord& worker) override {
-    gateway_->Connect(worker.execution_address);
+    to_.gateway->Connect(worker.execution_address);
+    to_.pipeline_gateway->Forget(worker.execution_address);
   }
   void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) override {
     LogWarning("worker_lost", {{"worker_id", worker.name}, {"reason", why.message()}});
-    metrics_->WorkerLost(absl::StrContains(why.message(), "heartbeat")
-                             ? WorkerLossReason::kHeartbeatTimeout
-                             : WorkerLossReason::kStreamClosed);
-    runner_->OnWorkerLost(worker.name, why);
-    gateway_->Forget(worker.execution_address);
+    to_.metrics->WorkerLost(absl::StrContains(why.message(), "heartbeat")
+                                ? WorkerLossReason::kHeartbeatTimeout
+                                : WorkerLossReason::kStreamClosed);
+    to_.runner->OnWorkerLost(worker.name, why);
+    to_.pipelines->OnWorkerLost(worker.name, why);
+    to_.gateway->Forget(worker.execution_address);
+    to_.pipeline_gateway->Forget(worker.execution_address);
   }
   void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
     LogWarning("gpu_process_lost", {{"gpu", process.gpu}, {"reason", why.message()}});
-    communicators_->OnProcessLost(process, why);
+    to_.communicators->OnProcessLost(process, why);
   }
 
  private:
-  OperationRunner* runner_ = nullptr;
-  CommunicatorDesk* communicators_ = nullptr;
-  GrpcWorkerGateway* gateway_ = nullptr;
-  ControllerMetrics* metrics_ = nullptr;
+  Listeners to_;
 };
 
 void CountWorkers(const WorkerRegistry& registry, ControllerMetrics& metrics) {
@@ -119,14 +126,17 @@ struct Controller::Parts {
   MembershipNews news;
   WorkerRegistry registry;
   GrpcWorkerGateway gateway;
+  GrpcPipelineGateway pipeline_gateway;
   GrpcProbeGateway probes;
   GrpcCommunicatorGateway communicator_gateway;
 
-  ThreadTaskQueue queue;     // all operations, sessions' timers, watchers
+  ThreadTaskQueue queue;     // all operations and pipelines, sessions' timers, watchers
   ThreadTaskQueue planners;  // what takes long
   OperationBook book;
   CommunicatorDesk communicators;
   OperationRunner runner;
+  PipelineBook pipeline_book;
+  PipelineRunner pipelines;
   ReshardDesk desk;
   SessionTable sessions;
 
@@ -135,6 +145,7 @@ struct Controller::Parts {
   NetworkService network_service;
   ReshardService reshard_service;
   OperationService operation_service;
+  PipelineService pipeline_service;
   WorkerService worker_service;
   std::unique_ptr<RpcServer> server;
 
@@ -157,6 +168,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
       registry({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
                clock, news),
       gateway(options.insecure),
+      pipeline_gateway(options.insecure),
       probes(options.insecure),
       communicator_gateway(options.insecure),
       queue({.name = "operations"}, clock),
@@ -182,6 +194,15 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
               .clock = clock,
               .sink = book,
               .epoch = epoch}),
+      pipeline_book({.queue = queue, .clock = clock, .epoch = epoch}),
+      pipelines({.gateway = pipeline_gateway,
+                 .workers = registry,
+                 .queue = queue,
+                 .planners = planners,
+                 .clock = clock,
+                 .sink = pipeline_book,
+                 .epoch = epoch,
+                 .random_word = &RandomTokenWord}),
       desk({}, catalog, clock, *metrics),
       sessions({.registry = registry,
                 .runner = runner,
@@ -203,8 +224,18 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                        .planners = planners,
                        .metrics = *metrics}),
       operation_service(book, runner),
+      pipeline_service({.catalog = catalog,
+                        .book = pipeline_book,
+                        .runner = pipelines,
+                        .planners = planners,
+                        .clock = clock}),
       worker_service(registry, sessions) {
-  news.TellTo(runner, communicators, gateway, *metrics);
+  news.TellTo({.runner = &runner,
+               .pipelines = &pipelines,
+               .communicators = &communicators,
+               .gateway = &gateway,
+               .pipeline_gateway = &pipeline_gateway,
+               .metrics = metrics.get()});
   metrics->SetEpoch(epoch);
 }
 
@@ -231,15 +262,15 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                               .time = parts->clock.Now()})
                         .status());
   }
-  ASSIGN_OR_RETURN(
-      parts->server,
-      RpcServer::Start(
-          {.addresses = options.listen,
-           .insecure = options.insecure,
-           .services = {&parts->mesh_service, &parts->manifest_service, &parts->network_service,
-                        &parts->reshard_service, &parts->operation_service, &parts->worker_service},
-           .metrics = parts->rpc_metrics.get(),
-           .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
+  ASSIGN_OR_RETURN(parts->server,
+                   RpcServer::Start({.addresses = options.listen,
+                                     .insecure = options.insecure,
+                                     .services = {&parts->mesh_service, &parts->manifest_service,
+                                                  &parts->network_service, &parts->reshard_service,
+                                                  &parts->operation_service,
+                                                  &parts->pipeline_service, &parts->worker_service},
+                                     .metrics = parts->rpc_metrics.get(),
+                                     .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });
   return std::unique_ptr<Controller>(new Controller(std::move(parts)));
 }
@@ -263,11 +294,18 @@ void Controller::Shutdown(absl::Duration deadline) {
   }
   parts_->server->SetServing("", false);
   parts_->reshard_service.RefuseOperations();
+  parts_->pipeline_service.RefuseRuns();
+  parts_->pipelines.StopAll("the controller is stopping");
+  const absl::Duration end = parts_->clock.Monotonic() + deadline;
   if (!parts_->runner.WaitUntilIdle(deadline)) {
     LogWarning("operations_left", {{"operations", parts_->runner.running()}});
   }
+  if (!parts_->pipelines.WaitUntilIdle(end - parts_->clock.Monotonic())) {
+    LogWarning("pipelines_left", {{"pipelines", parts_->pipelines.running()}});
+  }
   const absl::Status leaving = absl::UnavailableError("the controller is stopping");
   parts_->book.DismissWatchers(leaving);
+  parts_->pipeline_book.DismissWatchers(leaving);
   parts_->sessions.Close(leaving);
   parts_->planners.Stop();
   parts_->probes.Stop();
@@ -275,6 +313,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   parts_->server->Shutdown(std::min(deadline, kServerGrace));
   parts_->queue.Stop();
   parts_->gateway.Stop();
+  parts_->pipeline_gateway.Stop();
 }
 
 }  // namespace crossmesh

@@ -46,9 +46,10 @@ class Controller {
   // fences its former self.
   uint64_t epoch() const;
 
-  // In order: health says no, new operations are refused, those that run have `deadline` to end,
-  // workers and watchers are told to come back to the next controller, the server ends. Returns
-  // when all has stopped. Repeatable; a second call does not shorten the first.
+  // In order: health says no, new operations and runs of pipelines are refused, those that run have
+  // `deadline` to end (runs are told to stop), workers and watchers are told to come back to the
+  // next controller, the server ends. Returns when all has stopped. Repeatable; a second call does
+  // not shorten the first.
   void Shutdown(absl::Duration deadline);
 
  private:

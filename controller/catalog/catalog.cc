@@ -44,6 +44,7 @@ absl::StatusOr<Manifest> DecodeManifest(const std::string& bytes) {
 Catalog::Catalog(MetadataStore& store, uint64_t epoch)
     : meshes("mesh", {EncodeMesh, DecodeMesh}, store, epoch),
       manifests("manifest", {EncodeManifest, DecodeManifest}, store, epoch),
+      pipelines("pipeline", {EncodePipeline, DecodePipeline}, store, epoch),
       network(store, epoch) {}
 
 }  // namespace crossmesh

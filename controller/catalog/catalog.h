@@ -3,6 +3,7 @@
 #include "common/mesh/manifest.h"
 #include "common/mesh/mesh.h"
 #include "controller/catalog/network_record.h"
+#include "controller/catalog/pipeline_record.h"
 #include "controller/catalog/record_table.h"
 #include "controller/store/metadata_store.h"
 
@@ -17,6 +18,7 @@ struct Catalog {
 
   RecordTable<Mesh> meshes;
   RecordTable<Manifest> manifests;
+  RecordTable<PipelineRecord> pipelines;
   NetworkRecord network;
 };
 

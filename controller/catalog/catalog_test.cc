@@ -52,6 +52,18 @@ TEST_F(CatalogTest, TheSameContentAgainChangesNothingAndOtherContentIsRefused) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("manifest gpt")));
 }
 
+TEST_F(CatalogTest, APipelineIsReadAsItWasRegistered) {
+  PipelineRecord pipeline;
+  pipeline.spec.set_name("u-net");
+  pipeline.spec.add_ranks()->set_mesh("trainer");
+  ASSERT_OK(catalog_.pipelines.Put("u-net", pipeline).status());
+  Catalog other(store_, /*epoch=*/2);
+  EXPECT_EQ(*other.pipelines.Get("u-net")->value, pipeline);
+  pipeline.spec.add_stages();
+  EXPECT_THAT(catalog_.pipelines.Put("u-net", pipeline),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("pipeline u-net")));
+}
+
 TEST_F(CatalogTest, AnUnknownObjectIsNotFoundAndNamed) {
   EXPECT_THAT(catalog_.meshes.Get("x"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("mesh x")));
 }
