@@ -45,6 +45,7 @@ Client::Client(std::string address, const ClientOptions& options,
       networks_(v1::NetworkService::NewStub(channel)),
       reshards_(v1::ReshardService::NewStub(channel)),
       operations_(v1::OperationService::NewStub(channel)),
+      pipelines_(v1::PipelineService::NewStub(channel)),
       workers_(v1::WorkerService::NewStub(channel)) {}
 
 absl::Status Client::Explain(const absl::Status& status) const {
@@ -230,35 +231,42 @@ absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardReques
   return response;
 }
 
-// Follows one operation over as many streams as it takes. Thread-compatible.
+// Follows an operation, or a run of a pipeline, over as many streams as it takes.
+// Thread-compatible.
+template <typename Followed>
 class Client::Follower {
  public:
-  Follower(Client& client, OnChange on_change)
-      : client_(client), on_change_(on_change), backoff_({}, RandomNumber()) {}
+  using OnFollowed = absl::FunctionRef<void(const Followed&)>;
+  // Starts a stream and reads it to its end.
+  using Open = absl::FunctionRef<absl::Status(grpc::ClientContext&)>;
+  using OpenById = absl::FunctionRef<absl::Status(grpc::ClientContext&, const std::string& id)>;
 
-  // `open` starts a stream: by the request while the operation's id is unknown, by the id then.
+  // `kind`: what is followed, for errors.
+  Follower(Client& client, absl::string_view kind, OnFollowed on_change)
+      : client_(client), kind_(kind), on_change_(on_change), backoff_({}, RandomNumber()) {}
+
   template <typename Message>
-  absl::Status Read(std::unique_ptr<grpc::ClientReader<Message>> reader) {
+  absl::Status Read(std::unique_ptr<grpc::ClientReader<Message>> reader,
+                    Followed* (Message::*followed)()) {
     Message message;
     while (reader->Read(&message)) {
-      operation_ = std::move(*message.mutable_operation());
+      followed_ = std::move(*(message.*followed)());
       heard_ = true;
-      on_change_(operation_);
+      on_change_(followed_);
     }
     return FromGrpcStatus(reader->Finish());
   }
 
-  absl::StatusOr<v1::Operation> Follow(absl::FunctionRef<absl::Status(grpc::ClientContext&)> open,
-                                       const std::string& id) {
-    operation_.set_id(id);
+  // By the request while the id is unknown, by the id then.
+  absl::StatusOr<Followed> Follow(Open open, OpenById open_by_id) {
     absl::Duration until = clock_.Monotonic() + client_.options_.follow_for;
     while (true) {
       grpc::ClientContext context;
       SetDeadline(context, kRpcDeadlineMax);
       heard_ = false;
-      const bool known = !operation_.id().empty();
-      absl::Status status = known ? WatchOnce(context) : open(context);
-      if (HasEnded(operation_)) return std::move(operation_);
+      const std::string id = followed_.id();
+      absl::Status status = id.empty() ? open(context) : open_by_id(context, id);
+      if (HasEnded(followed_)) return std::move(followed_);
       if (!MayGoOn(status)) return status;
       if (heard_) {
         backoff_.Reset();
@@ -269,14 +277,17 @@ class Client::Follower {
       Pause(pause);
     }
   }
-
- private:
-  absl::Status WatchOnce(grpc::ClientContext& context) {
-    v1::WatchOperationRequest request;
-    request.set_id(operation_.id());
-    return Read(client_.operations_->WatchOperation(&context, request));
+  // What is known already.
+  absl::StatusOr<Followed> Follow(const std::string& id, OpenById open_by_id) {
+    if (id.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(kind_, " id: expected one, found none"));
+    }
+    followed_.set_id(id);
+    return Follow([](grpc::ClientContext&) { return absl::InternalError("the id is known"); },
+                  open_by_id);
   }
 
+ private:
   // A stream may end at any time: with the connection's age, with this reader too slow, with the
   // stream's own deadline.
   bool MayGoOn(const absl::Status& status) const {
@@ -285,35 +296,48 @@ class Client::Follower {
   }
 
   absl::Status GiveUp(const absl::Status& status) const {
-    const absl::string_view id = operation_.id();
-    return absl::UnavailableError(
-        absl::StrCat("controller ", client_.address_, ": ",
-                     status.ok() ? "the stream ended before the operation" : status.message(),
-                     id.empty() ? "" : absl::StrCat("; operation ", id, " may still be running")));
+    const absl::string_view id = followed_.id();
+    return absl::UnavailableError(absl::StrCat(
+        "controller ", client_.address_, ": ",
+        status.ok() ? absl::StrCat("the stream ended before the ", kind_) : status.message(),
+        id.empty() ? "" : absl::StrCat("; ", kind_, " ", id, " may still be running")));
   }
 
   Client& client_;
-  const OnChange on_change_;
+  const absl::string_view kind_;
+  const OnFollowed on_change_;
   const RealClock clock_;
   Backoff backoff_;
-  v1::Operation operation_;
+  Followed followed_;
   bool heard_ = false;  // on the present stream
 };
 
 absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& request,
                                               OnChange on_change) {
-  Follower follower(*this, on_change);
-  const auto open = [&](grpc::ClientContext& context) {
-    return follower.Read(reshards_->ExecuteReshard(&context, request));
-  };
-  return follower.Follow(open, "");
+  Follower<v1::Operation> follower(*this, "operation", on_change);
+  return follower.Follow(
+      [&](grpc::ClientContext& context) {
+        return follower.Read(reshards_->ExecuteReshard(&context, request),
+                             &v1::ExecuteReshardResponse::mutable_operation);
+      },
+      [&](grpc::ClientContext& context, const std::string& id) {
+        return WatchOnce(context, id, follower);
+      });
 }
 
 absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_change) {
-  if (id.empty()) return absl::InvalidArgumentError("operation id: expected one, found none");
-  Follower follower(*this, on_change);
-  const auto never = [](grpc::ClientContext&) { return absl::InternalError("the id is known"); };
-  return follower.Follow(never, id);
+  Follower<v1::Operation> follower(*this, "operation", on_change);
+  return follower.Follow(id, [&](grpc::ClientContext& context, const std::string& known) {
+    return WatchOnce(context, known, follower);
+  });
+}
+
+absl::Status Client::WatchOnce(grpc::ClientContext& context, const std::string& id,
+                               Follower<v1::Operation>& follower) {
+  v1::WatchOperationRequest request;
+  request.set_id(id);
+  return follower.Read(operations_->WatchOperation(&context, request),
+                       &v1::WatchOperationResponse::mutable_operation);
 }
 
 absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
@@ -346,6 +370,111 @@ absl::Status Client::CancelOperation(const std::string& id, const std::string& r
   return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request, response);
 }
 
+absl::Status Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
+  v1::CreatePipelineRequest request;
+  *request.mutable_pipeline() = pipeline;
+  v1::CreatePipelineResponse response;
+  return Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request, response);
+}
+
+absl::StatusOr<v1::PipelineSpec> Client::GetPipeline(const std::string& name) {
+  v1::GetPipelineRequest request;
+  request.set_name(name);
+  v1::GetPipelineResponse response;
+  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::GetPipeline, request, response));
+  return std::move(*response.mutable_pipeline());
+}
+
+absl::StatusOr<std::vector<v1::PipelineSpec>> Client::ListPipelines() {
+  std::vector<v1::PipelineSpec> pipelines;
+  v1::ListPipelinesRequest request;
+  request.set_page_size(kPageSize);
+  do {
+    v1::ListPipelinesResponse page;
+    RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelines, request, page));
+    pipelines.insert(pipelines.end(), page.pipelines().begin(), page.pipelines().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return pipelines;
+}
+
+absl::Status Client::DeletePipeline(const std::string& name) {
+  v1::DeletePipelineRequest request;
+  request.set_name(name);
+  v1::DeletePipelineResponse response;
+  return Explain(
+      CallOnce(*pipelines_, &v1::PipelineService::Stub::DeletePipeline, request, response));
+}
+
+absl::StatusOr<v1::PipelineRun> Client::StartPipeline(const v1::StartPipelineRequest& request,
+                                                      OnPipelineChange on_change) {
+  Follower<v1::PipelineRun> follower(*this, "pipeline run", on_change);
+  return follower.Follow(
+      [&](grpc::ClientContext& context) {
+        return follower.Read(pipelines_->StartPipeline(&context, request),
+                             &v1::StartPipelineResponse::mutable_run);
+      },
+      [&](grpc::ClientContext& context, const std::string& id) {
+        return WatchOnce(context, id, follower);
+      });
+}
+
+absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,
+                                                         OnPipelineChange on_change) {
+  Follower<v1::PipelineRun> follower(*this, "pipeline run", on_change);
+  return follower.Follow(id, [&](grpc::ClientContext& context, const std::string& known) {
+    return WatchOnce(context, known, follower);
+  });
+}
+
+absl::Status Client::WatchOnce(grpc::ClientContext& context, const std::string& id,
+                               Follower<v1::PipelineRun>& follower) {
+  v1::WatchPipelineRunRequest request;
+  request.set_id(id);
+  return follower.Read(pipelines_->WatchPipelineRun(&context, request),
+                       &v1::WatchPipelineRunResponse::mutable_run);
+}
+
+absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
+  v1::WatchPipelineRunRequest request;
+  request.set_id(id);
+  v1::PipelineRun run;
+  RETURN_IF_ERROR(Retry([&] {
+    grpc::ClientContext context;
+    SetDeadline(context, options_.call_timeout);
+    const auto reader = pipelines_->WatchPipelineRun(&context, request);
+    v1::WatchPipelineRunResponse message;
+    if (!reader->Read(&message)) return FromGrpcStatus(reader->Finish());
+    run = std::move(*message.mutable_run());
+    context.TryCancel();  // the rest of its life is not asked for
+    reader->Finish();
+    return absl::OkStatus();
+  }));
+  return run;
+}
+
+absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t count) {
+  std::vector<v1::PipelineRun> runs;
+  v1::ListPipelineRunsRequest request;
+  do {
+    const int64_t missing = count - static_cast<int64_t>(runs.size());
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
+    v1::ListPipelineRunsResponse page;
+    RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns, request, page));
+    runs.insert(runs.end(), page.runs().begin(), page.runs().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && static_cast<int64_t>(runs.size()) < count);
+  return runs;
+}
+
+absl::Status Client::StopPipelineRun(const std::string& id, bool now) {
+  v1::StopPipelineRunRequest request;
+  request.set_id(id);
+  request.set_now(now);
+  v1::StopPipelineRunResponse response;
+  return Call(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun, request, response);
+}
+
 absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
   std::vector<v1::Worker> workers;
   v1::ListWorkersRequest request;
@@ -376,6 +505,24 @@ bool HasEnded(const v1::Operation& operation) {
     default:
       return false;
   }
+}
+
+bool HasEnded(const v1::PipelineRun& run) {
+  return run.state() == v1::PIPELINE_RUN_STATE_DONE ||
+         run.state() == v1::PIPELINE_RUN_STATE_FAILED ||
+         run.state() == v1::PIPELINE_RUN_STATE_STOPPED;
+}
+
+absl::Status OutcomeOf(const v1::PipelineRun& run) {
+  if (run.state() == v1::PIPELINE_RUN_STATE_DONE) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(run.error_code());
+  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
+                      absl::StrCat("pipeline run ", run.id(), " ended ", StateName(run.state()),
+                                   ": ", run.error()));
+}
+
+std::string StateName(v1::PipelineRunState state) {
+  return std::string(absl::StripPrefix(v1::PipelineRunState_Name(state), "PIPELINE_RUN_STATE_"));
 }
 
 absl::Status OutcomeOf(const v1::Operation& operation) {

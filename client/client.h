@@ -5,6 +5,7 @@
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"
+#include "crossmesh/v1/pipeline_service.grpc.pb.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
@@ -21,6 +22,7 @@
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 
 namespace crossmesh {
 
@@ -92,16 +94,41 @@ class Client {
   absl::StatusOr<std::vector<v1::Operation>> ListOperations(int64_t count);
   absl::Status CancelOperation(const std::string& id, const std::string& reason);
 
+  // AlreadyExists when the name is taken by another pipeline.
+  absl::Status CreatePipeline(const v1::PipelineSpec& pipeline);
+  absl::StatusOr<v1::PipelineSpec> GetPipeline(const std::string& name);
+  // All pages; by name.
+  absl::StatusOr<std::vector<v1::PipelineSpec>> ListPipelines();
+  absl::Status DeletePipeline(const std::string& name);
+
+  using OnPipelineChange = absl::FunctionRef<void(const v1::PipelineRun&)>;
+  // Runs it once and follows the run to its end, as Execute does an operation.
+  absl::StatusOr<v1::PipelineRun> StartPipeline(const v1::StartPipelineRequest& request,
+                                                OnPipelineChange on_change);
+  absl::StatusOr<v1::PipelineRun> WatchPipelineRun(const std::string& id,
+                                                   OnPipelineChange on_change);
+  // As it is now.
+  absl::StatusOr<v1::PipelineRun> GetPipelineRun(const std::string& id);
+  // Newest first, at most `count`.
+  absl::StatusOr<std::vector<v1::PipelineRun>> ListPipelineRuns(int64_t count);
+  // Behind the iteration that runs, or at once.
+  absl::Status StopPipelineRun(const std::string& id, bool now);
+
   // By name.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
   absl::Status DrainWorker(const std::string& name);
 
  private:
+  template <typename Followed>
   class Follower;
 
   Client(std::string address, const ClientOptions& options,
          const std::shared_ptr<grpc::Channel>& channel);
 
+  absl::Status WatchOnce(grpc::ClientContext& context, const std::string& id,
+                         Follower<v1::Operation>& follower);
+  absl::Status WatchOnce(grpc::ClientContext& context, const std::string& id,
+                         Follower<v1::PipelineRun>& follower);
   // What to answer for the status of one attempt.
   absl::Status Explain(const absl::Status& status) const;
   // Runs `attempt` once, and again while it is Unavailable and there is time.
@@ -125,18 +152,23 @@ class Client {
   std::unique_ptr<v1::NetworkService::Stub> networks_;
   std::unique_ptr<v1::ReshardService::Stub> reshards_;
   std::unique_ptr<v1::OperationService::Stub> operations_;
+  std::unique_ptr<v1::PipelineService::Stub> pipelines_;
   std::unique_ptr<v1::WorkerService::Stub> workers_;
 };
 
 // Has it come to one of the states that it does not leave?
 bool HasEnded(const v1::Operation& operation);
+bool HasEnded(const v1::PipelineRun& run);
 
 // OK for a committed operation; else its error, with the code that the operation has, naming it and
 // its state.
 absl::Status OutcomeOf(const v1::Operation& operation);
+// OK for a run that is done.
+absl::Status OutcomeOf(const v1::PipelineRun& run);
 
 // "COMMITTED", "RECEIVING", "READY".
 std::string StateName(v1::OperationState state);
+std::string StateName(v1::PipelineRunState state);
 std::string StateName(v1::ReplicaState state);
 std::string StateName(v1::WorkerState state);
 

@@ -148,11 +148,13 @@ void AddDrawCommand(Cli& cli, CLI::App& group) {
 }  // namespace
 
 void AddPipelineCommands(Cli& cli, CLI::App& app) {
-  CLI::App& group = cli.AddGroup(app, "pipeline", "Schedules of pipelines");
+  CLI::App& group = cli.AddGroup(app, "pipeline", "Schedules of pipelines, and their runs");
   AddPlanCommands(cli, group);
   AddCompareCommand(cli, group);
   AddDrawCommand(cli, group);
   AddPipelineConvertCommand(cli, group);
+  AddPipelineRegistryCommands(cli, group);
+  AddPipelineRunCommands(cli, group);
 }
 
 }  // namespace crossmesh

@@ -13,8 +13,33 @@
 
 namespace crossmesh {
 
+absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  v1::PipelineSpec spec;
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": expected the JSON of a PipelineSpec: ", std::string(status.message())));
+  }
+  return spec;
+}
+
 void PipelineFlags::AddTo(CLI::App& command, bool one_schedule) {
-  command.add_option("pipeline", file_, "JSON file of the pipeline (PipelineSpec)")->required();
+  AddFileTo(command)->required();
+  AddChoiceTo(command, one_schedule);
+}
+
+CLI::Option* PipelineFlags::AddOptionalTo(CLI::App& command) {
+  CLI::Option* const file = AddFileTo(command);
+  AddChoiceTo(command, /*one_schedule=*/true);
+  return file;
+}
+
+CLI::Option* PipelineFlags::AddFileTo(CLI::App& command) {
+  return command.add_option("pipeline", file_, "JSON file of the pipeline (PipelineSpec)");
+}
+
+void PipelineFlags::AddChoiceTo(CLI::App& command, bool one_schedule) {
   CLI::Option* const schedule =
       command.add_option("--schedule", schedules_,
                          "auto (default), a name such as 1f1b, or a file FILE.json of a schedule");
@@ -31,17 +56,6 @@ void PipelineFlags::AddTo(CLI::App& command, bool one_schedule) {
                   "link, pair, nic; blocking: ranks do nothing else meanwhile")
       ->check(CLI::IsMember({"ports", "latency", "link", "pair", "nic", "blocking"}));
   command.add_option("--search-ops", search_ops_max_, "Bounds the search of auto, in ops");
-}
-
-absl::StatusOr<v1::PipelineSpec> PipelineFlags::ReadSpec() const {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(file_));
-  v1::PipelineSpec spec;
-  const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file_, ": expected the JSON of a PipelineSpec: ", std::string(status.message())));
-  }
-  return spec;
 }
 
 absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {

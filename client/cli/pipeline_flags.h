@@ -11,15 +11,19 @@
 
 namespace crossmesh {
 
+// A PipelineSpec in the API's JSON. InvalidArgument names the file.
+absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file);
+
 // The file of a pipeline, and the flags that say which schedule it is to have.
 class PipelineFlags {
  public:
   // With --schedule for one schedule; else for any number of them.
   void AddTo(CLI::App& command, bool one_schedule = true);
+  // Without a file's having to be named: a controller may know the pipeline. Returns its option.
+  CLI::Option* AddOptionalTo(CLI::App& command);
 
   const std::string& file() const { return file_; }
-  // A PipelineSpec in the API's JSON. InvalidArgument names the file.
-  absl::StatusOr<v1::PipelineSpec> ReadSpec() const;
+  absl::StatusOr<v1::PipelineSpec> ReadSpec() const { return ReadPipelineSpec(file_); }
   // The same, decoded. FailedPrecondition where a rank's mesh is only a name, which a controller
   // would know.
   absl::StatusOr<PipelineDescription> ReadDescription() const;
@@ -29,6 +33,8 @@ class PipelineFlags {
   absl::StatusOr<std::vector<v1::PipelineChoice>> Choices() const;
 
  private:
+  CLI::Option* AddFileTo(CLI::App& command);
+  void AddChoiceTo(CLI::App& command, bool one_schedule);
   absl::StatusOr<v1::PipelineChoice> ChoiceOf(const std::string& schedule) const;
 
   std::string file_;

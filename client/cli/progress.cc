@@ -27,12 +27,14 @@ Progress::Form Progress::FormFor(bool quiet) {
   return ::isatty(STDERR_FILENO) != 0 ? Form::kBar : Form::kLines;
 }
 
-Progress::Progress(std::string label, int64_t total_bytes, Form form, const Clock& clock)
+Progress::Progress(std::string label, std::string things, int64_t total, Form form,
+                   const Clock& clock)
     : label_(std::move(label)),
+      things_(std::move(things)),
       form_(form),
       clock_(clock),
       begin_(clock.Monotonic()),
-      total_bytes_(total_bytes),
+      total_bytes_(total),
       shown_(begin_) {}
 
 Progress::~Progress() {
@@ -59,6 +61,11 @@ void Progress::Finish(absl::string_view line) {
   std::cerr << line << std::endl;
 }
 
+std::string Progress::Amount(int64_t bytes, double rate) const {
+  if (things_.empty()) return absl::StrCat(FormatBytes(ByteCount(bytes)), " ", FormatRate(rate));
+  return absl::StrCat(bytes, " of ", total_bytes_, " ", things_);
+}
+
 std::string Progress::Text(int64_t bytes, absl::string_view state) const {
   std::string text = absl::StrFormat("%-18s ", label_);
   const double seconds = absl::ToDoubleSeconds(shown_ - begin_);
@@ -72,7 +79,7 @@ std::string Progress::Text(int64_t bytes, absl::string_view state) const {
     }
     absl::StrAppendFormat(&text, "%3d%% ", static_cast<int>(part * 100));
   }
-  absl::StrAppend(&text, FormatBytes(ByteCount(bytes)), " ", FormatRate(rate));
+  absl::StrAppend(&text, Amount(bytes, rate));
   if (rate > 0 && total_bytes_ > bytes) {
     absl::StrAppend(&text, ", ", FormatSeconds((total_bytes_ - bytes) / rate), " left");
   }

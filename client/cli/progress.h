@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
@@ -20,7 +21,10 @@ class Progress {
   static Form FormFor(bool quiet);
 
   // `label` names what is done, e.g. "relay"; `total_bytes` 0: not known yet.
-  Progress(std::string label, int64_t total_bytes, Form form, const Clock& clock);
+  Progress(std::string label, int64_t total_bytes, Form form, const Clock& clock)
+      : Progress(std::move(label), "", total_bytes, form, clock) {}
+  // Counts things, such as "iterations", in place of bytes.
+  Progress(std::string label, std::string things, int64_t total, Form form, const Clock& clock);
   // Ends the bar's line, if there is one.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -33,9 +37,11 @@ class Progress {
   void Finish(absl::string_view line);
 
  private:
+  std::string Amount(int64_t bytes, double rate) const;
   std::string Text(int64_t bytes, absl::string_view state) const;
 
   const std::string label_;
+  const std::string things_;  // empty: bytes
   const Form form_;
   const Clock& clock_;
   const absl::Duration begin_;

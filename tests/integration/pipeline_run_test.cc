@@ -65,6 +65,7 @@ class Listener final : public ProgramListener {
   void WaitUntilStopped() {
     MutexLock lock(mutex_);
     while (!stopped_) changed_.Wait(mutex_);
+    stopped_ = false;  // the next program's
   }
 
  private:
