@@ -144,7 +144,7 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   std::array<TaskQueue::Timer, 3> timers_;                            // by what is waited for
   TaskQueue::Timer look_timer_;
   TaskQueue::Timer publish_timer_;
-  absl::Duration published_;  // when last
+  absl::Duration published_ = -absl::InfiniteDuration();  // when last
   PipelineRunState published_state_ = PipelineRunState::kPreparing;
   bool finished_ = false;
 };
