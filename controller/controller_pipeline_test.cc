@@ -279,6 +279,19 @@ TEST_F(ControllerPipelineTest, ARunGoesThroughAllIterations) {
   EXPECT_FALSE(listed.runs(0).has_measurement());
 }
 
+TEST_F(ControllerPipelineTest, AProgramOfManyPiecesArrivesWhole) {
+  StartWorkers();
+  v1::StartPipelineRequest request = Request("r", 1);
+  request.mutable_inline_pipeline()->mutable_microbatches(0)->set_count(60'000);
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(request).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE) << run.error();
+  EXPECT_GT(run.plan().rank_ops(0).size(), size_t{1} << 19);
+  EXPECT_EQ(Programs(0).last_program().ranks(0).actions(), run.plan().rank_ops(0));
+  // Too many times to be told one by one.
+  EXPECT_THAT(run.measurement().ranks(), IsEmpty());
+  EXPECT_THAT(run.measurement().channels(), SizeIs(2));
+}
+
 TEST_F(ControllerPipelineTest, ABadRequestIsRefused) {
   const auto refusal = [this](const v1::StartPipelineRequest& request) {
     return Start(request).Last().status();
@@ -291,6 +304,10 @@ TEST_F(ControllerPipelineTest, ABadRequestIsRefused) {
   *request.mutable_iteration_deadline() = ToProto(absl::Milliseconds(1));
   EXPECT_THAT(refusal(request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("iteration_deadline")));
+  request = Request("r", 1);
+  request.clear_pipeline_source();
+  EXPECT_THAT(refusal(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pipeline_source")));
   request = Request("r", 1);
   request.mutable_choice()->set_schedule("best");
   EXPECT_THAT(refusal(request), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("best")));

@@ -38,6 +38,7 @@ class FakePrograms::Call final
   }
 
   void OnPiece(const v1::RunProgramRequest::ProgramPiece& piece) {
+    CHECK_LE(piece.data().size(), size_t{512} << 10);
     bytes_ += piece.data();
     if (!piece.last()) return;
     CHECK(program_.ParseFromString(bytes_));
