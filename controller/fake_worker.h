@@ -7,6 +7,7 @@
 #include "common/rpc/server.h"
 #include "controller/fake_communicators.h"
 #include "controller/fake_probes.h"
+#include "controller/fake_programs.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
@@ -21,8 +22,8 @@
 
 namespace crossmesh {
 
-// A worker that moves nothing: it registers with a controller, serves Execute and probes of its one
-// interface "eth0", and says what a worker says. Thread-safe.
+// A worker that moves nothing: it registers with a controller, serves Execute, RunProgram and
+// probes of its one interface "eth0", and says what a worker says. Thread-safe.
 class FakeWorker final : public v1::ExecutionService::CallbackService {
  public:
   // What it does with a task that it is given.
@@ -60,6 +61,7 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   absl::StatusOr<v1::WorkerSessionResponse> ReadSession();
 
   FakeProbes& probes() { return probes_; }
+  FakePrograms& programs() { return programs_; }
   FakeCommunicators& communicators() { return communicators_; }
   // The last start of a task.
   v1::ExecuteRequest::Start last_start() const;
@@ -89,6 +91,7 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   const Options options_;
   const std::string address_;
   FakeProbes probes_;
+  FakePrograms programs_;
   FakeCommunicators communicators_;
   NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;

@@ -333,6 +333,8 @@ absl::Duration RunningPipeline::TimeFor(Machine::Wait wait) const {
   switch (wait) {
     case Machine::Wait::kWorkers:
       return request_.rejoin_limit;
+    case Machine::Wait::kStart:
+      return kAcceptLimit;
     case Machine::Wait::kIteration:
       return request_.iteration_deadline.value_or(
           kDeadlinePredictions * absl::Seconds(planned_->run.seconds) + kDeadlineBase);

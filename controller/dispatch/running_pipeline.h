@@ -54,6 +54,8 @@ class PipelineSink {
 // run has finished, and by work in progress at a planner.
 class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
  public:
+  // Time that workers have to accept their programs.
+  static constexpr absl::Duration kAcceptLimit = absl::Seconds(30);
   // Time that calls have to end, once the programs are stopped.
   static constexpr absl::Duration kEndingGrace = absl::Seconds(5);
   // Between two looks for workers that are not there.
@@ -141,10 +143,10 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   absl::btree_map<std::string, std::unique_ptr<ProgramCall>> calls_;  // that have not ended
   absl::btree_map<std::string, WorkerReport> reports_;                // of the iteration that runs
   std::vector<WorkerReport> complete_;                                // of the last complete one
-  std::array<TaskQueue::Timer, 3> timers_;                            // by what is waited for
+  std::array<TaskQueue::Timer, 4> timers_;                            // by what is waited for
   TaskQueue::Timer look_timer_;
   TaskQueue::Timer publish_timer_;
-  absl::Duration published_;  // when last
+  absl::Duration published_ = -absl::InfiniteDuration();  // when last
   PipelineRunState published_state_ = PipelineRunState::kPreparing;
   bool finished_ = false;
 };

@@ -62,7 +62,7 @@ void PipelineMachine::On(const WorkersReady& event) {
   missing_ = absl::OkStatus();
   phase_ = Phase::kStarting;
   actions_.emplace_back(StartPrograms{++generation_});
-  StartWaitingForWorkers();
+  actions_.emplace_back(StartTimer{Wait::kStart});
 }
 
 void PipelineMachine::On(const WorkersMissing& event) {
@@ -86,7 +86,7 @@ void PipelineMachine::On(const Accepted& event) {
 void PipelineMachine::BeginNext() {
   phase_ = Phase::kIterating;
   state_ = PipelineRunState::kRunning;
-  awaits_workers_ = false;
+  awaits_workers_ = too_late_ = false;
   for (auto& [name, worker] : workers_) worker.reported = false;
   actions_.emplace_back(BeginIteration{iteration_});
   actions_.emplace_back(StartTimer{Wait::kIteration});
@@ -138,6 +138,10 @@ void PipelineMachine::On(const TimePassed& event) {
   switch (event.wait) {
     case Wait::kWorkers:
       return OnWorkersTooLate();
+    case Wait::kStart:
+      if (phase_ != Phase::kStarting) return;
+      return Fail(absl::DeadlineExceededError(
+          absl::StrCat("the program was not accepted in time by ", Lacking(&Worker::accepted))));
     case Wait::kIteration:
       if (phase_ != Phase::kIterating) return;
       return Fail(absl::DeadlineExceededError(
@@ -211,23 +215,14 @@ void PipelineMachine::WaitForWorkers() {
   cause_ = absl::OkStatus();
   if (iteration_ > 0) state_ = PipelineRunState::kWaiting;
   actions_.emplace_back(AwaitWorkers{});
-  StartWaitingForWorkers();
+  // A start that fails does not give more time.
+  if (!std::exchange(awaits_workers_, true)) actions_.emplace_back(StartTimer{Wait::kWorkers});
   actions_.emplace_back(Publish{});
-}
-
-// A start that fails does not give more time.
-void PipelineMachine::StartWaitingForWorkers() {
-  if (std::exchange(awaits_workers_, true)) return;
-  actions_.emplace_back(StartTimer{Wait::kWorkers});
 }
 
 void PipelineMachine::OnWorkersTooLate() {
   if (!awaits_workers_) return;
   too_late_ = true;
-  if (phase_ == Phase::kStarting) {
-    return Fail(absl::DeadlineExceededError(
-        absl::StrCat("the program was not accepted in time by ", Lacking(&Worker::accepted))));
-  }
   if (phase_ != Phase::kAwaiting) return;
   End(PipelineRunState::kFailed,
       absl::DeadlineExceededError(absl::StrCat(

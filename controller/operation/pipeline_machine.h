@@ -49,7 +49,8 @@ class PipelineMachine {
 
   // What a timer is for. There is one for each.
   enum class Wait : uint8_t {
-    kWorkers,    // for all to be there and to accept, from the first start or the end of a failure
+    kWorkers,    // for all to be there again, from a failure: the start that runs then is the last
+    kStart,      // for all workers to accept
     kIteration,  // for all workers to report
     kEnd,        // for all calls to end
   };
@@ -163,7 +164,6 @@ class PipelineMachine {
   void Settle();
   void WaitForWorkers();
   void OnWorkersTooLate();
-  void StartWaitingForWorkers();
   absl::Status WithPositions() const;
   // Those for whom `has` is false: "w0, w1".
   std::string Lacking(bool Worker::* has) const;
@@ -178,7 +178,7 @@ class PipelineMachine {
   absl::Status cause_;           // why programs are stopped; OK: the run is done
   absl::Status failure_;         // of the last iteration or start; OK once an iteration is complete
   bool awaits_workers_ = false;  // since the timer of kWorkers was started
-  bool too_late_ = false;        // it has run out
+  bool too_late_ = false;        // since it has run out
   absl::Status missing_;         // why workers are still waited for
   absl::btree_map<std::string, Worker> workers_;  // of the present generation
   std::optional<std::string> stop_reason_;        // somebody wants the run to stop

@@ -61,7 +61,7 @@ class RandomWorld {
   Machine::Event AnyEvent() {
     const int64_t kind = Below(100);
     if (kind == 0) return Machine::StopRequested{Below(2) == 0, "at random"};
-    if (kind < 5) return Machine::TimePassed{static_cast<Machine::Wait>(Below(3))};
+    if (kind < 5) return Machine::TimePassed{static_cast<Machine::Wait>(Below(4))};
     if (kind < 7) return Machine::WorkerGone{workers_[Below(std::ssize(workers_))], AnyError()};
     if (calls_.empty()) {
       if (kind < 10) return Machine::PreparationFailed{AnyError()};

@@ -41,8 +41,8 @@ absl::Status StatusOf(const Words& words, size_t first) {
 }
 
 Machine::Wait WaitOf(absl::string_view text) {
-  for (const auto wait :
-       {Machine::Wait::kWorkers, Machine::Wait::kIteration, Machine::Wait::kEnd}) {
+  for (const auto wait : {Machine::Wait::kWorkers, Machine::Wait::kStart, Machine::Wait::kIteration,
+                          Machine::Wait::kEnd}) {
     if (ToString(wait) == text) return wait;
   }
   ADD_FAILURE() << "no timer " << text;

@@ -43,6 +43,8 @@ absl::string_view ToString(PipelineMachine::Wait wait) {
   switch (wait) {
     case PipelineMachine::Wait::kWorkers:
       return "workers";
+    case PipelineMachine::Wait::kStart:
+      return "start";
     case PipelineMachine::Wait::kIteration:
       return "iteration";
     case PipelineMachine::Wait::kEnd:

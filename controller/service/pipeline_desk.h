@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -16,11 +17,20 @@ class PipelineDesk {
  public:
   explicit PipelineDesk(Catalog& catalog) : catalog_(catalog) {}
 
-  // Of a request with a `pipeline_source`. As below; NotFound names the pipeline.
+  // Of a request with a `pipeline_source`. As below; NotFound names the pipeline; InvalidArgument:
+  // there is no source.
   template <typename Request>
   absl::StatusOr<PipelineDescription> Open(const Request& request) {
-    return request.has_inline_pipeline() ? Describe(request.inline_pipeline())
-                                         : Find(request.pipeline());
+    switch (request.pipeline_source_case()) {
+      case Request::kPipeline:
+        return Find(request.pipeline());
+      case Request::kInlinePipeline:
+        return Describe(request.inline_pipeline());
+      case Request::PIPELINE_SOURCE_NOT_SET:
+        break;
+    }
+    return absl::InvalidArgumentError(
+        "pipeline_source: expected the name of a pipeline or a specification, found neither");
   }
 
   // With the meshes that are registered under the names of ranks, and the current network where the

@@ -10,7 +10,6 @@
 #include "crossmesh/v1/mesh_service.pb.h"
 #include "crossmesh/v1/network_service.pb.h"
 #include "crossmesh/v1/operation_service.pb.h"
-#include "crossmesh/v1/pipeline_service.pb.h"
 #include "crossmesh/v1/probe_service.pb.h"
 #include "crossmesh/v1/reshard_service.pb.h"
 #include "crossmesh/v1/worker_service.pb.h"
@@ -283,8 +282,7 @@ TEST(RpcMethodsTest, EveryMethodOfTheApiIsCounted) {
         v1::Operation::descriptor()->file(), v1::PlanReshardRequest::descriptor()->file(),
         v1::Worker::descriptor()->file(), v1::ExecuteRequest::descriptor()->file(),
         v1::Network::descriptor()->file(), v1::OpenProbeRequest::descriptor()->file(),
-        v1::GetPreflightRequest::descriptor()->file(),
-        v1::CreatePipelineRequest::descriptor()->file()}) {
+        v1::GetPreflightRequest::descriptor()->file()}) {
     api.merge(MethodsOf(*file));
   }
   api.insert("grpc.health.v1.Health/Check");

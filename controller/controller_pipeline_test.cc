@@ -1,0 +1,426 @@
+// Runs of pipelines through the controller's own API, with workers that compute nothing.
+
+#include "common/rpc/channel.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/status_codec.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+#include "common/wire/time_codec.h"
+#include "controller/controller.h"
+#include "controller/fake_worker.h"
+#include "crossmesh/v1/mesh_service.grpc.pb.h"
+#include "crossmesh/v1/pipeline_service.grpc.pb.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Manner = FakePrograms::Manner;
+
+template <typename Response>
+class Reader {
+ public:
+  template <typename Open>
+  explicit Reader(const Open& open) {
+    SetDeadline(context_, absl::Minutes(1));
+    reader_ = open(&context_);
+  }
+  // The run's next state; an error when the stream has ended.
+  absl::StatusOr<v1::PipelineRun> Next() {
+    Response response;
+    if (reader_->Read(&response)) return response.run();
+    const absl::Status status = FromGrpcStatus(reader_->Finish());
+    return status.ok() ? absl::OutOfRangeError("the stream ended") : status;
+  }
+  absl::StatusOr<v1::PipelineRun> NextIn(v1::PipelineRunState state) {
+    while (true) {
+      absl::StatusOr<v1::PipelineRun> run = Next();
+      if (!run.ok() || run->state() == state) return run;
+    }
+  }
+  // The last state, when the stream has ended with OK.
+  absl::StatusOr<v1::PipelineRun> Last() {
+    absl::StatusOr<v1::PipelineRun> last = absl::OutOfRangeError("no run");
+    while (true) {
+      absl::StatusOr<v1::PipelineRun> run = Next();
+      if (absl::IsOutOfRange(run.status())) return last;
+      if (!run.ok()) return run;
+      last = std::move(run);
+    }
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<Response>> reader_;
+};
+using StartReader = Reader<v1::StartPipelineResponse>;
+using WatchReader = Reader<v1::WatchPipelineRunResponse>;
+
+// Two ranks, on worker w-a and on workers w-b and w-c.
+class ControllerPipelineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    address_ = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
+    ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
+                                                          .metrics_listen = "",
+                                                          .lost_after = absl::Minutes(10)}));
+    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address_}));
+    meshes_ = v1::MeshService::NewStub(channel);
+    pipelines_ = v1::PipelineService::NewStub(channel);
+    ASSERT_OK(CreateMesh("first", "x=2", "a.0-1"));
+    ASSERT_OK(CreateMesh("second", "x=2", "b.0,c.0"));
+  }
+  void TearDown() override {
+    workers_.clear();
+    controller_.reset();
+  }
+
+  void StartWorkers() {
+    AddWorker("a", "a.0-1");
+    AddWorker("b", "b.0");
+    AddWorker("c", "c.0");
+  }
+  FakePrograms& AddWorker(const std::string& host, const std::string& devices) {
+    workers_.push_back(
+        std::make_unique<FakeWorker>(FakeWorker::Options{.folder = folder_.path(),
+                                                         .name = absl::StrCat("w-", host),
+                                                         .devices = devices,
+                                                         .controller = address_}));
+    return workers_.back()->programs();
+  }
+  FakePrograms& Programs(size_t worker) { return workers_[worker]->programs(); }
+
+  // A unary call with a deadline.
+  template <typename Service, typename Request, typename Response>
+  static absl::Status Call(typename Service::Stub& stub,
+                           grpc::Status (Service::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Response*),
+                           const Request& request, Response& response) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    return FromGrpcStatus((stub.*method)(&context, request, &response));
+  }
+  absl::Status CreateMesh(const std::string& name, const std::string& axes,
+                          const std::string& devices) {
+    v1::CreateMeshRequest request;
+    request.mutable_mesh()->set_name(name);
+    request.mutable_mesh()->set_axes(axes);
+    request.mutable_mesh()->set_devices(devices);
+    v1::CreateMeshResponse response;
+    return Call<v1::MeshService>(*meshes_, &v1::MeshService::Stub::CreateMesh, request, response);
+  }
+  absl::Status CreatePipeline(const v1::PipelineSpec& spec) {
+    v1::CreatePipelineRequest request;
+    *request.mutable_pipeline() = spec;
+    v1::CreatePipelineResponse response;
+    return Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::CreatePipeline,
+                                     request, response);
+  }
+  absl::Status Stop(const std::string& id, bool now) {
+    v1::StopPipelineRunRequest request;
+    request.set_id(id);
+    request.set_now(now);
+    v1::StopPipelineRunResponse response;
+    return Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun,
+                                     request, response);
+  }
+  StartReader Start(const v1::StartPipelineRequest& request) {
+    return StartReader([&](auto* context) { return pipelines_->StartPipeline(context, request); });
+  }
+  WatchReader Watch(const std::string& id) {
+    v1::WatchPipelineRunRequest request;
+    request.set_id(id);
+    return WatchReader(
+        [&](auto* context) { return pipelines_->WatchPipelineRun(context, request); });
+  }
+
+  static v1::PipelineSpec Spec() {
+    v1::PipelineSpec spec;
+    spec.set_name("two");
+    for (const char* mesh : {"first", "second"}) {
+      spec.add_ranks()->set_mesh(mesh);
+      v1::PipelineStage& stage = *spec.add_stages();
+      stage.set_rank(spec.stages_size() - 1);
+      stage.set_forward_seconds(0.001);
+      stage.set_input_gradient_seconds(0.001);
+      stage.set_weight_gradient_seconds(0.001);
+    }
+    v1::PipelineEdge& edge = *spec.add_edges();
+    edge.set_to(1);
+    v1::PipelineTensor& tensor = *edge.add_tensors();
+    tensor.mutable_tensor()->set_name("hidden");
+    tensor.mutable_tensor()->set_dtype("F32");
+    tensor.mutable_tensor()->add_shape(4);
+    tensor.mutable_tensor()->add_shape(64);
+    tensor.set_batch_dimension(0);
+    tensor.set_source_layout("[x, -]");
+    tensor.set_destination_layout("[-, x]");
+    spec.add_microbatches()->set_count(4);
+    spec.mutable_microbatches(0)->set_samples(4);
+    return spec;
+  }
+  static v1::StartPipelineRequest Request(const std::string& id, int64_t iterations) {
+    v1::StartPipelineRequest request;
+    request.set_request_id(id);
+    *request.mutable_inline_pipeline() = Spec();
+    request.mutable_choice()->set_schedule("1f1b");
+    request.set_iterations(iterations);
+    request.set_rehearsal(true);
+    return request;
+  }
+
+  TemporaryFolder folder_;
+  std::string address_;
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<v1::MeshService::Stub> meshes_;
+  std::unique_ptr<v1::PipelineService::Stub> pipelines_;
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
+};
+
+TEST_F(ControllerPipelineTest, PipelinesAreKeptByName) {
+  ASSERT_OK(CreatePipeline(Spec()));
+  EXPECT_OK(CreatePipeline(Spec()));
+  v1::PipelineSpec other = Spec();
+  other.mutable_stages(0)->set_forward_seconds(1);
+  EXPECT_THAT(CreatePipeline(other), StatusIs(absl::StatusCode::kAlreadyExists));
+  other.set_name("unknown-mesh");
+  other.mutable_ranks(1)->set_mesh("third");
+  EXPECT_THAT(CreatePipeline(other), StatusIs(absl::StatusCode::kNotFound,
+                                              AllOf(HasSubstr("ranks[1]"), HasSubstr("third"))));
+
+  v1::GetPipelineRequest get;
+  get.set_name("two");
+  v1::GetPipelineResponse got;
+  ASSERT_OK(
+      Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::GetPipeline, get, got));
+  EXPECT_EQ(got.pipeline().SerializeAsString(), Spec().SerializeAsString());
+  v1::ListPipelinesResponse listed;
+  ASSERT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::ListPipelines, {},
+                                      listed));
+  EXPECT_THAT(listed.pipelines(), SizeIs(1));
+
+  v1::DeletePipelineRequest erase;
+  erase.set_name("two");
+  v1::DeletePipelineResponse erased;
+  EXPECT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::DeletePipeline,
+                                      erase, erased));
+  EXPECT_THAT(
+      Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::GetPipeline, get, got),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("two")));
+}
+
+TEST_F(ControllerPipelineTest, PlansWithoutWorkers) {
+  ASSERT_OK(CreatePipeline(Spec()));
+  v1::PlanPipelineRequest request;
+  request.set_pipeline("two");
+  request.mutable_choice()->set_schedule("1f1b");
+  v1::PlanPipelineResponse response;
+  ASSERT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::PlanPipeline,
+                                      request, response));
+  EXPECT_EQ(response.plan().pipeline(), "two");
+  EXPECT_EQ(response.plan().rank_ops(1), "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3");
+  EXPECT_THAT(response.plan().transfers(), SizeIs(2));
+  EXPECT_GT(response.plan().plan_seconds(), 0);
+
+  request.set_pipeline("three");
+  EXPECT_THAT(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::PlanPipeline,
+                                        request, response),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("three")));
+}
+
+TEST_F(ControllerPipelineTest, ARunGoesThroughAllIterations) {
+  StartWorkers();
+  ASSERT_OK(CreatePipeline(Spec()));
+  v1::StartPipelineRequest request = Request("r", 5);
+  request.set_pipeline("two");
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(request).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE) << run.error();
+  EXPECT_EQ(run.request_id(), "r");
+  EXPECT_EQ(run.pipeline(), "two");
+  EXPECT_TRUE(run.rehearsal());
+  ASSERT_THAT(run.done(), SizeIs(5));
+  EXPECT_NEAR(run.done(4).seconds(), 0.008, 1e-6);
+  EXPECT_NEAR(run.median_seconds(), 0.008, 1e-6);
+  EXPECT_THAT(run.measurement().ranks(), SizeIs(2));
+  for (size_t worker = 0; worker < 3; ++worker) {
+    EXPECT_EQ(Programs(worker).counts().programs, 1);
+    EXPECT_EQ(Programs(worker).counts().iterations, 5);
+    EXPECT_EQ(Programs(worker).counts().ends, 1);
+  }
+  EXPECT_EQ(Programs(0).last_start().run_id(), run.id());
+  EXPECT_EQ(Programs(0).last_start().peers(0).devices(), "a.0-1");
+  EXPECT_EQ(Programs(2).last_program().ranks(0).actions(), run.plan().rank_ops(1));
+
+  // It is there for whoever asks later.
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun watched, Watch(run.id()).Last());
+  EXPECT_EQ(watched.revision(), run.revision());
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun again, Start(request).Last());
+  EXPECT_EQ(again.id(), run.id());
+  request.set_iterations(6);
+  EXPECT_THAT(Start(request).Last(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("r")));
+  v1::ListPipelineRunsResponse listed;
+  ASSERT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns, {},
+                                      listed));
+  ASSERT_THAT(listed.runs(), SizeIs(1));
+  EXPECT_THAT(listed.runs(0).plan().rank_ops(), IsEmpty());
+  EXPECT_FALSE(listed.runs(0).has_measurement());
+}
+
+TEST_F(ControllerPipelineTest, AProgramOfManyPiecesArrivesWhole) {
+  StartWorkers();
+  v1::StartPipelineRequest request = Request("r", 1);
+  request.mutable_inline_pipeline()->mutable_microbatches(0)->set_count(60'000);
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(request).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE) << run.error();
+  EXPECT_GT(run.plan().rank_ops(0).size(), size_t{1} << 19);
+  EXPECT_EQ(Programs(0).last_program().ranks(0).actions(), run.plan().rank_ops(0));
+  // Too many times to be told one by one.
+  EXPECT_THAT(run.measurement().ranks(), IsEmpty());
+  EXPECT_THAT(run.measurement().channels(), SizeIs(2));
+}
+
+TEST_F(ControllerPipelineTest, ABadRequestIsRefused) {
+  const auto refusal = [this](const v1::StartPipelineRequest& request) {
+    return Start(request).Last().status();
+  };
+  v1::StartPipelineRequest request = Request("", 1);
+  EXPECT_THAT(refusal(request), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(refusal(Request("r", 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("iterations")));
+  request = Request("r", 1);
+  *request.mutable_iteration_deadline() = ToProto(absl::Milliseconds(1));
+  EXPECT_THAT(refusal(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("iteration_deadline")));
+  request = Request("r", 1);
+  request.clear_pipeline_source();
+  EXPECT_THAT(refusal(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pipeline_source")));
+  request = Request("r", 1);
+  request.mutable_choice()->set_schedule("best");
+  EXPECT_THAT(refusal(request), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("best")));
+  EXPECT_THAT(Watch("pr-1").Last(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("pr-1")));
+  EXPECT_THAT(Stop("pr-1", true), StatusIs(absl::StatusCode::kNotFound, HasSubstr("pr-1")));
+}
+
+TEST_F(ControllerPipelineTest, ARefusedProgramFailsTheRun) {
+  StartWorkers();
+  Programs(1).SetManner(Manner::kRefusing);
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(Request("r", 5)).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_EQ(run.error(), "worker w-b: no memory for the buffers of 0>1");
+}
+
+TEST_F(ControllerPipelineTest, AFailedIterationIsToldAndTheNextOneRuns) {
+  StartWorkers();
+  Programs(1).SetManner(Manner::kFailing);
+  v1::StartPipelineRequest request = Request("r", 2);
+  StartReader reader = Start(request);
+  ASSERT_OK_AND_ASSIGN(v1::PipelineRun run, reader.NextIn(v1::PIPELINE_RUN_STATE_WAITING));
+  Programs(1).SetManner(Manner::kDiligent);
+  ASSERT_OK_AND_ASSIGN(run, reader.Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE) << run.error();
+  EXPECT_EQ(run.failed_iterations(), 1);
+  EXPECT_THAT(run.done(0).error(),
+              AllOf(HasSubstr("worker w-b: 1F0: microbatch 0 of 0>1: bytes differ"),
+                    HasSubstr("rank 0: waits")));
+  EXPECT_EQ(Programs(0).counts().programs, 2);
+
+  request = Request("s", 2);
+  request.set_stop_at_failure(true);
+  Programs(1).SetManner(Manner::kFailing);
+  ASSERT_OK_AND_ASSIGN(run, Start(request).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_EQ(run.error_code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(run.done(), SizeIs(1));
+}
+
+TEST_F(ControllerPipelineTest, AWorkerThatDiesInMidIterationMayComeBack) {
+  StartWorkers();
+  Programs(2).SetManner(Manner::kHolding);
+  StartReader reader = Start(Request("r", 3));
+  Programs(2).WaitForIterations(1);
+  workers_.pop_back();
+  ASSERT_OK_AND_ASSIGN(v1::PipelineRun run, reader.NextIn(v1::PIPELINE_RUN_STATE_WAITING));
+  EXPECT_THAT(run.done(0).error(), HasSubstr("worker w-c"));
+  AddWorker("c", "c.0");
+  ASSERT_OK_AND_ASSIGN(run, reader.Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE) << run.error();
+  EXPECT_EQ(run.failed_iterations(), 1);
+  EXPECT_EQ(Programs(2).counts().iterations, 2);
+}
+
+TEST_F(ControllerPipelineTest, AWorkerThatDoesNotComeBackFailsTheRun) {
+  StartWorkers();
+  Programs(2).SetManner(Manner::kHolding);
+  v1::StartPipelineRequest request = Request("r", 3);
+  *request.mutable_rejoin_limit() = ToProto(absl::Milliseconds(300));
+  StartReader reader = Start(request);
+  Programs(2).WaitForIterations(1);
+  workers_.pop_back();
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, reader.Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_THAT(run.error(), HasSubstr("not all there again in time"));
+}
+
+TEST_F(ControllerPipelineTest, AnIterationThatTakesTooLongFails) {
+  StartWorkers();
+  Programs(2).SetManner(Manner::kHolding);
+  v1::StartPipelineRequest request = Request("r", 1);
+  *request.mutable_iteration_deadline() = ToProto(absl::Milliseconds(100));
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(request).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_THAT(run.error(), AllOf(HasSubstr("without word of w-c"), HasSubstr("rank 1: waits")));
+}
+
+TEST_F(ControllerPipelineTest, ARunIsStoppedByAnyClient) {
+  StartWorkers();
+  Programs(2).SetManner(Manner::kHolding);
+  StartReader reader = Start(Request("r", 1000));
+  Programs(2).WaitForIterations(1);
+  ASSERT_OK_AND_ASSIGN(v1::PipelineRun run, reader.NextIn(v1::PIPELINE_RUN_STATE_RUNNING));
+  EXPECT_OK(Stop(run.id(), /*now=*/false));
+  EXPECT_OK(Stop(run.id(), /*now=*/true));
+  ASSERT_OK_AND_ASSIGN(run, reader.Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_STOPPED);
+  EXPECT_EQ(run.error_code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_THAT(run.done(), SizeIs(1));
+  EXPECT_OK(Stop(run.id(), /*now=*/true));
+}
+
+TEST_F(ControllerPipelineTest, AControllerThatStopsTellsWorkersWhy) {
+  StartWorkers();
+  Programs(2).SetManner(Manner::kHolding);
+  StartReader reader = Start(Request("r", 1000));
+  Programs(2).WaitForIterations(1);
+  controller_->Shutdown(absl::Seconds(10));
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, reader.Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_STOPPED);
+  EXPECT_THAT(run.error(), HasSubstr("the controller is stopping"));
+  EXPECT_EQ(Programs(0).counts().stops, 1);
+}
+
+TEST_F(ControllerPipelineTest, AControllerWithoutTimeBreaksRunsOff) {
+  StartWorkers();
+  Programs(2).SetManner(Manner::kHolding);
+  StartReader reader = Start(Request("r", 1000));
+  Programs(2).WaitForIterations(1);
+  controller_.reset();
+  while (reader.Next().ok()) {
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh
