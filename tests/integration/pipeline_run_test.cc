@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 using Report = v1::RunProgramResponse::IterationReport;
 
 // Hears of one program, for the thread of the test.
-class Listener final : public ProgramListener {
+class Listener final : public ProgramObserver {
  public:
   void OnReport(const Report& report) override {
     MutexLock lock(mutex_);

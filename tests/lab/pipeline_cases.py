@@ -70,8 +70,9 @@ class PipelineCase:
                    "input_gradient_bytes": str(1 << 20), "weight_gradient_bytes": str(1 << 20)}
                   for index, (rank, part) in enumerate(self.stages)]
         edges = [{"from": begin, "to": end, "tensors": [
-            {"tensor": {"name": f"from_{begin}_to_{end}", "dtype": "F32", "shape": [self.rows(part, share), COLUMNS]},
-             "batch_dimension": 0, "source_layout": "[x, -]", "destination_layout": "[-, x]"}]}
+            {"tensor": {"name": f"from_{begin}_to_{end}", "dtype": "F32",
+                        "shape": [self.samples(), self.rows(part, share) // self.samples(), COLUMNS]},
+             "batch_dimension": 0, "source_layout": "[-, x, -]", "destination_layout": "[-, -, x]"}]}
             for begin, end, part in self.edges]
         return {"name": self.name, "ranks": ranks, "stages": stages, "edges": edges,
                 "microbatches": [{"count": count, "samples": samples} for count, samples in self.sizes],

@@ -20,9 +20,9 @@
 namespace crossmesh {
 
 // Hears how a program goes. Called on the data loop.
-class ProgramListener {
+class ProgramObserver {
  public:
-  virtual ~ProgramListener() = default;
+  virtual ~ProgramObserver() = default;
   virtual void OnReport(const v1::RunProgramResponse::IterationReport& report) = 0;
   // The last call: the executor neither reads nor writes the program's memory any more.
   virtual void OnStopped() = 0;
@@ -36,7 +36,7 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   struct Ports {
     EventLoop& data;
     ReplayRunner& runner;
-    ProgramListener& listener;
+    ProgramObserver& listener;
   };
 
   // `worker`: this one's name among the peers.

@@ -1,7 +1,7 @@
 #include "worker/service/pipeline_execution_service.h"
 
 #include "common/rpc/server_streams.h"
-#include "worker/pipeline/program_call.h"
+#include "worker/pipeline/served_program.h"
 
 #include <memory>
 #include <utility>
@@ -19,7 +19,7 @@ class ProgramStream final : public ProgramServerStream, public ProgramCaller {
   static ProgramStream::Reactor* Open(ProgramHost& host) {
     auto stream = std::make_shared<ProgramStream>(host.control());
     // The call and the stream keep each other until the stream has ended.
-    stream->call_ = std::make_shared<ProgramCall>(host, stream);
+    stream->call_ = std::make_shared<ServedProgram>(host, stream);
     return Serve(std::move(stream));
   }
 
@@ -37,7 +37,7 @@ class ProgramStream final : public ProgramServerStream, public ProgramCaller {
   }
 
   EventLoop& control_;
-  std::shared_ptr<ProgramCall> call_;
+  std::shared_ptr<ServedProgram> call_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "worker/pipeline/program_call.h"
+#include "worker/pipeline/served_program.h"
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -10,7 +10,7 @@
 
 namespace crossmesh {
 
-void ProgramCall::OnRequest(const v1::RunProgramRequest& request) {
+void ServedProgram::OnRequest(const v1::RunProgramRequest& request) {
   if (over_) return;
   const absl::Status status = Handle(request);
   if (status.ok()) return;
@@ -19,18 +19,18 @@ void ProgramCall::OnRequest(const v1::RunProgramRequest& request) {
   StopProgram(status);
 }
 
-void ProgramCall::OnGone() {
+void ServedProgram::OnGone() {
   if (std::exchange(over_, true) || program_ == nullptr) return;
   StopProgram(absl::CancelledError("the controller is gone"));
 }
 
-void ProgramCall::GiveUp(const absl::Status& why) {
+void ServedProgram::GiveUp(const absl::Status& why) {
   host_.control().Post([self = shared_from_this(), why] {
     if (!std::exchange(self->over_, true)) self->StopProgram(why);
   });
 }
 
-absl::Status ProgramCall::Handle(const v1::RunProgramRequest& request) {
+absl::Status ServedProgram::Handle(const v1::RunProgramRequest& request) {
   using Message = v1::RunProgramRequest::MessageCase;
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
@@ -60,7 +60,7 @@ absl::Status ProgramCall::Handle(const v1::RunProgramRequest& request) {
   return absl::InvalidArgumentError("run program: expected a message, found none that is known");
 }
 
-absl::Status ProgramCall::OnStart(const v1::RunProgramRequest::Start& start) {
+absl::Status ServedProgram::OnStart(const v1::RunProgramRequest::Start& start) {
   if (start_.has_value()) {
     return absl::InvalidArgumentError("run program: expected one start, found a second one");
   }
@@ -68,7 +68,7 @@ absl::Status ProgramCall::OnStart(const v1::RunProgramRequest::Start& start) {
   return absl::OkStatus();
 }
 
-absl::Status ProgramCall::OnPiece(const v1::RunProgramRequest::ProgramPiece& piece) {
+absl::Status ServedProgram::OnPiece(const v1::RunProgramRequest::ProgramPiece& piece) {
   if (!start_.has_value() || program_ != nullptr) {
     return absl::InvalidArgumentError(
         "run program: expected program_piece between start and the first iteration");
@@ -81,7 +81,7 @@ absl::Status ProgramCall::OnPiece(const v1::RunProgramRequest::ProgramPiece& pie
   return piece.last() ? StartProgram() : absl::OkStatus();
 }
 
-absl::Status ProgramCall::StartProgram() {
+absl::Status ServedProgram::StartProgram() {
   ASSIGN_OR_RETURN(std::shared_ptr<const ProgramMemory> memory,
                    host_.Prepare(*start_, std::exchange(bytes_, {})));
   LogInfo("program_started", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
@@ -93,14 +93,14 @@ absl::Status ProgramCall::StartProgram() {
   return absl::OkStatus();
 }
 
-void ProgramCall::StopProgram(absl::Status why) {
+void ServedProgram::StopProgram(absl::Status why) {
   host_.data().Post([self = shared_from_this(), why = std::move(why)] {
     if (!absl::IsCancelled(why)) self->end_.Update(why);
     self->program_->Stop(why);
   });
 }
 
-void ProgramCall::Open() {
+void ServedProgram::Open() {
   const absl::Status status = program_->Open();
   if (!status.ok()) {
     end_.Update(status);
@@ -118,20 +118,20 @@ void ProgramCall::Open() {
   caller_->Say(response);
 }
 
-void ProgramCall::BeginIteration(int64_t iteration) {
+void ServedProgram::BeginIteration(int64_t iteration) {
   const absl::Status status = program_->BeginIteration(iteration);
   if (status.ok()) return;
   end_.Update(status);
   program_->Stop(status);
 }
 
-void ProgramCall::OnReport(const v1::RunProgramResponse::IterationReport& report) {
+void ServedProgram::OnReport(const v1::RunProgramResponse::IterationReport& report) {
   v1::RunProgramResponse response;
   *response.mutable_iteration_report() = report;
   caller_->Say(response);
 }
 
-void ProgramCall::OnStopped() {
+void ServedProgram::OnStopped() {
   caller_->End(end_);
   LogInfo("program_ended", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
   // Goes there with the threads of a rehearsal, which have ended or do so soon.

@@ -26,14 +26,14 @@ class ProgramCaller {
 
 // The protocol of one RunProgram call, and its program: a start, the program in pieces, then
 // iterations. Confined to the control loop, but for what the program says.
-class ProgramCall final : public std::enable_shared_from_this<ProgramCall>,
-                          public HostedProgram,
-                          private ProgramListener {
+class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
+                            public HostedProgram,
+                            private ProgramObserver {
  public:
   static constexpr size_t kProgramBytesMax = size_t{64} << 20;
 
   // `host` must outlive it.
-  ProgramCall(ProgramHost& host, std::shared_ptr<ProgramCaller> caller)
+  ServedProgram(ProgramHost& host, std::shared_ptr<ProgramCaller> caller)
       : host_(host), caller_(std::move(caller)) {}
 
   // A message out of order or malformed ends the call with InvalidArgument, as does what the host
