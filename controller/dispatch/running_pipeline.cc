@@ -6,10 +6,7 @@
 #include "common/wire/status_code.h"
 #include "common/wire/time_codec.h"
 
-#include <algorithm>
 #include <utility>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
