@@ -372,7 +372,8 @@ TEST_F(ControllerPipelineTest, AWorkerThatDoesNotComeBackFailsTheRun) {
   workers_.pop_back();
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, reader.Last());
   EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
-  EXPECT_THAT(run.error(), HasSubstr("not all there again in time"));
+  EXPECT_THAT(run.error(),
+              AllOf(HasSubstr("not all there in time"), HasSubstr("iteration 0: worker w-c")));
 }
 
 TEST_F(ControllerPipelineTest, AnIterationThatTakesTooLongFails) {

@@ -2,16 +2,11 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
 #include "common/wire/status_code.h"
 #include "common/wire/time_codec.h"
 
-#include <algorithm>
-#include <set>
 #include <utility>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -20,29 +15,6 @@ constexpr absl::Duration kDeadlineBase = absl::Seconds(30);
 constexpr int kDeadlinePredictions = 3;
 // Programs and operations are told apart by workers: an operation's number does not have it.
 constexpr uint64_t kProgramBit = uint64_t{1} << 63;
-
-std::vector<DeviceId> DevicesOfRanks(const PlannedPipeline& planned) {
-  std::vector<DeviceId> devices;
-  for (const PipelineDescription::Rank& rank : planned.description.ranks) {
-    devices.insert(devices.end(), rank.mesh->devices().begin(), rank.mesh->devices().end());
-  }
-  return devices;
-}
-
-absl::Status CheckTakesPart(const WorkerRecord& worker, const std::set<DeviceId>& wanted) {
-  if (worker.state != WorkerState::kReady) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker ", worker.name, ": expected READY, found ", WorkerStateName(worker.state)));
-  }
-  for (const GpuRecord& gpu : worker.gpus) {
-    if (!wanted.contains(gpu.device)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("device ", ToString(gpu.device),
-                     ": expected host memory, since it is of a rank of a pipeline that runs; "
-                     "found a GPU"));
-  }
-  return absl::OkStatus();
-}
 
 v1::PipelineRunState ToProto(PipelineRunState state) {
   switch (state) {
@@ -136,115 +108,6 @@ RunningPipeline::RunningPipeline(const Environment& environment, PipelineRequest
       machine_(
           {.iterations = request_.run.iterations(), .stop_at_failure = request_.stop_at_failure}),
       run_(request_.run) {}
-
-void RunningPipeline::Begin() {
-  const bool taken = environment_.planners.Post([self = shared_from_this()] {
-    const absl::Duration begin = self->environment_.clock.Monotonic();
-    PipelineRequest::Planned planned =
-        self->request_.plan([given_up = self->given_up_] { return given_up->load(); });
-    const absl::Duration took = self->environment_.clock.Monotonic() - begin;
-    v1::PipelinePlan summary;
-    if (planned.ok()) {
-      summary = (*planned)->Summary();
-      summary.set_plan_seconds(absl::ToDoubleSeconds(took));
-    }
-    self->environment_.queue.Post(
-        [self, planned = std::move(planned), summary = std::move(summary)]() mutable {
-          *self->run_.mutable_plan() = std::move(summary);
-          self->OnPlanned(std::move(planned));
-        });
-  });
-  if (!taken) OnPlanned(absl::ResourceExhaustedError("too many requests wait for the planner"));
-}
-
-void RunningPipeline::OnPlanned(PipelineRequest::Planned planned) {
-  if (finished_) return;
-  if (!planned.ok()) return Feed(Machine::PreparationFailed{planned.status()});
-  planned_ = *std::move(planned);
-  run_.set_pipeline(planned_->description.name);
-  PublishSoon();
-  LookForWorkers();
-}
-
-void RunningPipeline::LookForWorkers() {
-  const absl::Status found = FindWorkers();
-  if (found.ok()) return;
-  // Before the first start, who asked is told at once.
-  if (generation_ == 0 || !absl::IsFailedPrecondition(found)) {
-    return Feed(Machine::PreparationFailed{found});
-  }
-  Feed(Machine::WorkersMissing{found});
-  Do(Machine::AwaitWorkers{});
-}
-
-absl::Status RunningPipeline::FindWorkers() {
-  const std::vector<DeviceId> devices = DevicesOfRanks(*planned_);
-  ASSIGN_OR_RETURN(workers_, environment_.workers.OwnersOf(devices));
-  const std::set<DeviceId> wanted(devices.begin(), devices.end());
-  DevicesOfWorkers owned;
-  for (const WorkerRecord& worker : workers_) {
-    RETURN_IF_ERROR(CheckTakesPart(worker, wanted));
-    for (const DeviceId& device : worker.devices) {
-      if (wanted.contains(device)) owned[worker.name].push_back(device);
-    }
-  }
-  if (owned == devices_) {
-    TellWorkersReady();
-  } else {
-    MakePrograms(std::move(owned));
-  }
-  return absl::OkStatus();
-}
-
-RunningPipeline::Programs RunningPipeline::MakeBytes(const PlannedPipeline& planned,
-                                                     const DevicesOfWorkers& devices) {
-  std::vector<std::vector<DeviceId>> owned;
-  for (const auto& [worker, of_worker] : devices) owned.push_back(of_worker);
-  ASSIGN_OR_RETURN(std::vector<PlannedProgram> made, MakeWorkerPrograms(planned, owned));
-  std::vector<Program> programs;
-  for (const auto& [worker, of_worker] : devices) {
-    PlannedProgram& program = made[programs.size()];
-    auto bytes = std::make_shared<const std::string>(program.message.SerializeAsString());
-    if (bytes->size() > kProgramBytesMax) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("program of worker ", worker, ": expected at most ",
-                       static_cast<size_t>(kProgramBytesMax), " bytes, found ", bytes->size(), ""));
-    }
-    programs.push_back({std::move(bytes), std::move(program.transfers)});
-  }
-  return programs;
-}
-
-void RunningPipeline::MakePrograms(DevicesOfWorkers devices) {
-  const bool taken = environment_.planners.Post(
-      [self = shared_from_this(), planned = planned_, devices = std::move(devices)]() mutable {
-        Programs programs = MakeBytes(*planned, devices);
-        self->environment_.queue.Post(
-            [self, devices = std::move(devices), programs = std::move(programs)]() mutable {
-              self->OnPrograms(std::move(devices), std::move(programs));
-            });
-      });
-  if (!taken) {
-    Feed(Machine::PreparationFailed{
-        absl::ResourceExhaustedError("too many requests wait for the planner")});
-  }
-}
-
-void RunningPipeline::OnPrograms(DevicesOfWorkers devices, Programs programs) {
-  if (finished_) return;
-  if (!programs.ok()) return Feed(Machine::PreparationFailed{programs.status()});
-  devices_ = std::move(devices);
-  programs_.clear();
-  auto program = programs->begin();
-  for (const auto& [worker, of_worker] : devices_) programs_[worker] = std::move(*program++);
-  TellWorkersReady();
-}
-
-void RunningPipeline::TellWorkersReady() {
-  Machine::WorkersReady ready;
-  for (const auto& [worker, of_worker] : devices_) ready.workers.push_back(worker);
-  Feed(ready);
-}
 
 void RunningPipeline::Stop(bool now, const std::string& reason) {
   Feed(Machine::StopRequested{now, reason});

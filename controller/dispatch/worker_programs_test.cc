@@ -36,7 +36,7 @@ std::vector<std::vector<DeviceId>> Workers(const std::vector<std::string>& group
   return workers;
 }
 
-std::vector<WorkerProgram> ProgramsOf(const v1::PipelineSpec& spec,
+std::vector<PlannedProgram> ProgramsOf(const v1::PipelineSpec& spec,
                                       const std::vector<std::string>& groups,
                                       const std::string& model = "") {
   const auto planned = PlanSample(spec, model);
@@ -54,7 +54,7 @@ TEST(WorkerProgramsTest, EveryHopOfEveryChannelHasBothItsEndsOnce) {
   using HopName = std::tuple<uint32_t, DeviceRank, DeviceRank, int32_t, int32_t>;
   std::map<HopName, int> sent, received;
   std::map<uint32_t, std::set<int32_t>> transfers_of_attempt;
-  for (const WorkerProgram& program : programs) {
+  for (const PlannedProgram& program : programs) {
     ASSERT_EQ(std::ssize(program.transfers), program.message.channels_size());
     for (int i = 0; i < program.message.channels_size(); ++i) {
       const v1::PipelineProgram::Channel& channel = program.message.channels(i);
@@ -146,7 +146,7 @@ TEST(WorkerProgramsTest, RanksThatBlockHaveTheirTransfersInAnOrderThatEnds) {
   ASSERT_OK_AND_ASSIGN(const auto programs,
                        MakeWorkerPrograms(**planned, Workers({"ab", "cd", "ef"})));
   std::vector<Words> ranks;
-  for (const WorkerProgram& program : programs) {
+  for (const PlannedProgram& program : programs) {
     ranks.push_back(absl::StrSplit(program.message.ranks(0).actions(), ' '));
   }
   EXPECT_THAT(Words(ranks[0].begin(), ranks[0].begin() + 3), ElementsAre("0F0", "0>1F0", "0F1"));

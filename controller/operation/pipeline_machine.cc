@@ -193,8 +193,8 @@ void PipelineMachine::Settle() {
     failure_ =
         absl::Status(why.code(), absl::StrCat("iteration ", iteration_, ": ", why.message()));
     ++iteration_;
-  } else if (!cause_.ok()) {
-    failure_ = cause_;
+  } else {
+    missing_ = cause_;
   }
   if (cause_.ok() && iteration_ == options_.iterations) {
     return End(PipelineRunState::kDone, absl::OkStatus());
@@ -205,7 +205,8 @@ void PipelineMachine::Settle() {
   }
   if (!refusal_.ok()) return End(PipelineRunState::kFailed, refusal_);
   const bool last = tried && (options_.stop_at_failure || iteration_ == options_.iterations);
-  if (last || too_late_) return End(PipelineRunState::kFailed, failure_);
+  if (last) return End(PipelineRunState::kFailed, failure_);
+  if (too_late_) return End(PipelineRunState::kFailed, NotThereInTime());
   WaitForWorkers();
 }
 
@@ -223,11 +224,15 @@ void PipelineMachine::WaitForWorkers() {
 void PipelineMachine::OnWorkersTooLate() {
   if (!awaits_workers_) return;
   too_late_ = true;
-  if (phase_ != Phase::kAwaiting) return;
-  End(PipelineRunState::kFailed,
-      absl::DeadlineExceededError(absl::StrCat(
-          "the workers were not all there again in time",
-          missing_.ok() ? "" : absl::StrCat(": ", missing_.message()), "; ", failure_.message())));
+  if (phase_ == Phase::kAwaiting) End(PipelineRunState::kFailed, NotThereInTime());
+}
+
+absl::Status PipelineMachine::NotThereInTime() const {
+  std::string text = "the workers were not all there in time";
+  for (const absl::Status& why : {missing_, failure_}) {
+    if (!why.ok()) absl::StrAppend(&text, "; ", why.message());
+  }
+  return absl::DeadlineExceededError(text);
 }
 
 absl::Status PipelineMachine::WithPositions() const {

@@ -164,6 +164,7 @@ class PipelineMachine {
   void Settle();
   void WaitForWorkers();
   void OnWorkersTooLate();
+  absl::Status NotThereInTime() const;
   absl::Status WithPositions() const;
   // Those for whom `has` is false: "w0, w1".
   std::string Lacking(bool Worker::* has) const;
@@ -176,10 +177,10 @@ class PipelineMachine {
   int64_t iteration_ = 0;        // that runs, or is the next
   bool tried_ = false;           // it was begun
   absl::Status cause_;           // why programs are stopped; OK: the run is done
-  absl::Status failure_;         // of the last iteration or start; OK once an iteration is complete
+  absl::Status failure_;         // of the last iteration tried; OK: it is complete
   bool awaits_workers_ = false;  // since the timer of kWorkers was started
   bool too_late_ = false;        // since it has run out
-  absl::Status missing_;         // why workers are still waited for
+  absl::Status missing_;         // why workers are still waited for, or why the last start failed
   absl::btree_map<std::string, Worker> workers_;  // of the present generation
   std::optional<std::string> stop_reason_;        // somebody wants the run to stop
   absl::Status refusal_;                          // a worker's, of its program
