@@ -20,6 +20,7 @@ find_package(gRPC CONFIG REQUIRED)
 find_program(CROSSMESH_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 find_package(benchmark CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
+find_package(Eigen3 CONFIG REQUIRED)  # of examples
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(ucx CONFIG REQUIRED)  # ucx::ucp
 

@@ -25,7 +25,8 @@ class TrainingStage {
 
   const Shape& shape() const { return shape_; }
 
-  // `inputs`: by source. Of the last stage the output is y, and the loss of the microbatch is added.
+  // `inputs`: by source. Of the last stage the output is y, and the loss of the microbatch is
+  // added.
   Shards Forward(int microbatch, std::vector<Shards> inputs);
   // `output_gradient` is not looked at by the last stage, which begins from its loss. Returns the
   // gradients of the inputs, by source.
