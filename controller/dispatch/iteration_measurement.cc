@@ -128,15 +128,19 @@ class Measurer {
     out.set_samples(transfer.samples);
     std::vector<double> seconds;
     size_t order = 0;
-    for (MicrobatchIndex m = 0; m < std::ssize(planned_.description.samples); ++m) {
-      if (planned_.description.samples[m] != transfer.samples) continue;
+    const RankIndex rank = ops.rank_of(ops.ProducerOf(transfer.channel, 0));
+    for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
+      const MicrobatchIndex m = ops.op(op).microbatch;
+      if (ops.ProducerOf(transfer.channel, m) != op ||
+          planned_.description.samples[m] != transfer.samples) {
+        continue;
+      }
       if (order == channel.messages.size()) break;
       const Span& message = channel.messages[order++];
       if (message.begin == 0 || message.end == 0) continue;
       seconds.push_back(Seconds(message.end - message.begin));
       if (!tells_times_) continue;
-      Tell(ToString(ops.op(ops.ProducerOf(transfer.channel, m))), message,
-           *out.mutable_transfers());
+      Tell(ToString(ops.op(op)), message, *out.mutable_transfers());
     }
     out.set_transfer_seconds(Median(std::move(seconds)));
     out.set_first_byte_seconds(Median(std::move(channel.first_bytes)));

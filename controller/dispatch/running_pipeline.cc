@@ -157,6 +157,7 @@ v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
   start.set_checksums(request_.checksums);
   start.set_rehearsal(run_.rehearsal());
   *start.mutable_stall_limit() = crossmesh::ToProto(request_.stall_limit);
+  if (complete_iteration_.has_value()) start.set_complete_iteration(*complete_iteration_);
   return start;
 }
 
@@ -223,6 +224,7 @@ void RunningPipeline::Do(const Machine::EndIteration& action) {
   if (action.status.ok()) {
     complete_.clear();
     for (auto& [worker, report] : reports_) complete_.push_back(std::move(report));
+    complete_iteration_ = action.iteration;
     ended.set_seconds(IterationSeconds(complete_));
   } else {
     ended.set_error(std::string(action.status.message()));

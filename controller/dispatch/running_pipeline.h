@@ -143,6 +143,7 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   absl::btree_map<std::string, std::unique_ptr<ProgramCall>> calls_;  // that have not ended
   absl::btree_map<std::string, WorkerReport> reports_;                // of the iteration that runs
   std::vector<WorkerReport> complete_;                                // of the last complete one
+  std::optional<int64_t> complete_iteration_;                         // its number
   std::array<TaskQueue::Timer, 4> timers_;                            // by what is waited for
   TaskQueue::Timer look_timer_;
   TaskQueue::Timer publish_timer_;

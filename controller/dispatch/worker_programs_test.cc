@@ -37,8 +37,8 @@ std::vector<std::vector<DeviceId>> Workers(const std::vector<std::string>& group
 }
 
 std::vector<PlannedProgram> ProgramsOf(const v1::PipelineSpec& spec,
-                                      const std::vector<std::string>& groups,
-                                      const std::string& model = "") {
+                                       const std::vector<std::string>& groups,
+                                       const std::string& model = "") {
   const auto planned = PlanSample(spec, model);
   CHECK_OK(planned);
   auto programs = MakeWorkerPrograms(**planned, Workers(groups));

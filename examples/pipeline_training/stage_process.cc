@@ -25,14 +25,17 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
     const PipelineStep step = loop.Next();
     switch (step.kind) {
       case PipelineStep::Kind::kOp:
+        // What an iteration left that was cut short is of no use.
+        if (pending_ != step.op->iteration) stage_.DropGradients();
+        pending_ = step.op->iteration;
         Compute(*step.op);
         loop.Done();
         break;
       case PipelineStep::Kind::kComplete:
-        on_step_(stage_.ApplyGradients());
+        if (pending_ == step.iteration) on_step_(stage_.ApplyGradients());
+        pending_.reset();
         break;
       case PipelineStep::Kind::kOver:
-        stage_.DropGradients();
         return step.why;
     }
   }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class StageProcess {
   // that is complete, which only the last stage knows.
   StageProcess(int stage, std::vector<DeviceId> devices, std::function<void(double)> on_step);
 
-  // Until it is over; returns why.
+  // Until it is over; returns why. With an error the next loop goes on where this one was.
   absl::Status Run(PipelineLoop& loop);
 
  private:
@@ -34,6 +35,7 @@ class StageProcess {
   TrainingStage stage_;
   std::map<DeviceId, int> devices_;
   std::function<void(double)> on_step_;
+  std::optional<int64_t> pending_;  // the iteration whose gradients wait to be applied, or dropped
 };
 
 }  // namespace crossmesh::training

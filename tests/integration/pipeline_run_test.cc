@@ -17,8 +17,10 @@
 #include "worker/transport/inprocess/inprocess_fabric.h"
 #include "worker/transport/inprocess/inprocess_transport.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,7 +110,8 @@ class PipelineRunTest : public testing::Test {
   // `devices`: of each worker.
   void StartPrograms(const PlannedPipeline& planned,
                      const std::vector<std::vector<DeviceId>>& devices, bool checksums = true,
-                     absl::Duration stall_limit = absl::Seconds(20)) {
+                     absl::Duration stall_limit = absl::Seconds(20),
+                     std::optional<int64_t> complete_iteration = std::nullopt) {
     ASSERT_OK_AND_ASSIGN(const std::vector<PlannedProgram> programs,
                          MakeWorkerPrograms(planned, devices));
     ProgramStart start{.run_id = "pr-1",
@@ -118,7 +121,8 @@ class PipelineRunTest : public testing::Test {
                        .token_low = operations_,
                        .checksums = checksums,
                        .rehearsal = true,
-                       .stall_limit = stall_limit};
+                       .stall_limit = stall_limit,
+                       .complete_iteration = complete_iteration};
     for (size_t i = 0; i < workers_.size(); ++i) {
       start.peers.push_back({.worker = absl::StrCat("w", i),
                              .data_address = workers_[i]->transport->address(),
@@ -133,6 +137,7 @@ class PipelineRunTest : public testing::Test {
                                 [](const DeviceId& /*device*/, ByteCount bytes) {
                                   return Arena::Create("test", bytes);
                                 }));
+      memories_.push_back(memory);
       worker.program = std::make_unique<RunningProgram>(
           RunningProgram::Ports{.data = *worker.loop,
                                 .runner = worker.executor->replays(),
@@ -168,6 +173,13 @@ class PipelineRunTest : public testing::Test {
     }
   }
 
+  // Is the memory of all programs given back?
+  bool AllMemoryIsBack() {
+    for (const auto& worker : workers_) worker->program.reset();
+    return std::ranges::all_of(memories_, [](const auto& memory) { return memory.expired(); });
+  }
+
+  std::vector<std::weak_ptr<const ProgramMemory>> memories_;
   const RealClock clock_{};
   std::unique_ptr<InProcessFabric> fabric_;
   std::vector<std::unique_ptr<TestWorker>> workers_;
@@ -329,13 +341,13 @@ v1::PipelineSpec TwoRanks(double seconds = 0.002) {
 class TwoRanksTest : public PipelineRunTest {
  protected:
   void StartTwo(const v1::PipelineSpec& spec = TwoRanks(),
-                absl::Duration stall_limit = absl::Seconds(20)) {
+                std::optional<int64_t> complete_iteration = std::nullopt) {
     v1::PipelineChoice choice;
     choice.set_schedule("1f1b");
     planned_ = PlanOf(spec, choice);
     devices_.clear();
     for (const auto& rank : planned_->description.ranks) devices_.push_back(rank.mesh->devices());
-    StartPrograms(*planned_, devices_, true, stall_limit);
+    StartPrograms(*planned_, devices_, true, absl::Seconds(20), complete_iteration);
   }
 
   std::shared_ptr<const PlannedPipeline> planned_;
@@ -378,6 +390,19 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
     EXPECT_EQ(next.code(), 0) << next.message();
   }
   Stop(absl::OkStatus());
+  EXPECT_TRUE(AllMemoryIsBack());
+}
+
+// It may have been cut off before it heard so.
+TEST_F(TwoRanksTest, AProcessIsToldAgainWhatIsComplete) {
+  AddWorkers(2);
+  ASSERT_NO_FATAL_FAILURE(StartTwo(TwoRanks(), /*complete_iteration=*/4));
+  RankDesk& desk = *workers_[0]->program->desks()[0];
+  const PipelineStep step = desk.Next();
+  EXPECT_EQ(step.kind, PipelineStep::Kind::kComplete);
+  EXPECT_EQ(step.iteration, 4);
+  Stop(absl::OkStatus());
+  EXPECT_EQ(desk.Next().kind, PipelineStep::Kind::kOver);
 }
 
 TEST_F(TwoRanksTest, AProcessThatNeverAnswersIsNamed) {

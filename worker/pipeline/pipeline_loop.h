@@ -46,8 +46,8 @@ struct PipelineStep {
   enum class Kind : uint8_t {
     kOp,        // compute it, then Done
     kComplete,  // the iteration is complete on all ranks: weights may change
-    kOver,  // nothing follows. `why` is OK when the run is done; otherwise it was cut short: drop
-            // what the last iteration left, and wait for the next program
+    kOver,  // nothing follows. `why` is OK when the run is done; otherwise it was cut short, and
+            // goes on with another loop
   };
   Kind kind = Kind::kOver;
   const PipelineOp* op = nullptr;  // of kOp; until Done
@@ -57,6 +57,10 @@ struct PipelineStep {
 
 // The side of a pipeline's run on which a training process computes: one rank, on the devices that
 // this process has of it. Thread-compatible; used by one thread of the process.
+//
+// A run that is cut short goes on with another loop. Whether its last iteration is complete is not
+// known then: the next loop may begin with kComplete of it, or with an op of a later one, when what
+// it left is to be dropped. It may also name an iteration for the second time.
 //
 //   for (;;) {
 //     const PipelineStep step = loop.Next();

@@ -38,6 +38,7 @@ absl::StatusOr<ProgramStart> FromProto(const v1::RunProgramRequest::Start& start
                        .rehearsal = start.rehearsal()};
   ASSIGN_OR_RETURN(decoded.stall_limit,
                    DurationIn(start.stall_limit(), kStallLimits, "start.stall_limit"));
+  if (start.has_complete_iteration()) decoded.complete_iteration = start.complete_iteration();
   for (const v1::RunProgramRequest::Peer& proto : start.peers()) {
     RETURN_IF_ERROR(CheckText("peers.worker", proto.worker(), kNameBytesMax));
     RETURN_IF_ERROR(CheckText("peers.data_address", proto.data_address(), kDataAddressBytesMax));

@@ -4,6 +4,7 @@
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct ProgramStart {
   bool checksums = false;
   bool rehearsal = false;
   absl::Duration stall_limit;
+  std::optional<int64_t> complete_iteration;  // the last one everywhere
 };
 
 // InvalidArgument, naming the field, what was expected and what was found.

@@ -42,6 +42,9 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
     ranks_.push_back({.begin_ns = std::vector<int64_t>(ops), .end_ns = std::vector<int64_t>(ops)});
     desks_.push_back(
         std::make_shared<RankDesk>(ports_.data, static_cast<RankListener&>(*this), memory_, rank));
+    if (start_.complete_iteration.has_value()) {
+      desks_.back()->GiveComplete(*start_.complete_iteration);
+    }
   }
 }
 
