@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include "client/follower.h"
 #include "client/pause.h"
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
@@ -14,7 +15,6 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
-#include <absl/strings/strip.h>
 #include <grpcpp/client_context.h>
 
 namespace crossmesh {
@@ -45,6 +45,7 @@ Client::Client(std::string address, const ClientOptions& options,
       networks_(v1::NetworkService::NewStub(channel)),
       reshards_(v1::ReshardService::NewStub(channel)),
       operations_(v1::OperationService::NewStub(channel)),
+      pipelines_(v1::PipelineService::NewStub(channel)),
       workers_(v1::WorkerService::NewStub(channel)) {}
 
 absl::Status Client::Explain(const absl::Status& status) const {
@@ -230,90 +231,41 @@ absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardReques
   return response;
 }
 
-// Follows one operation over as many streams as it takes. Thread-compatible.
-class Client::Follower {
- public:
-  Follower(Client& client, OnChange on_change)
-      : client_(client), on_change_(on_change), backoff_({}, RandomNumber()) {}
+template <typename Subject>
+Follower<Subject> Client::FollowerOf(absl::string_view noun,
+                                     absl::FunctionRef<void(const Subject&)> on_change) const {
+  return Follower<Subject>({.noun = std::string(noun),
+                            .address = address_,
+                            .follow_for = options_.follow_for,
+                            .seed = RandomNumber()},
+                           on_change);
+}
 
-  // `open` starts a stream: by the request while the operation's id is unknown, by the id then.
-  template <typename Message>
-  absl::Status Read(std::unique_ptr<grpc::ClientReader<Message>> reader) {
-    Message message;
-    while (reader->Read(&message)) {
-      operation_ = std::move(*message.mutable_operation());
-      heard_ = true;
-      on_change_(operation_);
-    }
-    return FromGrpcStatus(reader->Finish());
-  }
-
-  absl::StatusOr<v1::Operation> Follow(absl::FunctionRef<absl::Status(grpc::ClientContext&)> open,
-                                       const std::string& id) {
-    operation_.set_id(id);
-    absl::Duration until = clock_.Monotonic() + client_.options_.follow_for;
-    while (true) {
-      grpc::ClientContext context;
-      SetDeadline(context, kRpcDeadlineMax);
-      heard_ = false;
-      const bool known = !operation_.id().empty();
-      absl::Status status = known ? WatchOnce(context) : open(context);
-      if (HasEnded(operation_)) return std::move(operation_);
-      if (!MayGoOn(status)) return status;
-      if (heard_) {
-        backoff_.Reset();
-        until = clock_.Monotonic() + client_.options_.follow_for;
-      }
-      const absl::Duration pause = backoff_.Next();
-      if (clock_.Monotonic() + pause >= until) return GiveUp(status);
-      Pause(pause);
-    }
-  }
-
- private:
-  absl::Status WatchOnce(grpc::ClientContext& context) {
-    v1::WatchOperationRequest request;
-    request.set_id(operation_.id());
-    return Read(client_.operations_->WatchOperation(&context, request));
-  }
-
-  // A stream may end at any time: with the connection's age, with this reader too slow, with the
-  // stream's own deadline.
-  bool MayGoOn(const absl::Status& status) const {
-    if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) return true;
-    return heard_ && (absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status));
-  }
-
-  absl::Status GiveUp(const absl::Status& status) const {
-    const absl::string_view id = operation_.id();
-    return absl::UnavailableError(
-        absl::StrCat("controller ", client_.address_, ": ",
-                     status.ok() ? "the stream ended before the operation" : status.message(),
-                     id.empty() ? "" : absl::StrCat("; operation ", id, " may still be running")));
-  }
-
-  Client& client_;
-  const OnChange on_change_;
-  const RealClock clock_;
-  Backoff backoff_;
-  v1::Operation operation_;
-  bool heard_ = false;  // on the present stream
-};
+absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRequest* request,
+                                                      const std::string& id, OnChange on_change) {
+  Follower<v1::Operation> follower = FollowerOf("operation", on_change);
+  const auto open = [&](grpc::ClientContext& context) {
+    if (request == nullptr) return absl::InternalError("the id is known");
+    return follower.Read(reshards_->ExecuteReshard(&context, *request),
+                         &v1::ExecuteReshardResponse::mutable_operation);
+  };
+  const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
+    v1::WatchOperationRequest watched;
+    watched.set_id(known);
+    return follower.Read(operations_->WatchOperation(&context, watched),
+                         &v1::WatchOperationResponse::mutable_operation);
+  };
+  return follower.Follow(open, watch, id);
+}
 
 absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& request,
                                               OnChange on_change) {
-  Follower follower(*this, on_change);
-  const auto open = [&](grpc::ClientContext& context) {
-    return follower.Read(reshards_->ExecuteReshard(&context, request));
-  };
-  return follower.Follow(open, "");
+  return FollowOperation(&request, "", on_change);
 }
 
 absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_change) {
   if (id.empty()) return absl::InvalidArgumentError("operation id: expected one, found none");
-  Follower follower(*this, on_change);
-  const auto never = [](grpc::ClientContext&) { return absl::InternalError("the id is known"); };
-  return follower.Follow(never, id);
+  return FollowOperation(nullptr, id, on_change);
 }
 
 absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
@@ -346,6 +298,121 @@ absl::Status Client::CancelOperation(const std::string& id, const std::string& r
   return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request, response);
 }
 
+absl::StatusOr<int64_t> Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
+  v1::CreatePipelineRequest request;
+  *request.mutable_pipeline() = pipeline;
+  v1::CreatePipelineResponse response;
+  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request, response));
+  return response.revision();
+}
+
+absl::StatusOr<v1::PipelineSpec> Client::GetPipeline(const std::string& name) {
+  v1::GetPipelineRequest request;
+  request.set_name(name);
+  v1::GetPipelineResponse response;
+  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::GetPipeline, request, response));
+  return std::move(*response.mutable_pipeline());
+}
+
+absl::StatusOr<std::vector<v1::PipelineSpec>> Client::ListPipelines() {
+  std::vector<v1::PipelineSpec> pipelines;
+  v1::ListPipelinesRequest request;
+  request.set_page_size(kPageSize);
+  do {
+    v1::ListPipelinesResponse page;
+    RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelines, request, page));
+    pipelines.insert(pipelines.end(), page.pipelines().begin(), page.pipelines().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return pipelines;
+}
+
+absl::Status Client::DeletePipeline(const std::string& name) {
+  v1::DeletePipelineRequest request;
+  request.set_name(name);
+  v1::DeletePipelineResponse response;
+  // Once: a second answer would be that there is none.
+  return Explain(
+      CallOnce(*pipelines_, &v1::PipelineService::Stub::DeletePipeline, request, response));
+}
+
+absl::StatusOr<v1::PipelinePlan> Client::PlanPipeline(const v1::PlanPipelineRequest& request) {
+  v1::PlanPipelineResponse response;
+  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::PlanPipeline, request, response));
+  return std::move(*response.mutable_plan());
+}
+
+absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelineRequest* request,
+                                                          const std::string& id,
+                                                          OnRunChange on_change) {
+  Follower<v1::PipelineRun> follower = FollowerOf("pipeline run", on_change);
+  const auto open = [&](grpc::ClientContext& context) {
+    if (request == nullptr) return absl::InternalError("the id is known");
+    return follower.Read(pipelines_->StartPipeline(&context, *request),
+                         &v1::StartPipelineResponse::mutable_run);
+  };
+  const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
+    v1::WatchPipelineRunRequest watched;
+    watched.set_id(known);
+    return follower.Read(pipelines_->WatchPipelineRun(&context, watched),
+                         &v1::WatchPipelineRunResponse::mutable_run);
+  };
+  return follower.Follow(open, watch, id);
+}
+
+absl::StatusOr<v1::PipelineRun> Client::StartPipeline(const v1::StartPipelineRequest& request,
+                                                      OnRunChange on_change) {
+  return FollowPipelineRun(&request, "", on_change);
+}
+
+absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,
+                                                         OnRunChange on_change) {
+  if (id.empty()) return absl::InvalidArgumentError("pipeline run id: expected one, found none");
+  return FollowPipelineRun(nullptr, id, on_change);
+}
+
+absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
+  v1::WatchPipelineRunRequest request;
+  request.set_id(id);
+  v1::WatchPipelineRunResponse response;
+  const auto attempt = [&] {
+    grpc::ClientContext context;
+    SetDeadline(context, options_.call_timeout);
+    const auto reader = pipelines_->WatchPipelineRun(&context, request);
+    const bool found = reader->Read(&response);
+    if (found) context.TryCancel();
+    const absl::Status status = FromGrpcStatus(reader->Finish());
+    if (found) return absl::OkStatus();
+    return status.ok() ? absl::UnavailableError("the stream ended before the run was told")
+                       : status;
+  };
+  RETURN_IF_ERROR(Retry(attempt));
+  return std::move(*response.mutable_run());
+}
+
+absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t count) {
+  std::vector<v1::PipelineRun> runs;
+  v1::ListPipelineRunsRequest request;
+  do {
+    const int64_t missing = count - static_cast<int64_t>(runs.size());
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
+    v1::ListPipelineRunsResponse page;
+    RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns, request, page));
+    const auto wanted = std::min<int64_t>(missing, page.runs_size());
+    runs.insert(runs.end(), page.runs().begin(), page.runs().begin() + wanted);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && static_cast<int64_t>(runs.size()) < count);
+  return runs;
+}
+
+absl::Status Client::StopPipelineRun(const std::string& id, bool now) {
+  v1::StopPipelineRunRequest request;
+  request.set_id(id);
+  request.set_now(now);
+  v1::StopPipelineRunResponse response;
+  return Call(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun, request, response);
+}
+
 absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
   std::vector<v1::Worker> workers;
   v1::ListWorkersRequest request;
@@ -364,38 +431,6 @@ absl::Status Client::DrainWorker(const std::string& name) {
   request.set_name(name);
   v1::DrainWorkerResponse response;
   return Call(*workers_, &v1::WorkerService::Stub::DrainWorker, request, response);
-}
-
-bool HasEnded(const v1::Operation& operation) {
-  switch (operation.state()) {
-    case v1::OPERATION_STATE_COMMITTED:
-    case v1::OPERATION_STATE_PARTIAL:
-    case v1::OPERATION_STATE_FAILED:
-    case v1::OPERATION_STATE_CANCELLED:
-      return true;
-    default:
-      return false;
-  }
-}
-
-absl::Status OutcomeOf(const v1::Operation& operation) {
-  if (operation.state() == v1::OPERATION_STATE_COMMITTED) return absl::OkStatus();
-  const auto code = static_cast<absl::StatusCode>(operation.error_code());
-  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
-                      absl::StrCat("operation ", operation.id(), " ended ",
-                                   StateName(operation.state()), ": ", operation.error()));
-}
-
-std::string StateName(v1::OperationState state) {
-  return std::string(absl::StripPrefix(v1::OperationState_Name(state), "OPERATION_STATE_"));
-}
-
-std::string StateName(v1::ReplicaState state) {
-  return std::string(absl::StripPrefix(v1::ReplicaState_Name(state), "REPLICA_STATE_"));
-}
-
-std::string StateName(v1::WorkerState state) {
-  return std::string(absl::StripPrefix(v1::WorkerState_Name(state), "WORKER_STATE_"));
 }
 
 std::string NewRequestId() { return absl::StrFormat("%016x%016x", RandomNumber(), RandomNumber()); }
