@@ -80,5 +80,7 @@ void AddWorkerCommands(Cli& cli, CLI::App& app);
 
 // Of the group `pipeline`.
 void AddPipelineConvertCommand(Cli& cli, CLI::App& group);
+void AddPipelineRegistryCommands(Cli& cli, CLI::App& group);
+void AddPipelineRunCommands(Cli& cli, CLI::App& group);
 
 }  // namespace crossmesh

@@ -13,12 +13,24 @@
 
 namespace crossmesh {
 
-void PipelineFlags::AddTo(CLI::App& command, bool one_schedule) {
-  command.add_option("pipeline", file_, "JSON file of the pipeline (PipelineSpec)")->required();
+absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  v1::PipelineSpec spec;
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": expected the JSON of a PipelineSpec: ", std::string(status.message())));
+  }
+  return spec;
+}
+
+void PipelineFlags::AddTo(CLI::App& command, const PipelineFlagsForm& form) {
+  command.add_option("file", file_, "JSON file of the pipeline (PipelineSpec)")
+      ->required(form.file_required);
   CLI::Option* const schedule =
       command.add_option("--schedule", schedules_,
                          "auto (default), a name such as 1f1b, or a file FILE.json of a schedule");
-  if (one_schedule) schedule->expected(1);
+  if (form.one_schedule) schedule->expected(1);
   command.add_flag("--delay-weight-gradients", delay_weight_gradients_,
                    "Split backward ops: the gradient of the weights comes after that of the input");
   command.add_option("--windows", windows_, "Of window_order, by stage: 5,3,1")->delimiter(',');
@@ -31,17 +43,6 @@ void PipelineFlags::AddTo(CLI::App& command, bool one_schedule) {
                   "link, pair, nic; blocking: ranks do nothing else meanwhile")
       ->check(CLI::IsMember({"ports", "latency", "link", "pair", "nic", "blocking"}));
   command.add_option("--search-ops", search_ops_max_, "Bounds the search of auto, in ops");
-}
-
-absl::StatusOr<v1::PipelineSpec> PipelineFlags::ReadSpec() const {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(file_));
-  v1::PipelineSpec spec;
-  const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file_, ": expected the JSON of a PipelineSpec: ", std::string(status.message())));
-  }
-  return spec;
 }
 
 absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {

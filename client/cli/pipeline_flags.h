@@ -11,15 +11,22 @@
 
 namespace crossmesh {
 
+// A PipelineSpec in the API's JSON. InvalidArgument names the file.
+absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file);
+
+// What of PipelineFlags a command has.
+struct PipelineFlagsForm {
+  bool file_required = true;
+  bool one_schedule = true;  // else --schedule may be given any number of times
+};
+
 // The file of a pipeline, and the flags that say which schedule it is to have.
 class PipelineFlags {
  public:
-  // With --schedule for one schedule; else for any number of them.
-  void AddTo(CLI::App& command, bool one_schedule = true);
+  void AddTo(CLI::App& command, const PipelineFlagsForm& form = {});
 
   const std::string& file() const { return file_; }
-  // A PipelineSpec in the API's JSON. InvalidArgument names the file.
-  absl::StatusOr<v1::PipelineSpec> ReadSpec() const;
+  absl::StatusOr<v1::PipelineSpec> ReadSpec() const { return ReadPipelineSpec(file_); }
   // The same, decoded. FailedPrecondition where a rank's mesh is only a name, which a controller
   // would know.
   absl::StatusOr<PipelineDescription> ReadDescription() const;

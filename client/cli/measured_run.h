@@ -1,0 +1,18 @@
+#pragma once
+
+#include "controller/pipeline/op_table.h"
+#include "controller/pipeline/run.h"
+#include "crossmesh/v1/pipeline_service.pb.h"
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What was measured of an iteration, by the numbers of the table. A transfer that was not measured
+// is at the end of the op whose output it is. InvalidArgument names an op that the schedule does
+// not have, or that was not measured, or an edge that is not there. Cost: ops, times their
+// logarithm.
+absl::StatusOr<PipelineRun> MeasuredRun(const v1::PipelineMeasurement& measurement,
+                                        const OpTable& ops);
+
+}  // namespace crossmesh

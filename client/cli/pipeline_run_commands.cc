@@ -1,0 +1,180 @@
+#include "client/cli/cli.h"
+#include "client/cli/measured_times.h"
+#include "client/cli/pipeline_run_flags.h"
+#include "client/cli/pipeline_run_report.h"
+#include "client/cli/progress.h"
+#include "client/cli/run_interrupts.h"
+#include "client/cli/run_picture.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/util/json_util.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kListedDefault = 20;
+
+void PrintRun(Cli& cli, const v1::PipelineRun& run) {
+  if (cli.json()) {
+    cli.PrintDocument(run);
+  } else {
+    cli.Print(PipelineRunText(run));
+  }
+}
+
+// As people write it: camel case, and no fields without a value.
+std::string ToFile(const v1::PipelineSpec& spec) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(spec, &text, options);
+  CHECK(status.ok()) << status.ToString();
+  return text;
+}
+
+// Writes what was asked for of a run that has ended.
+absl::Status WriteFiles(Client& client, const PipelineRunFlags& flags,
+                        const v1::StartPipelineRequest& request, const v1::PipelineRun& run) {
+  if (flags.svg().empty() && flags.times().empty()) return absl::OkStatus();
+  v1::PipelineSpec spec = request.inline_pipeline();
+  if (!request.pipeline().empty()) {
+    ASSIGN_OR_RETURN(spec, client.GetPipeline(request.pipeline()));
+  }
+  if (!flags.svg().empty()) {
+    ASSIGN_OR_RETURN(const v1::PipelineSpec described, Described(client, spec));
+    ASSIGN_OR_RETURN(const std::string picture, DrawMeasured(described, request.choice(), run));
+    RETURN_IF_ERROR(WriteFile(flags.svg(), picture));
+  }
+  if (flags.times().empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(SetMeasuredTimes(run.measurement(), spec));
+  return WriteFile(flags.times(), ToFile(spec));
+}
+
+std::string StateOf(const v1::PipelineRun& run) {
+  std::string text = StateName(run.state());
+  if (run.failed_iterations() > 0) absl::StrAppend(&text, ", ", run.failed_iterations(), " failed");
+  return text;
+}
+
+void StopAsAsked(Client& client, const std::string& id, bool now) {
+  std::cerr << (now ? "\nstopping it at once\n"
+                    : "\nstopping behind this iteration; interrupt again to stop at once\n");
+  const absl::Status stopped = client.StopPipelineRun(id, now);
+  if (!stopped.ok())
+    std::cerr << "crossmesh: pipeline run " << id << ": " << stopped.message() << "\n";
+}
+
+absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
+  ASSIGN_OR_RETURN(const v1::StartPipelineRequest request, flags.Request());
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunInterrupts> interrupts,
+                   RunInterrupts::Handle([&client](const std::string& id, bool now) {
+                     StopAsAsked(client, id, now);
+                   }));
+  const RealClock clock;
+  Progress progress(request.rehearsal() ? "rehearsal" : "run", request.iterations(),
+                    Progress::FormFor(cli.json()), clock);
+  progress.CountIn("iterations");
+  const auto on_change = [&](const v1::PipelineRun& now) {
+    interrupts->Found(now.id());
+    progress.Update(IterationsTried(now), StateOf(now));
+  };
+  ASSIGN_OR_RETURN(const v1::PipelineRun run, client.StartPipeline(request, on_change));
+  progress.Finish(absl::StrCat(run.id(), ": ", StateOf(run)));
+  PrintRun(cli, run);
+  const absl::Status outcome = OutcomeOf(run);
+  const absl::Status written = WriteFiles(client, flags, request, run);
+  return outcome.ok() ? written : outcome;
+}
+
+struct RunListFlags {
+  std::string id;
+  int64_t count = kListedDefault;
+  bool now = false;
+};
+
+absl::Status List(Cli& cli, const RunListFlags& flags) {
+  if (flags.count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--count: expected at least 1, found ", flags.count));
+  }
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const std::vector<v1::PipelineRun> runs, client.ListPipelineRuns(flags.count));
+  if (!cli.json()) {
+    cli.Print(PipelineRunTable(runs));
+    return absl::OkStatus();
+  }
+  nlohmann::json document = {{"runs", nlohmann::json::array()}};
+  for (const v1::PipelineRun& run : runs) document["runs"].push_back(ToJson(run));
+  cli.PrintDocument(document);
+  return absl::OkStatus();
+}
+
+absl::Status Show(Cli& cli, const RunListFlags& flags) {
+  if (flags.id.empty()) return List(cli, flags);
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
+  PrintRun(cli, run);
+  return absl::OkStatus();
+}
+
+absl::Status Stop(Cli& cli, const RunListFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.StopPipelineRun(flags.id, flags.now));
+  if (cli.json()) {
+    cli.PrintDocument({{"stopping", flags.id}});
+  } else {
+    cli.Print(absl::StrCat("pipeline run ", flags.id, " ends ",
+                           flags.now ? "at once" : "behind its iteration", "\n"));
+  }
+  return absl::OkStatus();
+}
+
+void AddRunCommand(Cli& cli, CLI::App& group, bool rehearsal) {
+  CLI::App& command = cli.AddCommand(
+      group, rehearsal ? "rehearse" : "run",
+      rehearsal ? "Runs a pipeline on its workers with ops that only pass the time, and measures it"
+                : "Runs a pipeline on its workers, by the processes that compute its ops",
+      rehearsal ? "  crossmesh pipeline rehearse examples/pipeline.json --svg run.svg\n"
+                  "  crossmesh pipeline rehearse --pipeline u-net --write-times measured.json\n"
+                  "Interrupting it ends the run behind its iteration, a second time at once.\n"
+                : "  crossmesh pipeline run --pipeline u-net --schedule auto --iterations 1000\n"
+                  "Interrupting it ends the run behind its iteration, a second time at once.\n");
+  const auto flags = std::make_shared<PipelineRunFlags>(rehearsal);
+  cli.AddControllerFlags(command);
+  flags->AddTo(command);
+  cli.Run(command, [&cli, flags] { return Run(cli, *flags); });
+}
+
+}  // namespace
+
+void AddPipelineRunCommands(Cli& cli, CLI::App& group) {
+  AddRunCommand(cli, group, /*rehearsal=*/true);
+  AddRunCommand(cli, group, /*rehearsal=*/false);
+  const auto flags = std::make_shared<RunListFlags>();
+
+  CLI::App& show = cli.AddCommand(group, "show", "Shows a run as it is now, or lists all",
+                                  "  crossmesh pipeline show\n"
+                                  "  crossmesh pipeline show pr-0123456789abcdef\n");
+  show.add_option("id", flags->id, "The run's id; without it, all runs, newest first");
+  show.add_option("--count", flags->count, "Of a list, at most so many")->capture_default_str();
+  cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
+
+  CLI::App& stop = cli.AddCommand(group, "stop", "Asks for a run's end",
+                                  "  crossmesh pipeline stop pr-0123456789abcdef\n");
+  stop.add_option("id", flags->id, "The run's id")->required();
+  stop.add_flag("--now", flags->now, "At once, not behind the iteration that runs");
+  cli.Run(stop, [&cli, flags] { return Stop(cli, *flags); });
+
+  for (CLI::App* command : {&show, &stop}) cli.AddControllerFlags(*command);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,212 @@
+#include "client/cli/pipeline_run_report.h"
+
+#include "client/outcome.h"
+#include "common/base/format.h"
+#include "common/base/table.h"
+#include "common/wire/time_codec.h"
+#include "controller/pipeline/op.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+using Align = TextTable::Align;
+
+constexpr size_t kDigestShown = 12;
+constexpr int kErrorsShown = 5;
+
+std::string Seconds(std::optional<double> seconds) {
+  return seconds.has_value() ? FormatSeconds(*seconds) : "-";
+}
+
+// "+3.2 %" where it took longer than predicted.
+std::string Deviation(std::optional<double> predicted, std::optional<double> measured) {
+  if (!predicted.has_value() || !measured.has_value() || *predicted <= 0) return "-";
+  return absl::StrFormat("%+.1f %%", 100 * (*measured / *predicted - 1));
+}
+
+std::string Time(const google::protobuf::Timestamp& proto) {
+  const absl::StatusOr<absl::Time> time = FromProto(proto);
+  if (!time.ok()) return std::string(time.status().message());
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::UTCTimeZone());
+}
+
+bool HasMedian(const v1::PipelineRun& run) { return run.median_seconds() > 0; }
+
+int64_t IterationsComplete(const v1::PipelineRun& run) {
+  return IterationsTried(run) - run.failed_iterations();
+}
+
+std::string FailureLines(const v1::PipelineRun& run) {
+  std::vector<const v1::PipelineIteration*> failed;
+  for (const v1::PipelineIteration& iteration : run.done()) {
+    if (!iteration.error().empty() || iteration.error_code() != 0) failed.push_back(&iteration);
+  }
+  if (failed.empty()) return "";
+  const size_t shown = std::min<size_t>(failed.size(), kErrorsShown);
+  std::string text = shown < static_cast<size_t>(run.failed_iterations())
+                         ? absl::StrCat("\nThe last ", shown, " iterations that failed:\n")
+                         : "\nIterations that failed:\n";
+  TextTable table({{"ITERATION", Align::kRight}, {"CODE"}, {"ERROR"}});
+  for (size_t i = failed.size() - shown; i < failed.size(); ++i) {
+    table.AddRow({absl::StrCat(failed[i]->index()),
+                  absl::StatusCodeToString(static_cast<absl::StatusCode>(failed[i]->error_code())),
+                  failed[i]->error()});
+  }
+  return absl::StrCat(text, table.ToString());
+}
+
+// "0, 3": the stages whose ops a rank computes.
+std::string StagesOf(const v1::PipelinePlan& plan, int rank) {
+  std::set<StageIndex> stages;
+  if (rank < plan.rank_ops_size()) {
+    for (const absl::string_view text :
+         absl::StrSplit(plan.rank_ops(rank), ' ', absl::SkipEmpty())) {
+      const absl::StatusOr<Op> op = ParseOp(text);
+      if (op.ok()) stages.insert(op->stage);
+    }
+  }
+  return stages.empty() ? "-" : absl::StrJoin(stages, ", ");
+}
+
+// By rank: how long ops were computed.
+std::map<int, double> MeasuredBusy(const v1::PipelineMeasurement& measurement) {
+  std::map<int, double> busy;
+  for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
+    const v1::PipelineTimes& ops = rank.ops();
+    double& seconds = busy[rank.rank()];
+    for (int i = 0; i < std::min(ops.begin_size(), ops.end_size()); ++i) {
+      seconds += ops.end(i) - ops.begin(i);
+    }
+  }
+  return busy;
+}
+
+std::string RankTable(const v1::PipelineRun& run) {
+  const std::map<int, double> busy = MeasuredBusy(run.measurement());
+  TextTable table({{"RANK", Align::kRight},
+                   {"STAGES"},
+                   {"BUSY: PREDICTED", Align::kRight},
+                   {"MEASURED", Align::kRight},
+                   {"DEVIATION", Align::kRight}});
+  for (int rank = 0; rank < run.plan().ranks_size(); ++rank) {
+    const double predicted = run.plan().ranks(rank).busy_seconds();
+    const auto found = busy.find(rank);
+    const auto measured = found == busy.end() ? std::nullopt : std::optional<double>(found->second);
+    table.AddRow({absl::StrCat(rank), StagesOf(run.plan(), rank), FormatSeconds(predicted),
+                  Seconds(measured), Deviation(predicted, measured)});
+  }
+  return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
+}
+
+// One direction of an edge, for microbatches of one size.
+using WayKey = std::tuple<int32_t, bool, int64_t>;
+
+struct WayTimes {
+  std::optional<double> predicted;
+  const v1::PipelineMeasurement::Channel* measured = nullptr;
+};
+
+std::string ChannelTable(const v1::PipelineRun& run) {
+  std::map<WayKey, WayTimes> ways;
+  for (const v1::PipelineTransferSummary& transfer : run.plan().transfers()) {
+    ways[{transfer.edge(), transfer.backward(), transfer.samples()}].predicted = transfer.seconds();
+  }
+  for (const v1::PipelineMeasurement::Channel& channel : run.measurement().channels()) {
+    ways[{channel.edge(), channel.backward(), channel.samples()}].measured = &channel;
+  }
+  TextTable table({{"EDGE", Align::kRight},
+                   {"WAY"},
+                   {"SAMPLES", Align::kRight},
+                   {"TRANSFER: PREDICTED", Align::kRight},
+                   {"MEASURED", Align::kRight},
+                   {"DEVIATION", Align::kRight},
+                   {"FIRST BYTE", Align::kRight}});
+  for (const auto& [key, times] : ways) {
+    const auto& [edge, backward, samples] = key;
+    std::optional<double> measured, first_byte;
+    if (times.measured != nullptr) {
+      measured = times.measured->transfer_seconds();
+      first_byte = times.measured->first_byte_seconds();
+    }
+    table.AddRow({absl::StrCat(edge), backward ? "backward" : "forward", absl::StrCat(samples),
+                  Seconds(times.predicted), Seconds(measured), Deviation(times.predicted, measured),
+                  Seconds(first_byte)});
+  }
+  return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
+}
+
+}  // namespace
+
+int64_t IterationsTried(const v1::PipelineRun& run) {
+  // Only the last ones are told.
+  return run.done().empty() ? 0 : run.done(run.done_size() - 1).index() + 1;
+}
+
+std::string PipelineRunText(const v1::PipelineRun& run) {
+  std::string text;
+  const auto line = [&text](absl::string_view name, absl::string_view value) {
+    absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
+  };
+  line("run", absl::StrCat(run.id(), run.rehearsal() ? ", a rehearsal" : ""));
+  line("state", StateName(run.state()));
+  line("pipeline", absl::StrCat(run.pipeline().empty() ? "given inline" : run.pipeline(),
+                                run.plan().schedule().empty() ? "" : ", " + run.plan().schedule()));
+  line("iterations",
+       absl::StrCat(IterationsTried(run), " of ", run.iterations(), " tried, ",
+                    IterationsComplete(run), " complete, ", run.failed_iterations(), " failed"));
+  if (!run.error().empty()) line("error", run.error());
+  if (run.has_plan()) {
+    line("plan", run.plan().id().substr(0, kDigestShown));
+    line("predicted", FormatSeconds(run.plan().predicted_seconds()));
+  }
+  if (HasMedian(run)) {
+    line("measured",
+         absl::StrCat(FormatSeconds(run.median_seconds()), ", the median of complete iterations, ",
+                      Deviation(run.plan().predicted_seconds(), run.median_seconds())));
+  }
+  absl::StrAppend(&text, FailureLines(run));
+  if (run.has_plan()) absl::StrAppend(&text, RankTable(run), ChannelTable(run));
+  return text;
+}
+
+std::string PipelineRunTable(std::span<const v1::PipelineRun> runs) {
+  TextTable table({{"RUN"},
+                   {"STATE"},
+                   {"PIPELINE"},
+                   {"SCHEDULE"},
+                   {"KIND"},
+                   {"TRIED", Align::kRight},
+                   {"OF", Align::kRight},
+                   {"FAILED", Align::kRight},
+                   {"PREDICTED", Align::kRight},
+                   {"MEDIAN", Align::kRight},
+                   {"CREATED (UTC)"},
+                   {"ERROR"}});
+  for (const v1::PipelineRun& run : runs) {
+    table.AddRow({run.id(), StateName(run.state()), run.pipeline().empty() ? "-" : run.pipeline(),
+                  run.plan().schedule().empty() ? "-" : run.plan().schedule(),
+                  run.rehearsal() ? "rehearsal" : "run", absl::StrCat(IterationsTried(run)),
+                  absl::StrCat(run.iterations()), absl::StrCat(run.failed_iterations()),
+                  run.has_plan() ? FormatSeconds(run.plan().predicted_seconds()) : "-",
+                  HasMedian(run) ? FormatSeconds(run.median_seconds()) : "-",
+                  Time(run.create_time()), run.error()});
+  }
+  return table.ToString();
+}
+
+}  // namespace crossmesh
