@@ -11,6 +11,7 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,11 +75,13 @@ void StopAsAsked(Client& client, const std::string& id, bool now) {
 
 absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
   ASSIGN_OR_RETURN(const v1::StartPipelineRequest request, flags.Request());
-  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  // Signals are to be blocked before a connection has threads.
+  std::optional<Client> client;
   ASSIGN_OR_RETURN(const std::unique_ptr<RunInterrupts> interrupts,
                    RunInterrupts::Handle([&client](const std::string& id, bool now) {
-                     StopAsAsked(client, id, now);
+                     StopAsAsked(*client, id, now);
                    }));
+  ASSIGN_OR_RETURN(client, cli.Connect());
   const RealClock clock;
   Progress progress(request.rehearsal() ? "rehearsal" : "run", request.iterations(),
                     Progress::FormFor(cli.json()), clock);
@@ -87,11 +90,11 @@ absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
     interrupts->Found(now.id());
     progress.Update(IterationsTried(now), StateOf(now));
   };
-  ASSIGN_OR_RETURN(const v1::PipelineRun run, client.StartPipeline(request, on_change));
+  ASSIGN_OR_RETURN(const v1::PipelineRun run, client->StartPipeline(request, on_change));
   progress.Finish(absl::StrCat(run.id(), ": ", StateOf(run)));
   PrintRun(cli, run);
   const absl::Status outcome = OutcomeOf(run);
-  const absl::Status written = WriteFiles(client, flags, request, run);
+  const absl::Status written = WriteFiles(*client, flags, request, run);
   return outcome.ok() ? written : outcome;
 }
 
