@@ -146,6 +146,9 @@ TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
   EXPECT_THAT(picture, HasSubstr("measured, the lower row of each rank"));
   EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("gpipe"), run),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("have changed since")));
+  run.mutable_measurement()->clear_ranks();
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("1f1b"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
   run.clear_measurement();
   EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("1f1b"), run),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("complete iteration")));

@@ -34,6 +34,11 @@ absl::StatusOr<std::string> DrawMeasured(const v1::PipelineSpec& spec,
     return absl::FailedPreconditionError(absl::StrCat(
         "pipeline run ", run.id(), ": expected a complete iteration to draw, found ", "none"));
   }
+  if (run.measurement().ranks().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("pipeline run ", run.id(), ": expected the times of its ops to draw, found ",
+                     "none: an iteration has too many of them to be told one by one"));
+  }
   ASSIGN_OR_RETURN(PipelineDescription description,
                    FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size())));
   ASSIGN_OR_RETURN(const auto planned, PlanPipeline(std::move(description), choice));
