@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include "client/follower.h"
 #include "client/pause.h"
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
@@ -14,7 +15,6 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
-#include <absl/strings/strip.h>
 #include <grpcpp/client_context.h>
 
 namespace crossmesh {
@@ -231,113 +231,41 @@ absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardReques
   return response;
 }
 
-// Follows an operation, or a run of a pipeline, over as many streams as it takes.
-// Thread-compatible.
-template <typename Followed>
-class Client::Follower {
- public:
-  using OnFollowed = absl::FunctionRef<void(const Followed&)>;
-  // Starts a stream and reads it to its end.
-  using Open = absl::FunctionRef<absl::Status(grpc::ClientContext&)>;
-  using OpenById = absl::FunctionRef<absl::Status(grpc::ClientContext&, const std::string& id)>;
+template <typename Subject>
+Follower<Subject> Client::FollowerOf(absl::string_view noun,
+                                     absl::FunctionRef<void(const Subject&)> on_change) const {
+  return Follower<Subject>({.noun = std::string(noun),
+                            .address = address_,
+                            .follow_for = options_.follow_for,
+                            .seed = RandomNumber()},
+                           on_change);
+}
 
-  // `kind`: what is followed, for errors.
-  Follower(Client& client, absl::string_view kind, OnFollowed on_change)
-      : client_(client), kind_(kind), on_change_(on_change), backoff_({}, RandomNumber()) {}
-
-  template <typename Message>
-  absl::Status Read(std::unique_ptr<grpc::ClientReader<Message>> reader,
-                    Followed* (Message::*followed)()) {
-    Message message;
-    while (reader->Read(&message)) {
-      followed_ = std::move(*(message.*followed)());
-      heard_ = true;
-      on_change_(followed_);
-    }
-    return FromGrpcStatus(reader->Finish());
-  }
-
-  // By the request while the id is unknown, by the id then.
-  absl::StatusOr<Followed> Follow(Open open, OpenById open_by_id) {
-    absl::Duration until = clock_.Monotonic() + client_.options_.follow_for;
-    while (true) {
-      grpc::ClientContext context;
-      SetDeadline(context, kRpcDeadlineMax);
-      heard_ = false;
-      const std::string id = followed_.id();
-      absl::Status status = id.empty() ? open(context) : open_by_id(context, id);
-      if (HasEnded(followed_)) return std::move(followed_);
-      if (!MayGoOn(status)) return status;
-      if (heard_) {
-        backoff_.Reset();
-        until = clock_.Monotonic() + client_.options_.follow_for;
-      }
-      const absl::Duration pause = backoff_.Next();
-      if (clock_.Monotonic() + pause >= until) return GiveUp(status);
-      Pause(pause);
-    }
-  }
-  // What is known already.
-  absl::StatusOr<Followed> Follow(const std::string& id, OpenById open_by_id) {
-    if (id.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(kind_, " id: expected one, found none"));
-    }
-    followed_.set_id(id);
-    return Follow([](grpc::ClientContext&) { return absl::InternalError("the id is known"); },
-                  open_by_id);
-  }
-
- private:
-  // A stream may end at any time: with the connection's age, with this reader too slow, with the
-  // stream's own deadline.
-  bool MayGoOn(const absl::Status& status) const {
-    if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) return true;
-    return heard_ && (absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status));
-  }
-
-  absl::Status GiveUp(const absl::Status& status) const {
-    const absl::string_view id = followed_.id();
-    return absl::UnavailableError(absl::StrCat(
-        "controller ", client_.address_, ": ",
-        status.ok() ? absl::StrCat("the stream ended before the ", kind_) : status.message(),
-        id.empty() ? "" : absl::StrCat("; ", kind_, " ", id, " may still be running")));
-  }
-
-  Client& client_;
-  const absl::string_view kind_;
-  const OnFollowed on_change_;
-  const RealClock clock_;
-  Backoff backoff_;
-  Followed followed_;
-  bool heard_ = false;  // on the present stream
-};
+absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRequest* request,
+                                                      const std::string& id, OnChange on_change) {
+  Follower<v1::Operation> follower = FollowerOf("operation", on_change);
+  const auto open = [&](grpc::ClientContext& context) {
+    if (request == nullptr) return absl::InternalError("the id is known");
+    return follower.Read(reshards_->ExecuteReshard(&context, *request),
+                         &v1::ExecuteReshardResponse::mutable_operation);
+  };
+  const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
+    v1::WatchOperationRequest watched;
+    watched.set_id(known);
+    return follower.Read(operations_->WatchOperation(&context, watched),
+                         &v1::WatchOperationResponse::mutable_operation);
+  };
+  return follower.Follow(open, watch, id);
+}
 
 absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& request,
                                               OnChange on_change) {
-  Follower<v1::Operation> follower(*this, "operation", on_change);
-  return follower.Follow(
-      [&](grpc::ClientContext& context) {
-        return follower.Read(reshards_->ExecuteReshard(&context, request),
-                             &v1::ExecuteReshardResponse::mutable_operation);
-      },
-      [&](grpc::ClientContext& context, const std::string& id) {
-        return WatchOnce(context, id, follower);
-      });
+  return FollowOperation(&request, "", on_change);
 }
 
 absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_change) {
-  Follower<v1::Operation> follower(*this, "operation", on_change);
-  return follower.Follow(id, [&](grpc::ClientContext& context, const std::string& known) {
-    return WatchOnce(context, known, follower);
-  });
-}
-
-absl::Status Client::WatchOnce(grpc::ClientContext& context, const std::string& id,
-                               Follower<v1::Operation>& follower) {
-  v1::WatchOperationRequest request;
-  request.set_id(id);
-  return follower.Read(operations_->WatchOperation(&context, request),
-                       &v1::WatchOperationResponse::mutable_operation);
+  if (id.empty()) return absl::InvalidArgumentError("operation id: expected one, found none");
+  return FollowOperation(nullptr, id, on_change);
 }
 
 absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
@@ -370,11 +298,12 @@ absl::Status Client::CancelOperation(const std::string& id, const std::string& r
   return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request, response);
 }
 
-absl::Status Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
+absl::StatusOr<int64_t> Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
   v1::CreatePipelineRequest request;
   *request.mutable_pipeline() = pipeline;
   v1::CreatePipelineResponse response;
-  return Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request, response);
+  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request, response));
+  return response.revision();
 }
 
 absl::StatusOr<v1::PipelineSpec> Client::GetPipeline(const std::string& name) {
@@ -402,55 +331,63 @@ absl::Status Client::DeletePipeline(const std::string& name) {
   v1::DeletePipelineRequest request;
   request.set_name(name);
   v1::DeletePipelineResponse response;
+  // Once: a second answer would be that there is none.
   return Explain(
       CallOnce(*pipelines_, &v1::PipelineService::Stub::DeletePipeline, request, response));
 }
 
+absl::StatusOr<v1::PipelinePlan> Client::PlanPipeline(const v1::PlanPipelineRequest& request) {
+  v1::PlanPipelineResponse response;
+  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::PlanPipeline, request, response));
+  return std::move(*response.mutable_plan());
+}
+
+absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelineRequest* request,
+                                                          const std::string& id,
+                                                          OnRunChange on_change) {
+  Follower<v1::PipelineRun> follower = FollowerOf("pipeline run", on_change);
+  const auto open = [&](grpc::ClientContext& context) {
+    if (request == nullptr) return absl::InternalError("the id is known");
+    return follower.Read(pipelines_->StartPipeline(&context, *request),
+                         &v1::StartPipelineResponse::mutable_run);
+  };
+  const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
+    v1::WatchPipelineRunRequest watched;
+    watched.set_id(known);
+    return follower.Read(pipelines_->WatchPipelineRun(&context, watched),
+                         &v1::WatchPipelineRunResponse::mutable_run);
+  };
+  return follower.Follow(open, watch, id);
+}
+
 absl::StatusOr<v1::PipelineRun> Client::StartPipeline(const v1::StartPipelineRequest& request,
-                                                      OnPipelineChange on_change) {
-  Follower<v1::PipelineRun> follower(*this, "pipeline run", on_change);
-  return follower.Follow(
-      [&](grpc::ClientContext& context) {
-        return follower.Read(pipelines_->StartPipeline(&context, request),
-                             &v1::StartPipelineResponse::mutable_run);
-      },
-      [&](grpc::ClientContext& context, const std::string& id) {
-        return WatchOnce(context, id, follower);
-      });
+                                                      OnRunChange on_change) {
+  return FollowPipelineRun(&request, "", on_change);
 }
 
 absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,
-                                                         OnPipelineChange on_change) {
-  Follower<v1::PipelineRun> follower(*this, "pipeline run", on_change);
-  return follower.Follow(id, [&](grpc::ClientContext& context, const std::string& known) {
-    return WatchOnce(context, known, follower);
-  });
-}
-
-absl::Status Client::WatchOnce(grpc::ClientContext& context, const std::string& id,
-                               Follower<v1::PipelineRun>& follower) {
-  v1::WatchPipelineRunRequest request;
-  request.set_id(id);
-  return follower.Read(pipelines_->WatchPipelineRun(&context, request),
-                       &v1::WatchPipelineRunResponse::mutable_run);
+                                                         OnRunChange on_change) {
+  if (id.empty()) return absl::InvalidArgumentError("pipeline run id: expected one, found none");
+  return FollowPipelineRun(nullptr, id, on_change);
 }
 
 absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
   v1::WatchPipelineRunRequest request;
   request.set_id(id);
-  v1::PipelineRun run;
-  RETURN_IF_ERROR(Retry([&] {
+  v1::WatchPipelineRunResponse response;
+  const auto attempt = [&] {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
     const auto reader = pipelines_->WatchPipelineRun(&context, request);
-    v1::WatchPipelineRunResponse message;
-    if (!reader->Read(&message)) return FromGrpcStatus(reader->Finish());
-    run = std::move(*message.mutable_run());
-    context.TryCancel();  // the rest of its life is not asked for
-    reader->Finish();
-    return absl::OkStatus();
-  }));
-  return run;
+    const bool found = reader->Read(&response);
+    if (found) context.TryCancel();
+    const absl::Status status = FromGrpcStatus(reader->Finish());
+    if (found) return absl::OkStatus();
+    return status.ok() ? absl::UnavailableError("the stream ended before the run was told")
+                       : status;
+  };
+  RETURN_IF_ERROR(Retry(attempt));
+  return std::move(*response.mutable_run());
 }
 
 absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t count) {
@@ -461,7 +398,8 @@ absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t co
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
     v1::ListPipelineRunsResponse page;
     RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns, request, page));
-    runs.insert(runs.end(), page.runs().begin(), page.runs().end());
+    const auto wanted = std::min<int64_t>(missing, page.runs_size());
+    runs.insert(runs.end(), page.runs().begin(), page.runs().begin() + wanted);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && static_cast<int64_t>(runs.size()) < count);
   return runs;
@@ -493,56 +431,6 @@ absl::Status Client::DrainWorker(const std::string& name) {
   request.set_name(name);
   v1::DrainWorkerResponse response;
   return Call(*workers_, &v1::WorkerService::Stub::DrainWorker, request, response);
-}
-
-bool HasEnded(const v1::Operation& operation) {
-  switch (operation.state()) {
-    case v1::OPERATION_STATE_COMMITTED:
-    case v1::OPERATION_STATE_PARTIAL:
-    case v1::OPERATION_STATE_FAILED:
-    case v1::OPERATION_STATE_CANCELLED:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool HasEnded(const v1::PipelineRun& run) {
-  return run.state() == v1::PIPELINE_RUN_STATE_DONE ||
-         run.state() == v1::PIPELINE_RUN_STATE_FAILED ||
-         run.state() == v1::PIPELINE_RUN_STATE_STOPPED;
-}
-
-absl::Status OutcomeOf(const v1::PipelineRun& run) {
-  if (run.state() == v1::PIPELINE_RUN_STATE_DONE) return absl::OkStatus();
-  const auto code = static_cast<absl::StatusCode>(run.error_code());
-  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
-                      absl::StrCat("pipeline run ", run.id(), " ended ", StateName(run.state()),
-                                   ": ", run.error()));
-}
-
-std::string StateName(v1::PipelineRunState state) {
-  return std::string(absl::StripPrefix(v1::PipelineRunState_Name(state), "PIPELINE_RUN_STATE_"));
-}
-
-absl::Status OutcomeOf(const v1::Operation& operation) {
-  if (operation.state() == v1::OPERATION_STATE_COMMITTED) return absl::OkStatus();
-  const auto code = static_cast<absl::StatusCode>(operation.error_code());
-  return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
-                      absl::StrCat("operation ", operation.id(), " ended ",
-                                   StateName(operation.state()), ": ", operation.error()));
-}
-
-std::string StateName(v1::OperationState state) {
-  return std::string(absl::StripPrefix(v1::OperationState_Name(state), "OPERATION_STATE_"));
-}
-
-std::string StateName(v1::ReplicaState state) {
-  return std::string(absl::StripPrefix(v1::ReplicaState_Name(state), "REPLICA_STATE_"));
-}
-
-std::string StateName(v1::WorkerState state) {
-  return std::string(absl::StripPrefix(v1::WorkerState_Name(state), "WORKER_STATE_"));
 }
 
 std::string NewRequestId() { return absl::StrFormat("%016x%016x", RandomNumber(), RandomNumber()); }

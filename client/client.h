@@ -1,5 +1,6 @@
 #pragma once
 
+#include "client/outcome.h"
 #include "common/mesh/manifest.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
@@ -22,9 +23,11 @@
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 #include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
 
 namespace crossmesh {
+
+template <typename Subject>
+class Follower;
 
 struct ClientOptions {
   bool insecure = false;  // allows an address that is not local
@@ -94,24 +97,27 @@ class Client {
   absl::StatusOr<std::vector<v1::Operation>> ListOperations(int64_t count);
   absl::Status CancelOperation(const std::string& id, const std::string& reason);
 
-  // AlreadyExists when the name is taken by another pipeline.
-  absl::Status CreatePipeline(const v1::PipelineSpec& pipeline);
+  // AlreadyExists when the name is taken by another pipeline. Returns the revision.
+  absl::StatusOr<int64_t> CreatePipeline(const v1::PipelineSpec& pipeline);
   absl::StatusOr<v1::PipelineSpec> GetPipeline(const std::string& name);
   // All pages; by name.
   absl::StatusOr<std::vector<v1::PipelineSpec>> ListPipelines();
   absl::Status DeletePipeline(const std::string& name);
+  // Plans and proves without running.
+  absl::StatusOr<v1::PipelinePlan> PlanPipeline(const v1::PlanPipelineRequest& request);
 
-  using OnPipelineChange = absl::FunctionRef<void(const v1::PipelineRun&)>;
-  // Runs it once and follows the run to its end, as Execute does an operation.
+  using OnRunChange = absl::FunctionRef<void(const v1::PipelineRun&)>;
+  // Runs it once, and follows the run to its end as Execute does an operation: returns it as it
+  // ended, also when it failed.
   absl::StatusOr<v1::PipelineRun> StartPipeline(const v1::StartPipelineRequest& request,
-                                                OnPipelineChange on_change);
-  absl::StatusOr<v1::PipelineRun> WatchPipelineRun(const std::string& id,
-                                                   OnPipelineChange on_change);
-  // As it is now.
+                                                OnRunChange on_change);
+  // Follows a run to its end in the same way. NotFound.
+  absl::StatusOr<v1::PipelineRun> WatchPipelineRun(const std::string& id, OnRunChange on_change);
+  // As it is now. NotFound.
   absl::StatusOr<v1::PipelineRun> GetPipelineRun(const std::string& id);
-  // Newest first, at most `count`.
+  // Newest first, at most `count`, without measurements and schedules.
   absl::StatusOr<std::vector<v1::PipelineRun>> ListPipelineRuns(int64_t count);
-  // Behind the iteration that runs, or at once.
+  // Behind the iteration that runs, or at once with `now`; returns before. NotFound.
   absl::Status StopPipelineRun(const std::string& id, bool now);
 
   // By name.
@@ -119,16 +125,18 @@ class Client {
   absl::Status DrainWorker(const std::string& name);
 
  private:
-  template <typename Followed>
-  class Follower;
-
   Client(std::string address, const ClientOptions& options,
          const std::shared_ptr<grpc::Channel>& channel);
 
-  absl::Status WatchOnce(grpc::ClientContext& context, const std::string& id,
-                         Follower<v1::Operation>& follower);
-  absl::Status WatchOnce(grpc::ClientContext& context, const std::string& id,
-                         Follower<v1::PipelineRun>& follower);
+  template <typename Subject>
+  Follower<Subject> FollowerOf(absl::string_view noun,
+                               absl::FunctionRef<void(const Subject&)> on_change) const;
+  // By the request, or by the id when there is none.
+  absl::StatusOr<v1::Operation> FollowOperation(const v1::ExecuteReshardRequest* request,
+                                                const std::string& id, OnChange on_change);
+  absl::StatusOr<v1::PipelineRun> FollowPipelineRun(const v1::StartPipelineRequest* request,
+                                                    const std::string& id, OnRunChange on_change);
+
   // What to answer for the status of one attempt.
   absl::Status Explain(const absl::Status& status) const;
   // Runs `attempt` once, and again while it is Unavailable and there is time.
@@ -155,22 +163,6 @@ class Client {
   std::unique_ptr<v1::PipelineService::Stub> pipelines_;
   std::unique_ptr<v1::WorkerService::Stub> workers_;
 };
-
-// Has it come to one of the states that it does not leave?
-bool HasEnded(const v1::Operation& operation);
-bool HasEnded(const v1::PipelineRun& run);
-
-// OK for a committed operation; else its error, with the code that the operation has, naming it and
-// its state.
-absl::Status OutcomeOf(const v1::Operation& operation);
-// OK for a run that is done.
-absl::Status OutcomeOf(const v1::PipelineRun& run);
-
-// "COMMITTED", "RECEIVING", "READY".
-std::string StateName(v1::OperationState state);
-std::string StateName(v1::PipelineRunState state);
-std::string StateName(v1::ReplicaState state);
-std::string StateName(v1::WorkerState state);
 
 // A request id that nobody else uses: 128 random bits.
 std::string NewRequestId();

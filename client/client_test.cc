@@ -28,20 +28,37 @@ v1::Operation OperationIn(v1::OperationState state) {
   return operation;
 }
 
-// Sends these states and ends with this status.
+v1::PipelineRun RunIn(v1::PipelineRunState state) {
+  v1::PipelineRun run;
+  run.set_id("pr-7");
+  run.set_state(state);
+  return run;
+}
+
 template <typename Response>
+Response About(v1::OperationState state) {
+  Response response;
+  *response.mutable_operation() = OperationIn(state);
+  return response;
+}
+
+template <typename Response>
+Response About(v1::PipelineRunState state) {
+  Response response;
+  *response.mutable_run() = RunIn(state);
+  return response;
+}
+
+// Sends these states and ends with this status.
+template <typename Response, typename State>
 class ScriptedStream final : public ServerWriteStream<Response> {
  public:
   using Stream = ServerWriteStream<Response>;
 
-  static typename Stream::Reactor* Play(const std::vector<v1::OperationState>& states,
+  static typename Stream::Reactor* Play(const std::vector<State>& states,
                                         const absl::Status& status) {
     auto stream = std::make_shared<ScriptedStream>();
-    for (const v1::OperationState state : states) {
-      Response response;
-      *response.mutable_operation() = OperationIn(state);
-      stream->Send(std::move(response));
-    }
+    for (const State state : states) stream->Send(About<Response>(state));
     stream->End(status);
     return Stream::Serve(stream);
   }
@@ -55,7 +72,7 @@ class BrittleReshards final : public v1::ReshardService::CallbackService {
  public:
   grpc::ServerWriteReactor<v1::ExecuteReshardResponse>* ExecuteReshard(
       grpc::CallbackServerContext* /*context*/, const v1::ExecuteReshardRequest* request) override {
-    using Stream = ScriptedStream<v1::ExecuteReshardResponse>;
+    using Stream = ScriptedStream<v1::ExecuteReshardResponse, v1::OperationState>;
     if (request->request_id() == "refused") {
       return Stream::Play({}, absl::NotFoundError("mesh \"b\": there is none"));
     }
@@ -72,7 +89,7 @@ class BrittleOperations final : public v1::OperationService::CallbackService {
  public:
   grpc::ServerWriteReactor<v1::WatchOperationResponse>* WatchOperation(
       grpc::CallbackServerContext* /*context*/, const v1::WatchOperationRequest* request) override {
-    using Stream = ScriptedStream<v1::WatchOperationResponse>;
+    using Stream = ScriptedStream<v1::WatchOperationResponse, v1::OperationState>;
     if (request->id() != "op-7") return Stream::Play({}, absl::NotFoundError("no operation"));
     switch (++calls_) {
       case 1:
@@ -87,6 +104,65 @@ class BrittleOperations final : public v1::OperationService::CallbackService {
 
  private:
   std::atomic<int> calls_ = 0;
+};
+
+// Starts a run in its second stream only, and comes to its end in the third that watches it.
+class BrittlePipelines final : public v1::PipelineService::CallbackService {
+ public:
+  grpc::ServerWriteReactor<v1::StartPipelineResponse>* StartPipeline(
+      grpc::CallbackServerContext* /*context*/, const v1::StartPipelineRequest* request) override {
+    using Stream = ScriptedStream<v1::StartPipelineResponse, v1::PipelineRunState>;
+    if (request->iterations() < 1) {
+      return Stream::Play({}, absl::InvalidArgumentError("iterations: expected 1 or more"));
+    }
+    if (++starts_ == 1) return Stream::Play({}, absl::CancelledError("the server stops"));
+    return Stream::Play({v1::PIPELINE_RUN_STATE_PREPARING}, absl::UnavailableError("cut"));
+  }
+
+  grpc::ServerWriteReactor<v1::WatchPipelineRunResponse>* WatchPipelineRun(
+      grpc::CallbackServerContext* /*context*/,
+      const v1::WatchPipelineRunRequest* request) override {
+    using Stream = ScriptedStream<v1::WatchPipelineRunResponse, v1::PipelineRunState>;
+    if (request->id() != "pr-7") return Stream::Play({}, absl::NotFoundError("no run"));
+    switch (++watches_) {
+      case 1:
+        return Stream::Play({v1::PIPELINE_RUN_STATE_RUNNING}, absl::OkStatus());
+      case 2:
+        return Stream::Play({v1::PIPELINE_RUN_STATE_WAITING},
+                            absl::ResourceExhaustedError("the reader is behind"));
+      default:
+        return Stream::Play({v1::PIPELINE_RUN_STATE_DONE}, absl::OkStatus());
+    }
+  }
+
+  // Two to a page, whatever is asked for.
+  grpc::ServerUnaryReactor* ListPipelineRuns(grpc::CallbackServerContext* context,
+                                             const v1::ListPipelineRunsRequest* request,
+                                             v1::ListPipelineRunsResponse* response) override {
+    last_page_size = request->page_size();
+    *response->add_runs() = RunIn(v1::PIPELINE_RUN_STATE_RUNNING);
+    *response->add_runs() = RunIn(v1::PIPELINE_RUN_STATE_DONE);
+    response->set_next_page_token("more");
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* DeletePipeline(grpc::CallbackServerContext* context,
+                                           const v1::DeletePipelineRequest* /*request*/,
+                                           v1::DeletePipelineResponse* /*response*/) override {
+    ++deletes;
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(absl::UnavailableError("cut")));
+    return reactor;
+  }
+
+  std::atomic<int> deletes = 0;
+  std::atomic<int> last_page_size = 0;
+
+ private:
+  std::atomic<int> starts_ = 0;
+  std::atomic<int> watches_ = 0;
 };
 
 class BrittleMeshes final : public v1::MeshService::CallbackService {
@@ -163,9 +239,10 @@ class ClientTest : public testing::Test {
   void SetUp() override {
     const std::string address = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
     ASSERT_OK_AND_ASSIGN(
-        server_, RpcServer::Start({.addresses = {address},
-                                   .services = {&reshards_, &operations_, &meshes_, &manifests_},
-                                   .metrics = &metrics_}));
+        server_, RpcServer::Start(
+                     {.addresses = {address},
+                      .services = {&reshards_, &operations_, &pipelines_, &meshes_, &manifests_},
+                      .metrics = &metrics_}));
     ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(address, {.retry_for = absl::Seconds(20)}));
     client_ = std::make_unique<Client>(std::move(client));
   }
@@ -178,6 +255,7 @@ class ClientTest : public testing::Test {
   const TemporaryFolder folder_;
   BrittleReshards reshards_;
   BrittleOperations operations_;
+  BrittlePipelines pipelines_;
   BrittleMeshes meshes_;
   CountingManifests manifests_;
   NullRpcMetrics metrics_;
@@ -207,6 +285,51 @@ TEST_F(ClientTest, ExecuteReturnsARefusalAtOnce) {
 TEST_F(ClientTest, WatchSaysThatThereIsNoSuchOperation) {
   EXPECT_THAT(client_->Watch("op-8", [](const v1::Operation&) {}),
               StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ClientTest, AStartedPipelineIsFollowedOverBrokenStreamsUntilItsRunHasEnded) {
+  v1::StartPipelineRequest request;
+  request.set_request_id("night-7");
+  request.set_iterations(3);
+  std::vector<std::string> states;
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run,
+                       client_->StartPipeline(request, [&states](const v1::PipelineRun& now) {
+                         states.push_back(StateName(now.state()));
+                       }));
+  EXPECT_EQ(run.id(), "pr-7");
+  EXPECT_THAT(states, ElementsAre("PREPARING", "RUNNING", "WAITING", "DONE"));
+}
+
+TEST_F(ClientTest, APipelineThatIsRefusedIsSaidAtOnce) {
+  EXPECT_THAT(client_->StartPipeline({}, [](const v1::PipelineRun&) {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("iterations")));
+}
+
+TEST_F(ClientTest, ARunIsWatchedToItsEnd) {
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run,
+                       client_->WatchPipelineRun("pr-7", [](const v1::PipelineRun&) {}));
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE);
+  EXPECT_THAT(client_->WatchPipelineRun("pr-8", [](const v1::PipelineRun&) {}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(client_->WatchPipelineRun("", [](const v1::PipelineRun&) {}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(ClientTest, ARunAsItIsNowIsTheFirstThatAStreamSays) {
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, client_->GetPipelineRun("pr-7"));
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_RUNNING);
+  EXPECT_THAT(client_->GetPipelineRun("pr-8"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ClientTest, NoMoreRunsAreAskedForThanAreWanted) {
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::PipelineRun> runs, client_->ListPipelineRuns(3));
+  EXPECT_EQ(runs.size(), 3);
+  EXPECT_EQ(pipelines_.last_page_size, 1);
+}
+
+TEST_F(ClientTest, APipelineIsDeletedOnce) {
+  EXPECT_THAT(client_->DeletePipeline("a"), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(pipelines_.deletes, 1);
 }
 
 TEST_F(ClientTest, ACallIsMadeAgainWhileTheControllerIsUnavailable) {
@@ -253,6 +376,20 @@ TEST(OutcomeTest, KeepsTheOperationsCode) {
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("operation op-7 ended PARTIAL: worker node-1 is lost")));
   EXPECT_OK(OutcomeOf(OperationIn(v1::OPERATION_STATE_COMMITTED)));
+}
+
+TEST(OutcomeTest, OfARunIsItsStateWhateverItsIterationsCameTo) {
+  v1::PipelineRun run = RunIn(v1::PIPELINE_RUN_STATE_DONE);
+  run.set_failed_iterations(2);
+  EXPECT_OK(OutcomeOf(run));
+  run.set_state(v1::PIPELINE_RUN_STATE_FAILED);
+  run.set_error("worker node-1 is lost");
+  run.set_error_code(14);
+  EXPECT_THAT(OutcomeOf(run),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("pipeline run pr-7 ended FAILED: worker node-1 is lost")));
+  EXPECT_THAT(OutcomeOf(RunIn(v1::PIPELINE_RUN_STATE_STOPPED)),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("pr-7 ended STOPPED")));
 }
 
 }  // namespace

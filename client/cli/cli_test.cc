@@ -1,22 +1,18 @@
 // Runs the program as a user does, on what needs no controller.
 
+#include "client/cli/program_run.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
 namespace crossmesh {
 namespace {
@@ -27,47 +23,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-struct Result {
-  int exit_status = -1;
-  std::string out;
-  std::string error;
-};
-
-std::string ReadAll(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-// `arguments` as a shell takes them, in the repository's root.
-Result Crossmesh(const std::string& arguments) {
-  const TemporaryFolder folder;
-  const std::string error_path = folder.PathOf("errors");
-  const std::string command =
-      absl::StrCat("cd '", SourcePath(""), "' && env -u CROSSMESH_CONTROLLER '",
-                   ProgramPath("crossmesh"), "' ", arguments, " 2>'", error_path, "' </dev/null");
-  Result result;
-  std::FILE* const pipe = ::popen(command.c_str(), "r");
-  std::array<char, 4096> block;
-  while (const size_t size = std::fread(block.data(), 1, block.size(), pipe)) {
-    result.out.append(block.data(), size);
-  }
-  const int status = ::pclose(pipe);
-  result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  result.error = ReadAll(error_path);
-  return result;
-}
-
-// UPDATE_GOLDEN=1 in the environment rewrites the file instead.
-void ExpectGolden(const std::string& name, const std::string& text) {
-  const std::string path = SourcePath("client/cli/testdata/" + name);
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << text;
-    return;
-  }
-  EXPECT_EQ(text, ReadAll(path)) << "differs from " << path;
-}
 
 constexpr const char* kGpt2 =
     "--manifest examples/gpt2.json --source 'fsdp=4 on a.0,b.0,c.0,d.0' "
@@ -98,9 +53,16 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
                               "operation show",
                               "operation watch",
                               "operation cancel",
+                              "pipeline register",
+                              "pipeline list",
+                              "pipeline delete",
+                              "pipeline rehearse",
+                              "pipeline run",
+                              "pipeline show",
+                              "pipeline stop",
                               "worker list",
                               "worker drain"}) {
-    const Result result = Crossmesh(absl::StrCat(command, " --help"));
+    const ProgramResult result = Crossmesh(absl::StrCat(command, " --help"));
     EXPECT_EQ(result.exit_status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(absl::StrCat("crossmesh ", command))) << command;
     EXPECT_THAT(result.out, HasSubstr("Examples:")) << command;
@@ -109,7 +71,7 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
 }
 
 TEST(CliTest, LayoutShowIsATableOfSlots) {
-  const Result result = Crossmesh(
+  const ProgramResult result = Crossmesh(
       "layout show --mesh 'data=2,model=2 on a.0-1,b.0-1' --layout '[data, model] chunk' "
       "--shape '[7, 5]'");
   EXPECT_EQ(result.exit_status, 0) << result.error;
@@ -117,7 +79,7 @@ TEST(CliTest, LayoutShowIsATableOfSlots) {
 }
 
 TEST(CliTest, LayoutShowTakesATensorOfAManifestByItsRule) {
-  const Result result = Crossmesh(
+  const ProgramResult result = Crossmesh(
       "layout show --mesh 'fsdp=4 on a.0-3' --manifest examples/gpt2.json "
       "--rules examples/gpt2.fsdp.rules --tensor wte.weight --json");
   ASSERT_EQ(result.exit_status, 0) << result.error;
@@ -132,13 +94,13 @@ TEST(CliTest, PlanSaysWhatIsConverted) {
   const std::string small =
       "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]'"
       " --destination 'y=2 on c.0,d.0' --destination-layout ";
-  const Result result =
+  const ProgramResult result =
       Crossmesh(absl::StrCat("plan ", small, "'[-, y] as BF16' --explain --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   const nlohmann::json document = nlohmann::json::parse(result.out);
   EXPECT_THAT(document["text"].get<std::string>(), HasSubstr("1 x F32[4, 6] as BF16 from"));
   EXPECT_THAT(document["text"].get<std::string>(), HasSubstr("1 x BF16[2, 8] from"));
-  const Result refused = Crossmesh(absl::StrCat("plan ", small, "'[-, y] as I32'"));
+  const ProgramResult refused = Crossmesh(absl::StrCat("plan ", small, "'[-, y] as I32'"));
   EXPECT_NE(refused.exit_status, 0);
   EXPECT_THAT(refused.error, HasSubstr("tensor \"a\": F32 cannot be sent as I32"));
 }
@@ -147,7 +109,7 @@ TEST(CliTest, LayoutShowSaysTheTypeOfTheRule) {
   const TemporaryFolder folder;
   const std::string rules = folder.PathOf("half.rules");
   std::ofstream(rules) << "* [fsdp, ...] nested_chunk on fsdp2=0 as F16  # half\n";
-  const Result result = Crossmesh(
+  const ProgramResult result = Crossmesh(
       absl::StrCat("layout show --mesh 'fsdp2=2,fsdp=4 on a.0-7' --manifest examples/gpt2.json ",
                    "--rules ", rules, " --tensor wte.weight --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
@@ -155,7 +117,7 @@ TEST(CliTest, LayoutShowSaysTheTypeOfTheRule) {
 }
 
 TEST(CliTest, PlanExplainsASmallCase) {
-  const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --explain --json"));
+  const ProgramResult result = Crossmesh(absl::StrCat("plan ", kSmall, " --explain --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   // The rest of the document has the time that planning took.
   ExpectGolden("plan_explain.txt", nlohmann::json::parse(result.out)["text"]);
@@ -171,7 +133,7 @@ TEST(CliTest, PlanSaysHowGpusWouldExchangeTheirBytes) {
 }
 
 TEST(CliTest, PlansGpt2WithoutAController) {
-  const Result result = Crossmesh(absl::StrCat("plan ", kGpt2, " --json"));
+  const ProgramResult result = Crossmesh(absl::StrCat("plan ", kGpt2, " --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   const nlohmann::json summary = nlohmann::json::parse(result.out)["summary"];
   EXPECT_EQ(summary["strategy"], "relay");
@@ -182,7 +144,7 @@ TEST(CliTest, PlansGpt2WithoutAController) {
 }
 
 TEST(CliTest, ComparesAllStrategies) {
-  const Result result = Crossmesh(absl::StrCat("plan ", kGpt2, " --all-strategies"));
+  const ProgramResult result = Crossmesh(absl::StrCat("plan ", kGpt2, " --all-strategies"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   for (const char* strategy :
        {"relay", "send_recv", "local_all_gather", "global_all_gather", "broadcast_naive",
@@ -195,7 +157,8 @@ TEST(CliTest, ComparesAllStrategies) {
 TEST(CliTest, SimulatesGpt2AndWritesATrace) {
   const TemporaryFolder folder;
   const std::string trace_path = folder.PathOf("trace.json");
-  const Result result = Crossmesh(absl::StrCat("simulate ", kGpt2, " --json --trace ", trace_path));
+  const ProgramResult result =
+      Crossmesh(absl::StrCat("simulate ", kGpt2, " --json --trace ", trace_path));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   const nlohmann::json document = nlohmann::json::parse(result.out);
   const double seconds = document["seconds"];
@@ -219,7 +182,7 @@ TEST(CliTest, ASimulationNamesTheHostsThatTheNetworkLacks) {
       "out_bytes_per_second": 1000, "in_bytes_per_second": 1000}]}]})";
   const std::string command = absl::StrCat("simulate ", kGpt2, " --topology ", network);
   EXPECT_THAT(Crossmesh(command).out, HasSubstr("WARNING: "));
-  const Result result = Crossmesh(absl::StrCat(command, " --json"));
+  const ProgramResult result = Crossmesh(absl::StrCat(command, " --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   const nlohmann::json document = nlohmann::json::parse(result.out);
   EXPECT_THAT(document["warnings"][0].get<std::string>(), HasSubstr("lacks b"));
@@ -229,7 +192,7 @@ TEST(CliTest, ASimulationNamesTheHostsThatTheNetworkLacks) {
 TEST(CliTest, DrawsAPlanAndWritesItsTrace) {
   const TemporaryFolder folder;
   const std::string svg = folder.PathOf("plan.svg"), trace = folder.PathOf("trace.json");
-  const Result result =
+  const ProgramResult result =
       Crossmesh(absl::StrCat("plan ", kGpt2, " --json --svg ", svg, " --trace ", trace));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   EXPECT_EQ(nlohmann::json::parse(result.out)["summary"]["strategy"], "relay");
@@ -243,19 +206,21 @@ TEST(CliTest, DrawsAPlanAndWritesItsTrace) {
 }
 
 TEST(CliTest, APictureIsOfOnePlan) {
-  const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --all-strategies --svg /tmp/x"));
+  const ProgramResult result =
+      Crossmesh(absl::StrCat("plan ", kSmall, " --all-strategies --svg /tmp/x"));
   EXPECT_NE(result.exit_status, 0);
   EXPECT_THAT(result.error, HasSubstr("expected no --all-strategies"));
 }
 
 TEST(CliTest, APictureThatCannotBeWrittenIsNamed) {
-  const Result result = Crossmesh(absl::StrCat("plan ", kSmall, " --svg /nonexistent/p.svg"));
+  const ProgramResult result =
+      Crossmesh(absl::StrCat("plan ", kSmall, " --svg /nonexistent/p.svg"));
   EXPECT_NE(result.exit_status, 0);
   EXPECT_THAT(result.error, HasSubstr("/nonexistent/p.svg"));
 }
 
 TEST(CliTest, ATraceThatCannotBeWrittenIsNamed) {
-  const Result result =
+  const ProgramResult result =
       Crossmesh(absl::StrCat("simulate ", kSmall, " --trace /nonexistent/t.json"));
   EXPECT_NE(result.exit_status, 0);
   EXPECT_THAT(result.error, HasSubstr("/nonexistent/t.json"));
@@ -270,7 +235,7 @@ TEST(CliTest, TakesTheRequestOfTheApiFromAFile) {
                "rules": [{"pattern": "*", "layout": "[x, -]"}]},
     "destination": {"inline_mesh": {"axes": "y=2", "devices": "b.0-1"},
                     "rules": [{"pattern": "*", "layout": "[-, y]"}]}}})";
-  const Result result =
+  const ProgramResult result =
       Crossmesh(absl::StrCat("plan --request '", path, "' --strategy send_recv --json"));
   ASSERT_EQ(result.exit_status, 0) << result.error;
   EXPECT_EQ(nlohmann::json::parse(result.out)["summary"]["strategy"], "send_recv");
@@ -285,13 +250,13 @@ struct Mistake {
 class CliMistakeTest : public testing::TestWithParam<Mistake> {};
 
 TEST_P(CliMistakeTest, FailsWithItsReasonInBothForms) {
-  const Result text = Crossmesh(GetParam().arguments);
+  const ProgramResult text = Crossmesh(GetParam().arguments);
   EXPECT_NE(text.exit_status, 0);
   EXPECT_THAT(text.error, HasSubstr("crossmesh: error: "));
   EXPECT_THAT(text.error, HasSubstr(GetParam().message));
   EXPECT_THAT(text.out, IsEmpty());
 
-  const Result json = Crossmesh(GetParam().arguments + " --json");
+  const ProgramResult json = Crossmesh(GetParam().arguments + " --json");
   EXPECT_EQ(json.exit_status, text.exit_status);
   const nlohmann::json document = nlohmann::json::parse(json.out, nullptr, false);
   ASSERT_TRUE(document.is_object()) << json.out;
@@ -327,6 +292,18 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"registered_without_controller",
                 "plan --manifest gpt2 --source trainer --destination server",
                 "known to a controller only"},
+        Mistake{"no_pipeline", "pipeline rehearse", "expected either a file or --pipeline"},
+        Mistake{"pipeline_twice", "pipeline rehearse examples/pipeline.json --pipeline u-net",
+                "found both"},
+        Mistake{"run_without_iterations", "pipeline run examples/pipeline.json", "--iterations"},
+        Mistake{"no_iterations", "pipeline rehearse examples/pipeline.json --iterations 0",
+                "--iterations: expected at least 1, found 0"},
+        Mistake{"bad_deadline",
+                "pipeline rehearse examples/pipeline.json --iteration-deadline soon",
+                "--iteration-deadline: expected a duration like 1.5s"},
+        Mistake{"rehearsal_without_controller", "pipeline rehearse examples/pipeline.json",
+                "CROSSMESH_CONTROLLER"},
+        Mistake{"no_run_to_stop", "pipeline stop", "id"},
         Mistake{"no_controller", "worker list", "CROSSMESH_CONTROLLER"},
         Mistake{"address_of_others", "worker list --controller 192.0.2.1:7400", "insecure"},
         Mistake{"no_such_controller", "worker list --controller unix:/nonexistent/socket",
@@ -335,7 +312,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(CliTest, APipelineIsPlannedAndProven) {
   const TemporaryFolder folder;
-  const Result plan = Crossmesh(absl::StrCat(
+  const ProgramResult plan = Crossmesh(absl::StrCat(
       "pipeline plan examples/pipeline.json --schedule eager_1f1b --svg ", folder.PathOf("run.svg"),
       " --trace ", folder.PathOf("run.json"), " --output ", folder.PathOf("schedule.json")));
   EXPECT_EQ(plan.exit_status, 0) << plan.error;
@@ -353,14 +330,14 @@ TEST(CliTest, APipelineIsPlannedAndProven) {
 }
 
 TEST(CliTest, ExplainShowsTheOpsAndWhatWasLookedAt) {
-  const Result explained = Crossmesh("pipeline explain examples/pipeline.json");
+  const ProgramResult explained = Crossmesh("pipeline explain examples/pipeline.json");
   EXPECT_EQ(explained.exit_status, 0) << explained.error;
   EXPECT_THAT(explained.out,
               AllOf(HasSubstr("rank 0: 0F0 0F1"), HasSubstr("Looked at"), HasSubstr("1f1b")));
 }
 
 TEST(CliTest, CompareHasEveryScheduleWithItsTimeOrTheReason) {
-  const Result compared = Crossmesh("pipeline compare examples/pipeline.json");
+  const ProgramResult compared = Crossmesh("pipeline compare examples/pipeline.json");
   EXPECT_EQ(compared.exit_status, 0) << compared.error;
   EXPECT_THAT(compared.out, AllOf(HasSubstr("BUBBLE"), HasSubstr("gpipe "), HasSubstr("zb_h2 "),
                                   HasSubstr("auto "), HasSubstr("carries 536.9 MB")));
@@ -369,7 +346,7 @@ TEST(CliTest, CompareHasEveryScheduleWithItsTimeOrTheReason) {
 TEST(CliTest, SchedulesAreDrawnOneBelowTheOther) {
   const TemporaryFolder folder;
   const std::string path = folder.PathOf("both.svg");
-  const Result drawn =
+  const ProgramResult drawn =
       Crossmesh(absl::StrCat("pipeline draw examples/pipeline.json --schedule 1f1b "
                              "--schedule eager_1f1b --svg ",
                              path));
@@ -381,7 +358,7 @@ TEST(CliTest, ASchedulePassesThroughEveryFormat) {
   const TemporaryFolder folder;
   const auto convert = [&](const std::string& from, const std::string& to,
                            const std::string& more) {
-    const Result result = Crossmesh(
+    const ProgramResult result = Crossmesh(
         absl::StrCat("pipeline convert ", folder.PathOf(from), " ", folder.PathOf(to), " ", more));
     EXPECT_EQ(result.exit_status, 0) << result.error;
     return ReadAll(folder.PathOf(to));
@@ -398,7 +375,7 @@ TEST(CliTest, WhatAPipelineLacksIsSaid) {
   const TemporaryFolder folder;
   const std::string path = folder.PathOf("pipeline.json");
   const auto refused = [&](const std::string& arguments) {
-    const Result result = Crossmesh(arguments);
+    const ProgramResult result = Crossmesh(arguments);
     EXPECT_NE(result.exit_status, 0) << arguments;
     EXPECT_THAT(result.out, IsEmpty()) << arguments;
     return result.error;

@@ -6,64 +6,118 @@
 #include <string>
 #include <vector>
 
-#include <absl/container/flat_hash_map.h>
+#include <absl/container/btree_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
 
-absl::Status Refused(absl::string_view what, absl::string_view name) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("measurement: expected ", what, " of the schedule, found ", name));
-}
+// Puts times where the table has their ops. Thread-compatible.
+class MeasurementReader {
+ public:
+  explicit MeasurementReader(const OpTable& ops) : ops_(ops), is_known_(ops.size()) {
+    run_.ops.resize(ops.size());
+    run_.transfers.resize(ops.transfers());
+    for (OpIndex i = 0; i < ops.size(); ++i) index_[ops.op(i)] = i;
+  }
 
-absl::Status CheckTimes(const v1::PipelineTimes& times) {
-  if (times.begin_size() == times.name_size() && times.end_size() == times.name_size()) {
+  absl::StatusOr<PipelineRun> Read(const v1::PipelineMeasurement& measurement) && {
+    for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
+      RETURN_IF_ERROR(ReadOps(rank.ops()));
+    }
+    for (OpIndex i = 0; i < ops_.size(); ++i) {
+      if (is_known_[i]) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("measurement: expected op ", ToString(ops_.op(i)), ", found none"));
+    }
+    PlaceTransfers();
+    for (const v1::PipelineMeasurement::Channel& channel : measurement.channels()) {
+      RETURN_IF_ERROR(ReadTransfers(channel));
+    }
+    SetSeconds();
+    return std::move(run_);
+  }
+
+ private:
+  static absl::Status CheckLengths(const v1::PipelineTimes& times) {
+    if (times.begin_size() == times.name_size() && times.end_size() == times.name_size()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat("measurement: expected begin and end of ",
+                                                   times.name_size(), " ops, found ",
+                                                   times.begin_size(), " and ", times.end_size()));
+  }
+
+  absl::StatusOr<OpIndex> Find(const std::string& name) const {
+    ASSIGN_OR_RETURN(const Op op, ParseOp(name));
+    const auto found = index_.find(op);
+    if (found != index_.end()) return found->second;
+    return absl::InvalidArgumentError(
+        absl::StrCat("measurement: expected ops of the schedule, found ", name));
+  }
+
+  absl::Status ReadOps(const v1::PipelineTimes& times) {
+    RETURN_IF_ERROR(CheckLengths(times));
+    for (int i = 0; i < times.name_size(); ++i) {
+      ASSIGN_OR_RETURN(const OpIndex op, Find(times.name(i)));
+      run_.ops[op] = {.begin = times.begin(i), .end = times.end(i)};
+      is_known_[op] = true;
+    }
     return absl::OkStatus();
   }
-  return Refused("a begin and an end for each name",
-                 absl::StrCat(times.name_size(), ", ", times.begin_size(), ", ", times.end_size()));
-}
+
+  void PlaceTransfers() {
+    for (ChannelIndex channel = 0; channel < ops_.channels(); ++channel) {
+      for (MicrobatchIndex m = 0; m < ops_.schedule().microbatches; ++m) {
+        const double end = run_.ops[ops_.ProducerOf(channel, m)].end;
+        run_.transfers[ops_.TransferOf(channel, m)] = {.begin = end, .end = end};
+      }
+    }
+  }
+
+  absl::Status ReadTransfers(const v1::PipelineMeasurement::Channel& measured) {
+    if (measured.edge() < 0 || measured.edge() >= ops_.channels() / 2) {
+      return absl::InvalidArgumentError(absl::StrCat("measurement: expected an edge below ",
+                                                     ops_.channels() / 2, ", found ",
+                                                     measured.edge()));
+    }
+    const v1::PipelineTimes& times = measured.transfers();
+    RETURN_IF_ERROR(CheckLengths(times));
+    const ChannelIndex channel = 2 * measured.edge() + (measured.backward() ? 1 : 0);
+    for (int i = 0; i < times.name_size(); ++i) {
+      ASSIGN_OR_RETURN(const OpIndex producer, Find(times.name(i)));
+      const MicrobatchIndex m = ops_.op(producer).microbatch;
+      run_.transfers[ops_.TransferOf(channel, m)] = {.begin = times.begin(i), .end = times.end(i)};
+    }
+    return absl::OkStatus();
+  }
+
+  void SetSeconds() {
+    for (RankIndex rank = 0; rank < ops_.profile().ranks(); ++rank) {
+      const OpIndex first = ops_.first(rank), end = ops_.first(rank + 1);
+      if (first == end) continue;
+      double least = run_.ops[first].begin, most = run_.ops[first].end;
+      for (OpIndex i = first; i < end; ++i) {
+        least = std::min(least, run_.ops[i].begin);
+        most = std::max(most, run_.ops[i].end);
+      }
+      run_.seconds = std::max(run_.seconds, most);
+      run_.span_seconds = std::max(run_.span_seconds, most - least);
+    }
+  }
+
+  const OpTable& ops_;
+  absl::btree_map<Op, OpIndex> index_;
+  std::vector<bool> is_known_;  // by op: was it measured?
+  PipelineRun run_;
+};
 
 }  // namespace
 
-absl::StatusOr<PipelineRun> MeasuredRun(const OpTable& ops,
-                                        const v1::PipelineMeasurement& measurement) {
-  absl::flat_hash_map<std::string, OpIndex> index;
-  for (OpIndex op = 0; op < ops.size(); ++op) index[ToString(ops.op(op))] = op;
-  PipelineRun run{.ops = std::vector<TimeSpan>(ops.size()),
-                  .transfers = std::vector<TimeSpan>(ops.transfers())};
-  int64_t measured = 0;
-  for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
-    RETURN_IF_ERROR(CheckTimes(rank.ops()));
-    for (int i = 0; i < rank.ops().name_size(); ++i) {
-      const auto op = index.find(rank.ops().name(i));
-      if (op == index.end()) return Refused("ops", rank.ops().name(i));
-      run.ops[op->second] = {rank.ops().begin(i), rank.ops().end(i)};
-      ++measured;
-    }
-    if (rank.ops().name_size() == 0) continue;
-    const double begin = *std::ranges::min_element(rank.ops().begin());
-    const double end = *std::ranges::max_element(rank.ops().end());
-    run.span_seconds = std::max(run.span_seconds, end - begin);
-    run.seconds = std::max(run.seconds, end);
-  }
-  if (measured != ops.size()) {
-    return Refused(absl::StrCat("all ", ops.size(), " ops"), absl::StrCat(measured));
-  }
-  for (const v1::PipelineMeasurement::Channel& channel : measurement.channels()) {
-    RETURN_IF_ERROR(CheckTimes(channel.transfers()));
-    const ChannelIndex of = 2 * channel.edge() + (channel.backward() ? 1 : 0);
-    if (of < 0 || of >= ops.channels()) return Refused("edges", absl::StrCat(channel.edge()));
-    for (int i = 0; i < channel.transfers().name_size(); ++i) {
-      const auto op = index.find(channel.transfers().name(i));
-      if (op == index.end()) return Refused("ops", channel.transfers().name(i));
-      run.transfers[ops.TransferOf(of, ops.op(op->second).microbatch)] = {
-          channel.transfers().begin(i), channel.transfers().end(i)};
-    }
-  }
-  return run;
+absl::StatusOr<PipelineRun> MeasuredRun(const v1::PipelineMeasurement& measurement,
+                                        const OpTable& ops) {
+  return MeasurementReader(ops).Read(measurement);
 }
 
 }  // namespace crossmesh

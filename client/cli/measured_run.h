@@ -8,9 +8,11 @@
 
 namespace crossmesh {
 
-// What was measured of an iteration, as a run of the table. InvalidArgument names what is not in
-// the table, or is missing.
-absl::StatusOr<PipelineRun> MeasuredRun(const OpTable& ops,
-                                        const v1::PipelineMeasurement& measurement);
+// What was measured of an iteration, by the numbers of the table. A transfer that was not measured
+// is at the end of the op whose output it is. InvalidArgument names an op that the schedule does
+// not have, or that was not measured, or an edge that is not there. Cost: ops, times their
+// logarithm.
+absl::StatusOr<PipelineRun> MeasuredRun(const v1::PipelineMeasurement& measurement,
+                                        const OpTable& ops);
 
 }  // namespace crossmesh

@@ -139,7 +139,7 @@ void AddDrawCommand(Cli& cli, CLI::App& group) {
                      "  crossmesh pipeline draw examples/pipeline.json --schedule 1f1b --schedule "
                      "eager_1f1b --svg pipeline.svg\n");
   const auto flags = std::make_shared<PipelineFlags>();
-  flags->AddTo(command, /*one_schedule=*/false);
+  flags->AddTo(command, {.one_schedule = false});
   const auto svg = std::make_shared<std::string>("pipeline.svg");
   command.add_option("--svg", *svg, "The file")->capture_default_str();
   cli.Run(command, [&cli, flags, svg] { return Draw(cli, *flags, *svg); });
@@ -148,7 +148,8 @@ void AddDrawCommand(Cli& cli, CLI::App& group) {
 }  // namespace
 
 void AddPipelineCommands(Cli& cli, CLI::App& app) {
-  CLI::App& group = cli.AddGroup(app, "pipeline", "Schedules of pipelines, and their runs");
+  CLI::App& group =
+      cli.AddGroup(app, "pipeline", "Plans, draws, registers, rehearses and runs pipelines");
   AddPlanCommands(cli, group);
   AddCompareCommand(cli, group);
   AddDrawCommand(cli, group);

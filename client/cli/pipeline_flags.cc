@@ -24,26 +24,13 @@ absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
   return spec;
 }
 
-void PipelineFlags::AddTo(CLI::App& command, bool one_schedule) {
-  AddFileTo(command)->required();
-  AddChoiceTo(command, one_schedule);
-}
-
-CLI::Option* PipelineFlags::AddOptionalTo(CLI::App& command) {
-  CLI::Option* const file = AddFileTo(command);
-  AddChoiceTo(command, /*one_schedule=*/true);
-  return file;
-}
-
-CLI::Option* PipelineFlags::AddFileTo(CLI::App& command) {
-  return command.add_option("pipeline", file_, "JSON file of the pipeline (PipelineSpec)");
-}
-
-void PipelineFlags::AddChoiceTo(CLI::App& command, bool one_schedule) {
+void PipelineFlags::AddTo(CLI::App& command, const PipelineFlagsForm& form) {
+  command.add_option("file", file_, "JSON file of the pipeline (PipelineSpec)")
+      ->required(form.file_required);
   CLI::Option* const schedule =
       command.add_option("--schedule", schedules_,
                          "auto (default), a name such as 1f1b, or a file FILE.json of a schedule");
-  if (one_schedule) schedule->expected(1);
+  if (form.one_schedule) schedule->expected(1);
   command.add_flag("--delay-weight-gradients", delay_weight_gradients_,
                    "Split backward ops: the gradient of the weights comes after that of the input");
   command.add_option("--windows", windows_, "Of window_order, by stage: 5,3,1")->delimiter(',');

@@ -14,13 +14,16 @@ namespace crossmesh {
 // A PipelineSpec in the API's JSON. InvalidArgument names the file.
 absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file);
 
+// What of PipelineFlags a command has.
+struct PipelineFlagsForm {
+  bool file_required = true;
+  bool one_schedule = true;  // else --schedule may be given any number of times
+};
+
 // The file of a pipeline, and the flags that say which schedule it is to have.
 class PipelineFlags {
  public:
-  // With --schedule for one schedule; else for any number of them.
-  void AddTo(CLI::App& command, bool one_schedule = true);
-  // Without a file's having to be named: a controller may know the pipeline. Returns its option.
-  CLI::Option* AddOptionalTo(CLI::App& command);
+  void AddTo(CLI::App& command, const PipelineFlagsForm& form = {});
 
   const std::string& file() const { return file_; }
   absl::StatusOr<v1::PipelineSpec> ReadSpec() const { return ReadPipelineSpec(file_); }
@@ -33,8 +36,6 @@ class PipelineFlags {
   absl::StatusOr<std::vector<v1::PipelineChoice>> Choices() const;
 
  private:
-  CLI::Option* AddFileTo(CLI::App& command);
-  void AddChoiceTo(CLI::App& command, bool one_schedule);
   absl::StatusOr<v1::PipelineChoice> ChoiceOf(const std::string& schedule) const;
 
   std::string file_;

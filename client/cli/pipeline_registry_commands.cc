@@ -14,38 +14,46 @@ namespace {
 
 absl::Status Register(Cli& cli, const std::string& file) {
   ASSIGN_OR_RETURN(const v1::PipelineSpec spec, ReadPipelineSpec(file));
+  if (spec.name().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": expected a name, found none"));
+  }
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  RETURN_IF_ERROR(client.CreatePipeline(spec));
+  ASSIGN_OR_RETURN(const int64_t revision, client.CreatePipeline(spec));
   if (cli.json()) {
-    cli.PrintDocument({{"registered", spec.name()}});
+    cli.PrintDocument({{"name", spec.name()}, {"revision", revision}});
   } else {
-    cli.Print(absl::StrCat("pipeline ", spec.name(), " is registered\n"));
+    cli.Print(absl::StrCat("pipeline ", spec.name(), ": ", spec.stages_size(), " stages on ",
+                           spec.ranks_size(), " ranks, revision ", revision, "\n"));
   }
   return absl::OkStatus();
 }
 
+int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {
+  int64_t count = 0;
+  for (const v1::PipelineMicrobatches& some : spec.microbatches()) count += some.count();
+  return count;
+}
+
 absl::Status List(Cli& cli) {
+  using Align = TextTable::Align;
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineSpec> pipelines, client.ListPipelines());
-  if (cli.json()) {
-    nlohmann::json document = {{"pipelines", nlohmann::json::array()}};
-    for (const v1::PipelineSpec& spec : pipelines) document["pipelines"].push_back(ToJson(spec));
-    cli.PrintDocument(document);
-    return absl::OkStatus();
-  }
-  using Align = TextTable::Align;
+  nlohmann::json document = {{"pipelines", nlohmann::json::array()}};
   TextTable table({{"NAME"},
-                   {"STAGES", Align::kRight},
                    {"RANKS", Align::kRight},
+                   {"STAGES", Align::kRight},
                    {"EDGES", Align::kRight},
                    {"MICROBATCHES", Align::kRight}});
   for (const v1::PipelineSpec& spec : pipelines) {
-    int64_t microbatches = 0;
-    for (const v1::PipelineMicrobatches& run : spec.microbatches()) microbatches += run.count();
-    table.AddRow({spec.name(), absl::StrCat(spec.stages_size()), absl::StrCat(spec.ranks_size()),
-                  absl::StrCat(spec.edges_size()), absl::StrCat(microbatches)});
+    document["pipelines"].push_back(ToJson(spec));
+    table.AddRow({spec.name(), absl::StrCat(spec.ranks_size()), absl::StrCat(spec.stages_size()),
+                  absl::StrCat(spec.edges_size()), absl::StrCat(MicrobatchesOf(spec))});
   }
-  cli.Print(table.ToString());
+  if (cli.json()) {
+    cli.PrintDocument(document);
+  } else {
+    cli.Print(table.ToString());
+  }
   return absl::OkStatus();
 }
 
@@ -55,7 +63,7 @@ absl::Status Delete(Cli& cli, const std::string& name) {
   if (cli.json()) {
     cli.PrintDocument({{"deleted", name}});
   } else {
-    cli.Print(absl::StrCat("pipeline ", name, " is deleted\n"));
+    cli.Print(absl::StrCat("pipeline ", name, " deleted\n"));
   }
   return absl::OkStatus();
 }
@@ -63,23 +71,23 @@ absl::Status Delete(Cli& cli, const std::string& name) {
 }  // namespace
 
 void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
-  const auto text = std::make_shared<std::string>();
+  const auto file = std::make_shared<std::string>(), name = std::make_shared<std::string>();
 
-  CLI::App& add = cli.AddCommand(group, "register", "Makes a pipeline known by its name",
-                                 "  crossmesh pipeline register examples/pipeline.json\n");
-  add.add_option("pipeline", *text, "JSON file of the pipeline (PipelineSpec)")->required();
-  cli.Run(add, [&cli, text] { return Register(cli, *text); });
+  CLI::App& enter = cli.AddCommand(group, "register", "Registers a pipeline under its name",
+                                   "  crossmesh pipeline register examples/pipeline.json\n");
+  enter.add_option("file", *file, "JSON file of the pipeline (PipelineSpec)")->required();
+  cli.Run(enter, [&cli, file] { return Register(cli, *file); });
 
-  CLI::App& list =
-      cli.AddCommand(group, "list", "Lists registered pipelines", "  crossmesh pipeline list\n");
+  CLI::App& list = cli.AddCommand(group, "list", "Lists all registered pipelines by name",
+                                  "  crossmesh pipeline list --json\n");
   cli.Run(list, [&cli] { return List(cli); });
 
-  CLI::App& remove = cli.AddCommand(group, "delete", "Forgets a registered pipeline",
+  CLI::App& remove = cli.AddCommand(group, "delete", "Deletes a registered pipeline",
                                     "  crossmesh pipeline delete u-net\n");
-  remove.add_option("name", *text, "Its name")->required();
-  cli.Run(remove, [&cli, text] { return Delete(cli, *text); });
+  remove.add_option("name", *name, "Name")->required();
+  cli.Run(remove, [&cli, name] { return Delete(cli, *name); });
 
-  for (CLI::App* command : {&add, &list, &remove}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&enter, &list, &remove}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

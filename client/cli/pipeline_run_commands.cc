@@ -1,156 +1,29 @@
 #include "client/cli/cli.h"
-#include "client/cli/measured_run.h"
-#include "client/cli/pipeline_flags.h"
+#include "client/cli/measured_times.h"
+#include "client/cli/pipeline_run_flags.h"
 #include "client/cli/pipeline_run_report.h"
 #include "client/cli/progress.h"
-#include "client/drawing/pipeline_drawing.h"
+#include "client/cli/run_interrupts.h"
+#include "client/cli/run_picture.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/wire/time_codec.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
 
+#include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/string_view.h>
+#include <google/protobuf/util/json_util.h>
 
 namespace crossmesh {
 namespace {
 
-constexpr int64_t kRehearsedDefault = 3;
 constexpr int64_t kListedDefault = 20;
 
-struct RunFlags {
-  PipelineFlags pipeline;
-  std::string registered;
-  int64_t iterations = kRehearsedDefault;
-  std::string request_id;
-  bool no_checksums = false;
-  bool stop_at_failure = false;
-  double iteration_deadline = 0;
-  double stall_limit = 0;
-  double rejoin_limit = 0;
-  std::string svg;
-  std::string times;
-
-  void AddTo(CLI::App& command, bool rehearsal) {
-    CLI::Option* const file = pipeline.AddOptionalTo(command);
-    command.add_option("--pipeline", registered, "A registered pipeline, in place of a file")
-        ->excludes(file);
-    CLI::Option* const count = command.add_option("--iterations", iterations, "How often");
-    if (rehearsal) {
-      count->capture_default_str();
-    } else {
-      count->required();
-    }
-    command.add_option("--request-id", request_id,
-                       "Names this request: given again, it is the same run");
-    command.add_flag("--no-checksums", no_checksums, "Transfers are not checked");
-    command.add_flag("--stop-at-failure", stop_at_failure,
-                     "Ends with the first iteration that fails");
-    command.add_option("--iteration-deadline", iteration_deadline,
-                       "Seconds after which an iteration has failed (3 x prediction + 30 s)");
-    command.add_option("--stall-limit", stall_limit,
-                       "Seconds after which a worker that answers nothing is lost (5)");
-    command.add_option("--rejoin-limit", rejoin_limit,
-                       "Seconds that a failed iteration waits for its workers (30)");
-    command.add_option("--svg", svg, "Draw the last iteration beside the planned one");
-    if (!rehearsal) return;
-    command.add_option("--write-times", times,
-                       "Write the pipeline with the measured times of its edges to this file");
-  }
-};
-
-absl::StatusOr<v1::StartPipelineRequest> RequestOf(const RunFlags& flags, bool rehearsal) {
-  v1::StartPipelineRequest request;
-  if (!flags.registered.empty()) {
-    request.set_pipeline(flags.registered);
-  } else if (!flags.pipeline.file().empty()) {
-    ASSIGN_OR_RETURN(*request.mutable_inline_pipeline(), flags.pipeline.ReadSpec());
-  } else {
-    return absl::InvalidArgumentError("pipeline: expected a file or --pipeline, found neither");
-  }
-  ASSIGN_OR_RETURN(*request.mutable_choice(), flags.pipeline.Choice());
-  request.set_request_id(flags.request_id.empty() ? NewRequestId() : flags.request_id);
-  request.set_iterations(flags.iterations);
-  request.set_rehearsal(rehearsal);
-  if (flags.no_checksums) request.set_checksums(false);
-  request.set_stop_at_failure(flags.stop_at_failure);
-  const auto set = [](double seconds, google::protobuf::Duration* (v1::StartPipelineRequest::*at)(),
-                      v1::StartPipelineRequest& to) {
-    if (seconds > 0) *(to.*at)() = ToProto(absl::Seconds(seconds));
-  };
-  set(flags.iteration_deadline, &v1::StartPipelineRequest::mutable_iteration_deadline, request);
-  set(flags.stall_limit, &v1::StartPipelineRequest::mutable_stall_limit, request);
-  set(flags.rejoin_limit, &v1::StartPipelineRequest::mutable_rejoin_limit, request);
-  return request;
-}
-
-absl::StatusOr<v1::PipelineSpec> SpecOf(Client& client, const v1::StartPipelineRequest& request) {
-  if (request.has_inline_pipeline()) return request.inline_pipeline();
-  return client.GetPipeline(request.pipeline());
-}
-
-// The plan that the controller made, made again: with the meshes that it has under names, and its
-// network. FailedPrecondition when these have changed meanwhile.
-absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PlanAgain(Client& client,
-                                                                 v1::PipelineSpec spec,
-                                                                 const v1::PipelineChoice& choice,
-                                                                 const v1::PipelinePlan& made) {
-  for (v1::PipelineRank& rank : *spec.mutable_ranks()) {
-    if (!rank.has_mesh()) continue;
-    ASSIGN_OR_RETURN(const v1::GetMeshResponse mesh, client.GetMesh(rank.mesh()));
-    *rank.mutable_inline_mesh() = mesh.mesh();
-  }
-  if (!spec.has_topology()) {
-    ASSIGN_OR_RETURN(const v1::Network network, client.GetNetwork());
-    *spec.mutable_topology() = network.topology();
-  }
-  ASSIGN_OR_RETURN(PipelineDescription description,
-                   FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size())));
-  ASSIGN_OR_RETURN(std::shared_ptr<const PlannedPipeline> planned,
-                   PlanPipeline(std::move(description), choice));
-  if (planned->id.ToString() == made.id()) return planned;
-  return absl::FailedPreconditionError(
-      absl::StrCat("plan ", made.id(), ": expected to make it again, found ",
-                   planned->id.ToString(), ": meshes, network or version are others"));
-}
-
-absl::Status Draw(Client& client, const RunFlags& flags, const v1::StartPipelineRequest& request,
-                  const v1::PipelineRun& run) {
-  if (flags.svg.empty() || run.measurement().ranks().empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(v1::PipelineSpec spec, SpecOf(client, request));
-  ASSIGN_OR_RETURN(const auto planned,
-                   PlanAgain(client, std::move(spec), request.choice(), run.plan()));
-  ASSIGN_OR_RETURN(const PipelineRun measured, MeasuredRun(*planned->ops, run.measurement()));
-  return WriteFile(flags.svg, DrawPipelines({{.title = planned->schedule_name,
-                                              .ops = planned->ops.get(),
-                                              .run = &planned->run,
-                                              .measured = &measured}}));
-}
-
-// Those of the first size of microbatches, which the specification is about.
-absl::Status WriteTimes(Client& client, const RunFlags& flags,
-                        const v1::StartPipelineRequest& request, const v1::PipelineRun& run) {
-  if (flags.times.empty() || run.measurement().channels().empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(v1::PipelineSpec spec, SpecOf(client, request));
-  for (const v1::PipelineMeasurement::Channel& channel : run.measurement().channels()) {
-    if (channel.samples() != spec.microbatches(0).samples()) continue;
-    v1::PipelineEdge& edge = *spec.mutable_edges(channel.edge());
-    if (channel.backward()) {
-      edge.set_backward_seconds(channel.transfer_seconds());
-    } else {
-      edge.set_forward_seconds(channel.transfer_seconds());
-    }
-  }
-  return WriteFile(flags.times, ToJson(spec).dump(2) + "\n");
-}
-
-void Print(Cli& cli, const v1::PipelineRun& run) {
+void PrintRun(Cli& cli, const v1::PipelineRun& run) {
   if (cli.json()) {
     cli.PrintDocument(run);
   } else {
@@ -158,39 +31,85 @@ void Print(Cli& cli, const v1::PipelineRun& run) {
   }
 }
 
-absl::Status Run(Cli& cli, const RunFlags& flags, bool rehearsal) {
-  ASSIGN_OR_RETURN(const v1::StartPipelineRequest request, RequestOf(flags, rehearsal));
-  ASSIGN_OR_RETURN(Client client, cli.Connect());
-  const RealClock clock;
-  Progress progress(rehearsal ? "rehearse" : "run", "iterations", flags.iterations,
-                    Progress::FormFor(cli.json()), clock);
-  int64_t tried = 0;
-  const absl::StatusOr<v1::PipelineRun> run =
-      client.StartPipeline(request, [&](const v1::PipelineRun& now) {
-        if (!now.done().empty()) tried = now.done().rbegin()->index() + 1;
-        progress.Update(tried, StateName(now.state()));
-      });
-  RETURN_IF_ERROR(run.status());
-  progress.Finish(absl::StrCat(run->id(), ": ", StateName(run->state())));
-  Print(cli, *run);
-  RETURN_IF_ERROR(Draw(client, flags, request, *run));
-  RETURN_IF_ERROR(WriteTimes(client, flags, request, *run));
-  return OutcomeOf(*run);
+// As people write it: camel case, and no fields without a value.
+std::string ToFile(const v1::PipelineSpec& spec) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(spec, &text, options);
+  CHECK(status.ok()) << status.ToString();
+  return text;
 }
 
-struct ShowFlags {
+// Writes what was asked for of a run that has ended.
+absl::Status WriteFiles(Client& client, const PipelineRunFlags& flags,
+                        const v1::StartPipelineRequest& request, const v1::PipelineRun& run) {
+  if (flags.svg().empty() && flags.times().empty()) return absl::OkStatus();
+  v1::PipelineSpec spec = request.inline_pipeline();
+  if (!request.pipeline().empty()) {
+    ASSIGN_OR_RETURN(spec, client.GetPipeline(request.pipeline()));
+  }
+  if (!flags.svg().empty()) {
+    ASSIGN_OR_RETURN(const v1::PipelineSpec described, Described(client, spec));
+    ASSIGN_OR_RETURN(const std::string picture, DrawMeasured(described, request.choice(), run));
+    RETURN_IF_ERROR(WriteFile(flags.svg(), picture));
+  }
+  if (flags.times().empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(SetMeasuredTimes(run.measurement(), spec));
+  return WriteFile(flags.times(), ToFile(spec));
+}
+
+std::string StateOf(const v1::PipelineRun& run) {
+  std::string text = StateName(run.state());
+  if (run.failed_iterations() > 0) absl::StrAppend(&text, ", ", run.failed_iterations(), " failed");
+  return text;
+}
+
+void StopAsAsked(Client& client, const std::string& id, bool now) {
+  std::cerr << (now ? "\nstopping it at once\n"
+                    : "\nstopping behind this iteration; interrupt again to stop at once\n");
+  const absl::Status stopped = client.StopPipelineRun(id, now);
+  if (!stopped.ok())
+    std::cerr << "crossmesh: pipeline run " << id << ": " << stopped.message() << "\n";
+}
+
+absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
+  ASSIGN_OR_RETURN(const v1::StartPipelineRequest request, flags.Request());
+  // Signals are to be blocked before a connection has threads.
+  std::optional<Client> client;
+  ASSIGN_OR_RETURN(const std::unique_ptr<RunInterrupts> interrupts,
+                   RunInterrupts::Handle([&client](const std::string& id, bool now) {
+                     StopAsAsked(*client, id, now);
+                   }));
+  ASSIGN_OR_RETURN(client, cli.Connect());
+  const RealClock clock;
+  Progress progress(request.rehearsal() ? "rehearsal" : "run", request.iterations(),
+                    Progress::FormFor(cli.json()), clock);
+  progress.CountIn("iterations");
+  const auto on_change = [&](const v1::PipelineRun& now) {
+    interrupts->Found(now.id());
+    progress.Update(IterationsTried(now), StateOf(now));
+  };
+  ASSIGN_OR_RETURN(const v1::PipelineRun run, client->StartPipeline(request, on_change));
+  progress.Finish(absl::StrCat(run.id(), ": ", StateOf(run)));
+  PrintRun(cli, run);
+  const absl::Status outcome = OutcomeOf(run);
+  const absl::Status written = WriteFiles(*client, flags, request, run);
+  return outcome.ok() ? written : outcome;
+}
+
+struct RunListFlags {
   std::string id;
   int64_t count = kListedDefault;
   bool now = false;
 };
 
-absl::Status Show(Cli& cli, const ShowFlags& flags) {
-  ASSIGN_OR_RETURN(Client client, cli.Connect());
-  if (!flags.id.empty()) {
-    ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
-    Print(cli, run);
-    return absl::OkStatus();
+absl::Status List(Cli& cli, const RunListFlags& flags) {
+  if (flags.count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--count: expected at least 1, found ", flags.count));
   }
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineRun> runs, client.ListPipelineRuns(flags.count));
   if (!cli.json()) {
     cli.Print(PipelineRunTable(runs));
@@ -202,14 +121,22 @@ absl::Status Show(Cli& cli, const ShowFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status Stop(Cli& cli, const ShowFlags& flags) {
+absl::Status Show(Cli& cli, const RunListFlags& flags) {
+  if (flags.id.empty()) return List(cli, flags);
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
+  PrintRun(cli, run);
+  return absl::OkStatus();
+}
+
+absl::Status Stop(Cli& cli, const RunListFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.StopPipelineRun(flags.id, flags.now));
   if (cli.json()) {
     cli.PrintDocument({{"stopping", flags.id}});
   } else {
-    cli.Print(absl::StrCat("pipeline run ", flags.id, " stops ",
-                           flags.now ? "now\n" : "behind the iteration that runs\n"));
+    cli.Print(absl::StrCat("pipeline run ", flags.id, " ends ",
+                           flags.now ? "at once" : "behind its iteration", "\n"));
   }
   return absl::OkStatus();
 }
@@ -217,18 +144,17 @@ absl::Status Stop(Cli& cli, const ShowFlags& flags) {
 void AddRunCommand(Cli& cli, CLI::App& group, bool rehearsal) {
   CLI::App& command = cli.AddCommand(
       group, rehearsal ? "rehearse" : "run",
-      rehearsal ? "Runs a pipeline whose ops only take their time, while real tensors move"
-                : "Runs a pipeline whose ops the workers' processes compute",
-      rehearsal ? "  crossmesh pipeline rehearse pipeline.json --iterations 5 --svg run.svg\n"
-                  "  crossmesh pipeline rehearse pipeline.json --write-times measured.json\n"
-                  "Interrupting it does not end the run; `crossmesh pipeline stop` does.\n"
-                : "  crossmesh pipeline run --pipeline u-net --schedule eager_1f1b --iterations "
-                  "1000\n"
-                  "Interrupting it does not end the run; `crossmesh pipeline stop` does.\n");
-  const auto flags = std::make_shared<RunFlags>();
+      rehearsal ? "Runs a pipeline on its workers with ops that only pass the time, and measures it"
+                : "Runs a pipeline on its workers, by the processes that compute its ops",
+      rehearsal ? "  crossmesh pipeline rehearse examples/pipeline.json --svg run.svg\n"
+                  "  crossmesh pipeline rehearse --pipeline u-net --write-times measured.json\n"
+                  "Interrupting it ends the run behind its iteration, a second time at once.\n"
+                : "  crossmesh pipeline run --pipeline u-net --schedule auto --iterations 1000\n"
+                  "Interrupting it ends the run behind its iteration, a second time at once.\n");
+  const auto flags = std::make_shared<PipelineRunFlags>(rehearsal);
   cli.AddControllerFlags(command);
-  flags->AddTo(command, rehearsal);
-  cli.Run(command, [&cli, flags, rehearsal] { return Run(cli, *flags, rehearsal); });
+  flags->AddTo(command);
+  cli.Run(command, [&cli, flags] { return Run(cli, *flags); });
 }
 
 }  // namespace
@@ -236,20 +162,19 @@ void AddRunCommand(Cli& cli, CLI::App& group, bool rehearsal) {
 void AddPipelineRunCommands(Cli& cli, CLI::App& group) {
   AddRunCommand(cli, group, /*rehearsal=*/true);
   AddRunCommand(cli, group, /*rehearsal=*/false);
-  const auto flags = std::make_shared<ShowFlags>();
+  const auto flags = std::make_shared<RunListFlags>();
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows a run as it is now, or lists all",
+                                  "  crossmesh pipeline show\n"
                                   "  crossmesh pipeline show pr-0123456789abcdef\n");
-  show.add_option("id", flags->id, "The run's id; none: all, newest first");
-  show.add_option("--count", flags->count, "At most so many")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  show.add_option("id", flags->id, "The run's id; without it, all runs, newest first");
+  show.add_option("--count", flags->count, "Of a list, at most so many")->capture_default_str();
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
-  CLI::App& stop = cli.AddCommand(group, "stop", "Stops a run behind the iteration that runs",
-                                  "  crossmesh pipeline stop pr-0123456789abcdef --now\n");
+  CLI::App& stop = cli.AddCommand(group, "stop", "Asks for a run's end",
+                                  "  crossmesh pipeline stop pr-0123456789abcdef\n");
   stop.add_option("id", flags->id, "The run's id")->required();
-  stop.add_flag("--now", flags->now, "Gives up the iteration that runs");
+  stop.add_flag("--now", flags->now, "At once, not behind the iteration that runs");
   cli.Run(stop, [&cli, flags] { return Stop(cli, *flags); });
 
   for (CLI::App* command : {&show, &stop}) cli.AddControllerFlags(*command);

@@ -1,128 +1,210 @@
 #include "client/cli/pipeline_run_report.h"
 
-#include "client/client.h"
+#include "client/outcome.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
+#include "common/wire/time_codec.h"
+#include "controller/pipeline/op.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 namespace {
 
 using Align = TextTable::Align;
 
-constexpr int kFailuresShown = 5;
+constexpr size_t kDigestShown = 12;
+constexpr int kErrorsShown = 5;
 
-// "+1.6 %"; of nothing predicted "-".
-std::string Deviation(double measured, double predicted) {
-  if (predicted <= 0 || measured <= 0) return "-";
-  return absl::StrFormat("%+.1f %%", 100 * (measured / predicted - 1));
+std::string Seconds(std::optional<double> seconds) {
+  return seconds.has_value() ? FormatSeconds(*seconds) : "-";
 }
 
-std::string Seconds(double seconds) { return seconds > 0 ? FormatSeconds(seconds) : "-"; }
-
-int64_t CompleteOf(const v1::PipelineRun& run) {
-  return std::ranges::count_if(
-      run.done(), [](const v1::PipelineIteration& iteration) { return iteration.error().empty(); });
+// "+3.2 %" where it took longer than predicted.
+std::string Deviation(std::optional<double> predicted, std::optional<double> measured) {
+  if (!predicted.has_value() || !measured.has_value() || *predicted <= 0) return "-";
+  return absl::StrFormat("%+.1f %%", 100 * (*measured / *predicted - 1));
 }
 
-double BusySeconds(const v1::PipelineTimes& ops) {
-  double seconds = 0;
-  for (int i = 0; i < ops.begin_size(); ++i) seconds += ops.end(i) - ops.begin(i);
-  return seconds;
+std::string Time(const google::protobuf::Timestamp& proto) {
+  const absl::StatusOr<absl::Time> time = FromProto(proto);
+  if (!time.ok()) return std::string(time.status().message());
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::UTCTimeZone());
+}
+
+bool HasMedian(const v1::PipelineRun& run) { return run.median_seconds() > 0; }
+
+int64_t IterationsComplete(const v1::PipelineRun& run) {
+  return IterationsTried(run) - run.failed_iterations();
+}
+
+std::string FailureLines(const v1::PipelineRun& run) {
+  std::vector<const v1::PipelineIteration*> failed;
+  for (const v1::PipelineIteration& iteration : run.done()) {
+    if (!iteration.error().empty() || iteration.error_code() != 0) failed.push_back(&iteration);
+  }
+  if (failed.empty()) return "";
+  const size_t shown = std::min<size_t>(failed.size(), kErrorsShown);
+  std::string text = shown < static_cast<size_t>(run.failed_iterations())
+                         ? absl::StrCat("\nThe last ", shown, " iterations that failed:\n")
+                         : "\nIterations that failed:\n";
+  TextTable table({{"ITERATION", Align::kRight}, {"CODE"}, {"ERROR"}});
+  for (size_t i = failed.size() - shown; i < failed.size(); ++i) {
+    table.AddRow({absl::StrCat(failed[i]->index()),
+                  absl::StatusCodeToString(static_cast<absl::StatusCode>(failed[i]->error_code())),
+                  failed[i]->error()});
+  }
+  return absl::StrCat(text, table.ToString());
+}
+
+// "0, 3": the stages whose ops a rank computes.
+std::string StagesOf(const v1::PipelinePlan& plan, int rank) {
+  std::set<StageIndex> stages;
+  if (rank < plan.rank_ops_size()) {
+    for (const absl::string_view text :
+         absl::StrSplit(plan.rank_ops(rank), ' ', absl::SkipEmpty())) {
+      const absl::StatusOr<Op> op = ParseOp(text);
+      if (op.ok()) stages.insert(op->stage);
+    }
+  }
+  return stages.empty() ? "-" : absl::StrJoin(stages, ", ");
+}
+
+// By rank: how long ops were computed.
+std::map<int, double> MeasuredBusy(const v1::PipelineMeasurement& measurement) {
+  std::map<int, double> busy;
+  for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
+    const v1::PipelineTimes& ops = rank.ops();
+    double& seconds = busy[rank.rank()];
+    for (int i = 0; i < std::min(ops.begin_size(), ops.end_size()); ++i) {
+      seconds += ops.end(i) - ops.begin(i);
+    }
+  }
+  return busy;
 }
 
 std::string RankTable(const v1::PipelineRun& run) {
+  const std::map<int, double> busy = MeasuredBusy(run.measurement());
   TextTable table({{"RANK", Align::kRight},
-                   {"OPS", Align::kRight},
-                   {"BUSY PREDICTED", Align::kRight},
+                   {"STAGES"},
+                   {"BUSY: PREDICTED", Align::kRight},
                    {"MEASURED", Align::kRight},
-                   {"", Align::kRight},
-                   {"BEGINS AT", Align::kRight},
-                   {"ENDS AT", Align::kRight}});
-  for (const v1::PipelineMeasurement::Rank& rank : run.measurement().ranks()) {
-    const double busy = BusySeconds(rank.ops());
-    const double predicted =
-        rank.rank() < run.plan().ranks_size() ? run.plan().ranks(rank.rank()).busy_seconds() : 0;
-    const bool any = rank.ops().begin_size() > 0;
-    table.AddRow({absl::StrCat(rank.rank()), absl::StrCat(rank.ops().begin_size()),
-                  Seconds(predicted), Seconds(busy), Deviation(busy, predicted),
-                  any ? FormatSeconds(*std::ranges::min_element(rank.ops().begin())) : "-",
-                  any ? FormatSeconds(*std::ranges::max_element(rank.ops().end())) : "-"});
+                   {"DEVIATION", Align::kRight}});
+  for (int rank = 0; rank < run.plan().ranks_size(); ++rank) {
+    const double predicted = run.plan().ranks(rank).busy_seconds();
+    const auto found = busy.find(rank);
+    const auto measured = found == busy.end() ? std::nullopt : std::optional<double>(found->second);
+    table.AddRow({absl::StrCat(rank), StagesOf(run.plan(), rank), FormatSeconds(predicted),
+                  Seconds(measured), Deviation(predicted, measured)});
   }
-  return table.ToString();
+  return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
 }
 
+// One direction of an edge, for microbatches of one size.
+using WayKey = std::tuple<int32_t, bool, int64_t>;
+
+struct WayTimes {
+  std::optional<double> predicted;
+  const v1::PipelineMeasurement::Channel* measured = nullptr;
+};
+
 std::string ChannelTable(const v1::PipelineRun& run) {
+  std::map<WayKey, WayTimes> ways;
+  for (const v1::PipelineTransferSummary& transfer : run.plan().transfers()) {
+    ways[{transfer.edge(), transfer.backward(), transfer.samples()}].predicted = transfer.seconds();
+  }
+  for (const v1::PipelineMeasurement::Channel& channel : run.measurement().channels()) {
+    ways[{channel.edge(), channel.backward(), channel.samples()}].measured = &channel;
+  }
   TextTable table({{"EDGE", Align::kRight},
                    {"WAY"},
                    {"SAMPLES", Align::kRight},
-                   {"PREDICTED", Align::kRight},
+                   {"TRANSFER: PREDICTED", Align::kRight},
                    {"MEASURED", Align::kRight},
-                   {"", Align::kRight},
+                   {"DEVIATION", Align::kRight},
                    {"FIRST BYTE", Align::kRight}});
-  for (const v1::PipelineMeasurement::Channel& channel : run.measurement().channels()) {
-    double predicted = 0;
-    for (const v1::PipelineTransferSummary& transfer : run.plan().transfers()) {
-      if (transfer.edge() == channel.edge() && transfer.backward() == channel.backward() &&
-          transfer.samples() == channel.samples()) {
-        predicted = transfer.seconds();
-      }
+  for (const auto& [key, times] : ways) {
+    const auto& [edge, backward, samples] = key;
+    std::optional<double> measured, first_byte;
+    if (times.measured != nullptr) {
+      measured = times.measured->transfer_seconds();
+      first_byte = times.measured->first_byte_seconds();
     }
-    table.AddRow(
-        {absl::StrCat(channel.edge()), channel.backward() ? "backward" : "forward",
-         absl::StrCat(channel.samples()), Seconds(predicted), Seconds(channel.transfer_seconds()),
-         Deviation(channel.transfer_seconds(), predicted), Seconds(channel.first_byte_seconds())});
+    table.AddRow({absl::StrCat(edge), backward ? "backward" : "forward", absl::StrCat(samples),
+                  Seconds(times.predicted), Seconds(measured), Deviation(times.predicted, measured),
+                  Seconds(first_byte)});
   }
-  return table.row_count() == 0 ? "" : "\n" + table.ToString();
+  return table.row_count() == 0 ? "" : absl::StrCat("\n", table.ToString());
 }
 
 }  // namespace
 
-std::string PipelineRunText(const v1::PipelineRun& run) {
-  std::string text;
-  const auto line = [&text](absl::string_view name, const std::string& value) {
-    absl::StrAppendFormat(&text, "%-10s %s\n", name, value);
-  };
-  line("Run", absl::StrCat(run.id(), ", ", StateName(run.state()),
-                           run.rehearsal() ? ", a rehearsal" : ""));
-  if (!run.error().empty()) line("Error", run.error());
-  line("Pipeline",
-       absl::StrCat(run.pipeline().empty() ? "given inline" : run.pipeline(), ", ",
-                    run.plan().schedule().empty() ? "not planned yet" : run.plan().schedule()));
-  line("Iterations", absl::StrCat(run.iterations(), " asked for, ", CompleteOf(run), " complete, ",
-                                  run.failed_iterations(), " failed"));
-  const double predicted = run.plan().predicted_seconds();
-  line("Iteration",
-       absl::StrCat("predicted ", Seconds(predicted), ", measured ", Seconds(run.median_seconds()),
-                    " (median): ", Deviation(run.median_seconds(), predicted)));
-  int shown = 0;
-  for (auto it = run.done().rbegin(); it != run.done().rend() && shown < kFailuresShown; ++it) {
-    if (it->error().empty()) continue;
-    line(shown++ == 0 ? "Failed" : "", absl::StrCat("iteration ", it->index(), ": ", it->error()));
-  }
-  if (run.measurement().ranks().empty()) return text;
-  return absl::StrCat(text, "\n", RankTable(run), ChannelTable(run));
+int64_t IterationsTried(const v1::PipelineRun& run) {
+  // Only the last ones are told.
+  return run.done().empty() ? 0 : run.done(run.done_size() - 1).index() + 1;
 }
 
-std::string PipelineRunTable(const std::vector<v1::PipelineRun>& runs) {
+std::string PipelineRunText(const v1::PipelineRun& run) {
+  std::string text;
+  const auto line = [&text](absl::string_view name, absl::string_view value) {
+    absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
+  };
+  line("run", absl::StrCat(run.id(), run.rehearsal() ? ", a rehearsal" : ""));
+  line("state", StateName(run.state()));
+  line("pipeline", absl::StrCat(run.pipeline().empty() ? "given inline" : run.pipeline(),
+                                run.plan().schedule().empty() ? "" : ", " + run.plan().schedule()));
+  line("iterations",
+       absl::StrCat(IterationsTried(run), " of ", run.iterations(), " tried, ",
+                    IterationsComplete(run), " complete, ", run.failed_iterations(), " failed"));
+  if (!run.error().empty()) line("error", run.error());
+  if (run.has_plan()) {
+    line("plan", run.plan().id().substr(0, kDigestShown));
+    line("predicted", FormatSeconds(run.plan().predicted_seconds()));
+  }
+  if (HasMedian(run)) {
+    line("measured",
+         absl::StrCat(FormatSeconds(run.median_seconds()), ", the median of complete iterations, ",
+                      Deviation(run.plan().predicted_seconds(), run.median_seconds())));
+  }
+  absl::StrAppend(&text, FailureLines(run));
+  if (run.has_plan()) absl::StrAppend(&text, RankTable(run), ChannelTable(run));
+  return text;
+}
+
+std::string PipelineRunTable(std::span<const v1::PipelineRun> runs) {
   TextTable table({{"RUN"},
                    {"STATE"},
                    {"PIPELINE"},
                    {"SCHEDULE"},
-                   {"COMPLETE", Align::kRight},
-                   {"FAILED", Align::kRight},
+                   {"KIND"},
+                   {"TRIED", Align::kRight},
                    {"OF", Align::kRight},
+                   {"FAILED", Align::kRight},
                    {"PREDICTED", Align::kRight},
-                   {"MEASURED", Align::kRight}});
+                   {"MEDIAN", Align::kRight},
+                   {"CREATED (UTC)"},
+                   {"ERROR"}});
   for (const v1::PipelineRun& run : runs) {
-    table.AddRow({run.id(), StateName(run.state()), run.pipeline(), run.plan().schedule(),
-                  absl::StrCat(CompleteOf(run)), absl::StrCat(run.failed_iterations()),
-                  absl::StrCat(run.iterations()), Seconds(run.plan().predicted_seconds()),
-                  Seconds(run.median_seconds())});
+    table.AddRow({run.id(), StateName(run.state()), run.pipeline().empty() ? "-" : run.pipeline(),
+                  run.plan().schedule().empty() ? "-" : run.plan().schedule(),
+                  run.rehearsal() ? "rehearsal" : "run", absl::StrCat(IterationsTried(run)),
+                  absl::StrCat(run.iterations()), absl::StrCat(run.failed_iterations()),
+                  run.has_plan() ? FormatSeconds(run.plan().predicted_seconds()) : "-",
+                  HasMedian(run) ? FormatSeconds(run.median_seconds()) : "-",
+                  Time(run.create_time()), run.error()});
   }
   return table.ToString();
 }

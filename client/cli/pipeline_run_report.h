@@ -2,16 +2,21 @@
 
 #include "crossmesh/v1/pipeline_service.pb.h"
 
+#include <cstdint>
+#include <span>
 #include <string>
-#include <vector>
 
 namespace crossmesh {
 
-// A run for people: its state, the time of an iteration as predicted and as measured, what failed,
-// then a row for each rank and for each edge in each direction.
+// How many iterations of a run were tried.
+int64_t IterationsTried(const v1::PipelineRun& run);
+
+// What became of a run, for people: its state, its iterations and why the last ones failed, what
+// was predicted and what was measured, of the whole, of each rank, and of each edge in each
+// direction. What has not been measured is "-".
 std::string PipelineRunText(const v1::PipelineRun& run);
 
 // A row for each run.
-std::string PipelineRunTable(const std::vector<v1::PipelineRun>& runs);
+std::string PipelineRunTable(std::span<const v1::PipelineRun> runs);
 
 }  // namespace crossmesh

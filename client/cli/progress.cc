@@ -27,30 +27,28 @@ Progress::Form Progress::FormFor(bool quiet) {
   return ::isatty(STDERR_FILENO) != 0 ? Form::kBar : Form::kLines;
 }
 
-Progress::Progress(std::string label, std::string things, int64_t total, Form form,
-                   const Clock& clock)
+Progress::Progress(std::string label, int64_t total, Form form, const Clock& clock)
     : label_(std::move(label)),
-      things_(std::move(things)),
       form_(form),
       clock_(clock),
       begin_(clock.Monotonic()),
-      total_bytes_(total),
+      total_(total),
       shown_(begin_) {}
 
 Progress::~Progress() {
   if (line_open_) std::cerr << kRedraw << std::flush;
 }
 
-void Progress::Update(int64_t bytes, absl::string_view state) {
+void Progress::Update(int64_t done, absl::string_view state) {
   if (form_ == Form::kNone) return;
   const absl::Duration now = clock_.Monotonic();
   if (now - shown_ < (form_ == Form::kBar ? kBarInterval : kLineInterval)) return;
   shown_ = now;
   if (form_ == Form::kBar) {
-    std::cerr << kRedraw << Text(bytes, state) << std::flush;
+    std::cerr << kRedraw << Text(done, state) << std::flush;
     line_open_ = true;
   } else {
-    std::cerr << Text(bytes, state) << std::endl;
+    std::cerr << Text(done, state) << std::endl;
   }
 }
 
@@ -61,17 +59,12 @@ void Progress::Finish(absl::string_view line) {
   std::cerr << line << std::endl;
 }
 
-std::string Progress::Amount(int64_t bytes, double rate) const {
-  if (things_.empty()) return absl::StrCat(FormatBytes(ByteCount(bytes)), " ", FormatRate(rate));
-  return absl::StrCat(bytes, " of ", total_bytes_, " ", things_);
-}
-
-std::string Progress::Text(int64_t bytes, absl::string_view state) const {
+std::string Progress::Text(int64_t done, absl::string_view state) const {
   std::string text = absl::StrFormat("%-18s ", label_);
   const double seconds = absl::ToDoubleSeconds(shown_ - begin_);
-  const double rate = seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
-  if (total_bytes_ > 0) {
-    const double part = std::clamp(static_cast<double>(bytes) / total_bytes_, 0.0, 1.0);
+  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  if (total_ > 0) {
+    const double part = std::clamp(static_cast<double>(done) / total_, 0.0, 1.0);
     const int filled = static_cast<int>(part * kBarWidth);
     if (form_ == Form::kBar) {
       absl::StrAppend(&text, "[", std::string(filled, '#'), std::string(kBarWidth - filled, ' '),
@@ -79,12 +72,18 @@ std::string Progress::Text(int64_t bytes, absl::string_view state) const {
     }
     absl::StrAppendFormat(&text, "%3d%% ", static_cast<int>(part * 100));
   }
-  absl::StrAppend(&text, Amount(bytes, rate));
-  if (rate > 0 && total_bytes_ > bytes) {
-    absl::StrAppend(&text, ", ", FormatSeconds((total_bytes_ - bytes) / rate), " left");
+  absl::StrAppend(&text, Amount(done, rate));
+  if (rate > 0 && total_ > done) {
+    absl::StrAppend(&text, ", ", FormatSeconds((total_ - done) / rate), " left");
   }
   if (!state.empty()) absl::StrAppend(&text, ", ", state);
   return text;
+}
+
+std::string Progress::Amount(int64_t done, double rate) const {
+  if (unit_.empty()) return absl::StrCat(FormatBytes(ByteCount(done)), " ", FormatRate(rate));
+  if (total_ == 0) return absl::StrCat(done, " ", unit_);
+  return absl::StrCat(done, " of ", total_, " ", unit_);
 }
 
 }  // namespace crossmesh

@@ -20,32 +20,32 @@ class Progress {
   // kBar on a terminal, kLines elsewhere, kNone when `quiet`.
   static Form FormFor(bool quiet);
 
-  // `label` names what is done, e.g. "relay"; `total_bytes` 0: not known yet.
-  Progress(std::string label, int64_t total_bytes, Form form, const Clock& clock)
-      : Progress(std::move(label), "", total_bytes, form, clock) {}
-  // Counts things, such as "iterations", in place of bytes.
-  Progress(std::string label, std::string things, int64_t total, Form form, const Clock& clock);
+  // `label` names what is done, e.g. "relay"; `total` 0: not known yet.
+  Progress(std::string label, int64_t total, Form form, const Clock& clock);
   // Ends the bar's line, if there is one.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // What is counted are these from here on, such as "iterations", and not bytes.
+  void CountIn(std::string unit) { unit_ = std::move(unit); }
   // Cheap enough to be called often.
-  void Update(int64_t bytes, absl::string_view state = "");
-  void SetTotal(int64_t total_bytes) { total_bytes_ = total_bytes; }
+  void Update(int64_t done, absl::string_view state = "");
+  void SetTotal(int64_t total) { total_ = total; }
   // Replaces the bar by a last line, such as "relay: 995.5 MB in 0.41 s, 2.4 GB/s".
   void Finish(absl::string_view line);
 
  private:
-  std::string Amount(int64_t bytes, double rate) const;
-  std::string Text(int64_t bytes, absl::string_view state) const;
+  std::string Text(int64_t done, absl::string_view state) const;
+  // "12.5 MB 1.2 GB/s", "3 of 10 iterations"
+  std::string Amount(int64_t done, double rate) const;
 
   const std::string label_;
-  const std::string things_;  // empty: bytes
   const Form form_;
   const Clock& clock_;
   const absl::Duration begin_;
-  int64_t total_bytes_;
+  std::string unit_;  // empty: bytes
+  int64_t total_;
   absl::Duration shown_;
   bool line_open_ = false;
 };

@@ -1,6 +1,7 @@
 #include "client/cli/spec_flags.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/duration_flag.h"
 #include "client/cli/tensor_flags.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
@@ -38,17 +39,6 @@ absl::StatusOr<v1::ReshardSpec> ReadRequestFile(const std::string& path) {
         path, ": expected the JSON of a ReshardSpec: ", std::string(status.message())));
   }
   return spec;
-}
-
-absl::Status ReadDuration(absl::string_view flag, const std::string& text,
-                          google::protobuf::Duration& proto) {
-  absl::Duration duration;
-  if (!absl::ParseDuration(text, &duration) || duration <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", flag, ": expected a duration like 1.5s, found \"", text, "\""));
-  }
-  proto = ToProto(duration);
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -1,0 +1,73 @@
+#include "client/cli/pipeline_run_flags.h"
+
+#include "client/cli/duration_flag.h"
+#include "client/client.h"
+#include "common/base/status_macros.h"
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+void PipelineRunFlags::AddTo(CLI::App& command) {
+  pipeline_.AddTo(command, {.file_required = false});
+  command.add_option("--pipeline", name_, "A registered pipeline, instead of a file");
+  CLI::Option* const iterations =
+      command.add_option("--iterations", iterations_, "So many, at least 1");
+  if (rehearsal_) {
+    iterations->capture_default_str();
+  } else {
+    iterations->required();
+  }
+  command.add_flag("--no-checksums", no_checksums_, "Transfers are not verified");
+  command.add_option("--iteration-deadline", iteration_deadline_,
+                     "Of each, e.g. 90s (default: 3 times the prediction and 30s)");
+  command.add_option("--stall-limit", stall_limit_, "Of transfers (default: 5s)");
+  command.add_option("--rejoin-limit", rejoin_limit_,
+                     "How long a failed iteration waits for all workers (default: 30s)");
+  command.add_flag("--stop-at-failure", stop_at_failure_,
+                   "End with the first iteration that fails");
+  command.add_option("--request-id", request_id_,
+                     "Names this request: given again, it is the same run");
+  command.add_option("--svg", svg_, "Draw what was measured beside what was planned to this file");
+  if (rehearsal_) {
+    command.add_option("--write-times", times_,
+                       "Write the pipeline to this file, with the measured times of its edges");
+  }
+}
+
+absl::StatusOr<v1::StartPipelineRequest> PipelineRunFlags::Request() const {
+  if (name_.empty() == pipeline_.file().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline: expected either a file or --pipeline, found ",
+                     name_.empty() ? "neither" : "both"));
+  }
+  if (iterations_ < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--iterations: expected at least 1, found ", iterations_));
+  }
+  v1::StartPipelineRequest request;
+  if (name_.empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_inline_pipeline(), pipeline_.ReadSpec());
+  } else {
+    request.set_pipeline(name_);
+  }
+  ASSIGN_OR_RETURN(*request.mutable_choice(), pipeline_.Choice());
+  request.set_request_id(request_id_.empty() ? NewRequestId() : request_id_);
+  request.set_iterations(iterations_);
+  request.set_rehearsal(rehearsal_);
+  if (no_checksums_) request.set_checksums(false);
+  request.set_stop_at_failure(stop_at_failure_);
+  if (!iteration_deadline_.empty()) {
+    RETURN_IF_ERROR(ReadDuration("iteration-deadline", iteration_deadline_,
+                                 *request.mutable_iteration_deadline()));
+  }
+  if (!stall_limit_.empty()) {
+    RETURN_IF_ERROR(ReadDuration("stall-limit", stall_limit_, *request.mutable_stall_limit()));
+  }
+  if (!rejoin_limit_.empty()) {
+    RETURN_IF_ERROR(ReadDuration("rejoin-limit", rejoin_limit_, *request.mutable_rejoin_limit()));
+  }
+  return request;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,436 @@
+// Commands that run pipelines: their reports, files and drawings, and the program against a
+// controller that only plays them.
+
+#include "client/cli/example_run.h"
+#include "client/cli/measured_run.h"
+#include "client/cli/measured_times.h"
+#include "client/cli/pipeline_run_report.h"
+#include "client/cli/program_run.h"
+#include "client/cli/run_picture.h"
+#include "common/base/mutex.h"
+#include "common/metrics/rpc_metrics.h"
+#include "common/rpc/server.h"
+#include "common/rpc/server_streams.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+#include "controller/pipeline/planning/example_pipeline.h"
+#include "controller/pipeline/planning/pipeline_codec.h"
+#include "crossmesh/v1/pipeline_service.grpc.pb.h"
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/util/json_util.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::shared_ptr<const PlannedPipeline> PlannedOf(const v1::PipelineSpec& spec,
+                                                 const v1::PipelineChoice& choice) {
+  auto description = FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
+  EXPECT_OK(description.status());
+  auto planned = PlanPipeline(*std::move(description), choice);
+  EXPECT_OK(planned.status());
+  return *std::move(planned);
+}
+
+v1::PipelineChoice Named(const std::string& schedule) {
+  v1::PipelineChoice choice;
+  choice.set_schedule(schedule);
+  return choice;
+}
+
+v1::PipelineRun ExampleRunOf(const std::string& schedule, double slower) {
+  return ExampleRun(*PlannedOf(ExamplePipeline(), Named(schedule)), slower);
+}
+
+TEST(PipelineRunReportTest, HasWhatWasPredictedBesideWhatWasMeasured) {
+  ExpectGolden("pipeline_run.txt", PipelineRunText(ExampleRunOf("1f1b", 1.05)));
+}
+
+TEST(PipelineRunReportTest, OfARunThatHasMeasuredNothingYetSaysSo) {
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
+  run.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
+  run.clear_done();
+  run.clear_measurement();
+  run.clear_median_seconds();
+  run.clear_failed_iterations();
+  EXPECT_THAT(PipelineRunText(run),
+              AllOf(HasSubstr("state         RUNNING"), HasSubstr("0 of 3 tried"),
+                    HasSubstr("         -          -"), Not(HasSubstr("failed:"))));
+}
+
+TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
+  run.set_state(v1::PIPELINE_RUN_STATE_FAILED);
+  run.set_error("worker node-b is lost");
+  run.clear_done();
+  run.set_failed_iterations(2000);
+  for (int64_t i = 1000; i < 2000; ++i) {
+    v1::PipelineIteration& iteration = *run.add_done();
+    iteration.set_index(i);
+    iteration.set_error(absl::StrCat("error ", i));
+    iteration.set_error_code(14);
+  }
+  EXPECT_THAT(PipelineRunText(run),
+              AllOf(HasSubstr("2000 of 3 tried, 0 complete, 2000 failed"),
+                    HasSubstr("error         worker node-b is lost"),
+                    HasSubstr("The last 5 iterations that failed"), Not(HasSubstr("error 1994")),
+                    HasSubstr("1995  UNAVAILABLE  error 1995"), HasSubstr("error 1999")));
+}
+
+TEST(MeasuredRunTest, HasTheTimesOfEveryOpAndTransfer) {
+  const auto planned = PlannedOf(ExamplePipeline(), Named("eager_1f1b"));
+  ASSERT_OK_AND_ASSIGN(const PipelineRun measured,
+                       MeasuredRun(ExampleRun(*planned, 2).measurement(), *planned->ops));
+  ASSERT_EQ(measured.ops.size(), planned->run.ops.size());
+  for (size_t i = 0; i < measured.ops.size(); ++i) {
+    EXPECT_DOUBLE_EQ(measured.ops[i].begin, 2 * planned->run.ops[i].begin);
+    EXPECT_DOUBLE_EQ(measured.ops[i].end, 2 * planned->run.ops[i].end);
+  }
+  ASSERT_EQ(measured.transfers.size(), planned->run.transfers.size());
+  for (size_t i = 0; i < measured.transfers.size(); ++i) {
+    EXPECT_DOUBLE_EQ(measured.transfers[i].end, 2 * planned->run.transfers[i].end);
+  }
+  EXPECT_DOUBLE_EQ(measured.seconds, 2 * planned->run.seconds);
+  EXPECT_DOUBLE_EQ(measured.span_seconds, 2 * planned->run.span_seconds);
+}
+
+TEST(MeasuredRunTest, WhatDoesNotFitTheScheduleIsNamed) {
+  const auto planned = PlannedOf(ExamplePipeline(), Named("1f1b"));
+  const auto refused = [&](const v1::PipelineMeasurement& measurement) {
+    return MeasuredRun(measurement, *planned->ops).status();
+  };
+  const v1::PipelineMeasurement good = ExampleRun(*planned, 1).measurement();
+  v1::PipelineMeasurement bad = good;
+  bad.mutable_ranks(0)->mutable_ops()->set_name(0, "0F99");
+  EXPECT_THAT(refused(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0F99")));
+  bad = good;
+  bad.mutable_ranks()->RemoveLast();
+  EXPECT_THAT(refused(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected op 3F0")));
+  bad = good;
+  bad.mutable_channels(0)->set_edge(4);
+  EXPECT_THAT(refused(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("edge below 4, found 4")));
+  bad = good;
+  bad.mutable_channels(0)->mutable_transfers()->mutable_end()->RemoveLast();
+  EXPECT_THAT(refused(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16 ops, found 16 and 15")));
+}
+
+TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
+  v1::PipelineSpec spec = ExamplePipeline();
+  v1::PipelineMeasurement measurement = ExampleRunOf("1f1b", 1).measurement();
+  EXPECT_OK(SetMeasuredTimes(measurement, spec));
+  measurement.mutable_channels()->RemoveLast();
+  EXPECT_THAT(SetMeasuredTimes(measurement, spec),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("edges[3]"), HasSubstr("backward"))));
+}
+
+TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1.05);
+  ASSERT_OK_AND_ASSIGN(const std::string picture,
+                       DrawMeasured(ExamplePipeline(), Named("1f1b"), run));
+  EXPECT_THAT(picture, HasSubstr("measured, the lower row of each rank"));
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("gpipe"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("have changed since")));
+  run.mutable_measurement()->clear_ranks();
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("1f1b"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
+  run.clear_measurement();
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("1f1b"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("complete iteration")));
+}
+
+// A stream of runs that others may write to.
+template <typename Response>
+class RunStream final : public ServerWriteStream<Response> {
+ public:
+  void SendRun(const v1::PipelineRun& run) {
+    Response response;
+    *response.mutable_run() = run;
+    this->Send(std::move(response));
+  }
+
+ private:
+  void OnEnd() override {}
+};
+
+// Plays runs: with the request id "fails" one that fails; with "waits" one that goes on until it
+// is stopped at once; with "deaf" one that goes on for ever; both tell in a pipe what is asked of
+// them. Else ExampleRun, 5 % slower than planned, through a stream that is cut.
+class PlayedPipelines final : public v1::PipelineService::CallbackService {
+ public:
+  explicit PlayedPipelines(std::string pipe) : pipe_(std::move(pipe)) {}
+
+  v1::StartPipelineRequest last_request() {
+    const MutexLock lock(mutex_);
+    return request_;
+  }
+
+  grpc::ServerWriteReactor<v1::StartPipelineResponse>* StartPipeline(
+      grpc::CallbackServerContext* /*context*/, const v1::StartPipelineRequest* request) override {
+    auto stream = std::make_shared<RunStream<v1::StartPipelineResponse>>();
+    const MutexLock lock(mutex_);
+    request_ = *request;
+    const v1::PipelineSpec spec =
+        request->pipeline().empty() ? request->inline_pipeline() : ExamplePipeline();
+    run_ = ExampleRun(*PlannedOf(spec, request->choice()), 1.05);
+    v1::PipelineRun begun = run_;
+    begun.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
+    if (request->request_id() == "fails") {
+      run_.set_state(v1::PIPELINE_RUN_STATE_FAILED);
+      run_.set_error("worker node-b is lost");
+      run_.set_error_code(14);
+      stream->SendRun(run_);
+      stream->End(absl::OkStatus());
+    } else if (request->request_id() == "waits" || request->request_id() == "deaf") {
+      waiting_ = stream;
+      stream->SendRun(begun);
+      Tell("started");
+    } else {
+      stream->SendRun(begun);
+      stream->End(absl::UnavailableError("cut"));
+    }
+    return RunStream<v1::StartPipelineResponse>::Serve(stream);
+  }
+
+  grpc::ServerWriteReactor<v1::WatchPipelineRunResponse>* WatchPipelineRun(
+      grpc::CallbackServerContext* /*context*/,
+      const v1::WatchPipelineRunRequest* request) override {
+    auto stream = std::make_shared<RunStream<v1::WatchPipelineRunResponse>>();
+    const MutexLock lock(mutex_);
+    if (request->id() == run_.id()) stream->SendRun(run_);
+    stream->End(request->id() == run_.id()
+                    ? absl::OkStatus()
+                    : absl::NotFoundError(absl::StrCat("pipeline run ", request->id())));
+    return RunStream<v1::WatchPipelineRunResponse>::Serve(stream);
+  }
+
+  grpc::ServerUnaryReactor* StopPipelineRun(grpc::CallbackServerContext* context,
+                                            const v1::StopPipelineRunRequest* request,
+                                            v1::StopPipelineRunResponse* /*response*/) override {
+    const MutexLock lock(mutex_);
+    if (request_.request_id() == "waits" && request->now()) {
+      run_.set_state(v1::PIPELINE_RUN_STATE_STOPPED);
+      waiting_->SendRun(run_);
+      waiting_->End(absl::OkStatus());
+      waiting_ = nullptr;
+    } else if (waiting_ != nullptr) {
+      Tell(request->now() ? "stopping at once" : "stopping");
+    }
+    return Answer(context);
+  }
+
+  grpc::ServerUnaryReactor* ListPipelineRuns(grpc::CallbackServerContext* context,
+                                             const v1::ListPipelineRunsRequest* /*request*/,
+                                             v1::ListPipelineRunsResponse* response) override {
+    const MutexLock lock(mutex_);
+    *response->add_runs() = run_;
+    return Answer(context);
+  }
+
+  grpc::ServerUnaryReactor* CreatePipeline(grpc::CallbackServerContext* context,
+                                           const v1::CreatePipelineRequest* request,
+                                           v1::CreatePipelineResponse* response) override {
+    const MutexLock lock(mutex_);
+    registered_ = request->pipeline();
+    response->set_revision(7);
+    return Answer(context);
+  }
+
+  grpc::ServerUnaryReactor* GetPipeline(grpc::CallbackServerContext* context,
+                                        const v1::GetPipelineRequest* /*request*/,
+                                        v1::GetPipelineResponse* response) override {
+    *response->mutable_pipeline() = ExamplePipeline();
+    return Answer(context);
+  }
+
+  grpc::ServerUnaryReactor* ListPipelines(grpc::CallbackServerContext* context,
+                                          const v1::ListPipelinesRequest* /*request*/,
+                                          v1::ListPipelinesResponse* response) override {
+    const MutexLock lock(mutex_);
+    *response->add_pipelines() = registered_;
+    return Answer(context);
+  }
+
+  grpc::ServerUnaryReactor* DeletePipeline(grpc::CallbackServerContext* context,
+                                           const v1::DeletePipelineRequest* /*request*/,
+                                           v1::DeletePipelineResponse* /*response*/) override {
+    return Answer(context);
+  }
+
+ private:
+  static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  void Tell(const std::string& line) const { std::ofstream(pipe_) << line << std::endl; }
+
+  const std::string pipe_;
+  Mutex mutex_;
+  v1::StartPipelineRequest request_ ABSL_GUARDED_BY(mutex_);
+  v1::PipelineRun run_ ABSL_GUARDED_BY(mutex_);
+  v1::PipelineSpec registered_ ABSL_GUARDED_BY(mutex_);
+  // That of the run which goes on until it is stopped.
+  std::shared_ptr<RunStream<v1::StartPipelineResponse>> waiting_ ABSL_GUARDED_BY(mutex_);
+};
+
+class PipelineRunCommandsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(::mkfifo(folder_.PathOf("told").c_str(), 0600), 0);
+    const std::string address = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
+    controller_ = " --controller " + address;
+    ASSERT_OK_AND_ASSIGN(
+        server_, RpcServer::Start(
+                     {.addresses = {address}, .services = {&pipelines_}, .metrics = &metrics_}));
+  }
+
+  ProgramResult Pipeline(const std::string& arguments) {
+    return Crossmesh(absl::StrCat("pipeline ", arguments, controller_));
+  }
+
+  // A run of that request id, interrupted so often, whenever something is told of it.
+  ProgramResult RunInterrupted(const std::string& request_id, int interrupts) {
+    std::string command = absl::StrCat(
+        "exec 3<>", folder_.PathOf("told"),
+        "; \"$CROSSMESH\" pipeline run examples/pipeline.json --iterations 9 --request-id ",
+        request_id, controller_, " & ");
+    for (int i = 0; i < interrupts; ++i) {
+      absl::StrAppend(&command, "read line <&3; echo $line; kill -INT $!; ");
+    }
+    return RunShell(command + "wait $!");
+  }
+
+  const TemporaryFolder folder_;
+  PlayedPipelines pipelines_{folder_.PathOf("told")};
+  NullRpcMetrics metrics_;
+  std::unique_ptr<RpcServer> server_;
+  std::string controller_;
+};
+
+TEST_F(PipelineRunCommandsTest, ARehearsalIsFollowedAndReported) {
+  const ProgramResult result = Pipeline(
+      "rehearse examples/pipeline.json --schedule 1f1b --no-checksums --iteration-deadline 90s "
+      "--rejoin-limit 2s --stop-at-failure");
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_EQ(result.out, PipelineRunText(ExampleRunOf("1f1b", 1.05)));
+  EXPECT_THAT(result.error, HasSubstr("pr-0123456789abcdef: DONE, 1 failed"));
+  const v1::StartPipelineRequest request = pipelines_.last_request();
+  EXPECT_TRUE(request.rehearsal());
+  EXPECT_EQ(request.iterations(), 3);
+  EXPECT_EQ(request.choice().schedule(), "1f1b");
+  EXPECT_EQ(request.request_id().size(), 32);
+  EXPECT_TRUE(request.has_checksums());
+  EXPECT_FALSE(request.checksums());
+  EXPECT_EQ(request.iteration_deadline().seconds(), 90);
+  EXPECT_FALSE(request.has_stall_limit());
+  EXPECT_EQ(request.rejoin_limit().seconds(), 2);
+  EXPECT_TRUE(request.stop_at_failure());
+}
+
+TEST_F(PipelineRunCommandsTest, ARunOfARegisteredPipelineIsOneDocument) {
+  const ProgramResult result = Pipeline("run --pipeline u-net --iterations 1000 --json");
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_EQ(document["state"], "PIPELINE_RUN_STATE_DONE");
+  EXPECT_EQ(document["failed_iterations"], "1");
+  EXPECT_EQ(document["measurement"]["ranks"].size(), 4);
+  const v1::StartPipelineRequest request = pipelines_.last_request();
+  EXPECT_FALSE(request.rehearsal());
+  EXPECT_EQ(request.pipeline(), "u-net");
+  EXPECT_EQ(request.iterations(), 1000);
+  EXPECT_FALSE(request.has_checksums());
+}
+
+TEST_F(PipelineRunCommandsTest, ARunThatFailedIsAnErrorBelowItsReport) {
+  const ProgramResult result = Pipeline("rehearse examples/pipeline.json --request-id fails");
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.out, HasSubstr("state         FAILED"));
+  EXPECT_THAT(result.error, HasSubstr("pipeline run pr-0123456789abcdef ended FAILED: "
+                                      "worker node-b is lost"));
+}
+
+TEST_F(PipelineRunCommandsTest, WhatWasMeasuredIsDrawnAndWrittenBack) {
+  const std::string svg = folder_.PathOf("run.svg"), times = folder_.PathOf("times.json");
+  const ProgramResult result =
+      Pipeline(absl::StrCat("rehearse --pipeline u-net --svg ", svg, " --write-times ", times));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_THAT(ReadAll(svg), HasSubstr("measured, the lower row of each rank"));
+
+  v1::PipelineSpec written;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ReadAll(times), &written).ok());
+  const v1::PipelineSpec example = ExamplePipeline();
+  const v1::PipelinePlan plan = PlannedOf(example, {})->Summary();
+  for (const v1::PipelineTransferSummary& transfer : plan.transfers()) {
+    const v1::PipelineEdge& edge = written.edges(transfer.edge());
+    const double seconds = transfer.backward() ? edge.backward_seconds() : edge.forward_seconds();
+    EXPECT_DOUBLE_EQ(seconds, 1.05 * transfer.seconds());
+  }
+  // Nothing else is changed, and it is taken as any other file.
+  for (v1::PipelineEdge& edge : *written.mutable_edges()) {
+    edge.clear_forward_seconds();
+    edge.clear_backward_seconds();
+  }
+  EXPECT_EQ(written.SerializeAsString(), example.SerializeAsString());
+  EXPECT_EQ(Crossmesh("pipeline plan " + times).exit_status, 0);
+}
+
+TEST_F(PipelineRunCommandsTest, AnInterruptStopsTheRunAndASecondOneAtOnce) {
+  const ProgramResult result = RunInterrupted("waits", 2);
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("started\nstopping\n"), HasSubstr("STOPPED")));
+  EXPECT_THAT(result.error, AllOf(HasSubstr("stopping behind this iteration"),
+                                  HasSubstr("stopping it at once"), HasSubstr("ended STOPPED")));
+}
+
+TEST_F(PipelineRunCommandsTest, AThirdInterruptEndsTheProgram) {
+  const ProgramResult result = RunInterrupted("deaf", 3);
+  EXPECT_EQ(result.exit_status, 130);
+  EXPECT_EQ(result.out, "started\nstopping\nstopping at once\n");
+}
+
+TEST_F(PipelineRunCommandsTest, RunsAreListedShownAndStopped) {
+  ASSERT_EQ(Pipeline("rehearse examples/pipeline.json --schedule 1f1b").exit_status, 0);
+  const ProgramResult list = Pipeline("show");
+  EXPECT_THAT(list.out, AllOf(HasSubstr("RUN "), HasSubstr("pr-0123456789abcdef  DONE"),
+                              HasSubstr("rehearsal"), HasSubstr("2026-11-23")));
+  EXPECT_EQ(nlohmann::json::parse(Pipeline("show --json").out)["runs"].size(), 1);
+  EXPECT_EQ(Pipeline("show pr-0123456789abcdef").out, PipelineRunText(ExampleRunOf("1f1b", 1.05)));
+  const ProgramResult none = Pipeline("show pr-1");
+  EXPECT_EQ(none.exit_status, 1);
+  EXPECT_THAT(none.error, HasSubstr("pipeline run pr-1"));
+  EXPECT_EQ(Pipeline("stop pr-1").out, "pipeline run pr-1 ends behind its iteration\n");
+  EXPECT_EQ(Pipeline("stop pr-1 --now").out, "pipeline run pr-1 ends at once\n");
+}
+
+TEST_F(PipelineRunCommandsTest, PipelinesAreRegisteredListedAndDeleted) {
+  EXPECT_EQ(Pipeline("register examples/pipeline.json").out,
+            "pipeline u-net: 4 stages on 4 ranks, revision 7\n");
+  EXPECT_EQ(Pipeline("list").out,
+            "NAME   RANKS  STAGES  EDGES  MICROBATCHES\n"
+            "-----  -----  ------  -----  ------------\n"
+            "u-net      4       4      4            16\n");
+  EXPECT_EQ(Pipeline("delete u-net").out, "pipeline u-net deleted\n");
+  std::ofstream(folder_.PathOf("nameless.json")) << "{}";
+  EXPECT_THAT(Pipeline("register " + folder_.PathOf("nameless.json")).error,
+              HasSubstr("expected a name, found none"));
+}
+
+}  // namespace
+}  // namespace crossmesh
