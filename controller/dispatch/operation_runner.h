@@ -1,15 +1,12 @@
 #pragma once
 
-#include "common/base/mutex.h"
 #include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
-#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -22,7 +19,7 @@ class OperationRunner {
   static constexpr int64_t kOperationsMax = 256;  // that run at once
 
   explicit OperationRunner(const RunningOperation::Environment& environment)
-      : environment_(environment) {}
+      : environment_(environment), table_(environment.queue, "operations", kOperationsMax) {}
 
   // Runs the operation; the sink hears how it goes. ResourceExhausted: too many run.
   absl::Status Start(OperationRequest request);
@@ -38,23 +35,13 @@ class OperationRunner {
   void OnProgress(const Progress& progress);
   void OnWorkerLost(const std::string& worker, const absl::Status& why);
 
-  int64_t running() const;
+  int64_t running() const { return table_.running(); }
   // Whether no operation runs, after waiting for at most `timeout`. Blocks.
-  bool WaitUntilIdle(absl::Duration timeout);
+  bool WaitUntilIdle(absl::Duration timeout) { return table_.WaitUntilIdle(timeout); }
 
  private:
-  // Calls `action` with the operation on the queue, when it still runs.
-  template <typename Action>
-  void WithOperation(const std::string& id, Action action);
-  void Forget(const std::string& id);
-
   const RunningOperation::Environment environment_;
-  // Confined to the queue.
-  absl::flat_hash_map<std::string, std::shared_ptr<RunningOperation>> operations_;
-
-  mutable Mutex mutex_;
-  CondVar idle_;
-  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  RunningTable<RunningOperation> table_;
 };
 
 }  // namespace crossmesh

@@ -1,13 +1,11 @@
 #pragma once
 
-#include "common/base/mutex.h"
 #include "controller/dispatch/running_pipeline.h"
+#include "controller/dispatch/running_table.h"
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
@@ -21,7 +19,7 @@ class PipelineRunner {
   static constexpr int64_t kRunsMax = 64;  // at once
 
   explicit PipelineRunner(const RunningPipeline::Environment& environment)
-      : environment_(environment) {}
+      : environment_(environment), table_(environment.queue, "pipelines", kRunsMax) {}
 
   // The sink hears how it goes. ResourceExhausted: too many run.
   absl::Status Start(PipelineRequest request);
@@ -31,23 +29,13 @@ class PipelineRunner {
   void StopAll(const std::string& reason);
   void OnWorkerLost(const std::string& worker, const absl::Status& why);
 
-  int64_t running() const;
+  int64_t running() const { return table_.running(); }
   // Whether nothing runs, after waiting for at most `timeout`. Blocks.
-  bool WaitUntilIdle(absl::Duration timeout);
+  bool WaitUntilIdle(absl::Duration timeout) { return table_.WaitUntilIdle(timeout); }
 
  private:
-  // Calls `action` with each run on the queue.
-  template <typename Action>
-  void WithAll(Action action);
-  void Forget(const std::string& id);
-
   const RunningPipeline::Environment environment_;
-  // Confined to the queue.
-  absl::flat_hash_map<std::string, std::shared_ptr<RunningPipeline>> runs_;
-
-  mutable Mutex mutex_;
-  CondVar idle_;
-  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  RunningTable<RunningPipeline> table_;
 };
 
 }  // namespace crossmesh

@@ -11,9 +11,13 @@
 #include "common/plan/broadcast_groups.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/reshard/reshard_tensors.h"
+#include "common/testing/paths.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/worker_part_codec.h"
+#include "controller/dispatch/worker_programs.h"
+#include "controller/pipeline/planning/pipeline_codec.h"
+#include "controller/pipeline/planning/planned_pipeline.h"
 #include "crossmesh/v1/reshard.pb.h"
 #include "worker/executor/wire_message.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
@@ -282,6 +286,33 @@ void WriteSpec(const CorpusWriter& corpus) {
   corpus.Write("reshard_spec", "inline", text);
 }
 
+// The training example, and its programs for a worker of each stage, and for one with all of them
+// that waits for its transfers.
+void WritePipelines(const CorpusWriter& corpus) {
+  const std::string text = ReadTextFile(SourcePath("examples/pipeline_training/pipeline.json"));
+  corpus.Write("pipeline_spec", "training", text);
+  v1::PipelineSpec spec;
+  CHECK(google::protobuf::util::JsonStringToMessage(text, &spec).ok());
+  const std::vector<std::shared_ptr<const Mesh>> inline_meshes(spec.ranks_size());
+  for (const bool blocking : {false, true}) {
+    v1::PipelineChoice choice;
+    choice.set_schedule("1f1b");
+    if (blocking) choice.set_transfer_model("blocking");
+    const auto planned = PlanPipeline(FromProto(spec, inline_meshes).value(), choice).value();
+    std::vector<std::vector<DeviceId>> devices(blocking ? 1 : spec.ranks_size());
+    for (int rank = 0; rank < spec.ranks_size(); ++rank) {
+      const std::vector<DeviceId>& of_rank = planned->description.ranks[rank].mesh->devices();
+      std::vector<DeviceId>& of_worker = devices[blocking ? 0 : rank];
+      of_worker.insert(of_worker.end(), of_rank.begin(), of_rank.end());
+    }
+    const std::vector<PlannedProgram> programs = MakeWorkerPrograms(*planned, devices).value();
+    for (size_t worker = 0; worker < programs.size(); ++worker) {
+      corpus.Write("pipeline_program", blocking ? "blocking" : absl::StrCat("stage_", worker),
+                   programs[worker].message.SerializeAsString());
+    }
+  }
+}
+
 template <typename T>
 std::string BytesOf(const T& object) {
   return {reinterpret_cast<const char*>(&object), sizeof(object)};
@@ -352,6 +383,7 @@ void WriteAll(const CorpusWriter& corpus) {
   WriteGpuMessages(corpus);
   WriteStart(corpus);
   WriteSpec(corpus);
+  WritePipelines(corpus);
   WriteSocketStreams(corpus);
   WriteMessages(corpus);
 }

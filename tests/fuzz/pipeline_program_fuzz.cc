@@ -1,0 +1,62 @@
+// A worker's program of a pipeline, as it comes from a controller: what is accepted names only
+// messages that there are, and can begin.
+
+#include "common/base/check.h"
+#include "worker/pipeline/program_progress.h"
+#include "worker/pipeline/worker_program.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <google/protobuf/stubs/logging.h>
+
+namespace crossmesh {
+namespace {
+
+// Few bytes can stand for many microbatches.
+constexpr int64_t kMicrobatchesMax = 10'000;
+
+void CheckMessages(const WorkerProgram& program, const std::vector<ChannelMessage>& messages) {
+  for (const ChannelMessage& message : messages) {
+    CHECK(message.channel >= 0 && message.channel < std::ssize(program.channels));
+    CHECK(message.index >= 0 &&
+          message.index < std::ssize(program.channels[message.channel].microbatches));
+  }
+}
+
+void FuzzOne(const uint8_t* data, size_t size) {
+  static const google::protobuf::LogSilencer quiet;
+  v1::PipelineProgram proto;
+  if (!proto.ParseFromArray(data, static_cast<int>(size))) return;
+  int64_t microbatches = 0;
+  for (const auto& run : proto.microbatches()) microbatches += run.count();
+  if (microbatches > kMicrobatchesMax) return;
+  const absl::StatusOr<WorkerProgram> program = FromProto(proto);
+  if (!program.ok()) return;
+  for (const WorkerProgram::Rank& rank : program->ranks) {
+    CHECK_GE(rank.actions.size(), rank.ops.size());
+    for (const WorkerProgram::RankOp& op : rank.ops) {
+      CheckMessages(*program, op.inputs);
+      CheckMessages(*program, op.outputs);
+    }
+    for (const WorkerProgram::Action& action : rank.actions) {
+      if (action.kind == WorkerProgram::Action::Kind::kRun) {
+        CHECK(action.op >= 0 && action.op < std::ssize(rank.ops));
+      } else {
+        CheckMessages(*program, {action.message});
+      }
+    }
+  }
+  ProgramProgress progress(*program);
+  progress.Begin();
+  for (int32_t rank = 0; rank < std::ssize(program->ranks); ++rank) progress.PositionOf(rank);
+}
+
+}  // namespace
+}  // namespace crossmesh
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  crossmesh::FuzzOne(data, size);
+  return 0;
+}
