@@ -1,5 +1,7 @@
 #include "worker/pipeline/program_progress.h"
 
+#include "common/testing/allocations/count_allocations.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,6 +59,22 @@ TEST(ProgramProgress, MemoryIsGivenAgainWhenTheOpIsDoneAndNothingMoves) {
   EXPECT_TRUE(progress.complete());
   EXPECT_THAT(progress.Begin(), ElementsAre(Open(0, 0), Open(0, 1)));
   EXPECT_FALSE(progress.complete());
+}
+
+TEST(ProgramProgress, AllocatesNothingBehindTheFirstIteration) {
+  const WorkerProgram program = Receiver();
+  ProgramProgress progress(program);
+  const auto run = [&progress] {
+    progress.Begin();
+    for (int32_t m = 0; m < 3; ++m) {
+      progress.OnArrived({0, m});
+      progress.OnOpDone(0);
+      progress.OnLeft({0, m});
+    }
+  };
+  run();
+  EXPECT_EQ(CountAllocations(run), 0);
+  EXPECT_TRUE(progress.complete());
 }
 
 TEST(ProgramProgress, AnOpWaitsForMemoryForItsOutput) {
