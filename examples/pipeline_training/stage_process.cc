@@ -21,12 +21,15 @@ StageProcess::StageProcess(int stage, std::vector<DeviceId> devices,
 }
 
 absl::Status StageProcess::Run(PipelineLoop& loop) {
+  bool is_first_op = true;
   for (;;) {
     const PipelineStep step = loop.Next();
     switch (step.kind) {
       case PipelineStep::Kind::kOp:
-        // What an iteration left that was cut short is of no use.
-        if (pending_ != step.op->iteration) stage_.DropGradients();
+        // What an iteration left that was cut short is of no use. A run that begins anew may give
+        // the next one the same number.
+        if (is_first_op || pending_ != step.op->iteration) stage_.DropGradients();
+        is_first_op = false;
         pending_ = step.op->iteration;
         Compute(*step.op);
         loop.Done();

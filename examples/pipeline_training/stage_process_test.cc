@@ -1,0 +1,156 @@
+#include "examples/pipeline_training/stage_process.h"
+
+#include "common/base/check.h"
+#include "common/plan/testing/random_source.h"
+#include "common/testing/paths.h"
+#include "common/testing/status_matchers.h"
+#include "controller/pipeline/planning/pipeline_codec.h"
+#include "controller/pipeline/planning/planned_pipeline.h"
+#include "examples/pipeline_training/planned_loops.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh::training {
+namespace {
+
+using testing::HasSubstr;
+using PlannedPointer = std::shared_ptr<const PlannedPipeline>;
+
+constexpr int kSteps = 20;
+
+v1::PipelineSpec TrainingPipeline() {
+  v1::PipelineSpec spec;
+  const auto read = google::protobuf::util::JsonStringToMessage(
+      ReadTextFile(SourcePath("examples/pipeline_training/pipeline.json")), &spec);
+  CHECK(read.ok()) << read.ToString();
+  return spec;
+}
+
+absl::StatusOr<PlannedPointer> PlanOf(const v1::PipelineSpec& spec, const std::string& schedule,
+                                      bool delay_weight_gradients) {
+  absl::StatusOr<PipelineDescription> description =
+      FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
+  if (!description.ok()) return description.status();
+  v1::PipelineChoice choice;
+  choice.set_schedule(schedule);
+  choice.set_delay_weight_gradients(delay_weight_gradients);
+  return PlanPipeline(*std::move(description), choice);
+}
+
+// The processes of all stages, each on a thread.
+class Processes {
+ public:
+  explicit Processes(PlannedPointer planned) : planned_(std::move(planned)) {
+    for (int stage = 0; stage < Model::kStages; ++stage) {
+      processes_.push_back(std::make_unique<StageProcess>(
+          stage, planned_->description.ranks[stage].mesh->devices(), [this, stage](double loss) {
+            if (stage == Model::kStages - 1) losses_.push_back(loss);
+          }));
+    }
+  }
+
+  // Until their loops are over; returns why, by rank.
+  std::vector<absl::Status> Run(PlannedLoops::Options options) {
+    PlannedLoops loops(planned_, std::move(options));
+    std::vector<absl::Status> why(processes_.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < processes_.size(); ++rank) {
+      threads.emplace_back([this, &loops, &why, rank] {
+        why[rank] = processes_[rank]->Run(*loops.LoopOf(static_cast<RankIndex>(rank)));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return why;
+  }
+  void RunToTheEnd(const PlannedLoops::Options& options) {
+    for (const absl::Status& why : Run(options)) EXPECT_OK(why);
+  }
+
+  const std::vector<double>& losses() const { return losses_; }
+  int64_t ops() const { return planned_->ops->size(); }
+
+ private:
+  const PlannedPointer planned_;
+  std::vector<double> losses_;
+  std::vector<std::unique_ptr<StageProcess>> processes_;
+};
+
+class StageProcessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(planned_, PlanOf(TrainingPipeline(), "eager_1f1b", true));
+    Processes undisturbed(planned_);
+    undisturbed.RunToTheEnd({.iterations = kSteps});
+    losses_ = undisturbed.losses();
+  }
+
+  PlannedPointer planned_;
+  std::vector<double> losses_;
+};
+
+// Over the layouts of the pipeline's file, in the order of its schedule.
+TEST_F(StageProcessTest, LossesAreThoseOfOneProcess) {
+  const std::vector<double> alone = TrainAlone(kSteps);
+  ASSERT_EQ(losses_.size(), alone.size());
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(losses_[step], alone[step], 1e-5 * alone[step]) << "step " << step;
+  }
+  EXPECT_LT(losses_.back(), 0.2 * losses_.front());
+}
+
+// Each sum is taken in the same order, whatever is computed or sent first.
+TEST_F(StageProcessTest, LossesAreTheSameToTheBitUnderEverySchedule) {
+  for (const char* schedule : {"gpipe", "1f1b", "eager_1f1b", "window_order", "auto"}) {
+    for (const bool delay : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(schedule, delay ? ", weight gradients delayed" : ""));
+      ASSERT_OK_AND_ASSIGN(const PlannedPointer planned,
+                           PlanOf(TrainingPipeline(), schedule, delay));
+      Processes processes(planned);
+      processes.RunToTheEnd({.iterations = kSteps});
+      EXPECT_EQ(processes.losses(), losses_);
+    }
+  }
+}
+
+// A step that was cut short anywhere is as if it had not been begun.
+TEST_F(StageProcessTest, AStepThatIsCutShortIsTakenAgain) {
+  constexpr int64_t kFirst = 3;  // steps before
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    RandomSource random(seed);
+    Processes processes(planned_);
+    const int64_t done = random.Between(1, processes.ops() - 1);
+    // With the next number, or the same as in a run that begins anew.
+    const int64_t again = kFirst + random.Between(0, 1);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": behind op ", done, ", again as ", again));
+    for (const absl::Status& why :
+         processes.Run({.iterations = kSteps, .ops_max = kFirst * processes.ops() + done})) {
+      EXPECT_EQ(why.code(), absl::StatusCode::kAborted) << why;
+    }
+    processes.RunToTheEnd({.first_iteration = again, .iterations = kSteps - kFirst});
+    EXPECT_EQ(processes.losses(), losses_);
+  }
+}
+
+// Some of the processes know that the step is complete, the others hear it from the next loop.
+TEST_F(StageProcessTest, AStepThatIsCompleteIsTakenOnceByAll) {
+  for (const std::set<RankIndex>& told : {std::set<RankIndex>{}, {0, 3}, {1, 2}, {0, 1, 2, 3}}) {
+    SCOPED_TRACE(testing::PrintToString(told));
+    Processes processes(planned_);
+    processes.Run({.iterations = kSteps, .ops_max = 4 * processes.ops(), .told = told});
+    processes.RunToTheEnd(
+        {.first_iteration = 4, .iterations = kSteps - 4, .complete_iteration = 3});
+    EXPECT_EQ(processes.losses(), losses_);
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh::training
