@@ -1,21 +1,39 @@
 #include "examples/pipeline_training/stage_process.h"
 
+#include "common/base/status_macros.h"
+#include "common/mesh/data_type.h"
+
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh::training {
 namespace {
 
-const PipelineTensor& Find(const std::vector<PipelineTensor>& tensors, int stage) {
-  return *std::ranges::find(tensors, stage, &PipelineTensor::other_stage);
+absl::StatusOr<const PipelineTensor*> Find(const Op& op, const std::vector<PipelineTensor>& tensors,
+                                           int stage) {
+  const auto found = std::ranges::find(tensors, stage, &PipelineTensor::other_stage);
+  if (found != tensors.end()) return &*found;
+  return absl::InvalidArgumentError(
+      absl::StrCat(ToString(op), ": expected a tensor of stage ", stage, ", found none"));
+}
+
+// Lengths that differ by 1 at most, the greater ones first.
+std::vector<int> BalancedParts(int length, int parts) {
+  std::vector<int> lengths(parts, length / parts);
+  for (int part = 0; part < length % parts; ++part) ++lengths[part];
+  return lengths;
 }
 
 }  // namespace
 
 StageProcess::StageProcess(int stage, std::vector<DeviceId> devices,
                            std::function<void(double)> on_step)
-    : stage_(stage), on_step_(std::move(on_step)) {
+    : number_(stage), stage_(stage), on_step_(std::move(on_step)) {
   for (const DeviceId& device : devices)
     devices_.emplace(device, static_cast<int>(devices_.size()));
 }
@@ -31,8 +49,11 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
         if (is_first_op || pending_ != step.op->iteration) stage_.DropGradients();
         is_first_op = false;
         pending_ = step.op->iteration;
-        Compute(*step.op);
-        loop.Done();
+        if (const absl::Status computed = Compute(*step.op); computed.ok()) {
+          loop.Done();
+        } else {
+          loop.Fail(computed);
+        }
         break;
       case PipelineStep::Kind::kComplete:
         if (pending_ == step.iteration) on_step_(stage_.ApplyGradients());
@@ -44,21 +65,34 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
   }
 }
 
-void StageProcess::Compute(const PipelineOp& op) {
+absl::Status StageProcess::Compute(const PipelineOp& op) {
+  const int microbatch = op.op.microbatch;
+  const auto count = static_cast<int>(std::size(Model::kMicrobatches));
+  if (op.op.stage != number_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ToString(op.op), ": expected an op of stage ", number_));
+  }
+  if (microbatch >= count || op.samples != Model::kMicrobatches[microbatch]) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ToString(op.op), ": expected ", count, " microbatches of ",
+        absl::StrJoin(Model::kMicrobatches, ", "), " samples, found one of ", op.samples));
+  }
   switch (op.op.kind) {
     case OpKind::kForward:
       return Forward(op);
     case OpKind::kInputGradient:
       return InputGradient(op);
     case OpKind::kWeightGradient:
-      return stage_.WeightGradient(op.op.microbatch);
+      break;
     case OpKind::kBackward:
-      InputGradient(op);
-      return stage_.WeightGradient(op.op.microbatch);
+      RETURN_IF_ERROR(InputGradient(op));
+      break;
   }
+  stage_.WeightGradient(microbatch);
+  return absl::OkStatus();
 }
 
-void StageProcess::Forward(const PipelineOp& op) {
+absl::Status StageProcess::Forward(const PipelineOp& op) {
   const TrainingStage::Shape& shape = stage_.shape();
   const auto samples = static_cast<int>(op.samples);
   std::vector<Shards> inputs;
@@ -70,56 +104,92 @@ void StageProcess::Forward(const PipelineOp& op) {
     }
     const int columns = Model::kRows[shape.weights[i]];
     const bool is_split = shape.parallelism == Parallelism::kRows;
-    inputs.push_back(
-        Read(Find(op.inputs, shape.sources[i]), is_split ? columns / shape.devices : columns));
+    ASSIGN_OR_RETURN(const PipelineTensor* const tensor, Find(op.op, op.inputs, shape.sources[i]));
+    ASSIGN_OR_RETURN(Shards input, Read(op, *tensor, is_split ? columns / shape.devices : columns));
+    inputs.push_back(std::move(input));
   }
   const Shards output = stage_.Forward(op.op.microbatch, std::move(inputs));
-  for (const PipelineTensor& tensor : op.outputs) Write(output, tensor);
+  for (const PipelineTensor& tensor : op.outputs) RETURN_IF_ERROR(Write(op, output, tensor));
+  return absl::OkStatus();
 }
 
 // What several stages need has the sum of their gradients, in the order of the stages.
-void StageProcess::InputGradient(const PipelineOp& op) {
+absl::Status StageProcess::InputGradient(const PipelineOp& op) {
   const TrainingStage::Shape& shape = stage_.shape();
   std::vector<const PipelineTensor*> gradients;
   for (const PipelineTensor& tensor : op.inputs) gradients.push_back(&tensor);
   std::ranges::sort(gradients, {}, &PipelineTensor::other_stage);
+  if (gradients.empty() != shape.last) {
+    return absl::InvalidArgumentError(absl::StrCat(ToString(op.op), ": expected ",
+                                                   shape.last ? "no" : "a", " gradient, found ",
+                                                   gradients.size()));
+  }
   const int all_columns = Model::kColumns[shape.weights[0]];
   const int columns =
       shape.parallelism == Parallelism::kColumns ? all_columns / shape.devices : all_columns;
   Shards sum;
   for (const PipelineTensor* const tensor : gradients) {
-    const Shards gradient = Read(*tensor, columns);
+    ASSIGN_OR_RETURN(Shards gradient, Read(op, *tensor, columns));
     if (sum.empty()) {
-      sum = gradient;
+      sum = std::move(gradient);
       continue;
     }
     for (size_t device = 0; device < sum.size(); ++device) sum[device] += gradient[device];
   }
   const std::vector<Shards> inputs = stage_.InputGradient(op.op.microbatch, sum);
   for (size_t i = 0, given = 0; i < shape.sources.size(); ++i) {
-    if (shape.sources[i] >= 0) Write(inputs[given++], Find(op.outputs, shape.sources[i]));
+    if (shape.sources[i] < 0) continue;
+    ASSIGN_OR_RETURN(const PipelineTensor* const tensor, Find(op.op, op.outputs, shape.sources[i]));
+    RETURN_IF_ERROR(Write(op, inputs[given++], *tensor));
   }
+  return absl::OkStatus();
 }
 
-int StageProcess::DeviceOf(const PipelineTensor::Tile& tile) const {
-  return devices_.at(tile.device);
-}
-
-Shards StageProcess::Read(const PipelineTensor& tensor, int columns) const {
-  Shards shards(devices_.size(), Matrix(0, columns));
+absl::StatusOr<Shards> StageProcess::Read(const PipelineOp& op, const PipelineTensor& tensor,
+                                          int columns) const {
+  const bool is_split = stage_.shape().parallelism == Parallelism::kBatch;
+  const std::vector<int> rows_of_device =
+      is_split ? BalancedParts(static_cast<int>(op.samples), stage_.shape().devices)
+               : std::vector<int>(devices_.size(), static_cast<int>(op.samples));
+  Shards shards;
+  for (const int rows : rows_of_device) shards.emplace_back(Matrix::Zero(rows, columns));
+  RETURN_IF_ERROR(CheckTiles(op.op, tensor, shards));
   for (const PipelineTensor::Tile& tile : tensor.tiles) {
-    const auto rows = static_cast<int>(tile.bytes.size() / sizeof(float)) / columns;
-    Matrix& shard = shards[DeviceOf(tile)];
-    shard.resize(rows, columns);
-    std::memcpy(shard.data(), tile.bytes.data(), tile.bytes.size());
+    std::memcpy(shards[devices_.at(tile.device)].data(), tile.bytes.data(), tile.bytes.size());
   }
   return shards;
 }
 
-void StageProcess::Write(const Shards& shards, const PipelineTensor& tensor) const {
+absl::Status StageProcess::Write(const PipelineOp& op, const Shards& shards,
+                                 const PipelineTensor& tensor) const {
+  RETURN_IF_ERROR(CheckTiles(op.op, tensor, shards));
   for (const PipelineTensor::Tile& tile : tensor.tiles) {
-    std::memcpy(tile.bytes.data(), shards[DeviceOf(tile)].data(), tile.bytes.size());
+    std::memcpy(tile.bytes.data(), shards[devices_.at(tile.device)].data(), tile.bytes.size());
   }
+  return absl::OkStatus();
+}
+
+absl::Status StageProcess::CheckTiles(const Op& op, const PipelineTensor& tensor,
+                                      const Shards& shards) const {
+  const std::string what =
+      absl::StrCat(ToString(op), ": tensor ", tensor.name, " of stage ", tensor.other_stage);
+  if (tensor.type != DataType::kF32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": expected F32, found ", DataTypeName(tensor.type)));
+  }
+  for (const PipelineTensor::Tile& tile : tensor.tiles) {
+    const auto device = devices_.find(tile.device);
+    if (device == devices_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": ", ToString(tile.device), " is no device of the stage"));
+    }
+    const size_t bytes = shards[device->second].size() * sizeof(float);
+    if (tile.bytes.size() == bytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(what, ": expected ", bytes, " bytes on ",
+                                                   ToString(tile.device), ", found ",
+                                                   tile.bytes.size()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace crossmesh::training

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 namespace crossmesh::training {
 
@@ -20,18 +21,24 @@ class StageProcess {
   // that is complete, which only the last stage knows.
   StageProcess(int stage, std::vector<DeviceId> devices, std::function<void(double)> on_step);
 
-  // Until it is over; returns why. With an error the next loop goes on where this one was.
+  // Until it is over; returns why. With an error the next loop goes on where this one was. An op
+  // whose tensors are not those of the model, or not laid out as the stage needs them, fails with
+  // InvalidArgument, which names the op and the tensor.
   absl::Status Run(PipelineLoop& loop);
 
  private:
-  void Compute(const PipelineOp& op);
-  void Forward(const PipelineOp& op);
-  void InputGradient(const PipelineOp& op);
+  absl::Status Compute(const PipelineOp& op);
+  absl::Status Forward(const PipelineOp& op);
+  absl::Status InputGradient(const PipelineOp& op);
   // The tensor from a stage, or to one, on all devices. `columns`: of each shard.
-  Shards Read(const PipelineTensor& tensor, int columns) const;
-  void Write(const Shards& shards, const PipelineTensor& tensor) const;
-  int DeviceOf(const PipelineTensor::Tile& tile) const;
+  absl::StatusOr<Shards> Read(const PipelineOp& op, const PipelineTensor& tensor,
+                              int columns) const;
+  absl::Status Write(const PipelineOp& op, const Shards& shards,
+                     const PipelineTensor& tensor) const;
+  // Does every tile have the bytes of its device's shard?
+  absl::Status CheckTiles(const Op& op, const PipelineTensor& tensor, const Shards& shards) const;
 
+  const int number_;
   TrainingStage stage_;
   std::map<DeviceId, int> devices_;
   std::function<void(double)> on_step_;

@@ -9,6 +9,7 @@
 #include "examples/pipeline_training/planned_loops.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,7 +26,7 @@ namespace {
 using testing::HasSubstr;
 using PlannedPointer = std::shared_ptr<const PlannedPipeline>;
 
-constexpr int kSteps = 20;
+constexpr int kSteps = 6;
 
 v1::PipelineSpec TrainingPipeline() {
   v1::PipelineSpec spec;
@@ -99,12 +100,16 @@ class StageProcessTest : public testing::Test {
 
 // Over the layouts of the pipeline's file, in the order of its schedule.
 TEST_F(StageProcessTest, LossesAreThoseOfOneProcess) {
-  const std::vector<double> alone = TrainAlone(kSteps);
-  ASSERT_EQ(losses_.size(), alone.size());
-  for (int step = 0; step < kSteps; ++step) {
-    EXPECT_NEAR(losses_[step], alone[step], 1e-5 * alone[step]) << "step " << step;
+  constexpr int kAllSteps = 20;
+  Processes processes(planned_);
+  processes.RunToTheEnd({.iterations = kAllSteps});
+  const std::vector<double>& losses = processes.losses();
+  const std::vector<double> alone = TrainAlone(kAllSteps);
+  ASSERT_EQ(losses.size(), alone.size());
+  for (int step = 0; step < kAllSteps; ++step) {
+    EXPECT_NEAR(losses[step], alone[step], 1e-5 * alone[step]) << "step " << step;
   }
-  EXPECT_LT(losses_.back(), 0.2 * losses_.front());
+  EXPECT_LT(losses.back(), 0.2 * losses.front());
 }
 
 // Each sum is taken in the same order, whatever is computed or sent first.
@@ -150,6 +155,47 @@ TEST_F(StageProcessTest, AStepThatIsCompleteIsTakenOnceByAll) {
         {.first_iteration = 4, .iterations = kSteps - 4, .complete_iteration = 3});
     EXPECT_EQ(processes.losses(), losses_);
   }
+}
+
+// Why stages fail on a pipeline that is not that of the model.
+void ExpectRefused(const v1::PipelineSpec& spec, const std::string& message) {
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer planned, PlanOf(spec, "eager_1f1b", true));
+  Processes processes(planned);
+  for (const absl::Status& why : processes.Run({})) {
+    EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(why.message()), HasSubstr(message));
+  }
+  EXPECT_TRUE(processes.losses().empty());
+}
+
+TEST(StageProcessRefusalTest, ALayoutThatIsNotTheStages) {
+  v1::PipelineSpec spec = TrainingPipeline();
+  spec.mutable_edges(0)->mutable_tensors(0)->set_destination_layout("[-, model]");
+  ExpectRefused(spec, "1F0: tensor h0 of stage 0: expected 1536 bytes on stage-1.0, found 768");
+}
+
+TEST(StageProcessRefusalTest, AnActivationOfAnotherShape) {
+  v1::PipelineSpec spec = TrainingPipeline();
+  spec.mutable_edges(0)->mutable_tensors(0)->mutable_tensor()->set_shape(1, 40);
+  ExpectRefused(spec, "0F0: tensor h0 of stage 1: expected 1536 bytes on stage-0.0, found 1280");
+}
+
+TEST(StageProcessRefusalTest, AnotherType) {
+  v1::PipelineSpec spec = TrainingPipeline();
+  spec.mutable_edges(0)->mutable_tensors(0)->mutable_tensor()->set_dtype("I32");
+  ExpectRefused(spec, "0F0: tensor h0 of stage 1: expected F32, found I32");
+}
+
+TEST(StageProcessRefusalTest, OtherMicrobatches) {
+  v1::PipelineSpec spec = TrainingPipeline();
+  spec.mutable_microbatches(1)->set_samples(6);
+  ExpectRefused(spec, "0F3: expected 4 microbatches of 8, 8, 8, 5 samples, found one of 6");
+}
+
+TEST(StageProcessRefusalTest, AMissingSkip) {
+  v1::PipelineSpec spec = TrainingPipeline();
+  spec.mutable_edges()->RemoveLast();
+  ExpectRefused(spec, "3F0: expected a tensor of stage 0, found none");
 }
 
 }  // namespace
