@@ -45,38 +45,40 @@ Matrix Model::Targets(int first_sample, int samples) {
   return (Inputs(first_sample, samples) * teacher).array().sin().matrix();
 }
 
+double LossAndGradients(const Weights& weights, Weights& gradients) {
+  for (int i = 0; i < Model::kWeights; ++i) {
+    gradients[i] = Matrix::Zero(weights[i].rows(), weights[i].cols());
+  }
+  double loss = 0;
+  for (int m = 0; m < static_cast<int>(std::size(Model::kMicrobatches)); ++m) {
+    const int first = Model::FirstSample(m);
+    const int samples = Model::kMicrobatches[m];
+    const Matrix x = Model::Inputs(first, samples);
+    const Matrix h0 = (x * weights[0]).array().tanh();
+    const Matrix h1 = (h0 * weights[1]).array().tanh();
+    const Matrix h2 = (h1 * weights[2]).array().tanh();
+    const Matrix error = h2 * weights[3] + h0 * weights[4] - Model::Targets(first, samples);
+    loss += 0.5 * error.cast<double>().squaredNorm() / Model::kBatch;
+    const Matrix dy = error / Model::kBatch;
+    const Matrix dz2 = TanhGradient(dy * weights[3].transpose(), h2);
+    const Matrix dz1 = TanhGradient(dz2 * weights[2].transpose(), h1);
+    const Matrix dz0 = TanhGradient(dz1 * weights[1].transpose() + dy * weights[4].transpose(), h0);
+    gradients[0] += x.transpose() * dz0;
+    gradients[1] += h0.transpose() * dz1;
+    gradients[2] += h1.transpose() * dz2;
+    gradients[3] += h2.transpose() * dy;
+    gradients[4] += h0.transpose() * dy;
+  }
+  return loss;
+}
+
 std::vector<double> TrainAlone(int steps) {
-  Matrix weights[Model::kWeights];
+  Weights weights, gradients;
   for (int i = 0; i < Model::kWeights; ++i) weights[i] = Model::InitialWeights(i);
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
-    Matrix gradients[Model::kWeights];
-    for (int i = 0; i < Model::kWeights; ++i) {
-      gradients[i] = Matrix::Zero(weights[i].rows(), weights[i].cols());
-    }
-    double loss = 0;
-    for (int m = 0; m < static_cast<int>(std::size(Model::kMicrobatches)); ++m) {
-      const int first = Model::FirstSample(m);
-      const int samples = Model::kMicrobatches[m];
-      const Matrix x = Model::Inputs(first, samples);
-      const Matrix h0 = (x * weights[0]).array().tanh();
-      const Matrix h1 = (h0 * weights[1]).array().tanh();
-      const Matrix h2 = (h1 * weights[2]).array().tanh();
-      const Matrix error = h2 * weights[3] + h0 * weights[4] - Model::Targets(first, samples);
-      loss += 0.5 * error.cast<double>().squaredNorm() / Model::kBatch;
-      const Matrix dy = error / Model::kBatch;
-      const Matrix dz2 = TanhGradient(dy * weights[3].transpose(), h2);
-      const Matrix dz1 = TanhGradient(dz2 * weights[2].transpose(), h1);
-      const Matrix dz0 =
-          TanhGradient(dz1 * weights[1].transpose() + dy * weights[4].transpose(), h0);
-      gradients[0] += x.transpose() * dz0;
-      gradients[1] += h0.transpose() * dz1;
-      gradients[2] += h1.transpose() * dz2;
-      gradients[3] += h2.transpose() * dy;
-      gradients[4] += h0.transpose() * dy;
-    }
+    losses.push_back(LossAndGradients(weights, gradients));
     for (int i = 0; i < Model::kWeights; ++i) weights[i] -= Model::kLearningRate * gradients[i];
-    losses.push_back(loss);
   }
   return losses;
 }

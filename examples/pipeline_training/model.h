@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -36,8 +37,13 @@ struct Model {
   static Matrix Targets(int first_sample, int samples);  // [samples, kOutputs]
 };
 
-// The loss of each step, of a training in one process: forward and backward of one microbatch after
-// the other, then the weights.
+using Weights = std::array<Matrix, Model::kWeights>;
+
+// The loss of a step with these weights, in one process: forward and backward of one microbatch
+// after the other. Sets the gradients of the weights.
+double LossAndGradients(const Weights& weights, Weights& gradients);
+
+// The loss of each step, of a training in one process.
 std::vector<double> TrainAlone(int steps);
 
 }  // namespace crossmesh::training
