@@ -22,8 +22,8 @@ class StageProcess {
   StageProcess(int stage, std::vector<DeviceId> devices, std::function<void(double)> on_step);
 
   // Until it is over; returns why. With an error the next loop goes on where this one was. An op
-  // whose tensors are not those of the model, or not laid out as the stage needs them, fails with
-  // InvalidArgument, which names the op and the tensor.
+  // that is not one of the model fails with InvalidArgument, which names it: another stage or
+  // microbatch, a tensor that is missing, of another type, or with tiles of another size.
   absl::Status Run(PipelineLoop& loop);
 
  private:
