@@ -105,7 +105,6 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
   iteration_ = iteration;
   rounds_++;
   running_ = true;
-  sent_bytes_ = received_bytes_ = 0;
   for (Channel& channel : channels_) {
     std::ranges::fill(channel.devices_left, channel.devices);
     for (std::vector<int64_t>* times :
@@ -125,7 +124,7 @@ void RunningProgram::Stop(const absl::Status& why) {
   if (std::exchange(stopping_, true)) return;
   const absl::Status cut_short =
       why.ok() && running_ ? absl::CancelledError("stopped in the middle of an iteration") : why;
-  if (running_) SendReport(cut_short, {});
+  if (running_) SendReport(cut_short);
   for (const auto& desk : desks_) {
     if (cut_short.ok() && rounds_ > 0 && !failed_) desk->GiveComplete(iteration_);
     desk->End(cut_short);
@@ -187,7 +186,7 @@ void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
         break;
     }
   }
-  if (running_ && progress_.complete()) SendReport(absl::OkStatus(), {});
+  if (running_ && progress_.complete()) SendReport(absl::OkStatus());
 }
 
 void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
@@ -196,11 +195,9 @@ void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report
   const WorkerProgram::Channel& of = program().channels[message->channel];
   if (!report.status.ok()) {
     const DeviceId& device = of.part->prepared->part().tensors().devices()[report.device];
-    return FailIteration(
-        absl::Status(report.status.code(),
-                     absl::StrCat(program().NameOf(*message), " at device ", ToString(device), ": ",
-                                  report.status.message())),
-        {});
+    return FailIteration(absl::Status(
+        report.status.code(), absl::StrCat(program().NameOf(*message), " at device ",
+                                           ToString(device), ": ", report.status.message())));
   }
   Channel& channel = channels_[message->channel];
   if (--channel.devices_left[message->index] > 0) return;
@@ -211,16 +208,13 @@ void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report
 void RunningProgram::OnTaskDone(const TaskReport& report) {
   const std::optional<ChannelMessage> message = MessageOf(report.key);
   if (!running_ || !message.has_value()) return;
-  sent_bytes_ += report.sent_bytes;
-  received_bytes_ += report.received_bytes;
   if (!report.status.ok() || !report.lost_peers.empty()) {
     const absl::Status status =
         report.status.ok()
             ? absl::UnavailableError(absl::StrCat("worker ", report.lost_peers.front(), " is lost"))
             : report.status;
-    return FailIteration(absl::Status(status.code(), absl::StrCat(program().NameOf(*message), ": ",
-                                                                  status.message())),
-                         report.lost_peers);
+    return FailIteration(absl::Status(
+        status.code(), absl::StrCat(program().NameOf(*message), ": ", status.message())));
   }
   Channel& channel = channels_[message->channel];
   if (program().channels[message->channel].sends) {
@@ -250,23 +244,20 @@ void RunningProgram::OnOpFailed(int32_t index, const absl::Status& why) {
     return;
   }
   FailIteration(
-      absl::Status(why.code(), absl::StrCat(progress_.PositionOf(index), ": ", why.message())), {});
+      absl::Status(why.code(), absl::StrCat(progress_.PositionOf(index), ": ", why.message())));
 }
 
-void RunningProgram::FailIteration(const absl::Status& why,
-                                   const std::vector<std::string>& lost_peers) {
+void RunningProgram::FailIteration(const absl::Status& why) {
   failed_ = true;
-  SendReport(why, lost_peers);
+  SendReport(why);
 }
 
-void RunningProgram::SendReport(const absl::Status& status,
-                                const std::vector<std::string>& lost_peers) {
+void RunningProgram::SendReport(const absl::Status& status) {
   running_ = false;
   Report report;
   report.set_iteration(iteration_);
   report.set_code(static_cast<int32_t>(status.code()));
   report.set_message(std::string(status.message()));
-  report.mutable_lost_peers()->Add(lost_peers.begin(), lost_peers.end());
   for (int32_t rank = 0; rank < std::ssize(ranks_); ++rank) {
     v1::RunProgramResponse::OpTimes& times = *report.add_ops();
     times.set_rank(program().ranks[rank].rank);
@@ -281,8 +272,6 @@ void RunningProgram::SendReport(const absl::Status& status,
     Copy(channels_[index].first_byte_ns, *times.mutable_first_byte_ns());
     Copy(channels_[index].arrived_ns, *times.mutable_arrived_ns());
   }
-  report.set_sent_bytes(sent_bytes_);
-  report.set_received_bytes(received_bytes_);
   ports_.listener.OnReport(report);
 }
 

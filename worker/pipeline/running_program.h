@@ -88,8 +88,8 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   std::optional<ChannelMessage> MessageOf(const TaskKey& key) const;
   uint32_t InstanceOf(const ChannelMessage& message) const;
   void Do(const std::vector<ProgramProgress::Work>& work);
-  void FailIteration(const absl::Status& why, const std::vector<std::string>& lost_peers);
-  void SendReport(const absl::Status& status, const std::vector<std::string>& lost_peers);
+  void FailIteration(const absl::Status& why);
+  void SendReport(const absl::Status& status);
   void TellIfStopped();
   const WorkerProgram& program() const { return *memory_->program; }
 
@@ -110,8 +110,6 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   bool stopping_ = false;
   bool stopped_ = false;
   absl::Status gone_;  // why a rank is not computed any more
-  int64_t sent_bytes_ = 0;
-  int64_t received_bytes_ = 0;
 };
 
 }  // namespace crossmesh
