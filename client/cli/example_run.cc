@@ -55,8 +55,11 @@ v1::PipelineRun ExampleRun(const PlannedPipeline& planned, double slower) {
     v1::PipelineIteration& iteration = *run.add_done();
     iteration.set_index(i);
     if (i == 0) {
-      iteration.set_error("worker node-b: op 1F3: channel 0 forward: nothing came for 5s");
-      iteration.set_error_code(4);
+      iteration.set_error(
+          "worker node-a: microbatch 6 of 1>0 at device node-a.0: worker node-b is lost: stalled, "
+          "it took nothing of channel node-a.0 -> node-b.0 for 5s; "
+          "rank 0: 0B5 waits for microbatch 5 of 1>0; rank 3: done");
+      iteration.set_error_code(14);
     } else {
       iteration.set_seconds(slower * planned.run.seconds);
     }

@@ -61,13 +61,16 @@ std::string FailureLines(const v1::PipelineRun& run) {
   std::string text = shown < static_cast<size_t>(run.failed_iterations())
                          ? absl::StrCat("\nThe last ", shown, " iterations that failed:\n")
                          : "\nIterations that failed:\n";
-  TextTable table({{"ITERATION", Align::kRight}, {"CODE"}, {"ERROR"}});
   for (size_t i = failed.size() - shown; i < failed.size(); ++i) {
-    table.AddRow({absl::StrCat(failed[i]->index()),
-                  absl::StatusCodeToString(static_cast<absl::StatusCode>(failed[i]->error_code())),
-                  failed[i]->error()});
+    absl::StrAppend(
+        &text, "  iteration ", failed[i]->index(), ", ",
+        absl::StatusCodeToString(static_cast<absl::StatusCode>(failed[i]->error_code())), "\n");
+    // The cause, and behind it where each rank was.
+    for (const absl::string_view line : absl::StrSplit(failed[i]->error(), "; ")) {
+      absl::StrAppend(&text, "    ", line, "\n");
+    }
   }
-  return absl::StrCat(text, table.ToString());
+  return text;
 }
 
 // "0, 3": the stages whose ops a rank computes.

@@ -82,11 +82,12 @@ TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
     iteration.set_error(absl::StrCat("error ", i));
     iteration.set_error_code(14);
   }
-  EXPECT_THAT(PipelineRunText(run),
-              AllOf(HasSubstr("2000 of 3 tried, 0 complete, 2000 failed"),
-                    HasSubstr("error         worker node-b is lost"),
-                    HasSubstr("The last 5 iterations that failed"), Not(HasSubstr("error 1994")),
-                    HasSubstr("1995  UNAVAILABLE  error 1995"), HasSubstr("error 1999")));
+  EXPECT_THAT(
+      PipelineRunText(run),
+      AllOf(HasSubstr("2000 of 3 tried, 0 complete, 2000 failed"),
+            HasSubstr("error         worker node-b is lost"),
+            HasSubstr("The last 5 iterations that failed"), Not(HasSubstr("error 1994")),
+            HasSubstr("  iteration 1995, UNAVAILABLE\n    error 1995\n"), HasSubstr("error 1999")));
 }
 
 TEST(MeasuredRunTest, HasTheTimesOfEveryOpAndTransfer) {

@@ -38,14 +38,25 @@ void PeerSender::Rewind() {
   busy_ = {};
   begin_.reset();
   pump_asked_ = false;  // the timer names the instance before
+  first_alone_ = false;
 }
 
 void PeerSender::Pump() {
-  while (open_ < lanes_ * ExecutorOptions::kLaneMessagesMax && open_bytes_ < window_bytes_) {
+  while (!first_alone_ && open_ < lanes_ * ExecutorOptions::kLaneMessagesMax &&
+         open_bytes_ < window_bytes_) {
     ChannelSender* const channel = NextInTurn();
     if (channel == nullptr || !KeepsPace()) return;
+    const bool idle = open_bytes_ == 0;
     channel->SendNext();
+    if (idle && open_bytes_ > 0 && sent_bytes_ < planned_bytes_) {
+      first_alone_ = true;
+      host_.RequestStep();
+    }
   }
+}
+
+void PeerSender::Step() {
+  if (std::exchange(first_alone_, false)) Pump();
 }
 
 void PeerSender::PumpAsAsked() {

@@ -21,7 +21,11 @@ class TaskHost;
 // The window is two periods of what the plan sends to this peer, for each of its lanes. So peers
 // that share a NIC share it by the bytes planned for them, since what a connection gets of a port
 // is what it has waiting there. A plan that takes its time (Plan::Spec::least_run_ns) sends no
-// chunk sooner than an even pace over that time allows. Confined to the loop.
+// chunk sooner than an even pace over that time allows.
+//
+// The first chunk after a pause is sent alone, and what follows it in the task's next step: a
+// transport writes when the loop gets back to it, and to gather and hash a window takes far longer
+// than one chunk. Confined to the loop.
 class PeerSender {
  public:
   // All must outlive the sender. `host` pumps it again when the pace held it up.
@@ -36,6 +40,8 @@ class PeerSender {
   void Pump();
   // The same, when this was asked of the host.
   void PumpAsAsked();
+  // In each step of the task.
+  void Step();
 
   // A channel has sent a message; the peer has taken one. Bytes are those of chunks.
   void OnSend(int64_t bytes);
@@ -67,6 +73,7 @@ class PeerSender {
   const absl::Duration least_run_;
   std::optional<Clock::time_point> begin_;  // of a run that keeps a pace
   bool pump_asked_ = false;
+  bool first_alone_ = false;  // until the next step
 };
 
 }  // namespace crossmesh

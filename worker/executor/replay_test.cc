@@ -64,6 +64,7 @@ class Replays final : public ReplayObserver {
   void OnTaskDone(const TaskReport& report) override {
     done.push_back(report.key.instance);
     if (!report.lost_peers.empty()) lost = report.lost_peers;
+    first_loss = report.first_loss;
     first_byte = report.seconds.first_byte;
   }
   void OnReplaysStopped(const ReplayKey& key) override { stopped = key == kKey; }
@@ -71,6 +72,7 @@ class Replays final : public ReplayObserver {
   std::vector<uint32_t> done;
   std::vector<absl::Status> failures;
   std::vector<std::string> lost;
+  absl::Status first_loss;
   double first_byte = 0;
   bool stopped = false;
 };
@@ -252,6 +254,19 @@ TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderBegins) {
   }
 }
 
+TEST_F(ReplayTest, TheFirstChunkIsOnItsWayBeforeTheOthersAreHashed) {
+  StartBoth(MakePlan("a.0", "b.0-1"));
+  memory_[0].Fill(0);
+  for (int i = 0; i < 2; ++i) Runner(i).Replay(kKey, 0, 0);
+  RunFor(absl::Milliseconds(10));
+  loop_->Post([this] { Runner(0).ReplaySourceHere(kKey, 0); });
+  const auto& links = workers_[1].executor->counters().links;
+  RunUntil([&] { return !links.empty(); });
+  EXPECT_EQ(links[0].received, Plan::kLeafBytes);
+  RunUntil([&] { return IsDone(0, 0) && IsDone(1, 0); });
+  EXPECT_EQ(memory_[0].Wrong(0), 0);
+}
+
 // Its messages are parked and nobody answers, as if the worker had stopped.
 TEST_F(ReplayTest, AReceiverThatAnswersNothingIsLost) {
   const Plan plan = MakePlan("a.0", "b.0-1");
@@ -260,6 +275,8 @@ TEST_F(ReplayTest, AReceiverThatAnswersNothingIsLost) {
   Runner(0).ReplaySourceHere(kKey, 0);
   RunUntil([&] { return IsDone(0, 0); });
   EXPECT_THAT(replays_[0].lost, ElementsAre("w1"));
+  EXPECT_THAT(replays_[0].first_loss,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("worker w1 is lost: stalled")));
   // What comes behind it fails at once.
   Runner(0).Replay(kKey, 1, 1);
   RunUntil([&] { return IsDone(0, 1); });

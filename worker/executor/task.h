@@ -85,7 +85,7 @@ struct PhaseSeconds {
   double pack = 0;        // of it: gathering into staging
   double unpack = 0;      // of it: scattering from staging, and copies inside the worker
   double checksum = 0;    // of it: hashing
-  double first_byte = 0;  // from the last awaited source to the first chunk on its way
+  double first_byte = 0;  // to the first chunk on its way, from the last awaited source before it
 };
 
 // What went to one other worker.
@@ -101,6 +101,7 @@ struct TaskReport {
       status;  // the first error that is this worker's own (cancel, deadline, memory), or OK
   std::vector<DeviceReport> devices;    // every destination device of this worker
   std::vector<std::string> lost_peers;  // workers blamed: gone, or stalled
+  absl::Status first_loss = {};         // why the first of them is lost; kept from the controller
   int64_t sent_bytes = 0;               // payload to other workers
   int64_t received_bytes = 0;           // payload from other workers
   int64_t copied_bytes = 0;             // between slots of this worker

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace crossmesh {
@@ -48,15 +49,17 @@ struct TaskContext {
   TaskRun& task;
   const SourceScales& scales;
   int64_t transfers_open = 0;
-  // Since when all awaited sources have been here; nothing once a chunk is on its way.
-  std::optional<std::chrono::steady_clock::time_point> sources_here = {};
+  // Since when the last awaited source has been here of those before the first chunk.
+  std::optional<std::chrono::steady_clock::time_point> source_here = {};
+  bool chunk_begun = false;
 
-  // The first one ends the wait for it.
+  void OnSourceHere() {
+    if (!chunk_begun) source_here = std::chrono::steady_clock::now();
+  }
   void OnChunkBegun() {
-    if (!sources_here.has_value()) return;
+    if (std::exchange(chunk_begun, true) || !source_here.has_value()) return;
     report.seconds.first_byte =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - *sources_here).count();
-    sources_here.reset();
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - *source_here).count();
   }
 
   // Every Send and Receive of the task is a transfer until it is completed.

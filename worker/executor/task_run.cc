@@ -177,9 +177,11 @@ void TaskRun::Rewind(uint32_t instance) {
   report_.status = absl::OkStatus();
   report_.devices.clear();
   report_.lost_peers.clear();
+  report_.first_loss = absl::OkStatus();
   report_.sent_bytes = report_.received_bytes = report_.copied_bytes = 0;
   report_.seconds = {};
-  context_.sources_here.reset();
+  context_.source_here.reset();
+  context_.chunk_begun = false;
   board_.Rewind();
   for (const DeviceRank device : spec_.awaited_sources) board_.AwaitSource(device);
   for (const auto& turns : turns_) {
@@ -339,6 +341,7 @@ void TaskRun::LosePeer(int32_t peer, const absl::Status& why, bool connected) {
 void TaskRun::FailChannelsOf(int32_t peer, bool connected) {
   const absl::Status& lost = peers_[peer].lost;
   report_.lost_peers.push_back(spec_.peers[peer].worker);
+  report_.first_loss.Update(lost);
   for (const auto& sender : senders_) {
     if (sender != nullptr && PeerOf(sender->peer_device()) == peer) {
       connected ? sender->Close(lost) : sender->Drop();
@@ -355,7 +358,7 @@ void TaskRun::OnSourceHere(DeviceRank device) {
   if (scales_.Find(device) != nullptr) {
     scales_.OnSourceHere(device);
   } else {
-    context_.sources_here = std::chrono::steady_clock::now();
+    context_.OnSourceHere();
     board_.OnSourceReady(device);
   }
   host_.RequestStep();
@@ -472,6 +475,9 @@ void TaskRun::DeclareStalled(int32_t peer, const std::string& how) {
 }
 
 bool TaskRun::Step() {
+  for (const auto& turns : turns_) {
+    if (turns != nullptr) turns->Step();
+  }
   const bool more = DoLocalWork();
   while (std::optional<DeviceReport> device = board_.TakeSettledDevice()) {
     observer_.OnDeviceDone(spec_.key, *device);

@@ -208,13 +208,11 @@ void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report
 void RunningProgram::OnTaskDone(const TaskReport& report) {
   const std::optional<ChannelMessage> message = MessageOf(report.key);
   if (!running_ || !message.has_value()) return;
-  if (!report.status.ok() || !report.lost_peers.empty()) {
-    const absl::Status status =
-        report.status.ok()
-            ? absl::UnavailableError(absl::StrCat("worker ", report.lost_peers.front(), " is lost"))
-            : report.status;
+  absl::Status outcome = report.status;
+  outcome.Update(report.first_loss);
+  if (!outcome.ok()) {
     return FailIteration(absl::Status(
-        status.code(), absl::StrCat(program().NameOf(*message), ": ", status.message())));
+        outcome.code(), absl::StrCat(program().NameOf(*message), ": ", outcome.message())));
   }
   Channel& channel = channels_[message->channel];
   if (program().channels[message->channel].sends) {

@@ -102,7 +102,9 @@ void GpuTask::LosePeer(const std::string& worker, const absl::Status& why) {
   if (std::ranges::find(report_.lost_peers, worker) == report_.lost_peers.end()) {
     report_.lost_peers.push_back(worker);
   }
-  Cancel(absl::Status(why.code(), absl::StrCat("worker ", worker, " is lost: ", why.message())));
+  const absl::Status loss(why.code(), absl::StrCat("worker ", worker, " is lost: ", why.message()));
+  report_.first_loss.Update(loss);
+  Cancel(loss);
 }
 
 void GpuTask::CancelRuns(const absl::Status& why) {
