@@ -6,6 +6,7 @@
 #include "controller/pipeline/ways.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -45,7 +46,10 @@ class BoundFinder {
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) RETURN_IF_ERROR(CheckRoom(s));
     for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) AddWork(rank);
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
-      if (stages_of_rank_[StageAt(s).rank].size() == 1) AddStartup(s);
+      if (stages_of_rank_[StageAt(s).rank].size() == 1) {
+        AddStartup(s);
+        AddRamps(s);
+      }
       AddWindows(s);
     }
     AddPorts();
@@ -95,12 +99,57 @@ class BoundFinder {
   // Of a stage alone on its rank: what it can do before its first backward op is forward ops.
   void AddStartup(StageIndex s) {
     const StageProfile& stage = StageAt(s);
-    const int64_t window = Fitting(stage.rank, least_.stages[s].activation_bytes());
-    const double idle = ways_.gap[s] - static_cast<double>(window) * stage.forward_seconds;
+    const double idle = ways_.gap[s] - static_cast<double>(Window(s)) * stage.forward_seconds;
     const double tail = form_ == BackwardForm::kFull ? ways_.tail[s] : 0;
     Add(PipelineBoundKind::kStartup,
         ways_.head[s] + std::max(0.0, idle) + work_ * stage.seconds() + tail,
         absl::StrCat("stage ", s));
+  }
+
+  // The same at both ends, and with the pace at which microbatches can come and go.
+  void AddRamps(StageIndex s) {
+    const double filling = FillingIdle(s), emptying = EmptyingIdle(s);
+    const double tail = std::max(0.0, ways_.tail[s] - DelayedSeconds(s));
+    // When all microbatches fit, the last one may begin before the first is back.
+    const double idle = Window(s) < microbatches_ ? filling + std::max(emptying, tail)
+                                                  : std::max(filling + tail, emptying);
+    Add(PipelineBoundKind::kRamps, ways_.head[s] + work_ * StageAt(s).seconds() + idle,
+        absl::StrCat("stage ", s));
+  }
+
+  // How long a stage waits between the head and the first backward op.
+  double FillingIdle(StageIndex s) const {
+    const double forward = StageAt(s).forward_seconds, gap = ways_.gap[s];
+    const double held = static_cast<double>(Window(s)) * forward;
+    return std::max(0.0, gap - std::min(held, PacedSeconds(gap, ways_.head_pace[s], forward)));
+  }
+
+  // How long it waits at the end. From its last forward op on it has what its memory holds to do.
+  double EmptyingIdle(StageIndex s) const {
+    const double backward = BackwardSeconds(StageAt(s), form_), way = ways_.gap[s] + Backward(s);
+    const double held = static_cast<double>(Window(s)) * backward;
+    const double busy = StageAt(s).forward_seconds + DelayedSeconds(s) +
+                        std::min(held, PacedSeconds(way, ways_.tail_pace[s], backward));
+    return way + ways_.tail[s] - busy;
+  }
+
+  // What ops of that length can do in that time when they come no closer than the pace.
+  static double PacedSeconds(double seconds, double pace, double op) {
+    if (pace == 0) return kInfinity;
+    const double ops = std::floor(seconds / pace);
+    return ops * op + std::min(op, seconds - ops * pace);
+  }
+
+  int64_t Window(StageIndex s) const {
+    return Fitting(StageAt(s).rank, least_.stages[s].activation_bytes());
+  }
+
+  // The gradients of the weights that its memory holds.
+  double DelayedSeconds(StageIndex s) const {
+    if (form_ == BackwardForm::kFull) return 0;
+    const ByteCount bytes = least_.stages[s].weight_gradient_bytes;
+    return static_cast<double>(Fitting(StageAt(s).rank, bytes)) *
+           StageAt(s).weight_gradient_seconds;
   }
 
   void AddWindows(StageIndex s) {
@@ -202,6 +251,8 @@ absl::string_view PipelineBoundKindName(PipelineBoundKind kind) {
       return "work";
     case PipelineBoundKind::kStartup:
       return "startup";
+    case PipelineBoundKind::kRamps:
+      return "ramps";
     case PipelineBoundKind::kWindow:
       return "window";
     case PipelineBoundKind::kPorts:

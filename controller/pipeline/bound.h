@@ -15,15 +15,16 @@ namespace crossmesh {
 enum class PipelineBoundKind : uint8_t {
   kWork,     // a rank has so much to compute
   kStartup,  // a rank has no more to compute before the first gradient comes back
+  kRamps,    // a rank has no more to compute while the pipeline fills and while it empties
   kWindow,   // a rank has memory for so few microbatches, and each takes a round trip
   kPorts,    // a port has so much to carry; a rank under kBlocking
 };
 
-inline constexpr std::array<PipelineBoundKind, 4> kAllPipelineBoundKinds = {
-    PipelineBoundKind::kWork, PipelineBoundKind::kStartup, PipelineBoundKind::kWindow,
-    PipelineBoundKind::kPorts};
+inline constexpr std::array<PipelineBoundKind, 5> kAllPipelineBoundKinds = {
+    PipelineBoundKind::kWork, PipelineBoundKind::kStartup, PipelineBoundKind::kRamps,
+    PipelineBoundKind::kWindow, PipelineBoundKind::kPorts};
 
-// "work", "startup", "window", "ports".
+// "work", "startup", "ramps", "window", "ports".
 absl::string_view PipelineBoundKindName(PipelineBoundKind kind);
 
 struct PipelineBound {
@@ -45,8 +46,9 @@ struct PipelineBound {
 // rank's memory as it is. Each op begins after the shortest way from the first stages to it, and
 // the shortest way from it to the end is still to come. A memory holds as many microbatches of a
 // stage as fit beside what is static and what channels set aside; a microbatch that does not fit
-// waits for the round trip of another. Stages that share a rank don't bind each other's windows. Of
-// microbatches of several sizes, work counts as it is, ways and windows as of the smallest.
+// waits for the round trip of another. Stages that share a rank don't bind each other's windows,
+// and have no startup and no ramps. Of microbatches of several sizes, work counts as it is, ways
+// and windows as of the smallest.
 //
 // InvalidArgument: no microbatches; what Validate finds. ResourceExhausted, with the least bytes
 // that could do, when a rank has no room for one microbatch. Cost: linear in stages and edges.

@@ -133,6 +133,54 @@ TEST(ExactScheduleTest, NoOtherOrderIsFaster) {
   EXPECT_GT(limited, 10);
 }
 
+// Stages alone on their ranks, of unequal times, with memory for few microbatches, some of it free
+// only after the gradient of the weights.
+PipelineProfile NarrowPipeline(RandomSource& random) {
+  PipelineProfile profile = UniformProfile(static_cast<int32_t>(random.Between(2, 3)), 1, 0);
+  const auto time = [&](int64_t least) {
+    return static_cast<double>(random.Between(least, 8)) / 4;
+  };
+  for (StageProfile& stage : profile.stages) {
+    stage.forward_seconds = time(1);
+    stage.input_gradient_seconds = time(1);
+    stage.weight_gradient_seconds = time(1);
+    stage.input_gradient_bytes = ByteCount(random.Between(0, 1));
+    profile.rank_bytes_max[stage.rank] =
+        stage.activation_bytes() * random.Between(1, 3) + ByteCount(random.Between(0, 1));
+  }
+  if (profile.stages.size() == 3 && random.OneIn(3)) {
+    profile.edges.push_back({.from = 0, .to = 2});
+  }
+  for (EdgeProfile& edge : profile.edges) {
+    edge.forward_seconds = time(0);
+    edge.backward_seconds = time(0);
+  }
+  return profile;
+}
+
+TEST(ExactScheduleTest, TheBoundIsNotAboveTheLeastTime) {
+  int binding = 0, met = 0;  // by the ramps
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    const PipelineProfile profile = NarrowPipeline(random);
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    const auto microbatches = static_cast<int32_t>(random.Between(1, 6));
+    const absl::StatusOr<ExactSchedule> exact =
+        FindExactSchedule(profile, microbatches, form, kNodesMax);
+    if (absl::IsResourceExhausted(exact.status())) continue;  // too many orders
+    ASSERT_OK(exact);
+    ASSERT_OK_AND_ASSIGN(const PipelineBound bound,
+                         ComputePipelineBound(profile, microbatches, form));
+    EXPECT_LE(bound.seconds(), exact->seconds + 1e-9);
+    if (bound.kind() != PipelineBoundKind::kRamps) continue;
+    ++binding;
+    if (bound.seconds() > exact->seconds - 1e-9) ++met;
+  }
+  EXPECT_GT(binding, 300);
+  EXPECT_GT(met, 200);
+}
+
 TEST(ExactScheduleTest, GivesUpWhereItIsTold) {
   EXPECT_THAT(
       FindExactSchedule(UniformProfile(3, 1, 0.5), 6, BackwardForm::kSplit, 10),

@@ -117,6 +117,16 @@ TEST(ScheduleSearchTest, UniformPipelinesReachTheBound) {
   }
 }
 
+// A last stage that cannot delay its gradients of the weights: the way back ends the iteration.
+TEST(ScheduleSearchTest, TheBoundOfTheRampsIsReached) {
+  PipelineProfile profile = UniformProfile(3, 1, 0.5);
+  profile.rank_bytes_max[2] = ByteCount(1);
+  ASSERT_OK_AND_ASSIGN(const SearchResult found,
+                       SearchSchedules(profile, 16, {.form = BackwardForm::kSplit}));
+  EXPECT_EQ(found.bound.kind(), PipelineBoundKind::kRamps);
+  EXPECT_NEAR(found.best().gap, 0, 1e-9);
+}
+
 TEST(ScheduleSearchTest, ASpanMayBeShorterThanTheTime) {
   ASSERT_OK_AND_ASSIGN(
       const SearchResult found,
