@@ -274,7 +274,7 @@ absl::StatusOr<PipelineBound> ComputePipelineBound(const PipelineProfile& profil
     return absl::InvalidArgumentError(
         absl::StrCat("pipeline: expected microbatches, found ", microbatches));
   }
-  RETURN_IF_ERROR(CheckScales(profile, microbatches));
+  RETURN_IF_ERROR(CheckMicrobatches(profile, microbatches));
   return BoundFinder(profile, microbatches, form, model).Find();
 }
 

@@ -24,7 +24,7 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
     return absl::InvalidArgumentError(
         absl::StrCat("schedule: expected microbatches, found ", schedule.microbatches));
   }
-  RETURN_IF_ERROR(CheckScales(profile, schedule.microbatches));
+  RETURN_IF_ERROR(CheckMicrobatches(profile, schedule.microbatches));
   const auto wide = static_cast<int64_t>(3 * profile.stages.size() + 2 * profile.edges.size());
   if (wide * schedule.microbatches > OpTable::kOpsMax) {
     return absl::ResourceExhaustedError(

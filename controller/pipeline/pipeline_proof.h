@@ -34,10 +34,11 @@ struct PipelineProof {
 //  3. both ends of a channel, or of whatever coarser line the transport has, take messages in one
 //     order,
 //  4. all goes on with no message waiting anywhere, so that buffers never decide it,
-//  5. every rank holds at most what it may.
-// InvalidArgument for 1 to 3, FailedPrecondition for 4, ResourceExhausted for 5; the message names
-// the op, the circle, the place, or what is stuck. Cost: linear in ops and transfers, but for 4:
-// see RunQueues.
+//  5. every rank holds at most what it may,
+//  6. the parts of a sequence go forward in order and backward in reverse.
+// InvalidArgument for 1 to 3 and 6, FailedPrecondition for 4, ResourceExhausted for 5; the message
+// names the op, the circle, the place, or what is stuck. Cost: linear in ops and transfers, but for
+// 4: see RunQueues.
 absl::StatusOr<PipelineProof> ProvePipeline(const Schedule& schedule,
                                             const PipelineProfile& profile,
                                             const PipelineTransport& transport = {});

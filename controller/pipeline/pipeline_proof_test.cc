@@ -43,6 +43,23 @@ TEST(PipelineProofTest, RefusesACircle) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0B0 waits for 1B0")));
 }
 
+TEST(PipelineProofTest, RefusesPartsOfSequencesInAnotherOrder) {
+  PipelineProfile profile = UniformProfile(2, 1, 0);
+  EXPECT_OK(Prove("0F0 0F1 0B1 0B0\n1F0 1F1 1B1 1B0\n", profile));
+  profile.sequence_parts = 2;
+  EXPECT_OK(Prove("0F0 0F1 0B1 0B0\n1F0 1F1 1B1 1B0\n", profile));
+  EXPECT_THAT(
+      Prove("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n", profile),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("rank 0: expected 0B1 before 0B0, since the parts of a sequence go "
+                         "backward in reverse, found it behind")));
+  EXPECT_THAT(
+      Prove("0F0 0F1 0B1 0B0\n1F1 1F0 1B1 1B0\n", profile),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("rank 1: expected 1F0 before 1F1, since the parts of a sequence go "
+                         "forward in order")));
+}
+
 TEST(PipelineProofTest, RefusesEndsThatDisagree) {
   EXPECT_THAT(Prove("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1\n", UniformProfile(2, 1, 0)),
               StatusIs(absl::StatusCode::kInvalidArgument,

@@ -152,11 +152,22 @@ PipelineProfile PipelineProfile::OfScale(double scale) const {
   return scaled;
 }
 
-absl::Status CheckScales(const PipelineProfile& profile, int32_t microbatches) {
+absl::Status CheckMicrobatches(const PipelineProfile& profile, int32_t microbatches) {
   const auto scales = std::ssize(profile.microbatch_scale);
-  if (scales == 0 || scales == microbatches) return absl::OkStatus();
+  if (scales > 0 && scales != microbatches) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline: expected scales of ", microbatches,
+                                                   " microbatches, found ", scales));
+  }
+  if (microbatches % profile.sequence_parts == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("pipeline: expected the ", profile.sequence_parts,
+                                                 " parts of each sequence as microbatches, found ",
+                                                 microbatches));
+}
+
+absl::Status CheckWholeSequences(const PipelineProfile& profile) {
+  if (profile.sequence_parts == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("pipeline: expected scales of ", microbatches, " microbatches, found ", scales));
+      absl::StrCat("expected whole sequences, found them in ", profile.sequence_parts, " parts"));
 }
 
 absl::Status Validate(const PipelineProfile& profile) {
@@ -165,6 +176,10 @@ absl::Status Validate(const PipelineProfile& profile) {
   if (profile.channel_buffers < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline: expected at least 1 buffer for a channel, found ", profile.channel_buffers));
+  }
+  if (profile.sequence_parts < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pipeline: expected sequences in 1 part or more, found ", profile.sequence_parts));
   }
   if (profile.microbatch_scale.empty()) return absl::OkStatus();
   for (const double scale : profile.microbatch_scale) {

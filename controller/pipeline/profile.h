@@ -83,6 +83,10 @@ struct PipelineProfile {
   int32_t channel_buffers = 1;
   // Of each microbatch, its part of the largest one's times and activations; empty: all are alike.
   std::vector<double> microbatch_scale;
+  // So many microbatches, one behind the other, are the parts of the same sequences: what a stage
+  // computes for one of them needs the forward ops of those before it and the backward ops of those
+  // behind it.
+  int32_t sequence_parts = 1;
 
   RankIndex ranks() const { return static_cast<RankIndex>(rank_bytes_max.size()); }
   bool passes(const EdgeProfile& edge) const {
@@ -104,9 +108,12 @@ struct PipelineProfile {
 // InvalidArgument, naming the stage, edge or rank: no stages; a rank out of range or without a
 // stage; a time that is negative or not finite; a negative size; an edge that does not lead to a
 // later stage, or is there twice; ports that are not ascending, from 0 to below kPortsMax; scales
-// that are not above 0, with 1 the largest.
+// that are not above 0, with 1 the largest; sequences in less than one part.
 absl::Status Validate(const PipelineProfile& profile);
-// InvalidArgument when the profile has scales of another number of microbatches.
-absl::Status CheckScales(const PipelineProfile& profile, int32_t microbatches);
+// InvalidArgument when the profile has scales of another number of microbatches, or when so many
+// are not the parts of whole sequences.
+absl::Status CheckMicrobatches(const PipelineProfile& profile, int32_t microbatches);
+// InvalidArgument when sequences are in parts.
+absl::Status CheckWholeSequences(const PipelineProfile& profile);
 
 }  // namespace crossmesh

@@ -27,6 +27,22 @@ TEST(ProfileTest, ChainsAndSkipsAreValid) {
   EXPECT_OK(Changed([](PipelineProfile& p) { p.edges.push_back({.from = 0, .to = 2}); }));
 }
 
+TEST(ProfileTest, SequencesInPartsHaveAllOfThem) {
+  PipelineProfile profile = Valid();
+  EXPECT_OK(CheckWholeSequences(profile));
+  profile.sequence_parts = 3;
+  EXPECT_OK(Validate(profile));
+  EXPECT_OK(CheckMicrobatches(profile, 12));
+  const auto is_refused = [](const char* message) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
+  };
+  EXPECT_THAT(CheckMicrobatches(profile, 13),
+              is_refused("expected the 3 parts of each sequence as microbatches, found 13"));
+  EXPECT_THAT(CheckWholeSequences(profile), is_refused("found them in 3 parts"));
+  EXPECT_THAT(Changed([](PipelineProfile& p) { p.sequence_parts = 0; }),
+              is_refused("expected sequences in 1 part or more, found 0"));
+}
+
 TEST(ProfileTest, NamesTheStageTheRankOrTheEdge) {
   const auto is_refused = [](const char* message) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));

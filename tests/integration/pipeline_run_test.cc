@@ -235,7 +235,10 @@ v1::PipelineSpec RandomSpec(RandomSource& random) {
   v1::PipelineMicrobatches& many = *spec.add_microbatches();
   many.set_count(static_cast<int32_t>(random.Between(1, 6)));
   many.set_samples(12);
-  if (random.OneIn(2)) {
+  if (random.OneIn(4)) {
+    spec.set_sequence_parts(static_cast<int32_t>(random.Between(2, 3)));
+    many.set_count(many.count() * spec.sequence_parts());
+  } else if (random.OneIn(2)) {
     v1::PipelineMicrobatches& last = *spec.add_microbatches();
     last.set_count(1);
     last.set_samples(6);
@@ -243,10 +246,10 @@ v1::PipelineSpec RandomSpec(RandomSource& random) {
   return spec;
 }
 
-v1::PipelineChoice RandomChoice(RandomSource& random) {
+v1::PipelineChoice RandomChoice(RandomSource& random, const v1::PipelineSpec& spec) {
   static const std::vector<std::string> kSchedules = {"1f1b", "eager_1f1b", "gpipe", "zb_h1"};
   v1::PipelineChoice choice;
-  choice.set_schedule(random.Pick(kSchedules));
+  choice.set_schedule(spec.sequence_parts() > 1 ? "sequence_split" : random.Pick(kSchedules));
   choice.set_delay_weight_gradients(random.OneIn(2));
   if (random.OneIn(4)) choice.set_transfer_model("blocking");
   return choice;
@@ -284,7 +287,7 @@ TEST_F(PipelineRunTest, EveryIterationOfARandomPipelineIsComplete) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
     RandomSource random(seed + i);
     const v1::PipelineSpec spec = RandomSpec(random);
-    const auto planned = PlanOf(spec, RandomChoice(random));
+    const auto planned = PlanOf(spec, RandomChoice(random, spec));
     const auto devices = DealDevicesOf(*planned, workers_.size(), random);
     ASSERT_NO_FATAL_FAILURE(StartPrograms(*planned, devices, !random.OneIn(3)));
     ComputeAll();

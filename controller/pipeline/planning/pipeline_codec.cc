@@ -51,6 +51,7 @@ class Decoder {
     RETURN_IF_ERROR(DecodeMicrobatches());
     RETURN_IF_ERROR(DecodeRanks());
     RETURN_IF_ERROR(DecodeStages());
+    RETURN_IF_ERROR(DecodeSequenceParts());
     RETURN_IF_ERROR(DecodeEdges());
     if (proto_.has_topology()) {
       absl::StatusOr<Topology> topology = FromProto(proto_.topology());
@@ -157,6 +158,23 @@ class Decoder {
         .weight_gradient_bytes = ByteCount(given.weight_gradient_bytes()),
         .static_bytes = ByteCount(given.static_bytes()),
     });
+    return absl::OkStatus();
+  }
+
+  // No schedule for sequences in parts has several stages on a rank.
+  absl::Status DecodeSequenceParts() {
+    const auto microbatches = static_cast<int32_t>(pipeline_.samples.size());
+    RETURN_IF_ERROR(CheckRange("sequence_parts", proto_.sequence_parts(), 0, microbatches));
+    pipeline_.sequence_parts = std::max(proto_.sequence_parts(), 1);
+    if (microbatches % pipeline_.sequence_parts != 0) {
+      return Refused("sequence_parts: expected a divisor of the ", microbatches,
+                     " microbatches, found ", pipeline_.sequence_parts);
+    }
+    for (StageIndex s = 0; s < std::ssize(pipeline_.stages); ++s) {
+      if (pipeline_.sequence_parts == 1 || pipeline_.stages[s].rank == s) continue;
+      return Refused("sequence_parts: expected stage ", s, " on rank ", s, ", found it on rank ",
+                     pipeline_.stages[s].rank);
+    }
     return absl::OkStatus();
   }
 

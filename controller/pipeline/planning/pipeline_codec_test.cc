@@ -76,6 +76,23 @@ TEST(PipelineCodecTest, RefusesRanksAndStagesThatDoNotMeet) {
   EXPECT_THAT(Changed([](auto& s) { s.set_name("U"); }), IsRefused("pipeline"));
 }
 
+TEST(PipelineCodecTest, SequencesInPartsHaveAllOfThem) {
+  v1::PipelineSpec spec = ExamplePipeline();
+  EXPECT_EQ(FromProto(spec, {})->sequence_parts, 1);
+  spec.set_sequence_parts(4);
+  EXPECT_EQ(FromProto(spec, {})->sequence_parts, 4);
+  EXPECT_THAT(Changed([](auto& s) { s.set_sequence_parts(5); }),
+              IsRefused("sequence_parts: expected a divisor of the 16 microbatches, found 5"));
+  EXPECT_THAT(Changed([](auto& s) { s.set_sequence_parts(-1); }),
+              IsRefused("sequence_parts: expected from 0 to 16, found -1"));
+  EXPECT_THAT(Changed([](auto& s) {
+                s.set_sequence_parts(4);
+                s.mutable_stages(0)->set_rank(1);
+                s.mutable_stages(1)->set_rank(0);
+              }),
+              IsRefused("sequence_parts: expected stage 0 on rank 0, found it on rank 1"));
+}
+
 TEST(PipelineCodecTest, RefusesNumbersThatAreNone) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(Changed([](auto& s) { s.mutable_stages(1)->set_forward_seconds(-1); }),

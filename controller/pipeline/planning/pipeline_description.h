@@ -51,6 +51,7 @@ struct PipelineDescription {
   std::vector<Stage> stages;
   std::vector<Edge> edges;
   std::vector<int64_t> samples;  // by microbatch
+  int32_t sequence_parts = 1;    // so many microbatches are parts of the same sequences
   std::optional<Topology> topology;
 };
 

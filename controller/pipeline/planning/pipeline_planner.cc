@@ -24,18 +24,23 @@
 namespace crossmesh {
 namespace {
 
-// Each microbatch goes all the way before the next one begins: what no schedule does with less
-// memory, where stages of a rank depend on one another.
+// Each microbatch, or all parts of its sequences, goes all the way before the next one begins: what
+// no schedule does with less memory, where stages of a rank depend on one another.
 Schedule OneByOne(const PipelineProfile& profile, int32_t microbatches) {
   const auto stages = static_cast<int32_t>(profile.stages.size());
   Schedule schedule{.stages = stages, .microbatches = microbatches};
   schedule.ranks.resize(profile.ranks());
-  for (MicrobatchIndex m = 0; m < microbatches; ++m) {
+  const int32_t parts = profile.sequence_parts;
+  for (MicrobatchIndex first = 0; first < microbatches; first += parts) {
     for (StageIndex s = 0; s < stages; ++s) {
-      schedule.ranks[profile.stages[s].rank].push_back({OpKind::kForward, s, m});
+      for (MicrobatchIndex m = first; m < first + parts; ++m) {
+        schedule.ranks[profile.stages[s].rank].push_back({OpKind::kForward, s, m});
+      }
     }
     for (StageIndex s = stages - 1; s >= 0; --s) {
-      schedule.ranks[profile.stages[s].rank].push_back({OpKind::kBackward, s, m});
+      for (MicrobatchIndex m = first + parts - 1; m >= first; --m) {
+        schedule.ranks[profile.stages[s].rank].push_back({OpKind::kBackward, s, m});
+      }
     }
   }
   return schedule;
@@ -92,6 +97,7 @@ PipelinePlanner::PipelinePlanner(PipelineDescription pipeline, std::vector<EdgeP
   for (const EdgePlan& plan : plans_) {
     counts_.push_back(static_cast<int32_t>(std::ranges::count(pipeline_.samples, plan.samples)));
   }
+  profile_.sequence_parts = pipeline_.sequence_parts;
   AddStages();
   AddEdges();
   AddPorts();
@@ -259,8 +265,8 @@ absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const 
     const bool is_too_little = *profile.rank_bytes_max[rank] < least;
     absl::StrAppend(&text, "; rank ", rank, " has ", FormatBytes(*profile.rank_bytes_max[rank]),
                     is_too_little ? " and needs " : ", of which the least could be ",
-                    FormatBytes(least), " (", least.value(),
-                    " bytes) for one microbatch at a time");
+                    FormatBytes(least), " (", least.value(), " bytes) for one ",
+                    profile.sequence_parts == 1 ? "microbatch" : "sequence", " at a time");
   }
   return absl::ResourceExhaustedError(text);
 }

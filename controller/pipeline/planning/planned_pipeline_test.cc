@@ -159,6 +159,37 @@ TEST(PlannedPipelineTest, AutoIsNoSlowerThanTheOthers) {
   EXPECT_TRUE(std::ranges::any_of(candidates, &v1::PipelineCandidate::pareto));
 }
 
+// Two sequences of four parts: no schedule for whole ones will do.
+TEST(PlannedPipelineTest, SequencesInPartsHaveSchedulesOfTheirOwn) {
+  v1::PipelineSpec spec = Chain(3, 8);
+  spec.set_sequence_parts(4);
+  ASSERT_OK_AND_ASSIGN(const PipelineDescription description, FromProto(spec, {}));
+  ASSERT_OK_AND_ASSIGN(const auto candidates,
+                       ComparePipelineSchedules(description, ChoiceOf("auto")));
+  ASSERT_EQ(candidates.size(), 2u);
+  EXPECT_EQ(candidates[0].name(), "sequence_split");
+  EXPECT_LE(candidates[1].seconds(), candidates[0].seconds());
+  for (const bool delay : {false, true}) {
+    v1::PipelineChoice choice = ChoiceOf("auto");
+    choice.set_delay_weight_gradients(delay);
+    EXPECT_OK(PlanOf(spec, choice));
+  }
+  EXPECT_THAT(PlanOf(spec, ChoiceOf("1f1b")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("1f1b: expected whole sequences, found them in 4 parts")));
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer whole, PlanOf(Chain(3, 8), ChoiceOf("1f1b")));
+  v1::PipelineChoice file;
+  file.set_schedule_file(*ToScheduleFile(*whole->ops));
+  EXPECT_THAT(PlanOf(spec, file),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 0B1 before 0B0")));
+
+  // All parts of a sequence are held at once, 1500 bytes each.
+  for (v1::PipelineRank& rank : *spec.mutable_ranks()) rank.set_device_bytes_max(4'200'000);
+  EXPECT_THAT(PlanOf(spec, ChoiceOf("auto")),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("(4200304 bytes) for one sequence at a time")));
+}
+
 TEST(PlannedPipelineTest, ComparesSaysWhyAScheduleCannotBe) {
   v1::PipelineSpec spec = Chain(2, 4);
   for (v1::PipelineRank& rank : *spec.mutable_ranks()) rank.set_device_bytes_max(5 << 20);

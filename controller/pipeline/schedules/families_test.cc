@@ -255,5 +255,15 @@ TEST(FamiliesTest, PartsOfSequencesDivideTheBubbleAndTheMemory) {
   EXPECT_EQ(MakeSequenceSplit(4, 8, 1), MakeOneForwardOneBackward(4, 8));
 }
 
+// Of windows as eager-1F1B has them: transfers are hidden, where 1F1B's windows pay for each.
+TEST(FamiliesTest, LargerWindowsHideTransfersOfParts) {
+  const PipelineProfile profile = UniformProfile(4, 0.5, 0.5);
+  const std::vector<int32_t> eager = {7, 5, 3, 1};
+  const auto schedule = MakeSequenceSplit(eager, 16, 2);
+  EXPECT_DOUBLE_EQ(RunOf(schedule, profile).seconds, 3 * 16 + 3 * (1.5 + 2 * 0.5));
+  EXPECT_GT(RunOf(MakeSequenceSplit(4, 16, 2), profile).seconds, 1.2 * 3 * 16);
+  EXPECT_THAT(PeaksOf(schedule, profile), testing::ElementsAre(8, 6, 4, 2));
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -11,6 +11,7 @@
 #include "controller/pipeline/schedules/one_f_one_b.h"
 #include "controller/pipeline/schedules/period_law.h"
 #include "controller/pipeline/schedules/placement.h"
+#include "controller/pipeline/schedules/sequence_split.h"
 #include "controller/pipeline/schedules/window_order.h"
 #include "controller/pipeline/schedules/zero_bubble.h"
 #include "controller/pipeline/schedules/zero_bubble_v.h"
@@ -32,6 +33,8 @@ enum class PlacementForm : uint8_t {
   kV,       // VRank
   kTwoWays  // BothWays: VRank, but nothing passes from the one half of the stages to the other
 };
+
+constexpr absl::string_view kSequenceSplit = "sequence_split";
 
 struct NamedSchedule {
   absl::string_view name;
@@ -113,6 +116,11 @@ constexpr std::array kSchedules = {
                   [](const NamedScheduleRequest& r) {
                     return MakeDualPipe(r.profile.ranks(), 2 * r.microbatches);
                   }},
+    NamedSchedule{kSequenceSplit, PlacementForm::kChain,
+                  [](const NamedScheduleRequest& r) {
+                    const int32_t parts = r.profile.sequence_parts;
+                    return MakeSequenceSplit(StagesOf(r), r.microbatches / parts, parts);
+                  }},
 };
 
 absl::string_view PlacementText(PlacementForm form) {
@@ -180,6 +188,14 @@ absl::Status CheckPlacement(absl::string_view schedule, const PipelineProfile& p
     return absl::InvalidArgumentError(
         absl::StrCat(schedule, ": expected ", PlacementText(named->placement), "; found ", found));
   };
+  const absl::Status whole = CheckWholeSequences(profile);
+  if (schedule != kSequenceSplit && !whole.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(schedule, ": ", whole.message()));
+  }
+  if (schedule == kSequenceSplit && whole.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(schedule, ": expected sequences in 2 parts or more, found them whole"));
+  }
   if (!FitsCount(named->placement, stages, profile.ranks())) {
     return refused(absl::StrCat(stages, " stages on ", profile.ranks(), " ranks"));
   }
@@ -201,6 +217,7 @@ absl::StatusOr<Schedule> MakeNamedSchedule(absl::string_view name,
                                            const NamedScheduleRequest& request) {
   ASSIGN_OR_RETURN(const NamedSchedule* named, FindSchedule(name));
   RETURN_IF_ERROR(CheckPlacement(name, request.profile));
+  RETURN_IF_ERROR(CheckMicrobatches(request.profile, request.microbatches));
   ASSIGN_OR_RETURN(Schedule schedule, named->make(request));
   if (request.form == BackwardForm::kFull) return schedule;
   return DelayWeightGradients(schedule);

@@ -18,8 +18,8 @@ namespace crossmesh {
 // "gpipe", "1f1b", ... , simple ones first.
 std::vector<absl::string_view> ScheduleNames();
 
-// InvalidArgument, saying how the schedule wants stages placed, unless those of the profile are;
-// and with another name than the above.
+// InvalidArgument, saying how the schedule wants stages placed, or sequences cut, unless those of
+// the profile are; and with another name than the above.
 absl::Status CheckPlacement(absl::string_view schedule, const PipelineProfile& profile);
 
 // What a named schedule is made for. The profile must be valid.
@@ -31,8 +31,9 @@ struct NamedScheduleRequest {
   std::span<const int32_t> windows;
 };
 
-// InvalidArgument: what CheckPlacement, the schedule itself, and, for windows that are not given,
-// FastestWindows find. Schedules that have gradients one by one have them in either form.
+// InvalidArgument: what CheckPlacement, CheckMicrobatches, the schedule itself, and, for windows
+// that are not given, FastestWindows find. Schedules that have gradients one by one have them in
+// either form.
 absl::StatusOr<Schedule> MakeNamedSchedule(absl::string_view name,
                                            const NamedScheduleRequest& request);
 

@@ -27,11 +27,16 @@ PipelineProfile Placed(RankIndex (*rank_of)(StageIndex, int32_t), int32_t ranks)
   return profile;
 }
 
+PipelineProfile InParts(PipelineProfile profile, int32_t parts) {
+  profile.sequence_parts = parts;
+  return profile;
+}
+
 // On one placement or another each name gives a schedule that can be proven, in both forms.
 TEST(ScheduleNamesTest, EveryNameMakesAScheduleSomewhere) {
-  const std::vector<PipelineProfile> profiles = {UniformProfile(4, 1, 0.25), Placed(LoopedRank, 2),
-                                                 Placed(VRank, 2),
-                                                 BothWays(UniformProfile(2, 1, 0.25))};
+  const std::vector<PipelineProfile> profiles = {
+      UniformProfile(4, 1, 0.25), Placed(LoopedRank, 2), Placed(VRank, 2),
+      BothWays(UniformProfile(2, 1, 0.25)), InParts(UniformProfile(4, 1, 0.25), 4)};
   for (const absl::string_view name : ScheduleNames()) {
     SCOPED_TRACE(name);
     int made = 0;
@@ -62,6 +67,13 @@ TEST(ScheduleNamesTest, SaysWhatIsWrong) {
               IsRefused("found an edge from stage 1 to 2"));
   EXPECT_THAT(MakeNamedSchedule("dual_pipe_v", {.profile = Placed(VRank, 2), .microbatches = 3}),
               IsRefused("dual_pipe_v: expected at least 4 microbatches"));
+  EXPECT_THAT(MakeNamedSchedule("1f1b", {.profile = InParts(chain, 2), .microbatches = 8}),
+              IsRefused("1f1b: expected whole sequences, found them in 2 parts"));
+  EXPECT_THAT(MakeNamedSchedule("sequence_split", {.profile = chain, .microbatches = 8}),
+              IsRefused("sequence_split: expected sequences in 2 parts or more, found them whole"));
+  EXPECT_THAT(
+      MakeNamedSchedule("sequence_split", {.profile = InParts(chain, 3), .microbatches = 8}),
+      IsRefused("expected the 3 parts of each sequence as microbatches, found 8"));
   const std::vector<int32_t> windows = {2, 1};
   EXPECT_THAT(
       MakeNamedSchedule("window_order", {.profile = chain, .microbatches = 8, .windows = windows}),

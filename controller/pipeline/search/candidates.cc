@@ -1,8 +1,10 @@
 #include "controller/pipeline/search/candidates.h"
 
+#include "common/base/status_macros.h"
 #include "controller/pipeline/memory.h"
 #include "controller/pipeline/schedules/period_law.h"
 #include "controller/pipeline/schedules/schedule_names.h"
+#include "controller/pipeline/schedules/sequence_split.h"
 #include "controller/pipeline/schedules/window_order.h"
 #include "controller/pipeline/schedules/zero_bubble.h"
 #include "controller/pipeline/search/list_schedule.h"
@@ -33,6 +35,10 @@ class CandidateLister {
   }
 
   std::vector<Candidate> List() && {
+    if (profile_.sequence_parts > 1) {
+      AddSequenceSplits();
+      return std::move(candidates_);
+    }
     AddList("list", windows_max_, {.rush = 1.5});
     const std::optional<PipelineProfile> chain = FindChain();
     if (chain) AddChainOrders(*chain);
@@ -59,6 +65,31 @@ class CandidateLister {
     PipelineProfile chain = WithoutSkips(profile_);
     if (!CheckChain(chain).ok()) return std::nullopt;
     return chain;
+  }
+
+  // Those of 1F1B's windows and larger ones, as far as memory goes, eager ones too.
+  void AddSequenceSplits() {
+    AddNamed("sequence_split");
+    for (const int32_t by : {0, 1, 2, 4}) {
+      AddSequenceSplit(absl::StrCat("sequence_split, ", by, " more"), 1, by);
+    }
+    AddSequenceSplit("sequence_split, eager", 2, -1);
+  }
+
+  void AddSequenceSplit(std::string name, int32_t for_each_stage, int32_t more) {
+    const int32_t parts = profile_.sequence_parts;
+    std::vector<int32_t> windows;
+    for (StageIndex s = 0; s < stages(); ++s) {
+      const int32_t fitting = std::max(windows_max_[s] - parts + 1, 1);
+      windows.push_back(std::min(for_each_stage * (stages() - s) + more, fitting));
+    }
+    candidates_.push_back(
+        {std::move(name),
+         [windows = std::move(windows), parts, m = microbatches_,
+          form = form_]() -> absl::StatusOr<Schedule> {
+           ASSIGN_OR_RETURN(Schedule schedule, MakeSequenceSplit(windows, m / parts, parts));
+           return form == BackwardForm::kFull ? schedule : DelayWeightGradients(schedule);
+         }});
   }
 
   // Where stages are placed as it wants.

@@ -240,6 +240,7 @@ absl::StatusOr<ExactSchedule> FindExactSchedule(const PipelineProfile& profile,
   if (!profile.microbatch_scale.empty()) {
     return absl::InvalidArgumentError("exact schedule: expected microbatches of one size");
   }
+  RETURN_IF_ERROR(CheckWholeSequences(profile));
   return ExactSearch(profile, microbatches, form, nodes_max).Find();
 }
 

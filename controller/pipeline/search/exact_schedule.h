@@ -21,7 +21,8 @@ struct ExactSchedule {
 // stages and microbatches: what others are held to.
 //
 // ResourceExhausted when it takes more nodes, or no rank order fits the memory; InvalidArgument as
-// ComputePipelineBound, and with microbatches of several sizes. Cost: exponential.
+// ComputePipelineBound, with microbatches of several sizes, and with sequences in parts. Cost:
+// exponential.
 absl::StatusOr<ExactSchedule> FindExactSchedule(const PipelineProfile& profile,
                                                 int32_t microbatches, BackwardForm form,
                                                 int64_t nodes_max);

@@ -242,7 +242,8 @@ absl::StatusOr<Schedule> MakeListSchedule(const PipelineProfile& profile, int32_
     return absl::InvalidArgumentError(
         absl::StrCat("list: expected microbatches, found ", microbatches));
   }
-  RETURN_IF_ERROR(CheckScales(profile, microbatches));
+  RETURN_IF_ERROR(CheckMicrobatches(profile, microbatches));
+  RETURN_IF_ERROR(CheckWholeSequences(profile));
   if (options.windows.size() != profile.stages.size() || std::ranges::min(options.windows) < 1) {
     return absl::InvalidArgumentError(absl::StrCat("list: expected ", profile.stages.size(),
                                                    " windows of at least 1, found others"));

@@ -94,6 +94,7 @@ class ScheduleSearch {
   // further. In larger ones single moves are too dear.
   absl::Status ImproveAtOnce(const std::string& name, const Schedule& schedule) {
     constexpr int64_t kPart = 64, kTrials = 64;
+    if (result_.pareto.empty()) return absl::OkStatus();  // nor has this one fitted the memory
     const int64_t ops_max = std::min(options_.ops_max / kPart, options_.ops_max - result_.ops);
     if (ops_of_one_ * kTrials > ops_max || result_.best().gap <= 0) return absl::OkStatus();
     return ImproveOne(name, schedule, ops_max);

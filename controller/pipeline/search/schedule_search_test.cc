@@ -154,6 +154,33 @@ TEST(ScheduleSearchTest, PlacementsGetTheSchedulesThatWantThem) {
   EXPECT_THAT(NamesOf(looped), testing::IsSupersetOf({"interleaved_1f1b", "looped_bfs"}));
 }
 
+// Room for a microbatch of either of a rank's stages, but not of both.
+TEST(ScheduleSearchTest, SaysWhenNothingFitsTheMemory) {
+  PipelineProfile profile = UniformProfile(4, 0.5, 0);
+  profile.rank_bytes_max.assign(2, ByteCount(1));
+  for (StageIndex s = 0; s < 4; ++s) profile.stages[s].rank = LoopedRank(s, 2);
+  EXPECT_THAT(SearchSchedules(profile, 4),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("expected one that fits the memory of the ranks, found none")));
+}
+
+// Windows as large as the memory, where 1F1B's are too large; larger ones where these are faster.
+TEST(ScheduleSearchTest, SequencesInPartsGetOrdersOfTheirOwn) {
+  PipelineProfile profile = UniformProfile(4, 0.5, 0.5);
+  profile.sequence_parts = 2;
+  ASSERT_OK_AND_ASSIGN(const SearchResult wide, SearchSchedules(profile, 32));
+  EXPECT_NEAR(wide.best().gap, 0, 1e-9);
+  EXPECT_OK(ProvePipeline(wide.best().schedule, profile));
+  profile.rank_bytes_max.assign(4, ByteCount(3));
+  for (const BackwardForm form : {BackwardForm::kFull, BackwardForm::kSplit}) {
+    ASSERT_OK_AND_ASSIGN(const SearchResult narrow, SearchSchedules(profile, 32, {.form = form}));
+    EXPECT_EQ(narrow.best().peak_bytes, ByteCount(3));
+    for (const FoundSchedule& found : narrow.pareto) {
+      EXPECT_OK(ProvePipeline(found.schedule, profile));
+    }
+  }
+}
+
 TEST(ScheduleSearchTest, RefusesWhatCannotBe) {
   PipelineProfile profile = UniformProfile(2, 1, 0);
   EXPECT_THAT(SearchSchedules(profile, 0),
