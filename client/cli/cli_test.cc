@@ -340,7 +340,8 @@ TEST(CliTest, CompareHasEveryScheduleWithItsTimeOrTheReason) {
   const ProgramResult compared = Crossmesh("pipeline compare examples/pipeline.json");
   EXPECT_EQ(compared.exit_status, 0) << compared.error;
   EXPECT_THAT(compared.out, AllOf(HasSubstr("BUBBLE"), HasSubstr("gpipe "), HasSubstr("zb_h2 "),
-                                  HasSubstr("auto "), HasSubstr("carries 536.9 MB")));
+                                  HasSubstr("auto "), HasSubstr("auto, delayed "),
+                                  Not(HasSubstr("zb_h2, delayed")), HasSubstr("carries 536.9 MB")));
 }
 
 TEST(CliTest, SchedulesAreDrawnOneBelowTheOther) {

@@ -4,6 +4,8 @@
 #include "common/base/format.h"
 #include "common/base/table.h"
 
+#include <cmath>
+
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 
@@ -15,7 +17,9 @@ using Align = TextTable::Align;
 constexpr size_t kDigestShown = 12;
 
 std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
-std::string Percent(double part) { return absl::StrFormat("%.1f %%", 100 * part); }
+std::string Percent(double part) {
+  return absl::StrFormat("%.1f %%", std::round(1000 * part) / 10 + 0.0);  // never -0.0
+}
 
 double GapOf(const v1::PipelinePlan& plan) {
   return plan.bound_seconds() > 0 ? plan.predicted_seconds() / plan.bound_seconds() - 1 : 0;
@@ -112,7 +116,8 @@ std::string PipelineExplanation(const v1::PipelinePlan& plan) {
 }
 
 std::string ComparisonTable(const v1::PipelinePlan& compared) {
-  TextTable table({{"SCHEDULE"},
+  TextTable table({{""},
+                   {"SCHEDULE"},
                    {"TIME", Align::kRight},
                    {"SPAN", Align::kRight},
                    {"BUBBLE", Align::kRight},
@@ -120,17 +125,22 @@ std::string ComparisonTable(const v1::PipelinePlan& compared) {
                    {"PEAK MEMORY", Align::kRight}});
   std::string refused;
   for (const v1::PipelineCandidate& candidate : compared.candidates()) {
+    const std::string name =
+        absl::StrCat(candidate.name(), candidate.delay_weight_gradients() ? ", delayed" : "");
     if (!candidate.refused().empty()) {
-      absl::StrAppend(&refused, candidate.name(), ": ", candidate.refused(), "\n");
+      absl::StrAppend(&refused, name, ": ", candidate.refused(), "\n");
       continue;
     }
-    table.AddRow({candidate.name(), FormatSeconds(candidate.seconds()),
+    table.AddRow({candidate.pareto() ? "*" : "", name, FormatSeconds(candidate.seconds()),
                   FormatSeconds(candidate.span_seconds()), Percent(candidate.bubble_ratio()),
                   Percent(candidate.gap()), Bytes(candidate.peak_bytes())});
   }
-  std::string text = table.ToString();
+  std::string text = absl::StrCat(table.ToString(),
+                                  "\n* no other one beats it in time and memory.\n"
+                                  "delayed: gradients of the weights come after those of the input "
+                                  "(--delay-weight-gradients).\n");
   if (!compared.busiest_port().empty()) {
-    absl::StrAppend(&text, "\nWhatever the schedule, ", compared.busiest_port(), " carries ",
+    absl::StrAppend(&text, "Whatever the schedule, ", compared.busiest_port(), " carries ",
                     Bytes(compared.busiest_port_bytes()), " in an iteration.\n");
   }
   return refused.empty() ? text : absl::StrCat(text, "\nNot possible here:\n", refused);

@@ -34,6 +34,13 @@ bool IsBeaten(const v1::PipelineCandidate& one, const v1::PipelineCandidate& oth
          (other.seconds() < one.seconds() || other.peak_bytes() < one.peak_bytes());
 }
 
+// The same ops, or the same reason why there are none.
+bool IsTheSame(const absl::StatusOr<std::shared_ptr<const PlannedPipeline>>& one,
+               const absl::StatusOr<std::shared_ptr<const PlannedPipeline>>& other) {
+  if (!one.ok() || !other.ok()) return one.status() == other.status();
+  return (*one)->schedule == (*other)->schedule;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PlanPipeline(
@@ -54,21 +61,29 @@ absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
     if (CheckPlacement(name, planner.profile()).ok()) names.emplace_back(name);
   }
   names.emplace_back(PipelineChoice::kAuto);
+  std::vector<BackwardForm> forms = {BackwardForm::kSplit};
+  if (decoded.search.form == BackwardForm::kFull) forms.insert(forms.begin(), BackwardForm::kFull);
   std::vector<v1::PipelineCandidate> candidates;
   decoded.schedule_file.clear();
   for (const std::string& name : names) {
-    RETURN_IF_ERROR(CheckWanted(cancelled));
-    decoded.schedule = name;
-    const auto planned = planner.Plan(decoded, cancelled);
-    v1::PipelineCandidate& candidate = candidates.emplace_back();
-    if (planned.ok()) {
-      candidate = CandidateOf(**planned, decoded.search.objective);
-    } else if (absl::IsCancelled(planned.status())) {
-      return planned.status();
-    } else {
-      candidate.set_refused(std::string(planned.status().message()));
+    absl::StatusOr<std::shared_ptr<const PlannedPipeline>> before = absl::UnknownError("");
+    for (const BackwardForm form : forms) {
+      RETURN_IF_ERROR(CheckWanted(cancelled));
+      decoded.schedule = name;
+      decoded.search.form = form;
+      auto planned = planner.Plan(decoded, cancelled);
+      if (absl::IsCancelled(planned.status())) return planned.status();
+      if (IsTheSame(planned, before)) continue;
+      v1::PipelineCandidate& candidate = candidates.emplace_back();
+      if (planned.ok()) {
+        candidate = CandidateOf(**planned, decoded.search.objective);
+      } else {
+        candidate.set_refused(std::string(planned.status().message()));
+      }
+      candidate.set_name(name);
+      candidate.set_delay_weight_gradients(form == BackwardForm::kSplit);
+      before = std::move(planned);
     }
-    candidate.set_name(name);
   }
   for (v1::PipelineCandidate& candidate : candidates) {
     candidate.set_pareto(candidate.refused().empty() &&

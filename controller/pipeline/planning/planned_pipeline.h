@@ -58,8 +58,9 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PlanPipeline(
     PipelineDescription description, const v1::PipelineChoice& choice,
     CancelCheck cancelled = NeverCancelled);
 
-// Every schedule that fits the placement, by the same costs, then auto: v1::PipelineCandidate has
-// what became of each.
+// Every schedule that fits the placement, by the same costs, then auto, each as it is and with its
+// gradients of the weights delayed where that is another one; only the latter where the choice
+// wants them. v1::PipelineCandidate has what became of each.
 absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
     const PipelineDescription& description, const v1::PipelineChoice& choice,
     CancelCheck cancelled = NeverCancelled);

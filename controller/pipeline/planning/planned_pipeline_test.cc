@@ -143,20 +143,30 @@ TEST(PlannedPipelineTest, AutoIsNoSlowerThanTheOthers) {
   ASSERT_OK_AND_ASSIGN(const auto candidates,
                        ComparePipelineSchedules(description, ChoiceOf("auto")));
   std::set<std::string> names;
-  double fastest = 1e9;
+  double fastest[] = {1e9, 1e9};  // as they are, and delayed
   for (const v1::PipelineCandidate& candidate : candidates) {
-    names.insert(candidate.name());
+    EXPECT_TRUE(
+        names.insert(absl::StrCat(candidate.name(), candidate.delay_weight_gradients())).second);
     EXPECT_EQ(candidate.refused(), "") << candidate.name();
     EXPECT_GE(candidate.gap(), -1e-9);
     EXPECT_GT(candidate.peak_bytes(), 0);
-    // Those that split the backward op anyway may be faster.
-    if (candidate.name().substr(0, 2) != "zb") fastest = std::min(fastest, candidate.seconds());
+    // Those that split the backward op anyway may be faster than those that don't.
+    const bool splits = candidate.delay_weight_gradients() || candidate.name().starts_with("zb");
+    fastest[splits] = std::min(fastest[splits], candidate.seconds());
   }
-  EXPECT_THAT(names, testing::IsSupersetOf({"1f1b", "eager_1f1b", "gpipe", "zb_h2", "auto"}));
-  EXPECT_EQ(names.count("zb_v"), 0u);  // stages are placed otherwise
-  EXPECT_EQ(candidates.back().name(), "auto");
-  EXPECT_NEAR(candidates.back().seconds(), fastest, 1e-9);
+  EXPECT_THAT(names, testing::IsSupersetOf({"1f1b0", "1f1b1", "eager_1f1b0", "gpipe0", "gpipe1",
+                                            "zb_h20", "auto0", "auto1"}));
+  EXPECT_EQ(names.count("zb_v0"), 0u);   // stages are placed otherwise
+  EXPECT_EQ(names.count("zb_h21"), 0u);  // it is what it was
+  ASSERT_EQ(candidates.back().name(), "auto");
+  EXPECT_NEAR(candidates.back().seconds(), fastest[1], 1e-9);
+  EXPECT_NEAR(candidates[candidates.size() - 2].seconds(), fastest[0], 1e-9);
   EXPECT_TRUE(std::ranges::any_of(candidates, &v1::PipelineCandidate::pareto));
+
+  v1::PipelineChoice delayed = ChoiceOf("auto");
+  delayed.set_delay_weight_gradients(true);
+  ASSERT_OK_AND_ASSIGN(const auto only, ComparePipelineSchedules(description, delayed));
+  EXPECT_TRUE(std::ranges::all_of(only, &v1::PipelineCandidate::delay_weight_gradients));
 }
 
 // Two sequences of four parts: no schedule for whole ones will do.
@@ -166,9 +176,10 @@ TEST(PlannedPipelineTest, SequencesInPartsHaveSchedulesOfTheirOwn) {
   ASSERT_OK_AND_ASSIGN(const PipelineDescription description, FromProto(spec, {}));
   ASSERT_OK_AND_ASSIGN(const auto candidates,
                        ComparePipelineSchedules(description, ChoiceOf("auto")));
-  ASSERT_EQ(candidates.size(), 2u);
+  ASSERT_EQ(candidates.size(), 4u);
   EXPECT_EQ(candidates[0].name(), "sequence_split");
-  EXPECT_LE(candidates[1].seconds(), candidates[0].seconds());
+  EXPECT_EQ(candidates[1].name(), "sequence_split");
+  EXPECT_LE(candidates[2].seconds(), candidates[0].seconds());
   for (const bool delay : {false, true}) {
     v1::PipelineChoice choice = ChoiceOf("auto");
     choice.set_delay_weight_gradients(delay);

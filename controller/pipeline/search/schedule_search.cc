@@ -12,6 +12,7 @@
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/strip.h>
 
 namespace crossmesh {
 namespace {
@@ -105,7 +106,9 @@ class ScheduleSearch {
     ASSIGN_OR_RETURN(ImprovedSchedule improved,
                      ImproveSchedule(schedule, profile_, options_.model, ops_max));
     result_.ops += improved.ops;
-    return Look(absl::StrCat(name, ", improved"), std::move(improved.schedule));
+    constexpr absl::string_view kImproved = ", improved";
+    return Look(absl::StrCat(absl::StripSuffix(name, kImproved), kImproved),
+                std::move(improved.schedule));
   }
 
   // The fastest ones, as far as the budget goes. Moves of ops shorten the time, not the span.
