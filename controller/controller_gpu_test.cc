@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "controller/controller.h"
-#include "controller/fake_worker.h"
+#include "controller/testing/fake_worker.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 
 #include <functional>

@@ -7,7 +7,7 @@
 #include "common/testing/temporary_folder.h"
 #include "common/wire/session_protocol.h"
 #include "controller/controller.h"
-#include "controller/fake_worker.h"
+#include "controller/testing/fake_worker.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"

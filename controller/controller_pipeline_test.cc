@@ -7,7 +7,7 @@
 #include "common/testing/temporary_folder.h"
 #include "common/wire/time_codec.h"
 #include "controller/controller.h"
-#include "controller/fake_worker.h"
+#include "controller/testing/fake_worker.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
 

@@ -7,7 +7,7 @@
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
-#include "controller/fake_worker.h"
+#include "controller/testing/fake_worker.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/base/mutex.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/memory/arena.h"
-#include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
 
 #include <memory>

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
 #include "worker/executor/executor.h"
 #include "worker/memory/storage_table.h"
-#include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 #include "common/wire/worker_part_codec.h"
 #include "crossmesh/v1/communicator_service.grpc.pb.h"
 #include "worker/agent/testing/fake_controller.h"
-#include "worker/execution.h"
-#include "worker/gpu/devices/stand_in_gpus.h"
+#include "worker/gpu/devices/testing/stand_in_gpus.h"
+#include "worker/testing/execution.h"
 #include "worker/worker.h"
 
 #include <cstring>

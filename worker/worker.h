@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/rpc_metrics.h"
@@ -25,8 +26,7 @@
 #include "worker/service/execution_service.h"
 #include "worker/service/pipeline_execution_service.h"
 #include "worker/service/probe_service.h"
-#include "worker/service/tasks/task_table.h"
-#include "worker/transport/event_loop.h"
+#include "worker/tasks/task_table.h"
 #include "worker/transport/transport.h"
 
 #include <functional>

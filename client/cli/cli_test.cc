@@ -1,6 +1,6 @@
 // Runs the program as a user does, on what needs no controller.
 
-#include "client/cli/program_run.h"
+#include "client/cli/testing/program_run.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"

@@ -16,7 +16,7 @@
 #include "common/mesh/mesh.h"
 #include "common/reshard/reshard_tensors.h"
 #include "common/wire/tensor_codec.h"
-#include "controller/reshard/strategy.h"
+#include "planner/reshard/strategy.h"
 
 #include <filesystem>
 #include <memory>

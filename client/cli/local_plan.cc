@@ -6,8 +6,8 @@
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/reshard_codec.h"
-#include "controller/reshard/plan_reshard.h"
-#include "controller/reshard/reshard_request.h"
+#include "planner/reshard/plan_reshard.h"
+#include "planner/reshard/reshard_request.h"
 
 #include <memory>
 #include <utility>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "controller/pipeline/op_table.h"
-#include "controller/pipeline/run.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
+#include "planner/pipeline/op_table.h"
+#include "planner/pipeline/run.h"
 
 #include <absl/status/statusor.h>
 

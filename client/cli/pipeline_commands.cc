@@ -3,9 +3,9 @@
 #include "client/cli/pipeline_report.h"
 #include "client/drawing/pipeline_drawing.h"
 #include "common/base/status_macros.h"
-#include "controller/pipeline/formats/pipeline_trace.h"
-#include "controller/pipeline/formats/schedule_file.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
+#include "planner/pipeline/formats/pipeline_trace.h"
+#include "planner/pipeline/formats/schedule_file.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <memory>
 #include <string>

@@ -1,11 +1,11 @@
 #include "client/cli/cli.h"
 #include "client/drawing/pipeline_drawing.h"
 #include "common/base/status_macros.h"
-#include "controller/pipeline/formats/pipeline_trace.h"
-#include "controller/pipeline/formats/schedule_csv.h"
-#include "controller/pipeline/formats/schedule_file.h"
-#include "controller/pipeline/formats/shape.h"
-#include "controller/pipeline/run.h"
+#include "planner/pipeline/formats/pipeline_trace.h"
+#include "planner/pipeline/formats/schedule_csv.h"
+#include "planner/pipeline/formats/schedule_file.h"
+#include "planner/pipeline/formats/shape.h"
+#include "planner/pipeline/run.h"
 
 #include <algorithm>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "common/base/status_macros.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
 
 #include <memory>
 #include <utility>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "controller/pipeline/planning/pipeline_description.h"
 #include "crossmesh/v1/pipeline.pb.h"
+#include "planner/pipeline/planning/pipeline_description.h"
 
 #include <string>
 #include <vector>

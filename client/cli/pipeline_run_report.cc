@@ -4,7 +4,7 @@
 #include "common/base/format.h"
 #include "common/base/table.h"
 #include "common/wire/time_codec.h"
-#include "controller/pipeline/op.h"
+#include "planner/pipeline/op.h"
 
 #include <algorithm>
 #include <map>

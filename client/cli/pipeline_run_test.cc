@@ -1,21 +1,21 @@
 // Commands that run pipelines: their reports, files and drawings, and the program against a
 // controller that only plays them.
 
-#include "client/cli/example_run.h"
 #include "client/cli/measured_run.h"
 #include "client/cli/measured_times.h"
 #include "client/cli/pipeline_run_report.h"
-#include "client/cli/program_run.h"
 #include "client/cli/run_picture.h"
+#include "client/cli/testing/example_run.h"
+#include "client/cli/testing/program_run.h"
 #include "common/base/mutex.h"
 #include "common/metrics/rpc_metrics.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
-#include "controller/pipeline/planning/example_pipeline.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/testing/example_pipeline.h"
 
 #include <fstream>
 #include <memory>

@@ -4,8 +4,8 @@
 #include "client/cli/run_files.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
-#include "controller/network/simulator.h"
-#include "controller/reshard/strategy.h"
+#include "planner/network/simulator.h"
+#include "planner/reshard/strategy.h"
 
 #include <memory>
 #include <optional>

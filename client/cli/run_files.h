@@ -2,7 +2,7 @@
 
 #include "common/mesh/topology.h"
 #include "common/plan/plan.h"
-#include "controller/network/simulator.h"
+#include "planner/network/simulator.h"
 
 #include <string>
 

@@ -3,8 +3,8 @@
 #include "client/cli/measured_run.h"
 #include "client/drawing/pipeline_drawing.h"
 #include "common/base/status_macros.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <memory>
 #include <utility>

@@ -5,7 +5,7 @@
 #include "client/cli/simulation_report.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
-#include "controller/network/simulator.h"
+#include "planner/network/simulator.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/plan/plan.h"
-#include "controller/network/simulator.h"
+#include "planner/network/simulator.h"
 
 #include <cstdint>
 #include <string>

@@ -9,8 +9,8 @@
 #include "common/mesh/topology_file.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/time_codec.h"
-#include "controller/reshard/strategy.h"
 #include "crossmesh/v1/reshard_service.pb.h"
+#include "planner/reshard/strategy.h"
 
 #include <utility>
 

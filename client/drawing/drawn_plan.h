@@ -4,9 +4,9 @@
 
 #include "common/mesh/topology.h"
 #include "common/plan/plan.h"
-#include "controller/network/host_network.h"
-#include "controller/network/nic_ports.h"
-#include "controller/network/simulator.h"
+#include "planner/network/host_network.h"
+#include "planner/network/nic_ports.h"
+#include "planner/network/simulator.h"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "controller/pipeline/op_table.h"
-#include "controller/pipeline/run.h"
+#include "planner/pipeline/op_table.h"
+#include "planner/pipeline/run.h"
 
 #include <string>
 #include <vector>

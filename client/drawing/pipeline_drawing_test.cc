@@ -1,8 +1,8 @@
 #include "client/drawing/pipeline_drawing.h"
 
-#include "client/drawing/svg_reader.h"
+#include "client/drawing/testing/svg_reader.h"
 #include "common/plan/testing/random_source.h"
-#include "controller/pipeline/schedules/one_f_one_b.h"
+#include "planner/pipeline/schedules/one_f_one_b.h"
 
 #include <memory>
 #include <string>

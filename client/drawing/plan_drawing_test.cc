@@ -1,14 +1,14 @@
 #include "client/drawing/plan_drawing.h"
 
 #include "client/drawing/host_places.h"
-#include "client/drawing/svg_reader.h"
+#include "client/drawing/testing/svg_reader.h"
 #include "client/drawing/timeline.h"
 #include "common/base/check.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
-#include "controller/reshard/plan_reshard.h"
+#include "planner/reshard/plan_reshard.h"
 
 #include <algorithm>
 #include <memory>

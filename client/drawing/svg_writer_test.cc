@@ -1,6 +1,6 @@
 #include "client/drawing/svg_writer.h"
 
-#include "client/drawing/svg_reader.h"
+#include "client/drawing/testing/svg_reader.h"
 #include "common/testing/status_matchers.h"
 
 #include <vector>

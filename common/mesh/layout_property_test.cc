@@ -1,7 +1,7 @@
 // Properties of axis layouts on random meshes, shapes and rules.
 
 #include "common/mesh/layout.h"
-#include "common/mesh/random_values.h"
+#include "common/mesh/testing/random_values.h"
 #include "common/testing/status_matchers.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "common/mesh/name_pattern.h"
 
-#include "common/mesh/random_values.h"
+#include "common/mesh/testing/random_values.h"
 #include "common/testing/status_matchers.h"
 
 #include <vector>

@@ -5,8 +5,8 @@
 #include "common/mesh/layout.h"
 #include "common/mesh/layout_rules.h"
 #include "common/mesh/mesh.h"
-#include "common/mesh/random_values.h"
 #include "common/mesh/shape.h"
+#include "common/mesh/testing/random_values.h"
 #include "common/testing/status_matchers.h"
 
 #include <string>

@@ -326,4 +326,19 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   return WorkerPart::Create(std::move(spec));
 }
 
+absl::StatusOr<std::shared_ptr<const WorkerPart>> ParseWorkerPart(absl::string_view bytes,
+                                                                  const Digest& expected) {
+  v1::WorkerPart proto;
+  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("part ", expected.ToString(), ": ", bytes.size(), " bytes are no WorkerPart"));
+  }
+  ASSIGN_OR_RETURN(WorkerPart part, FromProto(proto));
+  if (part.digest() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "part: expected the digest ", expected.ToString(), ", found ", part.digest().ToString()));
+  }
+  return std::make_shared<const WorkerPart>(std::move(part));
+}
+
 }  // namespace crossmesh

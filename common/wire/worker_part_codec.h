@@ -1,11 +1,14 @@
 #pragma once
 
+#include "common/base/digest.h"
 #include "common/plan/worker_part.h"
 #include "crossmesh/v1/execution_service.pb.h"
 
 #include <cstdint>
+#include <memory>
 
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 
@@ -18,6 +21,11 @@ v1::WorkerPart ToProto(const WorkerPart& part);
 // WorkerPart::Create refuse. Text that is short can stand for meshes that are long, so what it may
 // grow to is limited as well: kPartSlotsMax, kPartTileChecksMax.
 absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto);
+
+// The part in `bytes`, a serialized v1::WorkerPart. InvalidArgument: they are not one, or not the
+// one of digest `expected`; what FromProto refuses.
+absl::StatusOr<std::shared_ptr<const WorkerPart>> ParseWorkerPart(absl::string_view bytes,
+                                                                  const Digest& expected);
 
 // Slots of all placements of both sides.
 inline constexpr int64_t kPartSlotsMax = int64_t{1} << 21;

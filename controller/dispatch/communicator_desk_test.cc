@@ -2,8 +2,8 @@
 
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
-#include "controller/dispatch/fake_communicator_gateway.h"
-#include "controller/dispatch/manual_task_queue.h"
+#include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/dispatch/testing/manual_task_queue.h"
 
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 // Operations between GPUs: their tasks run over a communicator, which comes before them.
 
-#include "controller/dispatch/operation_runner_fixture.h"
+#include "controller/dispatch/testing/operation_runner_fixture.h"
 
 #include <array>
 #include <map>

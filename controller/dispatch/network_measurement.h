@@ -3,8 +3,8 @@
 #include "common/base/mutex.h"
 #include "controller/dispatch/probe_gateway.h"
 #include "controller/membership/worker_registry.h"
-#include "controller/network/measured_topology.h"
-#include "controller/network/probe_schedule.h"
+#include "planner/network/measured_topology.h"
+#include "planner/network/probe_schedule.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,8 +1,8 @@
 #include "controller/dispatch/operation_runner.h"
 
 #include "common/testing/status_matchers.h"
-#include "controller/dispatch/fake_worker_gateway.h"
-#include "controller/dispatch/operation_runner_fixture.h"
+#include "controller/dispatch/testing/fake_worker_gateway.h"
+#include "controller/dispatch/testing/operation_runner_fixture.h"
 
 #include <string>
 #include <utility>

@@ -3,8 +3,8 @@
 #include "common/base/mutex.h"
 #include "common/mesh/mesh.h"
 #include "common/testing/status_matchers.h"
-#include "controller/dispatch/fake_communicator_gateway.h"
 #include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/testing/fake_communicator_gateway.h"
 #include "controller/dispatch/thread_task_queue.h"
 
 #include <atomic>

@@ -2,9 +2,9 @@
 
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
-#include "controller/dispatch/fake_pipeline_gateway.h"
-#include "controller/dispatch/manual_task_queue.h"
-#include "controller/dispatch/sample_pipeline.h"
+#include "controller/dispatch/testing/fake_pipeline_gateway.h"
+#include "controller/dispatch/testing/manual_task_queue.h"
+#include "controller/dispatch/testing/sample_pipeline.h"
 
 #include <map>
 #include <memory>

@@ -7,7 +7,7 @@
 #include "common/plan/plan.h"
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
-#include "controller/reshard/plan_reshard.h"
+#include "planner/reshard/plan_reshard.h"
 
 #include <cstdint>
 #include <memory>

@@ -8,8 +8,8 @@
 #include "controller/dispatch/worker_programs.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/operation/pipeline_machine.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <array>
 #include <atomic>

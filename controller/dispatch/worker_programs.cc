@@ -3,8 +3,8 @@
 #include "common/base/status_macros.h"
 #include "common/plan/worker_part.h"
 #include "common/wire/worker_part_codec.h"
-#include "controller/pipeline/blocking_run.h"
-#include "controller/pipeline/planning/microbatch_sizes.h"
+#include "planner/pipeline/blocking_run.h"
+#include "planner/pipeline/planning/microbatch_sizes.h"
 
 #include <algorithm>
 #include <set>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/mesh/device.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <cstdint>
 #include <vector>

@@ -2,7 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "common/wire/worker_part_codec.h"
-#include "controller/dispatch/sample_pipeline.h"
+#include "controller/dispatch/testing/sample_pipeline.h"
 
 #include <algorithm>
 #include <map>

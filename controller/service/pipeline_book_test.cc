@@ -3,7 +3,7 @@
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/time_codec.h"
-#include "controller/dispatch/manual_task_queue.h"
+#include "controller/dispatch/testing/manual_task_queue.h"
 
 #include <memory>
 #include <string>

@@ -2,7 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
 
 #include <memory>
 #include <vector>

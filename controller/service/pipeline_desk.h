@@ -1,8 +1,8 @@
 #pragma once
 
 #include "controller/catalog/catalog.h"
-#include "controller/pipeline/planning/pipeline_description.h"
 #include "crossmesh/v1/pipeline.pb.h"
+#include "planner/pipeline/planning/pipeline_description.h"
 
 #include <string>
 

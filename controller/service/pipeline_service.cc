@@ -4,11 +4,11 @@
 #include "common/rpc/server.h"
 #include "common/wire/object_name.h"
 #include "common/wire/time_codec.h"
-#include "controller/pipeline/planning/pipeline_choice.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
 #include "controller/service/paging.h"
 #include "controller/service/pipeline_watch.h"
 #include "controller/service/unary.h"
+#include "planner/pipeline/planning/pipeline_choice.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <optional>
 #include <utility>

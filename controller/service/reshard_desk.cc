@@ -4,7 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/reshard_codec.h"
-#include "controller/reshard/reshard_request.h"
+#include "planner/reshard/reshard_request.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "controller/store/memory_store.h"
 
-#include "controller/store/store_conformance.h"
+#include "controller/store/testing/store_conformance.h"
 
 #include <memory>
 

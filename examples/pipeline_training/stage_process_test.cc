@@ -4,9 +4,9 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
-#include "examples/pipeline_training/planned_loops.h"
+#include "examples/pipeline_training/testing/planned_loops.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <memory>
 #include <set>

@@ -1,10 +1,10 @@
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
 #include "examples/pipeline_training/model.h"
 #include "examples/pipeline_training/sharded_linear.h"
 #include "examples/pipeline_training/training_stage.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <memory>
 #include <utility>

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "common/plan/plan.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
-#include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>

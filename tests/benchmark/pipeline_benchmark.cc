@@ -7,9 +7,9 @@
 
 #include "common/base/check.h"
 #include "common/base/table.h"
-#include "controller/pipeline/profile.h"
-#include "controller/pipeline/search/exact_schedule.h"
-#include "controller/pipeline/search/schedule_search.h"
+#include "planner/pipeline/profile.h"
+#include "planner/pipeline/search/schedule_search.h"
+#include "planner/pipeline/search/testing/exact_schedule.h"
 #include "tests/benchmark/measure.h"
 #include "tests/benchmark/pipeline_chain.h"
 #include "tests/benchmark/pipeline_grid.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "controller/pipeline/profile.h"
+#include "planner/pipeline/profile.h"
 
 #include <cstdint>
 #include <random>

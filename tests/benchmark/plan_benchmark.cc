@@ -8,7 +8,7 @@
 #include "common/plan/worker_part.h"
 #include "common/reshard/reshard_tensors.h"
 #include "common/wire/worker_part_codec.h"
-#include "controller/reshard/plan_reshard.h"
+#include "planner/reshard/plan_reshard.h"
 #include "tests/benchmark/measure.h"
 #include "tests/benchmark/plan_cases.h"
 

@@ -1,7 +1,7 @@
 #include "tests/benchmark/rack_program.h"
 
 #include "common/base/check.h"
-#include "controller/network/bound.h"
+#include "planner/network/bound.h"
 
 #include <initializer_list>
 #include <limits>

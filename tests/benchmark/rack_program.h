@@ -1,7 +1,7 @@
 #pragma once
 
-#include "controller/network/demands.h"
-#include "controller/network/host_network.h"
+#include "planner/network/demands.h"
+#include "planner/network/host_network.h"
 
 namespace crossmesh {
 

@@ -1,6 +1,6 @@
 #include "tests/benchmark/rack_program.h"
 
-#include "controller/network/bound.h"
+#include "planner/network/bound.h"
 
 #include <random>
 #include <utility>

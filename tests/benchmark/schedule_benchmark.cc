@@ -8,10 +8,10 @@
 #include "common/base/table.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
-#include "controller/network/demands.h"
-#include "controller/network/host_network.h"
-#include "controller/network/simulator.h"
-#include "controller/reshard/plan_reshard.h"
+#include "planner/network/demands.h"
+#include "planner/network/host_network.h"
+#include "planner/network/simulator.h"
+#include "planner/reshard/plan_reshard.h"
 #include "tests/benchmark/rack_program.h"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include "common/plan/proof.h"
 #include "common/plan/worker_part.h"
 #include "common/reshard/reshard_tensors.h"
-#include "controller/reshard/plan_reshard.h"
+#include "planner/reshard/plan_reshard.h"
 #include "tests/benchmark/data_plane.h"
 #include "tests/benchmark/measure.h"
 #include "tests/benchmark/models.h"

@@ -4,13 +4,13 @@
 
 #include "common/base/check.h"
 #include "common/base/fake_clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/plan/testing/random_source.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/hostile_network.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"
-#include "worker/transport/event_loop.h"
 
 #include <array>
 #include <memory>

@@ -2,8 +2,8 @@
 // accepted is within its limits and holds only layouts that fit.
 
 #include "common/base/check.h"
-#include "controller/pipeline/planning/microbatch_sizes.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/microbatch_sizes.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <cstddef>

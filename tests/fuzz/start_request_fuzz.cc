@@ -1,7 +1,7 @@
 // The start of a task, as it comes from a controller: what is accepted is within its bounds.
 
 #include "common/base/check.h"
-#include "worker/service/tasks/start_request.h"
+#include "worker/tasks/start_request.h"
 
 #include <cstddef>
 #include <cstdint>

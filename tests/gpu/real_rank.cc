@@ -2,8 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "tests/gpu/real_gpu.h"
-#include "worker/gpu/communicators/mint_id_of_all.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/communicators/testing/mint_id_of_all.h"
 
 #include <cstdlib>
 #include <thread>

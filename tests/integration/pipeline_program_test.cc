@@ -4,10 +4,10 @@
 
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
-#include "controller/pipeline/op_table.h"
-#include "controller/pipeline/planning/buffer_proof.h"
-#include "controller/pipeline/run.h"
-#include "controller/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/op_table.h"
+#include "planner/pipeline/planning/buffer_proof.h"
+#include "planner/pipeline/run.h"
+#include "planner/pipeline/testing/random_pipeline.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/pipeline/program_progress.h"
 

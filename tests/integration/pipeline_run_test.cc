@@ -8,14 +8,14 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
 #include "controller/dispatch/worker_programs.h"
-#include "controller/pipeline/planning/pipeline_codec.h"
-#include "controller/pipeline/planning/planned_pipeline.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/pipeline/rehearsal.h"
 #include "worker/pipeline/running_program.h"
-#include "worker/transport/inprocess/inprocess_fabric.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/transport/testing/inprocess_fabric.h"
+#include "worker/transport/testing/inprocess_transport.h"
 
 #include <algorithm>
 #include <deque>

@@ -8,7 +8,7 @@
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
 #include "common/testing/status_matchers.h"
-#include "controller/reshard/plan_reshard.h"
+#include "planner/reshard/plan_reshard.h"
 #include "worker/executor/testing/mesh_runner.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"

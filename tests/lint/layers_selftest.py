@@ -29,10 +29,21 @@ class DependencyTest(unittest.TestCase):
         upper = target("module", "worker/memory", pure=True)
         self.assertEqual(len(self.problems(upper, target("module", "common/plan", ("worker/memory",)))), 1)
 
-    def test_controller_and_worker_share_only_pure_modules(self):
-        user = target("module", "client/cli", ("controller/reshard",))
-        self.assertEqual(len(self.problems(target("module", "controller/reshard"), user)), 1)
-        self.assertEqual(self.problems(target("module", "controller/reshard", pure=True), user), [])
+    def test_all_use_the_planner_and_it_uses_none_of_them(self):
+        planner = target("module", "planner/reshard", pure=True)
+        self.assertEqual(self.problems(planner, target("module", "client/cli", ("planner/reshard",))), [])
+        catalog = target("module", "controller/catalog", pure=True)
+        self.assertEqual(
+            len(self.problems(catalog, target("module", "planner/reshard", ("controller/catalog",), pure=True))), 1)
+
+    def test_controller_worker_and_client_do_not_use_each_other(self):
+        drawing = target("module", "client/drawing", pure=True)
+        self.assertEqual(len(self.problems(drawing, target("module", "worker/service", ("client/drawing",)))), 1)
+
+    def test_the_planner_is_pure(self):
+        self.assertEqual(len(layers_test.purity_problems(layers_of(target("module", "planner/reshard")))), 1)
+        self.assertEqual(layers_test.purity_problems(layers_of(target("module", "planner/reshard/testing"),
+                                                               target("module", "planner/reshard", pure=True))), [])
 
     def test_pure_modules_stay_pure(self):
         base = target("module", "common/base")
@@ -47,7 +58,7 @@ class DependencyTest(unittest.TestCase):
 
     def test_only_modules_for_tests_use_tests(self):
         standin = target("module", "tests/standin")
-        self.assertEqual(self.problems(standin, target("module", "worker/gpu/testing", ("tests/standin",))), [])
+        self.assertEqual(self.problems(standin, target("module", "worker/gpu/testing/cluster", ("tests/standin",))), [])
         self.assertEqual(len(self.problems(standin, target("module", "worker/gpu", ("tests/standin",)))), 1)
 
 
@@ -71,24 +82,28 @@ class CudaTest(unittest.TestCase):
                                        target("module", "worker/gpu/process"), worker), [])
 
 
-class CudaTest(unittest.TestCase):
+class CircleTest(unittest.TestCase):
     def problems(self, *targets: dict) -> list[str]:
-        return layers_test.cuda_problems(layers_of(*targets))
+        return layers_test.circle_problems(layers_of(*targets))
 
-    def test_a_worker_must_not_reach_cuda_by_any_way(self):
-        libraries = target("module", "worker/gpu/libraries")
-        device = target("module", "worker/gpu/device", ("worker/gpu/libraries",))
-        memory = target("module", "worker/memory", ("worker/gpu/device",))
-        worker = target("module", "worker", ("worker/memory",))
-        self.assertEqual(self.problems(libraries, device, memory, worker),
-                         ["worker -> worker/memory -> worker/gpu/device -> worker/gpu/libraries: "
-                          "worker must not reach CUDA"])
+    def test_folders_must_not_use_each_other_even_by_different_modules(self):
+        targets = [target("module", "worker/tasks"), target("module", "worker/service", ("worker/pipeline",)),
+                   target("module", "worker/service/codec"), target("module", "worker/pipeline", ("worker/tasks",))]
+        self.assertEqual(self.problems(*targets), [])
+        targets[3]["depends"].append("crossmesh::worker_service_codec")
+        self.assertEqual(self.problems(*targets),
+                         ["worker: its folders use each other in a circle: pipeline -> service -> pipeline"])
 
-    def test_its_program_for_gpus_may(self):
-        loop = target("module", "worker/gpu/loop", ("worker/gpu/libraries",))
-        worker = target("module", "worker", ("worker/gpu/process",))
-        self.assertEqual(self.problems(target("module", "worker/gpu/libraries"), loop,
-                                       target("module", "worker/gpu/process"), worker), [])
+    def test_a_folder_uses_its_own_folders_or_they_use_it(self):
+        user, used = target("module", "worker/gpu", ("worker/gpu/loop",)), target("module", "worker/gpu/loop")
+        self.assertEqual(self.problems(user, used), [])
+        used["depends"].append("crossmesh::worker_gpu")
+        self.assertEqual(len(self.problems(user, used)), 1)
+
+    def test_what_tests_are_made_of_is_free(self):
+        testing = target("module", "worker/memory/testing", ("worker/service",))
+        self.assertEqual(self.problems(testing, target("module", "worker/memory"),
+                                       target("module", "worker/service", ("worker/memory",))), [])
 
 
 class TextTest(unittest.TestCase):

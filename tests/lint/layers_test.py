@@ -3,9 +3,10 @@
     layers_test.py <repository root> <layers.json, written by crossmesh_write_layers>
 
 A file may include its own folder and the folders that its target declares in DEPENDS. Further rules, from the design:
-nothing in common points up; controller, worker and client use only the pure modules of each other; pure modules depend
-on pure modules, common/base and the API's messages; what a worker is made of does not reach CUDA, which is for the processes of its GPUs.
-Every .h, .cc and .cu belongs to a target, and none is overlong.
+common, planner, and then controller, worker and client stand above each other, and nothing points up; controller, worker
+and client do not use each other; no arrows between folders run in a circle, at any level of the tree; all of planner is
+pure; pure modules depend on pure modules, common/base and the API's messages; what a worker is made of does not reach
+CUDA, which is for the processes of its GPUs. Every .h, .cc and .cu belongs to a target, and none is overlong.
 """
 
 import json
@@ -17,7 +18,8 @@ from dataclasses import dataclass, field
 import source_tree
 
 LINES_MAX = {".cc": 600, ".cu": 600, ".h": 300}
-UPPER_FOLDERS = ("client", "controller", "worker")
+# What is above may use what is below, never the reverse; of what stands side by side nothing uses another.
+HEIGHTS = {"common": 0, "planner": 1, "client": 2, "controller": 2, "worker": 2}
 # Generated headers are included as "crossmesh/v1/mesh.pb.h"; their folder in the table is this one.
 PROTO_FOLDER = "proto"
 # The worker, which outlives what CUDA does to a process, and what loads CUDA.
@@ -87,15 +89,17 @@ def top(folder: str) -> str:
     return folder.split("/")[0]
 
 
+def is_testing(folder: str) -> bool:
+    return "testing" in folder.split("/")
+
+
 def forbidden_dependency(layers: Layers, target: dict, folder: str) -> str | None:
     """Why `target` must not depend on `folder`, if it must not. Layering binds tests as it binds modules."""
     own, other = top(target["folder"]), top(folder)
-    if own == "common" and other in UPPER_FOLDERS:
-        return "nothing in common depends on controller, worker or client"
-    if own in UPPER_FOLDERS and other in UPPER_FOLDERS and own != other and folder not in layers.pure_folders:
-        return "controller, worker and client use only pure modules of each other"
-    is_for_tests = target["kind"] != "module" or own == "tests" or target["folder"].endswith("/testing")
-    if not is_for_tests and (other == "tests" or folder.endswith("/testing")):
+    if own != other and own in HEIGHTS and other in HEIGHTS and HEIGHTS[own] <= HEIGHTS[other]:
+        return f"{own} does not use {other}: arrows point from controller, worker and client to planner, then to common"
+    is_for_tests = target["kind"] != "module" or own == "tests" or is_testing(target["folder"])
+    if not is_for_tests and (other == "tests" or is_testing(folder)):
         return "only tests and modules for tests use tests or modules for tests"
     is_messages = folder == PROTO_FOLDER and "crossmesh::proto" not in target["depends"]
     if target["pure"] and folder not in layers.pure_folders and folder != "common/base" and not is_messages:
@@ -109,6 +113,60 @@ def dependency_problems(layers: Layers) -> list[str]:
         for target in layers.targets
         for folder in sorted(layers.depends(target))
         if (reason := forbidden_dependency(layers, target, folder))
+    ]
+
+
+def purity_problems(layers: Layers) -> list[str]:
+    return [
+        f"{target['folder']}/CMakeLists.txt: a module of planner must be PURE"
+        for target in layers.targets
+        if target["kind"] == "module" and top(target["folder"]) == "planner"
+        and not target["pure"] and not is_testing(target["folder"])
+    ]
+
+
+def rooms_of(layers: Layers) -> dict[str, dict[str, set[str]]]:
+    """By folder, the arrows between its rooms: its folders, with all that is in them, and its own files, named "."."""
+    rooms: dict[str, dict[str, set[str]]] = {}
+    for target in layers.targets:
+        if target["kind"] != "module" or is_testing(target["folder"]):
+            continue
+        own = target["folder"].split("/")
+        for folder in layers.depends(target):
+            other = folder.split("/")
+            shared = 0
+            while shared < min(len(own), len(other)) and own[shared] == other[shared]:
+                shared += 1
+            if own == other:
+                continue
+            start, end = ([*path, "."][shared] for path in (own, other))
+            rooms.setdefault("/".join(own[:shared]), {}).setdefault(start, set()).add(end)
+    return rooms
+
+
+def circle_in(arrows: dict[str, set[str]]) -> list[str]:
+    """Rooms of which each points to the next, from a room back to itself; empty without a circle."""
+    done: set[str] = set()
+
+    def walk(room: str, way: list[str]) -> list[str]:
+        if room in way:
+            return [*way[way.index(room):], room]
+        if room in done:
+            return []
+        for following in sorted(arrows.get(room, ())):
+            if circle := walk(following, [*way, room]):
+                return circle
+        done.add(room)
+        return []
+
+    return next((circle for room in sorted(arrows) if (circle := walk(room, []))), [])
+
+
+def circle_problems(layers: Layers) -> list[str]:
+    return [
+        f"{folder or 'the repository'}: its folders use each other in a circle: {' -> '.join(circle)}"
+        for folder, arrows in sorted(rooms_of(layers).items())
+        if (circle := circle_in(arrows))
     ]
 
 
@@ -183,7 +241,8 @@ def file_problems(root: pathlib.Path, layers: Layers) -> list[str]:
 def main() -> int:
     root = pathlib.Path(sys.argv[1])
     layers = Layers.read(pathlib.Path(sys.argv[2]))
-    problems = dependency_problems(layers) + cuda_problems(layers) + file_problems(root, layers)
+    problems = dependency_problems(layers) + purity_problems(layers) + circle_problems(layers)
+    problems += cuda_problems(layers) + file_problems(root, layers)
     for problem in problems:
         print(problem)
     print(f"{len(problems)} problems in {len(layers.targets)} targets")

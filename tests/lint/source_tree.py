@@ -4,7 +4,7 @@ import pathlib
 from typing import Iterator
 
 SUFFIXES = (".cc", ".cu", ".h")
-ROOTS = ("client", "common", "controller", "tests", "worker")
+ROOTS = ("client", "common", "controller", "examples", "planner", "tests", "worker")
 
 
 def source_files(root: pathlib.Path) -> Iterator[str]:

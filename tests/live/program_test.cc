@@ -6,7 +6,7 @@
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
-#include "controller/reshard/strategy.h"
+#include "planner/reshard/strategy.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/run_program.h"
 #include "tests/standin/stand_in.h"

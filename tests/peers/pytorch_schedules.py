@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pipeline schedules between PyTorch and Crossmesh, as the CSV files of PyTorch's runtime of schedules.
 
-    pytorch_schedules.py write FOLDER   writes PyTorch's schedules, for controller/pipeline/formats/testdata/pytorch
+    pytorch_schedules.py write FOLDER   writes PyTorch's schedules, for planner/pipeline/formats/testdata/pytorch
     pytorch_schedules.py check FOLDER   has PyTorch load what `write_sample_schedules FOLDER` of Crossmesh wrote: it
                                         validates each file, adds transfers to what has none, and runs both kinds dry
 

@@ -3,9 +3,9 @@
 
 #include "common/base/check.h"
 #include "common/plan/testing/random_source.h"
-#include "controller/pipeline/formats/placed_ops.h"
-#include "controller/pipeline/formats/schedule_csv.h"
-#include "controller/pipeline/formats/testing/sample_schedules.h"
+#include "planner/pipeline/formats/placed_ops.h"
+#include "planner/pipeline/formats/schedule_csv.h"
+#include "planner/pipeline/formats/testing/sample_schedules.h"
 
 #include <cstdint>
 #include <cstdio>

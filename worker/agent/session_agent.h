@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/base/backoff.h"
+#include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
 #include "crossmesh/v1/worker_service.pb.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/replay.h"
 #include "worker/executor/task_runner.h"
-#include "worker/transport/event_loop.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 
 #include "common/testing/status_matchers.h"
 #include "worker/executor/executor.h"
-#include "worker/executor/executor_fixture.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/executor/testing/executor_fixture.h"
+#include "worker/transport/testing/inprocess_transport.h"
 
 #include <cstdint>
 #include <memory>

@@ -4,10 +4,10 @@
 #include "common/plan/proof.h"
 #include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
-#include "worker/executor/executor_fixture.h"
+#include "worker/executor/testing/executor_fixture.h"
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/executor/wire_message.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
+#include "worker/transport/testing/inprocess_transport.h"
 
 #include <array>
 #include <memory>

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/parking.h"
 #include "worker/executor/peer_table.h"
 #include "worker/executor/replay_set.h"
 #include "worker/executor/task_context.h"
 #include "worker/executor/task_run.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <memory>

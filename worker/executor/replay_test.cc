@@ -2,7 +2,7 @@
 
 #include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
-#include "worker/executor/executor_fixture.h"
+#include "worker/executor/testing/executor_fixture.h"
 #include "worker/executor/testing/tile_memory.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include "common/mesh/data_type.h"
 #include "common/mesh/device.h"
-#include "controller/pipeline/op.h"
+#include "planner/pipeline/op.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/mutex.h"
+#include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "worker/executor/replay.h"
 #include "worker/pipeline/channel_memory.h"
@@ -8,7 +9,6 @@
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_desk.h"
 #include "worker/pipeline/running_program.h"
-#include "worker/transport/event_loop.h"
 
 #include <deque>
 #include <memory>

@@ -2,8 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
+#include "common/wire/call_token.h"
 #include "common/wire/time_codec.h"
-#include "worker/service/tasks/call_token.h"
 
 #include <utility>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/base/mutex.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/pipeline_loop.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <deque>

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
 #include "worker/executor/replay.h"
 #include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_desk.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "controller/pipeline/op.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
-#include "worker/service/tasks/laid_out_part.h"
+#include "planner/pipeline/op.h"
+#include "worker/executor/laid_out_part.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/communicator_service.grpc.pb.h"
 #include "worker/gpu/devices/communicator_door.h"
-#include "worker/transport/event_loop.h"
 
 #include <set>
 

@@ -1,8 +1,8 @@
 #include "worker/service/execution_service.h"
 
 #include "common/rpc/server_streams.h"
-#include "worker/service/tasks/execute_call.h"
-#include "worker/service/tasks/task_caller.h"
+#include "worker/tasks/execute_call.h"
+#include "worker/tasks/task_caller.h"
 
 #include <memory>
 #include <utility>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/execution_service.grpc.pb.h"
-#include "worker/service/tasks/task_table.h"
-#include "worker/transport/event_loop.h"
+#include "worker/tasks/task_table.h"
 
 #include <grpcpp/support/server_callback.h>
 

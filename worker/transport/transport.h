@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/strong_int.h"
-#include "worker/transport/event_source.h"
+#include "common/event_loop/event_source.h"
 #include "worker/transport/pieces.h"
 
 #include <cstddef>

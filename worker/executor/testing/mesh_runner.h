@@ -2,11 +2,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/event_loop/event_loop.h"
 #include "common/plan/plan.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/testing/tile_memory.h"
-#include "worker/transport/event_loop.h"
-#include "worker/transport/inprocess/inprocess_fabric.h"
+#include "worker/transport/testing/inprocess_fabric.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>

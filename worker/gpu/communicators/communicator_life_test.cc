@@ -1,7 +1,7 @@
 #include "worker/gpu/communicators/communicator_life.h"
 
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/communicators/stand_in_rank.h"
+#include "worker/gpu/communicators/testing/stand_in_rank.h"
 
 #include <algorithm>
 

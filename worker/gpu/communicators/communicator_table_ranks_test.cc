@@ -1,8 +1,8 @@
 // Tables of several processes, which make and destroy communicators together.
 
 #include "worker/gpu/communicators/communicator_table.h"
-#include "worker/gpu/communicators/mint_id_of_all.h"
-#include "worker/gpu/communicators/stand_in_rank.h"
+#include "worker/gpu/communicators/testing/mint_id_of_all.h"
+#include "worker/gpu/communicators/testing/stand_in_rank.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "worker/gpu/communicators/nccl_communicator.h"
 
-#include "worker/gpu/communicators/stand_in_rank.h"
 #include "worker/gpu/communicators/testing/communicator_conformance.h"
+#include "worker/gpu/communicators/testing/stand_in_rank.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // Communicators of NCCL with several ranks, each in a process.
 
 #include "tests/standin/rank_processes.h"
-#include "worker/gpu/communicators/mint_id_of_all.h"
-#include "worker/gpu/communicators/stand_in_rank.h"
 #include "worker/gpu/communicators/testing/communicator_conformance.h"
+#include "worker/gpu/communicators/testing/mint_id_of_all.h"
+#include "worker/gpu/communicators/testing/stand_in_rank.h"
 
 #include <gtest/gtest.h>
 

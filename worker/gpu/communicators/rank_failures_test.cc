@@ -3,8 +3,8 @@
 #include "common/base/unique_fd.h"
 #include "common/testing/status_matchers.h"
 #include "tests/standin/rank_processes.h"
-#include "worker/gpu/communicators/mint_id_of_all.h"
-#include "worker/gpu/communicators/stand_in_rank.h"
+#include "worker/gpu/communicators/testing/mint_id_of_all.h"
+#include "worker/gpu/communicators/testing/stand_in_rank.h"
 
 #include <csignal>
 

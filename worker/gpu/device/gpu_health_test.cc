@@ -2,7 +2,7 @@
 
 #include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/device/gpu_stream.h"
-#include "worker/gpu/device/stand_in_process.h"
+#include "worker/gpu/device/testing/stand_in_process.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <thread>

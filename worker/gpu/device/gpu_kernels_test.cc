@@ -2,9 +2,9 @@
 
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
-#include "worker/gpu/device/gpu_fixture.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/registered_memory.h"
+#include "worker/gpu/device/testing/gpu_fixture.h"
 #include "worker/gpu/kernels/kernel.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/testing/box_memory.h"

@@ -1,6 +1,6 @@
 #include "worker/gpu/device/gpu_memory.h"
 
-#include "worker/gpu/device/gpu_fixture.h"
+#include "worker/gpu/device/testing/gpu_fixture.h"
 
 #include <algorithm>
 #include <cstring>

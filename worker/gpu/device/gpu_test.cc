@@ -2,7 +2,7 @@
 
 #include "worker/gpu/device/gpu.h"
 
-#include "worker/gpu/device/gpu_fixture.h"
+#include "worker/gpu/device/testing/gpu_fixture.h"
 
 #include <future>
 #include <string>

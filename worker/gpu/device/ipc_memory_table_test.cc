@@ -1,7 +1,7 @@
 #include "worker/gpu/device/ipc_memory_table.h"
 
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/device/stand_in_process.h"
+#include "worker/gpu/device/testing/stand_in_process.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
 #include "worker/gpu/device/registered_memory.h"
 
 #include "common/base/unique_fd.h"
-#include "worker/gpu/device/gpu_fixture.h"
 #include "worker/gpu/device/gpu_memory.h"
+#include "worker/gpu/device/testing/gpu_fixture.h"
 
 #include <algorithm>
 #include <span>

@@ -3,7 +3,7 @@
 #include "common/base/process_end.h"
 #include "common/base/unique_fd.h"
 #include "worker/gpu/device/gpu_memory.h"
-#include "worker/gpu/device/stand_in_process.h"
+#include "worker/gpu/device/testing/stand_in_process.h"
 
 #include <csignal>
 #include <cstring>

@@ -4,6 +4,7 @@
 #include "common/base/digest.h"
 #include "common/base/unique_fd.h"
 #include "common/communicators/communicator_key.h"
+#include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "common/plan/worker_part.h"
 #include "worker/executor/task.h"
@@ -11,7 +12,6 @@
 #include "worker/gpu/process/gpu_process.h"
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstddef>
 #include <cstdint>

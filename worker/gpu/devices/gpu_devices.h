@@ -3,12 +3,12 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/communicators/communicator_key.h"
+#include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "common/metrics/worker_metrics.h"
 #include "worker/gpu/devices/gpu_device.h"
 #include "worker/gpu/process/gpu_process.h"
 #include "worker/memory/storage_table.h"
-#include "worker/transport/event_loop.h"
 
 #include <functional>
 #include <map>

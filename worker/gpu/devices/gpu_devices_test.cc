@@ -1,7 +1,7 @@
 #include "worker/gpu/devices/gpu_devices.h"
 
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/devices/stand_in_gpus.h"
+#include "worker/gpu/devices/testing/stand_in_gpus.h"
 
 #include <csignal>
 #include <memory>

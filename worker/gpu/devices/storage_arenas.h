@@ -2,11 +2,11 @@
 
 #include "common/base/byte_count.h"
 #include "common/base/mutex.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/gpu/process/gpu_process.h"
 #include "worker/gpu/protocol/gpu_request.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/device_memory.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstddef>
 #include <cstdint>

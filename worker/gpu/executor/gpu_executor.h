@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/communicators/registered_staging.h"
@@ -8,7 +9,6 @@
 #include "worker/gpu/executor/gpu_run.h"
 #include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/executor/run_resources.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -4,9 +4,9 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_main.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/gpu/loop/gpu_loop.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
-#include "worker/transport/event_loop.h"
 
 #include <csignal>
 #include <cstdint>

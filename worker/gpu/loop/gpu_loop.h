@@ -3,6 +3,7 @@
 #include "common/base/byte_count.h"
 #include "common/base/clock.h"
 #include "common/base/unique_fd.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/gpu/communicators/communicator_table.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/gpu.h"
@@ -15,7 +16,6 @@
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
 #include "worker/gpu/protocol/message_socket.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <map>

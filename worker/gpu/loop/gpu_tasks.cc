@@ -2,7 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/plan/packed_runs.h"
-#include "worker/service/tasks/laid_out_part.h"
+#include "common/wire/worker_part_codec.h"
 
 #include <algorithm>
 #include <optional>
@@ -47,14 +47,15 @@ absl::Status GpuTasks::Prepare(const GpuRequest::PreparePart& request) {
     known->second.used = ++uses_;
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto parsed, LaidOutPart::Parse(request.part, request.digest));
-  const size_t devices = parsed->prepared->part().spec().devices.size();
+  ASSIGN_OR_RETURN(auto part, ParseWorkerPart(request.part, request.digest));
+  const size_t devices = part->spec().devices.size();
   if (devices != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("part ", request.digest.ToString(), ": expected one device, found ", devices));
   }
+  ASSIGN_OR_RETURN(auto prepared, PreparedPart::Create(std::move(part)));
   if (parts_.size() >= kPartsMax) DropOldest();
-  parts_[request.digest] = {.part = parsed->prepared, .last = nullptr, .used = ++uses_};
+  parts_[request.digest] = {.part = std::move(prepared), .last = nullptr, .used = ++uses_};
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/digest.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/communicators/registered_staging.h"
@@ -11,7 +12,6 @@
 #include "worker/gpu/program/gpu_program.h"
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <list>

@@ -2,7 +2,7 @@
 
 #include "common/base/unique_fd.h"
 #include "common/plan/testing/random_source.h"
-#include "worker/gpu/process/gpu_process_fixture.h"
+#include "worker/gpu/process/testing/gpu_process_fixture.h"
 
 #include <algorithm>
 #include <csignal>

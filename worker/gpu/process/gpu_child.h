@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/unique_fd.h"
-#include "worker/transport/event_source.h"
+#include "common/event_loop/event_source.h"
 
 #include <memory>
 #include <string>

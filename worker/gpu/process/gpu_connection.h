@@ -2,10 +2,10 @@
 
 #include "common/base/unique_fd.h"
 #include "common/communicators/preflight_report.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
 #include "worker/gpu/protocol/message_socket.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstddef>
 #include <cstdint>

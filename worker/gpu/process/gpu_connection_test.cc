@@ -3,10 +3,10 @@
 #include "worker/gpu/process/gpu_connection.h"
 
 #include "common/base/fake_clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
-#include "worker/transport/event_loop.h"
 
 #include <memory>
 #include <optional>

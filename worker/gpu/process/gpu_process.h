@@ -5,11 +5,11 @@
 #include "common/base/clock.h"
 #include "common/base/unique_fd.h"
 #include "common/communicators/preflight_report.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/gpu/process/gpu_child.h"
 #include "worker/gpu/process/gpu_connection.h"
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <map>

@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/process_end.h"
 #include "common/base/unique_fd.h"
-#include "worker/gpu/process/gpu_process_fixture.h"
+#include "worker/gpu/process/testing/gpu_process_fixture.h"
 
 #include <csignal>
 #include <string>

@@ -3,7 +3,7 @@
 #include "common/plan/storage_layout.h"
 #include "common/plan/worker_part.h"
 #include "common/wire/worker_part_codec.h"
-#include "worker/gpu/process/gpu_process_fixture.h"
+#include "worker/gpu/process/testing/gpu_process_fixture.h"
 #include "worker/gpu/program/testing/small_plans.h"
 
 #include <csignal>

@@ -1,14 +1,14 @@
 // The process of a GPU, with a worker that a test plays, and that lies.
 
 #include "common/base/clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/process/gpu_child.h"
-#include "worker/gpu/process/gpu_process_fixture.h"
+#include "worker/gpu/process/testing/gpu_process_fixture.h"
 #include "worker/gpu/protocol/gpu_message_codec.h"
 #include "worker/gpu/protocol/message_socket.h"
-#include "worker/transport/event_loop.h"
 
 #include <deque>
 #include <memory>

@@ -5,7 +5,7 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/testing/random_case.h"
-#include "worker/gpu/tasks/bridged_workers.h"
+#include "worker/gpu/tasks/testing/bridged_workers.h"
 
 #include <array>
 #include <memory>

@@ -1,13 +1,13 @@
 #pragma once
 
 #include "common/base/byte_count.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/task_runner.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/gpu/tasks/bridged_task.h"
 #include "worker/gpu/tasks/device_bridge.h"
 #include "worker/memory/arena.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <functional>

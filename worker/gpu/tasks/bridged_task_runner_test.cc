@@ -7,7 +7,7 @@
 #include "common/plan/proof.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/tasks/bridged_workers.h"
+#include "worker/gpu/tasks/testing/bridged_workers.h"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/task_runner.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/gpu/tasks/device_parts.h"
 #include "worker/gpu/tasks/gpu_task.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // What a SocketTransport does with memory of another process that is not what the other side says.
 
 #include "common/testing/status_matchers.h"
-#include "worker/transport/socket/lying_peer_fixture.h"
+#include "worker/transport/socket/testing/lying_peer_fixture.h"
 #include "worker/transport/testing/sealed_memory.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // limits.
 
 #include "common/testing/status_matchers.h"
-#include "worker/transport/socket/lying_peer_fixture.h"
+#include "worker/transport/socket/testing/lying_peer_fixture.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 
 #include "common/base/check.h"
 #include "common/testing/status_matchers.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
 #include "worker/transport/striped/striped_transport.h"
+#include "worker/transport/testing/inprocess_transport.h"
 
 #include <cstddef>
 #include <functional>

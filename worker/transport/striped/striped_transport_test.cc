@@ -2,9 +2,9 @@
 
 #include "common/base/check.h"
 #include "common/testing/status_matchers.h"
-#include "worker/transport/inprocess/inprocess_transport.h"
 #include "worker/transport/socket/socket_transport.h"
 #include "worker/transport/striped/striped_address.h"
+#include "worker/transport/testing/inprocess_transport.h"
 #include "worker/transport/testing/transport_conformance.h"
 #include "worker/transport/testing/transport_conformance_processes.h"
 #include "worker/transport/testing/transport_node.h"

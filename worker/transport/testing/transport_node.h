@@ -2,7 +2,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "worker/transport/event_loop.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/transport/testing/sealed_memory.h"
 #include "worker/transport/transport.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "common/event_loop/event_loop.h"
 #include "common/plan/plan.h"
 #include "tests/standin/rank_processes.h"
 #include "tests/standin/stand_in.h"
@@ -14,7 +15,6 @@
 #include "worker/gpu/libraries/driver_api.h"
 #include "worker/gpu/libraries/nccl_api.h"
 #include "worker/gpu/program/gpu_program.h"
-#include "worker/transport/event_loop.h"
 
 #include <cstdint>
 #include <memory>

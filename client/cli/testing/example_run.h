@@ -1,0 +1,14 @@
+// A run of a pipeline that nobody ran, for tests.
+
+#pragma once
+
+#include "crossmesh/v1/pipeline_service.pb.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
+
+namespace crossmesh {
+
+// A rehearsal of 3 iterations, of which the first failed, as if everything had taken `slower` times
+// as long as planned.
+v1::PipelineRun ExampleRun(const PlannedPipeline& planned, double slower);
+
+}  // namespace crossmesh

@@ -1,0 +1,189 @@
+#pragma once
+
+#include "common/base/check.h"
+#include "common/base/fake_clock.h"
+#include "common/mesh/mesh.h"
+#include "common/metrics/controller_metrics.h"
+#include "common/testing/status_matchers.h"
+#include "controller/dispatch/communicator_desk.h"
+#include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/dispatch/testing/fake_worker_gateway.h"
+#include "controller/dispatch/testing/manual_task_queue.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+
+// What the sink was told, by operation.
+class FakeSink final : public OperationSink {
+ public:
+  void CommitIntent(const OperationSnapshot& operation,
+                    absl::AnyInvocable<void(absl::Status)> done) override {
+    ++intents;
+    latest[operation.id] = operation;
+    done(intent_result);
+  }
+  void OnChange(const OperationSnapshot& operation) override {
+    EXPECT_GT(operation.revision, latest[operation.id].revision);
+    latest[operation.id] = operation;
+  }
+  void OnFinish(const OperationSnapshot& operation) override {
+    EXPECT_FALSE(latest[operation.id].report.has_value()) << "finished twice";
+    latest[operation.id] = operation;
+  }
+
+  absl::Status intent_result;
+  int intents = 0;
+  std::map<std::string, OperationSnapshot> latest;
+};
+
+// Tests tell the runner of lost workers themselves.
+class FakeNews final : public MembershipListener {
+ public:
+  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
+  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
+  void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
+    communicators->OnProcessLost(process, why);
+  }
+
+  CommunicatorDesk* communicators = nullptr;
+};
+
+// A tensor of 16 rows that a.0 and b.0 both hold, and a replica of it on each of c.0 and d.0.
+inline std::shared_ptr<const TensorTable> ReplicatedTable() {
+  TensorTable::Spec spec{
+      .sources = {{*ParseMesh("copy=2 on a.0,b.0"), *ParseLayout("[-, -]")}},
+      .destinations = {{*ParseMesh("replica=2 on c.0,d.0"), *ParseLayout("[-, -]")}},
+      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
+      .group_of_tensor = {0},
+      .replica_axes = {"replica"}};
+  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+}
+
+// Workers w-a to w-d, with a device each, and what the runner does with them.
+class OperationRunnerTest : public ::testing::Test {
+ protected:
+  OperationRunnerTest() {
+    news_.communicators = &communicators_;
+    for (const char* name : {"a", "b", "c", "d"}) Join(name);
+  }
+
+  uint64_t Join(const std::string& host) {
+    WorkerRecord record{.name = absl::StrCat("w-", host),
+                        .devices = {{host, 0}},
+                        .execution_address = absl::StrCat("at-", host),
+                        .data_address = absl::StrCat("data-", host)};
+    return *registry_.Register(std::move(record));
+  }
+
+  OperationRequest Request(const std::string& id) {
+    OperationRequest request{.id = id, .source_storage = "s", .destination_storage = "t"};
+    request.plan = [this] {
+      ++planned_;
+      return PlannedReshard::Create({.tensors = tensors_}, {}, clock_);
+    };
+    return request;
+  }
+
+  void Start(OperationRequest request) {
+    ASSERT_OK(runner_.Start(std::move(request)));
+    Run();
+  }
+  void Run() {
+    while (queue_.Run() || planners_.Run()) {
+    }
+  }
+  void Advance(absl::Duration step) {
+    clock_.Advance(step);
+    Run();
+  }
+  FakeWorkerGateway::Call& At(const std::string& host) {
+    FakeWorkerGateway::Call* call = gateway_.Latest(absl::StrCat("at-", host));
+    CHECK(call != nullptr) << "no call to worker " << host;
+    return *call;
+  }
+  bool Called(const std::string& host) const {
+    return gateway_.Latest(absl::StrCat("at-", host)) != nullptr;
+  }
+  // The workers that take part in the latest attempt, by host.
+  std::vector<std::string> Hosts() const {
+    std::vector<std::string> hosts;
+    for (const TaskStart::Peer& peer : *gateway_.calls.back()->start.peers) {
+      hosts.push_back(peer.worker.substr(2));
+    }
+    return hosts;
+  }
+  void AcceptAll() {
+    for (const std::string& host : Hosts()) At(host).Accept();
+    Run();
+  }
+  // The worker ends its task with OK: its devices first, if any.
+  void Succeed(const std::string& host) {
+    FakeWorkerGateway::Call& call = At(host);
+    call.Finish(call.start.part->tensors());
+    call.Report(absl::OkStatus());
+    Run();
+  }
+  void Resolve(const std::string& host, const absl::Status& status = absl::OkStatus()) {
+    FakeWorkerGateway::Call& call = At(host);
+    call.listener->OnResolved(DestinationsOf(call), status);
+    Run();
+  }
+  static std::vector<DeviceRank> DestinationsOf(const FakeWorkerGateway::Call& call) {
+    std::vector<DeviceRank> devices;
+    for (const DeviceRank device : call.start.part->spec().devices) {
+      if (call.start.part->tensors().replica_of(device) >= 0) devices.push_back(device);
+    }
+    return devices;
+  }
+  void LoseWorker(const std::string& host) {
+    runner_.OnWorkerLost(absl::StrCat("w-", host), absl::UnavailableError("its session ended"));
+    Run();
+  }
+  void FailAsUnavailable(const std::string& host, const std::string& blamed) {
+    FakeWorkerGateway::Call& call = At(host);
+    const absl::Status status = absl::UnavailableError("the root is gone");
+    for (const DeviceRank device : DestinationsOf(call)) {
+      call.listener->OnDeviceDone(device, status);
+    }
+    call.Report(status, {absl::StrCat("w-", blamed)});
+    Run();
+  }
+  const OperationSnapshot& Latest(const std::string& id) { return sink_.latest[id]; }
+
+  FakeClock clock_;
+  ManualTaskQueue queue_{clock_};
+  ManualTaskQueue planners_{clock_};
+  FakeWorkerGateway gateway_;
+  FakeSink sink_;
+  FakeNews news_;
+  WorkerRegistry registry_{{}, clock_, news_};
+  std::shared_ptr<const TensorTable> tensors_ = ReplicatedTable();
+  int planned_ = 0;
+  FakeCommunicatorGateway communicator_gateway_;
+  NullControllerMetrics metrics_;
+  CommunicatorDesk communicators_{{.gateway = communicator_gateway_,
+                                   .workers = registry_,
+                                   .queue = queue_,
+                                   .clock = clock_,
+                                   .metrics = metrics_,
+                                   .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}}};
+  OperationRunner runner_{{.gateway = gateway_,
+                           .communicators = communicators_,
+                           .workers = registry_,
+                           .queue = queue_,
+                           .planners = planners_,
+                           .clock = clock_,
+                           .sink = sink_,
+                           .epoch = 7}};
+};
+
+}  // namespace crossmesh

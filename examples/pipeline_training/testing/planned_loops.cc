@@ -1,0 +1,219 @@
+#include "examples/pipeline_training/testing/planned_loops.h"
+
+#include "common/base/check.h"
+#include "planner/pipeline/planning/microbatch_sizes.h"
+
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+namespace crossmesh::training {
+namespace {
+
+constexpr float kUnwritten = std::numeric_limits<float>::quiet_NaN();
+
+// The boxes of a tile, one behind the other, in `memory`.
+template <typename Visit>
+void VisitBoxes(const Tile& tile, float* memory, Visit visit) {
+  for (const Box& box : tile) {
+    Eigen::Map<Matrix> part(memory, box[0].length(), box[1].length());
+    visit(box, part);
+    memory += box.volume();
+  }
+}
+
+void Cut(const Matrix& whole, const Tile& tile, float* memory) {
+  VisitBoxes(tile, memory, [&whole](const Box& box, Eigen::Map<Matrix>& part) {
+    part = whole.block(box[0].begin, box[1].begin, part.rows(), part.cols());
+  });
+}
+
+void PutTogether(const Tile& tile, float* memory, Matrix& whole) {
+  VisitBoxes(tile, memory, [&whole](const Box& box, const Eigen::Map<Matrix>& part) {
+    for (Eigen::Index row = 0; row < part.rows(); ++row) {
+      for (Eigen::Index column = 0; column < part.cols(); ++column) {
+        float& element = whole(box[0].begin + row, box[1].begin + column);
+        if (!std::isnan(element)) EXPECT_EQ(element, part(row, column)) << "replicas differ";
+        element = part(row, column);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+class PlannedLoops::Loop : public PipelineLoop {
+ public:
+  Loop(PlannedLoops& all, RankIndex rank)
+      : all_(all),
+        table_(*all.planned_->ops),
+        rank_(rank),
+        iteration_(all.options_.first_iteration),
+        first_step_(all.FirstStep()) {
+    for (OpIndex i = table_.first(rank); i < table_.first(rank + 1); ++i) {
+      ops_.push_back(table_.op(i));
+    }
+  }
+
+  RankIndex rank() const override { return rank_; }
+  const std::vector<Op>& ops() const override { return ops_; }
+
+  PipelineStep Next() override {
+    if (first_step_.has_value()) return *std::exchange(first_step_, std::nullopt);
+    if (next_ == ops_.size()) {
+      const absl::Status barrier = all_.WaitForBarrier(rank_, iteration_);
+      if (!barrier.ok()) return {.why = barrier};
+      next_ = 0;
+      return {.kind = PipelineStep::Kind::kComplete, .iteration = iteration_++};
+    }
+    if (const absl::Status why = all_.why(); !why.ok()) return {.why = why};
+    if (iteration_ == all_.options_.first_iteration + all_.options_.iterations) return {};
+    const absl::Status inputs = MakeOp();
+    if (!inputs.ok()) return {.why = inputs};
+    return {.kind = PipelineStep::Kind::kOp, .op = &op_};
+  }
+
+  void Done() override {
+    std::vector<std::pair<MessageKey, Message>> messages;
+    auto memory = outputs_.begin();
+    for (const ChannelIndex channel : table_.ChannelsOutOf(op_.op)) {
+      Message message;
+      for (const auto& tensor : EdgeOf(channel).tensors) {
+        const std::vector<Tile> tiles = TilesOf(channel, tensor);
+        const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
+        Matrix& whole =
+            message.emplace_back(Matrix::Constant(spec.shape[0], spec.shape[1], kUnwritten));
+        for (const Tile& tile : tiles) PutTogether(tile, (memory++)->data(), whole);
+        EXPECT_FALSE(whole.hasNaN()) << op_.op << " has not given all of " << spec.name;
+      }
+      messages.emplace_back(MessageKey{channel, op_.op.microbatch}, std::move(message));
+    }
+    ++next_;
+    all_.OnDone(std::move(messages));
+  }
+
+  void Fail(const absl::Status& why) override { all_.Cut(why); }
+
+ private:
+  absl::Status MakeOp() {
+    const Op& op = ops_[next_];
+    op_ = {.iteration = iteration_,
+           .op = op,
+           .samples = all_.planned_->description.samples[op.microbatch]};
+    inputs_.clear();
+    outputs_.clear();
+    for (const ChannelIndex channel : table_.ChannelsInto(op)) {
+      Message message;
+      const absl::Status waited = all_.WaitForMessage({channel, op.microbatch}, message);
+      if (!waited.ok()) return waited;
+      for (size_t t = 0; t < message.size(); ++t) {
+        const auto& tensor = EdgeOf(channel).tensors[t];
+        op_.inputs.push_back(TensorOf(channel, tensor, inputs_));
+        const std::vector<Tile> tiles = TilesOf(channel, tensor);
+        auto memory = inputs_.end() - static_cast<std::ptrdiff_t>(tiles.size());
+        for (const Tile& tile : tiles) training::Cut(message[t], tile, (memory++)->data());
+      }
+    }
+    for (const ChannelIndex channel : table_.ChannelsOutOf(op)) {
+      for (const auto& tensor : EdgeOf(channel).tensors) {
+        op_.outputs.push_back(TensorOf(channel, tensor, outputs_));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const PipelineDescription::Edge& EdgeOf(ChannelIndex channel) const {
+    return all_.planned_->description.edges[channel / 2];
+  }
+  // The op's stage has the one layout or the other, whichever way the tensor goes.
+  const Layout& LayoutOf(ChannelIndex channel, const PipelineDescription::Tensor& tensor) const {
+    return EdgeOf(channel).from == op_.op.stage ? tensor.source : tensor.destination;
+  }
+  const Mesh& MeshOf() const { return *all_.planned_->description.ranks[rank_].mesh; }
+  std::vector<Tile> TilesOf(ChannelIndex channel, const PipelineDescription::Tensor& tensor) const {
+    const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
+    return LayoutOf(channel, tensor).Tiles(MeshOf(), spec.shape);
+  }
+  // Its tiles are in `memory`, one more for each slot.
+  PipelineTensor TensorOf(ChannelIndex channel, const PipelineDescription::Tensor& tensor,
+                          std::deque<std::vector<float>>& memory) const {
+    const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
+    const PipelineDescription::Edge& edge = EdgeOf(channel);
+    PipelineTensor given{.name = spec.name,
+                         .other_stage = edge.from == op_.op.stage ? edge.to : edge.from,
+                         .type = spec.type,
+                         .shape = {spec.shape.lengths().begin(), spec.shape.lengths().end()}};
+    const std::vector<Tile> tiles = TilesOf(channel, tensor);
+    for (size_t slot = 0; slot < tiles.size(); ++slot) {
+      std::vector<float>& bytes = memory.emplace_back(Volume(tiles[slot]), kUnwritten);
+      given.tiles.push_back(
+          {.device = MeshOf().devices()[slot], .bytes = std::as_writable_bytes(std::span(bytes))});
+    }
+    return given;
+  }
+
+  PlannedLoops& all_;
+  const OpTable& table_;
+  const RankIndex rank_;
+  std::vector<Op> ops_;
+  int64_t iteration_;
+  size_t next_ = 0;  // of ops_
+  std::optional<PipelineStep> first_step_;
+  PipelineOp op_;
+  std::deque<std::vector<float>> inputs_, outputs_;  // of op_, by channel, tensor and slot
+};
+
+PlannedLoops::PlannedLoops(std::shared_ptr<const PlannedPipeline> planned, Options options)
+    : planned_(std::move(planned)), options_(std::move(options)) {}
+
+std::unique_ptr<PipelineLoop> PlannedLoops::LoopOf(RankIndex rank) {
+  return std::make_unique<Loop>(*this, rank);
+}
+
+std::optional<PipelineStep> PlannedLoops::FirstStep() const {
+  if (!options_.complete_iteration.has_value()) return std::nullopt;
+  return PipelineStep{.kind = PipelineStep::Kind::kComplete,
+                      .iteration = *options_.complete_iteration};
+}
+
+absl::Status PlannedLoops::WaitForMessage(const MessageKey& key, Message& message) {
+  MutexLock lock(mutex_);
+  while (why_.ok() && !messages_.contains(key)) changed_.Wait(mutex_);
+  if (!why_.ok()) return why_;
+  message = std::move(messages_.extract(key).mapped());
+  return absl::OkStatus();
+}
+
+absl::Status PlannedLoops::WaitForBarrier(RankIndex rank, int64_t iteration) {
+  const int64_t all = (iteration - options_.first_iteration + 1) * planned_->ops->size();
+  MutexLock lock(mutex_);
+  while (why_.ok() && ops_done_ < all) changed_.Wait(mutex_);
+  if (ops_done_ == all && options_.told.contains(rank)) return absl::OkStatus();
+  return ops_done_ < all || options_.ops_max == all ? why_ : absl::OkStatus();
+}
+
+void PlannedLoops::OnDone(std::vector<std::pair<MessageKey, Message>> messages) {
+  MutexLock lock(mutex_);
+  for (auto& [key, message] : messages) {
+    CHECK(messages_.emplace(key, std::move(message)).second) << "channel " << key.first;
+  }
+  if (++ops_done_ == options_.ops_max && why_.ok()) why_ = absl::AbortedError("cut short");
+  changed_.SignalAll();
+}
+
+absl::Status PlannedLoops::why() {
+  MutexLock lock(mutex_);
+  return why_;
+}
+
+void PlannedLoops::Cut(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  if (why_.ok()) why_ = why;
+  changed_.SignalAll();
+}
+
+}  // namespace crossmesh::training

@@ -1,0 +1,204 @@
+#include "planner/network/cheapest_delivery.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int32_t kNobody = -1;
+
+// A host that could send, and what a copy from it costs beside the receiver's ports.
+struct Sender {
+  HostRank host = kNobody;
+  int32_t rack = kNobody;  // index into the search's racks
+  bool holds = false;
+  double price = kNever;
+};
+
+const Sender& Cheaper(const Sender& a, const Sender& b) { return b.price < a.price ? b : a; }
+
+// The two cheapest senders of different racks.
+class CrossingSenders {
+ public:
+  void Add(const Sender& sender) {
+    if (sender.rack == best_[0].rack) {
+      best_[0] = Cheaper(best_[0], sender);
+    } else if (sender.price < best_[0].price) {
+      best_[1] = std::exchange(best_[0], sender);
+    } else if (sender.price < best_[1].price) {
+      best_[1] = sender;
+    }
+  }
+  // To a host of the rack.
+  const Sender& To(int32_t rack) const { return best_[0].rack == rack ? best_[1] : best_[0]; }
+  const Sender& Cheapest() const { return best_[0]; }
+
+ private:
+  std::array<Sender, 2> best_;
+};
+
+Sender CheapestOf(std::span<const HostRank> hosts, std::span<const double> prices, int32_t rack,
+                  bool holds) {
+  Sender best{.rack = rack, .holds = holds};
+  for (const HostRank host : hosts) {
+    if (prices[host] < best.price) best.host = host, best.price = prices[host];
+  }
+  return best;
+}
+
+Sender Plus(Sender sender, double price) {
+  sender.price += price;
+  return sender;
+}
+
+// The senders of one search. A rack's speaker is the receiver that sends for the others.
+class Senders {
+ public:
+  explicit Senders(size_t racks)
+      : holder_(racks), speaker_(racks), crossing_(racks), down_(racks) {}
+
+  void Set(int32_t rack, const Sender& holder, const Sender& speaker, double up, double down) {
+    holder_[rack] = holder;
+    speaker_[rack] = speaker;
+    down_[rack] = down;
+    out_of_holders_.Add(Plus(holder, up));
+    crossing_[rack] = Plus(speaker, up);
+    out_of_speakers_.Add(crossing_[rack]);
+    out_.Add(Cheaper(Plus(holder, up), crossing_[rack]));
+  }
+
+  // Who feeds each rack's speaker, by rack; price kNever where a rack has none.
+  std::vector<Sender> FeedSpeakers() const {
+    std::vector<Sender> feeder(holder_.size());
+    const Sender hub = out_of_speakers_.Cheapest();
+    for (const Sender& speaker : speaker_) {
+      if (speaker.host == kNobody) continue;
+      const int32_t rack = speaker.rack;
+      feeder[rack] =
+          rack == hub.rack ? FromHolder(rack) : Cheaper(FromHolder(rack), Plus(hub, down_[rack]));
+    }
+    // The hub may have its byte from another speaker, which then has it from a holder.
+    double least = feeder[hub.rack].price;
+    Sender before_hub;
+    for (const Sender& speaker : crossing_) {
+      if (speaker.host == kNobody || speaker.rack == hub.rack) continue;
+      const double more = FromHolder(speaker.rack).price - feeder[speaker.rack].price;
+      const double price = more + speaker.price + down_[hub.rack];
+      if (price < least) least = price, before_hub = speaker;
+    }
+    if (before_hub.host != kNobody) {
+      feeder[hub.rack] = Plus(before_hub, down_[hub.rack]);
+      feeder[before_hub.rack] = FromHolder(before_hub.rack);
+    }
+    return feeder;
+  }
+
+  // Who feeds the rack's other receivers.
+  Sender FeedOthers(int32_t rack) const {
+    return Cheaper(Cheaper(holder_[rack], speaker_[rack]), Plus(out_.To(rack), down_[rack]));
+  }
+
+  HostRank SpeakerOf(int32_t rack) const { return speaker_[rack].host; }
+
+ private:
+  Sender FromHolder(int32_t rack) const {
+    return Cheaper(holder_[rack], Plus(out_of_holders_.To(rack), down_[rack]));
+  }
+
+  std::vector<Sender> holder_;
+  std::vector<Sender> speaker_;
+  std::vector<Sender> crossing_;  // speakers, as senders to other racks
+  std::vector<double> down_;
+  CrossingSenders out_of_holders_;
+  CrossingSenders out_of_speakers_;
+  CrossingSenders out_;
+};
+
+// Orders hops from `from` to `to` so that parents come first, and finds their roots.
+class HopOrder {
+ public:
+  explicit HopOrder(std::vector<HostHop>& hops) : hops_(hops) { hops_.clear(); }
+
+  void AddSpeakers(const Senders& senders, std::span<const Sender> feeders) {
+    root_of_rack_.assign(feeders.size(), kNobody);
+    // From holders, from speakers fed by holders, and from those that these feed: three levels.
+    for (int level = 0; level < 3; ++level) {
+      for (size_t rack = 0; rack < feeders.size(); ++rack) {
+        if (feeders[rack].host == kNobody || root_of_rack_[rack] != kNobody) continue;
+        root_of_rack_[rack] = RootOf(feeders[rack]);
+        if (root_of_rack_[rack] == kNobody) continue;
+        Add(feeders[rack], senders.SpeakerOf(static_cast<int32_t>(rack)));
+      }
+    }
+  }
+
+  void Add(const Sender& sender, HostRank to) {
+    hops_.push_back({.root = RootOf(sender), .from = sender.host, .to = to});
+  }
+
+  void Finish() {
+    std::ranges::stable_sort(hops_, {}, [](const HostHop& hop) { return hop.root; });
+  }
+
+ private:
+  HostRank RootOf(const Sender& sender) const {
+    return sender.holds ? sender.host : root_of_rack_[sender.rack];
+  }
+
+  std::vector<HostHop>& hops_;
+  std::vector<HostRank> root_of_rack_;  // of its speaker's byte
+};
+
+}  // namespace
+
+DeliverySearch::DeliverySearch(const Demands& demands, const Demand& demand,
+                               const HostNetwork& network) {
+  std::map<int32_t, Rack> racks;
+  for (const HostRank h : demands.holders(demand)) {
+    racks[network.rack_of_host[h]].holders.push_back(h);
+  }
+  for (const HostRank h : demands.receivers(demand)) {
+    racks[network.rack_of_host[h]].receivers.push_back(h);
+  }
+  for (auto& [number, rack] : racks) {
+    rack.number = number;
+    racks_.push_back(std::move(rack));
+  }
+}
+
+double DeliverySearch::Cheapest(const PortPrices& prices, std::vector<HostHop>& hops) const {
+  Senders senders(racks_.size());
+  for (size_t i = 0; i < racks_.size(); ++i) {
+    const Rack& rack = racks_[i];
+    const int32_t index = static_cast<int32_t>(i);
+    senders.Set(index, CheapestOf(rack.holders, prices.host_out, index, /*holds=*/true),
+                CheapestOf(rack.receivers, prices.host_out, index, /*holds=*/false),
+                prices.rack_up[rack.number], prices.rack_down[rack.number]);
+  }
+  const std::vector<Sender> feeders = senders.FeedSpeakers();
+  HopOrder order(hops);
+  order.AddSpeakers(senders, feeders);
+  double price = 0;
+  for (size_t i = 0; i < racks_.size(); ++i) {
+    if (racks_[i].receivers.empty()) continue;
+    const HostRank speaker = senders.SpeakerOf(static_cast<int32_t>(i));
+    const Sender feeder_of_others = senders.FeedOthers(static_cast<int32_t>(i));
+    price += feeders[i].price;
+    for (const HostRank host : racks_[i].receivers) {
+      price += prices.host_in[host];
+      if (host == speaker) continue;
+      price += feeder_of_others.price;
+      order.Add(feeder_of_others, host);
+    }
+  }
+  order.Finish();
+  return price;
+}
+
+}  // namespace crossmesh

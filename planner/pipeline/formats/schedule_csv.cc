@@ -1,0 +1,188 @@
+#include "planner/pipeline/formats/schedule_csv.h"
+
+#include "common/base/status_macros.h"
+#include "planner/pipeline/formats/csv_action.h"
+#include "planner/pipeline/formats/csv_transfers.h"
+#include "planner/pipeline/formats/placed_ops.h"
+#include "planner/pipeline/formats/shape.h"
+#include "planner/pipeline/order_proof.h"
+#include "planner/pipeline/program.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
+
+namespace crossmesh {
+namespace {
+
+using Kind = CsvAction::Kind;
+
+std::string Place(size_t row, size_t column) {
+  return absl::StrCat("row ", row + 1, ", column ", column + 1);
+}
+
+// The actions of a file, and the columns of their cells.
+struct CsvRows {
+  std::vector<std::vector<CsvAction>> actions;
+  std::vector<std::vector<size_t>> columns;
+};
+
+absl::StatusOr<std::vector<CsvAction>> ReadCell(absl::string_view cell, CsvDialect dialect) {
+  const bool is_compute_only = dialect == CsvDialect::kComputeOnly;
+  if (cell.empty() && is_compute_only) return std::vector<CsvAction>();
+  ASSIGN_OR_RETURN(std::vector<CsvAction> actions, ParseCsvCell(cell));
+  if (is_compute_only && actions[0].kind != Kind::kRun) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected ops only in this dialect, found '", cell, "'"));
+  }
+  return actions;
+}
+
+absl::StatusOr<CsvRows> ReadRows(absl::string_view text, CsvDialect dialect) {
+  CsvRows rows;
+  absl::ConsumeSuffix(&text, "\n");
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    absl::ConsumeSuffix(&line, "\r");
+    const size_t row = rows.actions.size();
+    rows.actions.emplace_back();
+    rows.columns.emplace_back();
+    size_t column = 0;
+    for (const absl::string_view cell : absl::StrSplit(line, ',')) {
+      absl::StatusOr<std::vector<CsvAction>> actions =
+          ReadCell(absl::StripAsciiWhitespace(cell), dialect);
+      if (!actions.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(Place(row, column), ": ", actions.status().message()));
+      }
+      for (const CsvAction& action : *actions) {
+        rows.actions.back().push_back(action);
+        rows.columns.back().push_back(column);
+      }
+      ++column;
+    }
+  }
+  return rows;
+}
+
+absl::Status CheckChain(const PipelineProfile& profile) {
+  std::vector<PipelineShape::Edge> edges = ShapeOf(profile).edges;
+  std::ranges::sort(edges, {}, &PipelineShape::Edge::to);
+  if (edges == ChainOf(static_cast<int32_t>(profile.stages.size()))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "schedule: expected edges from each stage to the next and no others, which PyTorch takes for "
+      "granted; found others");
+}
+
+// The cells of a rank's row, with those that PyTorch has around the ops of a stage.
+class CsvRow {
+ public:
+  explicit CsvRow(const OpTable& ops) : ops_(ops), left_(ops.schedule().stages, 0) {}
+
+  std::string Write(const std::vector<Action>& actions) && {
+    for (const Action& action : actions) {
+      if (action.kind != Action::Kind::kReceive) ++left_[StageOf(action)];
+    }
+    std::vector<bool> is_unsharded(left_.size(), false);
+    for (const Action& action : actions) {
+      if (action.kind == Action::Kind::kReceive) {
+        Add(action);
+        continue;
+      }
+      const StageIndex stage = StageOf(action);
+      if (!is_unsharded[stage]) Add(Kind::kUnshard, stage);
+      is_unsharded[stage] = true;
+      Add(action);
+      if (--left_[stage] > 0) continue;
+      Add(Kind::kReduceGradient, stage);
+      Add(Kind::kReshard, stage);
+    }
+    return absl::StrJoin(cells_, ",");
+  }
+
+ private:
+  StageIndex StageOf(const Action& action) const { return ops_.op(action.op).stage; }
+
+  void Add(Kind kind, StageIndex stage) {
+    cells_.push_back(ToString(CsvAction{kind, {.stage = stage}}));
+  }
+
+  void Add(const Action& action) {
+    Op op = ops_.op(action.op);
+    if (action.kind == Action::Kind::kRun) {
+      cells_.push_back(ToString(op));
+      return;
+    }
+    op.kind = OpTable::IsForward(action.channel) ? OpKind::kForward : OpKind::kBackward;
+    const bool is_send = action.kind == Action::Kind::kSend;
+    if (!is_send) op.stage = ops_.op(ops_.ConsumerOf(action.channel, op.microbatch)).stage;
+    cells_.push_back(ToString(CsvAction{is_send ? Kind::kSend : Kind::kReceive, op}));
+  }
+
+  const OpTable& ops_;
+  std::vector<int32_t> left_;  // ops and sends, by stage
+  std::vector<std::string> cells_;
+};
+
+}  // namespace
+
+absl::StatusOr<Schedule> ParseScheduleCsv(absl::string_view text, CsvDialect dialect) {
+  ASSIGN_OR_RETURN(const CsvRows rows, ReadRows(text, dialect));
+  std::vector<std::vector<Op>> ranks;
+  std::vector<std::vector<size_t>> columns;  // of ops
+  for (size_t row = 0; row < rows.actions.size(); ++row) {
+    ranks.emplace_back();
+    columns.emplace_back();
+    for (size_t at = 0; at < rows.actions[row].size(); ++at) {
+      if (rows.actions[row][at].kind != Kind::kRun) continue;
+      ranks.back().push_back(rows.actions[row][at].op);
+      columns.back().push_back(rows.columns[row][at]);
+    }
+    if (!ranks.back().empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Place(row, 0), ": expected ops, found a row without"));
+  }
+  ASSIGN_OR_RETURN(Schedule schedule,
+                   ScheduleOfPlacedOps(std::move(ranks), [&](RankIndex rank, size_t at) {
+                     return Place(rank, columns[rank][at]);
+                   }));
+  const PipelineProfile profile =
+      FreeProfile({.stage_ranks = StageRanks(schedule), .edges = ChainOf(schedule.stages)},
+                  static_cast<RankIndex>(schedule.ranks.size()));
+  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile));
+  RETURN_IF_ERROR(ProveOrder(ops));
+  if (dialect == CsvDialect::kComputeComms) {
+    RETURN_IF_ERROR(CheckCsvTransfers(ops, rows.actions, [&](RankIndex rank, size_t at) {
+      return Place(rank, rows.columns[rank][at]);
+    }));
+  }
+  return schedule;
+}
+
+absl::StatusOr<std::string> ToScheduleCsv(const OpTable& ops, CsvDialect dialect) {
+  RETURN_IF_ERROR(CheckChain(ops.profile()));
+  std::string text;
+  if (dialect == CsvDialect::kComputeOnly) {
+    RETURN_IF_ERROR(ProveOrder(ops));
+    for (const std::vector<Op>& row : ops.schedule().ranks) {
+      const auto append = [](std::string* out, const Op& op) {
+        absl::StrAppend(out, ToString(op));
+      };
+      absl::StrAppend(&text, absl::StrJoin(row, ",", append), "\n");
+    }
+    return text;
+  }
+  ASSIGN_OR_RETURN(const Program program, MakeProgram(ops, ReceivePlacement::kAtSend));
+  for (const std::vector<Action>& actions : program) {
+    absl::StrAppend(&text, CsvRow(ops).Write(actions), "\n");
+  }
+  return text;
+}
+
+}  // namespace crossmesh

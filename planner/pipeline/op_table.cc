@@ -1,0 +1,138 @@
+#include "planner/pipeline/op_table.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile) {
+  if (schedule.stages != std::ssize(profile.stages)) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule: expected ", profile.stages.size(),
+                                                   " stages, found ", schedule.stages));
+  }
+  if (std::ssize(schedule.ranks) != profile.ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule: expected ", profile.ranks(),
+                                                   " ranks, found ", schedule.ranks.size()));
+  }
+  if (schedule.microbatches < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: expected microbatches, found ", schedule.microbatches));
+  }
+  RETURN_IF_ERROR(CheckMicrobatches(profile, schedule.microbatches));
+  const auto wide = static_cast<int64_t>(3 * profile.stages.size() + 2 * profile.edges.size());
+  if (wide * schedule.microbatches > OpTable::kOpsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("schedule: expected at most ", OpTable::kOpsMax,
+                     " ops and transfers, found up to ", wide * schedule.microbatches));
+  }
+  // Before anything is as large as the schedule says that it is.
+  int64_t ops = 0;
+  for (const std::vector<Op>& row : schedule.ranks) ops += std::ssize(row);
+  if (ops < schedule.microbatches) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule: expected ops of each of ",
+                                                   schedule.microbatches, " microbatches, found ",
+                                                   ops, " ops"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+OpTable::OpTable(const Schedule& schedule, const PipelineProfile& profile)
+    : schedule_(&schedule),
+      profile_(&profile),
+      index_(profile.stages.size() * kSlots * static_cast<size_t>(schedule.microbatches), kNone),
+      forward_in_(profile.stages.size()),
+      forward_out_(profile.stages.size()),
+      backward_in_(profile.stages.size()),
+      backward_out_(profile.stages.size()) {
+  for (ChannelIndex channel = 0; channel < channels(); channel += 2) {
+    forward_out_[EdgeOf(channel).from].push_back(channel);
+    forward_in_[EdgeOf(channel).to].push_back(channel);
+    backward_out_[EdgeOf(channel).to].push_back(channel + 1);
+    backward_in_[EdgeOf(channel).from].push_back(channel + 1);
+  }
+}
+
+absl::StatusOr<OpTable> OpTable::Create(const Schedule& schedule, const PipelineProfile& profile) {
+  RETURN_IF_ERROR(Validate(profile));
+  RETURN_IF_ERROR(CheckSize(schedule, profile));
+  OpTable table(schedule, profile);
+  for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
+    table.first_.push_back(table.size());
+    for (const Op& op : schedule.ranks[rank]) RETURN_IF_ERROR(table.Enter(rank, op));
+  }
+  table.first_.push_back(table.size());
+  RETURN_IF_ERROR(table.CheckComplete());
+  return table;
+}
+
+absl::Status OpTable::Enter(RankIndex rank, const Op& op) {
+  const auto error = [&](absl::string_view expected, absl::string_view found) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, ", op ", ToString(op),
+                                                   ": expected ", expected, ", found ", found));
+  };
+  if (op.stage < 0 || op.stage >= schedule_->stages || op.microbatch < 0 ||
+      op.microbatch >= schedule_->microbatches) {
+    return error(absl::StrCat("a stage below ", schedule_->stages, " and a microbatch below ",
+                              schedule_->microbatches),
+                 "another");
+  }
+  if (const RankIndex owner = profile_->stages[op.stage].rank; owner != rank) {
+    return error("the stages of that rank", absl::StrCat("one of rank ", owner));
+  }
+  OpIndex& index = index_[PlaceOf(SlotOf(op.kind), op.stage, op.microbatch)];
+  if (index != kNone) return error("it once", absl::StrCat(ToString(ops_[index]), " before it"));
+  index = size();
+  ops_.push_back(op);
+  return absl::OkStatus();
+}
+
+absl::Status OpTable::CheckComplete() const {
+  for (StageIndex stage = 0; stage < schedule_->stages; ++stage) {
+    for (MicrobatchIndex m = 0; m < schedule_->microbatches; ++m) {
+      const auto error = [&](absl::string_view expected, absl::string_view found) {
+        return absl::InvalidArgumentError(absl::StrCat("stage ", stage, ", microbatch ", m,
+                                                       ": expected ", expected, ", found ", found));
+      };
+      if (Forward(stage, m) == kNone) return error("a forward op", "none");
+      if (Backward(stage, m) == kNone) return error("a backward op", "none");
+      const bool has_weights = At(kWeightSlot, stage, m) != kNone;
+      const bool is_split = ops_[Backward(stage, m)].kind == OpKind::kInputGradient;
+      if (is_split && !has_weights) return error("a gradient of the weights", "none");
+      if (!is_split && has_weights) return error("one gradient of the weights", "two");
+    }
+  }
+  return absl::OkStatus();
+}
+
+OpTable::Slot OpTable::SlotOf(OpKind kind) {
+  if (kind == OpKind::kForward) return kForwardSlot;
+  return GivesInputGradient(kind) ? kBackwardSlot : kWeightSlot;
+}
+
+const std::vector<ChannelIndex>& OpTable::ChannelsInto(const Op& op) const {
+  static const auto& none = *new std::vector<ChannelIndex>;
+  if (op.kind == OpKind::kForward) return forward_in_[op.stage];
+  return GivesInputGradient(op.kind) ? backward_in_[op.stage] : none;
+}
+
+const std::vector<ChannelIndex>& OpTable::ChannelsOutOf(const Op& op) const {
+  static const auto& none = *new std::vector<ChannelIndex>;
+  if (op.kind == OpKind::kForward) return forward_out_[op.stage];
+  return GivesInputGradient(op.kind) ? backward_out_[op.stage] : none;
+}
+
+OpIndex OpTable::LocalInput(const Op& op) const {
+  if (op.kind == OpKind::kForward) return kNone;
+  if (GivesInputGradient(op.kind)) return Forward(op.stage, op.microbatch);
+  return Backward(op.stage, op.microbatch);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,83 @@
+#include "planner/pipeline/op_table.h"
+
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+absl::Status Refusal(absl::string_view text) {
+  absl::StatusOr<Schedule> schedule = ParseSchedule(text);
+  if (!schedule.ok()) return schedule.status();
+  schedule->stages = 2;
+  schedule->microbatches = 2;
+  return OpTable::Create(*schedule, UniformProfile(2, 1, 0)).status();
+}
+
+TEST(OpTableTest, KnowsWhatAnOpWaitsFor) {
+  PipelineProfile profile = UniformProfile(3, 1, 0);
+  profile.edges.push_back({.from = 0, .to = 2});  // channels 4 and 5
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1I0 1W0\n2F0 2B0\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  EXPECT_EQ(ops.size(), 7);
+  EXPECT_EQ(ops.op(ops.first(1)), (Op{OpKind::kForward, 1, 0}));
+  EXPECT_THAT(ops.ChannelsInto(ops.op(ops.Forward(2, 0))), ElementsAre(2, 4));
+  EXPECT_THAT(ops.ChannelsInto(ops.op(ops.Backward(0, 0))), ElementsAre(1, 5));
+  EXPECT_THAT(ops.ChannelsOutOf(ops.op(ops.Backward(2, 0))), ElementsAre(3, 5));
+  EXPECT_THAT(ops.ChannelsInto({OpKind::kWeightGradient, 1, 0}), IsEmpty());
+  EXPECT_EQ(ops.ProducerOf(5, 0), ops.Backward(2, 0));
+  EXPECT_EQ(ops.ConsumerOf(5, 0), ops.Backward(0, 0));
+  EXPECT_EQ(ops.LocalInput({OpKind::kWeightGradient, 1, 0}), ops.Backward(1, 0));
+  EXPECT_EQ(ops.LocalInput({OpKind::kForward, 1, 0}), OpTable::kNone);
+}
+
+TEST(OpTableTest, EveryOpIsThereOnce) {
+  const auto is_refused = [](const char* message) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
+  };
+  const char* const whole = "0F0 0F1 0B0 0B1\n";
+  EXPECT_OK(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1I1 1W1")));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1")),
+              is_refused("stage 1, microbatch 1: expected a backward op, found none"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1B1")),
+              is_refused("stage 1, microbatch 1: expected a forward op, found none"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1I1")),
+              is_refused("expected a gradient of the weights, found none"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1B1 1W1")),
+              is_refused("expected one gradient of the weights, found two"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1B1 1F0")),
+              is_refused("rank 1, op 1F0: expected it once, found 1F0 before it"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1B1 1I1")),
+              is_refused("rank 1, op 1I1: expected it once, found 1B1 before it"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1B1 0W1")),
+              is_refused("rank 1, op 0W1: expected the stages of that rank, found one of rank 0"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1B1 2F0")), is_refused("op 2F0"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1F1 1B1 1F2")), is_refused("op 1F2"));
+  EXPECT_THAT(Refusal(whole), is_refused("expected 2 ranks, found 1"));
+}
+
+TEST(OpTableTest, SizesAreLimited) {
+  Schedule schedule{.stages = 2, .microbatches = int32_t{1} << 30, .ranks = {{}, {}}};
+  EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  schedule.microbatches = 1'000'000;  // a table for so many is not made in vain
+  EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("each of 1000000 microbatches, found 0 ops")));
+  schedule.microbatches = 0;
+  EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("microbatches")));
+  schedule.stages = 3;
+  EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 2 stages")));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,50 @@
+#include "planner/pipeline/pipeline_proof.h"
+
+#include "common/base/status_macros.h"
+#include "planner/pipeline/op_table.h"
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status ProveSequences(const OpTable& ops) {
+  const int32_t parts = ops.profile().sequence_parts;
+  const auto check = [&](absl::string_view what, OpIndex first, OpIndex then) {
+    if (first < then) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", ops.rank_of(then), ": expected ", ToString(ops.op(first)), " before ",
+                     ToString(ops.op(then)), ", since ", what, ", found it behind"));
+  };
+  for (StageIndex s = 0; s < std::ssize(ops.profile().stages); ++s) {
+    for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
+      if (m % parts == 0) continue;  // the first of a sequence
+      RETURN_IF_ERROR(check("the parts of a sequence go forward in order", ops.Forward(s, m - 1),
+                            ops.Forward(s, m)));
+      RETURN_IF_ERROR(check("the parts of a sequence go backward in reverse", ops.Backward(s, m),
+                            ops.Backward(s, m - 1)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PipelineProof> ProvePipeline(const Schedule& schedule,
+                                            const PipelineProfile& profile,
+                                            const PipelineTransport& transport) {
+  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile));
+  RETURN_IF_ERROR(ProveSequences(ops));
+  // Proves the order of ops as well: a program is made in such an order.
+  ASSIGN_OR_RETURN(const Program program, MakeProgram(ops, transport.receives));
+  RETURN_IF_ERROR(ProveLines(ops, program, transport.scope));
+  RETURN_IF_ERROR(RunQueues(ops, program, {.scope = transport.scope}).status());
+  PipelineProof proof{.ops = ops.size(), .memory = PeakMemory(ops)};
+  RETURN_IF_ERROR(CheckMemory(ops, proof.memory));
+  for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
+    if (ops.Passes(channel)) proof.transfers += schedule.microbatches;
+  }
+  return proof;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,95 @@
+#include "planner/pipeline/planning/buffer_proof.h"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+namespace {
+
+// What waits for what: ops by number, behind them transfers.
+class WaitGraph {
+ public:
+  explicit WaitGraph(size_t nodes) : waits_for_(nodes), waited_by_(nodes) {}
+
+  void Add(size_t first, size_t then) {
+    waited_by_[first].push_back(then);
+    waits_for_[then]++;
+  }
+  // Takes away what can be done, until nothing can. Returns how many are left.
+  size_t Run() {
+    std::vector<size_t> free;
+    for (size_t node = 0; node < waits_for_.size(); ++node) {
+      if (waits_for_[node] == 0) free.push_back(node);
+    }
+    size_t left = waits_for_.size();
+    while (!free.empty()) {
+      const size_t done = free.back();
+      free.pop_back();
+      --left;
+      for (const size_t node : waited_by_[done]) {
+        if (--waits_for_[node] == 0) free.push_back(node);
+      }
+    }
+    return left;
+  }
+  bool waits(size_t node) const { return waits_for_[node] > 0; }
+
+ private:
+  std::vector<int32_t> waits_for_;
+  std::vector<std::vector<size_t>> waited_by_;
+};
+
+// The messages of a plan, in the order in which their producers stand.
+std::vector<MicrobatchIndex> MessagesOf(const OpTable& ops, const EdgePlan& plan,
+                                        const std::vector<int64_t>& samples) {
+  std::vector<MicrobatchIndex> messages;
+  const RankIndex rank = ops.rank_of(ops.ProducerOf(plan.channel, 0));
+  for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
+    const MicrobatchIndex m = ops.op(op).microbatch;
+    if (ops.ProducerOf(plan.channel, m) == op && samples[m] == plan.samples) messages.push_back(m);
+  }
+  return messages;
+}
+
+}  // namespace
+
+absl::Status ProveBuffers(const OpTable& ops, const std::vector<int64_t>& samples,
+                          const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers) {
+  WaitGraph graph(static_cast<size_t>(ops.size()) + ops.transfers());
+  for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
+    for (OpIndex op = ops.first(rank) + 1; op < ops.first(rank + 1); ++op) graph.Add(op - 1, op);
+  }
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const ChannelIndex channel = plans[i].channel;
+    const std::vector<MicrobatchIndex> messages = MessagesOf(ops, plans[i], samples);
+    const auto transfer = [&](size_t k) {
+      return static_cast<size_t>(ops.size()) + ops.TransferOf(channel, messages[k]);
+    };
+    for (size_t k = 0; k < messages.size(); ++k) {
+      graph.Add(ops.ProducerOf(channel, messages[k]), transfer(k));
+      graph.Add(transfer(k), ops.ConsumerOf(channel, messages[k]));
+      if (k < static_cast<size_t>(buffers[i])) continue;
+      const size_t before = k - buffers[i];
+      graph.Add(transfer(before), ops.ProducerOf(channel, messages[k]));
+      graph.Add(ops.ConsumerOf(channel, messages[before]), transfer(k));
+    }
+  }
+  if (graph.Run() == 0) return absl::OkStatus();
+  std::vector<std::string> stuck;
+  for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
+    OpIndex op = ops.first(rank);
+    while (op < ops.first(rank + 1) && !graph.waits(op)) ++op;
+    if (op < ops.first(rank + 1))
+      stuck.push_back(absl::StrCat("rank ", rank, " at ", ToString(ops.op(op))));
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("expected memory for more messages, found ranks that would wait for each other "
+                   "for ever: ",
+                   absl::StrJoin(stuck, ", ")));
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,87 @@
+#include "planner/pipeline/planning/channel_buffers.h"
+
+#include "planner/pipeline/memory.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+// The most spans that there are at one time; one that ends when another begins is not there with
+// it.
+int32_t MostAtOnce(const std::vector<TimeSpan>& spans) {
+  std::vector<std::pair<double, int32_t>> changes;
+  for (const TimeSpan& span : spans) {
+    changes.emplace_back(span.begin, 1);
+    changes.emplace_back(span.end, -1);
+  }
+  std::ranges::sort(changes);
+  int32_t there = 0, most = 0;
+  for (const auto& [time, change] : changes) {
+    there += change;
+    most = std::max(most, there);
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineRun& run,
+                                   const std::vector<int64_t>& samples,
+                                   const std::vector<EdgePlan>& plans) {
+  std::vector<int32_t> buffers;
+  for (const EdgePlan& plan : plans) {
+    std::vector<TimeSpan> sent, received;
+    for (MicrobatchIndex m = 0; m < std::ssize(samples); ++m) {
+      if (samples[m] != plan.samples) continue;
+      const TimeSpan& transfer = run.transfers[ops.TransferOf(plan.channel, m)];
+      sent.push_back({run.ops[ops.ProducerOf(plan.channel, m)].begin, transfer.end});
+      received.push_back({transfer.begin, run.ops[ops.ConsumerOf(plan.channel, m)].end});
+    }
+    const int32_t most = std::max(MostAtOnce(sent), MostAtOnce(received));
+    buffers.push_back(std::min(most + 1, static_cast<int32_t>(sent.size())));
+  }
+  return buffers;
+}
+
+void SetBufferBytes(const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers,
+                    PipelineProfile& profile) {
+  for (EdgeProfile& edge : profile.edges) {
+    edge.from_buffer_bytes = edge.to_buffer_bytes = ByteCount(0);
+  }
+  for (size_t i = 0; i < plans.size(); ++i) {
+    EdgeProfile& edge = profile.edges[plans[i].channel / 2];
+    const bool is_forward = OpTable::IsForward(plans[i].channel);
+    ByteCount& sender = is_forward ? *edge.from_buffer_bytes : *edge.to_buffer_bytes;
+    ByteCount& receiver = is_forward ? *edge.to_buffer_bytes : *edge.from_buffer_bytes;
+    sender += int64_t{buffers[i]} * plans[i].sender_bytes;
+    receiver += int64_t{buffers[i]} * plans[i].receiver_bytes;
+  }
+}
+
+void FitBuffers(const OpTable& ops, const std::vector<EdgePlan>& plans,
+                std::vector<int32_t>& buffers, PipelineProfile& profile) {
+  const std::vector<RankMemory> peak = PeakMemory(ops);
+  for (;;) {
+    SetBufferBytes(plans, buffers, profile);
+    const std::vector<RankMemory> fixed = FixedMemory(profile);
+    const auto is_over = [&](StageIndex stage) {
+      const RankIndex rank = profile.stages[stage].rank;
+      const std::optional<ByteCount>& most = profile.rank_bytes_max[rank];
+      return most && fixed[rank].bytes() + peak[rank].activation_bytes > *most;
+    };
+    size_t fullest = plans.size();
+    for (size_t i = 0; i < plans.size(); ++i) {
+      const EdgeProfile& edge = profile.edges[plans[i].channel / 2];
+      if (buffers[i] == 1 || (!is_over(edge.from) && !is_over(edge.to))) continue;
+      if (fullest == plans.size() || buffers[i] > buffers[fullest]) fullest = i;
+    }
+    if (fullest == plans.size()) return;
+    --buffers[fullest];
+  }
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,294 @@
+#include "planner/pipeline/planning/pipeline_planner.h"
+
+#include "common/base/digest_builder.h"
+#include "common/base/format.h"
+#include "common/base/status_macros.h"
+#include "planner/pipeline/formats/schedule_file.h"
+#include "planner/pipeline/memory.h"
+#include "planner/pipeline/planning/buffer_proof.h"
+#include "planner/pipeline/planning/channel_buffers.h"
+#include "planner/pipeline/planning/microbatch_sizes.h"
+#include "planner/pipeline/planning/plan_ports.h"
+#include "planner/pipeline/schedules/schedule_names.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+namespace {
+
+// Each microbatch, or all parts of its sequences, goes all the way before the next one begins: what
+// no schedule does with less memory, where stages of a rank depend on one another.
+Schedule OneByOne(const PipelineProfile& profile, int32_t microbatches) {
+  const auto stages = static_cast<int32_t>(profile.stages.size());
+  Schedule schedule{.stages = stages, .microbatches = microbatches};
+  schedule.ranks.resize(profile.ranks());
+  const int32_t parts = profile.sequence_parts;
+  for (MicrobatchIndex first = 0; first < microbatches; first += parts) {
+    for (StageIndex s = 0; s < stages; ++s) {
+      for (MicrobatchIndex m = first; m < first + parts; ++m) {
+        schedule.ranks[profile.stages[s].rank].push_back({OpKind::kForward, s, m});
+      }
+    }
+    for (StageIndex s = stages - 1; s >= 0; --s) {
+      for (MicrobatchIndex m = first + parts - 1; m >= first; --m) {
+        schedule.ranks[profile.stages[s].rank].push_back({OpKind::kBackward, s, m});
+      }
+    }
+  }
+  return schedule;
+}
+
+// Of which no bound of the other form would hold.
+BackwardForm FormOf(const Schedule& schedule) {
+  for (const std::vector<Op>& row : schedule.ranks) {
+    for (const Op& op : row) {
+      if (op.kind == OpKind::kWeightGradient) return BackwardForm::kSplit;
+    }
+  }
+  return BackwardForm::kFull;
+}
+
+// Of everything that workers must agree on.
+Digest IdOf(const PlannedPipeline& planned) {
+  DigestBuilder builder;
+  builder.AddText("crossmesh pipeline plan 1");
+  builder.AddText(ToString(planned.schedule));
+  builder.AddInt(std::ssize(planned.description.ranks));
+  for (const PipelineDescription::Rank& rank : planned.description.ranks) {
+    builder.AddText(ToString(*rank.mesh));
+  }
+  builder.AddInt(std::ssize(planned.description.stages));
+  for (const PipelineDescription::Stage& stage : planned.description.stages) {
+    builder.AddInt(stage.rank);
+  }
+  builder.AddInt(std::ssize(planned.description.edges));
+  for (const PipelineDescription::Edge& edge : planned.description.edges) {
+    builder.AddInt(edge.from);
+    builder.AddInt(edge.to);
+    builder.AddInt(std::ssize(edge.tensors));
+    for (const PipelineDescription::Tensor& tensor : edge.tensors) {
+      builder.AddText(tensor.tensor.name);
+    }
+  }
+  builder.AddInt(std::ssize(planned.description.samples));
+  for (const int64_t samples : planned.description.samples) builder.AddInt(samples);
+  builder.AddInt(std::ssize(planned.transfers));
+  for (const PlannedTransfer& transfer : planned.transfers) {
+    builder.AddInt(transfer.channel);
+    builder.AddInt(transfer.samples);
+    builder.AddInt(transfer.buffers);
+    builder.AddDigest(transfer.plan == nullptr ? Digest() : transfer.plan->id());
+  }
+  return builder.Finish();
+}
+
+}  // namespace
+
+PipelinePlanner::PipelinePlanner(PipelineDescription pipeline, std::vector<EdgePlan> plans)
+    : pipeline_(std::move(pipeline)), plans_(std::move(plans)) {
+  for (const EdgePlan& plan : plans_) {
+    counts_.push_back(static_cast<int32_t>(std::ranges::count(pipeline_.samples, plan.samples)));
+  }
+  profile_.sequence_parts = pipeline_.sequence_parts;
+  AddStages();
+  AddEdges();
+  AddPorts();
+  profile_ = ProfileWithBuffers(2);
+}
+
+absl::StatusOr<PipelinePlanner> PipelinePlanner::Create(PipelineDescription pipeline,
+                                                        CancelCheck cancelled) {
+  ASSIGN_OR_RETURN(std::vector<EdgePlan> plans, PlanEdges(pipeline, cancelled));
+  PipelinePlanner planner(std::move(pipeline), std::move(plans));
+  RETURN_IF_ERROR(Validate(planner.profile_));
+  return planner;
+}
+
+void PipelinePlanner::AddStages() {
+  const int64_t largest = std::ranges::max(pipeline_.samples);
+  const double scale =
+      static_cast<double>(largest) / static_cast<double>(pipeline_.samples.front());
+  if (std::ranges::any_of(pipeline_.samples, [=](int64_t samples) { return samples != largest; })) {
+    for (const int64_t samples : pipeline_.samples) {
+      profile_.microbatch_scale.push_back(static_cast<double>(samples) /
+                                          static_cast<double>(largest));
+    }
+  }
+  for (const PipelineDescription::Rank& rank : pipeline_.ranks) {
+    profile_.rank_bytes_max.push_back(rank.device_bytes_max);
+  }
+  for (const PipelineDescription::Stage& stage : pipeline_.stages) {
+    const StageProfile of_first = {
+        .rank = stage.rank,
+        .forward_seconds = stage.forward_seconds,
+        .input_gradient_seconds = stage.input_gradient_seconds,
+        .weight_gradient_seconds = stage.weight_gradient_seconds,
+        .input_gradient_bytes = stage.input_gradient_bytes,
+        .weight_gradient_bytes = stage.weight_gradient_bytes,
+        .static_bytes = stage.static_bytes,
+    };
+    profile_.stages.push_back(of_first.OfScale(scale));
+  }
+}
+
+void PipelinePlanner::AddEdges() {
+  for (const PipelineDescription::Edge& edge : pipeline_.edges) {
+    profile_.edges.push_back({.from = edge.from, .to = edge.to});
+  }
+  const int64_t largest = std::ranges::max(pipeline_.samples);
+  for (const EdgePlan& plan : plans_) {
+    if (plan.samples != largest) continue;
+    EdgeProfile& edge = profile_.edges[plan.channel / 2];
+    const bool is_forward = OpTable::IsForward(plan.channel);
+    (is_forward ? edge.forward_seconds : edge.backward_seconds) = plan.seconds;
+    (is_forward ? edge.forward_bytes : edge.backward_bytes) =
+        std::max(plan.sender_bytes, plan.receiver_bytes);
+  }
+}
+
+void PipelinePlanner::AddPorts() {
+  const Topology topology = pipeline_.topology.value_or(Topology());
+  absl::flat_hash_map<std::string, PortIndex> known;
+  for (const EdgePlan& plan : plans_) {
+    if (plan.plan == nullptr) continue;
+    EdgeProfile& edge = profile_.edges[plan.channel / 2];
+    std::vector<PortIndex>& ports =
+        OpTable::IsForward(plan.channel) ? edge.forward_ports : edge.backward_ports;
+    for (const PortBytes& port : PortsOf(*plan.plan, topology)) {
+      ports.push_back(
+          known.try_emplace(port.port, static_cast<PortIndex>(known.size())).first->second);
+    }
+    std::ranges::sort(ports);
+    const auto repeated = std::ranges::unique(ports);  // other sizes may use the same
+    ports.erase(repeated.begin(), repeated.end());
+  }
+}
+
+PipelineProfile PipelinePlanner::ProfileWithBuffers(int32_t buffers) const {
+  PipelineProfile profile = profile_;
+  std::vector<int32_t> each;
+  for (const int32_t count : counts_) each.push_back(std::min(buffers, count));
+  SetBufferBytes(plans_, each, profile);
+  return profile;
+}
+
+absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
+    const PipelineChoice& choice, CancelCheck cancelled) const {
+  auto planned = std::make_shared<PlannedPipeline>();
+  planned->description = pipeline_;
+  planned->model = choice.search.model;
+  RETURN_IF_ERROR(WithLeastMemory(MakeSchedule(choice, cancelled, *planned)));
+  ASSIGN_OR_RETURN(OpTable ops, OpTable::Create(planned->schedule, planned->profile));
+  planned->ops = std::make_unique<const OpTable>(std::move(ops));
+  ASSIGN_OR_RETURN(planned->run, RunPipeline(*planned->ops, planned->model));
+  RETURN_IF_ERROR(WithLeastMemory(AddTransfers(*planned)));
+  ASSIGN_OR_RETURN(planned->proof, ProvePipeline(planned->schedule, planned->profile));
+  ASSIGN_OR_RETURN(planned->bound, ComputePipelineBound(planned->profile, microbatches(),
+                                                        FormOf(planned->schedule), planned->model));
+  planned->id = IdOf(*planned);
+  return planned;
+}
+
+// A second message for each channel is nearly always of use; without memory for it, one must do.
+absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
+                                           PlannedPipeline& planned) const {
+  planned.profile = profile_;
+  const absl::Status status = TryToMakeSchedule(choice, cancelled, planned);
+  if (!absl::IsResourceExhausted(status)) return status;
+  planned.profile = ProfileWithBuffers(1);
+  return TryToMakeSchedule(choice, cancelled, planned);
+}
+
+absl::Status PipelinePlanner::TryToMakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
+                                                PlannedPipeline& planned) const {
+  if (choice.schedule == PipelineChoice::kAuto) {
+    ASSIGN_OR_RETURN(planned.search,
+                     SearchSchedules(planned.profile, microbatches(), choice.search, cancelled));
+    planned.schedule = planned.search->best().schedule;
+    planned.schedule_name = absl::StrCat(choice.schedule, ": ", planned.search->best().name);
+    return absl::OkStatus();
+  }
+  if (choice.schedule.empty()) {
+    ASSIGN_OR_RETURN(planned.schedule, ReadSchedule(choice));
+    planned.schedule_name = "schedule file";
+  } else {
+    ASSIGN_OR_RETURN(planned.schedule,
+                     MakeNamedSchedule(choice.schedule, {.profile = planned.profile,
+                                                         .microbatches = microbatches(),
+                                                         .form = choice.search.form,
+                                                         .windows = choice.windows}));
+    planned.schedule_name = choice.schedule;
+  }
+  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(planned.schedule, planned.profile));
+  return CheckMemory(ops, PeakMemory(ops));
+}
+
+absl::StatusOr<Schedule> PipelinePlanner::ReadSchedule(const PipelineChoice& choice) const {
+  absl::StatusOr<ScheduleFile> file = ParseScheduleFile(choice.schedule_file);
+  const auto refused = [](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule_file: ", why...));
+  };
+  if (!file.ok()) return refused(file.status().message());
+  std::vector<RankIndex> ranks;
+  for (const StageProfile& stage : profile_.stages) ranks.push_back(stage.rank);
+  if (file->shape.stage_ranks != ranks) {
+    return refused("expected stages on the pipeline's ranks, ", absl::StrJoin(ranks, " "),
+                   "; found ", absl::StrJoin(file->shape.stage_ranks, " "));
+  }
+  if (file->schedule.microbatches != microbatches()) {
+    return refused("expected ", microbatches(), " microbatches, found ",
+                   file->schedule.microbatches);
+  }
+  if (choice.search.form == BackwardForm::kFull) return std::move(file->schedule);
+  return DelayWeightGradients(file->schedule);
+}
+
+// What cannot be has a reason that users can do something about: the rank that has too little.
+absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const {
+  if (!absl::IsResourceExhausted(status)) return status;
+  const PipelineProfile profile = ProfileWithBuffers(1);
+  const Schedule schedule = OneByOne(profile, microbatches());
+  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile));
+  const std::vector<RankMemory> memory = PeakMemory(ops);
+  std::string text(status.message());
+  for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
+    if (!profile.rank_bytes_max[rank]) continue;
+    const ByteCount least = memory[rank].bytes();
+    const bool is_too_little = *profile.rank_bytes_max[rank] < least;
+    absl::StrAppend(&text, "; rank ", rank, " has ", FormatBytes(*profile.rank_bytes_max[rank]),
+                    is_too_little ? " and needs " : ", of which the least could be ",
+                    FormatBytes(least), " (", least.value(), " bytes) for one ",
+                    profile.sequence_parts == 1 ? "microbatch" : "sequence", " at a time");
+  }
+  return absl::ResourceExhaustedError(text);
+}
+
+absl::Status PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
+  const std::vector<int32_t> needed =
+      NeededBuffers(*planned.ops, planned.run, pipeline_.samples, plans_);
+  std::vector<int32_t> buffers = needed;
+  FitBuffers(*planned.ops, plans_, buffers, planned.profile);
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    planned.transfers.push_back({.channel = plans_[i].channel,
+                                 .samples = plans_[i].samples,
+                                 .seconds = plans_[i].seconds,
+                                 .plan = plans_[i].plan,
+                                 .buffers = buffers[i],
+                                 .buffers_needed = needed[i]});
+  }
+  if (planned.model == TransferModel::kBlocking && buffers != needed) {
+    return absl::ResourceExhaustedError(
+        "expected memory for all messages that wait while transfers block, found less");
+  }
+  return ProveBuffers(*planned.ops, pipeline_.samples, plans_, buffers);
+}
+
+}  // namespace crossmesh

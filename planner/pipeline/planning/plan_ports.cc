@@ -1,0 +1,40 @@
+#include "planner/pipeline/planning/plan_ports.h"
+
+#include "planner/network/host_network.h"
+#include "planner/network/port_load.h"
+#include "planner/network/routing.h"
+
+#include <cstddef>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+void AddPorts(absl::string_view kind, absl::string_view direction,
+              const std::vector<std::string>& names, const std::vector<int64_t>& bytes,
+              std::vector<PortBytes>& ports) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    // A host in no rack is one without a name, whose uplink is no limit.
+    if (bytes[i] == 0 || names[i].empty()) continue;
+    ports.push_back({absl::StrCat(kind, " ", names[i], " ", direction), bytes[i]});
+  }
+}
+
+}  // namespace
+
+std::vector<PortBytes> PortsOf(const Plan& plan, const Topology& topology) {
+  const HostNetwork network = HostNetworkOf(plan.tensors(), topology);
+  Routes routes;
+  routes.relays = plan.relays();
+  routes.hops = plan.hops();
+  const PortLoad load = ComputePortLoad(plan.tensors(), network, routes);
+  std::vector<PortBytes> ports;
+  AddPorts("host", "out", network.hosts, load.host_out, ports);
+  AddPorts("host", "in", network.hosts, load.host_in, ports);
+  AddPorts("rack", "up", network.racks, load.rack_up, ports);
+  AddPorts("rack", "down", network.racks, load.rack_down, ports);
+  return ports;
+}
+
+}  // namespace crossmesh

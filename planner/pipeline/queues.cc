@@ -1,0 +1,238 @@
+#include "planner/pipeline/queues.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+
+namespace crossmesh {
+namespace {
+
+// The order of messages from one rank to another; under kChannel, of one channel.
+struct LineKey {
+  RankIndex from = 0;
+  RankIndex to = 0;
+  ChannelIndex channel = 0;
+
+  friend auto operator<=>(const LineKey&, const LineKey&) = default;
+};
+
+LineKey LineOf(const OpTable& ops, const Action& action, QueueScope scope) {
+  const MicrobatchIndex m = ops.op(action.op).microbatch;
+  return {.from = ops.rank_of(action.op),
+          .to = ops.rank_of(ops.ConsumerOf(action.channel, m)),
+          .channel = scope == QueueScope::kChannel ? action.channel : 0};
+}
+
+TransferIndex TransferOf(const OpTable& ops, const Action& action) {
+  return ops.TransferOf(action.channel, ops.op(action.op).microbatch);
+}
+
+struct Queue {
+  std::vector<Action> actions;
+  size_t next = 0;
+  double free_at = 0;  // when the action before the next one ended
+
+  bool done() const { return next == actions.size(); }
+  const Action& head() const { return actions[next]; }
+  void Advance(double end) {
+    free_at = end;
+    ++next;
+  }
+};
+
+// Messages that have been sent into slots.
+struct Line {
+  std::deque<TransferIndex> waiting;
+  std::vector<double> freed_at;  // the slots of messages received so far, in order
+};
+
+class QueueRunner {
+ public:
+  QueueRunner(const OpTable& ops, const Program& program, const QueueOptions& options)
+      : ops_(ops),
+        options_(options),
+        op_end_(ops.size(), kNever),
+        arrival_(ops.transfers(), kNever),
+        receiving_queue_(ops.transfers(), nullptr) {
+    for (RankIndex rank = 0; rank < std::ssize(program); ++rank) {
+      for (const Action& action : program[rank]) {
+        Queue& queue = queues_[KeyOf(rank, action)];
+        queue.actions.push_back(action);
+        if (action.kind == Action::Kind::kReceive) {
+          receiving_queue_[TransferOf(ops_, action)] = &queue;
+        }
+      }
+    }
+  }
+
+  absl::StatusOr<double> Run() {
+    for (bool is_moving = true; is_moving;) {
+      is_moving = false;
+      for (auto& [key, queue] : queues_) {
+        while (!queue.done() && DoHead(queue)) is_moving = true;
+      }
+    }
+    if (!std::ranges::all_of(queues_, [](const auto& entry) { return entry.second.done(); })) {
+      return Stuck();
+    }
+    double seconds = 0;
+    for (const double end : op_end_) seconds = std::max(seconds, end);
+    return seconds;
+  }
+
+ private:
+  static constexpr double kNever = -1;
+  // Rank; what the queue is of: ops, or transfers with a peer or of a channel.
+  using Key = std::tuple<RankIndex, bool, int32_t>;
+
+  Key KeyOf(RankIndex rank, const Action& action) const {
+    if (action.kind == Action::Kind::kRun || options_.scope == QueueScope::kProgram) {
+      return {rank, false, 0};
+    }
+    if (options_.scope == QueueScope::kRank) return {rank, true, 0};
+    if (options_.scope == QueueScope::kChannel) return {rank, true, action.channel};
+    const LineKey line = LineOf(ops_, action, options_.scope);
+    return {rank, true, line.from == rank ? line.to : line.from};
+  }
+
+  bool DoHead(Queue& queue) {
+    switch (queue.head().kind) {
+      case Action::Kind::kRun:
+        return RunHead(queue);
+      case Action::Kind::kSend:
+        return options_.slots == 0 ? MeetReceiver(queue) : FillSlot(queue);
+      case Action::Kind::kReceive:  // with no slots, the sender sees to it
+        return options_.slots > 0 && EmptySlot(queue);
+    }
+    return false;
+  }
+
+  bool RunHead(Queue& queue) {
+    const OpIndex index = queue.head().op;
+    const Op& op = ops_.op(index);
+    double begin = queue.free_at;
+    if (const OpIndex local = ops_.LocalInput(op); local != OpTable::kNone) {
+      if (op_end_[local] == kNever) return false;
+      begin = std::max(begin, op_end_[local]);
+    }
+    for (const ChannelIndex channel : ops_.ChannelsInto(op)) {
+      const double there = ops_.Passes(channel) ? arrival_[ops_.TransferOf(channel, op.microbatch)]
+                                                : op_end_[ops_.ProducerOf(channel, op.microbatch)];
+      if (there == kNever) return false;
+      begin = std::max(begin, there);
+    }
+    op_end_[index] = begin + ops_.profile().SecondsOf(op);
+    queue.Advance(op_end_[index]);
+    return true;
+  }
+
+  bool MeetReceiver(Queue& queue) {
+    const Action& send = queue.head();
+    const TransferIndex transfer = TransferOf(ops_, send);
+    Queue* const receiver = receiving_queue_[transfer];
+    if (op_end_[send.op] == kNever || receiver == nullptr || receiver->done()) return false;
+    const Action& receive = receiver->head();
+    if (receive.kind != Action::Kind::kReceive || TransferOf(ops_, receive) != transfer) {
+      return false;
+    }
+    const double begin = std::max({queue.free_at, receiver->free_at, op_end_[send.op]});
+    arrival_[transfer] = begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch);
+    queue.Advance(arrival_[transfer]);
+    receiver->Advance(arrival_[transfer]);
+    return true;
+  }
+
+  bool FillSlot(Queue& queue) {
+    const Action& send = queue.head();
+    Line& line = lines_[LineOf(ops_, send, options_.scope)];
+    if (op_end_[send.op] == kNever || std::ssize(line.waiting) == options_.slots) return false;
+    double begin = std::max(queue.free_at, op_end_[send.op]);
+    const auto sent = std::ssize(line.freed_at) + std::ssize(line.waiting);
+    if (sent >= options_.slots) begin = std::max(begin, line.freed_at[sent - options_.slots]);
+    arrival_of_slot_[TransferOf(ops_, send)] =
+        begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch);
+    line.waiting.push_back(TransferOf(ops_, send));
+    queue.Advance(begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch));
+    return true;
+  }
+
+  bool EmptySlot(Queue& queue) {
+    const Action& receive = queue.head();
+    const TransferIndex transfer = TransferOf(ops_, receive);
+    Line& line = lines_[LineOf(ops_, receive, options_.scope)];
+    if (line.waiting.empty() || line.waiting.front() != transfer) return false;
+    line.waiting.pop_front();
+    arrival_[transfer] = std::max(queue.free_at, arrival_of_slot_[transfer]);
+    line.freed_at.push_back(arrival_[transfer]);
+    queue.Advance(arrival_[transfer]);
+    return true;
+  }
+
+  absl::Status Stuck() const {
+    std::vector<std::string> heads;
+    for (const auto& [key, queue] : queues_) {
+      if (queue.done()) continue;
+      heads.push_back(absl::StrCat("rank ", std::get<0>(key), ": ", ToString(queue.head(), ops_)));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("program: expected that it goes on with ", options_.slots,
+                     " messages under way, found it stuck at ", absl::StrJoin(heads, "; ")));
+  }
+
+  const OpTable& ops_;
+  const QueueOptions options_;
+  std::map<Key, Queue> queues_;
+  std::map<LineKey, Line> lines_;
+  std::map<TransferIndex, double> arrival_of_slot_;
+  std::vector<double> op_end_;           // by op
+  std::vector<double> arrival_;          // by transfer
+  std::vector<Queue*> receiving_queue_;  // by transfer
+};
+
+struct LineEnds {
+  std::vector<Action> sent;
+  std::vector<Action> received;
+};
+
+}  // namespace
+
+absl::StatusOr<double> RunQueues(const OpTable& ops, const Program& program,
+                                 const QueueOptions& options) {
+  return QueueRunner(ops, program, options).Run();
+}
+
+absl::Status ProveLines(const OpTable& ops, const Program& program, QueueScope scope) {
+  std::map<LineKey, LineEnds> lines;
+  for (const std::vector<Action>& actions : program) {
+    for (const Action& action : actions) {
+      if (action.kind == Action::Kind::kRun) continue;
+      LineEnds& ends = lines[LineOf(ops, action, scope)];
+      (action.kind == Action::Kind::kSend ? ends.sent : ends.received).push_back(action);
+    }
+  }
+  for (const auto& [key, ends] : lines) {
+    const size_t count = std::max(ends.sent.size(), ends.received.size());
+    for (size_t place = 0; place < count; ++place) {
+      const auto op_at = [&](const std::vector<Action>& actions) {
+        return place < actions.size() ? ToString(ops.op(actions[place].op)) : "nothing";
+      };
+      if (place < ends.sent.size() && place < ends.received.size() &&
+          TransferOf(ops, ends.sent[place]) == TransferOf(ops, ends.received[place])) {
+        continue;
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("messages from rank ", key.from, " to rank ", key.to,
+                       ": expected that both take them in one order, found ", op_at(ends.sent),
+                       " sent and ", op_at(ends.received), " received in place ", place));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace crossmesh

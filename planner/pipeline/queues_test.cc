@@ -1,0 +1,170 @@
+#include "planner/pipeline/queues.h"
+
+#include "common/base/check.h"
+#include "common/plan/testing/random_source.h"
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/order_proof.h"
+#include "planner/pipeline/run.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/testing/random_pipeline.h"
+
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_replace.h>
+#include <absl/strings/str_split.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+// A program of the deadlock cases: "run 0F0", "send 0F0 peer 1", "recv 0F0 peer 0".
+struct ProgramCase {
+  explicit ProgramCase(const Json& json) {
+    schedule.ranks.resize(json.size());
+    for (size_t rank = 0; rank < json.size(); ++rank) {
+      for (const Json& action : json[rank]) {
+        const std::vector<std::string> words = absl::StrSplit(action.get<std::string>(), ' ');
+        const absl::StatusOr<Op> op = ParseOp(words[1]);
+        CHECK_OK(op);
+        if (words[0] != "run") continue;
+        schedule.ranks[rank].push_back(*op);
+        schedule.stages = std::max(schedule.stages, op->stage + 1);
+        schedule.microbatches = std::max(schedule.microbatches, op->microbatch + 1);
+      }
+    }
+    profile = UniformProfile(schedule.stages, 1, 0.5);
+    profile.rank_bytes_max.resize(json.size());
+    for (RankIndex rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
+      for (const Op& op : schedule.ranks[rank]) profile.stages[op.stage].rank = rank;
+    }
+  }
+
+  Program Parse(const Json& json, const OpTable& ops) const {
+    Program program(json.size());
+    for (size_t rank = 0; rank < json.size(); ++rank) {
+      for (const Json& text : json[rank]) {
+        const std::vector<std::string> words = absl::StrSplit(text.get<std::string>(), ' ');
+        const Op op = *ParseOp(words[1]);
+        Action action{.op = op.kind == OpKind::kForward ? ops.Forward(op.stage, op.microbatch)
+                                                        : ops.Backward(op.stage, op.microbatch)};
+        if (words[0] == "run") {
+          if (op.kind == OpKind::kWeightGradient) ++action.op;  // right behind that of the input
+          while (ops.op(action.op) != op) ++action.op;
+        } else {
+          action.kind = words[0] == "send" ? Action::Kind::kSend : Action::Kind::kReceive;
+          action.channel = ops.ChannelsOutOf(op)[0];
+        }
+        program[rank].push_back(action);
+      }
+    }
+    return program;
+  }
+
+  Schedule schedule;
+  PipelineProfile profile;
+};
+
+TEST(QueuesTest, ProgramsOfTheCasesGoOnOrStop) {
+  const Json& cases = PipelineCases("deadlock_cases");
+  ASSERT_EQ(cases.size(), 11u);
+  for (const Json& json : cases) {
+    SCOPED_TRACE(absl::StrCat(json["case"].get<std::string>(), ", slots ",
+                              json["channel_slots"].get<int>()));
+    const ProgramCase parsed(json["program"]);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(parsed.schedule, parsed.profile));
+    const Program program = parsed.Parse(json["program"], ops);
+    EXPECT_EQ(ProveLines(ops, program, QueueScope::kProgram).ok(), json["fifo_match"]);
+    const absl::StatusOr<double> seconds =
+        RunQueues(ops, program, {.scope = QueueScope::kProgram, .slots = json["channel_slots"]});
+    ASSERT_EQ(seconds.ok(), json["progress"]) << seconds.status();
+    if (seconds.ok()) continue;
+    EXPECT_EQ(seconds.status().code(), absl::StatusCode::kFailedPrecondition);
+    for (const Json& head : json["blocked_heads"]) {  // "dev 0: send 0F1"
+      EXPECT_THAT(seconds.status().message(),
+                  HasSubstr(absl::StrReplaceAll(head.get<std::string>(),
+                                                {{"dev", "rank"}, {"recv", "receive"}})));
+    }
+  }
+}
+
+TEST(QueuesTest, ProgramsOfTheCasesAreMadeFromTheirSchedules) {
+  for (const Json& json : PipelineCases("deadlock_cases")) {
+    const std::string name = json["case"];
+    if (name.find("swapped") != std::string::npos) continue;
+    SCOPED_TRACE(name);
+    const ProgramCase parsed(json["program"]);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(parsed.schedule, parsed.profile));
+    const bool is_passive = name.find("passive") != std::string::npos;
+    EXPECT_THAT(
+        MakeProgram(ops, is_passive ? ReceivePlacement::kAtSend : ReceivePlacement::kBeforeUse),
+        IsOkAndHolds(parsed.Parse(json["program"], ops)));
+  }
+}
+
+// The reason for one channel for each edge and direction: whatever the schedule, if only its ops
+// have an order and both ends agree, nothing can be stuck.
+TEST(QueuesTest, ChannelsAreNeverStuck) {
+  int stuck_elsewhere = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    const PipelineProfile profile = RandomProfile(random);
+    const Schedule schedule = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+    for (const ReceivePlacement placement :
+         {ReceivePlacement::kBeforeUse, ReceivePlacement::kAtSend}) {
+      ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, placement));
+      EXPECT_OK(ProveLines(ops, program, QueueScope::kChannel));
+      for (const int32_t slots : {0, 1, 5}) {
+        ASSERT_OK_AND_ASSIGN(const double seconds, RunQueues(ops, program, {.slots = slots}));
+        EXPECT_GE(seconds, run.seconds - 1e-9);
+      }
+      stuck_elsewhere += !RunQueues(ops, program, {.scope = QueueScope::kRank}).ok();
+    }
+  }
+  EXPECT_GT(stuck_elsewhere, 50);
+}
+
+TEST(QueuesTest, WhatGoesOnWithoutSlotsGoesOnWithAny) {
+  int went_on = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    const PipelineProfile profile = RandomProfile(random);
+    const Schedule schedule = RandomSchedule(random, profile, 3, BackwardForm::kFull, true);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, ReceivePlacement::kAtSend));
+    for (const QueueScope scope :
+         {QueueScope::kProgram, QueueScope::kRank, QueueScope::kPeer, QueueScope::kChannel}) {
+      if (!RunQueues(ops, program, {.scope = scope}).ok()) continue;
+      ++went_on;
+      for (const int32_t slots : {1, 2, 7}) {
+        EXPECT_OK(RunQueues(ops, program, {.scope = scope, .slots = slots}));
+      }
+    }
+  }
+  EXPECT_GT(went_on, 300);
+}
+
+TEST(QueuesTest, EndsThatDisagreeAreNamed) {
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0F1 0B1 0B0\n1F0 1F1 1B0 1B1\n"));
+  const PipelineProfile profile = UniformProfile(2, 1, 0);
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, ReceivePlacement::kBeforeUse));
+  EXPECT_THAT(ProveLines(ops, program, QueueScope::kChannel),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("from rank 1 to rank 0"),
+                             HasSubstr("found 1B0 sent and 1B1 received in place 0"))));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,123 @@
+#include "planner/pipeline/schedules/dual_pipe.h"
+
+#include "common/base/status_macros.h"
+#include "planner/pipeline/schedules/counts.h"
+#include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/schedules/row_builder.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace crossmesh {
+namespace {
+
+// A rank, by its distance from where microbatches come in.
+struct DualRank {
+  StageIndex first = 0;   // that it does first: of the direction that comes in nearer to it
+  StageIndex second = 0;  // of the other direction
+  int32_t distance = 0;   // ranks nearer to an end
+  int32_t half = 0;       // distances there are
+};
+
+// The eight steps of a rank, for that many microbatches each way.
+std::vector<Op> RowOf(const DualRank& rank, int32_t microbatches) {
+  const auto [first, second, distance, half] = rank;
+  const int32_t further = half - distance - 1;
+  RowBuilder row(microbatches);
+  for (int32_t i = 0; i < 2 * further; ++i) row.Forward(first);
+  for (int32_t i = 0; i <= distance; ++i) {
+    row.Forward(first);
+    row.Forward(second);
+  }
+  for (int32_t i = 0; i < further; ++i) {
+    row.InputGradient(second);
+    row.WeightGradient();
+    row.Forward(second);
+  }
+  for (int32_t i = 0; i < microbatches - 2 * half + distance + 1; ++i) {
+    row.Forward(first);
+    row.Backward(second);
+    row.Forward(second);
+    row.Backward(first);
+  }
+  for (int32_t i = 0; i < further; ++i) {
+    row.Backward(second);
+    row.Forward(second);
+    row.Backward(first);
+  }
+  // From the middle of the sixth step on, gradients of the weights are left for later.
+  const int32_t whole = distance + 1;
+  for (int32_t i = 0; i < 2 * whole; ++i) {
+    const StageIndex stage = i % 2 == 0 ? second : first;
+    i < whole ? row.Backward(stage) : row.InputGradient(stage);
+  }
+  for (int32_t i = 0; i < further; ++i) {
+    row.WeightGradient();
+    row.InputGradient(first);
+  }
+  while (row.has_pending()) row.WeightGradient();
+  return std::move(row).Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches) {
+  constexpr absl::string_view kName = "dual_pipe";
+  RETURN_IF_ERROR(CheckCount(kName, {.name = "ranks",
+                                     .count = ranks,
+                                     .least = 2,
+                                     .unit = 2,
+                                     .reason = "the two directions meet in the middle"}));
+  RETURN_IF_ERROR(CheckCount(kName, {.name = "microbatches",
+                                     .count = microbatches,
+                                     .least = 2 * ranks,
+                                     .unit = 2,
+                                     .reason = "half of them go each way and must fill it"}));
+  Schedule made{.stages = 2 * ranks, .microbatches = microbatches / 2};
+  for (RankIndex rank = 0; rank < ranks; ++rank) {
+    const StageIndex down = rank, up = 2 * ranks - 1 - rank;
+    const bool is_in_second_half = rank >= ranks / 2;
+    made.ranks.push_back(RowOf({.first = is_in_second_half ? up : down,
+                                .second = is_in_second_half ? down : up,
+                                .distance = std::min(rank, ranks - 1 - rank),
+                                .half = ranks / 2},
+                               microbatches / 2));
+  }
+  return made;
+}
+
+absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches) {
+  constexpr absl::string_view kName = "dual_pipe_v";
+  RETURN_IF_ERROR(CheckCount(kName, {.name = "ranks", .count = ranks}));
+  RETURN_IF_ERROR(CheckCount(kName, {.name = "microbatches",
+                                     .count = microbatches,
+                                     .least = 2 * ranks,
+                                     .reason = "they must fill the way down and up"}));
+  Schedule made{.stages = 2 * ranks, .microbatches = microbatches};
+  for (RankIndex rank = 0; rank < ranks; ++rank) {
+    made.ranks.push_back(RowOf({.first = VStage(rank, 0, ranks),
+                                .second = VStage(rank, 1, ranks),
+                                .distance = rank,
+                                .half = ranks},
+                               microbatches));
+  }
+  return made;
+}
+
+PipelineProfile BothWays(const PipelineProfile& profile) {
+  PipelineProfile both = profile;
+  const auto stages = static_cast<int32_t>(profile.stages.size());
+  for (StageProfile stage : profile.stages) {
+    stage.rank = profile.ranks() - 1 - stage.rank;
+    both.stages.push_back(stage);
+  }
+  for (EdgeProfile edge : profile.edges) {
+    edge.from += stages;
+    edge.to += stages;
+    both.edges.push_back(edge);
+  }
+  return both;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "planner/pipeline/profile.h"
+#include "planner/pipeline/schedule.h"
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// DualPipe (DeepSeek-V3, arXiv 2412.19437): microbatches go through the ranks in both directions at
+// once, half of them each way, so that every rank has two stages, and twice the parameters. Stage i
+// of `ranks` first ones is on rank i; stage ranks + i, the i-th of the other direction, on rank
+// ranks - 1 - i: the profile is BothWays(that of one direction). Microbatch m of the schedule goes
+// one way at the first stages and is another one at the others. A forward op and the backward op
+// behind it are meant to overlap where the ranks can; here they take turns.
+//
+// InvalidArgument: an odd number of ranks or microbatches, or fewer microbatches than twice the
+// ranks.
+absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches);
+
+// DualPipeV ("cut in half"): the same on half the ranks, whose two stages are placed as VRank says.
+// InvalidArgument with no ranks, or fewer microbatches than twice the ranks.
+absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches);
+
+// The profile of a pipeline whose ranks have the stages of both directions: all stages and edges
+// twice, those of the second time on the ranks in reverse.
+PipelineProfile BothWays(const PipelineProfile& profile);
+
+}  // namespace crossmesh

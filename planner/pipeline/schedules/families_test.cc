@@ -1,0 +1,269 @@
+// Closed forms of times and peaks of published schedules (uniform stages).
+
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/memory.h"
+#include "planner/pipeline/pipeline_proof.h"
+#include "planner/pipeline/run.h"
+#include "planner/pipeline/schedules/eager_one_f_one_b.h"
+#include "planner/pipeline/schedules/gpipe.h"
+#include "planner/pipeline/schedules/interleaved.h"
+#include "planner/pipeline/schedules/looped_bfs.h"
+#include "planner/pipeline/schedules/one_f_one_b.h"
+#include "planner/pipeline/schedules/period_law.h"
+#include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/schedules/sequence_split.h"
+#include "planner/pipeline/schedules/window_order.h"
+#include "planner/pipeline/schedules/zero_bubble.h"
+#include "planner/pipeline/schedules/zero_bubble_v.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <absl/functional/function_ref.h>
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+struct Point {
+  int32_t stages = 0;
+  int32_t microbatches = 0;
+  double transfer = 0;
+  // Times of an op of each kind; a dyadic choice keeps sums exact.
+  double forward = 1, input_gradient = 1.25, weight_gradient = 0.75;
+
+  double work() const { return forward + input_gradient + weight_gradient; }
+  PipelineProfile profile() const {
+    PipelineProfile profile = UniformProfile(stages, 0, transfer);
+    for (StageProfile& stage : profile.stages) {
+      stage.forward_seconds = forward;
+      stage.input_gradient_seconds = input_gradient;
+      stage.weight_gradient_seconds = weight_gradient;
+    }
+    return profile;
+  }
+};
+
+void ForEachPoint(absl::FunctionRef<void(const Point&)> visit) {
+  for (const int32_t stages : {2, 3, 4, 8}) {
+    for (const int32_t microbatches : {stages, stages + 1, 2 * stages, 3 * stages + 2, 32}) {
+      for (const double transfer : {0.0, 0.125, 0.5, 1.5, 2.25, 4.0}) {
+        SCOPED_TRACE(
+            absl::StrCat(stages, " stages, ", microbatches, " microbatches, transfers ", transfer));
+        visit({.stages = stages, .microbatches = microbatches, .transfer = transfer});
+      }
+    }
+  }
+}
+
+PipelineRun RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile) {
+  EXPECT_OK(schedule);
+  EXPECT_OK(ProvePipeline(*schedule, profile));
+  const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
+  EXPECT_OK(ops);
+  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+  EXPECT_OK(run);
+  return *run;
+}
+
+double SecondsOf(const absl::StatusOr<Schedule>& schedule, const Point& point) {
+  return RunOf(schedule, point.profile()).seconds;
+}
+
+// Microbatches, or chunks of them, that each rank holds.
+std::vector<int64_t> PeaksOf(const absl::StatusOr<Schedule>& schedule,
+                             const PipelineProfile& profile) {
+  const absl::StatusOr<PipelineProof> proof = ProvePipeline(*schedule, profile);
+  EXPECT_OK(proof);
+  std::vector<int64_t> peaks;
+  for (const RankMemory& memory : proof->memory) peaks.push_back(memory.bytes().value());
+  return peaks;
+}
+
+TEST(FamiliesTest, GpipeTakesItsTime) {
+  ForEachPoint([](const Point& p) {
+    EXPECT_DOUBLE_EQ(SecondsOf(MakeGpipe(p.stages, p.microbatches), p),
+                     (p.microbatches + p.stages - 1) * p.work() + 2 * (p.stages - 1) * p.transfer);
+  });
+}
+
+TEST(FamiliesTest, OneForwardOneBackwardHidesNoTransfers) {
+  ForEachPoint([](const Point& p) {
+    const int32_t s = p.stages, m = p.microbatches;
+    EXPECT_DOUBLE_EQ(SecondsOf(MakeOneForwardOneBackward(s, m), p),
+                     (m + s - 1) * p.work() + 2 * p.transfer * (m + s - 3 - (m - 2) / s));
+  });
+}
+
+TEST(FamiliesTest, EagerHidesTransfersThatTakeNoLongerThanAMicrobatchThereAndBack) {
+  ForEachPoint([](const Point& p) {
+    if (2 * p.transfer > p.work()) return;
+    EXPECT_DOUBLE_EQ(SecondsOf(MakeEagerOneForwardOneBackward(p.stages, p.microbatches), p),
+                     (p.microbatches + p.stages - 1) * p.work() + 2 * (p.stages - 1) * p.transfer);
+  });
+}
+
+TEST(FamiliesTest, WindowsThatAreLargeEnoughHideAllTransfers) {
+  ForEachPoint([](const Point& p) {
+    const absl::StatusOr<std::vector<int32_t>> windows =
+        SmallestWindows(p.profile(), BackwardForm::kFull, p.work());
+    ASSERT_OK(windows);
+    for (StageIndex i = 0; i < p.stages; ++i) {
+      EXPECT_EQ((*windows)[i], 1 + (p.stages - 1 - i) * (1 + std::ceil(2 * p.transfer / p.work())));
+    }
+    EXPECT_DOUBLE_EQ(SecondsOf(MakeWindowOrder(*windows, p.microbatches), p),
+                     (p.microbatches + p.stages - 1) * p.work() + 2 * (p.stages - 1) * p.transfer);
+  });
+}
+
+TEST(FamiliesTest, DelayedWeightGradientsHideTransfers) {
+  ForEachPoint([](const Point& p) {
+    const double least = (p.stages - 1) * (p.forward + p.input_gradient + 2 * p.transfer) +
+                         p.microbatches * p.work();
+    if (2 * p.transfer <= p.weight_gradient) {
+      EXPECT_DOUBLE_EQ(
+          SecondsOf(DelayWeightGradients(*MakeOneForwardOneBackward(p.stages, p.microbatches)), p),
+          least);
+    }
+    if (2 * p.transfer <= p.forward + p.input_gradient + 2 * p.weight_gradient) {
+      EXPECT_DOUBLE_EQ(
+          SecondsOf(DelayWeightGradients(*MakeEagerOneForwardOneBackward(p.stages, p.microbatches)),
+                    p),
+          least);
+    }
+  });
+}
+
+TEST(FamiliesTest, WindowsAreWhatStagesHold) {
+  EXPECT_THAT(PeaksOf(MakeGpipe(3, 7), UniformProfile(3, 1, 0)), testing::ElementsAre(7, 7, 7));
+  EXPECT_THAT(PeaksOf(MakeOneForwardOneBackward(4, 3), UniformProfile(4, 1, 0)),
+              testing::ElementsAre(3, 3, 2, 1));
+  EXPECT_THAT(PeaksOf(MakeEagerOneForwardOneBackward(4, 6), UniformProfile(4, 1, 0)),
+              testing::ElementsAre(6, 5, 3, 1));
+}
+
+PipelineProfile Looped(int32_t ranks, int32_t chunks, double seconds, double transfer) {
+  PipelineProfile profile = UniformProfile(ranks * chunks, seconds, transfer);
+  profile.rank_bytes_max.resize(ranks);
+  for (StageIndex s = 0; s < ranks * chunks; ++s) profile.stages[s].rank = LoopedRank(s, ranks);
+  return profile;
+}
+
+TEST(FamiliesTest, InterleavingDividesTheBubble) {
+  for (const int32_t ranks : {2, 3, 4}) {
+    for (const int32_t chunks : {1, 2, 3}) {
+      for (const int32_t rounds : {1, 2, 4}) {
+        const int32_t m = rounds * ranks;
+        SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", chunks, " chunks, ", m, " microbatches"));
+        for (const double transfer : {0.0, 0.25, 0.5, 1.0}) {
+          if (chunks == 1 && transfer > 0) continue;  // that is 1F1B
+          const PipelineProfile profile = Looped(ranks, chunks, 1, transfer);
+          EXPECT_DOUBLE_EQ(
+              RunOf(MakeInterleaved({.ranks = ranks, .chunks = chunks, .microbatches = m}), profile)
+                  .seconds,
+              (chunks * m + ranks - 1) * 3 + 2 * (ranks * chunks - 1) * transfer);
+        }
+        const std::vector<int64_t> peaks =
+            PeaksOf(MakeInterleaved({.ranks = ranks, .chunks = chunks, .microbatches = m}),
+                    Looped(ranks, chunks, 1, 0));
+        for (RankIndex rank = 0; rank < ranks; ++rank) {
+          EXPECT_EQ(peaks[rank],
+                    std::min((chunks - 1) * ranks + 2 * (ranks - 1 - rank) + 1, m * chunks));
+        }
+      }
+    }
+  }
+}
+
+TEST(FamiliesTest, LoopedBreadthFirstHoldsEverything) {
+  for (const int32_t ranks : {2, 4}) {
+    for (const int32_t m : {2 * ranks, 3 * ranks}) {
+      const auto schedule = MakeLoopedBreadthFirst(ranks, 2, m);
+      for (const double transfer : {0.0, 0.05, 0.25}) {
+        EXPECT_NEAR(RunOf(schedule, Looped(ranks, 2, 0.5, transfer)).seconds,
+                    m * 3 + (ranks - 1) * 1.5 + 2 * (ranks - 1) * transfer, 1e-9);
+      }
+      EXPECT_THAT(PeaksOf(schedule, Looped(ranks, 2, 1, 0)), testing::Each(2 * m));
+    }
+  }
+}
+
+TEST(FamiliesTest, ZeroBubbleShortensTheSpan) {
+  for (const int32_t stages : {4, 8}) {
+    const int32_t m = 3 * stages;
+    for (const auto& [forward, input, weight] :
+         {std::tuple(1.0, 1.0, 1.0), std::tuple(1.0, 1.25, 0.75), std::tuple(1.0, 1.0, 0.5)}) {
+      const Point point = {.stages = stages,
+                           .microbatches = m,
+                           .forward = forward,
+                           .input_gradient = input,
+                           .weight_gradient = weight};
+      const PipelineRun h1 = RunOf(MakeZeroBubbleH1(stages, m), point.profile());
+      const PipelineRun h2 = RunOf(MakeZeroBubbleH2(stages, m), point.profile());
+      EXPECT_DOUBLE_EQ(h1.span_seconds,
+                       m * point.work() + (stages - 1) * (forward + input - weight));
+      EXPECT_DOUBLE_EQ(h2.span_seconds,
+                       m * point.work() + (stages - 1) * (forward + input - 2 * weight));
+    }
+    EXPECT_THAT(PeaksOf(MakeZeroBubbleH1(stages, m), UniformProfile(stages, 1, 0)),
+                testing::Each(stages));
+    EXPECT_THAT(PeaksOf(MakeZeroBubbleH2(stages, m), UniformProfile(stages, 1, 0)),
+                testing::Each(2 * stages - 1));
+    for (const double transfer : {0.0, 0.25, 0.5, 1.0}) {
+      const PipelineProfile profile = UniformProfile(stages, 1, transfer);
+      EXPECT_DOUBLE_EQ(RunOf(MakeZeroBubbleH2(stages, m), profile).seconds,
+                       3 * m + stages - 1 + (stages - 1) * transfer);
+      if (2 * transfer > 1) continue;
+      EXPECT_DOUBLE_EQ(RunOf(MakeZeroBubbleH1(stages, m), profile).seconds,
+                       3 * m + stages - 1 + 4 * (stages - 1) * transfer);
+    }
+  }
+}
+
+TEST(FamiliesTest, ZeroBubbleVHasNoBubbleInASpan) {
+  for (const int32_t ranks : {1, 2, 3, 5, 8}) {
+    for (const int32_t m : {2 * ranks, 3 * ranks, 4 * ranks + 1}) {
+      SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", m, " microbatches"));
+      PipelineProfile profile = UniformProfile(2 * ranks, 0.5, 0);
+      profile.rank_bytes_max.resize(ranks);
+      for (StageIndex s = 0; s < 2 * ranks; ++s) profile.stages[s].rank = VRank(s, ranks);
+      const auto schedule = MakeZeroBubbleV(ranks, m);
+      const PipelineRun run = RunOf(schedule, profile);
+      EXPECT_DOUBLE_EQ(run.span_seconds, 3 * m);
+      EXPECT_DOUBLE_EQ(run.seconds, 3 * m + (ranks - 1) * 0.5);
+      EXPECT_THAT(PeaksOf(schedule, profile), testing::Each(2 * ranks));
+    }
+  }
+}
+
+TEST(FamiliesTest, PartsOfSequencesDivideTheBubbleAndTheMemory) {
+  for (const int32_t stages : {2, 4, 8}) {
+    for (const int32_t parts : {1, 2, 4}) {
+      const int32_t m = 2 * stages;
+      SCOPED_TRACE(absl::StrCat(stages, " stages, ", parts, " parts"));
+      const PipelineProfile profile = UniformProfile(stages, 1.0 / parts, 0);
+      const auto schedule = MakeSequenceSplit(stages, m, parts);
+      EXPECT_DOUBLE_EQ(RunOf(schedule, profile).seconds, 3.0 * m + (stages - 1) * 3.0 / parts);
+      const std::vector<int64_t> peaks = PeaksOf(schedule, profile);
+      for (StageIndex i = 0; i < stages; ++i) EXPECT_EQ(peaks[i], stages - i - 1 + parts);
+    }
+  }
+  EXPECT_EQ(MakeSequenceSplit(4, 8, 1), MakeOneForwardOneBackward(4, 8));
+}
+
+// Of windows as eager-1F1B has them: transfers are hidden, where 1F1B's windows pay for each.
+TEST(FamiliesTest, LargerWindowsHideTransfersOfParts) {
+  const PipelineProfile profile = UniformProfile(4, 0.5, 0.5);
+  const std::vector<int32_t> eager = {7, 5, 3, 1};
+  const auto schedule = MakeSequenceSplit(eager, 16, 2);
+  EXPECT_DOUBLE_EQ(RunOf(schedule, profile).seconds, 3 * 16 + 3 * (1.5 + 2 * 0.5));
+  EXPECT_GT(RunOf(MakeSequenceSplit(4, 16, 2), profile).seconds, 1.2 * 3 * 16);
+  EXPECT_THAT(PeaksOf(schedule, profile), testing::ElementsAre(8, 6, 4, 2));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,80 @@
+// What queues of transports make of schedules.
+
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/queues.h"
+#include "planner/pipeline/run.h"
+#include "planner/pipeline/schedules/dual_pipe.h"
+#include "planner/pipeline/schedules/eager_one_f_one_b.h"
+#include "planner/pipeline/schedules/interleaved.h"
+#include "planner/pipeline/schedules/one_f_one_b.h"
+#include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/schedules/zero_bubble.h"
+#include "planner/pipeline/schedules/zero_bubble_v.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::StatusOr<Schedule> MakeNamed(const std::string& name, int32_t ranks, int32_t chunks,
+                                   int32_t microbatches) {
+  if (name == "1f1b") return MakeOneForwardOneBackward(ranks, microbatches);
+  if (name == "eager_1f1b") return MakeEagerOneForwardOneBackward(ranks, microbatches);
+  if (name == "zb_h1") return MakeZeroBubbleH1(ranks, microbatches);
+  if (name == "interleaved_1f1b") {
+    return MakeInterleaved({.ranks = ranks, .chunks = chunks, .microbatches = microbatches});
+  }
+  if (name == "zbv") return MakeZeroBubbleV(ranks, microbatches);
+  if (name == "dualpipe_v") return MakeDualPipeV(ranks, microbatches);
+  return absl::NotFoundError(name);
+}
+
+TEST(QueuesOfSchedulesTest, TimesAreThoseOfTheCases) {
+  const Json& cases = PipelineCases("stream_cases");
+  ASSERT_EQ(cases.size(), 14u);
+  for (const Json& json : cases) {
+    const std::string name = json["schedule"];
+    const int32_t ranks = json["devices"], chunks = json["chunks_per_device"];
+    SCOPED_TRACE(json.dump());
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                         MakeNamed(name, ranks, chunks, json["microbatches"]));
+    PipelineProfile profile = UniformProfile(ranks * chunks, json["t_F=t_I=t_W"], json["c"]);
+    profile.rank_bytes_max.resize(ranks);
+    for (StageIndex s = 0; s < ranks * chunks; ++s) {
+      profile.stages[s].rank = name == "interleaved_1f1b" ? LoopedRank(s, ranks) : VRank(s, ranks);
+    }
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+    EXPECT_NEAR(run.seconds, json["latency_model_time"], 1e-6);
+    for (const auto& [placement, placement_name] :
+         {std::pair(ReceivePlacement::kAtSend, "passive"),
+          std::pair(ReceivePlacement::kBeforeUse, "recv_before_use")}) {
+      ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, placement));
+      for (const auto& [scope, scope_name] :
+           {std::pair(QueueScope::kRank, "device"), std::pair(QueueScope::kPeer, "peer"),
+            std::pair(QueueScope::kChannel, "edge")}) {
+        const Json& expected = json[absl::StrCat(placement_name, "/", scope_name)];
+        SCOPED_TRACE(absl::StrCat(placement_name, "/", scope_name));
+        const absl::StatusOr<double> seconds = RunQueues(ops, program, {.scope = scope});
+        if (expected == "deadlock") {
+          EXPECT_THAT(seconds, StatusIs(absl::StatusCode::kFailedPrecondition));
+        } else {
+          ASSERT_OK(seconds);
+          EXPECT_NEAR(*seconds, expected, 1e-6);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,231 @@
+#include "planner/pipeline/search/candidates.h"
+
+#include "common/base/status_macros.h"
+#include "planner/pipeline/memory.h"
+#include "planner/pipeline/schedules/period_law.h"
+#include "planner/pipeline/schedules/schedule_names.h"
+#include "planner/pipeline/schedules/sequence_split.h"
+#include "planner/pipeline/schedules/window_order.h"
+#include "planner/pipeline/schedules/zero_bubble.h"
+#include "planner/pipeline/search/list_schedule.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+class CandidateLister {
+ public:
+  CandidateLister(const PipelineProfile& profile, int32_t microbatches, BackwardForm form,
+                  double seconds)
+      : profile_(profile),
+        microbatches_(microbatches),
+        form_(form),
+        seconds_(seconds),
+        windows_max_(WindowsThatFit(profile, microbatches)) {
+    const std::vector<RankMemory> fixed = FixedMemory(profile);
+    for (const StageProfile& stage : profile.stages) {
+      room_.push_back(profile.rank_bytes_max[stage.rank]);
+      if (room_.back()) *room_.back() -= fixed[stage.rank].bytes();
+    }
+  }
+
+  std::vector<Candidate> List() && {
+    if (profile_.sequence_parts > 1) {
+      AddSequenceSplits();
+      return std::move(candidates_);
+    }
+    AddList("list", windows_max_, {.rush = 1.5});
+    const std::optional<PipelineProfile> chain = FindChain();
+    if (chain) AddChainOrders(*chain);
+    AddLists("list", windows_max_);
+    if (chain) AddWindowedLists(*chain);
+    for (const char* name : {"interleaved_1f1b", "looped_bfs"}) AddNamed(name);
+    if (form_ == BackwardForm::kFull) return std::move(candidates_);
+    for (const char* name : {"zb_v", "v_half", "v_min", "dual_pipe_v"}) AddNamed(name);
+    return std::move(candidates_);
+  }
+
+ private:
+  // What a list does of its options beside form and windows.
+  struct ListManner {
+    double overlap = 0.6;
+    double target = 1;  // of the bound
+    double rush = 0;
+  };
+
+  int32_t stages() const { return static_cast<int32_t>(profile_.stages.size()); }
+
+  // Stages alone on ranks of their own, without skip connections: what the period law is about.
+  std::optional<PipelineProfile> FindChain() const {
+    PipelineProfile chain = WithoutSkips(profile_);
+    if (!CheckChain(chain).ok()) return std::nullopt;
+    return chain;
+  }
+
+  // Those of 1F1B's windows and larger ones, as far as memory goes, eager ones too.
+  void AddSequenceSplits() {
+    AddNamed("sequence_split");
+    for (const int32_t by : {0, 1, 2, 4}) {
+      AddSequenceSplit(absl::StrCat("sequence_split, ", by, " more"), 1, by);
+    }
+    AddSequenceSplit("sequence_split, eager", 2, -1);
+  }
+
+  void AddSequenceSplit(std::string name, int32_t for_each_stage, int32_t more) {
+    const int32_t parts = profile_.sequence_parts;
+    std::vector<int32_t> windows;
+    for (StageIndex s = 0; s < stages(); ++s) {
+      const int32_t fitting = std::max(windows_max_[s] - parts + 1, 1);
+      windows.push_back(std::min(for_each_stage * (stages() - s) + more, fitting));
+    }
+    candidates_.push_back(
+        {std::move(name),
+         [windows = std::move(windows), parts, m = microbatches_,
+          form = form_]() -> absl::StatusOr<Schedule> {
+           ASSIGN_OR_RETURN(Schedule schedule, MakeSequenceSplit(windows, m / parts, parts));
+           return form == BackwardForm::kFull ? schedule : DelayWeightGradients(schedule);
+         }});
+  }
+
+  // Where stages are placed as it wants.
+  void AddNamed(absl::string_view name) {
+    if (!CheckPlacement(name, profile_).ok()) return;
+    candidates_.push_back(
+        {std::string(name), [name, this_profile = &profile_, m = microbatches_, form = form_] {
+           return MakeNamedSchedule(name,
+                                    {.profile = *this_profile, .microbatches = m, .form = form});
+         }});
+  }
+
+  void AddList(std::string name, std::vector<int32_t> windows, const ListManner& manner) {
+    ListOptions options{.form = form_,
+                        .windows = std::move(windows),
+                        .overlap = manner.overlap,
+                        .target_seconds = seconds_ * manner.target,
+                        .rush = manner.rush};
+    candidates_.push_back({std::move(name), [this_profile = &profile_, m = microbatches_,
+                                             options = std::move(options)] {
+                             return MakeListSchedule(*this_profile, m, options);
+                           }});
+  }
+
+  void AddLists(const std::string& name, const std::vector<int32_t>& windows) {
+    if (form_ == BackwardForm::kFull) {
+      for (const double rush : {0.0, 1.0, 2.0, 3.0}) {
+        AddList(absl::StrCat(name, ", rush ", rush), windows, {.rush = rush});
+      }
+      return;
+    }
+    for (const ListManner& manner :
+         {ListManner{1, 1, 0}, ListManner{0.6, 1.002, 0.5}, ListManner{0, 1.002, 0.5},
+          ListManner{0.3, 1, 0.5}, ListManner{0.6, 1.01, 1}, ListManner{1, 1, 1},
+          ListManner{0, 1, 0}, ListManner{0, 1.02, 0}, ListManner{0.8, 1, 0}}) {
+      AddList(absl::StrCat(name, ", overlap ", manner.overlap, ", target ", manner.target,
+                           ", rush ", manner.rush),
+              windows, manner);
+    }
+  }
+
+  // Gradients of the weights anywhere: the law for what is in between.
+  PipelineProfile WithoutWeights(PipelineProfile chain) const {
+    if (form_ == BackwardForm::kFull) return chain;
+    for (StageProfile& stage : chain.stages) stage.weight_gradient_seconds = 0;
+    return chain;
+  }
+
+  // More of each, as far as memory goes.
+  std::vector<int32_t> Widened(std::vector<int32_t> windows, int32_t by) const {
+    for (size_t i = 0; i < windows.size(); ++i) {
+      windows[i] = std::min(windows[i] + by, windows_max_[i]);
+      if (i > 0) windows[i] = std::min(windows[i], windows[i - 1]);
+    }
+    return windows;
+  }
+
+  void AddWindowOrder(std::string name, std::vector<int32_t> windows) {
+    candidates_.push_back(
+        {std::move(name),
+         [windows = std::move(windows), this_profile = &profile_, m = microbatches_, form = form_] {
+           return MakeNamedSchedule(
+               "window_order",
+               {.profile = *this_profile, .microbatches = m, .form = form, .windows = windows});
+         }});
+  }
+
+  void AddChainOrders(const PipelineProfile& chain) {
+    for (const char* name : {"1f1b", "eager_1f1b", "gpipe"}) AddNamed(name);
+    const absl::StatusOr<std::vector<int32_t>> fastest = FastestWindows(chain, form_, windows_max_);
+    if (fastest.ok()) AddWindowsAround(chain, *fastest);
+    if (form_ == BackwardForm::kFull) return;
+    for (const char* name : {"zb_h1", "zb_h2"}) AddNamed(name);
+    AddDelayedOrders(chain);
+  }
+
+  void AddWindowsAround(const PipelineProfile& chain, const std::vector<int32_t>& fastest) {
+    AddWindowOrder("windows", fastest);
+    for (const int32_t by : {1, 2, 4}) {
+      AddWindowOrder(absl::StrCat("windows, ", by, " more"), Widened(fastest, by));
+    }
+    const double period = *PeriodOfWindows(chain, form_, fastest);
+    for (const double longer : {1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0}) {
+      const auto windows = SmallestWindows(chain, form_, period * longer);
+      if (windows.ok()) AddWindowOrder(absl::StrCat("windows, period x ", longer), *windows);
+    }
+  }
+
+  // As many gradients of the weights as memory is left for are delayed.
+  void AddDelayedOrders(const PipelineProfile& chain) {
+    const auto fastest = FastestWindows(WithoutWeights(chain), form_, windows_max_);
+    if (!fastest.ok()) return;
+    for (const int32_t by : {0, 1, 2, 4, 8}) {
+      std::vector<DelayedStage> delayed;
+      const std::vector<int32_t> windows = Widened(*fastest, by);
+      for (StageIndex i = 0; i < stages(); ++i) {
+        const StageProfile& stage = profile_.stages[i];
+        int64_t delay = microbatches_;
+        if (room_[i] && stage.weight_gradient_bytes > ByteCount(0)) {
+          delay = (*room_[i] - windows[i] * stage.activation_bytes()) / stage.weight_gradient_bytes;
+        }
+        delayed.push_back(
+            {.leading = windows[i],
+             .delay = static_cast<int32_t>(std::clamp<int64_t>(delay, 0, microbatches_))});
+      }
+      candidates_.push_back({absl::StrCat("delayed, ", by, " more"),
+                             [delayed = std::move(delayed), m = microbatches_] {
+                               return MakeDelayedOrder(delayed, m);
+                             }});
+    }
+  }
+
+  void AddWindowedLists(const PipelineProfile& chain) {
+    const auto fastest = FastestWindows(WithoutWeights(chain), form_, windows_max_);
+    if (!fastest.ok()) return;
+    for (const int32_t by : {32, 8, 16, 4, 1, 0}) {
+      const std::string name = absl::StrCat("list of windows, ", by, " more");
+      const std::vector<int32_t> windows = Widened(*fastest, by);
+      AddLists(name, windows);
+    }
+  }
+
+  const PipelineProfile& profile_;
+  const int32_t microbatches_;
+  const BackwardForm form_;
+  const double seconds_;
+  std::vector<std::optional<ByteCount>> room_;  // by stage: for activations of its rank
+  std::vector<int32_t> windows_max_;            // by stage
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+std::vector<Candidate> ListCandidates(const PipelineProfile& profile, int32_t microbatches,
+                                      BackwardForm form, double seconds) {
+  return CandidateLister(profile, microbatches, form, seconds).List();
+}
+
+}  // namespace crossmesh

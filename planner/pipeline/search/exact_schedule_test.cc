@@ -1,0 +1,195 @@
+#include "planner/pipeline/search/testing/exact_schedule.h"
+
+#include "common/plan/testing/random_source.h"
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/bound.h"
+#include "planner/pipeline/memory.h"
+#include "planner/pipeline/pipeline_proof.h"
+#include "planner/pipeline/run.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/testing/random_pipeline.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr int64_t kNodesMax = 3'000'000;
+
+double SecondsOf(const Schedule& schedule, const PipelineProfile& profile) {
+  const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
+  EXPECT_OK(ops);
+  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+  EXPECT_OK(run);
+  return run->seconds;
+}
+
+TEST(ExactScheduleTest, TimesAreThoseOfTheCases) {
+  const nlohmann::json& cases = PipelineCases("exact_cases");
+  ASSERT_EQ(cases.size(), 6u);
+  for (const nlohmann::json& json : cases) {
+    SCOPED_TRACE(json.dump());
+    PipelineProfile profile = ProfileOf(json);
+    for (size_t s = 0; s < json["cap"].size(); ++s) {
+      profile.rank_bytes_max[s] = ByteCount(json["cap"][s].get<int64_t>());
+    }
+    const BackwardForm form = json["split"] ? BackwardForm::kSplit : BackwardForm::kFull;
+    ASSERT_OK_AND_ASSIGN(const ExactSchedule exact,
+                         FindExactSchedule(profile, json["microbatches"], form, kNodesMax));
+    EXPECT_NEAR(exact.seconds, json["optimal_iteration_time"], 1e-6);
+    EXPECT_NEAR(SecondsOf(exact.schedule, profile), exact.seconds, 1e-6);
+    EXPECT_OK(ProvePipeline(exact.schedule, profile));
+  }
+}
+
+// The least time of all orders in which each stage takes microbatches in ascending order: counts
+// through all that can run.
+class Enumeration {
+ public:
+  Enumeration(const PipelineProfile& profile, int32_t microbatches, BackwardForm form)
+      : profile_(profile) {
+    schedule_.stages = static_cast<int32_t>(profile.stages.size());
+    schedule_.microbatches = microbatches;
+    schedule_.ranks.resize(profile.ranks());
+    for (StageIndex s = 0; s < schedule_.stages; ++s) {
+      if (form == BackwardForm::kFull) {
+        kinds_ = {OpKind::kForward, OpKind::kBackward};
+      } else {
+        kinds_ = {OpKind::kForward, OpKind::kInputGradient, OpKind::kWeightGradient};
+      }
+      next_.emplace_back(kinds_.size(), 0);
+    }
+  }
+
+  double Find() {
+    FillRank(0);
+    return least_;
+  }
+
+ private:
+  // All merges of the queues of the stages of one rank, then of the next.
+  void FillRank(RankIndex rank) {
+    if (rank == profile_.ranks()) return Measure();
+    bool is_full = true;
+    for (StageIndex s = 0; s < schedule_.stages; ++s) {
+      if (profile_.stages[s].rank != rank) continue;
+      for (size_t k = 0; k < kinds_.size(); ++k) {
+        MicrobatchIndex& next = next_[s][k];
+        if (next == schedule_.microbatches) continue;
+        is_full = false;
+        if (k > 0 && next_[s][k - 1] <= next) continue;  // after its own forward op
+        schedule_.ranks[rank].push_back({kinds_[k], s, next++});
+        FillRank(rank);
+        --next;
+        schedule_.ranks[rank].pop_back();
+      }
+    }
+    if (is_full) FillRank(rank + 1);
+  }
+
+  void Measure() {
+    const absl::StatusOr<OpTable> ops = OpTable::Create(schedule_, profile_);
+    if (!CheckMemory(*ops, PeakMemory(*ops)).ok()) return;
+    const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+    if (run.ok()) least_ = std::min(least_, run->seconds);
+  }
+
+  const PipelineProfile& profile_;
+  Schedule schedule_;
+  std::vector<OpKind> kinds_;
+  std::vector<std::vector<MicrobatchIndex>> next_;  // by stage and kind
+  double least_ = 1e30;
+};
+
+TEST(ExactScheduleTest, NoOtherOrderIsFaster) {
+  int limited = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    PipelineProfile profile = RandomProfile(random, {.stages_max = 3});
+    const BackwardForm form = random.OneIn(3) ? BackwardForm::kSplit : BackwardForm::kFull;
+    const bool is_split = form == BackwardForm::kSplit;
+    const int32_t microbatches = profile.stages.size() > 2 || is_split ? 2 : 3;
+    if (is_split && profile.stages.size() > 2) continue;  // too many orders
+    if (random.OneIn(2)) {
+      const Schedule some = RandomSchedule(random, profile, microbatches, form, true);
+      const absl::StatusOr<OpTable> ops = OpTable::Create(some, profile);
+      const std::vector<RankMemory> memory = PeakMemory(*ops);
+      for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
+        profile.rank_bytes_max[rank] = memory[rank].bytes();
+      }
+      ++limited;
+    }
+    ASSERT_OK_AND_ASSIGN(const ExactSchedule exact,
+                         FindExactSchedule(profile, microbatches, form, kNodesMax));
+    EXPECT_NEAR(exact.seconds, Enumeration(profile, microbatches, form).Find(), 1e-6);
+    EXPECT_NEAR(SecondsOf(exact.schedule, profile), exact.seconds, 1e-6);
+    EXPECT_OK(ProvePipeline(exact.schedule, profile));
+  }
+  EXPECT_GT(limited, 10);
+}
+
+// Stages alone on their ranks, of unequal times, with memory for few microbatches, some of it free
+// only after the gradient of the weights.
+PipelineProfile NarrowPipeline(RandomSource& random) {
+  PipelineProfile profile = UniformProfile(static_cast<int32_t>(random.Between(2, 3)), 1, 0);
+  const auto time = [&](int64_t least) {
+    return static_cast<double>(random.Between(least, 8)) / 4;
+  };
+  for (StageProfile& stage : profile.stages) {
+    stage.forward_seconds = time(1);
+    stage.input_gradient_seconds = time(1);
+    stage.weight_gradient_seconds = time(1);
+    stage.input_gradient_bytes = ByteCount(random.Between(0, 1));
+    profile.rank_bytes_max[stage.rank] =
+        stage.activation_bytes() * random.Between(1, 3) + ByteCount(random.Between(0, 1));
+  }
+  if (profile.stages.size() == 3 && random.OneIn(3)) {
+    profile.edges.push_back({.from = 0, .to = 2});
+  }
+  for (EdgeProfile& edge : profile.edges) {
+    edge.forward_seconds = time(0);
+    edge.backward_seconds = time(0);
+  }
+  return profile;
+}
+
+TEST(ExactScheduleTest, TheBoundIsNotAboveTheLeastTime) {
+  int binding = 0, met = 0;  // by the ramps
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    const PipelineProfile profile = NarrowPipeline(random);
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    const auto microbatches = static_cast<int32_t>(random.Between(1, 6));
+    const absl::StatusOr<ExactSchedule> exact =
+        FindExactSchedule(profile, microbatches, form, kNodesMax);
+    if (absl::IsResourceExhausted(exact.status())) continue;  // too many orders
+    ASSERT_OK(exact);
+    ASSERT_OK_AND_ASSIGN(const PipelineBound bound,
+                         ComputePipelineBound(profile, microbatches, form));
+    EXPECT_LE(bound.seconds(), exact->seconds + 1e-9);
+    if (bound.kind() != PipelineBoundKind::kRamps) continue;
+    ++binding;
+    if (bound.seconds() > exact->seconds - 1e-9) ++met;
+  }
+  EXPECT_GT(binding, 300);
+  EXPECT_GT(met, 200);
+}
+
+TEST(ExactScheduleTest, GivesUpWhereItIsTold) {
+  EXPECT_THAT(
+      FindExactSchedule(UniformProfile(3, 1, 0.5), 6, BackwardForm::kSplit, 10),
+      StatusIs(absl::StatusCode::kResourceExhausted, testing::HasSubstr("at most 10 nodes")));
+  PipelineProfile profile = UniformProfile(2, 1, 0.5);
+  profile.rank_bytes_max[0] = ByteCount(0);
+  EXPECT_THAT(FindExactSchedule(profile, 6, BackwardForm::kFull, kNodesMax),
+              StatusIs(absl::StatusCode::kResourceExhausted, testing::HasSubstr("rank 0")));
+}
+
+}  // namespace
+}  // namespace crossmesh

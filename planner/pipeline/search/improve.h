@@ -1,0 +1,27 @@
+#pragma once
+
+#include "planner/pipeline/run.h"
+#include "planner/pipeline/schedule.h"
+
+#include <cstdint>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+struct ImprovedSchedule {
+  Schedule schedule;
+  double seconds = 0;
+  int64_t ops = 0;  // that were run to find it
+};
+
+// Moves one op after another of those that the time of a schedule depends on to another place of
+// its rank's order, as long as that saves time, or lets ops begin sooner in the same time, and
+// every rank's memory suffices, until no such move helps or `ops_max` ops have been run.
+// Deterministic. The schedule must be complete and must run: InvalidArgument as OpTable::Create and
+// RunPipeline.
+absl::StatusOr<ImprovedSchedule> ImproveSchedule(const Schedule& schedule,
+                                                 const PipelineProfile& profile,
+                                                 TransferModel model, int64_t ops_max);
+
+}  // namespace crossmesh

@@ -1,0 +1,254 @@
+#include "planner/pipeline/search/list_schedule.h"
+
+#include "common/base/format.h"
+#include "common/base/status_macros.h"
+#include "planner/pipeline/memory.h"
+#include "planner/pipeline/ways.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// When a rank looks for something to do.
+struct Wakeup {
+  double seconds = 0;
+  RankIndex rank = 0;
+
+  friend bool operator>(const Wakeup& a, const Wakeup& b) {
+    return std::pair(a.seconds, a.rank) > std::pair(b.seconds, b.rank);
+  }
+};
+
+// What the ops of one kind and stage wait for.
+struct OpQueue {
+  MicrobatchIndex next = 0;
+  std::vector<int32_t> missing;  // by microbatch: inputs that are not under way yet
+  std::vector<double> inputs;    // by microbatch: when those that are will all be there
+
+  // When the next op could begin, as far as is known.
+  double At() const {
+    return next < std::ssize(missing) && missing[next] == 0 ? inputs[next] : kNever;
+  }
+};
+
+struct StageState {
+  OpQueue forward;
+  OpQueue backward;
+  MicrobatchIndex weights = 0;  // the next gradient of them
+};
+
+struct RankState {
+  std::vector<StageIndex> stages;  // the last one first
+  double free_at = 0;
+  double leeway = 0;              // how long it may still wait
+  std::optional<ByteCount> room;  // nothing: no limit
+  ByteCount microbatch_bytes;     // of all its stages
+  MicrobatchIndex taken = 0;
+};
+
+struct Choice {
+  OpKind kind = OpKind::kForward;
+  StageIndex stage = 0;
+  double at = kNever;
+};
+
+class Lister {
+ public:
+  Lister(const PipelineProfile& profile, int32_t microbatches, const ListOptions& options)
+      : profile_(profile),
+        microbatches_(microbatches),
+        options_(options),
+        ways_(FindWays(profile, options.form)),
+        stages_(profile.stages.size()),
+        ranks_(profile.ranks()),
+        into_(profile.stages.size()),
+        out_of_(profile.stages.size()) {
+    schedule_ = {.stages = static_cast<int32_t>(profile.stages.size()),
+                 .microbatches = microbatches};
+    schedule_.ranks.resize(profile.ranks());
+    for (const EdgeProfile& edge : profile.edges) {
+      into_[edge.to].push_back(&edge);
+      out_of_[edge.from].push_back(&edge);
+    }
+    PrepareRanks();
+    PrepareStages();
+  }
+
+  absl::StatusOr<Schedule> List() && {
+    for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
+      RETURN_IF_ERROR(CheckRoom(rank));
+      wakeups_.push({0, rank});
+    }
+    while (!wakeups_.empty()) {
+      const Wakeup wakeup = wakeups_.top();
+      wakeups_.pop();
+      now_ = wakeup.seconds;
+      if (ranks_[wakeup.rank].free_at <= now_) BeginNext(wakeup.rank);
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  void PrepareRanks() {
+    const std::vector<RankMemory> fixed = FixedMemory(profile_);
+    for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
+      ranks_[rank].leeway = options_.target_seconds;
+      ranks_[rank].room = profile_.rank_bytes_max[rank];
+      if (ranks_[rank].room) *ranks_[rank].room -= fixed[rank].bytes();
+    }
+  }
+
+  void PrepareStages() {
+    for (StageIndex s = schedule_.stages - 1; s >= 0; --s) {
+      const StageProfile& stage = profile_.stages[s];
+      RankState& rank = ranks_[stage.rank];
+      rank.stages.push_back(s);
+      rank.microbatch_bytes += stage.activation_bytes();
+      rank.leeway -= profile_.SumOfScales(microbatches_) * stage.seconds();
+      const auto prepare = [this](OpQueue& queue, size_t inputs) {
+        queue.missing.assign(microbatches_, static_cast<int32_t>(inputs));
+        queue.inputs.assign(microbatches_, 0);
+      };
+      prepare(stages_[s].forward, into_[s].size());
+      prepare(stages_[s].backward, out_of_[s].size() + 1);  // its own forward op
+    }
+  }
+
+  absl::Status CheckRoom(RankIndex rank) const {
+    const RankState& state = ranks_[rank];
+    if (!state.room || *state.room >= state.microbatch_bytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", rank, ": expected room for a microbatch of all its stages, ",
+                     FormatBytes(state.microbatch_bytes), ", found ", FormatBytes(*state.room)));
+  }
+
+  double ForwardAt(StageIndex s) const {
+    const OpQueue& queue = stages_[s].forward;
+    const RankState& rank = ranks_[profile_.stages[s].rank];
+    const bool has_window = queue.next - stages_[s].backward.next < options_.windows[s];
+    const bool has_room =
+        queue.next < rank.taken || !rank.room || *rank.room >= rank.microbatch_bytes;
+    return has_window && has_room ? queue.At() : kNever;
+  }
+
+  void BeginNext(RankIndex rank) {
+    Choice forward{.kind = OpKind::kForward};
+    Choice backward{.kind = options_.form == BackwardForm::kFull ? OpKind::kBackward
+                                                                 : OpKind::kInputGradient};
+    std::optional<Op> weights;  // the oldest
+    for (const StageIndex s : ranks_[rank].stages) {
+      if (const double at = ForwardAt(s); at < forward.at) forward = {forward.kind, s, at};
+      const double at = stages_[s].backward.At();
+      if (at < backward.at) backward = {backward.kind, s, at};
+      if (options_.form == BackwardForm::kFull) continue;
+      const MicrobatchIndex next = stages_[s].weights;
+      if (next < stages_[s].backward.next && (!weights || next < weights->microbatch)) {
+        weights = {OpKind::kWeightGradient, s, next};
+      }
+    }
+    const Choice& first = IsRushing(forward) || backward.at > now_ ? forward : backward;
+    if (first.at <= now_) return Begin(first.kind, first.stage);
+    const double next = std::min(forward.at, backward.at);
+    if (weights && MayBegin(*weights, next)) return Begin(weights->kind, weights->stage);
+    if (next < kNever) wakeups_.push({next, rank});
+  }
+
+  bool IsRushing(const Choice& forward) const {
+    if (forward.at > now_) return false;
+    const int32_t left = microbatches_ - stages_[forward.stage].forward.next;
+    return left * BackwardSeconds(profile_.stages[forward.stage], options_.form) <=
+           options_.rush * ways_.gap[forward.stage];
+  }
+
+  // Of a gradient of the weights, when the next other op can begin.
+  bool MayBegin(const Op& weights, double next) const {
+    if (now_ + profile_.SecondsOf(weights) * (1 - options_.overlap) <= next) return true;
+    return options_.target_seconds > 0 &&
+           next - now_ > ranks_[profile_.stages[weights.stage].rank].leeway;
+  }
+
+  void Begin(OpKind kind, StageIndex s) {
+    StageState& stage = stages_[s];
+    RankState& rank = ranks_[profile_.stages[s].rank];
+    MicrobatchIndex& next = kind == OpKind::kForward          ? stage.forward.next
+                            : kind == OpKind::kWeightGradient ? stage.weights
+                                                              : stage.backward.next;
+    const Op op = {kind, s, next++};
+    schedule_.ranks[profile_.stages[s].rank].push_back(op);
+    rank.leeway -= now_ - rank.free_at;
+    rank.free_at = now_ + profile_.SecondsOf(op);
+    Account(op, rank);
+    wakeups_.push({rank.free_at, profile_.stages[s].rank});
+    const double scale = profile_.ScaleOf(op.microbatch);
+    if (kind == OpKind::kForward) {
+      for (const EdgeProfile* edge : out_of_[s]) {
+        Send(op, edge->to, edge->forward_seconds * scale, stages_[edge->to].forward);
+      }
+      Send(op, s, 0, stage.backward);
+    } else if (GivesInputGradient(kind)) {
+      for (const EdgeProfile* edge : into_[s]) {
+        Send(op, edge->from, edge->backward_seconds * scale, stages_[edge->from].backward);
+      }
+    }
+  }
+
+  void Account(const Op& op, RankState& rank) {
+    if (!rank.room) return;
+    *rank.room += profile_.stages[op.stage].FreedBy(op.kind);
+    if (op.kind != OpKind::kForward || op.microbatch < rank.taken) return;
+    *rank.room -= rank.microbatch_bytes;
+    ++rank.taken;
+  }
+
+  // The output of an op that has just begun.
+  void Send(const Op& op, StageIndex to, double seconds, OpQueue& queue) {
+    const RankIndex rank = profile_.stages[op.stage].rank, other = profile_.stages[to].rank;
+    const double at = ranks_[rank].free_at + (rank == other ? 0 : seconds);
+    queue.inputs[op.microbatch] = std::max(queue.inputs[op.microbatch], at);
+    if (--queue.missing[op.microbatch] == 0) {
+      wakeups_.push({queue.inputs[op.microbatch], other});
+    }
+  }
+
+  const PipelineProfile& profile_;
+  const int32_t microbatches_;
+  const ListOptions& options_;
+  const PipelineWays ways_;
+  std::vector<StageState> stages_;
+  std::vector<RankState> ranks_;
+  std::vector<std::vector<const EdgeProfile*>> into_, out_of_;  // by stage
+  std::priority_queue<Wakeup, std::vector<Wakeup>, std::greater<>> wakeups_;
+  double now_ = 0;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeListSchedule(const PipelineProfile& profile, int32_t microbatches,
+                                          const ListOptions& options) {
+  RETURN_IF_ERROR(Validate(profile));
+  if (microbatches < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("list: expected microbatches, found ", microbatches));
+  }
+  RETURN_IF_ERROR(CheckMicrobatches(profile, microbatches));
+  RETURN_IF_ERROR(CheckWholeSequences(profile));
+  if (options.windows.size() != profile.stages.size() || std::ranges::min(options.windows) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("list: expected ", profile.stages.size(),
+                                                   " windows of at least 1, found others"));
+  }
+  return Lister(profile, microbatches, options).List();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "planner/pipeline/profile.h"
+#include "planner/pipeline/schedule.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+struct ListOptions {
+  BackwardForm form = BackwardForm::kFull;
+  // Microbatches whose gradients of the input a stage may have before it, by stage, at least 1.
+  std::vector<int32_t> windows;
+  // Of a gradient of the weights, the part that may get in the way of the next op.
+  double overlap = 1;
+  // One that gets more in the way begins only where the rank could not wait for the next op and
+  // still end by then. 0: never.
+  double target_seconds = 0;
+  // Forward ops go before backward ops when the backward ops of all that are left take at most this
+  // times the way from forward to backward op: so that there is something to do while the last
+  // microbatch is under way.
+  double rush = 0;
+};
+
+// A schedule made by doing it: whenever a rank is free it begins the backward op that could begin
+// first, else a forward op, where windows and memory allow it, else a gradient of the weights.
+// Stages take microbatches in ascending order. A rank sets memory aside for all its stages when it
+// takes a microbatch, so that no stage can shut out a later one. Transfers share nothing. Memory is
+// set aside as for the largest microbatch.
+//
+// InvalidArgument: no microbatches, or windows that are not one for each stage, at least 1; what
+// Validate finds. ResourceExhausted when a rank has no room for one microbatch. Cost: ops, times
+// log of the ranks and the stages of a rank.
+absl::StatusOr<Schedule> MakeListSchedule(const PipelineProfile& profile, int32_t microbatches,
+                                          const ListOptions& options);
+
+}  // namespace crossmesh

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "common/base/byte_count.h"
+#include "common/base/cancel_check.h"
+#include "planner/pipeline/bound.h"
+#include "planner/pipeline/profile.h"
+#include "planner/pipeline/schedule.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What a search makes small.
+enum class SearchObjective : uint8_t {
+  kSeconds,  // from the first begin to the last end
+  kSpan,     // the longest from begin to end on one rank: where iterations overlap
+};
+
+struct SearchOptions {
+  BackwardForm form = BackwardForm::kFull;  // kSplit: gradients of the weights may come later
+  TransferModel model = TransferModel::kLatency;
+  SearchObjective objective = SearchObjective::kSeconds;
+  // How many ops may be put in order or run in all, at about 10 million in a second. At least one
+  // schedule is looked at; as many as fit are.
+  int64_t ops_max = int64_t{1} << 22;
+};
+
+// A schedule that was looked at.
+struct FoundSchedule {
+  std::string name;
+  double seconds = 0;
+  double span_seconds = 0;
+  double gap = 0;        // of the objective over the bound: 0.01 is 1 %
+  ByteCount peak_bytes;  // on the fullest rank
+  Schedule schedule;     // empty when another one is as good in time and memory
+};
+
+struct SearchResult {
+  PipelineBound bound;  // of kSeconds; a span may be shorter
+  // The fastest first: each has less memory than the one before it.
+  std::vector<FoundSchedule> pareto;
+  std::vector<FoundSchedule>
+      others;       // without their ops, in the order in which they were looked at
+  int64_t ops = 0;  // that were put in order or run
+
+  const FoundSchedule& best() const { return pareto.front(); }
+};
+
+// Looks for schedules that are fast in the memory that ranks have: "auto". Candidates are made by
+// families and by lists, and run; the fastest is improved op by op. Everything found fits the
+// memory and can be proven. Equal requests give equal results.
+//
+// InvalidArgument, ResourceExhausted as ComputePipelineBound; ResourceExhausted also when nothing
+// that was looked at fits. Cancelled when `cancelled` says so.
+absl::StatusOr<SearchResult> SearchSchedules(const PipelineProfile& profile, int32_t microbatches,
+                                             const SearchOptions& options = {},
+                                             CancelCheck cancelled = NeverCancelled);
+
+}  // namespace crossmesh

@@ -1,0 +1,83 @@
+#include "planner/pipeline/transfer_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/container/flat_hash_map.h>
+
+namespace crossmesh {
+namespace {
+
+// What a port is of: a kind of end and up to two ranks.
+using PortKey = std::pair<RankIndex, RankIndex>;
+constexpr RankIndex kAny = -1;
+
+absl::InlinedVector<PortKey, 2> KeysOf(RankIndex from, RankIndex to, TransferModel model) {
+  switch (model) {
+    case TransferModel::kLatency:
+      return {};
+    case TransferModel::kLink:
+      return {{from, to}};
+    case TransferModel::kPair:
+      return {{std::min(from, to), std::max(from, to)}};
+    case TransferModel::kNic:
+      return {{from, kAny}, {kAny, to}};
+    case TransferModel::kPorts:
+      return {};
+    case TransferModel::kBlocking:
+      return {{from, from}, {to, to}};
+  }
+  return {};
+}
+
+}  // namespace
+
+absl::string_view TransferModelName(TransferModel model) {
+  switch (model) {
+    case TransferModel::kLatency:
+      return "latency";
+    case TransferModel::kLink:
+      return "link";
+    case TransferModel::kPair:
+      return "pair";
+    case TransferModel::kNic:
+      return "nic";
+    case TransferModel::kPorts:
+      return "ports";
+    case TransferModel::kBlocking:
+      return "blocking";
+  }
+  return "unknown";
+}
+
+TransferPorts::TransferPorts(const PipelineProfile& profile, TransferModel model) {
+  model == TransferModel::kPorts ? TakeFromEdges(profile) : ShareBetweenRanks(profile, model);
+}
+
+void TransferPorts::TakeFromEdges(const PipelineProfile& profile) {
+  for (const EdgeProfile& edge : profile.edges) {
+    for (const std::vector<PortIndex>* ports : {&edge.forward_ports, &edge.backward_ports}) {
+      absl::InlinedVector<PortIndex, 2>& held = of_channel_.emplace_back();
+      if (!profile.passes(edge) || ports->empty()) continue;
+      held.assign(ports->begin(), ports->end());
+      size_ = std::max(size_, held.back() + 1);
+    }
+  }
+}
+
+void TransferPorts::ShareBetweenRanks(const PipelineProfile& profile, TransferModel model) {
+  absl::flat_hash_map<PortKey, PortIndex> known;
+  for (const EdgeProfile& edge : profile.edges) {
+    const RankIndex from = profile.stages[edge.from].rank, to = profile.stages[edge.to].rank;
+    for (const auto& [begin, end] : {std::pair(from, to), std::pair(to, from)}) {
+      absl::InlinedVector<PortIndex, 2>& ports = of_channel_.emplace_back();
+      if (begin == end) continue;
+      for (const PortKey& key : KeysOf(begin, end, model)) {
+        ports.push_back(known.try_emplace(key, static_cast<PortIndex>(known.size())).first->second);
+      }
+    }
+  }
+  size_ = static_cast<int32_t>(known.size());
+}
+
+}  // namespace crossmesh

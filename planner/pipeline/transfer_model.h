@@ -1,0 +1,54 @@
+#pragma once
+
+#include "planner/pipeline/op_table.h"
+
+#include <array>
+#include <cstdint>
+#include <ostream>
+#include <vector>
+
+#include <absl/container/inlined_vector.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+
+// What transfers between ranks share, and so wait for.
+enum class TransferModel : uint8_t {
+  kLatency,   // nothing: any number are under way beside computation
+  kLink,      // a port for each ordered pair of ranks
+  kPair,      // a port for each pair of ranks, for both directions
+  kNic,       // a port out of each rank, and one into it
+  kPorts,     // the ports that the edges of the profile name
+  kBlocking,  // the ranks themselves: who sends or receives does not compute
+};
+
+inline constexpr std::array<TransferModel, 6> kAllTransferModels = {
+    TransferModel::kLatency, TransferModel::kLink,  TransferModel::kPair,
+    TransferModel::kNic,     TransferModel::kPorts, TransferModel::kBlocking};
+
+// "latency", "link", "pair", "nic", "ports", "blocking".
+absl::string_view TransferModelName(TransferModel model);
+inline std::ostream& operator<<(std::ostream& out, TransferModel model) {
+  return out << TransferModelName(model);
+}
+
+// The ports of a pipeline under a model. Immutable.
+class TransferPorts {
+ public:
+  TransferPorts(const PipelineProfile& profile, TransferModel model);
+
+  int32_t size() const { return size_; }
+  // Those that each transfer of a channel holds at once; none when both ends are one rank.
+  const absl::InlinedVector<PortIndex, 2>& Of(ChannelIndex channel) const {
+    return of_channel_[channel];
+  }
+
+ private:
+  void TakeFromEdges(const PipelineProfile& profile);
+  void ShareBetweenRanks(const PipelineProfile& profile, TransferModel model);
+
+  int32_t size_ = 0;
+  std::vector<absl::InlinedVector<PortIndex, 2>> of_channel_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,254 @@
+#include "planner/reshard/plan_reshard.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/plan/slicing.h"
+#include "planner/network/bound.h"
+#include "planner/network/demands.h"
+#include "planner/network/host_network.h"
+#include "planner/network/nic_lanes.h"
+#include "planner/network/nic_ports.h"
+#include "planner/network/port_load.h"
+#include "planner/network/routing.h"
+#include "planner/network/simulator.h"
+#include "planner/reshard/broadcast_choice.h"
+#include "planner/reshard/fan_out.h"
+#include "planner/reshard/published/broadcast.h"
+#include "planner/reshard/published/due_times.h"
+#include "planner/reshard/published/global_all_gather.h"
+#include "planner/reshard/published/local_all_gather.h"
+#include "planner/reshard/published/send_recv.h"
+#include "planner/reshard/rack_routes.h"
+#include "planner/reshard/relay_strategy.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Chunks that the host which receives most gets, unless they are too small or too large then: the
+// last byte of a chain of D hops is D - 1 chunks behind the first hop's.
+constexpr int64_t kPeriods = 256;
+constexpr int64_t kPeriodsMax = int64_t{1} << 20;
+// Simulated in some milliseconds.
+constexpr int64_t kPredictionTransfersMax = int64_t{1} << 13;
+
+absl::StatusOr<Routes> RouteAsPublished(Strategy strategy, const RoutingProblem& problem) {
+  switch (strategy) {
+    case Strategy::kRelay:
+      break;
+    case Strategy::kSendRecv:
+      return RouteBySendRecv(problem);
+    case Strategy::kLocalAllGather:
+      return RouteByLocalAllGather(problem);
+    case Strategy::kGlobalAllGather:
+      return RouteByGlobalAllGather(problem);
+    case Strategy::kBroadcastNaive:
+      return RouteByBroadcast(problem, BroadcastOrder::kNaive);
+    case Strategy::kBroadcastSize:
+      return RouteByBroadcast(problem, BroadcastOrder::kSize);
+    case Strategy::kBroadcastGreedy:
+      return RouteByBroadcast(problem, BroadcastOrder::kGreedy);
+    case Strategy::kBroadcastSearch:
+      return RouteByBroadcast(problem, BroadcastOrder::kSearch);
+  }
+  return absl::InternalError(absl::StrCat("strategy number ", static_cast<int>(strategy)));
+}
+
+absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
+  if (strategy == Strategy::kRelay) return RouteByRelays(problem);
+  ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(strategy, problem));
+  SpreadOverRun(problem.tensors, routes);
+  return routes;
+}
+
+std::vector<LocalCopy> CopiesInPlace(const Slicing& slicing) {
+  std::vector<LocalCopy> copies;
+  std::vector<DeviceRank> devices;
+  const ClassIndex classes = static_cast<ClassIndex>(slicing.classes().size());
+  for (ClassIndex c = 0; c < classes; ++c) {
+    devices.clear();
+    std::ranges::set_intersection(slicing.holders(c), slicing.needers(c),
+                                  std::back_inserter(devices));
+    for (const DeviceRank device : devices) copies.push_back({.slice_class = c, .device = device});
+  }
+  return copies;
+}
+
+void SetBusiestHost(const PortLoad& load, const HostNetwork& network, PlanFigures& figures) {
+  for (size_t host = 0; host < network.hosts.size(); ++host) {
+    const int64_t bytes = std::max(load.host_out[host], load.host_in[host]);
+    if (bytes <= figures.busiest_host_bytes) continue;
+    figures.busiest_host_bytes = bytes;
+    figures.busiest_host = network.hosts[host];
+  }
+}
+
+PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& problem,
+                      const Routes& routes, const PortLoad& load, const BusiestPort& busiest,
+                      int64_t period_bytes) {
+  PlanFigures figures{.strategy = std::string(StrategyName(request.strategy)),
+                      .bound = ToBound(problem.bound, problem.network),
+                      .assumed_rates = problem.network.assumed_rates,
+                      .depth = load.depth,
+                      .network_bytes = load.network_bytes,
+                      .search = routes.search};
+  const double planned_seconds = std::max(figures.bound.seconds, routes.planned_seconds);
+  figures.excess = {
+      .rounding_seconds = std::max(0.0, busiest.seconds - planned_seconds),
+      .routing_seconds = planned_seconds - figures.bound.seconds,
+      .fill_seconds = FillSeconds(load, busiest, period_bytes),
+  };
+  figures.predicted_seconds =
+      std::max(routes.model_seconds, busiest.seconds + figures.excess.fill_seconds);
+  const Demands& demands = problem.groups.demands;
+  for (const Demand& demand : demands.demands) {
+    figures.least_network_bytes +=
+        demand.bytes * static_cast<int64_t>(demands.receivers(demand).size());
+  }
+  SetBusiestHost(load, problem.network, figures);
+  return figures;
+}
+
+absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
+                                     const HostNetwork& network) {
+  if (request.chunk_bytes < 0 || request.chunk_bytes % Plan::kLeafBytes != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk size: expected a positive multiple of ", Plan::kLeafBytes,
+                     " bytes, or 0 for the default, found ", request.chunk_bytes));
+  }
+  if (request.chunk_bytes > 0) return request.chunk_bytes;
+  const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());
+  const int64_t most = received.empty() ? 0 : *std::ranges::max_element(received);
+  return std::clamp(Plan::LeavesOf(most / kPeriods) * Plan::kLeafBytes, Plan::kLeafBytes,
+                    Plan::kChunkBytesDefault);
+}
+
+// Chunks that share a NIC, since each takes another lane, take no longer than one alone.
+int64_t ShareOfNic(int64_t chunk_bytes, const HostNetwork& network, const Topology& topology) {
+  const int64_t lanes = LanesOfOneNic(NicPorts(network, topology));
+  return std::max(Plan::kLeafBytes, chunk_bytes / lanes / Plan::kLeafBytes * Plan::kLeafBytes);
+}
+
+absl::Status CheckShare(double nic_share) {
+  if (nic_share > 0 && nic_share <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("nic_share: expected a number above 0 and at most 1, found ", nic_share));
+}
+
+// A run that may use all of the ports is as fast as they are.
+int64_t LeastRun(double nic_share, double bound_seconds) {
+  return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
+}
+
+// With what the simulator says, where that is soon said.
+absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck cancelled) {
+  const SimulatorOptions options = {.sharing = PortSharingRule::kPlanned,
+                                    .transfers_max = kPredictionTransfersMax};
+  const absl::StatusOr<SimulatedRun> run = Simulate(plan, topology, options, cancelled);
+  if (absl::IsResourceExhausted(run.status())) return plan;
+  if (!run.ok()) return run.status();
+  // Rounding must not put a run below its bound.
+  const double seconds = std::max(run->seconds, plan.figures().bound.seconds);
+  return std::move(plan).WithPrediction(seconds);
+}
+
+// Those of the port that is busy longest.
+int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes) {
+  const int64_t periods = busiest.bytes / period_bytes;
+  return static_cast<int32_t>(std::clamp<int64_t>(periods, 1, kPeriodsMax));
+}
+
+// What all plans of a request have in common.
+struct Planning {
+  const ReshardRequest& request;
+  const Topology& topology;  // what the plan may use of the request's
+  const RoutingProblem& problem;
+  const std::shared_ptr<const Slicing>& slicing;
+  int64_t chunk_bytes = 0;
+};
+
+absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t fan_out = 1) {
+  const auto& [request, topology, problem, slicing, chunk_bytes] = planning;
+  AssignPlacesAndPeriods(problem.tensors, routes);
+  const PortLoad load = ComputePortLoad(problem.tensors, problem.network, routes);
+  const BusiestPort busiest = FindBusiestPort(load, problem.network);
+  const int64_t period_bytes = PeriodBytes(chunk_bytes, fan_out);
+  PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, period_bytes);
+  Plan::Spec spec{.tensors = request.tensors,
+                  .slicing = slicing,
+                  .relays = std::move(routes.relays),
+                  .hops = std::move(routes.hops),
+                  .copies = CopiesInPlace(*slicing),
+                  .chunk_bytes = chunk_bytes,
+                  .periods = PeriodsOf(busiest, period_bytes),
+                  .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
+                  .binding = request.binding,
+                  .shared_storage = request.shared_storage,
+                  .figures = std::move(figures)};
+  if (request.strategy == Strategy::kRelay && !request.no_broadcasts) {
+    ChooseBroadcasts(problem.network, spec);
+  }
+  ASSIGN_OR_RETURN(Plan plan, Plan::Create(std::move(spec)));
+  return Predict(std::move(plan), topology, problem.cancelled);
+}
+
+// The plan or, where it would end late because of its depth, one that fans out, if that is
+// predicted to end sooner.
+absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
+  const int64_t fan_out = ChooseFanOut(planning.problem, plan);
+  if (fan_out == 1) return plan;
+  RETURN_IF_ERROR(CheckWanted(planning.problem.cancelled));
+  ASSIGN_OR_RETURN(Routes routes, RouteByRelays(planning.problem, fan_out));
+  ASSIGN_OR_RETURN(Plan flat, MakePlan(planning, std::move(routes), fan_out));
+  return flat.figures().predicted_seconds < plan.figures().predicted_seconds ? std::move(flat)
+                                                                             : std::move(plan);
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
+  CHECK(request.tensors != nullptr);
+  RETURN_IF_ERROR(CheckShare(request.nic_share));
+  std::optional<Topology> share;
+  if (request.nic_share < 1) share = request.topology.WithShare(request.nic_share);
+  const Topology& topology = share.has_value() ? *share : request.topology;
+  const TensorTable& tensors = *request.tensors;
+  ASSIGN_OR_RETURN(Slicing created, Slicing::Create(tensors));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
+  const auto slicing = std::make_shared<const Slicing>(std::move(created));
+  const HostNetwork network = HostNetworkOf(tensors, topology);
+  const HostGroups groups = GroupByHosts(tensors, *slicing);
+  ASSIGN_OR_RETURN(const int64_t chunk_bytes, ChunkBytesOf(request, groups.demands, network));
+  ExactBound bound = ComputeBound(groups.demands, network);
+  AddMix(groups.demands, network, bound);
+  RETURN_IF_ERROR(CheckWanted(cancelled));
+  const RoutingProblem problem{.tensors = tensors,
+                               .slicing = *slicing,
+                               .network = network,
+                               .groups = groups,
+                               .bound = bound,
+                               .seed = request.seed,
+                               .cancelled = cancelled};
+  ASSIGN_OR_RETURN(Routes routes, RouteBy(request.strategy, problem));
+  RETURN_IF_ERROR(CheckWanted(cancelled));
+  const Planning planning{.request = request,
+                          .topology = topology,
+                          .problem = problem,
+                          .slicing = slicing,
+                          .chunk_bytes = ShareOfNic(chunk_bytes, network, topology)};
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(planning, std::move(routes)));
+  if (request.strategy != Strategy::kRelay) return plan;
+  return FlattenIfFaster(planning, std::move(plan));
+}
+
+}  // namespace crossmesh

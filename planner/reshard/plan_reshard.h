@@ -1,0 +1,46 @@
+#pragma once
+
+#include "common/base/cancel_check.h"
+#include "common/mesh/topology.h"
+#include "common/plan/plan.h"
+#include "common/plan/tensor_table.h"
+#include "planner/reshard/strategy.h"
+
+#include <cstdint>
+#include <memory>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// All that a plan between meshes is a function of.
+struct ReshardRequest {
+  std::shared_ptr<const TensorTable> tensors;
+  Topology topology;
+  Strategy strategy = Strategy::kRelay;
+  uint64_t seed = 0;  // of strategies that draw
+  // The most of a chunk. 0: a 256th of what one host receives, from 64 KiB to 1 MiB.
+  int64_t chunk_bytes = 0;
+  // Of every port's rate: what the plan may use, above 0 to 1. Bound and prediction are for that
+  // much, and workers keep to it.
+  double nic_share = 1;
+  // Strategy relay has broadcast groups where these are predicted to take less time; not so.
+  bool no_broadcasts = false;
+  BindingMode binding = BindingMode::kShadow;
+  bool shared_storage = false;
+};
+
+// The plan that brings every tensor of the table from its source to its destination tiles: devices
+// that need what they hold copy, all others get it by the strategy's routes. Its figures state the
+// bound, the predicted time and the bytes. Not proven yet: that is Prove's part. Pure: equal
+// requests give equal plans.
+//
+// InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes; nic_share is out of range;
+// what Slicing::Create finds. ResourceExhausted: the strategy takes more relays than a plan may
+// have, or longer a search than it allows itself. Cost: that of the slicing, of the bound and of
+// the strategy; otherwise linear in classes and hops. Cancelled when `cancelled` says so, which is
+// asked between the steps and inside those that search.
+absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request,
+                                 CancelCheck cancelled = NeverCancelled);
+
+}  // namespace crossmesh

@@ -1,0 +1,64 @@
+#include "planner/reshard/published/global_all_gather.h"
+
+#include "common/base/status_macros.h"
+#include "planner/reshard/published/choices.h"
+#include "planner/reshard/published/slices.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// The part's way: to the ring's device `first`, then around. Counts bytes sent between hosts.
+void AddPart(const TensorTable& tensors, std::span<const DeviceRank> ring, size_t first,
+             Routes& routes, std::vector<int64_t>& sent) {
+  const Relay& relay = routes.relays.back();
+  const int64_t bytes = relay.end - relay.begin;
+  DeviceRank from = relay.root;
+  for (size_t i = 0; i < ring.size(); ++i) {
+    const DeviceRank to = ring[(first + i) % ring.size()];
+    routes.AddHop(from, to);
+    if (tensors.host_of(from) != tensors.host_of(to)) sent[tensors.host_of(from)] += bytes;
+    from = to;
+  }
+}
+
+absl::Status CheckHops(size_t hops) {
+  if (static_cast<int64_t>(hops) <= kGlobalAllGatherHopsMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("strategy global_all_gather needs more than ",
+                                                   kGlobalAllGatherHopsMax, " hops"));
+}
+
+}  // namespace
+
+absl::StatusOr<Routes> RouteByGlobalAllGather(const RoutingProblem& problem) {
+  constexpr absl::string_view kName = "global_all_gather";
+  const TensorTable& tensors = problem.tensors;
+  ASSIGN_OR_RETURN(const Slices slices, Slices::List(kName, tensors, problem.slicing));
+  std::vector<int64_t> sent(tensors.hosts().size());
+  Routes routes;
+  for (const Slice& slice : slices.all()) {
+    const std::span<const DeviceRank> ring = slices.receivers(slice);
+    std::vector<HostRank> holder_hosts = HostsOf(slices.holders(slice), tensors);
+    std::ranges::sort(holder_hosts);
+    const std::vector<DeviceRank> senders =
+        OnHost(slices.holders(slice), LeastLoaded(holder_hosts, sent), tensors);
+    int64_t begin = slice.begin;
+    for (size_t part = 0; part < ring.size(); ++part) {
+      const int64_t end =
+          PartEnd(slice, static_cast<int64_t>(part), static_cast<int64_t>(ring.size()));
+      if (begin == end) continue;
+      routes.BeginRelay(slice.slice_class, senders[part % senders.size()], begin, end);
+      AddPart(tensors, ring, part, routes, sent);
+      RETURN_IF_ERROR(CheckHops(routes.hops.size()));
+      begin = end;
+    }
+    RETURN_IF_ERROR(CheckRelayCount(kName, static_cast<int64_t>(routes.relays.size())));
+  }
+  return routes;
+}
+
+}  // namespace crossmesh

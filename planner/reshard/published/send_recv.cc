@@ -1,0 +1,29 @@
+#include "planner/reshard/published/send_recv.h"
+
+#include "common/base/status_macros.h"
+#include "planner/reshard/published/choices.h"
+#include "planner/reshard/published/slices.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace crossmesh {
+
+absl::StatusOr<Routes> RouteBySendRecv(const RoutingProblem& problem) {
+  constexpr absl::string_view kName = "send_recv";
+  ASSIGN_OR_RETURN(const Slices slices, Slices::List(kName, problem.tensors, problem.slicing));
+  std::vector<int64_t> sent(problem.tensors.devices().size());
+  Routes routes;
+  for (const Slice& slice : slices.all()) {
+    for (const DeviceRank receiver : slices.receivers(slice)) {
+      const DeviceRank sender = LeastLoaded(slices.holders(slice), sent);
+      sent[sender] += slice.bytes();
+      routes.BeginRelay(slice.slice_class, sender, slice.begin, slice.end);
+      routes.AddHop(sender, receiver);
+    }
+    RETURN_IF_ERROR(CheckRelayCount(kName, static_cast<int64_t>(routes.relays.size())));
+  }
+  return routes;
+}
+
+}  // namespace crossmesh

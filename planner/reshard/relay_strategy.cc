@@ -1,0 +1,213 @@
+#include "planner/reshard/relay_strategy.h"
+
+#include "common/base/status_macros.h"
+#include "common/plan/element_boundaries.h"
+#include "planner/network/bound.h"
+#include "planner/reshard/host_routes.h"
+#include "planner/reshard/rack_routes.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// When bytes from `begin` to `end` of a piece of `bytes` are due, if the piece is due all the time.
+DueTime DueInPiece(int64_t begin, int64_t end, int64_t bytes) {
+  const double parts = DueTime::kParts / static_cast<double>(bytes);
+  return {.begin = static_cast<int32_t>(static_cast<double>(begin) * parts),
+          .end = static_cast<int32_t>(static_cast<double>(end) * parts)};
+}
+
+// Expands routes between hosts to routes between devices, class by class. The pieces of all groups
+// go side by side from the beginning to the end of the run; those of the classes in a piece one
+// after the other.
+class RelayExpansion {
+ public:
+  RelayExpansion(const RoutingProblem& problem, const HostRoutes& host_routes)
+      : problem_(problem),
+        host_routes_(host_routes),
+        sent_(problem.tensors.devices().size()),
+        received_(problem.tensors.devices().size()),
+        device_of_host_(problem.tensors.hosts().size()),
+        group_offset_(problem.groups.demands.demands.size()),
+        next_piece_(problem.groups.demands.demands.size()) {
+    routes_.relays.reserve(problem.slicing.classes().size());  // at least, as a rule
+    routes_.hops.reserve(problem.slicing.classes().size());
+  }
+
+  // Classes must come in order: the bytes of a group are those of its classes one after the other.
+  void RouteClass(ClassIndex c) {
+    const SliceClass& slice_class = problem_.slicing.classes()[c];
+    RouteInsideHosts(c, slice_class.bytes);
+    const int32_t group = problem_.groups.group_of_class[c];
+    if (group != HostGroups::kNone) RouteBetweenHosts(c, group, slice_class.bytes);
+  }
+
+  int64_t relays() const { return static_cast<int64_t>(routes_.relays.size()); }
+  Routes Finish() && { return std::move(routes_); }
+
+ private:
+  void RouteInsideHosts(ClassIndex c, int64_t bytes) {
+    const std::span<const DeviceRank> holders = problem_.slicing.holders(c);
+    std::span<const DeviceRank> needers = problem_.slicing.needers(c);
+    while (!needers.empty()) {
+      const HostRank host = problem_.tensors.host_of(needers[0]);
+      const std::span<const DeviceRank> here = FirstOnOneHost(needers, host);
+      needers = needers.subspan(here.size());
+      const std::span<const DeviceRank> sources = DevicesOnHost(holders, host, problem_.tensors);
+      if (sources.empty() || std::ranges::includes(sources, here)) continue;
+      const DeviceRank root = TakeLeast(sources, sent_, bytes);
+      routes_.BeginRelay(c, root, 0, bytes);
+      for (const DeviceRank device : here) {
+        if (!std::ranges::binary_search(sources, device)) routes_.AddHop(root, device);
+      }
+    }
+  }
+
+  void RouteBetweenHosts(ClassIndex c, int32_t group, int64_t bytes) {
+    const int64_t offset = std::exchange(group_offset_[group], group_offset_[group] + bytes);
+    const Demands& demands = problem_.groups.demands;
+    const Demand& demand = demands.demands[group];
+    const std::span<const Piece> pieces = host_routes_.PiecesOf(group);
+    if (pieces.empty()) {
+      const HostRank holder = demands.holders(demand)[0];
+      const HostHop hop{.root = holder, .from = holder, .to = demands.receivers(demand)[0]};
+      return AddRelays(c, 0, bytes, {&hop, 1}, DueInPiece(offset, offset + bytes, demand.bytes));
+    }
+    int64_t& next = next_piece_[group];
+    for (int64_t begin = 0; begin < bytes;) {
+      const Piece& piece = pieces[next];
+      const int64_t piece_begin = next == 0 ? 0 : pieces[next - 1].end;
+      int64_t end = bytes;
+      if (piece.end - offset < bytes) end = RoundToElement(c, piece.end - offset);
+      if (piece.end - offset <= bytes) ++next;
+      if (begin < end) {
+        // Rounding may have moved them beyond the piece.
+        const int64_t first = std::max(offset + begin, piece_begin) - piece_begin;
+        const int64_t last = std::min(offset + end, piece.end) - piece_begin;
+        AddRelays(c, begin, end, host_routes_.HopsOf(piece),
+                  DueInPiece(first, last, piece.end - piece_begin));
+      }
+      begin = std::max(begin, end);
+    }
+  }
+
+  int64_t RoundToElement(ClassIndex c, int64_t offset) {
+    if (!boundaries_.has_value()) boundaries_.emplace(problem_.tensors, problem_.slicing);
+    return boundaries_->AtOrBefore(c, offset);
+  }
+
+  // One relay for every root of the hops.
+  void AddRelays(ClassIndex c, int64_t begin, int64_t end, std::span<const HostHop> hops,
+                 DueTime due) {
+    HostRank root_host = -1;
+    for (const HostHop& hop : hops) {
+      if (hop.root != root_host) {
+        root_host = hop.root;
+        const DeviceRank root =
+            TakeLeast(DevicesOnHost(problem_.slicing.holders(c), root_host, problem_.tensors),
+                      sent_, end - begin);
+        device_of_host_[root_host] = root;
+        routes_.BeginRelay(c, root, begin, end, due);
+      }
+      const std::span<const DeviceRank> here =
+          DevicesOnHost(problem_.slicing.needers(c), hop.to, problem_.tensors);
+      const DeviceRank entry = TakeLeast(here, received_, end - begin);
+      device_of_host_[hop.to] = entry;
+      routes_.AddHop(device_of_host_[hop.from], entry);
+      for (const DeviceRank device : here) {
+        if (device != entry) routes_.AddHop(entry, device);
+      }
+    }
+  }
+
+  std::span<const DeviceRank> FirstOnOneHost(std::span<const DeviceRank> devices,
+                                             HostRank host) const {
+    size_t count = 1;
+    while (count < devices.size() && problem_.tensors.host_of(devices[count]) == host) ++count;
+    return devices.first(count);
+  }
+
+  // The device with the least load so far, which then has `bytes` more.
+  static DeviceRank TakeLeast(std::span<const DeviceRank> devices, std::vector<int64_t>& load,
+                              int64_t bytes) {
+    const DeviceRank least =
+        *std::ranges::min_element(devices, {}, [&load](DeviceRank d) { return load[d]; });
+    load[least] += bytes;
+    return least;
+  }
+
+  const RoutingProblem& problem_;
+  const HostRoutes& host_routes_;
+  std::optional<ElementBoundaries> boundaries_;  // most requests cut no class
+  Routes routes_;
+  std::vector<int64_t> sent_;               // bytes of relays that a device is the root of
+  std::vector<int64_t> received_;           // bytes that enter a host at this device
+  std::vector<DeviceRank> device_of_host_;  // that has the bytes of the present relay
+  std::vector<int64_t> group_offset_;       // bytes of the classes so far, by group
+  std::vector<int64_t> next_piece_;         // of the group, where its next class begins
+};
+
+HostRoutes RouteByFlow(const RoutingProblem& problem, int64_t fan_out = 1) {
+  return RouteByFlow(problem.groups.demands, problem.network, problem.bound.terms(), fan_out);
+}
+
+struct RackRoutes {
+  HostRoutes routes;
+  double planned_seconds = 0;  // where they are not as good as the bound
+  std::string search;
+};
+
+// Of the flow's routes and the mix's those that load no port longer. The former have fewer pieces
+// as a rule, and are as good in nine of ten cases.
+RackRoutes RouteWithRacks(const RoutingProblem& problem) {
+  const Demands& demands = problem.groups.demands;
+  const DeliveryMix& mix = problem.bound.mix;
+  const double good_seconds = problem.bound.seconds().ToDouble() * kAsGoodAsBound;
+  RackRoutes result{.routes = RouteByFlow(problem)};
+  RouteLoad load = LoadOfRoutes(demands, result.routes, problem.network);
+  double planned_seconds = load.busiest_seconds;
+  if (load.busiest_seconds > good_seconds && !mix.parts.empty()) {
+    planned_seconds = std::min(planned_seconds, mix.mixed_seconds);  // the rest is rounding
+    HostRoutes mixed = RoutesOfMix(demands, mix);
+    const RouteLoad mixed_load = LoadOfRoutes(demands, mixed, problem.network);
+    if (mixed_load.busiest_seconds < load.busiest_seconds) {
+      result.routes = std::move(mixed);
+      load = mixed_load;
+    }
+  }
+  if (planned_seconds > good_seconds) result.planned_seconds = planned_seconds;
+  result.search = absl::StrCat(", racks entered by ", load.crossing_bytes, " bytes, ",
+                               LeastCrossingBytes(demands, problem.network), " at least");
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem, int64_t fan_out) {
+  const Demands& demands = problem.groups.demands;
+  const auto [host_routes, planned_seconds, search] =
+      problem.network.has_racks() ? RouteWithRacks(problem)
+                                  : RackRoutes{RouteByFlow(problem, fan_out)};
+  RelayExpansion expansion(problem, host_routes);
+  const ClassIndex classes = static_cast<ClassIndex>(problem.slicing.classes().size());
+  for (ClassIndex c = 0; c < classes; ++c) {
+    expansion.RouteClass(c);
+    RETURN_IF_ERROR(CheckRelayCount("relay", expansion.relays()));
+  }
+  Routes routes = std::move(expansion).Finish();
+  routes.planned_seconds = planned_seconds;
+  routes.search = absl::StrCat(demands.demands.size(), " groups, ", host_routes.pieces.size(),
+                               " pieces, ", problem.bound.flows, " flows for the bound", search);
+  if (fan_out > 1) absl::StrAppend(&routes.search, ", trees of fan-out ", fan_out);
+  return routes;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "common/mesh/topology.h"
+#include "common/reshard/reshard_inputs.h"
+#include "planner/reshard/plan_reshard.h"
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What the planner takes, but for the tensors. `topology` holds where the inputs have none.
+// InvalidArgument names the field: no strategy has that name.
+absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs,
+                                                     const Topology& topology);
+
+}  // namespace crossmesh

@@ -1,0 +1,36 @@
+#include "worker/executor/laid_out_part.h"
+
+#include "common/base/status_macros.h"
+
+#include <set>
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+std::set<DeviceRank> DevicesThatAreRead(const PreparedPart& part) {
+  std::set<DeviceRank> devices;
+  for (const PreparedPart::Node& node : part.nodes()) {
+    if (node.root) devices.insert(node.device);
+  }
+  for (const PreparedPart::Copy& copy : part.copies()) devices.insert(copy.device);
+  return devices;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const LaidOutPart>> LaidOutPart::Create(
+    std::shared_ptr<const WorkerPart> part) {
+  auto laid_out = std::make_shared<LaidOutPart>();
+  ASSIGN_OR_RETURN(laid_out->prepared, PreparedPart::Create(std::move(part)));
+  const TensorTable& tensors = laid_out->prepared->part().tensors();
+  for (const DeviceRank device : DevicesThatAreRead(*laid_out->prepared)) {
+    laid_out->sources[device] = LayOut(tensors, Side::kSource, device);
+  }
+  for (const DeviceRank device : laid_out->prepared->destinations()) {
+    laid_out->destinations[device] = LayOut(tensors, Side::kDestination, device);
+  }
+  return laid_out;
+}
+
+}  // namespace crossmesh

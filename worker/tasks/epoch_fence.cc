@@ -1,0 +1,82 @@
+#include "worker/tasks/epoch_fence.h"
+
+#include "common/base/status_macros.h"
+#include "common/base/unique_fd.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+#include <absl/strings/strip.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status FileError(absl::string_view doing, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(doing, " epoch file ", path));
+}
+
+absl::Status SyncFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || fsync(fd.get()) != 0) return FileError("sync folder of", path);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<EpochFence> EpochFence::Open(std::string path) {
+  EpochFence fence;
+  fence.path_ = std::move(path);
+  const UniqueFd fd(open(fence.path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) {
+    if (errno == ENOENT) return fence;
+    return FileError("open", fence.path_);
+  }
+  std::array<char, 64> buffer;
+  const ssize_t size = read(fd.get(), buffer.data(), buffer.size());
+  if (size < 0) return FileError("read", fence.path_);
+  absl::string_view text(buffer.data(), size);
+  if (!absl::ConsumeSuffix(&text, "\n") || !absl::SimpleAtoi(text, &fence.highest_)) {
+    return absl::DataLossError(absl::StrCat("epoch file ", fence.path_,
+                                            ": expected one number and a newline, found ", size,
+                                            " bytes of something else"));
+  }
+  return fence;
+}
+
+absl::Status EpochFence::Check(uint64_t epoch) const {
+  if (epoch >= highest_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("controller epoch ", epoch, " is over: expected at least ", highest_));
+}
+
+absl::Status EpochFence::Raise(uint64_t epoch) {
+  RETURN_IF_ERROR(Check(epoch));
+  if (epoch == highest_) return absl::OkStatus();
+  if (!path_.empty()) RETURN_IF_ERROR(Write(epoch));
+  highest_ = epoch;
+  return absl::OkStatus();
+}
+
+// A new file takes the old one's place, so that after a crash one of both is there, whole.
+absl::Status EpochFence::Write(uint64_t epoch) const {
+  const std::string next_path = path_ + ".next";
+  const std::string text = absl::StrCat(epoch, "\n");
+  const UniqueFd fd(open(next_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (fd.get() < 0) return FileError("create", next_path);
+  if (write(fd.get(), text.data(), text.size()) != std::ssize(text) || fsync(fd.get()) != 0) {
+    return FileError("write", next_path);
+  }
+  if (std::rename(next_path.c_str(), path_.c_str()) != 0) return FileError("replace", path_);
+  return SyncFolderOf(path_);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,58 @@
+#include "worker/tasks/epoch_fence.h"
+
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
+
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class EpochFenceTest : public ::testing::Test {
+ protected:
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.PathOf("epoch");
+};
+
+TEST_F(EpochFenceTest, RefusesLowerEpochsAndNamesBoth) {
+  EpochFence fence;
+  ASSERT_OK(fence.Raise(7));
+  EXPECT_OK(fence.Check(7));
+  EXPECT_OK(fence.Check(8));
+  EXPECT_THAT(fence.Check(6), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                       AllOf(HasSubstr("epoch 6"), HasSubstr("at least 7"))));
+  EXPECT_THAT(fence.Raise(6), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(fence.highest(), 7);
+}
+
+TEST_F(EpochFenceTest, RemembersTheEpochAcrossARestart) {
+  {
+    ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
+    EXPECT_EQ(fence.highest(), 0);
+    ASSERT_OK(fence.Raise(5));
+    ASSERT_OK(fence.Raise(1'700'000'000'000'000));
+  }
+  ASSERT_OK_AND_ASSIGN(const EpochFence fence, EpochFence::Open(path_));
+  EXPECT_EQ(fence.highest(), 1'700'000'000'000'000);
+}
+
+TEST_F(EpochFenceTest, RefusesAFileThatHoldsSomethingElse) {
+  std::ofstream(path_) << "12 monkeys\n";
+  EXPECT_THAT(EpochFence::Open(path_), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
+}
+
+TEST_F(EpochFenceTest, KeepsTheOldEpochWhenTheNewOneCannotBeWritten) {
+  ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open("/no/such/folder/epoch"));
+  EXPECT_THAT(fence.Raise(3), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/folder")));
+  EXPECT_EQ(fence.highest(), 0);
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,114 @@
+#include "worker/tasks/execute_call.h"
+
+#include "common/base/status_macros.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+
+ExecuteCall::ExecuteCall(TaskTable& table, std::shared_ptr<TaskCaller> caller)
+    : table_(table), caller_(std::move(caller)) {}
+
+void ExecuteCall::OnRequest(const v1::ExecuteRequest& request) {
+  if (over_) return;
+  const absl::Status status = Handle(request);
+  if (status.ok()) return;
+  over_ = true;
+  if (start_.has_value()) table_.CallerGone(start_->key, *caller_);
+  caller_->End(status);
+}
+
+void ExecuteCall::OnGone() {
+  if (start_.has_value()) table_.CallerGone(start_->key, *caller_);
+  over_ = true;
+}
+
+absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
+  using Message = v1::ExecuteRequest::MessageCase;
+  const Message message = request.message_case();
+  if (message == Message::kStart) return OnStart(request.start());
+  if (message == Message::kPartPiece) return OnPiece(request.part_piece());
+  if (message == Message::kPeerLost) return OnPeerLost(request.peer_lost());
+  if (!start_.has_value() || needs_part_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "execute: expected ", needs_part_ ? "part_piece" : "start", ", found message ", message));
+  }
+  switch (message) {
+    case Message::kCancel:
+      table_.Cancel(start_->key, *caller_, request.cancel().reason());
+      break;
+    case Message::kResolve: {
+      const auto& devices = request.resolve().devices();
+      table_.Resolve(start_->key, *caller_, std::span(devices.data(), devices.size()),
+                     request.resolve().commit());
+      break;
+    }
+    case Message::kAcknowledge:
+      table_.Acknowledge(start_->key, *caller_);
+      break;
+    case Message::kStart:
+    case Message::kPartPiece:
+    case Message::kPeerLost:
+    case Message::MESSAGE_NOT_SET:
+      return absl::InvalidArgumentError("execute: expected a message, found none that is known");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExecuteCall::OnStart(const v1::ExecuteRequest::Start& start) {
+  if (start_.has_value()) {
+    return absl::InvalidArgumentError("execute: expected one start, found a second one");
+  }
+  ASSIGN_OR_RETURN(start_, FromProto(start));
+  return Start();
+}
+
+absl::Status ExecuteCall::OnPiece(const v1::ExecuteRequest::PartPiece& piece) {
+  if (!needs_part_) {
+    return absl::InvalidArgumentError("execute: found a part_piece that was not asked for");
+  }
+  if (part_.size() + piece.data().size() > kPartBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("part ", start_->part.ToString(),
+                                                   ": expected at most ", kPartBytesMax, " bytes"));
+  }
+  part_.append(piece.data());
+  if (!piece.last()) return absl::OkStatus();
+  needs_part_ = false;
+  RETURN_IF_ERROR(table_.AddPart(start_->key, start_->part, std::exchange(part_, {})));
+  return Start();
+}
+
+// Comes at any time behind the start. A task that has no part yet hears of it when it begins, and
+// then only of its own peers, which bounds what is kept.
+absl::Status ExecuteCall::OnPeerLost(const v1::ExecuteRequest::PeerLost& lost) {
+  if (!start_.has_value()) {
+    return absl::InvalidArgumentError("execute: expected start, found peer_lost");
+  }
+  if (!needs_part_) {
+    table_.PeerLost(start_->key, lost.worker(), lost.reason());
+  } else if (std::ranges::find(start_->peers, lost.worker(), &StartRequest::Peer::worker) !=
+             start_->peers.end()) {
+    lost_early_.emplace(lost.worker(), lost.reason());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExecuteCall::Start() {
+  ASSIGN_OR_RETURN(const TaskTable::StartResult result, table_.Start(*start_, caller_));
+  if (result == TaskTable::StartResult::kAttached) {
+    for (const auto& [worker, reason] : lost_early_) table_.PeerLost(start_->key, worker, reason);
+    lost_early_.clear();
+    return absl::OkStatus();
+  }
+  needs_part_ = true;
+  v1::ExecuteResponse response;
+  response.mutable_need_part();
+  caller_->Say(response);
+  return absl::OkStatus();
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,97 @@
+#include "worker/tasks/start_request.h"
+
+#include "common/base/status_macros.h"
+#include "common/wire/call_token.h"
+#include "common/wire/communicator_codec.h"
+#include "common/wire/time_codec.h"
+
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kNameBytesMax = 256;
+constexpr DurationRange kDurations = {absl::Nanoseconds(1), StartRequest::kDeadlineMax};
+
+absl::Status CheckText(absl::string_view field, absl::string_view text) {
+  if (text.size() <= kNameBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("start.", field, ": expected at most ",
+                                                 kNameBytesMax, " bytes, found ", text.size()));
+}
+
+absl::StatusOr<StartRequest::Peer> ParsePeer(const v1::ExecuteRequest::Peer& proto) {
+  RETURN_IF_ERROR(CheckText("peers.worker", proto.worker()));
+  if (proto.data_address().size() > StartRequest::kDataAddressBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "start.peers: data address of worker ", proto.worker(), ": expected at most ",
+        StartRequest::kDataAddressBytesMax, " bytes, found ", proto.data_address().size()));
+  }
+  return StartRequest::Peer{.worker = proto.worker(),
+                            .data_address = proto.data_address(),
+                            .devices = {proto.devices().begin(), proto.devices().end()}};
+}
+
+absl::StatusOr<StartRequest::Communicator> ParseCommunicator(
+    const v1::ExecuteRequest::Communicator& proto) {
+  StartRequest::Communicator communicator = {
+      .devices = {proto.devices().begin(), proto.devices().end()}};
+  ASSIGN_OR_RETURN(communicator.key, FromProto(proto.key()));
+  if (communicator.devices.size() == communicator.key.ranks.size()) return communicator;
+  return absl::InvalidArgumentError(
+      absl::StrCat("start.communicators.devices: expected one for each of ",
+                   communicator.key.ranks.size(), " ranks, found ", communicator.devices.size()));
+}
+
+}  // namespace
+
+bool StartRequest::SameWork(const StartRequest& other) const {
+  const auto work = [](const StartRequest& r) {
+    return std::tie(r.key, r.operation_id, r.token_high, r.token_low, r.part, r.source_storage,
+                    r.destination_storage, r.create_destination, r.checksums, r.communicators);
+  };
+  return work(*this) == work(other);
+}
+
+absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
+  RETURN_IF_ERROR(CheckText("operation_id", start.operation_id()));
+  RETURN_IF_ERROR(CheckText("source_storage", start.source_storage()));
+  RETURN_IF_ERROR(CheckText("destination_storage", start.destination_storage()));
+  ASSIGN_OR_RETURN(const CallToken token, ParseToken(start.token()));
+  const std::optional<Digest> part = Digest::Parse(start.part_digest());
+  if (!part.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("start.part_digest: expected 32 hexadecimal digits, found ",
+                     start.part_digest().size(), " bytes of something else"));
+  }
+  StartRequest request{.key = {.operation = start.operation(),
+                               .epoch = start.epoch(),
+                               .attempt = start.attempt(),
+                               .instance = start.instance()},
+                       .operation_id = start.operation_id(),
+                       .token_high = token.high,
+                       .token_low = token.low,
+                       .part = *part,
+                       .source_storage = start.source_storage(),
+                       .destination_storage = start.destination_storage(),
+                       .create_destination = start.create_destination(),
+                       .checksums = start.checksums()};
+  ASSIGN_OR_RETURN(request.deadline, DurationIn(start.deadline(), kDurations, "start.deadline"));
+  ASSIGN_OR_RETURN(request.stall_limit,
+                   DurationIn(start.stall_limit(), kDurations, "start.stall_limit"));
+  for (const v1::ExecuteRequest::Peer& proto : start.peers()) {
+    ASSIGN_OR_RETURN(StartRequest::Peer peer, ParsePeer(proto));
+    request.peers.push_back(std::move(peer));
+  }
+  for (const v1::ExecuteRequest::Communicator& proto : start.communicators()) {
+    ASSIGN_OR_RETURN(StartRequest::Communicator communicator, ParseCommunicator(proto));
+    request.communicators.push_back(std::move(communicator));
+  }
+  return request;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,112 @@
+// What a controller of a higher epoch does with the tasks of former ones.
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "worker/tasks/task_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+bool SharesStorage(const std::vector<StorageKey>& a, const std::vector<StorageKey>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const StorageKey& storage) {
+    return std::find(b.begin(), b.end(), storage) != b.end();
+  });
+}
+
+// Half of what its peers, who may have begun, wait for a sign of this worker.
+absl::Duration WaitMax(const StartRequest& request) {
+  return std::min(request.stall_limit, request.deadline) / 2;
+}
+
+}  // namespace
+
+absl::Status TaskTable::RaiseEpoch(uint64_t epoch) {
+  const uint64_t before = fence_.highest();
+  RETURN_IF_ERROR(fence_.Raise(epoch));
+  if (epoch > before) {
+    LogInfo("controller_epoch_raised",
+            {{"worker_id", options_.worker}, {"epoch", epoch}, {"before", before}});
+    ports_.data.Post([this, epoch] { ports_.runner.RaiseEpoch(epoch); });
+  }
+  return absl::OkStatus();
+}
+
+void TaskTable::SupersedeOlderEpochs(const TaskKey& key) {
+  std::vector<TaskKey> older;
+  for (auto it = tasks_.lower_bound(TaskKey{.operation = key.operation});
+       it != tasks_.end() && it->first.operation == key.operation; ++it) {
+    if (it->first.epoch < key.epoch) older.push_back(it->first);
+  }
+  for (const TaskKey& old : older) {
+    Dismiss(old, absl::AbortedError(absl::StrCat("superseded by controller epoch ", key.epoch)));
+  }
+}
+
+// No controller that is obeyed can resolve a task of a lower epoch any more.
+std::vector<TaskKey> TaskTable::FreeFencedDestinations(const StartRequest& request,
+                                                       const LaidOutPart& part) {
+  std::vector<TaskKey> writers;
+  const std::vector<StorageKey> wanted = TaskLeases::Destinations(request, part);
+  for (const auto& [key, task] : tasks_) {
+    if (key.epoch >= request.key.epoch) continue;
+    if (!SharesStorage(TaskLeases::Destinations(task->request(), task->part()), wanted)) continue;
+    if (task->state() == WorkerTask::State::kEnded) {
+      task->AbandonRest();
+    } else if (!task->has_caller()) {
+      writers.push_back(key);
+    }
+  }
+  return writers;
+}
+
+void TaskTable::Wait(PendingStart start, const std::vector<TaskKey>& writers) {
+  const TaskKey key = start.request.key;
+  for (const TaskKey& writer : writers) {
+    if (unwanted_.contains(writer)) continue;  // cancelled already
+    CancelOnData(writer, absl::AbortedError(absl::StrCat("controller epoch ", key.epoch,
+                                                         " wants its destinations")));
+  }
+  start.awaited = Find(writers.front())->request().operation_id;
+  const absl::Duration wait_max = WaitMax(start.request);
+  LogInfo("start_waits", {{"worker_id", options_.worker},
+                          {"operation_id", start.request.operation_id},
+                          {"for_operation_id", start.awaited}});
+  pending_.Add(std::move(start), wait_max, [this, key, wait_max] {
+    EndPending(
+        key, Refuse(CommandRejection::kBusy,
+                    absl::AbortedError(absl::StrCat(
+                        "destinations are being written by operation ", pending_.Find(key)->awaited,
+                        " of a former controller: expected its end within ",
+                        absl::FormatDuration(wait_max), " of its cancellation"))));
+  });
+}
+
+// Some task has ended.
+void TaskTable::BeginPending() {
+  for (const TaskKey& key : pending_.keys()) {
+    const PendingStart& waiting = *pending_.Find(key);
+    if (!FreeFencedDestinations(waiting.request, *waiting.part).empty()) continue;
+    const PendingStart start = pending_.Take(key);
+    absl::Status status = fence_.Check(key.epoch);
+    if (status.ok()) status = TryBegin(start);
+    if (!status.ok()) start.caller->End(status);
+    for (const auto& [worker, reason] : start.lost_peers) PeerLost(key, worker, reason);
+  }
+}
+
+void TaskTable::EndPending(const TaskKey& key, const absl::Status& status) {
+  const PendingStart start = pending_.Take(key);
+  RefuseOnData(key);
+  start.caller->End(status);
+}
+
+void TaskTable::EndAllPending(const absl::Status& status) {
+  for (const TaskKey& key : pending_.keys()) EndPending(key, status);
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "crossmesh/v1/execution_service.pb.h"
+#include "worker/executor/laid_out_part.h"
+#include "worker/executor/task.h"
+#include "worker/tasks/start_request.h"
+#include "worker/tasks/task_caller.h"
+#include "worker/tasks/task_leases.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+namespace crossmesh {
+
+// One task of this worker, from its start until it is forgotten: what it holds, what it has said,
+// and who listens. Thread-compatible.
+//
+//   STARTING --OnAccepted--> RUNNING --OnReport--> ENDED
+//
+// Everything that is said is kept, so that a caller that comes again hears all of it. A destination
+// is resolved when the task has ended, whenever that is asked for: until then the executor may read
+// it for others.
+class WorkerTask {
+ public:
+  enum class State { kStarting, kRunning, kEnded };
+
+  WorkerTask(StartRequest request, std::shared_ptr<const LaidOutPart> part, TaskLeases leases,
+             absl::Duration started);
+
+  const StartRequest& request() const { return request_; }
+  const LaidOutPart& part() const { return *part_; }
+  const TaskLeases& leases() const { return leases_; }
+  State state() const { return state_; }
+  absl::Duration started() const { return started_; }
+  absl::Duration ended() const { return ended_; }  // when state() is kEnded
+  bool has_caller() const { return caller_ != nullptr; }
+  bool is_caller(const TaskCaller& caller) const { return caller_.get() == &caller; }
+  bool resolved() const;  // all destinations
+
+  // Says everything again, to `caller`; one that was attached before is ended with Aborted.
+  void Attach(std::shared_ptr<TaskCaller> caller);
+  // Nobody listens any more, when `caller` did.
+  void Detach(const TaskCaller& caller);
+  // Ends the caller's call, if there is one.
+  void EndCall(const absl::Status& status);
+
+  void OnAccepted();
+  void OnDeviceDone(const DeviceReport& report);
+  void OnReport(const TaskReport& report, absl::Duration now);
+
+  // Answers by Resolved: FailedPrecondition when a device to commit has not come out well, or was
+  // resolved otherwise; InvalidArgument for one that the task does not write. Devices before the
+  // first bad one are resolved all the same.
+  void Resolve(std::span<const int32_t> devices, bool commit);
+  // Abandons what is not resolved. The task must have ended.
+  void AbandonRest();
+
+ private:
+  enum class Resolution { kOpen, kCommitted, kAbandoned };
+  struct Destination {
+    std::optional<absl::Status> outcome;  // once the device is done
+    Resolution resolution = Resolution::kOpen;
+  };
+  struct ResolveRequest {
+    std::vector<DeviceRank> devices;
+    bool commit = false;
+    friend bool operator==(const ResolveRequest&, const ResolveRequest&) = default;
+  };
+
+  void ResolveNow(const ResolveRequest& request);
+  absl::Status ResolveDevice(DeviceRank device, bool commit);
+  std::string NameOf(DeviceRank device) const;
+  void Say(v1::ExecuteResponse response);
+
+  const StartRequest request_;
+  const std::shared_ptr<const LaidOutPart> part_;
+  const absl::Duration started_;
+
+  TaskLeases leases_;
+  State state_ = State::kStarting;
+  absl::Duration ended_;
+  absl::btree_map<DeviceRank, Destination> destinations_;
+  std::vector<ResolveRequest> asked_early_;
+  std::vector<v1::ExecuteResponse> said_;
+  std::shared_ptr<TaskCaller> caller_;  // null: nobody listens
+};
+
+}  // namespace crossmesh
