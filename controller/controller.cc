@@ -10,8 +10,8 @@
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/operation_records.h"
-#include "controller/communicators/communicator_book.h"
-#include "controller/dispatch/communicator_desk.h"
+#include "controller/communicators/communicator_registry.h"
+#include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/grpc/grpc_communicator_gateway.h"
 #include "controller/dispatch/grpc/grpc_pipeline_gateway.h"
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
@@ -23,12 +23,12 @@
 #include "controller/service/manifest_service.h"
 #include "controller/service/mesh_service.h"
 #include "controller/service/network_service.h"
-#include "controller/service/operation_book.h"
+#include "controller/service/operation_registry.h"
 #include "controller/service/operation_service.h"
-#include "controller/service/pipeline_book.h"
+#include "controller/service/pipeline_run_registry.h"
 #include "controller/service/pipeline_service.h"
 #include "controller/service/random_token.h"
-#include "controller/service/reshard_desk.h"
+#include "controller/service/reshard_planner.h"
 #include "controller/service/reshard_service.h"
 #include "controller/service/session_table.h"
 #include "controller/service/worker_service.h"
@@ -44,8 +44,8 @@ namespace {
 
 constexpr size_t kPlansWaitingMax = 256;
 // Of the memory of a GPU. NCCL takes some hundred MiB for a communicator, more with many peers.
-constexpr CommunicatorBook::Options kCommunicatorBounds = {.gpu_bytes_max = int64_t{4} << 30,
-                                                           .expected_bytes = int64_t{512} << 20};
+constexpr CommunicatorRegistry::Options kCommunicatorBounds = {
+    .gpu_bytes_max = int64_t{4} << 30, .expected_bytes = int64_t{512} << 20};
 // For calls that have been answered to reach their clients.
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
 
@@ -61,7 +61,7 @@ class MembershipNews final : public MembershipListener {
   struct Listeners {
     OperationRunner* runner = nullptr;
     PipelineRunner* pipelines = nullptr;
-    CommunicatorDesk* communicators = nullptr;
+    CommunicatorLeases* communicators = nullptr;
     GrpcWorkerGateway* gateway = nullptr;
     GrpcPipelineGateway* pipeline_gateway = nullptr;
     ControllerMetrics* metrics = nullptr;
@@ -132,12 +132,12 @@ struct Controller::Parts {
 
   ThreadTaskQueue queue;     // all operations and pipelines, sessions' timers, watchers
   ThreadTaskQueue planners;  // what takes long
-  OperationBook book;
-  CommunicatorDesk communicators;
+  OperationRegistry registry;
+  CommunicatorLeases communicators;
   OperationRunner runner;
-  PipelineBook pipeline_book;
+  PipelineRunRegistry pipeline_registry;
   PipelineRunner pipelines;
-  ReshardDesk desk;
+  ReshardPlanner planner;
   SessionTable sessions;
 
   MeshService mesh_service;
@@ -175,11 +175,11 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
       planners(
           {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
           clock),
-      book({.records = records,
-            .queue = queue,
-            .clock = clock,
-            .metrics = *metrics,
-            .epoch = epoch}),
+      registry({.records = records,
+                .queue = queue,
+                .clock = clock,
+                .metrics = *metrics,
+                .epoch = epoch}),
       communicators({.gateway = communicator_gateway,
                      .workers = registry,
                      .queue = queue,
@@ -192,18 +192,18 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
               .queue = queue,
               .planners = planners,
               .clock = clock,
-              .sink = book,
+              .sink = registry,
               .epoch = epoch}),
-      pipeline_book({.queue = queue, .clock = clock, .epoch = epoch}),
+      pipeline_registry({.queue = queue, .clock = clock, .epoch = epoch}),
       pipelines({.gateway = pipeline_gateway,
                  .workers = registry,
                  .queue = queue,
                  .planners = planners,
                  .clock = clock,
-                 .sink = pipeline_book,
+                 .sink = pipeline_registry,
                  .epoch = epoch,
                  .random_word = &RandomTokenWord}),
-      desk({}, catalog, clock, *metrics),
+      planner({}, catalog, clock, *metrics),
       sessions({.registry = registry,
                 .runner = runner,
                 .queue = queue,
@@ -218,14 +218,14 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                        .runner = runner,
                        .probes = probes,
                        .clock = clock}),
-      reshard_service({.desk = desk,
-                       .book = book,
+      reshard_service({.planner = planner,
+                       .registry = registry,
                        .runner = runner,
                        .planners = planners,
                        .metrics = *metrics}),
-      operation_service(book, runner),
+      operation_service(registry, runner),
       pipeline_service({.catalog = catalog,
-                        .book = pipeline_book,
+                        .registry = pipeline_registry,
                         .runner = pipelines,
                         .planners = planners,
                         .clock = clock}),
@@ -304,8 +304,8 @@ void Controller::Shutdown(absl::Duration deadline) {
     LogWarning("pipelines_left", {{"pipelines", parts_->pipelines.running()}});
   }
   const absl::Status leaving = absl::UnavailableError("the controller is stopping");
-  parts_->book.DismissWatchers(leaving);
-  parts_->pipeline_book.DismissWatchers(leaving);
+  parts_->registry.DismissWatchers(leaving);
+  parts_->pipeline_registry.DismissWatchers(leaving);
   parts_->sessions.Close(leaving);
   parts_->planners.Stop();
   parts_->probes.Stop();

@@ -50,7 +50,7 @@ class Latch {
   bool set_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Of the host. Mirrors of GPUs must not crowd out storages.
+// Of the host. BounceBuffers of GPUs must not crowd out storages.
 ByteCount HalfOfMemory() {
   return ByteCount(int64_t{sysconf(_SC_PHYS_PAGES)} / 2 * sysconf(_SC_PAGE_SIZE));
 }
@@ -177,7 +177,7 @@ absl::StatusOr<std::shared_ptr<Arena>> Worker::MakeArena(const StorageKey& key, 
   return lender_.Lend(std::move(arena));
 }
 
-absl::StatusOr<std::shared_ptr<Arena>> Worker::MakeMirror(ByteCount bytes) {
+absl::StatusOr<std::shared_ptr<Arena>> Worker::MakeBounceBuffer(ByteCount bytes) {
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create("crossmesh:gpu_mirror", bytes));
   return lender_.Lend(std::move(arena));
 }
@@ -191,11 +191,12 @@ absl::Status Worker::OpenTasks() {
       *FindTransportLink(transport_->name(), options_.data.shared_memory ? "shm" : "tcp");
   gpu_runner_ = std::make_unique<GpuTaskRunner>(*data_, *gpus_);
   bridge_ = std::make_unique<BridgedTaskRunner>(
-      BridgedTaskRunner::Ports{.loop = *data_,
-                               .gpus = *gpus_,
-                               .executor = *executor_,
-                               .make_arena = [this](ByteCount bytes) { return MakeMirror(bytes); }},
-      BridgedTaskRunner::Options{.mirror_bytes_max = HalfOfMemory()});
+      BridgedTaskRunner::Ports{
+          .loop = *data_,
+          .gpus = *gpus_,
+          .executor = *executor_,
+          .make_arena = [this](ByteCount bytes) { return MakeBounceBuffer(bytes); }},
+      BridgedTaskRunner::Options{.bounce_bytes_max = HalfOfMemory()});
   router_ = std::make_unique<TaskRouter>(*gpu_runner_, *bridge_);
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = options_.name, .devices = devices_, .link = link},
@@ -232,7 +233,7 @@ absl::Status Worker::OpenService() {
   pipeline_service_ = std::make_unique<PipelineExecutionService>(*programs_);
   ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.data.interfaces}, clock_));
   probe_service_ = std::make_unique<ProbeService>(*probes_);
-  communicators_ = std::make_unique<CommunicatorDoor>(*gpus_);
+  communicators_ = std::make_unique<CommunicatorProxy>(*gpus_);
   communicator_service_ = std::make_unique<CommunicatorService>(*data_, *communicators_);
   ASSIGN_OR_RETURN(
       server_, RpcServer::Start({.addresses = {options_.listen},

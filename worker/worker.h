@@ -12,7 +12,7 @@
 #include "worker/counter_sampler.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
-#include "worker/gpu/devices/communicator_door.h"
+#include "worker/gpu/devices/communicator_proxy.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/gpu/tasks/bridged_task_runner.h"
 #include "worker/gpu/tasks/gpu_task_runner.h"
@@ -122,7 +122,7 @@ class Worker : private SessionHost {
   void OnDrain() override;
 
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes);
-  absl::StatusOr<std::shared_ptr<Arena>> MakeMirror(ByteCount bytes);
+  absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
   void StopLoops();
   void FinishTasks(absl::Duration drain_timeout);
   void LeaveController();
@@ -152,7 +152,7 @@ class Worker : private SessionHost {
   std::unique_ptr<ProgramHost> programs_;
   std::unique_ptr<ExecutionService> service_;
   std::unique_ptr<PipelineExecutionService> pipeline_service_;
-  std::unique_ptr<CommunicatorDoor> communicators_;
+  std::unique_ptr<CommunicatorProxy> communicators_;
   std::unique_ptr<CommunicatorService> communicator_service_;
   std::unique_ptr<ProbeTable> probes_;
   std::unique_ptr<ProbeService> probe_service_;

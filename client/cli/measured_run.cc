@@ -22,7 +22,7 @@ class MeasurementReader {
     for (OpIndex i = 0; i < ops.size(); ++i) index_[ops.op(i)] = i;
   }
 
-  absl::StatusOr<PipelineRun> Read(const v1::PipelineMeasurement& measurement) && {
+  absl::StatusOr<PipelineTimeline> Read(const v1::PipelineMeasurement& measurement) && {
     for (const v1::PipelineMeasurement::Rank& rank : measurement.ranks()) {
       RETURN_IF_ERROR(ReadOps(rank.ops()));
     }
@@ -110,13 +110,13 @@ class MeasurementReader {
   const OpTable& ops_;
   absl::btree_map<Op, OpIndex> index_;
   std::vector<bool> is_known_;  // by op: was it measured?
-  PipelineRun run_;
+  PipelineTimeline run_;
 };
 
 }  // namespace
 
-absl::StatusOr<PipelineRun> MeasuredRun(const v1::PipelineMeasurement& measurement,
-                                        const OpTable& ops) {
+absl::StatusOr<PipelineTimeline> MeasuredRun(const v1::PipelineMeasurement& measurement,
+                                             const OpTable& ops) {
   return MeasurementReader(ops).Read(measurement);
 }
 

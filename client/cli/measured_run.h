@@ -2,7 +2,7 @@
 
 #include "crossmesh/v1/pipeline_service.pb.h"
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <absl/status/statusor.h>
 
@@ -12,7 +12,7 @@ namespace crossmesh {
 // is at the end of the op whose output it is. InvalidArgument names an op that the schedule does
 // not have, or that was not measured, or an edge that is not there. Cost: ops, times their
 // logarithm.
-absl::StatusOr<PipelineRun> MeasuredRun(const v1::PipelineMeasurement& measurement,
-                                        const OpTable& ops);
+absl::StatusOr<PipelineTimeline> MeasuredRun(const v1::PipelineMeasurement& measurement,
+                                             const OpTable& ops);
 
 }  // namespace crossmesh

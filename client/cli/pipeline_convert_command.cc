@@ -5,7 +5,7 @@
 #include "planner/pipeline/formats/schedule_csv.h"
 #include "planner/pipeline/formats/schedule_file.h"
 #include "planner/pipeline/formats/shape.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <memory>
@@ -68,7 +68,7 @@ absl::StatusOr<std::string> Written(const ScheduleFile& file, const std::string&
   if (format == kJson) return ToScheduleFile(ops);
   if (format == kCompute) return ToScheduleCsv(ops, CsvDialect::kComputeOnly);
   if (format == kComms) return ToScheduleCsv(ops, CsvDialect::kComputeComms);
-  ASSIGN_OR_RETURN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+  ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
   if (format == kTrace) return PipelineTrace(ops, run).dump() + "\n";
   return DrawPipelines({{.title = "schedule", .ops = &ops, .run = &run}}, DrawnTime::kAny);
 }

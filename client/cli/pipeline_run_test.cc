@@ -92,7 +92,7 @@ TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
 
 TEST(MeasuredRunTest, HasTheTimesOfEveryOpAndTransfer) {
   const auto planned = PlannedOf(ExamplePipeline(), Named("eager_1f1b"));
-  ASSERT_OK_AND_ASSIGN(const PipelineRun measured,
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline measured,
                        MeasuredRun(ExampleRun(*planned, 2).measurement(), *planned->ops));
   ASSERT_EQ(measured.ops.size(), planned->run.ops.size());
   for (size_t i = 0; i < measured.ops.size(); ++i) {

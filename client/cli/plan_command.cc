@@ -69,7 +69,7 @@ absl::Status PlanBy(Cli& cli, const PlanFlags& flags, Planner planner) {
 
 absl::Status WriteFiles(const RunFiles& files, const LocalPlan& made) {
   if (!files.wanted()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const SimulatedRun run,
+  ASSIGN_OR_RETURN(const SimulatedTimeline run,
                    Simulate(made.plan, made.topology, {.keep_transfers = true}));
   return files.Write(made.plan, made.topology, run);
 }

@@ -12,7 +12,7 @@ void RunFiles::AddTo(CLI::App& command) {
 }
 
 absl::Status RunFiles::Write(const Plan& plan, const Topology& topology,
-                             const SimulatedRun& run) const {
+                             const SimulatedTimeline& run) const {
   if (!svg_.empty()) {
     RETURN_IF_ERROR(WriteFile(svg_, DrawPlan({.plan = plan, .topology = topology, .run = run})));
   }

@@ -19,7 +19,8 @@ class RunFiles {
 
   // Writes those asked for. The run must have kept its transfers. Otherwise the system's error,
   // naming the file.
-  absl::Status Write(const Plan& plan, const Topology& topology, const SimulatedRun& run) const;
+  absl::Status Write(const Plan& plan, const Topology& topology,
+                     const SimulatedTimeline& run) const;
 
  private:
   std::string svg_;

@@ -48,7 +48,7 @@ absl::StatusOr<std::string> DrawMeasured(const v1::PipelineSpec& spec,
         absl::StrCat("pipeline run ", run.id(), ": expected plan ", run.plan().id(),
                      " to draw, found ", id, ": meshes or the network have changed since"));
   }
-  ASSIGN_OR_RETURN(const PipelineRun measured, MeasuredRun(run.measurement(), *planned->ops));
+  ASSIGN_OR_RETURN(const PipelineTimeline measured, MeasuredRun(run.measurement(), *planned->ops));
   return DrawPipelines({{.title = planned->schedule_name,
                          .ops = planned->ops.get(),
                          .run = &planned->run,

@@ -29,8 +29,9 @@ absl::Status RunSimulate(Cli& cli, const SimulateFlags& flags) {
   ASSIGN_OR_RETURN(const LocalPlan made, MakeLocalPlan(spec));
   const PortSharingRule sharing =
       flags.sharing == "planned" ? PortSharingRule::kPlanned : PortSharingRule::kEqual;
-  ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(made.plan, made.topology,
-                                                    {.sharing = sharing, .keep_transfers = true}));
+  ASSIGN_OR_RETURN(
+      const SimulatedTimeline run,
+      Simulate(made.plan, made.topology, {.sharing = sharing, .keep_transfers = true}));
   RETURN_IF_ERROR(flags.files.Write(made.plan, made.topology, run));
   const v1::PlanSummary summary = made.Summary();
   if (cli.json()) {

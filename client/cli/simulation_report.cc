@@ -24,7 +24,7 @@ struct Step {
   const SimulatedTransfer* last = nullptr;
 };
 
-std::vector<Step> CriticalSteps(const SimulatedRun& run) {
+std::vector<Step> CriticalSteps(const SimulatedTimeline& run) {
   std::vector<Step> steps;
   for (const int64_t number : run.CriticalChain()) {
     const SimulatedTransfer& transfer = run.transfers[number];
@@ -40,13 +40,13 @@ std::string HopText(const Plan& plan, const SimulatedTransfer& transfer) {
                       ToString(plan.tensors().devices()[hop.to]));
 }
 
-double UseOf(const SimulatedRun& run, int64_t port) {
+double UseOf(const SimulatedTimeline& run, int64_t port) {
   const double seconds = run.port_bytes[port] / run.ports[port].bytes_per_second;
   return run.seconds > 0 ? seconds / run.seconds : 0;
 }
 
 // Those that carried something, the busiest first.
-std::vector<int64_t> PortsByUse(const SimulatedRun& run) {
+std::vector<int64_t> PortsByUse(const SimulatedTimeline& run) {
   std::vector<int64_t> ports(run.ports.size());
   std::iota(ports.begin(), ports.end(), 0);
   std::erase_if(ports, [&run](int64_t port) { return run.port_bytes[port] == 0; });
@@ -55,7 +55,7 @@ std::vector<int64_t> PortsByUse(const SimulatedRun& run) {
   return ports;
 }
 
-std::string PortTable(const SimulatedRun& run, int64_t ports_max) {
+std::string PortTable(const SimulatedTimeline& run, int64_t ports_max) {
   using Align = TextTable::Align;
   TextTable table({{"PORT"},
                    {"KIND"},
@@ -78,7 +78,7 @@ std::string PortTable(const SimulatedRun& run, int64_t ports_max) {
   return text;
 }
 
-std::string ChainTable(const Plan& plan, const SimulatedRun& run) {
+std::string ChainTable(const Plan& plan, const SimulatedTimeline& run) {
   using Align = TextTable::Align;
   TextTable table({{"CRITICAL CHAIN"},
                    {"RELAY", Align::kRight},
@@ -96,7 +96,7 @@ std::string ChainTable(const Plan& plan, const SimulatedRun& run) {
 
 }  // namespace
 
-std::string SimulationText(const Plan& plan, const SimulatedRun& run, int64_t ports_max) {
+std::string SimulationText(const Plan& plan, const SimulatedTimeline& run, int64_t ports_max) {
   const double bound = plan.figures().bound.seconds;
   std::string text;
   absl::StrAppendFormat(&text, "%-13s %s\n", "strategy", plan.figures().strategy);
@@ -109,7 +109,7 @@ std::string SimulationText(const Plan& plan, const SimulatedRun& run, int64_t po
   return absl::StrCat(text, "\n", PortTable(run, ports_max), "\n", ChainTable(plan, run));
 }
 
-nlohmann::json SimulationDocument(const Plan& plan, const SimulatedRun& run) {
+nlohmann::json SimulationDocument(const Plan& plan, const SimulatedTimeline& run) {
   nlohmann::json ports = nlohmann::json::array();
   for (const int64_t port : PortsByUse(run)) {
     ports.push_back({{"name", run.ports[port].name},
@@ -136,7 +136,7 @@ nlohmann::json SimulationDocument(const Plan& plan, const SimulatedRun& run) {
           {"critical_chain", std::move(chain)}};
 }
 
-nlohmann::json SimulationTrace(const Plan& plan, const SimulatedRun& run) {
+nlohmann::json SimulationTrace(const Plan& plan, const SimulatedTimeline& run) {
   nlohmann::json events = nlohmann::json::array();
   const TensorTable& tensors = plan.tensors();
   for (size_t host = 0; host < tensors.hosts().size(); ++host) {

@@ -44,7 +44,7 @@ double DrawnPlan::TransferBytes(const SimulatedTransfer& transfer) const {
 }
 
 double DrawnPlan::UseOf(int32_t port) const {
-  const SimulatedRun& run = simulated_.run;
+  const SimulatedTimeline& run = simulated_.run;
   const double seconds = run.port_bytes[port] / run.ports[port].bytes_per_second;
   return run.seconds > 0 ? seconds / run.seconds : 0;
 }

@@ -21,14 +21,14 @@ namespace crossmesh {
 struct SimulatedPlan {
   const Plan& plan;
   const Topology& topology;
-  const SimulatedRun& run;
+  const SimulatedTimeline& run;
 };
 
 // Bytes of one colour from NIC to NIC.
 struct DrawnRoute {
   HostRank from = 0;
   HostRank to = 0;
-  int32_t out_port = 0;  // index into SimulatedRun::ports
+  int32_t out_port = 0;  // index into SimulatedTimeline::ports
   int32_t in_port = 0;
   int32_t colour = 0;
   double bytes = 0;

@@ -15,7 +15,8 @@ std::vector<int32_t> ChunksOfStages(const PipelineProfile& profile) {
 }
 
 // One for each op.
-std::vector<PipelineBar> PlainBars(const OpTable& ops, const PipelineRun& run, RankIndex rank) {
+std::vector<PipelineBar> PlainBars(const OpTable& ops, const PipelineTimeline& run,
+                                   RankIndex rank) {
   const std::vector<int32_t> chunks = ChunksOfStages(ops.profile());
   std::vector<PipelineBar> bars;
   for (OpIndex i = ops.first(rank); i < ops.first(rank + 1); ++i) {
@@ -71,7 +72,7 @@ std::vector<PipelineBar> MergedBars(const std::vector<PipelineBar>& bars, double
 
 }  // namespace
 
-std::vector<PipelineBar> MakeBars(const OpTable& ops, const PipelineRun& run, RankIndex rank,
+std::vector<PipelineBar> MakeBars(const OpTable& ops, const PipelineTimeline& run, RankIndex rank,
                                   double pixel_seconds) {
   std::vector<PipelineBar> bars = PlainBars(ops, run, rank);
   double busy = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <cstdint>
 #include <vector>
@@ -19,7 +19,7 @@ struct PipelineBar {
 
 // A rank's bars in the order of time, on paper on which `pixel_seconds` pass in a pixel. Where ops
 // take less than a pixel each in the mean, a pixel has the kind and stage that takes most of it.
-std::vector<PipelineBar> MakeBars(const OpTable& ops, const PipelineRun& run, RankIndex rank,
+std::vector<PipelineBar> MakeBars(const OpTable& ops, const PipelineTimeline& run, RankIndex rank,
                                   double pixel_seconds);
 
 }  // namespace crossmesh

@@ -50,7 +50,7 @@ std::string ClassOf(OpKind kind, int32_t chunk) {
   return absl::StrCat(std::string(1, entry->letter), chunk % 2);
 }
 
-double EndOf(const PipelineRun& run) {
+double EndOf(const PipelineTimeline& run) {
   double end = run.seconds;
   for (const TimeSpan& transfer : run.transfers) end = std::max(end, transfer.end);
   return end;
@@ -195,8 +195,8 @@ class Drawing {
                      {"height", height * rows}});
   }
 
-  void DrawBars(SvgWriter& svg, const DrawnPipeline& drawn, const PipelineRun& run, RankIndex rank,
-                double top) const {
+  void DrawBars(SvgWriter& svg, const DrawnPipeline& drawn, const PipelineTimeline& run,
+                RankIndex rank, double top) const {
     const double height = RowHeight(drawn) - 1;
     const std::vector<PipelineBar> bars = MakeBars(*drawn.ops, run, rank, pixel_seconds_);
     for (const LegendEntry& entry : kLegendEntries) {
@@ -247,7 +247,7 @@ class Drawing {
     }
   }
 
-  void AddLine(std::string& path, const DrawnPipeline& drawn, const PipelineRun& run,
+  void AddLine(std::string& path, const DrawnPipeline& drawn, const PipelineTimeline& run,
                TransferIndex transfer, RankIndex from, RankIndex to) const {
     const TimeSpan& span = run.transfers[transfer];
     const double row = RowHeight(drawn) * (drawn.measured == nullptr ? 1 : 2);

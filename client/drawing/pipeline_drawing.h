@@ -1,7 +1,7 @@
 #pragma once
 
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <string>
 #include <vector>
@@ -12,9 +12,9 @@ namespace crossmesh {
 struct DrawnPipeline {
   std::string title;
   const OpTable* ops = nullptr;
-  const PipelineRun* run = nullptr;
+  const PipelineTimeline* run = nullptr;
   // What was measured of it, of the same table; null: nothing. Each rank then has two rows.
-  const PipelineRun* measured = nullptr;
+  const PipelineTimeline* measured = nullptr;
 };
 
 // The unit of the runs' times.

@@ -20,7 +20,7 @@ struct Example {
   PipelineProfile profile;
   Schedule schedule;
   std::unique_ptr<const OpTable> ops;
-  PipelineRun run;
+  PipelineTimeline run;
 
   DrawnPipeline drawn(std::string title = "example") const {
     return {.title = std::move(title), .ops = ops.get(), .run = &run};
@@ -30,7 +30,7 @@ struct Example {
 std::unique_ptr<Example> RunOf(PipelineProfile profile, Schedule schedule) {
   auto made = std::make_unique<Example>(std::move(profile), std::move(schedule));
   made->ops = std::make_unique<const OpTable>(*OpTable::Create(made->schedule, made->profile));
-  made->run = *RunPipeline(*made->ops, TransferModel::kLatency);
+  made->run = *SimulatePipeline(*made->ops, TransferModel::kLatency);
   return made;
 }
 

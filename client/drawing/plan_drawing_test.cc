@@ -33,7 +33,7 @@ using ::testing::SizeIs;
 struct Simulated {
   Plan plan;
   Topology topology;
-  SimulatedRun run;
+  SimulatedTimeline run;
 
   SimulatedPlan view() const { return {.plan = plan, .topology = topology, .run = run}; }
 };
@@ -41,7 +41,8 @@ struct Simulated {
 Simulated Simulation(ReshardRequest request) {
   absl::StatusOr<Plan> plan = PlanReshard(request);
   CHECK_OK(plan);
-  absl::StatusOr<SimulatedRun> run = Simulate(*plan, request.topology, {.keep_transfers = true});
+  absl::StatusOr<SimulatedTimeline> run =
+      Simulate(*plan, request.topology, {.keep_transfers = true});
   CHECK_OK(run);
   return {*std::move(plan), std::move(request.topology), *std::move(run)};
 }

@@ -176,7 +176,7 @@ class TimelineMaker {
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
   const DrawnPlan& drawn_;
-  const SimulatedRun& run_;
+  const SimulatedTimeline& run_;
   const double pixel_seconds_;
   std::vector<int32_t> row_of_port_;
   std::vector<absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t>> lanes_;  // by row

@@ -70,7 +70,7 @@ struct PlanClasses {
 
   WorkerPart::ClassSets SetsOf(ClassIndex c) const {
     const SliceClass& slice_class = slicing.classes()[c];
-    return {slice_class.holders, slice_class.needers, slice_class.conversion};
+    return {slice_class.holders, slice_class.receivers, slice_class.conversion};
   }
   std::span<const DeviceRank> DevicesOf(int32_t set) const { return slicing.device_set(set); }
 };
@@ -100,7 +100,7 @@ void NumberClasses(const Table& table, Renumbering& classes, Renumbering& sets,
     if (is_new) {
       WorkerPart::ClassSets class_sets = table.SetsOf(c);
       class_sets.holders = number_set(class_sets.holders);
-      class_sets.needers = number_set(class_sets.needers);
+      class_sets.receivers = number_set(class_sets.receivers);
       spec.class_sets.push_back(class_sets);
     }
     return number;

@@ -18,9 +18,9 @@ DeliveryLedger::DeliveryLedger(const TensorTable& tensors, const Slicing& slicin
 void DeliveryLedger::Open(ClassIndex slice_class) {
   class_ = slice_class;
   const std::span<const DeviceRank> holders = slicing_.holders(slice_class);
-  for (const DeviceRank needer : slicing_.needers(slice_class)) {
-    const bool holds = std::ranges::binary_search(holders, needer);
-    accounts_[needer] = {.slice_class = slice_class, .way = holds ? Way::kCopy : Way::kRelay};
+  for (const DeviceRank receiver : slicing_.receivers(slice_class)) {
+    const bool holds = std::ranges::binary_search(holders, receiver);
+    accounts_[receiver] = {.slice_class = slice_class, .way = holds ? Way::kCopy : Way::kRelay};
   }
 }
 
@@ -57,11 +57,11 @@ absl::Status DeliveryLedger::Deliver(int64_t relay, DeviceRank device, Interval 
 
 absl::Status DeliveryLedger::Close() {
   const int64_t bytes = slicing_.classes()[class_].bytes;
-  for (const DeviceRank needer : slicing_.needers(class_)) {
-    if (!in_scope_[needer] || accounts_[needer].received == bytes) continue;
-    if (accounts_[needer].way == Way::kCopy) return Error(needer, "a copy", "none");
-    return Error(needer, absl::StrCat("all ", bytes, " bytes"),
-                 absl::StrCat("nothing from byte ", accounts_[needer].received, " on"));
+  for (const DeviceRank receiver : slicing_.receivers(class_)) {
+    if (!in_scope_[receiver] || accounts_[receiver].received == bytes) continue;
+    if (accounts_[receiver].way == Way::kCopy) return Error(receiver, "a copy", "none");
+    return Error(receiver, absl::StrCat("all ", bytes, " bytes"),
+                 absl::StrCat("nothing from byte ", accounts_[receiver].received, " on"));
   }
   return absl::OkStatus();
 }

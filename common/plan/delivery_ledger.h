@@ -22,7 +22,7 @@ class DeliveryLedger {
   DeliveryLedger(const TensorTable& tensors, const Slicing& slicing,
                  std::span<const DeviceRank> devices = {});
 
-  // Each class once, from Open to Close. Cost: linear in its needers.
+  // Each class once, from Open to Close. Cost: linear in its receivers.
   void Open(ClassIndex slice_class);
   // The device copies the class from itself.
   absl::Status Copy(DeviceRank device);

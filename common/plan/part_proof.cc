@@ -88,7 +88,7 @@ class PartProver {
       }
     }
     const std::span<const DeviceRank> holders = slicing_.holders(c);
-    const std::span<const DeviceRank> needers = slicing_.needers(c);
+    const std::span<const DeviceRank> receivers = slicing_.receivers(c);
     if (!std::ranges::binary_search(holders, relay.root)) {
       return Error(relay, "a root that holds the class", Name(relay.root));
     }
@@ -98,7 +98,7 @@ class PartProver {
       // How the bytes got to another worker's device is that worker's to prove.
       const bool may_have = IsMine(hop.from) || hop.from == relay.root
                                 ? reached_by_[hop.from] == r
-                                : std::ranges::binary_search(needers, hop.from) &&
+                                : std::ranges::binary_search(receivers, hop.from) &&
                                       !std::ranges::binary_search(holders, hop.from);
       if (!may_have) {
         return Error(relay, "hops from its root or from where an earlier hop went",

@@ -49,7 +49,7 @@ void AppendClasses(const TensorTable& tensors, const Slicing& slicing, std::stri
     const auto index = static_cast<ClassIndex>(c);
     absl::StrAppend(&out, "  class ", c, ": ", slicing.classes()[c].bytes, " bytes, held by ",
                     DeviceNames(tensors, slicing.holders(index)), ", needed by ",
-                    DeviceNames(tensors, slicing.needers(index)),
+                    DeviceNames(tensors, slicing.receivers(index)),
                     SentAs(tensors, slicing.classes()[c].conversion), "\n");
   }
   if (count > kClassesListedMax)

@@ -325,7 +325,7 @@ TEST(ProofTest, FindsASlicingOfOtherLayouts) {
     ExpectInternal(spec, HasSubstr("of its destination tile"));
     std::swap(other.slicing, spec.slicing);
     other.slicing = Chains().slicing;
-    ExpectInternal(other, HasSubstr("inside the tile of its needer b."));
+    ExpectInternal(other, HasSubstr("inside the tile of its receiver b."));
   }
   Plan::Spec swapped = SpecOf(TableOf({{.shape = "[8, 4]",
                                         .source_mesh = "x=2 on a.1,a.0",

@@ -218,14 +218,14 @@ class SlicingBuilder {
     const int32_t first_column = slicing_.ColumnOf(0, conversion_);
     for (const MergedInterval& column : columns) {
       const int32_t holders = source_sets[column.source];
-      const int32_t needers = destination_sets[column.destination];
-      if (needers == empty_set_ || !(in_scope_[holders] || in_scope_[needers])) {
+      const int32_t receivers = destination_sets[column.destination];
+      if (receivers == empty_set_ || !(in_scope_[holders] || in_scope_[receivers])) {
         grid.class_of_cell.push_back(kNoClass);
         continue;
       }
-      if (holders == empty_set_) return NoHolder(sides.group, needers, grid);
-      ClassIndex& found = slicing_.class_of_sets_.At(holders, first_column + needers);
-      if (found == kNoClass) found = AddClass(holders, needers);
+      if (holders == empty_set_) return NoHolder(sides.group, receivers, grid);
+      ClassIndex& found = slicing_.class_of_sets_.At(holders, first_column + receivers);
+      if (found == kNoClass) found = AddClass(holders, receivers);
       grid.class_of_cell.push_back(found);
       if (cells_of_class_[found]++ == 0) grid.classes.push_back(found);
       bytes_of_class_[found] += row.length * column.length;
@@ -233,9 +233,9 @@ class SlicingBuilder {
     return absl::OkStatus();
   }
 
-  ClassIndex AddClass(int32_t holders, int32_t needers) {
+  ClassIndex AddClass(int32_t holders, int32_t receivers) {
     slicing_.classes_.push_back(
-        {.holders = holders, .needers = needers, .conversion = conversion_});
+        {.holders = holders, .receivers = receivers, .conversion = conversion_});
     bytes_of_class_.push_back(0);
     cells_of_class_.push_back(0);
     return static_cast<ClassIndex>(slicing_.classes_.size()) - 1;
@@ -263,13 +263,13 @@ class SlicingBuilder {
     for (const ClassIndex c : grid.classes) cells_of_class_[c] = 0;
   }
 
-  absl::Status NoHolder(int32_t group, int32_t needers, const GroupGrid& grid) const {
+  absl::Status NoHolder(int32_t group, int32_t receivers, const GroupGrid& grid) const {
     // CellBox divides by the cuts, which are complete, so it serves for the cell in hand as well.
     const Box box = grid.CellBox(static_cast<int64_t>(grid.class_of_cell.size()));
     return absl::InvalidArgumentError(
         absl::StrCat("box ", ToString(box), " of tensor group ", group, " of shape ",
                      ToString(tensors_.groups()[group].shape), ", needed by device ",
-                     ToString(tensors_.devices()[slicing_.sets_[needers].front()]),
+                     ToString(tensors_.devices()[slicing_.sets_[receivers].front()]),
                      ": expected a source slot that holds it, found none"));
   }
 
@@ -303,12 +303,12 @@ absl::StatusOr<Slicing> Slicing::Create(const TensorTable& tensors, const Scope&
   return slicing;
 }
 
-ClassIndex Slicing::Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> needers,
+ClassIndex Slicing::Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> receivers,
                          ConversionIndex conversion) const {
   const std::optional<int32_t> holder_set = sets_.Find(holders);
-  const std::optional<int32_t> needer_set = sets_.Find(needers);
-  if (!holder_set.has_value() || !needer_set.has_value()) return kNoClass;
-  return class_of_sets_.Find(*holder_set, ColumnOf(*needer_set, conversion));
+  const std::optional<int32_t> receiver_set = sets_.Find(receivers);
+  if (!holder_set.has_value() || !receiver_set.has_value()) return kNoClass;
+  return class_of_sets_.Find(*holder_set, ColumnOf(*receiver_set, conversion));
 }
 
 }  // namespace crossmesh

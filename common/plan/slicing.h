@@ -14,7 +14,7 @@
 
 namespace crossmesh {
 
-// All slices of a request with the same holders and the same needers that are converted alike, or
+// All slices of a request with the same holders and the same receivers that are converted alike, or
 // not at all. A slice is a part of a tensor with one set of devices that hold it and one set that
 // need it (arXiv 2211.05322 calls its transfer a unit task). The packed bytes of a class are its
 // slices in manifest order; within a tensor its cells in row-major order; within a cell the
@@ -24,9 +24,9 @@ namespace crossmesh {
 // that is converted has elements of one size, whatever cuts classes at multiples of that, as chunks
 // and leaves are cut, cuts none of its elements.
 struct SliceClass {
-  int32_t holders = 0;  // index of a device set: source slots that hold it
-  int32_t needers = 0;  // index of a device set: destination slots that need it
-  int64_t bytes = 0;    // packed, over all tensors
+  int32_t holders = 0;    // index of a device set: source slots that hold it
+  int32_t receivers = 0;  // index of a device set: destination slots that need it
+  int64_t bytes = 0;      // packed, over all tensors
   ConversionIndex conversion = kNoConversion;
 };
 
@@ -77,11 +77,11 @@ class Slicing {
   std::span<const DeviceRank> holders(ClassIndex c) const {
     return device_set(classes_[c].holders);
   }
-  std::span<const DeviceRank> needers(ClassIndex c) const {
-    return device_set(classes_[c].needers);
+  std::span<const DeviceRank> receivers(ClassIndex c) const {
+    return device_set(classes_[c].receivers);
   }
   // The class with exactly these sets (ascending) and this conversion, or kNoClass.
-  ClassIndex Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> needers,
+  ClassIndex Find(std::span<const DeviceRank> holders, std::span<const DeviceRank> receivers,
                   ConversionIndex conversion = kNoConversion) const;
 
   const GroupGrid& grid(int32_t group) const { return grids_[group]; }
@@ -93,9 +93,9 @@ class Slicing {
   Slicing(IdSets sets, ClassTable table)
       : sets_(std::move(sets)), class_of_sets_(std::move(table)) {}
 
-  // Of the table below: needer sets without conversion come first, then those with each.
-  int32_t ColumnOf(int32_t needers, ConversionIndex conversion) const {
-    return (conversion + 1) * sets_.size() + needers;
+  // Of the table below: receiver sets without conversion come first, then those with each.
+  int32_t ColumnOf(int32_t receivers, ConversionIndex conversion) const {
+    return (conversion + 1) * sets_.size() + receivers;
   }
 
   IdSets sets_;

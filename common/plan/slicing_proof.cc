@@ -19,7 +19,7 @@ constexpr std::array kSides = {Side::kSource, Side::kDestination};
 constexpr int32_t kNoTile = 0;
 
 size_t IndexOf(Side side) { return static_cast<size_t>(side); }
-absl::string_view RoleName(Side side) { return side == Side::kSource ? "holder" : "needer"; }
+absl::string_view RoleName(Side side) { return side == Side::kSource ? "holder" : "receiver"; }
 
 bool Contains(const Box& box, std::span<const Interval> cell) {
   for (size_t d = 0; d < cell.size(); ++d) {
@@ -204,8 +204,8 @@ class SlicingProver {
     int64_t volume = 1;
     for (const Interval& interval : cell) volume *= interval.length();
     RETURN_IF_ERROR(CheckInside(Side::kSource, slice_class.holders, cell));
-    RETURN_IF_ERROR(CheckInside(Side::kDestination, slice_class.needers, cell));
-    set_tiles_[IndexOf(Side::kDestination)][slice_class.needers].volume += volume;
+    RETURN_IF_ERROR(CheckInside(Side::kDestination, slice_class.receivers, cell));
+    set_tiles_[IndexOf(Side::kDestination)][slice_class.receivers].volume += volume;
     elements_of_class_[c] += volume;
     return absl::OkStatus();
   }

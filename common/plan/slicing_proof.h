@@ -22,7 +22,7 @@ struct TileMemory {
 
 // Proves that a slicing is one of these tensors' layouts, from the layouts' tiles and not by the
 // tables that made the slicing: cells form a grid, so they are disjoint; every cell of a class lies
-// within a tile of each of its holders and needers, and is converted as its tensors are; and the
+// within a tile of each of its holders and receivers, and is converted as its tensors are; and the
 // cells that a device needs add up to the
 // volume of its destination tile. Only for `devices`, or for all when there are none. Internal when
 // it does not hold. Cost: linear in cells, and in the slots of every group.

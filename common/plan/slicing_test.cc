@@ -1,6 +1,6 @@
 #include "common/plan/slicing.h"
 
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
@@ -33,9 +33,9 @@ TEST(SlicingTest, MergesTheCutsOfBothSides) {
   EXPECT_THAT(grid.class_of_cell, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(grid.bytes, ElementsAre(16, 4, 12, 8));
   EXPECT_THAT(slicing.holders(1), ElementsAre(0));
-  EXPECT_THAT(slicing.needers(1), ElementsAre(3));
-  EXPECT_THAT(slicing.needers(2), ElementsAre(3));
-  EXPECT_THAT(slicing.needers(3), ElementsAre(4));
+  EXPECT_THAT(slicing.receivers(1), ElementsAre(3));
+  EXPECT_THAT(slicing.receivers(2), ElementsAre(3));
+  EXPECT_THAT(slicing.receivers(3), ElementsAre(4));
 }
 
 TEST(SlicingTest, TensorsOfOneClassArePackedTogether) {
@@ -88,7 +88,7 @@ TEST(SlicingTest, ReplicasAreOneSet) {
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
   ASSERT_EQ(slicing.classes().size(), 2u);
   EXPECT_THAT(slicing.holders(1), ElementsAre(2, 3));
-  EXPECT_THAT(slicing.needers(1), ElementsAre(4, 5, 6));
+  EXPECT_THAT(slicing.receivers(1), ElementsAre(4, 5, 6));
   EXPECT_EQ(slicing.device_sets(), 3);
 }
 
@@ -162,10 +162,11 @@ TEST(SlicingTest, FindsAClassByItsSets) {
 // What the packed bytes of a class are at a device, as text.
 std::string PackingOf(const TileMap& map, ClassIndex c) {
   std::string text;
-  PackedRuns runs(map);
-  runs.Seek(c, 0);
-  for (Run run = runs.Next(1 << 30); run.bytes > 0; run = runs.Next(1 << 30)) {
-    absl::StrAppend(&text, run.tensor, "@", run.tile_offset, "+", run.bytes, " ");
+  PackedSegments segments(map);
+  segments.Seek(c, 0);
+  for (Segment segment = segments.Next(1 << 30); segment.bytes > 0;
+       segment = segments.Next(1 << 30)) {
+    absl::StrAppend(&text, segment.tensor, "@", segment.tile_offset, "+", segment.bytes, " ");
   }
   return text;
 }
@@ -184,10 +185,10 @@ TEST(SlicingTest, AScopedSlicingPacksItsDevicesClassesAsTheFullOne) {
       const auto has = [&](std::span<const DeviceRank> set) {
         return std::ranges::binary_search(set, device);
       };
-      if (!has(full.holders(c)) && !has(full.needers(c))) continue;
+      if (!has(full.holders(c)) && !has(full.receivers(c))) continue;
       ++in_scope;
       const ClassIndex same =
-          scoped.Find(full.holders(c), full.needers(c), full.classes()[c].conversion);
+          scoped.Find(full.holders(c), full.receivers(c), full.classes()[c].conversion);
       ASSERT_NE(same, kNoClass);
       ASSERT_EQ(scoped.classes()[same].bytes, full.classes()[c].bytes);
       const Side side = has(full.holders(c)) ? Side::kSource : Side::kDestination;

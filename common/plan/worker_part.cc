@@ -83,7 +83,7 @@ absl::Status WorkerPart::CheckClasses() const {
     RETURN_IF_ERROR(CheckSet("device set", spec_.device_sets[set], tensors()));
   }
   for (const ClassSets& sets : spec_.class_sets) {
-    for (const int32_t set : {sets.holders, sets.needers}) {
+    for (const int32_t set : {sets.holders, sets.receivers}) {
       if (InRange(set, spec_.device_sets.size())) continue;
       return Bad("class", absl::StrCat("a device set below ", spec_.device_sets.size()), set);
     }
@@ -192,7 +192,7 @@ Digest WorkerPart::ComputeDigest() const {
   builder.AddInt(static_cast<int64_t>(spec_.class_sets.size()));
   for (const ClassSets& sets : spec_.class_sets) {
     builder.AddInt(sets.holders);
-    builder.AddInt(sets.needers);
+    builder.AddInt(sets.receivers);
     // So that parts without conversions keep the digest that they had before there were any.
     if (!tensors().conversions().empty()) builder.AddInt(sets.conversion);
   }
@@ -223,8 +223,8 @@ std::span<const DeviceRank> WorkerPart::holders(int32_t class_sets) const {
   return spec_.device_sets[spec_.class_sets[class_sets].holders];
 }
 
-std::span<const DeviceRank> WorkerPart::needers(int32_t class_sets) const {
-  return spec_.device_sets[spec_.class_sets[class_sets].needers];
+std::span<const DeviceRank> WorkerPart::receivers(int32_t class_sets) const {
+  return spec_.device_sets[spec_.class_sets[class_sets].receivers];
 }
 
 std::span<const DeviceRank> WorkerPart::BroadcastGroupOf(DeviceRank device) const {
@@ -236,7 +236,7 @@ std::span<const DeviceRank> WorkerPart::BroadcastGroupOf(DeviceRank device) cons
 }
 
 ClassIndex WorkerPart::ClassIn(const Slicing& slicing, int32_t class_sets) const {
-  return slicing.Find(holders(class_sets), needers(class_sets),
+  return slicing.Find(holders(class_sets), receivers(class_sets),
                       spec_.class_sets[class_sets].conversion);
 }
 

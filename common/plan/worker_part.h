@@ -24,7 +24,7 @@ class WorkerPart {
   // the same class in its own slicing. Classes share sets, so these are indices into device_sets.
   struct ClassSets {
     int32_t holders = 0;
-    int32_t needers = 0;
+    int32_t receivers = 0;
     ConversionIndex conversion = kNoConversion;
     friend bool operator==(const ClassSets&, const ClassSets&) = default;
   };
@@ -75,7 +75,7 @@ class WorkerPart {
   const TensorTable& tensors() const { return *spec_.tensors; }
   // Of entry `class_sets` of the spec; ascending.
   std::span<const DeviceRank> holders(int32_t class_sets) const;
-  std::span<const DeviceRank> needers(int32_t class_sets) const;
+  std::span<const DeviceRank> receivers(int32_t class_sets) const;
   // That the device is in; empty when it is in none. Cost: linear in the part's groups.
   std::span<const DeviceRank> BroadcastGroupOf(DeviceRank device) const;
   // The class with these sets, so converted, in a slicing of the same tensors, or kNoClass.
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<WorkerPart>> CutParts(
 absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRank> devices);
 
 // What a worker proves of its part before the first byte: the classes are those of the layouts, its
-// needers get every byte exactly once, no hop leaves from a device that cannot have the bytes,
+// receivers get every byte exactly once, no hop leaves from a device that cannot have the bytes,
 // places of the channels that begin or end here are in order, broadcast groups are such. `slicing`
 // is of the part's tensors, in scope at least of its devices. Same codes as Prove.
 absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing);

@@ -92,8 +92,8 @@ TEST(WorkerPartTest, HasTheRelaysThatTouchTheWorkersDevices) {
   EXPECT_EQ(a.hops[1].to, 3);
   EXPECT_EQ(a.hops[1].channel, 1);
   EXPECT_THAT(parts[0].holders(a.relays[1].class_sets), ElementsAre(1));
-  EXPECT_THAT(parts[0].needers(a.relays[1].class_sets), ElementsAre(2, 3));
-  // Both classes have the same needers, which are there once.
+  EXPECT_THAT(parts[0].receivers(a.relays[1].class_sets), ElementsAre(2, 3));
+  // Both classes have the same receivers, which are there once.
   EXPECT_EQ(a.device_sets.size(), 3);
   EXPECT_THAT(parts[1].spec().hops, SizeIs(4));
   EXPECT_EQ(&parts[1].tensors(), &plan.tensors());
@@ -248,7 +248,7 @@ TEST(WorkerPartTest, RefusesWhatIsOutOfBounds) {
   expect_refused([](WorkerPart::Spec& s) { s.devices = {4}; });
   expect_refused([](WorkerPart::Spec& s) { s.devices = {}; });
   expect_refused([](WorkerPart::Spec& s) { ReplaceFirstSet(s, {-1}); });
-  expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].needers = 3; });
+  expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].receivers = 3; });
   expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].conversion = 0; });
   expect_refused([](WorkerPart::Spec& s) { s.class_sets[0].conversion = -2; });
   expect_refused([](WorkerPart::Spec& s) { s.relays[0].class_sets = 2; });

@@ -163,7 +163,7 @@ void AddClasses(const WorkerPart::Spec& spec, v1::WorkerPart& proto) {
   }
   for (const WorkerPart::ClassSets& sets : spec.class_sets) {
     proto.add_class_holders(sets.holders);
-    proto.add_class_needers(sets.needers);
+    proto.add_class_receivers(sets.receivers);
     if (!spec.tensors->conversions().empty()) proto.add_class_conversion(sets.conversion + 1);
   }
 }
@@ -198,7 +198,7 @@ absl::Status ReadDeviceSets(const v1::WorkerPart& proto, WorkerPart::Spec& spec)
 
 absl::Status ReadClasses(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
   RETURN_IF_ERROR(ReadDeviceSets(proto, spec));
-  RETURN_IF_ERROR(CheckSameSize("class", proto.class_holders(), proto.class_needers()));
+  RETURN_IF_ERROR(CheckSameSize("class", proto.class_holders(), proto.class_receivers()));
   const bool is_converted = proto.class_conversion_size() > 0;
   if (is_converted) {
     RETURN_IF_ERROR(CheckSameSize("class", proto.class_holders(), proto.class_conversion()));
@@ -209,7 +209,7 @@ absl::Status ReadClasses(const v1::WorkerPart& proto, WorkerPart::Spec& spec) {
     if (conversion < kNoConversion)
       return Bad("conversion of a class", "0 or more", conversion + 1);
     spec.class_sets.push_back({.holders = proto.class_holders(i),
-                               .needers = proto.class_needers(i),
+                               .receivers = proto.class_receivers(i),
                                .conversion = static_cast<ConversionIndex>(conversion)});
   }
   return absl::OkStatus();

@@ -155,12 +155,12 @@ TEST(OperationRunnerThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   ThreadTaskQueue planners({.name = "planner", .threads = 2}, clock);
   FakeCommunicatorGateway communicator_gateway;
   NullControllerMetrics metrics;
-  CommunicatorDesk communicators({.gateway = communicator_gateway,
-                                  .workers = registry,
-                                  .queue = queue,
-                                  .clock = clock,
-                                  .metrics = metrics,
-                                  .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}});
+  CommunicatorLeases communicators({.gateway = communicator_gateway,
+                                    .workers = registry,
+                                    .queue = queue,
+                                    .clock = clock,
+                                    .metrics = metrics,
+                                    .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}});
   OperationRunner runner({.gateway = gateway,
                           .communicators = communicators,
                           .workers = registry,

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/clock.h"
-#include "controller/dispatch/communicator_desk.h"
+#include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/operation_snapshot.h"
 #include "controller/dispatch/task_connection.h"
 #include "controller/dispatch/task_queue.h"
@@ -72,7 +72,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   // All outlive the operation.
   struct Environment {
     WorkerGateway& gateway;
-    CommunicatorDesk& communicators;
+    CommunicatorLeases& communicators;
     WorkerRegistry& workers;
     TaskQueue& queue;     // runs one task after the other
     TaskQueue& planners;  // for what takes long

@@ -101,7 +101,7 @@ void TaskConnection::Acknowledge() {
   if (std::exchange(acknowledged_, true)) return;
   if (call_ == nullptr) return;
   call_->Acknowledge();
-  farewell_ = options_.queue.PostAfter(kFarewell, [connection = weak_from_this()] {
+  acknowledge_timer_ = options_.queue.PostAfter(kAcknowledgeLimit, [connection = weak_from_this()] {
     if (const std::shared_ptr<TaskConnection> self = connection.lock()) self->call_ = nullptr;
   });
 }
@@ -144,7 +144,7 @@ void TaskConnection::OnResolved(const std::vector<DeviceRank>& devices,
 
 void TaskConnection::OnCallEnded(const absl::Status& status) {
   call_ = nullptr;
-  options_.queue.Cancel(farewell_);
+  options_.queue.Cancel(acknowledge_timer_);
   if (acknowledged_ || let_go_) return;
   if (!accepted_ && IsRefusal(status)) {
     ended_ = true;

@@ -30,7 +30,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   // Calls in a row that break without a word from the worker, before it counts as lost.
   static constexpr int kBrokenCallsMax = 6;
   // Time that the worker has to end a call that is acknowledged.
-  static constexpr absl::Duration kFarewell = absl::Seconds(30);
+  static constexpr absl::Duration kAcknowledgeLimit = absl::Seconds(30);
 
   struct Options {
     WorkerGateway& gateway;
@@ -91,7 +91,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   bool let_go_ = false;
   TaskFigures figures_;
   std::vector<DeviceRank> broken_devices_;
-  TaskQueue::Timer farewell_;
+  TaskQueue::Timer acknowledge_timer_;
   // What was said and not answered.
   std::optional<std::string> cancelled_;
   std::vector<std::pair<std::string, std::string>> lost_peers_;

@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/plan/worker_part.h"
 #include "common/wire/worker_part_codec.h"
-#include "planner/pipeline/blocking_run.h"
+#include "planner/pipeline/blocking_timeline.h"
 #include "planner/pipeline/planning/microbatch_sizes.h"
 
 #include <algorithm>

@@ -21,7 +21,7 @@ grpc::ServerUnaryReactor* OperationService::GetOperation(grpc::CallbackServerCon
 absl::Status OperationService::Get(const v1::GetOperationRequest& request,
                                    v1::GetOperationResponse& response) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
-  ASSIGN_OR_RETURN(*response.mutable_operation(), book_.Get(request.id()));
+  ASSIGN_OR_RETURN(*response.mutable_operation(), registry_.Get(request.id()));
   return absl::OkStatus();
 }
 
@@ -35,7 +35,7 @@ absl::Status OperationService::List(const v1::ListOperationsRequest& request,
                                     v1::ListOperationsResponse& response) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
   ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
-  for (v1::Operation& operation : book_.List(request.page_token(), limit)) {
+  for (v1::Operation& operation : registry_.List(request.page_token(), limit)) {
     *response.add_operations() = std::move(operation);
   }
   if (response.operations_size() == limit) {
@@ -48,7 +48,7 @@ grpc::ServerWriteReactor<v1::WatchOperationResponse>* OperationService::WatchOpe
     grpc::CallbackServerContext* /*context*/, const v1::WatchOperationRequest* request) {
   using Watch = OperationWatch<v1::WatchOperationResponse>;
   const absl::Status status = CheckRequestBytes(*request);
-  return status.ok() ? Watch::Follow(book_, request->id()) : Watch::Refuse(book_, status);
+  return status.ok() ? Watch::Follow(registry_, request->id()) : Watch::Refuse(registry_, status);
 }
 
 grpc::ServerUnaryReactor* OperationService::CancelOperation(
@@ -64,7 +64,7 @@ absl::Status OperationService::Cancel(const v1::CancelOperationRequest& request)
                                                    " bytes, found ", request.reason().size()));
   }
   // NotFound for an operation that never was; one that has ended stays as it is.
-  RETURN_IF_ERROR(book_.Get(request.id()).status());
+  RETURN_IF_ERROR(registry_.Get(request.id()).status());
   runner_.Cancel(request.id(), request.reason().empty() ? "no reason given" : request.reason());
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "controller/dispatch/operation_runner.h"
-#include "controller/service/operation_book.h"
+#include "controller/service/operation_registry.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"
 
 namespace crossmesh {
@@ -11,7 +11,8 @@ class OperationService final : public v1::OperationService::CallbackService {
  public:
   static constexpr size_t kReasonBytesMax = 256;
 
-  OperationService(OperationBook& book, OperationRunner& runner) : book_(book), runner_(runner) {}
+  OperationService(OperationRegistry& registry, OperationRunner& runner)
+      : registry_(registry), runner_(runner) {}
 
   grpc::ServerUnaryReactor* GetOperation(grpc::CallbackServerContext* context,
                                          const v1::GetOperationRequest* request,
@@ -30,7 +31,7 @@ class OperationService final : public v1::OperationService::CallbackService {
   absl::Status List(const v1::ListOperationsRequest& request, v1::ListOperationsResponse& response);
   absl::Status Cancel(const v1::CancelOperationRequest& request);
 
-  OperationBook& book_;
+  OperationRegistry& registry_;
   OperationRunner& runner_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/rpc/server_streams.h"
-#include "controller/service/operation_book.h"
+#include "controller/service/operation_registry.h"
 
 #include <memory>
 #include <string>
@@ -15,17 +15,18 @@ class OperationWatch final : public ServerWriteStream<Response>, public Operatio
  public:
   using Stream = ServerWriteStream<Response>;
 
-  OperationWatch(OperationBook& book, std::string id) : book_(book), id_(std::move(id)) {}
+  OperationWatch(OperationRegistry& registry, std::string id)
+      : registry_(registry), id_(std::move(id)) {}
 
   // A stream that follows operation `id`.
-  static typename Stream::Reactor* Follow(OperationBook& book, const std::string& id) {
-    auto watch = std::make_shared<OperationWatch>(book, id);
-    book.Watch(id, watch);
+  static typename Stream::Reactor* Follow(OperationRegistry& registry, const std::string& id) {
+    auto watch = std::make_shared<OperationWatch>(registry, id);
+    registry.Watch(id, watch);
     return Stream::Serve(std::move(watch));
   }
   // A stream that ends at once.
-  static typename Stream::Reactor* Refuse(OperationBook& book, const absl::Status& status) {
-    auto watch = std::make_shared<OperationWatch>(book, "");
+  static typename Stream::Reactor* Refuse(OperationRegistry& registry, const absl::Status& status) {
+    auto watch = std::make_shared<OperationWatch>(registry, "");
     watch->End(status);
     return Stream::Serve(std::move(watch));
   }
@@ -40,9 +41,9 @@ class OperationWatch final : public ServerWriteStream<Response>, public Operatio
   void OnNoOperation(const absl::Status& status) override { this->End(status); }
 
  private:
-  void OnEnd() override { book_.Unwatch(id_, this); }
+  void OnEnd() override { registry_.Unwatch(id_, this); }
 
-  OperationBook& book_;
+  OperationRegistry& registry_;
   const std::string id_;
 };
 

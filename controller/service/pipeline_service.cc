@@ -33,7 +33,7 @@ grpc::ServerUnaryReactor* PipelineService::CreatePipeline(grpc::CallbackServerCo
 absl::Status PipelineService::Create(const v1::PipelineSpec& pipeline,
                                      v1::CreatePipelineResponse& response) {
   RETURN_IF_ERROR(CheckObjectName("pipeline", pipeline.name()));
-  RETURN_IF_ERROR(desk_.Describe(pipeline).status());
+  RETURN_IF_ERROR(resolver_.Describe(pipeline).status());
   ASSIGN_OR_RETURN(const int64_t revision,
                    options_.catalog.pipelines.Put(pipeline.name(), {.spec = pipeline}));
   response.set_revision(revision);
@@ -86,7 +86,7 @@ grpc::ServerUnaryReactor* PipelineService::DeletePipeline(
 grpc::ServerUnaryReactor* PipelineService::PlanPipeline(grpc::CallbackServerContext* context,
                                                         const v1::PlanPipelineRequest* request,
                                                         v1::PlanPipelineResponse* response) {
-  absl::StatusOr<PipelineDescription> pipeline = desk_.Open(*request);
+  absl::StatusOr<PipelineDescription> pipeline = resolver_.Open(*request);
   if (!pipeline.ok()) return Answer(context, pipeline.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool taken = options_.planners.Post([=, this, pipeline = *std::move(pipeline)] {
@@ -117,22 +117,23 @@ grpc::ServerWriteReactor<v1::StartPipelineResponse>* PipelineService::StartPipel
     grpc::CallbackServerContext* /*context*/, const v1::StartPipelineRequest* request) {
   using Watch = PipelineWatch<v1::StartPipelineResponse>;
   const absl::StatusOr<std::string> id = Begin(*request);
-  return id.ok() ? Watch::Follow(options_.book, *id) : Watch::Refuse(options_.book, id.status());
+  return id.ok() ? Watch::Follow(options_.registry, *id)
+                 : Watch::Refuse(options_.registry, id.status());
 }
 
 absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineRequest& request) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   // What was begun goes on, whatever has become of the objects that it names.
-  ASSIGN_OR_RETURN(const std::optional<std::string> known, options_.book.Find(request));
+  ASSIGN_OR_RETURN(const std::optional<std::string> known, options_.registry.Find(request));
   if (known.has_value()) return *known;
   if (refusing_) return absl::UnavailableError("the controller is stopping");
   ASSIGN_OR_RETURN(PipelineRequest run, RequestOf(request));
-  ASSIGN_OR_RETURN(PipelineBook::Entry entry, options_.book.Open(request));
+  ASSIGN_OR_RETURN(PipelineRunRegistry::Entry entry, options_.registry.Open(request));
   const std::string id = entry.run.id();
   if (!entry.is_new) return id;
   run.run = std::move(entry.run);
   if (absl::Status status = options_.runner.Start(std::move(run)); !status.ok()) {
-    options_.book.Withdraw(id, status);
+    options_.registry.Withdraw(id, status);
     return status;
   }
   return id;
@@ -159,7 +160,7 @@ absl::StatusOr<PipelineRequest> PipelineService::RequestOf(
                      DurationIn(request.rejoin_limit(), kRejoinLimits, "rejoin_limit"));
   }
   RETURN_IF_ERROR(FromProto(request.choice()).status());
-  ASSIGN_OR_RETURN(PipelineDescription pipeline, desk_.Open(request));
+  ASSIGN_OR_RETURN(PipelineDescription pipeline, resolver_.Open(request));
   run.plan = [pipeline = std::move(pipeline), choice = request.choice()](CancelCheck cancelled) {
     return crossmesh::PlanPipeline(pipeline, choice, cancelled);
   };
@@ -176,7 +177,7 @@ absl::Status PipelineService::ListRuns(const v1::ListPipelineRunsRequest& reques
                                        v1::ListPipelineRunsResponse& response) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
   ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
-  for (const auto& run : options_.book.List(request.page_token(), limit)) {
+  for (const auto& run : options_.registry.List(request.page_token(), limit)) {
     v1::PipelineRun& listed = *response.add_runs() = *run;
     listed.clear_measurement();
     listed.mutable_plan()->clear_rank_ops();
@@ -191,8 +192,8 @@ grpc::ServerWriteReactor<v1::WatchPipelineRunResponse>* PipelineService::WatchPi
     grpc::CallbackServerContext* /*context*/, const v1::WatchPipelineRunRequest* request) {
   using Watch = PipelineWatch<v1::WatchPipelineRunResponse>;
   const absl::Status status = CheckRequestBytes(*request);
-  return status.ok() ? Watch::Follow(options_.book, request->id())
-                     : Watch::Refuse(options_.book, status);
+  return status.ok() ? Watch::Follow(options_.registry, request->id())
+                     : Watch::Refuse(options_.registry, status);
 }
 
 grpc::ServerUnaryReactor* PipelineService::StopPipelineRun(
@@ -204,7 +205,7 @@ grpc::ServerUnaryReactor* PipelineService::StopPipelineRun(
 absl::Status PipelineService::Stop(const v1::StopPipelineRunRequest& request) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
   // NotFound for a run that never was; one that has ended stays as it is.
-  RETURN_IF_ERROR(options_.book.Get(request.id()).status());
+  RETURN_IF_ERROR(options_.registry.Get(request.id()).status());
   options_.runner.Stop(request.id(), request.now(), "a client asked for it");
   return absl::OkStatus();
 }

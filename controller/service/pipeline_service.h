@@ -3,8 +3,8 @@
 #include "common/base/cancel_check.h"
 #include "controller/catalog/catalog.h"
 #include "controller/dispatch/pipeline_runner.h"
-#include "controller/service/pipeline_book.h"
-#include "controller/service/pipeline_desk.h"
+#include "controller/service/pipeline_resolver.h"
+#include "controller/service/pipeline_run_registry.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
 
 #include <atomic>
@@ -17,12 +17,13 @@ class PipelineService final : public v1::PipelineService::CallbackService {
  public:
   struct Options {
     Catalog& catalog;
-    PipelineBook& book;
+    PipelineRunRegistry& registry;
     PipelineRunner& runner;
     TaskQueue& planners;
     const Clock& clock;
   };
-  explicit PipelineService(const Options& options) : options_(options), desk_(options.catalog) {}
+  explicit PipelineService(const Options& options)
+      : options_(options), resolver_(options.catalog) {}
 
   // From now on new runs are refused, with Unavailable.
   void RefuseRuns() { refusing_ = true; }
@@ -67,7 +68,7 @@ class PipelineService final : public v1::PipelineService::CallbackService {
   absl::Status Stop(const v1::StopPipelineRunRequest& request);
 
   const Options options_;
-  PipelineDesk desk_;
+  PipelineResolver resolver_;
   std::atomic<bool> refusing_ = false;
 };
 

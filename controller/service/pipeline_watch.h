@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/rpc/server_streams.h"
-#include "controller/service/pipeline_book.h"
+#include "controller/service/pipeline_run_registry.h"
 
 #include <memory>
 #include <string>
@@ -15,17 +15,19 @@ class PipelineWatch final : public ServerWriteStream<Response>, public PipelineW
  public:
   using Stream = ServerWriteStream<Response>;
 
-  PipelineWatch(PipelineBook& book, std::string id) : book_(book), id_(std::move(id)) {}
+  PipelineWatch(PipelineRunRegistry& registry, std::string id)
+      : registry_(registry), id_(std::move(id)) {}
 
   // A stream that follows run `id`.
-  static typename Stream::Reactor* Follow(PipelineBook& book, const std::string& id) {
-    auto watch = std::make_shared<PipelineWatch>(book, id);
-    book.Watch(id, watch);
+  static typename Stream::Reactor* Follow(PipelineRunRegistry& registry, const std::string& id) {
+    auto watch = std::make_shared<PipelineWatch>(registry, id);
+    registry.Watch(id, watch);
     return Stream::Serve(std::move(watch));
   }
   // A stream that ends at once.
-  static typename Stream::Reactor* Refuse(PipelineBook& book, const absl::Status& status) {
-    auto watch = std::make_shared<PipelineWatch>(book, "");
+  static typename Stream::Reactor* Refuse(PipelineRunRegistry& registry,
+                                          const absl::Status& status) {
+    auto watch = std::make_shared<PipelineWatch>(registry, "");
     watch->End(status);
     return Stream::Serve(std::move(watch));
   }
@@ -40,9 +42,9 @@ class PipelineWatch final : public ServerWriteStream<Response>, public PipelineW
   void OnNoRun(const absl::Status& status) override { this->End(status); }
 
  private:
-  void OnEnd() override { book_.Unwatch(id_, this); }
+  void OnEnd() override { registry_.Unwatch(id_, this); }
 
-  PipelineBook& book_;
+  PipelineRunRegistry& registry_;
   const std::string id_;
 };
 

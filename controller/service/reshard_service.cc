@@ -28,7 +28,7 @@ constexpr DurationRange kStallLimits = {absl::Milliseconds(10), absl::Hours(1)};
 grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContext* context,
                                                       const v1::PlanReshardRequest* request,
                                                       v1::PlanReshardResponse* response) {
-  absl::StatusOr<ReshardDesk::Ticket> ticket = options_.desk.Open(request->spec());
+  absl::StatusOr<ReshardPlanner::Ticket> ticket = options_.planner.Open(request->spec());
   if (!ticket.ok()) return Answer(context, ticket.status());
   if (ticket->planned != nullptr)
     return Answer(context, Plan(*ticket, *request, NeverCancelled, *response));
@@ -44,12 +44,12 @@ grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContex
   return reactor;
 }
 
-absl::Status ReshardService::Plan(const ReshardDesk::Ticket& ticket,
+absl::Status ReshardService::Plan(const ReshardPlanner::Ticket& ticket,
                                   const v1::PlanReshardRequest& request, CancelCheck cancelled,
                                   v1::PlanReshardResponse& response) {
   RETURN_IF_ERROR(CheckWanted(cancelled));
   ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedReshard> planned,
-                   options_.desk.Plan(ticket, cancelled));
+                   options_.planner.Plan(ticket, cancelled));
   const PlanFigures& figures = planned->plan().figures();
   options_.metrics.PlanUsed({.strategy = figures.strategy,
                              .network_bytes = figures.network_bytes,
@@ -72,7 +72,8 @@ grpc::ServerWriteReactor<v1::ExecuteReshardResponse>* ReshardService::ExecuteRes
     grpc::CallbackServerContext* /*context*/, const v1::ExecuteReshardRequest* request) {
   using Watch = OperationWatch<v1::ExecuteReshardResponse>;
   const absl::StatusOr<std::string> id = Begin(*request);
-  return id.ok() ? Watch::Follow(options_.book, *id) : Watch::Refuse(options_.book, id.status());
+  return id.ok() ? Watch::Follow(options_.registry, *id)
+                 : Watch::Refuse(options_.registry, id.status());
 }
 
 absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardRequest& request) {
@@ -80,17 +81,17 @@ absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardReques
   const v1::ReshardSpec& spec = request.spec();
   // What was begun goes on, whatever has become of the objects that it names.
   ASSIGN_OR_RETURN(const std::optional<std::string> known,
-                   options_.book.Find(spec, request.request_id()));
+                   options_.registry.Find(spec, request.request_id()));
   if (known.has_value()) return *known;
   if (refusing_) return absl::UnavailableError("the controller is stopping");
   ASSIGN_OR_RETURN(OperationRequest operation, RequestOf(spec));
-  ASSIGN_OR_RETURN(const OperationBook::Entry entry,
-                   options_.book.Open(spec, request.request_id()));
+  ASSIGN_OR_RETURN(const OperationRegistry::Entry entry,
+                   options_.registry.Open(spec, request.request_id()));
   if (!entry.is_new) return entry.id;
   operation.id = entry.id;
   operation.number = entry.number;
   if (absl::Status status = options_.runner.Start(std::move(operation)); !status.ok()) {
-    options_.book.Withdraw(entry.id, status);
+    options_.registry.Withdraw(entry.id, status);
     return status;
   }
   return entry.id;
@@ -112,11 +113,11 @@ absl::StatusOr<OperationRequest> ReshardService::RequestOf(const v1::ReshardSpec
   }
   request.token_high = RandomTokenWord();
   request.token_low = RandomTokenWord();
-  ASSIGN_OR_RETURN(ReshardDesk::Ticket ticket, options_.desk.Open(spec));
+  ASSIGN_OR_RETURN(ReshardPlanner::Ticket ticket, options_.planner.Open(spec));
   request.planned = ticket.planned;
   if (request.planned == nullptr) {
-    request.plan = [&desk = options_.desk, ticket = std::move(ticket)] {
-      return desk.Plan(ticket);
+    request.plan = [&planner = options_.planner, ticket = std::move(ticket)] {
+      return planner.Plan(ticket);
     };
   }
   return request;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "controller/dispatch/operation_runner.h"
-#include "controller/service/operation_book.h"
-#include "controller/service/reshard_desk.h"
+#include "controller/service/operation_registry.h"
+#include "controller/service/reshard_planner.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace crossmesh {
 class ReshardService final : public v1::ReshardService::CallbackService {
  public:
   struct Options {
-    ReshardDesk& desk;
-    OperationBook& book;
+    ReshardPlanner& planner;
+    OperationRegistry& registry;
     OperationRunner& runner;
     TaskQueue& planners;
     ControllerMetrics& metrics;
@@ -35,7 +35,7 @@ class ReshardService final : public v1::ReshardService::CallbackService {
   // The id of the operation, begun now or before.
   absl::StatusOr<std::string> Begin(const v1::ExecuteReshardRequest& request);
   absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec);
-  absl::Status Plan(const ReshardDesk::Ticket& ticket, const v1::PlanReshardRequest& request,
+  absl::Status Plan(const ReshardPlanner::Ticket& ticket, const v1::PlanReshardRequest& request,
                     CancelCheck cancelled, v1::PlanReshardResponse& response);
 
   const Options options_;

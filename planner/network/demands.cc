@@ -56,10 +56,10 @@ HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
   std::vector<Demand>& groups = result.demands.demands;
   for (const SliceClass& slice_class : slicing.classes()) {
     const int32_t holders = hosts_of_set[slice_class.holders];
-    const int32_t needers = hosts_of_set[slice_class.needers];
-    int32_t& entry = seen.At(holders, needers);
+    const int32_t receivers = hosts_of_set[slice_class.receivers];
+    int32_t& entry = seen.At(holders, receivers);
     if (entry == kUnseen) {
-      const int32_t receivers = InternDifference(needers, holders, sets, scratch);
+      const int32_t receivers = InternDifference(receivers, holders, sets, scratch);
       entry = kLocal;
       if (!sets[receivers].empty()) {
         entry = kFirstGroup + static_cast<int32_t>(groups.size());

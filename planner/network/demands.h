@@ -30,13 +30,13 @@ struct Demands {
 // Bytes that each of `places` must receive.
 std::vector<int64_t> BytesIn(const Demands& demands, size_t places);
 
-// The classes of a request grouped by the hosts of their holders and needers: what the flow is
+// The classes of a request grouped by the hosts of their holders and receivers: what the flow is
 // computed over. Groups are numbered by their first class.
 struct HostGroups {
   static constexpr int32_t kNone = -1;
 
   Demands demands;                      // one per group
-  std::vector<int32_t> group_of_class;  // kNone: all needers are on holder hosts
+  std::vector<int32_t> group_of_class;  // kNone: all receivers are on holder hosts
 };
 
 // Cost: linear in the classes, and in the devices of their sets.

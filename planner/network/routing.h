@@ -20,7 +20,7 @@
 
 namespace crossmesh {
 
-// Bring every class to its needers that do not hold it. References must outlive the use.
+// Bring every class to its receivers that do not hold it. References must outlive the use.
 struct RoutingProblem {
   const TensorTable& tensors;
   const Slicing& slicing;

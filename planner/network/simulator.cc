@@ -209,7 +209,7 @@ class Simulation {
     }
   }
 
-  absl::StatusOr<SimulatedRun> Run(CancelCheck cancelled) && {
+  absl::StatusOr<SimulatedTimeline> Run(CancelCheck cancelled) && {
     MakeRootsReady();
     for (int64_t ended = 0; Settle(); ++ended) {
       if (ended % kCheckInterval == 0) RETURN_IF_ERROR(CheckWanted(cancelled));
@@ -358,12 +358,12 @@ class Simulation {
   std::priority_queue<ExpectedEnd> ends_;
   std::priority_queue<ExpectedArrival> arrivals_;
   double now_ = 0;
-  SimulatedRun run_;
+  SimulatedTimeline run_;
 };
 
 }  // namespace
 
-std::vector<int64_t> SimulatedRun::CriticalChain() const {
+std::vector<int64_t> SimulatedTimeline::CriticalChain() const {
   auto last = static_cast<int64_t>(transfers.size()) - 1;
   for (int64_t i = last; i >= 0; --i) {
     if (transfers[i].arrival_seconds > transfers[last].arrival_seconds) last = i;
@@ -374,8 +374,8 @@ std::vector<int64_t> SimulatedRun::CriticalChain() const {
   return chain;
 }
 
-absl::StatusOr<SimulatedRun> Simulate(const Plan& plan, const Topology& topology,
-                                      const SimulatorOptions& options, CancelCheck cancelled) {
+absl::StatusOr<SimulatedTimeline> Simulate(const Plan& plan, const Topology& topology,
+                                           const SimulatorOptions& options, CancelCheck cancelled) {
   const NicPorts ports(HostNetworkOf(plan.tensors(), topology), topology);
   Lanes lanes(plan.tensors(), ports);
   ASSIGN_OR_RETURN(std::vector<Stream> streams, MakeStreams(plan, options.transfers_max, lanes));

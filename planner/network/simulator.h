@@ -31,7 +31,7 @@ struct SimulatedTransfer {
   int64_t relay = 0;  // index into the plan's relays
   int64_t hop = 0;    // and hops
   int64_t chunk = 0;
-  int32_t out_port = 0;  // index into SimulatedRun::ports
+  int32_t out_port = 0;  // index into SimulatedTimeline::ports
   int32_t in_port = 0;
   double begin_seconds = 0;
   double end_seconds = 0;      // the connection is free for the next one
@@ -41,7 +41,7 @@ struct SimulatedTransfer {
   int64_t after = kNone;
 };
 
-struct SimulatedRun {
+struct SimulatedTimeline {
   double seconds = 0;
   std::vector<NetworkPort> ports;
   std::vector<double> port_bytes;            // through each port
@@ -61,8 +61,8 @@ struct SimulatedRun {
 //
 // ResourceExhausted when more than transfers_max chunks pass between hosts; Cancelled. Cost:
 // transfers, times the connections that share ports with one another.
-absl::StatusOr<SimulatedRun> Simulate(const Plan& plan, const Topology& topology,
-                                      const SimulatorOptions& options = {},
-                                      CancelCheck cancelled = NeverCancelled);
+absl::StatusOr<SimulatedTimeline> Simulate(const Plan& plan, const Topology& topology,
+                                           const SimulatorOptions& options = {},
+                                           CancelCheck cancelled = NeverCancelled);
 
 }  // namespace crossmesh

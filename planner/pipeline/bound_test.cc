@@ -3,9 +3,9 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 
@@ -60,7 +60,7 @@ TEST(PipelineBoundTest, NoScheduleIsFaster) {
     }
     for (const TransferModel model : kAllTransferModels) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", TransferModelName(model)));
-      ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, model));
+      ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, model));
       ASSERT_OK_AND_ASSIGN(const PipelineBound bound,
                            ComputePipelineBound(profile, microbatches, form, model));
       EXPECT_LE(bound.seconds(), run.seconds + 1e-9)

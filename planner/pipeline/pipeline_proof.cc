@@ -36,7 +36,7 @@ absl::StatusOr<PipelineProof> ProvePipeline(const Schedule& schedule,
   ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile));
   RETURN_IF_ERROR(ProveSequences(ops));
   // Proves the order of ops as well: a program is made in such an order.
-  ASSIGN_OR_RETURN(const Program program, MakeProgram(ops, transport.receives));
+  ASSIGN_OR_RETURN(const RankActions program, MakeRankActions(ops, transport.receives));
   RETURN_IF_ERROR(ProveLines(ops, program, transport.scope));
   RETURN_IF_ERROR(RunQueues(ops, program, {.scope = transport.scope}).status());
   PipelineProof proof{.ops = ops.size(), .memory = PeakMemory(ops)};

@@ -2,8 +2,8 @@
 
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/profile.h"
-#include "planner/pipeline/program.h"
 #include "planner/pipeline/queues.h"
+#include "planner/pipeline/rank_actions.h"
 #include "planner/pipeline/schedule.h"
 
 #include <cstdint>

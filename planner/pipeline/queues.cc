@@ -54,14 +54,14 @@ struct Line {
 
 class QueueRunner {
  public:
-  QueueRunner(const OpTable& ops, const Program& program, const QueueOptions& options)
+  QueueRunner(const OpTable& ops, const RankActions& actions, const QueueOptions& options)
       : ops_(ops),
         options_(options),
         op_end_(ops.size(), kNever),
         arrival_(ops.transfers(), kNever),
         receiving_queue_(ops.transfers(), nullptr) {
-    for (RankIndex rank = 0; rank < std::ssize(program); ++rank) {
-      for (const Action& action : program[rank]) {
+    for (RankIndex rank = 0; rank < std::ssize(actions); ++rank) {
+      for (const Action& action : actions[rank]) {
         Queue& queue = queues_[KeyOf(rank, action)];
         queue.actions.push_back(action);
         if (action.kind == Action::Kind::kReceive) {
@@ -181,7 +181,7 @@ class QueueRunner {
       heads.push_back(absl::StrCat("rank ", std::get<0>(key), ": ", ToString(queue.head(), ops_)));
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("program: expected that it goes on with ", options_.slots,
+        absl::StrCat("actions: expected to go on with ", options_.slots,
                      " messages under way, found it stuck at ", absl::StrJoin(heads, "; ")));
   }
 
@@ -202,15 +202,15 @@ struct LineEnds {
 
 }  // namespace
 
-absl::StatusOr<double> RunQueues(const OpTable& ops, const Program& program,
+absl::StatusOr<double> RunQueues(const OpTable& ops, const RankActions& actions,
                                  const QueueOptions& options) {
-  return QueueRunner(ops, program, options).Run();
+  return QueueRunner(ops, actions, options).Run();
 }
 
-absl::Status ProveLines(const OpTable& ops, const Program& program, QueueScope scope) {
+absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueScope scope) {
   std::map<LineKey, LineEnds> lines;
-  for (const std::vector<Action>& actions : program) {
-    for (const Action& action : actions) {
+  for (const std::vector<Action>& of_rank : actions) {
+    for (const Action& action : of_rank) {
       if (action.kind == Action::Kind::kRun) continue;
       LineEnds& ends = lines[LineOf(ops, action, scope)];
       (action.kind == Action::Kind::kSend ? ends.sent : ends.received).push_back(action);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "planner/pipeline/program.h"
+#include "planner/pipeline/rank_actions.h"
 
 #include <cstdint>
 #include <ostream>
@@ -10,7 +10,7 @@
 
 namespace crossmesh {
 
-// In which queues a rank's actions stand. A queue does one after the other, in the program's order.
+// In which queues a rank's actions stand. A queue does one after the other, in the actions's order.
 enum class QueueScope : uint8_t {
   kProgram,  // one for everything: who sends or receives waits for it
   kRank,     // one for ops, one for transfers
@@ -25,16 +25,16 @@ struct QueueOptions {
   int32_t slots = 0;
 };
 
-// The time of a program whose transfers wait for nothing but their queues. A send waits for its op
+// The time of a actions whose transfers wait for nothing but their queues. A send waits for its op
 // to end, an op for its inputs. Messages carry no name: a receive takes the first of those that are
 // on the line from one rank to the other, under kChannel on that of the channel, and is stuck when
 // that is another one. FailedPrecondition, with the heads of the queues, when none can go on.
 // What goes on with no slots goes on with any. Cost: actions, times the queues at worst.
-absl::StatusOr<double> RunQueues(const OpTable& ops, const Program& program,
+absl::StatusOr<double> RunQueues(const OpTable& ops, const RankActions& actions,
                                  const QueueOptions& options);
 
 // Proves that both ends of each line have the same transfers in the same order. InvalidArgument,
 // with the first place where they differ. Cost: actions.
-absl::Status ProveLines(const OpTable& ops, const Program& program, QueueScope scope);
+absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueScope scope);
 
 }  // namespace crossmesh

@@ -4,9 +4,9 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/order_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/timeline.h"
 
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-// A program of the deadlock cases: "run 0F0", "send 0F0 peer 1", "recv 0F0 peer 0".
+// A actions of the deadlock cases: "run 0F0", "send 0F0 peer 1", "recv 0F0 peer 0".
 struct ProgramCase {
   explicit ProgramCase(const Json& json) {
     schedule.ranks.resize(json.size());
@@ -46,8 +46,8 @@ struct ProgramCase {
     }
   }
 
-  Program Parse(const Json& json, const OpTable& ops) const {
-    Program program(json.size());
+  RankActions Parse(const Json& json, const OpTable& ops) const {
+    RankActions actions(json.size());
     for (size_t rank = 0; rank < json.size(); ++rank) {
       for (const Json& text : json[rank]) {
         const std::vector<std::string> words = absl::StrSplit(text.get<std::string>(), ' ');
@@ -61,10 +61,10 @@ struct ProgramCase {
           action.kind = words[0] == "send" ? Action::Kind::kSend : Action::Kind::kReceive;
           action.channel = ops.ChannelsOutOf(op)[0];
         }
-        program[rank].push_back(action);
+        actions[rank].push_back(action);
       }
     }
-    return program;
+    return actions;
   }
 
   Schedule schedule;
@@ -77,12 +77,12 @@ TEST(QueuesTest, ProgramsOfTheCasesGoOnOrStop) {
   for (const Json& json : cases) {
     SCOPED_TRACE(absl::StrCat(json["case"].get<std::string>(), ", slots ",
                               json["channel_slots"].get<int>()));
-    const ProgramCase parsed(json["program"]);
+    const ProgramCase parsed(json["actions"]);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(parsed.schedule, parsed.profile));
-    const Program program = parsed.Parse(json["program"], ops);
-    EXPECT_EQ(ProveLines(ops, program, QueueScope::kProgram).ok(), json["fifo_match"]);
+    const RankActions actions = parsed.Parse(json["actions"], ops);
+    EXPECT_EQ(ProveLines(ops, actions, QueueScope::kProgram).ok(), json["fifo_match"]);
     const absl::StatusOr<double> seconds =
-        RunQueues(ops, program, {.scope = QueueScope::kProgram, .slots = json["channel_slots"]});
+        RunQueues(ops, actions, {.scope = QueueScope::kProgram, .slots = json["channel_slots"]});
     ASSERT_EQ(seconds.ok(), json["progress"]) << seconds.status();
     if (seconds.ok()) continue;
     EXPECT_EQ(seconds.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -99,12 +99,12 @@ TEST(QueuesTest, ProgramsOfTheCasesAreMadeFromTheirSchedules) {
     const std::string name = json["case"];
     if (name.find("swapped") != std::string::npos) continue;
     SCOPED_TRACE(name);
-    const ProgramCase parsed(json["program"]);
+    const ProgramCase parsed(json["actions"]);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(parsed.schedule, parsed.profile));
     const bool is_passive = name.find("passive") != std::string::npos;
     EXPECT_THAT(
-        MakeProgram(ops, is_passive ? ReceivePlacement::kAtSend : ReceivePlacement::kBeforeUse),
-        IsOkAndHolds(parsed.Parse(json["program"], ops)));
+        MakeRankActions(ops, is_passive ? ReceivePlacement::kAtSend : ReceivePlacement::kBeforeUse),
+        IsOkAndHolds(parsed.Parse(json["actions"], ops)));
   }
 }
 
@@ -118,16 +118,17 @@ TEST(QueuesTest, ChannelsAreNeverStuck) {
     const PipelineProfile profile = RandomProfile(random);
     const Schedule schedule = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
+                         SimulatePipeline(ops, TransferModel::kLatency));
     for (const ReceivePlacement placement :
          {ReceivePlacement::kBeforeUse, ReceivePlacement::kAtSend}) {
-      ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, placement));
-      EXPECT_OK(ProveLines(ops, program, QueueScope::kChannel));
+      ASSERT_OK_AND_ASSIGN(const RankActions actions, MakeRankActions(ops, placement));
+      EXPECT_OK(ProveLines(ops, actions, QueueScope::kChannel));
       for (const int32_t slots : {0, 1, 5}) {
-        ASSERT_OK_AND_ASSIGN(const double seconds, RunQueues(ops, program, {.slots = slots}));
+        ASSERT_OK_AND_ASSIGN(const double seconds, RunQueues(ops, actions, {.slots = slots}));
         EXPECT_GE(seconds, run.seconds - 1e-9);
       }
-      stuck_elsewhere += !RunQueues(ops, program, {.scope = QueueScope::kRank}).ok();
+      stuck_elsewhere += !RunQueues(ops, actions, {.scope = QueueScope::kRank}).ok();
     }
   }
   EXPECT_GT(stuck_elsewhere, 50);
@@ -141,13 +142,14 @@ TEST(QueuesTest, WhatGoesOnWithoutSlotsGoesOnWithAny) {
     const PipelineProfile profile = RandomProfile(random);
     const Schedule schedule = RandomSchedule(random, profile, 3, BackwardForm::kFull, true);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-    ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, ReceivePlacement::kAtSend));
+    ASSERT_OK_AND_ASSIGN(const RankActions actions,
+                         MakeRankActions(ops, ReceivePlacement::kAtSend));
     for (const QueueScope scope :
          {QueueScope::kProgram, QueueScope::kRank, QueueScope::kPeer, QueueScope::kChannel}) {
-      if (!RunQueues(ops, program, {.scope = scope}).ok()) continue;
+      if (!RunQueues(ops, actions, {.scope = scope}).ok()) continue;
       ++went_on;
       for (const int32_t slots : {1, 2, 7}) {
-        EXPECT_OK(RunQueues(ops, program, {.scope = scope, .slots = slots}));
+        EXPECT_OK(RunQueues(ops, actions, {.scope = scope, .slots = slots}));
       }
     }
   }
@@ -159,8 +161,9 @@ TEST(QueuesTest, EndsThatDisagreeAreNamed) {
                        ParseSchedule("0F0 0F1 0B1 0B0\n1F0 1F1 1B0 1B1\n"));
   const PipelineProfile profile = UniformProfile(2, 1, 0);
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-  ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, ReceivePlacement::kBeforeUse));
-  EXPECT_THAT(ProveLines(ops, program, QueueScope::kChannel),
+  ASSERT_OK_AND_ASSIGN(const RankActions actions,
+                       MakeRankActions(ops, ReceivePlacement::kBeforeUse));
+  EXPECT_THAT(ProveLines(ops, actions, QueueScope::kChannel),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("from rank 1 to rank 0"),
                              HasSubstr("found 1B0 sent and 1B1 received in place 0"))));

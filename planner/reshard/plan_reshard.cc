@@ -77,7 +77,7 @@ std::vector<LocalCopy> CopiesInPlace(const Slicing& slicing) {
   const ClassIndex classes = static_cast<ClassIndex>(slicing.classes().size());
   for (ClassIndex c = 0; c < classes; ++c) {
     devices.clear();
-    std::ranges::set_intersection(slicing.holders(c), slicing.needers(c),
+    std::ranges::set_intersection(slicing.holders(c), slicing.receivers(c),
                                   std::back_inserter(devices));
     for (const DeviceRank device : devices) copies.push_back({.slice_class = c, .device = device});
   }
@@ -154,7 +154,7 @@ int64_t LeastRun(double nic_share, double bound_seconds) {
 absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck cancelled) {
   const SimulatorOptions options = {.sharing = PortSharingRule::kPlanned,
                                     .transfers_max = kPredictionTransfersMax};
-  const absl::StatusOr<SimulatedRun> run = Simulate(plan, topology, options, cancelled);
+  const absl::StatusOr<SimulatedTimeline> run = Simulate(plan, topology, options, cancelled);
   if (absl::IsResourceExhausted(run.status())) return plan;
   if (!run.ok()) return run.status();
   // Rounding must not put a run below its bound.

@@ -181,7 +181,7 @@ TEST(PlanReshardPropertyTest, SwappingSidesWithoutReplicasSwapsTheTerms) {
     const Slicing& slicing = forth.slicing;
     bool replicated = false;
     for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
-      replicated |= slicing.holders(c).size() > 1 || slicing.needers(c).size() > 1;
+      replicated |= slicing.holders(c).size() > 1 || slicing.receivers(c).size() > 1;
     }
     if (replicated) continue;
     TensorTable::Spec spec = tensors.spec();

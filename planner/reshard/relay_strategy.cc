@@ -56,11 +56,11 @@ class RelayExpansion {
  private:
   void RouteInsideHosts(ClassIndex c, int64_t bytes) {
     const std::span<const DeviceRank> holders = problem_.slicing.holders(c);
-    std::span<const DeviceRank> needers = problem_.slicing.needers(c);
-    while (!needers.empty()) {
-      const HostRank host = problem_.tensors.host_of(needers[0]);
-      const std::span<const DeviceRank> here = FirstOnOneHost(needers, host);
-      needers = needers.subspan(here.size());
+    std::span<const DeviceRank> receivers = problem_.slicing.receivers(c);
+    while (!receivers.empty()) {
+      const HostRank host = problem_.tensors.host_of(receivers[0]);
+      const std::span<const DeviceRank> here = FirstOnOneHost(receivers, host);
+      receivers = receivers.subspan(here.size());
       const std::span<const DeviceRank> sources = DevicesOnHost(holders, host, problem_.tensors);
       if (sources.empty() || std::ranges::includes(sources, here)) continue;
       const DeviceRank root = TakeLeast(sources, sent_, bytes);
@@ -118,7 +118,7 @@ class RelayExpansion {
         routes_.BeginRelay(c, root, begin, end, due);
       }
       const std::span<const DeviceRank> here =
-          DevicesOnHost(problem_.slicing.needers(c), hop.to, problem_.tensors);
+          DevicesOnHost(problem_.slicing.receivers(c), hop.to, problem_.tensors);
       const DeviceRank entry = TakeLeast(here, received_, end - begin);
       device_of_host_[hop.to] = entry;
       routes_.AddHop(device_of_host_[hop.from], entry);

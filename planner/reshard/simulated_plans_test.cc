@@ -80,7 +80,7 @@ TEST(SimulatedPlansTest, OneHopTakesItsBytesAtTheSlowerOfItsPorts) {
   ASSERT_OK_AND_ASSIGN(
       const Planned planned,
       PlanFor(FromOneTo("b.0", 1), {HostWithNics("a", {{8, 8}}), HostWithNics("b", {{8, 4}})}));
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(planned.plan, planned.topology));
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(planned.plan, planned.topology));
   EXPECT_NEAR(run.seconds, 4, kRounding);
 }
 
@@ -90,7 +90,7 @@ TEST(SimulatedPlansTest, AChainTakesItsFillOnTop) {
                                {HostWithNics("a", {{4, 4}}), HostWithNics("b", {{4, 4}}),
                                 HostWithNics("c", {{4, 4}}), HostWithNics("d", {{4, 4}})}));
   ASSERT_EQ(planned.plan.figures().depth, 3);
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run,
                        Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
   ASSERT_EQ(planned.plan.periods(), 256);
   EXPECT_NEAR(run.seconds, 4 * (256 + 3 - 1) / 256.0, kRounding);
@@ -103,7 +103,7 @@ TEST(SimulatedPlansTest, AChainTakesItsFillOnTop) {
 TEST(SimulatedPlansTest, LatenciesDelayTheArrivalAndNotTheNextChunk) {
   ASSERT_OK_AND_ASSIGN(const Planned planned,
                        PlanFor(FromOneTo("b.0", 1), EqualHosts({"a", "b"}, 4, 250'000'000)));
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run,
                        Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
   ASSERT_EQ(run.transfers.size(), 256u);
   EXPECT_NEAR(run.transfers[1].begin_seconds, 4 / 256.0, kRounding);
@@ -116,7 +116,7 @@ TEST(SimulatedPlansTest, AChunkIsForwardedWhenItHasArrived) {
       const Planned planned,
       PlanFor(FromOneTo("b.0,c.0,d.0", 3), EqualHosts({"a", "b", "c", "d"}, 4, 5'000'000)));
   ASSERT_EQ(planned.plan.figures().depth, 3);
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run,
                        Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
   EXPECT_NEAR(run.seconds, 4 * (256 + 3 - 1) / 256.0 + 3 * 0.01, kRounding);
   EXPECT_EQ(run.seconds, planned.plan.figures().predicted_seconds);
@@ -140,7 +140,7 @@ TEST(SimulatedPlansTest, TheLastArrivalEndsTheRunWhateverLeftLast) {
                              .destination_mesh = "y=1 on b.0",
                              .destination = "[-]"};
   ASSERT_OK_AND_ASSIGN(const Planned planned, PlanFor(tensor, std::move(hosts)));
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run,
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run,
                        Simulate(planned.plan, planned.topology, {.keep_transfers = true}));
   EXPECT_NEAR(run.seconds, 4 + 1, kRounding);
   const SimulatedTransfer& last = run.transfers[run.CriticalChain().back()];
@@ -157,7 +157,7 @@ TEST(SimulatedPlansTest, AFastSenderServesSlowReceiversSideBySide) {
                              .destination_mesh = "y=4 on b.0,c.0,d.0,e.0",
                              .destination = "[y]"};
   ASSERT_OK_AND_ASSIGN(const Planned planned, PlanFor(tensor, std::move(hosts)));
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(planned.plan, planned.topology));
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(planned.plan, planned.topology));
   EXPECT_NEAR(run.seconds, 1, kRounding);
 }
 
@@ -165,7 +165,7 @@ TEST(SimulatedPlansTest, ChunksAreSpreadOverTheNicsByTheirRates) {
   ASSERT_OK_AND_ASSIGN(const Planned planned,
                        PlanFor(FromOneTo("b.0", 1), {HostWithNics("a", {{6, 6}, {2, 2}}),
                                                      HostWithNics("b", {{4, 4}, {4, 4}})}));
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(planned.plan, planned.topology));
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(planned.plan, planned.topology));
   EXPECT_NEAR(run.seconds, 2, 0.25);
   ASSERT_EQ(run.ports[0].name, "a/nic0");
   EXPECT_NEAR(run.port_bytes[0], 12 * kMebi, kMebi);
@@ -177,7 +177,7 @@ TEST(SimulatedPlansTest, ANarrowUplinkHoldsUpWhatCrossesIt) {
   ASSERT_OK_AND_ASSIGN(const Planned planned,
                        PlanFor(FromOneTo("b.0", 1),
                                {HostWithNics("a", {{8, 8}}), HostWithNics("b", {{8, 8}})}, racks));
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(planned.plan, planned.topology));
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(planned.plan, planned.topology));
   EXPECT_NEAR(run.seconds, 8, kRounding);
 }
 
@@ -206,7 +206,7 @@ TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
     ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
     for (const PortSharingRule sharing : {PortSharingRule::kEqual, PortSharingRule::kPlanned}) {
       const SimulatorOptions options = {.sharing = sharing, .keep_transfers = true};
-      ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(plan, request.topology, options));
+      ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(plan, request.topology, options));
       EXPECT_GE(run.seconds, plan.figures().bound.seconds * (1 - kRounding));
       double out_bytes = 0;
       for (size_t port = 0; port < run.ports.size(); ++port) {
@@ -243,7 +243,7 @@ TEST(SimulatedPlansTest, WithOneNicEachRelaysTakeTheBoundAndTheirFill) {
     const PlanFigures& figures = plan.figures();
     // Chunks must be many, and larger than the leaves that they are made of.
     if (plan.periods() < 64 || plan.chunk_bytes() < 4 * Plan::kLeafBytes) continue;
-    ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(plan, request.topology));
+    ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(plan, request.topology));
     const double fill = std::max(0, figures.depth - 1) / static_cast<double>(plan.periods());
     EXPECT_LE(run.seconds, figures.bound.seconds * (1 + fill) * 1.005);
     ++plans;
@@ -270,7 +270,7 @@ TEST(SimulatedPlansTest, AHopLastsOneChunkHoweverManyShareANic) {
   request.chunk_bytes = 4 * Plan::kLeafBytes;
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
   ASSERT_EQ(plan.figures().depth, 2);
-  ASSERT_OK_AND_ASSIGN(const SimulatedRun run, Simulate(plan, request.topology));
+  ASSERT_OK_AND_ASSIGN(const SimulatedTimeline run, Simulate(plan, request.topology));
   const double chunk_seconds = static_cast<double>(request.chunk_bytes) / kRate;
   EXPECT_LE(run.seconds, (plan.figures().bound.seconds + chunk_seconds) * 1.001);
 }

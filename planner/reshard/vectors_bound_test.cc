@@ -29,7 +29,8 @@ std::vector<std::string> Names(std::span<const DeviceRank> devices, const Tensor
 
 std::vector<DeviceRank> InPlace(const Slicing& slicing, ClassIndex c) {
   std::vector<DeviceRank> result;
-  std::ranges::set_intersection(slicing.holders(c), slicing.needers(c), std::back_inserter(result));
+  std::ranges::set_intersection(slicing.holders(c), slicing.receivers(c),
+                                std::back_inserter(result));
   return result;
 }
 

@@ -8,10 +8,10 @@
 #include "tests/benchmark/measure.h"
 #include "tests/gpu/real_gpu.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/compiler/testing/compiled_parts.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
-#include "worker/gpu/program/testing/device_programs.h"
-#include "worker/gpu/program/testing/small_plans.h"
 
 #include <cstdint>
 #include <iostream>
@@ -43,10 +43,10 @@ absl::Status MeasureKernels(const DriverApi& driver, const std::string& uuid,
 // Whole runs of a plan that copies so many bytes between tiles of one device, by wall time.
 absl::StatusOr<MeasuredWork> LocalRelay(ExecutorRank& rank, const MeasuredTiles& tiles,
                                         int64_t bytes, bool hashed) {
-  ASSIGN_OR_RETURN(const DevicePrograms programs,
-                   ProgramsOf(Made(OnOneDevice(bytes)), {.checksums = hashed}));
+  ASSIGN_OR_RETURN(const CompiledParts compiled_parts,
+                   CompiledPartsOf(Made(OnOneDevice(bytes)), {.checksums = hashed}));
   const GpuTiles places = {.source = {tiles.first_half()}, .destination = {tiles.second_half()}};
-  ASSIGN_OR_RETURN(const GpuTaskSpec first, rank.Spec(programs.front(), places));
+  ASSIGN_OR_RETURN(const GpuTaskSpec first, rank.Spec(compiled_parts.front(), places));
   const auto run = [&rank, spec = first]() mutable -> absl::StatusOr<double> {
     ++spec.key.instance;
     absl::Status status;

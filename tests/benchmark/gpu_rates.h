@@ -49,7 +49,7 @@ class TimedStream {
   const GpuStream& stream() const { return *stream_; }
 
   // Of what `queue` puts on the stream. It is called several times in a row, so that what a launch
-  // costs hides behind the work before it, as it does in a program.
+  // costs hides behind the work before it, as it does in a compiled part.
   absl::StatusOr<double> SecondsOf(absl::FunctionRef<absl::Status()> queue);
 
  private:

@@ -52,7 +52,7 @@ absl::Status Measure(int number, Meeting& meeting, int64_t chunks, int runs) {
   ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
   RETURN_IF_ERROR(rank->JoinAll(kRanks, number, meeting));
   const ChainTask chain(chunks, {.staging_bytes = int64_t{4} << 20});
-  ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[number], chain.memory));
+  ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
   for (int run = 0; run < runs; ++run) {
     const size_t calls_before = rank->stand_in().Calls().size();
     const double cpu_before_us = ThreadCpuUs();

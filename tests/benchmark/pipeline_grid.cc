@@ -4,13 +4,13 @@
 #include "common/base/table.h"
 #include "planner/pipeline/bound.h"
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/eager_one_f_one_b.h"
 #include "planner/pipeline/schedules/one_f_one_b.h"
 #include "planner/pipeline/schedules/period_law.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/schedules/zero_bubble.h"
 #include "planner/pipeline/search/schedule_search.h"
+#include "planner/pipeline/timeline.h"
 #include "tests/benchmark/pipeline_chain.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ double GapOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& pr
   CHECK_OK(schedule);
   const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
   CHECK_OK(ops);
-  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
   CHECK_OK(run);
   return run->seconds / bound - 1;
 }

@@ -198,7 +198,7 @@ Ratios RatiosOf(uint64_t seed, const Options& options) {
     request.strategy = *strategy;
     const absl::StatusOr<Plan> plan = PlanReshard(request);
     CHECK_OK(plan);
-    const absl::StatusOr<SimulatedRun> run = Simulate(*plan, actual, simulator);
+    const absl::StatusOr<SimulatedTimeline> run = Simulate(*plan, actual, simulator);
     CHECK_OK(run);
     const PlanFigures& figures = plan->figures();
     const double busiest = figures.bound.seconds + figures.excess.rounding_seconds;

@@ -14,9 +14,9 @@
 #include "tests/standin/rank_processes.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/compiler/testing/random_compiled_parts.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
-#include "worker/gpu/program/testing/random_programs.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -64,16 +64,16 @@ GpuTiles TilesOnGpu(const TileMemory& memory, DeviceRank device, const GpuMirror
 absl::Status RunCase(ExecutorRank& rank, int number, int ranks, Meeting& meeting,
                      RandomSource& random, GpuMirror& mirror) {
   const Plan plan = PlanFor(ranks, random);
-  ASSIGN_OR_RETURN(const DevicePrograms programs, RandomPrograms(random, plan));
+  ASSIGN_OR_RETURN(const CompiledParts compiled_parts, RandomCompiledParts(random, plan));
   // Whoever has no part in the last plans is ahead, and would take the others for stalled.
   meeting.Wait();
-  if (number >= std::ssize(programs)) return absl::OkStatus();
+  if (number >= std::ssize(compiled_parts)) return absl::OkStatus();
   TileMemory memory(plan);
   mirror.Clear();
   for (const std::span<std::byte> block : memory.blocks()) RETURN_IF_ERROR(mirror.Add(block));
   RETURN_IF_ERROR(mirror.CopyToGpu());
   ASSIGN_OR_RETURN(GpuTaskSpec spec,
-                   rank.Spec(programs[number], TilesOnGpu(memory, number, mirror)));
+                   rank.Spec(compiled_parts[number], TilesOnGpu(memory, number, mirror)));
   RETURN_IF_ERROR(rank.Run(std::move(spec)).status());
   RETURN_IF_ERROR(mirror.CopyFromGpu());
   RETURN_IF_ERROR(memory.CheckDestination(number));

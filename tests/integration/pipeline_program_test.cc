@@ -6,8 +6,8 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/planning/buffer_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/timeline.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/pipeline/program_progress.h"
 
@@ -33,7 +33,7 @@ using ActionKind = WorkerProgram::Action::Kind;
 // has an end of.
 class RankProgram {
  public:
-  RankProgram(const OpTable& ops, const PipelineRun* blocking, RankIndex rank,
+  RankProgram(const OpTable& ops, const PipelineTimeline* blocking, RankIndex rank,
               const std::vector<int32_t>& buffers)
       : ops_(ops), rank_(rank) {
     program_.blocking = blocking != nullptr;
@@ -89,7 +89,7 @@ class RankProgram {
     program_.ranks[0].ops.push_back(added);
   }
 
-  void AddActions(const PipelineRun* blocking) {
+  void AddActions(const PipelineTimeline* blocking) {
     std::vector<std::tuple<double, int, OpIndex, WorkerProgram::Action>> timed;
     const auto count = static_cast<int32_t>(program_.ranks[0].ops.size());
     for (int32_t op = 0; op < count; ++op) {
@@ -125,7 +125,7 @@ class RankProgram {
 // All workers and the network between them.
 class Simulation {
  public:
-  Simulation(RandomSource& random, const OpTable& ops, const PipelineRun* blocking,
+  Simulation(RandomSource& random, const OpTable& ops, const PipelineTimeline* blocking,
              const std::vector<int32_t>& buffers)
       : random_(random), ops_(ops), buffers_(buffers) {
     for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
@@ -317,7 +317,8 @@ TEST(PipelineProgram, SoDoThoseWhoseRanksWaitForTheirTransfers) {
     const Schedule schedule =
         RandomSchedule(random, profile, microbatches, BackwardForm::kSplit, true);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kBlocking));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
+                         SimulatePipeline(ops, TransferModel::kBlocking));
     Simulation simulation(random, ops, &run, std::vector<int32_t>(ops.channels(), microbatches));
     EXPECT_TRUE(simulation.RunIteration());
   }

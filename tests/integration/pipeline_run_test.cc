@@ -149,8 +149,8 @@ class PipelineRunTest : public testing::Test {
 
   // Rehearsals compute the ranks of a worker, or of all.
   static void Compute(TestWorker& worker) {
-    for (const auto& desk : worker.program->desks()) {
-      worker.ranks.emplace_back("rank", [desk] { Rehearse(*desk); });
+    for (const auto& queue : worker.program->queues()) {
+      worker.ranks.emplace_back("rank", [queue] { Rehearse(*queue); });
     }
   }
   void ComputeAll() {
@@ -364,9 +364,9 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
   TestWorker& first = *workers_[0];
   TestWorker& second = *workers_[1];
   Compute(second);
-  RankDesk& desk = *first.program->desks()[0];
+  RankQueue& queue = *first.program->queues()[0];
   BeginIteration(0);
-  const PipelineStep step = desk.Next();
+  const PipelineStep step = queue.Next();
   ASSERT_EQ(step.kind, PipelineStep::Kind::kOp);
   fabric_->Cut(first.transport->address(), second.transport->address());
   const Report report = second.listener.NextReport();
@@ -374,10 +374,10 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
   EXPECT_THAT(report.message(), HasSubstr("microbatch 0 of "));
   EXPECT_THAT(report.message(), HasSubstr("w0"));
   EXPECT_EQ(report.positions(0), "rank 1: 1F0 waits for microbatch 0 of 0>1");
-  Thread user("user", [&desk, &step] {
+  Thread user("user", [&queue, &step] {
     EXPECT_EQ(ToString(step.op->op), "0F0");
-    desk.Done();
-    EXPECT_EQ(desk.Next().kind, PipelineStep::Kind::kOver);
+    queue.Done();
+    EXPECT_EQ(queue.Next().kind, PipelineStep::Kind::kOver);
   });
   Stop(absl::CancelledError("iteration 0 failed"));
   user.Join();
@@ -400,12 +400,12 @@ TEST_F(TwoRanksTest, ACutLinkFailsTheIterationAndTheNextOneRuns) {
 TEST_F(TwoRanksTest, AProcessIsToldAgainWhatIsComplete) {
   AddWorkers(2);
   ASSERT_NO_FATAL_FAILURE(StartTwo(TwoRanks(), /*complete_iteration=*/4));
-  RankDesk& desk = *workers_[0]->program->desks()[0];
-  const PipelineStep step = desk.Next();
+  RankQueue& queue = *workers_[0]->program->queues()[0];
+  const PipelineStep step = queue.Next();
   EXPECT_EQ(step.kind, PipelineStep::Kind::kComplete);
   EXPECT_EQ(step.iteration, 4);
   Stop(absl::OkStatus());
-  EXPECT_EQ(desk.Next().kind, PipelineStep::Kind::kOver);
+  EXPECT_EQ(queue.Next().kind, PipelineStep::Kind::kOver);
 }
 
 TEST_F(TwoRanksTest, AProcessThatNeverAnswersIsNamed) {
@@ -413,25 +413,25 @@ TEST_F(TwoRanksTest, AProcessThatNeverAnswersIsNamed) {
   ASSERT_NO_FATAL_FAILURE(StartTwo());
   TestWorker& second = *workers_[1];
   Compute(second);
-  RankDesk& desk = *workers_[0]->program->desks()[0];
+  RankQueue& queue = *workers_[0]->program->queues()[0];
   BeginIteration(0);
-  ASSERT_EQ(desk.Next().kind, PipelineStep::Kind::kOp);
+  ASSERT_EQ(queue.Next().kind, PipelineStep::Kind::kOp);
   Stop(absl::CancelledError("too late"));
   const Report report = workers_[0]->listener.NextReport();
   EXPECT_EQ(report.code(), static_cast<int>(absl::StatusCode::kCancelled));
   EXPECT_EQ(report.positions(0), "rank 0: computes 0F0");
-  desk.Done();  // comes too late, and harms nobody
+  queue.Done();  // comes too late, and harms nobody
 }
 
 TEST_F(TwoRanksTest, AnOpThatFailsFailsTheIteration) {
   AddWorkers(2);
   ASSERT_NO_FATAL_FAILURE(StartTwo());
-  workers_[1]->ranks.emplace_back("rank",
-                                  [desk = workers_[1]->program->desks()[0]] { Rehearse(*desk); });
-  RankDesk& desk = *workers_[0]->program->desks()[0];
+  workers_[1]->ranks.emplace_back(
+      "rank", [queue = workers_[1]->program->queues()[0]] { Rehearse(*queue); });
+  RankQueue& queue = *workers_[0]->program->queues()[0];
   BeginIteration(0);
-  desk.Next();
-  desk.Fail(absl::InternalError("a number that is none"));
+  queue.Next();
+  queue.Fail(absl::InternalError("a number that is none"));
   const Report report = workers_[0]->listener.NextReport();
   EXPECT_EQ(report.code(), static_cast<int>(absl::StatusCode::kInternal));
   EXPECT_EQ(report.message(), "rank 0: computes 0F0: a number that is none");
@@ -441,9 +441,9 @@ TEST_F(TwoRanksTest, AnOpThatFailsFailsTheIteration) {
 TEST_F(TwoRanksTest, AProcessThatLeavesFailsTheIteration) {
   AddWorkers(2);
   ASSERT_NO_FATAL_FAILURE(StartTwo());
-  workers_[1]->ranks.emplace_back("rank",
-                                  [desk = workers_[1]->program->desks()[0]] { Rehearse(*desk); });
-  std::unique_ptr<PipelineLoop> loop = MakePipelineLoop(workers_[0]->program->desks()[0]);
+  workers_[1]->ranks.emplace_back(
+      "rank", [queue = workers_[1]->program->queues()[0]] { Rehearse(*queue); });
+  std::unique_ptr<PipelineLoop> loop = MakePipelineLoop(workers_[0]->program->queues()[0]);
   BeginIteration(0);
   loop->Next();
   loop.reset();
@@ -462,9 +462,9 @@ TEST_F(TwoRanksTest, TensorsArriveAsTheLayoutsSay) {
     return static_cast<float>(m * kSide * kSide + row * kSide + column);
   };
   Thread first("first", [&] {
-    RankDesk& desk = *workers_[0]->program->desks()[0];
-    for (PipelineStep step = desk.Next(); step.kind != PipelineStep::Kind::kOver;
-         step = desk.Next()) {
+    RankQueue& queue = *workers_[0]->program->queues()[0];
+    for (PipelineStep step = queue.Next(); step.kind != PipelineStep::Kind::kOver;
+         step = queue.Next()) {
       if (step.kind != PipelineStep::Kind::kOp) continue;
       for (const PipelineTensor& tensor : step.op->outputs) {
         EXPECT_EQ(tensor.name, "hidden");
@@ -477,13 +477,13 @@ TEST_F(TwoRanksTest, TensorsArriveAsTheLayoutsSay) {
           }
         }
       }
-      desk.Done();
+      queue.Done();
     }
   });
   Thread second("second", [&] {
-    RankDesk& desk = *workers_[1]->program->desks()[0];
-    for (PipelineStep step = desk.Next(); step.kind != PipelineStep::Kind::kOver;
-         step = desk.Next()) {
+    RankQueue& queue = *workers_[1]->program->queues()[0];
+    for (PipelineStep step = queue.Next(); step.kind != PipelineStep::Kind::kOver;
+         step = queue.Next()) {
       if (step.kind != PipelineStep::Kind::kOp) continue;
       int64_t wrong = 0;
       for (const PipelineTensor& tensor : step.op->inputs) {
@@ -499,7 +499,7 @@ TEST_F(TwoRanksTest, TensorsArriveAsTheLayoutsSay) {
         }
       }
       EXPECT_EQ(wrong, 0) << step.op->op;
-      desk.Done();
+      queue.Done();
     }
   });
   for (int64_t iteration = 0; iteration < 2; ++iteration) {

@@ -1,9 +1,9 @@
 """One device's process of a case done by PyTorch's Gloo in three ways. Every slice (cell of a tensor with one set of
-holders and one of needers) comes from the holder that has been given fewest bytes so far:
+holders and one of receivers) comes from the holder that has been given fewest bytes so far:
 
-    point_to_point   it goes to each needer by one isend, all slices in one batch
-    broadcast        one broadcast among its sender and its needers, slice after slice
-    all_gather       each needer gets one part of it, then the needers exchange parts by all-gather
+    point_to_point   it goes to each receiver by one isend, all slices in one batch
+    broadcast        one broadcast among its sender and its receivers, slice after slice
+    all_gather       each receiver gets one part of it, then the receivers exchange parts by all-gather
 
     gloo_move.py WORK RANK
 

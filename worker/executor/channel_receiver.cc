@@ -89,7 +89,8 @@ std::optional<ChannelReceiver::Place> ChannelReceiver::PlaceOf(uint64_t sequence
 }
 
 void ChannelReceiver::OnChunkMessage(std::unique_ptr<IncomingMessage> message, const Place& place) {
-  if (!context_.board.TakeChunk(entries_[place.entry].to_node, static_cast<int32_t>(place.chunk))) {
+  if (!context_.progress.TakeChunk(entries_[place.entry].to_node,
+                                   static_cast<int32_t>(place.chunk))) {
     return CountDropped();
   }
   if (!waiting_.empty() || !ReceiveChunk(*message)) waiting_.push_back(std::move(message));
@@ -119,7 +120,7 @@ bool ChannelReceiver::ReceiveChunk(IncomingMessage& message) {
 }
 
 void ChannelReceiver::OnEndMessage(IncomingMessage& message, int32_t entry) {
-  if (entry < channel_.entry_count && !context_.board.TakeEnd(entries_[entry].to_node)) {
+  if (entry < channel_.entry_count && !context_.progress.TakeEnd(entries_[entry].to_node)) {
     return CountDropped();
   }
   ReceiveSmall(message, entry);
@@ -156,7 +157,7 @@ void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
   context_.report.received_bytes += subject.bytes;
   context_.shared.counters.At(link_).received += subject.bytes;
   const int32_t node_index = entries_[subject.entry].to_node;
-  if (context_.board.settled(node_index)) return;
+  if (context_.progress.settled(node_index)) return;
   const PreparedPart::Node& node = context_.part.nodes()[node_index];
   const TileCursor::Range range = RangeOf(context_.part, node, subject.chunk);
   if (!subject.staging.empty()) {
@@ -166,9 +167,9 @@ void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
   if (context_.spec.checksums) {
     const PhaseTimer timer(context_.report.seconds.checksum);
     cursor_.HashLeaves(range, context_.shared.leaf_scratch,
-                       context_.board.LeafHashes(node_index, subject.chunk));
+                       context_.progress.LeafHashes(node_index, subject.chunk));
   }
-  context_.board.OnChunkInPlace(node_index, subject.chunk);
+  context_.progress.OnChunkInPlace(node_index, subject.chunk);
 }
 
 void ChannelReceiver::FinishSmall(Transfer& transfer) {
@@ -177,11 +178,11 @@ void ChannelReceiver::FinishSmall(Transfer& transfer) {
   if (subject.kind == MessageKind::kChecksum) {
     uint64_t checksum = 0;
     std::memcpy(&checksum, transfer.small.data(), sizeof(checksum));
-    return context_.board.OnRootChecksum(entries_[subject.entry].to_node, checksum);
+    return context_.progress.OnRootChecksum(entries_[subject.entry].to_node, checksum);
   }
   const absl::Status why = DecodeFailure(transfer.payload());
   if (subject.entry == channel_.entry_count) return Fail(why);
-  context_.board.FailNode(entries_[subject.entry].to_node, why);
+  context_.progress.FailNode(entries_[subject.entry].to_node, why);
 }
 
 void ChannelReceiver::CheckOpening(std::span<const std::byte> payload) {
@@ -195,13 +196,13 @@ void ChannelReceiver::CheckOpening(std::span<const std::byte> payload) {
                                                  ToString(expected), "; found ", ToString(found))));
   }
   opened_ = true;
-  context_.board.OnItemDone(channel_.to, 0);
+  context_.progress.OnItemDone(channel_.to, 0);
 }
 
 void ChannelReceiver::OnStagingFree() {
   while (!waiting_.empty()) {
     const Place place = *PlaceOf(waiting_.front()->header().sequence);
-    const bool wanted = !context_.board.settled(entries_[place.entry].to_node);
+    const bool wanted = !context_.progress.settled(entries_[place.entry].to_node);
     if (wanted && !ReceiveChunk(*waiting_.front())) return;
     if (!wanted) CountDropped();
     waiting_.erase(waiting_.begin());
@@ -212,13 +213,13 @@ void ChannelReceiver::Fail(const absl::Status& why) {
   failed_ = true;
   context_.shared.receive_staging.Forget(*this);
   waiting_.clear();
-  for (const PreparedPart::Entry& entry : entries_) context_.board.FailNode(entry.to_node, why);
-  if (!opened_) context_.board.FailDevice(channel_.to, why);
+  for (const PreparedPart::Entry& entry : entries_) context_.progress.FailNode(entry.to_node, why);
+  if (!opened_) context_.progress.FailDevice(channel_.to, why);
 }
 
 std::optional<int32_t> ChannelReceiver::FirstOpenEntry() const {
   for (int32_t i = 0; i < channel_.entry_count; ++i) {
-    if (!context_.board.settled(entries_[i].to_node)) return i;
+    if (!context_.progress.settled(entries_[i].to_node)) return i;
   }
   return std::nullopt;
 }
@@ -229,7 +230,7 @@ std::string ChannelReceiver::Missing() const {
   const int32_t node_index = entries_[*entry].to_node;
   const PreparedPart::Node& node = context_.part.nodes()[node_index];
   return absl::StrCat(NameOf(context_.part, node), " from ", PeerText(), ": ",
-                      context_.board.chunks_in_place(node_index), " of ", node.chunks,
+                      context_.progress.chunks_in_place(node_index), " of ", node.chunks,
                       " chunks came");
 }
 

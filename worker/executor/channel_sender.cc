@@ -55,12 +55,12 @@ void ChannelSender::SendNext() {
   if (!opened_) return SendOpening();
   const PreparedPart::Entry& entry = entries_[queue_.entry()];
   const int32_t node = entry.from_node;
-  if (const absl::Status& failure = context_.board.failure(node); !failure.ok()) {
+  if (const absl::Status& failure = context_.progress.failure(node); !failure.ok()) {
     SendFailure(failure, queue_.entry(), EndSequence(queue_.entry()));
     queue_.EndEntry();
   } else if (queue_.chunk() == context_.part.nodes()[node].chunks) {
     SendEnd(node);
-  } else if (context_.board.CanSend(node, queue_.chunk(), entry.lag)) {
+  } else if (context_.progress.CanSend(node, queue_.chunk(), entry.lag)) {
     SendChunk(node);
   } else {
     queue_.Sleep();
@@ -101,7 +101,7 @@ void ChannelSender::SendChunk(int32_t node) {
   Send(MessageKind::kChunk, entries_[entry].first_sequence + chunk, transfer.pieces, ticket,
        range.bytes);
   // Hashed while it is on its way.
-  if (context_.board.WantsRootHash(node, chunk)) HashRootChunk(node, chunk, range, transfer);
+  if (context_.progress.WantsRootHash(node, chunk)) HashRootChunk(node, chunk, range, transfer);
 }
 
 bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
@@ -116,19 +116,19 @@ bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Tr
 void ChannelSender::HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
                                   const Transfer& transfer) {
   const PhaseTimer timer(context_.report.seconds.checksum);
-  const std::span<uint64_t> hashes = context_.board.LeafHashes(node, chunk);
+  const std::span<uint64_t> hashes = context_.progress.LeafHashes(node, chunk);
   if (transfer.subject.staging.empty()) {
     source_.HashLeaves(range, context_.shared.leaf_scratch, hashes);
   } else {
     HashLeaves(transfer.subject.staging, hashes);
   }
-  context_.board.OnRootHashed(node, chunk);
+  context_.progress.OnRootHashed(node, chunk);
 }
 
 void ChannelSender::SendEnd(int32_t node) {
   const int32_t entry = queue_.entry();
   if (!context_.spec.checksums) return queue_.Advance();
-  const std::optional<uint64_t> checksum = context_.board.RootChecksum(node);
+  const std::optional<uint64_t> checksum = context_.progress.RootChecksum(node);
   if (!checksum.has_value()) return queue_.Sleep();
   queue_.Advance();
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChecksum,

@@ -24,7 +24,7 @@ struct ExecutorOptions {
   int32_t window_periods = 2;
   static constexpr int32_t kLaneMessagesMax = 32;
 
-  int64_t parked_messages_max = 4096;  // of operations not known yet
+  int64_t pending_messages_max = 4096;  // of operations not known yet
   absl::Duration parked_for = absl::Seconds(30);
 };
 

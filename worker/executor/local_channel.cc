@@ -25,22 +25,22 @@ LocalChannel::LocalChannel(TaskContext& context, int32_t channel)
 int64_t LocalChannel::Step() {
   if (queue_.idle()) return kNothingToDo;
   const PreparedPart::Entry& entry = entries_[queue_.entry()];
-  RelayBoard& board = context_.board;
-  if (const absl::Status& failure = board.failure(entry.from_node); !failure.ok()) {
-    board.FailNode(entry.to_node, failure);
+  RelayProgress& progress = context_.progress;
+  if (const absl::Status& failure = progress.failure(entry.from_node); !failure.ok()) {
+    progress.FailNode(entry.to_node, failure);
   }
-  if (board.settled(entry.to_node)) {
+  if (progress.settled(entry.to_node)) {
     queue_.EndEntry();
     return 0;
   }
   if (queue_.chunk() < context_.part.nodes()[entry.to_node].chunks) {
-    if (board.CanSend(entry.from_node, queue_.chunk(), entry.lag)) return CopyChunk(entry);
+    if (progress.CanSend(entry.from_node, queue_.chunk(), entry.lag)) return CopyChunk(entry);
     queue_.Sleep();
     return 0;
   }
-  if (const std::optional<uint64_t> checksum = board.RootChecksum(entry.from_node)) {
+  if (const std::optional<uint64_t> checksum = progress.RootChecksum(entry.from_node)) {
     queue_.Advance();
-    board.OnRootChecksum(entry.to_node, *checksum);
+    progress.OnRootChecksum(entry.to_node, *checksum);
   } else {
     queue_.Sleep();
   }
@@ -61,18 +61,18 @@ int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
         context_.spec.checksums ? TileCursor::NextUse::kSoon : TileCursor::NextUse::kLater;
     CountCopied(context_, (root ? source_ : forwarded_).CopyTo(destination_, range, next_use));
   }
-  RelayBoard& board = context_.board;
+  RelayProgress& progress = context_.progress;
   if (context_.spec.checksums) {
     const PhaseTimer timer(context_.report.seconds.checksum);
-    if (board.WantsRootHash(entry.from_node, chunk)) {
+    if (progress.WantsRootHash(entry.from_node, chunk)) {
       source_.HashLeaves(range, context_.shared.leaf_scratch,
-                         board.LeafHashes(entry.from_node, chunk));
-      board.OnRootHashed(entry.from_node, chunk);
+                         progress.LeafHashes(entry.from_node, chunk));
+      progress.OnRootHashed(entry.from_node, chunk);
     }
     destination_.HashLeaves(range, context_.shared.leaf_scratch,
-                            board.LeafHashes(entry.to_node, chunk));
+                            progress.LeafHashes(entry.to_node, chunk));
   }
-  board.OnChunkInPlace(entry.to_node, chunk);
+  progress.OnChunkInPlace(entry.to_node, chunk);
   return range.bytes;
 }
 
@@ -90,11 +90,11 @@ void SlotCopy::Rewind() {
 
 int64_t SlotCopy::Step() {
   if (finished_) return kNothingToDo;
-  if (context_.board.device_settled(copy_.device)) {
+  if (context_.progress.device_settled(copy_.device)) {
     finished_ = true;
     return 0;
   }
-  if (!context_.board.is_source_ready(copy_.device)) return kNothingToDo;
+  if (!context_.progress.is_source_ready(copy_.device)) return kNothingToDo;
   const int64_t bytes = std::min(context_.part.chunk_bytes(), bytes_ - offset_);
   {
     const PhaseTimer timer(context_.report.seconds.unpack);
@@ -106,7 +106,7 @@ int64_t SlotCopy::Step() {
   offset_ += bytes;
   if (offset_ == bytes_) {
     finished_ = true;
-    context_.board.OnItemDone(copy_.device, bytes_);
+    context_.progress.OnItemDone(copy_.device, bytes_);
   }
   return bytes;
 }

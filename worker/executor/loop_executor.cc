@@ -16,7 +16,7 @@ std::unique_ptr<Executor> Executor::Create(EventLoop& loop, ExecutorOptions opti
 }
 
 LoopExecutor::LoopExecutor(EventLoop& loop, ExecutorOptions options)
-    : loop_(loop), options_(options), parking_(options.parked_messages_max) {}
+    : loop_(loop), options_(options), pending_(options.pending_messages_max) {}
 
 absl::Status LoopExecutor::Attach(Transport& transport) {
   CHECK(shared_ == nullptr) << "a transport was attached already";
@@ -34,27 +34,28 @@ absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {
   ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids, Connect(spec));
   const TaskKey key = spec.key;
   Running& running = tasks_[key];
-  running.task = std::make_unique<TaskRun>(std::move(spec), peer_ids, *shared_, *this, observer);
-  TaskRun& task = *running.task;
+  running.task =
+      std::make_unique<TaskExecution>(std::move(spec), peer_ids, *shared_, *this, observer);
+  TaskExecution& task = *running.task;
   StartTimers(key);
   task.Begin();
-  parking_.Take(
+  pending_.Take(
       key, [&](std::unique_ptr<IncomingMessage> message) { task.OnMessage(std::move(message)); });
   return absl::OkStatus();
 }
 
 absl::Status LoopExecutor::CheckStart(const TaskSpec& spec) const {
   CHECK(shared_ != nullptr) << "Start before Attach";
-  if (tasks_.contains(spec.key) || parking_.IsPast(spec.key)) {
+  if (tasks_.contains(spec.key) || pending_.IsPast(spec.key)) {
     return absl::AlreadyExistsError(
         absl::StrCat("operation ", spec.key.operation, " of epoch ", spec.key.epoch, ", attempt ",
                      spec.key.attempt, ", instance ", spec.key.instance, " was started before"));
   }
-  return TaskRun::Validate(spec, shared_->send_staging.bytes());
+  return TaskExecution::Validate(spec, shared_->send_staging.bytes());
 }
 
 absl::StatusOr<std::vector<std::optional<PeerId>>> LoopExecutor::Connect(const TaskSpec& spec) {
-  const std::vector<bool> needed = TaskRun::NeededPeers(spec);
+  const std::vector<bool> needed = TaskExecution::NeededPeers(spec);
   std::vector<std::optional<PeerId>> ids(spec.peers.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!needed[i]) continue;
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<std::optional<PeerId>>> LoopExecutor::Connect(const T
 
 void LoopExecutor::StartTimers(const TaskKey& key) {
   tasks_.at(key).deadline = loop_.RunAfter(tasks_.at(key).task->spec().deadline, [this, key] {
-    if (TaskRun* task = Find(key)) task->OnDeadline();
+    if (TaskExecution* task = Find(key)) task->OnDeadline();
   });
   StartStallRound(key);
 }
@@ -74,7 +75,7 @@ void LoopExecutor::StartStallRound(const TaskKey& key) {
   Running& running = tasks_.at(key);
   const absl::Duration round = running.task->spec().stall_limit / StallCounter::kRoundsMax;
   running.stall_round = loop_.RunAfter(round, [this, key] {
-    TaskRun* task = Find(key);
+    TaskExecution* task = Find(key);
     if (task == nullptr) return;
     task->OnStallRound();
     StartStallRound(key);
@@ -82,17 +83,17 @@ void LoopExecutor::StartStallRound(const TaskKey& key) {
 }
 
 void LoopExecutor::Cancel(const TaskKey& key, absl::Status why) {
-  if (TaskRun* task = Find(key)) task->Cancel(why);
+  if (TaskExecution* task = Find(key)) task->Cancel(why);
 }
 
 void LoopExecutor::PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) {
   // It may be there and have refused: then the connection serves other tasks. Of one that is gone
   // the transport tells.
-  if (TaskRun* task = Find(key)) task->GiveUpPeer(worker, why);
+  if (TaskExecution* task = Find(key)) task->GiveUpPeer(worker, why);
 }
 
 void LoopExecutor::SourceHere(const TaskKey& key, DeviceRank device) {
-  if (TaskRun* task = Find(key)) task->OnSourceHere(device);
+  if (TaskExecution* task = Find(key)) task->OnSourceHere(device);
 }
 
 absl::Status LoopExecutor::StartReplays(ReplaySpec spec, ReplayObserver& observer) {
@@ -108,7 +109,7 @@ absl::Status LoopExecutor::StartReplays(ReplaySpec spec, ReplayObserver& observe
   }
   for (const ReplaySpec::Slot& slot : spec.slots) {
     RETURN_IF_ERROR(
-        TaskRun::Validate(ReplaySet::SpecOf(spec, slot), shared_->send_staging.bytes()));
+        TaskExecution::Validate(ReplaySet::SpecOf(spec, slot), shared_->send_staging.bytes()));
   }
   if (!SourceScales(*spec.part, spec.slots.front().sources).devices().empty()) {
     return refused("expected a part without scales to compute, found one with some");
@@ -139,14 +140,14 @@ void LoopExecutor::Replay(const ReplayKey& key, int32_t slot, uint32_t instance)
   if (found == replays_.end()) return;
   ReplaySet& set = *found->second.set;
   set.Begin(slot, instance);
-  if (parking_.empty()) return;
-  parking_.Take(key.OfInstance(instance), [&](std::unique_ptr<IncomingMessage> message) {
+  if (pending_.empty()) return;
+  pending_.Take(key.OfInstance(instance), [&](std::unique_ptr<IncomingMessage> message) {
     set.OnMessage(std::move(message));
   });
 }
 
 void LoopExecutor::ReplaySourceHere(const ReplayKey& key, uint32_t instance) {
-  TaskRun* const task = Find(key.OfInstance(instance));
+  TaskExecution* const task = Find(key.OfInstance(instance));
   if (task == nullptr) return;
   for (const DeviceRank device : task->spec().awaited_sources) task->OnSourceHere(device);
 }
@@ -156,16 +157,16 @@ void LoopExecutor::StopReplays(const ReplayKey& key, const absl::Status& why,
   const auto found = replays_.find(key);
   if (found == replays_.end()) return;
   found->second.set->Stop(why);
-  shared_->counters.messages_dropped += parking_.OnReplaysStopped(key, next_instance);
+  shared_->counters.messages_dropped += pending_.OnReplaysStopped(key, next_instance);
   RequestStep();
 }
 
 void LoopExecutor::Refuse(const TaskKey& key) {
-  if (Find(key) == nullptr) shared_->counters.messages_dropped += parking_.OnTaskEnded(key);
+  if (Find(key) == nullptr) shared_->counters.messages_dropped += pending_.OnTaskEnded(key);
 }
 
 void LoopExecutor::RaiseEpoch(uint64_t epoch) {
-  shared_->counters.messages_dropped += parking_.OnEpochRaised(epoch);
+  shared_->counters.messages_dropped += pending_.OnEpochRaised(epoch);
 }
 
 void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
@@ -185,7 +186,7 @@ void LoopExecutor::TellLost(PeerId peer, const absl::Status& why) {
 }
 
 std::optional<int64_t> LoopExecutor::MovedBytes(const TaskKey& key) const {
-  const TaskRun* task = Find(key);
+  const TaskExecution* task = Find(key);
   if (task == nullptr) return std::nullopt;
   return task->moved_bytes();
 }
@@ -204,9 +205,9 @@ void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
     RequestStep();
     if (message == nullptr) return;
   }
-  if (TaskRun* task = Find(key)) {
+  if (TaskExecution* task = Find(key)) {
     task->OnMessage(std::move(message));
-  } else if (parking_.Park(std::move(message))) {
+  } else if (pending_.Add(std::move(message))) {
     StartParkingRound();
   } else {
     shared_->counters.messages_dropped++;
@@ -214,11 +215,11 @@ void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
 }
 
 void LoopExecutor::StartParkingRound() {
-  if (std::exchange(parking_round_started_, true)) return;
+  if (std::exchange(pending_round_started_, true)) return;
   loop_.RunAfter(options_.parked_for, [this] {
-    parking_round_started_ = false;
-    shared_->counters.messages_dropped += parking_.OnRound();
-    if (!parking_.empty()) StartParkingRound();
+    pending_round_started_ = false;
+    shared_->counters.messages_dropped += pending_.OnRound();
+    if (!pending_.empty()) StartParkingRound();
   });
 }
 
@@ -235,9 +236,9 @@ void LoopExecutor::RequestStep() {
   loop_.Post([this] { Step(); });
 }
 
-void LoopExecutor::PumpAfter(absl::Duration delay, const TaskRun& task, PeerId peer) {
+void LoopExecutor::PumpAfter(absl::Duration delay, const TaskExecution& task, PeerId peer) {
   loop_.RunAfter(delay, [this, key = task.spec().key, peer] {
-    if (TaskRun* const found = Find(key)) found->PumpPeer(peer);
+    if (TaskExecution* const found = Find(key)) found->PumpPeer(peer);
   });
 }
 
@@ -247,7 +248,7 @@ void LoopExecutor::Step() {
   stepping_.clear();
   for (const auto& [key, running] : tasks_) stepping_.push_back(key);
   for (const TaskKey& key : stepping_) {
-    TaskRun& task = *Find(key);
+    TaskExecution& task = *Find(key);
     if (task.Step()) RequestStep();
     if (task.done()) Finish(key);
   }
@@ -278,14 +279,14 @@ void LoopExecutor::Finish(const TaskKey& key) {
   tasks_.erase(found);
   loop_.Cancel(running.deadline);
   loop_.Cancel(running.stall_round);
-  parking_.OnTaskEnded(key);
-  shared_->counters.relays_succeeded += running.task->board().relays_succeeded();
-  shared_->counters.relays_failed += running.task->board().relays_failed();
-  shared_->counters.checksum_failures += running.task->board().checksum_failures();
+  pending_.OnTaskEnded(key);
+  shared_->counters.relays_succeeded += running.task->progress().relays_succeeded();
+  shared_->counters.relays_failed += running.task->progress().relays_failed();
+  shared_->counters.checksum_failures += running.task->progress().checksum_failures();
   running.task->observer().OnTaskDone(running.task->TakeReport());
 }
 
-TaskRun* LoopExecutor::Find(const TaskKey& key) const {
+TaskExecution* LoopExecutor::Find(const TaskKey& key) const {
   if (const auto found = tasks_.find(key); found != tasks_.end()) return found->second.task.get();
   const auto replays = replays_.find(ReplayKeyOf(key));
   return replays == replays_.end() ? nullptr : replays->second.set->Find(key.instance);

@@ -2,11 +2,11 @@
 
 #include "common/event_loop/event_loop.h"
 #include "worker/executor/executor.h"
-#include "worker/executor/parking.h"
 #include "worker/executor/peer_table.h"
+#include "worker/executor/pending_messages.h"
 #include "worker/executor/replay_set.h"
 #include "worker/executor/task_context.h"
-#include "worker/executor/task_run.h"
+#include "worker/executor/task_execution.h"
 
 #include <cstdint>
 #include <memory>
@@ -48,12 +48,12 @@ class LoopExecutor final : public Executor, public ReplayRunner, public TaskHost
   void OnPeerLost(PeerId peer, const absl::Status& status) override;
 
   void RequestStep() override;
-  void PumpAfter(absl::Duration delay, const TaskRun& task, PeerId peer) override;
+  void PumpAfter(absl::Duration delay, const TaskExecution& task, PeerId peer) override;
   void OnPeerStalled(PeerId peer, const absl::Status& why) override;
 
  private:
   struct Running {
-    std::unique_ptr<TaskRun> task;
+    std::unique_ptr<TaskExecution> task;
     TimerId deadline;
     TimerId stall_round;
   };
@@ -73,7 +73,7 @@ class LoopExecutor final : public Executor, public ReplayRunner, public TaskHost
   void Step();
   bool StepReplays();
   void Finish(const TaskKey& key);
-  TaskRun* Find(const TaskKey& key) const;
+  TaskExecution* Find(const TaskKey& key) const;
   // For every task; the connection is gone already.
   void TellLost(PeerId peer, const absl::Status& why);
 
@@ -81,8 +81,8 @@ class LoopExecutor final : public Executor, public ReplayRunner, public TaskHost
   const ExecutorOptions options_;
   std::unique_ptr<ExecutorResources> shared_;  // from Attach on
   PeerTable peers_;
-  Parking parking_;
-  bool parking_round_started_ = false;
+  PendingMessages pending_;
+  bool pending_round_started_ = false;
   absl::flat_hash_map<TaskKey, Running> tasks_;
   std::vector<TaskKey> stepping_;  // kept for its memory
   absl::flat_hash_map<ReplayKey, Replaying> replays_;

@@ -1,7 +1,7 @@
 #include "worker/executor/peer_sender.h"
 
 #include "worker/executor/channel_sender.h"
-#include "worker/executor/task_run.h"
+#include "worker/executor/task_execution.h"
 
 #include <algorithm>
 #include <utility>

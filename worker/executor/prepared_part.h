@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/digest.h"
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "common/plan/slicing.h"
 #include "common/plan/worker_part.h"
 

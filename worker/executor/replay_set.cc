@@ -28,8 +28,8 @@ ReplaySet::ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<Pee
                      ExecutorResources& shared, TaskHost& host, ReplayObserver& observer)
     : shared_(shared), observer_(observer), next_instance_(spec.first_instance) {
   for (const ReplaySpec::Slot& slot : spec.slots) {
-    slots_.push_back(
-        {.task = std::make_unique<TaskRun>(SpecOf(spec, slot), peer_ids, shared, host, observer)});
+    slots_.push_back({.task = std::make_unique<TaskExecution>(SpecOf(spec, slot), peer_ids, shared,
+                                                              host, observer)});
   }
   // A receiver begins an instance when it has ended the one before in the same slot, which this
   // worker may not know yet: it can be so many instances ahead.
@@ -63,7 +63,7 @@ void ReplaySet::Stop(const absl::Status& why) {
 
 std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMessage> message) {
   const MessageHeader& header = message->header();
-  if (TaskRun* const task = Find(header.instance)) {
+  if (TaskExecution* const task = Find(header.instance)) {
     task->OnMessage(std::move(message));
     return nullptr;
   }
@@ -109,14 +109,14 @@ bool ReplaySet::Step() {
 
 void ReplaySet::Finish(Slot& slot) {
   slot.running = false;
-  const RelayBoard& board = slot.task->board();
-  shared_.counters.relays_succeeded += board.relays_succeeded();
-  shared_.counters.relays_failed += board.relays_failed();
-  shared_.counters.checksum_failures += board.checksum_failures();
+  const RelayProgress& progress = slot.task->progress();
+  shared_.counters.relays_succeeded += progress.relays_succeeded();
+  shared_.counters.relays_failed += progress.relays_failed();
+  shared_.counters.checksum_failures += progress.checksum_failures();
   observer_.OnTaskDone(slot.task->FinishReport());
 }
 
-TaskRun* ReplaySet::Find(uint32_t instance) {
+TaskExecution* ReplaySet::Find(uint32_t instance) {
   for (Slot& slot : slots_) {
     if (slot.running && slot.instance == instance) return slot.task.get();
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "worker/executor/replay.h"
-#include "worker/executor/task_run.h"
+#include "worker/executor/task_execution.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace crossmesh {
 // the loop.
 class ReplaySet {
  public:
-  // `peer_ids` as those of TaskRun. `shared`, `host` and `observer` must outlive the set.
+  // `peer_ids` as those of TaskExecution. `shared`, `host` and `observer` must outlive the set.
   ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
             ExecutorResources& shared, TaskHost& host, ReplayObserver& observer);
 
@@ -35,14 +35,14 @@ class ReplaySet {
   bool Step();
 
   // Null unless it is under way.
-  TaskRun* Find(uint32_t instance);
+  TaskExecution* Find(uint32_t instance);
   // All that was begun has ended, and nothing else will be.
   bool stopped() const;
   ReplayObserver& observer() { return observer_; }
 
  private:
   struct Slot {
-    std::unique_ptr<TaskRun> task;
+    std::unique_ptr<TaskExecution> task;
     uint32_t instance = 0;
     bool running = false;
   };

@@ -69,12 +69,12 @@ void DeviceScales::ScaleRow(ScaledTile& tile, const BlockedTile::Stack& stack,
   }
 }
 
-void DeviceScales::Quantize(const Run& run, std::byte* to) const {
-  const ScaledTile& tile = scaled_[scaled_of_tensor_[run.tensor]];
-  const int64_t begin = run.tile_offset / kElementBytes;
-  for (int64_t element = begin; element < begin + run.bytes;) {
+void DeviceScales::Quantize(const Run& segment, std::byte* to) const {
+  const ScaledTile& tile = scaled_[scaled_of_tensor_[segment.tensor]];
+  const int64_t begin = segment.tile_offset / kElementBytes;
+  for (int64_t element = begin; element < begin + segment.bytes;) {
     const BlockedTile::Place place = tile.blocks.At(element);
-    const int64_t count = std::min(begin + run.bytes - element, place.block_row_left);
+    const int64_t count = std::min(begin + segment.bytes - element, place.block_row_left);
     QuantizeElements(tile.elements + element * kElementBytes, to, count, tile.factors[place.block]);
     element += count;
     to += count;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "worker/executor/blocked_tile.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
@@ -27,8 +27,8 @@ class DeviceScales {
   bool done() const { return tile_ == std::ssize(scaled_); }
   // Computes some scales, of a row of blocks. Returns how many bytes were read for them.
   int64_t Step();
-  // Writes the elements of a run of a tensor that has scales, quantized. Not before done().
-  void Quantize(const Run& run, std::byte* to) const;
+  // Writes the elements of a segment of a tensor that has scales, quantized. Not before done().
+  void Quantize(const Run& segment, std::byte* to) const;
 
  private:
   struct ScaledTile {

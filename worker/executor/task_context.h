@@ -2,7 +2,7 @@
 
 #include "common/plan/plan.h"
 #include "worker/executor/executor.h"
-#include "worker/executor/relay_board.h"
+#include "worker/executor/relay_progress.h"
 #include "worker/executor/source_scales.h"
 #include "worker/executor/staging_pool.h"
 #include "worker/executor/task.h"
@@ -44,9 +44,9 @@ struct TaskContext {
   const TaskSpec& spec;
   const PreparedPart& part;
   ExecutorResources& shared;
-  RelayBoard& board;
+  RelayProgress& progress;
   TaskReport& report;
-  TaskRun& task;
+  TaskExecution& task;
   const SourceScales& scales;
   int64_t transfers_open = 0;
   // Since when the last awaited source has been here of those before the first chunk.

@@ -30,83 +30,83 @@ TileCursor::Reader TileCursor::ReaderOf(ClassIndex slice_class) const {
   return {.converter = ConverterFor(conversion)};
 }
 
-void TileCursor::Read(const Reader& reader, const Run& run, std::byte* to) const {
+void TileCursor::Read(const Reader& reader, const Run& segment, std::byte* to) const {
   if (reader.converter != nullptr) {
-    reader.converter(At(run), to, run.bytes);
+    reader.converter(At(segment), to, segment.bytes);
   } else if (reader.scales != nullptr) {
-    reader.scales->Quantize(run, to);
+    reader.scales->Quantize(segment, to);
   } else {
-    std::memcpy(to, At(run), run.bytes);
+    std::memcpy(to, At(segment), segment.bytes);
   }
 }
 
-PackedRuns& TileCursor::Seek(PackedRuns& runs, const Range& range) {
-  runs.Seek(range.slice_class, range.offset);
-  return runs;
+PackedSegments& TileCursor::Seek(PackedSegments& segments, const Range& range) {
+  segments.Seek(range.slice_class, range.offset);
+  return segments;
 }
 
-Run TileCursor::NextToRead(PackedRuns& runs, int64_t bytes_max) const {
-  const Run run = runs.Next(bytes_max);
-  FetchRow(At(runs.Next(0)), run.bytes);
-  return run;
+Segment TileCursor::NextToRead(PackedSegments& segments, int64_t bytes_max) const {
+  const Segment segment = segments.Next(bytes_max);
+  FetchRow(At(segments.Next(0)), segment.bytes);
+  return segment;
 }
 
 bool TileCursor::FindPieces(const Range& range, int pieces_max, std::vector<iovec>& pieces) {
   if (!ReaderOf(range.slice_class).copies()) return false;
   // To look at all pieces in vain costs a good part of what gathering them costs.
   const int64_t beginning_bytes_min = range.bytes * kBeginningPieces / pieces_max / 2;
-  PackedRuns& runs = Seek(look_, range);
+  PackedSegments& segments = Seek(look_, range);
   pieces.clear();
   std::byte* end = nullptr;  // of the last piece
   for (int64_t left = range.bytes; left > 0;) {
-    const Run run = runs.Next(left);
-    std::byte* const begin = At(run);
+    const Segment segment = segments.Next(left);
+    std::byte* const begin = At(segment);
     // Runs end with a cell or a tile even where memory goes on.
     if (begin == end) {
-      pieces.back().iov_len += run.bytes;
+      pieces.back().iov_len += segment.bytes;
     } else {
       const int64_t found_bytes = range.bytes - left;
       if (std::ssize(pieces) == pieces_max) return false;
       if (std::ssize(pieces) == kBeginningPieces && found_bytes < beginning_bytes_min) return false;
-      pieces.push_back(PieceOf(std::span(begin, run.bytes)));
+      pieces.push_back(PieceOf(std::span(begin, segment.bytes)));
     }
-    end = begin + run.bytes;
-    left -= run.bytes;
+    end = begin + segment.bytes;
+    left -= segment.bytes;
   }
   return true;
 }
 
 void TileCursor::Gather(const Range& range, std::span<std::byte> into) {
   const Reader reader = ReaderOf(range.slice_class);
-  PackedRuns& runs = Seek(move_, range);
+  PackedSegments& segments = Seek(move_, range);
   while (!into.empty()) {
-    const Run run = NextToRead(runs, std::ssize(into));
-    Read(reader, run, into.data());
-    into = into.subspan(run.bytes);
+    const Segment segment = NextToRead(segments, std::ssize(into));
+    Read(reader, segment, into.data());
+    into = into.subspan(segment.bytes);
   }
 }
 
 void TileCursor::Scatter(const Range& range, std::span<const std::byte> from) {
-  PackedRuns& runs = Seek(move_, range);
+  PackedSegments& segments = Seek(move_, range);
   while (!from.empty()) {
-    const Run run = runs.Next(std::ssize(from));
-    std::memcpy(At(run), from.data(), run.bytes);
-    from = from.subspan(run.bytes);
+    const Segment segment = segments.Next(std::ssize(from));
+    std::memcpy(At(segment), from.data(), segment.bytes);
+    from = from.subspan(segment.bytes);
   }
 }
 
 int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use) {
   const Reader reader = ReaderOf(range.slice_class);
-  PackedRuns& from_runs = Seek(move_, range);
-  PackedRuns& to_runs = to.Seek(to.move_, range);
+  PackedSegments& from_segments = Seek(move_, range);
+  PackedSegments& to_segments = to.Seek(to.move_, range);
   int64_t copied = 0;
   for (int64_t left = range.bytes; left > 0;) {
-    const Run destination = to_runs.Next(left);
+    const Segment destination = to_segments.Next(left);
     left -= destination.bytes;
     std::byte* into = to.At(destination);
     const std::byte* const end = into + destination.bytes;
     while (into != end) {
-      const Run source = NextToRead(from_runs, end - into);
+      const Segment source = NextToRead(from_segments, end - into);
       if (At(source) != into) {
         if (!reader.copies() || next_use == NextUse::kSoon) {
           Read(reader, source, into);
@@ -125,21 +125,21 @@ int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use)
 void TileCursor::HashLeaves(const Range& range, std::span<std::byte> scratch,
                             std::span<uint64_t> hashes) {
   const Reader reader = ReaderOf(range.slice_class);
-  PackedRuns& runs = Seek(hash_, range);
+  PackedSegments& segments = Seek(hash_, range);
   int64_t left = range.bytes;
   for (uint64_t& hash : hashes) {
     const int64_t leaf_bytes = std::min(left, Plan::kLeafBytes);
     left -= leaf_bytes;
-    Run run = NextToRead(runs, leaf_bytes);
-    if (run.bytes == leaf_bytes && reader.copies()) {
-      hash = HashLeaf(std::span(At(run), leaf_bytes));
+    Segment segment = NextToRead(segments, leaf_bytes);
+    if (segment.bytes == leaf_bytes && reader.copies()) {
+      hash = HashLeaf(std::span(At(segment), leaf_bytes));
       continue;
     }
     for (int64_t done = 0;;) {
-      Read(reader, run, &scratch[done]);
-      done += run.bytes;
+      Read(reader, segment, &scratch[done]);
+      done += segment.bytes;
       if (done == leaf_bytes) break;
-      run = NextToRead(runs, leaf_bytes - done);
+      segment = NextToRead(segments, leaf_bytes - done);
     }
     hash = HashLeaf(scratch.first(leaf_bytes));
   }

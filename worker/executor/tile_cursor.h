@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/numbers/element_converter.h"
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "worker/executor/source_scales.h"
 #include "worker/executor/task.h"
 
@@ -61,19 +61,21 @@ class TileCursor {
   TileCursor(const TileMap& map, const BoundTiles& tiles, const DeviceScales* scales)
       : map_(map), tiles_(tiles), scales_(scales), look_(map), move_(map), hash_(map) {}
 
-  // The next run, while the one behind it is fetched into the processor's caches.
-  Run NextToRead(PackedRuns& runs, int64_t bytes_max) const;
-  static PackedRuns& Seek(PackedRuns& runs, const Range& range);
-  std::byte* At(const Run& run) const { return tiles_.tensor[run.tensor] + run.tile_offset; }
+  // The next segment, while the one behind it is fetched into the processor's caches.
+  Segment NextToRead(PackedSegments& segments, int64_t bytes_max) const;
+  static PackedSegments& Seek(PackedSegments& segments, const Range& range);
+  std::byte* At(const Run& segment) const {
+    return tiles_.tensor[segment.tensor] + segment.tile_offset;
+  }
   Reader ReaderOf(ClassIndex slice_class) const;
-  void Read(const Reader& reader, const Run& run, std::byte* to) const;
+  void Read(const Reader& reader, const Run& segment, std::byte* to) const;
 
   const TileMap& map_;
   const BoundTiles& tiles_;
   const DeviceScales* const scales_;
-  PackedRuns look_;
-  PackedRuns move_;
-  PackedRuns hash_;
+  PackedSegments look_;
+  PackedSegments move_;
+  PackedSegments hash_;
 };
 
 }  // namespace crossmesh

@@ -16,7 +16,7 @@
 
 namespace crossmesh {
 
-class TaskRun;
+class TaskExecution;
 
 // What a message carries.
 struct TransferSubject {
@@ -30,7 +30,7 @@ struct TransferSubject {
 
 // One Send or Receive from its start until the transport has finished with it.
 struct Transfer {
-  TaskRun* task = nullptr;  // none: the place is free
+  TaskExecution* task = nullptr;  // none: the place is free
   TransferSubject subject;
   std::vector<iovec> pieces;                      // what the transport reads or writes
   std::array<std::byte, kFailureBytesMax> small;  // the payload of everything but chunks
@@ -58,7 +58,7 @@ class TransferTable {
     }
     for (const Ticket free : free_) transfers_[free].pieces.reserve(pieces_max);
   }
-  Ticket Add(TaskRun& task, const TransferSubject& subject) {
+  Ticket Add(TaskExecution& task, const TransferSubject& subject) {
     if (free_.empty()) Reserve(1, 1);
     const Ticket ticket = free_.back();
     free_.pop_back();

@@ -52,10 +52,10 @@ absl::Status ProgramHost::CheckDevices(const WorkerProgram& program) const {
   return absl::OkStatus();
 }
 
-void ProgramHost::Offer(const std::vector<std::shared_ptr<RankDesk>>& desks) {
+void ProgramHost::Offer(const std::vector<std::shared_ptr<RankQueue>>& queues) {
   MutexLock lock(mutex_);
   if (stopped_) return;
-  offered_.insert(offered_.end(), desks.begin(), desks.end());
+  offered_.insert(offered_.end(), queues.begin(), queues.end());
   changed_.SignalAll();
 }
 
@@ -66,10 +66,10 @@ absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
     if (stopped_) {
       return absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops"));
     }
-    std::shared_ptr<RankDesk> desk = std::move(offered_.front());
+    std::shared_ptr<RankQueue> queue = std::move(offered_.front());
     offered_.pop_front();
     // Programs may end before anybody comes for them.
-    if (!desk->WaitForEnd(absl::ZeroDuration())) return MakePipelineLoop(std::move(desk));
+    if (!queue->WaitForEnd(absl::ZeroDuration())) return MakePipelineLoop(std::move(queue));
   }
 }
 

@@ -7,7 +7,7 @@
 #include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_start.h"
-#include "worker/pipeline/rank_desk.h"
+#include "worker/pipeline/rank_queue.h"
 #include "worker/pipeline/running_program.h"
 
 #include <deque>
@@ -60,7 +60,7 @@ class ProgramHost {
                                                                const std::string& bytes) const;
 
   // Those of a program that the process is to compute.
-  void Offer(const std::vector<std::shared_ptr<RankDesk>>& desks);
+  void Offer(const std::vector<std::shared_ptr<RankQueue>>& queues);
   // The next rank to be computed here; blocks. Cancelled behind Stop.
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
 
@@ -81,7 +81,7 @@ class ProgramHost {
   CondVar changed_;
   absl::flat_hash_map<HostedProgram*, std::shared_ptr<HostedProgram>> programs_
       ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<RankDesk>> offered_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<RankQueue>> offered_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

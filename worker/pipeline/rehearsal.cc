@@ -51,20 +51,20 @@ void Fill(const PipelineOp& op) {
 
 }  // namespace
 
-void Rehearse(RankDesk& desk) {
+void Rehearse(RankQueue& queue) {
   for (;;) {
-    const PipelineStep step = desk.Next();
+    const PipelineStep step = queue.Next();
     if (step.kind == PipelineStep::Kind::kOver) return;
     if (step.kind == PipelineStep::Kind::kComplete) continue;
     const absl::Time end = absl::Now() + absl::Seconds(step.op->seconds);
     const absl::Status found = Check(*step.op);
     if (!found.ok()) {
-      desk.Fail(found);
+      queue.Fail(found);
       continue;
     }
     Fill(*step.op);
-    desk.WaitForEnd(end - absl::Now());
-    desk.Done();
+    queue.WaitForEnd(end - absl::Now());
+    queue.Done();
   }
 }
 

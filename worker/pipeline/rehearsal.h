@@ -1,12 +1,12 @@
 #pragma once
 
-#include "worker/pipeline/rank_desk.h"
+#include "worker/pipeline/rank_queue.h"
 
 namespace crossmesh {
 
 // Computes a rank as a rehearsal does, until the program ends: every op takes the time that it is
 // profiled to take, by the clock and with no load. It fills its outputs with what only this message
 // has, and looks for that in its inputs; where there is something else, the op fails with DataLoss.
-void Rehearse(RankDesk& desk);
+void Rehearse(RankQueue& queue);
 
 }  // namespace crossmesh

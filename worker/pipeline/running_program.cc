@@ -40,10 +40,10 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
   for (int32_t rank = 0; rank < std::ssize(program().ranks); ++rank) {
     const size_t ops = program().ranks[rank].ops.size();
     ranks_.push_back({.begin_ns = std::vector<int64_t>(ops), .end_ns = std::vector<int64_t>(ops)});
-    desks_.push_back(
-        std::make_shared<RankDesk>(ports_.data, static_cast<RankListener&>(*this), memory_, rank));
+    queues_.push_back(
+        std::make_shared<RankQueue>(ports_.data, static_cast<RankListener&>(*this), memory_, rank));
     if (start_.complete_iteration.has_value()) {
-      desks_.back()->GiveComplete(*start_.complete_iteration);
+      queues_.back()->GiveComplete(*start_.complete_iteration);
     }
   }
 }
@@ -99,8 +99,8 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
     return absl::OutOfRangeError(
         absl::StrCat("iteration ", iteration, ": expected at most ", rounds_, " without a stop"));
   }
-  for (const auto& desk : desks_) {
-    if (rounds_ > 0) desk->GiveComplete(iteration_);
+  for (const auto& queue : queues_) {
+    if (rounds_ > 0) queue->GiveComplete(iteration_);
   }
   iteration_ = iteration;
   rounds_++;
@@ -125,9 +125,9 @@ void RunningProgram::Stop(const absl::Status& why) {
   const absl::Status cut_short =
       why.ok() && running_ ? absl::CancelledError("stopped in the middle of an iteration") : why;
   if (running_) SendReport(cut_short);
-  for (const auto& desk : desks_) {
-    if (cut_short.ok() && rounds_ > 0 && !failed_) desk->GiveComplete(iteration_);
-    desk->End(cut_short);
+  for (const auto& queue : queues_) {
+    if (cut_short.ok() && rounds_ > 0 && !failed_) queue->GiveComplete(iteration_);
+    queue->End(cut_short);
   }
   const absl::Status cause = cut_short.ok() ? absl::CancelledError("done") : cut_short;
   for (const Channel& channel : channels_) {
@@ -146,7 +146,7 @@ void RunningProgram::OnReplaysStopped(const ReplayKey& key) {
 void RunningProgram::TellIfStopped() {
   const bool open = std::ranges::any_of(channels_, &Channel::open);
   if (!stopping_ || open || std::exchange(stopped_, true)) return;
-  for (const auto& desk : desks_) desk->Detach();
+  for (const auto& queue : queues_) queue->Detach();
   ports_.listener.OnStopped();
 }
 
@@ -182,7 +182,7 @@ void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
         break;
       case Kind::kRun:
         ranks_[item.rank].running = item.op;
-        desks_[item.rank]->GiveOp(iteration_, item.op);
+        queues_[item.rank]->GiveOp(iteration_, item.op);
         break;
     }
   }

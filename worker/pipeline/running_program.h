@@ -6,7 +6,7 @@
 #include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/program_start.h"
-#include "worker/pipeline/rank_desk.h"
+#include "worker/pipeline/rank_queue.h"
 
 #include <cstdint>
 #include <memory>
@@ -44,7 +44,7 @@ class RunningProgram final : private ReplayObserver, private RankListener {
                  std::shared_ptr<const ProgramMemory> memory);
 
   // By rank of the program. Any thread.
-  const std::vector<std::shared_ptr<RankDesk>>& desks() const { return desks_; }
+  const std::vector<std::shared_ptr<RankQueue>>& queues() const { return queues_; }
 
   // Connects to the other workers. An error is what ReplayRunner::StartReplays finds, with the
   // channel; then Stop is to follow.
@@ -100,7 +100,7 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   ProgramProgress progress_;
   std::vector<Channel> channels_;
   std::vector<Rank> ranks_;
-  std::vector<std::shared_ptr<RankDesk>> desks_;
+  std::vector<std::shared_ptr<RankQueue>> queues_;
   absl::flat_hash_map<uint32_t, int32_t> channel_of_attempt_;
 
   int64_t iteration_ = -1;  // the last that was begun

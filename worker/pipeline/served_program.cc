@@ -107,11 +107,11 @@ void ServedProgram::Open() {
     return program_->Stop(status);
   }
   if (start_->rehearsal) {
-    for (const auto& desk : program_->desks()) {
-      rehearsals_.emplace_back("rehearsal", [desk] { Rehearse(*desk); });
+    for (const auto& queue : program_->queues()) {
+      rehearsals_.emplace_back("rehearsal", [queue] { Rehearse(*queue); });
     }
   } else {
-    host_.Offer(program_->desks());
+    host_.Offer(program_->queues());
   }
   v1::RunProgramResponse response;
   response.mutable_accepted();

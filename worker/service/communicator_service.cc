@@ -68,7 +68,7 @@ grpc::ServerUnaryReactor* CommunicatorService::GetPreflight(grpc::CallbackServer
                                                             v1::GetPreflightResponse* response) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
-    door_.GetPreflight(rank, request->epoch(), [=, this](absl::StatusOr<PreflightReport> report) {
+    proxy_.GetPreflight(rank, request->epoch(), [=, this](absl::StatusOr<PreflightReport> report) {
       if (report.ok() && is_open(reactor)) *response->mutable_report() = ToProto(*report);
       Finish(reactor, report.status());
     });
@@ -81,7 +81,7 @@ grpc::ServerUnaryReactor* CommunicatorService::MintCommunicatorId(
     v1::MintCommunicatorIdResponse* response) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
-    door_.MintId(rank, request->epoch(), [=, this](const absl::StatusOr<std::string>& id) {
+    proxy_.MintId(rank, request->epoch(), [=, this](const absl::StatusOr<std::string>& id) {
       if (id.ok() && is_open(reactor)) response->set_id(*id);
       Finish(reactor, id.status());
     });
@@ -100,7 +100,7 @@ grpc::ServerUnaryReactor* CommunicatorService::CreateCommunicator(
       return absl::InvalidArgumentError(absl::StrCat("id: expected at most ", kIdBytesMax,
                                                      " bytes, found ", request->id().size()));
     }
-    door_.Create(
+    proxy_.Create(
         at.rank,
         {.key = at.key, .ticket = request->ticket(), .id = request->id(), .timeout = timeout},
         [=, this](const absl::StatusOr<int64_t>& bytes) {
@@ -118,8 +118,8 @@ grpc::ServerUnaryReactor* CommunicatorService::DestroyCommunicator(
     ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
     ASSIGN_OR_RETURN(const absl::Duration timeout,
                      DurationIn(request->timeout(), kTimeouts, "timeout"));
-    door_.Destroy(at.rank, {.key = at.key, .ticket = request->ticket(), .timeout = timeout},
-                  [=, this](const absl::Status& gone) { Finish(reactor, gone); });
+    proxy_.Destroy(at.rank, {.key = at.key, .ticket = request->ticket(), .timeout = timeout},
+                   [=, this](const absl::Status& gone) { Finish(reactor, gone); });
     return absl::OkStatus();
   });
 }
@@ -129,8 +129,8 @@ grpc::ServerUnaryReactor* CommunicatorService::StopCommunicator(
     v1::StopCommunicatorResponse* /*response*/) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    door_.Stop(at.rank, {.key = at.key, .cause = absl::CancelledError(request->reason())},
-               [=, this](const absl::Status& gone) { Finish(reactor, gone); });
+    proxy_.Stop(at.rank, {.key = at.key, .cause = absl::CancelledError(request->reason())},
+                [=, this](const absl::Status& gone) { Finish(reactor, gone); });
     return absl::OkStatus();
   });
 }

@@ -2,7 +2,7 @@
 
 #include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/communicator_service.grpc.pb.h"
-#include "worker/gpu/devices/communicator_door.h"
+#include "worker/gpu/devices/communicator_proxy.h"
 
 #include <set>
 
@@ -15,8 +15,8 @@ namespace crossmesh {
 // Serves controllers' orders for communicators of this worker's GPUs. Thread-safe.
 class CommunicatorService final : public v1::CommunicatorService::CallbackService {
  public:
-  // `door` lives on `loop`; both outlive the server.
-  CommunicatorService(EventLoop& loop, CommunicatorDoor& door) : loop_(loop), door_(door) {}
+  // `proxy` lives on `loop`; both outlive the server.
+  CommunicatorService(EventLoop& loop, CommunicatorProxy& proxy) : loop_(loop), proxy_(proxy) {}
 
   // Ends open calls, whose answers may never come, and refuses more: Unavailable. Before the
   // server's shutdown, while the loop runs. Repeatable.
@@ -49,7 +49,7 @@ class CommunicatorService final : public v1::CommunicatorService::CallbackServic
   void Finish(Reactor* reactor, const absl::Status& status);
 
   EventLoop& loop_;
-  CommunicatorDoor& door_;
+  CommunicatorProxy& proxy_;
 
   // Confined to the loop.
   bool stopped_ = false;

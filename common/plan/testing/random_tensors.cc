@@ -203,11 +203,11 @@ Plan::Spec RandomPlan(RandomSource& random, const std::shared_ptr<const TensorTa
   for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing->classes().size()); ++c) {
     const auto holders = slicing->holders(c);
     std::vector<DeviceRank> receivers;
-    for (const DeviceRank needer : slicing->needers(c)) {
-      if (std::ranges::binary_search(holders, needer)) {
-        spec.copies.push_back({c, needer});
+    for (const DeviceRank receiver : slicing->receivers(c)) {
+      if (std::ranges::binary_search(holders, receiver)) {
+        spec.copies.push_back({c, receiver});
       } else {
-        receivers.push_back(needer);
+        receivers.push_back(receiver);
       }
     }
     if (receivers.empty()) continue;
@@ -239,7 +239,7 @@ Plan::Spec RandomPlan(RandomSource& random, const std::shared_ptr<const TensorTa
     spec.hops.insert(spec.hops.end(), piece.hops.begin(), piece.hops.end());
   }
   if (random.OneIn(2)) spec.chunk_bytes = Plan::kLeafBytes;
-  // Due times of all kinds, and a run of few or of many periods.
+  // Due times of all kinds, and a segment of few or of many periods.
   for (Relay& relay : spec.relays) {
     if (random.OneIn(3)) continue;
     relay.due.begin = static_cast<int32_t>(random.Between(0, DueTime::kParts));

@@ -5,7 +5,7 @@
 #include "common/mesh/mesh.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/testing/status_matchers.h"
-#include "controller/dispatch/communicator_desk.h"
+#include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/operation_runner.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
 #include "controller/dispatch/testing/fake_worker_gateway.h"
@@ -54,7 +54,7 @@ class FakeNews final : public MembershipListener {
     communicators->OnProcessLost(process, why);
   }
 
-  CommunicatorDesk* communicators = nullptr;
+  CommunicatorLeases* communicators = nullptr;
 };
 
 // A tensor of 16 rows that a.0 and b.0 both hold, and a replica of it on each of c.0 and d.0.
@@ -170,12 +170,12 @@ class OperationRunnerTest : public ::testing::Test {
   int planned_ = 0;
   FakeCommunicatorGateway communicator_gateway_;
   NullControllerMetrics metrics_;
-  CommunicatorDesk communicators_{{.gateway = communicator_gateway_,
-                                   .workers = registry_,
-                                   .queue = queue_,
-                                   .clock = clock_,
-                                   .metrics = metrics_,
-                                   .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}}};
+  CommunicatorLeases communicators_{{.gateway = communicator_gateway_,
+                                     .workers = registry_,
+                                     .queue = queue_,
+                                     .clock = clock_,
+                                     .metrics = metrics_,
+                                     .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}}};
   OperationRunner runner_{{.gateway = gateway_,
                            .communicators = communicators_,
                            .workers = registry_,

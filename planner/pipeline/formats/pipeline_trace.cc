@@ -54,7 +54,7 @@ std::string ChannelName(const OpTable& ops, ChannelIndex channel) {
 
 }  // namespace
 
-ordered_json PipelineTrace(const OpTable& ops, const PipelineRun& run) {
+ordered_json PipelineTrace(const OpTable& ops, const PipelineTimeline& run) {
   ordered_json events = ordered_json::array();
   events.push_back(Named("process_name", kRanks, 0, "ranks"));
   events.push_back(Named("process_name", kChannels, 0, "channels"));

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +11,6 @@ namespace crossmesh {
 // process of ranks, each a row with a slice for every op, "0F1"; and one of channels between ranks,
 // each a row with a slice for every transfer, named after the op whose output it is. Where nothing
 // makes transfers wait, those of one row may overlap. Cost: ops and transfers.
-nlohmann::ordered_json PipelineTrace(const OpTable& ops, const PipelineRun& run);
+nlohmann::ordered_json PipelineTrace(const OpTable& ops, const PipelineTimeline& run);
 
 }  // namespace crossmesh

@@ -21,7 +21,7 @@ TEST(PipelineTraceTest, HasOpsOfRanksAndTransfersOfChannels) {
   const Schedule schedule = *ParseSchedule("0F0 0B0\n1F0 1I0 1W0\n");
   const PipelineProfile profile = UniformProfile(2, 1, 0.5);
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-  ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
   std::string lines;
   const ordered_json trace = PipelineTrace(ops, run);
   for (const ordered_json& event : trace["traceEvents"]) {
@@ -69,7 +69,7 @@ TEST(PipelineTraceTest, HasEveryOpOnceAndNoneBeforeItsInputs) {
       }
       for (EdgeProfile& edge : profile.edges) edge.forward_seconds = edge.backward_seconds = 0.25;
       ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(sample.schedule, profile));
-      ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLink));
+      ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLink));
       std::map<std::pair<int32_t, int32_t>, Row> rows;  // by process and thread
       const ordered_json trace = PipelineTrace(ops, run);
       for (const ordered_json& event : trace["traceEvents"]) {

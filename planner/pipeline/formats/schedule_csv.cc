@@ -6,7 +6,7 @@
 #include "planner/pipeline/formats/placed_ops.h"
 #include "planner/pipeline/formats/shape.h"
 #include "planner/pipeline/order_proof.h"
-#include "planner/pipeline/program.h"
+#include "planner/pipeline/rank_actions.h"
 
 #include <algorithm>
 #include <utility>
@@ -178,7 +178,7 @@ absl::StatusOr<std::string> ToScheduleCsv(const OpTable& ops, CsvDialect dialect
     }
     return text;
   }
-  ASSIGN_OR_RETURN(const Program program, MakeProgram(ops, ReceivePlacement::kAtSend));
+  ASSIGN_OR_RETURN(const RankActions program, MakeRankActions(ops, ReceivePlacement::kAtSend));
   for (const std::vector<Action>& actions : program) {
     absl::StrAppend(&text, CsvRow(ops).Write(actions), "\n");
   }

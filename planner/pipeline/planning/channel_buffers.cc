@@ -29,7 +29,7 @@ int32_t MostAtOnce(const std::vector<TimeSpan>& spans) {
 
 }  // namespace
 
-std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineRun& run,
+std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineTimeline& run,
                                    const std::vector<int64_t>& samples,
                                    const std::vector<EdgePlan>& plans) {
   std::vector<int32_t> buffers;

@@ -4,7 +4,7 @@
 
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/planning/edge_plans.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <cstdint>
 #include <vector>
@@ -15,7 +15,7 @@ namespace crossmesh {
 // sender has a message from the begin of its op to the end of the transfer, a receiver from the
 // begin of the transfer to the end of its op. At most one for each microbatch of the size. Cost:
 // transfers, times their logarithm.
-std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineRun& run,
+std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineTimeline& run,
                                    const std::vector<int64_t>& samples,
                                    const std::vector<EdgePlan>& plans);
 

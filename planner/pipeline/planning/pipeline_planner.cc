@@ -188,7 +188,7 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
   RETURN_IF_ERROR(WithLeastMemory(MakeSchedule(choice, cancelled, *planned)));
   ASSIGN_OR_RETURN(OpTable ops, OpTable::Create(planned->schedule, planned->profile));
   planned->ops = std::make_unique<const OpTable>(std::move(ops));
-  ASSIGN_OR_RETURN(planned->run, RunPipeline(*planned->ops, planned->model));
+  ASSIGN_OR_RETURN(planned->run, SimulatePipeline(*planned->ops, planned->model));
   RETURN_IF_ERROR(WithLeastMemory(AddTransfers(*planned)));
   ASSIGN_OR_RETURN(planned->proof, ProvePipeline(planned->schedule, planned->profile));
   ASSIGN_OR_RETURN(planned->bound, ComputePipelineBound(planned->profile, microbatches(),

@@ -8,8 +8,8 @@
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/planning/pipeline_description.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/search/schedule_search.h"
+#include "planner/pipeline/timeline.h"
 
 #include <cstdint>
 #include <memory>
@@ -40,7 +40,7 @@ struct PlannedPipeline {
   Schedule schedule;
   std::unique_ptr<const OpTable> ops;  // of `schedule` and `profile`
   TransferModel model = TransferModel::kLatency;
-  PipelineRun run;
+  PipelineTimeline run;
   PipelineBound bound;
   PipelineProof proof;
   std::vector<PlannedTransfer> transfers;  // by channel, then in the order of the sizes

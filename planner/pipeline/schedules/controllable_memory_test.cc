@@ -2,9 +2,9 @@
 
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/placement.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ Figures FiguresOf(const absl::StatusOr<Schedule>& schedule, int32_t ranks) {
   const absl::StatusOr<PipelineProof> proof = ProvePipeline(*schedule, profile);
   EXPECT_OK(proof);
   const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
-  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
   const auto peak = std::ranges::max_element(proof->memory, {}, &RankMemory::bytes);
   return {peak->bytes().value(), run->seconds, BubbleRatio(*ops, *run)};
 }

@@ -2,8 +2,8 @@
 
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 
@@ -50,7 +50,8 @@ TEST(DualPipeTest, HoldsAMicrobatchMoreThanStages) {
         EXPECT_LE(memory.bytes(), ByteCount(ranks + 1));
       }
       ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, both));
-      ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+      ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
+                           SimulatePipeline(ops, TransferModel::kLatency));
       EXPECT_LE(run.seconds, 3 * m + (ranks / 2 - 1) * (3 + 2 - 3) + 1e-9);
     }
   }

@@ -3,7 +3,6 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/eager_one_f_one_b.h"
 #include "planner/pipeline/schedules/gpipe.h"
 #include "planner/pipeline/schedules/interleaved.h"
@@ -16,6 +15,7 @@
 #include "planner/pipeline/schedules/zero_bubble.h"
 #include "planner/pipeline/schedules/zero_bubble_v.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <cmath>
@@ -60,12 +60,12 @@ void ForEachPoint(absl::FunctionRef<void(const Point&)> visit) {
   }
 }
 
-PipelineRun RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile) {
+PipelineTimeline RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile) {
   EXPECT_OK(schedule);
   EXPECT_OK(ProvePipeline(*schedule, profile));
   const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
   EXPECT_OK(ops);
-  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
   EXPECT_OK(run);
   return *run;
 }
@@ -202,8 +202,8 @@ TEST(FamiliesTest, ZeroBubbleShortensTheSpan) {
                            .forward = forward,
                            .input_gradient = input,
                            .weight_gradient = weight};
-      const PipelineRun h1 = RunOf(MakeZeroBubbleH1(stages, m), point.profile());
-      const PipelineRun h2 = RunOf(MakeZeroBubbleH2(stages, m), point.profile());
+      const PipelineTimeline h1 = RunOf(MakeZeroBubbleH1(stages, m), point.profile());
+      const PipelineTimeline h2 = RunOf(MakeZeroBubbleH2(stages, m), point.profile());
       EXPECT_DOUBLE_EQ(h1.span_seconds,
                        m * point.work() + (stages - 1) * (forward + input - weight));
       EXPECT_DOUBLE_EQ(h2.span_seconds,
@@ -232,7 +232,7 @@ TEST(FamiliesTest, ZeroBubbleVHasNoBubbleInASpan) {
       profile.rank_bytes_max.resize(ranks);
       for (StageIndex s = 0; s < 2 * ranks; ++s) profile.stages[s].rank = VRank(s, ranks);
       const auto schedule = MakeZeroBubbleV(ranks, m);
-      const PipelineRun run = RunOf(schedule, profile);
+      const PipelineTimeline run = RunOf(schedule, profile);
       EXPECT_DOUBLE_EQ(run.span_seconds, 3 * m);
       EXPECT_DOUBLE_EQ(run.seconds, 3 * m + (ranks - 1) * 0.5);
       EXPECT_THAT(PeaksOf(schedule, profile), testing::Each(2 * ranks));

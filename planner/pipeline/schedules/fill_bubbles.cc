@@ -3,7 +3,7 @@
 #include "common/base/status_macros.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <utility>
@@ -99,10 +99,11 @@ class BubbleFiller {
 absl::StatusOr<Schedule> FillBubbles(const Schedule& schedule) {
   const PipelineProfile chain = ChainOf(schedule);
   ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, chain));
-  ASSIGN_OR_RETURN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+  ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
   Schedule filled = BubbleFiller(ops).Fill();
   ASSIGN_OR_RETURN(const OpTable filled_ops, OpTable::Create(filled, chain));
-  ASSIGN_OR_RETURN(const PipelineRun filled_run, RunPipeline(filled_ops, TransferModel::kLatency));
+  ASSIGN_OR_RETURN(const PipelineTimeline filled_run,
+                   SimulatePipeline(filled_ops, TransferModel::kLatency));
   return filled_run.seconds < run.seconds ? std::move(filled) : schedule;
 }
 

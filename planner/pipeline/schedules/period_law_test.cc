@@ -2,10 +2,10 @@
 
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <vector>
@@ -58,7 +58,7 @@ TEST(PeriodLawTest, PeriodsAreThoseOfRuns) {
       if (form == BackwardForm::kSplit) schedule = DelayWeightGradients(*schedule);
       const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
       EXPECT_OK(ops);
-      return RunPipeline(*ops, TransferModel::kLatency)->seconds;
+      return SimulatePipeline(*ops, TransferModel::kLatency)->seconds;
     };
     constexpr int32_t kBlock = 2520;  // steady states repeat after divisors of it, or nearly
     EXPECT_NEAR((seconds(200 + kBlock) - seconds(200)) / kBlock, period, 1e-3 * period);

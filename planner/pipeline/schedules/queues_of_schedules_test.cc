@@ -2,7 +2,6 @@
 
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/queues.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/dual_pipe.h"
 #include "planner/pipeline/schedules/eager_one_f_one_b.h"
 #include "planner/pipeline/schedules/interleaved.h"
@@ -11,6 +10,7 @@
 #include "planner/pipeline/schedules/zero_bubble.h"
 #include "planner/pipeline/schedules/zero_bubble_v.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/timeline.h"
 
 #include <string>
 #include <utility>
@@ -53,12 +53,13 @@ TEST(QueuesOfSchedulesTest, TimesAreThoseOfTheCases) {
       profile.stages[s].rank = name == "interleaved_1f1b" ? LoopedRank(s, ranks) : VRank(s, ranks);
     }
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, TransferModel::kLatency));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
+                         SimulatePipeline(ops, TransferModel::kLatency));
     EXPECT_NEAR(run.seconds, json["latency_model_time"], 1e-6);
     for (const auto& [placement, placement_name] :
          {std::pair(ReceivePlacement::kAtSend, "passive"),
           std::pair(ReceivePlacement::kBeforeUse, "recv_before_use")}) {
-      ASSERT_OK_AND_ASSIGN(const Program program, MakeProgram(ops, placement));
+      ASSERT_OK_AND_ASSIGN(const RankActions program, MakeRankActions(ops, placement));
       for (const auto& [scope, scope_name] :
            {std::pair(QueueScope::kRank, "device"), std::pair(QueueScope::kPeer, "peer"),
             std::pair(QueueScope::kChannel, "edge")}) {

@@ -3,7 +3,6 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/controllable_memory.h"
 #include "planner/pipeline/schedules/dual_pipe.h"
 #include "planner/pipeline/schedules/eager_one_f_one_b.h"
@@ -15,6 +14,7 @@
 #include "planner/pipeline/schedules/zero_bubble.h"
 #include "planner/pipeline/schedules/zero_bubble_v.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <string>
@@ -106,7 +106,7 @@ TEST(VectorsTest, TimesAndPeaksAreThoseOfTheVectors) {
     ASSERT_OK_AND_ASSIGN(const Schedule schedule, MakeOf(v));
     EXPECT_OK(ProvePipeline(schedule, v.profile));
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, v.profile));
-    ASSERT_OK_AND_ASSIGN(const PipelineRun run, RunPipeline(ops, v.model));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, v.model));
     const Json& expect = v.json["expect"];
     EXPECT_NEAR(run.seconds, expect["iteration_time"], kTolerance);
     EXPECT_NEAR(run.span_seconds, expect["max_device_span"], kTolerance);
@@ -137,7 +137,7 @@ TEST(VectorsTest, GainsAreThoseOfThePaper) {
       EXPECT_OK(schedule);
       const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, of);
       EXPECT_OK(ops);
-      const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, model);
+      const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model);
       EXPECT_OK(run);
       return run->seconds;
     };

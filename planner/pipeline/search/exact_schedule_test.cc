@@ -5,9 +5,9 @@
 #include "planner/pipeline/bound.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <vector>
@@ -23,7 +23,7 @@ constexpr int64_t kNodesMax = 3'000'000;
 double SecondsOf(const Schedule& schedule, const PipelineProfile& profile) {
   const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
   EXPECT_OK(ops);
-  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
   EXPECT_OK(run);
   return run->seconds;
 }
@@ -94,7 +94,7 @@ class Enumeration {
   void Measure() {
     const absl::StatusOr<OpTable> ops = OpTable::Create(schedule_, profile_);
     if (!CheckMemory(*ops, PeakMemory(*ops)).ok()) return;
-    const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, TransferModel::kLatency);
+    const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
     if (run.ok()) least_ = std::min(least_, run->seconds);
   }
 

@@ -23,7 +23,7 @@ struct Place {
 
 // Places of ops that began as soon as the op before them ended, on a way to the last end. With
 // ports, ops that waited for a transfer which waited for a port end the way.
-std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineRun& run) {
+std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineTimeline& run) {
   OpIndex at = 0;
   for (OpIndex i = 0; i < ops.size(); ++i) {
     if (run.ops[i].end > run.ops[at].end) at = i;
@@ -57,7 +57,7 @@ class Improver {
 
   absl::StatusOr<ImprovedSchedule> Improve() && {
     ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(found_.schedule, profile_));
-    ASSIGN_OR_RETURN(const PipelineRun run, RunPipeline(ops, model_));
+    ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, model_));
     found_.ops += ops.size();
     found_.seconds = run.seconds;
     begins_ = SumOfBegins(run);
@@ -98,7 +98,7 @@ class Improver {
     const absl::StatusOr<OpTable> ops = OpTable::Create(found_.schedule, profile_);
     found_.ops += ops->size();
     if (CheckMemory(*ops, PeakMemory(*ops)).ok()) {
-      const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, model_);
+      const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model_);
       if (run.ok() && IsBetter(*run)) {
         found_.seconds = run->seconds;
         begins_ = SumOfBegins(*run);
@@ -111,11 +111,11 @@ class Improver {
   }
 
   // Where the time stays, it helps that ops begin sooner: another move may then save time.
-  bool IsBetter(const PipelineRun& run) const {
+  bool IsBetter(const PipelineTimeline& run) const {
     if (run.seconds < found_.seconds * (1 - kLeastGain)) return true;
     return run.seconds <= found_.seconds && SumOfBegins(run) < begins_ * (1 - kLeastGain);
   }
-  static double SumOfBegins(const PipelineRun& run) {
+  static double SumOfBegins(const PipelineTimeline& run) {
     double sum = 0;
     for (const TimeSpan& op : run.ops) sum += op.begin;
     return sum;

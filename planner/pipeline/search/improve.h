@@ -1,7 +1,7 @@
 #pragma once
 
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedule.h"
+#include "planner/pipeline/timeline.h"
 
 #include <cstdint>
 
@@ -19,7 +19,7 @@ struct ImprovedSchedule {
 // its rank's order, as long as that saves time, or lets ops begin sooner in the same time, and
 // every rank's memory suffices, until no such move helps or `ops_max` ops have been run.
 // Deterministic. The schedule must be complete and must run: InvalidArgument as OpTable::Create and
-// RunPipeline.
+// SimulatePipeline.
 absl::StatusOr<ImprovedSchedule> ImproveSchedule(const Schedule& schedule,
                                                  const PipelineProfile& profile,
                                                  TransferModel model, int64_t ops_max);

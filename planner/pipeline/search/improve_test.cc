@@ -17,7 +17,7 @@ namespace {
 double SecondsOf(const Schedule& schedule, const PipelineProfile& profile, TransferModel model) {
   const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
   EXPECT_OK(ops);
-  const absl::StatusOr<PipelineRun> run = RunPipeline(*ops, model);
+  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model);
   EXPECT_OK(run);
   return run->seconds;
 }

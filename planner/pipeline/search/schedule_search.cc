@@ -3,9 +3,9 @@
 #include "common/base/status_macros.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/search/candidates.h"
 #include "planner/pipeline/search/improve.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <utility>
@@ -56,7 +56,7 @@ class ScheduleSearch {
     result_.ops += ops.size();  // to make it
     const std::vector<RankMemory> memory = PeakMemory(ops);
     if (!CheckMemory(ops, memory).ok()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const PipelineRun run, RunPipeline(ops, options_.model));
+    ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, options_.model));
     result_.ops += ops.size();
     FoundSchedule found{
         .name = name,

@@ -3,11 +3,11 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/run.h"
 #include "planner/pipeline/schedules/placement.h"
 #include "planner/pipeline/search/testing/exact_schedule.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
+#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <optional>
@@ -84,7 +84,7 @@ TEST(ScheduleSearchTest, WhatIsFoundCanRunAsItSays) {
         EXPECT_EQ(std::ranges::max_element(proof.memory, {}, &RankMemory::bytes)->bytes(),
                   f.peak_bytes);
         ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(f.schedule, profile));
-        EXPECT_DOUBLE_EQ(RunPipeline(ops, model)->seconds, f.seconds);
+        EXPECT_DOUBLE_EQ(SimulatePipeline(ops, model)->seconds, f.seconds);
         EXPECT_GE(f.gap, -1e-9);
         if (i == 0) continue;
         EXPECT_GT(f.seconds, found.pareto[i - 1].seconds);

@@ -39,7 +39,7 @@ struct HostRole {
   auto operator<=>(const HostRole&) const = default;
 };
 
-void NumberTwins(const PortRates& rates, std::vector<BroadcastKind>& kinds) {
+void NumberEquals(const PortRates& rates, std::vector<BroadcastKind>& kinds) {
   std::vector<HostRole> roles(rates.out.size());
   for (size_t k = 0; k < kinds.size(); ++k) {
     for (const HostRank host : kinds[k].chain) roles[host].in_chain = host;
@@ -49,13 +49,13 @@ void NumberTwins(const PortRates& rates, std::vector<BroadcastKind>& kinds) {
     }
   }
   std::map<HostRole, int32_t> numbers;
-  std::vector<int32_t> twins(roles.size());
+  std::vector<int32_t> equals(roles.size());
   for (size_t host = 0; host < roles.size(); ++host) {
     const auto next = static_cast<int32_t>(numbers.size());
-    twins[host] = numbers.try_emplace(std::move(roles[host]), next).first->second;
+    equals[host] = numbers.try_emplace(std::move(roles[host]), next).first->second;
   }
   for (BroadcastKind& kind : kinds) {
-    for (KindSender& sender : kind.senders) sender.twins = twins[sender.host];
+    for (KindSender& sender : kind.senders) sender.equals = equals[sender.host];
   }
 }
 
@@ -82,7 +82,7 @@ std::vector<BroadcastKind> GroupByKind(std::span<const OpenBroadcast> open,
     }
     kinds[entry->second].members.push_back(static_cast<int64_t>(i));
   }
-  NumberTwins(network.fastest_nic, kinds);
+  NumberEquals(network.fastest_nic, kinds);
   return kinds;
 }
 

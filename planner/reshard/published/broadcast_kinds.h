@@ -15,7 +15,7 @@ struct KindSender {
   HostRank host = 0;
   double seconds = 0;
   // Hosts of one number are interchangeable: same rate, senders of the same kinds, and in no chain.
-  int32_t twins = 0;
+  int32_t equals = 0;
 };
 
 // Broadcasts which no order can tell apart: same bytes, same chain, same candidates.

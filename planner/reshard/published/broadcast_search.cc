@@ -99,7 +99,7 @@ class OrderSearch {
       const double urgency = ports_.Urgency(kind);
       const std::vector<KindSender>& senders = kinds_[k].senders;
       for (size_t s = 0; s < senders.size(); ++s) {
-        if (HasTwinBefore(senders, s)) continue;
+        if (HasEqualBefore(senders, s)) continue;
         ++best_.nodes;
         const double start = std::max(chain_free, ports_.SenderFree(senders[s].host));
         const double end = start + senders[s].seconds;
@@ -119,9 +119,9 @@ class OrderSearch {
   }
 
   // A sender before this one does as well now and later.
-  bool HasTwinBefore(const std::vector<KindSender>& senders, size_t s) const {
+  bool HasEqualBefore(const std::vector<KindSender>& senders, size_t s) const {
     for (size_t before = 0; before < s; ++before) {
-      if (senders[before].twins == senders[s].twins &&
+      if (senders[before].equals == senders[s].equals &&
           ports_.SenderFree(senders[before].host) == ports_.SenderFree(senders[s].host)) {
         return true;
       }

@@ -193,7 +193,7 @@ TEST(BroadcastSearchTest, AlikeSlicesAndSendersAreOneKind) {
   const std::vector<BroadcastKind> kinds = GroupByKind(open, EqualHosts(6));
   ASSERT_EQ(kinds.size(), 3u);
   EXPECT_THAT(kinds[0].members, ElementsAre(0, 1));
-  EXPECT_EQ(kinds[0].senders[0].twins, kinds[0].senders[1].twins);
+  EXPECT_EQ(kinds[0].senders[0].equals, kinds[0].senders[1].equals);
 }
 
 TEST(BroadcastSearchTest, AlikeStatesAreLookedAtOnce) {

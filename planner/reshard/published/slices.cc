@@ -28,18 +28,18 @@ void SortBySlot(std::span<DeviceRank> devices, std::span<const int32_t> slot_of_
 
 // Classes of a grid as places in its list, in the order of the published strategies.
 std::vector<int64_t> InPublishedOrder(const GroupGrid& grid, const Slicing& slicing) {
-  FirstCells holder_cell, needer_cell;
+  FirstCells holder_cell, receiver_cell;
   for (int64_t cell = 0; cell < static_cast<int64_t>(grid.class_of_cell.size()); ++cell) {
     if (grid.class_of_cell[cell] == kNoClass) continue;
     const SliceClass& slice_class = slicing.classes()[grid.class_of_cell[cell]];
     holder_cell.try_emplace(slice_class.holders, cell);
-    needer_cell.try_emplace(slice_class.needers, cell);
+    receiver_cell.try_emplace(slice_class.receivers, cell);
   }
   std::vector<int64_t> order(grid.classes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   std::ranges::sort(order, {}, [&](int64_t i) {
     const SliceClass& slice_class = slicing.classes()[grid.classes[i]];
-    return std::tuple(needer_cell[slice_class.needers], holder_cell[slice_class.holders]);
+    return std::tuple(receiver_cell[slice_class.receivers], holder_cell[slice_class.holders]);
   });
   return order;
 }
@@ -66,7 +66,7 @@ std::vector<Slices::Ordered> Slices::AddParties(const TensorTable& tensors, cons
     add_list([&] { devices_.insert(devices_.end(), holders.begin(), holders.end()); }, source_slot);
     add_list(
         [&] {
-          std::ranges::set_difference(slicing.needers(c), holders, std::back_inserter(devices_));
+          std::ranges::set_difference(slicing.receivers(c), holders, std::back_inserter(devices_));
         },
         destination_slot);
   }

@@ -26,7 +26,7 @@ struct Slice {
 };
 
 // All slices of a request in the order of the published strategies: by tensor, then by the first
-// element of what the needers share, then of what the holders share. Immutable.
+// element of what the receivers share, then of what the holders share. Immutable.
 class Slices {
  public:
   // ResourceExhausted, naming the strategy, when there are more than a plan may have relays. Cost:

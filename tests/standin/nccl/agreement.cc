@@ -26,12 +26,12 @@ Result Communicator::Split(int color, int key, uint64_t& number) {
     if (Result published = Publish("ncclCommSplit"); !published.ok()) return published;
   }
   number = ++splits_;
-  BoardCell& cell = board_->cell(rank_);
-  BoardChoice& choice = cell.choices[number % cell.choices.size()];
+  RendezvousCell& cell = rendezvous_->cell(rank_);
+  RendezvousChoice& choice = cell.choices[number % cell.choices.size()];
   choice.color = color;
   choice.key = key;
   choice.number = number;
-  board_->RingAllDoorbells();
+  rendezvous_->RingAllDoorbells();
   auto advance = [this, number]() -> std::optional<Result> {
     if (!PlaceAfterSplit(number, NCCL_SPLIT_NOCOLOR).has_value()) return std::nullopt;
     return Result{};
@@ -40,18 +40,18 @@ Result Communicator::Split(int color, int key, uint64_t& number) {
 }
 
 std::optional<Communicator::Place> Communicator::PlaceAfterSplit(uint64_t number, int color) const {
-  if (board_ == nullptr) return std::nullopt;
+  if (rendezvous_ == nullptr) return std::nullopt;
   std::vector<std::pair<int, int>> members;  // key and rank
-  for (int rank = 0; rank < board_->ranks(); ++rank) {
-    const BoardCell& cell = board_->cell(rank);
-    const BoardChoice& choice = cell.choices[number % cell.choices.size()];
+  for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+    const RendezvousCell& cell = rendezvous_->cell(rank);
+    const RendezvousChoice& choice = cell.choices[number % cell.choices.size()];
     if (choice.number != number) return std::nullopt;
     if (choice.color == color) members.emplace_back(choice.key, rank);
   }
   std::ranges::sort(members);
   const auto mine =
       std::ranges::find(members, rank_, [](const auto& member) { return member.second; });
-  return Place{.board_name = absl::StrCat(board_->name(), "-split-", number, "-", color),
+  return Place{.rendezvous_name = absl::StrCat(rendezvous_->name(), "-split-", number, "-", color),
                .ranks = static_cast<int>(members.size()),
                .rank = static_cast<int>(mine - members.begin())};
 }
@@ -63,7 +63,7 @@ Result Communicator::Shrink(std::span<const int> excluded, bool aborts, uint64_t
   if (aborts) {
     stops_ = true;
     async_error_.reset();
-    board_->RingDoorbell(rank_);
+    rendezvous_->RingDoorbell(rank_);
   } else if (!AllRan()) {
     return Refused(ncclInvalidUsage, "while operations are outstanding, without SHRINK_ABORT");
   }
@@ -71,14 +71,14 @@ Result Communicator::Shrink(std::span<const int> excluded, bool aborts, uint64_t
   number = ++shrinks_;
   const std::vector<int> ranks(excluded.begin(), excluded.end());
   const uint64_t hash = HashOf(number, absl::StrJoin(ranks, ","));
-  board_->cell(rank_).shrink_hash = hash;
-  board_->cell(rank_).shrink_number = number;
-  board_->RingAllDoorbells();
+  rendezvous_->cell(rank_).shrink_hash = hash;
+  rendezvous_->cell(rank_).shrink_number = number;
+  rendezvous_->RingAllDoorbells();
   auto advance = [this, number, hash, ranks]() -> std::optional<Result> {
     if (!NothingRuns()) return std::nullopt;
-    for (int rank = 0; rank < board_->ranks(); ++rank) {
+    for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
       if (std::ranges::find(ranks, rank) != ranks.end()) continue;
-      const BoardCell& cell = board_->cell(rank);
+      const RendezvousCell& cell = rendezvous_->cell(rank);
       if (cell.shrink_number < number) return std::nullopt;
       if (cell.shrink_number == number && cell.shrink_hash != hash) {
         return Refused(ncclInvalidUsage,
@@ -96,28 +96,28 @@ Communicator::Place Communicator::PlaceAfterShrink(uint64_t number,
     return std::ranges::count_if(excluded, [&](int rank) { return rank < end; });
   };
   const uint64_t hash = HashOf(number, absl::StrJoin(excluded, ","));
-  return {.board_name = absl::StrCat(board_->name(), "-shrink-", number, "-", hash),
-          .ranks = static_cast<int>(board_->ranks() - excluded_before(board_->ranks())),
+  return {.rendezvous_name = absl::StrCat(rendezvous_->name(), "-shrink-", number, "-", hash),
+          .ranks = static_cast<int>(rendezvous_->ranks() - excluded_before(rendezvous_->ranks())),
           .rank = static_cast<int>(rank_ - excluded_before(rank_))};
 }
 
 Result Communicator::Publish(const std::string& text) {
   ++orders_;
   order_hash_ = HashOf(order_hash_, text);
-  BoardCell& cell = board_->cell(rank_);
+  RendezvousCell& cell = rendezvous_->cell(rank_);
   const size_t slot = orders_ % cell.orders.size();
   SetText(cell.orders[slot].text, text);
   cell.orders[slot].hash = order_hash_;
   cell.orders[slot].number = orders_;
   // Of two ranks that publish at the same time, one at least sees the other.
-  for (int rank = 0; rank < board_->ranks(); ++rank) {
-    const BoardOrder& other = board_->cell(rank).orders[slot];
+  for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+    const RendezvousOrder& other = rendezvous_->cell(rank).orders[slot];
     if (other.number != orders_ || other.hash == order_hash_) continue;
     const Result broken = Refused(
         ncclInvalidUsage,
         absl::StrCat("the ranks differ in call ", orders_, " of the communicator: rank ", rank_,
                      " makes ", text, ", rank ", rank, " makes ", other.text.data()));
-    board_->Break(broken.text);
+    rendezvous_->Break(broken.text);
     Fail(broken);
     return broken;
   }

@@ -128,7 +128,7 @@ Result Communicator::Submit(std::span<const Operation> operations) {
   }
   if (Result checked = CheckOverlaps(operations); !checked.ok()) return checked;
 
-  auto work = std::make_unique<Work>(*board_, rank_);
+  auto work = std::make_unique<Work>(*rendezvous_, rank_);
   for (const Operation& operation : operations) {
     corrupts_ = crossmeshStandInFaultDue("corrupt_at") != 0;
     if (crossmeshStandInFaultDue("stall_at") != 0) work->StallForever();
@@ -264,13 +264,13 @@ void Communicator::Run(Work& work, uint64_t ticket) {
     ++running_;
   }
   while (!stops_) {
-    const uint32_t seen = board_->cell(rank_).doorbell;
-    const bool moved = !board_->is_broken() && work.Progress();
+    const uint32_t seen = rendezvous_->cell(rank_).doorbell;
+    const bool moved = !rendezvous_->is_broken() && work.Progress();
     if (work.IsDone()) {
       work.Finish();
       break;
     }
-    if (!moved) board_->WaitDoorbell(rank_, seen);
+    if (!moved) rendezvous_->WaitDoorbell(rank_, seen);
   }
   work.ReleaseMemory();
   MutexLock lock(mutex_);

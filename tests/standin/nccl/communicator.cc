@@ -33,7 +33,7 @@ bool SeveralRanksPerGpu() {
 
 }  // namespace
 
-Result Communicator::Init(absl::string_view call, FindPlace find_place, bool may_make_board,
+Result Communicator::Init(absl::string_view call, FindPlace find_place, bool may_make_rendezvous,
                           const Identity& identity) {
   const Communicator* none = nullptr;
   if (!being_made.compare_exchange_strong(none, this)) {
@@ -51,53 +51,54 @@ Result Communicator::Init(absl::string_view call, FindPlace find_place, bool may
   }
   taken_bytes_ = bytes;
   const bool fails = crossmeshStandInFaultDue("init_fails") != 0;
-  auto advance = [this, find = std::move(find_place), may_make_board,
+  auto advance = [this, find = std::move(find_place), may_make_rendezvous,
                   fails]() mutable -> std::optional<Result> {
     if (fails) return Failed(ncclSystemError, "injected fault init_fails");
-    if (board_ == nullptr) {
+    if (rendezvous_ == nullptr) {
       const std::optional<Place> place = find();
       if (!place.has_value()) return std::nullopt;
-      if (Result joined = Join(*place, may_make_board); !joined.ok()) return joined;
+      if (Result joined = Join(*place, may_make_rendezvous); !joined.ok()) return joined;
     }
     if (!AllJoined() || crossmeshStandInFault("init_never_ends") != 0) return std::nullopt;
-    board_->RemoveName();
+    rendezvous_->RemoveName();
     return CompareIdentities();
   };
   return Start({.call = std::string(call), .advance = std::move(advance)});
 }
 
-Result Communicator::Join(const Place& place, bool may_make_board) {
+Result Communicator::Join(const Place& place, bool may_make_rendezvous) {
   std::string reason;
-  std::unique_ptr<Board> board = Board::Open(place.board_name, place.ranks, may_make_board, reason);
-  if (board == nullptr) return Refused(ncclInvalidUsage, reason);
-  BoardCell& cell = board->cell(place.rank);
-  uint32_t free = BoardCell::kFree;
-  if (!cell.state.compare_exchange_strong(free, BoardCell::kBeingFilled)) {
+  std::unique_ptr<Rendezvous> rendezvous =
+      Rendezvous::Open(place.rendezvous_name, place.ranks, may_make_rendezvous, reason);
+  if (rendezvous == nullptr) return Refused(ncclInvalidUsage, reason);
+  RendezvousCell& cell = rendezvous->cell(place.rank);
+  uint32_t free = RendezvousCell::kFree;
+  if (!cell.state.compare_exchange_strong(free, RendezvousCell::kBeingFilled)) {
     return Refused(ncclInvalidUsage, absl::StrCat("rank ", place.rank, " has joined already"));
   }
   cell.version = identity_.version;
   cell.uuid = identity_.uuid;
   SetText(cell.environment, identity_.environment);
-  cell.state = BoardCell::kJoined;
-  board->RingAllDoorbells();
+  cell.state = RendezvousCell::kJoined;
+  rendezvous->RingAllDoorbells();
   rank_ = place.rank;
   sent_.assign(place.ranks, 0);
   received_.assign(place.ranks, 0);
-  board_ = std::move(board);
+  rendezvous_ = std::move(rendezvous);
   return {};
 }
 
 bool Communicator::AllJoined() const {
-  for (int rank = 0; rank < board_->ranks(); ++rank) {
-    if (board_->cell(rank).state != BoardCell::kJoined) return false;
+  for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+    if (rendezvous_->cell(rank).state != RendezvousCell::kJoined) return false;
   }
   return true;
 }
 
 Result Communicator::CompareIdentities() const {
-  const BoardCell& mine = board_->cell(rank_);
-  for (int rank = 0; rank < board_->ranks(); ++rank) {
-    const BoardCell& other = board_->cell(rank);
+  const RendezvousCell& mine = rendezvous_->cell(rank_);
+  for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+    const RendezvousCell& other = rendezvous_->cell(rank);
     if (other.version != mine.version) {
       return Refused(ncclInvalidUsage,
                      absl::StrCat("rank ", rank_, " has NCCL version ", mine.version, ", rank ",
@@ -153,8 +154,8 @@ void Communicator::Fail(const Result& failure) {
 
 Result Communicator::Poll() {
   const bool is_over = phase_ == Phase::kFailed || phase_ == Phase::kRevoked;
-  if (!is_over && !stops_ && board_ != nullptr && board_->is_broken()) {
-    const Result broken = Refused(ncclInvalidUsage, board_->broken_text());
+  if (!is_over && !stops_ && rendezvous_ != nullptr && rendezvous_->is_broken()) {
+    const Result broken = Refused(ncclInvalidUsage, rendezvous_->broken_text());
     Fail(broken);
     return broken;
   }
@@ -207,9 +208,9 @@ Result Communicator::Finalize() {
   if (Result published = Publish("ncclCommFinalize"); !published.ok()) return published;
   auto advance = [this]() -> std::optional<Result> {
     if (!AllRan()) return std::nullopt;
-    if (board_->cell(rank_).finalized.exchange(1) == 0) board_->RingAllDoorbells();
-    for (int rank = 0; rank < board_->ranks(); ++rank) {
-      if (board_->cell(rank).finalized == 0) return std::nullopt;
+    if (rendezvous_->cell(rank_).finalized.exchange(1) == 0) rendezvous_->RingAllDoorbells();
+    for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+      if (rendezvous_->cell(rank).finalized == 0) return std::nullopt;
     }
     return Result{};
   };
@@ -218,7 +219,7 @@ Result Communicator::Finalize() {
 
 Result Communicator::Revoke() {
   stops_ = true;
-  board_->RingDoorbell(rank_);
+  rendezvous_->RingDoorbell(rank_);
   async_error_.reset();
   auto advance = [this]() -> std::optional<Result> {
     if (!NothingRuns()) return std::nullopt;
@@ -252,7 +253,7 @@ Result Communicator::Abort() {
 
 void Communicator::Close(absl::string_view by) {
   stops_ = true;
-  if (board_ != nullptr) board_->RingDoorbell(rank_);
+  if (rendezvous_ != nullptr) rendezvous_->RingDoorbell(rank_);
   {
     MutexLock lock(mutex_);
     while (running_ > 0) changed_.Wait(mutex_);
@@ -265,8 +266,8 @@ void Communicator::Close(absl::string_view by) {
   }
   registrations_.clear();
   crossmeshStandInTakeMemory(options_.device, -std::exchange(taken_bytes_, 0));
-  if (board_ != nullptr) board_->RemoveName();
-  board_.reset();
+  if (rendezvous_ != nullptr) rendezvous_->RemoveName();
+  rendezvous_.reset();
   phase_ = Phase::kClosed;
   closed_by_ = std::string(by);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/base/mutex.h"
-#include "tests/standin/nccl/board.h"
 #include "tests/standin/nccl/operation.h"
+#include "tests/standin/nccl/rendezvous.h"
 #include "tests/standin/nccl/result.h"
 #include "tests/standin/nccl/work.h"
 
@@ -43,15 +43,15 @@ class Communicator {
 
   // Life.
 
-  // Begins to make it. For a split or a shrink the board is known later, by `find_place`, which
-  // gives nothing until then. Communicators of a process are made one after the other.
+  // Begins to make it. For a split or a shrink the rendezvous is known later, by `find_place`,
+  // which gives nothing until then. Communicators of a process are made one after the other.
   struct Place {
-    std::string board_name;
+    std::string rendezvous_name;
     int ranks = 0;
     int rank = 0;
   };
   using FindPlace = absl::AnyInvocable<std::optional<Place>()>;
-  Result Init(absl::string_view call, FindPlace find_place, bool may_make_board,
+  Result Init(absl::string_view call, FindPlace find_place, bool may_make_rendezvous,
               const Identity& identity);
 
   // Gets on with what is under way, and gives the state that ncclCommGetAsyncError tells.
@@ -98,7 +98,7 @@ class Communicator {
   bool is_blocking() const { return options_.is_blocking; }
   int device() const { return options_.device; }
   int rank() const { return rank_; }
-  int ranks() const { return board_ == nullptr ? 0 : board_->ranks(); }
+  int ranks() const { return rendezvous_ == nullptr ? 0 : rendezvous_->ranks(); }
   const Identity& identity() const { return identity_; }
 
  private:
@@ -121,7 +121,7 @@ class Communicator {
   void EndPending(const Result& result);
   void Fail(const Result& failure);
 
-  Result Join(const Place& place, bool may_make_board);
+  Result Join(const Place& place, bool may_make_rendezvous);
   bool AllJoined() const;
   Result CompareIdentities() const;
   // Tells the others of a call that all must make in the same order.
@@ -148,7 +148,7 @@ class Communicator {
   std::optional<Result> async_error_;  // an injected one, to be told
   std::optional<Pending> pending_;
   int64_t polls_left_ = 0;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   int rank_ = -1;
   Identity identity_;
   int64_t taken_bytes_ = 0;

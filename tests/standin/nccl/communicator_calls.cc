@@ -79,7 +79,7 @@ Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
   if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
   const int device = crossmeshStandInCurrentDevice();
   if (device < 0) return Refused(ncclInvalidUsage, "this thread has no current context");
-  if (ranks < 1 || ranks > Board::kRanksMax || rank < 0 || rank >= ranks) {
+  if (ranks < 1 || ranks > Rendezvous::kRanksMax || rank < 0 || rank >= ranks) {
     return Refused(ncclInvalidArgument, absl::StrCat("rank ", rank, " of ", ranks, " ranks"));
   }
   absl::string_view name(id.internal, strnlen(id.internal, sizeof(id.internal)));
@@ -91,7 +91,8 @@ Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
   Communicator& communicator = *made;
   *handle = AddCommunicator(std::move(made));
   auto place = [name = std::string(name), ranks, rank] {
-    return std::optional(Communicator::Place{.board_name = name, .ranks = ranks, .rank = rank});
+    return std::optional(
+        Communicator::Place{.rendezvous_name = name, .ranks = ranks, .rank = rank});
   };
   return EndIfFailed(communicator.Init("ncclCommInitRankConfig", place, false, IdentityOf(device)),
                      handle);
@@ -188,7 +189,7 @@ const char* ncclGetLastError(ncclComm_t) { return NcclCall::LastText(); }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   NcclCall call("ncclGetUniqueId");
-  const std::string text = absl::StrCat(crossmesh::kIdBegin, crossmesh::Board::MakeName());
+  const std::string text = absl::StrCat(crossmesh::kIdBegin, crossmesh::Rendezvous::MakeName());
   *id = {};
   std::memcpy(id->internal, text.data(), text.size());
   return call.End({});

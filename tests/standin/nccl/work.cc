@@ -11,16 +11,16 @@ namespace crossmesh {
 namespace {
 
 // Copies to a ring at a position, or from it, in the two parts that its end may make of it.
-void CopyToRing(BoardRing& ring, uint64_t position, const std::byte* from, uint64_t bytes) {
-  const uint64_t begin = position % BoardRing::kBytes;
-  const uint64_t first = std::min(bytes, BoardRing::kBytes - begin);
+void CopyToRing(RendezvousRing& ring, uint64_t position, const std::byte* from, uint64_t bytes) {
+  const uint64_t begin = position % RendezvousRing::kBytes;
+  const uint64_t first = std::min(bytes, RendezvousRing::kBytes - begin);
   std::memcpy(ring.bytes.data() + begin, from, first);
   std::memcpy(ring.bytes.data(), from + first, bytes - first);
 }
 
-void CopyFromRing(const BoardRing& ring, uint64_t position, std::byte* to, uint64_t bytes) {
-  const uint64_t begin = position % BoardRing::kBytes;
-  const uint64_t first = std::min(bytes, BoardRing::kBytes - begin);
+void CopyFromRing(const RendezvousRing& ring, uint64_t position, std::byte* to, uint64_t bytes) {
+  const uint64_t begin = position % RendezvousRing::kBytes;
+  const uint64_t first = std::min(bytes, RendezvousRing::kBytes - begin);
   std::memcpy(to, ring.bytes.data() + begin, first);
   std::memcpy(to + first, ring.bytes.data(), bytes - first);
 }
@@ -34,8 +34,11 @@ std::string MessageHead::ToString() const {
                       " collectives");
 }
 
-Work::Work(const Board& board, int rank)
-    : board_(board), rank_(rank), sends_(board.ranks()), receives_(board.ranks()) {}
+Work::Work(const Rendezvous& rendezvous, int rank)
+    : rendezvous_(rendezvous),
+      rank_(rank),
+      sends_(rendezvous.ranks()),
+      receives_(rendezvous.ranks()) {}
 
 std::byte* Work::Scratch(size_t bytes) {
   scratch_.emplace_back(bytes);
@@ -71,9 +74,9 @@ bool Work::Progress() {
 }
 
 bool Work::ProgressSend(Transfer& transfer) {
-  BoardRing& ring = board_.ring(rank_, transfer.peer);
+  RendezvousRing& ring = rendezvous_.ring(rank_, transfer.peer);
   const uint64_t written = ring.written;
-  const uint64_t room = BoardRing::kBytes - (written - ring.read);
+  const uint64_t room = RendezvousRing::kBytes - (written - ring.read);
   uint64_t bytes = 0;
   if (transfer.moved == 0) {
     bytes = sizeof(MessageHead);
@@ -84,16 +87,17 @@ bool Work::ProgressSend(Transfer& transfer) {
     bytes = std::min(room, transfer.head.bytes - done);
     if (bytes == 0) return false;
     CopyToRing(ring, written, transfer.memory + done, bytes);
-    if (transfer.corrupts && done == 0) ring.bytes[written % BoardRing::kBytes] ^= std::byte{1};
+    if (transfer.corrupts && done == 0)
+      ring.bytes[written % RendezvousRing::kBytes] ^= std::byte{1};
   }
   transfer.moved += bytes;
   ring.written = written + bytes;
-  board_.RingDoorbell(transfer.peer);
+  rendezvous_.RingDoorbell(transfer.peer);
   return true;
 }
 
 bool Work::ProgressReceive(Transfer& transfer) {
-  BoardRing& ring = board_.ring(transfer.peer, rank_);
+  RendezvousRing& ring = rendezvous_.ring(transfer.peer, rank_);
   const uint64_t read = ring.read;
   const uint64_t there = ring.written - read;
   uint64_t bytes = 0;
@@ -103,9 +107,9 @@ bool Work::ProgressReceive(Transfer& transfer) {
     MessageHead sent;
     CopyFromRing(ring, read, reinterpret_cast<std::byte*>(&sent), bytes);
     if (sent != transfer.head) {
-      board_.Break(absl::StrCat("message ", transfer.head.index, " from rank ", transfer.peer,
-                                " to rank ", rank_, " is sent as ", sent.ToString(),
-                                " and received as ", transfer.head.ToString()));
+      rendezvous_.Break(absl::StrCat("message ", transfer.head.index, " from rank ", transfer.peer,
+                                     " to rank ", rank_, " is sent as ", sent.ToString(),
+                                     " and received as ", transfer.head.ToString()));
       return false;
     }
   } else {
@@ -117,14 +121,14 @@ bool Work::ProgressReceive(Transfer& transfer) {
   }
   transfer.moved += bytes;
   ring.read = read + bytes;
-  board_.RingDoorbell(transfer.peer);
+  rendezvous_.RingDoorbell(transfer.peer);
   return true;
 }
 
 bool Work::IsDone() const {
   if (stalls_) return false;
-  for (int peer = 0; peer < board_.ranks(); ++peer) {
-    const BoardRing& ring = board_.ring(rank_, peer);
+  for (int peer = 0; peer < rendezvous_.ranks(); ++peer) {
+    const RendezvousRing& ring = rendezvous_.ring(rank_, peer);
     if (!sends_[peer].empty() || !receives_[peer].empty() || ring.read != ring.written)
       return false;
   }

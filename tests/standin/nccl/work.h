@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tests/standin/nccl/board.h"
+#include "tests/standin/nccl/rendezvous.h"
 
 #include <atomic>
 #include <cstddef>
@@ -40,8 +40,8 @@ struct Transfer {
 // once it is queued.
 class Work {
  public:
-  // The board must outlive its running; an unfinished work may go without it.
-  Work(const Board& board, int rank);
+  // The rendezvous must outlive its running; an unfinished work may go without it.
+  Work(const Rendezvous& rendezvous, int rank);
   ~Work() { ReleaseMemory(); }
 
   void Send(Transfer transfer) { sends_[transfer.peer].push_back(transfer); }
@@ -54,7 +54,8 @@ class Work {
   void StallForever() { stalls_ = true; }
   void ReleaseMemory();
 
-  // Moves what can be moved; false when nothing could. Messages that do not match break the board.
+  // Moves what can be moved; false when nothing could. Messages that do not match break the
+  // rendezvous.
   bool Progress();
   // A send is through when its bytes were received, as if there were no buffers between.
   bool IsDone() const;
@@ -64,7 +65,7 @@ class Work {
   bool ProgressSend(Transfer& transfer);
   bool ProgressReceive(Transfer& transfer);
 
-  const Board& board_;
+  const Rendezvous& rendezvous_;
   const int rank_;
   bool stalls_ = false;
   std::vector<std::deque<Transfer>> sends_;     // by peer

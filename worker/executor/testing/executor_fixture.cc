@@ -14,14 +14,14 @@
 namespace crossmesh {
 namespace {
 
-// Each class goes from its first holder to its first needer, in one hop.
+// Each class goes from its first holder to its first receiver, in one hop.
 Plan PlanOf(TensorTable::Spec spec) {
   auto tensors = std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
   auto slicing = std::make_shared<const Slicing>(*Slicing::Create(*tensors));
   Plan::Spec plan{.tensors = tensors, .slicing = slicing, .chunk_bytes = Plan::kLeafBytes};
   for (ClassIndex c = 0; c < std::ssize(slicing->classes()); ++c) {
     const DeviceRank from = slicing->holders(c)[0];
-    const DeviceRank to = slicing->needers(c)[0];
+    const DeviceRank to = slicing->receivers(c)[0];
     if (from == to) {
       plan.copies.push_back({.slice_class = c, .device = to});
       continue;

@@ -1,4 +1,4 @@
-// Kernels launched by a GPU, on its memory, against their twins.
+// Kernels launched by a GPU, on its memory, against their reference implementations.
 
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
@@ -8,7 +8,7 @@
 #include "worker/gpu/kernels/kernel.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 
 #include <algorithm>
 #include <cstring>
@@ -75,7 +75,7 @@ PackArguments AllOfBoxes(const BoxMemory& boxes, const RegisteredList<KernelBox>
           .end = std::min(kBytes, boxes.packed_bytes)};
 }
 
-TEST_F(GpuKernelsTest, PackAndUnpackAreTheirTwins) {
+TEST_F(GpuKernelsTest, PackAndUnpackAreTheirReferences) {
   RandomSource random(1);
   const BoxMemory source = MakeBoxes(random);
   const RegisteredList<KernelBox> list(*gpu_, source.boxes);
@@ -98,7 +98,7 @@ TEST_F(GpuKernelsTest, PackAndUnpackAreTheirTwins) {
   EXPECT_EQ(unpacked_hashes.Values(), LeafHashesOnCpu(expected));
 }
 
-TEST_F(GpuKernelsTest, CopyIsItsTwin) {
+TEST_F(GpuKernelsTest, CopyIsItsReference) {
   RandomSource random(2);
   const BoxMemory source = MakeBoxes(random);
   BoxMemory destination = MakeBoxes(random);
@@ -118,7 +118,7 @@ TEST_F(GpuKernelsTest, CopyIsItsTwin) {
   EXPECT_EQ(copied, destination.memory.Copy());
 }
 
-TEST_F(GpuKernelsTest, ScaleIsItsTwin) {
+TEST_F(GpuKernelsTest, ScaleIsItsReference) {
   RandomSource random(3);
   KernelMemory elements(2 * 200 * 300, random);
   KernelMemory scales(4 * 2 * 3, random);

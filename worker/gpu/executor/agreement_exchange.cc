@@ -1,7 +1,7 @@
 #include "worker/gpu/executor/agreement_exchange.h"
 
 #include "common/base/status_macros.h"
-#include "worker/gpu/program/chunk_message.h"
+#include "worker/gpu/compiler/chunk_message.h"
 
 #include <vector>
 
@@ -10,28 +10,28 @@ namespace {
 
 constexpr int64_t kAgreementBytes = sizeof(RunAgreement);
 
-int64_t PlaceBehind(const GpuProgram& program) {
-  return ChunkMessage::RoundUp(program.staging_bytes(), ChunkMessage::kPlaceAlignment);
+int64_t PlaceBehind(const CompiledPart& compiled) {
+  return ChunkMessage::RoundUp(compiled.staging_bytes(), ChunkMessage::kPlaceAlignment);
 }
 
 }  // namespace
 
-int64_t AgreementExchange::StagingBytes(const GpuProgram& program) {
-  return PlaceBehind(program) + kAgreementBytes * (1 + GpuBinding::AgreementsTold(program));
+int64_t AgreementExchange::StagingBytes(const CompiledPart& compiled) {
+  return PlaceBehind(compiled) + kAgreementBytes * (1 + GpuBinding::AgreementsTold(compiled));
 }
 
 // The own one is the first, those that are told follow: of the peers, or of all ranks.
 uint64_t AgreementExchange::AddressOf(size_t place) const {
-  return shared_.staging.address() + PlaceBehind(binding_.program()) + kAgreementBytes * place;
+  return shared_.staging.address() + PlaceBehind(binding_.compiled()) + kAgreementBytes * place;
 }
 
 absl::Status AgreementExchange::Begin() {
-  const std::vector<DeviceRank>& peers = binding_.program().peers();
+  const std::vector<DeviceRank>& peers = binding_.compiled().peers();
   stage_ = Stage::kExchanging;
   if (peers.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(binding_.host_memory().CopyToGpu(std::as_bytes(binding_.own_agreement()),
                                                    AddressOf(0), *shared_.wire));
-  if (binding_.program().is_of_group()) {
+  if (binding_.compiled().is_of_group()) {
     return communicator_.Perform({.kind = CollectiveKind::kAllGather,
                                   .from = AddressOf(0),
                                   .to = AddressOf(1),
@@ -72,12 +72,12 @@ absl::Status AgreementExchange::BeginReading() {
 }
 
 absl::Status AgreementExchange::Compare() {
-  const GpuProgram& program = binding_.program();
+  const CompiledPart& compiled = binding_.compiled();
   const RunAgreement& own = binding_.own_agreement().front();
-  const std::vector<DeviceId>& devices = program.part().part().tensors().devices();
-  for (size_t i = 0; i < program.peers().size(); ++i) {
-    const DeviceRank peer = program.peers()[i];
-    const size_t place = program.is_of_group() ? ranks_[peer] : i;
+  const std::vector<DeviceId>& devices = compiled.part().part().tensors().devices();
+  for (size_t i = 0; i < compiled.peers().size(); ++i) {
+    const DeviceRank peer = compiled.peers()[i];
+    const size_t place = compiled.is_of_group() ? ranks_[peer] : i;
     RETURN_IF_ERROR(
         CheckAgreement(own, binding_.agreements_told()[place], ToString(devices[peer])));
   }

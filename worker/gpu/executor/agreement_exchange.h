@@ -12,17 +12,17 @@
 
 namespace crossmesh {
 
-// Asks the peers of a program, before its first step, whether they run the same: one group of
-// messages of a RunAgreement each, through a place in staging behind those of the program; in a
-// broadcast group one all-gather, for which there is a ring anyway. Confined to the thread of the
+// Asks the peers of a compiled part, before its first step, whether they run the same: one group of
+// messages of a RunAgreement each, through a place in staging behind those of the compiled part; in
+// a broadcast group one all-gather, for which there is a ring anyway. Confined to the thread of the
 // Gpu.
 //
 // A peer that does not count this rank among its own does not answer, and is noticed as one that
 // stalls.
 class AgreementExchange {
  public:
-  // Of staging, that a run of the program takes in all.
-  static int64_t StagingBytes(const GpuProgram& program);
+  // Of staging, that a run of the compiled part takes in all.
+  static int64_t StagingBytes(const CompiledPart& compiled);
 
   // All must outlive this; `ranks` by DeviceRank.
   AgreementExchange(GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,

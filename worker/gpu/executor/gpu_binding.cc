@@ -3,7 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/data_type.h"
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "worker/gpu/executor/device_pointer.h"
 #include "worker/gpu/executor/tile_check.h"
 #include "worker/gpu/kernels/kernel.h"
@@ -22,17 +22,17 @@ constexpr uint64_t kNoHashInPlace = ~uint64_t{0};
 
 }  // namespace
 
-// Makes the boxes of classes on one side of the program's device.
+// Makes the boxes of classes on one side of the compiled part's device.
 class GpuBinding::BoxCollector {
  public:
   // `scales` are those of source tiles; null at destinations.
-  BoxCollector(const GpuProgram& program, Side side, std::span<const uint64_t> tiles,
+  BoxCollector(const CompiledPart& compiled, Side side, std::span<const uint64_t> tiles,
                const GpuScales* scales)
-      : program_(program),
+      : compiled_(compiled),
         side_(side),
         tiles_(tiles),
         scales_(scales),
-        runs_(program.part().tiles(side, program.device())) {}
+        segments_(compiled.part().tiles(side, compiled.device())) {}
 
   // Of one class, behind those in `boxes`; nothing when it is there already.
   absl::Status Add(ClassIndex slice_class, std::vector<KernelBox>& boxes, BoxRanges& ranges) {
@@ -40,13 +40,15 @@ class GpuBinding::BoxCollector {
     if (!is_new) return absl::OkStatus();
     const bool is_quantized = scales_ != nullptr && IsQuantized(slice_class);
     KernelBoxList list;
-    runs_.Seek(slice_class, 0);
-    for (Run run = runs_.Next(kAll); run.bytes > 0; run = runs_.Next(kAll)) {
-      RETURN_IF_ERROR(CheckTile(program_, side_, run.tensor, tiles_));
+    segments_.Seek(slice_class, 0);
+    for (Segment segment = segments_.Next(kAll); segment.bytes > 0;
+         segment = segments_.Next(kAll)) {
+      RETURN_IF_ERROR(CheckTile(compiled_, side_, segment.tensor, tiles_));
       if (is_quantized) {
-        scales_->Append(run, list);
+        scales_->Append(segment, list);
       } else {
-        list.Append(tiles_[run.tensor] + run.tile_offset, run.tile_bytes, run.bytes);
+        list.Append(tiles_[segment.tensor] + segment.tile_offset, segment.tile_bytes,
+                    segment.bytes);
       }
     }
     CHECK_LE(std::ssize(list.boxes()), std::numeric_limits<int32_t>::max());
@@ -60,24 +62,24 @@ class GpuBinding::BoxCollector {
   static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
   bool IsQuantized(ClassIndex slice_class) const {
-    const ConversionIndex conversion = program_.part().slicing().classes()[slice_class].conversion;
+    const ConversionIndex conversion = compiled_.part().slicing().classes()[slice_class].conversion;
     return conversion != kNoConversion &&
-           program_.part().part().tensors().conversions()[conversion].to == DataType::kF8E4M3;
+           compiled_.part().part().tensors().conversions()[conversion].to == DataType::kF8E4M3;
   }
 
-  const GpuProgram& program_;
+  const CompiledPart& compiled_;
   const Side side_;
   const std::span<const uint64_t> tiles_;
   const GpuScales* const scales_;
-  PackedRuns runs_;
+  PackedSegments segments_;
 };
 
 absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
-    Gpu& gpu, std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
+    Gpu& gpu, std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles,
     const GpuStream& upload) {
-  std::shared_ptr<GpuBinding> binding(new GpuBinding(std::move(program)));
+  std::shared_ptr<GpuBinding> binding(new GpuBinding(std::move(compiled)));
   binding->FindKernels(gpu);
-  ASSIGN_OR_RETURN(binding->scales_, GpuScales::Create(gpu, *binding->program_, tiles.source));
+  ASSIGN_OR_RETURN(binding->scales_, GpuScales::Create(gpu, *binding->compiled_, tiles.source));
   std::vector<KernelBox> boxes;
   RETURN_IF_ERROR(binding->Collect(tiles, boxes));
   RETURN_IF_ERROR(binding->Upload(gpu, boxes, upload));
@@ -96,7 +98,7 @@ void GpuBinding::FindKernels(const Gpu& gpu) {
   constexpr absl::string_view kCopy = "crossmesh_copy";
   source_kernels_.push_back(
       {gpu.KernelNamed<PackArguments>(kPack), gpu.KernelNamed<CopyArguments>(kCopy)});
-  for (const Conversion& conversion : program_->part().part().tensors().conversions()) {
+  for (const Conversion& conversion : compiled_->part().part().tensors().conversions()) {
     source_kernels_.push_back(
         {gpu.KernelNamed<PackArguments>(ConvertingKernelName(kPack, conversion)),
          gpu.KernelNamed<CopyArguments>(ConvertingKernelName(kCopy, conversion))});
@@ -104,16 +106,16 @@ void GpuBinding::FindKernels(const Gpu& gpu) {
 }
 
 absl::Status GpuBinding::Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes) {
-  BoxCollector sources(*program_, Side::kSource, scales_->sources(), scales_.get());
-  BoxCollector destinations(*program_, Side::kDestination, tiles.destination, nullptr);
-  for (const GpuProgram::Step& step : program_->steps()) {
-    for (const GpuProgram::Pack& pack : program_->packs(step)) {
+  BoxCollector sources(*compiled_, Side::kSource, scales_->sources(), scales_.get());
+  BoxCollector destinations(*compiled_, Side::kDestination, tiles.destination, nullptr);
+  for (const CompiledPart::Step& step : compiled_->steps()) {
+    for (const CompiledPart::Pack& pack : compiled_->packs(step)) {
       RETURN_IF_ERROR(sources.Add(pack.slice_class, boxes, source_));
     }
-    for (const GpuProgram::Unpack& unpack : program_->unpacks(step)) {
+    for (const CompiledPart::Unpack& unpack : compiled_->unpacks(step)) {
       RETURN_IF_ERROR(destinations.Add(unpack.slice_class, boxes, destination_));
     }
-    for (const GpuProgram::Copy& copy : program_->copies(step)) {
+    for (const CompiledPart::Copy& copy : compiled_->copies(step)) {
       RETURN_IF_ERROR(sources.Add(copy.slice_class, boxes, source_));
       RETURN_IF_ERROR(destinations.Add(copy.slice_class, boxes, destination_));
     }
@@ -147,7 +149,7 @@ GpuBinding::Boxes GpuBinding::boxes(Side side, ClassIndex slice_class) const {
 }
 
 const SourceKernels& GpuBinding::source_kernels(ClassIndex slice_class) const {
-  const SliceClass& of_class = program_->part().slicing().classes()[slice_class];
+  const SliceClass& of_class = compiled_->part().slicing().classes()[slice_class];
   return source_kernels_[of_class.conversion + 1];
 }
 
@@ -158,42 +160,42 @@ ScaleArguments GpuBinding::scaling() const {
 
 void GpuBinding::Prepare(const TaskKey& key) {
   std::ranges::fill(agreements(), RunAgreement());
-  agreements().front() = RunAgreement::Of(program_->agreement(), key);
-  std::ranges::fill(both_hashes().first(program_->leaves()), kNoRootHash);
-  std::ranges::fill(both_hashes().subspan(program_->leaves()), kNoHashInPlace);
+  agreements().front() = RunAgreement::Of(compiled_->agreement(), key);
+  std::ranges::fill(both_hashes().first(compiled_->leaves()), kNoRootHash);
+  std::ranges::fill(both_hashes().subspan(compiled_->leaves()), kNoHashInPlace);
 }
 
 uint64_t* GpuBinding::root_hashes_on_gpu() const {
-  if (!program_->checksums()) return nullptr;
+  if (!compiled_->checksums()) return nullptr;
   return DevicePointer<uint64_t>(host_memory_->device_address() + agreement_bytes());
 }
 
 uint64_t* GpuBinding::hashes_in_place_on_gpu() const {
-  if (!program_->checksums()) return nullptr;
-  return root_hashes_on_gpu() + program_->leaves();
+  if (!compiled_->checksums()) return nullptr;
+  return root_hashes_on_gpu() + compiled_->leaves();
 }
 
 LeafHashes GpuBinding::hashes() const {
-  return {.of_root = both_hashes().first(program_->leaves()),
-          .in_place = both_hashes().subspan(program_->leaves())};
+  return {.of_root = both_hashes().first(compiled_->leaves()),
+          .in_place = both_hashes().subspan(compiled_->leaves())};
 }
 
 std::span<RunAgreement> GpuBinding::agreements() const {
   return {reinterpret_cast<RunAgreement*>(host_memory_->bytes().data()),
-          static_cast<size_t>(1 + AgreementsTold(*program_))};
+          static_cast<size_t>(1 + AgreementsTold(*compiled_))};
 }
 
 std::span<uint64_t> GpuBinding::both_hashes() const {
   return {reinterpret_cast<uint64_t*>(host_memory_->bytes().data() + agreement_bytes()),
-          static_cast<size_t>(2 * program_->leaves())};
+          static_cast<size_t>(2 * compiled_->leaves())};
 }
 
 int64_t GpuBinding::agreement_bytes() const {
-  return (1 + AgreementsTold(*program_)) * static_cast<int64_t>(sizeof(RunAgreement));
+  return (1 + AgreementsTold(*compiled_)) * static_cast<int64_t>(sizeof(RunAgreement));
 }
 
 int64_t GpuBinding::hash_bytes() const {
-  return 2 * program_->leaves() * static_cast<int64_t>(sizeof(uint64_t));
+  return 2 * compiled_->leaves() * static_cast<int64_t>(sizeof(uint64_t));
 }
 
 }  // namespace crossmesh

@@ -3,6 +3,8 @@
 #include "common/plan/slicing.h"
 #include "common/plan/tensor_table.h"
 #include "worker/executor/task.h"
+#include "worker/gpu/compiler/checksum_comparison.h"
+#include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/device/gpu_memory.h"
@@ -11,8 +13,6 @@
 #include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/executor/run_agreement.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
-#include "worker/gpu/program/checksum_comparison.h"
-#include "worker/gpu/program/gpu_program.h"
 
 #include <cstdint>
 #include <memory>
@@ -38,12 +38,12 @@ struct SourceKernels {
   GpuKernel<CopyArguments> copy;
 };
 
-// A program bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
-// search them; room for the scales of source tiles; and what a run leaves for the host to look at.
-// Made once, run any number of times, one run at a time; a run allocates nothing. Confined to the
-// thread of its Gpu.
+// A compiled part bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
+// search them; room for the scales of source tiles; and what a segment leaves for the host to look
+// at. Made once, segment any number of times, one segment at a time; a segment allocates nothing.
+// Confined to the thread of its Gpu.
 //
-// Goes, as the tiles do, only when no run of it is on the GPU any more.
+// Goes, as the tiles do, only when no segment of it is on the GPU any more.
 class GpuBinding {
  public:
   // A class's boxes on one side, as kernels are given them.
@@ -53,30 +53,29 @@ class GpuBinding {
   };
 
   // The boxes are copied to the GPU in `upload`, on which there is nothing else. InvalidArgument,
-  // naming device and tensor, when a tile has no memory that the program reads or writes, or begins
-  // between elements that are to be converted.
-  // ResourceExhausted. Cost: linear in the runs of the classes that the program touches. `gpu` must
-  // outlive the binding.
+  // naming device and tensor, when a tile has no memory that the compiled part reads or writes, or
+  // begins between elements that are to be converted. ResourceExhausted. Cost: linear in the
+  // segments of the classes that the compiled part touches. `gpu` must outlive the binding.
   static absl::StatusOr<std::shared_ptr<GpuBinding>> Create(
-      Gpu& gpu, std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
+      Gpu& gpu, std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles,
       const GpuStream& upload);
   // Waits for the copy, should it still be under way.
   ~GpuBinding();
   GpuBinding(const GpuBinding&) = delete;
   GpuBinding& operator=(const GpuBinding&) = delete;
 
-  const GpuProgram& program() const { return *program_; }
+  const CompiledPart& compiled() const { return *compiled_; }
   // Happens when the boxes are on the GPU.
   GpuEvent& uploaded() { return *uploaded_; }
 
-  // Of a class that the program reads on that side, or writes.
+  // Of a class that the compiled part reads on that side, or writes.
   Boxes boxes(Side side, ClassIndex slice_class) const;
   const SourceKernels& source_kernels(ClassIndex slice_class) const;
   // What computes the scales of source tiles, in so many blocks of threads; 0: there are none.
   ScaleArguments scaling() const;
   int64_t scale_blocks() const { return scales_->blocks(); }
 
-  // Makes ready for a run: both lists of hashes differ until the unpacks have filled them.
+  // Makes ready for a segment: both lists of hashes differ until the unpacks have filled them.
   void Prepare(const TaskKey& key);
 
   // On the GPU, by leaf; null with checksums off.
@@ -85,12 +84,12 @@ class GpuBinding {
   // On the host, when all unpacks have ended.
   LeafHashes hashes() const;
 
-  // What the device tells its peers, and what these told it: as program().peers(), or, in a
+  // What the device tells its peers, and what these told it: as compiled part().peers(), or, in a
   // broadcast group, by rank of the communicator.
   std::span<const RunAgreement> own_agreement() const { return agreements().first(1); }
   std::span<RunAgreement> agreements_told() { return agreements().subspan(1); }
-  static int64_t AgreementsTold(const GpuProgram& program) {
-    return std::ssize(program.peers()) + (program.is_of_group() ? 1 : 0);
+  static int64_t AgreementsTold(const CompiledPart& compiled) {
+    return std::ssize(compiled.peers()) + (compiled.is_of_group() ? 1 : 0);
   }
   RegisteredMemory& host_memory() { return *host_memory_; }
 
@@ -103,7 +102,8 @@ class GpuBinding {
   using BoxRanges = absl::flat_hash_map<ClassIndex, BoxRange>;
   class BoxCollector;
 
-  explicit GpuBinding(std::shared_ptr<const GpuProgram> program) : program_(std::move(program)) {}
+  explicit GpuBinding(std::shared_ptr<const CompiledPart> compiled)
+      : compiled_(std::move(compiled)) {}
 
   void FindKernels(const Gpu& gpu);
   absl::Status Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes);
@@ -115,7 +115,7 @@ class GpuBinding {
   int64_t agreement_bytes() const;
   int64_t hash_bytes() const;
 
-  const std::shared_ptr<const GpuProgram> program_;
+  const std::shared_ptr<const CompiledPart> compiled_;
   std::vector<SourceKernels> source_kernels_;  // [conversion + 1], the first for none
   BoxRanges source_;
   BoxRanges destination_;

@@ -2,11 +2,11 @@
 
 #include "common/testing/status_matchers.h"
 #include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/compiler/checksum_comparison.h"
+#include "worker/gpu/compiler/testing/compiled_parts.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
-#include "worker/gpu/program/checksum_comparison.h"
-#include "worker/gpu/program/testing/device_programs.h"
-#include "worker/gpu/program/testing/small_plans.h"
 
 #include <memory>
 
@@ -31,21 +31,21 @@ class GpuBindingTest : public testing::Test {
 TEST_F(GpuBindingTest, ATileWithoutMemoryIsRefusedByName) {
   GpuTiles tiles = TilesOf(chain_.memory, 1);
   tiles.destination[0] = 0;
-  EXPECT_THAT(rank_->executor().Bind(chain_.programs[1], tiles),
+  EXPECT_THAT(rank_->executor().Bind(chain_.compiled_parts[1], tiles),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("destination of device b.0"),
                              HasSubstr("tensor 0: expected memory for the 131072 bytes"))));
-  EXPECT_THAT(rank_->executor().Bind(chain_.programs[0], {}),
+  EXPECT_THAT(rank_->executor().Bind(chain_.compiled_parts[0], {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("source of device a.0")));
 }
 
 TEST_F(GpuBindingTest, ATileBetweenElementsThatAreConvertedIsRefusedByName) {
   const Plan plan = Made(ConvertedOnOneDevice(100));
-  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  ASSERT_OK_AND_ASSIGN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
   const TileMemory memory(plan);
   GpuTiles tiles = TilesOf(memory, 0);
   tiles.source[0] += 2;
-  EXPECT_THAT(rank_->executor().Bind(programs[0], tiles),
+  EXPECT_THAT(rank_->executor().Bind(compiled_parts[0], tiles),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("source of device a.0, tensor 0"),
                              HasSubstr("expected memory at a multiple of the 4 bytes"))));
@@ -53,9 +53,10 @@ TEST_F(GpuBindingTest, ATileBetweenElementsThatAreConvertedIsRefusedByName) {
 
 TEST_F(GpuBindingTest, BoxesOfSourcesHaveTheSizesOfTheirElements) {
   const Plan plan = Made(ConvertedOnOneDevice(100));
-  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  ASSERT_OK_AND_ASSIGN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
   const TileMemory memory(plan);
-  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(programs[0], TilesOf(memory, 0)));
+  ASSERT_OK_AND_ASSIGN(const auto binding,
+                       rank_->executor().Bind(compiled_parts[0], TilesOf(memory, 0)));
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
   EXPECT_EQ(binding->boxes(Side::kSource, 0).list->row_bytes, 400);
   EXPECT_EQ(binding->boxes(Side::kDestination, 0).list->row_bytes, 200);
@@ -63,10 +64,10 @@ TEST_F(GpuBindingTest, BoxesOfSourcesHaveTheSizesOfTheirElements) {
 
 TEST_F(GpuBindingTest, BoxesThatAreQuantizedHaveRowsAndFactors) {
   const Plan plan = Made(QuantizedOnOneDevice());
-  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  ASSERT_OK_AND_ASSIGN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
   const TileMemory memory(plan);
   const GpuTiles tiles = TilesOf(memory, 0);
-  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(programs[0], tiles));
+  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(compiled_parts[0], tiles));
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
   // Three rows of two blocks.
   EXPECT_EQ(binding->scale_blocks(), 6);
@@ -90,24 +91,24 @@ TEST_F(GpuBindingTest, BoxesThatAreQuantizedHaveRowsAndFactors) {
 
 TEST_F(GpuBindingTest, ATileOfWhichScalesAreReadNeedsMemory) {
   const Plan plan = Made(QuantizedOnOneDevice());
-  ASSERT_OK_AND_ASSIGN(const DevicePrograms programs, ProgramsOf(plan, {}));
+  ASSERT_OK_AND_ASSIGN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
   const TileMemory memory(plan);
   GpuTiles tiles = TilesOf(memory, 0);
   tiles.source[0] = 0;
-  EXPECT_THAT(rank_->executor().Bind(programs[0], tiles),
+  EXPECT_THAT(rank_->executor().Bind(compiled_parts[0], tiles),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("source of device a.0, tensor 0"),
                              HasSubstr("expected memory for the 120000 bytes"))));
 }
 
-TEST_F(GpuBindingTest, TilesThatTheProgramDoesNotTouchNeedNoMemory) {
-  EXPECT_OK(
-      rank_->executor().Bind(chain_.programs[0], {.source = TilesOf(chain_.memory, 0).source}));
+TEST_F(GpuBindingTest, TilesThatTheCompiledPartDoesNotTouchNeedNoMemory) {
+  EXPECT_OK(rank_->executor().Bind(chain_.compiled_parts[0],
+                                   {.source = TilesOf(chain_.memory, 0).source}));
 }
 
 TEST_F(GpuBindingTest, ItsBoxesAreThoseOfTheTiles) {
   const GpuTiles tiles = TilesOf(chain_.memory, 1);
-  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(chain_.programs[1], tiles));
+  ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(chain_.compiled_parts[1], tiles));
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
   const GpuBinding::Boxes boxes = binding->boxes(Side::kDestination, 0);
   ASSERT_EQ(boxes.count, 1);
@@ -117,12 +118,12 @@ TEST_F(GpuBindingTest, ItsBoxesAreThoseOfTheTiles) {
 }
 
 // An unpack that was lost is not to be taken for one that was right, neither at first nor when the
-// lists are full of the last run's hashes.
+// lists are full of the last segment's hashes.
 TEST_F(GpuBindingTest, BytesThatNoUnpackHashedAreLost) {
   ASSERT_OK_AND_ASSIGN(const auto binding,
-                       rank_->executor().Bind(chain_.programs[1], TilesOf(chain_.memory, 1)));
+                       rank_->executor().Bind(chain_.compiled_parts[1], TilesOf(chain_.memory, 1)));
   binding->Prepare({});
-  EXPECT_THAT(CompareChecksums(binding->program(), binding->hashes()).status,
+  EXPECT_THAT(CompareChecksums(binding->compiled(), binding->hashes()).status,
               StatusIs(absl::StatusCode::kDataLoss));
 }
 

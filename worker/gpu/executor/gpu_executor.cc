@@ -11,7 +11,7 @@
 
 namespace crossmesh {
 
-using State = GpuRun::State;
+using State = GpuExecution::State;
 
 absl::StatusOr<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(EventLoop& loop, Gpu& gpu,
                                                                  const RegisteredStaging& staging,
@@ -35,8 +35,8 @@ GpuExecutor::~GpuExecutor() {
 }
 
 absl::StatusOr<std::shared_ptr<GpuBinding>> GpuExecutor::Bind(
-    std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles) {
-  return GpuBinding::Create(gpu_, std::move(program), tiles, *shared_->upload);
+    std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles) {
+  return GpuBinding::Create(gpu_, std::move(compiled), tiles, *shared_->upload);
 }
 
 absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
@@ -51,12 +51,12 @@ absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "tasks of ", gpu_.uuid(), ": expected at most ", options_.tasks_max, ", found as many"));
   }
-  RETURN_IF_ERROR(GpuRun::Validate(spec, shared_->staging));
+  RETURN_IF_ERROR(GpuExecution::Validate(spec, shared_->staging));
   const absl::Duration deadline = spec.deadline;
   Task& task = tasks_.emplace_back();
-  task.run = std::make_unique<GpuRun>(std::move(spec), *shared_, observer);
+  task.run = std::make_unique<GpuExecution>(std::move(spec), *shared_, observer);
   task.limit = loop_.RunAfter(deadline, [this, key] {
-    if (GpuRun* const run = Find(key)) run->OnDeadline();
+    if (GpuExecution* const run = Find(key)) run->OnDeadline();
     RequestLook();
   });
   RequestLook();
@@ -64,7 +64,7 @@ absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
 }
 
 void GpuExecutor::Cancel(const TaskKey& key, const absl::Status& why) {
-  GpuRun* const run = Find(key);
+  GpuExecution* const run = Find(key);
   if (run == nullptr) return;
   run->Fail(why);
   RequestLook();
@@ -82,13 +82,13 @@ void GpuExecutor::OnCommunicatorChange(const Communicator& communicator, Communi
 }
 
 std::optional<int64_t> GpuExecutor::MovedBytes(const TaskKey& key) const {
-  const GpuRun* const run = Find(key);
+  const GpuExecution* const run = Find(key);
   if (run == nullptr) return std::nullopt;
   return run->bytes().received + run->bytes().copied;
 }
 
 std::optional<int64_t> GpuExecutor::StepsDone(const TaskKey& key) const {
-  const GpuRun* const run = Find(key);
+  const GpuExecution* const run = Find(key);
   if (run == nullptr) return std::nullopt;
   return run->steps_done();
 }
@@ -118,7 +118,7 @@ void GpuExecutor::Look() {
 }
 
 bool GpuExecutor::Advance(Task& task) {
-  GpuRun& run = *task.run;
+  GpuExecution& run = *task.run;
   bool is_moved = false;
   if (run.state() == State::kWaiting) {
     run.Begin();
@@ -130,7 +130,7 @@ bool GpuExecutor::Advance(Task& task) {
   if (!run.status().ok() && !run.is_over() && !std::exchange(task.is_ending, true)) {
     loop_.Cancel(task.limit);
     task.limit = loop_.RunAfter(options_.end_limit, [this, key = run.spec().key] {
-      if (GpuRun* const ending = Find(key)) ending->OnEndLimit();
+      if (GpuExecution* const ending = Find(key)) ending->OnEndLimit();
       RequestLook();
     });
   }
@@ -138,7 +138,7 @@ bool GpuExecutor::Advance(Task& task) {
   return is_moved;
 }
 
-void GpuExecutor::AskToStop(GpuRun& run) {
+void GpuExecutor::AskToStop(GpuExecution& run) {
   const Communicator& communicator = *run.spec().communicator;
   run.OnStopAsked();
   const absl::Status stopped =
@@ -166,7 +166,7 @@ void GpuExecutor::ReportThoseOver() {
 }
 
 void GpuExecutor::Report(Task task) {
-  GpuRun& run = *task.run;
+  GpuExecution& run = *task.run;
   if (run.state() == State::kLost) health_.Update(gpu_.health());
   if (run.state() == State::kHung) {
     health_.Update(absl::InternalError(
@@ -200,7 +200,7 @@ void GpuExecutor::StartStallRound() {
   });
 }
 
-GpuRun* GpuExecutor::Find(const TaskKey& key) const {
+GpuExecution* GpuExecutor::Find(const TaskKey& key) const {
   const auto found =
       std::ranges::find(tasks_, key, [](const Task& task) { return task.run->spec().key; });
   return found == tasks_.end() ? nullptr : found->run.get();

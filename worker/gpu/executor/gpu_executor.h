@@ -6,7 +6,7 @@
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/gpu_binding.h"
-#include "worker/gpu/executor/gpu_run.h"
+#include "worker/gpu/executor/gpu_execution.h"
 #include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/executor/run_resources.h"
 
@@ -34,8 +34,8 @@ struct GpuExecutorCounters {
   int64_t copied_bytes = 0;
 };
 
-// Runs programs on one GPU, one after the other in the order in which they were started. All it
-// does is put on three streams and looked at from the loop: less often when a look finds little
+// Runs compiled parts on one GPU, one after the other in the order in which they were started. All
+// it does is put on three streams and looked at from the loop: less often when a look finds little
 // new, oftener when one came too late, and not at all while there is no task.
 //
 // A task that fails takes its communicator along, since its peers may be in the middle of a group:
@@ -69,12 +69,12 @@ class GpuExecutor {
   const absl::Status& health() const { return health_; }
 
   // As GpuBinding::Create, for tasks of this executor.
-  absl::StatusOr<std::shared_ptr<GpuBinding>> Bind(std::shared_ptr<const GpuProgram> program,
+  absl::StatusOr<std::shared_ptr<GpuBinding>> Bind(std::shared_ptr<const CompiledPart> compiled,
                                                    const GpuTiles& tiles);
 
   // AlreadyExists when a task of this key is there; ResourceExhausted when too many are;
-  // InvalidArgument as GpuRun::Validate; health() unless it is OK. `observer`, the communicator and
-  // its owner must outlive the task.
+  // InvalidArgument as GpuExecution::Validate; health() unless it is OK. `observer`, the
+  // communicator and its owner must outlive the task.
   absl::Status Start(GpuTaskSpec spec, TaskObserver& observer);
   // Ends the task with `why`. Does nothing when it is not known, or fails already.
   void Cancel(const TaskKey& key, const absl::Status& why);
@@ -85,13 +85,13 @@ class GpuExecutor {
 
   // Bytes moved so far by a task, for progress; nothing when it is not known.
   std::optional<int64_t> MovedBytes(const TaskKey& key) const;
-  // The same in steps of its program.
+  // The same in steps of its compiled part.
   std::optional<int64_t> StepsDone(const TaskKey& key) const;
   const GpuExecutorCounters& counters() const { return counters_; }
 
  private:
   struct Task {
-    std::unique_ptr<GpuRun> run;
+    std::unique_ptr<GpuExecution> run;
     TimerId limit;  // the deadline; of one that fails, the end limit
     bool is_ending = false;
   };
@@ -105,11 +105,11 @@ class GpuExecutor {
   void Look();
   // Of the first task. Whether anything was done.
   bool Advance(Task& task);
-  void AskToStop(GpuRun& run);
+  void AskToStop(GpuExecution& run);
   void ReportThoseOver();
   void Report(Task task);
   void StartStallRound();
-  GpuRun* Find(const TaskKey& key) const;
+  GpuExecution* Find(const TaskKey& key) const;
 
   EventLoop& loop_;
   Gpu& gpu_;

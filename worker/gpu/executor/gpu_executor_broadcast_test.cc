@@ -38,7 +38,7 @@ std::vector<std::string> RunGroup(
                      ExecutorRank::Create(number, {.staging_bytes = int64_t{2} << 20}));
     RETURN_IF_ERROR(rank->JoinAll(ranks, number, meeting));
     const ChainTask group = ChainTask::OfBroadcasts(kChunks);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(group.programs[number % 3], group.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(group.compiled_parts[number % 3], group.memory));
     spec.stall_limit = kStallLimit;
     RETURN_IF_ERROR(disturb(*rank, number, spec));
     const absl::Status status = rank->Run(std::move(spec)).status();
@@ -64,7 +64,7 @@ TEST(GpuExecutorBroadcastTest, ARankInAnotherReplayIsToldOfByAllOthers) {
     return absl::OkStatus();
   });
   EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("device b.0 does not run the same"),
-                                      HasSubstr("found program"), HasSubstr("instance 7")),
+                                      HasSubstr("found compiled part"), HasSubstr("instance 7")),
                                 HasSubstr("device a.0 does not run the same"),
                                 HasSubstr("device b.0 does not run the same")));
 }

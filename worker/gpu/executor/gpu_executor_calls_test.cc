@@ -63,7 +63,7 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
     ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
     RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
     const ChainTask chain = ChainTask::OfSmallRelays(kSteps);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[number], chain.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
     // Kept, so that it is not given back within what is looked at.
     const std::shared_ptr<GpuBinding> binding = spec.binding;
     RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
@@ -81,7 +81,7 @@ TEST(GpuExecutorCallsTest, StepsOfABroadcastGroupAreLaunchesEventsAndBroadcasts)
     ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
     RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
     const ChainTask group = ChainTask::OfBroadcasts(kSteps);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(group.programs[number], group.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(group.compiled_parts[number], group.memory));
     const std::shared_ptr<GpuBinding> binding = spec.binding;
     ASSIGN_OR_RETURN(const TaskReport report, rank->Run(std::move(spec)));
     constexpr int64_t kBytes = kSteps * Plan::kLeafBytes;
@@ -110,9 +110,9 @@ TEST(GpuExecutorCallsTest, ScalesAreLaunchesAndEventsAsWell) {
     ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
     RETURN_IF_ERROR(rank->JoinAll(1, number, meeting));
     const Plan plan = Made(QuantizedOnOneDevice());
-    ASSIGN_OR_RETURN(const DevicePrograms programs, ProgramsOf(plan, {}));
+    ASSIGN_OR_RETURN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
     const TileMemory memory(plan);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(programs[0], memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(compiled_parts[0], memory));
     RETURN_IF_ERROR(rank->Run(spec).status());
     const size_t calls_before = rank->stand_in().Calls().size();
     spec.key.instance = 1;
@@ -155,7 +155,7 @@ TEST(GpuExecutorCallsTest, AThousandReplaysAllocateNothing) {
     ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
     RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
     const ChainTask chain = ChainTask::OfSmallRelays(kSteps);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[number], chain.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
     RETURN_IF_ERROR(rank->Run(spec).status());
     const int64_t free_bytes = rank->FreeBytes();
     const size_t calls_before = rank->stand_in().Calls().size();

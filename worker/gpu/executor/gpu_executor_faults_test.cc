@@ -83,7 +83,7 @@ class GpuExecutorFaultsTest : public testing::Test {
  private:
   static absl::Status RunFirst(ExecutorRank& rank, int number, Disturb disturb) {
     const ChainTask chain(kChunks);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(chain.programs[number], chain.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(chain.compiled_parts[number], chain.memory));
     spec.stall_limit = kStallLimit;
     const absl::Status disturbed = disturb(rank, number, spec);
     if (!disturbed.ok()) return disturbed;
@@ -102,7 +102,7 @@ class GpuExecutorFaultsTest : public testing::Test {
     RETURN_IF_ERROR(rank.Join(3, place, id));
     {
       const ChainTask chain(kChunks);
-      ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(chain.programs[place], chain.memory, 1));
+      ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(chain.compiled_parts[place], chain.memory, 1));
       RETURN_IF_ERROR(rank.Run(std::move(spec)).status());
       RETURN_IF_ERROR(chain.memory.CheckDestination(place));
     }
@@ -219,16 +219,16 @@ TEST_F(GpuExecutorFaultsTest, ATaskWhoseCommunicatorIsStoppedByItsOwnerFails) {
                                 Stalled(), IsEmpty()));
 }
 
-TEST_F(GpuExecutorFaultsTest, PeersOfARankWithAnotherProgramAreToldOfIt) {
+TEST_F(GpuExecutorFaultsTest, PeersOfARankWithAnotherCompiledPartAreToldOfIt) {
   const ChainTask other(kChunks, {.staging_bytes = 1 << 20, .checksums = false});
   const auto told = RunChains(-1, [&](ExecutorRank& rank, int number, GpuTaskSpec& spec) {
     if (number != 2) return absl::OkStatus();
     ASSIGN_OR_RETURN(const GpuTaskSpec without_checksums,
-                     rank.Spec(other.programs[2], other.memory));
+                     rank.Spec(other.compiled_parts[2], other.memory));
     spec.binding = without_checksums.binding;
     return absl::OkStatus();
   });
-  const auto differs = HasSubstr("does not run the same: expected program ");
+  const auto differs = HasSubstr("does not run the same: expected compiled part ");
   EXPECT_THAT(told,
               ElementsAre(Stalled(), AllOf(HasSubstr("FAILED_PRECONDITION: device b.1"), differs),
                           AllOf(HasSubstr("FAILED_PRECONDITION: device b.0"), differs), IsEmpty()));
@@ -249,7 +249,7 @@ TEST(GpuExecutorChecksumsTest, CorruptBytesAreDataLossOfTheRelayWhereverTheyCome
     ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
     RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
     const ChainTask chain(kChunks);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[number], chain.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
     if (number == 1) {
       RETURN_IF_ERROR(rank->stand_in().SetFaults(absl::StrCat("corrupt_at=", kMiddleOfStep2 + 1)));
     }
@@ -277,7 +277,7 @@ TEST(GpuExecutorHungTest, WorkThatDoesNotEndIsGivenUpWithTheGpu) {
     if (number != 0) return absl::OkStatus();
     RETURN_IF_ERROR(rank->stand_in().SetFaults("in_progress_polls=1000000000,abort_hangs=1"));
     const ChainTask chain(kChunks);
-    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.programs[0], chain.memory));
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[0], chain.memory));
     spec.stall_limit = kStallLimit;
     const absl::Status stalled = rank->Run(std::move(spec)).status();
     const absl::Status& health = rank->executor().health();

@@ -8,8 +8,8 @@
 #include "worker/executor/testing/mesh_runner.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"
+#include "worker/gpu/compiler/testing/random_compiled_parts.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
-#include "worker/gpu/program/testing/random_programs.h"
 
 #include <cstdint>
 #include <memory>
@@ -36,13 +36,13 @@ Plan SmallPlan(MakePlan make_plan, RandomSource& random) {
   }
 }
 
-absl::Status ExpectReportOfHostMemory(const Plan& plan, const GpuProgram& program,
+absl::Status ExpectReportOfHostMemory(const Plan& plan, const CompiledPart& compiled,
                                       const TaskReport& found, MeshRunner& hosts) {
   TileMemory memory(plan);
   ASSIGN_OR_RETURN(const MeshOutcome outcome,
                    hosts.Run(plan, std::vector<int32_t>(plan.tensors().devices().size(), 0), memory,
-                             {.checksums = program.checksums()}));
-  const auto expected = outcome.devices.find(program.device());
+                             {.checksums = compiled.checksums()}));
+  const auto expected = outcome.devices.find(compiled.device());
   if (expected == outcome.devices.end()) {
     return found.devices.empty() ? absl::OkStatus() : absl::InternalError("a report of no device");
   }
@@ -56,16 +56,16 @@ absl::Status ExpectReportOfHostMemory(const Plan& plan, const GpuProgram& progra
 absl::Status RunCase(ExecutorRank& rank, int number, Meeting& meeting, MakePlan make_plan,
                      RandomSource& random, MeshRunner& hosts) {
   const Plan plan = SmallPlan(make_plan, random);
-  ASSIGN_OR_RETURN(const DevicePrograms programs, RandomPrograms(random, plan));
+  ASSIGN_OR_RETURN(const CompiledParts compiled_parts, RandomCompiledParts(random, plan));
   // Whoever has no part in the last plans is ahead, and would take the others for stalled.
   meeting.Wait();
-  if (number >= std::ssize(programs)) return absl::OkStatus();
+  if (number >= std::ssize(compiled_parts)) return absl::OkStatus();
   const TileMemory memory(plan);
-  ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(programs[number], memory));
+  ASSIGN_OR_RETURN(GpuTaskSpec spec, rank.Spec(compiled_parts[number], memory));
   ASSIGN_OR_RETURN(const TaskReport report, rank.Run(std::move(spec)));
   RETURN_IF_ERROR(memory.CheckDestination(number));
   RETURN_IF_ERROR(memory.CheckUntouched());
-  return ExpectReportOfHostMemory(plan, *programs[number], report, hosts);
+  return ExpectReportOfHostMemory(plan, *compiled_parts[number], report, hosts);
 }
 
 // Which random plans: of so many seeds, from one on. Devices exchange messages in so many groups.

@@ -4,9 +4,9 @@
 
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/compiler/testing/compiled_parts.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
-#include "worker/gpu/program/testing/device_programs.h"
-#include "worker/gpu/program/testing/small_plans.h"
 
 #include <algorithm>
 #include <array>
@@ -49,13 +49,13 @@ class GpuExecutorTest : public testing::Test {
   }
   void TearDown() override { EXPECT_OK(rank_->Close()); }
 
-  std::shared_ptr<const GpuProgram> ProgramOf(const Plan& plan, int64_t staging_bytes = 0) {
-    const auto programs = ProgramsOf(plan, {.staging_bytes = staging_bytes});
-    EXPECT_OK(programs);
-    return programs->front();
+  std::shared_ptr<const CompiledPart> CompiledPartOf(const Plan& plan, int64_t staging_bytes = 0) {
+    const auto compiled_parts = CompiledPartsOf(plan, {.staging_bytes = staging_bytes});
+    EXPECT_OK(compiled_parts);
+    return compiled_parts->front();
   }
   GpuTaskSpec Spec(uint32_t instance = 0) {
-    auto spec = rank_->Spec(ProgramOf(plan_), memory_, instance);
+    auto spec = rank_->Spec(CompiledPartOf(plan_), memory_, instance);
     EXPECT_OK(spec);
     return *std::move(spec);
   }
@@ -80,7 +80,7 @@ TEST_F(GpuExecutorTest, CopiesTheTilesOfItsDevice) {
 TEST_F(GpuExecutorTest, ScalesAreThoseOfWhatTheTilesHoldInTheRun) {
   const Plan plan = Made(QuantizedOnOneDevice());
   const TileMemory memory(plan);
-  ASSERT_OK_AND_ASSIGN(GpuTaskSpec spec, rank_->Spec(ProgramOf(plan), memory));
+  ASSERT_OK_AND_ASSIGN(GpuTaskSpec spec, rank_->Spec(CompiledPartOf(plan), memory));
   ASSERT_OK(rank_->Run(spec));
   EXPECT_OK(memory.CheckDestination(0));
   EXPECT_OK(memory.CheckUntouched());
@@ -97,10 +97,10 @@ TEST_F(GpuExecutorTest, ScalesAreThoseOfWhatTheTilesHoldInTheRun) {
   EXPECT_THAT(scales, Each(0x1p-100F / 448));
 }
 
-TEST_F(GpuExecutorTest, AProgramWithoutStepsEnds) {
+TEST_F(GpuExecutorTest, ACompiledPartWithoutStepsEnds) {
   const Plan plan = Made(OnOneDevice(0));
   const TileMemory memory(plan);
-  ASSERT_OK_AND_ASSIGN(const GpuTaskSpec spec, rank_->Spec(ProgramOf(plan), memory));
+  ASSERT_OK_AND_ASSIGN(const GpuTaskSpec spec, rank_->Spec(CompiledPartOf(plan), memory));
   EXPECT_OK(rank_->Run(spec));
 }
 
@@ -143,13 +143,13 @@ TEST_F(GpuExecutorTest, TooManyTasksAreRefused) {
   rank_->RunUntil([&] { return order.instances.size() == kTasksMax; });
 }
 
-TEST_F(GpuExecutorTest, AProgramForMoreStagingIsRefused) {
+TEST_F(GpuExecutorTest, ACompiledPartForMoreStagingIsRefused) {
   ASSERT_OK_AND_ASSIGN(const GpuTaskSpec spec,
-                       rank_->Spec(ProgramOf(plan_, int64_t{1} << 30), memory_));
+                       rank_->Spec(CompiledPartOf(plan_, int64_t{1} << 30), memory_));
   AwaitedReport never;
   EXPECT_THAT(rank_->executor().Start(spec, never),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("a program for 1073741872 bytes of staging"),
+                       AllOf(HasSubstr("a compiled part for 1073741872 bytes of staging"),
                              HasSubstr("8388608"))));
 }
 

@@ -20,25 +20,25 @@ constexpr int64_t kBlocksMax = std::numeric_limits<int32_t>::max();
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GpuScales>> GpuScales::Create(Gpu& gpu, const GpuProgram& program,
+absl::StatusOr<std::unique_ptr<GpuScales>> GpuScales::Create(Gpu& gpu, const CompiledPart& compiled,
                                                              std::span<const uint64_t> sources) {
-  const TensorTable& tensors = program.part().part().tensors();
+  const TensorTable& tensors = compiled.part().part().tensors();
   auto scales = absl::WrapUnique(new GpuScales);
   scales->sources_.assign(sources.begin(), sources.end());
   scales->sources_.resize(tensors.group_of_tensor().size());
-  for (const int32_t scaled : program.scaled()) {
+  for (const int32_t scaled : compiled.scaled()) {
     const int32_t tensor = tensors.spec().scaled_tensors[scaled];
-    RETURN_IF_ERROR(CheckTile(program, Side::kSource, tensor, sources));
+    RETURN_IF_ERROR(CheckTile(compiled, Side::kSource, tensor, sources));
     const int32_t group = tensors.group_of_tensor()[tensor];
     scales->AddTile(
         {.tensor = tensor,
          .scales_tensor = tensors.first_scales() + scaled,
-         .blocks = BlockedTile(tensors.TileOf(Side::kSource, group, program.device()))});
+         .blocks = BlockedTile(tensors.TileOf(Side::kSource, group, compiled.device()))});
   }
   if (scales->blocks_ == 0) return scales;
   if (scales->blocks_ > kBlocksMax) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("scales of device ", ToString(tensors.devices()[program.device()]),
+        absl::StrCat("scales of device ", ToString(tensors.devices()[compiled.device()]),
                      ": expected at most ", kBlocksMax, " blocks, found ", scales->blocks_));
   }
   ASSIGN_OR_RETURN(scales->memory_,
@@ -74,14 +74,14 @@ void GpuScales::AddMatrices(const ScaledTile& tile, const BlockedTile::Stack& st
   }
 }
 
-void GpuScales::Append(const Run& run, KernelBoxList& list) const {
-  const ScaledTile& tile = tiles_[tile_of_tensor_.at(run.tensor)];
-  const int64_t begin = run.tile_offset / kElementBytes;
-  const int64_t end = begin + run.bytes;
+void GpuScales::Append(const Run& segment, KernelBoxList& list) const {
+  const ScaledTile& tile = tiles_[tile_of_tensor_.at(segment.tensor)];
+  const int64_t begin = segment.tile_offset / kElementBytes;
+  const int64_t end = begin + segment.bytes;
   for (int64_t element = begin; element < end;) {
     const BlockedTile::Place place = tile.blocks.At(element);
     const int64_t count = std::min(end - element, place.row_left);
-    list.AppendQuantized(sources_[run.tensor] + element * kElementBytes, count,
+    list.AppendQuantized(sources_[segment.tensor] + element * kElementBytes, count,
                          FactorAt(tile.first_block + place.block));
     element += count;
   }

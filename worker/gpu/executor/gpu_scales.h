@@ -1,12 +1,12 @@
 #pragma once
 
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "worker/executor/blocked_tile.h"
+#include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/kernels/kernel_launches.h"
-#include "worker/gpu/program/gpu_program.h"
 
 #include <cstdint>
 #include <memory>
@@ -19,25 +19,25 @@
 
 namespace crossmesh {
 
-// The scales of source tiles that a program sends as F8_E4M3, and the factors that their elements
-// are multiplied with: memory of the GPU for them, and the matrices from which one launch of
-// crossmesh_scale finds all. Thread-compatible; confined to the thread of its Gpu.
+// The scales of source tiles that a compiled part sends as F8_E4M3, and the factors that their
+// elements are multiplied with: memory of the GPU for them, and the matrices from which one launch
+// of crossmesh_scale finds all. Thread-compatible; confined to the thread of its Gpu.
 class GpuScales {
  public:
   // `sources` are addresses of tiles, by manifest index. What CheckTile refuses; ResourceExhausted:
   // no memory, or more blocks than a launch has.
   // Cost: linear in the matrices of the tiles. `gpu` must outlive it.
-  static absl::StatusOr<std::unique_ptr<GpuScales>> Create(Gpu& gpu, const GpuProgram& program,
+  static absl::StatusOr<std::unique_ptr<GpuScales>> Create(Gpu& gpu, const CompiledPart& compiled,
                                                            std::span<const uint64_t> sources);
 
   // Those, and the tiles of scales.
   const std::vector<uint64_t>& sources() const { return sources_; }
   const std::vector<ScaledMatrix>& matrices() const { return matrices_; }
-  // In all matrices; 0 where the program needs no scales.
+  // In all matrices; 0 where the compiled part needs no scales.
   int64_t blocks() const { return blocks_; }
 
-  // Appends a run of a tensor that is quantized. Cost: linear in rows.
-  void Append(const Run& run, KernelBoxList& list) const;
+  // Appends a segment of a tensor that is quantized. Cost: linear in rows.
+  void Append(const Run& segment, KernelBoxList& list) const;
 
  private:
   struct ScaledTile {

@@ -24,7 +24,7 @@ class CommunicatorOwner {
   virtual void StopCommunicator(const Communicator& communicator, const absl::Status& why) = 0;
 };
 
-// One run of a program, as one rank of a communicator.
+// One run of a compiled part, as one rank of a communicator.
 struct GpuTaskSpec {
   TaskKey key;
   std::shared_ptr<GpuBinding> binding;

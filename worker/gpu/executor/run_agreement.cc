@@ -8,7 +8,7 @@ namespace crossmesh {
 namespace {
 
 std::string ToText(const RunAgreement& agreement) {
-  return absl::StrCat("program ", agreement.program.ToString(), " for operation ",
+  return absl::StrCat("compiled part ", agreement.compiled.ToString(), " for operation ",
                       agreement.operation, " of epoch ", agreement.epoch, ", attempt ",
                       agreement.attempt, ", instance ", agreement.instance);
 }

@@ -11,18 +11,19 @@
 
 namespace crossmesh {
 
-// What every rank tells its peers before the first step of a run: the program that it runs, and for
-// which task. Messages on a communicator bear no names, so bytes of another plan, or of another
-// replay of the same plan, would be taken for those that are expected. Sent as it is in memory.
+// What every rank tells its peers before the first step of a run: the compiled part that it runs,
+// and for which task. Messages on a communicator bear no names, so bytes of another plan, or of
+// another replay of the same plan, would be taken for those that are expected. Sent as it is in
+// memory.
 struct RunAgreement {
-  Digest program;  // GpuProgram::agreement
+  Digest compiled;  // CompiledPart::agreement
   uint64_t operation = 0;
   uint64_t epoch = 0;
   uint64_t attempt = 0;
   uint64_t instance = 0;
 
-  static RunAgreement Of(const Digest& program, const TaskKey& key) {
-    return {.program = program,
+  static RunAgreement Of(const Digest& compiled, const TaskKey& key) {
+    return {.compiled = compiled,
             .operation = key.operation,
             .epoch = key.epoch,
             .attempt = key.attempt,

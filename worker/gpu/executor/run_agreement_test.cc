@@ -13,19 +13,19 @@ using ::testing::HasSubstr;
 
 constexpr TaskKey kKey = {.operation = 7, .epoch = 2, .attempt = 1, .instance = 30};
 
-TEST(RunAgreementTest, RanksOfOneTaskAndProgramAgree) {
-  const Digest program = Digest::Of("a");
+TEST(RunAgreementTest, RanksOfOneTaskAndCompiledPartAgree) {
+  const Digest compiled = Digest::Of("a");
   EXPECT_OK(
-      CheckAgreement(RunAgreement::Of(program, kKey), RunAgreement::Of(program, kKey), "b.0"));
+      CheckAgreement(RunAgreement::Of(compiled, kKey), RunAgreement::Of(compiled, kKey), "b.0"));
 }
 
-TEST(RunAgreementTest, AnotherProgramIsToldOfWithThePeer) {
+TEST(RunAgreementTest, AnotherCompiledPartIsToldOfWithThePeer) {
   const RunAgreement own = RunAgreement::Of(Digest::Of("a"), kKey);
   const RunAgreement other = RunAgreement::Of(Digest::Of("b"), kKey);
   EXPECT_THAT(CheckAgreement(own, other, "b.0"),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("device b.0"), HasSubstr(own.program.ToString()),
-                             HasSubstr(other.program.ToString()))));
+                       AllOf(HasSubstr("device b.0"), HasSubstr(own.compiled.ToString()),
+                             HasSubstr(other.compiled.ToString()))));
 }
 
 TEST(RunAgreementTest, EveryPartOfTheKeyCounts) {

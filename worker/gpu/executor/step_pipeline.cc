@@ -13,7 +13,7 @@ namespace crossmesh {
 StepPipeline::StepPipeline(const GpuBinding& binding, Communicator& communicator,
                            std::span<const int> ranks, RunResources& shared)
     : binding_(binding),
-      program_(binding.program()),
+      compiled_(binding.compiled()),
       communicator_(communicator),
       ranks_(ranks),
       shared_(shared) {}
@@ -38,7 +38,7 @@ absl::StatusOr<bool> StepPipeline::Advance() {
 }
 
 absl::Status StepPipeline::BeginStep() {
-  const Step& step = program_.steps()[issued_];
+  const Step& step = compiled_.steps()[issued_];
   is_begun_ = true;
   if (issued_ == 0) RETURN_IF_ERROR(QueueScales());
   RETURN_IF_ERROR(QueuePacks(step));
@@ -46,7 +46,7 @@ absl::Status StepPipeline::BeginStep() {
 }
 
 absl::Status StepPipeline::EndStep() {
-  const Step& step = program_.steps()[issued_];
+  const Step& step = compiled_.steps()[issued_];
   if (HasTransfers(step)) RETURN_IF_ERROR(EventsOf(issued_).wired->Record(*shared_.wire));
   // First, since they have nothing to wait for.
   RETURN_IF_ERROR(QueueCopies(step));
@@ -82,8 +82,8 @@ absl::Status StepPipeline::QueuePacks(const Step& step) {
   if (step.packs.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(WaitForWire(*shared_.pack, step.pack_after_wire));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.pack, step.pack_after_unpack));
-  for (const GpuProgram::Pack& pack : program_.packs(step)) {
-    const ChunkMessage message = program_.MessageOf(pack.end - pack.begin);
+  for (const CompiledPart::Pack& pack : compiled_.packs(step)) {
+    const ChunkMessage message = compiled_.MessageOf(pack.end - pack.begin);
     const uint64_t address = shared_.staging.address() + pack.staging_offset;
     PackArguments arguments = ArgumentsFor(Side::kSource, pack, address);
     if (message.checksums) {
@@ -100,23 +100,23 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
   if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
   if (!step.broadcasts.empty()) return QueueBroadcasts(step);
-  const auto list = [this](std::span<const GpuProgram::Transfer> transfers,
+  const auto list = [this](std::span<const CompiledPart::Transfer> transfers,
                            std::vector<RankMessage>& messages) {
     messages.clear();
-    for (const GpuProgram::Transfer& transfer : transfers) {
+    for (const CompiledPart::Transfer& transfer : transfers) {
       messages.push_back({.peer = ranks_[transfer.peer],
                           .address = shared_.staging.address() + transfer.staging_offset,
                           .bytes = transfer.bytes});
     }
   };
-  list(program_.sends(step), shared_.sends);
-  list(program_.receives(step), shared_.receives);
+  list(compiled_.sends(step), shared_.sends);
+  list(compiled_.receives(step), shared_.receives);
   return communicator_.Exchange(shared_.sends, shared_.receives, shared_.wire->handle());
 }
 
 absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
   shared_.broadcasts.clear();
-  for (const GpuProgram::Transfer& broadcast : program_.broadcasts(step)) {
+  for (const CompiledPart::Transfer& broadcast : compiled_.broadcasts(step)) {
     const uint64_t address = shared_.staging.address() + broadcast.staging_offset;
     shared_.broadcasts.push_back({.kind = CollectiveKind::kBroadcast,
                                   .from = address,
@@ -128,7 +128,7 @@ absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
 }
 
 absl::Status StepPipeline::QueueCopies(const Step& step) {
-  for (const GpuProgram::Copy& copy : program_.copies(step)) {
+  for (const CompiledPart::Copy& copy : compiled_.copies(step)) {
     const GpuBinding::Boxes sources = binding_.boxes(Side::kSource, copy.slice_class);
     const GpuBinding::Boxes destinations = binding_.boxes(Side::kDestination, copy.slice_class);
     RETURN_IF_ERROR(shared_.gpu.Launch(binding_.source_kernels(copy.slice_class).copy,
@@ -147,8 +147,8 @@ absl::Status StepPipeline::QueueCopies(const Step& step) {
 absl::Status StepPipeline::QueueUnpacks(const Step& step) {
   if (step.unpacks.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(shared_.unpack->WaitFor(*EventsOf(issued_).wired));
-  for (const GpuProgram::Unpack& unpack : program_.unpacks(step)) {
-    const ChunkMessage message = program_.MessageOf(unpack.end - unpack.begin);
+  for (const CompiledPart::Unpack& unpack : compiled_.unpacks(step)) {
+    const ChunkMessage message = compiled_.MessageOf(unpack.end - unpack.begin);
     const uint64_t address = shared_.staging.address() + unpack.staging_offset;
     PackArguments arguments = ArgumentsFor(Side::kDestination, unpack, address);
     if (message.checksums) {
@@ -175,7 +175,7 @@ absl::Status StepPipeline::NoteDone() {
   while (done_ < issued_) {
     ASSIGN_OR_RETURN(const bool is_done, IsDone(done_));
     if (!is_done) break;
-    CountBytes(program_.steps()[done_]);
+    CountBytes(compiled_.steps()[done_]);
     ++done_;
   }
   found_ = {.done = done_ - done_before, .left = issued_ - done_};
@@ -184,7 +184,7 @@ absl::Status StepPipeline::NoteDone() {
 
 // By as few queries as tell it: unpacks wait for the step's transfers, and these for its packs.
 absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
-  const Step& step = program_.steps()[index];
+  const Step& step = compiled_.steps()[index];
   const StreamEvents& events = EventsOf(index);
   if (index == 0 && binding_.scale_blocks() > 0) {
     ASSIGN_OR_RETURN(const bool is_done, shared_.scaled->IsDone());
@@ -199,32 +199,32 @@ absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
 }
 
 void StepPipeline::CountBytes(const Step& step) {
-  for (const GpuProgram::Transfer& send : program_.sends(step)) bytes_.sent += send.chunk_bytes;
-  for (const GpuProgram::Transfer& receive : program_.receives(step)) {
+  for (const CompiledPart::Transfer& send : compiled_.sends(step)) bytes_.sent += send.chunk_bytes;
+  for (const CompiledPart::Transfer& receive : compiled_.receives(step)) {
     bytes_.received += receive.chunk_bytes;
   }
-  for (const GpuProgram::Transfer& broadcast : program_.broadcasts(step)) {
-    const bool is_root = broadcast.peer == program_.device();
+  for (const CompiledPart::Transfer& broadcast : compiled_.broadcasts(step)) {
+    const bool is_root = broadcast.peer == compiled_.device();
     (is_root ? bytes_.sent : bytes_.received) += broadcast.chunk_bytes;
   }
-  for (const GpuProgram::Copy& copy : program_.copies(step)) {
+  for (const CompiledPart::Copy& copy : compiled_.copies(step)) {
     bytes_.copied += copy.end - copy.begin;
   }
 }
 
 std::string StepPipeline::Missing() const {
   if (is_done()) return "nothing";
-  const Step& step = program_.steps()[done_];
-  const std::vector<DeviceId>& devices = program_.part().part().tensors().devices();
+  const Step& step = compiled_.steps()[done_];
+  const std::vector<DeviceId>& devices = compiled_.part().part().tensors().devices();
   std::string text = absl::StrCat("step ", step.number, ", after ", done_, " of ",
-                                  program_.steps().size(), " that are done");
-  for (const GpuProgram::Transfer& send : program_.sends(step)) {
+                                  compiled_.steps().size(), " that are done");
+  for (const CompiledPart::Transfer& send : compiled_.sends(step)) {
     absl::StrAppend(&text, ", to ", ToString(devices[send.peer]));
   }
-  for (const GpuProgram::Transfer& receive : program_.receives(step)) {
+  for (const CompiledPart::Transfer& receive : compiled_.receives(step)) {
     absl::StrAppend(&text, ", from ", ToString(devices[receive.peer]));
   }
-  for (const GpuProgram::Transfer& broadcast : program_.broadcasts(step)) {
+  for (const CompiledPart::Transfer& broadcast : compiled_.broadcasts(step)) {
     absl::StrAppend(&text, ", broadcast from ", ToString(devices[broadcast.peer]));
   }
   return text;

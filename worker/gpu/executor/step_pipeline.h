@@ -2,10 +2,10 @@
 
 #include "common/plan/tensor_table.h"
 #include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/run_resources.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
-#include "worker/gpu/program/gpu_program.h"
 
 #include <cstdint>
 #include <span>
@@ -16,9 +16,9 @@
 
 namespace crossmesh {
 
-// Puts the steps of a bound program on the streams, a bounded number ahead of those that are done,
-// and sees them done by their events. Confined to the thread of the Gpu, which it never makes wait:
-// it calls nothing but launches, records, waits and queries of events, and the communicator.
+// Puts the steps of a bound compiled part on the streams, a bounded number ahead of those that are
+// done, and sees them done by their events. Confined to the thread of the Gpu, which it never makes
+// wait: it calls nothing but launches, records, waits and queries of events, and the communicator.
 // Allocates nothing.
 //
 // The scales of source tiles belong to the first step. A step is begun when its packs and its group
@@ -49,7 +49,7 @@ class StepPipeline {
   // communicator or the GPU, it is not to be called again.
   absl::StatusOr<bool> Advance();
 
-  bool is_done() const { return done_ == std::ssize(program_.steps()); }
+  bool is_done() const { return done_ == std::ssize(compiled_.steps()); }
   // Whether anything of it may be on the streams.
   bool is_under_way() const { return is_begun_ || done_ < issued_; }
   const Found& found() const { return found_; }
@@ -59,7 +59,7 @@ class StepPipeline {
   std::string Missing() const;
 
  private:
-  using Step = GpuProgram::Step;
+  using Step = CompiledPart::Step;
 
   static bool HasTransfers(const Step& step) {
     return !step.sends.empty() || !step.receives.empty() || !step.broadcasts.empty();
@@ -68,7 +68,7 @@ class StepPipeline {
     return shared_.step_events[step % shared_.step_events.size()];
   }
   bool may_begin() const {
-    return !is_begun_ && issued_ < std::ssize(program_.steps()) &&
+    return !is_begun_ && issued_ < std::ssize(compiled_.steps()) &&
            issued_ - done_ < std::ssize(shared_.step_events);
   }
 
@@ -93,7 +93,7 @@ class StepPipeline {
   void CountBytes(const Step& step);
 
   const GpuBinding& binding_;
-  const GpuProgram& program_;
+  const CompiledPart& compiled_;
   Communicator& communicator_;
   const std::span<const int> ranks_;
   RunResources& shared_;

@@ -6,30 +6,31 @@
 namespace crossmesh {
 namespace {
 
-absl::Status Refused(const GpuProgram& program, Side side, int32_t tensor,
+absl::Status Refused(const CompiledPart& compiled, Side side, int32_t tensor,
                      absl::string_view expected, absl::string_view found) {
-  const TensorTable& tensors = program.part().part().tensors();
+  const TensorTable& tensors = compiled.part().part().tensors();
   return absl::InvalidArgumentError(
       absl::StrCat(side == Side::kSource ? "source" : "destination", " of device ",
-                   ToString(tensors.devices()[program.device()]), ", tensor ", tensor,
+                   ToString(tensors.devices()[compiled.device()]), ", tensor ", tensor,
                    ": expected ", expected, ", found ", found));
 }
 
 }  // namespace
 
-absl::Status CheckTile(const GpuProgram& program, Side side, int32_t tensor,
+absl::Status CheckTile(const CompiledPart& compiled, Side side, int32_t tensor,
                        std::span<const uint64_t> tiles) {
-  const TensorTable& tensors = program.part().part().tensors();
+  const TensorTable& tensors = compiled.part().part().tensors();
   const int32_t group = tensors.group_of_tensor()[tensor];
   if (tensor >= std::ssize(tiles) || tiles[tensor] == 0) {
-    const int64_t bytes = program.part().tiles(side, program.device()).tile_bytes(group);
-    return Refused(program, side, tensor, absl::StrCat("memory for the ", bytes, " bytes"), "none");
+    const int64_t bytes = compiled.part().tiles(side, compiled.device()).tile_bytes(group);
+    return Refused(compiled, side, tensor, absl::StrCat("memory for the ", bytes, " bytes"),
+                   "none");
   }
   // Kernels that convert read elements as they are; all others read bytes.
   const int64_t item_bytes = tensors.ItemBytesOf(Side::kSource, group);
   if (side == Side::kSource && tensors.conversion_of(group) != kNoConversion &&
       tiles[tensor] % item_bytes != 0) {
-    return Refused(program, side, tensor,
+    return Refused(compiled, side, tensor,
                    absl::StrCat("memory at a multiple of the ", item_bytes, " bytes of an element"),
                    absl::StrCat("address ", tiles[tensor]));
   }

@@ -1,4 +1,5 @@
-// What hosts make of bf16 is what kernels make of it: both are held to the same twin.
+// What hosts make of bf16 is what kernels make of it: both are held to the same reference
+// implementation.
 
 #include "common/mesh/data_type.h"
 #include "common/numbers/block_scale.h"
@@ -6,7 +7,7 @@
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/element_scaling.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 #include "worker/gpu/kernels/testing/scale_case.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ ElementBlock BlockAt(const ScaledMatrix& matrix, int64_t row, int64_t column) {
           .pitch_bytes = matrix.pitch_bytes};
 }
 
-// The twin has written scales and factors.
+// The reference implementation has written scales and factors.
 void ExpectQuantizedAlike(const ScaledMatrix& matrix, int64_t row, int64_t column) {
   const uint64_t offset =
       row / kScaleBlock * matrix.scales_pitch_bytes + column / kScaleBlock * sizeof(float);

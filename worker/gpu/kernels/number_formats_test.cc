@@ -2,7 +2,7 @@
 
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ uint32_t Convert(uint32_t bits) {
   return To::Narrow(From::Widen(static_cast<typename From::Word>(bits)));
 }
 
-TEST(NumberFormatsTest, EveryF16AndBf16ConvertsAsItsTwin) {
+TEST(NumberFormatsTest, EveryF16AndBf16ConvertsAsItsReference) {
   for (uint32_t bits = 0; bits < kAllHalves; ++bits) {
     ASSERT_EQ((Convert<F16, F32>(bits)), ConvertOnCpu(DataType::kF16, DataType::kF32, bits));
     ASSERT_EQ((Convert<F16, Bf16>(bits)), ConvertOnCpu(DataType::kF16, DataType::kBF16, bits));
@@ -38,28 +38,29 @@ TEST(NumberFormatsTest, WideningAndNarrowingAgainGivesEveryNumberBack) {
   }
 }
 
-void ExpectNarrowsAsTwins(uint32_t bits) {
+void ExpectNarrowsAsReference(uint32_t bits) {
   ASSERT_EQ(F16::Narrow(bits), ConvertOnCpu(DataType::kF32, DataType::kF16, bits)) << bits;
   ASSERT_EQ(Bf16::Narrow(bits), ConvertOnCpu(DataType::kF32, DataType::kBF16, bits)) << bits;
   ASSERT_EQ(Fp8::Narrow(bits), Fp8OnCpu(FloatOf(bits))) << bits;
 }
 
-TEST(NumberFormatsTest, F32NarrowsAsItsTwinsNextToEveryTie) {
+TEST(NumberFormatsTest, F32NarrowsAsItsReferenceNextToEveryTie) {
   // Of all numbers of 16 bits: themselves, the middle to the next, and what is beside these.
   for (uint32_t bits = 0; bits < kAllHalves; ++bits) {
     const uint32_t f16 = F16::Widen(static_cast<uint16_t>(bits));
     const uint32_t bf16 = Bf16::Widen(static_cast<uint16_t>(bits));
     for (const uint32_t near : {f16, f16 + (1 << 12), bf16, bf16 + (1 << 15)}) {
-      for (uint32_t i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(ExpectNarrowsAsTwins(near + i - 1));
+      for (uint32_t i = 0; i < 3; ++i)
+        ASSERT_NO_FATAL_FAILURE(ExpectNarrowsAsReference(near + i - 1));
     }
   }
 }
 
-TEST(NumberFormatsTest, F32NarrowsAsItsTwinsAtRandom) {
+TEST(NumberFormatsTest, F32NarrowsAsItsReferenceAtRandom) {
   RandomSource random(1);
   for (int i = 0; i < 300'000; ++i) {
     ASSERT_NO_FATAL_FAILURE(
-        ExpectNarrowsAsTwins(static_cast<uint32_t>(random.Between(0, UINT32_MAX))));
+        ExpectNarrowsAsReference(static_cast<uint32_t>(random.Between(0, UINT32_MAX))));
   }
 }
 

@@ -5,7 +5,7 @@
 #include "worker/gpu/kernels/leaf_hash.h"
 #include "worker/gpu/kernels/pack_kernel.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 #include "worker/gpu/kernels/testing/run_on_host.h"
 
 #include <cstdint>

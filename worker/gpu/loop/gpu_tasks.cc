@@ -1,7 +1,7 @@
 #include "worker/gpu/loop/gpu_tasks.h"
 
 #include "common/base/status_macros.h"
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "common/wire/worker_part_codec.h"
 
 #include <algorithm>
@@ -107,9 +107,9 @@ absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Bind(
     return part.last;
   }
   ASSIGN_OR_RETURN(
-      std::shared_ptr<const GpuProgram> program,
-      GpuProgram::Create(part.part, {.staging_bytes = ports_.staging.bytes() - kAgreementBytesMax,
-                                     .checksums = run.checksums}));
+      std::shared_ptr<const CompiledPart> program,
+      CompiledPart::Create(part.part, {.staging_bytes = ports_.staging.bytes() - kAgreementBytesMax,
+                                       .checksums = run.checksums}));
   auto bound = std::make_shared<Bound>(
       Bound{.checksums = run.checksums, .sources = run.sources, .destinations = run.destinations});
   GpuTiles tiles;

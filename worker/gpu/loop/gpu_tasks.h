@@ -5,11 +5,11 @@
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/executor/gpu_executor.h"
 #include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/loop/communicator_orders.h"
 #include "worker/gpu/loop/gpu_arenas.h"
-#include "worker/gpu/program/gpu_program.h"
 #include "worker/gpu/protocol/gpu_notice.h"
 #include "worker/gpu/protocol/gpu_request.h"
 
@@ -52,7 +52,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   // InvalidArgument: it is not of this digest, or no part of one device.
   absl::Status Prepare(const GpuRequest::PreparePart& request);
   // NotFound: the part, an arena or the communicator is not here. InvalidArgument: a tile has no
-  // place in its arena. What GpuProgram::Create, GpuBinding::Create and GpuExecutor::Start say.
+  // place in its arena. What CompiledPart::Create, GpuBinding::Create and GpuExecutor::Start say.
   absl::Status Begin(uint64_t request, const GpuRequest::RunTask& run);
   // Nothing happens when there is no such task.
   void Cancel(const TaskKey& key, const absl::Status& cause) { executor_->Cancel(key, cause); }

@@ -3,8 +3,8 @@
 #include "common/plan/storage_layout.h"
 #include "common/plan/worker_part.h"
 #include "common/wire/worker_part_codec.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
-#include "worker/gpu/program/testing/small_plans.h"
 
 #include <csignal>
 #include <memory>

@@ -50,7 +50,7 @@ void RunCases(Plan (*make_plan)(RandomSource&), int64_t cases, uint64_t seed) {
     }
     EXPECT_OK(memory->CheckUntouched());
   }
-  workers.gpus().RunUntil([&] { return workers.bridge().mirror_bytes() == 0; });
+  workers.gpus().RunUntil([&] { return workers.bridge().bounce_bytes() == 0; });
   workers.gpus().Stop();
   EXPECT_EQ(workers.gpus().Violations(), "");
 }

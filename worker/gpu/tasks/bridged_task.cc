@@ -32,7 +32,7 @@ void BridgedTask::OnLoaded(Bridged& device, const absl::Status& status) {
     Fail(device, status);
     executor_.Cancel(key_, failure_);
   }
-  if (device.in_mirror.has_value()) Store(device);
+  if (device.in_bounce_buffer.has_value()) Store(device);
   --copies_open_;
   EndIfOver();
 }
@@ -41,7 +41,7 @@ void BridgedTask::OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& repor
   const auto found = std::ranges::find_if(
       devices_, [&](const Bridged& device) { return device.bridge->device() == report.device; });
   if (found == devices_.end() || !report.status.ok()) return Tell(report);
-  found->in_mirror = report;
+  found->in_bounce_buffer = report;
   if (!found->is_loading) Store(*found);
 }
 
@@ -52,7 +52,7 @@ void BridgedTask::Store(Bridged& device) {
 
 void BridgedTask::OnStored(const Bridged& device, const absl::Status& status) {
   if (status.ok()) {
-    Tell(*device.in_mirror);
+    Tell(*device.in_bounce_buffer);
   } else {
     Fail(device, status);
     Tell({.device = device.bridge->device(), .status = failure_});

@@ -14,11 +14,11 @@
 
 namespace crossmesh {
 
-// One task of the executor of host memory in which mirrors stand for GPUs. Sources are loaded while
-// it runs already, so that peers find the task there and send what they have; a destination is
-// stored, and reported, when the executor has it complete. A source that cannot be loaded ends the
-// task; one that cannot be stored is that device's failure. Confined to the loop; destroyed when it
-// is over.
+// One task of the executor of host memory in which bounce buffers stand for GPUs. Sources are
+// loaded while it runs already, so that peers find the task there and send what they have; a
+// destination is stored, and reported, when the executor has it complete. A source that cannot be
+// loaded ends the task; one that cannot be stored is that device's failure. Confined to the loop;
+// destroyed when it is over.
 class BridgedTask final : public TaskObserver {
  public:
   // Both references must outlive it.
@@ -30,7 +30,7 @@ class BridgedTask final : public TaskObserver {
   // Once, when the executor has started the task with this as its observer. `over` is called last
   // of all, when the observer knows; this may not be destroyed there.
   void Begin(absl::AnyInvocable<void()> over);
-  // Of what goes on between GPUs and mirrors; the executor ends the rest.
+  // Of what goes on between GPUs and bounce buffers; the executor ends the rest.
   void CancelCopies(const absl::Status& why);
   int64_t moved_bytes() const;
 
@@ -42,7 +42,7 @@ class BridgedTask final : public TaskObserver {
   struct Bridged {
     std::unique_ptr<DeviceBridge> bridge;
     bool is_loading = true;
-    std::optional<DeviceReport> in_mirror = std::nullopt;  // complete, and to be stored
+    std::optional<DeviceReport> in_bounce_buffer = std::nullopt;  // complete, and to be stored
   };
 
   void OnLoaded(Bridged& device, const absl::Status& status);

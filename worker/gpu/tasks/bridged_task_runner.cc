@@ -85,36 +85,37 @@ absl::StatusOr<std::unique_ptr<DeviceBridge>> BridgedTaskRunner::Bridge(GpuDevic
                                                                 .device = device,
                                                                 .checksums = spec.checksums,
                                                                 .deadline = spec.deadline});
-  const auto make_mirror = [this](ByteCount bytes) { return MakeMirror(bytes); };
+  const auto make_bounce_buffer = [this](ByteCount bytes) { return MakeBounceBuffer(bytes); };
   // The executor says what is missing.
   if (const auto tiles = spec.sources.find(device); uses.reads && tiles != spec.sources.end()) {
-    ASSIGN_OR_RETURN(
-        tiles->second,
-        bridge->MirrorSources(tiles->second, spec.part->tiles(Side::kSource, device), make_mirror));
+    ASSIGN_OR_RETURN(tiles->second, bridge->BounceBufferSources(
+                                        tiles->second, spec.part->tiles(Side::kSource, device),
+                                        make_bounce_buffer));
     spec.awaited_sources.insert(device);
   }
   if (const auto tiles = spec.destinations.find(device);
       uses.writes && tiles != spec.destinations.end()) {
-    ASSIGN_OR_RETURN(tiles->second,
-                     bridge->MirrorDestinations(
-                         tiles->second, spec.part->tiles(Side::kDestination, device), make_mirror));
+    ASSIGN_OR_RETURN(tiles->second, bridge->BounceBufferDestinations(
+                                        tiles->second, spec.part->tiles(Side::kDestination, device),
+                                        make_bounce_buffer));
   }
   return bridge;
 }
 
-absl::StatusOr<std::shared_ptr<Arena>> BridgedTaskRunner::MakeMirror(ByteCount bytes) {
-  const int64_t max = options_.mirror_bytes_max.value();
-  if (bytes.value() > max - mirror_bytes_) {
+absl::StatusOr<std::shared_ptr<Arena>> BridgedTaskRunner::MakeBounceBuffer(ByteCount bytes) {
+  const int64_t max = options_.bounce_bytes_max.value();
+  if (bytes.value() > max - bounce_bytes_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("mirrors of GPUs in host memory: expected at most ", max, " bytes, found ",
-                     mirror_bytes_, " in use and ", bytes.value(), " wanted"));
+        absl::StrCat("bounce_buffers of GPUs in host memory: expected at most ", max,
+                     " bytes, found ", bounce_bytes_, " in use and ", bytes.value(), " wanted"));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, ports_.make_arena(bytes));
-  mirror_bytes_ += bytes.value();
-  Arena* const mirror = arena.get();
-  return std::shared_ptr<Arena>(mirror, [this, bytes, arena = std::move(arena)](Arena* /*mirror*/) {
-    mirror_bytes_ -= bytes.value();
-  });
+  bounce_bytes_ += bytes.value();
+  Arena* const bounce_buffer = arena.get();
+  return std::shared_ptr<Arena>(bounce_buffer,
+                                [this, bytes, arena = std::move(arena)](Arena* /*bounce_buffer*/) {
+                                  bounce_bytes_ -= bytes.value();
+                                });
 }
 
 void BridgedTaskRunner::Cancel(const TaskKey& key, absl::Status why) {

@@ -25,11 +25,11 @@
 namespace crossmesh {
 
 // Runs parts over the transports of host memory, whatever their devices are: for a GPU of this
-// worker that moves bytes stands a mirror in host memory, which the task has for itself. A part
-// without any is the executor's alone.
+// worker that moves bytes stands a bounce buffer in host memory, which the task has for itself. A
+// part without any is the executor's alone.
 //
-// A mirror is as large as the storage. Source tiles are loaded whole, even if only a part of them
-// is read. Confined to the loop; destroyed when that has stopped.
+// A bounce buffer is as large as the storage. Source tiles are loaded whole, even if only a part of
+// them is read. Confined to the loop; destroyed when that has stopped.
 class BridgedTaskRunner final : public TaskRunner {
  public:
   // All must outlive it.
@@ -41,13 +41,13 @@ class BridgedTaskRunner final : public TaskRunner {
     std::function<absl::StatusOr<std::shared_ptr<Arena>>(ByteCount)> make_arena;
   };
   struct Options {
-    ByteCount mirror_bytes_max;  // of all tasks together
+    ByteCount bounce_bytes_max;  // of all tasks together
   };
 
   BridgedTaskRunner(Ports ports, const Options& options)
       : ports_(std::move(ports)), options_(options) {}
 
-  // As Executor::Start; ResourceExhausted when mirrors would take too much memory;
+  // As Executor::Start; ResourceExhausted when bounce buffers would take too much memory;
   // FailedPrecondition when a tile of a GPU is in memory that somebody lends.
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
@@ -58,7 +58,7 @@ class BridgedTaskRunner final : public TaskRunner {
   }
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
 
-  int64_t mirror_bytes() const { return mirror_bytes_; }
+  int64_t bounce_bytes() const { return bounce_bytes_; }
 
  private:
   struct Running {
@@ -66,17 +66,17 @@ class BridgedTaskRunner final : public TaskRunner {
     TimerId deadline;
   };
 
-  // Of the devices that move bytes; in `spec` mirrors take the place of their tiles.
+  // Of the devices that move bytes; in `spec` bounce buffers take the place of their tiles.
   absl::StatusOr<std::vector<std::unique_ptr<DeviceBridge>>> BridgeGpus(TaskSpec& spec);
   // Null when it does not.
   absl::StatusOr<std::unique_ptr<DeviceBridge>> Bridge(GpuDevice& gpu, DeviceRank device,
                                                        TaskSpec& spec);
-  absl::StatusOr<std::shared_ptr<Arena>> MakeMirror(ByteCount bytes);
+  absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
   void Begin(const TaskKey& key, absl::Duration deadline);
 
   const Ports ports_;
   const Options options_;
-  int64_t mirror_bytes_ = 0;
+  int64_t bounce_bytes_ = 0;
   std::map<TaskKey, Running> tasks_;
 };
 

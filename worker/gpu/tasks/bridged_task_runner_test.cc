@@ -84,7 +84,7 @@ class BridgedTaskRunnerTest : public testing::Test {
     ASSERT_OK(workers_.Open());
   }
   void TearDown() override {
-    gpus().RunUntil([&] { return workers_.bridge().mirror_bytes() == 0; });
+    gpus().RunUntil([&] { return workers_.bridge().bounce_bytes() == 0; });
     gpus().Stop();
     EXPECT_EQ(gpus().Violations(), "");
   }
@@ -259,7 +259,7 @@ TEST_F(BridgedTaskRunnerTest, ACancelledTaskEndsWhenNothingIsCopiedAnyMore) {
   workers_.bridge().Cancel(KeyOf(0), absl::CancelledError("enough"));
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
-  EXPECT_GT(workers_.bridge().mirror_bytes(), 0);
+  EXPECT_GT(workers_.bridge().bounce_bytes(), 0);
   kill(gpu.pid(), SIGCONT);
   AwaitBoth();
   EXPECT_THAT(reports_[0].task->status, StatusIs(absl::StatusCode::kCancelled, "enough"));
@@ -300,7 +300,7 @@ TEST_F(BridgedTaskRunnerTest, CopiesEndAtTheDeadline) {
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline of 100ms")));
 }
 
-TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayToAMirrorAreFound) {
+TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayToABounceBufferAreFound) {
   Open("corrupt_copy_at=1");
   Use(FromTo("a.0", "c.0"));
   for (const int32_t worker : {0, 1}) Start(worker);
@@ -311,7 +311,7 @@ TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayToAMirrorAreFound) {
   EXPECT_THAT(reports_[1].devices[0].status, Not(IsOk()));
 }
 
-TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayFromAMirrorAreFound) {
+TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayFromABounceBufferAreFound) {
   Open("corrupt_copy_at=1");
   Use(FromTo("c.0", "a.0"));
   for (const int32_t worker : {0, 1}) Start(worker);
@@ -321,9 +321,9 @@ TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayFromAMirrorAreFound) {
                        AllOf(HasSubstr("device a.0"), HasSubstr("bytes [64, 65600)"))));
 }
 
-TEST_F(BridgedTaskRunnerTest, MirrorsThatTakeTooMuchMemoryAreRefused) {
+TEST_F(BridgedTaskRunnerTest, BounceBuffersThatTakeTooMuchMemoryAreRefused) {
   Open();
-  Use(FromTo("c.0", "a.0", {.bytes = BridgedWorkers::kMirrorBytesMax}));
+  Use(FromTo("c.0", "a.0", {.bytes = BridgedWorkers::kBounceBytesMax}));
   EXPECT_THAT(workers_.bridge().Start(memory_->SpecOf(0, KeyOf(0)), reports_[0]),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("device a.0"), HasSubstr("found 0 in use"))));
@@ -343,7 +343,7 @@ TEST_F(BridgedTaskRunnerTest, WhatCannotRunIsRefused) {
   tile = nullptr;
   EXPECT_THAT(workers_.bridge().Start(spec, reports_[0]),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("device a.0")));
-  EXPECT_EQ(workers_.bridge().mirror_bytes(), 0);
+  EXPECT_EQ(workers_.bridge().bounce_bytes(), 0);
   Start(0);
   EXPECT_THAT(workers_.bridge().Start(memory_->SpecOf(0, KeyOf(0)), reports_[0]),
               StatusIs(absl::StatusCode::kAlreadyExists));

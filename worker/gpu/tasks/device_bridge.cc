@@ -35,57 +35,59 @@ std::string DeviceBridge::name() const {
   return absl::StrCat("device ", ToString(gpu_.device()), " (", gpu_.gpu(), ")");
 }
 
-absl::StatusOr<DeviceBridge::Mirror*> DeviceBridge::MirrorOf(const StorageArenas::Found& found,
-                                                             const std::byte* tile,
-                                                             MakeMirror make_mirror) {
+absl::StatusOr<DeviceBridge::BounceBuffer*> DeviceBridge::BounceBufferOf(
+    const StorageArenas::Found& found, const std::byte* tile, MakeBounceBuffer make_bounce_buffer) {
   const std::byte* const first = tile - found.place.offset;
-  const auto known = std::ranges::find(mirrors_, first, &Mirror::first);
-  if (known != mirrors_.end()) return &*known;
-  absl::StatusOr<std::shared_ptr<Arena>> arena = make_mirror(found.bytes);
+  const auto known = std::ranges::find(bounce_buffers_, first, &BounceBuffer::first);
+  if (known != bounce_buffers_.end()) return &*known;
+  absl::StatusOr<std::shared_ptr<Arena>> arena = make_bounce_buffer(found.bytes);
   if (!arena.ok()) {
     return absl::Status(arena.status().code(),
                         absl::StrCat(name(), ": ", arena.status().message()));
   }
-  return &mirrors_.emplace_back(
-      Mirror{.first = first, .memory = found.memory, .arena = *std::move(arena)});
+  return &bounce_buffers_.emplace_back(
+      BounceBuffer{.first = first, .memory = found.memory, .arena = *std::move(arena)});
 }
 
 template <typename AddRange>
-absl::StatusOr<BoundTiles> DeviceBridge::MirrorTiles(const BoundTiles& tiles, const TileMap& map,
-                                                     MakeMirror make_mirror, AddRange add_range) {
+absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(const BoundTiles& tiles,
+                                                           const TileMap& map,
+                                                           MakeBounceBuffer make_bounce_buffer,
+                                                           AddRange add_range) {
   const std::vector<int32_t>& groups = map.tensors().group_of_tensor();
-  BoundTiles mirrored;
-  mirrored.tensor.resize(tiles.tensor.size());
+  BoundTiles bounced;
+  bounced.tensor.resize(tiles.tensor.size());
   for (size_t tensor = 0; tensor < tiles.tensor.size(); ++tensor) {
     const std::byte* const tile = tiles.tensor[tensor];
     const int64_t bytes = groups[tensor] < 0 ? 0 : map.tile_bytes(groups[tensor]);
     if (tile == nullptr || bytes == 0) continue;
     ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(tile));
-    ASSIGN_OR_RETURN(Mirror* const mirror, MirrorOf(found, tile, make_mirror));
-    mirrored.tensor[tensor] = mirror->arena->bytes().data() + found.place.offset;
-    add_range(*mirror, tensor, Range{.offset = found.place.offset, .bytes = bytes});
+    ASSIGN_OR_RETURN(BounceBuffer* const bounce_buffer,
+                     BounceBufferOf(found, tile, make_bounce_buffer));
+    bounced.tensor[tensor] = bounce_buffer->arena->bytes().data() + found.place.offset;
+    add_range(*bounce_buffer, tensor, Range{.offset = found.place.offset, .bytes = bytes});
   }
-  return mirrored;
+  return bounced;
 }
 
-absl::StatusOr<BoundTiles> DeviceBridge::MirrorSources(const BoundTiles& tiles, const TileMap& map,
-                                                       MakeMirror make_mirror) {
+absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferSources(const BoundTiles& tiles,
+                                                             const TileMap& map,
+                                                             MakeBounceBuffer make_bounce_buffer) {
   sources_ = tiles;
-  return MirrorTiles(tiles, map, make_mirror,
-                     [](Mirror& mirror, size_t /*tensor*/, const Range& range) {
-                       mirror.loaded.push_back(range);
-                     });
+  return BounceBufferTiles(tiles, map, make_bounce_buffer,
+                           [](BounceBuffer& bounce_buffer, size_t /*tensor*/, const Range& range) {
+                             bounce_buffer.loaded.push_back(range);
+                           });
 }
 
-absl::StatusOr<BoundTiles> DeviceBridge::MirrorDestinations(const BoundTiles& tiles,
-                                                            const TileMap& map,
-                                                            MakeMirror make_mirror) {
-  return MirrorTiles(
-      tiles, map, make_mirror, [&](Mirror& mirror, size_t tensor, const Range& range) {
-        const bool is_source =
-            tensor < sources_.tensor.size() && sources_.tensor[tensor] == tiles.tensor[tensor];
-        if (!is_source) mirror.stored.push_back(range);
-      });
+absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferDestinations(
+    const BoundTiles& tiles, const TileMap& map, MakeBounceBuffer make_bounce_buffer) {
+  return BounceBufferTiles(tiles, map, make_bounce_buffer,
+                           [&](BounceBuffer& bounce_buffer, size_t tensor, const Range& range) {
+                             const bool is_source = tensor < sources_.tensor.size() &&
+                                                    sources_.tensor[tensor] == tiles.tensor[tensor];
+                             if (!is_source) bounce_buffer.stored.push_back(range);
+                           });
 }
 
 void DeviceBridge::Load(Done done) {
@@ -94,11 +96,11 @@ void DeviceBridge::Load(Done done) {
 }
 
 void DeviceBridge::AwaitMemory() {
-  for (const Mirror& mirror : mirrors_) {
-    const absl::StatusOr<bool> is_made = mirror.memory->is_made();
+  for (const BounceBuffer& bounce_buffer : bounce_buffers_) {
+    const absl::StatusOr<bool> is_made = bounce_buffer.memory->is_made();
     if (!is_made.ok()) return std::exchange(done_, nullptr)(is_made.status());
     if (*is_made) continue;
-    mirror.memory->WhenMade([this](const DeviceMemory::Made& /*made*/) { AwaitMemory(); });
+    bounce_buffer.memory->WhenMade([this](const DeviceMemory::Made& /*made*/) { AwaitMemory(); });
     return;
   }
   CopyAll(Direction::kLoad);
@@ -112,22 +114,22 @@ void DeviceBridge::Store(Done done) {
 void DeviceBridge::CopyAll(Direction direction) {
   status_ = cancelled_;
   open_ = 1;  // until all have begun
-  for (const Mirror& mirror : mirrors_) {
+  for (const BounceBuffer& bounce_buffer : bounce_buffers_) {
     const std::vector<Range>& ranges =
-        direction == Direction::kLoad ? mirror.loaded : mirror.stored;
+        direction == Direction::kLoad ? bounce_buffer.loaded : bounce_buffer.stored;
     if (ranges.empty() || !status_.ok()) continue;
-    status_ = Copy(mirror, direction, Joined(ranges));
+    status_ = Copy(bounce_buffer, direction, Joined(ranges));
   }
   CloseOne(absl::OkStatus());
 }
 
-absl::Status DeviceBridge::Copy(const Mirror& mirror, Direction direction,
+absl::Status DeviceBridge::Copy(const BounceBuffer& bounce_buffer, Direction direction,
                                 std::vector<Range> ranges) {
-  ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(mirror.first));
-  UniqueFd descriptor(fcntl(mirror.arena->fd(), F_DUPFD_CLOEXEC, 0));
+  ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(bounce_buffer.first));
+  UniqueFd descriptor(fcntl(bounce_buffer.arena->fd(), F_DUPFD_CLOEXEC, 0));
   if (!descriptor.valid()) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "a descriptor of the mirror: ", absl::ErrnoToStatus(errno, "fcntl").message()));
+        "a descriptor of the bounce_buffer: ", absl::ErrnoToStatus(errno, "fcntl").message()));
   }
   ++open_;
   gpu_.Call(GpuRequest::CopyTiles{.key = options_.key,

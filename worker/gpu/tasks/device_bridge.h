@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/byte_count.h"
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/devices/gpu_device.h"
 #include "worker/gpu/devices/storage_arenas.h"
@@ -23,15 +23,15 @@
 
 namespace crossmesh {
 
-// A GPU of one task that takes part through memory of the host: mirrors of the arenas that its
-// tiles lie in, each byte at the same offset. Loads source tiles into them, and stores destination
-// tiles from them. Confined to the loop; destroyed when nothing is under way.
+// A GPU of one task that takes part through memory of the host: bounce buffers of the arenas that
+// its tiles lie in, each byte at the same offset. Loads source tiles into them, and stores
+// destination tiles from them. Confined to the loop; destroyed when nothing is under way.
 //
-//   mirrors --Load: the memory is made, source tiles are copied--> LOADED --Store--> STORED
+//   bounce buffers --Load: the memory is made, source tiles are copied--> LOADED --Store--> STORED
 class DeviceBridge {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
-  using MakeMirror = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Arena>>(ByteCount)>;
+  using MakeBounceBuffer = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Arena>>(ByteCount)>;
 
   struct Options {
     TaskKey key;
@@ -49,13 +49,13 @@ class DeviceBridge {
   // "device a.0 (GPU-...)", for messages.
   std::string name() const;
 
-  // Before Load: where the tiles, which `map` describes, are in mirrors. FailedPrecondition when
-  // one is in memory that somebody lends; what `make_mirror` says.
-  absl::StatusOr<BoundTiles> MirrorSources(const BoundTiles& tiles, const TileMap& map,
-                                           MakeMirror make_mirror);
+  // Before Load: where the tiles, which `map` describes, are in bounce buffers. FailedPrecondition
+  // when one is in memory that somebody lends; what `make_bounce_buffer` says.
+  absl::StatusOr<BoundTiles> BounceBufferSources(const BoundTiles& tiles, const TileMap& map,
+                                                 MakeBounceBuffer make_bounce_buffer);
   // The same, after those. A tile that is a source as well keeps its bytes, and is not stored.
-  absl::StatusOr<BoundTiles> MirrorDestinations(const BoundTiles& tiles, const TileMap& map,
-                                                MakeMirror make_mirror);
+  absl::StatusOr<BoundTiles> BounceBufferDestinations(const BoundTiles& tiles, const TileMap& map,
+                                                      MakeBounceBuffer make_bounce_buffer);
 
   // Each once, one after the other. `done` is called once, maybe from inside, when nothing of it
   // goes on: DataLoss when bytes have changed on their way, Unavailable when the process is lost.
@@ -68,7 +68,7 @@ class DeviceBridge {
   using Direction = GpuRequest::CopyTiles::Direction;
   using Range = GpuRequest::CopyTiles::Range;
 
-  struct Mirror {
+  struct BounceBuffer {
     const std::byte* first = nullptr;  // of the arena that stands for the GPU's memory
     std::shared_ptr<DeviceMemory> memory;
     std::shared_ptr<Arena> arena;  // of the host
@@ -76,20 +76,23 @@ class DeviceBridge {
     std::vector<Range> stored = {};
   };
 
-  // Of one tile, which is in the mirror that comes back.
-  absl::StatusOr<Mirror*> MirrorOf(const StorageArenas::Found& found, const std::byte* tile,
-                                   MakeMirror make_mirror);
+  // Of one tile, which is in the bounce buffer that comes back.
+  absl::StatusOr<BounceBuffer*> BounceBufferOf(const StorageArenas::Found& found,
+                                               const std::byte* tile,
+                                               MakeBounceBuffer make_bounce_buffer);
   template <typename AddRange>
-  absl::StatusOr<BoundTiles> MirrorTiles(const BoundTiles& tiles, const TileMap& map,
-                                         MakeMirror make_mirror, AddRange add_range);
+  absl::StatusOr<BoundTiles> BounceBufferTiles(const BoundTiles& tiles, const TileMap& map,
+                                               MakeBounceBuffer make_bounce_buffer,
+                                               AddRange add_range);
   void AwaitMemory();
   void CopyAll(Direction direction);
-  absl::Status Copy(const Mirror& mirror, Direction direction, std::vector<Range> ranges);
+  absl::Status Copy(const BounceBuffer& bounce_buffer, Direction direction,
+                    std::vector<Range> ranges);
   void CloseOne(const absl::Status& status);
 
   GpuDevice& gpu_;
   const Options options_;
-  std::vector<Mirror> mirrors_;
+  std::vector<BounceBuffer> bounce_buffers_;
   BoundTiles sources_;  // in the GPU's arenas
   absl::Status cancelled_;
   Done done_;         // null: nothing is under way

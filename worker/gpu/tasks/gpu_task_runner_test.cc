@@ -5,8 +5,8 @@
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/prepared_part.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
-#include "worker/gpu/program/testing/small_plans.h"
 
 #include <csignal>
 #include <memory>

@@ -69,7 +69,7 @@ class TransportNode final : private TransportSink {
   Ticket Send(PeerId peer, const MessageHeader& header, std::vector<std::byte> payload);
   // Sends many as one step of the loop, channel 0 and sequence 0, 1, ...
   Ticket SendMany(PeerId peer, int count, int64_t bytes);
-  // Parked messages, numbered from 0 as announced, each once.
+  // Pending messages, numbered from 0 as announced, each once.
   void ReceiveParked(size_t first, size_t count = 1);
   void DropParked(size_t index);
   // Receives all parked messages and disconnects before the loop does anything else.

@@ -4,8 +4,8 @@
 #include "common/plan/plan.h"
 #include "common/plan/testing/random_tensors.h"
 #include "worker/executor/testing/tile_memory.h"
-#include "worker/gpu/program/testing/device_programs.h"
-#include "worker/gpu/program/testing/small_plans.h"
+#include "worker/gpu/compiler/testing/compiled_parts.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 
 #include <cstdint>
 #include <utility>
@@ -13,12 +13,12 @@
 
 namespace crossmesh {
 
-// Plans of a chain from a.0 (rank 0) to b.0 (rank 1) and on to b.1 (rank 2), with the programs and
-// the memory of a run.
+// Plans of a chain from a.0 (rank 0) to b.0 (rank 1) and on to b.1 (rank 2), with the compiled
+// parts and the memory of a run.
 struct ChainTask {
   // One relay, in chunks of one leaf, one after the other.
   explicit ChainTask(int64_t chunks,
-                     const GpuProgram::Options& options = {.staging_bytes = 1 << 20})
+                     const CompiledPart::Options& options = {.staging_bytes = 1 << 20})
       : ChainTask(Made(ThroughTwoHops(chunks * Plan::kLeafBytes)), options) {}
 
   // As many relays of a few bytes, one after the other: of steps, and little else.
@@ -55,13 +55,13 @@ struct ChainTask {
 
   const Plan plan;
   const TileMemory memory;
-  DevicePrograms programs;  // by rank
+  CompiledParts compiled_parts;  // by rank
 
  private:
-  ChainTask(Plan made, const GpuProgram::Options& options) : plan(std::move(made)), memory(plan) {
-    auto compiled = ProgramsOf(plan, options);
+  ChainTask(Plan made, const CompiledPart::Options& options) : plan(std::move(made)), memory(plan) {
+    auto compiled = CompiledPartsOf(plan, options);
     CHECK_OK(compiled);
-    programs = *std::move(compiled);
+    compiled_parts = *std::move(compiled);
   }
 };
 

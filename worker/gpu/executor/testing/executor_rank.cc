@@ -89,22 +89,22 @@ absl::Status ExecutorRank::JoinGroups(int groups, int size, int number, Meeting&
   return Join(size / groups, number / groups, id);
 }
 
-absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const GpuProgram> program,
+absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const CompiledPart> compiled,
                                                const TileMemory& memory, uint32_t instance) {
-  const DeviceRank device = program->device();
-  return Spec(std::move(program), TilesOf(memory, device), instance);
+  const DeviceRank device = compiled->device();
+  return Spec(std::move(compiled), TilesOf(memory, device), instance);
 }
 
-absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const GpuProgram> program,
+absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const CompiledPart> compiled,
                                                const GpuTiles& tiles, uint32_t instance) {
   GpuTaskSpec spec = {.key = {.operation = 1, .epoch = 1, .instance = instance},
                       .communicator = communicator_,
                       .owner = this};
-  spec.ranks.resize(program->part().part().tensors().devices().size(), -1);
+  spec.ranks.resize(compiled->part().part().tensors().devices().size(), -1);
   for (size_t device = group_; device < spec.ranks.size(); device += groups_) {
     spec.ranks[device] = static_cast<int>(device) / groups_;
   }
-  ASSIGN_OR_RETURN(spec.binding, executor_->Bind(std::move(program), tiles));
+  ASSIGN_OR_RETURN(spec.binding, executor_->Bind(std::move(compiled), tiles));
   return spec;
 }
 

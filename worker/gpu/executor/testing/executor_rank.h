@@ -9,12 +9,12 @@
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/gpu_executor.h"
 #include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/libraries/driver_api.h"
 #include "worker/gpu/libraries/nccl_api.h"
-#include "worker/gpu/program/gpu_program.h"
 
 #include <cstdint>
 #include <memory>
@@ -73,11 +73,11 @@ class ExecutorRank final : public CommunicatorOwner {
   absl::Status JoinGroups(int groups, int size, int number, Meeting& meeting);
 
   // A task over the communicator, whose ranks are the devices of the plan that are in its group.
-  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const GpuProgram> program,
+  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const CompiledPart> compiled,
                                    const TileMemory& memory, uint32_t instance = 0);
   // The same with tiles of a GPU.
-  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const GpuProgram> program, const GpuTiles& tiles,
-                                   uint32_t instance = 0);
+  absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const CompiledPart> compiled,
+                                   const GpuTiles& tiles, uint32_t instance = 0);
   // Drives the loop and the communicator until it is so.
   void RunUntil(absl::FunctionRef<bool()> condition);
   // Starts the task and waits for its end.

@@ -6,9 +6,9 @@
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/leaf_hash.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
 #include "worker/gpu/kernels/testing/kernel_of_types.h"
 #include "worker/gpu/kernels/testing/kernel_runner.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -65,8 +65,9 @@ struct CopyCase {
         PackOnCpu(sources.boxes, kernel.types.from, kernel.types.to);
     return {packed.begin() + range.begin, packed.begin() + range.end};
   }
-  // The destinations' memory after its twin has copied, which leaves it as it was.
-  std::vector<std::byte> CopyByTwin() {
+  // The destinations' memory after its reference implementation has copied, which leaves it as it
+  // was.
+  std::vector<std::byte> CopyByReference() {
     const std::vector<std::byte> before = destinations.memory.Copy();
     CopyOnCpu(sources.boxes, destinations.boxes, range, kernel.types);
     std::vector<std::byte> copied = destinations.memory.Copy();

@@ -6,8 +6,8 @@
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
 #include "worker/gpu/kernels/testing/copy_case.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 
 #include <cstdint>
 #include <vector>
@@ -17,13 +17,13 @@
 
 namespace crossmesh {
 
-TEST_P(KernelConformanceTest, CopiesAndHashesAsTheTwinAndWritesNothingElse) {
+TEST_P(KernelConformanceTest, CopiesAndHashesAsTheReferenceAndWritesNothingElse) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
     CopyCase one(kCopy, random);
     const std::vector<std::byte> sources_before = one.sources.memory.Copy();
-    const std::vector<std::byte> expected = one.CopyByTwin();
+    const std::vector<std::byte> expected = one.CopyByReference();
     ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(one.Arguments())));
     ASSERT_EQ(one.destinations.memory.Copy(), expected);
     EXPECT_EQ(one.sources.memory.Copy(), sources_before);
@@ -38,7 +38,7 @@ TEST_P(KernelConformanceTest, CopyingHashesEitherSideOrNone) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
     CopyCase one(kCopy, random);
-    const std::vector<std::byte> expected = one.CopyByTwin();
+    const std::vector<std::byte> expected = one.CopyByReference();
     const std::vector<uint64_t> hashes = LeafHashesOnCpu(one.Packed());
     const std::vector<uint64_t> none(hashes.size());
     const bool of_source = random.OneIn(2);
@@ -53,7 +53,7 @@ TEST_P(KernelConformanceTest, CopyingHashesEitherSideOrNone) {
   }
 }
 
-TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheTwinAndWritesNothingElse) {
+TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheReferenceAndWritesNothingElse) {
   for (const KernelOfTypes& kernel : kConvertingCopies) {
     for (uint64_t seed = 0; seed < 60; ++seed) {
       SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
@@ -61,7 +61,7 @@ TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheTwinAndWritesNothingElse) {
       CopyCase one(kernel, random);
       const std::vector<std::byte> sources_before = one.sources.memory.Copy();
       const std::vector<std::byte> factors_before = one.sources.factors.Copy();
-      const std::vector<std::byte> expected = one.CopyByTwin();
+      const std::vector<std::byte> expected = one.CopyByReference();
       CopyArguments arguments = one.Arguments();
       arguments.source_hashes = nullptr;
       arguments.destination_hashes = nullptr;

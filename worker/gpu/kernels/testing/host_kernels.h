@@ -8,7 +8,8 @@
 
 namespace crossmesh {
 
-// A kernel of the image, run on the host: its own code, compiled for the host, not its CPU twin.
+// A kernel of the image, run on the host: its own code, compiled for the host, not its CPU
+// reference implementation.
 struct HostKernel {
   absl::string_view name;  // as in Kernels(), and in that order; ends with a zero
   size_t argument_bytes = 0;

@@ -1,5 +1,5 @@
-// What the kernels do wherever they run: the same as their CPU twins, bit for bit, and nothing
-// else. Where they can be run, a test says
+// What the kernels do wherever they run: the same as their CPU reference implementations, bit for
+// bit, and nothing else. Where they can be run, a test says
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, KernelConformanceTest,
 //                            testing::Values(KernelsUnderTest{"OnTheHost", ...}),

@@ -10,10 +10,10 @@
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/leaf_hash.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
 #include "worker/gpu/kernels/testing/kernel_of_types.h"
 #include "worker/gpu/kernels/testing/pack_case.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace crossmesh {
 
-TEST_P(KernelConformanceTest, PacksAndHashesAsTheTwinAndWritesNothingElse) {
+TEST_P(KernelConformanceTest, PacksAndHashesAsTheReferenceAndWritesNothingElse) {
   for (const KernelOfTypes& kernel : kPacks) {
     for (uint64_t seed = 0; seed < 60; ++seed) {
       SCOPED_TRACE(absl::StrCat(kernel.name, ", seed ", seed));
@@ -85,7 +85,7 @@ inline std::vector<uint32_t> TellingNumbers(DataType type) {
   return numbers;
 }
 
-TEST_P(KernelConformanceTest, TellingNumbersAreConvertedAsByTheTwin) {
+TEST_P(KernelConformanceTest, TellingNumbersAreConvertedAsByTheReference) {
   for (const KernelOfTypes& kernel : kPacks) {
     if (kernel.types.from == kernel.types.to) continue;
     SCOPED_TRACE(kernel.name);

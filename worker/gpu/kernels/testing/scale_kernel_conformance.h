@@ -6,8 +6,8 @@
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 #include "worker/gpu/kernels/testing/scale_case.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace crossmesh {
 
-TEST_P(KernelConformanceTest, FindsScalesAndFactorsAsTheTwinAndWritesNothingElse) {
+TEST_P(KernelConformanceTest, FindsScalesAndFactorsAsTheReferenceAndWritesNothingElse) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);

@@ -5,9 +5,9 @@
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
-#include "worker/gpu/kernels/testing/cpu_twins.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
 #include "worker/gpu/kernels/testing/pack_case.h"
+#include "worker/gpu/kernels/testing/reference_kernels.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace crossmesh {
 
-TEST_P(KernelConformanceTest, UnpacksAndHashesAsTheTwinAndWritesNothingElse) {
+TEST_P(KernelConformanceTest, UnpacksAndHashesAsTheReferenceAndWritesNothingElse) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);

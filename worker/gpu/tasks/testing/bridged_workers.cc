@@ -2,7 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/plan/packed_runs.h"
+#include "common/plan/packed_segments.h"
 #include "common/plan/worker_part.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/transport/testing/inprocess_transport.h"
@@ -44,8 +44,8 @@ absl::Status BridgedWorkers::Open() {
           .loop = gpus_.loop(),
           .gpus = gpus_.devices(),
           .executor = *workers_[0].executor,
-          .make_arena = [](ByteCount bytes) { return Arena::Create("mirror", bytes); }},
-      BridgedTaskRunner::Options{.mirror_bytes_max = ByteCount(kMirrorBytesMax)});
+          .make_arena = [](ByteCount bytes) { return Arena::Create("bounce_buffer", bytes); }},
+      BridgedTaskRunner::Options{.bounce_bytes_max = ByteCount(kBounceBytesMax)});
   return absl::OkStatus();
 }
 
@@ -73,17 +73,18 @@ absl::Status MixedMemory::MoveToGpu(DeviceRank device) {
 }
 
 absl::StatusOr<BoundTiles> MixedMemory::PlaceTiles(Side side, DeviceRank device) {
-  const BoundTiles& twins = host_.tiles(side, device);
+  const BoundTiles& host_tiles = host_.tiles(side, device);
   GpuArena made;
   std::string image(kGuardBytes, kGuard);
-  std::vector<int64_t> offsets(twins.tensor.size(), -1);
-  for (size_t tensor = 0; tensor < twins.tensor.size(); ++tensor) {
-    std::byte* const twin = twins.tensor[tensor];
-    if (twin == nullptr || IsInPlace(side, device, tensor)) continue;
+  std::vector<int64_t> offsets(host_tiles.tensor.size(), -1);
+  for (size_t tensor = 0; tensor < host_tiles.tensor.size(); ++tensor) {
+    std::byte* const host_tile = host_tiles.tensor[tensor];
+    if (host_tile == nullptr || IsInPlace(side, device, tensor)) continue;
     offsets[tensor] = std::ssize(image);
-    made.tiles.push_back(
-        {.twin = twin, .offset = offsets[tensor], .bytes = TileBytes(side, device, tensor)});
-    image.append(reinterpret_cast<const char*>(twin), made.tiles.back().bytes);
+    made.tiles.push_back({.host_tile = host_tile,
+                          .offset = offsets[tensor],
+                          .bytes = TileBytes(side, device, tensor)});
+    image.append(reinterpret_cast<const char*>(host_tile), made.tiles.back().bytes);
     image.append(kGuardBytes, kGuard);
   }
   ASSIGN_OR_RETURN(made.arena, workers_.gpus().MakeArena(
@@ -100,9 +101,9 @@ absl::StatusOr<BoundTiles> MixedMemory::PlaceTiles(Side side, DeviceRank device)
 }
 
 bool MixedMemory::IsInPlace(Side side, DeviceRank device, size_t tensor) const {
-  const std::byte* const twin = host_.tiles(side, device).tensor[tensor];
-  return side == Side::kDestination && twin != nullptr &&
-         twin == host_.tiles(Side::kSource, device).tensor[tensor];
+  const std::byte* const host_tile = host_.tiles(side, device).tensor[tensor];
+  return side == Side::kDestination && host_tile != nullptr &&
+         host_tile == host_.tiles(Side::kSource, device).tensor[tensor];
 }
 
 int64_t MixedMemory::TileBytes(Side side, DeviceRank device, size_t tensor) const {
@@ -142,7 +143,7 @@ absl::Status MixedMemory::Fetch() {
   for (const GpuArena& arena : arenas_) {
     std::string found = StandInGpus::Read(*arena.arena);
     for (const PlacedTile& tile : arena.tiles) {
-      std::memcpy(tile.twin, found.data() + tile.offset, tile.bytes);
+      std::memcpy(tile.host_tile, found.data() + tile.offset, tile.bytes);
       std::fill_n(found.begin() + tile.offset, tile.bytes, kGuard);
     }
     if (std::ranges::all_of(found, [](char byte) { return byte == kGuard; })) continue;

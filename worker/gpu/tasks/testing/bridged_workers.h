@@ -41,7 +41,7 @@ class TaskReports final : public TaskObserver {
 // a.0 and b.0, and host memory; the second, "w1", host memory alone. Confined to the test's thread.
 class BridgedWorkers {
  public:
-  static constexpr int64_t kMirrorBytesMax = int64_t{32} << 20;
+  static constexpr int64_t kBounceBytesMax = int64_t{32} << 20;
 
   BridgedWorkers();
   ~BridgedWorkers();
@@ -88,9 +88,9 @@ class MixedMemory {
   absl::Status CheckUntouched();
 
  private:
-  // A tile in memory of a GPU, and its twin in host memory.
+  // A tile in memory of a GPU, and its host_tile in host memory.
   struct PlacedTile {
-    std::byte* twin = nullptr;
+    std::byte* host_tile = nullptr;
     int64_t offset = 0;
     int64_t bytes = 0;
   };
@@ -110,7 +110,8 @@ class MixedMemory {
   // A destination tile that is the source tile.
   bool IsInPlace(Side side, DeviceRank device, size_t tensor) const;
   int64_t TileBytes(Side side, DeviceRank device, size_t tensor) const;
-  // The tiles of GPUs, as they are now, to their twins. DataLoss when guard bytes have changed.
+  // The tiles of GPUs, as they are now, to their host_tiles. DataLoss when guard bytes have
+  // changed.
   absl::Status Fetch();
 
   const Plan& plan_;

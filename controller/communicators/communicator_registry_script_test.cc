@@ -1,0 +1,97 @@
+// Scripts (common/testing/scripts.h) of events, each followed by the actions that it must give.
+// "> Book 100 10" begins a registry with 100 bytes for each GPU, 10 of them expected of a
+// communicator.
+
+#include "common/testing/scripts.h"
+#include "controller/communicators/communicator_registry.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+template <typename Number>
+Number NumberOf(absl::string_view text) {
+  Number number = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(text, &number)) << text;
+  return number;
+}
+
+RankName RankOf(absl::string_view text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, '#');
+  return {parts.first, NumberOf<uint64_t>(parts.second)};
+}
+
+// "relay@4[a#1,b#1]"
+CommunicatorKey KeyOf(absl::string_view text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::ByAnyChar("@[]"));
+  CommunicatorKey key = {.purpose = parts[0], .epoch = NumberOf<uint64_t>(parts[1])};
+  for (absl::string_view rank : absl::StrSplit(parts[2], ',')) key.ranks.push_back(RankOf(rank));
+  return key;
+}
+
+// The words from `first` on, as a message.
+absl::Status StatusOf(const std::vector<std::string>& words, int first) {
+  return absl::UnavailableError(absl::StrJoin(words.begin() + first, words.end(), " "));
+}
+
+PreflightsCollected PreflightsOf(const CommunicatorKey& key, int version_of_last) {
+  PreflightsCollected collected = {.key = key};
+  for (const RankName& rank : key.ranks) {
+    collected.reports.push_back({.rank = rank, .nccl_version = 23007, .free_bytes = 1000});
+  }
+  collected.reports.back().nccl_version = version_of_last;
+  return collected;
+}
+
+CommunicatorEvent EventOf(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  const std::string& kind = words[0];
+  if (kind == "CommunicatorWanted") return CommunicatorWanted{words[1], KeyOf(words[2])};
+  if (kind == "CommunicatorReleased") return CommunicatorReleased{words[1], KeyOf(words[2])};
+  if (kind == "PreflightsCollected") return PreflightsOf(KeyOf(words[1]), 23007);
+  if (kind == "PreflightsThatDiffer") return PreflightsOf(KeyOf(words[1]), 22907);
+  if (kind == "IdMinted") return IdMinted{KeyOf(words[1]), "id"};
+  if (kind == "RankReady") {
+    return RankReady{KeyOf(words[1]), RankOf(words[2]), NumberOf<int64_t>(words[3])};
+  }
+  if (kind == "RankFailed") {
+    return RankFailed{KeyOf(words[1]), RankOf(words[2]), StatusOf(words, 3)};
+  }
+  if (kind == "RankGone") return RankGone{KeyOf(words[1]), RankOf(words[2])};
+  if (kind != "ProcessLost") ADD_FAILURE() << "unknown event: " << line;
+  return ProcessLost{RankOf(words[1]), StatusOf(words, 2)};
+}
+
+std::string Play(const std::string& script) {
+  CommunicatorRegistry registry({});
+  return PlayScript(script, [&registry](absl::string_view event) {
+    std::string played;
+    if (absl::ConsumePrefix(&event, "Book ")) {
+      const std::pair<std::string, std::string> bytes = absl::StrSplit(event, ' ');
+      registry = CommunicatorRegistry({.gpu_bytes_max = NumberOf<int64_t>(bytes.first),
+                                       .expected_bytes = NumberOf<int64_t>(bytes.second)});
+      return played;
+    }
+    for (const CommunicatorAction& action : registry.Handle(EventOf(event))) {
+      absl::StrAppend(&played, "    ", ToString(action), "\n");
+    }
+    return played;
+  });
+}
+
+TEST(CommunicatorRegistryScripts, EveryScriptPlaysAsItIsWritten) {
+  EXPECT_GE(ExpectScriptsPlayAsWritten("controller/communicators/testdata", Play), 8);
+}
+
+}  // namespace
+}  // namespace crossmesh

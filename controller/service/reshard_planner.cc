@@ -1,0 +1,137 @@
+#include "controller/service/reshard_planner.h"
+
+#include "common/base/digest_builder.h"
+#include "common/base/status_macros.h"
+#include "common/reshard/reshard_inputs.h"
+#include "common/wire/reshard_codec.h"
+#include "planner/reshard/reshard_request.h"
+
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Counts changes of the planner after which an equal request gives another plan.
+constexpr int64_t kPlannerVersion = 2;
+
+template <typename T>
+absl::Status Look(RecordTable<T>& table, absl::string_view field, absl::string_view name,
+                  Registered<T>& found) {
+  absl::StatusOr<Registered<T>> object = table.Get(name);
+  if (!object.ok()) {
+    return absl::Status(object.status().code(),
+                        absl::StrCat(field, ": ", object.status().message()));
+  }
+  found = *std::move(object);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// The registered objects of a specification, and the network; empty where it has its own.
+struct ReshardPlanner::Objects {
+  Registered<Manifest> manifest;
+  Registered<Mesh> source;
+  Registered<Mesh> destination;
+  std::shared_ptr<const NetworkDescription> network;
+};
+
+struct ReshardPlanner::Ticket::Draft {
+  ReshardInputs inputs;
+  ReshardRequest request;  // without its tensors
+};
+
+ReshardPlanner::ReshardPlanner(Options options, Catalog& catalog, const Clock& clock,
+                               ControllerMetrics& metrics)
+    : options_(std::move(options)),
+      catalog_(catalog),
+      clock_(clock),
+      metrics_(metrics),
+      cache_(options_.cache_weight_max) {}
+
+absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(const v1::ReshardSpec& spec) {
+  ASSIGN_OR_RETURN(const Objects objects, Find(spec));
+  Ticket ticket{.key = KeyOf(spec, objects)};
+  ticket.planned = cache_.Find(ticket.key);
+  metrics_.PlanCacheRequest(ticket.planned != nullptr ? CacheResult::kHit : CacheResult::kMiss);
+  if (ticket.planned == nullptr) {
+    ASSIGN_OR_RETURN(ticket.draft, Decode(spec, objects));
+  }
+  return ticket;
+}
+
+absl::StatusOr<ReshardPlanner::Objects> ReshardPlanner::Find(const v1::ReshardSpec& spec) {
+  Objects objects;
+  if (spec.has_manifest()) {
+    RETURN_IF_ERROR(Look(catalog_.manifests, "spec.manifest", spec.manifest(), objects.manifest));
+  }
+  if (spec.source().has_mesh()) {
+    RETURN_IF_ERROR(
+        Look(catalog_.meshes, "spec.source.mesh", spec.source().mesh(), objects.source));
+  }
+  if (spec.destination().has_mesh()) {
+    RETURN_IF_ERROR(Look(catalog_.meshes, "spec.destination.mesh", spec.destination().mesh(),
+                         objects.destination));
+  }
+  if (!spec.has_topology()) {
+    ASSIGN_OR_RETURN(objects.network, catalog_.network.Get());
+  }
+  return objects;
+}
+
+Digest ReshardPlanner::KeyOf(const v1::ReshardSpec& spec, const Objects& objects) const {
+  v1::ReshardSpec planned = spec;
+  planned.mutable_source()->clear_storage();
+  planned.mutable_destination()->clear_storage();
+  planned.clear_checksums();
+  planned.clear_create_destination();
+  planned.clear_deadline();
+  planned.clear_stall_limit();
+  DigestBuilder builder;
+  builder.AddInt(kPlannerVersion);
+  builder.AddText(planned.SerializeAsString());
+  builder.AddInt(SharesStorage(spec) ? 1 : 0);
+  // A revision names one content of an object, since a name that is taken keeps its content.
+  builder.AddInt(objects.manifest.revision);
+  builder.AddInt(objects.source.revision);
+  builder.AddInt(objects.destination.revision);
+  builder.AddInt(objects.network == nullptr ? 0 : objects.network->revision);
+  return builder.Finish();
+}
+
+absl::StatusOr<std::shared_ptr<const ReshardPlanner::Ticket::Draft>> ReshardPlanner::Decode(
+    const v1::ReshardSpec& spec, const Objects& objects) const {
+  auto draft = std::make_shared<Ticket::Draft>();
+  ASSIGN_OR_RETURN(draft->inputs, FromProto(spec, {.manifest = objects.manifest.value,
+                                                   .source_mesh = objects.source.value,
+                                                   .destination_mesh = objects.destination.value}));
+  ASSIGN_OR_RETURN(
+      draft->request,
+      RequestWithoutTensors(draft->inputs,
+                            objects.network == nullptr ? Topology() : objects.network->topology));
+  return draft;
+}
+
+absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardPlanner::Plan(const Ticket& ticket,
+                                                                           CancelCheck cancelled) {
+  if (ticket.planned != nullptr) return ticket.planned;
+  // Somebody else may have asked for the same at the same time.
+  if (auto planned = cache_.Find(ticket.key)) return planned;
+  const Ticket::Draft& draft = *ticket.draft;
+  const absl::Duration begin = clock_.Monotonic();
+  ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(draft.inputs));
+  ReshardRequest request = draft.request;
+  request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const PlannedReshard> planned,
+      PlannedReshard::Create(std::move(request), draft.inputs.limits, clock_, cancelled));
+  metrics_.PlanComputed(planned->plan().figures().strategy, clock_.Monotonic() - begin,
+                        static_cast<int64_t>(planned->plan().relays().size()));
+  cache_.Insert(ticket.key, planned, planned->weight());
+  return planned;
+}
+
+}  // namespace crossmesh

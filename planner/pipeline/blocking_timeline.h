@@ -1,0 +1,29 @@
+#pragma once
+
+#include "planner/pipeline/timeline.h"
+
+#include <compare>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// An op, or a transfer of its output, that ranks are held by; ordered as all ranks take them.
+struct BlockingStep {
+  double seconds = 0;  // when it would begin if transfers took no time
+  bool is_op = false;
+  OpIndex op = 0;
+  ChannelIndex channel = 0;
+
+  friend auto operator<=>(const BlockingStep&, const BlockingStep&) = default;
+};
+
+// All steps under TransferModel::kBlocking, in their order: each rank takes those that it computes,
+// sends or receives, one after the other. Errors as of SimulatePipeline.
+absl::StatusOr<std::vector<BlockingStep>> OrderBlockingSteps(const OpTable& ops);
+
+// SimulatePipeline under TransferModel::kBlocking, but for the figures of the whole.
+absl::StatusOr<PipelineTimeline> RunBlocking(const OpTable& ops);
+
+}  // namespace crossmesh

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "planner/pipeline/op_table.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What a rank does: computes an op, or one end of a transfer.
+struct Action {
+  enum class Kind : uint8_t { kRun, kSend, kReceive };
+
+  Kind kind = Kind::kRun;
+  OpIndex op = 0;            // that runs, or whose output is sent or received
+  ChannelIndex channel = 0;  // of the transfer
+
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+// A schedule with its transfers, by rank. Sends stand behind the op whose output they send.
+using RankActions = std::vector<std::vector<Action>>;
+
+// Where a rank's receives stand.
+enum class ReceivePlacement : uint8_t {
+  kBeforeUse,  // before the op that needs the input
+  kAtSend,     // where the rank is when its peer sends, if all ranks take turns, an op each:
+               // PyTorch's lowering of schedules
+};
+
+// The actions of the ranks under a schedule. InvalidArgument when an op waits for itself, as
+// ProveOrder. Cost: linear.
+absl::StatusOr<RankActions> MakeRankActions(const OpTable& ops, ReceivePlacement placement);
+
+// "run 0F1", "send 0F1 to rank 1", "receive 0F1 from rank 0".
+std::string ToString(const Action& action, const OpTable& ops);
+
+}  // namespace crossmesh

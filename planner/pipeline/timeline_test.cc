@@ -1,0 +1,182 @@
+#include "planner/pipeline/timeline.h"
+
+#include "common/plan/testing/random_source.h"
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/testing/random_pipeline.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kTolerance = 1e-6;
+
+TEST(RunTest, TimelinesAreThoseOfTheVectors) {
+  int checked = 0;
+  for (const PipelineVector& v : PipelineVectors()) {
+    if (!v.json.contains("order")) continue;
+    ++checked;
+    SCOPED_TRACE(v.id);
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(OrderOf(v)));
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, v.profile));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, v.model));
+    const nlohmann::json& expect = v.json["expect"];
+    EXPECT_NEAR(run.seconds, expect["iteration_time"], kTolerance);
+    EXPECT_NEAR(run.span_seconds, expect["max_device_span"], kTolerance);
+    EXPECT_NEAR(BubbleRatio(ops, run), expect["bubble_ratio"], kTolerance);
+    OpIndex index = 0;
+    for (const nlohmann::json& row : v.json["timeline"]) {
+      for (const nlohmann::json& entry : row) {
+        SCOPED_TRACE(entry.dump());
+        EXPECT_EQ(ToString(ops.op(index)), entry[0].get<std::string>());
+        EXPECT_NEAR(run.ops[index].begin, entry[1], kTolerance);
+        EXPECT_NEAR(run.ops[index].end, entry[2], kTolerance);
+        ++index;
+      }
+    }
+    EXPECT_EQ(index, ops.size());
+  }
+  EXPECT_EQ(checked, 16);
+}
+
+// Where transfers share nothing, times are the longest ways: the least ones that no input and no op
+// before contradicts.
+TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSource random(seed);
+    const PipelineProfile profile = RandomProfile(random);
+    const Schedule schedule = RandomSchedule(random, profile, 1 + static_cast<int32_t>(seed % 5),
+                                             BackwardForm::kSplit, random.OneIn(2));
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
+                         SimulatePipeline(ops, TransferModel::kLatency));
+    std::vector<double> begin(ops.size(), 0);
+    const auto end_of = [&](OpIndex i) { return begin[i] + profile.SecondsOf(ops.op(i)); };
+    for (bool is_changing = true; is_changing;) {
+      is_changing = false;
+      for (OpIndex i = 0; i < ops.size(); ++i) {
+        const Op& op = ops.op(i);
+        double least = 0;
+        if (i > ops.first(ops.rank_of(i))) least = end_of(i - 1);
+        if (const OpIndex local = ops.LocalInput(op); local != OpTable::kNone) {
+          least = std::max(least, end_of(local));
+        }
+        for (const ChannelIndex c : ops.ChannelsInto(op)) {
+          least = std::max(least, end_of(ops.ProducerOf(c, op.microbatch)) +
+                                      (ops.Passes(c) ? ops.SecondsOf(c, op.microbatch) : 0));
+        }
+        is_changing |= least > begin[i];
+        begin[i] = least;
+      }
+    }
+    for (OpIndex i = 0; i < ops.size(); ++i) EXPECT_DOUBLE_EQ(run.ops[i].begin, begin[i]);
+  }
+}
+
+// Under every model nothing overlaps that shares a port or a rank, and nothing comes before what it
+// waits for.
+TEST(RunTest, NothingOverlapsOnARankOrAPort) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    RandomSource random(seed);
+    PipelineProfile profile = RandomProfile(random);
+    const Schedule schedule =
+        RandomSchedule(random, profile, 4, BackwardForm::kFull, random.OneIn(2));
+    AddRandomPorts(random, profile);
+    if (random.OneIn(2)) AddRandomScales(random, 4, profile);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    for (const TransferModel model : kAllTransferModels) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", TransferModelName(model)));
+      ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, model));
+      const TransferPorts ports(profile, model);
+      std::map<std::string, std::vector<TimeSpan>> busy;
+      for (OpIndex i = 0; i < ops.size(); ++i) {
+        const Op& op = ops.op(i);
+        busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(run.ops[i]);
+        for (const ChannelIndex c : ops.ChannelsOutOf(op)) {
+          const OpIndex consumer = ops.ConsumerOf(c, op.microbatch);
+          const TimeSpan& transfer = run.transfers[ops.TransferOf(c, op.microbatch)];
+          if (!ops.Passes(c)) {
+            EXPECT_GE(run.ops[consumer].begin, run.ops[i].end);
+            continue;
+          }
+          EXPECT_GE(transfer.begin, run.ops[i].end);
+          EXPECT_GE(run.ops[consumer].begin, transfer.end);
+          EXPECT_DOUBLE_EQ(transfer.end - transfer.begin, ops.SecondsOf(c, op.microbatch));
+          for (const PortIndex port : ports.Of(c)) {
+            busy[absl::StrCat("port ", port)].push_back(transfer);
+          }
+          if (model != TransferModel::kBlocking) continue;
+          busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(transfer);
+          busy[absl::StrCat("rank ", ops.rank_of(consumer))].push_back(transfer);
+        }
+      }
+      for (auto& [name, spans] : busy) {
+        SCOPED_TRACE(name);
+        std::ranges::sort(spans, {}, [](const TimeSpan& s) { return std::pair(s.begin, s.end); });
+        for (size_t i = 1; i < spans.size(); ++i) EXPECT_GE(spans[i].begin, spans[i - 1].end);
+      }
+    }
+  }
+}
+
+// Both stages after stage 0 are sent to by it at once, and stage 1 sends to stage 2 later.
+TEST(RunTest, APortOutOfARankIsSharedByItsPeers) {
+  PipelineProfile profile = UniformProfile(3, 1, 2);
+  profile.edges.push_back({.from = 0, .to = 2, .forward_seconds = 2, .backward_seconds = 2});
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n2F0 2B0\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline link, SimulatePipeline(ops, TransferModel::kLink));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline nic, SimulatePipeline(ops, TransferModel::kNic));
+  const TransferIndex skip = ops.TransferOf(4, 0);
+  EXPECT_EQ(link.transfers[skip], (TimeSpan{1, 3}));
+  EXPECT_EQ(nic.transfers[skip], (TimeSpan{3, 5}));
+  EXPECT_EQ(nic.transfers[ops.TransferOf(2, 0)], (TimeSpan{5, 7}));  // into rank 2, behind it
+}
+
+// The two that leave stage 0 share a port that neither end has alone.
+TEST(RunTest, EdgesThatNameAPortTakeTurns) {
+  PipelineProfile profile = UniformProfile(3, 1, 2);
+  profile.edges.push_back({.from = 0, .to = 2, .forward_seconds = 2, .backward_seconds = 2});
+  profile.edges[0].forward_ports = {0, 4};
+  profile.edges[2].forward_ports = {4, 5};
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n2F0 2B0\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kPorts));
+  EXPECT_EQ(run.transfers[ops.TransferOf(0, 0)], (TimeSpan{1, 3}));
+  EXPECT_EQ(run.transfers[ops.TransferOf(4, 0)], (TimeSpan{3, 5}));
+  EXPECT_EQ(run.transfers[ops.TransferOf(2, 0)], (TimeSpan{4, 6}));
+}
+
+TEST(RunTest, AnOpThatWaitsForItselfIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1\n"));
+  const PipelineProfile profile = UniformProfile(2, 1, 0);
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  for (const TransferModel model : kAllTransferModels) {
+    EXPECT_THAT(SimulatePipeline(ops, model),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0B0 waits for 1B0")));
+  }
+}
+
+TEST(RunTest, RanksThatBlockNeedTimeForWhatTheySend) {
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n"));
+  PipelineProfile profile = UniformProfile(2, 1, 1);
+  profile.stages[0].forward_seconds = 0;
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  EXPECT_OK(SimulatePipeline(ops, TransferModel::kNic));
+  EXPECT_THAT(SimulatePipeline(ops, TransferModel::kBlocking),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("op 0F0")));
+}
+
+}  // namespace
+}  // namespace crossmesh

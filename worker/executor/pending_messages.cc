@@ -1,0 +1,84 @@
+#include "worker/executor/pending_messages.h"
+
+#include <utility>
+
+namespace crossmesh {
+namespace {
+
+constexpr size_t kPastTasksMax = 1024;
+
+}  // namespace
+
+TaskKey KeyOf(const MessageHeader& header) {
+  return {.operation = header.operation,
+          .epoch = header.epoch,
+          .attempt = header.attempt,
+          .instance = header.instance};
+}
+
+bool PendingMessages::Add(std::unique_ptr<IncomingMessage> message) {
+  if (std::ssize(messages_) >= messages_max_ || IsPast(KeyOf(message->header()))) return false;
+  messages_.push_back({std::move(message), round_});
+  return true;
+}
+
+void PendingMessages::Take(const TaskKey& key,
+                           absl::FunctionRef<void(std::unique_ptr<IncomingMessage>)> deliver) {
+  std::deque<Pending> others;
+  for (Pending& parked : messages_) {
+    if (KeyOf(parked.message->header()) == key) {
+      deliver(std::move(parked.message));
+    } else {
+      others.push_back(std::move(parked));
+    }
+  }
+  messages_ = std::move(others);
+}
+
+int64_t PendingMessages::OnRound() {
+  int64_t dropped = 0;
+  while (!messages_.empty() && messages_.front().round < round_) {
+    messages_.pop_front();
+    ++dropped;
+  }
+  ++round_;
+  return dropped;
+}
+
+int64_t PendingMessages::OnTaskEnded(const TaskKey& key) {
+  if (past_.insert(key).second) past_in_order_.push_back(key);
+  if (past_in_order_.size() > kPastTasksMax) {
+    past_.erase(past_in_order_.front());
+    past_in_order_.pop_front();
+  }
+  return static_cast<int64_t>(std::erase_if(
+      messages_, [&](const Pending& parked) { return KeyOf(parked.message->header()) == key; }));
+}
+
+int64_t PendingMessages::OnReplaysStopped(const ReplayKey& key, uint32_t next_instance) {
+  if (next_instance_of_.insert_or_assign(key, next_instance).second) {
+    stopped_in_order_.push_back(key);
+  }
+  if (stopped_in_order_.size() > kPastTasksMax) {
+    next_instance_of_.erase(stopped_in_order_.front());
+    stopped_in_order_.pop_front();
+  }
+  return static_cast<int64_t>(std::erase_if(messages_, [&](const Pending& parked) {
+    const TaskKey of = KeyOf(parked.message->header());
+    return ReplayKeyOf(of) == key && of.instance < next_instance;
+  }));
+}
+
+bool PendingMessages::IsPast(const TaskKey& key) const {
+  if (key.epoch < epoch_ || past_.contains(key)) return true;
+  const auto stopped = next_instance_of_.find(ReplayKeyOf(key));
+  return stopped != next_instance_of_.end() && key.instance < stopped->second;
+}
+
+int64_t PendingMessages::OnEpochRaised(uint64_t epoch) {
+  epoch_ = epoch;
+  return static_cast<int64_t>(std::erase_if(
+      messages_, [&](const Pending& parked) { return parked.message->header().epoch < epoch; }));
+}
+
+}  // namespace crossmesh

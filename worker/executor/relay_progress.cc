@@ -1,0 +1,219 @@
+#include "worker/executor/relay_progress.h"
+
+#include "worker/executor/leaf_checksum.h"
+
+#include <algorithm>
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+namespace crossmesh {
+
+std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node) {
+  return absl::StrCat("relay ", node.relay, " at ",
+                      ToString(part.part().tensors().devices()[node.device]));
+}
+
+RelayProgress::RelayProgress(const PreparedPart& part, bool checksums,
+                             RelayProgressListener& listener)
+    : part_(part),
+      checksums_(checksums),
+      listener_(listener),
+      nodes_(part.nodes().size()),
+      taken_(part.chunks()),
+      in_place_(part.chunks()),
+      leaf_hashes_(checksums ? part.leaves() : 0) {
+  for (const DeviceRank device : part.destinations()) {
+    device_index_.emplace(device, static_cast<int32_t>(devices_.size()));
+    devices_.push_back({.device = device});
+  }
+  checksums_of_device_.reserve(nodes_.size());
+  Rewind();
+}
+
+void RelayProgress::Rewind() {
+  for (NodeState& node : nodes_) node = NodeState();
+  awaited_sources_.clear();
+  std::fill(taken_.begin(), taken_.end(), false);
+  std::fill(in_place_.begin(), in_place_.end(), false);
+  for (DeviceState& device : devices_) device = {.device = device.device};
+  nodes_open_ = 0;
+  devices_taken_ = 0;
+  relays_succeeded_ = relays_failed_ = checksum_failures_ = 0;
+  for (const PreparedPart::Node& node : part_.nodes()) {
+    if (node.root) continue;
+    ++nodes_open_;
+    ExpectItem(node.device);
+  }
+}
+
+void RelayProgress::Begin() {
+  for (DeviceState& device : devices_) SettleDeviceIfComplete(device);
+}
+
+void RelayProgress::AwaitSource(DeviceRank device) { awaited_sources_.insert(device); }
+
+void RelayProgress::OnSourceReady(DeviceRank device) {
+  if (awaited_sources_.erase(device) == 0) return;
+  for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
+    const PreparedPart::Node& relay = part_.nodes()[node];
+    if (relay.root && relay.device == device) listener_.OnNodeProgress(node);
+  }
+}
+
+bool RelayProgress::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  if (relay.root) return is_source_ready(relay.device);
+  const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
+  return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
+}
+
+bool RelayProgress::WantsRootHash(int32_t node, int32_t chunk) const {
+  return checksums_ && part_.nodes()[node].root && !in_place_[ChunkIndex(node, chunk)];
+}
+
+void RelayProgress::OnRootHashed(int32_t node, int32_t chunk) {
+  in_place_[ChunkIndex(node, chunk)] = true;
+  nodes_[node].chunks_done++;
+}
+
+std::optional<uint64_t> RelayProgress::RootChecksum(int32_t node) {
+  NodeState& state = nodes_[node];
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  if (relay.root && !state.has_root_checksum && state.chunks_done == relay.chunks) {
+    state.root_checksum = ChecksumOfLeaves(AllLeafHashes(node));
+    state.has_root_checksum = true;
+  }
+  if (!state.has_root_checksum) return std::nullopt;
+  return state.root_checksum;
+}
+
+bool RelayProgress::TakeChunk(int32_t node, int32_t chunk) {
+  if (nodes_[node].settled || taken_[ChunkIndex(node, chunk)]) return false;
+  taken_[ChunkIndex(node, chunk)] = true;
+  return true;
+}
+
+bool RelayProgress::TakeEnd(int32_t node) {
+  if (nodes_[node].settled || nodes_[node].end_taken) return false;
+  nodes_[node].end_taken = true;
+  return true;
+}
+
+void RelayProgress::OnChunkInPlace(int32_t node, int32_t chunk) {
+  in_place_[ChunkIndex(node, chunk)] = true;
+  nodes_[node].chunks_done++;
+  SettleIfComplete(node);
+  listener_.OnNodeProgress(node);
+}
+
+void RelayProgress::OnRootChecksum(int32_t node, uint64_t checksum) {
+  nodes_[node].root_checksum = checksum;
+  nodes_[node].has_root_checksum = true;
+  SettleIfComplete(node);
+  listener_.OnNodeProgress(node);
+}
+
+void RelayProgress::SettleIfComplete(int32_t node) {
+  NodeState& state = nodes_[node];
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  if (state.settled || state.chunks_done < relay.chunks) return;
+  if (checksums_) {
+    if (!state.has_root_checksum) return;
+    if (const absl::Status status = CompareChecksums(node); !status.ok()) {
+      ++checksum_failures_;
+      FailNode(node, status);
+      return;
+    }
+  }
+  state.settled = true;
+  --nodes_open_;
+  ++relays_succeeded_;
+  OnItemDone(relay.device, relay.bytes());
+}
+
+absl::Status RelayProgress::CompareChecksums(int32_t node) {
+  const uint64_t found = ChecksumOfLeaves(AllLeafHashes(node));
+  const uint64_t expected = nodes_[node].root_checksum;
+  if (found == expected) return absl::OkStatus();
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  return absl::DataLossError(absl::StrFormat(
+      "%s, bytes [%d, %d) of class %d: expected checksum %016x of its root, found "
+      "%016x in place",
+      NameOf(part_, relay), relay.begin, relay.end, relay.slice_class, expected, found));
+}
+
+void RelayProgress::FailNode(int32_t node, const absl::Status& why) {
+  NodeState& state = nodes_[node];
+  if (state.settled || part_.nodes()[node].root) return;
+  state.settled = true;
+  state.failure = why;
+  --nodes_open_;
+  ++relays_failed_;
+  FailDevice(part_.nodes()[node].device, why);
+  listener_.OnNodeProgress(node);
+}
+
+std::span<uint64_t> RelayProgress::LeafHashes(int32_t node, int32_t chunk) {
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  const PreparedPart::Chunk leaves = part_.ChunkOf(relay, chunk);
+  return std::span(leaf_hashes_).subspan(relay.first_leaf + leaves.first_leaf, leaves.leaf_count);
+}
+
+std::span<const uint64_t> RelayProgress::AllLeafHashes(int32_t node) const {
+  const PreparedPart::Node& relay = part_.nodes()[node];
+  return std::span(leaf_hashes_).subspan(relay.first_leaf, relay.leaves);
+}
+
+void RelayProgress::ExpectItem(DeviceRank device) { DeviceAt(device).items_open++; }
+
+void RelayProgress::OnItemDone(DeviceRank device, int64_t bytes) {
+  DeviceState& state = DeviceAt(device);
+  state.items_open--;
+  state.bytes += bytes;
+  SettleDeviceIfComplete(state);
+}
+
+void RelayProgress::FailDevice(DeviceRank device, const absl::Status& why) {
+  DeviceState& state = DeviceAt(device);
+  if (state.settled) return;
+  state.status = why;
+  SettleDevice(state);
+}
+
+bool RelayProgress::device_settled(DeviceRank device) const {
+  return devices_[device_index_.at(device)].settled;
+}
+
+void RelayProgress::SettleDeviceIfComplete(DeviceState& device) {
+  if (!device.settled && device.items_open == 0) SettleDevice(device);
+}
+
+void RelayProgress::SettleDevice(DeviceState& device) {
+  device.settled = true;
+  listener_.OnDeviceSettled();
+}
+
+std::optional<DeviceReport> RelayProgress::TakeSettledDevice() {
+  for (DeviceState& device : devices_) {
+    if (!device.settled || device.taken) continue;
+    device.taken = true;
+    ++devices_taken_;
+    DeviceReport report{.device = device.device, .status = device.status, .bytes = device.bytes};
+    if (checksums_ && report.status.ok()) report.digest = DigestOf(device.device);
+    return report;
+  }
+  return std::nullopt;
+}
+
+Digest RelayProgress::DigestOf(DeviceRank device) {
+  checksums_of_device_.clear();
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const PreparedPart::Node& node = part_.nodes()[i];
+    if (node.device == device && !node.root)
+      checksums_of_device_.push_back(nodes_[i].root_checksum);
+  }
+  return Digest::Of(std::as_bytes(std::span(checksums_of_device_)));
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,138 @@
+#pragma once
+
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/task.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// Who must go on when something has changed on the progress.
+class RelayProgressListener {
+ public:
+  virtual ~RelayProgressListener() = default;
+  // A chunk of the node is there, or its checksum, or it has failed.
+  virtual void OnNodeProgress(int32_t node) = 0;
+  // A destination device is complete or has failed.
+  virtual void OnDeviceSettled() = 0;
+};
+
+// What a task has of every relay: chunks, leaf hashes, outcome; and the outcome of every
+// destination device. Memory moves elsewhere, the progress only knows. Confined to the loop.
+//
+// A node that receives is settled once: complete (all chunks in place and the checksums agree) or
+// failed. A device is complete when all items that it expects are: its nodes, its copies and the
+// openings of the channels that end at it. The first failure of any of them is the device's.
+class RelayProgress {
+ public:
+  // All must outlive the progress.
+  RelayProgress(const PreparedPart& part, bool checksums, RelayProgressListener& listener);
+
+  // As if nothing had come yet, and no source were awaited. Items beyond nodes are expected anew.
+  void Rewind();
+
+  // Sending side.
+  // The source tiles of a device cannot be read yet; before Begin.
+  void AwaitSource(DeviceRank device);
+  void OnSourceReady(DeviceRank device);
+  bool is_source_ready(DeviceRank device) const { return !awaited_sources_.contains(device); }
+  // Is `chunk` there, and those that `lag` says must have come behind it? For a root: is its source
+  // ready?
+  bool CanSend(int32_t node, int32_t chunk, int32_t lag) const;
+  // For roots with checksums on, once per chunk: where to put its leaf hashes.
+  bool WantsRootHash(int32_t node, int32_t chunk) const;
+  void OnRootHashed(int32_t node, int32_t chunk);
+  // The checksum of the relay's root, as far as it is known here.
+  std::optional<uint64_t> RootChecksum(int32_t node);
+
+  // Receiving side.
+  // False when the chunk or end came before, or is not wanted any more.
+  bool TakeChunk(int32_t node, int32_t chunk);
+  bool TakeEnd(int32_t node);
+  // Its bytes are in place, and with checksums on its leaf hashes are stored.
+  void OnChunkInPlace(int32_t node, int32_t chunk);
+  void OnRootChecksum(int32_t node, uint64_t checksum);
+  void FailNode(int32_t node, const absl::Status& why);
+
+  // Leaf hashes of a chunk, to be filled.
+  std::span<uint64_t> LeafHashes(int32_t node, int32_t chunk);
+
+  bool settled(int32_t node) const { return nodes_[node].settled; }
+  const absl::Status& failure(int32_t node) const { return nodes_[node].failure; }
+  int32_t chunks_in_place(int32_t node) const { return nodes_[node].chunks_done; }
+  bool all_nodes_settled() const { return nodes_open_ == 0; }
+
+  // Items beyond nodes; all are expected before Begin, where a device without any is complete.
+  void ExpectItem(DeviceRank device);
+  void Begin();
+  void OnItemDone(DeviceRank device, int64_t bytes);
+  void FailDevice(DeviceRank device, const absl::Status& why);
+  bool device_settled(DeviceRank device) const;
+
+  // The next device that is settled and was not taken yet, with its report.
+  std::optional<DeviceReport> TakeSettledDevice();
+  bool all_devices_taken() const { return devices_taken_ == devices_.size(); }
+
+  int64_t relays_succeeded() const { return relays_succeeded_; }
+  int64_t relays_failed() const { return relays_failed_; }
+  int64_t checksum_failures() const { return checksum_failures_; }
+
+ private:
+  struct NodeState {
+    int32_t chunks_done = 0;  // in place, or for a root hashed
+    bool settled = false;
+    bool end_taken = false;
+    bool has_root_checksum = false;
+    uint64_t root_checksum = 0;
+    absl::Status failure;
+  };
+  struct DeviceState {
+    DeviceRank device = 0;
+    int64_t items_open = 0;
+    int64_t bytes = 0;
+    bool settled = false;
+    bool taken = false;
+    absl::Status status;
+  };
+
+  DeviceState& DeviceAt(DeviceRank device) { return devices_[device_index_.at(device)]; }
+  void SettleIfComplete(int32_t node);
+  absl::Status CompareChecksums(int32_t node);
+  void SettleDeviceIfComplete(DeviceState& device);
+  void SettleDevice(DeviceState& device);
+  Digest DigestOf(DeviceRank device);
+  std::span<const uint64_t> AllLeafHashes(int32_t node) const;
+  size_t ChunkIndex(int32_t node, int32_t chunk) const {
+    return part_.nodes()[node].first_chunk + chunk;
+  }
+
+  const PreparedPart& part_;
+  const bool checksums_;
+  RelayProgressListener& listener_;
+  std::vector<NodeState> nodes_;
+  absl::flat_hash_set<DeviceRank> awaited_sources_;
+  std::vector<bool> taken_;     // by chunk
+  std::vector<bool> in_place_;  // by chunk; for a root: hashed
+  std::vector<uint64_t> leaf_hashes_;
+  std::vector<uint64_t> checksums_of_device_;  // kept for its memory
+  std::vector<DeviceState> devices_;
+  absl::flat_hash_map<DeviceRank, int32_t> device_index_;
+  int64_t nodes_open_ = 0;
+  size_t devices_taken_ = 0;
+  int64_t relays_succeeded_ = 0;
+  int64_t relays_failed_ = 0;
+  int64_t checksum_failures_ = 0;
+};
+
+// "relay 7 at b.0", for messages.
+std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node);
+
+}  // namespace crossmesh

@@ -1,0 +1,201 @@
+#pragma once
+
+#include "common/base/digest.h"
+#include "common/plan/slicing.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/gpu/compiler/chunk_message.h"
+#include "worker/gpu/compiler/step_use.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// What one GPU does for a plan: its part, compiled to steps of launches and NCCL calls with all
+// places in staging assigned. One GPU is one device of the plan and one rank. Address-free, so it
+// runs any number of times, in any memory. Immutable; thread-safe.
+//
+// A step packs chunks from tiles to staging, sends and receives messages (chunk_message.h) between
+// the stagings of devices in one group, and unpacks what it received from staging to tiles. A
+// device that passes a chunk on sends it, in a later step, from where it was received. Copies from
+// tiles to tiles of the same device are dealt out to the steps.
+//
+// In a broadcast group (common/plan/broadcast_groups.h) a step has broadcasts instead of sends and
+// receives: each chunk goes from its root's staging to that of all others at a time, and nothing is
+// passed on.
+//
+// Before all steps come the scales of source tiles that are sent as F8_E4M3: no source has memory
+// for them, so they are computed to memory of the compiled part's own, and packed from there.
+//
+// Both ends of a hop, and all of a broadcast, have it in the step of the same number. So groups
+// cannot deadlock: all ranks can do the lowest step that is not done.
+//
+// Packs, transfers and unpacks have a stream each, on which they follow each other step by step.
+// Within a step the transfers wait for its packs, and the unpacks for its transfers. All else that
+// a step waits for, since it uses staging again, it says itself; nothing else is to be waited for.
+// Waits that others imply are left out.
+//
+// Example: a root sends chunks 0, 1, 2 to this device, which passes them on: step 0 receives 0;
+// step 1 receives 1 and sends 0; step 2 receives 2 and sends 1; step 3 sends 2. Each chunk's place
+// is in use for two steps, so a staging of two places is enough: step 2 receives into the place of
+// chunk 0, and its transfers wait for the unpacks of step 0.
+class CompiledPart {
+ public:
+  struct Options {
+    int64_t staging_bytes = 0;
+    bool checksums = true;
+    // How many steps may be under way at once without waiting for each other's places, if there is
+    // staging for it.
+    int32_t steps_ahead = 4;
+  };
+
+  // [begin, end) of one of the lists.
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+
+    int64_t size() const { return end - begin; }
+    bool empty() const { return begin == end; }
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+
+  // Bytes [begin, end) of a class, from source tiles to staging; with checksums their hashes behind
+  // them.
+  struct Pack {
+    ClassIndex slice_class = kNoClass;
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t staging_offset = 0;
+  };
+
+  // One message to or from another rank, or from the root of a broadcast, which may be this one.
+  struct Transfer {
+    DeviceRank peer = 0;
+    int64_t staging_offset = 0;
+    int64_t bytes = 0;
+    int64_t chunk_bytes = 0;  // of these: without the hashes
+  };
+
+  // Bytes [begin, end) of a class, from staging to destination tiles. With checksums the launch
+  // also fills two lists that outlive the staging, both from `first_leaf` on: the hashes of what is
+  // then in the tiles, and those of the root, which it copies from behind the bytes. Copied there
+  // and not by a call of its own, since calls are what a chunk must not cost.
+  struct Unpack {
+    ClassIndex slice_class = kNoClass;
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t staging_offset = 0;
+    int64_t first_leaf = 0;
+  };
+
+  // Bytes [begin, end) of a class, from source tiles to destination tiles. Not hashed.
+  struct Copy {
+    ClassIndex slice_class = kNoClass;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+
+  struct Step {
+    int64_t number = 0;  // the same at all ranks; those in which a rank has nothing to do it lacks
+    Range packs;
+    Range sends;  // to one peer in the order in which that receives them
+    Range receives;
+    Range broadcasts;  // in the order in which all of the group have them
+    Range unpacks;     // of what comes, in that order
+    Range copies;      // they wait for nothing
+    // Indices of earlier steps, or kNoStep: before its packs run, the transfers or the unpacks up
+    // to that step have ended; and before its transfers run, the unpacks.
+    int32_t pack_after_wire = kNoStep;
+    int32_t pack_after_unpack = kNoStep;
+    int32_t wire_after_unpack = kNoStep;
+  };
+
+  // A relay that this device receives, and where its leaves begin in the lists of hashes.
+  struct ReceivedRelay {
+    int32_t node = 0;  // index into the part's nodes
+    int64_t first_leaf = 0;
+  };
+
+  struct Lists {
+    std::vector<Step> steps;
+    std::vector<Pack> packs;
+    std::vector<Transfer> sends;
+    std::vector<Transfer> receives;
+    std::vector<Transfer> broadcasts;
+    std::vector<Unpack> unpacks;
+    std::vector<Copy> copies;
+    std::vector<ReceivedRelay> received;  // in plan order
+    std::vector<DeviceRank> peers;        // ascending
+    std::vector<int32_t> scaled;          // as scaled()
+    int64_t leaves = 0;                   // of all relays received
+  };
+
+  // InvalidArgument: the part has not exactly one device, an option is negative, or a relay goes on
+  // before it has come (message_schedule.h). ResourceExhausted: the messages of some step, with
+  // those kept for a later one, do not fit into the staging; says how much it takes. Cost: that of
+  // sorting what the device does with each chunk.
+  static absl::StatusOr<std::shared_ptr<const CompiledPart>> Create(
+      std::shared_ptr<const PreparedPart> part, const Options& options);
+
+  const PreparedPart& part() const { return *part_; }
+  DeviceRank device() const { return part_->part().spec().devices.front(); }
+  bool checksums() const { return options_.checksums; }
+  int64_t staging_bytes() const { return options_.staging_bytes; }
+
+  const std::vector<Step>& steps() const { return lists_.steps; }
+  std::span<const Pack> packs(const Step& step) const { return In(lists_.packs, step.packs); }
+  std::span<const Transfer> sends(const Step& step) const { return In(lists_.sends, step.sends); }
+  std::span<const Transfer> receives(const Step& step) const {
+    return In(lists_.receives, step.receives);
+  }
+  std::span<const Transfer> broadcasts(const Step& step) const {
+    return In(lists_.broadcasts, step.broadcasts);
+  }
+  std::span<const Unpack> unpacks(const Step& step) const {
+    return In(lists_.unpacks, step.unpacks);
+  }
+  std::span<const Copy> copies(const Step& step) const { return In(lists_.copies, step.copies); }
+
+  // Tensors of which the device packs or copies elements as F8_E4M3, or scales: ascending indices
+  // into the table's scaled_tensors. All scales of its source tiles of these are computed.
+  const std::vector<int32_t>& scaled() const { return lists_.scaled; }
+
+  const std::vector<ReceivedRelay>& received() const { return lists_.received; }
+  // Of each of the two lists of hashes; 0 with checksums off.
+  int64_t leaves() const { return options_.checksums ? lists_.leaves : 0; }
+  // The ranks that must be in the communicator beside this one.
+  const std::vector<DeviceRank>& peers() const { return lists_.peers; }
+  // Whether it broadcasts: then there is nobody else in the communicator.
+  bool is_of_group() const { return !lists_.broadcasts.empty(); }
+  // What all ranks must agree on before the first group: the plan, how it is cut, whether there are
+  // checksums.
+  const Digest& agreement() const { return agreement_; }
+  ChunkMessage MessageOf(int64_t chunk_bytes) const {
+    return {.chunk_bytes = chunk_bytes, .checksums = options_.checksums};
+  }
+
+ private:
+  CompiledPart(std::shared_ptr<const PreparedPart> part, const Options& options, Lists lists);
+
+  template <typename T>
+  static std::span<const T> In(const std::vector<T>& list, const Range& range) {
+    return std::span(list).subspan(range.begin, range.size());
+  }
+  Digest ComputeAgreement() const;
+
+  const std::shared_ptr<const PreparedPart> part_;
+  const Options options_;
+  const Lists lists_;
+  const Digest agreement_;
+};
+
+// Stable text for people and golden tests: each step with what it waits for and does.
+std::string ToText(const CompiledPart& compiled);
+
+}  // namespace crossmesh

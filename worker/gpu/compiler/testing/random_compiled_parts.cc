@@ -1,0 +1,139 @@
+#include "worker/gpu/compiler/testing/random_compiled_parts.h"
+
+#include "common/base/check.h"
+#include "common/plan/broadcast_groups.h"
+#include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/random_topology.h"
+#include "common/plan/testing/tables.h"
+#include "planner/reshard/plan_reshard.h"
+#include "worker/executor/testing/random_case.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
+
+namespace crossmesh {
+namespace {
+
+std::shared_ptr<const TensorTable> RandomTable(RandomSource& random) {
+  RandomTensorsOptions options;
+  // Now and then relays of several chunks and leaves.
+  if (random.OneIn(3))
+    options = {.slots_max = 6, .tensors_max = 3, .length_max = 48, .rank_max = 3};
+  return std::make_shared<const TensorTable>(RandomTensorTable(random, options));
+}
+
+// Each hop a random number of periods behind the one that brings its bytes.
+void DrawPeriods(RandomSource& random, Plan::Spec& spec) {
+  std::vector<int32_t> period(spec.tensors->devices().size());
+  for (const Relay& relay : spec.relays) {
+    period[relay.root] = -1;
+    for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+      Hop& hop = spec.hops[h];
+      hop.period = period[hop.from] + 1;
+      if (random.OneIn(4)) hop.period += static_cast<int32_t>(random.Below(4));
+      period[hop.to] = hop.period;
+    }
+  }
+}
+
+Plan PlannedOf(RandomSource& random, std::shared_ptr<const TensorTable> tensors) {
+  ReshardRequest request;
+  request.tensors = std::move(tensors);
+  request.topology = RandomTopology(random, *request.tensors,
+                                    {.bytes_per_second = 1'000'000, .undescribed = true});
+  request.strategy =
+      random.OneIn(2) ? Strategy::kRelay : kAllStrategies[random.Below(kAllStrategies.size())];
+  request.seed = static_cast<uint64_t>(random.Below(1000));
+  request.chunk_bytes = Plan::kLeafBytes * random.Between(1, 2);
+  auto plan = PlanReshard(request);
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+Plan DrawnOf(RandomSource& random, const std::shared_ptr<const TensorTable>& tensors) {
+  auto slicing = Slicing::Create(*tensors);
+  CHECK_OK(slicing);
+  Plan::Spec spec =
+      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing)));
+  DrawPeriods(random, spec);
+  auto plan = Plan::Create(std::move(spec));
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+std::string DevicesOfHosts(const BroadcastShape& shape, int64_t first_host) {
+  std::string devices;
+  for (int64_t host = first_host; host < shape.members; ++host) {
+    absl::StrAppend(&devices, host == first_host ? "h" : ",h", host, ".0-", shape.shards - 1);
+  }
+  return devices;
+}
+
+std::vector<TensorText> RandomMatrices(RandomSource& random, const BroadcastShape& shape) {
+  const bool is_gathered = random.OneIn(2);
+  const auto mesh = [&](absl::string_view axis, int64_t length, int64_t first_host) {
+    return absl::StrCat(axis, "=", length, ",x=", shape.shards, " on ",
+                        DevicesOfHosts(shape, first_host));
+  };
+  const std::string all = mesh("y", shape.members, 0);
+  const std::string first = absl::StrCat("x=", shape.shards, " on h0.0-", shape.shards - 1);
+  std::vector<TensorText> tensors;
+  for (int64_t i = random.Between(1, 3); i > 0; --i) {
+    tensors.push_back(
+        {.shape = absl::StrCat("[", random.Between(1, 300), ", ", random.Between(1, 500), "]"),
+         .source_mesh = is_gathered ? all : first,
+         .source = is_gathered ? "[x, y] chunk" : "[x, -] chunk",
+         .destination_mesh = is_gathered ? all : mesh("r", shape.members - 1, 1),
+         .destination = "[x, -] chunk",
+         .type = random.OneIn(2) ? DataType::kF32 : DataType::kBF16});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Plan RandomPlanned(RandomSource& random) { return PlannedOf(random, RandomTable(random)); }
+
+Plan RandomDrawn(RandomSource& random) { return DrawnOf(random, RandomTable(random)); }
+
+Plan RandomQuantized(RandomSource& random) {
+  const auto tensors = std::make_shared<const TensorTable>(RandomQuantizedTable(random));
+  return random.OneIn(2) ? PlannedOf(random, tensors) : DrawnOf(random, tensors);
+}
+
+Plan RandomBroadcast(RandomSource& random, const BroadcastShape& shape) {
+  const Plan relays = PlannedOf(
+      random, std::make_shared<const TensorTable>(TableOf(RandomMatrices(random, shape))));
+  Plan::Spec spec = relays.spec();
+  const IdSetList groups =
+      FindBroadcastGroups(spec.relays, spec.hops, spec.tensors->devices().size());
+  spec.broadcast_groups = {};
+  for (int32_t i = 0; i < groups.size(); ++i) {
+    if (!random.OneIn(4)) spec.broadcast_groups.Add(groups[i]);
+  }
+  auto plan = Plan::Create(std::move(spec));
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+absl::StatusOr<CompiledParts> RandomCompiledParts(RandomSource& random, const Plan& plan) {
+  CompiledPart::Options options{
+      .staging_bytes = random.OneIn(4) ? int64_t{2} << 20 : random.Between(1, 512) * 256,
+      .checksums = !random.OneIn(4),
+      .steps_ahead = static_cast<int32_t>(random.Below(6))};
+  absl::StatusOr<CompiledParts> compiled_parts = CompiledPartsOf(plan, options);
+  while (absl::IsResourceExhausted(compiled_parts.status())) {
+    options.staging_bytes += options.staging_bytes / 4 + 256;
+    compiled_parts = CompiledPartsOf(plan, options);
+  }
+  return compiled_parts;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "worker/gpu/compiler/compiled_part.h"
+
+#include <span>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// Proves that whatever order the streams of a compiled part take, of all that its waits allow, no
+// place is written while somebody is still to read what is there, and none is read before it is
+// written. Internal, naming both, when some order does. `steps` are the compiled part's own, or
+// with other waits.
+//
+// Looks at all orders at once: what has certainly ended when something begins follows from the
+// order of each stream and from the waits; anything else may come later.
+absl::Status ProveStagingOrder(const CompiledPart& compiled,
+                               std::span<const CompiledPart::Step> steps);
+
+}  // namespace crossmesh

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "common/communicators/communicator_key.h"
+#include "common/communicators/preflight_report.h"
+#include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/protocol/gpu_request.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// The way of controllers to the communicators of a worker's GPUs: passes orders to the processes
+// that drive them, and what those answer back. A controller of a later epoch ends what those before
+// it have had made before anything of its own is done; one of an earlier epoch is obeyed no more.
+//
+// All calls: `done` is called once, on the loop, maybe from inside. Aborted for an epoch that is
+// over; NotFound when the rank is no GPU of this worker; Unavailable when another process drives
+// it, or none, or it is lost meanwhile. Confined to the loop of the GPUs.
+class CommunicatorProxy {
+ public:
+  // `gpus` must outlive it.
+  explicit CommunicatorProxy(GpuDevices& gpus) : gpus_(gpus) {}
+  CommunicatorProxy(const CommunicatorProxy&) = delete;
+  CommunicatorProxy& operator=(const CommunicatorProxy&) = delete;
+
+  // As the process told it when it began.
+  void GetPreflight(const RankName& rank, uint64_t epoch,
+                    absl::AnyInvocable<void(absl::StatusOr<PreflightReport>)> done);
+  void MintId(const RankName& rank, uint64_t epoch,
+              absl::AnyInvocable<void(absl::StatusOr<std::string>)> done);
+  // With the bytes that it took of the GPU's memory. `rank` is one of the key's. What the process
+  // answers; FailedPrecondition for a ticket that is not in turn.
+  void Create(const RankName& rank, GpuRequest::CreateCommunicator order,
+              absl::AnyInvocable<void(absl::StatusOr<int64_t>)> done);
+  void Destroy(const RankName& rank, GpuRequest::DestroyCommunicator order,
+               absl::AnyInvocable<void(absl::Status)> done);
+  void Stop(const RankName& rank, GpuRequest::StopCommunicator order,
+            absl::AnyInvocable<void(absl::Status)> done);
+
+ private:
+  using Admitted = absl::AnyInvocable<void(absl::StatusOr<GpuDevice*>)>;
+  using Made = std::pair<RankName, CommunicatorKey>;
+
+  // Calls `admitted` when nothing of earlier epochs is left.
+  void Admit(const RankName& rank, uint64_t epoch, Admitted admitted);
+  void StopThoseMade();
+  void OnStopped();
+  void Forget(const RankName& rank, const CommunicatorKey& key);
+
+  GpuDevices& gpus_;
+  uint64_t epoch_ = 0;
+  std::vector<Made> made_;                           // or on their way, of this epoch
+  size_t stopping_ = 0;                              // of earlier ones
+  std::vector<absl::AnyInvocable<void()>> waiting_;  // for that
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,218 @@
+#include "worker/gpu/executor/gpu_execution.h"
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "worker/gpu/compiler/checksum_comparison.h"
+
+#include <string>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// That the communicator has the device at a rank, which is this process's or another one.
+absl::Status CheckRank(const GpuTaskSpec& spec, DeviceRank device, bool is_own) {
+  const Communicator& communicator = *spec.communicator;
+  const int rank = device < std::ssize(spec.ranks) ? spec.ranks[device] : -1;
+  const bool is_there = rank >= 0 && rank < communicator.size();
+  if (is_there && (rank == communicator.rank()) == is_own) return absl::OkStatus();
+  const TensorTable& tensors = spec.binding->compiled().part().part().tensors();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device ", ToString(tensors.devices()[device]), ": expected ",
+      is_own ? absl::StrCat("rank ", communicator.rank())
+             : absl::StrCat("a rank below ", communicator.size(), " but ", communicator.rank()),
+      ", found ", rank));
+}
+
+}  // namespace
+
+absl::Status GpuExecution::Validate(const GpuTaskSpec& spec, const RegisteredStaging& staging) {
+  const CompiledPart& compiled = spec.binding->compiled();
+  const int64_t staging_bytes = AgreementExchange::StagingBytes(compiled);
+  if (staging_bytes > staging.bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("a compiled part for ", staging_bytes,
+                                                   " bytes of staging: expected at most the ",
+                                                   staging.bytes(), " bytes that there are"));
+  }
+  RETURN_IF_ERROR(CheckRank(spec, compiled.device(), /*is_own=*/true));
+  for (const DeviceRank peer : compiled.peers()) {
+    RETURN_IF_ERROR(CheckRank(spec, peer, /*is_own=*/false));
+  }
+  const int64_t group = std::ssize(compiled.peers()) + 1;
+  if (!compiled.is_of_group() || spec.communicator->size() == group) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the communicator of a broadcast group: expected ",
+                                                 group, " ranks, found ",
+                                                 spec.communicator->size()));
+}
+
+GpuExecution::GpuExecution(GpuTaskSpec spec, RunResources& shared, TaskObserver& observer)
+    : spec_(std::move(spec)),
+      shared_(shared),
+      observer_(observer),
+      started_(std::chrono::steady_clock::now()),
+      agreement_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
+      pipeline_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
+      report_{.key = spec_.key} {}
+
+void GpuExecution::Begin() {
+  state_ = State::kAgreeing;
+  spec_.binding->Prepare(spec_.key);
+  absl::Status begun = shared_.pack->WaitFor(spec_.binding->uploaded());
+  if (begun.ok()) begun = shared_.unpack->WaitFor(spec_.binding->uploaded());
+  if (begun.ok()) begun = agreement_.Begin();
+  if (!begun.ok()) Fail(begun);
+}
+
+bool GpuExecution::Advance() {
+  absl::StatusOr<bool> is_moved = false;
+  switch (state_) {
+    case State::kAgreeing:
+      is_moved = AdvanceAgreement();
+      break;
+    case State::kMoving:
+      is_moved = AdvanceSteps();
+      break;
+    case State::kDraining:
+      is_moved = AdvanceDraining();
+      break;
+    case State::kWaiting:
+    case State::kFailed:
+    case State::kStopping:
+    case State::kOver:
+    case State::kHung:
+    case State::kLost:
+      break;
+  }
+  if (is_moved.ok()) return *is_moved;
+  Fail(is_moved.status());
+  // Without these events nothing tells of the end.
+  if (state_ == State::kDraining) OnEndLimit();
+  return true;
+}
+
+absl::StatusOr<bool> GpuExecution::AdvanceAgreement() {
+  ASSIGN_OR_RETURN(const bool is_agreed, agreement_.Advance());
+  if (!is_agreed) return false;
+  report_.seconds.bind = SecondsSince(started_);
+  stall_.OnProgress();
+  state_ = State::kMoving;
+  return true;
+}
+
+absl::StatusOr<bool> GpuExecution::AdvanceSteps() {
+  const int32_t done_before = pipeline_.steps_done();
+  ASSIGN_OR_RETURN(const bool is_moved, pipeline_.Advance());
+  if (pipeline_.steps_done() > done_before) stall_.OnProgress();
+  if (pipeline_.is_done()) End(State::kOver);
+  return is_moved;
+}
+
+absl::StatusOr<bool> GpuExecution::AdvanceDraining() {
+  for (GpuEvent* const end : {shared_.end_events.packed.get(), shared_.end_events.wired.get(),
+                              shared_.end_events.unpacked.get()}) {
+    ASSIGN_OR_RETURN(const bool is_done, end->IsDone());
+    if (!is_done) return false;
+  }
+  End(State::kOver);
+  return true;
+}
+
+void GpuExecution::Fail(const absl::Status& why) {
+  if (is_over()) return;
+  if (report_.status.ok()) report_.status = why;
+  if (!shared_.gpu.health().ok()) {
+    report_.status = shared_.gpu.health();
+    End(State::kLost);
+  } else if (state_ == State::kWaiting) {
+    End(State::kOver);
+  } else if (is_running()) {
+    state_ = State::kFailed;
+  }
+}
+
+void GpuExecution::OnDeadline() {
+  Fail(absl::DeadlineExceededError(absl::StrCat(
+      "deadline of ", absl::FormatDuration(spec_.deadline), "; missing: ", Missing())));
+}
+
+bool GpuExecution::OnStallRound() {
+  if (!is_running() || !stall_.OnRound(is_under_way())) return false;
+  Fail(absl::UnavailableError(absl::StrCat("stalled, nothing was done for ",
+                                           absl::FormatDuration(spec_.stall_limit),
+                                           "; missing: ", Missing())));
+  return true;
+}
+
+std::string GpuExecution::Missing() const {
+  switch (state_) {
+    case State::kWaiting:
+      return "the end of the tasks before it";
+    case State::kAgreeing:
+      return "the agreement of all peers";
+    case State::kMoving:
+    case State::kFailed:
+    case State::kStopping:
+    case State::kDraining:
+    case State::kOver:
+    case State::kHung:
+    case State::kLost:
+      break;
+  }
+  return pipeline_.Missing();
+}
+
+void GpuExecution::OnStopAsked() {
+  CHECK(state_ == State::kFailed);
+  state_ = State::kStopping;
+  if (!is_under_way()) End(State::kOver);
+}
+
+void GpuExecution::OnCommunicatorEnding(CommunicatorState communicator, const absl::Status& cause) {
+  if (is_over()) return;
+  Fail(absl::UnavailableError(absl::StrCat(
+      "the communicator is ", CommunicatorStateName(communicator), ": ", cause.message())));
+  // Whoever stops it need not be asked.
+  if (state_ == State::kFailed) OnStopAsked();
+  if (state_ != State::kStopping || !IsOver(communicator)) return;
+  if (communicator == CommunicatorState::kHung || !BeginDraining().ok()) OnEndLimit();
+}
+
+// What is queued behind the group that was stopped still runs, on staging of whatever contents.
+absl::Status GpuExecution::BeginDraining() {
+  state_ = State::kDraining;
+  RETURN_IF_ERROR(shared_.end_events.packed->Record(*shared_.pack));
+  RETURN_IF_ERROR(shared_.end_events.wired->Record(*shared_.wire));
+  return shared_.end_events.unpacked->Record(*shared_.unpack);
+}
+
+void GpuExecution::OnEndLimit() {
+  Fail(absl::InternalError("the work on the GPU does not end"));
+  if (!is_over()) End(State::kHung);
+}
+
+void GpuExecution::End(State state) {
+  state_ = state;
+  const double seconds = SecondsSince(started_);
+  if (report_.seconds.bind == 0) report_.seconds.bind = seconds;
+  report_.seconds.move = seconds - report_.seconds.bind;
+  report_.sent_bytes = bytes().sent;
+  report_.received_bytes = bytes().received;
+  report_.copied_bytes = bytes().copied;
+  const CompiledPart& compiled = spec_.binding->compiled();
+  if (compiled.part().destinations().empty()) return;
+  if (report_.status.ok()) {
+    report_.devices.push_back(CompareChecksums(compiled, spec_.binding->hashes()));
+  } else {
+    report_.devices.push_back({.device = compiled.device(), .status = report_.status});
+  }
+}
+
+TaskReport GpuExecution::TakeReport() { return std::move(report_); }
+
+}  // namespace crossmesh

@@ -1,0 +1,111 @@
+#pragma once
+
+#include "worker/executor/task.h"
+#include "worker/executor/task_context.h"
+#include "worker/gpu/communicators/communicator_life.h"
+#include "worker/gpu/executor/agreement_exchange.h"
+#include "worker/gpu/executor/gpu_task.h"
+#include "worker/gpu/executor/run_resources.h"
+#include "worker/gpu/executor/step_pipeline.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+// One task of a GPU, from its start to the end of all that it put on streams. Confined to the
+// thread of the Gpu, which it never makes wait.
+//
+//   WAITING --Begin--> AGREEING --all peers run the same--> MOVING --all steps done--> OVER
+//   WAITING --Fail--> OVER
+//   AGREEING, MOVING --failed, cancelled, too late, stalled--> FAILED
+//   FAILED --the owner was asked--> STOPPING, or OVER if nothing is on the streams
+//   AGREEING, MOVING, FAILED, STOPPING --the communicator is over--> DRAINING
+//   DRAINING --the streams have passed it--> OVER
+//   STOPPING, DRAINING --too late--> HUNG
+//   any --the GPU's health is gone--> LOST
+//
+// What is on the streams when a run fails ends only with the communicator; until then its buffers
+// are in use. After HUNG and LOST they are until the process ends.
+class GpuExecution {
+ public:
+  enum class State : uint8_t {
+    kWaiting,
+    kAgreeing,
+    kMoving,
+    kFailed,
+    kStopping,
+    kDraining,
+    kOver,
+    kHung,
+    kLost,
+  };
+
+  // InvalidArgument when the communicator lacks a rank of a peer, or has another one for this
+  // device, or has others beside those of a broadcast group; or the staging is not enough.
+  static absl::Status Validate(const GpuTaskSpec& spec, const RegisteredStaging& staging);
+
+  // Of a valid spec. `shared` and `observer` must outlive this.
+  GpuExecution(GpuTaskSpec spec, RunResources& shared, TaskObserver& observer);
+  GpuExecution(const GpuExecution&) = delete;
+  GpuExecution& operator=(const GpuExecution&) = delete;
+
+  State state() const { return state_; }
+  // Whether all is said, and nothing changes any more.
+  bool is_over() const { return state_ >= State::kOver; }
+  // OK, or why it fails.
+  const absl::Status& status() const { return report_.status; }
+  const GpuTaskSpec& spec() const { return spec_; }
+  TaskObserver& observer() const { return observer_; }
+  int32_t steps_done() const { return pipeline_.steps_done(); }
+  // What the last look found of its steps.
+  const StepPipeline::Found& found() const { return pipeline_.found(); }
+  const StepPipeline::Bytes& bytes() const { return pipeline_.bytes(); }
+
+  // The streams are this run's from now on.
+  void Begin();
+  // Does what can be done now. Whether anything was.
+  bool Advance();
+
+  // Nothing happens when it has failed already, or is over.
+  void Fail(const absl::Status& why);
+  void OnDeadline();
+  // Four times per stall limit. Whether it stalled.
+  bool OnStallRound();
+  // The owner of the communicator was asked to stop it; FAILED only.
+  void OnStopAsked();
+  // It is on its way to an end, or has come to it.
+  void OnCommunicatorEnding(CommunicatorState communicator, const absl::Status& cause);
+  // It takes too long to end.
+  void OnEndLimit();
+
+  // The last call, once it is over.
+  TaskReport TakeReport();
+
+ private:
+  absl::StatusOr<bool> AdvanceAgreement();
+  absl::StatusOr<bool> AdvanceSteps();
+  absl::StatusOr<bool> AdvanceDraining();
+  absl::Status BeginDraining();
+  // In one of the states in which it is over.
+  void End(State state);
+  std::string Missing() const;
+  bool is_under_way() const { return agreement_.is_under_way() || pipeline_.is_under_way(); }
+  bool is_running() const { return state_ == State::kAgreeing || state_ == State::kMoving; }
+
+  const GpuTaskSpec spec_;
+  RunResources& shared_;
+  TaskObserver& observer_;
+  const std::chrono::steady_clock::time_point started_;
+  State state_ = State::kWaiting;
+  AgreementExchange agreement_;
+  StepPipeline pipeline_;
+  StallCounter stall_;
+  TaskReport report_;
+};
+
+}  // namespace crossmesh

@@ -1,0 +1,149 @@
+#include "worker/pipeline/rank_queue.h"
+
+#include "common/base/check.h"
+
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+
+namespace crossmesh {
+namespace {
+
+void AddTensors(const ProgramMemory& memory, Side side, const std::vector<ChannelMessage>& messages,
+                std::vector<PipelineTensor>& tensors) {
+  for (const ChannelMessage& message : messages) {
+    const int32_t buffer = message.index % memory.program->channels[message.channel].buffers;
+    for (PipelineTensor& tensor : memory.channels[message.channel].Tensors(side, buffer)) {
+      tensors.push_back(std::move(tensor));
+    }
+  }
+}
+
+class QueuedLoop final : public PipelineLoop {
+ public:
+  explicit QueuedLoop(std::shared_ptr<RankQueue> queue) : queue_(std::move(queue)) {}
+  ~QueuedLoop() override { queue_->Leave(); }
+
+  RankIndex rank() const override { return queue_->rank(); }
+  const std::vector<Op>& ops() const override { return queue_->ops(); }
+  PipelineStep Next() override { return queue_->Next(); }
+  void Done() override { queue_->Done(); }
+  void Fail(const absl::Status& why) override { queue_->Fail(why); }
+
+ private:
+  const std::shared_ptr<RankQueue> queue_;
+};
+
+}  // namespace
+
+RankQueue::RankQueue(EventLoop& data, RankListener& listener,
+                     std::shared_ptr<const ProgramMemory> memory, int32_t rank)
+    : data_(data),
+      listener_(&listener),
+      memory_(std::move(memory)),
+      index_(rank),
+      rank_(memory_->program->ranks[rank].rank) {
+  for (const WorkerProgram::RankOp& op : memory_->program->ranks[rank].ops) {
+    ops_.push_back(op.op);
+    PipelineOp& given =
+        given_.emplace_back(PipelineOp{.op = op.op, .samples = op.samples, .seconds = op.seconds});
+    AddTensors(*memory_, Side::kDestination, op.inputs, given.inputs);
+    AddTensors(*memory_, Side::kSource, op.outputs, given.outputs);
+  }
+}
+
+void RankQueue::GiveOp(int64_t iteration, int32_t op) {
+  MutexLock lock(mutex_);
+  if (ended_) return;
+  given_[op].iteration = iteration;
+  steps_.push_back({.kind = PipelineStep::Kind::kOp, .op = &given_[op]});
+  changed_.SignalAll();
+}
+
+void RankQueue::GiveComplete(int64_t iteration) {
+  MutexLock lock(mutex_);
+  steps_.push_back({.kind = PipelineStep::Kind::kComplete, .iteration = iteration});
+  changed_.SignalAll();
+}
+
+void RankQueue::End(absl::Status why) {
+  MutexLock lock(mutex_);
+  if (std::exchange(ended_, true)) return;
+  if (!why.ok()) steps_.clear();
+  why_ = std::move(why);
+  changed_.SignalAll();
+}
+
+PipelineStep RankQueue::Next() {
+  MutexLock lock(mutex_);
+  CHECK(!computing_) << "Next before Done, in rank " << rank_;
+  while (steps_.empty() && !ended_) changed_.Wait(mutex_);
+  if (steps_.empty()) return {.kind = PipelineStep::Kind::kOver, .why = why_};
+  PipelineStep step = std::move(steps_.front());
+  steps_.pop_front();
+  computing_ = step.kind == PipelineStep::Kind::kOp;
+  begin_ns_ = absl::GetCurrentTimeNanos();
+  return step;
+}
+
+void RankQueue::Done() {
+  MutexLock lock(mutex_);
+  Tell(absl::OkStatus());
+}
+
+void RankQueue::Fail(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  Tell(why.ok() ? absl::UnknownError("failed, and said no reason") : why);
+}
+
+void RankQueue::Tell(const absl::Status& why) {
+  CHECK(std::exchange(computing_, false))
+      << "an op was ended that was not begun, in rank " << rank_;
+  end_ns_ = absl::GetCurrentTimeNanos();
+  outcome_ = why;
+  // Under the lock, because the loop may go once End was called.
+  if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
+}
+
+void RankQueue::Leave() {
+  MutexLock lock(mutex_);
+  computing_ = false;
+  outcome_ = absl::CancelledError("the process has left the pipeline");
+  if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
+}
+
+void RankQueue::OnData() {
+  if (listener_ == nullptr) return;
+  absl::Status outcome;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  {
+    MutexLock lock(mutex_);
+    outcome = outcome_;
+    begin_ns = begin_ns_;
+    end_ns = end_ns_;
+  }
+  if (outcome.ok()) {
+    listener_->OnOpDone(index_, begin_ns, end_ns);
+  } else {
+    listener_->OnOpFailed(index_, outcome);
+  }
+}
+
+bool RankQueue::WaitForEnd(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
+  MutexLock lock(mutex_);
+  while (!ended_) {
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    changed_.WaitFor(mutex_, left);
+  }
+  return true;
+}
+
+std::unique_ptr<PipelineLoop> MakePipelineLoop(std::shared_ptr<RankQueue> queue) {
+  return std::make_unique<QueuedLoop>(std::move(queue));
+}
+
+}  // namespace crossmesh
