@@ -117,7 +117,7 @@ class RandomSteps {
     return IsConverted(c) ? boundaries_.AtOrBefore(c, offset) : offset;
   }
   // The packed bytes of a segment.
-  Bytes Pack(const DeviceMemory& memory, const Run& segment) const {
+  Bytes Pack(const DeviceMemory& memory, const Segment& segment) const {
     const int32_t group = tensors_.group_of_tensor()[segment.tensor];
     const auto from = memory.tensors[segment.tensor].begin() + segment.tile_offset;
     if (tensors_.conversion_of(group) == kNoConversion)

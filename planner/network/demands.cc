@@ -59,11 +59,11 @@ HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
     const int32_t receivers = hosts_of_set[slice_class.receivers];
     int32_t& entry = seen.At(holders, receivers);
     if (entry == kUnseen) {
-      const int32_t receivers = InternDifference(receivers, holders, sets, scratch);
+      const int32_t remote = InternDifference(receivers, holders, sets, scratch);
       entry = kLocal;
-      if (!sets[receivers].empty()) {
+      if (!sets[remote].empty()) {
         entry = kFirstGroup + static_cast<int32_t>(groups.size());
-        groups.push_back({.holders = holders, .receivers = receivers});
+        groups.push_back({.holders = holders, .receivers = remote});
       }
     }
     const int32_t group = entry == kLocal ? HostGroups::kNone : entry - kFirstGroup;
