@@ -37,7 +37,8 @@ class LayoutTest(unittest.TestCase):
 
     def test_headings_stand_between_blank_lines(self):
         self.assertEqual(self.problems("# A\n\nText\n\n## B\n\nText"), [])
-        self.assertEqual(self.problems("# A\n\nText\n## B\n\nText"), ["a.md:4: a blank line is missing before the heading"])
+        self.assertEqual(self.problems("# A\n\nText\n## B\n\nText"),
+                         ["a.md:4: a blank line is missing before the heading"])
         self.assertEqual(self.problems("# A\nText"), ["a.md:1: a blank line is missing after the heading"])
 
     def test_comments_of_shells_are_no_headings(self):
@@ -63,9 +64,9 @@ class LinkTest(unittest.TestCase):
         self.assertEqual(len(self.problems(README="![a](picture.svg)")), 1)
 
     def test_links_lead_to_headings(self):
-        page = "# What `it` is\n\n## Again, and again\n\n## Again, and again\n\n## A [link](README.md)\n"
+        page = "# What `it` is\n\n## Again, and again\n\n## Again, and again\n\n## A [link](a.md)\n"
         for anchor in ("what-it-is", "again-and-again", "again-and-again-1", "a-link"):
-            self.assertEqual(self.problems(README=f"[a](a.md#{anchor})", a=page.replace("README.md", "a.md")), [], anchor)
+            self.assertEqual(self.problems(README=f"[a](a.md#{anchor})", a=page), [], anchor)
         self.assertEqual(self.problems(README="[a](a.md#again-and-again-2)", a="# Again and again"),
                          ["README.md:1: a.md#again-and-again-2: a.md has no heading with that anchor"])
         self.assertEqual(self.problems(README="# Here\n\n[a](#here)"), [])

@@ -2,9 +2,9 @@
 
     docs_test.py <repository root>
 
-Of every Markdown file: lines have at most 120 columns, but for rows of tables, code, and lines that a long address makes so;
-headings stand between blank lines; relative links lead to a file, and to a heading of it; and every page can be reached from
-README.md or ARCHITECTURE.md by links.
+Of every Markdown file: lines have at most 120 columns, but for rows of tables, code, and lines with a long address;
+headings stand between blank lines; relative links lead to a file, and to a heading of it; and every page can be
+reached from README.md or ARCHITECTURE.md by links.
 """
 
 import pathlib

@@ -160,7 +160,8 @@ class ReservedTest(ProtoTest):
     def test_what_is_reserved_stays_reserved(self):
         self.expect_unreserved("reserved 4 to 6, 9;", "reserved 4 to 6;",
                                'message crossmesh.v1.Mesh: number "9" is not used any more: reserve it')
-        self.expect_unreserved("reserved 7;", "", 'enum crossmesh.v1.State: number "7" is not used any more: reserve it')
+        self.expect_unreserved("reserved 7;", "",
+                               'enum crossmesh.v1.State: number "7" is not used any more: reserve it')
 
     def test_what_is_reserved_is_not_used_again(self):
         self.expect_unreserved("reserved 4 to 6, 9;", "reserved 4, 6, 9; bool whole = 5;",

@@ -5,9 +5,9 @@
     proto_test.py --record        makes the baseline anew; docs/releasing.md says when
     proto_test.py --protoc FILE   with this compiler instead of the one on the path
 
-The baseline lists messages, enums and services as they were released. What it has must stay: every field with its number,
-name, type, label and oneof, every enum value, service and method with its types. Additions are free. A number or name that
-is no longer used must be reserved, so that nothing else ever gets it.
+The baseline lists messages, enums and services as they were released. What it has must stay: every field with its
+number, name, type, label and oneof, every enum value, service and method with its types. Additions are free. A number
+or name that is no longer used must be reserved, so that nothing else ever gets it.
 """
 
 import argparse
