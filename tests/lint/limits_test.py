@@ -1,0 +1,164 @@
+"""Fails where a file, a function or what a source includes is larger than CONTRIBUTING.md promises.
+
+    limits_test.py <repository root>
+
+Product and test code alike, but for parameters and headers: tests may take more of both. Prints the product source that
+reads the most of our headers, so that one sees how near the limit is.
+"""
+
+import pathlib
+import sys
+from typing import Iterator
+
+import cpp_functions
+import source_tree
+
+LINES_MAX = {".cc": 400, ".cu": 400, ".h": 250}
+BODY_LINES_MAX = 60
+PARAMETERS_MAX = 4
+NESTING_MAX = 3
+# Of ours, that compiling a source of the product reads, however deep.
+HEADERS_MAX = 60
+
+# Signatures that are not ours to choose.
+FOREIGN_SIGNATURES = {
+    "OnActiveMessage": "a callback of UCX",
+}
+
+# Files that are over a limit for now, and why. An entry that nothing needs fails as well.
+KNOWN: dict[str, str] = {
+    "client/cli/cli_test.cc": "lines",
+    "client/cli/pipeline_run_test.cc": "lines",
+    "client/client.cc": "lines",
+    "client/drawing/pipeline_drawing.cc": "parameters",
+    "client/drawing/timeline_drawing.cc": "parameters",
+    "client/drawing/timeline_drawing.h": "parameters",
+    "common/mesh/layout.cc": "parameters",
+    "common/metrics/prometheus/labelled_metrics.h": "parameters",
+    "common/numbers/block_scale.cc": "nesting",
+    "common/plan/packed_segments_test.cc": "nesting",
+    "common/plan/proof_test.cc": "lines",
+    "controller/communicators/compare_preflights.cc": "parameters",
+    "controller/controller.cc": "headers",
+    "controller/controller_network_test.cc": "lines",
+    "controller/controller_pipeline_test.cc": "lines",
+    "controller/controller_test.cc": "lines",
+    "controller/dispatch/communicator_leases_test.cc": "lines",
+    "controller/dispatch/grpc/unary_calls.h": "parameters",
+    "controller/dispatch/pipeline_runner_test.cc": "lines",
+    "controller/dispatch/remaining_tensors.cc": "nesting",
+    "controller/operation/operation_machine.cc": "lines",
+    "controller/service/measurement_call.cc": "headers",
+    "controller/service/network_service.cc": "headers",
+    "controller/service/pipeline_service.cc": "headers",
+    "controller/service/reshard_service.cc": "headers",
+    "examples/pipeline_training/training_main.cc": "headers",
+    "planner/network/cheapest_delivery.cc": "parameters",
+    "planner/network/routing.h": "parameters",
+    "planner/pipeline/bound.cc": "parameters",
+    "planner/pipeline/planning/plan_ports.cc": "parameters",
+    "planner/pipeline/planning/planned_pipeline_test.cc": "lines",
+    "planner/pipeline/search/testing/exact_schedule.cc": "nesting",
+    "planner/reshard/plan_reshard.cc": "parameters",
+    "planner/reshard/published/broadcast.cc": "parameters",
+    "planner/reshard/published/global_all_gather.cc": "parameters",
+    "planner/reshard/relay_strategy.cc": "parameters",
+    "tests/benchmark/pipeline_benchmark.cc": "nesting",
+    "tests/benchmark/pipeline_grid.cc": "nesting",
+    "tests/fuzz/write_corpus.cc": "lines",
+    "tests/integration/pipeline_run_test.cc": "lines, nesting",
+    "tests/live/bad_input_test.cc": "a long function",
+    "worker/agent/session_agent.cc": "parameters",
+    "worker/agent/session_agent.h": "parameters",
+    "worker/crossmesh_worker_main.cc": "headers",
+    "worker/executor/channel_sender.cc": "parameters",
+    "worker/executor/channel_sender.h": "parameters",
+    "worker/executor/replay_set.cc": "parameters",
+    "worker/executor/replay_set.h": "parameters",
+    "worker/executor/task_execution.cc": "lines, parameters",
+    "worker/executor/task_execution.h": "parameters",
+    "worker/executor/tile_cursor.cc": "nesting",
+    "worker/gpu/communicators/communicator_table.cc": "parameters",
+    "worker/gpu/communicators/communicator_table.h": "parameters",
+    "worker/gpu/executor/gpu_execution.cc": "headers",
+    "worker/gpu/executor/gpu_executor.cc": "headers",
+    "worker/gpu/executor/tile_check.cc": "parameters",
+    "worker/gpu/loop/crossmesh_gpu_main.cc": "headers",
+    "worker/gpu/loop/gpu_loop.cc": "headers",
+    "worker/gpu/loop/gpu_tasks.cc": "headers",
+    "worker/memory/fd_server.cc": "parameters",
+    "worker/memory/fd_server.h": "parameters",
+    "worker/tasks/task_table.cc": "lines",
+    "worker/tasks/task_table_test.cc": "lines",
+    "worker/transport/socket/outgoing_stream.cc": "parameters",
+    "worker/transport/socket/outgoing_stream.h": "parameters",
+    "worker/transport/socket/socket_transport.cc": "parameters",
+    "worker/transport/socket/socket_transport.h": "parameters",
+    "worker/worker.cc": "headers",
+}
+
+
+def size_problems(path: str, text: str) -> Iterator[str]:
+    lines, limit = len(text.splitlines()), LINES_MAX[pathlib.PurePosixPath(path).suffix]
+    if lines > limit:
+        yield f"{path}: {lines} lines, at most {limit}: find the second idea and name it"
+
+
+def function_problems(path: str, text: str) -> Iterator[str]:
+    for function in cpp_functions.functions(text):
+        where = f"{path}:{function.line}: {function.name}"
+        is_foreign = function.name.split("::")[-1] in FOREIGN_SIGNATURES
+        if function.lines is not None and function.lines > BODY_LINES_MAX:
+            yield f"{where} has {function.lines} lines, at most {BODY_LINES_MAX}"
+        if function.nesting > NESTING_MAX:
+            yield f"{where} nests {function.nesting} deep, at most {NESTING_MAX}: name what is inside"
+        if function.parameters > PARAMETERS_MAX and not is_foreign and not source_tree.is_for_tests(path):
+            yield (f"{where} takes {function.parameters} parameters, at most {PARAMETERS_MAX}: "
+                   "give them a struct with names")
+
+
+def is_counted(path: str) -> bool:
+    return path.endswith(".cc") and not source_tree.is_for_tests(path)
+
+
+def header_problems(graph: source_tree.IncludeGraph) -> Iterator[str]:
+    for path in filter(is_counted, graph.includes):
+        count = len(graph.reached_from(path))
+        if count > HEADERS_MAX:
+            yield (f"{path}: reads {count} headers of ours, at most {HEADERS_MAX}: "
+                   "declare ahead what it only names, or split it")
+
+
+def most_headers(graph: source_tree.IncludeGraph) -> str:
+    count, path = max((len(graph.reached_from(path)), path) for path in graph.includes if is_counted(path))
+    return f"Most headers: {count}, {path}"
+
+
+def problems_of(root: pathlib.Path, graph: source_tree.IncludeGraph) -> Iterator[str]:
+    for path in source_tree.source_files(root):
+        text = (root / path).read_text()
+        yield from size_problems(path, text)
+        yield from function_problems(path, text)
+    yield from header_problems(graph)
+
+
+def unknown(problems: list[str], known: dict[str, str]) -> Iterator[str]:
+    """The problems of files that are not known to be over a limit; the known files that are not."""
+    over = {problem.split(":")[0] for problem in problems}
+    yield from (problem for problem in problems if problem.split(":")[0] not in known)
+    yield from (f"{path}: keeps to all limits now; take it out of KNOWN" for path in sorted(set(known) - over))
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1])
+    graph = source_tree.IncludeGraph.read(root)
+    problems = list(unknown(list(problems_of(root, graph)), KNOWN))
+    for problem in problems:
+        print(problem)
+    print(most_headers(graph))
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
