@@ -40,4 +40,6 @@ function(crossmesh_kernels)
     COMMAND Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/tests/lint/kernel_image_test.py"
             "${CROSSMESH_CUOBJDUMP}" "${fatbin}" "${CMAKE_CURRENT_SOURCE_DIR}/${arg_TABLE}")
   set_tests_properties(lint.${arg_MODULE} PROPERTIES LABELS lint TIMEOUT 120)
+  add_custom_target(crossmesh_${arg_MODULE}_image DEPENDS "${fatbin}")
+  add_dependencies(lint_tests crossmesh_${arg_MODULE}_image)
 endfunction()

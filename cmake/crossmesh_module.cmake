@@ -10,9 +10,10 @@
 #   crossmesh_test(LABEL unit|service|live|lab|gpu|lint SOURCES box_test.cc DEPENDS crossmesh::common_mesh
 #                  [NAME common_mesh_slow_test] [TIMEOUT seconds] [SERIAL])
 #     One GoogleTest binary, named <folder>_test unless NAME is given. SERIAL: nothing else runs beside its tests.
+#     Target <LABEL>_tests builds all binaries of a label.
 #
 #   crossmesh_program(NAME crossmesh-worker SOURCES main.cc DEPENDS crossmesh::worker)
-#     An executable in <build folder>/bin.
+#     An executable in <build folder>/bin. Target `programs` builds all.
 #
 #   crossmesh_shared_library(NAME cuda VERSION 1 EXPORTS exports.map SOURCES calls.cc DEPENDS crossmesh::common_base)
 #     lib<NAME>.so.<VERSION> in <build folder>/standin, for tests to load. It shows only what EXPORTS, a script of the
@@ -21,6 +22,15 @@
 # Lists are sorted as by `LC_ALL=C sort`.
 
 set(crossmesh_labels unit service live lab gpu lint)
+foreach(label IN LISTS crossmesh_labels)
+  add_custom_target(${label}_tests)
+endforeach()
+add_custom_target(programs)
+add_custom_target(headers)
+# Tests that start them.
+add_dependencies(live_tests programs)
+add_dependencies(lab_tests programs)
+add_dependencies(gpu_tests programs)
 
 function(crossmesh_module)
   cmake_parse_arguments(PARSE_ARGV 0 arg "PURE" "NAME;EXTERNAL" "SOURCES;HEADERS;DEPENDS")
@@ -38,6 +48,11 @@ function(crossmesh_module)
   _crossmesh_opaque(opaque "${arg_EXTERNAL}" "${arg_DEPENDS}")
   if(opaque)
     set_property(GLOBAL APPEND PROPERTY CROSSMESH_OPAQUE crossmesh::${arg_NAME})
+  endif()
+  # All depend on common/base, where threads are defined.
+  _crossmesh_starts_threads(threaded "${arg_SOURCES};${arg_HEADERS}" "${arg_DEPENDS}")
+  if(threaded AND NOT arg_NAME STREQUAL "common_base")
+    set_property(GLOBAL APPEND PROPERTY CROSSMESH_THREADED crossmesh::${arg_NAME})
   endif()
   _crossmesh_skip(skip "${arg_NAME}" "${opaque}" "${arg_DEPENDS}")
   if(skip)
@@ -57,12 +72,8 @@ function(crossmesh_module)
     set(visibility INTERFACE)
   endif()
   add_library(crossmesh::${arg_NAME} ALIAS ${target})
-  _crossmesh_headers_without_source(headers_alone "${arg_HEADERS}" "${arg_SOURCES}")
-  list(REMOVE_ITEM arg_HEADERS ${headers_alone})
-  target_sources(${target} ${visibility}
-    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS}
-    FILE_SET headers_alone TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers_alone})
-  set_target_properties(${target} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY headers_alone)
+  target_sources(${target} ${visibility} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS})
+  _crossmesh_compile_headers_alone(${target} "${arg_HEADERS}" "${arg_SOURCES}")
 endfunction()
 
 function(crossmesh_test)
@@ -85,8 +96,11 @@ function(crossmesh_test)
   target_link_libraries(${arg_NAME} PRIVATE GTest::gmock_main)
   target_compile_options(${arg_NAME} PRIVATE ${CROSSMESH_TEST_OPTIONS})
   target_precompile_headers(${arg_NAME} REUSE_FROM crossmesh_precompiled_test)
-  # GoogleTest's macros cost clang-tidy minutes and give it nothing to find; thread analysis covers tests as well.
-  set_target_properties(${arg_NAME} PROPERTIES CXX_CLANG_TIDY "")
+  _crossmesh_starts_threads(threaded "${arg_SOURCES}" "${arg_DEPENDS}")
+  if(CROSSMESH_ONLY_THREADED AND NOT threaded)
+    return()
+  endif()
+  add_dependencies(${arg_LABEL}_tests ${arg_NAME})
   string(REGEX REPLACE "_test$" "" prefix "${arg_NAME}")
   gtest_discover_tests(${arg_NAME}
     DISCOVERY_MODE PRE_TEST
@@ -103,6 +117,7 @@ function(crossmesh_program)
   if(TARGET ${arg_NAME})
     set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
     target_precompile_headers(${arg_NAME} REUSE_FROM crossmesh_precompiled_library)
+    add_dependencies(programs ${arg_NAME})
   endif()
 endfunction()
 
@@ -117,12 +132,13 @@ function(crossmesh_shared_library)
   target_link_libraries(${target} PRIVATE ${arg_DEPENDS} crossmesh_options)
   target_link_options(${target} PRIVATE "LINKER:--version-script,${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS}")
   set_target_properties(${target} PROPERTIES
+    DEFINE_SYMBOL ""  # precompiled headers are those of programs
     OUTPUT_NAME "${arg_NAME}"
     SOVERSION "${arg_VERSION}"
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/standin"
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS}")
+  target_precompile_headers(${target} REUSE_FROM crossmesh_precompiled_library)
   _crossmesh_warnings(${target})
-  _crossmesh_position_independent("${arg_DEPENDS}")
 endfunction()
 
 # Writes what was declared, as read by tests/lint/layers_test.py.
@@ -144,40 +160,31 @@ function(_crossmesh_add_executable kind name sources depends)
   _crossmesh_warnings(${name})
 endfunction()
 
-# Modules that go into a shared library, and those that they depend on. Nobody replaces their symbols, so the compiler may
-# go on inlining them as in a program.
-function(_crossmesh_position_independent depends)
-  list(FILTER depends INCLUDE REGEX "^crossmesh::")
-  foreach(dependency IN LISTS depends)
-    get_target_property(module ${dependency} ALIASED_TARGET)
-    get_target_property(is_done ${module} POSITION_INDEPENDENT_CODE)
-    get_target_property(kind ${module} TYPE)
-    if(is_done OR kind STREQUAL "INTERFACE_LIBRARY")
-      continue()
-    endif()
-    # Precompiled headers are those of programs.
-    set_target_properties(${module} PROPERTIES POSITION_INDEPENDENT_CODE ON DISABLE_PRECOMPILE_HEADERS ON)
-    target_compile_options(${module} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
-    get_target_property(further ${module} LINK_LIBRARIES)
-    _crossmesh_position_independent("${further}")
-  endforeach()
-endfunction()
-
 function(_crossmesh_warnings target)
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS})
 endfunction()
 
 # A header is included first by the source of its name (lint.format sees to that), so compiling that source shows that the
-# header stands by itself. Of these headers, no source would show it.
-function(_crossmesh_headers_without_source result headers sources)
+# header stands by itself. For those without one, a source is made that includes nothing else.
+function(_crossmesh_compile_headers_alone target headers sources)
+  _crossmesh_folder(folder)
   set(alone "")
   foreach(header IN LISTS headers)
     string(REGEX REPLACE "\\.h$" ".cc" source "${header}")
     if(NOT source IN_LIST sources)
-      list(APPEND alone "${header}")
+      set(path "${CMAKE_CURRENT_BINARY_DIR}/alone/${source}")
+      file(CONFIGURE OUTPUT "${path}" CONTENT "#include \"${folder}/${header}\"\n")
+      list(APPEND alone "${path}")
     endif()
   endforeach()
-  set(${result} "${alone}" PARENT_SCOPE)
+  if(alone)
+    add_library(${target}_headers OBJECT ${alone})
+    target_include_directories(${target}_headers PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_link_libraries(${target}_headers PRIVATE ${target} crossmesh_options)
+    target_precompile_headers(${target}_headers REUSE_FROM crossmesh_precompiled_library)
+    _crossmesh_warnings(${target}_headers)
+    add_dependencies(headers ${target}_headers)
+  endif()
 endfunction()
 
 function(_crossmesh_folder result)
@@ -202,6 +209,28 @@ function(_crossmesh_check_arguments name unparsed)
       message(FATAL_ERROR "${name}: ${list} must be sorted, each entry once: ${sorted}")
     endif()
   endforeach()
+endfunction()
+
+# Does a target with these sources and dependencies start threads? Only asked where ThreadSanitizer is to run; an edit of
+# a source configures again there, so that the answer is that of today.
+function(_crossmesh_starts_threads result sources depends)
+  get_property(threaded_targets GLOBAL PROPERTY CROSSMESH_THREADED)
+  set(threaded FALSE)
+  foreach(dependency IN LISTS depends)
+    if(dependency IN_LIST threaded_targets)
+      set(threaded TRUE)
+    endif()
+  endforeach()
+  if(CROSSMESH_ONLY_THREADED AND NOT threaded)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
+    foreach(source IN LISTS sources)
+      file(STRINGS "${source}" uses REGEX "common/base/thread\\.h|<thread>|<future>|pthread_create" LIMIT_COUNT 1)
+      if(uses)
+        set(threaded TRUE)
+      endif()
+    endforeach()
+  endif()
+  set(${result} ${threaded} PARENT_SCOPE)
 endfunction()
 
 # Is a target with these dependencies one that ThreadSanitizer cannot see through?
@@ -305,7 +334,6 @@ function(_crossmesh_proto_library name generated sources depends)
   add_library(crossmesh::${name} ALIAS crossmesh_${name})
   target_include_directories(crossmesh_${name} SYSTEM PUBLIC "${generated}")
   target_link_libraries(crossmesh_${name} PUBLIC ${depends})
-  set_target_properties(crossmesh_${name} PROPERTIES CXX_CLANG_TIDY "")
   # Only the instrumentation of crossmesh_options, not its warnings.
   if(CROSSMESH_SANITIZE)
     target_compile_options(crossmesh_${name} PRIVATE -fsanitize=${CROSSMESH_SANITIZE})

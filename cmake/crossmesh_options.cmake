@@ -2,6 +2,7 @@
 
 option(CROSSMESH_WARNINGS_AS_ERRORS "Make compiler warnings errors" OFF)
 option(CROSSMESH_ONLY_PURE "Skip every target that links gRPC or UCX, directly or not" OFF)
+option(CROSSMESH_ONLY_THREADED "Leave out the tests without threads" OFF)
 set(CROSSMESH_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined")
 set(CROSSMESH_TEST_OPTIONS "" CACHE STRING "Further compiler options for test programs, e.g. -O0")
 
@@ -16,7 +17,9 @@ endif()
 add_library(crossmesh_options INTERFACE)
 target_compile_features(crossmesh_options INTERFACE cxx_std_20)
 target_compile_options(crossmesh_options INTERFACE
-  -pthread  # as gRPC has it: what uses precompiled headers is compiled alike
+  # What uses precompiled headers is compiled alike: with -pthread, as gRPC has it; fit for shared libraries, as the
+  # stand-ins of the tests are. Their symbols are not replaced, so GCC may go on inlining them as in a program.
+  -pthread -fPIC $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
   # A designated initialiser that leaves defaults alone is the house style for options structs.
   -Wno-missing-field-initializers

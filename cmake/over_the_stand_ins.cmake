@@ -24,4 +24,5 @@ function(crossmesh_over_the_stand_ins target label)
     LABELS ${label}
     TIMEOUT 300)
   add_dependencies(${target} crossmesh_tests_standin_kernels)
+  add_dependencies(${label}_tests ${target})
 endfunction()

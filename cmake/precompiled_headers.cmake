@@ -1,6 +1,5 @@
 # Headers from outside that most files read are parsed once, for all targets of a kind: they are most of what compiling
-# a file costs. A file still includes what it uses; presets `dev` (headers without a source) and `safety` (all) compile
-# without these.
+# a file costs. A file still includes what it uses; scripts/tidy compiles without these.
 
 set(crossmesh_library_headers
   <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>
@@ -16,7 +15,6 @@ function(_crossmesh_make_precompiled kind)
   target_link_libraries(${target} PRIVATE crossmesh_options absl::flat_hash_map absl::statusor absl::time)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
   target_precompile_headers(${target} PRIVATE ${ARGN})
-  set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "")
 endfunction()
 
 _crossmesh_make_precompiled(library ${crossmesh_library_headers})

@@ -1,13 +1,7 @@
-"""Sums up JUnit reports of ctest: prints the failed tests, why others were skipped, and a last line
-"N passed, N failed, N skipped".
-
-Exits with 1 when a test failed. A report that does not exist counts nothing: its preset was built only, or the build
-failed, which the caller knows.
-"""
+"""Sums up JUnit reports of ctest."""
 
 import collections
-import os
-import sys
+import pathlib
 import xml.etree.ElementTree as ElementTree
 
 
@@ -21,25 +15,27 @@ def skip_reason(case: ElementTree.Element) -> str:
     return skipped.get("message", "") if skipped is not None else "disabled"
 
 
-def main(paths: list[str]) -> int:
+def summarize(reports: list[pathlib.Path]) -> bool:
+    """Prints the failed tests, why others were skipped, and a last line "N passed, N failed, N skipped".
+
+    False when a test failed. A report that does not exist counts nothing: the caller knows why there is none.
+    """
     passed = failed = 0
-    skipped = collections.Counter()
-    for path in filter(os.path.exists, paths):
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
+    skipped: collections.Counter[str] = collections.Counter()
+    for report in reports:
+        if not report.exists():
+            continue
+        for case in ElementTree.parse(report).getroot().iter("testcase"):
             # ctest writes "run", "fail", "notrun" (skipped, or not built) and "disabled".
             status = case.get("status")
             if status == "run":
                 passed += 1
             elif status == "fail":
                 failed += 1
-                print(f"FAILED {path}: {case.get('name')}")
+                print(f"FAILED {report}: {case.get('name')}")
             else:
                 skipped[skip_reason(case)] += 1
     for reason, count in skipped.most_common():
         print(f"SKIPPED {count}: {reason}")
     print(f"{passed} passed, {failed} failed, {skipped.total()} skipped")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return failed == 0
