@@ -163,9 +163,10 @@ class Drawing {
     for (RankIndex rank = 0; rank < ranks; ++rank) DrawRow(svg, run, rank);
     for (RankIndex rank = 0; rank < ranks; ++rank) DrawTransfers(svg, run, rank);
     for (RankIndex rank = 0; rank < ranks; ++rank) {
-      DrawBars(svg, run, *run.run, rank, TopOf(run, rank));
+      const double row = TopOf(run, rank);
+      DrawBars(svg, run, {.timeline = *run.run, .rank = rank, .top = row});
       if (run.measured == nullptr) continue;
-      DrawBars(svg, run, *run.measured, rank, TopOf(run, rank) + RowHeight(run));
+      DrawBars(svg, run, {.timeline = *run.measured, .rank = rank, .top = row + RowHeight(run)});
     }
     DrawPeriod(svg, run);
     svg.Close();
@@ -195,10 +196,17 @@ class Drawing {
                      {"height", height * rows}});
   }
 
-  void DrawBars(SvgWriter& svg, const DrawnPipeline& drawn, const PipelineTimeline& run,
-                RankIndex rank, double top) const {
+  // What a rank does, from the y coordinate `top` on.
+  struct RankRow {
+    const PipelineTimeline& timeline;
+    RankIndex rank = 0;
+    double top = 0;
+  };
+
+  void DrawBars(SvgWriter& svg, const DrawnPipeline& drawn, const RankRow& row) const {
     const double height = RowHeight(drawn) - 1;
-    const std::vector<PipelineBar> bars = MakeBars(*drawn.ops, run, rank, pixel_seconds_);
+    const std::vector<PipelineBar> bars =
+        MakeBars(*drawn.ops, row.timeline, row.rank, pixel_seconds_);
     for (const LegendEntry& entry : kLegendEntries) {
       for (const int32_t shade : {0, 1}) {
         std::string path;
@@ -206,7 +214,7 @@ class Drawing {
           if (bar.kind != entry.kind || bar.chunk % 2 != shade) continue;
           const double x = XOf(bar.begin), width = (bar.end - bar.begin) / pixel_seconds_;
           const double gap = bar.op != OpTable::kNone && width > 3 ? 1 : 0;
-          absl::StrAppend(&path, "M", SvgNumber(x), " ", SvgNumber(top), "h",
+          absl::StrAppend(&path, "M", SvgNumber(x), " ", SvgNumber(row.top), "h",
                           SvgNumber(width - gap), "v", SvgNumber(height), "h-",
                           SvgNumber(width - gap), "z");
         }
@@ -219,8 +227,9 @@ class Drawing {
       const std::string number = absl::StrCat(drawn.ops->op(bar.op).microbatch);
       const double width = (bar.end - bar.begin) / pixel_seconds_;
       if (width < kDigit * static_cast<double>(number.size()) + 2) continue;
-      svg.AddText("text", number,
-                  {{"class", "number"}, {"x", XOf((bar.begin + bar.end) / 2)}, {"y", top + 12.5}});
+      svg.AddText(
+          "text", number,
+          {{"class", "number"}, {"x", XOf((bar.begin + bar.end) / 2)}, {"y", row.top + 12.5}});
     }
   }
 
@@ -239,7 +248,7 @@ class Drawing {
         for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
           if (ops.rank_of(ops.ProducerOf(channel, m)) != rank) continue;
           const RankIndex to = ops.rank_of(ops.ConsumerOf(channel, m));
-          AddLine(path, drawn, *drawn.run, ops.TransferOf(channel, m), rank, to);
+          absl::StrAppend(&path, LineOf(drawn, ops.TransferOf(channel, m), rank, to));
         }
       }
       if (path.empty()) continue;
@@ -247,14 +256,14 @@ class Drawing {
     }
   }
 
-  void AddLine(std::string& path, const DrawnPipeline& drawn, const PipelineTimeline& run,
-               TransferIndex transfer, RankIndex from, RankIndex to) const {
-    const TimeSpan& span = run.transfers[transfer];
+  std::string LineOf(const DrawnPipeline& drawn, TransferIndex transfer, RankIndex from,
+                     RankIndex to) const {
+    const TimeSpan& span = drawn.run->transfers[transfer];
     const double row = RowHeight(drawn) * (drawn.measured == nullptr ? 1 : 2);
     const double y1 = TopOf(drawn, from) + (to > from ? row : 0);
     const double y2 = TopOf(drawn, to) + (to > from ? 0 : row);
-    absl::StrAppend(&path, "M", SvgNumber(XOf(span.begin)), " ", SvgNumber(y1), "L",
-                    SvgNumber(XOf(span.end)), " ", SvgNumber(y2));
+    return absl::StrCat("M", SvgNumber(XOf(span.begin)), " ", SvgNumber(y1), "L",
+                        SvgNumber(XOf(span.end)), " ", SvgNumber(y2));
   }
 
   // What a microbatch takes: between backward ops of the first stage with forward ops around them.

@@ -93,9 +93,14 @@ void TimelineDrawing::Draw(SvgWriter& svg, DrawnPoint at) const {
   for (size_t row = 0; row < timeline_.rows.size(); ++row) DrawRow(svg, row);
   DrawChain(svg);
   const double bound = drawn_.simulated().plan.figures().bound.seconds;
-  DrawMark(svg, bound, "bound", absl::StrCat("bound ", FormatSeconds(bound)), kHead - 7);
-  DrawMark(svg, drawn_.seconds(), "end",
-           absl::StrCat("simulated ", FormatSeconds(drawn_.seconds())), kHead - 20);
+  DrawMark(svg, {.seconds = bound,
+                 .css_class = "bound",
+                 .text = absl::StrCat("bound ", FormatSeconds(bound)),
+                 .text_y = kHead - 7});
+  DrawMark(svg, {.seconds = drawn_.seconds(),
+                 .css_class = "end",
+                 .text = absl::StrCat("simulated ", FormatSeconds(drawn_.seconds())),
+                 .text_y = kHead - 20});
   svg.Close();
 }
 
@@ -156,23 +161,23 @@ void TimelineDrawing::DrawChain(SvgWriter& svg) const {
     const DrawnBox box = LaneBox(row, lane);
     return box.y + box.height / 2;
   };
-  const auto line = [](std::string& data, double x1, double y1, double x2, double y2) {
-    absl::StrAppend(&data, "M", SvgNumber(x1), " ", SvgNumber(y1), "L", SvgNumber(x2), " ",
-                    SvgNumber(y2));
+  const auto line = [](std::string& data, DrawnPoint from, DrawnPoint to) {
+    absl::StrAppend(&data, "M", SvgNumber(from.x), " ", SvgNumber(from.y), "L", SvgNumber(to.x),
+                    " ", SvgNumber(to.y));
   };
   const CriticalRun* last = nullptr;
   for (const CriticalRun& run : timeline_.critical) {
     const double begin = XOf(run.begin), end = XOf(run.end);
     if (run.out_row >= 0) {
       const double y = middle_of(run.out_row, run.out_lane);
-      line(runs, begin, y, end, y);
+      line(runs, {begin, y}, {end, y});
       if (last != nullptr && last->in_row >= 0) {
-        line(links, begin, middle_of(last->in_row, last->in_lane), begin, y);
+        line(links, {begin, middle_of(last->in_row, last->in_lane)}, {begin, y});
       }
     }
     if (run.in_row >= 0) {
       const double y = middle_of(run.in_row, run.in_lane);
-      line(runs, XOf(run.begin + run.latency), y, XOf(run.end + run.latency), y);
+      line(runs, {XOf(run.begin + run.latency), y}, {XOf(run.end + run.latency), y});
     }
     last = &run;
   }
@@ -182,17 +187,18 @@ void TimelineDrawing::DrawChain(SvgWriter& svg) const {
   if (!runs.empty()) svg.Add("path", {{"class", "chain"}, {"d", runs}});
 }
 
-void TimelineDrawing::DrawMark(SvgWriter& svg, double seconds, absl::string_view css_class,
-                               const std::string& text, double text_y) const {
-  const double x = XOf(seconds);
-  svg.Add(
-      "line",
-      {{"class", css_class}, {"x1", x}, {"y1", text_y - 8}, {"x2", x}, {"y2", tops_.back() + 3}});
+void TimelineDrawing::DrawMark(SvgWriter& svg, const Mark& mark) const {
+  const double x = XOf(mark.seconds);
+  svg.Add("line", {{"class", mark.css_class},
+                   {"x1", x},
+                   {"y1", mark.text_y - 8},
+                   {"x2", x},
+                   {"y2", tops_.back() + 3}});
   // To the left of its line, unless there is no room.
   const bool left = x - left_ > 150;
   svg.AddText(
-      "text", text,
-      {{"class", left ? "mark right" : "mark"}, {"x", left ? x - 4 : x + 4}, {"y", text_y}});
+      "text", mark.text,
+      {{"class", left ? "mark right" : "mark"}, {"x", left ? x - 4 : x + 4}, {"y", mark.text_y}});
 }
 
 }  // namespace crossmesh

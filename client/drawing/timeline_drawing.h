@@ -22,6 +22,14 @@ class TimelineDrawing {
   void Draw(SvgWriter& svg, DrawnPoint at) const;
 
  private:
+  // A line through all rows, and what it says at its upper end.
+  struct Mark {
+    double seconds = 0;
+    absl::string_view css_class;
+    std::string text;
+    double text_y = 0;
+  };
+
   double XOf(double seconds) const { return left_ + seconds / pixel_seconds_; }
   double RowHeight(const TimelineRow& row) const;
   // Where a lane of a row is; its x and width mean nothing.
@@ -29,8 +37,7 @@ class TimelineDrawing {
   void DrawAxis(SvgWriter& svg) const;
   void DrawRow(SvgWriter& svg, size_t row) const;
   void DrawChain(SvgWriter& svg) const;
-  void DrawMark(SvgWriter& svg, double seconds, absl::string_view css_class,
-                const std::string& text, double text_y) const;
+  void DrawMark(SvgWriter& svg, const Mark& mark) const;
 
   const DrawnPlan& drawn_;
   double left_ = 0;  // of the plot

@@ -42,6 +42,17 @@ void QuantizeElements(const std::byte* from, std::byte* to, int64_t elements, fl
   }
 }
 
+// Writes a block's elements at the same place of `to`, and returns its scale.
+float QuantizeBlock(const ElementBlock& block, std::byte* to) {
+  const BlockScale scale = ScaleOf(block);
+  const int64_t pitch = block.pitch_bytes / static_cast<int64_t>(sizeof(uint16_t));
+  for (int64_t row = 0; row < block.rows; ++row) {
+    QuantizeElements(block.begin + row * block.pitch_bytes, to + row * pitch, block.columns,
+                     scale.factor);
+  }
+  return scale.scale;
+}
+
 QuantizedTensor QuantizeTensor(const Shape& shape, std::span<const std::byte> elements) {
   const int64_t rows = shape[shape.rank() - 2];
   const int64_t columns = shape[shape.rank() - 1];
@@ -55,14 +66,9 @@ QuantizedTensor QuantizeTensor(const Shape& shape, std::span<const std::byte> el
                                     .rows = std::min(kScaleBlockLength, rows - row),
                                     .columns = std::min(kScaleBlockLength, columns - column),
                                     .pitch_bytes = columns * kElementBytes};
-        const BlockScale scale = ScaleOf(block);
-        const auto bytes = std::as_bytes(std::span(&scale.scale, 1));
+        const float scale = QuantizeBlock(block, quantized.elements.data() + first);
+        const auto bytes = std::as_bytes(std::span(&scale, 1));
         quantized.scales.insert(quantized.scales.end(), bytes.begin(), bytes.end());
-        for (int64_t r = 0; r < block.rows; ++r) {
-          QuantizeElements(block.begin + r * block.pitch_bytes,
-                           quantized.elements.data() + first + r * columns, block.columns,
-                           scale.factor);
-        }
       }
     }
   }

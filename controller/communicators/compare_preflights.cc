@@ -30,11 +30,23 @@ std::string ValueOf(const PreflightReport& report, const std::string& variable) 
   return found == report.environment.end() ? "unset" : absl::StrCat("'", found->second, "'");
 }
 
-absl::Status Differ(const PreflightReport& a, const PreflightReport& b, absl::string_view field,
-                    absl::string_view value_a, absl::string_view value_b) {
-  return absl::FailedPreconditionError(absl::StrCat(field, " differs: rank ", a.rank.ToString(),
-                                                    " has ", value_a, ", rank ", b.rank.ToString(),
-                                                    " has ", value_b));
+// What one rank has.
+struct Found {
+  const PreflightReport& report;
+  std::string value;
+
+  std::string ToString() const {
+    return absl::StrCat("rank ", report.rank.ToString(), " has ", value);
+  }
+};
+
+absl::Status Differ(absl::string_view field, const Found& a, const Found& b) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(field, " differs: ", a.ToString(), ", ", b.ToString()));
+}
+
+std::string NcclOf(const PreflightReport& report) {
+  return absl::StrCat(report.nccl_version, " (", report.nccl_library, ")");
 }
 
 absl::Status CompareEnvironments(const PreflightReport& a, const PreflightReport& b) {
@@ -45,9 +57,8 @@ absl::Status CompareEnvironments(const PreflightReport& a, const PreflightReport
     }
   }
   for (const std::string& variable : variables) {
-    const std::string value_a = ValueOf(a, variable);
-    const std::string value_b = ValueOf(b, variable);
-    if (value_a != value_b) return Differ(a, b, variable, value_a, value_b);
+    const Found in_a = {a, ValueOf(a, variable)}, in_b = {b, ValueOf(b, variable)};
+    if (in_a.value != in_b.value) return Differ(variable, in_a, in_b);
   }
   return absl::OkStatus();
 }
@@ -71,9 +82,7 @@ absl::Status ComparePreflights(std::span<const PreflightReport> reports, int64_t
   for (const PreflightReport& report : reports) {
     const PreflightReport& first = reports.front();
     if (report.nccl_version != first.nccl_version) {
-      return Differ(first, report, "NCCL version",
-                    absl::StrCat(first.nccl_version, " (", first.nccl_library, ")"),
-                    absl::StrCat(report.nccl_version, " (", report.nccl_library, ")"));
+      return Differ("NCCL version", {first, NcclOf(first)}, {report, NcclOf(report)});
     }
     RETURN_IF_ERROR(CompareEnvironments(first, report));
     if (report.free_bytes < bytes_needed) {

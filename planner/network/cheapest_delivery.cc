@@ -63,14 +63,23 @@ class Senders {
   explicit Senders(size_t racks)
       : holder_(racks), speaker_(racks), crossing_(racks), down_(racks) {}
 
-  void Set(int32_t rack, const Sender& holder, const Sender& speaker, double up, double down) {
-    holder_[rack] = holder;
-    speaker_[rack] = speaker;
-    down_[rack] = down;
-    out_of_holders_.Add(Plus(holder, up));
-    crossing_[rack] = Plus(speaker, up);
-    out_of_speakers_.Add(crossing_[rack]);
-    out_.Add(Cheaper(Plus(holder, up), crossing_[rack]));
+  // A rack's cheapest holder, its speaker, and the prices of its uplink.
+  struct Rack {
+    Sender holder;
+    Sender speaker;
+    double up = 0;
+    double down = 0;
+  };
+
+  void Set(int32_t index, const Rack& rack) {
+    holder_[index] = rack.holder;
+    speaker_[index] = rack.speaker;
+    down_[index] = rack.down;
+    const Sender holder = Plus(rack.holder, rack.up);
+    crossing_[index] = Plus(rack.speaker, rack.up);
+    out_of_holders_.Add(holder);
+    out_of_speakers_.Add(crossing_[index]);
+    out_.Add(Cheaper(holder, crossing_[index]));
   }
 
   // Who feeds each rack's speaker, by rack; price kNever where a rack has none.
@@ -177,9 +186,11 @@ double DeliverySearch::Cheapest(const PortPrices& prices, std::vector<HostHop>& 
   for (size_t i = 0; i < racks_.size(); ++i) {
     const Rack& rack = racks_[i];
     const int32_t index = static_cast<int32_t>(i);
-    senders.Set(index, CheapestOf(rack.holders, prices.host_out, index, /*holds=*/true),
-                CheapestOf(rack.receivers, prices.host_out, index, /*holds=*/false),
-                prices.rack_up[rack.number], prices.rack_down[rack.number]);
+    senders.Set(index,
+                {.holder = CheapestOf(rack.holders, prices.host_out, index, /*holds=*/true),
+                 .speaker = CheapestOf(rack.receivers, prices.host_out, index, /*holds=*/false),
+                 .up = prices.rack_up[rack.number],
+                 .down = prices.rack_down[rack.number]});
   }
   const std::vector<Sender> feeders = senders.FeedSpeakers();
   HopOrder order(hops);

@@ -42,15 +42,10 @@ struct Routes {
   // With racks, where the strategy knows it: of the busiest port before rounding to elements.
   double planned_seconds = 0;
 
-  // Begins a relay; the hops added next are its own.
-  void BeginRelay(ClassIndex slice_class, DeviceRank root, int64_t begin, int64_t end,
-                  DueTime due = {}) {
-    relays.push_back({.slice_class = slice_class,
-                      .root = root,
-                      .begin = begin,
-                      .end = end,
-                      .first_hop = static_cast<int64_t>(hops.size()),
-                      .due = due});
+  // Begins a relay of these bytes from this root; the hops added next are its own.
+  void BeginRelay(const Relay& relay) {
+    relays.push_back(relay);
+    relays.back().first_hop = static_cast<int64_t>(hops.size());
   }
   void AddHop(DeviceRank from, DeviceRank to) {
     hops.push_back({.from = from, .to = to});

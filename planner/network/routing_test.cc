@@ -24,11 +24,11 @@ TensorTable FromAToBAndC() {
 
 Routes TwoRelays() {
   Routes routes;
-  routes.BeginRelay(0, /*root=*/0, 0, 16);
+  routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 0, .end = 16});
   routes.AddHop(0, 2);
   routes.AddHop(2, 3);
   routes.AddHop(2, 4);
-  routes.BeginRelay(1, /*root=*/1, 0, 16);
+  routes.BeginRelay({.slice_class = 1, .root = 1, .begin = 0, .end = 16});
   routes.AddHop(1, 2);
   routes.AddHop(2, 4);
   return routes;

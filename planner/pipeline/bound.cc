@@ -156,19 +156,32 @@ class BoundFinder {
     const StageProfile& stage = least_.stages[s];
     const double round_trip = ways_.gap[s] + Backward(s);
     const double longest = std::max(stage.forward_seconds, Backward(s));
-    AddWindow(s, stage.activation_bytes(), round_trip, longest, ways_.tail[s]);
+    AddWindow(s, {.microbatch_bytes = stage.activation_bytes(),
+                  .round_trip = round_trip,
+                  .longest_op = longest,
+                  .tail = ways_.tail[s]});
     if (form_ == BackwardForm::kFull) return;
-    AddWindow(s, stage.weight_gradient_bytes, round_trip + stage.weight_gradient_seconds,
-              std::max(longest, stage.weight_gradient_seconds), 0);
+    AddWindow(s, {.microbatch_bytes = stage.weight_gradient_bytes,
+                  .round_trip = round_trip + stage.weight_gradient_seconds,
+                  .longest_op = std::max(longest, stage.weight_gradient_seconds)});
   }
+
+  // What a microbatch holds of a stage's memory, and for how long.
+  struct Held {
+    ByteCount microbatch_bytes;
+    double round_trip = 0;
+    double longest_op = 0;
+    double tail = 0;
+  };
 
   // Every window-th microbatch waits for the round trip of the one a window before it; those that
   // are left over come at least the longest op apart.
-  void AddWindow(StageIndex s, ByteCount bytes, double round_trip, double longest, double tail) {
-    const int64_t window = Fitting(StageAt(s).rank, bytes);
+  void AddWindow(StageIndex s, const Held& held) {
+    const int64_t window = Fitting(StageAt(s).rank, held.microbatch_bytes);
     const auto trips = static_cast<double>((microbatches_ - 1) / window + 1);
     const auto left = static_cast<double>((microbatches_ - 1) % window);
-    Add(PipelineBoundKind::kWindow, ways_.head[s] + trips * round_trip + left * longest + tail,
+    Add(PipelineBoundKind::kWindow,
+        ways_.head[s] + trips * held.round_trip + left * held.longest_op + held.tail,
         absl::StrCat("stage ", s));
   }
 

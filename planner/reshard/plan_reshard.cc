@@ -93,29 +93,35 @@ void SetBusiestHost(const PortLoad& load, const HostNetwork& network, PlanFigure
   }
 }
 
+// What routes put on the ports of the network.
+struct RoutedLoad {
+  PortLoad ports;
+  BusiestPort busiest;
+  int64_t period_bytes = 0;
+};
+
 PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& problem,
-                      const Routes& routes, const PortLoad& load, const BusiestPort& busiest,
-                      int64_t period_bytes) {
+                      const Routes& routes, const RoutedLoad& load) {
   PlanFigures figures{.strategy = std::string(StrategyName(request.strategy)),
                       .bound = ToBound(problem.bound, problem.network),
                       .assumed_rates = problem.network.assumed_rates,
-                      .depth = load.depth,
-                      .network_bytes = load.network_bytes,
+                      .depth = load.ports.depth,
+                      .network_bytes = load.ports.network_bytes,
                       .search = routes.search};
   const double planned_seconds = std::max(figures.bound.seconds, routes.planned_seconds);
   figures.excess = {
-      .rounding_seconds = std::max(0.0, busiest.seconds - planned_seconds),
+      .rounding_seconds = std::max(0.0, load.busiest.seconds - planned_seconds),
       .routing_seconds = planned_seconds - figures.bound.seconds,
-      .fill_seconds = FillSeconds(load, busiest, period_bytes),
+      .fill_seconds = FillSeconds(load.ports, load.busiest, load.period_bytes),
   };
   figures.predicted_seconds =
-      std::max(routes.model_seconds, busiest.seconds + figures.excess.fill_seconds);
+      std::max(routes.model_seconds, load.busiest.seconds + figures.excess.fill_seconds);
   const Demands& demands = problem.groups.demands;
   for (const Demand& demand : demands.demands) {
     figures.least_network_bytes +=
         demand.bytes * static_cast<int64_t>(demands.receivers(demand).size());
   }
-  SetBusiestHost(load, problem.network, figures);
+  SetBusiestHost(load.ports, problem.network, figures);
   return figures;
 }
 
@@ -180,17 +186,17 @@ struct Planning {
 absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t fan_out = 1) {
   const auto& [request, topology, problem, slicing, chunk_bytes] = planning;
   AssignPlacesAndPeriods(problem.tensors, routes);
-  const PortLoad load = ComputePortLoad(problem.tensors, problem.network, routes);
-  const BusiestPort busiest = FindBusiestPort(load, problem.network);
-  const int64_t period_bytes = PeriodBytes(chunk_bytes, fan_out);
-  PlanFigures figures = FiguresOf(request, problem, routes, load, busiest, period_bytes);
+  RoutedLoad load = {.ports = ComputePortLoad(problem.tensors, problem.network, routes),
+                     .period_bytes = PeriodBytes(chunk_bytes, fan_out)};
+  load.busiest = FindBusiestPort(load.ports, problem.network);
+  PlanFigures figures = FiguresOf(request, problem, routes, load);
   Plan::Spec spec{.tensors = request.tensors,
                   .slicing = slicing,
                   .relays = std::move(routes.relays),
                   .hops = std::move(routes.hops),
                   .copies = CopiesInPlace(*slicing),
                   .chunk_bytes = chunk_bytes,
-                  .periods = PeriodsOf(busiest, period_bytes),
+                  .periods = PeriodsOf(load.busiest, load.period_bytes),
                   .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
                   .binding = request.binding,
                   .shared_storage = request.shared_storage,

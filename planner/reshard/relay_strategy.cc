@@ -64,7 +64,7 @@ class RelayExpansion {
       const std::span<const DeviceRank> sources = DevicesOnHost(holders, host, problem_.tensors);
       if (sources.empty() || std::ranges::includes(sources, here)) continue;
       const DeviceRank root = TakeLeast(sources, sent_, bytes);
-      routes_.BeginRelay(c, root, 0, bytes);
+      routes_.BeginRelay({.slice_class = c, .root = root, .end = bytes});
       for (const DeviceRank device : here) {
         if (!std::ranges::binary_search(sources, device)) routes_.AddHop(root, device);
       }
@@ -79,7 +79,9 @@ class RelayExpansion {
     if (pieces.empty()) {
       const HostRank holder = demands.holders(demand)[0];
       const HostHop hop{.root = holder, .from = holder, .to = demands.receivers(demand)[0]};
-      return AddRelays(c, 0, bytes, {&hop, 1}, DueInPiece(offset, offset + bytes, demand.bytes));
+      return AddRelays(
+          {.slice_class = c, .end = bytes, .due = DueInPiece(offset, offset + bytes, demand.bytes)},
+          {&hop, 1});
     }
     int64_t& next = next_piece_[group];
     for (int64_t begin = 0; begin < bytes;) {
@@ -92,8 +94,11 @@ class RelayExpansion {
         // Rounding may have moved them beyond the piece.
         const int64_t first = std::max(offset + begin, piece_begin) - piece_begin;
         const int64_t last = std::min(offset + end, piece.end) - piece_begin;
-        AddRelays(c, begin, end, host_routes_.HopsOf(piece),
-                  DueInPiece(first, last, piece.end - piece_begin));
+        AddRelays({.slice_class = c,
+                   .begin = begin,
+                   .end = end,
+                   .due = DueInPiece(first, last, piece.end - piece_begin)},
+                  host_routes_.HopsOf(piece));
       }
       begin = std::max(begin, end);
     }
@@ -104,22 +109,22 @@ class RelayExpansion {
     return boundaries_->AtOrBefore(c, offset);
   }
 
-  // One relay for every root of the hops.
-  void AddRelays(ClassIndex c, int64_t begin, int64_t end, std::span<const HostHop> hops,
-                 DueTime due) {
+  // One such relay for every root of the hops.
+  void AddRelays(Relay relay, std::span<const HostHop> hops) {
+    const ClassIndex c = relay.slice_class;
+    const int64_t bytes = relay.end - relay.begin;
     HostRank root_host = -1;
     for (const HostHop& hop : hops) {
       if (hop.root != root_host) {
         root_host = hop.root;
-        const DeviceRank root =
-            TakeLeast(DevicesOnHost(problem_.slicing.holders(c), root_host, problem_.tensors),
-                      sent_, end - begin);
-        device_of_host_[root_host] = root;
-        routes_.BeginRelay(c, root, begin, end, due);
+        relay.root = TakeLeast(
+            DevicesOnHost(problem_.slicing.holders(c), root_host, problem_.tensors), sent_, bytes);
+        device_of_host_[root_host] = relay.root;
+        routes_.BeginRelay(relay);
       }
       const std::span<const DeviceRank> here =
           DevicesOnHost(problem_.slicing.receivers(c), hop.to, problem_.tensors);
-      const DeviceRank entry = TakeLeast(here, received_, end - begin);
+      const DeviceRank entry = TakeLeast(here, received_, bytes);
       device_of_host_[hop.to] = entry;
       routes_.AddHop(device_of_host_[hop.from], entry);
       for (const DeviceRank device : here) {

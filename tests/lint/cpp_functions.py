@@ -66,7 +66,7 @@ def _pairs(tokens: list[_Token]) -> dict[int, int]:
 
 
 def _count_parameters(tokens: list[_Token]) -> int:
-    """Of what stands between the parentheses."""
+    """Of what stands between the parentheses. A pack may be none."""
     if not tokens or [token.text for token in tokens] == ["void"]:
         return 0
     depth, count = 0, 1
@@ -77,7 +77,8 @@ def _count_parameters(tokens: list[_Token]) -> int:
             depth -= 1
         elif token.text == "," and depth == 0:
             count += 1
-    return count
+    return count - sum(first.text == second.text == third.text == "."
+                       for first, second, third in zip(tokens, tokens[1:], tokens[2:]))
 
 
 @dataclass

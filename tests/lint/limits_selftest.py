@@ -76,6 +76,7 @@ class CountingTest(unittest.TestCase):
         self.assertEqual(only("void F(void);").parameters, 0)
         self.assertEqual(only("void F(std::map<int, int> a, absl::FunctionRef<int(int, int)> b);").parameters, 2)
         self.assertEqual(only("C::C(int a, int b, int c) : a_(a), b_(b, c) {}").parameters, 3)
+        self.assertEqual(only("template <typename... A>\nvoid F(int a, const A&... rest);").parameters, 1)
         self.assertEqual(only("template <typename A, typename B>\nA F(B b, int c = G(1, 2)) { return b; }").parameters, 2)
 
     def test_lines_of_the_body(self):

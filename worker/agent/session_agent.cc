@@ -79,18 +79,17 @@ absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(EventLoop& lo
                                       .session = true}));
     channels.push_back(std::move(channel));
   }
-  return std::unique_ptr<SessionAgent>(
-      new SessionAgent(loop, std::move(options), host, metrics, std::move(channels)));
+  std::unique_ptr<SessionAgent> agent(new SessionAgent(loop, std::move(options), host, metrics));
+  agent->channels_ = std::move(channels);
+  return agent;
 }
 
 SessionAgent::SessionAgent(EventLoop& loop, Options options, SessionHost& host,
-                           WorkerMetrics& metrics,
-                           std::vector<std::shared_ptr<grpc::Channel>> channels)
+                           WorkerMetrics& metrics)
     : loop_(loop),
       options_(std::move(options)),
       host_(host),
       metrics_(metrics),
-      channels_(std::move(channels)),
       backoff_({.max = kReconnectPauseMax}, options_.backoff_seed) {}
 
 SessionAgent::~SessionAgent() = default;

@@ -67,8 +67,7 @@ class SessionAgent {
  private:
   class Session;
 
-  SessionAgent(EventLoop& loop, Options options, SessionHost& host, WorkerMetrics& metrics,
-               std::vector<std::shared_ptr<grpc::Channel>> channels);
+  SessionAgent(EventLoop& loop, Options options, SessionHost& host, WorkerMetrics& metrics);
 
   void Connect();
   // Of the session with this number; what an older one says is ignored.
@@ -83,7 +82,7 @@ class SessionAgent {
   const Options options_;
   SessionHost& host_;
   WorkerMetrics& metrics_;
-  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;  // one to each controller
 
   Backoff backoff_;
   size_t next_channel_ = 0;

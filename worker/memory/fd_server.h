@@ -61,8 +61,15 @@ class FdServer {
     std::vector<Reply> replies ABSL_GUARDED_BY(mutex);
   };
 
-  FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll, EventFd stop,
-           EventFd ready);
+  // What Create opens.
+  struct Descriptors {
+    UniqueFd listener;
+    UniqueFd epoll;
+    EventFd stop;
+    EventFd ready;
+  };
+
+  FdServer(StorageTable& storages, Options options, Descriptors descriptors);
 
   void Run();
   void Accept();

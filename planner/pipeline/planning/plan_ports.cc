@@ -11,13 +11,19 @@
 namespace crossmesh {
 namespace {
 
-void AddPorts(absl::string_view kind, absl::string_view direction,
-              const std::vector<std::string>& names, const std::vector<int64_t>& bytes,
-              std::vector<PortBytes>& ports) {
-  for (size_t i = 0; i < bytes.size(); ++i) {
+// All ports of a kind in one direction.
+struct PortsOfKind {
+  absl::string_view kind;
+  absl::string_view direction;
+  const std::vector<std::string>& names;
+  const std::vector<int64_t>& bytes;
+};
+
+void AddPorts(const PortsOfKind& of, std::vector<PortBytes>& ports) {
+  for (size_t i = 0; i < of.bytes.size(); ++i) {
     // A host in no rack is one without a name, whose uplink is no limit.
-    if (bytes[i] == 0 || names[i].empty()) continue;
-    ports.push_back({absl::StrCat(kind, " ", names[i], " ", direction), bytes[i]});
+    if (of.bytes[i] == 0 || of.names[i].empty()) continue;
+    ports.push_back({absl::StrCat(of.kind, " ", of.names[i], " ", of.direction), of.bytes[i]});
   }
 }
 
@@ -30,10 +36,10 @@ std::vector<PortBytes> PortsOf(const Plan& plan, const Topology& topology) {
   routes.hops = plan.hops();
   const PortLoad load = ComputePortLoad(plan.tensors(), network, routes);
   std::vector<PortBytes> ports;
-  AddPorts("host", "out", network.hosts, load.host_out, ports);
-  AddPorts("host", "in", network.hosts, load.host_in, ports);
-  AddPorts("rack", "up", network.racks, load.rack_up, ports);
-  AddPorts("rack", "down", network.racks, load.rack_down, ports);
+  AddPorts({"host", "out", network.hosts, load.host_out}, ports);
+  AddPorts({"host", "in", network.hosts, load.host_in}, ports);
+  AddPorts({"rack", "up", network.racks, load.rack_up}, ports);
+  AddPorts({"rack", "down", network.racks, load.rack_down}, ports);
   return ports;
 }
 

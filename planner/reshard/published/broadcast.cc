@@ -115,12 +115,21 @@ absl::StatusOr<Chosen> Choose(BroadcastOrder order, std::vector<OpenBroadcast> o
   return absl::InternalError(absl::StrCat("order number ", static_cast<int>(order)));
 }
 
-// One relay that passes the slice from device to device, through the receivers on these hosts.
-void AddChain(const Slices& slices, const Slice& slice, HostRank sender,
-              std::span<const HostRank> hosts, const TensorTable& tensors, Routes& routes) {
-  DeviceRank from = OnHost(slices.holders(slice), sender, tensors).front();
-  routes.BeginRelay(slice.slice_class, from, slice.begin, slice.end);
-  for (const HostRank host : hosts) {
+// A slice that goes from a host through others.
+struct Chain {
+  const Slice& slice;
+  HostRank sender = 0;
+  std::span<const HostRank> hosts;
+};
+
+// One relay that passes the slice from device to device, through the receivers on the hosts.
+void AddChain(const Chain& chain, const Slices& slices, const TensorTable& tensors,
+              Routes& routes) {
+  const Slice& slice = chain.slice;
+  DeviceRank from = OnHost(slices.holders(slice), chain.sender, tensors).front();
+  routes.BeginRelay(
+      {.slice_class = slice.slice_class, .root = from, .begin = slice.begin, .end = slice.end});
+  for (const HostRank host : chain.hosts) {
     for (const DeviceRank to : OnHost(slices.receivers(slice), host, tensors)) {
       routes.AddHop(from, to);
       from = to;
@@ -138,13 +147,13 @@ absl::StatusOr<Routes> RouteByBroadcast(const RoutingProblem& problem, Broadcast
   Routes routes;
   routes.search = std::move(chosen.search);
   for (const Broadcast& b : chosen.order) {
-    AddChain(slices, slices.all()[b.slice], b.sender, b.chain, tensors, routes);
+    AddChain({slices.all()[b.slice], b.sender, b.chain}, slices, tensors, routes);
   }
   for (const Slice& slice : slices.all()) {
     const std::vector<HostRank> holder_hosts = HostsOf(slices.holders(slice), tensors);
     for (const HostRank host : HostsOf(slices.receivers(slice), tensors)) {
       if (std::ranges::find(holder_hosts, host) == holder_hosts.end()) continue;
-      AddChain(slices, slice, host, {&host, 1}, tensors, routes);
+      AddChain({slice, host, {&host, 1}}, slices, tensors, routes);
     }
     RETURN_IF_ERROR(CheckRelayCount(name, static_cast<int64_t>(routes.relays.size())));
   }

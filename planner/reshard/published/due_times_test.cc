@@ -25,10 +25,11 @@ TensorTable FromAToBAndC() {
 
 TEST(SpreadOverRunTest, RelaysBetweenTwoHostsFollowEachOtherByTheirBytes) {
   Routes routes;
-  routes.BeginRelay(0, /*root=*/0, 0, 16);
+  routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 0, .end = 16});
   routes.AddHop(0, 2);
   routes.AddHop(2, 4);
-  routes.BeginRelay(1, /*root=*/1, 0, 48);  // from the same host to the same
+  routes.BeginRelay(
+      {.slice_class = 1, .root = 1, .begin = 0, .end = 48});  // from the same host to the same
   routes.AddHop(1, 3);
   SpreadOverRun(FromAToBAndC(), routes);
   EXPECT_THAT(routes.relays[0].due, (DueTime{.begin = 0, .end = kQuarter}));
@@ -37,11 +38,11 @@ TEST(SpreadOverRunTest, RelaysBetweenTwoHostsFollowEachOtherByTheirBytes) {
 
 TEST(SpreadOverRunTest, RelaysOfOtherPairsGoOnBesideThem) {
   Routes routes;
-  routes.BeginRelay(0, /*root=*/0, 0, 16);
+  routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 0, .end = 16});
   routes.AddHop(0, 2);
-  routes.BeginRelay(1, /*root=*/1, 0, 16);
+  routes.BeginRelay({.slice_class = 1, .root = 1, .begin = 0, .end = 16});
   routes.AddHop(1, 4);
-  routes.BeginRelay(0, /*root=*/0, 16, 16 + 48);
+  routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 16, .end = 16 + 48});
   routes.AddHop(0, 2);
   SpreadOverRun(FromAToBAndC(), routes);
   std::vector<int32_t> begins, ends;

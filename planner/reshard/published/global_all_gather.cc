@@ -12,17 +12,22 @@
 namespace crossmesh {
 namespace {
 
-// The part's way: to the ring's device `first`, then around. Counts bytes sent between hosts.
-void AddPart(const TensorTable& tensors, std::span<const DeviceRank> ring, size_t first,
-             Routes& routes, std::vector<int64_t>& sent) {
-  const Relay& relay = routes.relays.back();
-  const int64_t bytes = relay.end - relay.begin;
-  DeviceRank from = relay.root;
+// The way of the last relay: to the ring's device `first`, then around.
+void AddHops(std::span<const DeviceRank> ring, size_t first, Routes& routes) {
+  DeviceRank from = routes.relays.back().root;
   for (size_t i = 0; i < ring.size(); ++i) {
     const DeviceRank to = ring[(first + i) % ring.size()];
     routes.AddHop(from, to);
-    if (tensors.host_of(from) != tensors.host_of(to)) sent[tensors.host_of(from)] += bytes;
     from = to;
+  }
+}
+
+// Of the last relay, between hosts.
+void CountSent(const TensorTable& tensors, const Routes& routes, std::vector<int64_t>& sent) {
+  const Relay& relay = routes.relays.back();
+  for (const Hop& hop : routes.HopsOf(relay)) {
+    const HostRank from = tensors.host_of(hop.from);
+    if (from != tensors.host_of(hop.to)) sent[from] += relay.end - relay.begin;
   }
 }
 
@@ -51,8 +56,12 @@ absl::StatusOr<Routes> RouteByGlobalAllGather(const RoutingProblem& problem) {
       const int64_t end =
           PartEnd(slice, static_cast<int64_t>(part), static_cast<int64_t>(ring.size()));
       if (begin == end) continue;
-      routes.BeginRelay(slice.slice_class, senders[part % senders.size()], begin, end);
-      AddPart(tensors, ring, part, routes, sent);
+      routes.BeginRelay({.slice_class = slice.slice_class,
+                         .root = senders[part % senders.size()],
+                         .begin = begin,
+                         .end = end});
+      AddHops(ring, part, routes);
+      CountSent(tensors, routes, sent);
       RETURN_IF_ERROR(CheckHops(routes.hops.size()));
       begin = end;
     }

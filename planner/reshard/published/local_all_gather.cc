@@ -19,7 +19,7 @@ void AddParts(const Slice& slice, std::span<const DeviceRank> from, std::span<co
     const int64_t end = PartEnd(slice, static_cast<int64_t>(part), static_cast<int64_t>(to.size()));
     if (begin == end) continue;
     const DeviceRank root = from[part % from.size()];
-    routes.BeginRelay(slice.slice_class, root, begin, end);
+    routes.BeginRelay({.slice_class = slice.slice_class, .root = root, .begin = begin, .end = end});
     routes.AddHop(root, to[part]);
     for (const DeviceRank device : to) {
       if (device != to[part]) routes.AddHop(to[part], device);

@@ -18,7 +18,10 @@ absl::StatusOr<Routes> RouteBySendRecv(const RoutingProblem& problem) {
     for (const DeviceRank receiver : slices.receivers(slice)) {
       const DeviceRank sender = LeastLoaded(slices.holders(slice), sent);
       sent[sender] += slice.bytes();
-      routes.BeginRelay(slice.slice_class, sender, slice.begin, slice.end);
+      routes.BeginRelay({.slice_class = slice.slice_class,
+                         .root = sender,
+                         .begin = slice.begin,
+                         .end = slice.end});
       routes.AddHop(sender, receiver);
     }
     RETURN_IF_ERROR(CheckRelayCount(kName, static_cast<int64_t>(routes.relays.size())));

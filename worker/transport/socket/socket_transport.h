@@ -98,8 +98,14 @@ class SocketTransport final : public Transport {
     absl::Status why;
   };
 
-  SocketTransport(TransportSink& sink, const Options& options, SocketAddress address,
-                  UniqueFd listener, UniqueFd nonce_file);
+  // Where others connect, and what proves that they are on this host.
+  struct Endpoint {
+    SocketAddress address;
+    UniqueFd listener;
+    UniqueFd nonce_file;
+  };
+
+  SocketTransport(TransportSink& sink, const Options& options, Endpoint endpoint);
 
   absl::Status Open();
   absl::Status Watch(int fd, void* what);

@@ -147,22 +147,21 @@ class ExactSearch {
     return bound;
   }
 
+  // Ends of the ops from `first` on that are done, whose outputs may still be waited for.
+  void AddEnds(Op first, std::vector<double>& times) {
+    for (const int32_t done = Done(first.kind, first.stage); first.microbatch < done;
+         ++first.microbatch) {
+      times.push_back(EndOf(first));
+    }
+  }
+
   // Was there a state with as much done in which nothing came later?
   bool IsDominated() {
     std::vector<double> times = free_at_;
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
-      for (const OpKind kind : {OpKind::kForward, backward()}) {
-        // Ends of ops whose outputs may still be waited for.
-        for (MicrobatchIndex m = Done(backward(), s); m < Done(kind, s); ++m) {
-          times.push_back(EndOf({kind, s, m}));
-        }
-        if (kind == OpKind::kForward) continue;
-        for (const EdgeProfile& edge : profile_.edges) {
-          if (edge.to != s) continue;
-          for (MicrobatchIndex m = Done(kind, edge.from); m < Done(kind, s); ++m) {
-            times.push_back(EndOf({kind, s, m}));
-          }
-        }
+      AddEnds({OpKind::kForward, s, Done(backward(), s)}, times);
+      for (const EdgeProfile& edge : profile_.edges) {
+        if (edge.to == s) AddEnds({backward(), s, Done(backward(), edge.from)}, times);
       }
     }
     std::vector<std::vector<double>>& known = known_[done_];
