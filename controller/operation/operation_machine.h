@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/plan/tensor_table.h"
+#include "controller/operation/accusations.h"
 
 #include <cstdint>
 #include <set>
@@ -185,12 +186,6 @@ class OperationMachine {
   void On(const CancelRequested& event);
   void On(const DeadlinePassed& event);
 
-  // A worker's word that another one is gone or without progress.
-  struct Accusation {
-    std::string by;
-    std::string of;
-  };
-
   // Null when the worker has no task in the present attempt.
   Task* FindTask(absl::string_view worker);
   void StartTasks();
@@ -198,10 +193,8 @@ class OperationMachine {
   void FailReplica(int32_t index, const absl::Status& status);
   void CommitWhereWhole(int32_t index);
   void LoseWorker(const std::string& worker, const absl::Status& status);
-  // Once all are heard: loses workers until every accusation is explained.
   void Judge();
-  std::string MostSuspect();
-  std::string AccuserOf(const std::string& worker) const;
+  std::vector<Accusations::Witness> Witnesses() const;
   void BeginEnding(const absl::Status& why);
   // Carries on when all tasks of the attempt have ended: abandons, plans again or finishes.
   void Settle();
@@ -223,7 +216,7 @@ class OperationMachine {
   std::vector<Task> tasks_;  // of the present attempt, in the order of the shares
   // Tasks of earlier attempts whose workers still hold leases on sources.
   std::vector<std::pair<std::string, uint32_t>> earlier_tasks_;
-  std::vector<Accusation> accusations_;    // in the present attempt, in order, not judged yet
+  Accusations accusations_;                // in the present attempt, not explained yet
   std::set<std::string> lost_workers_;     // that are gone
   std::set<std::string> avoided_workers_;  // that are there and refused
   absl::Status ending_;                    // why nothing new is begun; OK: not ending
