@@ -32,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr ReplayKey kKey{.operation = 1, .epoch = 1, .attempt = 1};
+constexpr ReplayKey kKey{.operation = 1, .epoch = 1, .plan = 1};
 constexpr int32_t kBuffers = 2;
 
 double Since(Clock::time_point begin) {

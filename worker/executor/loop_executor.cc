@@ -48,8 +48,8 @@ absl::Status LoopExecutor::CheckStart(const TaskSpec& spec) const {
   CHECK(shared_ != nullptr) << "Start before Attach";
   if (tasks_.contains(spec.key) || pending_.IsPast(spec.key)) {
     return absl::AlreadyExistsError(
-        absl::StrCat("operation ", spec.key.operation, " of epoch ", spec.key.epoch, ", attempt ",
-                     spec.key.attempt, ", instance ", spec.key.instance, " was started before"));
+        absl::StrCat("operation ", spec.key.operation, " of epoch ", spec.key.epoch, ", plan ",
+                     spec.key.plan, ", instance ", spec.key.instance, " was started before"));
   }
   return TaskExecution::Validate(spec, shared_->send_staging.bytes());
 }
@@ -104,8 +104,7 @@ absl::Status LoopExecutor::StartReplays(ReplaySpec spec, ReplayObserver& observe
   if (spec.buffers.empty()) return refused("expected buffers, found none");
   if (replays_.contains(spec.key)) {
     return absl::AlreadyExistsError(absl::StrCat("replays of operation ", spec.key.operation,
-                                                 ", attempt ", spec.key.attempt,
-                                                 " were started before"));
+                                                 ", plan ", spec.key.plan, " were started before"));
   }
   for (const ReplaySpec::Buffer& buffer : spec.buffers) {
     RETURN_IF_ERROR(

@@ -18,18 +18,18 @@ namespace crossmesh {
 struct ReplayKey {
   uint64_t operation = 0;
   uint64_t epoch = 0;
-  uint32_t attempt = 0;
-  TaskKey OfInstance(uint32_t instance) const { return {operation, epoch, attempt, instance}; }
+  uint32_t plan = 0;
+  TaskKey OfInstance(uint32_t instance) const { return {operation, epoch, plan, instance}; }
   friend auto operator<=>(const ReplayKey&, const ReplayKey&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const ReplayKey& k) {
-    return H::combine(std::move(h), k.operation, k.epoch, k.attempt);
+    return H::combine(std::move(h), k.operation, k.epoch, k.plan);
   }
 };
-inline ReplayKey ReplayKeyOf(const TaskKey& key) { return {key.operation, key.epoch, key.attempt}; }
+inline ReplayKey ReplayKeyOf(const TaskKey& key) { return {key.operation, key.epoch, key.plan}; }
 
-// A part with everything that its instances need. Each instance runs in a buffer: memory of its own
-// on every device, so that as many may be under way as there are buffers.
+// A part with everything that its instances need. Each instance runs in a buffer, which has memory
+// of its own, so that as many may be under way as there are buffers.
 struct ReplaySpec {
   struct Buffer {
     absl::flat_hash_map<DeviceRank, BoundTiles> sources;       // of this worker's devices

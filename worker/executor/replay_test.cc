@@ -27,7 +27,7 @@ using ::testing::IsEmpty;
 // The tensor of MakePlan.
 constexpr int64_t kRows = 64, kColumns = 16384, kHalf = kColumns / 2;
 constexpr int32_t kBuffers = 3;
-constexpr ReplayKey kKey{.operation = 9, .epoch = 1, .attempt = 4};
+constexpr ReplayKey kKey{.operation = 9, .epoch = 1, .plan = 4};
 
 // Memory of a buffer at all devices of the plan: one that has the whole, two that get half the
 // columns each.
@@ -348,9 +348,9 @@ TEST_F(ReplayTest, AnObserverMayStartReplays) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   bool started = false;
   Starter starter([&] {
-    for (uint32_t attempt = 100; attempt < 120; ++attempt) {
+    for (uint32_t number = 100; number < 120; ++number) {
       ReplaySpec spec = MakeReplays(0, plan);
-      spec.key.attempt = attempt;
+      spec.key.plan = number;
       ASSERT_OK(Runner(0).StartReplays(std::move(spec), replays_[1]));
     }
     started = true;
@@ -373,7 +373,7 @@ TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found none")));
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
   EXPECT_THAT(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("attempt 4")));
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("plan 4")));
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "worker/executor/replay.h"
-#include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_queue.h"
 #include "worker/pipeline/running_program.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <deque>
 #include <memory>
@@ -23,12 +23,7 @@
 
 namespace crossmesh {
 
-// A program that the host has to end before the worker goes. Thread-safe.
-class HostedProgram {
- public:
-  virtual ~HostedProgram() = default;
-  virtual void GiveUp(const absl::Status& why) = 0;
-};
+class ServedProgram;
 
 // What a worker's programs need of it: who computes, and with what memory. Thread-safe.
 class ProgramHost {
@@ -42,7 +37,7 @@ class ProgramHost {
     EventLoop& control;
     EventLoop& data;
     ReplayRunner& runner;  // on the data loop
-    ChannelMemory::MakeArena make_arena;
+    TransferMemory::MakeArena make_arena;
   };
 
   ProgramHost(Options options, Ports ports)
@@ -65,8 +60,8 @@ class ProgramHost {
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
 
   // Keeps a program from its start to Leave, which returns it.
-  void Enter(std::shared_ptr<HostedProgram> program);
-  std::shared_ptr<HostedProgram> Leave(HostedProgram* program);
+  void Enter(std::shared_ptr<ServedProgram> program);
+  std::shared_ptr<ServedProgram> Leave(ServedProgram* program);
   // Gives all programs up and starts no more; waits until they have left, at most `timeout`.
   void Stop(absl::Duration timeout);
 
@@ -79,7 +74,7 @@ class ProgramHost {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  absl::flat_hash_map<HostedProgram*, std::shared_ptr<HostedProgram>> programs_
+  absl::flat_hash_map<ServedProgram*, std::shared_ptr<ServedProgram>> programs_
       ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<RankQueue>> offered_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

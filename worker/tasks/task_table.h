@@ -10,7 +10,6 @@
 #include "worker/tasks/part_cache.h"
 #include "worker/tasks/pending_starts.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_caller.h"
 #include "worker/tasks/worker_task.h"
 
 #include <cstddef>

@@ -4,7 +4,6 @@
 #include "worker/executor/laid_out_part.h"
 #include "worker/executor/task.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_caller.h"
 #include "worker/tasks/task_leases.h"
 
 #include <cstdint>
@@ -54,7 +53,7 @@ class WorkerTask {
 
   void OnAccepted();
   void OnDeviceDone(const DeviceReport& report);
-  void OnReport(const TaskReport& report, absl::Duration now);
+  void OnReport(v1::TaskReport report, absl::Duration now);
 
   // Answers by Resolved: FailedPrecondition when a device to commit has not come out well, or was
   // resolved otherwise; InvalidArgument for one that the task does not write. Devices before the
