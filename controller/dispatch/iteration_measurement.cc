@@ -13,7 +13,7 @@ using Numbers = google::protobuf::RepeatedField<int64_t>;
 using OpTimes = v1::RunProgramResponse::OpTimes;
 using TransferTimes = v1::RunProgramResponse::TransferTimes;
 
-// On the hosts' clocks, in nanoseconds. 0: nobody told.
+// On the hosts' clocks, in nanoseconds. 0: no worker has told.
 struct Span {
   int64_t begin = 0;
   int64_t end = 0;

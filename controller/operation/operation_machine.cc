@@ -12,7 +12,7 @@ absl::Status About(absl::string_view worker, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
 }
 
-// Errors that another plan may mend: somebody else was not there.
+// Errors that another plan may mend: another worker was not there.
 bool IsRetryable(const absl::Status& status) { return absl::IsUnavailable(status); }
 
 }  // namespace

@@ -115,7 +115,7 @@ struct AcknowledgeTask {  // the worker may forget the task and release its sour
   std::string worker;
   uint32_t attempt = 1;
 };
-struct PublishChange {};    // somebody watching may want to know
+struct PublishChange {};    // watchers are to be told
 struct FinishOperation {};  // terminal: record, report, forget
 using OperationAction =
     std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, PlanAgain,
@@ -126,16 +126,16 @@ std::string ToString(const OperationEvent& event);
 std::string ToString(const OperationAction& action);
 
 // The life of one operation: events in, actions out. Pure: no clock, no I/O, no threads.
-// Thread-compatible; whoever owns it feeds it one event at a time.
+// Thread-compatible; its owner feeds it one event at a time.
 //
 //   PREPARING --Planned, IntentCommitted, all accepted--> RUNNING --some replica whole--> VERIFYING
 //   any of them --> COMMITTED | PARTIAL | FAILED | CANCELLED
 //
 // A replica commits when all its devices are done with OK, and by itself: others may still receive.
-// It fails when a worker that owns one of its devices is lost. What it was to get through somebody
-// else who is lost is planned again once, when every task of the first attempt has ended, and fails
-// for good when that does not work either. An error that planning cannot mend (a checksum that
-// differs, no memory) fails the replica at once. The operation is over when every replica has
+// It fails when a worker that owns one of its devices is lost. What it was to get through another
+// worker that is lost is planned again once, when every task of the first attempt has ended, and
+// fails for good when that does not work either. An error that planning cannot mend (a checksum
+// that differs, no memory) fails the replica at once. The operation is over when every replica has
 // committed or failed, every task has ended or its worker is lost, and every device is resolved.
 class OperationMachine {
  public:
@@ -147,7 +147,7 @@ class OperationMachine {
     std::set<DeviceOfWorker> done;       // complete and verified
     std::set<DeviceOfWorker> committed;  // current at their workers
     bool committing = false;
-    bool to_retry = false;  // failed only for want of somebody else
+    bool to_retry = false;  // failed only for want of another worker
     absl::Status error;
   };
 

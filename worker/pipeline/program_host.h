@@ -25,7 +25,7 @@ namespace crossmesh {
 
 class ServedProgram;
 
-// What a worker's programs need of it: who computes, and with what memory. Thread-safe.
+// What a worker's programs need of it: processes that compute, and memory. Thread-safe.
 class ProgramHost {
  public:
   struct Options {
@@ -48,15 +48,15 @@ class ProgramHost {
   ReplayRunner& runner() const { return ports_.runner; }
   const std::string& worker() const { return options_.worker; }
 
-  // Decodes and proves the program, and makes its memory. FailedPrecondition: nobody computes here;
-  // InvalidArgument: FromProto, and a device that is none of this worker's in host memory;
+  // Decodes and proves the program, and makes its memory. FailedPrecondition: no process computes
+  // here; InvalidArgument: FromProto, and a device that is none of this worker's in host memory;
   // Unavailable: the worker stops; ResourceExhausted.
   absl::StatusOr<std::shared_ptr<const ProgramMemory>> Prepare(const ProgramStart& start,
                                                                const std::string& bytes) const;
 
   // Those of a program that the process is to compute.
   void Offer(const std::vector<std::shared_ptr<RankQueue>>& queues);
-  // The next rank to be computed here; blocks. Cancelled behind Stop.
+  // The next rank to be computed here; blocks. Cancelled after Stop.
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
 
   // Keeps a program from its start to Leave, which returns it.

@@ -8,8 +8,8 @@
 
 namespace crossmesh {
 
-// Who does what next in an iteration of a worker's program. Knows neither time nor bytes: it is
-// told what has happened, and says what is to be done. After the first iteration it allocates
+// What is to be done next in an iteration of a worker's program. Knows neither time nor bytes: it
+// is told what has happened, and says what is to be done. After the first iteration it allocates
 // nothing.
 //
 // A message is opened when its memory is free: what was there before has left, and the op that

@@ -90,7 +90,7 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
   RETURN_IF_ERROR(gone_);
   if (running_ || failed_ || stopping_ || iteration <= iteration_) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "iteration ", iteration, ": expected it behind a complete one, found ", iteration_,
+        "iteration ", iteration, ": expected it after a complete one, found ", iteration_,
         running_    ? " running"
         : failed_   ? " failed"
         : stopping_ ? " the last"
@@ -245,7 +245,7 @@ void RunningProgram::OnOpDone(int32_t index, const RankQueue::Outcome& outcome) 
 
 void RunningProgram::OnOpFailed(int32_t index, const absl::Status& why) {
   if (!running_) {
-    // Nothing is lost yet, but nobody is there for the next iteration.
+    // Nothing is lost yet, but no process computes the rank in the next iteration.
     gone_ = absl::Status(why.code(),
                          absl::StrCat("rank ", program().ranks[index].rank, ": ", why.message()));
     return;

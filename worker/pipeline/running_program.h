@@ -49,8 +49,8 @@ class RunningProgram final : private ReplayObserver {
   // Connects to the other workers. An error is what ReplayRunner::StartReplays finds, with the
   // transfer; then Stop is to follow.
   absl::Status Open();
-  // FailedPrecondition when one runs or has failed, or the program stops; why a rank has nobody who
-  // computes it.
+  // FailedPrecondition when one runs or has failed, or the program stops; why a rank has no process
+  // that computes it.
   absl::Status BeginIteration(int64_t iteration);
   // OK: the last iteration is complete everywhere. Repeatable.
   void Stop(const absl::Status& why);

@@ -18,7 +18,7 @@
 namespace crossmesh {
 
 // The memory of one transfer's messages at this worker: for each device with an end an arena, with
-// room for as many messages as the transfer has buffers, one behind the other. Immutable but for
+// room for as many messages as the transfer has buffers, one after the other. Immutable but for
 // the bytes.
 class TransferMemory {
  public:

@@ -46,7 +46,7 @@ class WorkerTask {
 
   // Says everything again, to `caller`; one that was attached before is ended with Aborted.
   void Attach(std::shared_ptr<TaskCaller> caller);
-  // Nobody listens any more, when `caller` did.
+  // Does nothing unless `caller` is attached.
   void Detach(const TaskCaller& caller);
   // Ends the caller's call, if there is one.
   void EndCall(const absl::Status& status);
@@ -89,7 +89,7 @@ class WorkerTask {
   absl::btree_map<DeviceRank, Destination> destinations_;
   std::vector<ResolveRequest> asked_early_;
   std::vector<v1::ExecuteResponse> said_;
-  std::shared_ptr<TaskCaller> caller_;  // null: nobody listens
+  std::shared_ptr<TaskCaller> caller_;  // null: none is attached
 };
 
 }  // namespace crossmesh
