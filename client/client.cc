@@ -2,6 +2,7 @@
 
 #include "client/follower.h"
 #include "client/pause.h"
+#include "client/random_number.h"
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -11,7 +12,6 @@
 #include "common/wire/tensor_codec.h"
 
 #include <algorithm>
-#include <random>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -22,11 +22,6 @@ namespace {
 
 constexpr int32_t kPageSize = 1000;
 constexpr size_t kTensorsPerMessage = 4096;
-
-uint64_t RandomNumber() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
-}
 
 }  // namespace
 
@@ -85,6 +80,26 @@ absl::Status Client::CallOnce(Stub& stub,
   return FromGrpcStatus((stub.*method)(&context, request, &response));
 }
 
+template <typename Item, typename Stub, typename Request, typename Response>
+absl::StatusOr<std::vector<Item>> Client::Pages(
+    Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    const google::protobuf::RepeatedPtrField<Item>& (Response::*items)() const,
+    int64_t count) const {
+  std::vector<Item> all;
+  Request request;
+  do {
+    const int64_t missing = count - std::ssize(all);
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
+    Response page;
+    RETURN_IF_ERROR(Call(stub, method, request, page));
+    const google::protobuf::RepeatedPtrField<Item>& found = (page.*items)();
+    const auto wanted = std::min<int64_t>(missing, found.size());
+    all.insert(all.end(), found.begin(), found.begin() + wanted);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && std::ssize(all) < count);
+  return all;
+}
+
 absl::StatusOr<int64_t> Client::CreateMesh(const v1::Mesh& mesh) {
   v1::CreateMeshRequest request;
   *request.mutable_mesh() = mesh;
@@ -103,16 +118,8 @@ absl::StatusOr<v1::GetMeshResponse> Client::GetMesh(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<v1::Mesh>> Client::ListMeshes() {
-  std::vector<v1::Mesh> meshes;
-  v1::ListMeshesRequest request;
-  request.set_page_size(kPageSize);
-  do {
-    v1::ListMeshesResponse page;
-    RETURN_IF_ERROR(Call(*meshes_, &v1::MeshService::Stub::ListMeshes, request, page));
-    meshes.insert(meshes.end(), page.meshes().begin(), page.meshes().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return meshes;
+  return Pages<v1::Mesh>(*meshes_, &v1::MeshService::Stub::ListMeshes,
+                         &v1::ListMeshesResponse::meshes);
 }
 
 absl::Status Client::DeleteMesh(const std::string& name, int64_t revision) {
@@ -134,15 +141,13 @@ absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& n
     v1::PutManifestRequest message;
     message.set_name(name);
     message.set_tensor_count(static_cast<int64_t>(manifest.tensors().size()));
-    bool open = true;
     for (const TensorSpec& tensor : manifest.tensors()) {
       *message.add_tensors() = ToProto(tensor);
       if (message.tensors().size() < static_cast<int>(kTensorsPerMessage)) continue;
-      open = writer->Write(message);
-      if (!open) break;  // the status says why
+      if (!writer->Write(message)) break;  // the status says why
       message.Clear();
     }
-    if (open && (!message.name().empty() || !message.tensors().empty())) writer->Write(message);
+    if (!message.name().empty() || !message.tensors().empty()) writer->Write(message);
     writer->WritesDone();
     return FromGrpcStatus(writer->Finish());
   };
@@ -168,16 +173,9 @@ absl::StatusOr<Manifest> Client::GetManifest(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<v1::ListManifestsResponse::Entry>> Client::ListManifests() {
-  std::vector<v1::ListManifestsResponse::Entry> manifests;
-  v1::ListManifestsRequest request;
-  request.set_page_size(kPageSize);
-  do {
-    v1::ListManifestsResponse page;
-    RETURN_IF_ERROR(Call(*manifests_, &v1::ManifestService::Stub::ListManifests, request, page));
-    manifests.insert(manifests.end(), page.manifests().begin(), page.manifests().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return manifests;
+  return Pages<v1::ListManifestsResponse::Entry>(*manifests_,
+                                                 &v1::ManifestService::Stub::ListManifests,
+                                                 &v1::ListManifestsResponse::manifests);
 }
 
 absl::Status Client::DeleteManifest(const std::string& name, int64_t revision) {
@@ -245,7 +243,7 @@ absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRe
                                                       const std::string& id, OnChange on_change) {
   Follower<v1::Operation> follower = FollowerOf("operation", on_change);
   const auto open = [&](grpc::ClientContext& context) {
-    if (request == nullptr) return absl::InternalError("the id is known");
+    if (request == nullptr) return absl::InvalidArgumentError("operation id: found none");
     return follower.Read(reshards_->ExecuteReshard(&context, *request),
                          &v1::ExecuteReshardResponse::mutable_operation);
   };
@@ -264,7 +262,6 @@ absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& r
 }
 
 absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_change) {
-  if (id.empty()) return absl::InvalidArgumentError("operation id: expected one, found none");
   return FollowOperation(nullptr, id, on_change);
 }
 
@@ -277,17 +274,8 @@ absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
 }
 
 absl::StatusOr<std::vector<v1::Operation>> Client::ListOperations(int64_t count) {
-  std::vector<v1::Operation> operations;
-  v1::ListOperationsRequest request;
-  do {
-    const int64_t missing = count - static_cast<int64_t>(operations.size());
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
-    v1::ListOperationsResponse page;
-    RETURN_IF_ERROR(Call(*operations_, &v1::OperationService::Stub::ListOperations, request, page));
-    operations.insert(operations.end(), page.operations().begin(), page.operations().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty() && static_cast<int64_t>(operations.size()) < count);
-  return operations;
+  return Pages<v1::Operation>(*operations_, &v1::OperationService::Stub::ListOperations,
+                              &v1::ListOperationsResponse::operations, count);
 }
 
 absl::Status Client::CancelOperation(const std::string& id, const std::string& reason) {
@@ -315,16 +303,8 @@ absl::StatusOr<v1::PipelineSpec> Client::GetPipeline(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<v1::PipelineSpec>> Client::ListPipelines() {
-  std::vector<v1::PipelineSpec> pipelines;
-  v1::ListPipelinesRequest request;
-  request.set_page_size(kPageSize);
-  do {
-    v1::ListPipelinesResponse page;
-    RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelines, request, page));
-    pipelines.insert(pipelines.end(), page.pipelines().begin(), page.pipelines().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return pipelines;
+  return Pages<v1::PipelineSpec>(*pipelines_, &v1::PipelineService::Stub::ListPipelines,
+                                 &v1::ListPipelinesResponse::pipelines);
 }
 
 absl::Status Client::DeletePipeline(const std::string& name) {
@@ -347,7 +327,7 @@ absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelin
                                                           OnRunChange on_change) {
   Follower<v1::PipelineRun> follower = FollowerOf("pipeline run", on_change);
   const auto open = [&](grpc::ClientContext& context) {
-    if (request == nullptr) return absl::InternalError("the id is known");
+    if (request == nullptr) return absl::InvalidArgumentError("pipeline run id: found none");
     return follower.Read(pipelines_->StartPipeline(&context, *request),
                          &v1::StartPipelineResponse::mutable_run);
   };
@@ -367,7 +347,6 @@ absl::StatusOr<v1::PipelineRun> Client::StartPipeline(const v1::StartPipelineReq
 
 absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,
                                                          OnRunChange on_change) {
-  if (id.empty()) return absl::InvalidArgumentError("pipeline run id: expected one, found none");
   return FollowPipelineRun(nullptr, id, on_change);
 }
 
@@ -391,18 +370,8 @@ absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
 }
 
 absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t count) {
-  std::vector<v1::PipelineRun> runs;
-  v1::ListPipelineRunsRequest request;
-  do {
-    const int64_t missing = count - static_cast<int64_t>(runs.size());
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
-    v1::ListPipelineRunsResponse page;
-    RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns, request, page));
-    const auto wanted = std::min<int64_t>(missing, page.runs_size());
-    runs.insert(runs.end(), page.runs().begin(), page.runs().begin() + wanted);
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty() && static_cast<int64_t>(runs.size()) < count);
-  return runs;
+  return Pages<v1::PipelineRun>(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns,
+                                &v1::ListPipelineRunsResponse::runs, count);
 }
 
 absl::Status Client::StopPipelineRun(const std::string& id, bool now) {
@@ -414,16 +383,8 @@ absl::Status Client::StopPipelineRun(const std::string& id, bool now) {
 }
 
 absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
-  std::vector<v1::Worker> workers;
-  v1::ListWorkersRequest request;
-  request.set_page_size(kPageSize);
-  do {
-    v1::ListWorkersResponse page;
-    RETURN_IF_ERROR(Call(*workers_, &v1::WorkerService::Stub::ListWorkers, request, page));
-    workers.insert(workers.end(), page.workers().begin(), page.workers().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return workers;
+  return Pages<v1::Worker>(*workers_, &v1::WorkerService::Stub::ListWorkers,
+                           &v1::ListWorkersResponse::workers);
 }
 
 absl::Status Client::DrainWorker(const std::string& name) {

@@ -11,6 +11,7 @@
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
+#include <google/protobuf/repeated_ptr_field.h>
 #include <grpcpp/channel.h>
 
 namespace crossmesh {
@@ -117,7 +119,8 @@ class Client {
   absl::StatusOr<v1::PipelineRun> GetPipelineRun(const std::string& id);
   // Newest first, at most `count`, without measurements and schedules.
   absl::StatusOr<std::vector<v1::PipelineRun>> ListPipelineRuns(int64_t count);
-  // Behind the iteration that runs, or at once with `now`; returns before. NotFound.
+  // The run ends after the iteration that runs, or at once with `now`; returns without waiting for
+  // that. NotFound.
   absl::Status StopPipelineRun(const std::string& id, bool now);
 
   // By name.
@@ -153,6 +156,13 @@ class Client {
     return Retry([&] { return CallOnce(stub, method, request, response); });
   }
 
+  // The first `count` items that a method lists, page by page.
+  template <typename Item, typename Stub, typename Request, typename Response>
+  absl::StatusOr<std::vector<Item>> Pages(
+      Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      const google::protobuf::RepeatedPtrField<Item>& (Response::*items)() const,
+      int64_t count = std::numeric_limits<int64_t>::max()) const;
+
   std::string address_;
   ClientOptions options_;
   std::unique_ptr<v1::MeshService::Stub> meshes_;
@@ -164,7 +174,7 @@ class Client {
   std::unique_ptr<v1::WorkerService::Stub> workers_;
 };
 
-// A request id that nobody else uses: 128 random bits.
+// A request id that is never used again: 128 random bits.
 std::string NewRequestId();
 
 }  // namespace crossmesh

@@ -9,27 +9,28 @@
 #include "common/metrics/prometheus/recorders.h"
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
-#include "controller/catalog/operation_records.h"
+#include "controller/catalog/run_records.h"
 #include "controller/communicators/communicator_registry.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/grpc/grpc_communicator_gateway.h"
-#include "controller/dispatch/grpc/grpc_pipeline_gateway.h"
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
-#include "controller/dispatch/operation_runner.h"
-#include "controller/dispatch/pipeline_runner.h"
+#include "controller/dispatch/grpc/worker_channels.h"
+#include "controller/dispatch/run_numbers.h"
+#include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_pipeline.h"
+#include "controller/dispatch/running_table.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/manifest_service.h"
 #include "controller/service/mesh_service.h"
 #include "controller/service/network_service.h"
-#include "controller/service/operation_registry.h"
 #include "controller/service/operation_service.h"
-#include "controller/service/pipeline_run_registry.h"
 #include "controller/service/pipeline_service.h"
 #include "controller/service/random_token.h"
 #include "controller/service/reshard_planner.h"
 #include "controller/service/reshard_service.h"
+#include "controller/service/run_registry.h"
 #include "controller/service/session_table.h"
 #include "controller/service/worker_service.h"
 #include "controller/store/memory_store.h"
@@ -37,7 +38,7 @@
 #include <array>
 #include <utility>
 
-#include <absl/strings/match.h>
+#include <absl/status/status.h>
 
 namespace crossmesh {
 namespace {
@@ -46,6 +47,8 @@ constexpr size_t kPlansWaitingMax = 256;
 // Of the memory of a GPU. NCCL takes some hundred MiB for a communicator, more with many peers.
 constexpr CommunicatorRegistry::Options kCommunicatorBounds = {
     .gpu_bytes_max = int64_t{4} << 30, .expected_bytes = int64_t{512} << 20};
+// Of what is remembered of runs of pipelines that have ended: their measurements are large.
+constexpr size_t kPipelineRunBytesMax = size_t{64} << 20;
 // For calls that have been answered to reach their clients.
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
 
@@ -54,33 +57,32 @@ uint64_t EpochAt(absl::Time now) {
       now - absl::FromCivil(absl::CivilDay(2020, 1, 1), absl::UTCTimeZone())));
 }
 
-// Brings news of workers to those who care.
+// Brings news of workers to what depends on them.
 class MembershipNews final : public MembershipListener {
  public:
   // Before the first worker can register.
   struct Listeners {
-    OperationRunner* runner = nullptr;
-    PipelineRunner* pipelines = nullptr;
+    RunningTable<RunningOperation>* operations = nullptr;
+    RunningTable<RunningPipeline>* pipelines = nullptr;
     CommunicatorLeases* communicators = nullptr;
-    GrpcWorkerGateway* gateway = nullptr;
-    GrpcPipelineGateway* pipeline_gateway = nullptr;
+    WorkerChannels* channels = nullptr;
     ControllerMetrics* metrics = nullptr;
   };
   void TellTo(const Listeners& listeners) { to_ = listeners; }
 
   void OnWorkerReady(const WorkerRecord& worker) override {
-    to_.gateway->Connect(worker.execution_address);
-    to_.pipeline_gateway->Forget(worker.execution_address);
+    to_.channels->Connect(worker.execution_address);
   }
   void OnWorkerLost(const WorkerRecord& worker, const absl::Status& why) override {
     LogWarning("worker_lost", {{"worker_id", worker.name}, {"reason", why.message()}});
-    to_.metrics->WorkerLost(absl::StrContains(why.message(), "heartbeat")
-                                ? WorkerLossReason::kHeartbeatTimeout
-                                : WorkerLossReason::kStreamClosed);
-    to_.runner->OnWorkerLost(worker.name, why);
-    to_.pipelines->OnWorkerLost(worker.name, why);
-    to_.gateway->Forget(worker.execution_address);
-    to_.pipeline_gateway->Forget(worker.execution_address);
+    to_.metrics->WorkerLost(worker.silent ? WorkerLossReason::kHeartbeatTimeout
+                                          : WorkerLossReason::kStreamClosed);
+    to_.operations->WithAll([name = worker.name, why](RunningOperation& operation) {
+      operation.WorkerIsLost(name, why);
+    });
+    to_.pipelines->WithAll(
+        [name = worker.name, why](RunningPipeline& run) { run.WorkerIsLost(name, why); });
+    to_.channels->Forget(worker.execution_address);
   }
   void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
     LogWarning("gpu_process_lost", {{"gpu", process.gpu}, {"reason", why.message()}});
@@ -89,6 +91,34 @@ class MembershipNews final : public MembershipListener {
 
  private:
   Listeners to_;
+};
+
+// Counts the operations in each state that is not the last. Thread-safe.
+class OperationStates {
+ public:
+  explicit OperationStates(ControllerMetrics& metrics) : metrics_(metrics) {}
+
+  // As RunRegistry::Options::on_state.
+  void Move(int from, int to) {
+    constexpr std::pair<v1::OperationState, RunningState> kLabels[] = {
+        {v1::OPERATION_STATE_PREPARING, RunningState::kPreparing},
+        {v1::OPERATION_STATE_RUNNING, RunningState::kRunning},
+        {v1::OPERATION_STATE_VERIFYING, RunningState::kVerifying}};
+    std::array<int64_t, v1::OperationState_ARRAYSIZE> counts;
+    {
+      const MutexLock lock(mutex_);
+      --counts_[from];
+      ++counts_[to];
+      counts = counts_;
+    }
+    for (const auto& [state, label] : kLabels)
+      metrics_.SetOperationsInProgress(label, counts[state]);
+  }
+
+ private:
+  ControllerMetrics& metrics_;
+  Mutex mutex_;
+  std::array<int64_t, v1::OperationState_ARRAYSIZE> counts_ ABSL_GUARDED_BY(mutex_) = {};
 };
 
 void CountWorkers(const WorkerRegistry& registry, ControllerMetrics& metrics) {
@@ -122,21 +152,25 @@ struct Controller::Parts {
 
   MemoryStore store;
   Catalog catalog;
-  OperationRecords records;
+  RunRecords operation_records;
+  RunRecords pipeline_run_records;
+  RunNumbers numbers;
   MembershipNews news;
-  WorkerRegistry registry;
-  GrpcWorkerGateway gateway;
-  GrpcPipelineGateway pipeline_gateway;
+  WorkerRegistry workers;
+  WorkerChannels channels;
+  GrpcTaskGateway tasks;
+  GrpcProgramGateway programs;
   GrpcProbeGateway probes;
   GrpcCommunicatorGateway communicator_gateway;
 
   ThreadTaskQueue queue;     // all operations and pipelines, sessions' timers, watchers
   ThreadTaskQueue planners;  // what takes long
-  OperationRegistry registry;
+  OperationStates operation_states;
+  RunRegistry<v1::Operation> operation_registry;
   CommunicatorLeases communicators;
-  OperationRunner runner;
-  PipelineRunRegistry pipeline_registry;
-  PipelineRunner pipelines;
+  RunningTable<RunningOperation> operations;
+  RunRegistry<v1::PipelineRun> pipeline_run_registry;
+  RunningTable<RunningPipeline> pipelines;
   ReshardPlanner planner;
   SessionTable sessions;
 
@@ -164,48 +198,58 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
       epoch(EpochAt(clock.Now())),
       heartbeat_interval(options.heartbeat_interval),
       catalog(store, epoch),
-      records(store, epoch, clock),
-      registry({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
-               clock, news),
-      gateway(options.insecure),
-      pipeline_gateway(options.insecure),
-      probes(options.insecure),
-      communicator_gateway(options.insecure),
+      operation_records(store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
+      pipeline_run_records(
+          store, epoch, clock,
+          {.noun = "run", .id_prefix = "pr-", .finished_bytes_max = kPipelineRunBytesMax}),
+      numbers(epoch),
+      workers({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
+              clock, news),
+      channels(options.insecure),
+      tasks(channels),
+      programs(channels),
+      probes(channels),
+      communicator_gateway(channels),
       queue({.name = "operations"}, clock),
       planners(
           {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
           clock),
-      registry({.records = records,
-                .queue = queue,
-                .clock = clock,
-                .metrics = *metrics,
-                .epoch = epoch}),
+      operation_states(*metrics),
+      operation_registry(
+          {.records = operation_records,
+           .numbers = numbers,
+           .queue = queue,
+           .clock = clock,
+           .on_state = [this](int from, int to) { operation_states.Move(from, to); }}),
       communicators({.gateway = communicator_gateway,
-                     .workers = registry,
+                     .workers = workers,
                      .queue = queue,
                      .clock = clock,
                      .metrics = *metrics,
                      .bounds = kCommunicatorBounds}),
-      runner({.gateway = gateway,
-              .communicators = communicators,
-              .workers = registry,
-              .queue = queue,
-              .planners = planners,
-              .clock = clock,
-              .sink = registry,
-              .epoch = epoch}),
-      pipeline_registry({.queue = queue, .clock = clock, .epoch = epoch}),
-      pipelines({.gateway = pipeline_gateway,
-                 .workers = registry,
+      operations({.gateway = tasks,
+                  .communicators = communicators,
+                  .workers = workers,
+                  .queue = queue,
+                  .planners = planners,
+                  .clock = clock,
+                  .sink = operation_registry,
+                  .metrics = *metrics,
+                  .epoch = epoch}),
+      pipeline_run_registry(
+          {.records = pipeline_run_records, .numbers = numbers, .queue = queue, .clock = clock}),
+      pipelines({.gateway = programs,
+                 .workers = workers,
                  .queue = queue,
                  .planners = planners,
                  .clock = clock,
-                 .sink = pipeline_registry,
+                 .sink = pipeline_run_registry,
+                 .numbers = numbers,
                  .epoch = epoch,
-                 .random_word = &RandomTokenWord}),
+                 .new_token = &NewToken}),
       planner({}, catalog, clock, *metrics),
-      sessions({.registry = registry,
-                .runner = runner,
+      sessions({.registry = workers,
+                .operations = operations,
                 .queue = queue,
                 .clock = clock,
                 .metrics = *metrics,
@@ -214,34 +258,33 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
       mesh_service(catalog, *metrics),
       manifest_service(catalog, *metrics),
       network_service({.catalog = catalog,
-                       .workers = registry,
-                       .runner = runner,
+                       .workers = workers,
+                       .operations = operations,
                        .probes = probes,
                        .clock = clock}),
       reshard_service({.planner = planner,
-                       .registry = registry,
-                       .runner = runner,
+                       .registry = operation_registry,
+                       .running = operations,
                        .planners = planners,
                        .metrics = *metrics}),
-      operation_service(registry, runner),
+      operation_service(operation_registry, operations),
       pipeline_service({.catalog = catalog,
-                        .registry = pipeline_registry,
-                        .runner = pipelines,
+                        .registry = pipeline_run_registry,
+                        .running = pipelines,
                         .planners = planners,
                         .clock = clock}),
-      worker_service(registry, sessions) {
-  news.TellTo({.runner = &runner,
+      worker_service(workers, sessions) {
+  news.TellTo({.operations = &operations,
                .pipelines = &pipelines,
                .communicators = &communicators,
-               .gateway = &gateway,
-               .pipeline_gateway = &pipeline_gateway,
+               .channels = &channels,
                .metrics = metrics.get()});
   metrics->SetEpoch(epoch);
 }
 
 void Controller::Parts::Sweep() {
-  registry.Sweep();
-  CountWorkers(registry, *metrics);
+  workers.Sweep();
+  CountWorkers(workers, *metrics);
   queue.PostAfter(heartbeat_interval, [this] { Sweep(); });
 }
 
@@ -293,27 +336,30 @@ void Controller::Shutdown(absl::Duration deadline) {
     if (std::exchange(parts_->shut_down, true)) return;
   }
   parts_->server->SetServing("", false);
-  parts_->reshard_service.RefuseOperations();
-  parts_->pipeline_service.RefuseRuns();
-  parts_->pipelines.StopAll("the controller is stopping");
+  parts_->operation_registry.RefuseNew();
+  parts_->pipeline_run_registry.RefuseNew();
+  parts_->pipelines.WithAll(
+      [](RunningPipeline& run) { run.Stop(/*now=*/true, "the controller is stopping"); });
   const absl::Duration end = parts_->clock.Monotonic() + deadline;
-  if (!parts_->runner.WaitUntilIdle(deadline)) {
-    LogWarning("operations_left", {{"operations", parts_->runner.running()}});
+  if (!parts_->operations.WaitUntilIdle(deadline)) {
+    LogWarning("operations_left", {{"operations", parts_->operations.running()}});
   }
   if (!parts_->pipelines.WaitUntilIdle(end - parts_->clock.Monotonic())) {
     LogWarning("pipelines_left", {{"pipelines", parts_->pipelines.running()}});
   }
   const absl::Status leaving = absl::UnavailableError("the controller is stopping");
-  parts_->registry.DismissWatchers(leaving);
-  parts_->pipeline_registry.DismissWatchers(leaving);
+  parts_->operation_registry.DismissWatchers(leaving);
+  parts_->pipeline_run_registry.DismissWatchers(leaving);
   parts_->sessions.Close(leaving);
   parts_->planners.Stop();
+  // Measurements of the network wait for their probes, and the server for the measurements.
   parts_->probes.Stop();
   parts_->communicator_gateway.StopCalls();
   parts_->server->Shutdown(std::min(deadline, kServerGrace));
+  // Calls to workers break only when nothing is left here that would take that for their loss.
   parts_->queue.Stop();
-  parts_->gateway.Stop();
-  parts_->pipeline_gateway.Stop();
+  parts_->tasks.Stop();
+  parts_->programs.Stop();
 }
 
 }  // namespace crossmesh

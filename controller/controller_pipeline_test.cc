@@ -289,7 +289,7 @@ TEST_F(ControllerPipelineTest, AProgramOfManyPiecesArrivesWhole) {
   EXPECT_EQ(Programs(0).last_program().ranks(0).actions(), run.plan().rank_ops(0));
   // Too many times to be told one by one.
   EXPECT_THAT(run.measurement().ranks(), IsEmpty());
-  EXPECT_THAT(run.measurement().channels(), SizeIs(2));
+  EXPECT_THAT(run.measurement().transfers(), SizeIs(2));
 }
 
 TEST_F(ControllerPipelineTest, ABadRequestIsRefused) {

@@ -97,7 +97,7 @@ class Worker : private SessionHost {
 
   // The next rank of a pipeline that this process is to compute; blocks until the controller starts
   // a program that has one. Ranks of one program come one after the other, and are computed at the
-  // same time: a process with several needs a thread for each. Cancelled behind Stop. The worker
+  // same time: a process with several needs a thread for each. Cancelled after Stop. The worker
   // must outlive what is returned. Any thread.
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline() {
     return programs_->WaitForLoop();

@@ -169,7 +169,7 @@ class WorkerTest : public ::testing::Test {
     const auto b = Execute(*b_, 1);
     ASSERT_TRUE(a->WaitFor(v1::ExecuteResponse::kReport));
     ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kReport));
-    const v1::ExecuteResponse::Report& report = b->Find(v1::ExecuteResponse::kReport)->report();
+    const v1::TaskReport& report = b->Find(v1::ExecuteResponse::kReport)->report();
     EXPECT_EQ(report.code(), 0) << report.message();
     EXPECT_EQ(report.received_bytes(), 2 * kHalfBytes);
     EXPECT_EQ(report.copied_bytes(), 2 * kHalfBytes);

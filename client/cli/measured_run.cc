@@ -32,8 +32,8 @@ class MeasurementReader {
           absl::StrCat("measurement: expected op ", ToString(ops_.op(i)), ", found none"));
     }
     PlaceTransfers();
-    for (const v1::PipelineMeasurement::Channel& channel : measurement.channels()) {
-      RETURN_IF_ERROR(ReadTransfers(channel));
+    for (const v1::PipelineMeasurement::Transfer& transfer : measurement.transfers()) {
+      RETURN_IF_ERROR(ReadTransfer(transfer));
     }
     SetSeconds();
     return std::move(run_);
@@ -76,13 +76,13 @@ class MeasurementReader {
     }
   }
 
-  absl::Status ReadTransfers(const v1::PipelineMeasurement::Channel& measured) {
+  absl::Status ReadTransfer(const v1::PipelineMeasurement::Transfer& measured) {
     if (measured.edge() < 0 || measured.edge() >= ops_.channels() / 2) {
       return absl::InvalidArgumentError(absl::StrCat("measurement: expected an edge below ",
                                                      ops_.channels() / 2, ", found ",
                                                      measured.edge()));
     }
-    const v1::PipelineTimes& times = measured.transfers();
+    const v1::PipelineTimes& times = measured.messages();
     RETURN_IF_ERROR(CheckLengths(times));
     const ChannelIndex channel = 2 * measured.edge() + (measured.backward() ? 1 : 0);
     for (int i = 0; i < times.name_size(); ++i) {

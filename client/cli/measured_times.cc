@@ -12,9 +12,10 @@ namespace {
 
 absl::StatusOr<double> SecondsOf(const v1::PipelineMeasurement& measurement, int32_t edge,
                                  bool backward, int64_t samples) {
-  for (const v1::PipelineMeasurement::Channel& channel : measurement.channels()) {
-    if (channel.edge() == edge && channel.backward() == backward && channel.samples() == samples) {
-      return channel.transfer_seconds();
+  for (const v1::PipelineMeasurement::Transfer& transfer : measurement.transfers()) {
+    if (transfer.edge() == edge && transfer.backward() == backward &&
+        transfer.samples() == samples) {
+      return transfer.transfer_seconds();
     }
   }
   return absl::InvalidArgumentError(

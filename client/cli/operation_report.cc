@@ -43,6 +43,7 @@ std::string ReplicaTable(const v1::Operation& operation) {
   return table.ToString();
 }
 
+// A line for each task, which says of which attempt when that is not the first.
 std::string WorkerTable(const v1::OperationReport& report) {
   TextTable table({{"WORKER"},
                    {"SENT", Align::kRight},
@@ -53,12 +54,13 @@ std::string WorkerTable(const v1::OperationReport& report) {
                    {"PACK", Align::kRight},
                    {"UNPACK", Align::kRight},
                    {"CHECKSUM", Align::kRight}});
-  for (const v1::WorkerReport& worker : report.workers()) {
-    table.AddRow({worker.worker(), Bytes(worker.sent_bytes()), Bytes(worker.received_bytes()),
-                  Bytes(worker.copied_bytes()), FormatSeconds(worker.bind_seconds()),
-                  FormatSeconds(worker.move_seconds()), FormatSeconds(worker.pack_seconds()),
-                  FormatSeconds(worker.unpack_seconds()),
-                  FormatSeconds(worker.checksum_seconds())});
+  for (const v1::TaskReport& task : report.workers()) {
+    table.AddRow({task.attempt() > 1 ? absl::StrCat(task.worker(), ", attempt ", task.attempt())
+                                     : task.worker(),
+                  Bytes(task.sent_bytes()), Bytes(task.received_bytes()),
+                  Bytes(task.copied_bytes()), FormatSeconds(task.bind_seconds()),
+                  FormatSeconds(task.move_seconds()), FormatSeconds(task.pack_seconds()),
+                  FormatSeconds(task.unpack_seconds()), FormatSeconds(task.checksum_seconds())});
   }
   return table.ToString();
 }
@@ -66,8 +68,8 @@ std::string WorkerTable(const v1::OperationReport& report) {
 // Those of all workers, each once.
 absl::btree_set<absl::string_view> GpuLibraries(const v1::OperationReport& report) {
   absl::btree_set<absl::string_view> libraries;
-  for (const v1::WorkerReport& worker : report.workers()) {
-    libraries.insert(worker.gpu_libraries().begin(), worker.gpu_libraries().end());
+  for (const v1::TaskReport& task : report.workers()) {
+    libraries.insert(task.gpu_libraries().begin(), task.gpu_libraries().end());
   }
   return libraries;
 }

@@ -65,7 +65,7 @@ std::string FailureLines(const v1::PipelineRun& run) {
     absl::StrAppend(
         &text, "  iteration ", failed[i]->index(), ", ",
         absl::StatusCodeToString(static_cast<absl::StatusCode>(failed[i]->error_code())), "\n");
-    // The cause, and behind it where each rank was.
+    // The cause, and after it where each rank was.
     for (const absl::string_view line : absl::StrSplit(failed[i]->error(), "; ")) {
       absl::StrAppend(&text, "    ", line, "\n");
     }
@@ -121,16 +121,16 @@ using WayKey = std::tuple<int32_t, bool, int64_t>;
 
 struct WayTimes {
   std::optional<double> predicted;
-  const v1::PipelineMeasurement::Channel* measured = nullptr;
+  const v1::PipelineMeasurement::Transfer* measured = nullptr;
 };
 
-std::string ChannelTable(const v1::PipelineRun& run) {
+std::string TransferTable(const v1::PipelineRun& run) {
   std::map<WayKey, WayTimes> ways;
   for (const v1::PipelineTransferSummary& transfer : run.plan().transfers()) {
     ways[{transfer.edge(), transfer.backward(), transfer.samples()}].predicted = transfer.seconds();
   }
-  for (const v1::PipelineMeasurement::Channel& channel : run.measurement().channels()) {
-    ways[{channel.edge(), channel.backward(), channel.samples()}].measured = &channel;
+  for (const v1::PipelineMeasurement::Transfer& transfer : run.measurement().transfers()) {
+    ways[{transfer.edge(), transfer.backward(), transfer.samples()}].measured = &transfer;
   }
   TextTable table({{"EDGE", Align::kRight},
                    {"WAY"},
@@ -183,7 +183,7 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
                       Deviation(run.plan().predicted_seconds(), run.median_seconds())));
   }
   absl::StrAppend(&text, FailureLines(run));
-  if (run.has_plan()) absl::StrAppend(&text, RankTable(run), ChannelTable(run));
+  if (run.has_plan()) absl::StrAppend(&text, RankTable(run), TransferTable(run));
   return text;
 }
 

@@ -121,11 +121,11 @@ TEST(MeasuredRunTest, WhatDoesNotFitTheScheduleIsNamed) {
   EXPECT_THAT(refused(bad),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected op 3F0")));
   bad = good;
-  bad.mutable_channels(0)->set_edge(4);
+  bad.mutable_transfers(0)->set_edge(4);
   EXPECT_THAT(refused(bad),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("edge below 4, found 4")));
   bad = good;
-  bad.mutable_channels(0)->mutable_transfers()->mutable_end()->RemoveLast();
+  bad.mutable_transfers(0)->mutable_messages()->mutable_end()->RemoveLast();
   EXPECT_THAT(refused(bad),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16 ops, found 16 and 15")));
 }
@@ -134,7 +134,7 @@ TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
   v1::PipelineSpec spec = ExamplePipeline();
   v1::PipelineMeasurement measurement = ExampleRunOf("1f1b", 1).measurement();
   EXPECT_OK(SetMeasuredTimes(measurement, spec));
-  measurement.mutable_channels()->RemoveLast();
+  measurement.mutable_transfers()->RemoveLast();
   EXPECT_THAT(SetMeasuredTimes(measurement, spec),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("edges[3]"), HasSubstr("backward"))));

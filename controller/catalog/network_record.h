@@ -14,7 +14,7 @@
 namespace crossmesh {
 
 enum class NetworkSource : uint8_t {
-  kNone,      // nobody has described the network
+  kNone,      // the network has not been described
   kFile,      // that the controller was started with
   kClient,    // set over the API
   kMeasured,  // by probes between workers

@@ -13,15 +13,15 @@
 
 namespace crossmesh {
 
-// The requests that began operations, oldest first. Each takes the same few bytes (about 80 with
+// The requests that began runs, oldest first. Each takes the same few bytes (about 80 with
 // its share of the index), however long its id. Thread-compatible.
 class RequestTable {
  public:
   struct Request {
     Digest id;
-    Digest content;  // of the request without its id
-    uint64_t operation = 0;
-    absl::Duration since;  // on the clock of whoever adds it
+    Digest content;        // of the request without its id
+    uint64_t run = 0;      // its number
+    absl::Duration since;  // on the clock of the table's owner
   };
 
   RequestTable() : index_(0, Hash{this}, Equal{this}) {}

@@ -95,12 +95,12 @@ std::string ToString(const CommunicatorEvent& event);
 std::string ToString(const CommunicatorAction& action);
 
 // Which communicators there are in the cluster, and in which order they are made and destroyed:
-// events in, actions out. Pure: no clock, no I/O, no threads. Thread-compatible; whoever owns it
+// events in, actions out. Pure: no clock, no I/O, no threads. Thread-compatible; its owner
 // feeds it one event at a time.
 //
 //   wanted --> COMPARING --preflights fit--> MINTING --id--> MINTED
 //   MINTED --nothing is stopping--> CREATING --all ready--> READY
-//   READY --nobody has a lease, its memory is needed--> DESTROYING --all gone--> out of the
+//   READY --no lease is left, its memory is needed--> DESTROYING --all gone--> out of the
 //   registry any of them --a rank fails--> STOPPING --all gone--> out of the registry
 //
 // But for those that fail, one communicator at a time is on its way into the registry or out of it:
@@ -108,10 +108,11 @@ std::string ToString(const CommunicatorAction& action);
 // the other is one that all processes agree on. Each order to make or to destroy has a ticket,
 // larger than those before, by which a process sees that it is neither late nor told twice.
 //
-// Users hold leases. A communicator that nobody holds stays, for the next; when the communicators
+// Users hold leases. A communicator that no user holds stays, for the next; when the communicators
 // of a GPU would take more memory than their bound, those go first that were released longest ago.
-// Where leases leave too little, the new one is refused rather than kept waiting, since whoever
-// waits may hold what another waits for. A communicator that failed on one rank is gone for all.
+// Where leases leave too little, the new one is refused rather than kept waiting, since a user
+// that waits may hold what another one waits for. A communicator that failed on one rank is gone
+// for all.
 //
 // A process that was lost may be back, with all that it had, when only its worker was out of sight.
 // So what it held is remembered, and stopped before anything is made with it again.

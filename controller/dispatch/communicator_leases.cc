@@ -239,7 +239,7 @@ void CommunicatorLeases::Do(const GrantLease& action) {
   });
 }
 
-// Whoever uses it hears of its end from the tasks that run over it.
+// Its user hears of its end from the tasks that run over it.
 void CommunicatorLeases::Do(const EndLease& action) {
   const auto found = leases_.find(action.user);
   if (found == leases_.end()) return;  // it is being released

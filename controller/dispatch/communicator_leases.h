@@ -23,9 +23,9 @@
 
 namespace crossmesh {
 
-// Gives communicators to whoever needs them, when it is their turn on its GPUs, and has them made
-// and destroyed: carries out what the registry decides by calls to workers, and tells the registry
-// what came of them.
+// Gives communicators to operations that need them, when it is their turn on the GPUs, and has them
+// made and destroyed: carries out what the registry decides by calls to workers, and tells the
+// registry what came of them.
 //
 // What the workers answer to an order counts until the next order for the same communicator: who
 // was told to stop may still answer that it is ready. An order to stop is repeated until the worker
@@ -56,7 +56,7 @@ class CommunicatorLeases {
   explicit CommunicatorLeases(const Options& options);
 
   // Gets leases of the communicators for `user`, who has none and waits for none: of all or of
-  // none. They have no GPU in common. Until they are released, nobody else has one of the same
+  // none. They have no GPU in common. Until they are released, no other user has one of the same
   // GPUs. `on_answer` is called once, not from inside: OK when the leases are there, else with the
   // rank and worker that failed, and nothing to release. FailedPrecondition when the ranks do not
   // fit together; ResourceExhausted when those in use leave no room; Unavailable when a process is
@@ -65,7 +65,7 @@ class CommunicatorLeases {
   void Want(const std::string& user, std::vector<CommunicatorKey> keys, OnAnswer on_answer);
   // The user does nothing with the GPUs any more, or waits no longer. Repeatable.
   void Release(const std::string& user);
-  // The user's communicator with `rank` is of no use there, so for nobody. Nothing happens when
+  // The user's communicator is of no use at `rank`, and so at no other rank. Nothing happens when
   // that is known.
   void Broken(const std::string& user, const RankName& rank, const absl::Status& status);
 

@@ -8,9 +8,9 @@ namespace crossmesh {
 
 // Whose turn it is on which GPUs. All that exchange bytes must run tasks in an order on which they
 // agree: let one begin with x and the other with y, and both wait for ever. So a user has all of
-// its GPUs at a time, and nobody else any of them. First come, first served: it is a user's turn
-// when nobody before it wants one of the same GPUs. Nobody waits while it keeps others waiting, so
-// all get their turn.
+// its GPUs at a time, and no other user has any of them. First come, first served: it is a user's
+// turn when no user before it wants one of the same GPUs. No user waits while it keeps others
+// waiting, so all get their turn.
 //
 // Thread-compatible. Cost: linear in the GPUs of all users.
 class FairGpuLock {

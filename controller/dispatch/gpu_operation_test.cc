@@ -1,6 +1,7 @@
 // Operations between GPUs: their tasks run over a communicator, which comes before them.
 
-#include "controller/dispatch/testing/operation_runner_fixture.h"
+#include "common/wire/communicator_codec.h"
+#include "controller/dispatch/testing/running_operation_fixture.h"
 
 #include <array>
 #include <map>
@@ -44,7 +45,7 @@ std::shared_ptr<const TensorTable> TableOfGroups() {
   return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
 }
 
-class GpuOperationTest : public OperationRunnerTest {
+class GpuOperationTest : public RunningOperationTest {
  protected:
   GpuOperationTest() {
     tensors_ = ShardedTable();
@@ -66,6 +67,16 @@ class GpuOperationTest : public OperationRunnerTest {
     LoseWorker(host);
   }
 
+  // As the host's worker is told of them.
+  TaskCommunicators CommunicatorsOf(const std::string& host) {
+    TaskCommunicators communicators;
+    for (const v1::ExecuteRequest::Communicator& told : At(host).start.communicators()) {
+      absl::StatusOr<CommunicatorKey> key = FromProto(told.key());
+      EXPECT_OK(key);
+      communicators.push_back({*key, {told.devices().begin(), told.devices().end()}});
+    }
+    return communicators;
+  }
   std::vector<std::string> Heard(const std::string& order) const {
     return communicator_gateway_.Heard(order);
   }
@@ -73,16 +84,14 @@ class GpuOperationTest : public OperationRunnerTest {
     AcceptAll();
     for (const std::string& host : Hosts()) Succeed(host);
     for (const char* host : {"c", "d"}) Resolve(host);
-    EXPECT_EQ(Latest(id).state, OperationState::kCommitted);
+    EXPECT_EQ(Latest(id).state(), v1::OPERATION_STATE_COMMITTED);
   }
   // The task's GPU finds the communicator broken.
   void FailAsBroken(const std::string& host) {
-    FakeWorkerGateway::Call& call = At(host);
+    FakeTaskCall& call = At(host);
     const absl::Status status = absl::UnavailableError("an asynchronous error");
-    for (const DeviceRank device : DestinationsOf(call)) {
-      call.listener->OnDeviceDone(device, status);
-    }
-    call.Report(status, {}, call.start.part->spec().devices);
+    call.Finish(status);
+    call.Report(status, {}, call.part().spec().devices);
     Run();
   }
 
@@ -92,14 +101,14 @@ class GpuOperationTest : public OperationRunnerTest {
 TEST_F(GpuOperationTest, TasksStartWhenTheirCommunicatorIsThere) {
   communicator_gateway_.Hold("at-b", "create");
   Start(Request("op-1"));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kPreparing);
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_PREPARING);
   EXPECT_EQ(sink_.intents, 0);
   EXPECT_THAT(gateway_.calls, IsEmpty());
   communicator_gateway_.AnswerOldest();
   Run();
   ASSERT_THAT(gateway_.calls, SizeIs(4));
-  ASSERT_THAT(At("c").start.communicators, SizeIs(1));
-  const TaskCommunicator& communicator = At("c").start.communicators[0];
+  ASSERT_THAT(CommunicatorsOf("c"), SizeIs(1));
+  const TaskCommunicator communicator = CommunicatorsOf("c")[0];
   EXPECT_EQ(communicator.key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1,GPU-d#1]");
   const std::vector<DeviceId>& devices = tensors_->devices();
   for (size_t rank = 0; rank < communicator.devices.size(); ++rank) {
@@ -129,14 +138,14 @@ class GpuBroadcastTest : public GpuOperationTest {
     AcceptAll();
     for (const std::string& host : Hosts()) Succeed(host);
     for (const char* host : kDestinations) Resolve(host);
-    EXPECT_EQ(Latest(id).state, OperationState::kCommitted);
+    EXPECT_EQ(Latest(id).state(), v1::OPERATION_STATE_COMMITTED);
   }
 };
 
 TEST_F(GpuBroadcastTest, EveryGroupHasACommunicatorWhichIsKept) {
   for (const char* id : {"op-1", "op-2"}) {
     Start(Request(id));
-    const TaskCommunicators& communicators = At("c").start.communicators;
+    const TaskCommunicators communicators = CommunicatorsOf("c");
     ASSERT_THAT(communicators, SizeIs(2));
     EXPECT_EQ(communicators[0].key.ToString(), "broadcast@7[GPU-a#1,GPU-c#1,GPU-e#1]");
     EXPECT_EQ(communicators[1].key.ToString(), "broadcast@7[GPU-b#1,GPU-d#1,GPU-f#1]");
@@ -162,7 +171,7 @@ TEST_F(GpuBroadcastTest, ABrokenCommunicatorLeavesTheOtherGroupsAlone) {
   for (const char* host : {"a", "e"}) FailAsBroken(host);
   for (const char* host : {"b", "d", "f"}) Succeed(host);
   for (const char* host : kDestinations) Resolve(host);
-  EXPECT_EQ(Latest("op-1").attempt, 2);
+  EXPECT_EQ(Latest("op-1").attempt(), 2);
   EXPECT_THAT(Heard("stop"), SizeIs(3));
 }
 
@@ -172,17 +181,17 @@ TEST_F(GpuBroadcastTest, WithoutBroadcastsThereIsOneCommunicatorForAll) {
     return PlannedReshard::Create({.tensors = tensors_, .no_broadcasts = true}, {}, clock_);
   };
   Start(std::move(request));
-  ASSERT_THAT(At("c").start.communicators, SizeIs(1));
-  EXPECT_EQ(At("c").start.communicators[0].key.purpose, "relay");
-  EXPECT_THAT(At("c").start.communicators[0].devices, SizeIs(6));
+  ASSERT_THAT(CommunicatorsOf("c"), SizeIs(1));
+  EXPECT_EQ(CommunicatorsOf("c")[0].key.purpose, "relay");
+  EXPECT_THAT(CommunicatorsOf("c")[0].devices, SizeIs(6));
   FinishGroups("op-1");
 }
 
 TEST_F(GpuBroadcastTest, ACommunicatorThatFailsTakesTheOthersBack) {
   communicator_gateway_.Refuse("at-f", "create", absl::InternalError("unhandled system error"));
   Start(Request("op-1"));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
-  EXPECT_THAT(Latest("op-1").error,
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
+  EXPECT_THAT(ErrorOf(Latest("op-1")),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("rank GPU-f#1: worker w-f")));
   communicator_gateway_.Allow();
   Start(Request("op-2"));
@@ -193,7 +202,7 @@ TEST_F(GpuOperationTest, OperationsOnTheSameGpusFollowEachOther) {
   Start(Request("op-1"));
   Start(Request("op-2"));
   EXPECT_THAT(gateway_.calls, SizeIs(4));
-  EXPECT_EQ(Latest("op-2").state, OperationState::kPreparing);
+  EXPECT_EQ(Latest("op-2").state(), v1::OPERATION_STATE_PREPARING);
   FinishAll("op-1");
   EXPECT_THAT(gateway_.calls, SizeIs(8));
   FinishAll("op-2");
@@ -202,7 +211,7 @@ TEST_F(GpuOperationTest, OperationsOnTheSameGpusFollowEachOther) {
 TEST_F(GpuOperationTest, OperationsBetweenHostMemoryNeedNone) {
   for (const char* host : {"a", "b", "c", "d"}) Join(host);
   Start(Request("op-1"));
-  EXPECT_THAT(At("c").start.communicators, IsEmpty());
+  EXPECT_THAT(CommunicatorsOf("c"), IsEmpty());
   FinishAll("op-1");
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
 }
@@ -211,7 +220,7 @@ TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryNeedNone) {
   Join("d");
   Start(Request("op-1"));
   for (const std::string& host : Hosts()) {
-    EXPECT_THAT(At(host).start.communicators, IsEmpty()) << host;
+    EXPECT_THAT(CommunicatorsOf(host), IsEmpty()) << host;
   }
   FinishAll("op-1");
   EXPECT_THAT(communicator_gateway_.heard, IsEmpty());
@@ -221,18 +230,19 @@ TEST_F(GpuOperationTest, OperationsBetweenGpusAndHostMemoryWaitForProcessesAsWel
   Join("d");
   JoinGpu("b", 0);
   Start(Request("op-1"));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kPreparing);
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_PREPARING);
   JoinGpu("b", 2);
-  Advance(RunningOperation::kProcessPause);
+  Advance(AttemptCommunicators::kProcessPause);
   FinishAll("op-1");
 }
 
 TEST_F(GpuOperationTest, ACreationThatFailsFailsTheOperationWithRankAndWorker) {
   communicator_gateway_.Refuse("at-b", "create", absl::InternalError("unhandled system error"));
   Start(Request("op-1"));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
-  EXPECT_THAT(Latest("op-1").error, StatusIs(absl::StatusCode::kInternal,
-                                             "rank GPU-b#1: worker w-b: unhandled system error"));
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
+  EXPECT_THAT(
+      ErrorOf(Latest("op-1")),
+      StatusIs(absl::StatusCode::kInternal, "rank GPU-b#1: worker w-b: unhandled system error"));
   EXPECT_EQ(sink_.intents, 0);
 }
 
@@ -242,8 +252,8 @@ TEST_F(GpuOperationTest, ACreationThatHangsEndsTheOperationByItsDeadlineAndTheNe
   request.deadline = absl::Seconds(3);
   Start(std::move(request));
   Advance(absl::Seconds(3));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
-  EXPECT_THAT(Latest("op-1").error,
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
+  EXPECT_THAT(ErrorOf(Latest("op-1")),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("communicator relay@7[")));
   communicator_gateway_.Allow();
   Advance(absl::Minutes(1));
@@ -254,9 +264,9 @@ TEST_F(GpuOperationTest, ACreationThatHangsEndsTheOperationByItsDeadlineAndTheNe
 TEST_F(GpuOperationTest, ACancelledOperationWaitsNoLonger) {
   communicator_gateway_.Hold("at-b", "create");
   Start(Request("op-1"));
-  runner_.Cancel("op-1", "not needed");
+  Cancel("op-1", "not needed");
   Run();
-  EXPECT_EQ(Latest("op-1").state, OperationState::kCancelled);
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_CANCELLED);
   communicator_gateway_.AnswerOldest();
   Run();
   EXPECT_THAT(gateway_.calls, IsEmpty());
@@ -270,13 +280,13 @@ TEST_F(GpuOperationTest, AWorkerLostInTheMiddleTakesTheCommunicatorAlongAndSurvi
   EXPECT_THAT(Heard("stop"), Each(HasSubstr("rank GPU-d#1: worker w-d is lost")));
   for (const char* host : {"a", "b", "c"}) FailAsBroken(host);
   Resolve("c");
-  EXPECT_EQ(Latest("op-1").attempt, 2);
-  EXPECT_EQ(At("c").start.communicators.at(0).key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1]");
+  EXPECT_EQ(Latest("op-1").attempt(), 2);
+  EXPECT_EQ(CommunicatorsOf("c").at(0).key.ToString(), "relay@7[GPU-a#1,GPU-b#1,GPU-c#1]");
   EXPECT_THAT(Heard("stop"), SizeIs(3));  // what the three found was known
   AcceptAll();
   for (const std::string& host : Hosts()) Succeed(host);
   Resolve("c");
-  EXPECT_EQ(Latest("op-1").state, OperationState::kPartial);
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_PARTIAL);
 }
 
 TEST_F(GpuOperationTest, ACommunicatorThatATaskFindsBrokenIsMadeAnew) {
@@ -287,7 +297,7 @@ TEST_F(GpuOperationTest, ACommunicatorThatATaskFindsBrokenIsMadeAnew) {
   EXPECT_THAT(Heard("stop"), Each(HasSubstr("rank GPU-b#1: worker w-b: an asynchronous error")));
   for (const char* host : {"a", "c", "d"}) FailAsBroken(host);
   for (const char* host : {"c", "d"}) Resolve(host);
-  EXPECT_EQ(Latest("op-1").attempt, 2);
+  EXPECT_EQ(Latest("op-1").attempt(), 2);
   EXPECT_THAT(Heard("create"), SizeIs(8));
   FinishAll("op-1");
 }
@@ -302,18 +312,18 @@ TEST_F(GpuOperationTest, TheNextAttemptWaitsForAProcessThatIsReplaced) {
   Advance(absl::Seconds(2));
   EXPECT_THAT(gateway_.calls, SizeIs(calls));
   JoinGpu("b", 2);
-  Advance(RunningOperation::kProcessPause);
+  Advance(AttemptCommunicators::kProcessPause);
   ASSERT_THAT(gateway_.calls, SizeIs(calls + 4));
-  EXPECT_THAT(At("c").start.communicators.at(0).key.ToString(), HasSubstr("GPU-b#2"));
+  EXPECT_THAT(CommunicatorsOf("c").at(0).key.ToString(), HasSubstr("GPU-b#2"));
   FinishAll("op-1");
 }
 
 TEST_F(GpuOperationTest, AProcessThatDoesNotComeFailsTheOperation) {
   JoinGpu("b", 0);
   Start(Request("op-1"));
-  EXPECT_EQ(Latest("op-1").state, OperationState::kPreparing);
-  while (runner_.running() > 0) Advance(RunningOperation::kProcessPause);
-  EXPECT_THAT(Latest("op-1").error,
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_PREPARING);
+  while (running_.running() > 0) Advance(AttemptCommunicators::kProcessPause);
+  EXPECT_THAT(ErrorOf(Latest("op-1")),
               StatusIs(absl::StatusCode::kUnavailable, "device b.0: no process drives GPU-b now"));
   EXPECT_EQ(queue_.timers(), 0);
 }
@@ -322,10 +332,10 @@ TEST_F(GpuOperationTest, AWorkerLostWhileTheCommunicatorIsMadeIsTheCause) {
   communicator_gateway_.Hold("at-b", "create");
   Start(Request("op-1"));
   Vanish("b");
-  Advance(RunningOperation::kProcessPause);
-  EXPECT_EQ(Latest("op-1").state, OperationState::kFailed);
-  EXPECT_THAT(Latest("op-1").error, StatusIs(absl::StatusCode::kUnavailable,
-                                             HasSubstr("rank GPU-b#1: worker w-b is lost")));
+  Advance(AttemptCommunicators::kProcessPause);
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
+  EXPECT_THAT(ErrorOf(Latest("op-1")), StatusIs(absl::StatusCode::kUnavailable,
+                                                HasSubstr("rank GPU-b#1: worker w-b is lost")));
 }
 
 TEST_F(GpuOperationTest, ACommunicatorThatATaskMayStillUseIsNotGivenToOthers) {
@@ -340,7 +350,7 @@ TEST_F(GpuOperationTest, ACommunicatorThatATaskMayStillUseIsNotGivenToOthers) {
   }
   Advance(RunningOperation::kEndingGrace);
   for (const char* host : {"c", "d"}) Resolve(host);
-  EXPECT_EQ(runner_.running(), 0);
+  EXPECT_EQ(running_.running(), 0);
   EXPECT_THAT(Heard("stop"), SizeIs(4));
   EXPECT_THAT(Heard("stop"), Each(HasSubstr("worker w-b: a task of operation op-1 may still")));
 }

@@ -11,9 +11,9 @@ namespace {
 
 using Numbers = google::protobuf::RepeatedField<int64_t>;
 using OpTimes = v1::RunProgramResponse::OpTimes;
-using ChannelTimes = v1::RunProgramResponse::ChannelTimes;
+using TransferTimes = v1::RunProgramResponse::TransferTimes;
 
-// On the hosts' clocks, in nanoseconds. 0: nobody told.
+// On the hosts' clocks, in nanoseconds. 0: no worker has told.
 struct Span {
   int64_t begin = 0;
   int64_t end = 0;
@@ -44,13 +44,13 @@ class Measurer {
 
   v1::PipelineMeasurement Measure() && {
     if (tells_times_) MeasureRanks();
-    MeasureChannels();
+    MeasureTransfers();
     return std::move(measured_);
   }
 
  private:
-  struct Channel {
-    std::vector<Span> messages;  // by order in the channel
+  struct Transfer {
+    std::vector<Span> messages;  // in the order of the ops
     std::vector<double> first_bytes;
   };
 
@@ -93,57 +93,57 @@ class Measurer {
     times.add_end(Seconds(span.end - origin_));
   }
 
-  void MeasureChannels() {
-    std::vector<Channel> channels(planned_.transfers.size());
+  void MeasureTransfers() {
+    std::vector<Transfer> transfers(planned_.transfers.size());
     for (const WorkerReport& worker : reports_) {
-      for (const ChannelTimes& times : worker.report.channels()) {
-        if (times.channel() < 0 || times.channel() >= std::ssize(worker.transfers)) continue;
-        AddMessages(times, channels[worker.transfers[times.channel()]]);
+      for (const TransferTimes& times : worker.report.transfers()) {
+        if (times.transfer() < 0 || times.transfer() >= std::ssize(worker.transfers)) continue;
+        AddMessages(times, transfers[worker.transfers[times.transfer()]]);
       }
     }
-    for (size_t i = 0; i < channels.size(); ++i) TellChannel(planned_.transfers[i], channels[i]);
+    for (size_t i = 0; i < transfers.size(); ++i) TellTransfer(planned_.transfers[i], transfers[i]);
   }
 
-  static void AddMessages(const ChannelTimes& times, Channel& channel) {
+  static void AddMessages(const TransferTimes& times, Transfer& transfer) {
     const auto at = [](const Numbers& numbers, int i) {
       return i < numbers.size() ? numbers.Get(i) : 0;
     };
     const int count = std::max(times.produced_ns_size(), times.arrived_ns_size());
-    if (count > std::ssize(channel.messages)) channel.messages.resize(count);
+    if (count > std::ssize(transfer.messages)) transfer.messages.resize(count);
     for (int i = 0; i < count; ++i) {
-      Span& message = channel.messages[i];
+      Span& message = transfer.messages[i];
       message.begin = std::max(message.begin, at(times.produced_ns(), i));
       message.end = std::max(message.end, at(times.arrived_ns(), i));
       if (at(times.produced_ns(), i) != 0) {
-        channel.first_bytes.push_back(Seconds(at(times.first_byte_ns(), i)));
+        transfer.first_bytes.push_back(Seconds(at(times.first_byte_ns(), i)));
       }
     }
   }
 
-  void TellChannel(const PlannedTransfer& transfer, Channel& channel) {
+  void TellTransfer(const PlannedTransfer& planned, Transfer& transfer) {
     const OpTable& ops = *planned_.ops;
-    v1::PipelineMeasurement::Channel& out = *measured_.add_channels();
-    out.set_edge(transfer.channel / 2);
-    out.set_backward(!OpTable::IsForward(transfer.channel));
-    out.set_samples(transfer.samples);
+    v1::PipelineMeasurement::Transfer& out = *measured_.add_transfers();
+    out.set_edge(planned.channel / 2);
+    out.set_backward(!OpTable::IsForward(planned.channel));
+    out.set_samples(planned.samples);
     std::vector<double> seconds;
     size_t order = 0;
-    const RankIndex rank = ops.rank_of(ops.ProducerOf(transfer.channel, 0));
+    const RankIndex rank = ops.rank_of(ops.ProducerOf(planned.channel, 0));
     for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
       const MicrobatchIndex m = ops.op(op).microbatch;
-      if (ops.ProducerOf(transfer.channel, m) != op ||
-          planned_.description.samples[m] != transfer.samples) {
+      if (ops.ProducerOf(planned.channel, m) != op ||
+          planned_.description.samples[m] != planned.samples) {
         continue;
       }
-      if (order == channel.messages.size()) break;
-      const Span& message = channel.messages[order++];
+      if (order == transfer.messages.size()) break;
+      const Span& message = transfer.messages[order++];
       if (message.begin == 0 || message.end == 0) continue;
       seconds.push_back(Seconds(message.end - message.begin));
       if (!tells_times_) continue;
-      Tell(ToString(ops.op(op)), message, *out.mutable_transfers());
+      Tell(ToString(ops.op(op)), message, *out.mutable_messages());
     }
     out.set_transfer_seconds(Median(std::move(seconds)));
-    out.set_first_byte_seconds(Median(std::move(channel.first_bytes)));
+    out.set_first_byte_seconds(Median(std::move(transfer.first_bytes)));
   }
 
   const PlannedPipeline& planned_;

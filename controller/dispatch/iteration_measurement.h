@@ -26,8 +26,8 @@ double Median(std::vector<double> values);
 // too large.
 inline constexpr int64_t kMeasuredTimesMax = 200'000;
 
-// What an iteration took, by rank and channel, in seconds from the begin of the first op. An op of
-// several workers begins at the first and ends at the last of them; a transfer begins when the last
+// What an iteration took, by rank and transfer, in seconds from the begin of the first op. An op of
+// several workers begins at the first and ends at the last of them; a message begins when the last
 // sender has produced it, and ends when the last receiver has it. Cost: linear in the reports.
 v1::PipelineMeasurement MeasureIteration(const PlannedPipeline& planned,
                                          const std::vector<WorkerReport>& reports);

@@ -53,7 +53,7 @@ class NetworkMeasurement : public std::enable_shared_from_this<NetworkMeasuremen
     ProbePlaces places;
     absl::Duration link_time;
     int64_t link_bytes = 0;
-    std::function<std::string()> new_token;  // 16 bytes that nobody can guess
+    std::function<std::string()> new_token;  // 16 bytes that cannot be guessed
     std::function<void(const Progress&)> on_progress;
     // Once, at the end. Unavailable names the worker that did not answer, or the link that broke;
     // OutOfRange the link with an impossible figure; Cancelled.

@@ -1,34 +1,21 @@
 #include "controller/dispatch/running_operation.h"
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/wire/time_codec.h"
+#include "controller/dispatch/default_deadline.h"
+#include "controller/dispatch/operation_message.h"
 #include "controller/dispatch/remaining_tensors.h"
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
-
-constexpr absl::Duration kDeadlineBase = absl::Seconds(30);
-constexpr int kDeadlinePredictions = 3;
-
-// Which of the plan's devices each worker owns.
-PlannedReshard::DevicesOfWorkers DevicesInPlan(const std::vector<WorkerRecord>& workers,
-                                               const TensorTable& tensors) {
-  PlannedReshard::DevicesOfWorkers devices;
-  for (const WorkerRecord& worker : workers) {
-    std::vector<DeviceId>& owned = devices.emplace_back();
-    for (const DeviceId& device : worker.devices) {
-      if (tensors.FindDevice(device).has_value()) owned.push_back(device);
-    }
-  }
-  return devices;
-}
-
-bool MovesBytes(const WorkerPart& part) {
-  return !part.spec().relays.empty() || !part.spec().copies.empty();
-}
 
 // What of `first` is still to be moved.
 struct Remainder {
@@ -53,8 +40,8 @@ RunningOperation::RunningOperation(const Environment& environment, OperationRequ
     : environment_(environment),
       request_(std::move(request)),
       on_finished_(std::move(on_finished)),
-      begin_(environment.clock.Monotonic()),
-      create_time_(environment.clock.Now()) {}
+      shown_(request_.shown),
+      times_(environment.clock) {}
 
 OperationState RunningOperation::state() const {
   return machine_.has_value() ? machine_->state() : OperationState::kPreparing;
@@ -85,7 +72,7 @@ void RunningOperation::OnPlanned(OperationRequest::Planned planned) {
   }
   if (!planned.ok()) return FailPlanning(planned.status());
   if (attempts_.empty()) {
-    Attempt& first = attempts_.emplace_back();
+    OperationAttempt& first = AddAttempt();
     first.replica_numbers.resize((*planned)->tensors().replicas());
     std::iota(first.replica_numbers.begin(), first.replica_numbers.end(), 0);
   }
@@ -94,19 +81,19 @@ void RunningOperation::OnPlanned(OperationRequest::Planned planned) {
 }
 
 void RunningOperation::AssignWorkers() {
-  Attempt& attempt = attempts_.back();
+  OperationAttempt& attempt = attempts_.back();
   const PlannedReshard& planned = *attempt.planned;
   if (deadline_ == absl::ZeroDuration()) {
-    StartDeadline(kDeadlinePredictions * absl::Seconds(planned.plan().figures().predicted_seconds) +
-                  kDeadlineBase);
+    StartDeadline(DefaultDeadline(planned.plan().figures().predicted_seconds));
   }
   absl::StatusOr<std::vector<WorkerRecord>> owners =
       environment_.workers.OwnersOf(planned.tensors().devices());
   if (!owners.ok()) {
-    return FailPlanning(attempt.obstacle.ok() ? owners.status() : attempt.obstacle);
+    // A worker that went while its GPU's process was awaited is not the cause, but what came of it.
+    const absl::Status& obstacle = attempt.communicators->obstacle();
+    return FailPlanning(obstacle.ok() ? owners.status() : obstacle);
   }
-  attempt.workers = *std::move(owners);
-  attempt.devices = DevicesInPlan(attempt.workers, planned.tensors());
+  attempt.SetWorkers(*std::move(owners));
   if (auto parts = planned.FindParts(attempt.devices)) return OnParts(std::move(parts));
   const bool taken = environment_.planners.Post(
       [self = shared_from_this(), shared = attempt.planned, devices = attempt.devices]() mutable {
@@ -124,25 +111,44 @@ void RunningOperation::OnParts(absl::StatusOr<std::shared_ptr<const PlannedResha
   GetCommunicators();
 }
 
-// Those who move bytes, and those whose storage changes hands at commit.
-std::vector<WorkerShare> RunningOperation::Shares() {
-  Attempt& attempt = attempts_.back();
-  const TensorTable& tensors = attempt.planned->tensors();
-  std::vector<WorkerShare> shares;
-  std::vector<TaskStart::Peer> peers;
-  for (size_t i = 0; i < attempt.workers.size(); ++i) {
-    const WorkerPart& part = (*attempt.parts)[i];
-    WorkerShare share{.worker = attempt.workers[i].name};
-    for (const DeviceRank device : part.spec().devices) {
-      const int32_t replica = tensors.replica_of(device);
-      if (replica >= 0) share.replica_of_device[device] = attempt.replica_numbers[replica];
-    }
-    if (!MovesBytes(part) && share.replica_of_device.empty()) continue;
-    peers.push_back({share.worker, attempt.workers[i].data_address, part.spec().devices});
-    shares.push_back(std::move(share));
-  }
-  attempt.peers = std::make_shared<const std::vector<TaskStart::Peer>>(std::move(peers));
-  return shares;
+OperationAttempt& RunningOperation::AddAttempt() {
+  const auto number = static_cast<uint32_t>(attempts_.size() + 1);
+  return attempts_.emplace_back(
+      OperationAttempt{.number = number,
+                       .communicators = std::make_shared<AttemptCommunicators>(
+                           AttemptCommunicators::Options{.leases = environment_.communicators,
+                                                         .queue = environment_.queue,
+                                                         .clock = environment_.clock,
+                                                         .epoch = environment_.epoch,
+                                                         .operation = shown_.id(),
+                                                         .attempt = number})});
+}
+
+void RunningOperation::GetCommunicators() {
+  const OperationAttempt& attempt = attempts_.back();
+  const auto with_self = [weak = weak_from_this(), number = attempts_.size()](auto action) {
+    const std::shared_ptr<RunningOperation> self = weak.lock();
+    if (self != nullptr && !self->finished_ && self->attempts_.size() == number) action(*self);
+  };
+  attempt.communicators->Get(
+      *attempt.planned, attempt.workers,
+      {.done =
+           [with_self](const absl::Status& status) {
+             with_self([&](RunningOperation& self) {
+               status.ok() ? self.StartTasks() : self.FailPlanning(status);
+             });
+           },
+       .again = [with_self] { with_self([](RunningOperation& self) { self.AssignWorkers(); }); }});
+}
+
+void RunningOperation::StartTasks() {
+  OperationAttempt& attempt = attempts_.back();
+  std::vector<WorkerShare> shares = attempt.MakeShares();
+  v1::ExecuteRequest::Start common = request_.start;
+  common.set_epoch(environment_.epoch);
+  *common.mutable_deadline() = crossmesh::ToProto(TimeLeft());
+  attempt.start = attempt.MakeStart(common, shares);
+  Feed(Planned{std::move(shares)});
 }
 
 void RunningOperation::Cancel(const std::string& reason) {
@@ -158,7 +164,7 @@ void RunningOperation::WorkerIsLost(const std::string& worker, const absl::Statu
 
 void RunningOperation::Progress(const std::string& worker, uint32_t attempt, int64_t moved_bytes) {
   if (finished_ || attempt < 1 || attempt > attempts_.size()) return;
-  Attempt& told = attempts_[attempt - 1];
+  OperationAttempt& told = attempts_[attempt - 1];
   if (!told.tasks.contains(worker)) return;
   int64_t& known = told.moved_bytes[worker];
   if (moved_bytes <= known) return;
@@ -173,7 +179,7 @@ void RunningOperation::Progress(const std::string& worker, uint32_t attempt, int
 }
 
 void RunningOperation::Hear(uint32_t attempt, const OperationEvent& event) {
-  if (const auto* ended = std::get_if<TaskEnded>(&event)) TellBroken(attempt, *ended);
+  if (const auto* ended = std::get_if<TaskEnded>(&event)) attempts_[attempt - 1].TellBroken(*ended);
   // A broken call may repeat what belongs to an attempt that is over.
   const bool timely = attempt == attempts_.size();
   if (timely || std::holds_alternative<WorkerLost>(event)) Feed(event);
@@ -191,81 +197,48 @@ void RunningOperation::Feed(const OperationEvent& event) {
 
 // Takes the times that the report is made of.
 void RunningOperation::Observe(const OperationEvent& event) {
-  const absl::Duration now = environment_.clock.Monotonic();
   if (const auto* accepted = std::get_if<TaskAccepted>(&event)) {
-    Attempt& attempt = attempts_.back();
-    const auto started = attempt.started.extract(accepted->worker);
-    if (started.empty() || attempts_.size() > 1) return;
-    accepted_ = now;
-    acceptance_times_.push_back(now - started.mapped());
+    if (attempts_.size() == 1) times_.OnAccepted(accepted->worker);
   } else if (const auto* done = std::get_if<DeviceDone>(&event)) {
-    if (done->status.ok()) verified_ = now;
+    if (done->status.ok()) times_.OnVerified();
   }
-}
-
-TaskConnection& RunningOperation::Task(const std::string& worker, uint32_t attempt) {
-  const auto& tasks = attempts_[attempt - 1].tasks;
-  const auto found = tasks.find(worker);
-  CHECK(found != tasks.end()) << "worker " << worker << " has no task in attempt " << attempt;
-  return *found->second;
 }
 
 void RunningOperation::Do(const CommitIntent& /*action*/) {
   changed_ = true;
-  environment_.sink.CommitIntent(Snapshot(), [weak = weak_from_this(), &queue = environment_.queue](
-                                                 const absl::Status& status) {
-    queue.Post([weak, status] {
-      const std::shared_ptr<RunningOperation> self = weak.lock();
-      if (self == nullptr) return;
-      self->Feed(status.ok() ? OperationEvent(IntentCommitted{})
-                             : OperationEvent(IntentFailed{status}));
-    });
-  });
+  Show();
+  environment_.sink.Commit(
+      std::make_shared<const v1::Operation>(shown_),
+      [weak = weak_from_this(), &queue = environment_.queue](const absl::Status& status) {
+        queue.Post([weak, status] {
+          const std::shared_ptr<RunningOperation> self = weak.lock();
+          if (self != nullptr) self->OnIntent(status);
+        });
+      });
 }
 
-TaskStart RunningOperation::StartOf(size_t worker) const {
-  const Attempt& attempt = attempts_.back();
-  return TaskStart{
-      .operation_id = request_.id,
-      .operation = request_.number,
-      .epoch = environment_.epoch,
-      .attempt = static_cast<uint32_t>(attempts_.size()),
-      .token_high = request_.token_high,
-      .token_low = request_.token_low,
-      // The parts live as long as the start that points into them.
-      .part = std::shared_ptr<const WorkerPart>(attempt.parts, &(*attempt.parts)[worker]),
-      .source_storage = request_.source_storage,
-      .destination_storage = request_.destination_storage,
-      .create_destination = request_.create_destination,
-      .checksums = request_.checksums,
-      .peers = attempt.peers,
-      .communicators = attempt.communicators,
-      .deadline =
-          std::max(begin_ + deadline_ - environment_.clock.Monotonic(), absl::Milliseconds(1)),
-      .stall_limit = request_.stall_limit,
-  };
+void RunningOperation::OnIntent(const absl::Status& status) {
+  if (!status.ok()) return Feed(IntentFailed{status});
+  const PlanFigures& figures = attempts_.front().planned->plan().figures();
+  environment_.metrics.PlanUsed({.strategy = figures.strategy,
+                                 .network_bytes = figures.network_bytes,
+                                 .least_network_bytes = figures.least_network_bytes});
+  Feed(IntentCommitted{});
 }
 
 void RunningOperation::Do(const StartTask& action) {
-  Attempt& attempt = attempts_.back();
-  const auto found = std::find_if(attempt.workers.begin(), attempt.workers.end(),
-                                  [&](const WorkerRecord& w) { return w.name == action.worker; });
-  const auto index = static_cast<size_t>(found - attempt.workers.begin());
-  const TensorTable& tensors = attempt.planned->tensors();
-  std::vector<DeviceRank> destinations;
-  for (const DeviceRank device : (*attempt.parts)[index].spec().devices) {
-    if (tensors.replica_of(device) >= 0) destinations.push_back(device);
-  }
-  const absl::Duration now = environment_.clock.Monotonic();
-  if (dispatched_ == absl::ZeroDuration()) dispatched_ = now;
-  attempt.started[action.worker] = now;
+  OperationAttempt& attempt = attempts_.back();
+  const size_t index = attempt.IndexOf(action.worker);
+  if (attempts_.size() == 1) times_.OnStarted(action.worker);
   const auto connection = std::make_shared<TaskConnection>(TaskConnection::Options{
       .gateway = environment_.gateway,
       .queue = environment_.queue,
       .worker = action.worker,
-      .address = found->execution_address,
-      .start = StartOf(index),
-      .destinations = std::move(destinations),
+      .address = attempt.workers[index].execution_address,
+      .start = attempt.start,
+      .part = attempt.PartOf(index),
+      .deadline = TimeLeft(),
+      .destinations = attempt.DestinationsOf(index),
       .on_event =
           [weak = weak_from_this(), number = action.attempt](const OperationEvent& event) {
             if (const auto self = weak.lock()) self->Hear(number, event);
@@ -288,14 +261,14 @@ void RunningOperation::Do(const TellPeerLost& action) {
 }
 
 void RunningOperation::Do(const PlanAgain& action) {
-  ReturnCommunicators(attempts_.size());
-  const Attempt& last = attempts_.back();
+  OperationAttempt& last = attempts_.back();
+  last.ReturnCommunicators();
   Remainder remainder{.first = last.planned, .replicas = action.replicas};
   for (size_t i = 0; i < last.workers.size(); ++i) {
     if (!action.without.contains(last.workers[i].name)) continue;
     remainder.lost.insert(last.devices[i].begin(), last.devices[i].end());
   }
-  Attempt& next = attempts_.emplace_back();
+  OperationAttempt& next = AddAttempt();
   next.replica_numbers.assign(action.replicas.begin(), action.replicas.end());
   AtPlanner([remainder = std::move(remainder), &clock = environment_.clock] {
     return PlanRemainder(remainder, clock);
@@ -312,21 +285,23 @@ void RunningOperation::Do(const FinishOperation& /*action*/) {
   finished_ = true;
   environment_.queue.Cancel(deadline_timer_);
   environment_.queue.Cancel(progress_timer_);
-  ReturnCommunicators(attempts_.size());
-  for (Attempt& attempt : attempts_) {
+  if (!attempts_.empty()) attempts_.back().ReturnCommunicators();
+  for (OperationAttempt& attempt : attempts_) {
     for (const auto& [worker, task] : attempt.tasks) task->LetGo();
   }
-  ++revision_;
-  OperationSnapshot last = Snapshot();
-  last.end_time = environment_.clock.Now();
-  last.report = Report();
-  environment_.sink.OnFinish(last);
+  *shown_.mutable_end_time() = crossmesh::ToProto(environment_.clock.Now());
+  *shown_.mutable_report() = Report();
+  Publish();
   on_finished_();
+}
+
+absl::Duration RunningOperation::TimeLeft() const {
+  return std::max(deadline_ - times_.elapsed(), absl::Milliseconds(1));
 }
 
 void RunningOperation::StartDeadline(absl::Duration deadline) {
   deadline_ = deadline;
-  SetTimer(begin_ + deadline_ - environment_.clock.Monotonic());
+  SetTimer(deadline_ - times_.elapsed());
 }
 
 void RunningOperation::SetTimer(absl::Duration delay) {
@@ -336,9 +311,78 @@ void RunningOperation::SetTimer(absl::Duration delay) {
     if (self == nullptr || self->finished_) return;
     if (!self->machine_.has_value()) self->machine_.emplace(0);
     self->SetTimer(kEndingGrace);
-    if (self->awaits_communicators_) return self->OnCommunicatorsTooLate();
+    const bool waits = !self->attempts_.empty() && self->attempts_.back().communicators->waiting();
+    if (waits) return self->FailPlanning(self->attempts_.back().communicators->TooLate());
     self->Feed(DeadlinePassed{});
   });
+}
+
+void RunningOperation::Publish() {
+  changed_ = false;
+  shown_.set_revision(shown_.revision() + 1);
+  Show();
+  if (shown_.has_report()) RecordEnd(shown_.report());
+  environment_.sink.OnChange(std::make_shared<const v1::Operation>(shown_));
+}
+
+void RunningOperation::Show() {
+  shown_.set_state(crossmesh::ToProto(state()));
+  if (deadline_ > absl::ZeroDuration()) *shown_.mutable_deadline() = crossmesh::ToProto(deadline_);
+  const PlannedReshard* planned = attempts_.empty() ? nullptr : attempts_.front().planned.get();
+  if (planned != nullptr) {
+    shown_.set_plan_id(planned->plan().id().ToString());
+    shown_.set_total_bytes(planned->proof().destination_bytes);
+  }
+  if (!machine_.has_value()) return;
+  shown_.set_attempt(static_cast<int32_t>(machine_->attempt()));
+  shown_.set_error(std::string(machine_->error().message()));
+  shown_.set_error_code(static_cast<int32_t>(machine_->error().code()));
+  SetReplicas(machine_->replicas(), planned, shown_);
+  int64_t moved = 0;
+  for (const OperationAttempt& attempt : attempts_) moved += attempt.MovedBytes();
+  const bool committed = state() == OperationState::kCommitted;
+  shown_.set_moved_bytes(committed ? shown_.total_bytes() : std::min(shown_.total_bytes(), moved));
+}
+
+v1::OperationReport RunningOperation::Report() const {
+  v1::OperationReport report;
+  report.set_plan_cached(request_.planned != nullptr);
+  if (!attempts_.empty()) {
+    const PlannedReshard& planned = *attempts_.front().planned;
+    SetPlan(planned, report);
+    if (!report.plan_cached()) report.set_plan_seconds(absl::ToDoubleSeconds(planned.plan_time()));
+    int64_t bytes = 0;
+    for (size_t i = 0; i < planned.replicas().size(); ++i) {
+      const bool committed = machine_->replicas()[i].state == ReplicaState::kCommitted;
+      if (committed) bytes += planned.replicas()[i].bytes;
+    }
+    report.set_destination_bytes(bytes);
+  }
+  for (const OperationAttempt& attempt : attempts_) attempt.AddReports(report);
+  times_.WriteTo(report);
+  if (!attempts_.empty()) AddSlowLinks(attempts_.front().planned->plan().figures(), report);
+  return report;
+}
+
+// Before watchers hear of the end, so that what they scrape then counts it.
+void RunningOperation::RecordEnd(const v1::OperationReport& report) {
+  ControllerMetrics::OperationFacts facts{.result = ResultOf(state()),
+                                          .duration = absl::Seconds(report.total_seconds()),
+                                          .destination_bytes = report.destination_bytes()};
+  if (!attempts_.empty()) facts.strategy = attempts_.front().planned->plan().figures().strategy;
+  if (state() == OperationState::kCommitted) {
+    facts.transfer = absl::Seconds(report.transfer_seconds());
+    facts.bound = absl::Seconds(report.bound_seconds());
+  }
+  if (report.dispatch_seconds() > 0) {
+    environment_.metrics.Dispatched(absl::Seconds(report.dispatch_seconds()));
+  }
+  environment_.metrics.OperationEnded(facts);
+  LogInfo("operation_ended", {{"operation_id", shown_.id()},
+                              {"state", OperationStateName(state())},
+                              {"attempt", shown_.attempt()},
+                              {"seconds", report.total_seconds()},
+                              {"error", shown_.error()}});
 }
 
 }  // namespace crossmesh

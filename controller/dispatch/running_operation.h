@@ -1,16 +1,21 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "common/metrics/controller_metrics.h"
 #include "controller/dispatch/communicator_leases.h"
-#include "controller/dispatch/operation_snapshot.h"
+#include "controller/dispatch/operation_attempt.h"
+#include "controller/dispatch/operation_times.h"
+#include "controller/dispatch/planned_reshard.h"
+#include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_connection.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/membership/worker_registry.h"
+#include "controller/operation/operation_machine.h"
+#include "crossmesh/v1/operation_service.pb.h"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,22 +24,17 @@
 #include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 
 // What is to be done once.
 struct OperationRequest {
-  std::string id;
-  uint64_t number = 0;  // the same, for workers
-  uint64_t token_high = 0;
-  uint64_t token_low = 0;
-  std::string source_storage;
-  std::string destination_storage;
-  bool create_destination = false;
-  bool checksums = true;
-  std::optional<absl::Duration> deadline;  // nothing: 3 x prediction + 30 s
-  absl::Duration stall_limit = absl::Seconds(5);
+  v1::Operation shown;  // as clients see it before anything has happened
+  // What all workers are told in all attempts.
+  v1::ExecuteRequest::Start start;
+  std::optional<absl::Duration> deadline;  // nothing: DefaultDeadline
 
   using Planned = absl::StatusOr<std::shared_ptr<const PlannedReshard>>;
   // A cached plan; else `plan` is called by a planner's thread.
@@ -42,42 +42,30 @@ struct OperationRequest {
   absl::AnyInvocable<Planned()> plan;
 };
 
-// Hears of operations. Called on the runner's queue; must not block.
-class OperationSink {
- public:
-  virtual ~OperationSink() = default;
-  // Makes the intent durable: nothing is started before. `done` may be called at once or later, on
-  // any thread.
-  virtual void CommitIntent(const OperationSnapshot& operation,
-                            absl::AnyInvocable<void(absl::Status)> done) = 0;
-  virtual void OnChange(const OperationSnapshot& operation) = 0;
-  // The last of an operation.
-  virtual void OnFinish(const OperationSnapshot& operation) = 0;
-};
-
 // One operation that runs: its machine, fed from calls, timers and membership, and the carrying out
-// of the machine's actions. Confined to the queue; never blocks. Shared by the runner, until the
-// operation has finished, and by work in progress at a planner.
+// of the machine's actions. Confined to the queue; never blocks. Shared by the table of what runs,
+// until the operation has finished, and by work in progress at a planner.
 class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
  public:
+  using Request = OperationRequest;
+
+  static constexpr int64_t kRunsMax = 256;  // at once
+  static constexpr absl::string_view kPlural = "operations";
   // Between the deadline, or a cancellation, and giving up workers that do not answer.
   static constexpr absl::Duration kEndingGrace = absl::Seconds(5);
   // Least time between two changes that tell of progress only.
   static constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 
-  // Time that a GPU's process which has ended has to be replaced, and between two looks.
-  static constexpr absl::Duration kProcessReturnTime = absl::Seconds(15);
-  static constexpr absl::Duration kProcessPause = absl::Milliseconds(200);
-
   // All outlive the operation.
   struct Environment {
-    WorkerGateway& gateway;
+    TaskGateway& gateway;
     CommunicatorLeases& communicators;
     WorkerRegistry& workers;
     TaskQueue& queue;     // runs one task after the other
     TaskQueue& planners;  // for what takes long
     const Clock& clock;
-    OperationSink& sink;
+    RunSink<v1::Operation>& sink;
+    ControllerMetrics& metrics;
     uint64_t epoch = 0;
   };
 
@@ -93,22 +81,6 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   OperationState state() const;
 
  private:
-  // A planning of what remains, and the tasks that it became.
-  struct Attempt {
-    std::shared_ptr<const PlannedReshard> planned;
-    std::vector<int32_t> replica_numbers;  // of the plan's replicas, in the operation
-    std::vector<WorkerRecord> workers;     // owners of the plan's devices, by name
-    PlannedReshard::DevicesOfWorkers devices;
-    std::shared_ptr<const PlannedReshard::Parts> parts;  // in the order of `workers`
-    std::shared_ptr<const std::vector<TaskStart::Peer>> peers;
-    TaskCommunicators communicators;                     // wanted or leased, if there are any
-    std::optional<absl::Duration> communicators_wanted;  // when first
-    absl::Status obstacle;                               // why there were none at the last try
-    absl::btree_map<std::string, std::shared_ptr<TaskConnection>> tasks;
-    absl::btree_map<std::string, absl::Duration> started;
-    absl::btree_map<std::string, int64_t> moved_bytes;
-  };
-
   // Planning, in steps; each goes through a planner's thread where it may take long.
   void AtPlanner(absl::AnyInvocable<OperationRequest::Planned()> plan);
   void OnPlanned(OperationRequest::Planned planned);
@@ -116,20 +88,9 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void OnParts(absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> parts);
   // Last of all, for plans between GPUs: what fails it fails the planning.
   void GetCommunicators();
-  void OnCommunicators(size_t attempt, const absl::Status& status);
-  void OnCommunicatorsTooLate();
-  void TryCommunicatorsAgain(const absl::Status& why);
-  std::vector<WorkerShare> Shares();
+  void StartTasks();
   void FailPlanning(const absl::Status& status) { Feed(PlanFailed{status}); }
-
-  std::string LeaseOf(size_t attempt) const;
-  // Each communicator's first rank at a worker, where it has any.
-  static std::vector<RankName> RanksAt(const Attempt& attempt, const std::string& worker);
-  // Says so when the task that ended has found communicators broken.
-  void TellBroken(size_t attempt, const TaskEnded& ended);
-  // Gives the leases back, or the wait for them up. A communicator that a task may still use is of
-  // no use to others.
-  void ReturnCommunicators(size_t attempt);
+  OperationAttempt& AddAttempt();
 
   void Feed(const OperationEvent& event);
   void Observe(const OperationEvent& event);
@@ -143,36 +104,32 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void Do(const AcknowledgeTask& action);
   void Do(const PublishChange& action);
   void Do(const FinishOperation& action);
-  TaskConnection& Task(const std::string& worker, uint32_t attempt);
-  TaskStart StartOf(size_t worker) const;
+  TaskConnection& Task(const std::string& worker, uint32_t attempt) {
+    return attempts_[attempt - 1].Task(worker);
+  }
 
+  void OnIntent(const absl::Status& status);
   void StartDeadline(absl::Duration deadline);
+  absl::Duration TimeLeft() const;
   void SetTimer(absl::Duration delay);
+  void Show();
   void Publish();
-  OperationSnapshot Snapshot() const;
-  OperationReport Report() const;
-  int64_t MovedBytes() const;
+  void RecordEnd(const v1::OperationReport& report);
+  v1::OperationReport Report() const;
 
   const Environment environment_;
   OperationRequest request_;
   absl::AnyInvocable<void()> on_finished_;
 
   std::optional<OperationMachine> machine_;  // none until the replicas are known
-  std::vector<Attempt> attempts_;            // the present one last
-  bool awaits_communicators_ = false;
+  std::vector<OperationAttempt> attempts_;   // the present one last
+  v1::Operation shown_;                      // as clients see it
+  OperationTimes times_;
+  absl::Duration deadline_;  // from the beginning; zero while not known
   bool finished_ = false;
-  bool changed_ = false;  // since the last snapshot
-  int64_t revision_ = 1;  // the first was published by whoever accepted the request
+  bool changed_ = false;  // since it was published last
   TaskQueue::Timer deadline_timer_;
   TaskQueue::Timer progress_timer_;
-
-  const absl::Duration begin_;
-  const absl::Time create_time_;
-  absl::Duration deadline_;    // from the beginning; zero while not known
-  absl::Duration dispatched_;  // first task of the first attempt
-  absl::Duration accepted_;    // last acceptance of the first attempt
-  absl::Duration verified_;    // last device
-  std::vector<absl::Duration> acceptance_times_;
 };
 
 }  // namespace crossmesh

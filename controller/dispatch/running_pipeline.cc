@@ -5,16 +5,12 @@
 #include "common/mesh/mesh.h"
 #include "common/wire/status_code.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/default_deadline.h"
 
 #include <utility>
 
 namespace crossmesh {
 namespace {
-
-constexpr absl::Duration kDeadlineBase = absl::Seconds(30);
-constexpr int kDeadlinePredictions = 3;
-// Programs and operations are told apart by workers: an operation's number does not have it.
-constexpr uint64_t kProgramBit = uint64_t{1} << 63;
 
 v1::PipelineRunState ToProto(PipelineRunState state) {
   switch (state) {
@@ -42,63 +38,13 @@ double MedianSeconds(const v1::PipelineRun& run) {
   return Median(std::move(seconds));
 }
 
-// The data plane's token: both words, high word first, big endian.
-std::string TokenBytes(uint64_t high, uint64_t low) {
-  std::string bytes;
-  for (const uint64_t word : {high, low}) {
-    for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(word >> shift));
-  }
-  return bytes;
+v1::RunProgramRequest StopOf(const std::string& reason) {
+  v1::RunProgramRequest request;
+  request.mutable_stop()->set_reason(reason);
+  return request;
 }
 
 }  // namespace
-
-// Hears one call, and hands what it hears to the queue. Keeps itself until the call has ended.
-class RunningPipeline::Attachment : public ProgramListener {
- public:
-  static Attachment& Create(RunningPipeline& pipeline, std::string worker) {
-    auto* attachment = new Attachment(pipeline, std::move(worker));
-    attachment->self_.reset(attachment);
-    return *attachment;
-  }
-
-  void OnAccepted() override {
-    Post([](RunningPipeline& p, const std::string& worker) { p.Feed(Machine::Accepted{worker}); });
-  }
-  void OnReport(v1::RunProgramResponse::IterationReport report) override {
-    Post([report = std::move(report)](RunningPipeline& p, const std::string& worker) mutable {
-      p.OnReport(worker, std::move(report));
-    });
-  }
-  void OnCallEnded(const absl::Status& status) override {
-    const std::unique_ptr<Attachment> keep = std::move(self_);
-    Post(
-        [status](RunningPipeline& p, const std::string& worker) { p.OnCallEnded(worker, status); });
-  }
-
- private:
-  Attachment(RunningPipeline& pipeline, std::string worker)
-      : queue_(pipeline.environment_.queue),
-        pipeline_(pipeline.weak_from_this()),
-        worker_(std::move(worker)),
-        generation_(pipeline.generation_) {}
-
-  template <typename Action>
-  void Post(Action action) {
-    queue_.Post([weak = pipeline_, worker = worker_, generation = generation_,
-                 action = std::move(action)]() mutable {
-      const std::shared_ptr<RunningPipeline> pipeline = weak.lock();
-      if (pipeline == nullptr || pipeline->generation_ != generation) return;
-      action(*pipeline, worker);
-    });
-  }
-
-  TaskQueue& queue_;
-  const std::weak_ptr<RunningPipeline> pipeline_;
-  const std::string worker_;
-  const int32_t generation_;
-  std::unique_ptr<Attachment> self_;
-};
 
 RunningPipeline::RunningPipeline(const Environment& environment, PipelineRequest request,
                                  absl::AnyInvocable<void()> on_finished)
@@ -106,8 +52,8 @@ RunningPipeline::RunningPipeline(const Environment& environment, PipelineRequest
       request_(std::move(request)),
       on_finished_(std::move(on_finished)),
       machine_(
-          {.iterations = request_.run.iterations(), .stop_at_failure = request_.stop_at_failure}),
-      run_(request_.run) {}
+          {.iterations = request_.shown.iterations(), .stop_at_failure = request_.stop_at_failure}),
+      run_(request_.shown) {}
 
 void RunningPipeline::Stop(bool now, const std::string& reason) {
   Feed(Machine::StopRequested{now, reason});
@@ -115,6 +61,37 @@ void RunningPipeline::Stop(bool now, const std::string& reason) {
 
 void RunningPipeline::WorkerIsLost(const std::string& worker, const absl::Status& why) {
   Feed(Machine::WorkerGone{worker, why});
+}
+
+void RunningPipeline::Call(const WorkerRecord& worker, const v1::RunProgramRequest::Start& start) {
+  WorkerCallStart<v1::RunProgramRequest> call;
+  call.address = worker.execution_address;
+  *call.start.mutable_start() = start;
+  call.body = [bytes = programs_.at(worker.name).bytes] { return *bytes; };
+  const auto is_current = [this, self = shared_from_this(), generation = generation_] {
+    return generation_ == generation;
+  };
+  calls_[worker.name] = environment_.gateway.Open(
+      std::move(call),
+      OnQueue<v1::RunProgramResponse>(
+          environment_.queue, is_current,
+          {.on_message =
+               [this, name = worker.name](v1::RunProgramResponse response) {
+                 OnMessage(name, std::move(response));
+               },
+           .on_end = [this, name = worker.name](
+                         const absl::Status& status) { OnCallEnded(name, status); }}));
+}
+
+void RunningPipeline::OnMessage(const std::string& worker, v1::RunProgramResponse response) {
+  switch (response.message_case()) {
+    case v1::RunProgramResponse::kAccepted:
+      return Feed(Machine::Accepted{worker});
+    case v1::RunProgramResponse::kIterationReport:
+      return OnReport(worker, std::move(*response.mutable_iteration_report()));
+    case v1::RunProgramResponse::MESSAGE_NOT_SET:
+      return;
+  }
 }
 
 void RunningPipeline::OnReport(const std::string& worker,
@@ -143,10 +120,9 @@ void RunningPipeline::Feed(const Machine::Event& event) {
 v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
   v1::RunProgramRequest::Start start;
   start.set_run_id(run_.id());
-  start.set_operation(environment_.random_word() | kProgramBit);
+  start.set_operation(environment_.numbers.Next());
   start.set_epoch(environment_.epoch);
-  const uint64_t high = environment_.random_word();
-  start.set_token(TokenBytes(high, environment_.random_word()));
+  start.set_token(environment_.new_token());
   start.set_pipeline(run_.pipeline());
   for (const WorkerRecord& worker : workers_) {
     v1::RunProgramRequest::Peer& peer = *start.add_peers();
@@ -164,20 +140,18 @@ v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
 void RunningPipeline::Do(const Machine::StartPrograms& action) {
   generation_ = action.generation;
   const v1::RunProgramRequest::Start start = StartOfGeneration();
-  for (const WorkerRecord& worker : workers_) {
-    calls_[worker.name] = environment_.gateway.RunProgram(worker.execution_address, start,
-                                                          programs_.at(worker.name).bytes,
-                                                          Attachment::Create(*this, worker.name));
-  }
+  for (const WorkerRecord& worker : workers_) Call(worker, start);
 }
 
 void RunningPipeline::Do(const Machine::BeginIteration& action) {
   reports_.clear();
-  for (const auto& [worker, call] : calls_) call->BeginIteration(action.iteration);
+  v1::RunProgramRequest begin;
+  begin.mutable_begin_iteration()->set_iteration(action.iteration);
+  for (const auto& [worker, call] : calls_) call->Send(begin);
 }
 
 void RunningPipeline::Do(const Machine::StopPrograms& action) {
-  for (const auto& [worker, call] : calls_) call->Stop(action.reason);
+  for (const auto& [worker, call] : calls_) call->SendLast(StopOf(action.reason));
 }
 
 void RunningPipeline::Do(const Machine::CancelCall& action) {
@@ -200,8 +174,7 @@ absl::Duration RunningPipeline::TimeFor(Machine::Wait wait) const {
     case Machine::Wait::kStart:
       return kAcceptLimit;
     case Machine::Wait::kIteration:
-      return request_.iteration_deadline.value_or(
-          kDeadlinePredictions * absl::Seconds(planned_->run.seconds) + kDeadlineBase);
+      return request_.iteration_deadline.value_or(DefaultDeadline(planned_->run.seconds));
     case Machine::Wait::kEnd:
       return kEndingGrace;
   }
@@ -250,6 +223,11 @@ void RunningPipeline::Do(const Machine::Finish& /*action*/) {
   run_.set_error(std::string(machine_.error().message()));
   run_.set_error_code(static_cast<int32_t>(machine_.error().code()));
   *run_.mutable_end_time() = crossmesh::ToProto(environment_.clock.Now());
+  LogInfo("pipeline_run_ended", {{"run_id", run_.id()},
+                                 {"state", v1::PipelineRunState_Name(ToProto(machine_.state()))},
+                                 {"failed_iterations", run_.failed_iterations()},
+                                 {"median_seconds", MedianSeconds(run_)},
+                                 {"error", run_.error()}});
   Publish();
   on_finished_();
 }
@@ -275,7 +253,7 @@ void RunningPipeline::Publish() {
   run->set_state(ToProto(machine_.state()));
   run->set_median_seconds(MedianSeconds(*run));
   if (!complete_.empty()) *run->mutable_measurement() = MeasureIteration(*planned_, complete_);
-  environment_.sink.OnRun(std::move(run));
+  environment_.sink.OnChange(std::move(run));
 }
 
 }  // namespace crossmesh

@@ -3,8 +3,10 @@
 #include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "controller/dispatch/iteration_measurement.h"
-#include "controller/dispatch/pipeline_gateway.h"
+#include "controller/dispatch/run_numbers.h"
+#include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
+#include "controller/dispatch/worker_gateway.h"
 #include "controller/dispatch/worker_programs.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/operation/pipeline_machine.h"
@@ -29,9 +31,9 @@ namespace crossmesh {
 
 // What is to be run once.
 struct PipelineRequest {
-  v1::PipelineRun run;  // as clients see it before anything has happened
+  v1::PipelineRun shown;  // as clients see it before anything has happened
   bool checksums = true;
-  std::optional<absl::Duration> iteration_deadline;  // nothing: 3 x prediction + 30 s
+  std::optional<absl::Duration> iteration_deadline;  // nothing: DefaultDeadline
   absl::Duration stall_limit = absl::Seconds(5);
   absl::Duration rejoin_limit = absl::Seconds(30);
   bool stop_at_failure = false;
@@ -41,19 +43,15 @@ struct PipelineRequest {
   absl::AnyInvocable<Planned(CancelCheck)> plan;
 };
 
-// Hears of runs. Called on the runner's queue; must not block.
-class PipelineSink {
- public:
-  virtual ~PipelineSink() = default;
-  // The run has changed; one that has an end is the last of it.
-  virtual void OnRun(std::shared_ptr<const v1::PipelineRun> run) = 0;
-};
-
 // One pipeline that runs: its machine, fed from calls, timers and membership, and the carrying out
-// of the machine's actions. Confined to the queue; never blocks. Shared by the runner, until the
-// run has finished, and by work in progress at a planner.
+// of the machine's actions. Confined to the queue; never blocks. Shared by the table of
+// what runs, until the run has finished, by its calls, and by work in progress at a planner.
 class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
  public:
+  using Request = PipelineRequest;
+
+  static constexpr int64_t kRunsMax = 64;  // at once
+  static constexpr absl::string_view kPlural = "pipelines";
   // Time that workers have to accept their programs.
   static constexpr absl::Duration kAcceptLimit = absl::Seconds(30);
   // Time that calls have to end, once the programs are stopped.
@@ -69,14 +67,15 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
 
   // All outlive the run.
   struct Environment {
-    PipelineGateway& gateway;
+    ProgramGateway& gateway;
     WorkerRegistry& workers;
     TaskQueue& queue;     // runs one task after the other
     TaskQueue& planners;  // for what takes long
     const Clock& clock;
-    PipelineSink& sink;
+    RunSink<v1::PipelineRun>& sink;
+    RunNumbers& numbers;
     uint64_t epoch = 0;
-    uint64_t (*random_word)() = nullptr;  // nobody can guess it
+    std::string (*new_token)() = nullptr;  // 16 bytes that cannot be guessed
   };
 
   // `on_finished` is called last, after the sink has heard of the end.
@@ -89,7 +88,6 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
 
  private:
   using Machine = PipelineMachine;
-  class Attachment;
   struct Program {
     std::shared_ptr<const std::string> bytes;
     std::vector<int32_t> transfers;
@@ -106,7 +104,9 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   void OnPrograms(DevicesOfWorkers devices, Programs programs);
   void TellWorkersReady();
 
-  // What a call of the present generation hears.
+  // What calls of the present generation say.
+  void Call(const WorkerRecord& worker, const v1::RunProgramRequest::Start& start);
+  void OnMessage(const std::string& worker, v1::RunProgramResponse response);
   void OnReport(const std::string& worker, v1::RunProgramResponse::IterationReport report);
   void OnCallEnded(const std::string& worker, const absl::Status& status);
 
@@ -140,11 +140,12 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   DevicesOfWorkers devices_;                        // for which the programs were made
   absl::btree_map<std::string, Program> programs_;  // by worker
   int32_t generation_ = 0;
-  absl::btree_map<std::string, std::unique_ptr<ProgramCall>> calls_;  // that have not ended
-  absl::btree_map<std::string, WorkerReport> reports_;                // of the iteration that runs
-  std::vector<WorkerReport> complete_;                                // of the last complete one
-  std::optional<int64_t> complete_iteration_;                         // its number
-  std::array<TaskQueue::Timer, 4> timers_;                            // by what is waited for
+  // Those that have not ended.
+  absl::btree_map<std::string, std::unique_ptr<WorkerCall<v1::RunProgramRequest>>> calls_;
+  absl::btree_map<std::string, WorkerReport> reports_;  // of the iteration that runs
+  std::vector<WorkerReport> complete_;                  // of the last complete one
+  std::optional<int64_t> complete_iteration_;           // its number
+  std::array<TaskQueue::Timer, 4> timers_;              // by what is waited for
   TaskQueue::Timer look_timer_;
   TaskQueue::Timer publish_timer_;
   absl::Duration published_ = -absl::InfiniteDuration();  // when last

@@ -12,40 +12,41 @@
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
-#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 
-// What runs at once, by id: each confined to a queue, counted from its start to its end.
-// Thread-safe; never blocks, but for WaitUntilIdle. The queue must have stopped before the table
-// goes away.
+// What runs at once, of one kind (RunningOperation, RunningPipeline), by id: each confined to the
+// environment's queue, and counted from its start to its end. Thread-safe; never blocks, but for
+// WaitUntilIdle. The queue must have stopped before the table goes away.
 template <typename Running>
 class RunningTable {
  public:
-  // `things`: what they are, for errors.
-  RunningTable(TaskQueue& queue, absl::string_view things, int64_t most)
-      : queue_(queue), things_(things), most_(most) {}
+  using Environment = typename Running::Environment;
+  using Request = typename Running::Request;
 
-  // Makes one on the queue, with what it has to call last, and begins it. ResourceExhausted: too
-  // many run; Unavailable: the queue has stopped.
-  using Make = absl::AnyInvocable<std::shared_ptr<Running>(absl::AnyInvocable<void()> on_finished)>;
-  absl::Status Start(const std::string& id, Make make) {
+  explicit RunningTable(const Environment& environment) : environment_(environment) {}
+
+  // Runs it; the environment's sink hears how it goes. ResourceExhausted: too many run;
+  // Unavailable: the queue has stopped.
+  absl::Status Start(Request request) {
     {
       const MutexLock lock(mutex_);
-      if (running_ >= most_) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat(running_, " ", things_, " run already, expected at most ", most_));
+      if (running_ >= Running::kRunsMax) {
+        return absl::ResourceExhaustedError(absl::StrCat(running_, " ", Running::kPlural,
+                                                         " run already, expected at most ",
+                                                         int64_t{Running::kRunsMax}));
       }
       ++running_;
     }
-    const bool taken = queue_.Post([this, id, make = std::move(make)]() mutable {
-      const std::shared_ptr<Running> made = make([this, id] { Forget(id); });
-      table_[id] = made;
-      made->Begin();
+    const bool taken = environment_.queue.Post([this, request = std::move(request)]() mutable {
+      const std::string id = request.shown.id();
+      const auto running =
+          std::make_shared<Running>(environment_, std::move(request), [this, id] { Forget(id); });
+      table_[id] = running;
+      running->Begin();
     });
     if (taken) return absl::OkStatus();
     const MutexLock lock(mutex_);
@@ -53,10 +54,10 @@ class RunningTable {
     return absl::UnavailableError("the controller is stopping");
   }
 
-  // Calls `action` on the queue: with that of the id, when it still runs, or with all.
+  // Calls `action` on the queue: with the one of this id, when it still runs, or with all.
   using Action = std::function<void(Running&)>;
   void With(const std::string& id, Action action) {
-    queue_.Post([this, id, action = std::move(action)] {
+    environment_.queue.Post([this, id, action = std::move(action)] {
       const auto found = table_.find(id);
       if (found == table_.end()) return;
       const std::shared_ptr<Running> running = found->second;
@@ -64,7 +65,7 @@ class RunningTable {
     });
   }
   void WithAll(Action action) {
-    queue_.Post([this, action = std::move(action)] {
+    environment_.queue.Post([this, action = std::move(action)] {
       // A copy: what ends leaves the table.
       std::vector<std::shared_ptr<Running>> all;
       for (const auto& [id, running] : table_) all.push_back(running);
@@ -96,9 +97,7 @@ class RunningTable {
     if (--running_ == 0) idle_.SignalAll();
   }
 
-  TaskQueue& queue_;
-  const std::string things_;
-  const int64_t most_;
+  const Environment environment_;
   absl::flat_hash_map<std::string, std::shared_ptr<Running>> table_;  // confined to the queue
 
   mutable Mutex mutex_;

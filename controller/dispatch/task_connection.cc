@@ -1,5 +1,8 @@
 #include "controller/dispatch/task_connection.h"
 
+#include "common/wire/status_code.h"
+#include "common/wire/worker_part_codec.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -23,84 +26,87 @@ bool IsRefusal(const absl::Status& status) {
   }
 }
 
+v1::ExecuteRequest CancelOf(const std::string& reason) {
+  v1::ExecuteRequest request;
+  request.mutable_cancel()->set_reason(reason);
+  return request;
+}
+
+v1::ExecuteRequest ResolveOf(const std::vector<DeviceRank>& devices, bool commit) {
+  v1::ExecuteRequest request;
+  request.mutable_resolve()->mutable_devices()->Assign(devices.begin(), devices.end());
+  request.mutable_resolve()->set_commit(commit);
+  return request;
+}
+
+v1::ExecuteRequest PeerLostOf(const std::string& worker, const std::string& reason) {
+  v1::ExecuteRequest request;
+  request.mutable_peer_lost()->set_worker(worker);
+  request.mutable_peer_lost()->set_reason(reason);
+  return request;
+}
+
 }  // namespace
 
-// Hears one call, and hands what it hears to the queue. Keeps itself and the connection until the
-// call has ended, so that a last word still leaves when the operation is over.
-class TaskConnection::Attachment : public TaskListener {
- public:
-  static Attachment& Create(TaskQueue& queue, std::shared_ptr<TaskConnection> connection,
-                            uint64_t call) {
-    auto* attachment = new Attachment(queue, std::move(connection), call);
-    attachment->self_.reset(attachment);
-    return *attachment;
-  }
-
-  void OnAccepted() override {
-    Post([](TaskConnection& c) { c.OnAccepted(); });
-  }
-  void OnDeviceDone(DeviceRank device, const absl::Status& status) override {
-    Post([device, status](TaskConnection& c) {
-      c.Emit(DeviceDone{c.options_.worker, device, status});
-    });
-  }
-  void OnReport(const TaskOutcome& outcome) override {
-    Post([outcome](TaskConnection& c) { c.OnReport(outcome); });
-  }
-  void OnResolved(const std::vector<DeviceRank>& devices, const absl::Status& status) override {
-    Post([devices, status](TaskConnection& c) { c.OnResolved(devices, status); });
-  }
-  void OnCallEnded(const absl::Status& status) override {
-    const std::unique_ptr<Attachment> keep = std::move(self_);
-    queue_.Post([connection = connection_, call = call_, status] {
-      if (connection->call_number_ == call) connection->OnCallEnded(status);
-    });
-  }
-
- private:
-  Attachment(TaskQueue& queue, std::shared_ptr<TaskConnection> connection, uint64_t call)
-      : queue_(queue), connection_(std::move(connection)), call_(call) {}
-
-  template <typename Action>
-  void Post(Action action) {
-    queue_.Post([connection = connection_, call = call_, action = std::move(action)] {
-      if (connection->call_number_ != call) return;
-      connection->broken_calls_ = 0;
-      action(*connection);
-    });
-  }
-
-  TaskQueue& queue_;
-  const std::shared_ptr<TaskConnection> connection_;
-  const uint64_t call_;
-  std::unique_ptr<Attachment> self_;
-};
-
 void TaskConnection::Call() {
-  call_ = options_.gateway.Execute(
-      options_.address, options_.start,
-      Attachment::Create(options_.queue, shared_from_this(), ++call_number_));
+  WorkerCallStart<v1::ExecuteRequest> start;
+  start.address = options_.address;
+  *start.start.mutable_start() = *options_.start;
+  start.start.mutable_start()->set_part_digest(options_.part->digest().ToString());
+  start.body = [part = options_.part] { return ToProto(*part).SerializeAsString(); };
+  start.time_max = options_.deadline + kCallGrace;
+  const auto is_current = [this, self = shared_from_this(), number = ++call_number_] {
+    return call_number_ == number;
+  };
+  call_ = options_.gateway.Open(
+      std::move(start),
+      OnQueue<v1::ExecuteResponse>(
+          options_.queue, is_current,
+          {.on_message = [this](v1::ExecuteResponse response) { OnMessage(std::move(response)); },
+           .on_end = [this](const absl::Status& status) { OnCallEnded(status); }}));
+}
+
+void TaskConnection::OnMessage(v1::ExecuteResponse response) {
+  broken_calls_ = 0;
+  switch (response.message_case()) {
+    case v1::ExecuteResponse::kAccepted:
+      return OnAccepted();
+    case v1::ExecuteResponse::kDeviceDone: {
+      const v1::ExecuteResponse::DeviceDone& done = response.device_done();
+      return Emit(
+          DeviceDone{options_.worker, done.device(), StatusFromCode(done.code(), done.message())});
+    }
+    case v1::ExecuteResponse::kReport:
+      return OnReport(std::move(*response.mutable_report()));
+    case v1::ExecuteResponse::kResolved:
+      return OnResolved(response.resolved());
+    case v1::ExecuteResponse::kNeedPart:  // answered by the gateway
+    case v1::ExecuteResponse::MESSAGE_NOT_SET:
+      return;
+  }
 }
 
 void TaskConnection::Cancel(const std::string& reason) {
   cancelled_ = reason;
-  if (call_ != nullptr) call_->Cancel(reason);
+  if (call_ != nullptr) call_->Send(CancelOf(reason));
 }
 
 void TaskConnection::Resolve(const std::vector<DeviceRank>& devices, bool commit) {
   unanswered_.push_back({devices, commit});
-  if (call_ != nullptr) call_->Resolve(devices, commit);
+  if (call_ != nullptr) call_->Send(ResolveOf(devices, commit));
 }
 
 void TaskConnection::PeerLost(const std::string& worker, const std::string& reason) {
   lost_peers_.emplace_back(worker, reason);
-  if (call_ != nullptr) call_->PeerLost(worker, reason);
+  if (call_ != nullptr) call_->Send(PeerLostOf(worker, reason));
 }
 
 void TaskConnection::Acknowledge() {
   if (std::exchange(acknowledged_, true)) return;
   if (call_ == nullptr) return;
-  call_->Acknowledge();
+  v1::ExecuteRequest last;
+  last.mutable_acknowledge();
+  call_->SendLast(std::move(last));
   acknowledge_timer_ = options_.queue.PostAfter(kAcknowledgeLimit, [connection = weak_from_this()] {
     if (const std::shared_ptr<TaskConnection> self = connection.lock()) self->call_ = nullptr;
   });
@@ -111,13 +117,13 @@ void TaskConnection::LetGo() {
   if (ended_) {
     FinishLettingGo();
   } else if (call_ != nullptr) {
-    call_->Cancel("the operation went on without this task");
+    call_->Send(CancelOf("the operation went on without this task"));
   }
 }
 
 void TaskConnection::FinishLettingGo() {
   if (call_ == nullptr) return;
-  if (accepted_) call_->Resolve(options_.destinations, false);
+  if (accepted_) call_->Send(ResolveOf(options_.destinations, false));
   Acknowledge();
 }
 
@@ -126,20 +132,22 @@ void TaskConnection::OnAccepted() {
   Emit(TaskAccepted{options_.worker});
 }
 
-void TaskConnection::OnReport(const TaskOutcome& outcome) {
+void TaskConnection::OnReport(v1::TaskReport report) {
   ended_ = true;
-  figures_ = outcome.figures;
-  broken_devices_ = outcome.broken_devices;
+  report_ = std::move(report);
   // A task that was never accepted has no lease to resolve.
   if (!accepted_) Acknowledge();
   if (let_go_ && !acknowledged_) FinishLettingGo();
-  Emit(TaskEnded{options_.worker, outcome.status, outcome.lost_peers});
+  Emit(TaskEnded{options_.worker,
+                 StatusFromCode(report_->code(), report_->message()),
+                 {report_->lost_peers().begin(), report_->lost_peers().end()}});
 }
 
-void TaskConnection::OnResolved(const std::vector<DeviceRank>& devices,
-                                const absl::Status& status) {
+void TaskConnection::OnResolved(const v1::ExecuteResponse::Resolved& resolved) {
+  std::vector<DeviceRank> devices(resolved.devices().begin(), resolved.devices().end());
   std::erase_if(unanswered_, [&](const Resolution& r) { return r.devices == devices; });
-  Emit(DevicesResolved{options_.worker, devices, status});
+  Emit(DevicesResolved{options_.worker, std::move(devices),
+                       StatusFromCode(resolved.code(), resolved.message())});
 }
 
 void TaskConnection::OnCallEnded(const absl::Status& status) {
@@ -169,9 +177,9 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
 }
 
 void TaskConnection::SayAgain() {
-  if (cancelled_.has_value()) call_->Cancel(*cancelled_);
-  for (const auto& [worker, reason] : lost_peers_) call_->PeerLost(worker, reason);
-  for (const Resolution& r : unanswered_) call_->Resolve(r.devices, r.commit);
+  if (cancelled_.has_value()) call_->Send(CancelOf(*cancelled_));
+  for (const auto& [worker, reason] : lost_peers_) call_->Send(PeerLostOf(worker, reason));
+  for (const Resolution& r : unanswered_) call_->Send(ResolveOf(r.devices, r.commit));
 }
 
 }  // namespace crossmesh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/plan/worker_part.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/dispatch/worker_gateway.h"
 #include "controller/operation/operation_machine.h"
@@ -22,7 +23,7 @@ namespace crossmesh {
 // said again. Refusals, and a worker that cannot be reached, become events like any other.
 //
 // Confined to the queue. Shared by the operation and by the call in progress, so that a last word
-// still arrives when the operation is over.
+// still leaves when the operation is over.
 class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
  public:
   static constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
@@ -32,12 +33,19 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   // Time that the worker has to end a call that is acknowledged.
   static constexpr absl::Duration kAcknowledgeLimit = absl::Seconds(30);
 
+  // Time past the task's deadline in which its last words can still be said.
+  static constexpr absl::Duration kCallGrace = absl::Minutes(2);
+
   struct Options {
-    WorkerGateway& gateway;
+    TaskGateway& gateway;
     TaskQueue& queue;
     std::string worker;
     std::string address;
-    TaskStart start;                       // the same in every call: a worker compares
+    // The same in every call, since a worker compares; all but the part is the same for all
+    // workers.
+    std::shared_ptr<const v1::ExecuteRequest::Start> start;
+    std::shared_ptr<const WorkerPart> part;
+    absl::Duration deadline;               // of the task
     std::vector<DeviceRank> destinations;  // devices of this worker that receive
     // TaskAccepted, DeviceDone, TaskEnded, DevicesResolved, WorkerLost; on the queue, in order;
     // some of them again after a broken call.
@@ -57,20 +65,18 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   // the task is cancelled, then abandoned and acknowledged.
   void LetGo();
 
-  // From the task's report; zero before.
-  const TaskFigures& figures() const { return figures_; }
-  const std::vector<DeviceRank>& broken_devices() const { return broken_devices_; }
+  // Nothing before the task has reported.
+  const std::optional<v1::TaskReport>& report() const { return report_; }
   // Reported or refused: the worker does nothing for it any more.
   bool ended() const { return ended_; }
 
  private:
-  class Attachment;
-
   void Call();
-  // What the present call's attachment hears.
+  // What the present call says.
+  void OnMessage(v1::ExecuteResponse response);
   void OnAccepted();
-  void OnReport(const TaskOutcome& outcome);
-  void OnResolved(const std::vector<DeviceRank>& devices, const absl::Status& status);
+  void OnReport(v1::TaskReport report);
+  void OnResolved(const v1::ExecuteResponse::Resolved& resolved);
   void OnCallEnded(const absl::Status& status);
   void SayAgain();
   void FinishLettingGo();
@@ -82,15 +88,14 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   };
 
   Options options_;
-  std::unique_ptr<TaskCall> call_;  // null while there is none
+  std::unique_ptr<WorkerCall<v1::ExecuteRequest>> call_;  // null while there is none
   uint64_t call_number_ = 0;
   int broken_calls_ = 0;
   bool accepted_ = false;
   bool ended_ = false;
   bool acknowledged_ = false;
   bool let_go_ = false;
-  TaskFigures figures_;
-  std::vector<DeviceRank> broken_devices_;
+  std::optional<v1::TaskReport> report_;
   TaskQueue::Timer acknowledge_timer_;
   // What was said and not answered.
   std::optional<std::string> cancelled_;

@@ -7,7 +7,7 @@
 
 namespace crossmesh {
 
-// Where work is left to be done soon, by somebody else. Implementations are thread-safe and run
+// Where work is left to be done soon, by another thread. Implementations are thread-safe and run
 // tasks without holding a lock; nothing here blocks.
 class TaskQueue {
  public:

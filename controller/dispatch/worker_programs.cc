@@ -41,7 +41,7 @@ class ProgramMaker {
   }
 
   absl::StatusOr<std::vector<PlannedProgram>> Make() && {
-    RETURN_IF_ERROR(AddChannels());
+    RETURN_IF_ERROR(AddTransfers());
     RETURN_IF_ERROR(AddRanks());
     AddMicrobatches();
     return std::move(programs_);
@@ -50,30 +50,30 @@ class ProgramMaker {
  private:
   using DevicesOfWorkers = absl::btree_map<size_t, std::vector<DeviceId>>;
 
-  absl::Status AddChannels() {
+  absl::Status AddTransfers() {
     const std::vector<MicrobatchSize> sizes = SizesOf(planned_.description.samples);
     for (size_t index = 0; index < planned_.transfers.size(); ++index) {
       const PlannedTransfer& transfer = planned_.transfers[index];
       const Edge& edge = planned_.description.edges[transfer.channel / 2];
       if (transfer.plan == nullptr) return NothingToCarryOut(edge);
       const auto size = std::ranges::find(sizes, transfer.samples, &MicrobatchSize::samples);
-      v1::PipelineProgram::Channel channel;
-      channel.set_edge(transfer.channel / 2);
-      channel.set_backward(!OpTable::IsForward(transfer.channel));
-      channel.set_from(edge.from);
-      channel.set_to(edge.to);
-      channel.set_samples(transfer.samples);
-      channel.set_buffers(transfer.buffers);
-      channel.set_attempt(
+      v1::PipelineProgram::Transfer out;
+      out.set_edge(transfer.channel / 2);
+      out.set_backward(!OpTable::IsForward(transfer.channel));
+      out.set_from(edge.from);
+      out.set_to(edge.to);
+      out.set_samples(transfer.samples);
+      out.set_buffers(transfer.buffers);
+      out.set_plan(
           static_cast<uint32_t>(1 + transfer.channel * std::ssize(sizes) + (size - sizes.begin())));
-      for (const auto& tensor : edge.tensors) channel.add_tensors(tensor.tensor.name);
-      RETURN_IF_ERROR(AddChannel(static_cast<int32_t>(index), channel));
+      for (const auto& tensor : edge.tensors) out.add_tensors(tensor.tensor.name);
+      RETURN_IF_ERROR(AddTransfer(static_cast<int32_t>(index), out));
     }
     return absl::OkStatus();
   }
 
   // Gives its part to every worker at one of its ends.
-  absl::Status AddChannel(int32_t transfer, const v1::PipelineProgram::Channel& channel) {
+  absl::Status AddTransfer(int32_t transfer, const v1::PipelineProgram::Transfer& message) {
     DevicesOfWorkers owned;
     for (const DeviceId& device : planned_.transfers[transfer].plan->tensors().devices()) {
       const auto owner = owner_.find(device);
@@ -88,7 +88,7 @@ class ProgramMaker {
       const WorkerPart& own = *part++;
       if (!MovesBytes(own)) continue;
       PlannedProgram& program = programs_[worker];
-      v1::PipelineProgram::Channel& out = *program.message.add_channels() = channel;
+      v1::PipelineProgram::Transfer& out = *program.message.add_transfers() = message;
       *out.mutable_part() = ToProto(own);
       program.transfers.push_back(transfer);
     }

@@ -14,7 +14,7 @@ namespace crossmesh {
 // What one worker does in an iteration.
 struct PlannedProgram {
   v1::PipelineProgram message;
-  // Of each channel of the message, its place in PlannedPipeline::transfers.
+  // Of each transfer of the message, its place in PlannedPipeline::transfers.
   std::vector<int32_t> transfers;
 };
 

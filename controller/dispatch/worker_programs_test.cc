@@ -53,21 +53,21 @@ TEST(WorkerProgramsTest, EveryHopOfEveryChannelHasBothItsEndsOnce) {
   ASSERT_OK_AND_ASSIGN(const auto programs, MakeWorkerPrograms(**planned, Workers(groups)));
   using HopName = std::tuple<uint32_t, DeviceRank, DeviceRank, int32_t, int32_t>;
   std::map<HopName, int> sent, received;
-  std::map<uint32_t, std::set<int32_t>> transfers_of_attempt;
+  std::map<uint32_t, std::set<int32_t>> transfers_of_plan;
   for (const PlannedProgram& program : programs) {
-    ASSERT_EQ(std::ssize(program.transfers), program.message.channels_size());
-    for (int i = 0; i < program.message.channels_size(); ++i) {
-      const v1::PipelineProgram::Channel& channel = program.message.channels(i);
-      ASSERT_OK_AND_ASSIGN(const WorkerPart part, FromProto(channel.part()));
-      transfers_of_attempt[channel.attempt()].insert(program.transfers[i]);
+    ASSERT_EQ(std::ssize(program.transfers), program.message.transfers_size());
+    for (int i = 0; i < program.message.transfers_size(); ++i) {
+      const v1::PipelineProgram::Transfer& message = program.message.transfers(i);
+      ASSERT_OK_AND_ASSIGN(const WorkerPart part, FromProto(message.part()));
+      transfers_of_plan[message.plan()].insert(program.transfers[i]);
       const PlannedTransfer& transfer = (*planned)->transfers[program.transfers[i]];
-      EXPECT_EQ(channel.samples(), transfer.samples);
-      EXPECT_EQ(channel.buffers(), transfer.buffers);
-      EXPECT_EQ(2 * channel.edge() + (channel.backward() ? 1 : 0), transfer.channel);
+      EXPECT_EQ(message.samples(), transfer.samples);
+      EXPECT_EQ(message.buffers(), transfer.buffers);
+      EXPECT_EQ(2 * message.edge() + (message.backward() ? 1 : 0), transfer.channel);
       EXPECT_EQ(part.spec().plan, transfer.plan->id());
       const std::vector<DeviceRank>& own = part.spec().devices;
       for (const auto& hop : part.spec().hops) {
-        const HopName name = {channel.attempt(), hop.from, hop.to, hop.channel, hop.place};
+        const HopName name = {message.plan(), hop.from, hop.to, hop.channel, hop.place};
         if (std::ranges::count(own, hop.from) > 0) ++sent[name];
         if (std::ranges::count(own, hop.to) > 0) ++received[name];
       }
@@ -80,10 +80,10 @@ TEST(WorkerProgramsTest, EveryHopOfEveryChannelHasBothItsEndsOnce) {
   EXPECT_EQ(sent, received);
   for (const auto& [name, times] : sent) EXPECT_EQ(times, 1);
   // One for each edge, direction and size.
-  EXPECT_THAT(transfers_of_attempt, SizeIs(2 * 2 * 2));
-  for (const auto& [attempt, transfers] : transfers_of_attempt) EXPECT_THAT(transfers, SizeIs(1));
-  EXPECT_EQ(transfers_of_attempt.begin()->first, 1);
-  EXPECT_EQ(transfers_of_attempt.rbegin()->first, 8);
+  EXPECT_THAT(transfers_of_plan, SizeIs(2 * 2 * 2));
+  for (const auto& [attempt, transfers] : transfers_of_plan) EXPECT_THAT(transfers, SizeIs(1));
+  EXPECT_EQ(transfers_of_plan.begin()->first, 1);
+  EXPECT_EQ(transfers_of_plan.rbegin()->first, 8);
 }
 
 TEST(WorkerProgramsTest, ARanksWorkersDoItsOpsTogether) {
@@ -98,14 +98,14 @@ TEST(WorkerProgramsTest, ARanksWorkersDoItsOpsTogether) {
   }
   EXPECT_EQ(programs[2].message.ranks(0).actions(), "1F0 1B0 1F1 1B1");
   EXPECT_EQ(programs[2].message.stages(0).forward_seconds(), 0.02);
-  EXPECT_THAT(programs[2].message.channels(0).tensors(), ElementsAre("hidden.0"));
+  EXPECT_THAT(programs[2].message.transfers(0).tensors(), ElementsAre("hidden.0"));
 }
 
 TEST(WorkerProgramsTest, AWorkerMayHaveDevicesOfSeveralRanks) {
   const auto programs = ProgramsOf(SamplePipeline({4, 4}), {"ac", "bd"});
   EXPECT_THAT(programs[0].message.ranks(), SizeIs(2));
   EXPECT_THAT(programs[0].message.stages(), SizeIs(2));
-  EXPECT_THAT(programs[0].message.channels(), SizeIs(2));
+  EXPECT_THAT(programs[0].message.transfers(), SizeIs(2));
 }
 
 TEST(WorkerProgramsTest, MicrobatchesAreToldInRunsOfOneSize) {

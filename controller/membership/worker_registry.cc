@@ -218,6 +218,7 @@ void WorkerRegistry::Sweep() {
       if (!IsLive(record.state)) continue;
       const absl::Duration silence = now - record.last_heartbeat_monotonic;
       if (silence >= options_.lost_after) {
+        record.silent = true;
         lost.push_back(Lose(member));
       } else if (record.state == WorkerState::kReady &&
                  silence > options_.heartbeat_interval * (options_.suspect_after_missed + 1)) {

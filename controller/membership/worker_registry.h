@@ -42,6 +42,7 @@ struct WorkerRecord {
   std::vector<std::string> data_interfaces;  // network interfaces of its data plane
   std::string version;
   WorkerState state = WorkerState::kReady;
+  bool silent = false;  // lost for want of heartbeats, while its session was open
   int64_t memory_bytes = 0;
   int32_t running_tasks = 0;
   absl::Time last_heartbeat;                // wall clock, for people

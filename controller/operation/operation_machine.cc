@@ -1,7 +1,6 @@
 #include "controller/operation/operation_machine.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -13,7 +12,7 @@ absl::Status About(absl::string_view worker, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
 }
 
-// Errors that another plan may mend: somebody else was not there.
+// Errors that another plan may mend: another worker was not there.
 bool IsRetryable(const absl::Status& status) { return absl::IsUnavailable(status); }
 
 }  // namespace
@@ -145,7 +144,7 @@ void OperationMachine::On(const TaskEnded& event) {
                       std::string(event.status.message())});
     }
   }
-  for (const std::string& peer : event.lost_peers) accusations_.push_back({event.worker, peer});
+  for (const std::string& peer : event.lost_peers) accusations_.Add(event.worker, peer);
 }
 
 void OperationMachine::On(const DevicesResolved& event) {
@@ -240,9 +239,7 @@ void OperationMachine::CommitWhereWhole(int32_t index) {
 
 void OperationMachine::LoseWorker(const std::string& worker, const absl::Status& status) {
   lost_workers_.insert(worker);
-  // Its broken links are explained.
-  std::erase_if(accusations_,
-                [&](const Accusation& a) { return a.of == worker || a.by == worker; });
+  accusations_.Forget(worker);
   Task* task = FindTask(worker);
   if (task == nullptr || task->state == TaskState::kLost) return;
   if (!started_) return;  // StartTasks looks again
@@ -262,58 +259,28 @@ void OperationMachine::LoseWorker(const std::string& worker, const absl::Status&
   }
 }
 
-// Both ends of a cut link accuse each other, and who is cut off accuses everybody, perhaps first.
-// So all that may still say something are heard, but for those who are accused: they may be gone.
+// Once all are heard: loses workers until every accusation is explained.
 void OperationMachine::Judge() {
-  const auto accused = [this](const std::string& worker) {
-    return std::ranges::find(accusations_, worker, &Accusation::of) != accusations_.end();
-  };
-  const auto ended = [this](const std::string& worker) {
-    const Task* task = FindTask(worker);
-    return task != nullptr && task->ended();
-  };
-  const auto to_be_heard = [&](const Task& task) {
-    return !task.ended() && !accused(task.share.worker);
-  };
-  if (std::ranges::any_of(tasks_, to_be_heard)) return;
-  while (!accusations_.empty()) {
-    const std::string guilty = MostSuspect();
-    if (ended(guilty) && !accused(guilty)) {
-      const auto silent = [&](const Accusation& a) { return a.by == guilty && !ended(a.of); };
-      if (std::ranges::any_of(accusations_, silent)) return;
-    }
-    LoseWorker(guilty, absl::UnavailableError(absl::StrCat("blamed by worker ", AccuserOf(guilty),
-                                                           ": gone or without progress")));
+  if (!accusations_.AllHeard(Witnesses())) return;
+  while (const auto verdict = accusations_.Judge(Witnesses())) {
+    LoseWorker(verdict->guilty,
+               absl::UnavailableError(absl::StrCat("blamed by worker ", verdict->accuser,
+                                                   ": gone or without progress")));
   }
 }
 
-// The one with most broken links; of several one that has said nothing, then one that lacks bytes,
-// then the one accused first.
-std::string OperationMachine::MostSuspect() {
-  std::vector<std::string> suspects;
-  for (const Accusation& a : accusations_) suspects.insert(suspects.end(), {a.of, a.by});
-  const auto suspicion = [this](const std::string& worker) {
-    std::set<std::string> broken;
-    for (const Accusation& a : accusations_) {
-      if (a.of == worker) broken.insert(a.by);
-      if (a.by == worker) broken.insert(a.of);
-    }
-    const Task* task = FindTask(worker);
-    const bool silent = task == nullptr || !task->ended();
-    const bool lacks = task != nullptr &&
-                       std::ranges::any_of(task->share.replica_of_device, [&](const auto& entry) {
-                         return !replicas_[entry.second].done.contains({worker, entry.first});
-                       });
-    return std::tuple(broken.size(), silent, lacks);
-  };
-  return *std::ranges::max_element(suspects, {}, suspicion);
-}
-
-// Somebody at the other end of one of its broken links.
-std::string OperationMachine::AccuserOf(const std::string& worker) const {
-  const auto found = std::ranges::find(accusations_, worker, &Accusation::of);
-  if (found != accusations_.end()) return found->by;
-  return std::ranges::find(accusations_, worker, &Accusation::by)->of;
+std::vector<Accusations::Witness> OperationMachine::Witnesses() const {
+  std::vector<Accusations::Witness> witnesses;
+  for (const Task& task : tasks_) {
+    const std::string& worker = task.share.worker;
+    const auto lacks = [&](const auto& entry) {
+      return !replicas_[entry.second].done.contains({worker, entry.first});
+    };
+    witnesses.push_back({.worker = worker,
+                         .ended = task.ended(),
+                         .lacks_bytes = std::ranges::any_of(task.share.replica_of_device, lacks)});
+  }
+  return witnesses;
 }
 
 void OperationMachine::BeginEnding(const absl::Status& why) {
@@ -375,7 +342,7 @@ bool OperationMachine::PlanRemaining() {
     }
   }
   tasks_.clear();
-  accusations_.clear();
+  accusations_.Clear();
   attempt_ = 2;
   planned_ = started_ = false;
   for (Replica& replica : replicas_) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/plan/tensor_table.h"
+#include "controller/operation/accusations.h"
 
 #include <cstdint>
 #include <set>
@@ -114,7 +115,7 @@ struct AcknowledgeTask {  // the worker may forget the task and release its sour
   std::string worker;
   uint32_t attempt = 1;
 };
-struct PublishChange {};    // somebody watching may want to know
+struct PublishChange {};    // watchers are to be told
 struct FinishOperation {};  // terminal: record, report, forget
 using OperationAction =
     std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, PlanAgain,
@@ -125,16 +126,16 @@ std::string ToString(const OperationEvent& event);
 std::string ToString(const OperationAction& action);
 
 // The life of one operation: events in, actions out. Pure: no clock, no I/O, no threads.
-// Thread-compatible; whoever owns it feeds it one event at a time.
+// Thread-compatible; its owner feeds it one event at a time.
 //
 //   PREPARING --Planned, IntentCommitted, all accepted--> RUNNING --some replica whole--> VERIFYING
 //   any of them --> COMMITTED | PARTIAL | FAILED | CANCELLED
 //
 // A replica commits when all its devices are done with OK, and by itself: others may still receive.
-// It fails when a worker that owns one of its devices is lost. What it was to get through somebody
-// else who is lost is planned again once, when every task of the first attempt has ended, and fails
-// for good when that does not work either. An error that planning cannot mend (a checksum that
-// differs, no memory) fails the replica at once. The operation is over when every replica has
+// It fails when a worker that owns one of its devices is lost. What it was to get through another
+// worker that is lost is planned again once, when every task of the first attempt has ended, and
+// fails for good when that does not work either. An error that planning cannot mend (a checksum
+// that differs, no memory) fails the replica at once. The operation is over when every replica has
 // committed or failed, every task has ended or its worker is lost, and every device is resolved.
 class OperationMachine {
  public:
@@ -146,7 +147,7 @@ class OperationMachine {
     std::set<DeviceOfWorker> done;       // complete and verified
     std::set<DeviceOfWorker> committed;  // current at their workers
     bool committing = false;
-    bool to_retry = false;  // failed only for want of somebody else
+    bool to_retry = false;  // failed only for want of another worker
     absl::Status error;
   };
 
@@ -185,12 +186,6 @@ class OperationMachine {
   void On(const CancelRequested& event);
   void On(const DeadlinePassed& event);
 
-  // A worker's word that another one is gone or without progress.
-  struct Accusation {
-    std::string by;
-    std::string of;
-  };
-
   // Null when the worker has no task in the present attempt.
   Task* FindTask(absl::string_view worker);
   void StartTasks();
@@ -198,10 +193,8 @@ class OperationMachine {
   void FailReplica(int32_t index, const absl::Status& status);
   void CommitWhereWhole(int32_t index);
   void LoseWorker(const std::string& worker, const absl::Status& status);
-  // Once all are heard: loses workers until every accusation is explained.
   void Judge();
-  std::string MostSuspect();
-  std::string AccuserOf(const std::string& worker) const;
+  std::vector<Accusations::Witness> Witnesses() const;
   void BeginEnding(const absl::Status& why);
   // Carries on when all tasks of the attempt have ended: abandons, plans again or finishes.
   void Settle();
@@ -223,7 +216,7 @@ class OperationMachine {
   std::vector<Task> tasks_;  // of the present attempt, in the order of the shares
   // Tasks of earlier attempts whose workers still hold leases on sources.
   std::vector<std::pair<std::string, uint32_t>> earlier_tasks_;
-  std::vector<Accusation> accusations_;    // in the present attempt, in order, not judged yet
+  Accusations accusations_;                // in the present attempt, not explained yet
   std::set<std::string> lost_workers_;     // that are gone
   std::set<std::string> avoided_workers_;  // that are there and refused
   absl::Status ending_;                    // why nothing new is begun; OK: not ending

@@ -130,7 +130,7 @@ void PipelineMachine::On(const CallEnded& event) {
 void PipelineMachine::On(const WorkerGone& event) {
   if (FindOpen(event.worker) == nullptr) return;
   Fail(About(event.worker, event.status));
-  // There is nobody who could end it.
+  // No worker is left that could end its call.
   actions_.emplace_back(CancelCall{event.worker});
 }
 

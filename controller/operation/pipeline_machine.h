@@ -25,7 +25,7 @@ absl::string_view PipelineRunStateName(PipelineRunState state);
 bool IsTerminal(PipelineRunState state);
 
 // The life of one pipeline's run: events in, actions out. Pure: no clock, no I/O, no threads.
-// Thread-compatible; whoever owns it feeds it one event at a time.
+// Thread-compatible; its owner feeds it one event at a time.
 //
 //   PREPARING --all accepted--> RUNNING --an iteration fails--> WAITING --all accepted--> RUNNING
 //   RUNNING --the last iteration is complete, all calls ended--> DONE
@@ -86,7 +86,7 @@ class PipelineMachine {
     Wait wait{};
   };
   struct StopRequested {
-    bool now = false;  // otherwise behind the iteration that runs
+    bool now = false;  // otherwise after the iteration that runs
     std::string reason;
   };
   using Event = std::variant<WorkersReady, WorkersMissing, PreparationFailed, Accepted, Reported,

@@ -32,15 +32,6 @@ absl::StatusOr<absl::Duration> LinkTimeOf(const v1::MeasureNetworkRequest& reque
   return DurationIn(request.link_time(), kLinkTimes, "link_time");
 }
 
-std::string NewToken() {
-  std::string token;
-  for (int i = 0; i < 2; ++i) {
-    const uint64_t word = RandomTokenWord();
-    token.append(reinterpret_cast<const char*>(&word), sizeof(word));
-  }
-  return token;
-}
-
 v1::MeasureNetworkResponse::Link ToProto(const LinkFigures& figures,
                                          const std::vector<ProbePort>& ports) {
   v1::MeasureNetworkResponse::Link link;
@@ -73,7 +64,7 @@ absl::Status NetworkService::MeasurementCall::Begin(const v1::MeasureNetworkRequ
   ASSIGN_OR_RETURN(before_, options.catalog.network.Get());
   ports_ = places.ports;
   keep_description_ = request.keep_description();
-  operations_ran_ = options.runner.running() > 0;
+  operations_ran_ = options.operations.running() > 0;
   const std::shared_ptr<MeasurementCall> self = shared_from_this();
   auto measurement = NetworkMeasurement::Create(
       {.gateway = options.probes,
@@ -157,7 +148,7 @@ absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkService::Measur
 
 void NetworkService::MeasurementCall::AddWarnings(
     const NetworkMeasurement::Result& measured, v1::MeasureNetworkResponse::Result& result) const {
-  if (operations_ran_ || service_.options_.runner.running() > 0) {
+  if (operations_ran_ || service_.options_.operations.running() > 0) {
     result.add_warnings("operations ran meanwhile: rates may be too low, latencies too high");
   }
   for (const absl::Status& failure : measured.failures) {

@@ -3,8 +3,9 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "controller/catalog/catalog.h"
-#include "controller/dispatch/operation_runner.h"
 #include "controller/dispatch/probe_gateway.h"
+#include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
 #include "controller/membership/worker_registry.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 
@@ -20,7 +21,7 @@ class NetworkService final : public v1::NetworkService::CallbackService {
   struct Options {
     Catalog& catalog;
     const WorkerRegistry& workers;
-    const OperationRunner& runner;
+    const RunningTable<RunningOperation>& operations;
     ProbeGateway& probes;
     const Clock& clock;
   };

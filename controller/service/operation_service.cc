@@ -2,10 +2,12 @@
 
 #include "common/base/status_macros.h"
 #include "common/rpc/server.h"
-#include "controller/service/operation_watch.h"
 #include "controller/service/paging.h"
+#include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 
+#include <memory>
+#include <string>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -21,7 +23,9 @@ grpc::ServerUnaryReactor* OperationService::GetOperation(grpc::CallbackServerCon
 absl::Status OperationService::Get(const v1::GetOperationRequest& request,
                                    v1::GetOperationResponse& response) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
-  ASSIGN_OR_RETURN(*response.mutable_operation(), registry_.Get(request.id()));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Operation> operation,
+                   registry_.Get(request.id()));
+  *response.mutable_operation() = *operation;
   return absl::OkStatus();
 }
 
@@ -35,8 +39,8 @@ absl::Status OperationService::List(const v1::ListOperationsRequest& request,
                                     v1::ListOperationsResponse& response) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
   ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
-  for (v1::Operation& operation : registry_.List(request.page_token(), limit)) {
-    *response.add_operations() = std::move(operation);
+  for (const auto& operation : registry_.List(request.page_token(), limit)) {
+    *response.add_operations() = *operation;
   }
   if (response.operations_size() == limit) {
     response.set_next_page_token(response.operations(limit - 1).id());
@@ -46,9 +50,10 @@ absl::Status OperationService::List(const v1::ListOperationsRequest& request,
 
 grpc::ServerWriteReactor<v1::WatchOperationResponse>* OperationService::WatchOperation(
     grpc::CallbackServerContext* /*context*/, const v1::WatchOperationRequest* request) {
-  using Watch = OperationWatch<v1::WatchOperationResponse>;
-  const absl::Status status = CheckRequestBytes(*request);
-  return status.ok() ? Watch::Follow(registry_, request->id()) : Watch::Refuse(registry_, status);
+  absl::StatusOr<std::string> id = request->id();
+  if (absl::Status status = CheckRequestBytes(*request); !status.ok()) id = std::move(status);
+  return RunWatch<v1::Operation, v1::WatchOperationResponse>::Follow(
+      registry_, id, &v1::WatchOperationResponse::mutable_operation);
 }
 
 grpc::ServerUnaryReactor* OperationService::CancelOperation(
@@ -65,7 +70,9 @@ absl::Status OperationService::Cancel(const v1::CancelOperationRequest& request)
   }
   // NotFound for an operation that never was; one that has ended stays as it is.
   RETURN_IF_ERROR(registry_.Get(request.id()).status());
-  runner_.Cancel(request.id(), request.reason().empty() ? "no reason given" : request.reason());
+  running_.With(request.id(), [reason = request.reason()](RunningOperation& operation) {
+    operation.Cancel(reason.empty() ? "no reason given" : reason);
+  });
   return absl::OkStatus();
 }
 

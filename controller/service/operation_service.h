@@ -1,7 +1,8 @@
 #pragma once
 
-#include "controller/dispatch/operation_runner.h"
-#include "controller/service/operation_registry.h"
+#include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
+#include "controller/service/run_registry.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"
 
 namespace crossmesh {
@@ -11,8 +12,8 @@ class OperationService final : public v1::OperationService::CallbackService {
  public:
   static constexpr size_t kReasonBytesMax = 256;
 
-  OperationService(OperationRegistry& registry, OperationRunner& runner)
-      : registry_(registry), runner_(runner) {}
+  OperationService(RunRegistry<v1::Operation>& registry, RunningTable<RunningOperation>& running)
+      : registry_(registry), running_(running) {}
 
   grpc::ServerUnaryReactor* GetOperation(grpc::CallbackServerContext* context,
                                          const v1::GetOperationRequest* request,
@@ -31,8 +32,8 @@ class OperationService final : public v1::OperationService::CallbackService {
   absl::Status List(const v1::ListOperationsRequest& request, v1::ListOperationsResponse& response);
   absl::Status Cancel(const v1::CancelOperationRequest& request);
 
-  OperationRegistry& registry_;
-  OperationRunner& runner_;
+  RunRegistry<v1::Operation>& registry_;
+  RunningTable<RunningOperation>& running_;
 };
 
 }  // namespace crossmesh

@@ -1,16 +1,16 @@
 #include "controller/service/pipeline_service.h"
 
+#include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/server.h"
 #include "common/wire/object_name.h"
 #include "common/wire/time_codec.h"
 #include "controller/service/paging.h"
-#include "controller/service/pipeline_watch.h"
+#include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 #include "planner/pipeline/planning/pipeline_choice.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 
-#include <optional>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -115,28 +115,27 @@ absl::Status PipelineService::Plan(const PipelineDescription& pipeline,
 
 grpc::ServerWriteReactor<v1::StartPipelineResponse>* PipelineService::StartPipeline(
     grpc::CallbackServerContext* /*context*/, const v1::StartPipelineRequest* request) {
-  using Watch = PipelineWatch<v1::StartPipelineResponse>;
-  const absl::StatusOr<std::string> id = Begin(*request);
-  return id.ok() ? Watch::Follow(options_.registry, *id)
-                 : Watch::Refuse(options_.registry, id.status());
+  return RunWatch<v1::PipelineRun, v1::StartPipelineResponse>::Follow(
+      options_.registry, Begin(*request), &v1::StartPipelineResponse::mutable_run);
 }
 
 absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineRequest& request) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  // What was begun goes on, whatever has become of the objects that it names.
-  ASSIGN_OR_RETURN(const std::optional<std::string> known, options_.registry.Find(request));
-  if (known.has_value()) return *known;
-  if (refusing_) return absl::UnavailableError("the controller is stopping");
-  ASSIGN_OR_RETURN(PipelineRequest run, RequestOf(request));
-  ASSIGN_OR_RETURN(PipelineRunRegistry::Entry entry, options_.registry.Open(request));
-  const std::string id = entry.run.id();
-  if (!entry.is_new) return id;
-  run.run = std::move(entry.run);
-  if (absl::Status status = options_.runner.Start(std::move(run)); !status.ok()) {
-    options_.registry.Withdraw(id, status);
-    return status;
-  }
-  return id;
+  v1::PipelineRun first;
+  first.set_request_id(request.request_id());
+  first.set_state(v1::PIPELINE_RUN_STATE_PREPARING);
+  first.set_pipeline(request.has_inline_pipeline() ? request.inline_pipeline().name()
+                                                   : request.pipeline());
+  first.set_rehearsal(request.rehearsal());
+  first.set_iterations(request.iterations());
+  v1::StartPipelineRequest content = request;
+  content.clear_request_id();
+  return options_.registry.Begin(std::move(first), Digest::Of(content.SerializeAsString()),
+                                 [&](RunRegistry<v1::PipelineRun>::Entry entry) -> absl::Status {
+                                   ASSIGN_OR_RETURN(PipelineRequest run, RequestOf(request));
+                                   run.shown = std::move(entry.run);
+                                   return options_.running.Start(std::move(run));
+                                 });
 }
 
 absl::StatusOr<PipelineRequest> PipelineService::RequestOf(
@@ -190,10 +189,10 @@ absl::Status PipelineService::ListRuns(const v1::ListPipelineRunsRequest& reques
 
 grpc::ServerWriteReactor<v1::WatchPipelineRunResponse>* PipelineService::WatchPipelineRun(
     grpc::CallbackServerContext* /*context*/, const v1::WatchPipelineRunRequest* request) {
-  using Watch = PipelineWatch<v1::WatchPipelineRunResponse>;
-  const absl::Status status = CheckRequestBytes(*request);
-  return status.ok() ? Watch::Follow(options_.registry, request->id())
-                     : Watch::Refuse(options_.registry, status);
+  absl::StatusOr<std::string> id = request->id();
+  if (absl::Status status = CheckRequestBytes(*request); !status.ok()) id = std::move(status);
+  return RunWatch<v1::PipelineRun, v1::WatchPipelineRunResponse>::Follow(
+      options_.registry, id, &v1::WatchPipelineRunResponse::mutable_run);
 }
 
 grpc::ServerUnaryReactor* PipelineService::StopPipelineRun(
@@ -206,7 +205,9 @@ absl::Status PipelineService::Stop(const v1::StopPipelineRunRequest& request) {
   RETURN_IF_ERROR(CheckRequestBytes(request));
   // NotFound for a run that never was; one that has ended stays as it is.
   RETURN_IF_ERROR(options_.registry.Get(request.id()).status());
-  options_.runner.Stop(request.id(), request.now(), "a client asked for it");
+  options_.running.With(request.id(), [now = request.now()](RunningPipeline& run) {
+    run.Stop(now, "a client asked for it");
+  });
   return absl::OkStatus();
 }
 

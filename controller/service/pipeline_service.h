@@ -2,12 +2,12 @@
 
 #include "common/base/cancel_check.h"
 #include "controller/catalog/catalog.h"
-#include "controller/dispatch/pipeline_runner.h"
+#include "controller/dispatch/running_pipeline.h"
+#include "controller/dispatch/running_table.h"
 #include "controller/service/pipeline_resolver.h"
-#include "controller/service/pipeline_run_registry.h"
+#include "controller/service/run_registry.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
 
-#include <atomic>
 #include <string>
 
 namespace crossmesh {
@@ -17,16 +17,13 @@ class PipelineService final : public v1::PipelineService::CallbackService {
  public:
   struct Options {
     Catalog& catalog;
-    PipelineRunRegistry& registry;
-    PipelineRunner& runner;
+    RunRegistry<v1::PipelineRun>& registry;
+    RunningTable<RunningPipeline>& running;
     TaskQueue& planners;
     const Clock& clock;
   };
   explicit PipelineService(const Options& options)
       : options_(options), resolver_(options.catalog) {}
-
-  // From now on new runs are refused, with Unavailable.
-  void RefuseRuns() { refusing_ = true; }
 
   grpc::ServerUnaryReactor* CreatePipeline(grpc::CallbackServerContext* context,
                                            const v1::CreatePipelineRequest* request,
@@ -69,7 +66,6 @@ class PipelineService final : public v1::PipelineService::CallbackService {
 
   const Options options_;
   PipelineResolver resolver_;
-  std::atomic<bool> refusing_ = false;
 };
 
 }  // namespace crossmesh

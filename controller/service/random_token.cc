@@ -6,11 +6,11 @@
 
 namespace crossmesh {
 
-uint64_t RandomTokenWord() {
-  uint64_t word = 0;
+std::string NewToken() {
+  std::string token(16, '\0');
   // So few bytes come whole, and without a wait once the system is up.
-  CHECK_EQ(getrandom(&word, sizeof(word), 0), static_cast<ssize_t>(sizeof(word)));
-  return word;
+  CHECK_EQ(getrandom(token.data(), token.size(), 0), std::ssize(token));
+  return token;
 }
 
 }  // namespace crossmesh

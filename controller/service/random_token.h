@@ -1,10 +1,11 @@
 #pragma once
 
-#include <cstdint>
+#include <string>
 
 namespace crossmesh {
 
-// Half of a data plane's token, from the system's random source: nobody can guess it.
-uint64_t RandomTokenWord();
+// 16 bytes from the system's random source: they cannot be guessed, so they set
+// the messages of one task, program or probe apart from everything else that comes in.
+std::string NewToken();
 
 }  // namespace crossmesh

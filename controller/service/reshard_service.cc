@@ -1,15 +1,15 @@
 #include "controller/service/reshard_service.h"
 
+#include "common/base/digest.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/server.h"
 #include "common/wire/object_name.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/time_codec.h"
-#include "controller/service/operation_watch.h"
 #include "controller/service/random_token.h"
+#include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 
-#include <optional>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -22,6 +22,15 @@ constexpr int64_t kExplainRelaysMax = 100'000;
 
 constexpr DurationRange kDeadlines = {absl::Milliseconds(100), absl::Hours(24)};
 constexpr DurationRange kStallLimits = {absl::Milliseconds(10), absl::Hours(1)};
+constexpr absl::Duration kStallLimitDefault = absl::Seconds(5);
+
+// What an operation shows of its specification: without an inline manifest's tensors, since it is
+// sent with every change.
+v1::ReshardSpec SpecToShow(const v1::ReshardSpec& spec) {
+  v1::ReshardSpec shown = spec;
+  if (shown.has_inline_manifest()) shown.mutable_inline_manifest()->clear_tensors();
+  return shown;
+}
 
 }  // namespace
 
@@ -70,49 +79,48 @@ absl::Status ReshardService::Plan(const ReshardPlanner::Ticket& ticket,
 
 grpc::ServerWriteReactor<v1::ExecuteReshardResponse>* ReshardService::ExecuteReshard(
     grpc::CallbackServerContext* /*context*/, const v1::ExecuteReshardRequest* request) {
-  using Watch = OperationWatch<v1::ExecuteReshardResponse>;
-  const absl::StatusOr<std::string> id = Begin(*request);
-  return id.ok() ? Watch::Follow(options_.registry, *id)
-                 : Watch::Refuse(options_.registry, id.status());
+  return RunWatch<v1::Operation, v1::ExecuteReshardResponse>::Follow(
+      options_.registry, Begin(*request), &v1::ExecuteReshardResponse::mutable_operation);
 }
 
 absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardRequest& request) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   const v1::ReshardSpec& spec = request.spec();
-  // What was begun goes on, whatever has become of the objects that it names.
-  ASSIGN_OR_RETURN(const std::optional<std::string> known,
-                   options_.registry.Find(spec, request.request_id()));
-  if (known.has_value()) return *known;
-  if (refusing_) return absl::UnavailableError("the controller is stopping");
-  ASSIGN_OR_RETURN(OperationRequest operation, RequestOf(spec));
-  ASSIGN_OR_RETURN(const OperationRegistry::Entry entry,
-                   options_.registry.Open(spec, request.request_id()));
-  if (!entry.is_new) return entry.id;
-  operation.id = entry.id;
-  operation.number = entry.number;
-  if (absl::Status status = options_.runner.Start(std::move(operation)); !status.ok()) {
-    options_.registry.Withdraw(entry.id, status);
-    return status;
-  }
-  return entry.id;
+  v1::Operation first;
+  first.set_request_id(request.request_id());
+  first.set_state(v1::OPERATION_STATE_PREPARING);
+  first.set_attempt(1);
+  *first.mutable_reshard() = SpecToShow(spec);
+  return options_.registry.Begin(std::move(first), Digest::Of(spec.SerializeAsString()),
+                                 [&](RunRegistry<v1::Operation>::Entry entry) -> absl::Status {
+                                   ASSIGN_OR_RETURN(OperationRequest operation,
+                                                    RequestOf(spec, std::move(entry)));
+                                   return options_.running.Start(std::move(operation));
+                                 });
 }
 
-absl::StatusOr<OperationRequest> ReshardService::RequestOf(const v1::ReshardSpec& spec) {
+absl::StatusOr<OperationRequest> ReshardService::RequestOf(
+    const v1::ReshardSpec& spec, RunRegistry<v1::Operation>::Entry entry) {
   RETURN_IF_ERROR(CheckObjectName("spec.source.storage", spec.source().storage()));
   RETURN_IF_ERROR(CheckObjectName("spec.destination.storage", spec.destination().storage()));
-  OperationRequest request{.source_storage = spec.source().storage(),
-                           .destination_storage = spec.destination().storage(),
-                           .create_destination = spec.create_destination(),
-                           .checksums = !spec.has_checksums() || spec.checksums()};
+  OperationRequest request;
+  v1::ExecuteRequest::Start& start = request.start;
+  start.set_operation_id(entry.run.id());
+  start.set_operation(entry.number);
+  start.set_token(NewToken());
+  start.set_source_storage(spec.source().storage());
+  start.set_destination_storage(spec.destination().storage());
+  start.set_create_destination(spec.create_destination());
+  start.set_checksums(!spec.has_checksums() || spec.checksums());
+  absl::Duration stall_limit = kStallLimitDefault;
+  if (spec.has_stall_limit()) {
+    ASSIGN_OR_RETURN(stall_limit, DurationIn(spec.stall_limit(), kStallLimits, "spec.stall_limit"));
+  }
+  *start.mutable_stall_limit() = ToProto(stall_limit);
   if (spec.has_deadline()) {
     ASSIGN_OR_RETURN(request.deadline, DurationIn(spec.deadline(), kDeadlines, "spec.deadline"));
   }
-  if (spec.has_stall_limit()) {
-    ASSIGN_OR_RETURN(request.stall_limit,
-                     DurationIn(spec.stall_limit(), kStallLimits, "spec.stall_limit"));
-  }
-  request.token_high = RandomTokenWord();
-  request.token_low = RandomTokenWord();
+  request.shown = std::move(entry.run);
   ASSIGN_OR_RETURN(ReshardPlanner::Ticket ticket, options_.planner.Open(spec));
   request.planned = ticket.planned;
   if (request.planned == nullptr) {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "controller/dispatch/operation_runner.h"
-#include "controller/service/operation_registry.h"
+#include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
 #include "controller/service/reshard_planner.h"
+#include "controller/service/run_registry.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 
-#include <atomic>
 #include <string>
 
 namespace crossmesh {
@@ -15,15 +15,12 @@ class ReshardService final : public v1::ReshardService::CallbackService {
  public:
   struct Options {
     ReshardPlanner& planner;
-    OperationRegistry& registry;
-    OperationRunner& runner;
+    RunRegistry<v1::Operation>& registry;
+    RunningTable<RunningOperation>& running;
     TaskQueue& planners;
     ControllerMetrics& metrics;
   };
   explicit ReshardService(const Options& options) : options_(options) {}
-
-  // From now on new operations are refused, with Unavailable.
-  void RefuseOperations() { refusing_ = true; }
 
   grpc::ServerUnaryReactor* PlanReshard(grpc::CallbackServerContext* context,
                                         const v1::PlanReshardRequest* request,
@@ -34,12 +31,13 @@ class ReshardService final : public v1::ReshardService::CallbackService {
  private:
   // The id of the operation, begun now or before.
   absl::StatusOr<std::string> Begin(const v1::ExecuteReshardRequest& request);
-  absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec);
+  // Of a new operation, which the entry names.
+  absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec,
+                                             RunRegistry<v1::Operation>::Entry entry);
   absl::Status Plan(const ReshardPlanner::Ticket& ticket, const v1::PlanReshardRequest& request,
                     CancelCheck cancelled, v1::PlanReshardResponse& response);
 
   const Options options_;
-  std::atomic<bool> refusing_ = false;
 };
 
 }  // namespace crossmesh

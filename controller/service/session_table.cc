@@ -190,14 +190,14 @@ class SessionTable::Session final : public Stream,
     if (last_beat_.has_value()) options().metrics.Heartbeat(now - *last_beat_);
     last_beat_ = now;
     for (const v1::WorkerSessionRequest::TaskProgress& task : heartbeat.tasks()) {
-      options().runner.OnProgress({.worker = worker_,
-                                   .operation_id = task.operation_id(),
-                                   .attempt = task.attempt(),
-                                   .moved_bytes = task.moved_bytes()});
+      options().operations.With(task.operation_id(),
+                                [worker = worker_, task](RunningOperation& operation) {
+                                  operation.Progress(worker, task.attempt(), task.moved_bytes());
+                                });
     }
   }
 
-  // Whoever sends nothing more beats no more.
+  // A worker that sends nothing more beats no more.
   void OnMessagesEnd() override { End(absl::OkStatus()); }
 
   void OnEnd() override {

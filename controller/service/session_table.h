@@ -4,7 +4,8 @@
 #include "common/base/mutex.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/rpc/server_streams.h"
-#include "controller/dispatch/operation_runner.h"
+#include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "crossmesh/v1/worker_service.pb.h"
@@ -35,7 +36,7 @@ class SessionTable {
 
   struct Options {
     WorkerRegistry& registry;
-    OperationRunner& runner;
+    RunningTable<RunningOperation>& operations;
     TaskQueue& queue;
     const Clock& clock;
     ControllerMetrics& metrics;

@@ -26,8 +26,8 @@ class FakePrograms::Call final
         programs_.last_start_ = request.start();
         return;
       }
-      case v1::RunProgramRequest::kProgramPiece:
-        return OnPiece(request.program_piece());
+      case v1::RunProgramRequest::kPiece:
+        return OnPiece(request.piece());
       case v1::RunProgramRequest::kBeginIteration:
         return OnBegin(request.begin_iteration().iteration());
       case v1::RunProgramRequest::kStop:
@@ -37,7 +37,7 @@ class FakePrograms::Call final
     }
   }
 
-  void OnPiece(const v1::RunProgramRequest::ProgramPiece& piece) {
+  void OnPiece(const v1::Piece& piece) {
     CHECK_LE(piece.data().size(), size_t{512} << 10);
     bytes_ += piece.data();
     if (!piece.last()) return;

@@ -37,8 +37,8 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
     switch (request.message_case()) {
       case v1::ExecuteRequest::kStart:
         return OnStart(request.start());
-      case v1::ExecuteRequest::kPartPiece:
-        return OnPiece(request.part_piece());
+      case v1::ExecuteRequest::kPiece:
+        return OnPiece(request.piece());
       case v1::ExecuteRequest::kCancel:
         Count(&Counts::cancels);
         return Report(absl::CancelledError(request.cancel().reason()));
@@ -56,6 +56,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
   void OnStart(const v1::ExecuteRequest::Start& start) {
     Count(&Counts::calls);
     digest_ = start.part_digest();
+    attempt_ = start.attempt();
     {
       const MutexLock lock(worker_.mutex_);
       worker_.last_start_ = start;
@@ -68,7 +69,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
     Send(std::move(response));
   }
 
-  void OnPiece(const v1::ExecuteRequest::PartPiece& piece) {
+  void OnPiece(const v1::Piece& piece) {
     bytes_ += piece.data();
     if (!piece.last()) return;
     v1::WorkerPart message;
@@ -112,6 +113,8 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
 
   void Report(const absl::Status& status) {
     v1::ExecuteResponse response;
+    response.mutable_report()->set_worker(worker_.options_.name);
+    response.mutable_report()->set_attempt(attempt_);
     response.mutable_report()->set_code(static_cast<int>(status.code()));
     response.mutable_report()->set_message(std::string(status.message()));
     Send(std::move(response));
@@ -127,6 +130,7 @@ class FakeWorker::Call final : public ServerBidiStream<v1::ExecuteRequest, v1::E
 
   FakeWorker& worker_;
   std::string digest_;
+  uint32_t attempt_ = 0;
   std::string bytes_;
   std::shared_ptr<const WorkerPart> part_;
 };

@@ -17,11 +17,11 @@ namespace {
 // Few bytes can stand for many microbatches.
 constexpr int64_t kMicrobatchesMax = 10'000;
 
-void CheckMessages(const WorkerProgram& program, const std::vector<ChannelMessage>& messages) {
-  for (const ChannelMessage& message : messages) {
-    CHECK(message.channel >= 0 && message.channel < std::ssize(program.channels));
+void CheckMessages(const WorkerProgram& program, const std::vector<TransferMessage>& messages) {
+  for (const TransferMessage& message : messages) {
+    CHECK(message.transfer >= 0 && message.transfer < std::ssize(program.transfers));
     CHECK(message.index >= 0 &&
-          message.index < std::ssize(program.channels[message.channel].microbatches));
+          message.index < std::ssize(program.transfers[message.transfer].microbatches));
   }
 }
 

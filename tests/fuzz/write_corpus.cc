@@ -229,7 +229,7 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
       .ranks = {{.gpu = "GPU-a", .incarnation = 1}, {.gpu = "GPU-b", .incarnation = 2}},
       .purpose = "relay",
       .epoch = 3};
-  const TaskKey task = {.operation = 1, .epoch = 2, .attempt = 3, .instance = 4};
+  const TaskKey task = {.operation = 1, .epoch = 2, .plan = 3, .instance = 4};
   const auto write = [&corpus](absl::string_view name, const auto& message) {
     corpus.Write("gpu_message", std::string(name), Encode(message));
   };

@@ -47,8 +47,8 @@ class RankProgram {
   }
 
   const WorkerProgram& program() const { return program_; }
-  // Of the program's channel, in the table.
-  ChannelIndex ChannelAt(int32_t channel) const { return table_channel_[channel]; }
+  // The channel of the table that a transfer of the program is for.
+  ChannelIndex ChannelAt(int32_t transfer) const { return table_channel_[transfer]; }
   int32_t Find(ChannelIndex channel) const {
     const auto found = std::ranges::find(table_channel_, channel);
     return found == table_channel_.end() ? -1
@@ -62,21 +62,21 @@ class RankProgram {
     const bool receives = ops_.rank_of(ops_.ConsumerOf(channel, 0)) == rank_;
     if (!sends && !receives) return;
     table_channel_.push_back(channel);
-    program_.channels.push_back({.backward = !OpTable::IsForward(channel),
-                                 .from = ops_.EdgeOf(channel).from,
-                                 .to = ops_.EdgeOf(channel).to,
-                                 .samples = 1,
-                                 .buffers = buffers,
-                                 .sends = sends,
-                                 .receives = receives});
+    program_.transfers.push_back({.backward = !OpTable::IsForward(channel),
+                                  .from = ops_.EdgeOf(channel).from,
+                                  .to = ops_.EdgeOf(channel).to,
+                                  .samples = 1,
+                                  .buffers = buffers,
+                                  .sends = sends,
+                                  .receives = receives});
   }
 
   void AddOp(OpIndex op) {
     WorkerProgram::RankOp added{.op = ops_.op(op), .samples = 1};
     for (int32_t c = 0; c < std::ssize(table_channel_); ++c) {
-      WorkerProgram::Channel& channel = program_.channels[c];
+      WorkerProgram::Transfer& channel = program_.transfers[c];
       const MicrobatchIndex m = added.op.microbatch;
-      const ChannelMessage message{c, static_cast<int32_t>(channel.microbatches.size())};
+      const TransferMessage message{c, static_cast<int32_t>(channel.microbatches.size())};
       if (ops_.ProducerOf(table_channel_[c], m) == op) {
         added.outputs.push_back(message);
       } else if (ops_.ConsumerOf(table_channel_[c], m) == op) {
@@ -98,7 +98,7 @@ class RankProgram {
                          WorkerProgram::Action{.op = op});
     }
     for (int32_t c = 0; blocking != nullptr && c < std::ssize(table_channel_); ++c) {
-      const WorkerProgram::Channel& channel = program_.channels[c];
+      const WorkerProgram::Transfer& channel = program_.transfers[c];
       for (int32_t k = 0; k < std::ssize(channel.microbatches); ++k) {
         const TransferIndex t = ops_.TransferOf(table_channel_[c], channel.microbatches[k]);
         timed.emplace_back(
@@ -162,7 +162,7 @@ class Simulation {
     EventKind kind;
     size_t rank;
     int32_t op = 0;
-    ChannelMessage message;
+    TransferMessage message;
   };
   using Passing = std::pair<ChannelIndex, MicrobatchIndex>;
 
@@ -175,14 +175,14 @@ class Simulation {
         continue;
       }
       const Passing passing{
-          programs_[rank]->ChannelAt(item.message.channel),
-          program.channels[item.message.channel].microbatches[item.message.index]};
+          programs_[rank]->ChannelAt(item.message.transfer),
+          program.transfers[item.message.transfer].microbatches[item.message.index]};
       if (item.kind == Kind::kFill) {
         EXPECT_TRUE(done_.contains(ops_.ProducerOf(passing.first, passing.second)));
         EXPECT_TRUE(filled_.insert(passing).second);
       } else {
         EXPECT_TRUE(open_[passing].insert(rank).second);
-        int64_t& held = held_[{rank, item.message.channel}];
+        int64_t& held = held_[{rank, item.message.transfer}];
         EXPECT_LE(++held, buffers_[passing.first]);
       }
       if (filled_.contains(passing) && open_[passing].size() == 2) Move(passing);
@@ -193,7 +193,7 @@ class Simulation {
     for (size_t rank = 0; rank < programs_.size(); ++rank) {
       const int32_t channel = programs_[rank]->Find(passing.first);
       if (channel < 0) continue;
-      const WorkerProgram::Channel& of = programs_[rank]->program().channels[channel];
+      const WorkerProgram::Transfer& of = programs_[rank]->program().transfers[channel];
       const auto index = static_cast<int32_t>(std::ranges::find(of.microbatches, passing.second) -
                                               of.microbatches.begin());
       if (of.receives) events_.push_back({EventKind::kArrived, rank, 0, {channel, index}});
@@ -216,7 +216,7 @@ class Simulation {
     switch (event.kind) {
       case EventKind::kOpDone:
         done_.insert(ops_.first(rank) + event.op);
-        for (const ChannelMessage& input : program.program().ranks[0].ops[event.op].inputs) {
+        for (const TransferMessage& input : program.program().ranks[0].ops[event.op].inputs) {
           if (left_.contains({event.rank, input.channel, input.index})) {
             held_[{event.rank, input.channel}]--;
           }
@@ -225,13 +225,14 @@ class Simulation {
         return Do(event.rank, progress_[event.rank]->OnOpDone(0));
       case EventKind::kArrived:
         arrived_.insert(
-            {program.ChannelAt(event.message.channel),
-             program.program().channels[event.message.channel].microbatches[event.message.index]});
+            {program.ChannelAt(event.message.transfer), program.program()
+                                                            .transfers[event.message.transfer]
+                                                            .microbatches[event.message.index]});
         return Do(event.rank, progress_[event.rank]->OnArrived(event.message));
       case EventKind::kLeft: {
-        const std::tuple key{event.rank, event.message.channel, event.message.index};
-        const bool receives = program.program().channels[event.message.channel].receives;
-        if (!receives || used_.contains(key)) held_[{event.rank, event.message.channel}]--;
+        const std::tuple key{event.rank, event.message.transfer, event.message.index};
+        const bool receives = program.program().transfers[event.message.transfer].receives;
+        if (!receives || used_.contains(key)) held_[{event.rank, event.message.transfer}]--;
         left_.insert(key);
         return Do(event.rank, progress_[event.rank]->OnLeft(event.message));
       }

@@ -168,7 +168,7 @@ class GpuTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
                          Execute(cluster_->controller_address(), spec_));
     ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
-    for (const v1::WorkerReport& worker : operation.report().workers()) {
+    for (const v1::TaskReport& worker : operation.report().workers()) {
       EXPECT_THAT(worker.gpu_libraries(),
                   ElementsAre(AllOf(HasSubstr("CUDA driver"), HasSubstr("stand-in")),
                               AllOf(HasSubstr("NCCL"), HasSubstr("stand-in"))));

@@ -134,11 +134,11 @@ TEST_F(PipelineTest, ARehearsalIsMeasured) {
   ASSERT_EQ(done.measurement().ranks_size(), 3);
   for (const auto& rank : done.measurement().ranks()) EXPECT_EQ(rank.ops().name_size(), 16);
   // Three edges, two ways, two sizes of microbatches.
-  ASSERT_EQ(done.measurement().channels_size(), 12);
-  for (const auto& channel : done.measurement().channels()) {
-    EXPECT_EQ(channel.transfers().name_size(), channel.samples() == 2 ? 7 : 1);
-    EXPECT_GT(channel.transfer_seconds(), 0);
-    EXPECT_GT(channel.first_byte_seconds(), 0);
+  ASSERT_EQ(done.measurement().transfers_size(), 12);
+  for (const auto& transfer : done.measurement().transfers()) {
+    EXPECT_EQ(transfer.messages().name_size(), transfer.samples() == 2 ? 7 : 1);
+    EXPECT_GT(transfer.transfer_seconds(), 0);
+    EXPECT_GT(transfer.first_byte_seconds(), 0);
   }
 }
 

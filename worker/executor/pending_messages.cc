@@ -12,7 +12,7 @@ constexpr size_t kPastTasksMax = 1024;
 TaskKey KeyOf(const MessageHeader& header) {
   return {.operation = header.operation,
           .epoch = header.epoch,
-          .attempt = header.attempt,
+          .plan = header.plan,
           .instance = header.instance};
 }
 

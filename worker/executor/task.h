@@ -24,12 +24,12 @@ namespace crossmesh {
 struct TaskKey {
   uint64_t operation = 0;
   uint64_t epoch = 0;     // of the controller that started it
-  uint32_t attempt = 0;   // planning of the operation's remaining work
+  uint32_t plan = 0;      // of the operation: the attempt that made it; of a program: the transfer
   uint32_t instance = 0;  // replay of the plan
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const TaskKey& k) {
-    return H::combine(std::move(h), k.operation, k.epoch, k.attempt, k.instance);
+    return H::combine(std::move(h), k.operation, k.epoch, k.plan, k.instance);
   }
 };
 
@@ -49,6 +49,8 @@ struct TaskSpec {
   struct Communicator {
     CommunicatorKey key;
     std::vector<DeviceRank> devices;  // by rank of the communicator
+
+    friend bool operator==(const Communicator&, const Communicator&) = default;
   };
 
   TaskKey key;
@@ -104,7 +106,7 @@ struct TaskReport {
   absl::Status first_loss = {};         // why the first of them is lost; kept from the controller
   int64_t sent_bytes = 0;               // payload to other workers
   int64_t received_bytes = 0;           // payload from other workers
-  int64_t copied_bytes = 0;             // between slots of this worker
+  int64_t copied_bytes = 0;             // between devices of this worker
   PhaseSeconds seconds;
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
   // Devices of this worker whose communicators can no longer be used, or were not there.

@@ -20,7 +20,7 @@ MessageHeader TaskContext::HeaderFor(const PreparedPart::Channel& channel, Messa
           .token_low = spec.token_low,
           .operation = spec.key.operation,
           .epoch = spec.key.epoch,
-          .attempt = spec.key.attempt,
+          .plan = spec.key.plan,
           .instance = spec.key.instance,
           .channel = static_cast<uint32_t>(channel.id),
           .kind = static_cast<uint32_t>(kind),

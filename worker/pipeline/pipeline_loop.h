@@ -18,7 +18,7 @@ namespace crossmesh {
 
 // A tensor that an op reads or writes, on the devices of this process.
 struct PipelineTensor {
-  // The part of it that one device holds: its boxes one behind the other, each row-major, as the
+  // The part of it that one device holds: its boxes one after the other, each row-major, as the
   // layout orders them. Empty where it holds nothing.
   struct Tile {
     DeviceId device;
@@ -28,7 +28,7 @@ struct PipelineTensor {
   StageIndex other_stage = 0;  // where it comes from, or goes to
   DataType type{};
   std::vector<int64_t> shape;  // of the whole, for microbatches of this size
-  std::vector<Tile> tiles;     // by device; none of devices whose part nobody sends or gets
+  std::vector<Tile> tiles;     // by device; none of devices whose part is neither sent nor received
 };
 
 // What to compute next. A gradient has the name of its activation.

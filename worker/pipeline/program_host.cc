@@ -1,6 +1,7 @@
 #include "worker/pipeline/program_host.h"
 
 #include "common/base/status_macros.h"
+#include "worker/pipeline/served_program.h"
 
 #include <algorithm>
 #include <utility>
@@ -39,14 +40,14 @@ absl::Status ProgramHost::CheckRuns(const ProgramStart& start) const {
 }
 
 absl::Status ProgramHost::CheckDevices(const WorkerProgram& program) const {
-  for (const WorkerProgram::Channel& channel : program.channels) {
-    const WorkerPart& part = channel.part->prepared->part();
+  for (const WorkerProgram::Transfer& transfer : program.transfers) {
+    const WorkerPart& part = transfer.part->prepared->part();
     for (const DeviceRank rank : part.spec().devices) {
       const DeviceId& device = part.tensors().devices()[rank];
       if (std::ranges::find(options_.devices, device) != options_.devices.end()) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("channel ", channel.Name(), ": expected devices of worker ", options_.worker,
-                       " in host memory, found ", ToString(device)));
+          absl::StrCat("transfer ", transfer.Name(), ": expected devices of worker ",
+                       options_.worker, " in host memory, found ", ToString(device)));
     }
   }
   return absl::OkStatus();
@@ -73,8 +74,8 @@ absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
   }
 }
 
-void ProgramHost::Enter(std::shared_ptr<HostedProgram> program) {
-  HostedProgram& entered = *program;
+void ProgramHost::Enter(std::shared_ptr<ServedProgram> program) {
+  ServedProgram& entered = *program;
   {
     MutexLock lock(mutex_);
     programs_.emplace(&entered, std::move(program));
@@ -83,16 +84,16 @@ void ProgramHost::Enter(std::shared_ptr<HostedProgram> program) {
   entered.GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops")));
 }
 
-std::shared_ptr<HostedProgram> ProgramHost::Leave(HostedProgram* program) {
+std::shared_ptr<ServedProgram> ProgramHost::Leave(ServedProgram* program) {
   MutexLock lock(mutex_);
-  std::shared_ptr<HostedProgram> left = std::move(programs_.at(program));
+  std::shared_ptr<ServedProgram> left = std::move(programs_.at(program));
   programs_.erase(program);
   changed_.SignalAll();
   return left;
 }
 
 void ProgramHost::Stop(absl::Duration timeout) {
-  std::vector<std::shared_ptr<HostedProgram>> programs;
+  std::vector<std::shared_ptr<ServedProgram>> programs;
   {
     MutexLock lock(mutex_);
     stopped_ = true;

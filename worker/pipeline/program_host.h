@@ -4,11 +4,11 @@
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
 #include "worker/executor/replay.h"
-#include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_queue.h"
 #include "worker/pipeline/running_program.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <deque>
 #include <memory>
@@ -23,14 +23,9 @@
 
 namespace crossmesh {
 
-// A program that the host has to end before the worker goes. Thread-safe.
-class HostedProgram {
- public:
-  virtual ~HostedProgram() = default;
-  virtual void GiveUp(const absl::Status& why) = 0;
-};
+class ServedProgram;
 
-// What a worker's programs need of it: who computes, and with what memory. Thread-safe.
+// What a worker's programs need of it: processes that compute, and memory. Thread-safe.
 class ProgramHost {
  public:
   struct Options {
@@ -42,7 +37,7 @@ class ProgramHost {
     EventLoop& control;
     EventLoop& data;
     ReplayRunner& runner;  // on the data loop
-    ChannelMemory::MakeArena make_arena;
+    TransferMemory::MakeArena make_arena;
   };
 
   ProgramHost(Options options, Ports ports)
@@ -53,20 +48,20 @@ class ProgramHost {
   ReplayRunner& runner() const { return ports_.runner; }
   const std::string& worker() const { return options_.worker; }
 
-  // Decodes and proves the program, and makes its memory. FailedPrecondition: nobody computes here;
-  // InvalidArgument: FromProto, and a device that is none of this worker's in host memory;
+  // Decodes and proves the program, and makes its memory. FailedPrecondition: no process computes
+  // here; InvalidArgument: FromProto, and a device that is none of this worker's in host memory;
   // Unavailable: the worker stops; ResourceExhausted.
   absl::StatusOr<std::shared_ptr<const ProgramMemory>> Prepare(const ProgramStart& start,
                                                                const std::string& bytes) const;
 
   // Those of a program that the process is to compute.
   void Offer(const std::vector<std::shared_ptr<RankQueue>>& queues);
-  // The next rank to be computed here; blocks. Cancelled behind Stop.
+  // The next rank to be computed here; blocks. Cancelled after Stop.
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
 
   // Keeps a program from its start to Leave, which returns it.
-  void Enter(std::shared_ptr<HostedProgram> program);
-  std::shared_ptr<HostedProgram> Leave(HostedProgram* program);
+  void Enter(std::shared_ptr<ServedProgram> program);
+  std::shared_ptr<ServedProgram> Leave(ServedProgram* program);
   // Gives all programs up and starts no more; waits until they have left, at most `timeout`.
   void Stop(absl::Duration timeout);
 
@@ -79,7 +74,7 @@ class ProgramHost {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  absl::flat_hash_map<HostedProgram*, std::shared_ptr<HostedProgram>> programs_
+  absl::flat_hash_map<ServedProgram*, std::shared_ptr<ServedProgram>> programs_
       ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<RankQueue>> offered_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

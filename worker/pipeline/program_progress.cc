@@ -12,16 +12,16 @@ using ActionKind = WorkerProgram::Action::Kind;
 
 ProgramProgress::ProgramProgress(const WorkerProgram& program)
     : program_(program), ranks_(program.ranks.size()) {
-  for (const WorkerProgram::Channel& channel : program.channels) {
-    channels_.push_back({.messages = std::vector<Message>(channel.microbatches.size())});
-    messages_ += std::ssize(channel.microbatches);
+  for (const WorkerProgram::Transfer& transfer : program.transfers) {
+    transfers_.push_back({.messages = std::vector<Message>(transfer.microbatches.size())});
+    messages_ += std::ssize(transfer.microbatches);
   }
 }
 
 const std::vector<ProgramProgress::Work>& ProgramProgress::Begin() {
-  for (Channel& channel : channels_) {
-    std::ranges::fill(channel.messages, Message());
-    channel.opened = 0;
+  for (Transfer& transfer : transfers_) {
+    std::ranges::fill(transfer.messages, Message());
+    transfer.opened = 0;
   }
   std::ranges::fill(ranks_, Rank());
   left_ = ranks_done_ = 0;
@@ -35,8 +35,8 @@ const std::vector<ProgramProgress::Work>& ProgramProgress::OnOpDone(int32_t rank
   const WorkerProgram::Rank& of = program_.ranks[rank];
   CHECK(ranks_[rank].running) << "rank " << of.rank << " computes nothing";
   const WorkerProgram::RankOp& op = of.ops[of.actions[ranks_[rank].next].op];
-  for (const ChannelMessage& input : op.inputs) At(input).used = true;
-  for (const ChannelMessage& output : op.outputs) {
+  for (const TransferMessage& input : op.inputs) At(input).used = true;
+  for (const TransferMessage& output : op.outputs) {
     if (!program_.blocking) Fill(output);
   }
   ranks_[rank].running = false;
@@ -46,14 +46,14 @@ const std::vector<ProgramProgress::Work>& ProgramProgress::OnOpDone(int32_t rank
 }
 
 const std::vector<ProgramProgress::Work>& ProgramProgress::OnArrived(
-    const ChannelMessage& message) {
+    const TransferMessage& message) {
   work_.clear();
   At(message).arrived = true;
   GoOn();
   return work_;
 }
 
-const std::vector<ProgramProgress::Work>& ProgramProgress::OnLeft(const ChannelMessage& message) {
+const std::vector<ProgramProgress::Work>& ProgramProgress::OnLeft(const TransferMessage& message) {
   work_.clear();
   At(message).left = true;
   left_++;
@@ -61,17 +61,17 @@ const std::vector<ProgramProgress::Work>& ProgramProgress::OnLeft(const ChannelM
   return work_;
 }
 
-bool ProgramProgress::HasRoom(const ChannelMessage& message) const {
-  const WorkerProgram::Channel& of = program_.channels[message.channel];
+bool ProgramProgress::HasRoom(const TransferMessage& message) const {
+  const WorkerProgram::Transfer& of = program_.transfers[message.transfer];
   if (message.index < of.buffers) return true;
-  const Message& before = At({message.channel, message.index - of.buffers});
+  const Message& before = At({message.transfer, message.index - of.buffers});
   return before.left && (!of.receives || before.used);
 }
 
-bool ProgramProgress::MayOpen(const ChannelMessage& next) const {
-  if (next.index == std::ssize(channels_[next.channel].messages)) return false;
+bool ProgramProgress::MayOpen(const TransferMessage& next) const {
+  if (next.index == std::ssize(transfers_[next.transfer].messages)) return false;
   const bool waits_for_its_place =
-      program_.blocking && program_.channels[next.channel].receives && !At(next).wanted;
+      program_.blocking && program_.transfers[next.transfer].receives && !At(next).wanted;
   return !waits_for_its_place && HasRoom(next);
 }
 
@@ -80,7 +80,7 @@ bool ProgramProgress::MayRun(const WorkerProgram::RankOp& op) const {
          std::ranges::all_of(op.outputs, [this](const auto& output) { return HasRoom(output); });
 }
 
-void ProgramProgress::Fill(const ChannelMessage& message) {
+void ProgramProgress::Fill(const TransferMessage& message) {
   At(message).filled = true;
   work_.push_back({.kind = Work::Kind::kFill, .message = message});
 }
@@ -88,8 +88,8 @@ void ProgramProgress::Fill(const ChannelMessage& message) {
 void ProgramProgress::GoOn() {
   for (bool more = true; more;) {
     more = false;
-    for (int32_t index = 0; index < std::ssize(channels_); ++index) {
-      for (int32_t& next = channels_[index].opened; MayOpen({index, next}); ++next) {
+    for (int32_t index = 0; index < std::ssize(transfers_); ++index) {
+      for (int32_t& next = transfers_[index].opened; MayOpen({index, next}); ++next) {
         work_.push_back({.kind = Work::Kind::kOpen, .message = {index, next}});
       }
     }
@@ -141,12 +141,12 @@ std::string ProgramProgress::PositionOf(int32_t index) const {
   }
   const WorkerProgram::RankOp& op = of.ops[action.op];
   if (rank.running) return absl::StrCat(name, "computes ", ToString(op.op));
-  for (const ChannelMessage& input : op.inputs) {
+  for (const TransferMessage& input : op.inputs) {
     if (!At(input).arrived) {
       return absl::StrCat(name, ToString(op.op), " waits for ", program_.NameOf(input));
     }
   }
-  for (const ChannelMessage& output : op.outputs) {
+  for (const TransferMessage& output : op.outputs) {
     if (!HasRoom(output)) {
       return absl::StrCat(name, ToString(op.op), " waits for memory for ", program_.NameOf(output));
     }

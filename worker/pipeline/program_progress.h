@@ -8,8 +8,8 @@
 
 namespace crossmesh {
 
-// Who does what next in an iteration of a worker's program. Knows neither time nor bytes: it is
-// told what has happened, and says what is to be done. After the first iteration it allocates
+// What is to be done next in an iteration of a worker's program. Knows neither time nor bytes: it
+// is told what has happened, and says what is to be done. After the first iteration it allocates
 // nothing.
 //
 // A message is opened when its memory is free: what was there before has left, and the op that
@@ -25,7 +25,7 @@ class ProgramProgress {
       kRun,   // `rank` begins its `op`
     };
     Kind kind = Kind::kOpen;
-    ChannelMessage message;
+    TransferMessage message;
     int32_t rank = 0;  // index into WorkerProgram::ranks
     int32_t op = 0;    // index into the rank's ops
 
@@ -39,9 +39,9 @@ class ProgramProgress {
   const std::vector<Work>& Begin();  // an iteration, from nothing
   const std::vector<Work>& OnOpDone(int32_t rank);
   // It is in place at all devices of this worker that get it.
-  const std::vector<Work>& OnArrived(const ChannelMessage& message);
+  const std::vector<Work>& OnArrived(const TransferMessage& message);
   // Nothing of it moves any more.
-  const std::vector<Work>& OnLeft(const ChannelMessage& message);
+  const std::vector<Work>& OnLeft(const TransferMessage& message);
 
   bool complete() const { return left_ == messages_ && ranks_done_ == std::ssize(ranks_); }
   // "rank 1: 1F3 waits for microbatch 3 of 0>1".
@@ -55,7 +55,7 @@ class ProgramProgress {
     bool left = false;
     bool used = false;  // by the op that needs it
   };
-  struct Channel {
+  struct Transfer {
     std::vector<Message> messages;
     int32_t opened = 0;
   };
@@ -64,25 +64,25 @@ class ProgramProgress {
     bool running = false;
   };
 
-  Message& At(const ChannelMessage& message) {
-    return channels_[message.channel].messages[message.index];
+  Message& At(const TransferMessage& message) {
+    return transfers_[message.transfer].messages[message.index];
   }
-  const Message& At(const ChannelMessage& message) const {
-    return channels_[message.channel].messages[message.index];
+  const Message& At(const TransferMessage& message) const {
+    return transfers_[message.transfer].messages[message.index];
   }
-  bool IsOpen(const ChannelMessage& message) const {
-    return message.index < channels_[message.channel].opened;
+  bool IsOpen(const TransferMessage& message) const {
+    return message.index < transfers_[message.transfer].opened;
   }
   // Has what lay in its memory gone?
-  bool HasRoom(const ChannelMessage& message) const;
-  bool MayOpen(const ChannelMessage& next) const;
+  bool HasRoom(const TransferMessage& message) const;
+  bool MayOpen(const TransferMessage& next) const;
   bool MayRun(const WorkerProgram::RankOp& op) const;
-  void Fill(const ChannelMessage& message);
+  void Fill(const TransferMessage& message);
   void GoOn();
   bool GoOn(int32_t rank);
 
   const WorkerProgram& program_;
-  std::vector<Channel> channels_;
+  std::vector<Transfer> transfers_;
   std::vector<Rank> ranks_;
   std::vector<Work> work_;
   int64_t messages_ = 0;

@@ -13,23 +13,23 @@ using Kind = Work::Kind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-Work Open(int32_t channel, int32_t index) {
-  return {.kind = Kind::kOpen, .message = {channel, index}};
+Work Open(int32_t transfer, int32_t index) {
+  return {.kind = Kind::kOpen, .message = {transfer, index}};
 }
-Work Fill(int32_t channel, int32_t index) {
-  return {.kind = Kind::kFill, .message = {channel, index}};
+Work Fill(int32_t transfer, int32_t index) {
+  return {.kind = Kind::kFill, .message = {transfer, index}};
 }
 Work RunOp(int32_t op) { return {.kind = Kind::kRun, .op = op}; }
 
 // A rank that gets a message for each forward op, and has room for two of them.
 WorkerProgram Receiver() {
   WorkerProgram program{.samples = {1, 1, 1}};
-  program.channels.push_back({.from = 0,
-                              .to = 1,
-                              .samples = 1,
-                              .buffers = 2,
-                              .receives = true,
-                              .microbatches = {0, 1, 2}});
+  program.transfers.push_back({.from = 0,
+                               .to = 1,
+                               .samples = 1,
+                               .buffers = 2,
+                               .receives = true,
+                               .microbatches = {0, 1, 2}});
   program.ranks.push_back({.rank = 4});
   for (int32_t m = 0; m < 3; ++m) {
     program.ranks[0].ops.push_back(
@@ -79,7 +79,7 @@ TEST(ProgramProgress, AllocatesNothingBehindTheFirstIteration) {
 
 TEST(ProgramProgress, AnOpWaitsForMemoryForItsOutput) {
   WorkerProgram program{.samples = {1, 1}};
-  program.channels.push_back(
+  program.transfers.push_back(
       {.from = 0, .to = 1, .samples = 1, .buffers = 1, .sends = true, .microbatches = {0, 1}});
   program.ranks.push_back({.rank = 0});
   for (int32_t m = 0; m < 2; ++m) {

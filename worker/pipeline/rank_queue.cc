@@ -10,11 +10,12 @@
 namespace crossmesh {
 namespace {
 
-void AddTensors(const ProgramMemory& memory, Side side, const std::vector<ChannelMessage>& messages,
+void AddTensors(const ProgramMemory& memory, Side side,
+                const std::vector<TransferMessage>& messages,
                 std::vector<PipelineTensor>& tensors) {
-  for (const ChannelMessage& message : messages) {
-    const int32_t buffer = message.index % memory.program->channels[message.channel].buffers;
-    for (PipelineTensor& tensor : memory.channels[message.channel].Tensors(side, buffer)) {
+  for (const TransferMessage& message : messages) {
+    const int32_t buffer = message.index % memory.program->transfers[message.transfer].buffers;
+    for (PipelineTensor& tensor : memory.transfers[message.transfer].Tensors(side, buffer)) {
       tensors.push_back(std::move(tensor));
     }
   }
@@ -37,12 +38,11 @@ class QueuedLoop final : public PipelineLoop {
 
 }  // namespace
 
-RankQueue::RankQueue(EventLoop& data, RankListener& listener,
-                     std::shared_ptr<const ProgramMemory> memory, int32_t rank)
+RankQueue::RankQueue(EventLoop& data, std::shared_ptr<const ProgramMemory> memory, int32_t rank,
+                     OnOutcome on_outcome)
     : data_(data),
-      listener_(&listener),
+      on_outcome_(std::move(on_outcome)),
       memory_(std::move(memory)),
-      index_(rank),
       rank_(memory_->program->ranks[rank].rank) {
   for (const WorkerProgram::RankOp& op : memory_->program->ranks[rank].ops) {
     ops_.push_back(op.op);
@@ -83,7 +83,7 @@ PipelineStep RankQueue::Next() {
   PipelineStep step = std::move(steps_.front());
   steps_.pop_front();
   computing_ = step.kind == PipelineStep::Kind::kOp;
-  begin_ns_ = absl::GetCurrentTimeNanos();
+  outcome_.begin_ns = absl::GetCurrentTimeNanos();
   return step;
 }
 
@@ -100,8 +100,8 @@ void RankQueue::Fail(const absl::Status& why) {
 void RankQueue::Tell(const absl::Status& why) {
   CHECK(std::exchange(computing_, false))
       << "an op was ended that was not begun, in rank " << rank_;
-  end_ns_ = absl::GetCurrentTimeNanos();
-  outcome_ = why;
+  outcome_.end_ns = absl::GetCurrentTimeNanos();
+  outcome_.status = why;
   // Under the lock, because the loop may go once End was called.
   if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
 }
@@ -109,26 +109,18 @@ void RankQueue::Tell(const absl::Status& why) {
 void RankQueue::Leave() {
   MutexLock lock(mutex_);
   computing_ = false;
-  outcome_ = absl::CancelledError("the process has left the pipeline");
+  outcome_.status = absl::CancelledError("the process has left the pipeline");
   if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
 }
 
 void RankQueue::OnData() {
-  if (listener_ == nullptr) return;
-  absl::Status outcome;
-  int64_t begin_ns = 0;
-  int64_t end_ns = 0;
+  if (on_outcome_ == nullptr) return;
+  Outcome outcome;
   {
     MutexLock lock(mutex_);
     outcome = outcome_;
-    begin_ns = begin_ns_;
-    end_ns = end_ns_;
   }
-  if (outcome.ok()) {
-    listener_->OnOpDone(index_, begin_ns, end_ns);
-  } else {
-    listener_->OnOpFailed(index_, outcome);
-  }
+  on_outcome_(outcome);
 }
 
 bool RankQueue::WaitForEnd(absl::Duration timeout) {

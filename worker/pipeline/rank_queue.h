@@ -2,11 +2,12 @@
 
 #include "common/base/mutex.h"
 #include "common/event_loop/event_loop.h"
-#include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/pipeline_loop.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -15,22 +16,22 @@
 
 namespace crossmesh {
 
-// Hears of a rank's ops. Called on the data loop.
-class RankListener {
- public:
-  virtual ~RankListener() = default;
-  // `rank`: index into WorkerProgram::ranks. Nanoseconds of Unix time.
-  virtual void OnOpDone(int32_t rank, int64_t begin_ns, int64_t end_ns) = 0;
-  virtual void OnOpFailed(int32_t rank, const absl::Status& why) = 0;
-};
-
 // Where a rank's ops are handed to the thread that computes them, and back. Keeps the program's
 // memory for as long as that thread may use it. Thread-safe.
 class RankQueue : public std::enable_shared_from_this<RankQueue> {
  public:
-  // `data` must live until End; `listener` until Detach.
-  RankQueue(EventLoop& data, RankListener& listener, std::shared_ptr<const ProgramMemory> memory,
-            int32_t rank);
+  // How an op came out, and when it was computed.
+  struct Outcome {
+    absl::Status status;
+    int64_t begin_ns = 0;  // Unix time
+    int64_t end_ns = 0;
+  };
+  using OnOutcome = std::function<void(const Outcome&)>;
+
+  // `data` must live until End. `on_outcome` is called on the data loop, until Detach. `rank`:
+  // index into WorkerProgram::ranks.
+  RankQueue(EventLoop& data, std::shared_ptr<const ProgramMemory> memory, int32_t rank,
+            OnOutcome on_outcome);
 
   // The program's side, on the data loop.
 
@@ -39,8 +40,8 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   void GiveComplete(int64_t iteration);
   // The last that is given. With an error, what was not taken yet is dropped.
   void End(absl::Status why);
-  // The listener hears nothing more.
-  void Detach() { listener_ = nullptr; }
+  // Nothing is told any more.
+  void Detach() { on_outcome_ = nullptr; }
 
   // The thread's side.
 
@@ -49,7 +50,7 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   PipelineStep Next();
   void Done();
   void Fail(const absl::Status& why);
-  // Nobody computes any more.
+  // The process computes nothing more.
   void Leave();
   // Whether End came within the time.
   bool WaitForEnd(absl::Duration timeout);
@@ -59,9 +60,8 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   void OnData();
 
   EventLoop& data_;
-  RankListener* listener_;  // confined to the data loop
+  OnOutcome on_outcome_;  // confined to the data loop
   const std::shared_ptr<const ProgramMemory> memory_;
-  const int32_t index_;
   const RankIndex rank_;
   std::vector<Op> ops_;
   std::vector<PipelineOp> given_;  // by place among the ops; one at a time is with the thread
@@ -72,10 +72,7 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   bool computing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);  // of the end
-  // Of the op that was computed last.
-  int64_t begin_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t end_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status outcome_ ABSL_GUARDED_BY(mutex_);
+  Outcome outcome_ ABSL_GUARDED_BY(mutex_);   // of the op that was computed last
 };
 
 // A queue as the process that computes sees it.

@@ -25,12 +25,12 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
       start_(std::move(start)),
       memory_(std::move(memory)),
       progress_(*memory_->program) {
-  for (const WorkerProgram::Channel& channel : program().channels) {
-    const size_t messages = channel.microbatches.size();
-    channel_of_attempt_.emplace(channel.attempt, static_cast<int32_t>(channels_.size()));
-    channels_.push_back(
-        {.key = {.operation = start_.operation, .epoch = start_.epoch, .attempt = channel.attempt},
-         .devices = std::ssize(channel.part->destinations),
+  for (const WorkerProgram::Transfer& transfer : program().transfers) {
+    const size_t messages = transfer.microbatches.size();
+    transfer_of_plan_.emplace(transfer.plan, static_cast<int32_t>(transfers_.size()));
+    transfers_.push_back(
+        {.key = {.operation = start_.operation, .epoch = start_.epoch, .plan = transfer.plan},
+         .devices = std::ssize(transfer.part->destinations),
          .devices_left = std::vector<int64_t>(messages),
          .produced_ns = std::vector<int64_t>(messages),
          .first_byte_ns = std::vector<int64_t>(messages),
@@ -40,8 +40,9 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
   for (int32_t rank = 0; rank < std::ssize(program().ranks); ++rank) {
     const size_t ops = program().ranks[rank].ops.size();
     ranks_.push_back({.begin_ns = std::vector<int64_t>(ops), .end_ns = std::vector<int64_t>(ops)});
-    queues_.push_back(
-        std::make_shared<RankQueue>(ports_.data, static_cast<RankListener&>(*this), memory_, rank));
+    queues_.push_back(std::make_shared<RankQueue>(
+        ports_.data, memory_, rank,
+        [this, rank](const RankQueue::Outcome& outcome) { OnOutcome(rank, outcome); }));
     if (start_.complete_iteration.has_value()) {
       queues_.back()->GiveComplete(*start_.complete_iteration);
     }
@@ -49,31 +50,31 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
 }
 
 absl::Status RunningProgram::Open() {
-  for (int32_t index = 0; index < std::ssize(channels_); ++index) {
-    const absl::Status status = OpenChannel(index);
+  for (int32_t index = 0; index < std::ssize(transfers_); ++index) {
+    const absl::Status status = OpenTransfer(index);
     if (status.ok()) continue;
-    return absl::Status(status.code(), absl::StrCat("channel ", program().channels[index].Name(),
+    return absl::Status(status.code(), absl::StrCat("transfer ", program().transfers[index].Name(),
                                                     ": ", status.message()));
   }
   return absl::OkStatus();
 }
 
-absl::Status RunningProgram::OpenChannel(int32_t index) {
+absl::Status RunningProgram::OpenTransfer(int32_t index) {
   RETURN_IF_ERROR(ports_.runner.StartReplays(SpecOf(index), *this));
-  channels_[index].open = true;
+  transfers_[index].open = true;
   return absl::OkStatus();
 }
 
 ReplaySpec RunningProgram::SpecOf(int32_t index) const {
-  const WorkerProgram::Channel& channel = program().channels[index];
-  ReplaySpec spec{.key = channels_[index].key,
+  const WorkerProgram::Transfer& transfer = program().transfers[index];
+  ReplaySpec spec{.key = transfers_[index].key,
                   .token_high = start_.token_high,
                   .token_low = start_.token_low,
-                  .part = channel.part->prepared,
-                  .slots = memory_->channels[index].Slots(),
+                  .part = transfer.part->prepared,
+                  .buffers = memory_->transfers[index].Buffers(),
                   .checksums = start_.checksums,
                   .stall_limit = start_.stall_limit};
-  const TensorTable& tensors = channel.part->prepared->part().tensors();
+  const TensorTable& tensors = transfer.part->prepared->part().tensors();
   for (const ProgramStart::Peer& peer : start_.peers) {
     if (peer.worker == worker_) continue;
     for (const DeviceId& device : peer.devices) {
@@ -89,7 +90,7 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
   RETURN_IF_ERROR(gone_);
   if (running_ || failed_ || stopping_ || iteration <= iteration_) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "iteration ", iteration, ": expected it behind a complete one, found ", iteration_,
+        "iteration ", iteration, ": expected it after a complete one, found ", iteration_,
         running_    ? " running"
         : failed_   ? " failed"
         : stopping_ ? " the last"
@@ -105,10 +106,10 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
   iteration_ = iteration;
   rounds_++;
   running_ = true;
-  for (Channel& channel : channels_) {
-    std::ranges::fill(channel.devices_left, channel.devices);
-    for (std::vector<int64_t>* times :
-         {&channel.produced_ns, &channel.first_byte_ns, &channel.arrived_ns, &channel.fill_ns}) {
+  for (Transfer& transfer : transfers_) {
+    std::ranges::fill(transfer.devices_left, transfer.devices);
+    for (std::vector<int64_t>* times : {&transfer.produced_ns, &transfer.first_byte_ns,
+                                        &transfer.arrived_ns, &transfer.fill_ns}) {
       std::ranges::fill(*times, 0);
     }
   }
@@ -130,55 +131,55 @@ void RunningProgram::Stop(const absl::Status& why) {
     queue->End(cut_short);
   }
   const absl::Status cause = cut_short.ok() ? absl::CancelledError("done") : cut_short;
-  for (const Channel& channel : channels_) {
-    if (channel.open) {
-      ports_.runner.StopReplays(channel.key, cause, std::numeric_limits<uint32_t>::max());
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.open) {
+      ports_.runner.StopReplays(transfer.key, cause, std::numeric_limits<uint32_t>::max());
     }
   }
   TellIfStopped();
 }
 
 void RunningProgram::OnReplaysStopped(const ReplayKey& key) {
-  channels_[channel_of_attempt_.at(key.attempt)].open = false;
+  transfers_[transfer_of_plan_.at(key.plan)].open = false;
   TellIfStopped();
 }
 
 void RunningProgram::TellIfStopped() {
-  const bool open = std::ranges::any_of(channels_, &Channel::open);
+  const bool open = std::ranges::any_of(transfers_, &Transfer::open);
   if (!stopping_ || open || std::exchange(stopped_, true)) return;
   for (const auto& queue : queues_) queue->Detach();
   ports_.listener.OnStopped();
 }
 
-// Messages of a channel are counted on from one iteration to the next.
-uint32_t RunningProgram::InstanceOf(const ChannelMessage& message) const {
-  const size_t messages = channels_[message.channel].devices_left.size();
+// Messages of a transfer are counted on from one iteration to the next.
+uint32_t RunningProgram::InstanceOf(const TransferMessage& message) const {
+  const size_t messages = transfers_[message.transfer].devices_left.size();
   return static_cast<uint32_t>((rounds_ - 1) * messages) + message.index;
 }
 
-std::optional<ChannelMessage> RunningProgram::MessageOf(const TaskKey& key) const {
-  const int32_t channel = channel_of_attempt_.at(key.attempt);
-  const ChannelMessage first{.channel = channel};
+std::optional<TransferMessage> RunningProgram::MessageOf(const TaskKey& key) const {
+  const int32_t transfer = transfer_of_plan_.at(key.plan);
+  const TransferMessage first{.transfer = transfer};
   const int64_t index = int64_t{key.instance} - InstanceOf(first);
-  if (index < 0 || index >= std::ssize(channels_[channel].devices_left)) return std::nullopt;
-  return ChannelMessage{.channel = channel, .index = static_cast<int32_t>(index)};
+  if (index < 0 || index >= std::ssize(transfers_[transfer].devices_left)) return std::nullopt;
+  return TransferMessage{.transfer = transfer, .index = static_cast<int32_t>(index)};
 }
 
 void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
   using Kind = ProgramProgress::Work::Kind;
   for (const ProgramProgress::Work& item : work) {
-    const ChannelMessage& message = item.message;
-    Channel& channel = channels_[message.channel];
+    const TransferMessage& message = item.message;
+    Transfer& transfer = transfers_[message.transfer];
     switch (item.kind) {
       case Kind::kOpen:
-        ports_.runner.Replay(channel.key,
-                             message.index % program().channels[message.channel].buffers,
+        ports_.runner.Replay(transfer.key,
+                             message.index % program().transfers[message.transfer].buffers,
                              InstanceOf(message));
         break;
       case Kind::kFill:
-        channel.fill_ns[message.index] =
-            absl::GetCurrentTimeNanos() - channel.produced_ns[message.index];
-        ports_.runner.ReplaySourceHere(channel.key, InstanceOf(message));
+        transfer.fill_ns[message.index] =
+            absl::GetCurrentTimeNanos() - transfer.produced_ns[message.index];
+        ports_.runner.ReplaySourceHere(transfer.key, InstanceOf(message));
         break;
       case Kind::kRun:
         ranks_[item.rank].running = item.op;
@@ -190,23 +191,23 @@ void RunningProgram::Do(const std::vector<ProgramProgress::Work>& work) {
 }
 
 void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
-  const std::optional<ChannelMessage> message = MessageOf(key);
+  const std::optional<TransferMessage> message = MessageOf(key);
   if (!running_ || !message.has_value()) return;
-  const WorkerProgram::Channel& of = program().channels[message->channel];
+  const WorkerProgram::Transfer& of = program().transfers[message->transfer];
   if (!report.status.ok()) {
     const DeviceId& device = of.part->prepared->part().tensors().devices()[report.device];
     return FailIteration(absl::Status(
         report.status.code(), absl::StrCat(program().NameOf(*message), " at device ",
                                            ToString(device), ": ", report.status.message())));
   }
-  Channel& channel = channels_[message->channel];
-  if (--channel.devices_left[message->index] > 0) return;
-  channel.arrived_ns[message->index] = absl::GetCurrentTimeNanos();
+  Transfer& transfer = transfers_[message->transfer];
+  if (--transfer.devices_left[message->index] > 0) return;
+  transfer.arrived_ns[message->index] = absl::GetCurrentTimeNanos();
   Do(progress_.OnArrived(*message));
 }
 
 void RunningProgram::OnTaskDone(const TaskReport& report) {
-  const std::optional<ChannelMessage> message = MessageOf(report.key);
+  const std::optional<TransferMessage> message = MessageOf(report.key);
   if (!running_ || !message.has_value()) return;
   absl::Status outcome = report.status;
   outcome.Update(report.first_loss);
@@ -214,21 +215,29 @@ void RunningProgram::OnTaskDone(const TaskReport& report) {
     return FailIteration(absl::Status(
         outcome.code(), absl::StrCat(program().NameOf(*message), ": ", outcome.message())));
   }
-  Channel& channel = channels_[message->channel];
-  if (program().channels[message->channel].sends) {
-    channel.first_byte_ns[message->index] =
-        channel.fill_ns[message->index] + static_cast<int64_t>(report.seconds.first_byte * 1e9);
+  Transfer& transfer = transfers_[message->transfer];
+  if (program().transfers[message->transfer].sends) {
+    transfer.first_byte_ns[message->index] =
+        transfer.fill_ns[message->index] + static_cast<int64_t>(report.seconds.first_byte * 1e9);
   }
   Do(progress_.OnLeft(*message));
 }
 
-void RunningProgram::OnOpDone(int32_t index, int64_t begin_ns, int64_t end_ns) {
+void RunningProgram::OnOutcome(int32_t rank, const RankQueue::Outcome& outcome) {
+  if (outcome.status.ok()) {
+    OnOpDone(rank, outcome);
+  } else {
+    OnOpFailed(rank, outcome.status);
+  }
+}
+
+void RunningProgram::OnOpDone(int32_t index, const RankQueue::Outcome& outcome) {
   if (!running_) return;
   Rank& rank = ranks_[index];
-  rank.begin_ns[rank.running] = begin_ns;
-  rank.end_ns[rank.running] = end_ns;
-  for (const ChannelMessage& output : program().ranks[index].ops[rank.running].outputs) {
-    channels_[output.channel].produced_ns[output.index] = end_ns;
+  rank.begin_ns[rank.running] = outcome.begin_ns;
+  rank.end_ns[rank.running] = outcome.end_ns;
+  for (const TransferMessage& output : program().ranks[index].ops[rank.running].outputs) {
+    transfers_[output.transfer].produced_ns[output.index] = outcome.end_ns;
   }
   rank.running = -1;
   Do(progress_.OnOpDone(index));
@@ -236,7 +245,7 @@ void RunningProgram::OnOpDone(int32_t index, int64_t begin_ns, int64_t end_ns) {
 
 void RunningProgram::OnOpFailed(int32_t index, const absl::Status& why) {
   if (!running_) {
-    // Nothing is lost yet, but nobody is there for the next iteration.
+    // Nothing is lost yet, but no process computes the rank in the next iteration.
     gone_ = absl::Status(why.code(),
                          absl::StrCat("rank ", program().ranks[index].rank, ": ", why.message()));
     return;
@@ -263,12 +272,12 @@ void RunningProgram::SendReport(const absl::Status& status) {
     Copy(ranks_[rank].end_ns, *times.mutable_end_ns());
     if (!status.ok()) report.add_positions(progress_.PositionOf(rank));
   }
-  for (int32_t index = 0; index < std::ssize(channels_); ++index) {
-    v1::RunProgramResponse::ChannelTimes& times = *report.add_channels();
-    times.set_channel(index);
-    Copy(channels_[index].produced_ns, *times.mutable_produced_ns());
-    Copy(channels_[index].first_byte_ns, *times.mutable_first_byte_ns());
-    Copy(channels_[index].arrived_ns, *times.mutable_arrived_ns());
+  for (int32_t index = 0; index < std::ssize(transfers_); ++index) {
+    v1::RunProgramResponse::TransferTimes& times = *report.add_transfers();
+    times.set_transfer(index);
+    Copy(transfers_[index].produced_ns, *times.mutable_produced_ns());
+    Copy(transfers_[index].first_byte_ns, *times.mutable_first_byte_ns());
+    Copy(transfers_[index].arrived_ns, *times.mutable_arrived_ns());
   }
   ports_.listener.OnReport(report);
 }

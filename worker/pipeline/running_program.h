@@ -3,10 +3,10 @@
 #include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
 #include "worker/executor/replay.h"
-#include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_queue.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <cstdint>
 #include <memory>
@@ -31,7 +31,7 @@ class ProgramObserver {
 // One worker's program that runs: brings together what its ranks compute and what the executor
 // moves. Confined to the data loop, but for construction. Must not be destroyed between Open and
 // OnStopped.
-class RunningProgram final : private ReplayObserver, private RankListener {
+class RunningProgram final : private ReplayObserver {
  public:
   struct Ports {
     EventLoop& data;
@@ -47,10 +47,10 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   const std::vector<std::shared_ptr<RankQueue>>& queues() const { return queues_; }
 
   // Connects to the other workers. An error is what ReplayRunner::StartReplays finds, with the
-  // channel; then Stop is to follow.
+  // transfer; then Stop is to follow.
   absl::Status Open();
-  // FailedPrecondition when one runs or has failed, or the program stops; why a rank has nobody who
-  // computes it.
+  // FailedPrecondition when one runs or has failed, or the program stops; why a rank has no process
+  // that computes it.
   absl::Status BeginIteration(int64_t iteration);
   // OK: the last iteration is complete everywhere. Repeatable.
   void Stop(const absl::Status& why);
@@ -58,8 +58,8 @@ class RunningProgram final : private ReplayObserver, private RankListener {
  private:
   using Report = v1::RunProgramResponse::IterationReport;
 
-  // What is known of the messages of a channel in this iteration.
-  struct Channel {
+  // What is known of the messages of a transfer in this iteration.
+  struct Transfer {
     ReplayKey key;
     int64_t devices = 0;  // of this worker that get a message
     bool open = false;    // its replays run
@@ -79,14 +79,15 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   void OnDeviceDone(const TaskKey& key, const DeviceReport& report) override;
   void OnTaskDone(const TaskReport& report) override;
   void OnReplaysStopped(const ReplayKey& key) override;
-  void OnOpDone(int32_t rank, int64_t begin_ns, int64_t end_ns) override;
-  void OnOpFailed(int32_t rank, const absl::Status& why) override;
+  void OnOutcome(int32_t rank, const RankQueue::Outcome& outcome);
+  void OnOpDone(int32_t rank, const RankQueue::Outcome& outcome);
+  void OnOpFailed(int32_t rank, const absl::Status& why);
 
-  absl::Status OpenChannel(int32_t index);
+  absl::Status OpenTransfer(int32_t index);
   ReplaySpec SpecOf(int32_t index) const;
   // The message of an instance, when it is one of this iteration.
-  std::optional<ChannelMessage> MessageOf(const TaskKey& key) const;
-  uint32_t InstanceOf(const ChannelMessage& message) const;
+  std::optional<TransferMessage> MessageOf(const TaskKey& key) const;
+  uint32_t InstanceOf(const TransferMessage& message) const;
   void Do(const std::vector<ProgramProgress::Work>& work);
   void FailIteration(const absl::Status& why);
   void SendReport(const absl::Status& status);
@@ -98,10 +99,10 @@ class RunningProgram final : private ReplayObserver, private RankListener {
   const ProgramStart start_;
   const std::shared_ptr<const ProgramMemory> memory_;
   ProgramProgress progress_;
-  std::vector<Channel> channels_;
+  std::vector<Transfer> transfers_;
   std::vector<Rank> ranks_;
   std::vector<std::shared_ptr<RankQueue>> queues_;
-  absl::flat_hash_map<uint32_t, int32_t> channel_of_attempt_;
+  absl::flat_hash_map<uint32_t, int32_t> transfer_of_plan_;
 
   int64_t iteration_ = -1;  // the last that was begun
   uint32_t rounds_ = 0;     // iterations that were begun here

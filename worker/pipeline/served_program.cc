@@ -34,10 +34,10 @@ absl::Status ServedProgram::Handle(const v1::RunProgramRequest& request) {
   using Message = v1::RunProgramRequest::MessageCase;
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
-  if (message == Message::kProgramPiece) return OnPiece(request.program_piece());
+  if (message == Message::kPiece) return OnPiece(request.piece());
   if (program_ == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("run program: expected ",
-                                                   start_.has_value() ? "program_piece" : "start",
+                                                   start_.has_value() ? "piece" : "start",
                                                    ", found message ", message));
   }
   switch (message) {
@@ -53,7 +53,7 @@ absl::Status ServedProgram::Handle(const v1::RunProgramRequest& request) {
                                                   : absl::CancelledError(request.stop().reason()));
       return absl::OkStatus();
     case Message::kStart:
-    case Message::kProgramPiece:
+    case Message::kPiece:
     case Message::MESSAGE_NOT_SET:
       break;
   }
@@ -68,22 +68,18 @@ absl::Status ServedProgram::OnStart(const v1::RunProgramRequest::Start& start) {
   return absl::OkStatus();
 }
 
-absl::Status ServedProgram::OnPiece(const v1::RunProgramRequest::ProgramPiece& piece) {
+absl::Status ServedProgram::OnPiece(const v1::Piece& piece) {
   if (!start_.has_value() || program_ != nullptr) {
     return absl::InvalidArgumentError(
-        "run program: expected program_piece between start and the first iteration");
+        "run program: expected a piece between start and the first iteration");
   }
-  if (bytes_.size() + piece.data().size() > kProgramBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "program of run ", start_->run_id, ": expected at most ", kProgramBytesMax, " bytes"));
-  }
-  bytes_.append(piece.data());
-  return piece.last() ? StartProgram() : absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
+                   bytes_.Add(piece, absl::StrCat("program of run ", start_->run_id)));
+  return bytes.has_value() ? StartProgram(*bytes) : absl::OkStatus();
 }
 
-absl::Status ServedProgram::StartProgram() {
-  ASSIGN_OR_RETURN(std::shared_ptr<const ProgramMemory> memory,
-                   host_.Prepare(*start_, std::exchange(bytes_, {})));
+absl::Status ServedProgram::StartProgram(const std::string& bytes) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const ProgramMemory> memory, host_.Prepare(*start_, bytes));
   LogInfo("program_started", {{"run", start_->run_id}, {"pipeline", start_->pipeline}});
   program_ = std::make_unique<RunningProgram>(
       RunningProgram::Ports{.data = host_.data(), .runner = host_.runner(), .listener = *this},

@@ -5,6 +5,8 @@
 #include "worker/pipeline/program_host.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/running_program.h"
+#include "worker/wire/caller.h"
+#include "worker/wire/piece_buffer.h"
 
 #include <memory>
 #include <optional>
@@ -15,23 +17,14 @@
 
 namespace crossmesh {
 
-// Whoever made a RunProgram call. Thread-safe.
-class ProgramCaller {
- public:
-  virtual ~ProgramCaller() = default;
-  virtual void Say(const v1::RunProgramResponse& response) = 0;
-  // Only the first counts.
-  virtual void End(const absl::Status& status) = 0;
-};
+// Hears what a program says. Thread-safe.
+using ProgramCaller = Caller<v1::RunProgramResponse>;
 
 // The protocol of one RunProgram call, and its program: a start, the program in pieces, then
 // iterations. Confined to the control loop, but for what the program says.
 class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
-                            public HostedProgram,
                             private ProgramObserver {
  public:
-  static constexpr size_t kProgramBytesMax = size_t{64} << 20;
-
   // `host` must outlive it.
   ServedProgram(ProgramHost& host, std::shared_ptr<ProgramCaller> caller)
       : host_(host), caller_(std::move(caller)) {}
@@ -42,13 +35,13 @@ class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
   // No request comes any more: the program is given up.
   void OnGone();
   // Any thread.
-  void GiveUp(const absl::Status& why) override;
+  void GiveUp(const absl::Status& why);
 
  private:
   absl::Status Handle(const v1::RunProgramRequest& request);
   absl::Status OnStart(const v1::RunProgramRequest::Start& start);
-  absl::Status OnPiece(const v1::RunProgramRequest::ProgramPiece& piece);
-  absl::Status StartProgram();
+  absl::Status OnPiece(const v1::Piece& piece);
+  absl::Status StartProgram(const std::string& bytes);
   void StopProgram(absl::Status why);
 
   // On the data loop.
@@ -60,7 +53,7 @@ class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
   ProgramHost& host_;
   const std::shared_ptr<ProgramCaller> caller_;
   std::optional<ProgramStart> start_;
-  std::string bytes_;  // the pieces so far
+  PieceBuffer bytes_;
   bool over_ = false;
   std::unique_ptr<RunningProgram> program_;  // from the last piece on
   std::vector<Thread> rehearsals_;

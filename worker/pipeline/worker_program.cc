@@ -24,8 +24,8 @@ absl::Status Refused(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("program: ", parts...));
 }
 
-// "0>1F3": what passes from stage 0 to stage 1 behind 0F3.
-struct InlineTransfer {
+// "0>1F3": the message that passes from stage 0 to stage 1 after 0F3.
+struct InlineMessage {
   StageIndex source = 0;
   StageIndex destination = 0;
   MicrobatchIndex microbatch = 0;
@@ -33,17 +33,17 @@ struct InlineTransfer {
   bool backward() const { return source > destination; }
 };
 
-absl::StatusOr<InlineTransfer> ParseTransfer(absl::string_view text) {
-  InlineTransfer transfer;
+absl::StatusOr<InlineMessage> ParseMessage(absl::string_view text) {
+  InlineMessage message;
   const std::vector<absl::string_view> ends = absl::StrSplit(text, absl::MaxSplits('>', 1));
   const size_t letter = ends[1].find_first_of("FB");
-  if (!absl::SimpleAtoi(ends[0], &transfer.source) || letter == absl::string_view::npos ||
-      !absl::SimpleAtoi(ends[1].substr(0, letter), &transfer.destination) ||
-      !absl::SimpleAtoi(ends[1].substr(letter + 1), &transfer.microbatch) ||
-      (ends[1][letter] == 'B') != transfer.backward()) {
+  if (!absl::SimpleAtoi(ends[0], &message.source) || letter == absl::string_view::npos ||
+      !absl::SimpleAtoi(ends[1].substr(0, letter), &message.destination) ||
+      !absl::SimpleAtoi(ends[1].substr(letter + 1), &message.microbatch) ||
+      (ends[1][letter] == 'B') != message.backward()) {
     return Refused("expected an op or a transfer such as 0>1F3, found \"", text, "\"");
   }
-  return transfer;
+  return message;
 }
 
 class Decoder {
@@ -54,10 +54,10 @@ class Decoder {
     RETURN_IF_ERROR(DecodeMicrobatches());
     RETURN_IF_ERROR(DecodeStages());
     RETURN_IF_ERROR(DecodeRanks());
-    for (const v1::PipelineProgram::Channel& channel : proto_.channels()) {
-      RETURN_IF_ERROR(DecodeChannel(channel));
+    for (const v1::PipelineProgram::Transfer& transfer : proto_.transfers()) {
+      RETURN_IF_ERROR(DecodeTransfer(transfer));
     }
-    RETURN_IF_ERROR(PlaceTransfers());
+    RETURN_IF_ERROR(PlaceMessages());
     return std::move(program_);
   }
 
@@ -66,10 +66,10 @@ class Decoder {
     RankIndex rank = 0;
     double seconds[4] = {};  // by OpKind
   };
-  // A transfer's place among the actions of a rank, to be found when the channels are known.
+  // A message's place among the actions of a rank, to be resolved when the transfers are known.
   struct Placed {
     size_t rank = 0;
-    InlineTransfer transfer;
+    InlineMessage message;
     size_t before_op = 0;  // of the rank
   };
 
@@ -123,8 +123,8 @@ class Decoder {
   absl::Status DecodeAction(absl::string_view text) {
     WorkerProgram::Rank& rank = program_.ranks.back();
     if (absl::StrContains(text, '>')) {
-      ASSIGN_OR_RETURN(const InlineTransfer transfer, ParseTransfer(text));
-      placed_.push_back({program_.ranks.size() - 1, transfer, rank.ops.size()});
+      ASSIGN_OR_RETURN(const InlineMessage message, ParseMessage(text));
+      placed_.push_back({program_.ranks.size() - 1, message, rank.ops.size()});
       program_.blocking = true;
       return absl::OkStatus();
     }
@@ -147,69 +147,70 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  absl::Status DecodeChannel(const v1::PipelineProgram::Channel& proto) {
-    WorkerProgram::Channel channel{.edge = proto.edge(),
-                                   .backward = proto.backward(),
-                                   .from = proto.from(),
-                                   .to = proto.to(),
-                                   .samples = proto.samples(),
-                                   .buffers = proto.buffers(),
-                                   .attempt = proto.attempt(),
-                                   .tensors = {proto.tensors().begin(), proto.tensors().end()}};
+  absl::Status DecodeTransfer(const v1::PipelineProgram::Transfer& proto) {
+    WorkerProgram::Transfer transfer{.edge = proto.edge(),
+                                     .backward = proto.backward(),
+                                     .from = proto.from(),
+                                     .to = proto.to(),
+                                     .samples = proto.samples(),
+                                     .buffers = proto.buffers(),
+                                     .plan = proto.plan(),
+                                     .tensors = {proto.tensors().begin(), proto.tensors().end()}};
     const auto refused = [&](const auto&... why) {
-      return Refused("channel ", channel.Name(), " for ", channel.samples, " samples: ", why...);
+      return Refused("transfer ", transfer.Name(), " for ", transfer.samples, " samples: ", why...);
     };
-    if (channel.buffers < 1 || channel.buffers > WorkerProgram::kBuffersMax) {
+    if (transfer.buffers < 1 || transfer.buffers > WorkerProgram::kBuffersMax) {
       return refused("expected 1 to ", WorkerProgram::kBuffersMax, " buffers, found ",
-                     channel.buffers);
+                     transfer.buffers);
     }
-    if (!attempts_.insert(channel.attempt).second ||
-        !channel_of_.emplace(KeyOf(channel), program_.channels.size()).second) {
-      return refused("is there twice, or its attempt ", channel.attempt, " is");
+    if (!plans_.insert(transfer.plan).second ||
+        !transfer_of_.emplace(KeyOf(transfer), program_.transfers.size()).second) {
+      return refused("is there twice, or its plan ", transfer.plan, " is");
     }
     absl::StatusOr<WorkerPart> part = FromProto(proto.part());
     if (!part.ok()) return refused(part.status().message());
     absl::StatusOr<std::shared_ptr<const LaidOutPart>> laid_out =
         LaidOutPart::Create(std::make_shared<const WorkerPart>(*std::move(part)));
     if (!laid_out.ok()) return refused(laid_out.status().message());
-    channel.part = *std::move(laid_out);
-    channel.sends = !channel.part->sources.empty();
-    channel.receives = !channel.part->destinations.empty();
-    if (std::ssize(channel.tensors) !=
-        std::ssize(channel.part->prepared->part().tensors().group_of_tensor())) {
-      return refused("expected ", channel.part->prepared->part().tensors().group_of_tensor().size(),
-                     " tensors, found ", channel.tensors.size());
+    transfer.part = *std::move(laid_out);
+    transfer.sends = !transfer.part->sources.empty();
+    transfer.receives = !transfer.part->destinations.empty();
+    if (std::ssize(transfer.tensors) !=
+        std::ssize(transfer.part->prepared->part().tensors().group_of_tensor())) {
+      return refused("expected ",
+                     transfer.part->prepared->part().tensors().group_of_tensor().size(),
+                     " tensors, found ", transfer.tensors.size());
     }
-    const auto index = static_cast<int32_t>(program_.channels.size());
-    if (channel.sends) {
-      channel.microbatches =
-          Join(channel, channel.producer(), index, &WorkerProgram::RankOp::outputs);
-      if (channel.microbatches.empty()) return refused("has no op that gives what it sends");
+    const auto index = static_cast<int32_t>(program_.transfers.size());
+    if (transfer.sends) {
+      transfer.microbatches =
+          Join(transfer, transfer.producer(), index, &WorkerProgram::RankOp::outputs);
+      if (transfer.microbatches.empty()) return refused("has no op that gives what it sends");
     }
-    if (channel.receives) {
+    if (transfer.receives) {
       std::vector<MicrobatchIndex> received =
-          Join(channel, channel.consumer(), index, &WorkerProgram::RankOp::inputs);
+          Join(transfer, transfer.consumer(), index, &WorkerProgram::RankOp::inputs);
       if (received.empty()) return refused("has no op that needs what it receives");
-      if (channel.sends && received != channel.microbatches) {
+      if (transfer.sends && received != transfer.microbatches) {
         return refused("expected messages in one order at both ends");
       }
-      channel.microbatches = std::move(received);
+      transfer.microbatches = std::move(received);
     }
-    if (!channel.sends && !channel.receives) return refused("has no device of this worker");
-    program_.channels.push_back(std::move(channel));
+    if (!transfer.sends && !transfer.receives) return refused("has no device of this worker");
+    program_.transfers.push_back(std::move(transfer));
     return absl::OkStatus();
   }
 
-  // Tells the ops of a stage of the channel's messages; returns their microbatches.
-  std::vector<MicrobatchIndex> Join(const WorkerProgram::Channel& channel, StageIndex stage,
-                                    int32_t index,
-                                    std::vector<ChannelMessage> WorkerProgram::RankOp::* messages) {
+  // Tells the ops of a stage of the transfer's messages; returns their microbatches.
+  std::vector<MicrobatchIndex> Join(
+      const WorkerProgram::Transfer& transfer, StageIndex stage, int32_t index,
+      std::vector<TransferMessage> WorkerProgram::RankOp::* messages) {
     std::vector<MicrobatchIndex> microbatches;
     for (WorkerProgram::Rank& rank : program_.ranks) {
       for (WorkerProgram::RankOp& op : rank.ops) {
         const bool passes =
-            channel.backward ? GivesInputGradient(op.op.kind) : op.op.kind == OpKind::kForward;
-        if (op.op.stage != stage || op.samples != channel.samples || !passes) continue;
+            transfer.backward ? GivesInputGradient(op.op.kind) : op.op.kind == OpKind::kForward;
+        if (op.op.stage != stage || op.samples != transfer.samples || !passes) continue;
         (op.*messages).push_back({index, static_cast<int32_t>(microbatches.size())});
         microbatches.push_back(op.op.microbatch);
       }
@@ -218,13 +219,13 @@ class Decoder {
   }
 
   // Everything a rank does, in its order.
-  absl::Status PlaceTransfers() {
+  absl::Status PlaceMessages() {
     auto placed = placed_.begin();
     for (size_t r = 0; r < program_.ranks.size(); ++r) {
       WorkerProgram::Rank& rank = program_.ranks[r];
       for (size_t op = 0; op <= rank.ops.size(); ++op) {
         for (; placed != placed_.end() && placed->rank == r && placed->before_op == op; ++placed) {
-          RETURN_IF_ERROR(PlaceTransfer(rank, placed->transfer));
+          RETURN_IF_ERROR(PlaceMessage(rank, placed->message));
         }
         if (op < rank.ops.size()) rank.actions.push_back({.op = static_cast<int32_t>(op)});
       }
@@ -232,56 +233,56 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  absl::Status PlaceTransfer(WorkerProgram::Rank& rank, const InlineTransfer& transfer) {
-    const auto [from, to] = std::minmax(transfer.source, transfer.destination);
-    if (transfer.microbatch < 0 || transfer.microbatch >= std::ssize(program_.samples)) {
-      return Refused("transfer ", transfer.source, ">", transfer.destination,
+  absl::Status PlaceMessage(WorkerProgram::Rank& rank, const InlineMessage& placed) {
+    const auto [from, to] = std::minmax(placed.source, placed.destination);
+    if (placed.microbatch < 0 || placed.microbatch >= std::ssize(program_.samples)) {
+      return Refused("transfer ", placed.source, ">", placed.destination,
                      ": expected microbatches below ", program_.samples.size(), ", found ",
-                     transfer.microbatch);
+                     placed.microbatch);
     }
-    const auto found = channel_of_.find(
-        std::tuple(from, to, transfer.backward(), program_.samples[transfer.microbatch]));
+    const auto found = transfer_of_.find(
+        std::tuple(from, to, placed.backward(), program_.samples[placed.microbatch]));
     // One of which no device of this worker has a part.
-    if (found == channel_of_.end()) return absl::OkStatus();
-    const WorkerProgram::Channel& channel = program_.channels[found->second];
-    const auto message = std::ranges::find(channel.microbatches, transfer.microbatch);
-    if (message == channel.microbatches.end()) {
-      return Refused("transfer ", channel.Name(), ": no op has microbatch ", transfer.microbatch);
+    if (found == transfer_of_.end()) return absl::OkStatus();
+    const WorkerProgram::Transfer& transfer = program_.transfers[found->second];
+    const auto found_message = std::ranges::find(transfer.microbatches, placed.microbatch);
+    if (found_message == transfer.microbatches.end()) {
+      return Refused("transfer ", transfer.Name(), ": no op has microbatch ", placed.microbatch);
     }
-    const auto stage = stages_.find(transfer.source);
+    const auto stage = stages_.find(placed.source);
     const bool sends = stage != stages_.end() && stage->second.rank == rank.rank;
-    if (!(sends ? channel.sends : channel.receives)) return absl::OkStatus();
+    if (!(sends ? transfer.sends : transfer.receives)) return absl::OkStatus();
     using Kind = WorkerProgram::Action::Kind;
     rank.actions.push_back(
         {.kind = sends ? Kind::kSend : Kind::kReceive,
          .message = {static_cast<int32_t>(found->second),
-                     static_cast<int32_t>(message - channel.microbatches.begin())}});
+                     static_cast<int32_t>(found_message - transfer.microbatches.begin())}});
     return absl::OkStatus();
   }
 
-  using ChannelKey = std::tuple<StageIndex, StageIndex, bool, int64_t>;
-  static ChannelKey KeyOf(const WorkerProgram::Channel& channel) {
-    return {channel.from, channel.to, channel.backward, channel.samples};
+  using TransferKey = std::tuple<StageIndex, StageIndex, bool, int64_t>;
+  static TransferKey KeyOf(const WorkerProgram::Transfer& transfer) {
+    return {transfer.from, transfer.to, transfer.backward, transfer.samples};
   }
 
   const v1::PipelineProgram& proto_;
   WorkerProgram program_;
   absl::btree_map<StageIndex, Stage> stages_;
   absl::btree_set<Op> ops_;
-  absl::btree_set<uint32_t> attempts_;
-  absl::btree_map<ChannelKey, size_t> channel_of_;
+  absl::btree_set<uint32_t> plans_;
+  absl::btree_map<TransferKey, size_t> transfer_of_;
   std::vector<Placed> placed_;
 };
 
 }  // namespace
 
-std::string WorkerProgram::Channel::Name() const {
+std::string WorkerProgram::Transfer::Name() const {
   return absl::StrCat(producer(), ">", consumer());
 }
 
-std::string WorkerProgram::NameOf(const ChannelMessage& message) const {
-  const Channel& channel = channels[message.channel];
-  return absl::StrCat("microbatch ", channel.microbatches[message.index], " of ", channel.Name());
+std::string WorkerProgram::NameOf(const TransferMessage& message) const {
+  const Transfer& transfer = transfers[message.transfer];
+  return absl::StrCat("microbatch ", transfer.microbatches[message.index], " of ", transfer.Name());
 }
 
 absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto) {

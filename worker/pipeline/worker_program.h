@@ -13,12 +13,12 @@
 
 namespace crossmesh {
 
-// The index-th message of a channel in an iteration.
-struct ChannelMessage {
-  int32_t channel = 0;  // index into WorkerProgram::channels
+// The index-th message of a transfer in an iteration.
+struct TransferMessage {
+  int32_t transfer = 0;  // index into WorkerProgram::transfers
   int32_t index = 0;
 
-  friend bool operator==(const ChannelMessage&, const ChannelMessage&) = default;
+  friend bool operator==(const TransferMessage&, const TransferMessage&) = default;
 };
 
 // v1.PipelineProgram, decoded: what one worker does in an iteration, and what each op waits for and
@@ -28,14 +28,14 @@ struct WorkerProgram {
   static constexpr int32_t kBuffersMax = 1 << 16;
 
   // An edge in one direction, for microbatches of one size, with an end at this worker.
-  struct Channel {
+  struct Transfer {
     int32_t edge = 0;
     bool backward = false;
     StageIndex from = 0;  // of the edge, whatever the direction
     StageIndex to = 0;
     int64_t samples = 0;
     int32_t buffers = 1;
-    uint32_t attempt = 0;
+    uint32_t plan = 0;  // TaskKey::plan of its messages
     std::vector<std::string> tensors;
     std::shared_ptr<const LaidOutPart> part;
     bool sends = false;                         // devices of this worker give what passes
@@ -51,15 +51,15 @@ struct WorkerProgram {
     Op op;
     int64_t samples = 0;
     double seconds = 0;  // that it is to take
-    std::vector<ChannelMessage> inputs;
-    std::vector<ChannelMessage> outputs;
+    std::vector<TransferMessage> inputs;
+    std::vector<TransferMessage> outputs;
   };
   // What a rank does next: computes an op, or waits for one end of a transfer.
   struct Action {
     enum class Kind : uint8_t { kRun, kSend, kReceive };
     Kind kind = Kind::kRun;
     int32_t op = 0;  // of kRun: index into the rank's ops
-    ChannelMessage message;
+    TransferMessage message;
 
     friend bool operator==(const Action&, const Action&) = default;
   };
@@ -70,16 +70,16 @@ struct WorkerProgram {
   };
 
   std::vector<Rank> ranks;
-  std::vector<Channel> channels;
+  std::vector<Transfer> transfers;
   std::vector<int64_t> samples;  // by microbatch
   bool blocking = false;         // ranks wait for their transfers, which stand among their actions
 
   // "microbatch 3 of 0>1".
-  std::string NameOf(const ChannelMessage& message) const;
+  std::string NameOf(const TransferMessage& message) const;
 };
 
-// InvalidArgument names the rank, op or channel: a text that is no action, an op of a stage that
-// the rank does not have, or that is there twice; a channel that is there twice, whose part is
+// InvalidArgument names the rank, op or transfer: a text that is no action, an op of a stage that
+// the rank does not have, or that is there twice; a transfer that is there twice, whose part is
 // refused, or has devices but no op of this worker at an end; both ends in another order. Cost:
 // linear, and that of proving the parts.
 absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto);

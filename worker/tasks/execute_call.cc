@@ -31,11 +31,11 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
   using Message = v1::ExecuteRequest::MessageCase;
   const Message message = request.message_case();
   if (message == Message::kStart) return OnStart(request.start());
-  if (message == Message::kPartPiece) return OnPiece(request.part_piece());
+  if (message == Message::kPiece) return OnPiece(request.piece());
   if (message == Message::kPeerLost) return OnPeerLost(request.peer_lost());
   if (!start_.has_value() || needs_part_) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "execute: expected ", needs_part_ ? "part_piece" : "start", ", found message ", message));
+        "execute: expected ", needs_part_ ? "piece" : "start", ", found message ", message));
   }
   switch (message) {
     case Message::kCancel:
@@ -51,7 +51,7 @@ absl::Status ExecuteCall::Handle(const v1::ExecuteRequest& request) {
       table_.Acknowledge(start_->key, *caller_);
       break;
     case Message::kStart:
-    case Message::kPartPiece:
+    case Message::kPiece:
     case Message::kPeerLost:
     case Message::MESSAGE_NOT_SET:
       return absl::InvalidArgumentError("execute: expected a message, found none that is known");
@@ -67,22 +67,19 @@ absl::Status ExecuteCall::OnStart(const v1::ExecuteRequest::Start& start) {
   return Start();
 }
 
-absl::Status ExecuteCall::OnPiece(const v1::ExecuteRequest::PartPiece& piece) {
+absl::Status ExecuteCall::OnPiece(const v1::Piece& piece) {
   if (!needs_part_) {
-    return absl::InvalidArgumentError("execute: found a part_piece that was not asked for");
+    return absl::InvalidArgumentError("execute: found a piece that was not asked for");
   }
-  if (part_.size() + piece.data().size() > kPartBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("part ", start_->part.ToString(),
-                                                   ": expected at most ", kPartBytesMax, " bytes"));
-  }
-  part_.append(piece.data());
-  if (!piece.last()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
+                   part_.Add(piece, absl::StrCat("part ", start_->part.ToString())));
+  if (!bytes.has_value()) return absl::OkStatus();
   needs_part_ = false;
-  RETURN_IF_ERROR(table_.AddPart(start_->key, start_->part, std::exchange(part_, {})));
+  RETURN_IF_ERROR(table_.AddPart(start_->key, start_->part, *bytes));
   return Start();
 }
 
-// Comes at any time behind the start. A task that has no part yet hears of it when it begins, and
+// Comes at any time after the start. A task that has no part yet hears of it when it begins, and
 // then only of its own peers, which bounds what is kept.
 absl::Status ExecuteCall::OnPeerLost(const v1::ExecuteRequest::PeerLost& lost) {
   if (!start_.has_value()) {

@@ -2,8 +2,8 @@
 
 #include "crossmesh/v1/execution_service.pb.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_caller.h"
 #include "worker/tasks/task_table.h"
+#include "worker/wire/piece_buffer.h"
 
 #include <cstdint>
 #include <memory>
@@ -19,9 +19,6 @@ namespace crossmesh {
 // Confined to the control loop.
 class ExecuteCall {
  public:
-  // Of the pieces of a part together.
-  static constexpr size_t kPartBytesMax = size_t{64} << 20;
-
   // `table` must outlive it.
   ExecuteCall(TaskTable& table, std::shared_ptr<TaskCaller> caller);
 
@@ -34,7 +31,7 @@ class ExecuteCall {
  private:
   absl::Status Handle(const v1::ExecuteRequest& request);
   absl::Status OnStart(const v1::ExecuteRequest::Start& start);
-  absl::Status OnPiece(const v1::ExecuteRequest::PartPiece& piece);
+  absl::Status OnPiece(const v1::Piece& piece);
   absl::Status OnPeerLost(const v1::ExecuteRequest::PeerLost& lost);
   // Says NeedPart when the table does.
   absl::Status Start();
@@ -44,7 +41,7 @@ class ExecuteCall {
   std::optional<StartRequest> start_;
   bool needs_part_ = false;
   bool over_ = false;
-  std::string part_;  // the pieces so far
+  PieceBuffer part_;
   // Peers of the task, and why, that were lost before it had its part.
   absl::btree_map<std::string, std::string> lost_early_;
 };

@@ -62,7 +62,7 @@ TEST_F(ExecuteCallTest, RefusesMessagesOutOfOrder) {
   EXPECT_THAT(end_of({v1::ExecuteRequest()}), is_refused("expected start"));
   EXPECT_THAT(end_of({PieceOf(0, 1, false)}), is_refused("not asked for"));
   EXPECT_THAT(end_of({StartOf(Key(1)), StartOf(Key(1))}), is_refused("second"));
-  EXPECT_THAT(end_of({StartOf(Key(1)), ResolveOf({2}, true)}), is_refused("expected part_piece"));
+  EXPECT_THAT(end_of({StartOf(Key(1)), ResolveOf({2}, true)}), is_refused("expected piece"));
 }
 
 TEST_F(ExecuteCallTest, APeerThatIsLostBeforeThePartHasComeIsLostForTheTask) {
@@ -84,7 +84,7 @@ TEST_F(ExecuteCallTest, APeerThatIsLostBeforeThePartHasComeIsLostForTheTask) {
   EXPECT_THAT(executor_.lost(), ElementsAre(Pair(Key(1), "w2")));
 }
 
-TEST_F(ExecuteCallTest, SaysNothingBehindTheEnd) {
+TEST_F(ExecuteCallTest, SaysNothingAfterTheEnd) {
   FakeCall call(table_);
   Send(call, ResolveOf({2}, true));
   Send(call, StartOf(Key(1)));

@@ -3,7 +3,6 @@
 #include "common/event_loop/event_loop.h"
 #include "worker/executor/laid_out_part.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_caller.h"
 
 #include <cstddef>
 #include <memory>

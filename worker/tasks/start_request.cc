@@ -68,18 +68,16 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
         absl::StrCat("start.part_digest: expected 32 hexadecimal digits, found ",
                      start.part_digest().size(), " bytes of something else"));
   }
-  StartRequest request{.key = {.operation = start.operation(),
-                               .epoch = start.epoch(),
-                               .attempt = start.attempt(),
-                               .instance = start.instance()},
-                       .operation_id = start.operation_id(),
-                       .token_high = token.high,
-                       .token_low = token.low,
-                       .part = *part,
-                       .source_storage = start.source_storage(),
-                       .destination_storage = start.destination_storage(),
-                       .create_destination = start.create_destination(),
-                       .checksums = start.checksums()};
+  StartRequest request{
+      .key = {.operation = start.operation(), .epoch = start.epoch(), .plan = start.attempt()},
+      .operation_id = start.operation_id(),
+      .token_high = token.high,
+      .token_low = token.low,
+      .part = *part,
+      .source_storage = start.source_storage(),
+      .destination_storage = start.destination_storage(),
+      .create_destination = start.create_destination(),
+      .checksums = start.checksums()};
   ASSIGN_OR_RETURN(request.deadline, DurationIn(start.deadline(), kDurations, "start.deadline"));
   ASSIGN_OR_RETURN(request.stall_limit,
                    DurationIn(start.stall_limit(), kDurations, "start.stall_limit"));

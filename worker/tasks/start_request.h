@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/base/digest.h"
-#include "common/communicators/communicator_key.h"
 #include "crossmesh/v1/execution_service.pb.h"
 #include "worker/executor/task.h"
+#include "worker/wire/caller.h"
 
 #include <cstdint>
 #include <string>
@@ -14,20 +14,17 @@
 
 namespace crossmesh {
 
+// Hears what a task says.
+using TaskCaller = Caller<v1::ExecuteResponse>;
+
 // What a controller asks for when it starts a task; as ExecuteRequest.Start, checked.
 struct StartRequest {
+  using Communicator = TaskSpec::Communicator;  // its devices are not checked yet
+
   struct Peer {
     std::string worker;
     std::string data_address;
     std::vector<DeviceRank> devices;  // in the part's tensors; not checked yet
-  };
-
-  // Over which some of the plan's GPUs exchange their bytes.
-  struct Communicator {
-    CommunicatorKey key;
-    std::vector<DeviceRank> devices;  // by rank; in the part's tensors; not checked yet
-
-    friend bool operator==(const Communicator&, const Communicator&) = default;
   };
 
   static constexpr absl::Duration kDeadlineMax = absl::Hours(24);

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/worker_part_codec.h"
 #include "worker/tasks/task_end_metrics.h"
+#include "worker/wire/task_report_codec.h"
 
 #include <algorithm>
 #include <optional>
@@ -17,7 +18,7 @@ namespace {
 constexpr absl::Duration kSweepInterval = absl::Seconds(1);
 
 std::string NameOf(const StartRequest& request) {
-  return absl::StrCat("operation ", request.operation_id, ", attempt ", request.key.attempt);
+  return absl::StrCat("operation ", request.operation_id, ", attempt ", request.key.plan);
 }
 
 absl::StatusOr<std::shared_ptr<const LaidOutPart>> ParsePart(absl::string_view bytes,
@@ -112,10 +113,10 @@ absl::Status TaskTable::AddPart(const TaskKey& key, const Digest& digest, absl::
 absl::Status TaskTable::CheckAttempt(const TaskKey& key) const {
   for (auto it = tasks_.lower_bound(TaskKey{.operation = key.operation, .epoch = key.epoch});
        it != tasks_.end() && it->first.operation == key.operation; ++it) {
-    if (it->first.attempt <= key.attempt) continue;
+    if (it->first.plan <= key.plan) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat("attempt ", key.attempt, " is over: attempt ", it->first.attempt,
-                     " of operation ", it->second->request().operation_id, " has begun"));
+        absl::StrCat("attempt ", key.plan, " is over: attempt ", it->first.plan, " of operation ",
+                     it->second->request().operation_id, " has begun"));
   }
   return absl::OkStatus();
 }
@@ -180,12 +181,10 @@ absl::StatusOr<TaskSpec> TaskTable::Specify(const StartRequest& request, const L
                 .part = part.prepared,
                 .sources = leases.BindSources(part),
                 .destinations = leases.BindDestinations(part),
+                .communicators = request.communicators,
                 .checksums = request.checksums,
                 .deadline = request.deadline,
                 .stall_limit = request.stall_limit};
-  for (const StartRequest::Communicator& communicator : request.communicators) {
-    spec.communicators.push_back({.key = communicator.key, .devices = communicator.devices});
-  }
   const auto device_count = std::ssize(part.prepared->part().tensors().devices());
   for (const StartRequest::Peer& peer : request.peers) {
     if (peer.worker == options_.worker) continue;
@@ -227,13 +226,16 @@ void TaskTable::OnTaskDone(const TaskReport& report) {
 
 void TaskTable::Ended(const TaskReport& report) {
   WorkerTask& task = *Find(report.key);
-  task.OnReport(report, ports_.clock.Monotonic());
+  v1::TaskReport told = ToProto(report);
+  told.set_worker(options_.worker);
+  told.set_attempt(report.key.plan);
+  task.OnReport(std::move(told), ports_.clock.Monotonic());
   AddRelaysInProgress(task, -1);
   RecordTaskEnd(task.part(), report, options_.link, ports_.metrics);
   if (!report.status.ok()) {
     LogWarning("task_failed", {{"worker_id", options_.worker},
                                {"operation_id", task.request().operation_id},
-                               {"attempt", report.key.attempt},
+                               {"attempt", report.key.plan},
                                {"status", report.status.ToString()}});
   }
   if (unwanted_.erase(report.key) > 0) Forget(report.key);
@@ -297,7 +299,7 @@ void TaskTable::CollectProgress(absl::AnyInvocable<void(std::vector<Progress>)> 
   std::vector<std::pair<TaskKey, Progress>> tasks;
   for (const auto& [key, task] : tasks_) {
     if (task->state() == WorkerTask::State::kEnded) continue;
-    tasks.push_back({key, {.operation_id = task->request().operation_id, .attempt = key.attempt}});
+    tasks.push_back({key, {.operation_id = task->request().operation_id, .attempt = key.plan}});
   }
   ports_.data.Post([this, tasks = std::move(tasks), done = std::move(done)]() mutable {
     std::vector<Progress> progress;
@@ -378,7 +380,7 @@ void TaskTable::Sweep() {
       task->AbandonRest();
       LogWarning("task_abandoned", {{"worker_id", options_.worker},
                                     {"operation_id", task->request().operation_id},
-                                    {"attempt", key.attempt}});
+                                    {"attempt", key.plan}});
     }
     if (now >= task->ended() + options_.report_kept) old.push_back(key);
   }

@@ -10,7 +10,6 @@
 #include "worker/tasks/part_cache.h"
 #include "worker/tasks/pending_starts.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_caller.h"
 #include "worker/tasks/worker_task.h"
 
 #include <cstddef>
@@ -30,12 +29,12 @@
 
 namespace crossmesh {
 
-// The tasks of this worker, below gRPC: who may start one, what memory it gets, who hears of it,
-// and how long it is remembered.
+// The tasks of this worker, below gRPC: which may start, what memory they get, which callers hear
+// of them, and how long it is remembered.
 //
 // An accepted task runs on to its deadline when its caller goes away, and its report waits for a
 // caller that comes again: until it is acknowledged, until a controller of a higher epoch starts
-// the same operation, or until `report_kept` has passed. Destinations that nobody resolves are
+// the same operation, or until `report_kept` has passed. Destinations that are not resolved are
 // abandoned `abandon_grace` after the task's deadline, or as soon as a controller of a higher epoch
 // wants the same memory. A task without a caller that still writes there then is cancelled, and the
 // start waits for its end.
@@ -73,7 +72,7 @@ class TaskTable : private TaskObserver {
   //   FailedPrecondition  epoch or attempt is over; a storage is missing or of another size
   //   AlreadyExists       the key is that of a task that was started otherwise
   //   InvalidArgument     the part is not for this worker's devices; a peer is missing
-  //   Aborted             somebody else writes a destination; of a former controller's task that
+  //   Aborted             another task writes a destination; of a former controller's task that
   //                       does not end in time, the caller is told so later
   //   ResourceExhausted   too many tasks, no memory
   //   Unavailable         the worker drains; the epoch cannot be written down
@@ -156,7 +155,7 @@ class TaskTable : private TaskObserver {
   void Dismiss(const TaskKey& key, const absl::Status& why);
   void StartSweeping();
   void Sweep();
-  // Does it run, or does somebody still have business with it?
+  // Does it run, or has it a caller?
   static bool Live(const WorkerTask& task);
   void TellIfIdle();
 

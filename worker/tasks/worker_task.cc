@@ -56,12 +56,12 @@ void WorkerTask::OnDeviceDone(const DeviceReport& report) {
   Say(std::move(response));
 }
 
-void WorkerTask::OnReport(const TaskReport& report, absl::Duration now) {
+void WorkerTask::OnReport(v1::TaskReport report, absl::Duration now) {
   CHECK(state_ == State::kRunning);
   state_ = State::kEnded;
   ended_ = now;
   v1::ExecuteResponse response;
-  *response.mutable_report() = ToProto(report);
+  *response.mutable_report() = std::move(report);
   Say(std::move(response));
   for (const ResolveRequest& request : std::exchange(asked_early_, {})) ResolveNow(request);
 }

@@ -4,7 +4,6 @@
 #include "worker/executor/laid_out_part.h"
 #include "worker/executor/task.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_caller.h"
 #include "worker/tasks/task_leases.h"
 
 #include <cstdint>
@@ -47,14 +46,14 @@ class WorkerTask {
 
   // Says everything again, to `caller`; one that was attached before is ended with Aborted.
   void Attach(std::shared_ptr<TaskCaller> caller);
-  // Nobody listens any more, when `caller` did.
+  // Does nothing unless `caller` is attached.
   void Detach(const TaskCaller& caller);
   // Ends the caller's call, if there is one.
   void EndCall(const absl::Status& status);
 
   void OnAccepted();
   void OnDeviceDone(const DeviceReport& report);
-  void OnReport(const TaskReport& report, absl::Duration now);
+  void OnReport(v1::TaskReport report, absl::Duration now);
 
   // Answers by Resolved: FailedPrecondition when a device to commit has not come out well, or was
   // resolved otherwise; InvalidArgument for one that the task does not write. Devices before the
@@ -90,7 +89,7 @@ class WorkerTask {
   absl::btree_map<DeviceRank, Destination> destinations_;
   std::vector<ResolveRequest> asked_early_;
   std::vector<v1::ExecuteResponse> said_;
-  std::shared_ptr<TaskCaller> caller_;  // null: nobody listens
+  std::shared_ptr<TaskCaller> caller_;  // null: none is attached
 };
 
 }  // namespace crossmesh

@@ -64,8 +64,8 @@ class Execution final : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteR
   void OnMessage(v1::ExecuteResponse response) override {
     if (response.has_need_part()) {
       v1::ExecuteRequest piece;
-      piece.mutable_part_piece()->set_data(part_);
-      piece.mutable_part_piece()->set_last(true);
+      piece.mutable_piece()->set_data(part_);
+      piece.mutable_piece()->set_last(true);
       Send(std::move(piece));
     }
     MutexLock lock(mutex_);

@@ -17,14 +17,14 @@
 namespace crossmesh {
 
 // What stands before every payload on the wire. Fixed 64 bytes, little endian, no padding.
-// (operation, epoch, attempt, instance, channel, sequence) names the message; `token` is the
+// (operation, epoch, plan, instance, channel, sequence) names the message; `token` is the
 // operation's secret, without which a receiver drops the message and counts it.
 struct MessageHeader {
   uint64_t token_high = 0;
   uint64_t token_low = 0;
   uint64_t operation = 0;
   uint64_t epoch = 0;
-  uint32_t attempt = 0;
+  uint32_t plan = 0;
   uint32_t instance = 0;
   uint32_t channel = 0;
   uint32_t kind = 0;      // the executor's; the transport does not look at it

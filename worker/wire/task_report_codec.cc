@@ -41,8 +41,8 @@ absl::StatusOr<DeviceReport> FromProto(const v1::ExecuteResponse::DeviceDone& pr
                       .digest = *digest};
 }
 
-v1::ExecuteResponse::Report ToProto(const TaskReport& report) {
-  v1::ExecuteResponse::Report proto;
+v1::TaskReport ToProto(const TaskReport& report) {
+  v1::TaskReport proto;
   proto.set_code(static_cast<int32_t>(report.status.code()));
   proto.set_message(ReplaceInvalidUtf8(report.status.message()));
   proto.mutable_lost_peers()->Assign(report.lost_peers.begin(), report.lost_peers.end());
@@ -55,7 +55,7 @@ v1::ExecuteResponse::Report ToProto(const TaskReport& report) {
   proto.set_unpack_seconds(report.seconds.unpack);
   proto.set_checksum_seconds(report.seconds.checksum);
   for (const LinkReport& link : report.links) {
-    v1::ExecuteResponse::Link& added = *proto.add_links();
+    v1::TaskReport::Link& added = *proto.add_links();
     added.set_peer(link.peer);
     added.set_sent_bytes(link.sent_bytes);
     added.set_busy_seconds(link.busy_seconds);
@@ -67,7 +67,7 @@ v1::ExecuteResponse::Report ToProto(const TaskReport& report) {
   return proto;
 }
 
-TaskReport FromProto(const v1::ExecuteResponse::Report& proto) {
+TaskReport FromProto(const v1::TaskReport& proto) {
   TaskReport report = {.status = StatusFromCode(proto.code(), proto.message()),
                        .lost_peers = {proto.lost_peers().begin(), proto.lost_peers().end()},
                        .sent_bytes = proto.sent_bytes(),
@@ -78,7 +78,7 @@ TaskReport FromProto(const v1::ExecuteResponse::Report& proto) {
                                    .pack = proto.pack_seconds(),
                                    .unpack = proto.unpack_seconds(),
                                    .checksum = proto.checksum_seconds()}};
-  for (const v1::ExecuteResponse::Link& link : proto.links()) {
+  for (const v1::TaskReport::Link& link : proto.links()) {
     report.links.push_back({.peer = link.peer(),
                             .sent_bytes = link.sent_bytes(),
                             .busy_seconds = link.busy_seconds()});

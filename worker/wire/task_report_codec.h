@@ -15,8 +15,10 @@ v1::ExecuteResponse::DeviceDone ToProto(const DeviceReport& report);
 // InvalidArgument, naming the field: bytes below 0, or a digest that is none.
 absl::StatusOr<DeviceReport> FromProto(const v1::ExecuteResponse::DeviceDone& proto);
 
-// Without the task's key and its devices, which are told apart.
-v1::ExecuteResponse::Report ToProto(const TaskReport& report);
-TaskReport FromProto(const v1::ExecuteResponse::Report& proto);
+// What was measured: without worker and attempt, which the executor does not know, and without the
+// devices, which are told apart.
+v1::TaskReport ToProto(const TaskReport& report);
+// Without key and devices.
+TaskReport FromProto(const v1::TaskReport& proto);
 
 }  // namespace crossmesh

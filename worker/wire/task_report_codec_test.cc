@@ -42,7 +42,7 @@ TEST(TaskReportCodecTest, ADeviceSurvivesTheWire) {
 
 // What is read back is written as the same bytes, so nothing was lost that is written.
 TEST(TaskReportCodecTest, AReportSurvivesTheWire) {
-  const v1::ExecuteResponse::Report proto = ToProto(MakeReport());
+  const v1::TaskReport proto = ToProto(MakeReport());
   const TaskReport report = FromProto(proto);
   EXPECT_EQ(ToProto(report).SerializeAsString(), proto.SerializeAsString());
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kCancelled, "enough"));

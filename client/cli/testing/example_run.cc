@@ -22,7 +22,7 @@ v1::PipelineMeasurement MeasurementOf(const PlannedPipeline& planned, double slo
     }
   }
   for (const PlannedTransfer& transfer : planned.transfers) {
-    v1::PipelineMeasurement::Channel& measured = *measurement.add_channels();
+    v1::PipelineMeasurement::Transfer& measured = *measurement.add_transfers();
     measured.set_edge(transfer.channel / 2);
     measured.set_backward(!OpTable::IsForward(transfer.channel));
     measured.set_samples(transfer.samples);
@@ -32,7 +32,7 @@ v1::PipelineMeasurement MeasurementOf(const PlannedPipeline& planned, double slo
       if (planned.description.samples[m] != transfer.samples) continue;
       Add(ops.op(ops.ProducerOf(transfer.channel, m)),
           planned.run.transfers[ops.TransferOf(transfer.channel, m)], slower,
-          *measured.mutable_transfers());
+          *measured.mutable_messages());
     }
   }
   return measurement;

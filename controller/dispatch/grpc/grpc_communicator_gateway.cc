@@ -23,7 +23,8 @@ void GrpcCommunicatorGateway::GetPreflight(const std::string& worker_address,
   *request.mutable_rank() = ToProto(at.key.ranks[at.rank]);
   request.set_epoch(at.key.epoch);
   calls_.Start<v1::GetPreflightRequest, v1::GetPreflightResponse>(
-      worker_address, &Communicators::GetPreflight, std::move(request), kAnswerTime,
+      {.address = worker_address, .method = &Communicators::GetPreflight, .limit = kAnswerTime},
+      std::move(request),
       [on_preflight = std::move(on_preflight)](
           const absl::StatusOr<v1::GetPreflightResponse>& response) mutable {
         if (!response.ok()) return on_preflight(response.status());
@@ -37,7 +38,10 @@ void GrpcCommunicatorGateway::MintId(const std::string& worker_address, const Co
   *request.mutable_rank() = ToProto(at.key.ranks[at.rank]);
   request.set_epoch(at.key.epoch);
   calls_.Start<v1::MintCommunicatorIdRequest, v1::MintCommunicatorIdResponse>(
-      worker_address, &Communicators::MintCommunicatorId, std::move(request), kAnswerTime,
+      {.address = worker_address,
+       .method = &Communicators::MintCommunicatorId,
+       .limit = kAnswerTime},
+      std::move(request),
       [on_minted = std::move(on_minted)](
           const absl::StatusOr<v1::MintCommunicatorIdResponse>& response) mutable {
         if (!response.ok()) return on_minted(response.status());
@@ -54,8 +58,10 @@ void GrpcCommunicatorGateway::Create(const std::string& worker_address,
   request.set_id(creation.id);
   *request.mutable_timeout() = ToProto(creation.timeout);
   calls_.Start<v1::CreateCommunicatorRequest, v1::CreateCommunicatorResponse>(
-      worker_address, &Communicators::CreateCommunicator, std::move(request),
-      creation.timeout + kEndTime,
+      {.address = worker_address,
+       .method = &Communicators::CreateCommunicator,
+       .limit = creation.timeout + kEndTime},
+      std::move(request),
       [on_created = std::move(on_created)](
           const absl::StatusOr<v1::CreateCommunicatorResponse>& response) mutable {
         if (!response.ok()) return on_created(response.status());
@@ -71,8 +77,10 @@ void GrpcCommunicatorGateway::Destroy(const std::string& worker_address,
   request.set_ticket(destruction.ticket);
   *request.mutable_timeout() = ToProto(destruction.timeout);
   calls_.Start<v1::DestroyCommunicatorRequest, v1::DestroyCommunicatorResponse>(
-      worker_address, &Communicators::DestroyCommunicator, std::move(request),
-      destruction.timeout + kEndTime,
+      {.address = worker_address,
+       .method = &Communicators::DestroyCommunicator,
+       .limit = destruction.timeout + kEndTime},
+      std::move(request),
       [on_gone = std::move(on_gone)](
           const absl::StatusOr<v1::DestroyCommunicatorResponse>& response) mutable {
         on_gone(response.status());
@@ -86,7 +94,8 @@ void GrpcCommunicatorGateway::Stop(const std::string& worker_address, const Comm
   request.set_rank(at.rank);
   request.set_reason(reason);
   calls_.Start<v1::StopCommunicatorRequest, v1::StopCommunicatorResponse>(
-      worker_address, &Communicators::StopCommunicator, std::move(request), kEndTime,
+      {.address = worker_address, .method = &Communicators::StopCommunicator, .limit = kEndTime},
+      std::move(request),
       [on_gone = std::move(on_gone)](
           const absl::StatusOr<v1::StopCommunicatorResponse>& response) mutable {
         on_gone(response.status());

@@ -12,8 +12,8 @@ namespace crossmesh {
 // InvalidArgument in a callback: a worker's answer was malformed.
 class GrpcCommunicatorGateway final : public CommunicatorGateway {
  public:
-  // `insecure` allows addresses that are not local.
-  explicit GrpcCommunicatorGateway(bool insecure) : calls_(insecure) {}
+  // `channels` must outlive it.
+  explicit GrpcCommunicatorGateway(WorkerChannels& channels) : calls_(channels) {}
 
   void GetPreflight(const std::string& worker_address, const CommunicatorRank& at,
                     OnPreflight on_preflight) override;

@@ -22,7 +22,8 @@ void GrpcProbeGateway::Open(const std::string& worker_address, const ProbeOpenin
   request.set_token(opening.token);
   *request.mutable_time() = ToProto(opening.time);
   calls_.Start<v1::OpenProbeRequest, v1::OpenProbeResponse>(
-      worker_address, &Probes::OpenProbe, std::move(request), kOpenTime,
+      {.address = worker_address, .method = &Probes::OpenProbe, .limit = kOpenTime},
+      std::move(request),
       [on_opened =
            std::move(on_opened)](const absl::StatusOr<v1::OpenProbeResponse>& response) mutable {
         if (!response.ok()) return on_opened(response.status());
@@ -40,7 +41,8 @@ void GrpcProbeGateway::Run(const std::string& worker_address, const ProbeRun& ru
   *request.mutable_time() = ToProto(run.time);
   request.set_bytes(run.bytes);
   calls_.Start<v1::RunProbeRequest, v1::RunProbeResponse>(
-      worker_address, &Probes::RunProbe, std::move(request), run.time + kRunTime,
+      {.address = worker_address, .method = &Probes::RunProbe, .limit = run.time + kRunTime},
+      std::move(request),
       [on_result =
            std::move(on_result)](const absl::StatusOr<v1::RunProbeResponse>& response) mutable {
         if (!response.ok()) return on_result(response.status());

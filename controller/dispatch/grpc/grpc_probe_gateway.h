@@ -11,8 +11,8 @@ namespace crossmesh {
 // Reaches workers' probes over gRPC. Thread-safe; never blocks, but for Stop.
 class GrpcProbeGateway final : public ProbeGateway {
  public:
-  // `insecure` allows addresses that are not local.
-  explicit GrpcProbeGateway(bool insecure) : calls_(insecure) {}
+  // `channels` must outlive it.
+  explicit GrpcProbeGateway(WorkerChannels& channels) : calls_(channels) {}
 
   void Open(const std::string& worker_address, const ProbeOpening& opening,
             OnOpened on_opened) override;

@@ -1,15 +1,13 @@
 #include "controller/dispatch/grpc/grpc_worker_gateway.h"
 
 #include "common/rpc/client_stream.h"
-#include "common/wire/status_code.h"
-#include "common/wire/worker_part_codec.h"
-#include "controller/dispatch/grpc/execution_codec.h"
+#include "crossmesh/v1/execution_service.grpc.pb.h"
+#include "crossmesh/v1/pipeline_execution_service.grpc.pb.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <grpc/support/time.h>
 
@@ -17,147 +15,138 @@ namespace crossmesh {
 namespace {
 
 constexpr size_t kPieceBytesMax = 512 << 10;
-// Time past the task's deadline in which its last words can still be said.
-constexpr absl::Duration kCallGrace = absl::Minutes(2);
 
-class GrpcTaskCall final : public TaskCall {
- public:
-  using Stream = ClientBidiStream<v1::ExecuteRequest, v1::ExecuteResponse>;
-
-  explicit GrpcTaskCall(std::shared_ptr<Stream> call) : call_(std::move(call)) {}
-  ~GrpcTaskCall() override { call_->Cancel(); }
-
-  void Cancel(const std::string& reason) override {
-    v1::ExecuteRequest request;
-    request.mutable_cancel()->set_reason(reason);
-    call_->Send(std::move(request));
+// What differs between the kinds of calls: the method, and whether the worker asks for the body.
+struct ExecuteKind {
+  using Service = v1::ExecutionService;
+  template <typename Reactor>
+  static void Start(Service::Stub& stub, grpc::ClientContext* context, Reactor* reactor) {
+    stub.async()->Execute(context, reactor);
   }
-  void Resolve(const std::vector<DeviceRank>& devices, bool commit) override {
-    v1::ExecuteRequest request;
-    v1::ExecuteRequest::Resolve* resolve = request.mutable_resolve();
-    resolve->mutable_devices()->Add(devices.begin(), devices.end());
-    resolve->set_commit(commit);
-    call_->Send(std::move(request));
-  }
-  void PeerLost(const std::string& worker, const std::string& reason) override {
-    v1::ExecuteRequest request;
-    request.mutable_peer_lost()->set_worker(worker);
-    request.mutable_peer_lost()->set_reason(reason);
-    call_->Send(std::move(request));
-  }
-  void Acknowledge() override {
-    v1::ExecuteRequest request;
-    request.mutable_acknowledge();
-    call_->Send(std::move(request));
-    call_->CloseWrites();
-  }
-
- private:
-  const std::shared_ptr<Stream> call_;
+  static bool AsksForBody(const v1::ExecuteResponse& response) { return response.has_need_part(); }
+  static constexpr bool kBodyAtOnce = false;
 };
 
+struct RunProgramKind {
+  using Service = v1::PipelineExecutionService;
+  template <typename Reactor>
+  static void Start(Service::Stub& stub, grpc::ClientContext* context, Reactor* reactor) {
+    stub.async()->RunProgram(context, reactor);
+  }
+  static bool AsksForBody(const v1::RunProgramResponse& /*response*/) { return false; }
+  static constexpr bool kBodyAtOnce = true;
+};
+
+template <typename Request>
+struct KindOf;
+template <>
+struct KindOf<v1::ExecuteRequest> : ExecuteKind {};
+template <>
+struct KindOf<v1::RunProgramRequest> : RunProgramKind {};
+
 // A call that never was.
-class NoCall final : public TaskCall {
+template <typename Request>
+class NoCall final : public WorkerCall<Request> {
  public:
-  void Cancel(const std::string& /*reason*/) override {}
-  void Resolve(const std::vector<DeviceRank>& /*devices*/, bool /*commit*/) override {}
-  void PeerLost(const std::string& /*worker*/, const std::string& /*reason*/) override {}
-  void Acknowledge() override {}
+  void Send(Request /*request*/) override {}
+  void SendLast(Request /*request*/) override {}
+  void Cancel() override {}
+};
+
+// The owner's end of a call.
+template <typename Request, typename Stream>
+class GrpcWorkerCall final : public WorkerCall<Request> {
+ public:
+  explicit GrpcWorkerCall(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  ~GrpcWorkerCall() override { stream_->Cancel(); }
+
+  void Send(Request request) override { stream_->Send(std::move(request)); }
+  void SendLast(Request request) override {
+    stream_->Send(std::move(request));
+    stream_->CloseWrites();
+  }
+  void Cancel() override { stream_->Cancel(); }
+
+ private:
+  const std::shared_ptr<Stream> stream_;
 };
 
 }  // namespace
 
-// One Execute call. Shared by gRPC, the TaskCall and the table.
-class GrpcWorkerGateway::Call final
-    : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteResponse>,
-      public std::enable_shared_from_this<GrpcWorkerGateway::Call> {
+// Shared by gRPC, the owner's end and the table of open calls.
+template <typename Request, typename Response>
+class GrpcWorkerGateway<Request, Response>::Call final
+    : public ClientBidiStream<Request, Response> {
  public:
-  using Stub = v1::ExecutionService::Stub;
+  using Kind = KindOf<Request>;
+  using Reactor = typename ClientBidiStream<Request, Response>::Reactor;
 
-  Call(OpenCalls<Call>& table, std::shared_ptr<Stub> stub, std::shared_ptr<const WorkerPart> part,
-       TaskListener& listener)
-      : table_(table), stub_(std::move(stub)), part_(std::move(part)), listener_(listener) {}
+  Call(OpenCalls& open, const std::shared_ptr<grpc::Channel>& channel,
+       std::function<std::string()> body, WorkerCallListener<Response> listener)
+      : open_(open),
+        stub_(Kind::Service::NewStub(channel)),
+        body_(std::move(body)),
+        listener_(std::move(listener)) {}
 
-  Stub& stub() { return *stub_; }
+  void Invoke(grpc::ClientContext* context, Reactor* reactor) {
+    Kind::Start(*stub_, context, reactor);
+  }
+
+  void SendBody() {
+    const std::string bytes = body_();
+    for (size_t begin = 0; begin < bytes.size(); begin += kPieceBytesMax) {
+      Request request;
+      request.mutable_piece()->set_data(bytes.substr(begin, kPieceBytesMax));
+      request.mutable_piece()->set_last(begin + kPieceBytesMax >= bytes.size());
+      this->Send(std::move(request));
+    }
+  }
 
  private:
-  void OnMessage(v1::ExecuteResponse response) override {
-    switch (response.message_case()) {
-      case v1::ExecuteResponse::kNeedPart:
-        SendPart();
-        return;
-      case v1::ExecuteResponse::kAccepted:
-        listener_.OnAccepted();
-        return;
-      case v1::ExecuteResponse::kDeviceDone: {
-        const v1::ExecuteResponse::DeviceDone& done = response.device_done();
-        listener_.OnDeviceDone(done.device(), StatusFromCode(done.code(), done.message()));
-        return;
-      }
-      case v1::ExecuteResponse::kReport:
-        listener_.OnReport(OutcomeOf(response.report()));
-        return;
-      case v1::ExecuteResponse::kResolved: {
-        const v1::ExecuteResponse::Resolved& resolved = response.resolved();
-        listener_.OnResolved({resolved.devices().begin(), resolved.devices().end()},
-                             StatusFromCode(resolved.code(), resolved.message()));
-        return;
-      }
-      case v1::ExecuteResponse::MESSAGE_NOT_SET:
-        return;  // of a newer worker
-    }
+  // The body is sent from here, by gRPC's thread: to serialize a large part takes milliseconds,
+  // which the queue of all runs does not have.
+  void OnMessage(Response response) override {
+    if (Kind::AsksForBody(response)) return SendBody();
+    listener_.on_message(std::move(response));
   }
-
-  void SendPart() {
-    const std::string bytes = ToProto(*part_).SerializeAsString();
-    for (size_t begin = 0; begin < bytes.size(); begin += kPieceBytesMax) {
-      v1::ExecuteRequest request;
-      v1::ExecuteRequest::PartPiece* piece = request.mutable_part_piece();
-      piece->set_data(bytes.substr(begin, kPieceBytesMax));
-      piece->set_last(begin + kPieceBytesMax >= bytes.size());
-      Send(std::move(request));
-    }
-  }
-
   void OnEnd(const absl::Status& status) override {
-    listener_.OnCallEnded(status);
-    table_.Leave(shared_from_this());
+    listener_.on_end(status);
+    open_.Leave(this);
   }
 
-  OpenCalls<Call>& table_;
-  const std::shared_ptr<Stub> stub_;
-  const std::shared_ptr<const WorkerPart> part_;
-  TaskListener& listener_;
+  OpenCalls& open_;
+  const std::unique_ptr<typename Kind::Service::Stub> stub_;
+  const std::function<std::string()> body_;
+  const WorkerCallListener<Response> listener_;
 };
 
-GrpcWorkerGateway::GrpcWorkerGateway(bool insecure)
-    : stubs_(insecure), calls_(std::make_unique<OpenCalls<Call>>()) {}
-
-GrpcWorkerGateway::~GrpcWorkerGateway() { Stop(); }
-
-void GrpcWorkerGateway::Stop() { calls_->Stop(); }
-
-std::unique_ptr<TaskCall> GrpcWorkerGateway::Execute(const std::string& worker_address,
-                                                     const TaskStart& start,
-                                                     TaskListener& listener) {
-  absl::StatusOr<std::shared_ptr<Call::Stub>> stub = stubs_.StubFor(worker_address);
-  if (!stub.ok()) {
-    listener.OnCallEnded(stub.status());
-    return std::make_unique<NoCall>();
+template <typename Request, typename Response>
+std::unique_ptr<WorkerCall<Request>> GrpcWorkerGateway<Request, Response>::Open(
+    WorkerCallStart<Request> start, WorkerCallListener<Response> listener) {
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = channels_.ChannelTo(start.address);
+  if (!channel.ok()) {
+    listener.on_end(channel.status());
+    return std::make_unique<NoCall<Request>>();
   }
-  auto call = std::make_shared<Call>(*calls_, *std::move(stub), start.part, listener);
-  if (!calls_->Enter(call)) {
-    listener.OnCallEnded(absl::UnavailableError("the controller is stopping"));
-    return std::make_unique<NoCall>();
+  const auto call = std::make_shared<Call>(open_, *channel, std::move(start.body), listener);
+  if (!open_.Enter(call.get(), [call] { call->Cancel(); })) {
+    listener.on_end(absl::UnavailableError("the controller is stopping"));
+    return std::make_unique<NoCall<Request>>();
   }
-  Call::Start(call, [&](grpc::ClientContext* context, Call::Reactor* reactor) {
+  Call::Start(call, [&](grpc::ClientContext* context, typename Call::Reactor* reactor) {
     // A span, not a point of time: a jump of the wall clock changes nothing.
-    const absl::Duration time = std::min(start.deadline, absl::Hours(24)) + kCallGrace;
-    context->set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(time), GPR_TIMESPAN));
-    call->stub().async()->Execute(context, reactor);
+    if (start.time_max < absl::InfiniteDuration()) {
+      context->set_deadline(
+          gpr_time_from_millis(absl::ToInt64Milliseconds(start.time_max), GPR_TIMESPAN));
+    }
+    call->Invoke(context, reactor);
   });
-  call->Send(StartRequest(start));
-  return std::make_unique<GrpcTaskCall>(std::move(call));
+  call->Send(std::move(start.start));
+  if (Call::Kind::kBodyAtOnce) call->SendBody();
+  return std::make_unique<GrpcWorkerCall<Request, Call>>(call);
 }
+
+template class GrpcWorkerGateway<v1::ExecuteRequest, v1::ExecuteResponse>;
+template class GrpcWorkerGateway<v1::RunProgramRequest, v1::RunProgramResponse>;
 
 }  // namespace crossmesh

@@ -1,41 +1,41 @@
 #pragma once
 
 #include "controller/dispatch/grpc/open_calls.h"
-#include "controller/dispatch/grpc/worker_stubs.h"
+#include "controller/dispatch/grpc/worker_channels.h"
 #include "controller/dispatch/worker_gateway.h"
-#include "crossmesh/v1/execution_service.grpc.pb.h"
 
 #include <memory>
-#include <string>
 
 namespace crossmesh {
 
-// Reaches workers over gRPC: one Execute call per task, one channel per address. Thread-safe; never
-// blocks.
-class GrpcWorkerGateway final : public WorkerGateway {
+// Reaches workers over gRPC, by calls of one kind. Thread-safe; never blocks, but for Stop.
+template <typename Request, typename Response>
+class GrpcWorkerGateway final : public WorkerGateway<Request, Response> {
  public:
-  // `insecure` allows addresses that are not local.
-  explicit GrpcWorkerGateway(bool insecure);
+  // `channels` must outlive it.
+  explicit GrpcWorkerGateway(WorkerChannels& channels) : channels_(channels) {}
   // As Stop.
-  ~GrpcWorkerGateway() override;
+  ~GrpcWorkerGateway() override { Stop(); }
 
   // An address that no channel can be made to ends the call at once, with the reason.
-  std::unique_ptr<TaskCall> Execute(const std::string& worker_address, const TaskStart& start,
-                                    TaskListener& listener) override;
+  std::unique_ptr<WorkerCall<Request>> Open(WorkerCallStart<Request> start,
+                                            WorkerCallListener<Response> listener) override;
 
-  // As of WorkerStubs.
-  void Connect(const std::string& worker_address) { stubs_.Connect(worker_address); }
-  void Forget(const std::string& worker_address) { stubs_.Forget(worker_address); }
-
-  // Breaks all calls off, which leaves the workers' tasks as they are, and returns when every
-  // listener has heard OnCallEnded. Repeatable. Calls end at once from now on. Blocks.
-  void Stop();
+  // Breaks all calls off, and returns when every listener has heard the end. Repeatable. Calls end
+  // at once from now on. Blocks.
+  void Stop() { open_.Stop(); }
 
  private:
   class Call;
 
-  WorkerStubs<v1::ExecutionService> stubs_;
-  const std::unique_ptr<OpenCalls<Call>> calls_;
+  WorkerChannels& channels_;
+  OpenCalls open_;
 };
+
+using GrpcTaskGateway = GrpcWorkerGateway<v1::ExecuteRequest, v1::ExecuteResponse>;
+using GrpcProgramGateway = GrpcWorkerGateway<v1::RunProgramRequest, v1::RunProgramResponse>;
+
+extern template class GrpcWorkerGateway<v1::ExecuteRequest, v1::ExecuteResponse>;
+extern template class GrpcWorkerGateway<v1::RunProgramRequest, v1::RunProgramResponse>;
 
 }  // namespace crossmesh

@@ -2,38 +2,42 @@
 
 #include "common/base/mutex.h"
 
-#include <memory>
+#include <functional>
 #include <utility>
 
-#include <absl/container/flat_hash_set.h>
+#include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
 
-// The streaming calls whose listeners have not heard the end. Call has Cancel(). Thread-safe.
-template <typename Call>
+// The calls whose ends have not been told. Thread-safe.
 class OpenCalls {
  public:
-  // False: stopped.
-  bool Enter(std::shared_ptr<Call> call) {
+  // `call` names it; `cancel`, which must not block, breaks it off, and may be called until Leave
+  // has returned. False: stopped.
+  bool Enter(const void* call, std::function<void()> cancel) {
     const MutexLock lock(mutex_);
     if (stopped_) return false;
-    calls_.insert(std::move(call));
+    calls_.emplace(call, std::move(cancel));
     return true;
   }
-  void Leave(const std::shared_ptr<Call>& call) {
+  // The last thing that a call does.
+  void Leave(const void* call) {
+    std::function<void()> cancel;  // goes away without the lock, perhaps with the call
     const MutexLock lock(mutex_);
-    calls_.erase(call);
+    const auto found = calls_.find(call);
+    cancel = std::move(found->second);
+    calls_.erase(found);
     if (calls_.empty()) empty_.SignalAll();
   }
   // Breaks all off, and returns when all have left. Repeatable. None enters from now on. Blocks.
   void Stop() {
-    absl::flat_hash_set<std::shared_ptr<Call>> calls;
+    absl::flat_hash_map<const void*, std::function<void()>> calls;
     {
       const MutexLock lock(mutex_);
       stopped_ = true;
       calls = calls_;
     }
-    for (const std::shared_ptr<Call>& call : calls) call->Cancel();
+    for (const auto& [call, cancel] : calls) cancel();
     const MutexLock lock(mutex_);
     while (!calls_.empty()) empty_.Wait(mutex_);
   }
@@ -41,7 +45,7 @@ class OpenCalls {
  private:
   Mutex mutex_;
   CondVar empty_;
-  absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<const void*, std::function<void()>> calls_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

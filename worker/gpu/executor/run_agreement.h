@@ -26,7 +26,7 @@ struct RunAgreement {
     return {.compiled = compiled,
             .operation = key.operation,
             .epoch = key.epoch,
-            .attempt = key.attempt,
+            .attempt = key.plan,
             .instance = key.instance};
   }
   friend bool operator==(const RunAgreement&, const RunAgreement&) = default;

@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr TaskKey kKey = {.operation = 7, .epoch = 2, .attempt = 1, .instance = 30};
+constexpr TaskKey kKey = {.operation = 7, .epoch = 2, .plan = 1, .instance = 30};
 
 TEST(RunAgreementTest, RanksOfOneTaskAndCompiledPartAgree) {
   const Digest compiled = Digest::Of("a");

@@ -74,7 +74,7 @@ class GpuTaskTest : public GpuProcessTest {
   GpuRequest::RunTask RunOf(int number, uint32_t instance) {
     const std::vector<TilePlace> place = {{.arena = arenas_[number], .offset = 0}};
     const std::vector<TilePlace> none;
-    return {.key = {.operation = 1, .epoch = 1, .attempt = 1, .instance = instance},
+    return {.key = {.operation = 1, .epoch = 1, .plan = 1, .instance = instance},
             .part = parts_[number].digest(),
             .sources = number == 0 ? place : none,
             .destinations = number == 0 ? none : place,

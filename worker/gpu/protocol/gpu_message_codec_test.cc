@@ -25,7 +25,7 @@ const CommunicatorKey kKey = {
     .ranks = {{.gpu = "GPU-a", .incarnation = 1}, {.gpu = "GPU-b", .incarnation = 7}},
     .purpose = "relay",
     .epoch = 4};
-const TaskKey kTask = {.operation = 1, .epoch = 2, .attempt = 3, .instance = 4};
+const TaskKey kTask = {.operation = 1, .epoch = 2, .plan = 3, .instance = 4};
 
 GpuRequest::RunTask MakeRun() {
   return {.key = kTask,

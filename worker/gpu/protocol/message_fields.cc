@@ -38,7 +38,7 @@ v1::GpuTaskKey ToProto(const TaskKey& key) {
   v1::GpuTaskKey proto;
   proto.set_operation(key.operation);
   proto.set_epoch(key.epoch);
-  proto.set_attempt(key.attempt);
+  proto.set_attempt(key.plan);
   proto.set_instance(key.instance);
   return proto;
 }
@@ -46,7 +46,7 @@ v1::GpuTaskKey ToProto(const TaskKey& key) {
 TaskKey FromProto(const v1::GpuTaskKey& proto) {
   return {.operation = proto.operation(),
           .epoch = proto.epoch(),
-          .attempt = proto.attempt(),
+          .plan = proto.attempt(),
           .instance = proto.instance()};
 }
 

@@ -36,8 +36,8 @@ absl::Status GpuTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   const TaskKey key = spec.key;
   if (Find(key) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("operation ", key.operation, " of epoch ",
-                                                 key.epoch, ", attempt ", key.attempt,
-                                                 ", instance ", key.instance, " runs here"));
+                                                 key.epoch, ", plan ", key.plan, ", instance ",
+                                                 key.instance, " runs here"));
   }
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceRun>> runs, MakeRuns(spec));
   tasks_[key] = std::make_unique<GpuTask>(std::move(spec), std::move(runs), observer);

@@ -74,7 +74,7 @@ class GpuTaskRunnerTest : public testing::Test {
   }
   TaskSpec SpecOf(uint32_t instance, const CommunicatorKey& communicator) const {
     TaskSpec spec;
-    spec.key = {.operation = 1, .epoch = 1, .attempt = 1, .instance = instance};
+    spec.key = {.operation = 1, .epoch = 1, .plan = 1, .instance = instance};
     spec.part = part_;
     spec.sources[0] = TilesOf(0);
     spec.destinations[1] = TilesOf(1);

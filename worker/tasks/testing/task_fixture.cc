@@ -49,7 +49,7 @@ WorkerPart MakePart(BindingMode binding) {
 }  // namespace
 
 void FakeCaller::Say(const v1::ExecuteResponse& response) {
-  EXPECT_FALSE(end.has_value()) << "said behind the end: " << response.ShortDebugString();
+  EXPECT_FALSE(end.has_value()) << "said after the end: " << response.ShortDebugString();
   switch (response.message_case()) {
     case v1::ExecuteResponse::kNeedPart:
       said.push_back("need part");
@@ -126,7 +126,7 @@ std::byte TaskFixture::FirstByte(const std::string& name, const std::string& dev
 }
 
 TaskKey TaskFixture::Key(uint64_t operation, uint64_t epoch, uint32_t attempt) {
-  return {.operation = operation, .epoch = epoch, .attempt = attempt};
+  return {.operation = operation, .epoch = epoch, .plan = attempt};
 }
 
 v1::ExecuteRequest TaskFixture::StartOf(const TaskKey& key) const {
@@ -134,8 +134,7 @@ v1::ExecuteRequest TaskFixture::StartOf(const TaskKey& key) const {
   v1::ExecuteRequest::Start& start = *request.mutable_start();
   start.set_operation(key.operation);
   start.set_epoch(key.epoch);
-  start.set_attempt(key.attempt);
-  start.set_instance(key.instance);
+  start.set_attempt(key.plan);
   start.set_token("0123456789abcdef");
   start.set_part_digest(part_digest_.ToString());
   start.set_source_storage("old");
@@ -152,8 +151,8 @@ v1::ExecuteRequest TaskFixture::StartOf(const TaskKey& key) const {
 
 v1::ExecuteRequest TaskFixture::PieceOf(size_t begin, size_t end, bool last) const {
   v1::ExecuteRequest request;
-  request.mutable_part_piece()->set_data(part_bytes_.substr(begin, end - begin));
-  request.mutable_part_piece()->set_last(last);
+  request.mutable_piece()->set_data(part_bytes_.substr(begin, end - begin));
+  request.mutable_piece()->set_last(last);
   return request;
 }
 

@@ -35,7 +35,7 @@ TEST_P(TransportConformanceTest, HeadersAndPayloadsOfAllSizesArriveIntact) {
                             .token_low = random_(),
                             .operation = random_(),
                             .epoch = random_(),
-                            .attempt = static_cast<uint32_t>(random_()),
+                            .plan = static_cast<uint32_t>(random_()),
                             .instance = static_cast<uint32_t>(random_()),
                             .channel = static_cast<uint32_t>(random_()),
                             .kind = static_cast<uint32_t>(random_()),

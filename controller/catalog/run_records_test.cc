@@ -1,0 +1,147 @@
+#include "controller/catalog/run_records.h"
+
+#include "common/base/fake_clock.h"
+#include "common/testing/status_matchers.h"
+#include "controller/store/memory_store.h"
+
+#include <string>
+
+#include <absl/strings/str_format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using testing::HasSubstr;
+
+class RunRecordsTest : public testing::Test {
+ protected:
+  static RunRecord Record(int number) {
+    return {.number = static_cast<uint64_t>(number),
+            .request_id = absl::StrFormat("request-%d", number),
+            .content = Digest::Of(absl::StrFormat("content %d", number)),
+            .bytes = "began"};
+  }
+  int64_t Objects() { return static_cast<int64_t>(store_.List("", "", 1'000'000)->size()); }
+
+  MemoryStore store_;
+  FakeClock clock_;
+  RunRecords records_{store_,
+                      /*epoch=*/1,
+                      clock_,
+                      {.noun = "operation", .id_prefix = "op-", .finished_max = 10}};
+};
+
+TEST_F(RunRecordsTest, ARequestIsNewUntilItsOperationBegan) {
+  const RunRecord record = Record(1);
+  EXPECT_THAT(records_.FindRequest(record.request_id, record.content),
+              IsOkAndHolds(std::optional<std::string>()));
+  ASSERT_OK(records_.Begin(record));
+  EXPECT_THAT(records_.FindRequest(record.request_id, record.content),
+              IsOkAndHolds(std::optional<std::string>(records_.IdOf(record.number))));
+}
+
+TEST_F(RunRecordsTest, TheSameRequestIdWithOtherContentAlreadyExists) {
+  ASSERT_OK(records_.Begin(Record(1)));
+  EXPECT_THAT(records_.FindRequest("request-1", Digest::Of("other")),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("request-1")));
+}
+
+TEST_F(RunRecordsTest, AnOperationBeginsOnce) {
+  ASSERT_OK(records_.Begin(Record(1)));
+  EXPECT_THAT(records_.Begin(Record(1)), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(RunRecordsTest, TheResultTakesThePlaceOfTheIntent) {
+  ASSERT_OK(records_.Begin(Record(1)));
+  ASSERT_OK(records_.Finish(records_.IdOf(1), "ended"));
+  EXPECT_THAT(records_.Get(records_.IdOf(1)), IsOkAndHolds(std::string("ended")));
+  EXPECT_THAT(records_.Finish("op-7", "ended"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(RunRecordsTest, ListsNewestFirstAndPageByPage) {
+  for (int i = 1; i <= 5; ++i) ASSERT_OK(records_.Begin(Record(i)));
+  const auto first = records_.List("", 2);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].first, records_.IdOf(5));
+  const auto next = records_.List(first[1].first, 2);
+  ASSERT_EQ(next.size(), 2u);
+  EXPECT_EQ(next[0].first, records_.IdOf(3));
+}
+
+TEST_F(RunRecordsTest, OnlyTheLastFinishedOperationsAreKept) {
+  for (int i = 1; i <= 25; ++i) {
+    ASSERT_OK(records_.Begin(Record(i)));
+    ASSERT_OK(records_.Finish(records_.IdOf(i), "ended"));
+  }
+  EXPECT_THAT(records_.Get(records_.IdOf(15)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(records_.IdOf(15))));
+  EXPECT_OK(records_.Get(records_.IdOf(16)).status());
+  EXPECT_EQ(records_.List("", 100).size(), 10u);
+}
+
+TEST_F(RunRecordsTest, IdsSortAsTheirNumbersDo) {
+  EXPECT_EQ(records_.IdOf(0xab), "op-00000000000000ab");
+  EXPECT_LT(records_.IdOf(9), records_.IdOf(10));
+  EXPECT_LT(records_.IdOf(0xffff), records_.IdOf(0x10000));
+}
+
+TEST_F(RunRecordsTest, TheStoreKeepsOperationsOnly) {
+  for (int i = 1; i <= 500; ++i) {
+    ASSERT_OK(records_.Begin(Record(i)));
+    ASSERT_OK(records_.Finish(records_.IdOf(i), "ended"));
+    ASSERT_LE(Objects(), 10 + 1);
+  }
+}
+
+TEST_F(RunRecordsTest, ARequestIdIsRememberedLongerThanItsOperation) {
+  for (int i = 1; i <= 25; ++i) {
+    ASSERT_OK(records_.Begin(Record(i)));
+    ASSERT_OK(records_.Finish(records_.IdOf(i), "ended"));
+  }
+  EXPECT_THAT(records_.FindRequest("request-1", Record(1).content),
+              IsOkAndHolds(std::optional<std::string>(records_.IdOf(1))));
+}
+
+TEST_F(RunRecordsTest, ARequestIdIsRememberedForADay) {
+  ASSERT_OK(records_.Begin(Record(1)));
+  clock_.Advance(absl::Hours(24) - absl::Nanoseconds(1));
+  EXPECT_THAT(records_.FindRequest("request-1", Digest::Of("other")),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  RunRecord again = Record(2);
+  again.request_id = "request-1";
+  EXPECT_THAT(records_.Begin(again), StatusIs(absl::StatusCode::kAborted, HasSubstr("request-1")));
+  clock_.Advance(absl::Nanoseconds(1));
+  EXPECT_THAT(records_.FindRequest("request-1", again.content),
+              IsOkAndHolds(std::optional<std::string>()));
+  ASSERT_OK(records_.Begin(again));
+  EXPECT_THAT(records_.FindRequest("request-1", again.content),
+              IsOkAndHolds(std::optional<std::string>(records_.IdOf(2))));
+}
+
+TEST_F(RunRecordsTest, NoRequestIsForgottenEarlySoANewOneIsRefusedWhenThereIsNoRoom) {
+  RunRecords records(store_, /*epoch=*/1, clock_,
+                     {.noun = "operation", .id_prefix = "op-", .requests_max = 3});
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_OK(records.Begin(Record(i)));
+    clock_.Advance(absl::Hours(1));
+  }
+  const auto no_room = StatusIs(
+      absl::StatusCode::kResourceExhausted,
+      "request ids: expected less than 3 in 24h, found 3; there is room for another in 21h");
+  EXPECT_THAT(records.FindRequest("request-4", Record(4).content), no_room);
+  EXPECT_THAT(records.Begin(Record(4)), no_room);
+  // What is remembered still answers.
+  EXPECT_THAT(records.FindRequest("request-1", Record(1).content),
+              IsOkAndHolds(std::optional<std::string>(records.IdOf(1))));
+  clock_.Advance(absl::Hours(21));
+  EXPECT_THAT(records.FindRequest("request-4", Record(4).content),
+              IsOkAndHolds(std::optional<std::string>()));
+  ASSERT_OK(records.Begin(Record(4)));
+  EXPECT_THAT(records.FindRequest("request-5", Record(5).content),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("in 1h")));
+}
+
+}  // namespace
+}  // namespace crossmesh

@@ -1,0 +1,117 @@
+#include "controller/dispatch/operation_message.h"
+
+#include "common/plan/plan_warnings.h"
+#include "common/wire/plan_codec.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace crossmesh {
+namespace {
+
+// A link fell short when it was busy for so much longer than the whole operation was predicted to
+// take; less is noise.
+constexpr double kSlowFactor = 1.25;
+constexpr double kSlowSeconds = 0.05;
+
+v1::ReplicaState ToProto(ReplicaState state) {
+  switch (state) {
+    case ReplicaState::kReceiving:
+      return v1::REPLICA_STATE_RECEIVING;
+    case ReplicaState::kCommitted:
+      return v1::REPLICA_STATE_COMMITTED;
+    case ReplicaState::kFailed:
+      return v1::REPLICA_STATE_FAILED;
+  }
+  return v1::REPLICA_STATE_UNSPECIFIED;
+}
+
+}  // namespace
+
+// A link is busy no longer than the operation, so one that is falls short of what was predicted:
+// its own rate is less than described, or others use it.
+void AddSlowLinks(const PlanFigures& plan, v1::OperationReport& report) {
+  if (plan.assumed_rates) return;
+  const double seconds_max = kSlowFactor * plan.predicted_seconds + kSlowSeconds;
+  std::vector<v1::SlowLink> links;
+  for (const v1::TaskReport& task : report.workers()) {
+    for (const v1::TaskReport::Link& link : task.links()) {
+      if (link.busy_seconds() <= seconds_max) continue;
+      v1::SlowLink& slow = links.emplace_back();
+      slow.set_from(task.worker());
+      slow.set_to(link.peer());
+      slow.set_sent_bytes(link.sent_bytes());
+      slow.set_busy_seconds(link.busy_seconds());
+    }
+  }
+  std::ranges::stable_sort(links, std::greater(), &v1::SlowLink::busy_seconds);
+  for (v1::SlowLink& link : links) *report.add_slow_links() = std::move(link);
+}
+
+void SetPlan(const PlannedReshard& planned, v1::OperationReport& report) {
+  const PlanFigures& figures = planned.plan().figures();
+  report.set_network_bytes(figures.network_bytes);
+  report.set_least_network_bytes(figures.least_network_bytes);
+  report.set_busiest_host_bytes(figures.busiest_host_bytes);
+  report.set_busiest_host(figures.busiest_host);
+  report.set_bound_seconds(figures.bound.seconds);
+  report.set_predicted_seconds(figures.predicted_seconds);
+  for (std::string& warning : PlanWarnings(planned.tensors(), planned.request().topology)) {
+    report.add_warnings(std::move(warning));
+  }
+  *report.mutable_broadcast_groups() = ToProto(figures.broadcasts);
+}
+
+void SetReplicas(std::span<const OperationMachine::Replica> replicas, const PlannedReshard* planned,
+                 v1::Operation& operation) {
+  operation.clear_replicas();
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    v1::Replica& replica = *operation.add_replicas();
+    replica.set_index(static_cast<int32_t>(i));
+    replica.set_state(ToProto(replicas[i].state));
+    if (planned != nullptr) replica.set_devices(planned->replicas()[i].devices);
+    replica.set_error(std::string(replicas[i].error.message()));
+  }
+}
+
+v1::OperationState ToProto(OperationState state) {
+  switch (state) {
+    case OperationState::kPreparing:
+      return v1::OPERATION_STATE_PREPARING;
+    case OperationState::kRunning:
+      return v1::OPERATION_STATE_RUNNING;
+    case OperationState::kVerifying:
+      return v1::OPERATION_STATE_VERIFYING;
+    case OperationState::kCommitted:
+      return v1::OPERATION_STATE_COMMITTED;
+    case OperationState::kPartial:
+      return v1::OPERATION_STATE_PARTIAL;
+    case OperationState::kFailed:
+      return v1::OPERATION_STATE_FAILED;
+    case OperationState::kCancelled:
+      return v1::OPERATION_STATE_CANCELLED;
+  }
+  return v1::OPERATION_STATE_UNSPECIFIED;
+}
+
+OperationResult ResultOf(OperationState state) {
+  switch (state) {
+    case OperationState::kCommitted:
+      return OperationResult::kCommitted;
+    case OperationState::kPartial:
+      return OperationResult::kPartial;
+    case OperationState::kCancelled:
+      return OperationResult::kCancelled;
+    case OperationState::kPreparing:
+    case OperationState::kRunning:
+    case OperationState::kVerifying:
+    case OperationState::kFailed:
+      break;
+  }
+  return OperationResult::kFailed;
+}
+
+}  // namespace crossmesh

@@ -1,0 +1,29 @@
+// Parts of the API's message of an operation, from what is known of it.
+
+#pragma once
+
+#include "common/metrics/label_set.h"
+#include "controller/dispatch/planned_reshard.h"
+#include "controller/operation/operation_machine.h"
+#include "crossmesh/v1/operation_service.pb.h"
+
+#include <span>
+
+namespace crossmesh {
+
+v1::OperationState ToProto(OperationState state);
+// As metrics count it, of a state that is the last.
+OperationResult ResultOf(OperationState state);
+
+// `planned`: of the first attempt; null before there is one.
+void SetReplicas(std::span<const OperationMachine::Replica> replicas, const PlannedReshard* planned,
+                 v1::Operation& operation);
+
+// What was planned and predicted.
+void SetPlan(const PlannedReshard& planned, v1::OperationReport& report);
+
+// The links of the report's tasks that were busy for longer than the whole operation was predicted
+// to take.
+void AddSlowLinks(const PlanFigures& plan, v1::OperationReport& report);
+
+}  // namespace crossmesh

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// Hears of runs of one kind, as clients see them: Subject is the API's message, v1.Operation or
+// v1.PipelineRun. Called on the queue on which runs are carried out; must not block.
+template <typename Subject>
+class RunSink {
+ public:
+  virtual ~RunSink() = default;
+  // Makes the intent durable: nothing is started before. `done` may be called at once or later, on
+  // any thread.
+  virtual void Commit(std::shared_ptr<const Subject> intent,
+                      absl::AnyInvocable<void(absl::Status)> done) = 0;
+  // The run has changed; one that has an end time is the last of it.
+  virtual void OnChange(std::shared_ptr<const Subject> run) = 0;
+};
+
+}  // namespace crossmesh
