@@ -1,7 +1,7 @@
 #pragma once
 
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/control/stand_in_control.h"
-#include "tests/standin/driver/outcome.h"
 #include "tests/standin/driver/stream.h"
 
 #include <cstdint>

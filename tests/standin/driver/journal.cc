@@ -3,8 +3,8 @@
 #include "common/base/unique_fd.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -32,11 +32,7 @@ void Append(const std::string& path, absl::string_view text) {
 
 }  // namespace
 
-int64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+int64_t MonotonicNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 Journal& Journal::OfProcess() {
   static Journal& journal = *[] {

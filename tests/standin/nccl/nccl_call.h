@@ -1,8 +1,8 @@
 #pragma once
 
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/control/stand_in_control.h"
 #include "tests/standin/nccl/communicator.h"
-#include "tests/standin/nccl/result.h"
 
 #include <cstdint>
 

@@ -45,7 +45,7 @@ struct CommunicatorTimeouts {
 //
 //   CREATING --all ranks have come--> READY <--> EXCHANGING
 //   READY --Finalize--> FINALIZING --> DESTROYING --> DESTROYED
-//   READY --Stop, where NCCL can revoke--> REVOKING --> DESTROYING
+//   READY --Stop--> REVOKING --> DESTROYING
 //   any of the above before DESTROYING --failed, too late, or Stop--> ABORTING --> ABORTED
 //   DESTROYING, ABORTING --failed or too late--> HUNG
 //
