@@ -154,7 +154,7 @@ TEST(OperationRunnerThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   ThreadTaskQueue queue({.name = "operations"}, clock);
   ThreadTaskQueue planners({.name = "planner", .threads = 2}, clock);
   FakeCommunicatorGateway communicator_gateway;
-  NullControllerMetrics metrics;
+  ControllerMetrics metrics;
   CommunicatorLeases communicators({.gateway = communicator_gateway,
                                     .workers = registry,
                                     .queue = queue,

@@ -78,7 +78,7 @@ class StandInGpus {
 
   const RealClock clock_;
   const TemporaryFolder folder_;
-  NullWorkerMetrics metrics_;
+  WorkerMetrics metrics_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<GpuDevices> devices_;
   uint64_t tickets_ = 0;
