@@ -34,7 +34,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// CUDA hands on whole blocks of this size, whatever of them was allocated.
+// CUDA hands on whole blocks of this size.
 constexpr ByteCount kBytes(int64_t{2} << 20);
 
 // One process's GPU, and a way to its memory.

@@ -30,7 +30,7 @@ std::set<std::string> ExportsOf(const std::string& path) {
     if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(entry->d_un.d_ptr);
   }
   std::set<std::string> exports;
-  // The linker puts the names right behind the symbols.
+  // The linker puts the names right after the symbols.
   for (; reinterpret_cast<const char*>(symbols + 1) <= names; ++symbols) {
     const std::string name = names + symbols->st_name;
     if (symbols->st_shndx != SHN_UNDEF && !absl::StartsWith(name, "crossmeshStandIn") &&

@@ -25,7 +25,7 @@ class Call {
   CUresult Fail(CUresult result, std::string text) { return End(Failure(result, std::move(text))); }
 
   // What the call needs: the driver initialised; a current context; a stream of this context that
-  // nobody holds. A violation otherwise.
+  // is not held. A violation otherwise.
   static Outcome NeedDriver();
   static Outcome NeedContext(int& device);
   static Outcome NeedStream(CUstream handle, Stream*& stream);

@@ -33,7 +33,7 @@ class DriverState {
   CUuuid UuidOf(int device) const;
 
   CUcontext RetainContext(int device);
-  // With what its owner left behind, when that was the last reference.
+  // A violation that tells what is left of it, when that was the last reference.
   Outcome ReleaseContext(int device);
   // Of the calling thread; -1 without one.
   int CurrentDevice();

@@ -24,7 +24,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// In one write, so that lines of several processes do not mix. There is nobody to tell of an error.
+// In one write, so that lines of several processes do not mix. An error has no place to be told.
 void Append(const std::string& path, absl::string_view text) {
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file.valid() && write(file.get(), text.data(), text.size()) < 0) return;

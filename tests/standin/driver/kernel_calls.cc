@@ -36,7 +36,7 @@ class Arguments {
   Arguments(const StandInKernel& kernel, void* const* values) {
     for (size_t i = 0; i < kernel.argument_count; ++i) {
       const size_t bytes = kernel.argument_bytes[i];
-      // Aligned for whatever it is.
+      // Aligned for any type.
       storage_.push_back(std::make_unique<std::max_align_t[]>(
           (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)));
       std::memcpy(storage_.back().get(), values[i], bytes);

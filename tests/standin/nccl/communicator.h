@@ -114,7 +114,7 @@ class Communicator {
   void AddOperation(const Operation& operation, Work& work);
   Transfer NextTransfer(int peer, const void* memory, const Operation& operation, size_t bytes,
                         std::vector<uint64_t>& counts);
-  // Queues it behind all earlier ones, whatever their streams.
+  // Queues it after all earlier ones, on any stream.
   void Enqueue(std::unique_ptr<Work> work, CUstream stream);
   void Run(Work& work, uint64_t ticket);  // on a stream's thread
   // Whether all that was queued has run; whether nothing runs now.

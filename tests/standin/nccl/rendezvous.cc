@@ -97,7 +97,7 @@ std::unique_ptr<Rendezvous> Rendezvous::Open(const std::string& name, int ranks,
     reason = "the unique id is none of this machine's, or all its ranks have joined already";
     return nullptr;
   }
-  // Of one size, whatever the number of ranks: what nobody writes to takes no memory.
+  // Of one size for any number of ranks: what is not written to takes no memory.
   const size_t bytes = BytesFor(ranks);
   if (ftruncate(file.get(), static_cast<off_t>(BytesFor(kRanksMax))) != 0) {
     reason = "no shared memory";

@@ -65,7 +65,7 @@ class Rendezvous {
   // Until the doorbell is no longer `seen`, for a while at most.
   void WaitDoorbell(int rank, uint32_t seen) const;
 
-  // The first who finds the ranks at odds says so to all.
+  // The first rank that finds the ranks at odds says so to all.
   void Break(absl::string_view text) const;
   bool is_broken() const { return head_.broken == 2; }
   std::string broken_text() const { return head_.broken_text.data(); }

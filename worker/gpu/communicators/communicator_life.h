@@ -79,7 +79,7 @@ class CommunicatorLife {
   // same. FailedPrecondition unless it is ready.
   absl::Status Finalize();
 
-  // Begins the end whatever is under way, at this rank alone. Work on streams ends undone, but uses
+  // Begins the end at this rank alone, in any state. Work on streams ends undone, but uses
   // its memory until the stream is past it. Nothing happens when such an end has begun already.
   void Stop(const absl::Status& cause);
 
