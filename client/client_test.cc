@@ -1,6 +1,5 @@
 #include "client/client.h"
 
-#include "common/metrics/rpc_metrics.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
@@ -241,8 +240,7 @@ class ClientTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(
         server_, RpcServer::Start(
                      {.addresses = {address},
-                      .services = {&reshards_, &operations_, &pipelines_, &meshes_, &manifests_},
-                      .metrics = &metrics_}));
+                      .services = {&reshards_, &operations_, &pipelines_, &meshes_, &manifests_}}));
     ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(address, {.retry_for = absl::Seconds(20)}));
     client_ = std::make_unique<Client>(std::move(client));
   }
@@ -258,7 +256,6 @@ class ClientTest : public testing::Test {
   BrittlePipelines pipelines_;
   BrittleMeshes meshes_;
   CountingManifests manifests_;
-  NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<Client> client_;
 };

@@ -6,7 +6,6 @@
 #include "common/communicators/communicator_key.h"
 #include "common/metrics/label_set.h"
 #include "common/metrics/prometheus/exporter.h"
-#include "common/metrics/prometheus/recorders.h"
 #include "common/rpc/server.h"
 #include "controller/catalog/catalog.h"
 #include "controller/catalog/run_records.h"
@@ -144,9 +143,9 @@ struct Controller::Parts {
   void Sweep();
 
   const RealClock clock;
-  const std::unique_ptr<MetricsExporter> exporter;  // null: no metrics
   const std::unique_ptr<ControllerMetrics> metrics;
   const std::unique_ptr<RpcMetrics> rpc_metrics;
+  const std::unique_ptr<MetricsExporter> exporter;  // null: metrics are not served
   const uint64_t epoch;
   const absl::Duration heartbeat_interval;
 
@@ -188,13 +187,9 @@ struct Controller::Parts {
 };
 
 Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter> metrics_exporter)
-    : exporter(std::move(metrics_exporter)),
-      metrics(exporter == nullptr
-                  ? std::unique_ptr<ControllerMetrics>(std::make_unique<NullControllerMetrics>())
-                  : MakeControllerMetrics(exporter->registry())),
-      rpc_metrics(exporter == nullptr
-                      ? std::unique_ptr<RpcMetrics>(std::make_unique<NullRpcMetrics>())
-                      : MakeRpcMetrics(exporter->registry(), kControllerMethods)),
+    : metrics(std::make_unique<ControllerMetrics>()),
+      rpc_metrics(std::make_unique<RpcMetrics>(kControllerMethods)),
+      exporter(std::move(metrics_exporter)),
       epoch(EpochAt(clock.Now())),
       heartbeat_interval(options.heartbeat_interval),
       catalog(store, epoch),
@@ -279,6 +274,10 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                .communicators = &communicators,
                .channels = &channels,
                .metrics = metrics.get()});
+  if (exporter != nullptr) {
+    exporter->Serve(metrics->metrics());
+    exporter->Serve(rpc_metrics->metrics());
+  }
   metrics->SetEpoch(epoch);
 }
 

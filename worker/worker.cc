@@ -4,7 +4,6 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
-#include "common/metrics/prometheus/recorders.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/session_protocol.h"
 
@@ -134,15 +133,15 @@ absl::Status Worker::OpenDataPlane() {
 }
 
 absl::Status Worker::OpenMetrics() {
-  worker_metrics_ = std::make_unique<NullWorkerMetrics>();
-  rpc_metrics_ = std::make_unique<NullRpcMetrics>();
+  worker_metrics_ = std::make_unique<WorkerMetrics>();
+  rpc_metrics_ = std::make_unique<RpcMetrics>(kWorkerMethods);
   if (options_.metrics_listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(exporter_, MetricsExporter::Start({.address = options_.metrics_listen,
                                                       .role = "worker",
                                                       .version = CROSSMESH_VERSION,
                                                       .insecure = options_.insecure}));
-  worker_metrics_ = MakeWorkerMetrics(exporter_->registry());
-  rpc_metrics_ = MakeRpcMetrics(exporter_->registry(), kWorkerMethods);
+  exporter_->Serve(worker_metrics_->metrics());
+  exporter_->Serve(rpc_metrics_->metrics());
   return absl::OkStatus();
 }
 

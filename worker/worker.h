@@ -129,9 +129,9 @@ class Worker : private SessionHost {
 
   const WorkerOptions options_;  // `data`: what the system allows of it
   const RealClock clock_;
-  std::unique_ptr<MetricsExporter> exporter_;  // null: metrics are not served
   std::unique_ptr<WorkerMetrics> worker_metrics_;
   std::unique_ptr<RpcMetrics> rpc_metrics_;
+  std::unique_ptr<MetricsExporter> exporter_;  // null: metrics are not served
 
   std::vector<DeviceId> devices_;  // set while it opens
 

@@ -8,7 +8,6 @@
 #include "client/cli/testing/example_run.h"
 #include "client/cli/testing/program_run.h"
 #include "common/base/mutex.h"
-#include "common/metrics/rpc_metrics.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
@@ -299,7 +298,7 @@ class PipelineRunCommandsTest : public testing::Test {
     controller_ = " --controller " + address;
     ASSERT_OK_AND_ASSIGN(
         server_, RpcServer::Start(
-                     {.addresses = {address}, .services = {&pipelines_}, .metrics = &metrics_}));
+                     {.addresses = {address}, .services = {&pipelines_}}));
   }
 
   ProgramResult Pipeline(const std::string& arguments) {
@@ -320,7 +319,6 @@ class PipelineRunCommandsTest : public testing::Test {
 
   const TemporaryFolder folder_;
   PlayedPipelines pipelines_{folder_.PathOf("told")};
-  NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;
   std::string controller_;
 };

@@ -8,7 +8,7 @@
 
 namespace crossmesh {
 
-// Who is a rank: a GPU, and the process that drives it for now. A process that takes its place has
+// Names a rank: a GPU, and the process that drives it for now. A process that takes its place has
 // another incarnation, and so another name. Immutable.
 struct RankName {
   std::string gpu;           // its UUID

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/metrics/label_set.h"
+#include "common/metrics/metric_family.h"
 
 #include <cstdint>
 
@@ -9,8 +10,8 @@
 
 namespace crossmesh {
 
-// What the controller records. Implementations are thread-safe and never block. A strategy that is
-// not one of kStrategies is left out.
+// What the controller records. A strategy that is not one of kStrategies is left out. Thread-safe;
+// never blocks.
 class ControllerMetrics {
  public:
   // A plan that was handed out, computed now or taken from the cache.
@@ -30,53 +31,68 @@ class ControllerMetrics {
     absl::Duration bound;
   };
 
-  virtual ~ControllerMetrics() = default;
+  ControllerMetrics();
 
-  virtual void SetEpoch(uint64_t epoch) = 0;
+  const MetricSet& metrics() const { return metrics_; }
 
-  virtual void SetWorkers(WorkerStateLabel state, int64_t workers) = 0;
-  virtual void SetWorkerSessions(int64_t sessions) = 0;
-  virtual void WorkerRegistration(RegistrationResult result) = 0;
-  virtual void WorkerLost(WorkerLossReason reason) = 0;
+  void SetEpoch(uint64_t epoch) { epoch_.Set(epoch); }
+
+  void SetWorkers(WorkerStateLabel state, int64_t workers) { workers_.Set(workers, state); }
+  void SetWorkerSessions(int64_t sessions) { sessions_.Set(sessions); }
+  void WorkerRegistration(RegistrationResult result) { registrations_.Increment(result); }
+  void WorkerLost(WorkerLossReason reason) { losses_.Increment(reason); }
   // Time since the same worker's heartbeat before.
-  virtual void Heartbeat(absl::Duration interval) = 0;
+  void Heartbeat(absl::Duration interval) { heartbeats_.Observe(interval); }
 
-  virtual void SetCommunicators(CommunicatorStateLabel state, int64_t communicators) = 0;
+  void SetCommunicators(CommunicatorStateLabel state, int64_t communicators) {
+    communicators_.Set(communicators, state);
+  }
   // From its turn to the last rank that was ready.
-  virtual void CommunicatorMade(absl::Duration duration) = 0;
+  void CommunicatorMade(absl::Duration duration) { communicator_seconds_.Observe(duration); }
 
-  virtual void SetObjects(ObjectKind kind, int64_t objects) = 0;
+  void SetObjects(ObjectKind kind, int64_t objects) { objects_.Set(objects, kind); }
 
-  virtual void PlanCacheRequest(CacheResult result) = 0;
+  void PlanCacheRequest(CacheResult result) { cache_requests_.Increment(result); }
   // Planning and proof.
-  virtual void PlanComputed(absl::string_view strategy, absl::Duration duration,
-                            int64_t relays) = 0;
-  virtual void PlanUsed(const PlanFacts& plan) = 0;
+  void PlanComputed(absl::string_view strategy, absl::Duration duration, int64_t relays);
+  void PlanUsed(const PlanFacts& plan);
 
-  virtual void SetOperationsInProgress(RunningState state, int64_t operations) = 0;
+  void SetOperationsInProgress(RunningState state, int64_t operations) {
+    in_progress_.Set(operations, state);
+  }
   // From the first dispatch to the last worker's acceptance.
-  virtual void Dispatched(absl::Duration duration) = 0;
-  virtual void OperationEnded(const OperationFacts& operation) = 0;
-};
+  void Dispatched(absl::Duration duration) { dispatch_seconds_.Observe(duration); }
+  void OperationEnded(const OperationFacts& operation);
 
-class NullControllerMetrics : public ControllerMetrics {
- public:
-  void SetEpoch(uint64_t /*epoch*/) override {}
-  void SetWorkers(WorkerStateLabel /*state*/, int64_t /*workers*/) override {}
-  void SetWorkerSessions(int64_t /*sessions*/) override {}
-  void WorkerRegistration(RegistrationResult /*result*/) override {}
-  void WorkerLost(WorkerLossReason /*reason*/) override {}
-  void Heartbeat(absl::Duration /*interval*/) override {}
-  void SetCommunicators(CommunicatorStateLabel /*state*/, int64_t /*communicators*/) override {}
-  void CommunicatorMade(absl::Duration /*duration*/) override {}
-  void SetObjects(ObjectKind /*kind*/, int64_t /*objects*/) override {}
-  void PlanCacheRequest(CacheResult /*result*/) override {}
-  void PlanComputed(absl::string_view /*strategy*/, absl::Duration /*duration*/,
-                    int64_t /*relays*/) override {}
-  void PlanUsed(const PlanFacts& /*plan*/) override {}
-  void SetOperationsInProgress(RunningState /*state*/, int64_t /*operations*/) override {}
-  void Dispatched(absl::Duration /*duration*/) override {}
-  void OperationEnded(const OperationFacts& /*operation*/) override {}
+ private:
+  MetricSet metrics_;
+  Gauges epoch_{metrics_, metric::kEpoch};
+  Gauges workers_{metrics_, metric::kWorkers, OneOf("state", kWorkerStates)};
+  Gauges sessions_{metrics_, metric::kWorkerSessions};
+  Counters registrations_{metrics_, metric::kWorkerRegistrations,
+                          OneOf("result", kRegistrationResults)};
+  Counters losses_{metrics_, metric::kWorkerLosses, OneOf("reason", kWorkerLossReasons)};
+  Histograms heartbeats_{metrics_, metric::kHeartbeatInterval, metric::kHeartbeatBuckets};
+  Gauges communicators_{metrics_, metric::kCommunicators, OneOf("state", kCommunicatorStates)};
+  Histograms communicator_seconds_{metrics_, metric::kCommunicatorSeconds,
+                                   metric::kTransferBuckets};
+  Gauges objects_{metrics_, metric::kObjects, OneOf("kind", kObjectKinds)};
+  Counters cache_requests_{metrics_, metric::kPlanCacheRequests, OneOf("result", kCacheResults)};
+  Histograms plan_seconds_{metrics_, metric::kPlanSeconds, metric::kPlanBuckets,
+                           OneOf("strategy", kStrategies)};
+  Histograms plan_relays_{metrics_, metric::kPlanRelays, metric::kRelaysBuckets};
+  Counters plan_bytes_{metrics_, metric::kPlanBytes, OneOf("strategy", kStrategies)};
+  Counters plan_least_bytes_{metrics_, metric::kPlanLeastBytes, OneOf("strategy", kStrategies)};
+  Gauges in_progress_{metrics_, metric::kOperationsInProgress, OneOf("state", kRunningStates)};
+  Histograms dispatch_seconds_{metrics_, metric::kDispatchSeconds, metric::kLatencyBuckets};
+  Counters operations_{metrics_, metric::kOperations, OneOf("strategy", kStrategies),
+                       OneOf("result", kOperationResults)};
+  Histograms operation_seconds_{metrics_, metric::kOperationSeconds, metric::kTransferBuckets,
+                                OneOf("strategy", kStrategies)};
+  Counters operation_bytes_{metrics_, metric::kOperationBytes, OneOf("strategy", kStrategies)};
+  Counters transfer_seconds_{metrics_, metric::kOperationTransferSeconds,
+                             OneOf("strategy", kStrategies)};
+  Counters bound_seconds_{metrics_, metric::kOperationBoundSeconds, OneOf("strategy", kStrategies)};
 };
 
 }  // namespace crossmesh

@@ -9,7 +9,7 @@
 namespace crossmesh {
 
 // The values of metric labels, closed sets all. An enumerator's label value stands at its place in
-// the array behind it. No label ever carries an id or a text of a user.
+// the array after it. No label ever carries an id or a text of a user.
 
 // `link` tells what the bytes went through; the pair with the transport is what metrics carry,
 // since only these pairs occur. kInprocessLocal also counts copies inside one worker.

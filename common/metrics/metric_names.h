@@ -5,8 +5,8 @@
 namespace crossmesh {
 
 // The metrics that both daemons serve: their names, what they mean, and the bounds of histograms'
-// buckets. Names and label keys are constants, because the library behind them throws at a bad one.
-// Label values are in label_set.h. Everything exists, at 0, from the start.
+// buckets. Names and label keys are constants, because the library that serves them throws at a bad
+// one. Label values are in label_set.h. Everything exists, at 0, from the start.
 struct MetricName {
   absl::string_view name;
   absl::string_view help;

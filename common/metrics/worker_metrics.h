@@ -1,15 +1,17 @@
 #pragma once
 
 #include "common/metrics/label_set.h"
+#include "common/metrics/metric_family.h"
 
 #include <cstdint>
 
+#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 
-// What a worker records. Implementations are thread-safe and never block, but are not for a path
-// taken per chunk: give totals per relay, per task, or every 100 ms.
+// What a worker records. Not for a path taken per chunk: give totals per relay, per task, or every
+// 100 ms. Thread-safe; never blocks.
 class WorkerMetrics {
  public:
   struct RelayFacts {
@@ -20,50 +22,69 @@ class WorkerMetrics {
     absl::Duration duration;  // from its first chunk to its last
   };
 
-  virtual ~WorkerMetrics() = default;
+  WorkerMetrics();
 
-  virtual void SetRegistered(bool registered) = 0;
-  virtual void SessionReconnect(ReconnectReason reason) = 0;
-  virtual void CommandRejected(CommandRejection reason) = 0;
+  const MetricSet& metrics() const { return metrics_; }
 
-  virtual void Transferred(TransportLink link, int64_t sent_bytes, int64_t received_bytes) = 0;
+  void SetRegistered(bool registered) { registered_.Set(registered ? 1 : 0); }
+  void SessionReconnect(ReconnectReason reason) { reconnects_.Increment(reason); }
+  void CommandRejected(CommandRejection reason) { rejections_.Increment(reason); }
+
+  void Transferred(TransportLink link, int64_t sent_bytes, int64_t received_bytes);
   // Its result counts always, its time and throughput when it succeeded.
-  virtual void RelayEnded(const RelayFacts& relay) = 0;
-  virtual void SetRelaysInProgress(TransportKind transport, int64_t relays) = 0;
+  void RelayEnded(const RelayFacts& relay);
+  void SetRelaysInProgress(TransportKind transport, int64_t relays) {
+    relays_in_progress_.Set(relays, transport);
+  }
   // Time that tasks spent in a phase; phases of one task overlap.
-  virtual void PhaseTime(TransferPhase phase, absl::Duration duration) = 0;
-  virtual void SetLastProgress(absl::Time time) = 0;
+  void PhaseTime(TransferPhase phase, absl::Duration duration) {
+    phase_seconds_.Add(absl::ToDoubleSeconds(duration), phase);
+  }
+  void SetLastProgress(absl::Time time) {
+    last_progress_.Set(absl::ToDoubleSeconds(time - absl::UnixEpoch()));
+  }
 
-  virtual void ChannelStalled(TransportLink link) = 0;
-  virtual void ChecksumFailed(TransportLink link) = 0;
+  void ChannelStalled(TransportLink link) { stalls_.Increment(link); }
+  void ChecksumFailed(TransportLink link) { checksum_failures_.Increment(link); }
 
-  virtual void SetStagingBytes(int64_t used, int64_t limit) = 0;
+  void SetStagingBytes(int64_t used, int64_t limit);
   // Processes of GPUs that can be used, and that cannot.
-  virtual void SetGpus(int64_t up, int64_t down) = 0;
+  void SetGpus(int64_t up, int64_t down);
   // One that was up; another takes its place.
-  virtual void GpuProcessLost() = 0;
+  void GpuProcessLost() { gpu_processes_lost_.Increment(); }
 
   // In readable arenas; in arenas that wait for a commit.
-  virtual void SetTensorBytes(int64_t resident, int64_t receiving) = 0;
-};
+  void SetTensorBytes(int64_t resident, int64_t receiving);
 
-class NullWorkerMetrics : public WorkerMetrics {
- public:
-  void SetRegistered(bool /*registered*/) override {}
-  void SessionReconnect(ReconnectReason /*reason*/) override {}
-  void CommandRejected(CommandRejection /*reason*/) override {}
-  void Transferred(TransportLink /*link*/, int64_t /*sent_bytes*/,
-                   int64_t /*received_bytes*/) override {}
-  void RelayEnded(const RelayFacts& /*relay*/) override {}
-  void SetRelaysInProgress(TransportKind /*transport*/, int64_t /*relays*/) override {}
-  void PhaseTime(TransferPhase /*phase*/, absl::Duration /*duration*/) override {}
-  void SetLastProgress(absl::Time /*time*/) override {}
-  void ChannelStalled(TransportLink /*link*/) override {}
-  void ChecksumFailed(TransportLink /*link*/) override {}
-  void SetStagingBytes(int64_t /*used*/, int64_t /*limit*/) override {}
-  void SetGpus(int64_t /*up*/, int64_t /*down*/) override {}
-  void GpuProcessLost() override {}
-  void SetTensorBytes(int64_t /*resident*/, int64_t /*receiving*/) override {}
+ private:
+  static constexpr absl::string_view kGpuStates[] = {"up", "down"};
+  static constexpr absl::string_view kStagingStates[] = {"used", "limit"};
+  static constexpr absl::string_view kTensorStates[] = {"resident", "receiving"};
+
+  // Both series of a pair of states.
+  static void SetBoth(Gauges& gauges, int64_t first, int64_t second);
+
+  MetricSet metrics_;
+  Gauges registered_{metrics_, metric::kRegistered};
+  Counters reconnects_{metrics_, metric::kSessionReconnects, OneOf("reason", kReconnectReasons)};
+  Counters rejections_{metrics_, metric::kCommandsRejected, OneOf("reason", kCommandRejections)};
+  Counters bytes_{metrics_, metric::kTransferBytes, TransportLinkLabels(),
+                  OneOf("direction", kDirections)};
+  Counters relays_{metrics_, metric::kRelays, OneOf("kind", kRelayKinds),
+                   OneOf("result", kRelayResults)};
+  Histograms relay_seconds_{metrics_, metric::kRelaySeconds, metric::kTransferBuckets,
+                            OneOf("transport", kTransports)};
+  Histograms relay_throughput_{metrics_, metric::kRelayThroughput, metric::kThroughputBuckets,
+                               OneOf("link", kLinks)};
+  Gauges relays_in_progress_{metrics_, metric::kRelaysInProgress, OneOf("transport", kTransports)};
+  Counters phase_seconds_{metrics_, metric::kPhaseSeconds, OneOf("phase", kTransferPhases)};
+  Gauges last_progress_{metrics_, metric::kLastProgress};
+  Counters stalls_{metrics_, metric::kChannelStalls, TransportLinkLabels()};
+  Counters checksum_failures_{metrics_, metric::kChecksumFailures, TransportLinkLabels()};
+  Gauges gpus_{metrics_, metric::kGpus, OneOf("state", kGpuStates)};
+  Counters gpu_processes_lost_{metrics_, metric::kGpuProcessesLost};
+  Gauges staging_{metrics_, metric::kStagingBytes, OneOf("state", kStagingStates)};
+  Gauges tensors_{metrics_, metric::kTensorBytes, OneOf("state", kTensorStates)};
 };
 
 }  // namespace crossmesh

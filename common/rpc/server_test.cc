@@ -4,6 +4,10 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
+#include "common/metrics/label_set.h"
+#include "common/metrics/metric_names.h"
+#include "common/metrics/rpc_metrics.h"
+#include "common/metrics/testing/metric_value.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
@@ -49,32 +53,6 @@ class Meshes final : public v1::MeshService::CallbackService {
   }
 };
 
-class RecordingMetrics final : public RpcMetrics {
- public:
-  void CallStarted(absl::string_view service, absl::string_view method) override {
-    MutexLock lock(mutex_);
-    events_.push_back(absl::StrCat("start ", service, " ", method));
-  }
-  void CallEnded(absl::string_view service, absl::string_view method, absl::StatusCode code,
-                 absl::Duration duration) override {
-    EXPECT_GE(duration, absl::ZeroDuration());
-    MutexLock lock(mutex_);
-    events_.push_back(
-        absl::StrCat("end ", service, " ", method, " ", absl::StatusCodeToString(code)));
-    ended_.SignalAll();
-  }
-  std::vector<std::string> WaitForEvents(size_t count) {
-    MutexLock lock(mutex_);
-    while (events_.size() < count) ended_.Wait(mutex_);
-    return events_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar ended_;
-  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
-};
-
 class ServerTest : public testing::Test {
  protected:
   absl::StatusOr<std::unique_ptr<RpcServer>> Start(const std::string& address,
@@ -108,7 +86,7 @@ class ServerTest : public testing::Test {
 
   const TemporaryFolder folder_;
   Meshes meshes_;
-  RecordingMetrics metrics_;
+  RpcMetrics metrics_{kControllerMethods};
 };
 
 // A Unix socket on which nobody accepts; with `listening`, somebody could.
@@ -247,10 +225,10 @@ TEST_F(ServerTest, CallsAreLoggedAndCounted) {
   });
   ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
   EXPECT_THAT(GetMesh(Connect(*server), "none"), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(metrics_.WaitForEvents(2),
-              ElementsAre("start crossmesh.v1.MeshService GetMesh",
-                          "end crossmesh.v1.MeshService GetMesh NOT_FOUND"));
   server->Shutdown(absl::Seconds(10));
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRpcStarted, "GetMesh"), 1);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRpcInFlight, "GetMesh"), 0);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRpcHandled, "NOT_FOUND"), 1);
   MutexLock lock(mutex);
   EXPECT_THAT(lines,
               ElementsAre(AllOf(HasSubstr(R"("method":"/crossmesh.v1.MeshService/GetMesh")"),

@@ -1,6 +1,9 @@
 #include "controller/dispatch/communicator_leases.h"
 
 #include "common/base/fake_clock.h"
+#include "common/metrics/controller_metrics.h"
+#include "common/metrics/metric_names.h"
+#include "common/metrics/testing/metric_value.h"
 #include "common/testing/status_matchers.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
@@ -22,17 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-class FakeMetrics final : public NullControllerMetrics {
- public:
-  void SetCommunicators(CommunicatorStateLabel state, int64_t communicators) override {
-    counts[state] = communicators;
-  }
-  void CommunicatorMade(absl::Duration duration) override { times.push_back(duration); }
-
-  std::map<CommunicatorStateLabel, int64_t> counts;
-  std::vector<absl::Duration> times;
-};
 
 class CommunicatorLeasesTest : public ::testing::Test, public MembershipListener {
  protected:
@@ -107,7 +99,12 @@ class CommunicatorLeasesTest : public ::testing::Test, public MembershipListener
   FakeCommunicatorGateway gateway_;
   WorkerRegistry registry_{{}, clock_, *this};
   std::map<std::string, uint64_t> sessions_;
-  FakeMetrics metrics_;
+  // In this state, by its label.
+  double Communicators(absl::string_view state) const {
+    return ValueOf(metrics_.metrics(), metric::kCommunicators, state);
+  }
+
+  ControllerMetrics metrics_;
   // Room for two communicators on a GPU.
   CommunicatorLeases leases_{{.gateway = gateway_,
                               .workers = registry_,
@@ -198,7 +195,7 @@ TEST_F(CommunicatorLeasesTest, GroupsShareTheMemoryOfAGpuAndTheOldestMakesRoom) 
   EXPECT_OK(answers_.at("op3"));
   EXPECT_THAT(Heard("destroy"), ElementsAre("at-a destroy relay@7[GPU-a#1,GPU-c#1] ticket 3",
                                             "at-c destroy relay@7[GPU-a#1,GPU-c#1] ticket 3"));
-  EXPECT_EQ(metrics_.counts[CommunicatorStateLabel::kReady], 2);
+  EXPECT_EQ(Communicators("ready"), 2);
 }
 
 TEST_F(CommunicatorLeasesTest, RanksThatDoNotFitTogetherAreToldApart) {
@@ -273,7 +270,7 @@ TEST_F(CommunicatorLeasesTest, WhatIsGoneAlreadyNeedsNoOtherStop) {
   gateway_.Refuse("at-b", "stop", absl::NotFoundError("it is not here"));
   gateway_.Refuse("at-a", "stop", absl::AbortedError("epoch 8 has begun"));
   Want("op1", Of({"a", "b"}));
-  EXPECT_EQ(metrics_.counts[CommunicatorStateLabel::kEnding], 0);
+  EXPECT_EQ(Communicators("ending"), 0);
 }
 
 TEST_F(CommunicatorLeasesTest, WhatComesAfterTheStopIsNoAnswerToTheNextOrder) {
@@ -384,7 +381,7 @@ TEST_F(CommunicatorLeasesTest, WhoWaitsNoLongerIsNotAnswered) {
   gateway_.AnswerOldest();
   queue_.Run();
   EXPECT_TRUE(IsWaiting("op1"));
-  EXPECT_EQ(metrics_.counts[CommunicatorStateLabel::kReady], 1);
+  EXPECT_EQ(Communicators("ready"), 1);
 }
 
 TEST_F(CommunicatorLeasesTest, AWorkerThatDoesNotReportIsNamed) {
@@ -398,14 +395,14 @@ TEST_F(CommunicatorLeasesTest, AWorkerThatDoesNotReportIsNamed) {
 TEST_F(CommunicatorLeasesTest, TheTimeToMakeOneIsMeasured) {
   gateway_.Hold("at-b", "create");
   Want("op1", Of({"a", "b"}));
-  EXPECT_EQ(metrics_.counts[CommunicatorStateLabel::kMaking], 1);
+  EXPECT_EQ(Communicators("making"), 1);
   Advance(absl::Seconds(3));
   gateway_.AnswerOldest();
   queue_.Run();
   EXPECT_OK(answers_.at("op1"));
-  EXPECT_THAT(metrics_.times, ElementsAre(absl::Seconds(3)));
-  EXPECT_EQ(metrics_.counts[CommunicatorStateLabel::kMaking], 0);
-  EXPECT_EQ(metrics_.counts[CommunicatorStateLabel::kReady], 1);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kCommunicatorSeconds), 3);
+  EXPECT_EQ(Communicators("making"), 0);
+  EXPECT_EQ(Communicators("ready"), 1);
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   ThreadTaskQueue queue({.name = "operations"}, clock);
   ThreadTaskQueue planners({.name = "planner", .threads = 2}, clock);
   FakeCommunicatorGateway communicator_gateway;
-  NullControllerMetrics metrics;
+  ControllerMetrics metrics;
   CommunicatorLeases communicators({.gateway = communicator_gateway,
                                     .workers = registry,
                                     .queue = queue,

@@ -2,7 +2,6 @@
 
 #include "common/base/mutex.h"
 #include "common/communicators/communicator_key.h"
-#include "common/metrics/rpc_metrics.h"
 #include "common/plan/worker_part.h"
 #include "common/rpc/server.h"
 #include "controller/testing/fake_communicators.h"
@@ -93,7 +92,6 @@ class FakeWorker final : public v1::ExecutionService::CallbackService {
   FakeProbes probes_;
   FakePrograms programs_;
   FakeCommunicators communicators_;
-  NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   std::shared_ptr<Session> session_;

@@ -20,7 +20,7 @@
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 #include "worker/executor/wire_message.h"
-#include "worker/gpu/protocol/gpu_message_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 #include "worker/transport/socket/socket_address.h"
 #include "worker/transport/socket/socket_frame.h"
 #include "worker/transport/striped/striped_address.h"
@@ -231,33 +231,54 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
       .epoch = 3};
   const TaskKey task = {.operation = 1, .epoch = 2, .plan = 3, .instance = 4};
   const auto write = [&corpus](absl::string_view name, const auto& message) {
-    corpus.Write("gpu_message", std::string(name), Encode(message));
+    corpus.Write("gpu_message", std::string(name), message.SerializeAsString());
   };
-  write("create_arena", GpuRequest{1, GpuRequest::CreateArena{ArenaId(1), ByteCount(4096)}});
-  write("create_communicator",
-        GpuRequest{2, GpuRequest::CreateCommunicator{key, 1, "id", absl::Seconds(5)}});
-  write("stop_communicator",
-        GpuRequest{3, GpuRequest::StopCommunicator{key, absl::CancelledError("enough")}});
-  write("run_task", GpuRequest{4, GpuRequest::RunTask{.key = task,
-                                                      .sources = {{ArenaId(1), 64}, {}},
-                                                      .destinations = {{}, {ArenaId(2), 0}},
-                                                      .communicator = key,
-                                                      .devices = {3, 1},
-                                                      .deadline = absl::Seconds(60),
-                                                      .stall_limit = absl::Seconds(5)}});
-  write("copy_tiles", GpuRequest{5, GpuRequest::CopyTiles{.key = task,
-                                                          .arena = ArenaId(1),
-                                                          .ranges = {{0, 64}, {128, 4096}},
-                                                          .deadline = absl::Seconds(60)}});
-  write("hello", GpuNotice{GpuNotice::Hello{
-                     .preflight = {.rank = key.ranks[0], .environment = {{"NCCL_A", "1"}}}}});
-  write("report", GpuNotice{GpuNotice::Answer{
-                      .request = 4,
-                      .result = TaskReport{.key = task,
-                                           .devices = {{.device = 1, .bytes = 10}},
-                                           .lost_peers = {"GPU-b"},
-                                           .links = {{.peer = "GPU-b", .sent_bytes = 7}}}}});
-  write("last_words", GpuNotice{GpuNotice::LastWords{absl::InternalError("hung")}});
+  v1::GpuRequest request;
+  request.set_id(1);
+  request.mutable_create_arena()->set_arena(1);
+  request.mutable_create_arena()->set_size_bytes(4096);
+  write("create_arena", request);
+  *request.mutable_create_communicator()->mutable_key() = ToProto(key);
+  request.mutable_create_communicator()->set_ticket(1);
+  request.mutable_create_communicator()->set_id("id");
+  *request.mutable_create_communicator()->mutable_timeout() = ToProto(absl::Seconds(5));
+  write("create_communicator", request);
+  *request.mutable_stop_communicator()->mutable_key() = ToProto(key);
+  *request.mutable_stop_communicator()->mutable_cause() = ToProto(absl::CancelledError("enough"));
+  write("stop_communicator", request);
+  v1::GpuRequest::RunTask& run = *request.mutable_run_task();
+  *run.mutable_key() = ToProto(task);
+  *run.mutable_sources() = ToProto(std::vector<TilePlace>{{ArenaId(1), 64}, {}});
+  *run.mutable_destinations() = ToProto(std::vector<TilePlace>{{}, {ArenaId(2), 0}});
+  *run.mutable_communicator() = ToProto(key);
+  run.add_devices(3);
+  run.add_devices(1);
+  *run.mutable_deadline() = ToProto(absl::Seconds(60));
+  *run.mutable_stall_limit() = ToProto(absl::Seconds(5));
+  write("run_task", request);
+  v1::GpuRequest::CopyTiles& copy = *request.mutable_copy_tiles();
+  *copy.mutable_key() = ToProto(task);
+  copy.set_direction(v1::GpuRequest::CopyTiles::DIRECTION_LOAD);
+  copy.set_arena(1);
+  for (const TileRange& range : {TileRange{0, 64}, TileRange{128, 4096}}) {
+    v1::GpuRequest::CopyTiles::Range& added = *copy.add_ranges();
+    added.set_offset_bytes(range.offset);
+    added.set_size_bytes(range.bytes);
+  }
+  write("copy_tiles", request);
+  v1::GpuNotice notice;
+  *notice.mutable_hello()->mutable_preflight() =
+      ToProto(PreflightReport{.rank = key.ranks[0], .environment = {{"NCCL_A", "1"}}});
+  write("hello", notice);
+  notice.mutable_answer()->set_request(4);
+  *notice.mutable_answer()->mutable_report() =
+      ReportToProto({.key = task,
+                     .devices = {{.device = 1, .bytes = 10}},
+                     .lost_peers = {"GPU-b"},
+                     .links = {{.peer = "GPU-b", .sent_bytes = 7}}});
+  write("report", notice);
+  *notice.mutable_last_words()->mutable_cause() = ToProto(absl::InternalError("hung"));
+  write("last_words", notice);
 }
 
 v1::LayoutRule RuleOf(const std::string& pattern, const std::string& layout) {

@@ -81,7 +81,7 @@ class GpuKernelRunner final : public KernelRunner {
     return runner;
   }
 
-  absl::Status Run(const KernelRun& run) override {
+  absl::Status Run(const KernelLaunch& run) override {
     mirror_->Clear();
     for (const std::span<std::byte> region : run.memory) RETURN_IF_ERROR(mirror_->Add(region));
     return std::visit([&](const auto& arguments) { return Launch(run, arguments); }, run.arguments);
@@ -89,7 +89,7 @@ class GpuKernelRunner final : public KernelRunner {
 
  private:
   template <class Arguments>
-  absl::Status Launch(const KernelRun& run, const Arguments& given) {
+  absl::Status Launch(const KernelLaunch& run, const Arguments& given) {
     ArgumentsOnGpu arguments_on_gpu(*mirror_);
     ASSIGN_OR_RETURN(const Arguments arguments, arguments_on_gpu.Of(given));
     RETURN_IF_ERROR(mirror_->CopyToGpu());

@@ -36,7 +36,7 @@ absl::Status GpuMirror::Add(std::span<std::byte> region) {
   const auto address = reinterpret_cast<uint64_t>(region.data());
   const size_t place = (used_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
   const Image image = {.bytes = region.size(), .offset = place + address % kAlignment};
-  // Behind the last image as well there is something that nobody may write.
+  // There is something after the last image as well, which must not be written.
   const size_t end = image.offset + image.bytes + kAlignment;
   if (end > staging_->bytes().size()) {
     return absl::ResourceExhaustedError(

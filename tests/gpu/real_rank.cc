@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<RealRank>> RealRank::Create(int number, RankPlace
 }
 
 absl::Status RealRank::JoinAll(int size, int place, Meeting& meeting) {
-  meeting.Wait();  // nobody is to read the id of the last one any more
+  meeting.Wait();  // all have read the id of the last one
   ASSIGN_OR_RETURN(std::string id, MintIdOfAll(*nccl_, place, meeting));
   ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                    NcclCommunicator::Begin(

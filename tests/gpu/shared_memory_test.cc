@@ -1,5 +1,4 @@
-// Memory of a GPU that two processes share: by descriptor, as the product gives it away, and by
-// CUDA's older handles, as it takes what others give.
+// Memory of a GPU that two processes share by its descriptor.
 
 #include "common/base/process_end.h"
 #include "common/base/status_macros.h"
@@ -10,13 +9,11 @@
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/gpu_stream.h"
-#include "worker/gpu/device/ipc_memory_table.h"
 #include "worker/gpu/device/registered_memory.h"
 #include "worker/gpu/protocol/message_socket.h"
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,7 +34,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// CUDA hands on whole blocks of this size, whatever of them was allocated.
+// CUDA hands on whole blocks of this size.
 constexpr ByteCount kBytes(int64_t{2} << 20);
 
 // One process's GPU, and a way to its memory.
@@ -53,7 +50,6 @@ class Process {
     return made;
   }
 
-  const DriverApi& driver() const { return *driver_; }
   Gpu& gpu() const { return *gpu_; }
 
   absl::Status Fill(uint64_t address, int value) const {
@@ -148,46 +144,6 @@ TEST(SharedMemoryOnGpuTest, ADescriptorIsTheSameMemoryAndOutlivesTheProcessThatM
                        : Import(std::move(ends.second), meeting);
   });
   EXPECT_THAT(results, ElementsAre("killed by signal 9", IsEmpty()));
-}
-
-absl::Status LendByHandle(Meeting& meeting) {
-  ASSIGN_OR_RETURN(const Process process, Process::Create());
-  const DriverApi& driver = process.driver();
-  CUdeviceptr address = 0;
-  CUipcMemHandle handle = {};
-  RETURN_IF_ERROR(driver.Check(driver.cuMemAlloc(&address, kBytes.value()), "cuMemAlloc"));
-  RETURN_IF_ERROR(process.Fill(address, 1));
-  RETURN_IF_ERROR(driver.Check(driver.cuIpcGetMemHandle(&handle, address), "cuIpcGetMemHandle"));
-  std::memcpy(meeting.bytes, &handle, sizeof(handle));
-  meeting.Wait();
-  meeting.Wait();  // the other has written, and closed it
-  RETURN_IF_ERROR(process.ExpectFilled(address, 2));
-  return driver.Check(driver.cuMemFree(address), "cuMemFree");
-}
-
-absl::Status BorrowByHandle(Meeting& meeting) {
-  ASSIGN_OR_RETURN(const Process process, Process::Create());
-  meeting.Wait();
-  IpcHandle handle = {};
-  std::memcpy(handle.data(), meeting.bytes, handle.size());
-  IpcMemoryTable table(process.gpu());
-  ASSIGN_OR_RETURN(auto memory, table.Open(handle, 1));
-  if (memory->bytes() != kBytes) {
-    return absl::InternalError(absl::StrCat("another size: ", memory->bytes().value()));
-  }
-  RETURN_IF_ERROR(process.ExpectFilled(memory->address(), 1));
-  RETURN_IF_ERROR(process.Fill(memory->address(), 2));
-  memory.reset();
-  meeting.Wait();
-  return absl::OkStatus();
-}
-
-TEST(SharedMemoryOnGpuTest, AHandleOfAnotherProcessIsItsMemory) {
-  if (const std::string lack = WhatLacks({}); !lack.empty()) GTEST_SKIP() << lack;
-  const auto results = RunRanks(2, [](int number, Meeting& meeting) {
-    return number == 0 ? LendByHandle(meeting) : BorrowByHandle(meeting);
-  });
-  EXPECT_THAT(results, ElementsAre(IsEmpty(), IsEmpty()));
 }
 
 }  // namespace

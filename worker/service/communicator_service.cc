@@ -4,6 +4,7 @@
 #include "common/rpc/status_codec.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <cstdint>
 #include <string>
@@ -17,11 +18,6 @@ namespace {
 
 constexpr DurationRange kTimeouts = {absl::Nanoseconds(1), absl::Hours(1)};
 constexpr size_t kIdBytesMax = 4096;
-
-struct RankOfKey {
-  CommunicatorKey key;
-  RankName rank;
-};
 
 // Request: has a key, and one of its ranks by index.
 template <typename Request>
@@ -94,19 +90,20 @@ grpc::ServerUnaryReactor* CommunicatorService::CreateCommunicator(
     v1::CreateCommunicatorResponse* response) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    ASSIGN_OR_RETURN(const absl::Duration timeout,
-                     DurationIn(request->timeout(), kTimeouts, "timeout"));
+    RETURN_IF_ERROR(DurationIn(request->timeout(), kTimeouts, "timeout").status());
     if (request->id().size() > kIdBytesMax) {
       return absl::InvalidArgumentError(absl::StrCat("id: expected at most ", kIdBytesMax,
                                                      " bytes, found ", request->id().size()));
     }
-    proxy_.Create(
-        at.rank,
-        {.key = at.key, .ticket = request->ticket(), .id = request->id(), .timeout = timeout},
-        [=, this](const absl::StatusOr<int64_t>& bytes) {
-          if (bytes.ok() && is_open(reactor)) response->set_size_bytes(*bytes);
-          Finish(reactor, bytes.status());
-        });
+    v1::GpuRequest::CreateCommunicator order;
+    *order.mutable_key() = request->key();
+    order.set_ticket(request->ticket());
+    order.set_id(request->id());
+    *order.mutable_timeout() = request->timeout();
+    proxy_.Create(at, std::move(order), [=, this](const absl::StatusOr<int64_t>& bytes) {
+      if (bytes.ok() && is_open(reactor)) response->set_size_bytes(*bytes);
+      Finish(reactor, bytes.status());
+    });
     return absl::OkStatus();
   });
 }
@@ -116,9 +113,12 @@ grpc::ServerUnaryReactor* CommunicatorService::DestroyCommunicator(
     v1::DestroyCommunicatorResponse* /*response*/) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    ASSIGN_OR_RETURN(const absl::Duration timeout,
-                     DurationIn(request->timeout(), kTimeouts, "timeout"));
-    proxy_.Destroy(at.rank, {.key = at.key, .ticket = request->ticket(), .timeout = timeout},
+    RETURN_IF_ERROR(DurationIn(request->timeout(), kTimeouts, "timeout").status());
+    v1::GpuRequest::DestroyCommunicator order;
+    *order.mutable_key() = request->key();
+    order.set_ticket(request->ticket());
+    *order.mutable_timeout() = request->timeout();
+    proxy_.Destroy(at, std::move(order),
                    [=, this](const absl::Status& gone) { Finish(reactor, gone); });
     return absl::OkStatus();
   });
@@ -129,7 +129,10 @@ grpc::ServerUnaryReactor* CommunicatorService::StopCommunicator(
     v1::StopCommunicatorResponse* /*response*/) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    proxy_.Stop(at.rank, {.key = at.key, .cause = absl::CancelledError(request->reason())},
+    v1::GpuRequest::StopCommunicator order;
+    *order.mutable_key() = request->key();
+    *order.mutable_cause() = ToProto(absl::CancelledError(request->reason()));
+    proxy_.Stop(at, std::move(order),
                 [=, this](const absl::Status& gone) { Finish(reactor, gone); });
     return absl::OkStatus();
   });

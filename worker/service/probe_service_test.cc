@@ -1,7 +1,6 @@
 #include "worker/service/probe_service.h"
 
 #include "common/base/clock.h"
-#include "common/metrics/rpc_metrics.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/server.h"
@@ -33,7 +32,7 @@ class ProbeServiceTest : public ::testing::Test {
       : probes_(*ProbeTable::Create({.interfaces = {"lo"}}, clock_)),
         service_(*probes_),
         server_(*RpcServer::Start(
-            {.addresses = {Address()}, .services = {&service_}, .metrics = &metrics_})),
+            {.addresses = {Address()}, .services = {&service_}})),
         stub_(v1::ProbeService::NewStub(*BuildRpcChannel({.address = Address()}))) {}
   // In the order that a worker keeps.
   ~ProbeServiceTest() override {
@@ -78,7 +77,6 @@ class ProbeServiceTest : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const RealClock clock_;
-  NullRpcMetrics metrics_;
   const std::unique_ptr<ProbeTable> probes_;
   ProbeService service_;
   const std::unique_ptr<RpcServer> server_;

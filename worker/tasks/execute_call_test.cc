@@ -39,7 +39,7 @@ TEST_F(ExecuteCallTest, RefusesAPartOfAnotherDigest) {
   const auto call = StartWith(start);
   EXPECT_THAT(call->caller->end, Optional(StatusIs(absl::StatusCode::kInvalidArgument,
                                                    HasSubstr(part_digest_.ToString()))));
-  EXPECT_THAT(metrics_.rejections, ElementsAre(CommandRejection::kInvalid));
+  EXPECT_THAT(Rejections(), ElementsAre("invalid"));
 }
 
 TEST_F(ExecuteCallTest, RefusesBytesThatAreNoPart) {

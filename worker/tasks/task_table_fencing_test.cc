@@ -42,7 +42,7 @@ TEST_F(FencedTaskTest, AStartOfTheNextEpochWaitsForItsEnd) {
   EXPECT_EQ(next->caller->said.back(), "resolved 2,3 OK");
   Advance(absl::Minutes(1));
   EXPECT_FALSE(next->caller->end.has_value()) << "of a wait that is over";
-  EXPECT_THAT(metrics_.rejections, IsEmpty());
+  EXPECT_THAT(Rejections(), IsEmpty());
 }
 
 TEST_F(FencedTaskTest, ThatWritesElsewhereRunsOn) {
@@ -67,7 +67,7 @@ TEST_F(FencedTaskTest, AStartDoesNotWaitForEver) {
   Advance(absl::Seconds(1));
   EXPECT_THAT(next->caller->end,
               Optional(StatusIs(absl::StatusCode::kAborted, HasSubstr("operation op-1"))));
-  EXPECT_THAT(metrics_.rejections, ElementsAre(CommandRejection::kBusy));
+  EXPECT_THAT(Rejections(), ElementsAre("busy"));
   Finish(Key(1, 5), absl::AbortedError("cancelled"));
   EXPECT_FALSE(executor_.running(Key(2, 6)));
 }

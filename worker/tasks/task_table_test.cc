@@ -1,5 +1,7 @@
 #include "worker/tasks/task_table.h"
 
+#include "common/metrics/metric_names.h"
+#include "common/metrics/testing/metric_value.h"
 #include "common/testing/status_matchers.h"
 #include "worker/tasks/testing/task_fixture.h"
 
@@ -43,14 +45,15 @@ TEST_F(TaskTableTest, AcceptsRunsCommitsAndForgets) {
   EXPECT_THAT(spec.peers, IsEmpty());
   EXPECT_EQ(StatusOf("old", "a.0").readers, 1);
   EXPECT_TRUE(StatusOf("new", "b.0").writing);
-  EXPECT_EQ(metrics_.relays_in_progress, 6);  // two roots, and two receivers of each
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelaysInProgress),
+            6);  // two roots, and two receivers of each
 
   *spec.destinations.at(2).tensor.at(0) = std::byte{42};
   Finish(Key(1));
   EXPECT_THAT(call->caller->said, ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK"));
   EXPECT_EQ(FirstByte("new", "b.0"), std::byte{0});
-  EXPECT_EQ(metrics_.relays_in_progress, 0);
-  EXPECT_THAT(metrics_.relays, SizeIs(6));
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelaysInProgress), 0);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelays), 6);
 
   Send(*call, ResolveOf({2, 3}, true));
   EXPECT_EQ(call->caller->said.back(), "resolved 2,3 OK");
@@ -62,7 +65,7 @@ TEST_F(TaskTableTest, AcceptsRunsCommitsAndForgets) {
   EXPECT_THAT(call->caller->end, Optional(absl::OkStatus()));
   EXPECT_EQ(table_.size(), 0);
   EXPECT_EQ(StatusOf("old", "a.0").readers, 0);
-  EXPECT_THAT(metrics_.rejections, IsEmpty());
+  EXPECT_THAT(Rejections(), IsEmpty());
 }
 
 TEST_F(TaskTableTest, ControlAndDataAreTwoThreads) {
@@ -101,7 +104,7 @@ TEST_F(TaskTableTest, RefusesAStaleEpoch) {
   const auto stale = Start(Key(2, 4));
   EXPECT_THAT(stale->caller->end, Optional(StatusIs(absl::StatusCode::kFailedPrecondition,
                                                     AllOf(HasSubstr("4"), HasSubstr("5")))));
-  EXPECT_THAT(metrics_.rejections, ElementsAre(CommandRejection::kStaleEpoch));
+  EXPECT_THAT(Rejections(), ElementsAre("stale_epoch"));
 }
 
 TEST_F(TaskTableTest, AStaleControllerCannotResolveWhatItStarted) {
@@ -126,7 +129,7 @@ TEST_F(TaskTableTest, ACallerThatComesAgainHearsEverythingAgain) {
   EXPECT_THAT(second->caller->said, ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK"));
   Send(*second, ResolveOf({2, 3}, true));
   EXPECT_EQ(StatusOf("new", "b.1").generation, 2);
-  EXPECT_THAT(metrics_.rejections, IsEmpty());
+  EXPECT_THAT(Rejections(), IsEmpty());
 
   const auto third = Start(Key(1));
   EXPECT_EQ(third->caller->said.back(), "resolved 2,3 OK");
@@ -153,7 +156,7 @@ TEST_F(TaskTableTest, AKeyWithOtherContentIsRefused) {
   EXPECT_THAT(second->caller->end,
               Optional(StatusIs(absl::StatusCode::kAlreadyExists,
                                 AllOf(HasSubstr("\"new\""), HasSubstr("\"elsewhere\"")))));
-  EXPECT_THAT(metrics_.rejections, ElementsAre(CommandRejection::kDuplicate));
+  EXPECT_THAT(Rejections(), ElementsAre("duplicate"));
   EXPECT_FALSE(first->caller->end.has_value());
 }
 
@@ -210,8 +213,7 @@ TEST_F(TaskTableTest, MissingSourcesAndDestinationsAreNamed) {
                                 HasSubstr("destination storage \"new\" of device b.0"))));
   EXPECT_EQ(StatusOf("old", "a.0").readers, 0);
   EXPECT_EQ(table_.size(), 0);
-  EXPECT_THAT(metrics_.rejections,
-              ElementsAre(CommandRejection::kInvalid, CommandRejection::kInvalid));
+  EXPECT_THAT(Rejections(), ElementsAre("invalid", "invalid"));
 }
 
 TEST_F(TaskTableTest, CreatesDestinationsWhenAskedAndLeavesNoneBehindWhenItFails) {
@@ -239,7 +241,7 @@ TEST_F(TaskTableTest, WhatTheExecutorRefusesEndsTheCallAndFreesEverything) {
   EXPECT_THAT(call->caller->end, Optional(StatusIs(absl::StatusCode::kInvalidArgument)));
   EXPECT_EQ(table_.size(), 0);
   EXPECT_FALSE(StatusOf("new", "b.0").writing);
-  EXPECT_EQ(metrics_.relays_in_progress, 0);
+  EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelaysInProgress), 0);
 }
 
 TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
@@ -390,7 +392,7 @@ TEST_F(TaskTableTest, DrainsWhenWhatRunsIsAcknowledged) {
   const auto refused = Start(Key(2));
   EXPECT_THAT(refused->caller->end,
               Optional(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w1"))));
-  EXPECT_THAT(metrics_.rejections, ElementsAre(CommandRejection::kBusy));
+  EXPECT_THAT(Rejections(), ElementsAre("busy"));
   Finish(Key(1));
   EXPECT_FALSE(idle);
   Send(*call, ResolveOf({2, 3}, true));

@@ -1,7 +1,6 @@
 #include "common/metrics/prometheus/exporter.h"
 
 #include "common/metrics/metric_names.h"
-#include "common/metrics/prometheus/labelled_metrics.h"
 
 #include <exception>
 #include <utility>
@@ -53,15 +52,21 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Op
 MetricsExporter::MetricsExporter(const Options& options, std::string address,
                                  std::unique_ptr<prometheus::Exposer> exposer)
     : address_(std::move(address)),
-      registry_(std::make_shared<prometheus::Registry>()),
+      build_(
+          metrics_, metric::kBuildInfo,
+          {{{"version", options.version}, {"revision", options.revision}, {"role", options.role}}}),
+      insecure_(metrics_, metric::kInsecure),
       process_(std::make_shared<ProcessCollector>()),
       exposer_(std::move(exposer)) {
-  const LabelSets build = {
-      {{"version", options.version}, {"revision", options.revision}, {"role", options.role}}};
-  Gauges(*registry_, metric::kBuildInfo, build, kNoLabels).At(0).Set(1);
-  Gauges(*registry_, metric::kInsecure, kNoLabels, kNoLabels).At(0).Set(options.insecure ? 1 : 0);
-  exposer_->RegisterCollectable(registry_);
+  build_.Set(1);
+  insecure_.Set(options.insecure ? 1 : 0);
   exposer_->RegisterCollectable(process_);
+  Serve(metrics_);
+}
+
+void MetricsExporter::Serve(const MetricSet& metrics) {
+  collectors_.push_back(std::make_shared<MetricCollector>(metrics));
+  exposer_->RegisterCollectable(collectors_.back());
 }
 
 }  // namespace crossmesh

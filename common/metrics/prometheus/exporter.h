@@ -1,19 +1,21 @@
 #pragma once
 
+#include "common/metrics/metric_family.h"
+#include "common/metrics/prometheus/metric_collector.h"
 #include "common/metrics/prometheus/process_collector.h"
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <absl/status/statusor.h>
 #include <prometheus/exposer.h>
-#include <prometheus/registry.h>
 
 namespace crossmesh {
 
-// Serves a daemon's metrics over HTTP, at /metrics, in Prometheus' text format. Recorders register
-// theirs with registry(). Destruction takes up to 2 s, which the library's web server waits for its
-// own thread. Thread-safe.
+// Serves a daemon's metrics over HTTP, at /metrics, in Prometheus' text format. Destruction takes
+// up to 2 s, which the library's web server waits for its own thread. Confined to the thread that
+// made it; what it serves is recorded by others meanwhile.
 class MetricsExporter {
  public:
   struct Options {
@@ -32,16 +34,20 @@ class MetricsExporter {
 
   // With the port that was bound.
   const std::string& address() const { return address_; }
-  prometheus::Registry& registry() { return *registry_; }
+  // Serves what a recorder records, from now on. `metrics` must outlive the exporter.
+  void Serve(const MetricSet& metrics);
 
  private:
   MetricsExporter(const Options& options, std::string address,
                   std::unique_ptr<prometheus::Exposer> exposer);
 
   const std::string address_;
-  // The exposer keeps weak references to both.
-  const std::shared_ptr<prometheus::Registry> registry_;
+  MetricSet metrics_;  // its own
+  Gauges build_;
+  Gauges insecure_;
+  // The exposer keeps weak references to these.
   const std::shared_ptr<ProcessCollector> process_;
+  std::vector<std::shared_ptr<MetricCollector>> collectors_;
   const std::unique_ptr<prometheus::Exposer> exposer_;
 };
 

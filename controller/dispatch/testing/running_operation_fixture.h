@@ -184,7 +184,7 @@ class RunningOperationTest : public ::testing::Test {
   std::shared_ptr<const TensorTable> tensors_ = ReplicatedTable();
   int planned_ = 0;
   FakeCommunicatorGateway communicator_gateway_;
-  NullControllerMetrics metrics_;
+  ControllerMetrics metrics_;
   CommunicatorLeases communicators_{{.gateway = communicator_gateway_,
                                      .workers = registry_,
                                      .queue = queue_,

@@ -23,7 +23,7 @@ struct StandInLaunch {
   const void* context;     // of the kernel
 };
 
-// What cuModuleGetFunction finds under `name`, whatever the module. All pointers stay valid.
+// What cuModuleGetFunction finds under `name`, in any module. All pointers stay valid.
 struct StandInKernel {
   const char* name;
   void (*run)(const StandInLaunch* launch);  // on the stream's thread

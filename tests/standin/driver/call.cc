@@ -25,14 +25,14 @@ Call::Call(const char* name, CUstream stream, int64_t bytes)
 Call::~Call() { Journal::OfProcess().Add(log_); }
 
 CUresult Call::End(const Outcome& outcome) {
-  log_.result = outcome.result;
-  if (outcome.ok() || outcome.result == CUDA_ERROR_NOT_READY) return outcome.result;
-  last_error = {outcome.result,
+  log_.result = outcome.code;
+  if (outcome.ok() || outcome.code == CUDA_ERROR_NOT_READY) return outcome.code;
+  last_error = {outcome.code,
                 absl::StrCat(crossmeshStandInName(), ": ", log_.name, ": ", outcome.text)};
   if (outcome.is_violation) {
     Journal::OfProcess().Violate(absl::StrCat(log_.name, ": ", outcome.text));
   }
-  return outcome.result;
+  return outcome.code;
 }
 
 Outcome Call::NeedDriver() {
@@ -41,7 +41,7 @@ Outcome Call::NeedDriver() {
 }
 
 Outcome Call::NeedContext(int& device) {
-  if (Outcome outcome = NeedDriver(); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(NeedDriver());
   device = DriverState::OfProcess().CurrentDevice();
   if (device >= 0) return DriverState::OfProcess().CheckContext(device);
   return Violation(CUDA_ERROR_INVALID_CONTEXT, "this thread has no current context");
@@ -49,7 +49,7 @@ Outcome Call::NeedContext(int& device) {
 
 Outcome Call::NeedStream(CUstream handle, Stream*& stream) {
   int device = -1;
-  if (Outcome outcome = NeedContext(device); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(NeedContext(device));
   if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
     return Violation(CUDA_ERROR_INVALID_HANDLE,
                      "a default stream, which waits for all others; make one");

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/control/stand_in_control.h"
-#include "tests/standin/driver/outcome.h"
 #include "tests/standin/driver/stream.h"
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Call {
   CUresult Fail(CUresult result, std::string text) { return End(Failure(result, std::move(text))); }
 
   // What the call needs: the driver initialised; a current context; a stream of this context that
-  // nobody holds. A violation otherwise.
+  // is not held. A violation otherwise.
   static Outcome NeedDriver();
   static Outcome NeedContext(int& device);
   static Outcome NeedStream(CUstream handle, Stream*& stream);

@@ -9,19 +9,19 @@
 namespace crossmesh {
 namespace {
 
-enum class Side : uint8_t { kDevice, kHost, kEither };
+enum class Side : uint8_t { kDevice, kHost };
 
 Memory& ProcessMemory() { return DriverState::OfProcess().memory; }
 
 // Host memory must be registered: a copy of other memory is not asynchronous.
 Outcome CheckSide(const char* what, const void* address, size_t bytes, Side side) {
-  const bool is_host = ProcessMemory().IsRegisteredHost(address, bytes);
-  if (is_host && side != Side::kDevice) return {};
   if (side == Side::kHost) {
-    return Violation(CUDA_ERROR_INVALID_VALUE,
-                     absl::StrCat("the ", what,
-                                  " is host memory that is not registered, so the "
-                                  "copy would not be asynchronous"));
+    if (ProcessMemory().IsRegisteredHost(address, bytes)) return {};
+    return Violation(
+        CUDA_ERROR_INVALID_VALUE,
+        absl::StrCat("the ", what,
+                     " is host memory that is not registered, so the copy would not be "
+                     "asynchronous"));
   }
   Outcome outcome = ProcessMemory().CheckDevice(address, bytes);
   if (!outcome.ok()) outcome.text = absl::StrCat("the ", what, ": ", outcome.text);
@@ -41,16 +41,10 @@ struct Copy {
 CUresult Run(const char* name, CUstream handle, const Copy& copy) {
   Call call(name, handle, static_cast<int64_t>(copy.bytes));
   Stream* stream = nullptr;
-  if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
-  if (Outcome outcome = CheckSide("destination", copy.to, copy.bytes, copy.to_side);
-      !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, Call::NeedStream(handle, stream));
+  END_IF_FAILED(call, CheckSide("destination", copy.to, copy.bytes, copy.to_side));
   if (copy.from != nullptr) {
-    if (Outcome outcome = CheckSide("source", copy.from, copy.bytes, copy.from_side);
-        !outcome.ok()) {
-      return call.End(outcome);
-    }
+    END_IF_FAILED(call, CheckSide("source", copy.from, copy.bytes, copy.from_side));
   }
   Memory& memory = ProcessMemory();
   const auto add_users = [&memory, copy](int users) {
@@ -83,15 +77,6 @@ using crossmesh::Run;
 using crossmesh::Side;
 
 extern "C" {
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return Run("cuMemcpyAsync", stream,
-             {.to = Pointer(to),
-              .from = Pointer(from),
-              .bytes = bytes,
-              .to_side = Side::kEither,
-              .from_side = Side::kEither});
-}
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return Run("cuMemcpyDtoDAsync", stream,

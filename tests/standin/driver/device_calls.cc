@@ -10,7 +10,6 @@
 #include <string>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
 
 namespace crossmesh {
 namespace {
@@ -19,7 +18,7 @@ DriverState& State() { return DriverState::OfProcess(); }
 
 // Checks that there is such a device.
 Outcome NeedDevice(CUdevice device) {
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(Call::NeedDriver());
   if (device >= 0 && device < State().device_count()) return {};
   return Violation(CUDA_ERROR_INVALID_DEVICE, absl::StrCat("no device ", device));
 }
@@ -106,106 +105,62 @@ CUresult cuInit(unsigned int flags) {
 
 CUresult cuDeviceGetCount(int* count) {
   Call call("cuDeviceGetCount");
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedDriver());
   *count = State().device_count();
   return call.End();
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   Call call("cuDeviceGet");
-  if (Outcome outcome = crossmesh::NeedDevice(ordinal); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, crossmesh::NeedDevice(ordinal));
   *device = ordinal;
   return call.End();
 }
 
 CUresult cuDeviceGetName(char* name, int bytes, CUdevice device) {
   Call call("cuDeviceGetName");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, crossmesh::NeedDevice(device));
   std::snprintf(name, bytes, "%s", crossmesh::DeviceName(device).c_str());
   return call.End();
 }
 
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   Call call("cuDeviceGetUuid");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, crossmesh::NeedDevice(device));
   *uuid = State().UuidOf(device);
-  return call.End();
-}
-
-CUresult cuDeviceGetPCIBusId(char* text, int bytes, CUdevice device) {
-  Call call("cuDeviceGetPCIBusId");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
-  std::snprintf(text, bytes, "%s", absl::StrFormat("0000:%02X:00.0", device).c_str());
   return call.End();
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   Call call("cuDeviceGetAttribute");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, crossmesh::NeedDevice(device));
   *value = crossmesh::AttributeOf(attribute);
-  return call.End();
-}
-
-CUresult cuDeviceTotalMem(size_t* bytes, CUdevice device) {
-  Call call("cuDeviceTotalMem");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
-  *bytes = State().memory.device_bytes();
-  return call.End();
-}
-
-CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
-  Call call("cuDeviceCanAccessPeer");
-  for (const CUdevice one : {device, peer}) {
-    if (Outcome outcome = crossmesh::NeedDevice(one); !outcome.ok()) return call.End(outcome);
-  }
-  *can = device == peer ? 0 : 1;
   return call.End();
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   Call call("cuDevicePrimaryCtxRetain");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, crossmesh::NeedDevice(device));
   *context = State().RetainContext(device);
   return call.End();
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   Call call("cuDevicePrimaryCtxRelease");
-  if (Outcome outcome = crossmesh::NeedDevice(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, crossmesh::NeedDevice(device));
   return call.End(State().ReleaseContext(device));
 }
 
 CUresult cuCtxSetCurrent(CUcontext context) {
   Call call("cuCtxSetCurrent");
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedDriver());
   return call.End(State().SetCurrentContext(context));
-}
-
-CUresult cuCtxGetCurrent(CUcontext* context) {
-  Call call("cuCtxGetCurrent");
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return call.End(outcome);
-  *context = State().CurrentContext();
-  return call.End();
-}
-
-CUresult cuCtxGetDevice(CUdevice* device) {
-  Call call("cuCtxGetDevice");
-  return call.End(Call::NeedContext(*device));
-}
-
-CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  Call call("cuCtxGetStreamPriorityRange");
-  int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
-  return call.End();
 }
 
 CUresult cuCtxSynchronize() {
   Call call("cuCtxSynchronize");
   int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedContext(device));
   State().SynchronizeDevice(device);
   return call.End(State().CheckContext(device));
 }

@@ -82,8 +82,6 @@ Outcome DriverState::ReleaseContext(int device) {
                                 left_events, " events and ", left_bytes, " bytes"));
 }
 
-CUcontext DriverState::CurrentContext() { return reinterpret_cast<CUcontext>(current_context); }
-
 int DriverState::CurrentDevice() {
   MutexLock lock(mutex_);
   if (current_context == nullptr || current_context->references == 0) return -1;

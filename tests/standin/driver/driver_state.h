@@ -2,10 +2,10 @@
 
 #include "common/base/mutex.h"
 #include "tests/standin/control/handles.h"
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/driver/event.h"
 #include "tests/standin/driver/kernels.h"
 #include "tests/standin/driver/memory.h"
-#include "tests/standin/driver/outcome.h"
 #include "tests/standin/driver/stream.h"
 
 #include <atomic>
@@ -33,11 +33,10 @@ class DriverState {
   CUuuid UuidOf(int device) const;
 
   CUcontext RetainContext(int device);
-  // With what its owner left behind, when that was the last reference.
+  // A violation that tells what is left of it, when that was the last reference.
   Outcome ReleaseContext(int device);
   // Of the calling thread; -1 without one.
   int CurrentDevice();
-  CUcontext CurrentContext();
   Outcome SetCurrentContext(CUcontext context);
   // Work of the device has touched memory that is not there: nothing of it works any more.
   void BreakContext(int device);

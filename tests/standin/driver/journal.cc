@@ -3,8 +3,8 @@
 #include "common/base/unique_fd.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -24,7 +24,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// In one write, so that lines of several processes do not mix. There is nobody to tell of an error.
+// In one write, so that lines of several processes do not mix. An error has no place to be told.
 void Append(const std::string& path, absl::string_view text) {
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file.valid() && write(file.get(), text.data(), text.size()) < 0) return;
@@ -32,11 +32,7 @@ void Append(const std::string& path, absl::string_view text) {
 
 }  // namespace
 
-int64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+int64_t MonotonicNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 Journal& Journal::OfProcess() {
   static Journal& journal = *[] {

@@ -13,7 +13,7 @@ namespace crossmesh {
 namespace {
 
 constexpr unsigned int kThreadsMax = 1024;
-constexpr int kSharedBytesMax = 227 << 10;
+constexpr unsigned int kSharedBytesMax = 48 << 10;  // unless a function is made to take more
 
 DriverState& State() { return DriverState::OfProcess(); }
 
@@ -36,7 +36,7 @@ class Arguments {
   Arguments(const StandInKernel& kernel, void* const* values) {
     for (size_t i = 0; i < kernel.argument_count; ++i) {
       const size_t bytes = kernel.argument_bytes[i];
-      // Aligned for whatever it is.
+      // Aligned for any type.
       storage_.push_back(std::make_unique<std::max_align_t[]>(
           (bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)));
       std::memcpy(storage_.back().get(), values[i], bytes);
@@ -51,7 +51,7 @@ class Arguments {
   std::vector<void*> pointers_;
 };
 
-Outcome CheckShape(const StandInLaunch& launch, const Function& function) {
+Outcome CheckShape(const StandInLaunch& launch) {
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
     if (launch.grid[i] == 0 || launch.block[i] == 0) {
@@ -62,12 +62,10 @@ Outcome CheckShape(const StandInLaunch& launch, const Function& function) {
   if (threads > kThreadsMax) {
     return Violation(CUDA_ERROR_INVALID_VALUE, absl::StrCat("blocks of ", threads, " threads"));
   }
-  if (static_cast<int64_t>(launch.shared_bytes) > function.shared_bytes_max) {
+  if (launch.shared_bytes > kSharedBytesMax) {
     return Violation(CUDA_ERROR_INVALID_VALUE,
-                     absl::StrCat(launch.shared_bytes,
-                                  " bytes of shared memory, and the function "
-                                  "may use ",
-                                  function.shared_bytes_max.load()));
+                     absl::StrCat(launch.shared_bytes, " bytes of shared memory, expected at most ",
+                                  kSharedBytesMax));
   }
   return {};
 }
@@ -87,7 +85,7 @@ extern "C" {
 CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
   Call call("cuModuleLoadData");
   int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedContext(device));
   if (image == nullptr) return call.Refuse(CUDA_ERROR_INVALID_VALUE, "no image");
   *handle = reinterpret_cast<CUmodule>(State().modules.Add(std::make_unique<Module>()));
   return call.End();
@@ -96,9 +94,7 @@ CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
 CUresult cuModuleUnload(CUmodule handle) {
   Call call("cuModuleUnload");
   Module* module = nullptr;
-  if (Outcome outcome = crossmesh::NeedModule(handle, module); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, crossmesh::NeedModule(handle, module));
   if (module->queued_launches > 0) {
     return call.Refuse(CUDA_ERROR_ILLEGAL_STATE, "launches of its functions are still queued");
   }
@@ -109,29 +105,13 @@ CUresult cuModuleUnload(CUmodule handle) {
 CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const char* name) {
   Call call("cuModuleGetFunction");
   Module* module = nullptr;
-  if (Outcome outcome = crossmesh::NeedModule(module_handle, module); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, crossmesh::NeedModule(module_handle, module));
   const StandInKernel* kernel = State().kernels.Find(name);
   if (kernel == nullptr) {
     return call.Fail(CUDA_ERROR_NOT_FOUND, absl::StrCat("no host function stands in for ", name));
   }
   *handle = reinterpret_cast<CUfunction>(
       State().functions.Add(std::unique_ptr<Function>(new Function{*module, *kernel})));
-  return call.End();
-}
-
-CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
-  Call call("cuFuncSetAttribute");
-  Function* function = nullptr;
-  if (Outcome outcome = crossmesh::NeedFunction(handle, function); !outcome.ok()) {
-    return call.End(outcome);
-  }
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return call.End();
-  if (value < 0 || value > crossmesh::kSharedBytesMax) {
-    return call.Refuse(CUDA_ERROR_INVALID_VALUE, absl::StrCat(value, " bytes of shared memory"));
-  }
-  function->shared_bytes_max = value;
   return call.End();
 }
 
@@ -142,20 +122,14 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
   Call call("cuLaunchKernel", stream_handle);
   Stream* stream = nullptr;
   Function* function = nullptr;
-  if (Outcome outcome = Call::NeedStream(stream_handle, stream); !outcome.ok()) {
-    return call.End(outcome);
-  }
-  if (Outcome outcome = crossmesh::NeedFunction(handle, function); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, Call::NeedStream(stream_handle, stream));
+  END_IF_FAILED(call, crossmesh::NeedFunction(handle, function));
   const StandInKernel& kernel = function->kernel;
   StandInLaunch launch = {.grid = {grid_x, grid_y, grid_z},
                           .block = {block_x, block_y, block_z},
                           .shared_bytes = shared_bytes,
                           .context = kernel.context};
-  if (Outcome outcome = crossmesh::CheckShape(launch, *function); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, crossmesh::CheckShape(launch));
   if (extra != nullptr || (arguments == nullptr && kernel.argument_count > 0)) {
     return call.Refuse(CUDA_ERROR_INVALID_VALUE, "arguments are given one by one");
   }

@@ -30,7 +30,6 @@ struct Module {
 struct Function {
   Module& module;
   const StandInKernel& kernel;
-  std::atomic<int> shared_bytes_max = 48 << 10;
 };
 
 }  // namespace crossmesh

@@ -44,19 +44,17 @@ Memory::Block::~Block() {
   if (owner != nullptr) owner->GiveBack(device, static_cast<int64_t>(bytes));
 }
 
-Outcome Memory::MakeBlock(int device, size_t bytes, size_t extra_bytes,
-                          std::shared_ptr<Block>& block) {
+Outcome Memory::MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& block) {
   if (Faults::OfProcess().Due("out_of_memory_at")) {
     return Failure(CUDA_ERROR_OUT_OF_MEMORY, "injected fault out_of_memory_at");
   }
-  if (Outcome outcome = Take(device, static_cast<int64_t>(bytes)); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(Take(device, static_cast<int64_t>(bytes)));
   block = std::make_shared<Block>();
   block->bytes = bytes;
   block->device = device;
   block->owner = this;
   block->fd.Reset(memfd_create(absl::StrCat(kFileName, device).c_str(), MFD_CLOEXEC));
-  if (!block->fd.valid() ||
-      ftruncate(block->fd.get(), static_cast<off_t>(bytes + extra_bytes)) != 0) {
+  if (!block->fd.valid() || ftruncate(block->fd.get(), static_cast<off_t>(bytes)) != 0) {
     return Failure(CUDA_ERROR_OUT_OF_MEMORY, absl::StrCat("the system refuses ", bytes, " bytes"));
   }
   return {};
@@ -69,10 +67,10 @@ Outcome Memory::Create(int device, size_t bytes, bool shareable,
                      absl::StrCat(bytes, " bytes is no multiple of ", kGranularity));
   }
   std::shared_ptr<Block> block;
-  if (Outcome outcome = MakeBlock(device, bytes, 0, block); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(MakeBlock(device, bytes, block));
   block->shareable = shareable;
   MutexLock lock(mutex_);
-  handle = next_id_++;
+  handle = next_handle_++;
   handles_[handle] = std::move(block);
   return {};
 }
@@ -92,7 +90,7 @@ Outcome Memory::Import(int fd, CUmemGenericAllocationHandle& handle) {
   block->bytes = status.st_size;
   block->shareable = true;
   MutexLock lock(mutex_);
-  handle = next_id_++;
+  handle = next_handle_++;
   handles_[handle] = std::move(block);
   return {};
 }
@@ -184,7 +182,7 @@ Outcome Memory::Map(CUdeviceptr address, size_t bytes, size_t offset,
       mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
            block->second->fd.get(), static_cast<off_t>(offset));
   if (memory == MAP_FAILED) return Failure(CUDA_ERROR_MAP_FAILED, Range(address, bytes));
-  mappings_[address] = {.bytes = bytes, .block = block->second, .id = next_id_++};
+  mappings_[address] = {.bytes = bytes, .block = block->second};
   return {};
 }
 
@@ -205,12 +203,11 @@ Outcome Memory::Unmap(CUdeviceptr address, size_t bytes) {
   std::shared_ptr<Block> block;  // goes outside of the lock
   MutexLock lock(mutex_);
   const auto found = mappings_.find(address);
-  if (found == mappings_.end() || found->second.bytes != bytes ||
-      found->second.kind != Kind::kByRange) {
+  if (found == mappings_.end() || found->second.bytes != bytes) {
     return Violation(CUDA_ERROR_INVALID_VALUE,
                      absl::StrCat(Range(address, bytes), " was not mapped as such"));
   }
-  if (Outcome outcome = CheckUnused(found->second); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(CheckUnused(found->second));
   if (mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     return Failure(CUDA_ERROR_MAP_FAILED, Range(address, bytes));
@@ -289,10 +286,6 @@ Outcome Memory::CheckDeviceLocked(uintptr_t begin, size_t bytes) {
       return Violation(CUDA_ERROR_ILLEGAL_ADDRESS,
                        absl::StrCat(Range(begin, bytes), " has not been made accessible"));
     }
-    if (IsFreedByOwner(found->first, found->second)) {
-      return Violation(CUDA_ERROR_ILLEGAL_ADDRESS,
-                       absl::StrCat(Range(begin, bytes), " was freed by the exporting process"));
-    }
     next = found->first + found->second.bytes;
   }
   return {};
@@ -314,7 +307,7 @@ StandInMemory Memory::KindOf(const void* address, size_t bytes) {
   if (!CheckDeviceLocked(begin, bytes).ok()) return kStandInNoMemory;
   bool shareable = true;
   ForEachMappingLocked(begin, bytes, [&](const Mapping& mapping) {
-    shareable = shareable && mapping.kind == Kind::kByRange && mapping.block->shareable;
+    shareable = shareable && mapping.block->shareable;
   });
   return shareable ? kStandInShareableMemory : kStandInPlainMemory;
 }
@@ -329,17 +322,6 @@ void Memory::AddRegistrations(const void* address, size_t bytes, int registratio
   MutexLock lock(mutex_);
   ForEachMappingLocked(reinterpret_cast<uintptr_t>(address), bytes,
                        [&](Mapping& mapping) { mapping.registrations += registrations; });
-}
-
-Outcome Memory::FindExtent(CUdeviceptr address, Extent& extent) {
-  MutexLock lock(mutex_);
-  const auto found = FindLocked(address);
-  if (found == mappings_.end()) {
-    return Violation(CUDA_ERROR_INVALID_VALUE, absl::StrFormat("%#x is no memory", address));
-  }
-  const Mapping& mapping = found->second;
-  extent = {found->first, mapping.bytes, mapping.block->device, mapping.id};
-  return {};
 }
 
 int64_t Memory::TakenBytes(int device) {

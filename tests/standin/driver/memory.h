@@ -2,10 +2,9 @@
 
 #include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/control/stand_in_control.h"
-#include "tests/standin/driver/outcome.h"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -40,14 +39,6 @@ class Memory {
   Outcome Unmap(CUdeviceptr address, size_t bytes);
   Outcome SetAccess(CUdeviceptr address, size_t bytes, std::span<const CUmemAccessDesc> access);
 
-  // Plain memory, and its handles for other processes. `uuid` is the device's.
-  Outcome Allocate(int device, size_t bytes, CUdeviceptr& address);
-  Outcome Free(CUdeviceptr address);
-  Outcome GetIpcHandle(CUdeviceptr address, const CUuuid& uuid, CUipcMemHandle& handle);
-  Outcome OpenIpcHandle(int device, const CUuuid& uuid, const CUipcMemHandle& handle,
-                        CUdeviceptr& address);
-  Outcome CloseIpcHandle(CUdeviceptr address);
-
   // Host memory.
   Outcome RegisterHost(const void* address, size_t bytes);
   Outcome UnregisterHost(const void* address);
@@ -60,14 +51,6 @@ class Memory {
   // be unmapped.
   void AddUsers(const void* address, size_t bytes, int users);
   void AddRegistrations(const void* address, size_t bytes, int registrations);
-
-  struct Extent {
-    CUdeviceptr begin = 0;
-    size_t bytes = 0;
-    int device = -1;
-    uint64_t id = 0;  // of the allocation; no other ever has it
-  };
-  Outcome FindExtent(CUdeviceptr address, Extent& extent);
 
   int64_t device_bytes() const { return device_bytes_; }
   int64_t TakenBytes(int device);
@@ -85,26 +68,16 @@ class Memory {
     bool shareable = false;
     Memory* owner = nullptr;  // null when another process made it
   };
-  struct Owner;  // of plain memory
-  enum class Kind : uint8_t { kByRange, kPlain, kFromOtherProcess };
   struct Mapping {
     size_t bytes = 0;
     std::shared_ptr<Block> block;
-    Kind kind = Kind::kByRange;
     bool accessible = false;
-    int opens = 0;  // of a handle of another process
     int users = 0;
     int registrations = 0;
-    uint64_t id = 0;
   };
   using Mappings = std::map<uintptr_t, Mapping>;
 
-  // Its file is `extra_bytes` longer than what it counts.
-  Outcome MakeBlock(int device, size_t bytes, size_t extra_bytes, std::shared_ptr<Block>& block);
-  // Maps the file of plain memory somewhere; 0 when the system refuses.
-  static uintptr_t MapPlain(int fd, size_t bytes);
-  static Owner& OwnerOf(uintptr_t address, size_t bytes);
-  static bool IsFreedByOwner(uintptr_t begin, const Mapping& mapping);
+  Outcome MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& block);
   Outcome CheckDeviceLocked(uintptr_t begin, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForEachMappingLocked(uintptr_t begin, size_t bytes, absl::FunctionRef<void(Mapping&)> visit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -117,7 +90,7 @@ class Memory {
   const int64_t device_bytes_;
 
   Mutex mutex_;
-  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t next_handle_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<int, int64_t> taken_bytes_ ABSL_GUARDED_BY(mutex_);  // by device
   std::map<CUmemGenericAllocationHandle, std::shared_ptr<Block>> handles_ ABSL_GUARDED_BY(mutex_);
   std::map<uintptr_t, size_t> reservations_ ABSL_GUARDED_BY(mutex_);

@@ -44,10 +44,8 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                      const CUmemAllocationProp* properties, unsigned long long) {
   Call call("cuMemCreate", nullptr, static_cast<int64_t>(bytes));
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return call.End(outcome);
-  if (Outcome outcome = crossmesh::CheckProperties(*properties); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, Call::NeedDriver());
+  END_IF_FAILED(call, crossmesh::CheckProperties(*properties));
   return call.End(ProcessMemory().Create(properties->location.id, bytes,
                                          properties->requestedHandleTypes != 0, *handle));
 }
@@ -69,7 +67,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         CUmemAllocationHandleType type) {
   Call call("cuMemImportFromShareableHandle");
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedDriver());
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return call.Refuse(CUDA_ERROR_NOT_SUPPORTED, "memory is shared by file descriptors only");
   }
@@ -81,7 +79,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr,
                              unsigned long long) {
   Call call("cuMemAddressReserve", nullptr, static_cast<int64_t>(bytes));
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedDriver());
   return call.End(ProcessMemory().Reserve(bytes, alignment, *address));
 }
 
@@ -107,97 +105,19 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   return call.End(ProcessMemory().SetAccess(address, bytes, std::span(access, count)));
 }
 
-CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
-  Call call("cuMemAlloc", nullptr, static_cast<int64_t>(bytes));
-  int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
-  return call.End(ProcessMemory().Allocate(device, bytes, *address));
-}
-
-CUresult cuMemFree(CUdeviceptr address) {
-  Call call("cuMemFree");
-  int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
-  // As the real one, which is why it has no place where work is under way.
-  DriverState::OfProcess().SynchronizeDevice(device);
-  return call.End(ProcessMemory().Free(address));
-}
-
 CUresult cuMemGetInfo(size_t* free, size_t* total) {
   Call call("cuMemGetInfo");
   int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedContext(device));
   *total = ProcessMemory().device_bytes();
   *free = *total - ProcessMemory().TakenBytes(device);
   return call.End();
 }
 
-CUresult cuMemGetAddressRange(CUdeviceptr* begin, size_t* bytes, CUdeviceptr address) {
-  Call call("cuMemGetAddressRange");
-  Memory::Extent extent;
-  const Outcome outcome = ProcessMemory().FindExtent(address, extent);
-  if (begin != nullptr) *begin = extent.begin;
-  if (bytes != nullptr) *bytes = extent.bytes;
-  return call.End(outcome);
-}
-
-CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  Call call("cuPointerGetAttribute");
-  Memory::Extent extent;
-  if (Outcome outcome = ProcessMemory().FindExtent(address, extent); !outcome.ok()) {
-    return call.End(outcome);
-  }
-  switch (static_cast<int>(attribute)) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<unsigned int*>(data) = CU_MEMORYTYPE_DEVICE;
-      return call.End();
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      *static_cast<unsigned long long*>(data) = extent.id;
-      return call.End();
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      *static_cast<int*>(data) = extent.device;
-      return call.End();
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      *static_cast<CUdeviceptr*>(data) = extent.begin;
-      return call.End();
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      *static_cast<size_t*>(data) = extent.bytes;
-      return call.End();
-    default:
-      return call.Fail(CUDA_ERROR_NOT_SUPPORTED, absl::StrCat("attribute ", attribute));
-  }
-}
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
-  Call call("cuIpcGetMemHandle");
-  Memory::Extent extent;
-  if (Outcome outcome = ProcessMemory().FindExtent(address, extent); !outcome.ok()) {
-    return call.End(outcome);
-  }
-  const CUuuid uuid = DriverState::OfProcess().UuidOf(extent.device);
-  return call.End(ProcessMemory().GetIpcHandle(address, uuid, *handle));
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
-  Call call("cuIpcOpenMemHandle");
-  int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
-  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
-    return call.Refuse(CUDA_ERROR_INVALID_VALUE, "flags must be LAZY_ENABLE_PEER_ACCESS");
-  }
-  const CUuuid uuid = DriverState::OfProcess().UuidOf(device);
-  return call.End(ProcessMemory().OpenIpcHandle(device, uuid, handle, *address));
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
-  Call call("cuIpcCloseMemHandle");
-  return call.End(ProcessMemory().CloseIpcHandle(address));
-}
-
 CUresult cuMemHostRegister(void* address, size_t bytes, unsigned int) {
   Call call("cuMemHostRegister", nullptr, static_cast<int64_t>(bytes));
   int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedContext(device));
   return call.End(ProcessMemory().RegisterHost(address, bytes));
 }
 

@@ -25,10 +25,10 @@ class Stream {
   void Stop();
 
   // Until the matching Release, uses are violations; the text says why. False, and nothing
-  // changes, while somebody else holds it.
+  // changes, while it is held already.
   bool Hold(std::string reason);
   void Release();
-  std::string held_for();  // empty when nobody holds it
+  std::string held_for();  // empty when it is not held
 
   int device() const { return device_; }
 

@@ -11,7 +11,7 @@ namespace {
 DriverState& State() { return DriverState::OfProcess(); }
 
 Outcome NeedEvent(CUevent handle, Event*& event) {
-  if (Outcome outcome = Call::NeedDriver(); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(Call::NeedDriver());
   event = State().events.Find(handle);
   if (event != nullptr) return State().CheckContext(event->device());
   return Violation(CUDA_ERROR_INVALID_HANDLE, "no such event, or one that was destroyed");
@@ -19,7 +19,7 @@ Outcome NeedEvent(CUevent handle, Event*& event) {
 
 // CUDA takes an event that was never recorded for one that has happened: work begins too early.
 Outcome NeedRecord(CUevent handle, Event*& event, int64_t& record) {
-  if (Outcome outcome = NeedEvent(handle, event); !outcome.ok()) return outcome;
+  RETURN_IF_FAILED(NeedEvent(handle, event));
   record = event->recorded();
   if (record > 0) return {};
   return Violation(CUDA_ERROR_ILLEGAL_STATE, "the event has not been recorded");
@@ -39,7 +39,7 @@ extern "C" {
 CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int) {
   Call call("cuStreamCreateWithPriority");
   int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedContext(device));
   if (flags != CU_STREAM_NON_BLOCKING) {
     return call.Refuse(CUDA_ERROR_INVALID_VALUE,
                        "a stream that waits for the default stream; flags must be NON_BLOCKING");
@@ -51,7 +51,7 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int) {
 CUresult cuStreamDestroy(CUstream handle) {
   Call call("cuStreamDestroy", handle);
   Stream* stream = nullptr;
-  if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedStream(handle, stream));
   State().streams.Close(stream);
   stream->Stop();
   return call.End();
@@ -60,18 +60,16 @@ CUresult cuStreamDestroy(CUstream handle) {
 CUresult cuStreamQuery(CUstream handle) {
   Call call("cuStreamQuery", handle);
   Stream* stream = nullptr;
-  if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedStream(handle, stream));
   const bool is_idle = stream->idle();
-  if (Outcome outcome = State().CheckContext(stream->device()); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, State().CheckContext(stream->device()));
   return call.End({is_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY});
 }
 
 CUresult cuStreamSynchronize(CUstream handle) {
   Call call("cuStreamSynchronize", handle);
   Stream* stream = nullptr;
-  if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedStream(handle, stream));
   stream->WaitUntilIdle();
   return call.End(State().CheckContext(stream->device()));
 }
@@ -81,17 +79,15 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) 
   Stream* stream = nullptr;
   Event* event = nullptr;
   int64_t record = 0;
-  if (Outcome outcome = Call::NeedStream(handle, stream); !outcome.ok()) return call.End(outcome);
-  if (Outcome outcome = crossmesh::NeedRecord(event_handle, event, record); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, Call::NeedStream(handle, stream));
+  END_IF_FAILED(call, crossmesh::NeedRecord(event_handle, event, record));
   return call.End(Call::Enqueue(*stream, [event, record] { event->Wait(record); }));
 }
 
 CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
   Call call("cuEventCreate");
   int device = -1;
-  if (Outcome outcome = Call::NeedContext(device); !outcome.ok()) return call.End(outcome);
+  END_IF_FAILED(call, Call::NeedContext(device));
   const bool has_time = (flags & CU_EVENT_DISABLE_TIMING) == 0;
   *handle =
       reinterpret_cast<CUevent>(State().events.Add(std::make_unique<Event>(device, has_time)));
@@ -101,9 +97,7 @@ CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
 CUresult cuEventDestroy(CUevent handle) {
   Call call("cuEventDestroy");
   Event* event = nullptr;
-  if (Outcome outcome = crossmesh::NeedEvent(handle, event); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, crossmesh::NeedEvent(handle, event));
   State().events.Close(event);
   return call.End();
 }
@@ -112,12 +106,8 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   Call call("cuEventRecord", stream_handle);
   Stream* stream = nullptr;
   Event* event = nullptr;
-  if (Outcome outcome = Call::NeedStream(stream_handle, stream); !outcome.ok()) {
-    return call.End(outcome);
-  }
-  if (Outcome outcome = crossmesh::NeedEvent(handle, event); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, Call::NeedStream(stream_handle, stream));
+  END_IF_FAILED(call, crossmesh::NeedEvent(handle, event));
   if (event->device() != stream->device()) {
     return call.Refuse(CUDA_ERROR_INVALID_HANDLE, "the event is of another device than the stream");
   }
@@ -129,13 +119,9 @@ CUresult cuEventQuery(CUevent handle) {
   Call call("cuEventQuery");
   Event* event = nullptr;
   int64_t record = 0;
-  if (Outcome outcome = crossmesh::NeedRecord(handle, event, record); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, crossmesh::NeedRecord(handle, event, record));
   const bool is_completed = event->completed(record);
-  if (Outcome outcome = State().CheckContext(event->device()); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, State().CheckContext(event->device()));
   return call.End({is_completed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY});
 }
 
@@ -143,9 +129,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   Call call("cuEventSynchronize");
   Event* event = nullptr;
   int64_t record = 0;
-  if (Outcome outcome = crossmesh::NeedRecord(handle, event, record); !outcome.ok()) {
-    return call.End(outcome);
-  }
+  END_IF_FAILED(call, crossmesh::NeedRecord(handle, event, record));
   event->Wait(record);
   return call.End(State().CheckContext(event->device()));
 }
@@ -156,9 +140,7 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent begin_handle, CUevent e
   const CUevent handles[2] = {begin_handle, end_handle};
   for (int i = 0; i < 2; ++i) {
     int64_t record = 0;
-    if (Outcome outcome = crossmesh::NeedRecord(handles[i], events[i], record); !outcome.ok()) {
-      return call.End(outcome);
-    }
+    END_IF_FAILED(call, crossmesh::NeedRecord(handles[i], events[i], record));
     if (!events[i]->has_time()) {
       return call.Refuse(CUDA_ERROR_INVALID_HANDLE, "the event was made without time");
     }

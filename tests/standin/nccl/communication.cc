@@ -62,7 +62,7 @@ const std::byte* Bytes(const void* memory, size_t offset = 0) {
 
 Result CheckBuffer(absl::string_view what, const void* memory, size_t bytes) {
   if (bytes == 0 || crossmeshStandInMemoryKind(memory, bytes) != kStandInNoMemory) return {};
-  return Refused(
+  return Violation(
       ncclInvalidArgument,
       absl::StrFormat("the %s, %p of %d bytes, is not all device memory", what, memory, bytes));
 }
@@ -82,9 +82,10 @@ Result CheckOverlaps(std::span<const Operation> operations) {
   const std::byte* written_end = nullptr;
   for (const auto& [begin, end, is_written] : ranges) {
     if (begin < (is_written ? used_end : written_end)) {
-      return Refused(ncclInvalidUsage,
-                     absl::StrFormat("buffers of the group overlap at %p, and one is received into",
-                                     static_cast<const void*>(begin)));
+      return Violation(
+          ncclInvalidUsage,
+          absl::StrFormat("buffers of the group overlap at %p, and one is received into",
+                          static_cast<const void*>(begin)));
     }
     used_end = std::max(used_end, end);
     if (is_written) written_end = std::max(written_end, end);
@@ -96,37 +97,35 @@ Result CheckOverlaps(std::span<const Operation> operations) {
 
 Result Communicator::CheckOperation(const Operation& operation) const {
   if (BytesOf(operation.type) == 0) {
-    return Refused(ncclInvalidArgument, absl::StrCat("no data type ", operation.type));
+    return Violation(ncclInvalidArgument, absl::StrCat("no data type ", operation.type));
   }
   if (IsReduction(operation.kind) && !CanReduce(operation.type, operation.reduction)) {
-    return Refused(ncclInvalidArgument, absl::StrCat("no reduction ", NameOf(operation.reduction),
-                                                     " of ", NameOf(operation.type)));
+    return Violation(ncclInvalidArgument, absl::StrCat("no reduction ", NameOf(operation.reduction),
+                                                       " of ", NameOf(operation.type)));
   }
   if (operation.peer < 0 || operation.peer >= ranks()) {
-    return Refused(ncclInvalidArgument,
-                   absl::StrCat("rank ", operation.peer, " of ", ranks(), " ranks"));
+    return Violation(ncclInvalidArgument,
+                     absl::StrCat("rank ", operation.peer, " of ", ranks(), " ranks"));
   }
   if (crossmeshStandInStreamDevice(operation.stream) != device()) {
-    return Refused(ncclInvalidArgument,
-                   "the stream is a default stream, not there, or of another device");
+    return Violation(ncclInvalidArgument,
+                     "the stream is a default stream, not there, or of another device");
   }
   const Extents extents = ExtentsOf(operation, ranks(), rank());
-  if (Result checked = CheckBuffer("source", operation.from, extents.from); !checked.ok()) {
-    return checked;
-  }
+  RETURN_IF_FAILED(CheckBuffer("source", operation.from, extents.from));
   return CheckBuffer("destination", operation.to, extents.to);
 }
 
 Result Communicator::Submit(std::span<const Operation> operations) {
   for (const Operation& operation : operations) {
     if (operation.stream != operations[0].stream) {
-      return Refused(ncclInvalidUsage, "a group on several streams makes each wait for all");
+      return Violation(ncclInvalidUsage, "a group on several streams makes each wait for all");
     }
     if (operation.is_collective() != operations[0].is_collective()) {
-      return Refused(ncclInvalidUsage, "a group of collectives and of sends and receives");
+      return Violation(ncclInvalidUsage, "a group of collectives and of sends and receives");
     }
   }
-  if (Result checked = CheckOverlaps(operations); !checked.ok()) return checked;
+  RETURN_IF_FAILED(CheckOverlaps(operations));
 
   auto work = std::make_unique<Work>(*rendezvous_, rank_);
   for (const Operation& operation : operations) {
@@ -134,13 +133,11 @@ Result Communicator::Submit(std::span<const Operation> operations) {
     if (crossmeshStandInFaultDue("stall_at") != 0) work->StallForever();
     if (crossmeshStandInFaultDue("async_error_at") != 0) {
       work->StallForever();
-      async_error_ = Failed(ncclRemoteError, "injected fault async_error_at");
+      async_error_ = Failure(ncclRemoteError, "injected fault async_error_at");
     }
     if (operation.is_collective()) {
       ++collectives_;
-      if (Result published = Publish(DescribeCollective(operation)); !published.ok()) {
-        return published;
-      }
+      RETURN_IF_FAILED(Publish(DescribeCollective(operation)));
     }
     AddOperation(operation, *work);
   }
@@ -154,7 +151,7 @@ Result Communicator::Submit(std::span<const Operation> operations) {
       absl::StrCat("while ", call,
                    " is in progress: ncclCommGetAsyncError has not told that it is on the stream");
   if (crossmeshStandInHoldStream(stream, reason.c_str()) != 0) {
-    return Refused(ncclInvalidUsage, "the stream is held by another communicator in progress");
+    return Violation(ncclInvalidUsage, "the stream is held by another communicator in progress");
   }
   // The analyzer does not see that the work goes with what advances it.
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)

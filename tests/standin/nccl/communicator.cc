@@ -33,32 +33,27 @@ bool SeveralRanksPerGpu() {
 
 }  // namespace
 
-Result Communicator::Init(absl::string_view call, FindPlace find_place, bool may_make_rendezvous,
-                          const Identity& identity) {
+Result Communicator::Init(absl::string_view call, Place place, const Identity& identity) {
   const Communicator* none = nullptr;
   if (!being_made.compare_exchange_strong(none, this)) {
     phase_ = Phase::kClosed;
-    return Refused(ncclInvalidUsage,
-                   "while another communicator of this process is being made; make them one after "
-                   "the other");
+    return Violation(
+        ncclInvalidUsage,
+        "while another communicator of this process is being made; make them one after "
+        "the other");
   }
   identity_ = identity;
   const int64_t bytes = CommunicatorBytes();
   if (crossmeshStandInTakeMemory(options_.device, bytes) != 0) {
     Close(call);
-    return Failed(ncclUnhandledCudaError,
-                  absl::StrCat("out of memory: a communicator takes ", bytes, " bytes"));
+    return Failure(ncclUnhandledCudaError,
+                   absl::StrCat("out of memory: a communicator takes ", bytes, " bytes"));
   }
   taken_bytes_ = bytes;
   const bool fails = crossmeshStandInFaultDue("init_fails") != 0;
-  auto advance = [this, find = std::move(find_place), may_make_rendezvous,
-                  fails]() mutable -> std::optional<Result> {
-    if (fails) return Failed(ncclSystemError, "injected fault init_fails");
-    if (rendezvous_ == nullptr) {
-      const std::optional<Place> place = find();
-      if (!place.has_value()) return std::nullopt;
-      if (Result joined = Join(*place, may_make_rendezvous); !joined.ok()) return joined;
-    }
+  auto advance = [this, place = std::move(place), fails]() -> std::optional<Result> {
+    if (fails) return Failure(ncclSystemError, "injected fault init_fails");
+    if (rendezvous_ == nullptr) RETURN_IF_FAILED(Join(place));
     if (!AllJoined() || crossmeshStandInFault("init_never_ends") != 0) return std::nullopt;
     rendezvous_->RemoveName();
     return CompareIdentities();
@@ -66,15 +61,15 @@ Result Communicator::Init(absl::string_view call, FindPlace find_place, bool may
   return Start({.call = std::string(call), .advance = std::move(advance)});
 }
 
-Result Communicator::Join(const Place& place, bool may_make_rendezvous) {
+Result Communicator::Join(const Place& place) {
   std::string reason;
   std::unique_ptr<Rendezvous> rendezvous =
-      Rendezvous::Open(place.rendezvous_name, place.ranks, may_make_rendezvous, reason);
-  if (rendezvous == nullptr) return Refused(ncclInvalidUsage, reason);
+      Rendezvous::Open(place.rendezvous_name, place.ranks, reason);
+  if (rendezvous == nullptr) return Violation(ncclInvalidUsage, reason);
   RendezvousCell& cell = rendezvous->cell(place.rank);
   uint32_t free = RendezvousCell::kFree;
   if (!cell.state.compare_exchange_strong(free, RendezvousCell::kBeingFilled)) {
-    return Refused(ncclInvalidUsage, absl::StrCat("rank ", place.rank, " has joined already"));
+    return Violation(ncclInvalidUsage, absl::StrCat("rank ", place.rank, " has joined already"));
   }
   cell.version = identity_.version;
   cell.uuid = identity_.uuid;
@@ -100,19 +95,19 @@ Result Communicator::CompareIdentities() const {
   for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
     const RendezvousCell& other = rendezvous_->cell(rank);
     if (other.version != mine.version) {
-      return Refused(ncclInvalidUsage,
-                     absl::StrCat("rank ", rank_, " has NCCL version ", mine.version, ", rank ",
-                                  rank, " has ", other.version));
+      return Violation(ncclInvalidUsage,
+                       absl::StrCat("rank ", rank_, " has NCCL version ", mine.version, ", rank ",
+                                    rank, " has ", other.version));
     }
     if (other.environment != mine.environment) {
-      return Refused(ncclInvalidUsage,
-                     absl::StrCat("rank ", rank_, " has ", mine.environment.data(), ", rank ", rank,
-                                  " has ", other.environment.data()));
+      return Violation(ncclInvalidUsage,
+                       absl::StrCat("rank ", rank_, " has ", mine.environment.data(), ", rank ",
+                                    rank, " has ", other.environment.data()));
     }
     if (rank != rank_ && other.uuid == mine.uuid && !SeveralRanksPerGpu()) {
-      return Refused(ncclInvalidUsage,
-                     absl::StrCat("duplicate GPU: ranks ", rank_, " and ", rank,
-                                  " use the same one, and NCCL_MULTI_RANK_GPU_ENABLE is not 1"));
+      return Violation(ncclInvalidUsage,
+                       absl::StrCat("duplicate GPU: ranks ", rank_, " and ", rank,
+                                    " use the same one, and NCCL_MULTI_RANK_GPU_ENABLE is not 1"));
     }
   }
   return {};
@@ -126,7 +121,7 @@ Result Communicator::Start(Pending pending) {
   while (true) {
     const Result state = Poll();
     // An abort stops the work first, so that what waits for its end may see it and no abort.
-    if (is_aborted_) return Failed(ncclInvalidUsage, "aborted by another thread");
+    if (is_aborted_) return Failure(ncclInvalidUsage, "aborted by another thread");
     if (state.code != ncclInProgress) return state;
     MutexLock lock(mutex_);
     changed_.WaitFor(mutex_, kWait);
@@ -149,13 +144,13 @@ void Communicator::EndPending(const Result& result) {
 void Communicator::Fail(const Result& failure) {
   if (pending_.has_value()) EndPending({});
   phase_ = Phase::kFailed;
-  failure_ = Failed(failure.code, failure.text);  // a violation is told once
+  failure_ = Failure(failure.code, failure.text);  // a violation is told once
 }
 
 Result Communicator::Poll() {
   const bool is_over = phase_ == Phase::kFailed || phase_ == Phase::kRevoked;
   if (!is_over && !stops_ && rendezvous_ != nullptr && rendezvous_->is_broken()) {
-    const Result broken = Refused(ncclInvalidUsage, rendezvous_->broken_text());
+    const Result broken = Violation(ncclInvalidUsage, rendezvous_->broken_text());
     Fail(broken);
     return broken;
   }
@@ -175,37 +170,36 @@ Result Communicator::Poll() {
 
 Result Communicator::CheckOpen() const {
   if (phase_ != Phase::kClosed) return {};
-  return Refused(ncclInvalidArgument, absl::StrCat("after ", closed_by_));
+  return Violation(ncclInvalidArgument, absl::StrCat("after ", closed_by_));
 }
 
 Result Communicator::Check(Purpose purpose) {
-  if (Result open = CheckOpen(); !open.ok()) return open;
+  RETURN_IF_FAILED(CheckOpen());
   if (phase_ == Phase::kBusy) {
-    return Refused(ncclInvalidUsage, absl::StrCat("while ", pending_->call,
-                                                  " is in progress: ncclCommGetAsyncError has not "
-                                                  "told of its end"));
+    return Violation(ncclInvalidUsage,
+                     absl::StrCat("while ", pending_->call,
+                                  " is in progress: ncclCommGetAsyncError has not "
+                                  "told of its end"));
   }
-  if (Result state = Poll(); !state.ok() && purpose != Purpose::kQuery &&
-                             purpose != Purpose::kRevoke && purpose != Purpose::kShrink) {
+  if (Result state = Poll();
+      !state.ok() && purpose != Purpose::kDeregister && purpose != Purpose::kRevoke) {
     return state;
   }
-  if (purpose == Purpose::kQuery) return {};
+  if (purpose == Purpose::kDeregister) return {};
   if (phase_ == Phase::kFinal && purpose != Purpose::kDestroy) {
-    return Refused(ncclInvalidUsage, "after ncclCommFinalize");
+    return Violation(ncclInvalidUsage, "after ncclCommFinalize");
   }
-  if (phase_ == Phase::kRevoked &&
-      (purpose == Purpose::kCommunicate || purpose == Purpose::kRevoke)) {
-    return Refused(ncclInvalidUsage,
-                   "after ncclCommRevoke, which leaves split, shrink, destroy and abort");
+  if (phase_ == Phase::kRevoked && purpose != Purpose::kDestroy) {
+    return Violation(ncclInvalidUsage, "after ncclCommRevoke, which leaves destroy and abort");
   }
   if (phase_ == Phase::kReady && purpose == Purpose::kDestroy) {
-    return Refused(ncclInvalidUsage, "of a healthy communicator without ncclCommFinalize");
+    return Violation(ncclInvalidUsage, "of a healthy communicator without ncclCommFinalize");
   }
   return {};
 }
 
 Result Communicator::Finalize() {
-  if (Result published = Publish("ncclCommFinalize"); !published.ok()) return published;
+  RETURN_IF_FAILED(Publish("ncclCommFinalize"));
   auto advance = [this]() -> std::optional<Result> {
     if (!AllRan()) return std::nullopt;
     if (rendezvous_->cell(rank_).finalized.exchange(1) == 0) rendezvous_->RingAllDoorbells();
@@ -230,8 +224,8 @@ Result Communicator::Revoke() {
 
 Result Communicator::Destroy() {
   if (!registrations_.empty()) {
-    return Refused(ncclInvalidUsage,
-                   absl::StrCat("with ", registrations_.size(), " buffers still registered"));
+    return Violation(ncclInvalidUsage,
+                     absl::StrCat("with ", registrations_.size(), " buffers still registered"));
   }
   Close("ncclCommDestroy");
   return {};
@@ -274,8 +268,8 @@ void Communicator::Close(absl::string_view by) {
 
 Result Communicator::Register(void* memory, size_t bytes, void*& handle) {
   if (crossmeshStandInMemoryKind(memory, bytes) != kStandInShareableMemory) {
-    return Refused(ncclInvalidArgument,
-                   "the buffer is not memory of ncclMemAlloc or cuMemCreate with a handle type");
+    return Violation(ncclInvalidArgument,
+                     "the buffer is not memory of ncclMemAlloc or cuMemCreate with a handle type");
   }
   crossmeshStandInRegisterMemory(memory, bytes, 1);
   handle = reinterpret_cast<void*>(++registration_count_);
@@ -286,10 +280,10 @@ Result Communicator::Register(void* memory, size_t bytes, void*& handle) {
 Result Communicator::Deregister(void* handle) {
   const auto found = registrations_.find(handle);
   if (found == registrations_.end()) {
-    return Refused(ncclInvalidArgument, "no such registration of this communicator");
+    return Violation(ncclInvalidArgument, "no such registration of this communicator");
   }
   if (phase_ == Phase::kReady && !AllRan()) {
-    return Refused(ncclInvalidUsage, "while operations of the communicator are under way");
+    return Violation(ncclInvalidUsage, "while operations of the communicator are under way");
   }
   crossmeshStandInRegisterMemory(found->second.memory, found->second.bytes, -1);
   registrations_.erase(found);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/base/mutex.h"
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/nccl/operation.h"
 #include "tests/standin/nccl/rendezvous.h"
-#include "tests/standin/nccl/result.h"
 #include "tests/standin/nccl/work.h"
 
 #include <array>
@@ -43,16 +43,14 @@ class Communicator {
 
   // Life.
 
-  // Begins to make it. For a split or a shrink the rendezvous is known later, by `find_place`,
-  // which gives nothing until then. Communicators of a process are made one after the other.
+  // Where it meets the others.
   struct Place {
     std::string rendezvous_name;
     int ranks = 0;
     int rank = 0;
   };
-  using FindPlace = absl::AnyInvocable<std::optional<Place>()>;
-  Result Init(absl::string_view call, FindPlace find_place, bool may_make_rendezvous,
-              const Identity& identity);
+  // Begins to make it. Communicators of a process are made one after the other.
+  Result Init(absl::string_view call, Place place, const Identity& identity);
 
   // Gets on with what is under way, and gives the state that ncclCommGetAsyncError tells.
   Result Poll();
@@ -65,23 +63,9 @@ class Communicator {
   Result Destroy();
   // Also ends a call that another thread is in.
   Result Abort();
-  // Gives the split's number, and begins to wait until every rank has chosen.
-  Result Split(int color, int key, uint64_t& number);
-  // Gives the shrink's number. With `aborts`, what is under way is stopped first.
-  Result Shrink(std::span<const int> excluded, bool aborts, uint64_t& number);
-  // Where this rank comes to be; nothing until every rank has chosen.
-  std::optional<Place> PlaceAfterSplit(uint64_t number, int color) const;
-  Place PlaceAfterShrink(uint64_t number, std::span<const int> excluded) const;
 
   // What a call is for, which decides when it may be made.
-  enum class Purpose : uint8_t {
-    kCommunicate,
-    kQuery,
-    kSplit,
-    kRevoke,
-    kShrink,  // after stopping what is under way
-    kDestroy
-  };
+  enum class Purpose : uint8_t { kCommunicate, kDeregister, kRevoke, kDestroy };
   Result Check(Purpose purpose);
   // Only that it was neither destroyed nor aborted.
   Result CheckOpen() const;
@@ -99,7 +83,6 @@ class Communicator {
   int device() const { return options_.device; }
   int rank() const { return rank_; }
   int ranks() const { return rendezvous_ == nullptr ? 0 : rendezvous_->ranks(); }
-  const Identity& identity() const { return identity_; }
 
  private:
   enum class Phase : uint8_t { kBusy, kReady, kFailed, kFinal, kRevoked, kClosed };
@@ -121,7 +104,7 @@ class Communicator {
   void EndPending(const Result& result);
   void Fail(const Result& failure);
 
-  Result Join(const Place& place, bool may_make_rendezvous);
+  Result Join(const Place& place);
   bool AllJoined() const;
   Result CompareIdentities() const;
   // Tells the others of a call that all must make in the same order.
@@ -131,7 +114,7 @@ class Communicator {
   void AddOperation(const Operation& operation, Work& work);
   Transfer NextTransfer(int peer, const void* memory, const Operation& operation, size_t bytes,
                         std::vector<uint64_t>& counts);
-  // Queues it behind all earlier ones, whatever their streams.
+  // Queues it after all earlier ones, on any stream.
   void Enqueue(std::unique_ptr<Work> work, CUstream stream);
   void Run(Work& work, uint64_t ticket);  // on a stream's thread
   // Whether all that was queued has run; whether nothing runs now.
@@ -155,8 +138,6 @@ class Communicator {
   uint64_t collectives_ = 0;
   uint64_t orders_ = 0;
   uint64_t order_hash_ = 0;
-  uint64_t splits_ = 0;
-  uint64_t shrinks_ = 0;
   std::vector<uint64_t> sent_;                   // messages, by peer
   std::vector<uint64_t> received_;               // messages, by peer
   std::map<void*, Registration> registrations_;  // by handle

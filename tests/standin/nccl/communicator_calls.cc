@@ -44,100 +44,42 @@ Communicator::Identity IdentityOf(int device) {
 Result CheckConfig(const ncclConfig_t* config, bool& is_blocking) {
   if (config == nullptr) return {};
   if (config->magic != NCCL_API_MAGIC || config->size == 0) {
-    return Refused(ncclInvalidArgument, "the config was not begun with NCCL_CONFIG_INITIALIZER");
+    return Violation(ncclInvalidArgument, "the config was not begun with NCCL_CONFIG_INITIALIZER");
   }
   // NCCL_CONFIG_UNDEF_INT is the least integer.
   if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > config->maxCTAs) {
-    return Refused(ncclInvalidArgument,
-                   absl::StrCat("minCTAs ", config->minCTAs, ", maxCTAs ", config->maxCTAs));
+    return Violation(ncclInvalidArgument,
+                     absl::StrCat("minCTAs ", config->minCTAs, ", maxCTAs ", config->maxCTAs));
   }
   if (config->blocking != NCCL_CONFIG_UNDEF_INT) is_blocking = config->blocking != 0;
   return {};
 }
 
-// A communicator that could not even begin is none.
-Result EndIfFailed(const Result& begun, ncclComm_t* handle) {
-  if (!begun.ok()) FindCommunicator(std::exchange(*handle, nullptr))->Abort();
-  return begun;
-}
-
-// Makes a communicator from `parent` under way.
-Result InitChild(absl::string_view call, const Communicator& parent, bool is_blocking,
-                 Communicator::FindPlace find_place, ncclComm_t* handle) {
-  auto made = std::make_unique<Communicator>(
-      Communicator::Options{.device = parent.device(), .is_blocking = is_blocking});
-  Communicator& child = *made;
-  *handle = AddCommunicator(std::move(made));
-  return EndIfFailed(child.Init(call, std::move(find_place), true, parent.identity()), handle);
-}
-
 Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
                 const ncclConfig_t* config) {
   *handle = nullptr;
-  if (Result begun = Group::OfThread().BeginInit(); !begun.ok()) return begun;
+  RETURN_IF_FAILED(Group::OfThread().BeginInit());
   bool is_blocking = true;
-  if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
+  RETURN_IF_FAILED(CheckConfig(config, is_blocking));
   const int device = crossmeshStandInCurrentDevice();
-  if (device < 0) return Refused(ncclInvalidUsage, "this thread has no current context");
+  if (device < 0) return Violation(ncclInvalidUsage, "this thread has no current context");
   if (ranks < 1 || ranks > Rendezvous::kRanksMax || rank < 0 || rank >= ranks) {
-    return Refused(ncclInvalidArgument, absl::StrCat("rank ", rank, " of ", ranks, " ranks"));
+    return Violation(ncclInvalidArgument, absl::StrCat("rank ", rank, " of ", ranks, " ranks"));
   }
   absl::string_view name(id.internal, strnlen(id.internal, sizeof(id.internal)));
   if (!absl::ConsumePrefix(&name, kIdBegin)) {
-    return Refused(ncclInvalidArgument, "the unique id is not one of ncclGetUniqueId");
+    return Violation(ncclInvalidArgument, "the unique id is not one of ncclGetUniqueId");
   }
   auto made = std::make_unique<Communicator>(
       Communicator::Options{.device = device, .is_blocking = is_blocking});
   Communicator& communicator = *made;
   *handle = AddCommunicator(std::move(made));
-  auto place = [name = std::string(name), ranks, rank] {
-    return std::optional(
-        Communicator::Place{.rendezvous_name = name, .ranks = ranks, .rank = rank});
-  };
-  return EndIfFailed(communicator.Init("ncclCommInitRankConfig", place, false, IdentityOf(device)),
-                     handle);
-}
-
-Result CommSplit(NcclCall& call, ncclComm_t parent_handle, int color, int key, ncclComm_t* handle,
-                 const ncclConfig_t* config) {
-  *handle = nullptr;
-  Communicator* parent = nullptr;
-  if (Result entered = call.Enter(parent_handle, Communicator::Purpose::kSplit, parent);
-      !entered.ok()) {
-    return entered;
-  }
-  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return none;
-  bool is_blocking = parent->is_blocking();
-  if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
-  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
-    return Refused(ncclInvalidArgument, absl::StrCat("color ", color));
-  }
-  uint64_t number = 0;
-  Result split = parent->Split(color, key, number);
-  if (!split.ok() || color == NCCL_SPLIT_NOCOLOR) return split;
-  auto place = [parent, number, color] { return parent->PlaceAfterSplit(number, color); };
-  Result begun = InitChild("ncclCommSplit", *parent, is_blocking, place, handle);
-  return begun.ok() ? split : begun;
-}
-
-Result CommShrink(NcclCall& call, ncclComm_t parent_handle, std::span<const int> excluded,
-                  ncclComm_t* handle, const ncclConfig_t* config, int flags) {
-  *handle = nullptr;
-  const bool aborts = flags == NCCL_SHRINK_ABORT;
-  Communicator* parent = nullptr;
-  const auto purpose = aborts ? Communicator::Purpose::kShrink : Communicator::Purpose::kSplit;
-  if (Result entered = call.Enter(parent_handle, purpose, parent); !entered.ok()) return entered;
-  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return none;
-  bool is_blocking = parent->is_blocking();
-  if (Result checked = CheckConfig(config, is_blocking); !checked.ok()) return checked;
-  uint64_t number = 0;
-  Result shrunk = parent->Shrink(excluded, aborts, number);
-  if (!shrunk.ok()) return shrunk;
-  auto place = [place = parent->PlaceAfterShrink(number, excluded)] {
-    return std::optional(place);
-  };
-  Result begun = InitChild("ncclCommShrink", *parent, is_blocking, place, handle);
-  return begun.ok() ? shrunk : begun;
+  const Result begun = communicator.Init(
+      "ncclCommInitRankConfig",
+      {.rendezvous_name = std::string(name), .ranks = ranks, .rank = rank}, IdentityOf(device));
+  // A communicator that could not even begin is none.
+  if (!begun.ok()) FindCommunicator(std::exchange(*handle, nullptr))->Abort();
+  return begun;
 }
 
 // A call on a communicator that has no place in a group.
@@ -146,10 +88,8 @@ ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose
                       Function function) {
   NcclCall call(name);
   Communicator* communicator = nullptr;
-  if (Result entered = call.Enter(handle, purpose, communicator); !entered.ok()) {
-    return call.End(entered);
-  }
-  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return call.End(none);
+  END_IF_FAILED(call, call.Enter(handle, purpose, communicator));
+  END_IF_FAILED(call, Group::OfThread().CheckNone());
   return call.End(function(*communicator));
 }
 
@@ -159,9 +99,9 @@ ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose
 using crossmesh::Communicator;
 using crossmesh::Group;
 using crossmesh::NcclCall;
-using crossmesh::Refused;
 using crossmesh::Result;
 using crossmesh::RunAlone;
+using crossmesh::Violation;
 using Purpose = crossmesh::Communicator::Purpose;
 
 extern "C" {
@@ -201,26 +141,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int ranks, ncclUniqueId 
   return call.End(crossmesh::CommInit(handle, ranks, id, rank, config));
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* handle,
-                           ncclConfig_t* config) {
-  NcclCall call("ncclCommSplit");
-  return call.End(crossmesh::CommSplit(call, parent, color, key, handle, config));
-}
-
-ncclResult_t ncclCommShrink(ncclComm_t parent, int* excluded, int count, ncclComm_t* handle,
-                            ncclConfig_t* config, int flags) {
-  NcclCall call("ncclCommShrink");
-  return call.End(crossmesh::CommShrink(call, parent, std::span<const int>(excluded, count), handle,
-                                        config, flags));
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
   NcclCall call("ncclCommGetAsyncError");
   Communicator* communicator = nullptr;
-  if (Result entered = call.EnterAnyhow(handle, communicator); !entered.ok()) {
-    return call.End(entered);
-  }
-  if (Result open = communicator->CheckOpen(); !open.ok()) return call.End(open);
+  END_IF_FAILED(call, call.EnterAnyhow(handle, communicator));
+  END_IF_FAILED(call, communicator->CheckOpen());
   const Result polled = communicator->Poll();
   *state = call.End(polled);
   return ncclSuccess;
@@ -238,7 +163,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
 
 ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) {
   return RunAlone("ncclCommRevoke", handle, Purpose::kRevoke, [&](Communicator& communicator) {
-    if (flags != 0) return Refused(ncclInvalidArgument, "flags must be 0");
+    if (flags != 0) return Violation(ncclInvalidArgument, "flags must be 0");
     return communicator.Revoke();
   });
 }
@@ -248,31 +173,10 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   NcclCall call("ncclCommAbort");
   Communicator* communicator = crossmesh::FindCommunicator(handle);
   if (communicator == nullptr)
-    return call.End(Refused(ncclInvalidArgument, "no such communicator"));
-  if (Result none = Group::OfThread().CheckNone(); !none.ok()) return call.End(none);
+    return call.End(Violation(ncclInvalidArgument, "no such communicator"));
+  END_IF_FAILED(call, Group::OfThread().CheckNone());
   while (crossmeshStandInFault("abort_hangs") != 0) pause();
   return call.End(communicator->Abort());
-}
-
-ncclResult_t ncclCommCount(ncclComm_t handle, int* count) {
-  return RunAlone("ncclCommCount", handle, Purpose::kQuery, [&](Communicator& communicator) {
-    *count = communicator.ranks();
-    return Result{};
-  });
-}
-
-ncclResult_t ncclCommUserRank(ncclComm_t handle, int* rank) {
-  return RunAlone("ncclCommUserRank", handle, Purpose::kQuery, [&](Communicator& communicator) {
-    *rank = communicator.rank();
-    return Result{};
-  });
-}
-
-ncclResult_t ncclCommCuDevice(ncclComm_t handle, int* device) {
-  return RunAlone("ncclCommCuDevice", handle, Purpose::kQuery, [&](Communicator& communicator) {
-    *device = communicator.device();
-    return Result{};
-  });
 }
 
 ncclResult_t ncclCommRegister(ncclComm_t handle, void* memory, size_t bytes, void** registration) {
@@ -283,9 +187,9 @@ ncclResult_t ncclCommRegister(ncclComm_t handle, void* memory, size_t bytes, voi
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t handle, void* registration) {
-  return RunAlone("ncclCommDeregister", handle, Purpose::kQuery, [&](Communicator& communicator) {
-    return communicator.Deregister(registration);
-  });
+  return RunAlone(
+      "ncclCommDeregister", handle, Purpose::kDeregister,
+      [&](Communicator& communicator) { return communicator.Deregister(registration); });
 }
 
 }  // extern "C"

@@ -10,41 +10,36 @@ Group& Group::OfThread() {
 }
 
 Result Group::Remember(const Result& result) {
-  if (depth_ > 0 && !result.ok() && error_.ok()) error_ = Failed(result.code, result.text);
+  if (depth_ > 0 && !result.ok() && error_.ok()) error_ = Failure(result.code, result.text);
   return result;
 }
 
 Result Group::End(NcclCall& call) {
-  if (depth_ == 0) return Refused(ncclInvalidUsage, "without ncclGroupStart");
+  if (depth_ == 0) return Violation(ncclInvalidUsage, "without ncclGroupStart");
   if (--depth_ > 0) return {};
   const Group ended = std::exchange(*this, Group());
   if (!ended.error_.ok()) return ended.error_;
   if (ended.operations_.empty()) return {};
   Communicator* communicator = nullptr;
-  if (Result entered = call.Enter(ended.handle_, Communicator::Purpose::kCommunicate, communicator);
-      !entered.ok()) {
-    return entered;
-  }
+  RETURN_IF_FAILED(call.Enter(ended.handle_, Communicator::Purpose::kCommunicate, communicator));
   return communicator->Submit(ended.operations_);
 }
 
 Result Group::Add(NcclCall& call, ncclComm_t handle, const Operation& operation) {
   Communicator* communicator = nullptr;
-  if (Result entered = call.Enter(handle, Communicator::Purpose::kCommunicate, communicator);
-      !entered.ok()) {
-    return Remember(entered);
-  }
-  if (Result checked = communicator->CheckOperation(operation); !checked.ok()) {
-    return Remember(checked);
-  }
+  const Result entered = call.Enter(handle, Communicator::Purpose::kCommunicate, communicator);
+  if (!entered.ok()) return Remember(entered);
+  const Result checked = communicator->CheckOperation(operation);
+  if (!checked.ok()) return Remember(checked);
   if (depth_ == 0) return communicator->Submit({&operation, 1});
   if (has_init_) {
-    return Remember(Refused(ncclInvalidUsage, "in a group that makes communicators"));
+    return Remember(Violation(ncclInvalidUsage, "in a group that makes communicators"));
   }
   if (handle_ != nullptr && handle_ != handle) {
-    return Remember(Refused(ncclInvalidUsage,
-                            "in a group of another communicator; an error of one would be that of "
-                            "both"));
+    return Remember(
+        Violation(ncclInvalidUsage,
+                  "in a group of another communicator; an error of one would be that of "
+                  "both"));
   }
   handle_ = handle;
   operations_.push_back(operation);
@@ -53,7 +48,7 @@ Result Group::Add(NcclCall& call, ncclComm_t handle, const Operation& operation)
 
 Result Group::BeginInit() {
   if (!operations_.empty()) {
-    return Remember(Refused(ncclInvalidUsage, "in a group that communicates"));
+    return Remember(Violation(ncclInvalidUsage, "in a group that communicates"));
   }
   has_init_ = depth_ > 0;
   return {};
@@ -61,7 +56,7 @@ Result Group::BeginInit() {
 
 Result Group::CheckNone() const {
   if (depth_ == 0) return {};
-  return Refused(ncclInvalidUsage, "between ncclGroupStart and ncclGroupEnd");
+  return Violation(ncclInvalidUsage, "between ncclGroupStart and ncclGroupEnd");
 }
 
 }  // namespace crossmesh

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/nccl/nccl_call.h"
 #include "tests/standin/nccl/operation.h"
-#include "tests/standin/nccl/result.h"
 
 #include <vector>
 

@@ -32,7 +32,7 @@ Result FromDriver(CUresult result) {
   if (result == CUDA_SUCCESS) return {};
   const char* text = nullptr;
   cuGetErrorString(result, &text);
-  return Failed(ncclUnhandledCudaError, text);
+  return Failure(ncclUnhandledCudaError, text);
 }
 
 Result Allocate(int device, Allocation& allocation, CUdeviceptr& address) {
@@ -42,10 +42,7 @@ Result Allocate(int device, Allocation& allocation, CUdeviceptr& address) {
       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
   const CUmemAccessDesc access = {.location = properties.location,
                                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  if (Result result = FromDriver(cuMemCreate(&allocation.handle, allocation.bytes, &properties, 0));
-      !result.ok()) {
-    return result;
-  }
+  RETURN_IF_FAILED(FromDriver(cuMemCreate(&allocation.handle, allocation.bytes, &properties, 0)));
   Result result = FromDriver(cuMemAddressReserve(&address, allocation.bytes, 0, 0, 0));
   if (result.ok()) {
     result = FromDriver(cuMemMap(address, allocation.bytes, 0, allocation.handle, 0));
@@ -62,8 +59,8 @@ using crossmesh::Allocations;
 using crossmesh::FromDriver;
 using crossmesh::MutexLock;
 using crossmesh::NcclCall;
-using crossmesh::Refused;
 using crossmesh::Result;
+using crossmesh::Violation;
 
 extern "C" {
 
@@ -71,15 +68,13 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
   NcclCall call("ncclMemAlloc", nullptr, static_cast<int64_t>(bytes));
   const int device = crossmeshStandInCurrentDevice();
   if (device < 0) {
-    return call.End(Refused(ncclInvalidUsage, "this thread has no current context"));
+    return call.End(Violation(ncclInvalidUsage, "this thread has no current context"));
   }
-  if (bytes == 0) return call.End(Refused(ncclInvalidArgument, "0 bytes"));
+  if (bytes == 0) return call.End(Violation(ncclInvalidArgument, "0 bytes"));
   constexpr size_t kGranularity = size_t{2} << 20;
   Allocation allocation = {.bytes = (bytes + kGranularity - 1) / kGranularity * kGranularity};
   CUdeviceptr address = 0;
-  if (Result result = crossmesh::Allocate(device, allocation, address); !result.ok()) {
-    return call.End(result);
-  }
+  END_IF_FAILED(call, crossmesh::Allocate(device, allocation, address));
   *memory = reinterpret_cast<void*>(address);
   Allocations& allocations = crossmesh::OfProcess();
   MutexLock lock(allocations.mutex);
@@ -93,14 +88,12 @@ ncclResult_t ncclMemFree(void* memory) {
   MutexLock lock(allocations.mutex);
   const auto found = allocations.by_address.find(memory);
   if (found == allocations.by_address.end()) {
-    return call.End(Refused(ncclInvalidArgument, "no memory of ncclMemAlloc, or freed before"));
+    return call.End(Violation(ncclInvalidArgument, "no memory of ncclMemAlloc, or freed before"));
   }
   const Allocation allocation = found->second;
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
   // Refused while the memory is registered or used.
-  if (Result result = FromDriver(cuMemUnmap(address, allocation.bytes)); !result.ok()) {
-    return call.End(result);
-  }
+  END_IF_FAILED(call, FromDriver(cuMemUnmap(address, allocation.bytes)));
   allocations.by_address.erase(found);
   cuMemAddressFree(address, allocation.bytes);
   return call.End(FromDriver(cuMemRelease(allocation.handle)));

@@ -2,7 +2,7 @@
 
 #include "tests/standin/control/handles.h"
 
-#include <ctime>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -13,12 +13,6 @@ namespace {
 
 thread_local std::string last_text;
 
-int64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 // Lives as long as the process, since the calls of a C library have no object.
 Handles<Communicator>& Communicators() {
   static Handles<Communicator>& communicators = *new Handles<Communicator>;
@@ -28,7 +22,10 @@ Handles<Communicator>& Communicators() {
 }  // namespace
 
 NcclCall::NcclCall(const char* name, CUstream stream, int64_t bytes)
-    : log_{.name = name, .stream = stream, .bytes = bytes, .start_ns = MonotonicNs()} {}
+    : log_{.name = name,
+           .stream = stream,
+           .bytes = bytes,
+           .start_ns = std::chrono::steady_clock::now().time_since_epoch().count()} {}
 
 NcclCall::~NcclCall() {
   if (entered_ != nullptr) entered_->Leave();
@@ -46,9 +43,9 @@ ncclResult_t NcclCall::End(const Result& result) {
 
 Result NcclCall::EnterAnyhow(ncclComm_t handle, Communicator*& communicator) {
   communicator = FindCommunicator(handle);
-  if (communicator == nullptr) return Refused(ncclInvalidArgument, "no such communicator");
+  if (communicator == nullptr) return Violation(ncclInvalidArgument, "no such communicator");
   if (!communicator->TryEnter()) {
-    return Refused(ncclInvalidUsage, "while another thread is in a call on the communicator");
+    return Violation(ncclInvalidUsage, "while another thread is in a call on the communicator");
   }
   entered_ = communicator;
   return {};
@@ -56,7 +53,7 @@ Result NcclCall::EnterAnyhow(ncclComm_t handle, Communicator*& communicator) {
 
 Result NcclCall::Enter(ncclComm_t handle, Communicator::Purpose purpose,
                        Communicator*& communicator) {
-  if (Result entered = EnterAnyhow(handle, communicator); !entered.ok()) return entered;
+  RETURN_IF_FAILED(EnterAnyhow(handle, communicator));
   return communicator->Check(purpose);
 }
 

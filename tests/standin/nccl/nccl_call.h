@@ -1,8 +1,8 @@
 #pragma once
 
+#include "tests/standin/control/outcome.h"
 #include "tests/standin/control/stand_in_control.h"
 #include "tests/standin/nccl/communicator.h"
-#include "tests/standin/nccl/result.h"
 
 #include <cstdint>
 
@@ -23,9 +23,9 @@ class NcclCall {
   // Ends the call, for its function to return.
   ncclResult_t End(const Result& result);
 
-  // Until the call ends nobody else may come in.
+  // Until the call ends no other thread may enter.
   Result Enter(ncclComm_t handle, Communicator::Purpose purpose, Communicator*& communicator);
-  // The same, whatever the communicator's state.
+  // The same, in any state of the communicator.
   Result EnterAnyhow(ncclComm_t handle, Communicator*& communicator);
 
   // Empty before the first error of the thread.

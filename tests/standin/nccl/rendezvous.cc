@@ -32,7 +32,7 @@ size_t InPages(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kP
 constexpr absl::string_view kNameBegin = "crossmesh-standin-";
 constexpr auto kAbandonedAge = std::chrono::minutes(10);
 
-// Boards of processes that were killed before all ranks had joined.
+// Rendezvous of processes that were killed before all ranks had joined.
 void RemoveAbandoned() {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -90,14 +90,14 @@ size_t Rendezvous::BytesFor(int ranks) {
          sizeof(RendezvousRing) * ranks * ranks;
 }
 
-std::unique_ptr<Rendezvous> Rendezvous::Open(const std::string& name, int ranks, bool may_make,
+std::unique_ptr<Rendezvous> Rendezvous::Open(const std::string& name, int ranks,
                                              std::string& reason) {
-  const UniqueFd file = OpenShared(name, may_make ? O_CREAT : 0);
+  const UniqueFd file = OpenShared(name, 0);
   if (!file.valid()) {
     reason = "the unique id is none of this machine's, or all its ranks have joined already";
     return nullptr;
   }
-  // Of one size, whatever the number of ranks: what nobody writes to takes no memory.
+  // Of one size for any number of ranks: what is not written to takes no memory.
   const size_t bytes = BytesFor(ranks);
   if (ftruncate(file.get(), static_cast<off_t>(BytesFor(kRanksMax))) != 0) {
     reason = "no shared memory";

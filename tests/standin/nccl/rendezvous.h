@@ -20,12 +20,6 @@ struct RendezvousOrder {
   std::array<char, 112> text;
 };
 
-struct RendezvousChoice {
-  std::atomic<uint64_t> number;  // of the split, counted from 1
-  std::atomic<int32_t> color;
-  std::atomic<int32_t> key;
-};
-
 // What one rank tells the others.
 struct RendezvousCell {
   enum State : uint32_t { kFree, kBeingFilled, kJoined };
@@ -36,10 +30,7 @@ struct RendezvousCell {
 
   std::atomic<uint32_t> doorbell;  // a futex; counts what happened that this rank may wait for
   std::atomic<uint32_t> finalized;
-  std::array<RendezvousOrder, 128> orders;   // of collective calls; the last ones, by number
-  std::array<RendezvousChoice, 16> choices;  // of splits; the last ones, by number
-  std::atomic<uint64_t> shrink_number;
-  std::atomic<uint64_t> shrink_hash;  // of the excluded ranks
+  std::array<RendezvousOrder, 128> orders;  // of collective calls; the last ones, by number
 };
 
 // A ring of bytes from one rank to another; positions only grow.
@@ -57,16 +48,13 @@ class Rendezvous {
 
   // Makes the file of a new rendezvous, and gives its name.
   static std::string MakeName();
-  // Null, with the reason, when there is no such rendezvous (unless it may be made) or it is for
-  // another number of ranks.
-  static std::unique_ptr<Rendezvous> Open(const std::string& name, int ranks, bool may_make,
-                                          std::string& reason);
+  // Null, with the reason, when there is no such rendezvous or it is for another number of ranks.
+  static std::unique_ptr<Rendezvous> Open(const std::string& name, int ranks, std::string& reason);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
   int ranks() const { return ranks_; }
-  const std::string& name() const { return name_; }
   RendezvousCell& cell(int rank) const { return cells_[rank]; }
   RendezvousRing& ring(int from, int to) const { return rings_[from * ranks_ + to]; }
   // Nobody else can come: the name is free again.
@@ -77,7 +65,7 @@ class Rendezvous {
   // Until the doorbell is no longer `seen`, for a while at most.
   void WaitDoorbell(int rank, uint32_t seen) const;
 
-  // The first who finds the ranks at odds says so to all.
+  // The first rank that finds the ranks at odds says so to all.
   void Break(absl::string_view text) const;
   bool is_broken() const { return head_.broken == 2; }
   std::string broken_text() const { return head_.broken_text.data(); }

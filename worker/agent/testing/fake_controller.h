@@ -1,7 +1,6 @@
 #pragma once
 
 #include "common/base/mutex.h"
-#include "common/metrics/rpc_metrics.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
@@ -61,7 +60,6 @@ class FakeController final : public v1::WorkerService::CallbackService {
   void OnSessionEnd(const std::string& worker);
   std::shared_ptr<Session> Find(const std::string& worker);
 
-  NullRpcMetrics metrics_;
   std::unique_ptr<RpcServer> server_;
 
   Mutex mutex_;

@@ -20,10 +20,10 @@ struct RankMessage {
 };
 
 enum class CollectiveKind : uint8_t {
-  kBroadcast,      // `count` elements of the root's `from` to everybody's `to`
+  kBroadcast,      // `count` elements of the root's `from` to every rank's `to`
   kAllGather,      // `count` elements of each rank, in the order of ranks
   kReduce,         // all ranks' `from`, element by element, to the root's `to`
-  kAllReduce,      // the same, to everybody's `to`
+  kAllReduce,      // the same, to every rank's `to`
   kReduceScatter,  // of size x `count` elements of each rank, the part of each to its `to`
 };
 absl::string_view CollectiveKindName(CollectiveKind kind);
@@ -45,7 +45,7 @@ struct Collective {
 //
 // Each call leaves the communicator in progress. Until Poll has said that it is idle again, nothing
 // else may be called, and nothing may be put on the stream or relied on to be there; idle means
-// that the work is on the stream, behind what was there before. A call too early is
+// that the work is on the stream, after what was there before. A call too early is
 // FailedPrecondition and does nothing. Confined to its thread.
 class Communicator {
  public:
@@ -62,7 +62,7 @@ class Communicator {
   virtual absl::Status Exchange(std::span<const RankMessage> sends,
                                 std::span<const RankMessage> receives, CUstream stream) = 0;
 
-  // One behind the other. Every rank calls it with as many, each of the same kind, count, type,
+  // One after the other. Every rank calls it with as many, each of the same kind, count, type,
   // root and reduction. InvalidArgument as above; elements are reduced if they are whole numbers of
   // 8, 32 or 64 bits or floating point numbers of 16 bits or more.
   virtual absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) = 0;

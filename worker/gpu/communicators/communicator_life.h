@@ -45,7 +45,7 @@ struct CommunicatorTimeouts {
 //
 //   CREATING --all ranks have come--> READY <--> EXCHANGING
 //   READY --Finalize--> FINALIZING --> DESTROYING --> DESTROYED
-//   READY --Stop, where NCCL can revoke--> REVOKING --> DESTROYING
+//   READY --Stop--> REVOKING --> DESTROYING
 //   any of the above before DESTROYING --failed, too late, or Stop--> ABORTING --> ABORTED
 //   DESTROYING, ABORTING --failed or too late--> HUNG
 //
@@ -79,7 +79,7 @@ class CommunicatorLife {
   // same. FailedPrecondition unless it is ready.
   absl::Status Finalize();
 
-  // Begins the end whatever is under way, at this rank alone. Work on streams ends undone, but uses
+  // Begins the end at this rank alone, in any state. Work on streams ends undone, but uses
   // its memory until the stream is past it. Nothing happens when such an end has begun already.
   void Stop(const absl::Status& cause);
 

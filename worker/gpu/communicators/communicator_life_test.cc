@@ -107,7 +107,7 @@ TEST_F(CommunicatorLifeTest, AnErrorThatComesLaterEndsIt) {
   EXPECT_OK(rank_->Synchronize());
 }
 
-// NCCL does not find a stall; whoever watches the stream does, and stops the communicator.
+// NCCL does not find a stall; the watcher of the stream does, and stops the communicator.
 TEST_F(CommunicatorLifeTest, AStallIsEndedByARevoke) {
   ASSERT_OK(rank_->JoinAlone());
   SetFaults("stall_at=1");

@@ -11,7 +11,7 @@
 namespace crossmesh {
 namespace {
 
-// Its user's calls come and go, which nobody else needs to know.
+// Its user's calls come and go, which only the user needs to know.
 CommunicatorState WithoutCalls(CommunicatorState state) {
   return state == CommunicatorState::kExchanging ? CommunicatorState::kReady : state;
 }

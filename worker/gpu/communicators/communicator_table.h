@@ -21,8 +21,8 @@ namespace crossmesh {
 // as the controller orders, never two at a time: an order carries a ticket, which grows from order
 // to order of an epoch, so that one that came late or twice is noticed before it can make the
 // processes disagree. Some are never seen here: those of other groups' orders, and of orders that
-// were lost on their way, whose communicators fail at all ranks. A ticket in its turn is used up,
-// whatever comes of its order.
+// were lost on their way, whose communicators fail at all ranks. A ticket in its turn is used up
+// even when its order fails.
 //
 // Confined to the thread that issues all work of the GPU, whose context is current.
 class CommunicatorTable {
@@ -47,11 +47,11 @@ class CommunicatorTable {
   // not in the group exactly once, or the id is none. Errors of the driver and NCCL.
   absl::Status Create(const CommunicatorKey& key, uint64_t ticket, const std::string& id);
 
-  // Begins the orderly end of a communicator that nobody uses any more. Aborted and
+  // Begins the orderly end of a communicator that is no longer used. Aborted and
   // FailedPrecondition as above, or because it is not ready. NotFound, as when it failed meanwhile.
   absl::Status Destroy(const CommunicatorKey& key, uint64_t ticket);
 
-  // Begins to end a communicator at this rank alone, whatever is under way. NotFound.
+  // Begins to end a communicator at this rank alone, in any state. NotFound.
   absl::Status Stop(const CommunicatorKey& key, const absl::Status& cause);
 
   // What became of a communicator: it is ready, is on its way to an end, or has come to it.

@@ -256,9 +256,6 @@ absl::Status NcclCommunicator::Finalize() {
 
 absl::Status NcclCommunicator::Revoke() {
   RETURN_IF_ERROR(CheckIdle("Revoke"));
-  if (!nccl_.can_revoke()) {
-    return About(absl::UnimplementedError(absl::StrCat(nccl_.description(), " cannot revoke")));
-  }
   return Begun(nccl_.ncclCommRevoke(handle_, NCCL_REVOKE_DEFAULT), "ncclCommRevoke");
 }
 

@@ -62,7 +62,7 @@ class NcclCommunicator final : public Communicator {
   // Waits for all work of all ranks; afterwards there is only the end. In progress like a call.
   absl::Status Finalize();
   // Stops all work of this rank, the streams' too; afterwards there is only the end. In progress
-  // like a call. Unimplemented where NCCL cannot.
+  // like a call.
   absl::Status Revoke();
 
   const std::string& name() const { return options_.name; }

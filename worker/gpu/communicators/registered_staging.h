@@ -12,7 +12,7 @@ namespace crossmesh {
 
 // Memory of a GPU that NCCL sends from and receives into without copies of its own: of
 // ncclMemAlloc, to be registered once with each communicator that uses it. Outlives these.
-// Immutable; the bytes are whoever's was given them.
+// Immutable; the bytes belong to the tasks that use them.
 class RegisteredStaging {
  public:
   // Of the current context's GPU. ResourceExhausted when NCCL cannot allocate `bytes`.

@@ -65,7 +65,7 @@ class CompiledPart {
     friend bool operator==(const Range&, const Range&) = default;
   };
 
-  // Bytes [begin, end) of a class, from source tiles to staging; with checksums their hashes behind
+  // Bytes [begin, end) of a class, from source tiles to staging; with checksums their hashes after
   // them.
   struct Pack {
     ClassIndex slice_class = kNoClass;
@@ -84,7 +84,7 @@ class CompiledPart {
 
   // Bytes [begin, end) of a class, from staging to destination tiles. With checksums the launch
   // also fills two lists that outlive the staging, both from `first_leaf` on: the hashes of what is
-  // then in the tiles, and those of the root, which it copies from behind the bytes. Copied there
+  // then in the tiles, and those of the root, which it copies from after the bytes. Copied there
   // and not by a call of its own, since calls are what a chunk must not cost.
   struct Unpack {
     ClassIndex slice_class = kNoClass;
@@ -171,7 +171,7 @@ class CompiledPart {
   int64_t leaves() const { return options_.checksums ? lists_.leaves : 0; }
   // The ranks that must be in the communicator beside this one.
   const std::vector<DeviceRank>& peers() const { return lists_.peers; }
-  // Whether it broadcasts: then there is nobody else in the communicator.
+  // Whether it broadcasts: then the communicator has no other ranks.
   bool is_of_group() const { return !lists_.broadcasts.empty(); }
   // What all ranks must agree on before the first group: the plan, how it is cut, whether there are
   // checksums.

@@ -18,7 +18,7 @@ class StagingPlaces {
  public:
   struct Place {
     int64_t offset = 0;
-    StepUse before;  // of its bytes, by those who had them
+    StepUse before;  // of its bytes, by their last tenant
   };
 
   StagingPlaces(int64_t bytes, int32_t steps_ahead);

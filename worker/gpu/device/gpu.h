@@ -70,7 +70,7 @@ class Gpu {
   // touched memory which is not there, hardware that failed. From then on each call gives it.
   const absl::Status& health() const { return health_; }
 
-  // Memory of the whole GPU, whoever has it.
+  // Memory of the whole GPU, of all its processes.
   absl::StatusOr<MemoryAmounts> Memory();
 
   // By its name in kernel_table.h. CHECKs that it is there and takes Arguments. Logarithmic.

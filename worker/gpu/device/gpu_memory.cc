@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> GpuMemory::Import(Gpu& gpu, int fd, B
   if (status.ok()) status = memory->Map();
   if (status.ok()) return memory;
   if (!gpu.health().ok() || status.code() != absl::StatusCode::kInternal) return status;
-  // What the driver refuses here is what somebody else has sent.
+  // What the driver refuses here came from another process.
   return absl::InvalidArgumentError(absl::StrCat("descriptor ", fd, " is not for ", bytes.value(),
                                                  " bytes of GPU memory: ", status.message()));
 }

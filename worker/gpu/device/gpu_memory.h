@@ -16,15 +16,15 @@
 namespace crossmesh {
 
 // Memory of a GPU by address range (VMM), which other processes of the host may have as well: the
-// bytes live as long as somebody holds a descriptor, or has them mapped. Confined to the thread of
+// bytes live as long as a descriptor of them is open, or they are mapped. Confined to the thread of
 // its Gpu.
 //
 // Giving it back does not wait for work that uses it: the owner lets it go only after the events
-// behind all such work have happened, or the process has lost the GPU.
+// after all such work have happened, or the process has lost the GPU.
 class GpuMemory {
  public:
   struct Options {
-    // Fills the memory with zeros in this stream; without it the bytes are whatever they are. Other
+    // Fills the memory with zeros in this stream; without it the bytes are undefined. Other
     // streams wait for it by an event.
     const GpuStream* zeroed_on = nullptr;
   };
@@ -34,7 +34,7 @@ class GpuMemory {
   static absl::StatusOr<std::unique_ptr<GpuMemory>> Create(Gpu& gpu, ByteCount bytes,
                                                            const Options& options);
   // Maps what another process, or this one, has exported; `bytes` is the size that it was made
-  // with. The descriptor stays the caller's, who may close it. InvalidArgument when it is not so
+  // with. The descriptor stays the caller's, which may close it. InvalidArgument when it is not so
   // much memory of a GPU.
   static absl::StatusOr<std::unique_ptr<GpuMemory>> Import(Gpu& gpu, int fd, ByteCount bytes);
 

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> RegisteredMemory::Map(Gpu& gpu
   CHECK_GT(bytes.value(), 0);
   struct stat file = {};
   const int64_t found = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : 0;
-  // Pages behind the end would fault.
+  // Pages past the end would fault.
   if (found < bytes.value() || offset > found - bytes.value()) {
     return absl::InvalidArgumentError(absl::StrCat("descriptor ", fd, ": expected a file with ",
                                                    bytes.value(), " bytes from ", offset,

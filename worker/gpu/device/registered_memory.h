@@ -16,7 +16,7 @@ namespace crossmesh {
 
 // Pages of the host that a GPU reads and writes where they are: for lists of boxes and of hashes,
 // which the host makes or looks at, and for memory that another process shares. What the host reads
-// of what a kernel wrote is there once an event behind the kernel has happened. Confined to the
+// of what a kernel wrote is there once an event after the kernel has happened. Confined to the
 // thread of its Gpu.
 //
 // Giving it back may wait for the GPU, and work that uses it must have ended.
@@ -26,7 +26,7 @@ class RegisteredMemory {
   // outlive the memory.
   static absl::StatusOr<std::unique_ptr<RegisteredMemory>> Create(Gpu& gpu, ByteCount bytes);
   // Bytes of a file in memory from `offset` on, which is a multiple of the page's size. The
-  // descriptor stays the caller's, who may close it. InvalidArgument when the file has fewer;
+  // descriptor stays the caller's, which may close it. InvalidArgument when the file has fewer;
   // Create for the rest.
   static absl::StatusOr<std::unique_ptr<RegisteredMemory>> Map(Gpu& gpu, int fd, int64_t offset,
                                                                ByteCount bytes);

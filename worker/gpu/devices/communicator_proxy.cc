@@ -1,23 +1,13 @@
 #include "worker/gpu/devices/communicator_proxy.h"
 
+#include "common/wire/communicator_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
+
 #include <algorithm>
-#include <variant>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-// What a reply holds, of a kind that the request's answer has.
-template <typename Result>
-absl::StatusOr<Result> ResultOf(const absl::StatusOr<GpuProcess::Reply>& reply) {
-  if (!reply.ok()) return reply.status();
-  if (const auto* result = std::get_if<Result>(&reply->result)) return *result;
-  return absl::InternalError("the process of the GPU answered something else than was asked");
-}
-
-}  // namespace
-
 void CommunicatorProxy::Admit(const RankName& rank, uint64_t epoch, Admitted admitted) {
   if (epoch < epoch_) {
     return admitted(absl::AbortedError(absl::StrCat("rank ", rank.ToString(), ": expected epoch ",
@@ -42,8 +32,12 @@ void CommunicatorProxy::StopThoseMade() {
     if (!gpu.ok()) continue;  // gone with its process
     ++stopping_;
     // Whatever the answer, it is gone, or its process will be.
-    (*gpu)->Call(GpuRequest::StopCommunicator{.key = key, .cause = cause},
-                 [this](const absl::StatusOr<GpuProcess::Reply>& /*reply*/) { OnStopped(); });
+    v1::GpuRequest request;
+    *request.mutable_stop_communicator()->mutable_key() = ToProto(key);
+    *request.mutable_stop_communicator()->mutable_cause() = ToProto(cause);
+    (*gpu)->process().Call(
+        std::move(request),
+        [this](const absl::StatusOr<GpuProcess::Reply>& /*reply*/) { OnStopped(); });
   }
 }
 
@@ -69,60 +63,67 @@ void CommunicatorProxy::MintId(const RankName& rank, uint64_t epoch,
                                absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) {
   Admit(rank, epoch, [done = std::move(done)](absl::StatusOr<GpuDevice*> gpu) mutable {
     if (!gpu.ok()) return done(gpu.status());
-    (*gpu)->Call(GpuRequest::MintCommunicatorId(),
-                 [done = std::move(done)](const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
-                   const auto minted = ResultOf<GpuNotice::MintedId>(reply);
-                   if (!minted.ok()) return done(minted.status());
-                   done(minted->id);
-                 });
+    v1::GpuRequest request;
+    request.mutable_mint_communicator_id();
+    (*gpu)->process().Call(
+        std::move(request),
+        [done = std::move(done)](const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+          if (!reply.ok()) return done(reply.status());
+          done(reply->answer.communicator_id());
+        });
   });
 }
 
-void CommunicatorProxy::Create(const RankName& rank, GpuRequest::CreateCommunicator order,
+void CommunicatorProxy::Create(const RankOfKey& at, v1::GpuRequest::CreateCommunicator order,
                                absl::AnyInvocable<void(absl::StatusOr<int64_t>)> done) {
-  const uint64_t epoch = order.key.epoch;
-  Admit(rank, epoch,
-        [this, rank, order = std::move(order),
+  Admit(at.rank, at.key.epoch,
+        [this, at, order = std::move(order),
          done = std::move(done)](absl::StatusOr<GpuDevice*> gpu) mutable {
           if (!gpu.ok()) return done(gpu.status());
-          made_.emplace_back(rank, order.key);
-          (*gpu)->Call(order, [this, rank, key = order.key, done = std::move(done)](
-                                  const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
-            const auto made = ResultOf<GpuNotice::CommunicatorBytes>(reply);
-            if (made.ok()) return done(made->bytes);
-            Forget(rank, key);
-            done(made.status());
-          });
+          made_.emplace_back(at.rank, at.key);
+          v1::GpuRequest request;
+          *request.mutable_create_communicator() = std::move(order);
+          (*gpu)->process().Call(std::move(request),
+                                 [this, at, done = std::move(done)](
+                                     const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+                                   if (reply.ok()) return done(reply->answer.communicator_bytes());
+                                   Forget(at.rank, at.key);
+                                   done(reply.status());
+                                 });
         });
 }
 
-void CommunicatorProxy::Destroy(const RankName& rank, GpuRequest::DestroyCommunicator order,
+void CommunicatorProxy::Destroy(const RankOfKey& at, v1::GpuRequest::DestroyCommunicator order,
                                 absl::AnyInvocable<void(absl::Status)> done) {
-  const uint64_t epoch = order.key.epoch;
-  Admit(rank, epoch,
-        [this, rank, order = std::move(order),
+  Admit(at.rank, at.key.epoch,
+        [this, at, order = std::move(order),
          done = std::move(done)](absl::StatusOr<GpuDevice*> gpu) mutable {
           if (!gpu.ok()) return done(gpu.status());
-          (*gpu)->Call(order, [this, rank, key = order.key, done = std::move(done)](
-                                  const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
-            if (reply.ok()) Forget(rank, key);
-            done(reply.status());
-          });
+          v1::GpuRequest request;
+          *request.mutable_destroy_communicator() = std::move(order);
+          (*gpu)->process().Call(std::move(request),
+                                 [this, at, done = std::move(done)](
+                                     const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+                                   if (reply.ok()) Forget(at.rank, at.key);
+                                   done(reply.status());
+                                 });
         });
 }
 
-void CommunicatorProxy::Stop(const RankName& rank, GpuRequest::StopCommunicator order,
+void CommunicatorProxy::Stop(const RankOfKey& at, v1::GpuRequest::StopCommunicator order,
                              absl::AnyInvocable<void(absl::Status)> done) {
-  const uint64_t epoch = order.key.epoch;
-  Admit(rank, epoch,
-        [this, rank, order = std::move(order),
+  Admit(at.rank, at.key.epoch,
+        [this, at, order = std::move(order),
          done = std::move(done)](absl::StatusOr<GpuDevice*> gpu) mutable {
           if (!gpu.ok()) return done(gpu.status());
-          Forget(rank, order.key);
-          (*gpu)->Call(order, [done = std::move(done)](
-                                  const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
-            done(reply.status());
-          });
+          Forget(at.rank, at.key);
+          v1::GpuRequest request;
+          *request.mutable_stop_communicator() = std::move(order);
+          (*gpu)->process().Call(
+              std::move(request),
+              [done = std::move(done)](const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+                done(reply.status());
+              });
         });
 }
 

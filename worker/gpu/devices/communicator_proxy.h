@@ -2,8 +2,8 @@
 
 #include "common/communicators/communicator_key.h"
 #include "common/communicators/preflight_report.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/gpu/devices/gpu_devices.h"
-#include "worker/gpu/protocol/gpu_request.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,15 @@
 
 namespace crossmesh {
 
-// The way of controllers to the communicators of a worker's GPUs: passes orders to the processes
-// that drive them, and what those answer back. A controller of a later epoch ends what those before
-// it have had made before anything of its own is done; one of an earlier epoch is obeyed no more.
+// One rank of a communicator, which is one of the key's.
+struct RankOfKey {
+  CommunicatorKey key;
+  RankName rank;
+};
+
+// Passes the orders of controllers for communicators to the processes of the GPUs, and their
+// answers back. Before the first order of a later epoch is passed on, all communicators of earlier
+// epochs are stopped; an order of an earlier epoch is refused.
 //
 // All calls: `done` is called once, on the loop, maybe from inside. Aborted for an epoch that is
 // over; NotFound when the rank is no GPU of this worker; Unavailable when another process drives
@@ -36,13 +42,13 @@ class CommunicatorProxy {
                     absl::AnyInvocable<void(absl::StatusOr<PreflightReport>)> done);
   void MintId(const RankName& rank, uint64_t epoch,
               absl::AnyInvocable<void(absl::StatusOr<std::string>)> done);
-  // With the bytes that it took of the GPU's memory. `rank` is one of the key's. What the process
-  // answers; FailedPrecondition for a ticket that is not in turn.
-  void Create(const RankName& rank, GpuRequest::CreateCommunicator order,
+  // With the bytes that it took of the GPU's memory. What the process answers; FailedPrecondition
+  // for a ticket that is not in turn. The key of the order is that of `at`.
+  void Create(const RankOfKey& at, v1::GpuRequest::CreateCommunicator order,
               absl::AnyInvocable<void(absl::StatusOr<int64_t>)> done);
-  void Destroy(const RankName& rank, GpuRequest::DestroyCommunicator order,
+  void Destroy(const RankOfKey& at, v1::GpuRequest::DestroyCommunicator order,
                absl::AnyInvocable<void(absl::Status)> done);
-  void Stop(const RankName& rank, GpuRequest::StopCommunicator order,
+  void Stop(const RankOfKey& at, v1::GpuRequest::StopCommunicator order,
             absl::AnyInvocable<void(absl::Status)> done);
 
  private:

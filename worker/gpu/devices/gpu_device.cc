@@ -1,21 +1,23 @@
 #include "worker/gpu/devices/gpu_device.h"
 
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/worker_part_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 
-GpuDevice::GpuDevice(EventLoop& loop, const Clock& clock, Options options, Listener& listener)
+GpuDevice::GpuDevice(EventLoop& loop, const Clock& clock, Options options, OnChange on_change)
     : device_(std::move(options.device)),
       gpu_(options.process.gpu),
-      listener_(listener),
-      process_(loop, clock, std::move(options.process), *this),
+      on_change_(std::move(on_change)),
+      process_(loop, clock, std::move(options.process), ProcessHandlers()),
       arenas_(loop, gpu_, process_) {}
 
 void GpuDevice::Stop() {
@@ -36,15 +38,17 @@ RankName GpuDevice::rank() const {
 void GpuDevice::Prepare(const WorkerPart& part, absl::AnyInvocable<void(absl::Status)> done) {
   if (HasPart(part.digest())) return done(absl::OkStatus());
   const Digest digest = part.digest();
-  Call(GpuRequest::PreparePart{.digest = digest, .part = ToProto(part).SerializeAsString()},
-       [this, digest,
-        done = std::move(done)](const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
-         if (reply.ok() && !HasPart(digest)) {
-           parts_.insert(parts_.begin(), digest);
-           parts_.resize(std::min(parts_.size(), kPartsMax));
-         }
-         done(reply.status());
-       });
+  v1::GpuRequest request;
+  request.mutable_prepare_part()->set_digest(digest.ToString());
+  request.mutable_prepare_part()->set_part(ToProto(part).SerializeAsString());
+  process_.Call(std::move(request), [this, digest, done = std::move(done)](
+                                        const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+    if (reply.ok() && !HasPart(digest)) {
+      parts_.insert(parts_.begin(), digest);
+      parts_.resize(std::min(parts_.size(), kPartsMax));
+    }
+    done(reply.status());
+  });
 }
 
 bool GpuDevice::HasPart(const Digest& digest) {
@@ -54,20 +58,25 @@ bool GpuDevice::HasPart(const Digest& digest) {
   return true;
 }
 
-void GpuDevice::Run(GpuRequest::RunTask task,
+void GpuDevice::Run(v1::GpuRequest::RunTask task,
                     absl::AnyInvocable<void(absl::StatusOr<TaskReport>)> done) {
-  const TaskKey key = task.key;
+  const TaskKey key = FromProto(task.key());
   moved_bytes_[key] = 0;
-  Call(std::move(task),
-       [this, key, done = std::move(done)](absl::StatusOr<GpuProcess::Reply> reply) mutable {
-         moved_bytes_.erase(key);
-         if (!reply.ok()) return done(reply.status());
-         if (auto* report = std::get_if<TaskReport>(&reply->result)) {
-           return done(std::move(*report));
-         }
-         done(absl::InternalError(
-             absl::StrCat("process of GPU ", gpu_, ": expected a report of a task, found none")));
-       });
+  v1::GpuRequest request;
+  *request.mutable_run_task() = std::move(task);
+  process_.Call(std::move(request), [this, key, done = std::move(done)](
+                                        const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+    moved_bytes_.erase(key);
+    if (!reply.ok()) return done(reply.status());
+    done(ReportFromProto(reply->answer.report()));
+  });
+}
+
+void GpuDevice::CancelTask(const TaskKey& key, const absl::Status& why) {
+  v1::GpuRequest request;
+  *request.mutable_cancel_task()->mutable_key() = ToProto(key);
+  *request.mutable_cancel_task()->mutable_cause() = ToProto(why);
+  process_.Call(std::move(request), [](const absl::StatusOr<GpuProcess::Reply>& /*reply*/) {});
 }
 
 std::optional<int64_t> GpuDevice::MovedBytes(const TaskKey& key) const {
@@ -76,38 +85,46 @@ std::optional<int64_t> GpuDevice::MovedBytes(const TaskKey& key) const {
   return found->second;
 }
 
-void GpuDevice::OnUp(const PreflightReport& preflight) {
-  preflight_ = preflight;
-  ChangeTo(State::kUp, absl::OkStatus());
+GpuProcess::Handlers GpuDevice::ProcessHandlers() {
+  return {.on_up =
+              [this](const PreflightReport& preflight) {
+                preflight_ = preflight;
+                ChangeTo(State::kUp, absl::OkStatus());
+              },
+          .on_down =
+              [this](const absl::Status& why) {
+                parts_.clear();
+                ChangeTo(State::kDown, why);
+              },
+          .on_given_up = [this](const absl::Status& why) { ChangeTo(State::kGivenUp, why); },
+          .on_notice = [this](const v1::GpuNotice& notice) { return OnNotice(notice); }};
 }
-
-void GpuDevice::OnDown(const absl::Status& why) {
-  parts_.clear();
-  ChangeTo(State::kDown, why);
-}
-
-void GpuDevice::OnGivenUp(const absl::Status& why) { ChangeTo(State::kGivenUp, why); }
 
 void GpuDevice::ChangeTo(State state, const absl::Status& cause) {
   state_ = state;
   cause_ = cause;
   arenas_.SetAvailable(state == State::kUp ? absl::OkStatus() : NotUp());
-  listener_.OnGpuChange(*this);
+  on_change_(*this);
 }
 
 absl::Status GpuDevice::NotUp() const {
   return absl::UnavailableError(absl::StrCat("GPU ", gpu_, " is not up: ", cause_.message()));
 }
 
-void GpuDevice::OnTaskProgress(const GpuNotice::TaskProgress& progress) {
-  const auto found = moved_bytes_.find(progress.key);
-  if (found != moved_bytes_.end()) found->second = progress.moved_bytes;
-}
-
-void GpuDevice::OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) {
-  LogWarning(
-      "communicator_lost",
-      {{"gpu", gpu_}, {"communicator", lost.key.ToString()}, {"cause", lost.cause.ToString()}});
+absl::Status GpuDevice::OnNotice(const v1::GpuNotice& notice) {
+  if (notice.has_task_progress()) {
+    const int64_t moved = notice.task_progress().moved_bytes();
+    RETURN_IF_ERROR(CheckNumber("task_progress.moved_bytes", moved, 0));
+    const auto found = moved_bytes_.find(FromProto(notice.task_progress().key()));
+    if (found != moved_bytes_.end()) found->second = moved;
+  } else if (notice.has_communicator_lost()) {
+    // Tasks that use it end by themselves; others find it gone.
+    ASSIGN_OR_RETURN(const CommunicatorKey key, FromProto(notice.communicator_lost().key()));
+    const absl::Status cause = CauseFromProto(notice.communicator_lost().cause());
+    LogWarning("communicator_lost",
+               {{"gpu", gpu_}, {"communicator", key.ToString()}, {"cause", cause.ToString()}});
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace crossmesh

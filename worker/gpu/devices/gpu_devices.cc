@@ -59,12 +59,12 @@ absl::StatusOr<std::unique_ptr<GpuDevices>> GpuDevices::Create(EventLoop& loop, 
 GpuDevices::GpuDevices(EventLoop& loop, const Clock& clock, const Options& options,
                        WorkerMetrics& metrics)
     : loop_(loop), start_limit_(options.process.start_limit), metrics_(metrics) {
-  GpuDevice::Listener& listener = *this;
   for (const GpuName& name : options.gpus) {
     GpuProcessOptions process = options.process;
     process.gpu = name.gpu;
     GpuDevice::Options of_one = {.device = name.device, .process = std::move(process)};
-    gpus_[name.device] = std::make_unique<GpuDevice>(loop, clock, std::move(of_one), listener);
+    gpus_[name.device] = std::make_unique<GpuDevice>(
+        loop, clock, std::move(of_one), [this](const GpuDevice& gpu) { OnGpuChange(gpu); });
   }
 }
 

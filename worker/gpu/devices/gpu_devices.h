@@ -37,7 +37,7 @@ absl::StatusOr<GpuName> ParseGpuName(absl::string_view text);
 
 // The GPUs of a worker. Confined to the loop, apart from construction, destruction, and what says
 // otherwise; destroyed when the loop has stopped.
-class GpuDevices final : private GpuDevice::Listener {
+class GpuDevices {
  public:
   struct Options {
     std::vector<GpuName> gpus;
@@ -79,9 +79,7 @@ class GpuDevices final : private GpuDevice::Listener {
  private:
   GpuDevices(EventLoop& loop, const Clock& clock, const Options& options, WorkerMetrics& metrics);
 
-  // GpuDevice::Listener
-  void OnGpuChange(const GpuDevice& gpu) override;
-
+  void OnGpuChange(const GpuDevice& gpu);
   void GoOnOpening(const GpuDevice& gpu);
   void StartOthers();
   void EndOpening(const absl::Status& status);
@@ -93,7 +91,7 @@ class GpuDevices final : private GpuDevice::Listener {
   const absl::Duration start_limit_;
   WorkerMetrics& metrics_;
   std::map<DeviceId, std::unique_ptr<GpuDevice>> gpus_;  // never changes
-  absl::AnyInvocable<void(absl::Status)> opened_;        // null: nobody waits
+  absl::AnyInvocable<void(absl::Status)> opened_;        // null: no caller waits
   TimerId open_limit_;
   bool are_others_started_ = false;
   std::function<void()> on_change_;

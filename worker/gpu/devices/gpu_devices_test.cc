@@ -69,7 +69,7 @@ TEST_F(GpuDevicesTest, MemorySurvivesTheProcessAndOthersHearOfTheNextOne) {
   gpus_.devices().SetOnChange([&] { ++changes; });
   ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus_.MakeArena("a.4", 5));
   StandInGpus::Write(*arena, "bytes");
-  kill(gpu.pid(), SIGKILL);
+  kill(gpu.process().pid(), SIGKILL);
   gpus_.RunUntil([&] { return gpu.state() == GpuDevice::State::kDown; });
   EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(5)),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not up")));
@@ -115,7 +115,7 @@ TEST_F(GpuDevicesTest, AddressesTellWhereTilesLie) {
 TEST_F(GpuDevicesTest, WhoWaitsForMemoryIsToldOfTheEnd) {
   gpus_.options.process.stop_limit = absl::Milliseconds(10);
   ASSERT_OK(gpus_.Open());
-  kill(gpus_["a.4"].pid(), SIGSTOP);
+  kill(gpus_["a.4"].process().pid(), SIGSTOP);
   ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena,
                        gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(100)));
   gpus_.loop().RunOnce(absl::ZeroDuration());

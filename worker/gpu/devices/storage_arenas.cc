@@ -104,7 +104,7 @@ absl::StatusOr<StorageArenas::Found> StorageArenas::Find(const std::byte* addres
   if (behind != arenas_.begin()) {
     const auto& [first, entry] = *std::prev(behind);
     const int64_t offset = address - first;
-    // A tile without a byte may lie behind all others.
+    // A tile without a byte may lie after all others.
     if (offset <= entry.bytes.value()) {
       return Found{.memory = entry.memory,
                    .place = {.arena = entry.arena, .offset = offset},

@@ -4,7 +4,7 @@
 #include "common/base/mutex.h"
 #include "common/event_loop/event_loop.h"
 #include "worker/gpu/process/gpu_process.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/gpu/protocol/tile_place.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/device_memory.h"
 
@@ -20,9 +20,9 @@
 
 namespace crossmesh {
 
-// The memory of one GPU's storages: arenas of its process, which makes them while arenas of this
-// process stand for them already. Addresses within those tell where tiles lie. An arena of the
-// process goes when the last hand on the one here has gone.
+// The memory of one GPU's storages. The GPU's process makes the arenas; a reserved range of addresses
+// in this process stands for each of them from the first moment, and tells where tiles lie. An arena
+// is released with the last reference to its range.
 //
 // Confined to the loop but for Make, construction and destruction; destroyed when the loop has
 // stopped. Arenas may outlive it.
@@ -37,7 +37,7 @@ class StorageArenas {
   // OK: memory can be made from now on. Otherwise why not; known to Make at once.
   void SetAvailable(const absl::Status& status);
 
-  // The process has stopped: whoever waits for memory is told so. Repeatable.
+  // The process has stopped: what waits for memory is told so. Repeatable.
   void Close();
 
   // Thread-safe, never blocks. Zeros, later: DeviceMemory says when. Unavailable with the cause
@@ -49,7 +49,7 @@ class StorageArenas {
     TilePlace place;  // once the memory is made
     ByteCount bytes;  // of the arena
   };
-  // FailedPrecondition when the address is not of the GPU's memory, but what somebody lends.
+  // FailedPrecondition when the address is of lent memory, not of the GPU's own.
   absl::StatusOr<Found> Find(const std::byte* address) const;
 
  private:
@@ -58,7 +58,7 @@ class StorageArenas {
     ByteCount bytes;
     ArenaId arena = ArenaId();  // 0: not made yet
   };
-  // Also of the arenas, from whichever thread they go.
+  // Shared with the arenas, which may go on any thread.
   struct Shared {
     Mutex mutex;
     StorageArenas* owner ABSL_GUARDED_BY(mutex) = nullptr;  // null: gone

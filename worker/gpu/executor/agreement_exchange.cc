@@ -8,7 +8,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr int64_t kAgreementBytes = sizeof(RunAgreement);
+constexpr int64_t kAgreementBytes = sizeof(ExecutionAgreement);
 
 int64_t PlaceBehind(const CompiledPart& compiled) {
   return ChunkMessage::RoundUp(compiled.staging_bytes(), ChunkMessage::kPlaceAlignment);
@@ -73,7 +73,7 @@ absl::Status AgreementExchange::BeginReading() {
 
 absl::Status AgreementExchange::Compare() {
   const CompiledPart& compiled = binding_.compiled();
-  const RunAgreement& own = binding_.own_agreement().front();
+  const ExecutionAgreement& own = binding_.own_agreement().front();
   const std::vector<DeviceId>& devices = compiled.part().part().tensors().devices();
   for (size_t i = 0; i < compiled.peers().size(); ++i) {
     const DeviceRank peer = compiled.peers()[i];

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "worker/gpu/communicators/communicator.h"
+#include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
-#include "worker/gpu/executor/run_resources.h"
 
 #include <cstdint>
 #include <span>
@@ -13,9 +13,9 @@
 namespace crossmesh {
 
 // Asks the peers of a compiled part, before its first step, whether they run the same: one group of
-// messages of a RunAgreement each, through a place in staging behind those of the compiled part; in
-// a broadcast group one all-gather, for which there is a ring anyway. Confined to the thread of the
-// Gpu.
+// messages of one ExecutionAgreement each, through a place in staging after those of the compiled
+// part; in a broadcast group one all-gather, for which there is a ring anyway. Confined to the
+// thread of the Gpu.
 //
 // A peer that does not count this rank among its own does not answer, and is noticed as one that
 // stalls.
@@ -26,7 +26,7 @@ class AgreementExchange {
 
   // All must outlive this; `ranks` by DeviceRank.
   AgreementExchange(GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,
-                    RunResources& shared)
+                    ExecutionResources& shared)
       : binding_(binding), communicator_(communicator), ranks_(ranks), shared_(shared) {}
 
   absl::Status Begin();
@@ -46,7 +46,7 @@ class AgreementExchange {
   GpuBinding& binding_;
   Communicator& communicator_;
   const std::span<const int> ranks_;
-  RunResources& shared_;
+  ExecutionResources& shared_;
   Stage stage_ = Stage::kNotBegun;
 };
 

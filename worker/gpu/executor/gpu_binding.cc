@@ -34,7 +34,7 @@ class GpuBinding::BoxCollector {
         scales_(scales),
         segments_(compiled.part().tiles(side, compiled.device())) {}
 
-  // Of one class, behind those in `boxes`; nothing when it is there already.
+  // Of one class, after those in `boxes`; nothing when it is there already.
   absl::Status Add(ClassIndex slice_class, std::vector<KernelBox>& boxes, BoxRanges& ranges) {
     const auto [range, is_new] = ranges.try_emplace(slice_class);
     if (!is_new) return absl::OkStatus();
@@ -159,8 +159,8 @@ ScaleArguments GpuBinding::scaling() const {
 }
 
 void GpuBinding::Prepare(const TaskKey& key) {
-  std::ranges::fill(agreements(), RunAgreement());
-  agreements().front() = RunAgreement::Of(compiled_->agreement(), key);
+  std::ranges::fill(agreements(), ExecutionAgreement());
+  agreements().front() = ExecutionAgreement::Of(compiled_->agreement(), key);
   std::ranges::fill(both_hashes().first(compiled_->leaves()), kNoRootHash);
   std::ranges::fill(both_hashes().subspan(compiled_->leaves()), kNoHashInPlace);
 }
@@ -180,8 +180,8 @@ LeafHashes GpuBinding::hashes() const {
           .in_place = both_hashes().subspan(compiled_->leaves())};
 }
 
-std::span<RunAgreement> GpuBinding::agreements() const {
-  return {reinterpret_cast<RunAgreement*>(host_memory_->bytes().data()),
+std::span<ExecutionAgreement> GpuBinding::agreements() const {
+  return {reinterpret_cast<ExecutionAgreement*>(host_memory_->bytes().data()),
           static_cast<size_t>(1 + AgreementsTold(*compiled_))};
 }
 
@@ -191,7 +191,7 @@ std::span<uint64_t> GpuBinding::both_hashes() const {
 }
 
 int64_t GpuBinding::agreement_bytes() const {
-  return (1 + AgreementsTold(*compiled_)) * static_cast<int64_t>(sizeof(RunAgreement));
+  return (1 + AgreementsTold(*compiled_)) * static_cast<int64_t>(sizeof(ExecutionAgreement));
 }
 
 int64_t GpuBinding::hash_bytes() const {

@@ -10,8 +10,8 @@
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/gpu_stream.h"
 #include "worker/gpu/device/registered_memory.h"
+#include "worker/gpu/executor/execution_agreement.h"
 #include "worker/gpu/executor/gpu_scales.h"
-#include "worker/gpu/executor/run_agreement.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
@@ -86,8 +86,8 @@ class GpuBinding {
 
   // What the device tells its peers, and what these told it: as compiled part().peers(), or, in a
   // broadcast group, by rank of the communicator.
-  std::span<const RunAgreement> own_agreement() const { return agreements().first(1); }
-  std::span<RunAgreement> agreements_told() { return agreements().subspan(1); }
+  std::span<const ExecutionAgreement> own_agreement() const { return agreements().first(1); }
+  std::span<ExecutionAgreement> agreements_told() { return agreements().subspan(1); }
   static int64_t AgreementsTold(const CompiledPart& compiled) {
     return std::ssize(compiled.peers()) + (compiled.is_of_group() ? 1 : 0);
   }
@@ -108,7 +108,7 @@ class GpuBinding {
   void FindKernels(const Gpu& gpu);
   absl::Status Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes);
   absl::Status Upload(Gpu& gpu, const std::vector<KernelBox>& boxes, const GpuStream& upload);
-  std::span<RunAgreement> agreements() const;
+  std::span<ExecutionAgreement> agreements() const;
   std::span<uint64_t> both_hashes() const;
 
   // In host_memory_: agreements, both lists of hashes, boxes and matrices on their way to the GPU.
@@ -121,7 +121,7 @@ class GpuBinding {
   BoxRanges destination_;
   std::unique_ptr<RegisteredMemory> host_memory_;
   std::unique_ptr<GpuScales> scales_;
-  std::unique_ptr<GpuMemory> boxes_;  // and behind them the matrices that have scales
+  std::unique_ptr<GpuMemory> boxes_;  // and after them the matrices that have scales
   int64_t matrices_offset_ = 0;
   std::unique_ptr<GpuEvent> uploaded_;
 };

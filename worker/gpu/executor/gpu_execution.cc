@@ -51,7 +51,7 @@ absl::Status GpuExecution::Validate(const GpuTaskSpec& spec, const RegisteredSta
                                                  spec.communicator->size()));
 }
 
-GpuExecution::GpuExecution(GpuTaskSpec spec, RunResources& shared, TaskObserver& observer)
+GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObserver& observer)
     : spec_(std::move(spec)),
       shared_(shared),
       observer_(observer),
@@ -183,7 +183,7 @@ void GpuExecution::OnCommunicatorEnding(CommunicatorState communicator, const ab
   if (communicator == CommunicatorState::kHung || !BeginDraining().ok()) OnEndLimit();
 }
 
-// What is queued behind the group that was stopped still runs, on staging of whatever contents.
+// What is queued after the group that was stopped still runs, on staging of undefined contents.
 absl::Status GpuExecution::BeginDraining() {
   state_ = State::kDraining;
   RETURN_IF_ERROR(shared_.end_events.packed->Record(*shared_.pack));

@@ -4,8 +4,8 @@
 #include "worker/executor/task_context.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/executor/agreement_exchange.h"
+#include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_task.h"
-#include "worker/gpu/executor/run_resources.h"
 #include "worker/gpu/executor/step_pipeline.h"
 
 #include <chrono>
@@ -50,7 +50,7 @@ class GpuExecution {
   static absl::Status Validate(const GpuTaskSpec& spec, const RegisteredStaging& staging);
 
   // Of a valid spec. `shared` and `observer` must outlive this.
-  GpuExecution(GpuTaskSpec spec, RunResources& shared, TaskObserver& observer);
+  GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObserver& observer);
   GpuExecution(const GpuExecution&) = delete;
   GpuExecution& operator=(const GpuExecution&) = delete;
 
@@ -98,7 +98,7 @@ class GpuExecution {
   bool is_running() const { return state_ == State::kAgreeing || state_ == State::kMoving; }
 
   const GpuTaskSpec spec_;
-  RunResources& shared_;
+  ExecutionResources& shared_;
   TaskObserver& observer_;
   const std::chrono::steady_clock::time_point started_;
   State state_ = State::kWaiting;

@@ -17,11 +17,11 @@ absl::StatusOr<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(EventLoop& loop
                                                                  const RegisteredStaging& staging,
                                                                  const Options& options) {
   CHECK_GE(options.steps_ahead, 1);
-  ASSIGN_OR_RETURN(auto shared, RunResources::Create(gpu, staging, options.steps_ahead));
+  ASSIGN_OR_RETURN(auto shared, ExecutionResources::Create(gpu, staging, options.steps_ahead));
   return absl::WrapUnique(new GpuExecutor(loop, gpu, std::move(shared), options));
 }
 
-GpuExecutor::GpuExecutor(EventLoop& loop, Gpu& gpu, std::unique_ptr<RunResources> shared,
+GpuExecutor::GpuExecutor(EventLoop& loop, Gpu& gpu, std::unique_ptr<ExecutionResources> shared,
                          const Options& options)
     : loop_(loop),
       gpu_(gpu),
@@ -54,9 +54,9 @@ absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
   RETURN_IF_ERROR(GpuExecution::Validate(spec, shared_->staging));
   const absl::Duration deadline = spec.deadline;
   Task& task = tasks_.emplace_back();
-  task.run = std::make_unique<GpuExecution>(std::move(spec), *shared_, observer);
+  task.execution = std::make_unique<GpuExecution>(std::move(spec), *shared_, observer);
   task.limit = loop_.RunAfter(deadline, [this, key] {
-    if (GpuExecution* const run = Find(key)) run->OnDeadline();
+    if (GpuExecution* const execution = Find(key)) execution->OnDeadline();
     RequestLook();
   });
   RequestLook();
@@ -64,9 +64,9 @@ absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
 }
 
 void GpuExecutor::Cancel(const TaskKey& key, const absl::Status& why) {
-  GpuExecution* const run = Find(key);
-  if (run == nullptr) return;
-  run->Fail(why);
+  GpuExecution* const execution = Find(key);
+  if (execution == nullptr) return;
+  execution->Fail(why);
   RequestLook();
 }
 
@@ -75,22 +75,22 @@ void GpuExecutor::OnCommunicatorChange(const Communicator& communicator, Communi
   // A task sees for itself when its calls are through.
   if (state == CommunicatorState::kReady || state == CommunicatorState::kExchanging) return;
   for (const Task& task : tasks_) {
-    if (task.run->spec().communicator != &communicator) continue;
-    task.run->OnCommunicatorEnding(state, cause);
+    if (task.execution->spec().communicator != &communicator) continue;
+    task.execution->OnCommunicatorEnding(state, cause);
     RequestLook();
   }
 }
 
 std::optional<int64_t> GpuExecutor::MovedBytes(const TaskKey& key) const {
-  const GpuExecution* const run = Find(key);
-  if (run == nullptr) return std::nullopt;
-  return run->bytes().received + run->bytes().copied;
+  const GpuExecution* const execution = Find(key);
+  if (execution == nullptr) return std::nullopt;
+  return execution->bytes().received + execution->bytes().copied;
 }
 
 std::optional<int64_t> GpuExecutor::StepsDone(const TaskKey& key) const {
-  const GpuExecution* const run = Find(key);
-  if (run == nullptr) return std::nullopt;
-  return run->steps_done();
+  const GpuExecution* const execution = Find(key);
+  if (execution == nullptr) return std::nullopt;
+  return execution->steps_done();
 }
 
 void GpuExecutor::RequestLook() {
@@ -104,11 +104,12 @@ void GpuExecutor::Look() {
   const bool is_moved = !tasks_.empty() && Advance(tasks_.front());
   ReportThoseOver();
   // An observer may have asked for a look. Of what is stopping the communicator's owner tells.
-  if (is_look_requested_ || tasks_.empty() || tasks_.front().run->state() == State::kStopping) {
+  if (is_look_requested_ || tasks_.empty() ||
+      tasks_.front().execution->state() == State::kStopping) {
     return;
   }
   // So that a look finds at least half of the steps done that were on the streams, and not all.
-  const auto [done, left] = tasks_.front().run->found();
+  const auto [done, left] = tasks_.front().execution->found();
   if (!is_moved || done < left) {
     look_delay_ = std::min(2 * look_delay_, options_.look_max);
   } else if (left == 0) {
@@ -118,41 +119,41 @@ void GpuExecutor::Look() {
 }
 
 bool GpuExecutor::Advance(Task& task) {
-  GpuExecution& run = *task.run;
+  GpuExecution& execution = *task.execution;
   bool is_moved = false;
-  if (run.state() == State::kWaiting) {
-    run.Begin();
+  if (execution.state() == State::kWaiting) {
+    execution.Begin();
     look_delay_ = options_.look_min;
     StartStallRound();
     is_moved = true;
   }
-  is_moved = run.Advance() || is_moved;
-  if (!run.status().ok() && !run.is_over() && !std::exchange(task.is_ending, true)) {
+  is_moved = execution.Advance() || is_moved;
+  if (!execution.status().ok() && !execution.is_over() && !std::exchange(task.is_ending, true)) {
     loop_.Cancel(task.limit);
-    task.limit = loop_.RunAfter(options_.end_limit, [this, key = run.spec().key] {
+    task.limit = loop_.RunAfter(options_.end_limit, [this, key = execution.spec().key] {
       if (GpuExecution* const ending = Find(key)) ending->OnEndLimit();
       RequestLook();
     });
   }
-  if (run.state() == State::kFailed) AskToStop(run);
+  if (execution.state() == State::kFailed) AskToStop(execution);
   return is_moved;
 }
 
-void GpuExecutor::AskToStop(GpuExecution& run) {
-  const Communicator& communicator = *run.spec().communicator;
-  run.OnStopAsked();
-  const absl::Status stopped =
-      absl::UnavailableError(absl::StrCat("the communicator is stopped: ", run.status().message()));
+void GpuExecutor::AskToStop(GpuExecution& execution) {
+  const Communicator& communicator = *execution.spec().communicator;
+  execution.OnStopAsked();
+  const absl::Status stopped = absl::UnavailableError(
+      absl::StrCat("the communicator is stopped: ", execution.status().message()));
   for (const Task& task : tasks_) {
-    if (task.run->spec().communicator == &communicator) task.run->Fail(stopped);
+    if (task.execution->spec().communicator == &communicator) task.execution->Fail(stopped);
   }
-  run.spec().owner->StopCommunicator(communicator, run.status());
+  execution.spec().owner->StopCommunicator(communicator, execution.status());
 }
 
 void GpuExecutor::ReportThoseOver() {
   for (size_t i = 0; i < tasks_.size();) {
-    if (!health_.ok()) tasks_[i].run->Fail(health_);
-    if (!tasks_[i].run->is_over()) {
+    if (!health_.ok()) tasks_[i].execution->Fail(health_);
+    if (!tasks_[i].execution->is_over()) {
       ++i;
       continue;
     }
@@ -160,20 +161,20 @@ void GpuExecutor::ReportThoseOver() {
     tasks_.erase(tasks_.begin() + static_cast<ptrdiff_t>(i));
     if (i == 0) loop_.Cancel(stall_round_);
     loop_.Cancel(over.limit);
-    // An observer may start tasks, which come behind.
+    // An observer may start tasks, which are appended.
     Report(std::move(over));
   }
 }
 
 void GpuExecutor::Report(Task task) {
-  GpuExecution& run = *task.run;
-  if (run.state() == State::kLost) health_.Update(gpu_.health());
-  if (run.state() == State::kHung) {
-    health_.Update(absl::InternalError(
-        absl::StrCat(gpu_.uuid(), ": what a task left does not end: ", run.status().message())));
+  GpuExecution& execution = *task.execution;
+  if (execution.state() == State::kLost) health_.Update(gpu_.health());
+  if (execution.state() == State::kHung) {
+    health_.Update(absl::InternalError(absl::StrCat(
+        gpu_.uuid(), ": what a task left does not end: ", execution.status().message())));
   }
-  counters_.steps += run.steps_done();
-  const TaskReport report = run.TakeReport();
+  counters_.steps += execution.steps_done();
+  const TaskReport report = execution.TakeReport();
   counters_.sent_bytes += report.sent_bytes;
   counters_.received_bytes += report.received_bytes;
   counters_.copied_bytes += report.copied_bytes;
@@ -181,18 +182,18 @@ void GpuExecutor::Report(Task task) {
   for (const DeviceReport& device : report.devices) {
     if (absl::IsDataLoss(device.status)) counters_.checksum_failures++;
     outcome.Update(device.status);
-    run.observer().OnDeviceDone(report.key, device);
+    execution.observer().OnDeviceDone(report.key, device);
   }
   ++(outcome.ok() ? counters_.tasks_succeeded : counters_.tasks_failed);
-  run.observer().OnTaskDone(report);
+  execution.observer().OnTaskDone(report);
   // What it holds is in use until the process ends.
-  if (!health_.ok()) static_cast<void>(task.run.release());
+  if (!health_.ok()) static_cast<void>(task.execution.release());
 }
 
 void GpuExecutor::StartStallRound() {
-  const absl::Duration limit = tasks_.front().run->spec().stall_limit;
+  const absl::Duration limit = tasks_.front().execution->spec().stall_limit;
   stall_round_ = loop_.RunAfter(limit / StallCounter::kRoundsMax, [this] {
-    if (tasks_.front().run->OnStallRound()) {
+    if (tasks_.front().execution->OnStallRound()) {
       counters_.stalls++;
       RequestLook();
     }
@@ -202,8 +203,8 @@ void GpuExecutor::StartStallRound() {
 
 GpuExecution* GpuExecutor::Find(const TaskKey& key) const {
   const auto found =
-      std::ranges::find(tasks_, key, [](const Task& task) { return task.run->spec().key; });
-  return found == tasks_.end() ? nullptr : found->run.get();
+      std::ranges::find(tasks_, key, [](const Task& task) { return task.execution->spec().key; });
+  return found == tasks_.end() ? nullptr : found->execution.get();
 }
 
 }  // namespace crossmesh

@@ -5,10 +5,10 @@
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/gpu.h"
+#include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/gpu_execution.h"
 #include "worker/gpu/executor/gpu_task.h"
-#include "worker/gpu/executor/run_resources.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ struct GpuExecutorCounters {
 //
 // A task that fails takes its communicator along, since its peers may be in the middle of a group:
 // the owner is asked to stop it, and the buffers are given back, by the task's report, when the
-// streams have passed what was on them. Tasks behind it on the same communicator fail as well.
+// streams have passed what was on them. Tasks after it on the same communicator fail as well.
 //
 // Confined to the loop, on whose thread the Gpu was made. Destroyed when no task is left, and after
 // the loop has stopped; or at the end of the process.
@@ -78,7 +78,7 @@ class GpuExecutor {
   absl::Status Start(GpuTaskSpec spec, TaskObserver& observer);
   // Ends the task with `why`. Does nothing when it is not known, or fails already.
   void Cancel(const TaskKey& key, const absl::Status& why);
-  // Told by a communicator's owner whenever its state changes, until it is over, whoever wanted it;
+  // Told by a communicator's owner whenever its state changes, for any reason, until it is over;
   // at once when the owner stops it, since what is stopped must not be used.
   void OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
                             const absl::Status& cause);
@@ -91,12 +91,12 @@ class GpuExecutor {
 
  private:
   struct Task {
-    std::unique_ptr<GpuExecution> run;
+    std::unique_ptr<GpuExecution> execution;
     TimerId limit;  // the deadline; of one that fails, the end limit
     bool is_ending = false;
   };
 
-  GpuExecutor(EventLoop& loop, Gpu& gpu, std::unique_ptr<RunResources> shared,
+  GpuExecutor(EventLoop& loop, Gpu& gpu, std::unique_ptr<ExecutionResources> shared,
               const Options& options);
 
   // Soon, and from the loop.
@@ -105,7 +105,7 @@ class GpuExecutor {
   void Look();
   // Of the first task. Whether anything was done.
   bool Advance(Task& task);
-  void AskToStop(GpuExecution& run);
+  void AskToStop(GpuExecution& execution);
   void ReportThoseOver();
   void Report(Task task);
   void StartStallRound();
@@ -114,7 +114,7 @@ class GpuExecutor {
   EventLoop& loop_;
   Gpu& gpu_;
   const Options options_;
-  std::unique_ptr<RunResources> shared_;
+  std::unique_ptr<ExecutionResources> shared_;
   std::deque<Task> tasks_;  // the first one is on the GPU
   TimerId stall_round_;     // of the first
   TimerId next_look_;

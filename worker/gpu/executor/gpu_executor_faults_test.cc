@@ -60,7 +60,7 @@ class GpuExecutorFaultsTest : public testing::Test {
   }
 
   // The last of four takes the place of `lost`, one of the first three, in the second chain; -1
-  // when nobody is lost.
+  // when no rank is lost.
   std::vector<std::string> RunChains(int lost, Disturb disturb) {
     return RunRanks(4, [&](int number, Meeting& meeting) -> absl::Status {
       ASSIGN_OR_RETURN(const auto rank,

@@ -11,7 +11,7 @@
 namespace crossmesh {
 
 StepPipeline::StepPipeline(const GpuBinding& binding, Communicator& communicator,
-                           std::span<const int> ranks, RunResources& shared)
+                           std::span<const int> ranks, ExecutionResources& shared)
     : binding_(binding),
       compiled_(binding.compiled()),
       communicator_(communicator),
@@ -64,7 +64,7 @@ absl::Status StepPipeline::QueueScales() {
   RETURN_IF_ERROR(shared_.gpu.Launch(shared_.scale_kernel, binding_.scale_blocks(),
                                      binding_.scaling(), *shared_.pack));
   RETURN_IF_ERROR(shared_.scaled->Record(*shared_.pack));
-  // Packs come behind them, and copies read them as well.
+  // Packs come after them, and copies read them as well.
   return shared_.unpack->WaitFor(*shared_.scaled);
 }
 

@@ -3,8 +3,8 @@
 #include "common/plan/tensor_table.h"
 #include "worker/gpu/communicators/communicator.h"
 #include "worker/gpu/compiler/compiled_part.h"
+#include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
-#include "worker/gpu/executor/run_resources.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace crossmesh {
 //
 // The scales of source tiles belong to the first step. A step is begun when its packs and its group
 // are queued. The group counts as queued, and the stream may be used, when the communicator says
-// that it is idle; then the step is ended: the event behind the group is recorded, and copies and
+// that it is idle; then the step is ended: the event after the group is recorded, and copies and
 // unpacks are queued. The next step begins after that. What a step waits for and is done already is
 // not waited for: its events may be another step's by now.
 class StepPipeline {
@@ -37,7 +37,7 @@ class StepPipeline {
 
   // All must outlive this; `ranks` by DeviceRank.
   StepPipeline(const GpuBinding& binding, Communicator& communicator, std::span<const int> ranks,
-               RunResources& shared);
+               ExecutionResources& shared);
 
   // What Advance found of the steps that were on the streams.
   struct Found {
@@ -96,7 +96,7 @@ class StepPipeline {
   const CompiledPart& compiled_;
   Communicator& communicator_;
   const std::span<const int> ranks_;
-  RunResources& shared_;
+  ExecutionResources& shared_;
   int32_t done_ = 0;
   int32_t issued_ = 0;
   bool is_begun_ = false;  // step issued_, whose group is in progress

@@ -32,7 +32,7 @@ class BoxCursor {
   using Scaling = typename Elements::Scaling;
 
   // `position` is in one of the boxes [first, end). The cursor may go on to the end of the last,
-  // and behind that to nowhere.
+  // and past that to nowhere.
   CROSSMESH_DEVICE BoxCursor(const KernelBox* boxes, int32_t first, int32_t end, int64_t position)
       : boxes_(boxes), box_(FindBox(boxes, first, end, position)), end_(end) {
     const KernelBox& box = boxes[box_];
@@ -58,7 +58,7 @@ class BoxCursor {
     row_left_ -= packed_bytes;
   }
 
-  // The next 0 to 16 bytes, from as many rows as they lie in, and moves behind them.
+  // The next 0 to 16 bytes, from as many rows as they lie in; moves past them.
   CROSSMESH_DEVICE Uint128 Load(int32_t bytes) {
     Uint128 piece = 0;
     for (int32_t done = 0; done < bytes;) {
@@ -82,7 +82,7 @@ class BoxCursor {
  private:
   static constexpr int32_t kEndless = 1 << 30;
 
-  // Packed bytes of the row that are behind; not in endless rows, where nobody asks.
+  // Packed bytes of the row that were passed; not needed in endless rows.
   CROSSMESH_DEVICE int32_t column() const { return row_bytes_ - row_left_; }
 
   CROSSMESH_DEVICE static int32_t MemoryBytes(int32_t packed_bytes) {

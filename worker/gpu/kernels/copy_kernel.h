@@ -67,7 +67,7 @@ struct CopyKernel {
     const PackedLeaf leaf = LeafOf(place, arguments);
     const LeafShare share(place.thread);
     LeafSum sum(leaf.bytes, share);
-    // A share that begins behind the end of a short leaf has no bytes, and needs no place for them.
+    // A share that begins past the end of a short leaf has no bytes, and needs no place for them.
     const int64_t position = leaf.begin + Min(share.begin, leaf.bytes - 1);
     BoxCursor<CopiedBytes> to(arguments.destinations, shared.destinations.first,
                               shared.destinations.end, position);

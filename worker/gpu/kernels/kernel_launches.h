@@ -11,7 +11,7 @@ namespace crossmesh {
 // of one size at one distance, with the same factors, become one box. Thread-compatible.
 class KernelBoxList {
  public:
-  // Appends `bytes` (> 0) at `address`, behind what is there; `packed_bytes` of them, where
+  // Appends `bytes` (> 0) at `address`, after what is there; `packed_bytes` of them, where
   // elements are converted.
   void Append(uint64_t address, int64_t bytes, int64_t packed_bytes);
   void Append(uint64_t address, int64_t bytes) { Append(address, bytes, bytes); }

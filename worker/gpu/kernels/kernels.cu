@@ -1,4 +1,4 @@
-// The kernels: their bodies' phases, with a barrier behind each.
+// The kernels: their bodies' phases, with a barrier after each.
 
 #define CROSSMESH_DEVICE __device__
 #define CROSSMESH_UNROLL _Pragma("unroll")

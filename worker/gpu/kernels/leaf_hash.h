@@ -57,7 +57,7 @@ class LeafSum {
         whole_stripes_((leaf_bytes - 1) / kXxh3StripeBytes),
         tail_begin_(LeafTailBegin(leaf_bytes)) {}
 
-  // The piece of the given stripe of the block; zeros stand for bytes behind the leaf's end.
+  // The piece of the given stripe of the block; zeros stand for bytes past the leaf's end.
   CROSSMESH_DEVICE void Add(int stripe, Uint128 piece, LeafHash& hash) {
     const int lane = 2 * share_.pair;
     if (share_.block * kStripesOfBlock + stripe < whole_stripes_) {
@@ -78,7 +78,7 @@ class LeafSum {
 
  private:
   const LeafShare share_;
-  const int whole_stripes_;  // those with bytes behind them
+  const int whole_stripes_;  // those with bytes after them
   const int tail_begin_;
   uint64_t even_ = 0;
   uint64_t odd_ = 0;
@@ -88,7 +88,7 @@ class LeafSum {
 CROSSMESH_DEVICE inline void CombineLeafHash(int thread, int leaf_bytes, LeafHash& hash) {
   const int lane = thread;
   if (lane >= kXxh3Lanes || leaf_bytes <= kXxh3ShortMax) return;
-  const int blocks = (leaf_bytes - 1) / kXxh3BlockBytes;  // those with bytes behind them
+  const int blocks = (leaf_bytes - 1) / kXxh3BlockBytes;  // those with bytes after them
   uint64_t accumulator = Xxh3LaneStart(lane);
   for (int block = 0; block < blocks; ++block) {
     accumulator = Xxh3Scramble(accumulator + hash.sums[block][lane], hash.secret, lane);

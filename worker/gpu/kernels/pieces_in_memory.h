@@ -16,7 +16,7 @@ inline constexpr int kPieceBytes = 16;
 
 namespace internal {
 
-// Loads `count` words from any address by aligned accesses. They may touch bytes before and behind
+// Loads `count` words from any address by aligned accesses. They may touch bytes before and after
 // those asked for, but no word that has none of them, so no memory that might not be there. Without
 // branches, so that loads of several calls can be under way together.
 template <typename Word, int count>

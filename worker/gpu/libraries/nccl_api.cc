@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 
 #include <utility>
+#include <vector>
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
@@ -41,9 +42,6 @@ absl::StatusOr<std::unique_ptr<const NcclApi>> NcclApi::Load(const Options& opti
   if (!api->library_.Resolve(#symbol, api->symbol)) missing.emplace_back(#symbol);
   CROSSMESH_NCCL_SYMBOLS(CROSSMESH_RESOLVE)
 #undef CROSSMESH_RESOLVE
-#define CROSSMESH_RESOLVE(symbol) api->library_.Resolve(#symbol, api->symbol);
-  CROSSMESH_NCCL_OPTIONAL_SYMBOLS(CROSSMESH_RESOLVE)
-#undef CROSSMESH_RESOLVE
 
   if (api->ncclGetVersion != nullptr) api->ncclGetVersion(&api->version_);
   if (api->version_ < kVersionMin || !missing.empty()) {
@@ -63,15 +61,6 @@ absl::Status NcclApi::Check(ncclResult_t result, absl::string_view call) const {
 
 std::string NcclApi::description() const {
   return library_.Describe(absl::StrCat("NCCL ", VersionText(version_)));
-}
-
-std::vector<absl::string_view> NcclApi::MissingOptionalSymbols() const {
-  std::vector<absl::string_view> missing;
-#define CROSSMESH_ADD_MISSING(symbol) \
-  if (symbol == nullptr) missing.emplace_back(#symbol);
-  CROSSMESH_NCCL_OPTIONAL_SYMBOLS(CROSSMESH_ADD_MISSING)
-#undef CROSSMESH_ADD_MISSING
-  return missing;
 }
 
 }  // namespace crossmesh

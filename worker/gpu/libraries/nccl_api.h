@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -43,20 +42,11 @@ class NcclApi {
   // "NCCL 2.30.7, /usr/lib/libnccl.so.2"
   std::string description() const;
 
-  // Capabilities: what the library has beyond what every one has.
-  bool can_grow() const { return ncclCommGrow != nullptr && ncclCommGetUniqueId != nullptr; }
-  bool can_init_with_several_ids() const { return ncclCommInitRankScalable != nullptr; }
-  bool can_report_memory() const { return ncclCommMemStats != nullptr; }
-  bool can_revoke() const { return ncclCommRevoke != nullptr; }
-  bool can_shrink() const { return ncclCommShrink != nullptr; }
   // If the environment has NCCL_MULTI_RANK_GPU_ENABLE=1.
   bool can_run_ranks_on_one_gpu() const { return version_ >= NCCL_VERSION(2, 30, 3); }
-  // Names of the optional symbols that the library lacks, for reports.
-  std::vector<absl::string_view> MissingOptionalSymbols() const;
 
 #define CROSSMESH_NCCL_MEMBER(symbol) decltype(&::symbol) symbol = nullptr;
   CROSSMESH_NCCL_SYMBOLS(CROSSMESH_NCCL_MEMBER)
-  CROSSMESH_NCCL_OPTIONAL_SYMBOLS(CROSSMESH_NCCL_MEMBER)
 #undef CROSSMESH_NCCL_MEMBER
 
  private:

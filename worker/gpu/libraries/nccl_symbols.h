@@ -11,14 +11,11 @@
   X(ncclGetVersion)               \
   /* Communicators */             \
   X(ncclCommAbort)                \
-  X(ncclCommCount)                \
-  X(ncclCommCuDevice)             \
   X(ncclCommDestroy)              \
   X(ncclCommFinalize)             \
   X(ncclCommGetAsyncError)        \
   X(ncclCommInitRankConfig)       \
-  X(ncclCommSplit)                \
-  X(ncclCommUserRank)             \
+  X(ncclCommRevoke)               \
   X(ncclGetUniqueId)              \
   /* Memory */                    \
   X(ncclCommDeregister)           \
@@ -35,12 +32,3 @@
   X(ncclReduce)                   \
   X(ncclReduceScatter)            \
   X(ncclSend)
-
-// Null where the library is older, or does without.
-#define CROSSMESH_NCCL_OPTIONAL_SYMBOLS(X) \
-  X(ncclCommGetUniqueId)      /* 2.29.2 */ \
-  X(ncclCommGrow)             /* 2.29.2 */ \
-  X(ncclCommInitRankScalable) /* 2.23 */   \
-  X(ncclCommMemStats)         /* 2.29.7 */ \
-  X(ncclCommRevoke)           /* 2.28.7 */ \
-  X(ncclCommShrink)           /* 2.27.3 */

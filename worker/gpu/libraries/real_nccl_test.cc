@@ -28,16 +28,6 @@ class RealNcclTest : public ::testing::Test {
   std::unique_ptr<const NcclApi> nccl_;
 };
 
-TEST_F(RealNcclTest, HasEverySymbolOfTheLists) {
-  EXPECT_THAT(nccl_->MissingOptionalSymbols(), IsEmpty());
-  EXPECT_TRUE(nccl_->can_grow());
-  EXPECT_TRUE(nccl_->can_init_with_several_ids());
-  EXPECT_TRUE(nccl_->can_report_memory());
-  EXPECT_TRUE(nccl_->can_revoke());
-  EXPECT_TRUE(nccl_->can_shrink());
-  EXPECT_TRUE(nccl_->can_run_ranks_on_one_gpu());
-}
-
 TEST_F(RealNcclTest, IsOfTheHeadersVersion) {
   EXPECT_EQ(nccl_->version(), NCCL_VERSION_CODE);
   EXPECT_EQ(nccl_->description(), "NCCL 2.30.7, " CROSSMESH_NCCL_LIBRARY);

@@ -10,7 +10,7 @@
 namespace crossmesh {
 
 // A library loaded while the process runs. It stays loaded until the process ends: CUDA and NCCL
-// have threads that nobody joins. Immutable.
+// have threads that cannot be joined. Immutable.
 class SharedLibrary {
  public:
   // `path` is a file, or a name that the system's loader looks for. NotFound, with the loader's

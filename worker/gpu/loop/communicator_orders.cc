@@ -1,6 +1,8 @@
 #include "worker/gpu/loop/communicator_orders.h"
 
 #include "common/base/status_macros.h"
+#include "common/wire/communicator_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,36 +11,54 @@
 
 namespace crossmesh {
 
-absl::Status CommunicatorOrders::Begin(uint64_t request,
-                                       const GpuRequest::CreateCommunicator& create) {
-  RETURN_IF_ERROR(table_.BeginEpoch(create.key.epoch));
-  RETURN_IF_ERROR(table_.Create(create.key, create.ticket, create.id));
-  orders_.push_back({.request = request,
-                     .kind = Kind::kCreate,
-                     .key = create.key,
-                     .deadline = clock_.Monotonic() + create.timeout});
-  return absl::OkStatus();
+void CommunicatorOrders::Create(const v1::GpuRequest::CreateCommunicator& order, Done done) {
+  Keep(Begin(order), std::move(done));
 }
 
-absl::Status CommunicatorOrders::Begin(uint64_t request,
-                                       const GpuRequest::DestroyCommunicator& destroy) {
-  RETURN_IF_ERROR(table_.Destroy(destroy.key, destroy.ticket));
-  orders_.push_back({.request = request,
-                     .kind = Kind::kDestroy,
-                     .key = destroy.key,
-                     .deadline = clock_.Monotonic() + destroy.timeout});
-  return absl::OkStatus();
+void CommunicatorOrders::Destroy(const v1::GpuRequest::DestroyCommunicator& order, Done done) {
+  Keep(Begin(order), std::move(done));
 }
 
-absl::Status CommunicatorOrders::Begin(uint64_t request, const GpuRequest::StopCommunicator& stop) {
-  RETURN_IF_ERROR(table_.Stop(stop.key, stop.cause));
-  orders_.push_back({.request = request,
-                     .kind = Kind::kStop,
-                     .key = stop.key,
-                     .deadline = absl::InfiniteDuration()});
+void CommunicatorOrders::Stop(const v1::GpuRequest::StopCommunicator& order, Done done) {
+  Keep(Begin(order), std::move(done));
   // Its user must hear of it before it uses it again.
   Poll();
-  return absl::OkStatus();
+}
+
+absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
+    const v1::GpuRequest::CreateCommunicator& order) {
+  ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(order.key()));
+  ASSIGN_OR_RETURN(const uint64_t ticket, ParseTicket(order.ticket()));
+  ASSIGN_OR_RETURN(const absl::Duration timeout,
+                   ParseLimit("create_communicator.timeout", order.timeout()));
+  RETURN_IF_ERROR(table_.BeginEpoch(key.epoch));
+  RETURN_IF_ERROR(table_.Create(key, ticket, order.id()));
+  return Order{
+      .kind = Kind::kCreate, .key = std::move(key), .deadline = clock_.Monotonic() + timeout};
+}
+
+absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
+    const v1::GpuRequest::DestroyCommunicator& order) {
+  ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(order.key()));
+  ASSIGN_OR_RETURN(const uint64_t ticket, ParseTicket(order.ticket()));
+  ASSIGN_OR_RETURN(const absl::Duration timeout,
+                   ParseLimit("destroy_communicator.timeout", order.timeout()));
+  RETURN_IF_ERROR(table_.Destroy(key, ticket));
+  return Order{
+      .kind = Kind::kDestroy, .key = std::move(key), .deadline = clock_.Monotonic() + timeout};
+}
+
+absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
+    const v1::GpuRequest::StopCommunicator& order) {
+  ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(order.key()));
+  RETURN_IF_ERROR(table_.Stop(key, CauseFromProto(order.cause())));
+  return Order{.kind = Kind::kStop, .key = std::move(key), .deadline = absl::InfiniteDuration()};
+}
+
+void CommunicatorOrders::Keep(absl::StatusOr<Order> begun, Done done) {
+  if (!begun.ok()) return done(begun.status());
+  begun->done = std::move(done);
+  orders_.push_back(*std::move(begun));
 }
 
 void CommunicatorOrders::Stop(const Communicator& communicator, const absl::Status& why) {
@@ -73,16 +93,17 @@ void CommunicatorOrders::OnChange(const CommunicatorTable::Change& change) {
       return order.key == change.key && order.kind == Kind::kCreate;
     });
     if (made == orders_.end()) return;
-    const uint64_t request = made->request;
+    Done done = std::move(made->done);
     orders_.erase(made);
-    return listener_.OnCommunicatorMade(request, change.bytes);
+    return done(change.bytes);
   }
   const auto was_ready = ready_.find(change.key);
   if (was_ready != ready_.end()) {
-    listener_.OnCommunicatorChange(*was_ready->second, change.state, change.cause);
+    handlers_.on_change(*was_ready->second, change.state, change.cause);
   }
   if (change.state == CommunicatorState::kHung) {
-    listener_.OnCommunicatorHung(change.key, change.cause);
+    health_.Update(absl::DeadlineExceededError(absl::StrCat("communicator ", change.key.ToString(),
+                                                            " is HUNG: ", change.cause.message())));
   } else if (IsOver(change.state)) {
     OnGone(change);
   }
@@ -90,16 +111,20 @@ void CommunicatorOrders::OnChange(const CommunicatorTable::Change& change) {
 
 void CommunicatorOrders::OnGone(const CommunicatorTable::Change& change) {
   ready_.erase(change.key);
-  if (!HasOrder(change.key)) return listener_.OnCommunicatorLost(change.key, change.cause);
+  if (!HasOrder(change.key)) return handlers_.on_lost(change.key, change.cause);
   for (auto it = orders_.begin(); it != orders_.end();) {
     if (it->key != change.key) {
       ++it;
       continue;
     }
-    const Order order = std::move(*it);
+    Order order = std::move(*it);
     it = orders_.erase(it);
-    listener_.OnCommunicatorGone(order.request,
-                                 order.kind == Kind::kStop ? absl::OkStatus() : change.cause);
+    // The end that was ordered is what was wanted, for any cause.
+    if (order.kind == Kind::kStop || change.cause.ok()) {
+      order.done(0);
+    } else {
+      order.done(change.cause);
+    }
   }
 }
 

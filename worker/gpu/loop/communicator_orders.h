@@ -1,16 +1,16 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/gpu/communicators/communicator_table.h"
-#include "worker/gpu/protocol/gpu_request.h"
 
 #include <cstdint>
 #include <list>
 #include <map>
-#include <memory>
-#include <vector>
 
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -19,36 +19,34 @@ namespace crossmesh {
 // of the Gpu.
 class CommunicatorOrders {
  public:
-  // Called from inside Poll, and from inside Begin for a stop.
-  class Listener {
-   public:
-    virtual ~Listener() = default;
-    // An order to make it has been carried out; what it took of the GPU's memory.
-    virtual void OnCommunicatorMade(uint64_t request, int64_t bytes) = 0;
-    // Nothing is left of it. The status is that of the order: OK for the end that was ordered.
-    virtual void OnCommunicatorGone(uint64_t request, const absl::Status& status) = 0;
-    // Nothing is left of it, and nobody ordered anything.
-    virtual void OnCommunicatorLost(const CommunicatorKey& key, const absl::Status& cause) = 0;
-    // Only the end of the process ends it.
-    virtual void OnCommunicatorHung(const CommunicatorKey& key, const absl::Status& cause) = 0;
+  // Called once for each order, from inside it or from Poll: with what a new communicator took of
+  // the GPU's memory, 0 for an end that was ordered, or an error.
+  using Done = absl::AnyInvocable<void(absl::StatusOr<int64_t>)>;
+  // Called from inside Poll, and from inside Stop.
+  struct Handlers {
+    // Nothing is left of it, and no order asked for that.
+    absl::AnyInvocable<void(const CommunicatorKey& key, const absl::Status& cause)> on_lost;
     // Each change of one that was ready. It may be gone already, and only serves to know it again.
-    virtual void OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
-                                      const absl::Status& cause) = 0;
+    absl::AnyInvocable<void(const Communicator& communicator, CommunicatorState state,
+                            const absl::Status& cause)>
+        on_change;
   };
 
   // All references must outlive it. The times of `table` to make and to finalize are longer than
   // any order's.
-  CommunicatorOrders(const Clock& clock, CommunicatorTable& table, Listener& listener)
-      : clock_(clock), table_(table), listener_(listener) {}
+  CommunicatorOrders(const Clock& clock, CommunicatorTable& table, Handlers handlers)
+      : clock_(clock), table_(table), handlers_(std::move(handlers)) {}
 
-  // Begin to carry out an order of this request, or say why not; Poll tells the rest. As in
-  // CommunicatorTable. One that takes longer than its time is stopped.
-  absl::Status Begin(uint64_t request, const GpuRequest::CreateCommunicator& create);
-  absl::Status Begin(uint64_t request, const GpuRequest::DestroyCommunicator& destroy);
+  // Carry out an order, or say why not, as CommunicatorTable does. One that takes longer than its
+  // time is stopped. A communicator of a later epoch begins that epoch.
+  void Create(const v1::GpuRequest::CreateCommunicator& order, Done done);
+  void Destroy(const v1::GpuRequest::DestroyCommunicator& order, Done done);
   // NotFound when nothing is left of it, which is what was wanted.
-  absl::Status Begin(uint64_t request, const GpuRequest::StopCommunicator& stop);
+  void Stop(const v1::GpuRequest::StopCommunicator& order, Done done);
 
   void Poll();
+  // OK, or DeadlineExceeded once a communicator hangs, which only the end of the process ends.
+  const absl::Status& health() const { return health_; }
   // Whether something is expected to change.
   bool is_busy() const { return !orders_.empty(); }
   // Whether anything is there that may change.
@@ -62,12 +60,17 @@ class CommunicatorOrders {
  private:
   enum class Kind : uint8_t { kCreate, kDestroy, kStop };
   struct Order {
-    uint64_t request = 0;
     Kind kind = Kind::kCreate;
     CommunicatorKey key;
     absl::Duration deadline;  // on the monotonic clock
+    Done done;
   };
 
+  // What an order says, checked and handed to the table; without `done`.
+  absl::StatusOr<Order> Begin(const v1::GpuRequest::CreateCommunicator& order);
+  absl::StatusOr<Order> Begin(const v1::GpuRequest::DestroyCommunicator& order);
+  absl::StatusOr<Order> Begin(const v1::GpuRequest::StopCommunicator& order);
+  void Keep(absl::StatusOr<Order> begun, Done done);
   void StopLate();
   void OnChange(const CommunicatorTable::Change& change);
   void OnGone(const CommunicatorTable::Change& change);
@@ -75,7 +78,8 @@ class CommunicatorOrders {
 
   const Clock& clock_;
   CommunicatorTable& table_;
-  Listener& listener_;
+  Handlers handlers_;
+  absl::Status health_;
   std::list<Order> orders_;  // in the order in which they came
   std::map<CommunicatorKey, const Communicator*> ready_;
 };

@@ -1,6 +1,7 @@
 #include "worker/gpu/loop/gpu_arenas.h"
 
 #include "common/base/status_macros.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <utility>
 
@@ -20,20 +21,38 @@ absl::Status GpuArenas::CheckNew(ArenaId arena) const {
   return absl::AlreadyExistsError(absl::StrCat("arena ", arena.value(), " is here already"));
 }
 
-absl::Status GpuArenas::Begin(ArenaId arena, ByteCount bytes) {
-  RETURN_IF_ERROR(CheckNew(arena));
+void GpuArenas::CreateArena(const v1::GpuRequest::CreateArena& request, Created done) {
+  const auto begin = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const ArenaId arena, ParseArena(request.arena()));
+    RETURN_IF_ERROR(CheckNumber("create_arena.size_bytes", request.size_bytes(), 0));
+    RETURN_IF_ERROR(CheckNew(arena));
+    ASSIGN_OR_RETURN(Filling filling, Fill(ByteCount(request.size_bytes())));
+    filling.done = std::move(done);
+    filling_.emplace(arena, std::move(filling));
+    return absl::OkStatus();
+  };
+  if (const absl::Status begun = begin(); !begun.ok()) done(begun);
+}
+
+absl::StatusOr<GpuArenas::Filling> GpuArenas::Fill(ByteCount bytes) {
   Filling filling;
   ASSIGN_OR_RETURN(filling.filled, GpuEvent::Create(gpu_));
   ASSIGN_OR_RETURN(filling.memory, GpuMemory::Create(gpu_, bytes, {.zeroed_on = stream_.get()}));
   RETURN_IF_ERROR(filling.filled->Record(*stream_));
-  filling_.emplace(arena, std::move(filling));
-  return absl::OkStatus();
+  return filling;
 }
 
-absl::Status GpuArenas::Import(ArenaId arena, ByteCount bytes, int descriptor) {
+absl::Status GpuArenas::Import(const v1::GpuRequest::ImportArena& request,
+                               const UniqueFd& descriptor) {
+  ASSIGN_OR_RETURN(const ArenaId arena, ParseArena(request.arena()));
+  RETURN_IF_ERROR(CheckNumber("import_arena.size_bytes", request.size_bytes(), 0));
   RETURN_IF_ERROR(CheckNew(arena));
+  if (!descriptor.valid()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("arena ", arena.value(), ": expected a descriptor, found none"));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<const GpuMemory> memory,
-                   GpuMemory::Import(gpu_, descriptor, bytes));
+                   GpuMemory::Import(gpu_, descriptor.get(), ByteCount(request.size_bytes())));
   arenas_.emplace(arena, std::move(memory));
   return absl::OkStatus();
 }
@@ -43,8 +62,7 @@ absl::Status GpuArenas::Release(ArenaId arena) {
   return absl::NotFoundError(absl::StrCat("arena ", arena.value(), " is not here"));
 }
 
-absl::StatusOr<std::vector<ArenaId>> GpuArenas::Poll() {
-  std::vector<ArenaId> filled;
+absl::Status GpuArenas::Poll() {
   for (auto it = filling_.begin(); it != filling_.end();) {
     auto& [arena, filling] = *it;
     ASSIGN_OR_RETURN(const bool is_filled, filling.filled->IsDone());
@@ -52,11 +70,13 @@ absl::StatusOr<std::vector<ArenaId>> GpuArenas::Poll() {
       ++it;
       continue;
     }
-    filled.push_back(arena);
+    ASSIGN_OR_RETURN(UniqueFd descriptor, filling.memory->ExportFd());
     arenas_[arena] = std::move(filling.memory);
+    Created done = std::move(filling.done);
     it = filling_.erase(it);
+    done(std::move(descriptor));
   }
-  return filled;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const GpuMemory>> GpuArenas::Find(ArenaId arena) const {

@@ -2,7 +2,9 @@
 
 #include "common/base/status_macros.h"
 #include "common/plan/packed_segments.h"
+#include "common/wire/communicator_codec.h"
 #include "common/wire/worker_part_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
 #include <optional>
@@ -19,16 +21,22 @@ constexpr int64_t kAgreementBytesMax = int64_t{256} << 10;
 
 // Ranks of the communicator, by device of the plan; -1: takes no part.
 absl::StatusOr<std::vector<int>> RanksByDevice(const TensorTable& tensors,
-                                               const std::vector<DeviceRank>& devices) {
+                                               const v1::GpuRequest::RunTask& task,
+                                               const CommunicatorKey& communicator) {
+  if (task.devices_size() != std::ssize(communicator.ranks)) {
+    return Malformed("run_task.devices",
+                     absl::StrCat(communicator.ranks.size(), ", as of the communicator"),
+                     absl::StrCat(task.devices_size()));
+  }
   std::vector<int> ranks(tensors.devices().size(), -1);
-  for (size_t rank = 0; rank < devices.size(); ++rank) {
-    const DeviceRank device = devices[rank];
+  for (int rank = 0; rank < task.devices_size(); ++rank) {
+    const DeviceRank device = task.devices(rank);
     if (device < 0 || device >= std::ssize(ranks)) {
       return absl::InvalidArgumentError(absl::StrCat("rank ", rank,
                                                      ": expected a device from 0 to ",
                                                      std::ssize(ranks) - 1, ", found ", device));
     }
-    ranks[device] = static_cast<int>(rank);
+    ranks[device] = rank;
   }
   return ranks;
 }
@@ -42,20 +50,21 @@ absl::StatusOr<std::unique_ptr<GpuTasks>> GpuTasks::Create(const Ports& ports) {
   return tasks;
 }
 
-absl::Status GpuTasks::Prepare(const GpuRequest::PreparePart& request) {
-  if (const auto known = parts_.find(request.digest); known != parts_.end()) {
+absl::Status GpuTasks::Prepare(const v1::GpuRequest::PreparePart& request) {
+  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("prepare_part.digest", request.digest()));
+  if (const auto known = parts_.find(digest); known != parts_.end()) {
     known->second.used = ++uses_;
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(auto part, ParseWorkerPart(request.part, request.digest));
+  ASSIGN_OR_RETURN(auto part, ParseWorkerPart(request.part(), digest));
   const size_t devices = part->spec().devices.size();
   if (devices != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("part ", request.digest.ToString(), ": expected one device, found ", devices));
+        absl::StrCat("part ", digest.ToString(), ": expected one device, found ", devices));
   }
   ASSIGN_OR_RETURN(auto prepared, PreparedPart::Create(std::move(part)));
   if (parts_.size() >= kPartsMax) DropOldest();
-  parts_[request.digest] = {.part = std::move(prepared), .last = nullptr, .used = ++uses_};
+  parts_[digest] = {.part = std::move(prepared), .last = nullptr, .used = ++uses_};
   return absl::OkStatus();
 }
 
@@ -74,51 +83,64 @@ void GpuTasks::Forget(ArenaId arena) {
   }
 }
 
-absl::Status GpuTasks::Begin(uint64_t request, const GpuRequest::RunTask& run) {
-  const auto part = parts_.find(run.part);
+void GpuTasks::Begin(const v1::GpuRequest::RunTask& task, Done done) {
+  absl::StatusOr<std::shared_ptr<const Bound>> bound = Start(task);
+  if (!bound.ok()) return done(bound.status());
+  running_[FromProto(task.key())] = {.bound = *std::move(bound), .done = std::move(done)};
+}
+
+absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Start(
+    const v1::GpuRequest::RunTask& task) {
+  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("run_task.part_digest", task.part_digest()));
+  const auto part = parts_.find(digest);
   if (part == parts_.end()) {
-    return absl::NotFoundError(absl::StrCat("part ", run.part.ToString(), " is not here"));
-  }
-  Communicator* const communicator = ports_.communicators.Find(run.communicator);
-  if (communicator == nullptr) {
-    return absl::NotFoundError(
-        absl::StrCat("communicator ", run.communicator.ToString(), " is not ready here"));
+    return absl::NotFoundError(absl::StrCat("part ", digest.ToString(), " is not here"));
   }
   part->second.used = ++uses_;
+  ASSIGN_OR_RETURN(const CommunicatorKey key, FromProto(task.communicator()));
+  Communicator* const communicator = ports_.communicators.Find(key);
+  if (communicator == nullptr) {
+    return absl::NotFoundError(absl::StrCat("communicator ", key.ToString(), " is not ready here"));
+  }
+  ASSIGN_OR_RETURN(const absl::Duration deadline, ParseLimit("run_task.deadline", task.deadline()));
+  ASSIGN_OR_RETURN(const absl::Duration stall_limit,
+                   ParseLimit("run_task.stall_limit", task.stall_limit()));
   ASSIGN_OR_RETURN(std::vector<int> ranks,
-                   RanksByDevice(part->second.part->part().tensors(), run.devices));
-  ASSIGN_OR_RETURN(std::shared_ptr<const Bound> bound, Bind(part->second, run));
-  RETURN_IF_ERROR(executor_->Start({.key = run.key,
+                   RanksByDevice(part->second.part->part().tensors(), task, key));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Bound> bound, Bind(part->second, task));
+  RETURN_IF_ERROR(executor_->Start({.key = FromProto(task.key()),
                                     .binding = bound->binding,
                                     .communicator = communicator,
                                     .owner = this,
                                     .ranks = std::move(ranks),
-                                    .deadline = run.deadline,
-                                    .stall_limit = run.stall_limit},
+                                    .deadline = deadline,
+                                    .stall_limit = stall_limit},
                                    *this));
-  requests_[run.key] = {.request = request, .bound = std::move(bound)};
-  return absl::OkStatus();
+  return bound;
 }
 
 absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Bind(
-    Part& part, const GpuRequest::RunTask& run) {
-  if (part.last != nullptr && part.last->checksums == run.checksums &&
-      part.last->sources == run.sources && part.last->destinations == run.destinations) {
+    Part& part, const v1::GpuRequest::RunTask& task) {
+  ASSIGN_OR_RETURN(Places sources, FromProto(task.sources()));
+  ASSIGN_OR_RETURN(Places destinations, FromProto(task.destinations()));
+  if (part.last != nullptr && part.last->checksums == task.checksums() &&
+      part.last->sources == sources && part.last->destinations == destinations) {
     return part.last;
   }
   ASSIGN_OR_RETURN(
-      std::shared_ptr<const CompiledPart> program,
+      std::shared_ptr<const CompiledPart> compiled,
       CompiledPart::Create(part.part, {.staging_bytes = ports_.staging.bytes() - kAgreementBytesMax,
-                                       .checksums = run.checksums}));
-  auto bound = std::make_shared<Bound>(
-      Bound{.checksums = run.checksums, .sources = run.sources, .destinations = run.destinations});
+                                       .checksums = task.checksums()}));
+  auto bound = std::make_shared<Bound>(Bound{.checksums = task.checksums(),
+                                             .sources = std::move(sources),
+                                             .destinations = std::move(destinations)});
   GpuTiles tiles;
-  const DeviceRank device = program->device();
+  const DeviceRank device = compiled->device();
   ASSIGN_OR_RETURN(tiles.source,
-                   AddressesOf(part.part->tiles(Side::kSource, device), run.sources, *bound));
+                   AddressesOf(part.part->tiles(Side::kSource, device), bound->sources, *bound));
   ASSIGN_OR_RETURN(tiles.destination, AddressesOf(part.part->tiles(Side::kDestination, device),
-                                                  run.destinations, *bound));
-  ASSIGN_OR_RETURN(bound->binding, executor_->Bind(std::move(program), tiles));
+                                                  bound->destinations, *bound));
+  ASSIGN_OR_RETURN(bound->binding, executor_->Bind(std::move(compiled), tiles));
   part.last = bound;
   return bound;
 }
@@ -149,19 +171,22 @@ absl::StatusOr<std::vector<uint64_t>> GpuTasks::AddressesOf(const TileMap& tiles
 }
 
 void GpuTasks::OnTaskDone(const TaskReport& report) {
-  const auto running = requests_.find(report.key);
-  const uint64_t request = running->second.request;
-  requests_.erase(running);
-  ports_.listener.OnTaskDone(request, report);
+  const auto found = running_.find(report.key);
+  Done done = std::move(found->second.done);
+  running_.erase(found);
+  done(report);
 }
 
-std::vector<GpuNotice::TaskProgress> GpuTasks::Progress() const {
-  std::vector<GpuNotice::TaskProgress> progress;
-  for (const auto& [key, running] : requests_) {
+std::vector<v1::GpuNotice> GpuTasks::Progress() const {
+  std::vector<v1::GpuNotice> notices;
+  for (const auto& [key, running] : running_) {
     const std::optional<int64_t> moved = executor_->MovedBytes(key);
-    if (moved.has_value()) progress.push_back({.key = key, .moved_bytes = *moved});
+    if (!moved.has_value()) continue;
+    v1::GpuNotice::TaskProgress& progress = *notices.emplace_back().mutable_task_progress();
+    *progress.mutable_key() = ToProto(key);
+    progress.set_moved_bytes(*moved);
   }
-  return progress;
+  return notices;
 }
 
 }  // namespace crossmesh

@@ -2,6 +2,7 @@
 
 #include "common/base/digest.h"
 #include "common/event_loop/event_loop.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/communicators/registered_staging.h"
@@ -10,15 +11,14 @@
 #include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/loop/communicator_orders.h"
 #include "worker/gpu/loop/gpu_arenas.h"
-#include "worker/gpu/protocol/gpu_notice.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
-#include <list>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -28,12 +28,6 @@ namespace crossmesh {
 // does. A part that runs again in the same memory is bound already. Confined to the loop.
 class GpuTasks final : private TaskObserver, private CommunicatorOwner {
  public:
-  // Called from the loop, never from inside a call of this class.
-  class Listener {
-   public:
-    virtual ~Listener() = default;
-    virtual void OnTaskDone(uint64_t request, const TaskReport& report) = 0;
-  };
   // All must outlive it.
   struct Ports {
     EventLoop& loop;
@@ -41,7 +35,6 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     const RegisteredStaging& staging;
     const GpuArenas& arenas;
     CommunicatorOrders& communicators;
-    Listener& listener;
   };
   static constexpr size_t kPartsMax = 64;
 
@@ -50,10 +43,13 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
 
   // Keeps it for tasks; drops the one that was not used for longest when there are too many.
   // InvalidArgument: it is not of this digest, or no part of one device.
-  absl::Status Prepare(const GpuRequest::PreparePart& request);
-  // NotFound: the part, an arena or the communicator is not here. InvalidArgument: a tile has no
-  // place in its arena. What CompiledPart::Create, GpuBinding::Create and GpuExecutor::Start say.
-  absl::Status Begin(uint64_t request, const GpuRequest::RunTask& run);
+  absl::Status Prepare(const v1::GpuRequest::PreparePart& request);
+  // `done` is called once, from inside or from the loop, when nothing of the task goes on: with its
+  // report, or with why it does not run. NotFound: the part, an arena or the communicator is not
+  // here. InvalidArgument: a tile has no place in its arena. What CompiledPart::Create,
+  // GpuBinding::Create and GpuExecutor::Start say.
+  using Done = absl::AnyInvocable<void(absl::StatusOr<TaskReport>)>;
+  void Begin(const v1::GpuRequest::RunTask& task, Done done);
   // Nothing happens when there is no such task.
   void Cancel(const TaskKey& key, const absl::Status& cause) { executor_->Cancel(key, cause); }
   // Keeps no bindings to it.
@@ -64,8 +60,8 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     executor_->OnCommunicatorChange(communicator, state, cause);
   }
   // Of all tasks that run.
-  std::vector<GpuNotice::TaskProgress> Progress() const;
-  bool is_empty() const { return requests_.empty(); }
+  std::vector<v1::GpuNotice> Progress() const;
+  bool is_empty() const { return running_.empty(); }
   // OK, or why nothing can be run any more.
   const absl::Status& health() const { return executor_->health(); }
 
@@ -85,19 +81,21 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     uint64_t used = 0;                  // larger is later
   };
   struct Running {
-    uint64_t request = 0;
     std::shared_ptr<const Bound> bound;
+    Done done;
   };
 
   explicit GpuTasks(const Ports& ports) : ports_(ports) {}
 
-  absl::StatusOr<std::shared_ptr<const Bound>> Bind(Part& part, const GpuRequest::RunTask& run);
+  absl::StatusOr<std::shared_ptr<const Bound>> Start(const v1::GpuRequest::RunTask& task);
+  absl::StatusOr<std::shared_ptr<const Bound>> Bind(Part& part,
+                                                    const v1::GpuRequest::RunTask& task);
   absl::StatusOr<std::vector<uint64_t>> AddressesOf(const TileMap& tiles, const Places& places,
                                                     Bound& bound) const;
   void DropOldest();
 
   // TaskObserver
-  // The report, which comes right behind it, says the same.
+  // The report, which comes right after it, says the same.
   void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& /*report*/) override {}
   void OnTaskDone(const TaskReport& report) override;
   // CommunicatorOwner
@@ -109,7 +107,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   std::unique_ptr<GpuExecutor> executor_;
   std::map<Digest, Part> parts_;
   uint64_t uses_ = 0;
-  std::map<TaskKey, Running> requests_;
+  std::map<TaskKey, Running> running_;
 };
 
 }  // namespace crossmesh

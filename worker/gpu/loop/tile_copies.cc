@@ -4,6 +4,7 @@
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
 #include <utility>
@@ -28,54 +29,68 @@ absl::StatusOr<std::unique_ptr<TileCopies>> TileCopies::Create(Gpu& gpu, const G
   return copies;
 }
 
-absl::Status TileCopies::Begin(uint64_t request, GpuRequest::CopyTiles copy, UniqueFd file) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const GpuMemory> memory, arenas_.Find(copy.arena));
-  if (!file.valid()) {
+void TileCopies::Begin(const v1::GpuRequest::CopyTiles& request, UniqueFd file, Done done) {
+  absl::StatusOr<Copy> copy = Read(request, std::move(file));
+  if (!copy.ok()) return done(copy.status());
+  copy->done = std::move(done);
+  copies_.push_back(*std::move(copy));
+}
+
+absl::StatusOr<TileCopies::Copy> TileCopies::Read(const v1::GpuRequest::CopyTiles& request,
+                                                  UniqueFd file) const {
+  Copy copy = {.key = FromProto(request.key()),
+               .is_load = request.direction() == v1::GpuRequest::CopyTiles::DIRECTION_LOAD,
+               .checksums = request.checksums(),
+               .file = std::move(file)};
+  if (!copy.is_load && request.direction() != v1::GpuRequest::CopyTiles::DIRECTION_STORE) {
+    return Malformed("copy_tiles.direction", "a load or a store",
+                     absl::StrCat(static_cast<int>(request.direction())));
+  }
+  ASSIGN_OR_RETURN(copy.arena, ParseArena(request.arena()));
+  ASSIGN_OR_RETURN(copy.ranges, RangesOf(request));
+  ASSIGN_OR_RETURN(copy.memory, arenas_.Find(copy.arena));
+  if (!copy.file.valid()) {
     return absl::InvalidArgumentError(
         absl::StrCat("copy of arena ", copy.arena.value(),
                      ": expected a descriptor of host memory, found none"));
   }
-  if (!copy.ranges.empty() && copy.ranges.back().end() > memory->bytes().value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "copy of arena ", copy.arena.value(), ": expected ranges in its ", memory->bytes().value(),
-        " bytes, found one that ends at ", copy.ranges.back().end()));
+  const int64_t bytes = copy.memory->bytes().value();
+  if (!copy.ranges.empty() && copy.ranges.back().end() > bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("copy of arena ", copy.arena.value(), ": expected ranges in its ", bytes,
+                     " bytes, found one that ends at ", copy.ranges.back().end()));
   }
-  copies_.push_back({.request = request,
-                     .what = std::move(copy),
-                     .file = std::move(file),
-                     .memory = std::move(memory)});
-  return absl::OkStatus();
+  return copy;
 }
 
 void TileCopies::Cancel(const TaskKey& key, const absl::Status& why) {
   for (Copy& copy : copies_) {
-    if (copy.what.key == key) copy.failure.Update(why);
+    if (copy.key == key) copy.failure.Update(why);
   }
 }
 
-absl::StatusOr<std::vector<TileCopies::Ended>> TileCopies::Poll() {
-  std::vector<Ended> ended;
+absl::Status TileCopies::Poll() {
   while (!copies_.empty()) {
-    EndThoseWaiting(ended);
+    EndThoseWaiting();
     Copy& copy = copies_.front();
     RETURN_IF_ERROR(TakeDone(copy));
     while (copy.failure.ok() && !copy.is_queued() && queued_.size() < kBatchesQueued) {
       RETURN_IF_ERROR(QueueBatch(copy));
     }
     if (!queued_.empty()) break;
-    ended.push_back({.request = copy.request, .status = copy.failure});
+    copy.done(copy.failure);
     copies_.pop_front();
   }
-  return ended;
+  return absl::OkStatus();
 }
 
-void TileCopies::EndThoseWaiting(std::vector<Ended>& ended) {
+void TileCopies::EndThoseWaiting() {
   for (auto it = std::next(copies_.begin()); it != copies_.end();) {
     if (it->failure.ok()) {
       ++it;
       continue;
     }
-    ended.push_back({.request = it->request, .status = it->failure});
+    it->done(it->failure);
     it = copies_.erase(it);
   }
 }
@@ -86,7 +101,7 @@ absl::Status TileCopies::TakeDone(Copy& copy) {
     ASSIGN_OR_RETURN(const bool is_done, batch.done->IsDone());
     if (!is_done) break;
     // What has failed half-way is not compared.
-    if (copy.failure.ok() && copy.what.checksums) copy.failure = CompareHashes(copy, batch);
+    if (copy.failure.ok() && copy.checksums) copy.failure = CompareHashes(copy, batch);
     batch.window = nullptr;
     spare_.push_back(std::move(batch));
     queued_.pop_front();
@@ -130,7 +145,7 @@ absl::Status TileCopies::QueuePieces(Copy& copy, Batch& batch) {
          copy.next_offset() < copy.window->end()) {
     const Piece& piece = batch.pieces.emplace_back(TakePiece(copy));
     RETURN_IF_ERROR(QueueCopy(copy, piece));
-    if (!copy.what.checksums) continue;
+    if (!copy.checksums) continue;
     RETURN_IF_ERROR(QueueHash(copy, batch, leaves));
     leaves += Plan::LeavesOf(piece.bytes);
   }
@@ -141,7 +156,7 @@ absl::Status TileCopies::MoveWindow(Copy& copy) {
   const int64_t begin = copy.next_offset() / kWindowBytes * kWindowBytes;
   if (copy.window != nullptr && copy.window->begin == begin) return absl::OkStatus();
   copy.window = nullptr;
-  const int64_t end = std::min(begin + kWindowBytes, copy.what.ranges.back().end());
+  const int64_t end = std::min(begin + kWindowBytes, copy.ranges.back().end());
   ASSIGN_OR_RETURN(std::unique_ptr<RegisteredMemory> memory,
                    RegisteredMemory::Map(gpu_, copy.file.get(), begin, ByteCount(end - begin)));
   copy.window = std::make_shared<const Window>(Window{.begin = begin, .memory = std::move(memory)});
@@ -149,7 +164,7 @@ absl::Status TileCopies::MoveWindow(Copy& copy) {
 }
 
 TileCopies::Piece TileCopies::TakePiece(Copy& copy) {
-  const Piece& range = copy.what.ranges[copy.range];
+  const Piece& range = copy.ranges[copy.range];
   const int64_t offset = copy.next_offset();
   const int64_t end = std::min(range.end(), copy.window->end());
   copy.range_queued += end - offset;
@@ -164,8 +179,8 @@ absl::Status TileCopies::QueueCopy(const Copy& copy, const Piece& piece) {
   RegisteredMemory& memory = *copy.window->memory;
   const std::span<std::byte> on_host = copy.window->bytes(piece);
   const uint64_t on_gpu = copy.memory->address() + piece.offset;
-  return copy.what.direction == Direction::kLoad ? memory.CopyFromGpu(on_gpu, on_host, *stream_)
-                                                 : memory.CopyToGpu(on_host, on_gpu, *stream_);
+  return copy.is_load ? memory.CopyFromGpu(on_gpu, on_host, *stream_)
+                      : memory.CopyToGpu(on_host, on_gpu, *stream_);
 }
 
 absl::Status TileCopies::QueueHash(const Copy& copy, const Batch& batch, int64_t first_leaf) {
@@ -203,8 +218,7 @@ absl::Status TileCopies::CompareHashes(const Copy& copy, const Batch& batch) {
       return absl::DataLossError(absl::StrFormat(
           "copy of arena %d, bytes [%d, %d): expected the same hash on both sides, found %016x on "
           "the GPU and %016x on the host",
-          copy.what.arena.value(), begin, std::min(begin + Plan::kLeafBytes, piece.end()), *gpu,
-          *host));
+          copy.arena.value(), begin, std::min(begin + Plan::kLeafBytes, piece.end()), *gpu, *host));
     }
     on_gpu = on_gpu.subspan(on_host.size());
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/unique_fd.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_event.h"
@@ -9,7 +10,7 @@
 #include "worker/gpu/device/registered_memory.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/loop/gpu_arenas.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/gpu/protocol/tile_place.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -36,10 +38,9 @@ class TileCopies {
   static constexpr size_t kBatchPieces = 256;                 // all of one window
   static constexpr size_t kBatchesQueued = 2;
 
-  struct Ended {
-    uint64_t request = 0;
-    absl::Status status;
-  };
+  // Called once for each copy, from inside Begin or Poll, when nothing of it goes on: DataLoss when
+  // what is then in both differs.
+  using Done = absl::AnyInvocable<void(absl::Status)>;
 
   // All must outlive it. Errors of the driver.
   static absl::StatusOr<std::unique_ptr<TileCopies>> Create(Gpu& gpu, const GpuArenas& arenas);
@@ -47,20 +48,19 @@ class TileCopies {
   ~TileCopies() = default;
 
   // `file` is the host's memory. NotFound: the arena is not here. InvalidArgument: it does not have
-  // the ranges, or there is no file; that the file does not have them, Poll tells.
-  absl::Status Begin(uint64_t request, GpuRequest::CopyTiles copy, UniqueFd file);
+  // the ranges, or there is no file, or the file does not have them.
+  void Begin(const v1::GpuRequest::CopyTiles& request, UniqueFd file, Done done);
   // Those of the task end with `why`, as soon as nothing of them is on the stream.
   void Cancel(const TaskKey& key, const absl::Status& why);
 
-  // Goes on with what can go on. Those that have ended since the last time; an error when it cannot
-  // be known what is on the stream, and only the process's end helps.
-  absl::StatusOr<std::vector<Ended>> Poll();
+  // Goes on with what can go on. An error when it cannot be known what is on the stream, and only
+  // the process's end helps.
+  absl::Status Poll();
   bool is_empty() const { return copies_.empty(); }
 
  private:
-  using Direction = GpuRequest::CopyTiles::Direction;
   // What one call of the driver copies.
-  using Piece = GpuRequest::CopyTiles::Range;
+  using Piece = TileRange;
 
   struct Window {
     int64_t begin = 0;  // in the host's memory
@@ -72,17 +72,21 @@ class TileCopies {
     }
   };
   struct Copy {
-    uint64_t request = 0;
-    GpuRequest::CopyTiles what;
+    TaskKey key;
+    bool is_load = false;  // to the host, and not from it
+    bool checksums = false;
+    ArenaId arena;
+    std::vector<TileRange> ranges;
     UniqueFd file;
     std::shared_ptr<const GpuMemory> memory;
+    Done done;
     absl::Status failure = absl::OkStatus();
     size_t range = 0;                                // the next to be queued
     int64_t range_queued = 0;                        // bytes of it that are
     std::shared_ptr<const Window> window = nullptr;  // of what was queued last
 
-    bool is_queued() const { return range == what.ranges.size(); }
-    int64_t next_offset() const { return what.ranges[range].offset + range_queued; }
+    bool is_queued() const { return range == ranges.size(); }
+    int64_t next_offset() const { return ranges[range].offset + range_queued; }
   };
   struct Batch {
     std::unique_ptr<RegisteredMemory> lists;  // a box for each piece, hashes of their leaves
@@ -94,8 +98,9 @@ class TileCopies {
   TileCopies(Gpu& gpu, const GpuArenas& arenas)
       : gpu_(gpu), arenas_(arenas), hash_(gpu.KernelNamed<PackArguments>("crossmesh_pack")) {}
 
-  // Copies behind the first that have failed, which have nothing on the stream.
-  void EndThoseWaiting(std::vector<Ended>& ended);
+  absl::StatusOr<Copy> Read(const v1::GpuRequest::CopyTiles& request, UniqueFd file) const;
+  // Copies after the first that have failed, which have nothing on the stream.
+  void EndThoseWaiting();
   // Of the first copy.
   absl::Status TakeDone(Copy& copy);
   // These fail for the stream alone; what else fails is the copy's.
@@ -104,7 +109,7 @@ class TileCopies {
   absl::Status QueuePieces(Copy& copy, Batch& batch);
   // To where the next piece is.
   absl::Status MoveWindow(Copy& copy);
-  // The next one in the window, and moves behind it.
+  // The next one in the window, and moves past it.
   static Piece TakePiece(Copy& copy);
   absl::Status QueueCopy(const Copy& copy, const Piece& piece);
   // Of the batch's last piece.

@@ -2,6 +2,7 @@
 
 #include "common/base/unique_fd.h"
 #include "common/plan/testing/random_source.h"
+#include "common/wire/time_codec.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
 
 #include <algorithm>
@@ -25,8 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using Direction = GpuRequest::CopyTiles::Direction;
-using Range = GpuRequest::CopyTiles::Range;
+using CopyTiles = v1::GpuRequest::CopyTiles;
 
 // Of which the process has one registered at a time, or two.
 constexpr int64_t kWindowBytes = int64_t{64} << 20;
@@ -52,29 +52,33 @@ class CopyTilesTest : public GpuProcessTest {
   static void Write(const UniqueFd& file, const std::string& bytes, int64_t offset = 0) {
     ASSERT_EQ(pwrite(file.get(), bytes.data(), bytes.size(), offset), std::ssize(bytes));
   }
-  static std::string Read(const UniqueFd& file, const Range& range) {
+  static std::string Read(const UniqueFd& file, const TileRange& range) {
     std::string bytes(range.bytes, '\0');
     EXPECT_EQ(pread(file.get(), bytes.data(), bytes.size(), range.offset), range.bytes);
     return bytes;
   }
   std::string All(const UniqueFd& file) const { return Read(file, {.bytes = bytes_}); }
 
-  GpuRequest::CopyTiles RequestOf(Direction direction, std::vector<Range> ranges) const {
-    return {.key = kTask,
-            .direction = direction,
-            .arena = arena_,
-            .ranges = std::move(ranges),
-            .deadline = absl::Seconds(60)};
+  v1::GpuRequest RequestOf(CopyTiles::Direction direction,
+                           const std::vector<TileRange>& ranges) const {
+    v1::GpuRequest request;
+    CopyTiles& copy = *request.mutable_copy_tiles();
+    *copy.mutable_key() = ToProto(kTask);
+    copy.set_direction(direction);
+    copy.set_arena(arena_.value());
+    for (const TileRange& range : ranges) {
+      CopyTiles::Range& added = *copy.add_ranges();
+      added.set_offset_bytes(range.offset);
+      added.set_size_bytes(range.bytes);
+    }
+    copy.set_checksums(true);
+    *copy.mutable_deadline() = ToProto(absl::Seconds(60));
+    return request;
   }
-  std::shared_ptr<Result> BeginCopy(GpuRequest::CopyTiles request) {
-    auto result = std::make_shared<Result>();
-    child_->process->Call(std::move(request), UniqueFd(fcntl(on_host_.get(), F_DUPFD_CLOEXEC, 0)),
-                          [result](absl::StatusOr<GpuProcess::Reply> reply) {
-                            result->reply.emplace(std::move(reply));
-                          });
-    return result;
+  std::shared_ptr<Result> BeginCopy(v1::GpuRequest request) {
+    return Begin(*child_, std::move(request), UniqueFd(fcntl(on_host_.get(), F_DUPFD_CLOEXEC, 0)));
   }
-  absl::Status Copy(GpuRequest::CopyTiles request) {
+  absl::Status Copy(v1::GpuRequest request) {
     const auto result = BeginCopy(std::move(request));
     Await(*result);
     return result->status();
@@ -92,22 +96,23 @@ TEST_F(CopyTilesTest, RandomRangesArriveAndNothingElseIsWritten) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomSource random(seed);
-    std::vector<Range> ranges;
+    std::vector<TileRange> ranges;
     for (int64_t end = random.Below(1000); end < bytes_;) {
       const int64_t bytes = random.Between(1, random.OneIn(3) ? 200'000 : 100);
       ranges.push_back({.offset = end, .bytes = std::min(bytes, bytes_ - end)});
       end = ranges.back().end() + random.Below(1000);
     }
-    const auto direction = random.OneIn(2) ? Direction::kLoad : Direction::kStore;
-    const UniqueFd& from = direction == Direction::kLoad ? on_gpu_ : on_host_;
-    const UniqueFd& to = direction == Direction::kLoad ? on_host_ : on_gpu_;
+    const CopyTiles::Direction direction =
+        random.OneIn(2) ? CopyTiles::DIRECTION_LOAD : CopyTiles::DIRECTION_STORE;
+    const UniqueFd& from = direction == CopyTiles::DIRECTION_LOAD ? on_gpu_ : on_host_;
+    const UniqueFd& to = direction == CopyTiles::DIRECTION_LOAD ? on_host_ : on_gpu_;
     Write(from, RandomBytes(random, bytes_));
     std::string expected = All(to);
-    for (const Range& range : ranges) {
+    for (const TileRange& range : ranges) {
       expected.replace(range.offset, range.bytes, Read(from, range));
     }
-    GpuRequest::CopyTiles request = RequestOf(direction, ranges);
-    request.checksums = !random.OneIn(3);
+    v1::GpuRequest request = RequestOf(direction, ranges);
+    request.mutable_copy_tiles()->set_checksums(!random.OneIn(3));
     EXPECT_OK(Copy(std::move(request)));
     EXPECT_TRUE(All(to) == expected);
   }
@@ -116,59 +121,64 @@ TEST_F(CopyTilesTest, RandomRangesArriveAndNothingElseIsWritten) {
 TEST_F(CopyTilesTest, ACopyGoesThroughAsManyWindowsAsItTakes) {
   Open(2 * kWindowBytes + 4096);
   RandomSource random(1);
-  const std::vector<Range> ranges = {{.offset = kWindowBytes - 100, .bytes = 50},
-                                     {.offset = kWindowBytes - 50, .bytes = 300'000},
-                                     {.offset = 2 * kWindowBytes - 1, .bytes = 4097}};
-  for (const Range& range : ranges) Write(on_host_, RandomBytes(random, range.bytes), range.offset);
-  EXPECT_OK(Copy(RequestOf(Direction::kStore, ranges)));
-  for (const Range& range : ranges) EXPECT_TRUE(Read(on_gpu_, range) == Read(on_host_, range));
+  const std::vector<TileRange> ranges = {{.offset = kWindowBytes - 100, .bytes = 50},
+                                         {.offset = kWindowBytes - 50, .bytes = 300'000},
+                                         {.offset = 2 * kWindowBytes - 1, .bytes = 4097}};
+  for (const TileRange& range : ranges)
+    Write(on_host_, RandomBytes(random, range.bytes), range.offset);
+  EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_STORE, ranges)));
+  for (const TileRange& range : ranges) EXPECT_TRUE(Read(on_gpu_, range) == Read(on_host_, range));
 }
 
 TEST_F(CopyTilesTest, BytesThatChangeOnTheirWayAreFound) {
   Open(200'000, "corrupt_copy_at=2");
-  const std::vector<Range> ranges = {{.offset = 0, .bytes = 10}, {.offset = 100, .bytes = 70'000}};
-  EXPECT_THAT(Copy(RequestOf(Direction::kStore, ranges)),
+  const std::vector<TileRange> ranges = {{.offset = 0, .bytes = 10},
+                                         {.offset = 100, .bytes = 70'000}};
+  EXPECT_THAT(Copy(RequestOf(CopyTiles::DIRECTION_STORE, ranges)),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bytes [100, 65636): expected the "
                                                               "same hash on both sides")));
-  EXPECT_OK(Copy(RequestOf(Direction::kStore, ranges)));
+  EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_STORE, ranges)));
 }
 
 TEST_F(CopyTilesTest, ACancelledCopyEndsWithItsCauseAndTheNextWorks) {
   Open(4 * kWindowBytes);
-  std::vector<Range> ranges;
+  std::vector<TileRange> ranges;
   for (int64_t window = 0; window < 4; ++window) {
     ranges.push_back({.offset = window * kWindowBytes, .bytes = 1});
   }
   // It finds all three requests there, and so cannot be done with more than two windows.
   kill(child_->process->pid(), SIGSTOP);
-  const auto first = BeginCopy(RequestOf(Direction::kStore, ranges));
-  const auto second = BeginCopy(RequestOf(Direction::kStore, ranges));
-  const auto cancel =
-      Begin(*child_, GpuRequest::CancelTask{.key = kTask, .cause = absl::CancelledError("enough")});
+  const auto first = BeginCopy(RequestOf(CopyTiles::DIRECTION_STORE, ranges));
+  const auto second = BeginCopy(RequestOf(CopyTiles::DIRECTION_STORE, ranges));
+  const auto cancel = Begin(*child_, CancelTaskRequest(kTask, absl::CancelledError("enough")));
   kill(child_->process->pid(), SIGCONT);
   for (const auto& result : {first, second, cancel}) Await(*result);
   EXPECT_OK(cancel->status());
   EXPECT_THAT(first->status(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
   EXPECT_THAT(second->status(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
-  EXPECT_OK(Copy(RequestOf(Direction::kStore, ranges)));
+  EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_STORE, ranges)));
 }
 
 TEST_F(CopyTilesTest, WhatCannotBeCopiedIsRefused) {
   Open(100'000);
-  const std::vector<Range> ranges = {{.offset = 99'999, .bytes = 1}};
-  GpuRequest::CopyTiles other = RequestOf(Direction::kLoad, ranges);
-  other.arena = ArenaId(7);
+  const std::vector<TileRange> ranges = {{.offset = 99'999, .bytes = 1}};
+  v1::GpuRequest other = RequestOf(CopyTiles::DIRECTION_LOAD, ranges);
+  other.mutable_copy_tiles()->set_arena(7);
   EXPECT_THAT(Copy(other), StatusIs(absl::StatusCode::kNotFound, HasSubstr("arena 7")));
-  EXPECT_THAT(Copy(RequestOf(Direction::kLoad, {{.offset = 99'999, .bytes = 2}})),
+  EXPECT_THAT(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, {{.offset = 99'999, .bytes = 2}})),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one that ends at 100001")));
-  const auto without = Begin(*child_, RequestOf(Direction::kLoad, ranges));
+  EXPECT_THAT(Copy(RequestOf(CopyTiles::DIRECTION_UNSPECIFIED, ranges)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a load or a store")));
+  EXPECT_THAT(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, {{0, 8}, {7, 1}})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected at least 8")));
+  const auto without = Begin(*child_, RequestOf(CopyTiles::DIRECTION_LOAD, ranges));
   Await(*without);
   EXPECT_THAT(without->status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found none")));
   ASSERT_EQ(ftruncate(on_host_.get(), 99'999), 0);
-  EXPECT_THAT(Copy(RequestOf(Direction::kLoad, ranges)),
+  EXPECT_THAT(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, ranges)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found 99999 bytes")));
-  EXPECT_OK(Copy(RequestOf(Direction::kLoad, {})));
+  EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, {})));
 }
 
 }  // namespace

@@ -3,11 +3,9 @@
 #include "common/base/unique_fd.h"
 #include "common/communicators/preflight_report.h"
 #include "common/event_loop/event_loop.h"
-#include "worker/gpu/protocol/gpu_notice.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/gpu/protocol/message_socket.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,80 +21,77 @@ namespace crossmesh {
 
 // A worker's end of the socket to the process of a GPU: calls with their answers and limits, and
 // pings. A process that is late, or says what it must not, is lost. Confined to the loop.
-class GpuConnection final : private MessageSocket::Sink {
+class GpuConnection {
  public:
   struct Options {
-    RankName rank;  // whom to expect
+    RankName rank;  // expected in the hello
     absl::Duration start_limit;
     absl::Duration ping_interval;
     absl::Duration ping_limit;
   };
   struct Reply {
-    GpuNotice::Answer::Result result;
+    v1::GpuNotice::Answer answer;  // with the result that the request asks for
     UniqueFd descriptor;
   };
   using Done = absl::AnyInvocable<void(absl::StatusOr<Reply>)>;
 
   // Called from the loop, never from inside Call. The connection may not be destroyed there.
-  class Listener {
-   public:
-    virtual ~Listener() = default;
-    virtual void OnHello(const PreflightReport& preflight) = 0;
-    virtual void OnTaskProgress(const GpuNotice::TaskProgress& progress) = 0;
-    virtual void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) = 0;
+  struct Handlers {
+    absl::AnyInvocable<void(const PreflightReport& preflight)> on_hello;
+    // What the process says of its own accord: a task's progress, a lost communicator. When that is
+    // refused, the process is lost.
+    absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;
     // The last call. The calls that were open have ended, with Unavailable.
-    virtual void OnLost(const absl::Status& why) = 0;
+    absl::AnyInvocable<void(const absl::Status& why)> on_lost;
   };
 
-  // `loop` and `listener` must outlive it. ResourceExhausted: no descriptors left.
+  // `loop` must outlive it. ResourceExhausted: no descriptors left.
   static absl::StatusOr<std::unique_ptr<GpuConnection>> Create(EventLoop& loop, UniqueFd socket,
-                                                               Options options, Listener& listener);
+                                                               Options options, Handlers handlers);
   // Calls that are open end without a word.
-  ~GpuConnection() override;
+  ~GpuConnection();
   GpuConnection(const GpuConnection&) = delete;
   GpuConnection& operator=(const GpuConnection&) = delete;
 
-  // Asks the process, which has `limit` to answer. `done` is called once, from the loop: with the
-  // answer, the process's error, or Unavailable when it is lost.
-  void Call(GpuRequest::Body body, UniqueFd descriptor, absl::Duration limit, Done done);
+  // Asks the process, which has `limit` to answer; the request gets its id here. `done` is called
+  // once, from the loop: with the answer, the process's error, or Unavailable when it is lost.
+  void Call(v1::GpuRequest request, UniqueFd descriptor, absl::Duration limit, Done done);
 
   // Has nothing to do with the process any more, because of `why`; nothing happens when it is lost.
   void Lose(const absl::Status& why);
 
-  // Tells nobody anything any more, and the process that it is to end. Repeatable.
+  // Calls nothing more, and tells the process to end. Repeatable.
   void Close();
 
  private:
   // What comes with an answer that is OK.
   struct Expected {
-    size_t result = 0;  // index of GpuNotice::Answer::Result
+    v1::GpuNotice::Answer::ResultCase result = v1::GpuNotice::Answer::RESULT_NOT_SET;
     bool descriptor = false;
   };
   struct OpenCall {
-    absl::string_view name;
+    absl::string_view name;  // of the request
     Expected expected;
     TimerId limit;
     Done done;
   };
 
-  GpuConnection(EventLoop& loop, Options options, Listener& listener);
+  GpuConnection(EventLoop& loop, Options options, Handlers handlers);
 
-  static Expected ExpectedOf(const GpuRequest::Body& body);
+  static Expected ExpectedOf(const v1::GpuRequest& request);
 
-  // MessageSocket::Sink
-  void OnMessage(std::string bytes, UniqueFd descriptor) override;
-  void OnClosed(const absl::Status& why) override;
-
-  absl::Status On(const GpuNotice::Hello& hello);
-  absl::Status On(GpuNotice::Answer& answer, UniqueFd descriptor);
-  absl::Status Handle(GpuNotice notice, UniqueFd descriptor);
+  void OnMessage(absl::string_view bytes, UniqueFd descriptor);
+  // Not OK: the process said what it must not.
+  absl::Status Handle(v1::GpuNotice notice, UniqueFd descriptor);
+  absl::Status OnHello(const v1::GpuNotice::Hello& hello);
+  absl::Status OnAnswer(v1::GpuNotice::Answer answer, UniqueFd descriptor);
   void Ping();
   // With the GPU's name.
   absl::Status About(const absl::Status& status) const;
 
   EventLoop& loop_;
   const Options options_;
-  Listener& listener_;
+  Handlers handlers_;
   std::unique_ptr<MessageSocket> socket_;
   TimerId next_ping_;  // before the hello: its limit
   bool has_hello_ = false;

@@ -5,14 +5,15 @@
 #include "common/base/fake_clock.h"
 #include "common/event_loop/event_loop.h"
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/protocol/gpu_message_codec.h"
+#include "common/wire/communicator_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
+#include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -26,20 +27,30 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class GpuConnectionTest : public testing::Test,
-                          private GpuConnection::Listener,
-                          private MessageSocket::Sink {
+class GpuConnectionTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(auto ends, MessageSocket::MakePair());
-    ASSERT_OK_AND_ASSIGN(process_, MessageSocket::Create(std::move(ends.second), *this));
+    ASSERT_OK_AND_ASSIGN(
+        process_, MessageSocket::Create(
+                      std::move(ends.second),
+                      {.on_message =
+                           [this](const std::string& bytes, UniqueFd /*descriptor*/) {
+                             ASSERT_OK_AND_ASSIGN(requests_.emplace_back(), ParseGpuRequest(bytes));
+                           },
+                       .on_closed = [](const absl::Status& /*why*/) {}}));
     loop_->AddSource(*process_);
-    ASSERT_OK_AND_ASSIGN(connection_, GpuConnection::Create(*loop_, std::move(ends.first),
-                                                            {.rank = kRank,
-                                                             .start_limit = absl::Seconds(60),
-                                                             .ping_interval = absl::Seconds(1),
-                                                             .ping_limit = absl::Seconds(20)},
-                                                            *this));
+    ASSERT_OK_AND_ASSIGN(
+        connection_,
+        GpuConnection::Create(
+            *loop_, std::move(ends.first),
+            {.rank = kRank,
+             .start_limit = absl::Seconds(60),
+             .ping_interval = absl::Seconds(1),
+             .ping_limit = absl::Seconds(20)},
+            {.on_hello = [this](const PreflightReport& /*preflight*/) { ++hellos_; },
+             .on_notice = [this](const v1::GpuNotice& /*notice*/) { return judgement_; },
+             .on_lost = [this](const absl::Status& why) { lost_ = why; }}));
   }
   void TearDown() override {
     connection_.reset();
@@ -51,14 +62,31 @@ class GpuConnectionTest : public testing::Test,
     while (!condition()) loop_->RunOnce(absl::Seconds(1));
   }
 
-  void Say(GpuNotice::Body body) { ASSERT_OK(process_->Send(Encode({.body = std::move(body)}))); }
+  static v1::GpuNotice Hello(const RankName& rank, uint32_t protocol = kGpuProtocol) {
+    v1::GpuNotice notice;
+    notice.mutable_hello()->set_protocol(protocol);
+    *notice.mutable_hello()->mutable_preflight() = ToProto(PreflightReport{.rank = rank});
+    return notice;
+  }
+  static v1::GpuNotice AnswerTo(uint64_t request) {
+    v1::GpuNotice notice;
+    notice.mutable_answer()->set_request(request);
+    return notice;
+  }
+  static v1::GpuNotice IdFor(uint64_t request) {
+    v1::GpuNotice notice = AnswerTo(request);
+    notice.mutable_answer()->set_communicator_id("id");
+    return notice;
+  }
+
+  void Say(const v1::GpuNotice& notice) { ASSERT_OK(process_->Send(notice.SerializeAsString())); }
   void SayHello() {
-    Say(GpuNotice::Hello{.preflight = {.rank = kRank}});
+    Say(Hello(kRank));
     RunUntil([&] { return hellos_ == 1 && !requests_.empty(); });
   }
   // Begins a call, and waits until the process has it. The first request is a ping.
-  void Call() {
-    connection_->Call(GpuRequest::MintCommunicatorId(), UniqueFd(), absl::Seconds(30),
+  void Call(v1::GpuRequest request = MintCommunicatorIdRequest()) {
+    connection_->Call(std::move(request), UniqueFd(), absl::Seconds(30),
                       [this](auto reply) { reply_.emplace(std::move(reply)); });
     RunUntil([&] { return requests_.size() == 2; });
   }
@@ -72,37 +100,28 @@ class GpuConnectionTest : public testing::Test,
   std::unique_ptr<EventLoop> loop_ = *EventLoop::Create(clock_, {});
   std::unique_ptr<MessageSocket> process_;
   std::unique_ptr<GpuConnection> connection_;
-  std::vector<GpuRequest> requests_;
+  std::vector<v1::GpuRequest> requests_;
+  absl::Status judgement_;  // of notices
   int hellos_ = 0;
   std::optional<absl::Status> lost_;
   std::optional<absl::StatusOr<GpuConnection::Reply>> reply_;
-
- private:
-  void OnHello(const PreflightReport& /*preflight*/) override { ++hellos_; }
-  void OnTaskProgress(const GpuNotice::TaskProgress& /*progress*/) override {}
-  void OnCommunicatorLost(const GpuNotice::CommunicatorLost& /*lost*/) override {}
-  void OnLost(const absl::Status& why) override { lost_ = why; }
-
-  void OnMessage(std::string bytes, UniqueFd /*descriptor*/) override {
-    ASSERT_OK_AND_ASSIGN(GpuRequest request, DecodeGpuRequest(bytes));
-    requests_.push_back(std::move(request));
-  }
-  void OnClosed(const absl::Status& /*why*/) override {}
 };
 
 TEST_F(GpuConnectionTest, ACallEndsWithItsAnswer) {
   SayHello();
   Call();
-  Say(GpuNotice::Answer{.request = requests_[1].id, .result = GpuNotice::MintedId{.id = "id"}});
+  Say(IdFor(requests_[1].id()));
   RunUntil([&] { return reply_.has_value(); });
   ASSERT_OK(*reply_);
-  EXPECT_EQ(std::get<GpuNotice::MintedId>((*reply_)->result).id, "id");
+  EXPECT_EQ((*reply_)->answer.communicator_id(), "id");
 }
 
 TEST_F(GpuConnectionTest, ARefusalComesWithTheNameOfTheGpu) {
   SayHello();
   Call();
-  Say(GpuNotice::Answer{.request = requests_[1].id, .status = absl::NotFoundError("arena 3")});
+  v1::GpuNotice refusal = AnswerTo(requests_[1].id());
+  *refusal.mutable_answer()->mutable_status() = ToProto(absl::NotFoundError("arena 3"));
+  Say(refusal);
   RunUntil([&] { return reply_.has_value(); });
   EXPECT_THAT(*reply_, StatusIs(absl::StatusCode::kNotFound, "process of GPU-a#7: arena 3"));
 }
@@ -117,7 +136,10 @@ TEST_F(GpuConnectionTest, CallsEndWhenTheSocketIsClosed) {
 
 TEST_F(GpuConnectionTest, LastWordsAreTheCause) {
   SayHello();
-  Say(GpuNotice::LastWords{.cause = absl::InternalError("CUDA_ERROR_ILLEGAL_ADDRESS")});
+  v1::GpuNotice words;
+  *words.mutable_last_words()->mutable_cause() =
+      ToProto(absl::InternalError("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  Say(words);
   ExpectLost(absl::StatusCode::kInternal, "CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
@@ -133,73 +155,83 @@ TEST_F(GpuConnectionTest, BytesThatAreNoNoticeAreNotTaken) {
 }
 
 TEST_F(GpuConnectionTest, ANoticeThatIsCutIsNotTaken) {
-  const std::string hello = Encode({.body = GpuNotice::Hello{.preflight = {.rank = kRank}}});
+  const std::string hello = Hello(kRank).SerializeAsString();
   ASSERT_OK(process_->Send(hello.substr(0, hello.size() / 2)));
   ExpectLost(absl::StatusCode::kInvalidArgument, "expected a notice");
 }
 
 TEST_F(GpuConnectionTest, TheFirstNoticeIsAHello) {
-  Say(GpuNotice::Answer{.request = 1});
+  Say(AnswerTo(1));
   ExpectLost(absl::StatusCode::kInvalidArgument, "expected a hello, found another");
 }
 
 TEST_F(GpuConnectionTest, ThereIsOneHello) {
   SayHello();
-  Say(GpuNotice::Hello{.preflight = {.rank = kRank}});
+  Say(Hello(kRank));
   ExpectLost(absl::StatusCode::kInvalidArgument, "expected one hello");
   EXPECT_EQ(hellos_, 1);
 }
 
 TEST_F(GpuConnectionTest, AnotherProtocolIsToldWithBothVersions) {
-  Say(GpuNotice::Hello{.protocol = 99, .preflight = {.rank = kRank}});
+  Say(Hello(kRank, 99));
   ExpectLost(absl::StatusCode::kFailedPrecondition,
              absl::StrCat("expected version ", kGpuProtocol, ", found 99"));
 }
 
 TEST_F(GpuConnectionTest, AnotherGpuIsNotTaken) {
-  Say(GpuNotice::Hello{.preflight = {.rank = {.gpu = "GPU-b", .incarnation = 7}}});
+  Say(Hello({.gpu = "GPU-b", .incarnation = 7}));
   ExpectLost(absl::StatusCode::kInvalidArgument, "expected GPU-a#7, found GPU-b#7");
 }
 
 TEST_F(GpuConnectionTest, AnAnswerToNothingIsNotTaken) {
   SayHello();
-  Say(GpuNotice::Answer{.request = 77});
+  Say(AnswerTo(77));
   ExpectLost(absl::StatusCode::kInvalidArgument, "request 77, which is not open");
 }
 
 TEST_F(GpuConnectionTest, ASecondAnswerIsNotTaken) {
   SayHello();
   Call();
-  const GpuNotice::Answer answer = {.request = requests_[1].id, .result = GpuNotice::MintedId()};
-  Say(answer);
-  Say(answer);
+  Say(IdFor(requests_[1].id()));
+  Say(IdFor(requests_[1].id()));
   ExpectLost(absl::StatusCode::kInvalidArgument, "which is not open");
 }
 
 TEST_F(GpuConnectionTest, AnAnswerOfAnotherKindIsNotTaken) {
   SayHello();
   Call();
-  Say(GpuNotice::Answer{.request = requests_[1].id, .result = TaskReport()});
+  v1::GpuNotice answer = AnswerTo(requests_[1].id());
+  answer.mutable_answer()->mutable_report();
+  Say(answer);
   ExpectLost(absl::StatusCode::kInvalidArgument,
-             "an answer to MintCommunicatorId: expected result 1 without a descriptor, found "
-             "result 3 without one");
+             "an answer to MintCommunicatorId: expected result communicator_id without a "
+             "descriptor, found result report without a descriptor");
   EXPECT_THAT(*reply_, StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(GpuConnectionTest, AnArenaWithoutItsDescriptorIsNotTaken) {
   SayHello();
-  connection_->Call(GpuRequest::CreateArena{.arena = ArenaId(1), .bytes = ByteCount(1)}, UniqueFd(),
-                    absl::Seconds(30), [this](auto reply) { reply_.emplace(std::move(reply)); });
-  RunUntil([&] { return requests_.size() == 2; });
-  Say(GpuNotice::Answer{.request = requests_[1].id});
-  ExpectLost(absl::StatusCode::kInvalidArgument, "expected result 0 with a descriptor");
+  v1::GpuRequest create;
+  create.mutable_create_arena()->set_arena(1);
+  Call(std::move(create));
+  Say(AnswerTo(requests_[1].id()));
+  ExpectLost(absl::StatusCode::kInvalidArgument, "expected result none with a descriptor");
+}
+
+TEST_F(GpuConnectionTest, AProcessWhoseNoticeIsRefusedIsLost) {
+  SayHello();
+  v1::GpuNotice progress;
+  progress.mutable_task_progress();
+  Say(progress);
+  judgement_ = absl::InvalidArgumentError("task_progress.moved_bytes");
+  ExpectLost(absl::StatusCode::kInvalidArgument, "task_progress.moved_bytes");
 }
 
 TEST_F(GpuConnectionTest, PingsFollowEachOther) {
   SayHello();
   ASSERT_THAT(requests_, SizeIs(1));
-  EXPECT_TRUE(std::holds_alternative<GpuRequest::Ping>(requests_[0].body));
-  Say(GpuNotice::Answer{.request = requests_[0].id});
+  EXPECT_TRUE(requests_[0].has_ping());
+  Say(AnswerTo(requests_[0].id()));
   while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
   }
   clock_.Advance(absl::Seconds(1));

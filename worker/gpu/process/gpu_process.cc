@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/wire/time_codec.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <variant>
 
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
@@ -33,6 +33,11 @@ bool IsFinal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsNotFound(status);
 }
 
+// In a request of ours.
+absl::Duration TimeOf(const google::protobuf::Duration& proto) {
+  return FromProto(proto).value_or(absl::ZeroDuration());
+}
+
 absl::StatusOr<UniqueFd> Duplicate(const UniqueFd& descriptor) {
   UniqueFd copy(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy.valid()) return absl::ErrnoToStatus(errno, "duplicating a descriptor");
@@ -42,11 +47,11 @@ absl::StatusOr<UniqueFd> Duplicate(const UniqueFd& descriptor) {
 }  // namespace
 
 GpuProcess::GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions options,
-                       GpuProcessObserver& observer)
+                       Handlers handlers)
     : loop_(loop),
       clock_(clock),
       options_(std::move(options)),
-      observer_(observer),
+      handlers_(std::move(handlers)),
       incarnation_(absl::ToUnixMicros(clock.Now())),
       cause_(absl::UnavailableError("it has not begun")),
       backoff_(options_.backoff, incarnation_) {}
@@ -75,13 +80,17 @@ void GpuProcess::StartProcess() {
 
 absl::Status GpuProcess::TryStart() {
   ASSIGN_OR_RETURN(auto ends, MessageSocket::MakePair());
-  ASSIGN_OR_RETURN(connection_, GpuConnection::Create(
-                                    loop_, std::move(ends.first),
-                                    {.rank = {.gpu = options_.gpu, .incarnation = incarnation_},
-                                     .start_limit = options_.start_limit,
-                                     .ping_interval = options_.ping_interval,
-                                     .ping_limit = options_.ping_limit},
-                                    *this));
+  ASSIGN_OR_RETURN(
+      connection_,
+      GpuConnection::Create(
+          loop_, std::move(ends.first),
+          {.rank = {.gpu = options_.gpu, .incarnation = incarnation_},
+           .start_limit = options_.start_limit,
+           .ping_interval = options_.ping_interval,
+           .ping_limit = options_.ping_limit},
+          {.on_hello = [this](const PreflightReport& preflight) { OnHello(preflight); },
+           .on_notice = [this](const v1::GpuNotice& notice) { return handlers_.on_notice(notice); },
+           .on_lost = [this](const absl::Status& why) { OnLost(why); }}));
   ASSIGN_OR_RETURN(child_, GpuChild::Start(ChildOptions(), std::move(ends.second),
                                            [this](const std::string& how) { OnExit(how); }));
   loop_.AddSource(*child_);
@@ -114,11 +123,15 @@ void GpuProcess::Restore(PreflightReport preflight) {
   for (const auto& [arena, kept] : arenas_) {
     absl::StatusOr<UniqueFd> descriptor = Duplicate(kept.descriptor);
     if (!descriptor.ok()) return connection_->Lose(descriptor.status());
-    connection_->Call(GpuRequest::ImportArena{.arena = arena, .bytes = kept.bytes},
-                      *std::move(descriptor), options_.answer_limit, check);
+    v1::GpuRequest import;
+    import.mutable_import_arena()->set_arena(arena.value());
+    import.mutable_import_arena()->set_size_bytes(kept.bytes.value());
+    connection_->Call(std::move(import), *std::move(descriptor), options_.answer_limit, check);
   }
   // Imports are answered in the order of the requests, so all are there when the last answer is.
-  connection_->Call(GpuRequest::Ping(), UniqueFd(), options_.answer_limit,
+  v1::GpuRequest ping;
+  ping.mutable_ping();
+  connection_->Call(std::move(ping), UniqueFd(), options_.answer_limit,
                     [this, preflight = std::move(preflight)](const absl::StatusOr<Reply>& reply) {
                       if (reply.ok()) GoUp(preflight);
                     });
@@ -132,7 +145,7 @@ void GpuProcess::GoUp(const PreflightReport& preflight) {
                              {"pid", pid()},
                              {"nccl", preflight.nccl_library},
                              {"arenas", std::ssize(arenas_)}});
-  observer_.OnUp(preflight);
+  handlers_.on_up(preflight);
 }
 
 void GpuProcess::OnLost(const absl::Status& why) {
@@ -141,7 +154,7 @@ void GpuProcess::OnLost(const absl::Status& why) {
   state_ = State::kEnding;
   cause_ = why;
   child_->Kill();
-  if (was_up) observer_.OnDown(why);
+  if (was_up) handlers_.on_down(why);
 }
 
 void GpuProcess::OnExit(const std::string& how) {
@@ -174,7 +187,7 @@ void GpuProcess::GiveUp(const absl::Status& why) {
   state_ = State::kGivenUp;
   cause_ = why;
   LogWarning("gpu_unavailable", {{"gpu", options_.gpu}, {"cause", why.ToString()}});
-  observer_.OnGivenUp(why);
+  handlers_.on_given_up(why);
 }
 
 absl::Status GpuProcess::NotUp() const {
@@ -182,36 +195,49 @@ absl::Status GpuProcess::NotUp() const {
       absl::StrCat("GPU ", options_.gpu, " is not up: ", cause_.message()));
 }
 
-absl::Duration GpuProcess::LimitOf(const GpuRequest::Body& body) const {
+absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
   // What may have to end a communicator, when its own time is over.
   const absl::Duration ending = options_.communicator_end_limit + options_.answer_limit;
-  if (const auto* create = std::get_if<GpuRequest::CreateCommunicator>(&body)) {
-    return create->timeout + ending;
-  }
-  if (const auto* destroy = std::get_if<GpuRequest::DestroyCommunicator>(&body)) {
-    return destroy->timeout + ending;
-  }
-  if (const auto* run = std::get_if<GpuRequest::RunTask>(&body)) return run->deadline + ending;
-  if (std::holds_alternative<GpuRequest::StopCommunicator>(body)) return ending;
-  if (const auto* copy = std::get_if<GpuRequest::CopyTiles>(&body)) {
-    return copy->deadline + options_.answer_limit;
+  switch (request.body_case()) {
+    case v1::GpuRequest::kCreateCommunicator:
+      return TimeOf(request.create_communicator().timeout()) + ending;
+    case v1::GpuRequest::kDestroyCommunicator:
+      return TimeOf(request.destroy_communicator().timeout()) + ending;
+    case v1::GpuRequest::kStopCommunicator:
+      return ending;
+    case v1::GpuRequest::kRunTask:
+      return TimeOf(request.run_task().deadline()) + ending;
+    case v1::GpuRequest::kCopyTiles:
+      return TimeOf(request.copy_tiles().deadline()) + options_.answer_limit;
+    case v1::GpuRequest::kCreateArena:
+    case v1::GpuRequest::kImportArena:
+    case v1::GpuRequest::kReleaseArena:
+    case v1::GpuRequest::kMintCommunicatorId:
+    case v1::GpuRequest::kPreparePart:
+    case v1::GpuRequest::kCancelTask:
+    case v1::GpuRequest::kPing:
+    case v1::GpuRequest::BODY_NOT_SET:
+      break;
   }
   return options_.answer_limit;
 }
 
-void GpuProcess::Call(GpuRequest::Body body, UniqueFd descriptor, Done done) {
+void GpuProcess::Call(v1::GpuRequest request, UniqueFd descriptor, Done done) {
   if (!is_up()) {
     loop_.Post([status = NotUp(), done = std::move(done)]() mutable { done(status); });
     return;
   }
-  const absl::Duration limit = LimitOf(body);
-  connection_->Call(std::move(body), std::move(descriptor), limit, std::move(done));
+  const absl::Duration limit = LimitOf(request);
+  connection_->Call(std::move(request), std::move(descriptor), limit, std::move(done));
 }
 
 void GpuProcess::CreateArena(ByteCount bytes,
                              absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
   const ArenaId arena(++last_arena_);
-  Call(GpuRequest::CreateArena{.arena = arena, .bytes = bytes},
+  v1::GpuRequest request;
+  request.mutable_create_arena()->set_arena(arena.value());
+  request.mutable_create_arena()->set_size_bytes(bytes.value());
+  Call(std::move(request),
        [this, arena, bytes, done = std::move(done)](absl::StatusOr<Reply> reply) mutable {
          Keep(arena, bytes, std::move(reply), std::move(done));
        });
@@ -228,7 +254,9 @@ void GpuProcess::ReleaseArena(ArenaId arena) {
   if (arenas_.erase(arena) == 0) return;
   // No other process has it: what is not kept is not imported.
   if (state_ != State::kUp && state_ != State::kRestoring) return;
-  connection_->Call(GpuRequest::ReleaseArena{.arena = arena}, UniqueFd(), options_.answer_limit,
+  v1::GpuRequest request;
+  request.mutable_release_arena()->set_arena(arena.value());
+  connection_->Call(std::move(request), UniqueFd(), options_.answer_limit,
                     [](const absl::StatusOr<Reply>& /*reply*/) {});
 }
 

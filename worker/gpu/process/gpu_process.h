@@ -6,10 +6,10 @@
 #include "common/base/unique_fd.h"
 #include "common/communicators/preflight_report.h"
 #include "common/event_loop/event_loop.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/gpu/process/gpu_child.h"
 #include "worker/gpu/process/gpu_connection.h"
-#include "worker/gpu/protocol/gpu_notice.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
 #include <map>
@@ -24,20 +24,6 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
-
-// Whom a GpuProcess tells, on its loop, never from inside its calls.
-class GpuProcessObserver {
- public:
-  virtual ~GpuProcessObserver() = default;
-  // The GPU can be used; all arenas are there, with their bytes. Each time another process begins.
-  virtual void OnUp(const PreflightReport& preflight) = 0;
-  // It cannot be used for now: calls have ended, communicators and parts are gone.
-  virtual void OnDown(const absl::Status& why) = 0;
-  // It cannot be used at all: FailedPrecondition without a driver, NotFound without such a GPU.
-  virtual void OnGivenUp(const absl::Status& why) = 0;
-  virtual void OnTaskProgress(const GpuNotice::TaskProgress& progress) = 0;
-  virtual void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) = 0;
-};
 
 struct GpuProcessOptions {
   std::string gpu;      // its UUID
@@ -61,7 +47,8 @@ struct GpuProcessOptions {
   Backoff::Options backoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(30)};
 };
 
-// Keeps a process that has one GPU, and its arenas, whatever becomes of the process. Links no CUDA.
+// Keeps one GPU usable: starts a process for it, replaces a process that is lost, and keeps the
+// arenas across processes. Links no CUDA.
 //
 //   STARTING --hello--> RESTORING --arenas imported--> UP
 //   any of them --lost--> ENDING --it has ended--> PAUSING --backoff--> STARTING
@@ -70,16 +57,28 @@ struct GpuProcessOptions {
 // Lost means: it ended, was late, said what it must not, or that it can do nothing more. It is
 // killed then, since nothing else ends what hangs in a driver; memory lives on in the descriptors
 // that are kept here. Confined to the loop, apart from construction and destruction.
-class GpuProcess final : private GpuConnection::Listener {
+class GpuProcess {
  public:
   using Reply = GpuConnection::Reply;
   using Done = GpuConnection::Done;
 
-  // All references must outlive it.
-  GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions options,
-             GpuProcessObserver& observer);
+  // Called on the loop, never from inside a call.
+  struct Handlers {
+    // The GPU can be used; all arenas are there, with their bytes. Each time another process
+    // begins.
+    absl::AnyInvocable<void(const PreflightReport& preflight)> on_up;
+    // It cannot be used for now: calls have ended, communicators and parts are gone.
+    absl::AnyInvocable<void(const absl::Status& why)> on_down;
+    // It cannot be used at all: FailedPrecondition without a driver, NotFound without such a GPU.
+    absl::AnyInvocable<void(const absl::Status& why)> on_given_up;
+    // As GpuConnection::Handlers says.
+    absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;
+  };
+
+  // `loop` and `clock` must outlive it.
+  GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions options, Handlers handlers);
   // As Stop.
-  ~GpuProcess() override;
+  ~GpuProcess();
   GpuProcess(const GpuProcess&) = delete;
   GpuProcess& operator=(const GpuProcess&) = delete;
 
@@ -98,10 +97,10 @@ class GpuProcess final : private GpuConnection::Listener {
 
   // Any request but those for arenas. `done` is called once, from the loop, as GpuConnection::Call
   // says; Unavailable while the GPU is not up.
-  void Call(GpuRequest::Body body, Done done) {
-    Call(std::move(body), UniqueFd(), std::move(done));
+  void Call(v1::GpuRequest request, Done done) {
+    Call(std::move(request), UniqueFd(), std::move(done));
   }
-  void Call(GpuRequest::Body body, UniqueFd descriptor, Done done);
+  void Call(v1::GpuRequest request, UniqueFd descriptor, Done done);
 
   bool is_up() const { return state_ == State::kUp; }
   // The process's number, for tests and logs; -1 without one.
@@ -123,15 +122,8 @@ class GpuProcess final : private GpuConnection::Listener {
     UniqueFd descriptor;
   };
 
-  // GpuConnection::Listener
-  void OnHello(const PreflightReport& preflight) override;
-  void OnTaskProgress(const GpuNotice::TaskProgress& progress) override {
-    observer_.OnTaskProgress(progress);
-  }
-  void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) override {
-    observer_.OnCommunicatorLost(lost);
-  }
-  void OnLost(const absl::Status& why) override;
+  void OnHello(const PreflightReport& preflight);
+  void OnLost(const absl::Status& why);
 
   void StartProcess();
   absl::Status TryStart();
@@ -142,7 +134,8 @@ class GpuProcess final : private GpuConnection::Listener {
   void Replace();
   void Drop();
   void GiveUp(const absl::Status& why);
-  absl::Duration LimitOf(const GpuRequest::Body& body) const;
+  // For its answer.
+  absl::Duration LimitOf(const v1::GpuRequest& request) const;
   absl::Status NotUp() const;
   void Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,
             absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
@@ -150,7 +143,7 @@ class GpuProcess final : private GpuConnection::Listener {
   EventLoop& loop_;
   const Clock& clock_;
   const GpuProcessOptions options_;
-  GpuProcessObserver& observer_;
+  Handlers handlers_;
   State state_ = State::kNew;
   bool was_up_ = false;
   uint64_t incarnation_ = 0;

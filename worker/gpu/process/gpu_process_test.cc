@@ -106,11 +106,11 @@ TEST_F(GpuProcessTest, AnArenaThatDoesNotFitIsRefused) {
 TEST_F(GpuProcessTest, CallsEndWithTheProcess) {
   Child& child = StartUp(OptionsOf(0));
   kill(child.process->pid(), SIGSTOP);
-  const auto call = Begin(child, GpuRequest::MintCommunicatorId());
+  const auto call = Begin(child, MintCommunicatorIdRequest());
   kill(child.process->pid(), SIGKILL);
   Await(*call);
   EXPECT_THAT(call->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr(StandInUuid(0))));
-  const auto late = Begin(child, GpuRequest::MintCommunicatorId());
+  const auto late = Begin(child, MintCommunicatorIdRequest());
   Await(*late);
   EXPECT_THAT(late->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not up")));
 }
@@ -118,7 +118,7 @@ TEST_F(GpuProcessTest, CallsEndWithTheProcess) {
 TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
   Child& child = StartUp(OptionsOf(0));
   kill(child.process->pid(), SIGSTOP);
-  const auto call = Begin(child, GpuRequest::MintCommunicatorId());
+  const auto call = Begin(child, MintCommunicatorIdRequest());
   clock_.Advance(absl::Seconds(31));
   Await(*call);
   EXPECT_THAT(call->status(), StatusIs(absl::StatusCode::kUnavailable,
@@ -130,7 +130,7 @@ TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
 
 TEST_F(GpuProcessTest, AProcessThatHangsIsFoundByPings) {
   Child& child = StartUp(OptionsOf(0));
-  const auto call = Begin(child, GpuRequest::Ping());
+  const auto call = Begin(child, PingRequest());
   Await(*call);  // so that the first ping is answered too
   kill(child.process->pid(), SIGSTOP);
   clock_.Advance(absl::Seconds(1));
@@ -202,8 +202,8 @@ TEST_F(GpuProcessTest, TheCommunicatorsOfAProcessThatIsKilledEndAtTheOthers) {
   const CommunicatorKey key = KeyOf({&a, &b});
   kill(b.process->pid(), SIGKILL);
   AwaitReplacement(b);
-  const auto stop = Begin(a, GpuRequest::StopCommunicator{
-                                 .key = key, .cause = absl::UnavailableError("a peer is gone")});
+  const auto stop =
+      Begin(a, StopCommunicatorRequest(key, absl::UnavailableError("a peer is gone")));
   Await(*stop);
   EXPECT_OK(stop->status());
   b.tickets = 0;
@@ -213,11 +213,9 @@ TEST_F(GpuProcessTest, TheCommunicatorsOfAProcessThatIsKilledEndAtTheOthers) {
 
 TEST_F(GpuProcessTest, ACommunicatorThatIsNotMadeInItsTimeIsGone) {
   Child& child = StartUp(OptionsOf(0, {{"CROSSMESH_STANDIN_FAULTS", "init_never_ends=1"}}));
-  const auto create =
-      Begin(child, GpuRequest::CreateCommunicator{.key = KeyOf({&child}),
-                                                  .ticket = 1,
-                                                  .id = MintIdAt(child),
-                                                  .timeout = absl::Milliseconds(1)});
+  const auto create = Begin(
+      child, CreateCommunicatorRequest({.key = KeyOf({&child}), .timeout = absl::Milliseconds(1)},
+                                       MintIdAt(child)));
   Await(*create);
   EXPECT_THAT(create->status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("was not made in its time")));
@@ -229,11 +227,9 @@ TEST_F(GpuProcessTest, AnAbortThatHangsIsToldAndTheProcessReplaced) {
       OptionsOf(0, {{"CROSSMESH_STANDIN_FAULTS", "init_never_ends=1,abort_hangs=1"}});
   options.communicator_end_limit = absl::Milliseconds(10);
   Child& child = StartUp(options);
-  const auto create =
-      Begin(child, GpuRequest::CreateCommunicator{.key = KeyOf({&child}),
-                                                  .ticket = 1,
-                                                  .id = MintIdAt(child),
-                                                  .timeout = absl::Milliseconds(1)});
+  const auto create = Begin(
+      child, CreateCommunicatorRequest({.key = KeyOf({&child}), .timeout = absl::Milliseconds(1)},
+                                       MintIdAt(child)));
   Await(*create);
   EXPECT_THAT(create->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is HUNG")));
   EXPECT_THAT(child.told.downs,

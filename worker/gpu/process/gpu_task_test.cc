@@ -2,6 +2,8 @@
 
 #include "common/plan/storage_layout.h"
 #include "common/plan/worker_part.h"
+#include "common/wire/communicator_codec.h"
+#include "common/wire/time_codec.h"
 #include "common/wire/worker_part_codec.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
@@ -10,7 +12,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -62,38 +63,42 @@ class GpuTaskTest : public GpuProcessTest {
   // Parts are gone with a process, and so are prepared again.
   void PrepareAll() {
     for (int number = 0; number < kGpus; ++number) {
-      const auto prepare =
-          Begin(*gpus_[number],
-                GpuRequest::PreparePart{.digest = parts_[number].digest(),
-                                        .part = ToProto(parts_[number]).SerializeAsString()});
+      v1::GpuRequest request;
+      request.mutable_prepare_part()->set_digest(parts_[number].digest().ToString());
+      request.mutable_prepare_part()->set_part(ToProto(parts_[number]).SerializeAsString());
+      const auto prepare = Begin(*gpus_[number], std::move(request));
       Await(*prepare);
       ASSERT_OK(prepare->status());
     }
   }
 
-  GpuRequest::RunTask RunOf(int number, uint32_t instance) {
-    const std::vector<TilePlace> place = {{.arena = arenas_[number], .offset = 0}};
-    const std::vector<TilePlace> none;
-    return {.key = {.operation = 1, .epoch = 1, .plan = 1, .instance = instance},
-            .part = parts_[number].digest(),
-            .sources = number == 0 ? place : none,
-            .destinations = number == 0 ? none : place,
-            .communicator = KeyOf(gpus_),
-            .devices = {0, 1, 2},
-            .deadline = absl::Seconds(60),
-            .stall_limit = stall_limit_};
+  v1::GpuRequest TaskOf(int number, uint32_t instance) {
+    v1::GpuRequest request;
+    v1::GpuRequest::RunTask& task = *request.mutable_run_task();
+    *task.mutable_key() =
+        ToProto(TaskKey{.operation = 1, .epoch = 1, .plan = 1, .instance = instance});
+    task.set_part_digest(parts_[number].digest().ToString());
+    task.set_checksums(true);
+    *(number == 0 ? task.mutable_sources() : task.mutable_destinations()) =
+        ToProto(std::vector<TilePlace>{{.arena = arenas_[number], .offset = 0}});
+    *task.mutable_communicator() = ToProto(KeyOf(gpus_));
+    for (int device = 0; device < kGpus; ++device) task.add_devices(device);
+    *task.mutable_deadline() = ToProto(absl::Seconds(60));
+    *task.mutable_stall_limit() = ToProto(stall_limit_);
+    return request;
   }
   // What the task comes to at each GPU.
   std::vector<absl::Status> RunAll(uint32_t instance) {
     std::vector<std::shared_ptr<Result>> results;
     for (int number = 0; number < kGpus; ++number) {
-      results.push_back(Begin(*gpus_[number], RunOf(number, instance)));
+      results.push_back(Begin(*gpus_[number], TaskOf(number, instance)));
     }
     std::vector<absl::Status> statuses = StatusesOf(results);
     reports_.assign(kGpus, {});
     for (int number = 0; number < kGpus; ++number) {
       if (!statuses[number].ok()) continue;
-      reports_[number] = std::get<TaskReport>((*results[number]->reply)->result);
+      const v1::GpuNotice::Answer& answer = (*results[number]->reply)->answer;
+      reports_[number] = ReportFromProto(answer.report()).value_or(TaskReport());
       statuses[number] = reports_[number].status;
       for (const DeviceReport& device : reports_[number].devices) {
         statuses[number].Update(device.status);
@@ -150,8 +155,7 @@ TEST_F(GpuTaskTest, AfterAStallTheCommunicatorIsGoneAndTheNextTaskWorks) {
   const CommunicatorKey key = KeyOf(gpus_);
   EXPECT_THAT(RunAll(0), Contains(testing::Not(IsOk())));
   for (Child* gpu : gpus_) {
-    const auto stop =
-        Begin(*gpu, GpuRequest::StopCommunicator{.key = key, .cause = absl::CancelledError("")});
+    const auto stop = Begin(*gpu, StopCommunicatorRequest(key, absl::CancelledError("")));
     Await(*stop);
     EXPECT_THAT(stop->status(), AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
   }
@@ -173,16 +177,25 @@ TEST_F(GpuTaskTest, AProcessThatLosesItsGpuIsReplaced) {
   AwaitReplacement(*gpus_[1]);
 }
 
-TEST_F(GpuTaskTest, ATileBehindTheEndOfItsArenaIsRefused) {
+TEST_F(GpuTaskTest, ATaskThatCannotBeIsRefused) {
   StartAll();
   PrepareAll();
   ASSERT_THAT(CreateCommunicator(gpus_), Each(IsOk()));
-  GpuRequest::RunTask run = RunOf(1, 0);
-  run.destinations[0].offset = 64;
-  const auto result = Begin(*gpus_[1], run);
-  Await(*result);
-  EXPECT_THAT(result->status(), StatusIs(absl::StatusCode::kInvalidArgument,
+  const auto refusal = [&](const v1::GpuRequest& request) {
+    const auto result = Begin(*gpus_[1], request);
+    Await(*result);
+    return result->status();
+  };
+  v1::GpuRequest request = TaskOf(1, 0);
+  request.mutable_run_task()->mutable_destinations()->set_offset_bytes(0, 64);
+  EXPECT_THAT(refusal(request), StatusIs(absl::StatusCode::kInvalidArgument,
                                          HasSubstr("expected 300000 bytes from 64 on in arena")));
+  request = TaskOf(1, 0);
+  request.mutable_run_task()->mutable_devices()->RemoveLast();
+  EXPECT_THAT(refusal(request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("run_task.devices of a GPU message: expected 3, as of the "
+                                 "communicator, found 2")));
   EXPECT_THAT(DestroyCommunicator(gpus_), Each(IsOk()));
 }
 

@@ -7,15 +7,15 @@
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/process/gpu_child.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
-#include "worker/gpu/protocol/gpu_message_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 #include "worker/gpu/protocol/message_socket.h"
+#include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
@@ -27,11 +27,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LyingWorkerTest : public testing::Test, private MessageSocket::Sink {
+class LyingWorkerTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(auto ends, MessageSocket::MakePair());
-    ASSERT_OK_AND_ASSIGN(socket_, MessageSocket::Create(std::move(ends.first), *this));
+    ASSERT_OK_AND_ASSIGN(
+        socket_, MessageSocket::Create(
+                     std::move(ends.first),
+                     {.on_message =
+                          [this](const std::string& bytes, UniqueFd /*descriptor*/) {
+                            ASSERT_OK_AND_ASSIGN(notices_.emplace_back(), ParseGpuNotice(bytes));
+                          },
+                      .on_closed = [](const absl::Status& /*why*/) {}}));
     ASSERT_OK_AND_ASSIGN(
         child_,
         GpuChild::Start(
@@ -43,34 +50,42 @@ class LyingWorkerTest : public testing::Test, private MessageSocket::Sink {
             std::move(ends.second), [this](const std::string& how) { exit_ = how; }));
     loop_->AddSource(*socket_);
     loop_->AddSource(*child_);
-    ASSERT_TRUE(std::holds_alternative<GpuNotice::Hello>(Next().body));
+    ASSERT_TRUE(Next().has_hello());
   }
   void TearDown() override {
     loop_->RemoveSource(*socket_);
     loop_->RemoveSource(*child_);
   }
 
-  GpuNotice Next() {
+  // None when the process has ended without another one.
+  v1::GpuNotice Next() {
     while (notices_.empty() && !exit_.has_value()) loop_->RunOnce(absl::Seconds(1));
-    if (notices_.empty()) return {GpuNotice::LastWords{absl::UnknownError("it said nothing")}};
-    GpuNotice notice = std::move(notices_.front());
+    if (notices_.empty()) return {};
+    v1::GpuNotice notice = std::move(notices_.front());
     notices_.pop_front();
     return notice;
   }
-  absl::Status Ask(GpuRequest::Body body) {
-    EXPECT_OK(socket_->Send(Encode({.id = ++last_id_, .body = std::move(body)})));
-    const GpuNotice notice = Next();
-    const auto* answer = std::get_if<GpuNotice::Answer>(&notice.body);
-    return answer == nullptr ? absl::UnknownError("no answer") : answer->status;
+  absl::Status Ask(v1::GpuRequest request, UniqueFd descriptor = UniqueFd()) {
+    request.set_id(++last_id_);
+    EXPECT_OK(socket_->Send(request.SerializeAsString(), std::move(descriptor)));
+    const v1::GpuNotice notice = Next();
+    if (!notice.has_answer()) return absl::UnknownError("no answer");
+    return FromProto(notice.answer().status());
   }
   // The process says that this was wrong, and ends.
   void ExpectLastWords(const std::string& text) {
-    const GpuNotice notice = Next();
-    const auto* words = std::get_if<GpuNotice::LastWords>(&notice.body);
-    ASSERT_NE(words, nullptr);
-    EXPECT_THAT(words->cause, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+    const v1::GpuNotice notice = Next();
+    ASSERT_TRUE(notice.has_last_words());
+    EXPECT_THAT(FromProto(notice.last_words().cause()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
     while (!exit_.has_value()) loop_->RunOnce(absl::Seconds(1));
     EXPECT_EQ(*exit_, "exit status 70");
+  }
+  static v1::GpuRequest ImportOf(uint64_t arena, int64_t bytes) {
+    v1::GpuRequest request;
+    request.mutable_import_arena()->set_arena(arena);
+    request.mutable_import_arena()->set_size_bytes(bytes);
+    return request;
   }
 
   const RealClock clock_{};
@@ -80,14 +95,7 @@ class LyingWorkerTest : public testing::Test, private MessageSocket::Sink {
   std::optional<std::string> exit_;
   uint64_t last_id_ = 0;
 
- private:
-  void OnMessage(std::string bytes, UniqueFd /*descriptor*/) override {
-    ASSERT_OK_AND_ASSIGN(GpuNotice notice, DecodeGpuNotice(bytes));
-    notices_.push_back(std::move(notice));
-  }
-  void OnClosed(const absl::Status& /*why*/) override {}
-
-  std::deque<GpuNotice> notices_;
+  std::deque<v1::GpuNotice> notices_;
 };
 
 TEST_F(LyingWorkerTest, BytesThatAreNoRequestEndTheProcess) {
@@ -96,35 +104,48 @@ TEST_F(LyingWorkerTest, BytesThatAreNoRequestEndTheProcess) {
 }
 
 TEST_F(LyingWorkerTest, ARequestThatIsCutEndsTheProcess) {
-  const std::string request =
-      Encode({.id = 1, .body = GpuRequest::PreparePart{.part = std::string(100'000, 'x')}});
-  ASSERT_OK(socket_->Send(request.substr(0, 50'000)));
+  v1::GpuRequest request;
+  request.set_id(1);
+  request.mutable_prepare_part()->set_part(std::string(100'000, 'x'));
+  ASSERT_OK(socket_->Send(request.SerializeAsString().substr(0, 50'000)));
   ExpectLastWords("expected a request");
 }
 
+TEST_F(LyingWorkerTest, ARequestWithoutAnIdEndsTheProcess) {
+  ASSERT_OK(socket_->Send(PingRequest().SerializeAsString()));
+  ExpectLastWords("id of a GPU message");
+}
+
 TEST_F(LyingWorkerTest, WhatCannotBeDoneIsRefusedAndTheProcessGoesOn) {
-  EXPECT_THAT(Ask(GpuRequest::ImportArena{.arena = ArenaId(1), .bytes = ByteCount(1)}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found none")));
-  EXPECT_THAT(Ask(GpuRequest::ReleaseArena{.arena = ArenaId(1)}),
-              StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(Ask(GpuRequest::PreparePart{.part = "no part"}),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(Ask(GpuRequest::RunTask{.communicator = {.ranks = {{"GPU-a", 1}}, .purpose = "relay"},
-                                      .devices = {0},
-                                      .deadline = absl::Seconds(1),
-                                      .stall_limit = absl::Seconds(1)}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("part")));
-  EXPECT_OK(Ask(GpuRequest::Ping()));
+  const auto refused = [](absl::string_view text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(text)));
+  };
+  EXPECT_THAT(Ask(ImportOf(1, 1)), refused("expected a descriptor, found none"));
+  EXPECT_THAT(Ask(ImportOf(0, 1)), refused("arena of a GPU message"));
+  EXPECT_THAT(Ask(ImportOf(1, -1)), refused("expected at least 0, found -1"));
+  v1::GpuRequest request;
+  request.mutable_release_arena()->set_arena(1);
+  EXPECT_THAT(Ask(request), StatusIs(absl::StatusCode::kNotFound));
+  request.mutable_create_arena()->set_size_bytes(1);
+  EXPECT_THAT(Ask(request), refused("arena of a GPU message"));
+  request.mutable_prepare_part()->set_part("no part");
+  EXPECT_THAT(Ask(request), refused("prepare_part.digest"));
+  request.mutable_run_task()->set_part_digest(std::string(32, '0'));
+  EXPECT_THAT(Ask(request), StatusIs(absl::StatusCode::kNotFound, HasSubstr("part")));
+  const CommunicatorKey key = {.ranks = {{"GPU-a", 1}}, .purpose = "relay", .epoch = 1};
+  EXPECT_THAT(Ask(CreateCommunicatorRequest({.key = key, .ticket = 0}, "id")), refused("ticket"));
+  EXPECT_THAT(Ask(CreateCommunicatorRequest({.key = key, .timeout = {}}, "id")),
+              refused("create_communicator.timeout"));
+  EXPECT_THAT(Ask(DestroyCommunicatorRequest({.key = key, .timeout = {}})),
+              refused("destroy_communicator.timeout"));
+  EXPECT_THAT(Ask(StopCommunicatorRequest({.purpose = "relay"}, absl::OkStatus())),
+              refused("communicator.ranks"));
+  EXPECT_OK(Ask(PingRequest()));
 }
 
 TEST_F(LyingWorkerTest, ADescriptorThatIsNoMemoryOfAGpuIsRefused) {
   ASSERT_OK_AND_ASSIGN(auto ends, MessageSocket::MakePair());
-  ASSERT_OK(socket_->Send(
-      Encode({.id = 1,
-              .body = GpuRequest::ImportArena{.arena = ArenaId(1), .bytes = ByteCount(1 << 20)}}),
-      std::move(ends.first)));
-  const GpuNotice notice = Next();
-  EXPECT_THAT(std::get<GpuNotice::Answer>(notice.body).status,
+  EXPECT_THAT(Ask(ImportOf(1, 1 << 20), std::move(ends.first)),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 

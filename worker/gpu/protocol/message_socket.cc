@@ -53,7 +53,8 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> MessageSocket::MakePair() {
   return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
-absl::StatusOr<std::unique_ptr<MessageSocket>> MessageSocket::Create(UniqueFd socket, Sink& sink) {
+absl::StatusOr<std::unique_ptr<MessageSocket>> MessageSocket::Create(UniqueFd socket,
+                                                                     Handlers handlers) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   epoll_event event = {.events = EPOLLIN, .data = {}};
@@ -61,11 +62,11 @@ absl::StatusOr<std::unique_ptr<MessageSocket>> MessageSocket::Create(UniqueFd so
     return absl::ErrnoToStatus(errno, absl::StrCat("watching descriptor ", socket.get()));
   }
   return std::unique_ptr<MessageSocket>(
-      new MessageSocket(std::move(socket), std::move(epoll), sink));
+      new MessageSocket(std::move(socket), std::move(epoll), std::move(handlers)));
 }
 
-MessageSocket::MessageSocket(UniqueFd socket, UniqueFd epoll, Sink& sink)
-    : socket_(std::move(socket)), epoll_(std::move(epoll)), sink_(sink) {}
+MessageSocket::MessageSocket(UniqueFd socket, UniqueFd epoll, Handlers handlers)
+    : socket_(std::move(socket)), epoll_(std::move(epoll)), handlers_(std::move(handlers)) {}
 
 absl::StatusOr<MessageSocket::Datagram> MessageSocket::Frame(absl::string_view bytes,
                                                              UniqueFd descriptor) {
@@ -184,13 +185,13 @@ void MessageSocket::Deliver(Datagram datagram) {
   } else {
     datagram.bytes.erase(0, 1);
   }
-  sink_.OnMessage(std::move(datagram.bytes),
-                  descriptors.empty() ? UniqueFd() : std::move(descriptors.front()));
+  handlers_.on_message(std::move(datagram.bytes),
+                       descriptors.empty() ? UniqueFd() : std::move(descriptors.front()));
 }
 
 void MessageSocket::Fail(const absl::Status& why) {
   Close();
-  sink_.OnClosed(why);
+  handlers_.on_closed(why);
 }
 
 void MessageSocket::Close() {

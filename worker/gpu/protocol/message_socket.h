@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
@@ -17,8 +18,8 @@
 namespace crossmesh {
 
 // One end of a local socket between two processes (SOCK_SEQPACKET): messages of bytes, each with a
-// descriptor or without. One that is larger than a datagram should be travels in a sealed file, of
-// which nobody else knows. Trusts the other end with nothing. Confined to its loop.
+// descriptor or without. A message too large for a datagram travels in a sealed file. Does not
+// trust the other end. Confined to its loop.
 class MessageSocket final : public EventSource {
  public:
   static constexpr int64_t kDatagramBytesMax = int64_t{16} << 10;
@@ -26,21 +27,19 @@ class MessageSocket final : public EventSource {
   // That the other end has not taken yet, beyond what the system holds.
   static constexpr size_t kWaitingMax = 4096;
 
-  // Whom it tells, from inside Progress. It may be removed from the loop there, not destroyed.
-  class Sink {
-   public:
-    virtual ~Sink() = default;
-    virtual void OnMessage(std::string bytes, UniqueFd descriptor) = 0;
+  // Called from inside Progress. The socket may be removed from the loop there, not destroyed.
+  struct Handlers {
+    absl::AnyInvocable<void(std::string bytes, UniqueFd descriptor)> on_message;
     // The last call. Unavailable when the other end is gone; InvalidArgument when it has sent what
     // no MessageSocket sends.
-    virtual void OnClosed(const absl::Status& why) = 0;
+    absl::AnyInvocable<void(const absl::Status& why)> on_closed;
   };
 
   // The two ends, closed when a program is started.
   static absl::StatusOr<std::pair<UniqueFd, UniqueFd>> MakePair();
 
-  // `socket` is one end. ResourceExhausted: no descriptors left. `sink` must outlive it.
-  static absl::StatusOr<std::unique_ptr<MessageSocket>> Create(UniqueFd socket, Sink& sink);
+  // `socket` is one end. ResourceExhausted: no descriptors left.
+  static absl::StatusOr<std::unique_ptr<MessageSocket>> Create(UniqueFd socket, Handlers handlers);
   MessageSocket(const MessageSocket&) = delete;
   MessageSocket& operator=(const MessageSocket&) = delete;
 
@@ -48,7 +47,7 @@ class MessageSocket final : public EventSource {
   // ResourceExhausted when the other end does not take what was sent before.
   absl::Status Send(absl::string_view bytes, UniqueFd descriptor = UniqueFd());
 
-  // Lets the other end see the end, and tells the sink no more. Repeatable.
+  // Lets the other end see the end, and calls nothing more. Repeatable.
   void Close();
 
   int Progress() override;
@@ -60,7 +59,7 @@ class MessageSocket final : public EventSource {
     std::vector<UniqueFd> descriptors;
   };
 
-  MessageSocket(UniqueFd socket, UniqueFd epoll, Sink& sink);
+  MessageSocket(UniqueFd socket, UniqueFd epoll, Handlers handlers);
 
   static absl::StatusOr<Datagram> Frame(absl::string_view bytes, UniqueFd descriptor);
   // Whether it was taken by the system, or is lost since the other end is gone.
@@ -74,7 +73,7 @@ class MessageSocket final : public EventSource {
 
   UniqueFd socket_;  // none once it is closed
   const UniqueFd epoll_;
-  Sink& sink_;
+  Handlers handlers_;
   std::deque<Datagram> waiting_;
 };
 

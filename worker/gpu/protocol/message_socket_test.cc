@@ -26,13 +26,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class Received final : public MessageSocket::Sink {
- public:
-  void OnMessage(std::string bytes, UniqueFd descriptor) override {
-    messages.push_back(std::move(bytes));
-    descriptors.push_back(std::move(descriptor));
+struct Received {
+  MessageSocket::Handlers handlers() {
+    return {.on_message =
+                [this](std::string bytes, UniqueFd descriptor) {
+                  messages.push_back(std::move(bytes));
+                  descriptors.push_back(std::move(descriptor));
+                },
+            .on_closed = [this](const absl::Status& why) { closed = why; }};
   }
-  void OnClosed(const absl::Status& why) override { closed = why; }
 
   std::vector<std::string> messages;
   std::vector<UniqueFd> descriptors;
@@ -44,7 +46,8 @@ class MessageSocketTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(auto ends, MessageSocket::MakePair());
-    ASSERT_OK_AND_ASSIGN(socket_, MessageSocket::Create(std::move(ends.first), received_));
+    ASSERT_OK_AND_ASSIGN(socket_,
+                         MessageSocket::Create(std::move(ends.first), received_.handlers()));
     other_ = std::move(ends.second);
     loop_->AddSource(*socket_);
   }
@@ -57,7 +60,7 @@ class MessageSocketTest : public testing::Test {
 
   // A socket of ours at the other end.
   void Join() {
-    ASSERT_OK_AND_ASSIGN(peer_, MessageSocket::Create(std::move(other_), from_socket_));
+    ASSERT_OK_AND_ASSIGN(peer_, MessageSocket::Create(std::move(other_), from_socket_.handlers()));
   }
 
   // A datagram that a MessageSocket would not send.

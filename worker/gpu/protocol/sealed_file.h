@@ -10,7 +10,7 @@
 
 namespace crossmesh {
 
-// A file in memory with these bytes, that nobody can change any more. ResourceExhausted.
+// A file in memory with these bytes, which can no longer be changed. ResourceExhausted.
 absl::StatusOr<UniqueFd> MakeSealedFile(absl::string_view bytes);
 
 // The bytes of such a file, which another process has made. InvalidArgument when it can still be

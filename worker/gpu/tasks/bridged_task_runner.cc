@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<Arena>> BridgedTaskRunner::MakeBounceBuffer(ByteC
   const int64_t max = options_.bounce_bytes_max.value();
   if (bytes.value() > max - bounce_bytes_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("bounce_buffers of GPUs in host memory: expected at most ", max,
+        absl::StrCat("bounce buffers of GPUs in host memory: expected at most ", max,
                      " bytes, found ", bounce_bytes_, " in use and ", bytes.value(), " wanted"));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, ports_.make_arena(bytes));

@@ -24,9 +24,9 @@
 
 namespace crossmesh {
 
-// Runs parts over the transports of host memory, whatever their devices are: for a GPU of this
-// worker that moves bytes stands a bounce buffer in host memory, which the task has for itself. A
-// part without any is the executor's alone.
+// Runs parts over the transports of host memory. A GPU of this worker that moves bytes is
+// represented by a bounce buffer in host memory, which belongs to the task. A part without such a
+// GPU goes to the executor as it is.
 //
 // A bounce buffer is as large as the storage. Source tiles are loaded whole, even if only a part of
 // them is read. Confined to the loop; destroyed when that has stopped.
@@ -48,7 +48,7 @@ class BridgedTaskRunner final : public TaskRunner {
       : ports_(std::move(ports)), options_(options) {}
 
   // As Executor::Start; ResourceExhausted when bounce buffers would take too much memory;
-  // FailedPrecondition when a tile of a GPU is in memory that somebody lends.
+  // FailedPrecondition when a tile of a GPU is in lent memory.
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override;
   void Cancel(const TaskKey& key, absl::Status why) override;
   void Refuse(const TaskKey& key) override { ports_.executor.Refuse(key); }

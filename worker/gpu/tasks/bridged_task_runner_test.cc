@@ -179,11 +179,11 @@ TEST_F(BridgedTaskRunnerTest, AProcessThatIsKilledWhileItLoadsEndsTheTaskEverywh
   Open();
   Use(FromTo("a.0", "c.0"));
   GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.pid(), SIGSTOP);
+  kill(gpu.process().pid(), SIGSTOP);
   for (const int32_t worker : {0, 1}) Start(worker);
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
-  kill(gpu.pid(), SIGKILL);
+  kill(gpu.process().pid(), SIGKILL);
   AwaitBoth();
   EXPECT_THAT(reports_[0].task->status,
               StatusIs(absl::StatusCode::kUnavailable,
@@ -198,13 +198,13 @@ TEST_F(BridgedTaskRunnerTest, AProcessThatIsKilledWhileItStoresFailsItsDevice) {
   Open();
   Use(FromTo("c.0", "a.0"));
   GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.pid(), SIGSTOP);
+  kill(gpu.process().pid(), SIGSTOP);
   for (const int32_t worker : {0, 1}) Start(worker);
   gpus().RunUntil(
       [&] { return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kBytes; });
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
-  kill(gpu.pid(), SIGKILL);
+  kill(gpu.process().pid(), SIGKILL);
   AwaitFirst();
   EXPECT_THAT(DeviceStatus(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("device a.0 (GPU-")));
@@ -220,7 +220,7 @@ TEST_F(BridgedTaskRunnerTest, AProcessThatIsReplacedInBetweenIsNotMissed) {
   Start(0);
   Settle();
   GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.pid(), SIGKILL);
+  kill(gpu.process().pid(), SIGKILL);
   gpus().AwaitReplacement(gpu);
   Start(1);
   AwaitBoth();
@@ -253,14 +253,14 @@ TEST_F(BridgedTaskRunnerTest, ACancelledTaskEndsWhenNothingIsCopiedAnyMore) {
   Open();
   Use(FromTo("a.0", "c.0"));
   GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.pid(), SIGSTOP);
+  kill(gpu.process().pid(), SIGSTOP);
   for (const int32_t worker : {0, 1}) Start(worker);
   Settle();
   workers_.bridge().Cancel(KeyOf(0), absl::CancelledError("enough"));
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
   EXPECT_GT(workers_.bridge().bounce_bytes(), 0);
-  kill(gpu.pid(), SIGCONT);
+  kill(gpu.process().pid(), SIGCONT);
   AwaitBoth();
   EXPECT_THAT(reports_[0].task->status, StatusIs(absl::StatusCode::kCancelled, "enough"));
 }
@@ -269,14 +269,14 @@ TEST_F(BridgedTaskRunnerTest, ADestinationIsNotCompleteBeforeItIsOnTheGpu) {
   Open();
   Use(FromTo("c.0", "a.0"));
   GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.pid(), SIGSTOP);
+  kill(gpu.process().pid(), SIGSTOP);
   for (const int32_t worker : {0, 1}) Start(worker);
   gpus().RunUntil(
       [&] { return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kBytes; });
   Settle();
   EXPECT_THAT(reports_[0].devices, IsEmpty());
   workers_.bridge().Cancel(KeyOf(0), absl::CancelledError("enough"));
-  kill(gpu.pid(), SIGCONT);
+  kill(gpu.process().pid(), SIGCONT);
   AwaitFirst();
   EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kCancelled,
                                        AllOf(HasSubstr("device a.0"), HasSubstr("enough"))));
@@ -286,7 +286,7 @@ TEST_F(BridgedTaskRunnerTest, CopiesEndAtTheDeadline) {
   Open();
   Use(FromTo("a.0", "c.0"));
   GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.pid(), SIGSTOP);
+  kill(gpu.process().pid(), SIGSTOP);
   TaskSpec spec = memory_->SpecOf(0, KeyOf(0));
   spec.deadline = absl::Milliseconds(100);
   StartAs(0, std::move(spec));
@@ -294,7 +294,7 @@ TEST_F(BridgedTaskRunnerTest, CopiesEndAtTheDeadline) {
   gpus().RunUntil([&] { return reports_[1].task.has_value(); });
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
-  kill(gpu.pid(), SIGCONT);
+  kill(gpu.process().pid(), SIGCONT);
   AwaitFirst();
   EXPECT_THAT(reports_[0].task->status,
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline of 100ms")));

@@ -2,6 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
+#include "common/wire/time_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,13 +15,11 @@
 namespace crossmesh {
 namespace {
 
-using Range = GpuRequest::CopyTiles::Range;
-
 // In order, and those that touch as one.
-std::vector<Range> Joined(std::vector<Range> ranges) {
-  std::ranges::sort(ranges, {}, &Range::offset);
-  std::vector<Range> joined;
-  for (const Range& range : ranges) {
+std::vector<TileRange> Joined(std::vector<TileRange> ranges) {
+  std::ranges::sort(ranges, {}, &TileRange::offset);
+  std::vector<TileRange> joined;
+  for (const TileRange& range : ranges) {
     if (joined.empty() || joined.back().end() < range.offset) {
       joined.push_back(range);
     } else {
@@ -65,7 +65,7 @@ absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(const BoundTiles& til
     ASSIGN_OR_RETURN(BounceBuffer* const bounce_buffer,
                      BounceBufferOf(found, tile, make_bounce_buffer));
     bounced.tensor[tensor] = bounce_buffer->arena->bytes().data() + found.place.offset;
-    add_range(*bounce_buffer, tensor, Range{.offset = found.place.offset, .bytes = bytes});
+    add_range(*bounce_buffer, tensor, TileRange{.offset = found.place.offset, .bytes = bytes});
   }
   return bounced;
 }
@@ -75,15 +75,14 @@ absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferSources(const BoundTiles& t
                                                              MakeBounceBuffer make_bounce_buffer) {
   sources_ = tiles;
   return BounceBufferTiles(tiles, map, make_bounce_buffer,
-                           [](BounceBuffer& bounce_buffer, size_t /*tensor*/, const Range& range) {
-                             bounce_buffer.loaded.push_back(range);
-                           });
+                           [](BounceBuffer& bounce_buffer, size_t /*tensor*/,
+                              const TileRange& range) { bounce_buffer.loaded.push_back(range); });
 }
 
 absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferDestinations(
     const BoundTiles& tiles, const TileMap& map, MakeBounceBuffer make_bounce_buffer) {
   return BounceBufferTiles(tiles, map, make_bounce_buffer,
-                           [&](BounceBuffer& bounce_buffer, size_t tensor, const Range& range) {
+                           [&](BounceBuffer& bounce_buffer, size_t tensor, const TileRange& range) {
                              const bool is_source = tensor < sources_.tensor.size() &&
                                                     sources_.tensor[tensor] == tiles.tensor[tensor];
                              if (!is_source) bounce_buffer.stored.push_back(range);
@@ -103,20 +102,21 @@ void DeviceBridge::AwaitMemory() {
     bounce_buffer.memory->WhenMade([this](const DeviceMemory::Made& /*made*/) { AwaitMemory(); });
     return;
   }
-  CopyAll(Direction::kLoad);
+  CopyAll(v1::GpuRequest::CopyTiles::DIRECTION_LOAD);
 }
 
 void DeviceBridge::Store(Done done) {
   done_ = std::move(done);
-  CopyAll(Direction::kStore);
+  CopyAll(v1::GpuRequest::CopyTiles::DIRECTION_STORE);
 }
 
 void DeviceBridge::CopyAll(Direction direction) {
   status_ = cancelled_;
   open_ = 1;  // until all have begun
   for (const BounceBuffer& bounce_buffer : bounce_buffers_) {
-    const std::vector<Range>& ranges =
-        direction == Direction::kLoad ? bounce_buffer.loaded : bounce_buffer.stored;
+    const std::vector<TileRange>& ranges = direction == v1::GpuRequest::CopyTiles::DIRECTION_LOAD
+                                               ? bounce_buffer.loaded
+                                               : bounce_buffer.stored;
     if (ranges.empty() || !status_.ok()) continue;
     status_ = Copy(bounce_buffer, direction, Joined(ranges));
   }
@@ -124,22 +124,29 @@ void DeviceBridge::CopyAll(Direction direction) {
 }
 
 absl::Status DeviceBridge::Copy(const BounceBuffer& bounce_buffer, Direction direction,
-                                std::vector<Range> ranges) {
+                                const std::vector<TileRange>& ranges) {
   ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(bounce_buffer.first));
   UniqueFd descriptor(fcntl(bounce_buffer.arena->fd(), F_DUPFD_CLOEXEC, 0));
   if (!descriptor.valid()) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "a descriptor of the bounce_buffer: ", absl::ErrnoToStatus(errno, "fcntl").message()));
+        "a descriptor of the bounce buffer: ", absl::ErrnoToStatus(errno, "fcntl").message()));
   }
   ++open_;
-  gpu_.Call(GpuRequest::CopyTiles{.key = options_.key,
-                                  .direction = direction,
-                                  .arena = found.place.arena,
-                                  .ranges = std::move(ranges),
-                                  .checksums = options_.checksums,
-                                  .deadline = options_.deadline},
-            std::move(descriptor),
-            [this](const absl::StatusOr<GpuProcess::Reply>& reply) { CloseOne(reply.status()); });
+  v1::GpuRequest request;
+  v1::GpuRequest::CopyTiles& copy = *request.mutable_copy_tiles();
+  *copy.mutable_key() = ToProto(options_.key);
+  copy.set_direction(direction);
+  copy.set_arena(found.place.arena.value());
+  for (const TileRange& range : ranges) {
+    v1::GpuRequest::CopyTiles::Range& added = *copy.add_ranges();
+    added.set_offset_bytes(range.offset);
+    added.set_size_bytes(range.bytes);
+  }
+  copy.set_checksums(options_.checksums);
+  *copy.mutable_deadline() = ToProto(options_.deadline);
+  gpu_.process().Call(
+      std::move(request), std::move(descriptor),
+      [this](const absl::StatusOr<GpuProcess::Reply>& reply) { CloseOne(reply.status()); });
   return absl::OkStatus();
 }
 
@@ -153,9 +160,7 @@ void DeviceBridge::Cancel(const absl::Status& why) {
   if (!cancelled_.ok()) return;
   cancelled_ = why;
   if (open_ == 0) return;
-  // The copies' own answers tell what became of them.
-  gpu_.Call(GpuRequest::CancelTask{.key = options_.key, .cause = why},
-            [](const absl::StatusOr<GpuProcess::Reply>& /*reply*/) {});
+  gpu_.CancelTask(options_.key, why);
 }
 
 }  // namespace crossmesh

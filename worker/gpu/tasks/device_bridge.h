@@ -2,10 +2,11 @@
 
 #include "common/base/byte_count.h"
 #include "common/plan/packed_segments.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/devices/gpu_device.h"
 #include "worker/gpu/devices/storage_arenas.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/gpu/protocol/tile_place.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/device_memory.h"
 
@@ -50,7 +51,7 @@ class DeviceBridge {
   std::string name() const;
 
   // Before Load: where the tiles, which `map` describes, are in bounce buffers. FailedPrecondition
-  // when one is in memory that somebody lends; what `make_bounce_buffer` says.
+  // when one is in lent memory; what `make_bounce_buffer` says.
   absl::StatusOr<BoundTiles> BounceBufferSources(const BoundTiles& tiles, const TileMap& map,
                                                  MakeBounceBuffer make_bounce_buffer);
   // The same, after those. A tile that is a source as well keeps its bytes, and is not stored.
@@ -65,15 +66,14 @@ class DeviceBridge {
   void Cancel(const absl::Status& why);
 
  private:
-  using Direction = GpuRequest::CopyTiles::Direction;
-  using Range = GpuRequest::CopyTiles::Range;
+  using Direction = v1::GpuRequest::CopyTiles::Direction;
 
   struct BounceBuffer {
     const std::byte* first = nullptr;  // of the arena that stands for the GPU's memory
     std::shared_ptr<DeviceMemory> memory;
     std::shared_ptr<Arena> arena;  // of the host
-    std::vector<Range> loaded = {};
-    std::vector<Range> stored = {};
+    std::vector<TileRange> loaded = {};
+    std::vector<TileRange> stored = {};
   };
 
   // Of one tile, which is in the bounce buffer that comes back.
@@ -87,7 +87,7 @@ class DeviceBridge {
   void AwaitMemory();
   void CopyAll(Direction direction);
   absl::Status Copy(const BounceBuffer& bounce_buffer, Direction direction,
-                    std::vector<Range> ranges);
+                    const std::vector<TileRange>& ranges);
   void CloseOne(const absl::Status& status);
 
   GpuDevice& gpu_;

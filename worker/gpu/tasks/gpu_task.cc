@@ -20,38 +20,39 @@ void TakeLongest(const PhaseSeconds& of_one, PhaseSeconds& of_all) {
 
 }  // namespace
 
-GpuTask::GpuTask(TaskSpec spec, std::vector<std::unique_ptr<DeviceRun>> runs,
+GpuTask::GpuTask(TaskSpec spec, std::vector<std::unique_ptr<DeviceTask>> devices,
                  TaskObserver& observer)
     : spec_(std::move(spec)),
-      runs_(std::move(runs)),
+      devices_(std::move(devices)),
       observer_(observer),
-      runs_left_(runs_.size()),
+      devices_left_(devices_.size()),
       report_{.key = spec_.key} {}
 
 void GpuTask::Begin(absl::AnyInvocable<void()> over) {
   over_ = std::move(over);
   ReportIdleDevices();
-  if (runs_.empty()) return End();
-  for (const auto& run : runs_) {
-    run->Begin([this, &of_one = *run](absl::StatusOr<TaskReport> report) {
-      OnRunOver(of_one, std::move(report));
+  if (devices_.empty()) return End();
+  for (const auto& device : devices_) {
+    device->Begin([this, &of_one = *device](absl::StatusOr<TaskReport> report) {
+      OnDeviceOver(of_one, std::move(report));
     });
   }
 }
 
-void GpuTask::OnRunOver(DeviceRun& run, absl::StatusOr<TaskReport> report) {
+void GpuTask::OnDeviceOver(DeviceTask& device, absl::StatusOr<TaskReport> report) {
   if (!report.ok()) {
-    report = Failed(run, absl::Status(report.status().code(),
-                                      absl::StrCat(NameOf(run), ": ", report.status().message())));
+    report =
+        Failed(device, absl::Status(report.status().code(),
+                                    absl::StrCat(NameOf(device), ": ", report.status().message())));
   }
   Add(*report);
   if (!report->status.ok()) {
-    // Whatever failed, its communicator can no longer be used there.
-    report_.broken_devices.push_back(run.device());
-    CancelRuns(absl::UnavailableError(
-        absl::StrCat("ended with ", NameOf(run), ": ", report->status.message())));
+    // After any failure its communicator can no longer be used there.
+    report_.broken_devices.push_back(device.device());
+    CancelDevices(absl::UnavailableError(
+        absl::StrCat("ended with ", NameOf(device), ": ", report->status.message())));
   }
-  if (--runs_left_ == 0) End();
+  if (--devices_left_ == 0) End();
 }
 
 void GpuTask::End() {
@@ -61,9 +62,9 @@ void GpuTask::End() {
 
 void GpuTask::ReportIdleDevices() {
   for (const DeviceRank device : spec_.part->destinations()) {
-    const bool runs =
-        std::ranges::any_of(runs_, [device](const auto& run) { return run->device() == device; });
-    if (!runs) Add({.devices = {{.device = device}}});
+    const bool is_busy = std::ranges::any_of(
+        devices_, [device](const auto& task) { return task->device() == device; });
+    if (!is_busy) Add({.devices = {{.device = device}}});
   }
 }
 
@@ -84,17 +85,17 @@ void GpuTask::Add(const TaskReport& report) {
   moved_bytes_ += report.received_bytes + report.copied_bytes;
 }
 
-TaskReport GpuTask::Failed(const DeviceRun& run, const absl::Status& why) const {
+TaskReport GpuTask::Failed(const DeviceTask& device, const absl::Status& why) const {
   TaskReport report{.key = spec_.key, .status = why};
-  if (std::ranges::binary_search(spec_.part->destinations(), run.device())) {
-    report.devices.push_back({.device = run.device(), .status = why});
+  if (std::ranges::binary_search(spec_.part->destinations(), device.device())) {
+    report.devices.push_back({.device = device.device(), .status = why});
   }
   return report;
 }
 
 void GpuTask::Cancel(const absl::Status& why) {
   report_.status.Update(why);
-  CancelRuns(why);
+  CancelDevices(why);
 }
 
 void GpuTask::LosePeer(const std::string& worker, const absl::Status& why) {
@@ -107,18 +108,18 @@ void GpuTask::LosePeer(const std::string& worker, const absl::Status& why) {
   Cancel(loss);
 }
 
-void GpuTask::CancelRuns(const absl::Status& why) {
-  for (const auto& run : runs_) run->Cancel(why);
+void GpuTask::CancelDevices(const absl::Status& why) {
+  for (const auto& device : devices_) device->Cancel(why);
 }
 
 int64_t GpuTask::moved_bytes() const {
   int64_t bytes = moved_bytes_;
-  for (const auto& run : runs_) bytes += run->gpu().MovedBytes(spec_.key).value_or(0);
+  for (const auto& device : devices_) bytes += device->gpu().MovedBytes(spec_.key).value_or(0);
   return bytes;
 }
 
-std::string GpuTask::NameOf(const DeviceRun& run) const {
-  return absl::StrCat("device ", ToString(run.gpu().device()), " (", run.gpu().gpu(), ")");
+std::string GpuTask::NameOf(const DeviceTask& device) const {
+  return absl::StrCat("device ", ToString(device.gpu().device()), " (", device.gpu().gpu(), ")");
 }
 
 }  // namespace crossmesh

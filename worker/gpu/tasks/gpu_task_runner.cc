@@ -1,6 +1,9 @@
 #include "worker/gpu/tasks/gpu_task_runner.h"
 
 #include "common/base/status_macros.h"
+#include "common/wire/communicator_codec.h"
+#include "common/wire/time_codec.h"
+#include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
 #include <string>
@@ -39,8 +42,8 @@ absl::Status GpuTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
                                                  key.epoch, ", plan ", key.plan, ", instance ",
                                                  key.instance, " runs here"));
   }
-  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceRun>> runs, MakeRuns(spec));
-  tasks_[key] = std::make_unique<GpuTask>(std::move(spec), std::move(runs), observer);
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceTask>> devices, MakeDeviceTasks(spec));
+  tasks_[key] = std::make_unique<GpuTask>(std::move(spec), std::move(devices), observer);
   // The observer is not called from inside.
   loop_.Post([this, key] {
     tasks_.at(key)->Begin([this, key] {
@@ -51,10 +54,10 @@ absl::Status GpuTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> GpuTaskRunner::MakeRuns(
+absl::StatusOr<std::vector<std::unique_ptr<DeviceTask>>> GpuTaskRunner::MakeDeviceTasks(
     const TaskSpec& spec) {
   ASSIGN_OR_RETURN(const auto parts, parts_.Of(spec.part->part()));
-  std::vector<std::unique_ptr<DeviceRun>> runs;
+  std::vector<std::unique_ptr<DeviceTask>> devices;
   for (const std::shared_ptr<const WorkerPart>& part : *parts) {
     if (part->spec().relays.empty() && part->spec().copies.empty()) continue;
     const DeviceRank device = part->spec().devices.front();
@@ -65,18 +68,21 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> GpuTaskRunner::MakeRuns(
           absl::StrCat("device ", ToString(id), ": expected a GPU of this worker"));
     }
     ASSIGN_OR_RETURN(const TaskSpec::Communicator communicator, CommunicatorOf(spec, *part));
-    runs.push_back(std::make_unique<DeviceRun>(
-        *gpu, DeviceRun::Options{.part = part,
-                                 .task = {.key = spec.key,
-                                          .checksums = spec.checksums,
-                                          .communicator = communicator.key,
-                                          .devices = communicator.devices,
-                                          .deadline = spec.deadline,
-                                          .stall_limit = spec.stall_limit},
-                                 .sources = TilesOf(spec.sources, device),
-                                 .destinations = TilesOf(spec.destinations, device)}));
+    v1::GpuRequest::RunTask task;
+    *task.mutable_key() = ToProto(spec.key);
+    task.set_checksums(spec.checksums);
+    *task.mutable_communicator() = ToProto(communicator.key);
+    task.mutable_devices()->Assign(communicator.devices.begin(), communicator.devices.end());
+    *task.mutable_deadline() = ToProto(spec.deadline);
+    *task.mutable_stall_limit() = ToProto(spec.stall_limit);
+    devices.push_back(std::make_unique<DeviceTask>(
+        *gpu, DeviceTask::Options{.part = part,
+                                  .key = spec.key,
+                                  .task = std::move(task),
+                                  .sources = TilesOf(spec.sources, device),
+                                  .destinations = TilesOf(spec.destinations, device)}));
   }
-  return runs;
+  return devices;
 }
 
 void GpuTaskRunner::Cancel(const TaskKey& key, absl::Status why) {

@@ -39,7 +39,7 @@ class GpuTaskRunner final : public TaskRunner {
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
 
  private:
-  absl::StatusOr<std::vector<std::unique_ptr<DeviceRun>>> MakeRuns(const TaskSpec& spec);
+  absl::StatusOr<std::vector<std::unique_ptr<DeviceTask>>> MakeDeviceTasks(const TaskSpec& spec);
   GpuTask* Find(const TaskKey& key) const;
 
   EventLoop& loop_;

@@ -7,6 +7,7 @@
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
+#include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 
 #include <csignal>
 #include <memory>
@@ -134,7 +135,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   const TaskKey key = SpecOf(0, communicator).key;
   const Reports reports = Run(SpecOf(0, communicator), [&] {
     gpus_.RunUntil([&] { return gpu.MovedBytes(key).has_value(); });
-    kill(gpu.pid(), SIGKILL);
+    kill(gpu.process().pid(), SIGKILL);
   });
   EXPECT_THAT(reports.task->status,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("device b.0 (" + StandInUuid(1))));
@@ -149,8 +150,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   // At the others it goes with the task, or by this.
   for (const char* device : {"a.0", "b.1"}) {
     EXPECT_THAT(gpus_.Call(gpus_[device],
-                           GpuRequest::StopCommunicator{.key = communicator,
-                                                        .cause = absl::CancelledError("enough")}),
+                           StopCommunicatorRequest(communicator, absl::CancelledError("enough"))),
                 AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
   }
 }
@@ -160,7 +160,7 @@ TEST_F(GpuTaskRunnerTest, ANewProcessGetsPartsAnew) {
   ASSERT_OK_AND_ASSIGN(CommunicatorKey communicator, gpus_.MakeCommunicator());
   ExpectMoves(0, communicator);
   for (const char* device : {"a.0", "b.0", "b.1"}) {
-    kill(gpus_[device].pid(), SIGKILL);
+    kill(gpus_[device].process().pid(), SIGKILL);
     gpus_.AwaitReplacement(gpus_[device]);
   }
   ASSERT_OK_AND_ASSIGN(communicator, gpus_.MakeCommunicator());

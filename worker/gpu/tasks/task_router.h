@@ -11,7 +11,7 @@
 namespace crossmesh {
 
 // Gives each task to the runner for the way that its bytes go: from GPU to GPU over a communicator,
-// or between host memory, whatever the devices are. What is said about a task goes to both, of
+// or between host memory, on any devices. What is said about a task goes to both, of
 // which one does not know it. Confined to their loop.
 class TaskRouter final : public TaskRunner {
  public:

@@ -1,6 +1,9 @@
 #include "worker/tasks/testing/task_fixture.h"
 
 #include "common/base/check.h"
+#include "common/metrics/label_set.h"
+#include "common/metrics/metric_names.h"
+#include "common/metrics/testing/metric_value.h"
 #include "common/plan/plan.h"
 #include "common/plan/testing/tables.h"
 #include "common/wire/worker_part_codec.h"
@@ -123,6 +126,15 @@ std::byte TaskFixture::FirstByte(const std::string& name, const std::string& dev
   auto opened = storages_.Open({name, *ParseDevice(device)});
   CHECK_OK(opened);
   return opened->arena->bytes()[0];
+}
+
+std::vector<std::string> TaskFixture::Rejections() const {
+  std::vector<std::string> rejections;
+  for (const absl::string_view reason : kCommandRejections) {
+    const double count = ValueOf(metrics_.metrics(), metric::kCommandsRejected, reason);
+    rejections.insert(rejections.end(), static_cast<size_t>(count), std::string(reason));
+  }
+  return rejections;
 }
 
 TaskKey TaskFixture::Key(uint64_t operation, uint64_t epoch, uint32_t attempt) {

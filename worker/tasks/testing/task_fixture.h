@@ -41,19 +41,6 @@ struct FakeCall {
   ExecuteCall call;
 };
 
-class CountingMetrics final : public NullWorkerMetrics {
- public:
-  void CommandRejected(CommandRejection reason) override { rejections.push_back(reason); }
-  void RelayEnded(const RelayFacts& relay) override { relays.push_back(relay); }
-  void SetRelaysInProgress(TransportKind /*transport*/, int64_t count) override {
-    relays_in_progress = count;
-  }
-
-  std::vector<CommandRejection> rejections;
-  std::vector<RelayFacts> relays;
-  int64_t relays_in_progress = 0;
-};
-
 // A worker "w1" of the devices a.0-1 and b.0-1, with a clock that stands still and an executor that
 // moves nothing. Its part brings 32 bytes, halves of which a.0 and a.1 hold in storage "old", to
 // b.0 (rank 2) and b.1 (rank 3) in storage "new".
@@ -68,6 +55,9 @@ class TaskFixture : public ::testing::Test {
   void MakeAllStorages();
   StorageStatus StatusOf(const std::string& name, const std::string& device);
   std::byte FirstByte(const std::string& name, const std::string& device);
+
+  // Reasons of the commands that were refused, by their labels, in the order of their enumeration.
+  std::vector<std::string> Rejections() const;
 
   static TaskKey Key(uint64_t operation, uint64_t epoch = 1, uint32_t attempt = 1);
   v1::ExecuteRequest StartOf(const TaskKey& key) const;
@@ -84,7 +74,7 @@ class TaskFixture : public ::testing::Test {
   void Advance(absl::Duration step);
 
   FakeClock clock_;
-  CountingMetrics metrics_;
+  WorkerMetrics metrics_;
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
   StorageTable storages_{Arena::Pages::kSmall};

@@ -41,7 +41,7 @@ class CommunicatorConformanceTest : public testing::TestWithParam<CommunicatorUn
                                                       ", found ", status.ToString()));
   }
 
-  // Bytes that tell from whom they are, to whom, and where.
+  // Bytes that tell their sender, receiver and place.
   static std::byte ByteOf(int from, int to, size_t i) {
     return static_cast<std::byte>(from * 31 + to * 17 + i * 7 + i / 251);
   }

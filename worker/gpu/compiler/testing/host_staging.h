@@ -13,15 +13,15 @@
 
 namespace crossmesh {
 
-// A compiled part's staging in host memory, which knows who is in it: nobody is written over before
-// all have read it that are to, and nobody's place is read but by those. What has been read for the
+// A compiled part's staging in host memory, which knows its tenants: no tenant is written over
+// before all its readers have read it, and no other reader reads its place. What has been read for the
 // last time becomes rubbish, as staging is at first. Thread-compatible.
 class HostStaging {
  public:
   HostStaging(const CompiledPart& compiled, StagingUses uses);
 
   const StagingUses& uses() const { return uses_; }
-  // The tenant's place, to be written whole. Internal when somebody there is still to be read.
+  // The tenant's place, to be written whole. Internal when a tenant there is still to be read.
   absl::StatusOr<std::span<std::byte>> Write(int32_t tenant);
   // The tenant's bytes, to be read once. Internal when they are not there. Followed by EndRead.
   absl::StatusOr<std::span<const std::byte>> Read(int32_t tenant);

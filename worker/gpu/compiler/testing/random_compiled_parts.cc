@@ -29,7 +29,7 @@ std::shared_ptr<const TensorTable> RandomTable(RandomSource& random) {
   return std::make_shared<const TensorTable>(RandomTensorTable(random, options));
 }
 
-// Each hop a random number of periods behind the one that brings its bytes.
+// Each hop a random number of periods after the one that brings its bytes.
 void DrawPeriods(RandomSource& random, Plan::Spec& spec) {
   std::vector<int32_t> period(spec.tensors->devices().size());
   for (const Relay& relay : spec.relays) {

@@ -8,8 +8,8 @@
 
 namespace crossmesh {
 
-// Proves that whatever order the streams of a compiled part take, of all that its waits allow, no
-// place is written while somebody is still to read what is there, and none is read before it is
+// Proves that in every order of the streams of a compiled part that its waits allow, no place is
+// written while a reader has still to read what is there, and none is read before it is
 // written. Internal, naming both, when some order does. `steps` are the compiled part's own, or
 // with other waits.
 //

@@ -18,8 +18,8 @@ struct StreamStep {
   int32_t step = 0;
 };
 
-// Who is in which place of a compiled part's staging, and from when until when, found from the
-// compiled part alone: whoever is packed or received at an offset is there for what is sent or
+// Which tenant has which place of a compiled part's staging, and from when until when, found from
+// the compiled part alone: what is packed or received at an offset is there for what is sent or
 // unpacked from it until the next one comes.
 struct StagingUses {
   struct Tenant {

@@ -10,6 +10,7 @@
 #include "common/testing/temporary_folder.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 
 #include <cstdint>
 #include <fstream>
@@ -19,7 +20,6 @@
 #include <sstream>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <absl/functional/function_ref.h>
@@ -54,7 +54,7 @@ class StandInGpus {
   GpuDevice& operator[](const std::string& device) const;
 
   void RunUntil(absl::FunctionRef<bool()> holds);
-  absl::StatusOr<GpuProcess::Reply> Call(GpuDevice& gpu, GpuRequest::Body body);
+  absl::StatusOr<GpuProcess::Reply> Call(GpuDevice& gpu, v1::GpuRequest request);
   // Until another process has taken the place of the one of `gpu`, which is lost.
   void AwaitReplacement(const GpuDevice& gpu);
 
@@ -63,7 +63,7 @@ class StandInGpus {
 
   // Memory for a storage, once it is made.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const std::string& device, int64_t bytes);
-  // Of the memory behind an arena, which user processes would have. Waits for a loop that another
+  // Of an arena's memory, which user processes would have. Waits for a loop that another
   // thread runs to make it.
   static void Write(const Arena& arena, const std::string& bytes);
   static std::string Read(const Arena& arena);
@@ -74,11 +74,9 @@ class StandInGpus {
  private:
   static int DescriptorOf(const Arena& arena);
 
-  static constexpr absl::Duration kTimeout = absl::Seconds(60);
-
   const RealClock clock_;
   const TemporaryFolder folder_;
-  NullWorkerMetrics metrics_;
+  WorkerMetrics metrics_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<GpuDevices> devices_;
   uint64_t tickets_ = 0;
@@ -125,10 +123,11 @@ inline void StandInGpus::RunUntil(absl::FunctionRef<bool()> holds) {
   while (!holds()) loop_->RunOnce(absl::Seconds(1));
 }
 
-inline absl::StatusOr<GpuProcess::Reply> StandInGpus::Call(GpuDevice& gpu, GpuRequest::Body body) {
+inline absl::StatusOr<GpuProcess::Reply> StandInGpus::Call(GpuDevice& gpu, v1::GpuRequest request) {
   std::optional<absl::StatusOr<GpuProcess::Reply>> reply;
-  gpu.Call(std::move(body),
-           [&](absl::StatusOr<GpuProcess::Reply> answer) { reply.emplace(std::move(answer)); });
+  gpu.process().Call(std::move(request), [&](absl::StatusOr<GpuProcess::Reply> answer) {
+    reply.emplace(std::move(answer));
+  });
   RunUntil([&] { return reply.has_value(); });
   return *std::move(reply);
 }
@@ -145,17 +144,13 @@ inline absl::StatusOr<CommunicatorKey> StandInGpus::MakeCommunicator() {
     ranks.push_back(devices_->Find(name.device));
     key.ranks.push_back(ranks.back()->rank());
   }
-  ASSIGN_OR_RETURN(const GpuProcess::Reply minted,
-                   Call(*ranks[0], GpuRequest::MintCommunicatorId()));
-  const GpuRequest::CreateCommunicator create = {
-      .key = key,
-      .ticket = ++tickets_,
-      .id = std::get<GpuNotice::MintedId>(minted.result).id,
-      .timeout = kTimeout};
+  ASSIGN_OR_RETURN(const GpuProcess::Reply minted, Call(*ranks[0], MintCommunicatorIdRequest()));
+  const v1::GpuRequest create = CreateCommunicatorRequest({.key = key, .ticket = ++tickets_},
+                                                          minted.answer.communicator_id());
   size_t answers = 0;
   absl::Status made;
   for (GpuDevice* const rank : ranks) {
-    rank->Call(create, [&](const absl::StatusOr<GpuProcess::Reply>& reply) {
+    rank->process().Call(create, [&](const absl::StatusOr<GpuProcess::Reply>& reply) {
       made.Update(reply.status());
       ++answers;
     });

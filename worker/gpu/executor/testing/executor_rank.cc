@@ -78,7 +78,7 @@ absl::Status ExecutorRank::JoinGroups(int groups, int size, int number, Meeting&
   group_ = number % groups;
   std::string id;
   for (int group = 0; group < groups; ++group) {
-    meeting.Wait();  // nobody is to read the id of the last one any more
+    meeting.Wait();  // all have read the id of the last one
     if (number == group) {
       ASSIGN_OR_RETURN(const std::string minted, MintId(nccl_));
       std::memcpy(meeting.id.internal, minted.data(), minted.size());

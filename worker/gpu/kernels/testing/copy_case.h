@@ -49,11 +49,11 @@ struct CopyCase {
             .source_hashes = source_hashes.data(),
             .destination_hashes = destination_hashes.data()};
   }
-  KernelRun RunOf(const CopyArguments& arguments) {
-    KernelRun run = {.kernel = kernel.name,
-                     .blocks = std::ssize(source_hashes),
-                     .arguments = arguments,
-                     .memory = sources.regions()};
+  KernelLaunch LaunchOf(const CopyArguments& arguments) {
+    KernelLaunch run = {.kernel = kernel.name,
+                        .blocks = std::ssize(source_hashes),
+                        .arguments = arguments,
+                        .memory = sources.regions()};
     run.memory.push_back(destinations.memory.whole());
     run.memory.push_back(BytesOf(source_hashes));
     run.memory.push_back(BytesOf(destination_hashes));

@@ -24,7 +24,7 @@ TEST_P(KernelConformanceTest, CopiesAndHashesAsTheReferenceAndWritesNothingElse)
     CopyCase one(kCopy, random);
     const std::vector<std::byte> sources_before = one.sources.memory.Copy();
     const std::vector<std::byte> expected = one.CopyByReference();
-    ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(one.Arguments())));
+    ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf(one.Arguments())));
     ASSERT_EQ(one.destinations.memory.Copy(), expected);
     EXPECT_EQ(one.sources.memory.Copy(), sources_before);
     const std::vector<uint64_t> hashes = LeafHashesOnCpu(one.Packed());
@@ -46,7 +46,7 @@ TEST_P(KernelConformanceTest, CopyingHashesEitherSideOrNone) {
     CopyArguments arguments = one.Arguments();
     if (!of_source) arguments.source_hashes = nullptr;
     if (!of_destination) arguments.destination_hashes = nullptr;
-    ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(arguments)));
+    ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf(arguments)));
     EXPECT_EQ(one.destinations.memory.Copy(), expected);
     EXPECT_EQ(one.source_hashes, of_source ? hashes : none);
     EXPECT_EQ(one.destination_hashes, of_destination ? hashes : none);
@@ -65,7 +65,7 @@ TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheReferenceAndWritesNothingElse
       CopyArguments arguments = one.Arguments();
       arguments.source_hashes = nullptr;
       arguments.destination_hashes = nullptr;
-      ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(arguments)));
+      ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf(arguments)));
       ASSERT_EQ(one.destinations.memory.Copy(), expected);
       EXPECT_EQ(one.sources.memory.Copy(), sources_before);
       EXPECT_EQ(one.sources.factors.Copy(), factors_before);

@@ -19,7 +19,7 @@ class KernelConformanceTest : public testing::TestWithParam<KernelsUnderTest> {
     ASSERT_OK_AND_ASSIGN(runner_, GetParam().make_runner());
   }
 
-  void Launch(const KernelRun& run) { ASSERT_OK(runner_->Run(run)); }
+  void Launch(const KernelLaunch& run) { ASSERT_OK(runner_->Run(run)); }
 
  private:
   std::unique_ptr<KernelRunner> runner_;

@@ -7,7 +7,7 @@ namespace {
 
 class HostKernelRunner final : public KernelRunner {
  public:
-  absl::Status Run(const KernelRun& run) override {
+  absl::Status Run(const KernelLaunch& run) override {
     const HostKernel& kernel = HostKernelOf(run.kernel);
     std::visit(
         [&](const auto& arguments) { kernel.run(static_cast<int32_t>(run.blocks), &arguments); },

@@ -20,7 +20,7 @@
 namespace crossmesh {
 
 // One launch of a kernel in a test.
-struct KernelRun {
+struct KernelLaunch {
   absl::string_view kernel;  // as in Kernels()
   int64_t blocks = 0;        // of threads, at least 1
   std::variant<PackArguments, CopyArguments, ScaleArguments> arguments;
@@ -33,13 +33,13 @@ inline std::span<std::byte> BytesOf(std::vector<uint64_t>& list) {
   return std::as_writable_bytes(std::span(list));
 }
 
-// Runs kernels on memory of this process, by whatever it takes to have it where they run.
+// Runs kernels on memory of this process, which it brings to where they run.
 class KernelRunner {
  public:
   virtual ~KernelRunner() = default;
 
   // Afterwards the memory is as the kernel has left it.
-  virtual absl::Status Run(const KernelRun& run) = 0;
+  virtual absl::Status Run(const KernelLaunch& run) = 0;
 };
 
 // On this thread: the kernels' own code, compiled for the host.

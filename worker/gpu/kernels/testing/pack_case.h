@@ -47,11 +47,11 @@ struct PackCase {
             .packed = packed.data(),
             .leaf_hashes = leaf_hashes.data()};
   }
-  KernelRun RunOf(absl::string_view kernel, const PackArguments& arguments) {
-    KernelRun run = {.kernel = kernel,
-                     .blocks = std::ssize(leaf_hashes),
-                     .arguments = arguments,
-                     .memory = boxes.regions()};
+  KernelLaunch LaunchOf(absl::string_view kernel, const PackArguments& arguments) {
+    KernelLaunch run = {.kernel = kernel,
+                        .blocks = std::ssize(leaf_hashes),
+                        .arguments = arguments,
+                        .memory = boxes.regions()};
     run.memory.push_back(packed.whole());
     run.memory.push_back(BytesOf(leaf_hashes));
     return run;

@@ -34,7 +34,7 @@ TEST_P(KernelConformanceTest, PacksAndHashesAsTheReferenceAndWritesNothingElse) 
       const std::vector<std::byte> memory_before = one.boxes.memory.Copy();
       const std::vector<std::byte> factors_before = one.boxes.factors.Copy();
       std::vector<std::byte> packed_before = one.packed.Copy();
-      ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(kernel.name, one.Arguments())));
+      ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf(kernel.name, one.Arguments())));
 
       const std::vector<std::byte> expected =
           PackOnCpu(one.boxes.boxes, kernel.types.from, kernel.types.to);
@@ -57,12 +57,12 @@ TEST_P(KernelConformanceTest, HashesWithoutPackingAndPacksWithoutHashing) {
       PackArguments arguments = one.Arguments();
       const std::vector<std::byte> before = one.packed.Copy();
       arguments.packed = nullptr;
-      ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(kernel.name, arguments)));
+      ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf(kernel.name, arguments)));
       EXPECT_EQ(one.packed.Copy(), before);
 
       arguments.packed = one.packed.data();
       arguments.leaf_hashes = nullptr;
-      ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf(kernel.name, arguments)));
+      ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf(kernel.name, arguments)));
       EXPECT_EQ(one.leaf_hashes, LeafHashesOnCpu(one.packed.bytes()));
     }
   }

@@ -47,7 +47,7 @@ struct ScaleCase {
     if (!random.OneIn(3)) MakeOrdinary(memory, random);
   }
 
-  KernelRun Run() {
+  KernelLaunch Run() {
     return {.kernel = "crossmesh_scale",
             .blocks = blocks,
             .arguments = ScaleArguments{.matrices = matrices.data(),

@@ -66,13 +66,13 @@ struct QuantizedRow {
     }
   }
 
-  KernelRun Scale() {
+  KernelLaunch Scale() {
     return {.kernel = "crossmesh_scale",
             .blocks = 1,
             .arguments = ScaleArguments{.matrices = &matrix, .matrix_count = 1},
             .memory = {memory.whole(), scale.whole(), factor.whole()}};
   }
-  KernelRun Pack() {
+  KernelLaunch Pack() {
     return {.kernel = "crossmesh_pack_bf16_as_f8_e4m3",
             .blocks = 1,
             .arguments =

@@ -32,7 +32,7 @@ TEST_P(KernelConformanceTest, UnpacksAndHashesAsTheReferenceAndWritesNothingElse
     const std::vector<std::byte> expected = memory.Copy();
     std::ranges::copy(memory_before, memory.whole().begin());
 
-    ASSERT_NO_FATAL_FAILURE(Launch(one.RunOf("crossmesh_unpack", one.Arguments())));
+    ASSERT_NO_FATAL_FAILURE(Launch(one.LaunchOf("crossmesh_unpack", one.Arguments())));
     ASSERT_EQ(memory.Copy(), expected);
     ASSERT_EQ(one.leaf_hashes, LeafHashesOnCpu(one.packed.bytes()));
   }
@@ -51,7 +51,7 @@ TEST_P(KernelConformanceTest, UnpackingCopiesTheHashesThatCameWhetherItHashesOrN
     arguments.root_hashes = came.data();
     arguments.root_hashes_to = kept.data();
     if (random.OneIn(2)) arguments.leaf_hashes = nullptr;
-    KernelRun run = one.RunOf("crossmesh_unpack", arguments);
+    KernelLaunch run = one.LaunchOf("crossmesh_unpack", arguments);
     run.memory.push_back(BytesOf(came));
     run.memory.push_back(BytesOf(kept));
     ASSERT_NO_FATAL_FAILURE(Launch(run));

@@ -7,6 +7,7 @@
 #include "common/testing/temporary_folder.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/process/gpu_process.h"
+#include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 
 #include <filesystem>
 #include <fstream>
@@ -28,23 +29,17 @@
 namespace crossmesh {
 
 // What a GpuProcess tells.
-class Told final : public GpuProcessObserver {
- public:
-  void OnUp(const PreflightReport& preflight) override { ups.push_back(preflight); }
-  void OnDown(const absl::Status& why) override { downs.push_back(why); }
-  void OnGivenUp(const absl::Status& why) override { given_up.push_back(why); }
-  void OnTaskProgress(const GpuNotice::TaskProgress& progress) override {
-    progresses.push_back(progress);
-  }
-  void OnCommunicatorLost(const GpuNotice::CommunicatorLost& lost) override {
-    lost_communicators.push_back(lost);
+struct Told {
+  GpuProcess::Handlers handlers() {
+    return {.on_up = [this](const PreflightReport& preflight) { ups.push_back(preflight); },
+            .on_down = [this](const absl::Status& why) { downs.push_back(why); },
+            .on_given_up = [this](const absl::Status& why) { given_up.push_back(why); },
+            .on_notice = [](const v1::GpuNotice& /*notice*/) { return absl::OkStatus(); }};
   }
 
   std::vector<PreflightReport> ups;
   std::vector<absl::Status> downs;
   std::vector<absl::Status> given_up;
-  std::vector<GpuNotice::TaskProgress> progresses;
-  std::vector<GpuNotice::CommunicatorLost> lost_communicators;
 };
 
 // Processes of GPUs of the stand-in, on one loop whose time stands still unless a test moves it.
@@ -95,7 +90,8 @@ class GpuProcessTest : public testing::Test {
 
   Child& Start(GpuProcessOptions options) {
     Child& child = children_.emplace_back();
-    child.process = std::make_unique<GpuProcess>(*loop_, clock_, std::move(options), child.told);
+    child.process =
+        std::make_unique<GpuProcess>(*loop_, clock_, std::move(options), child.told.handlers());
     child.process->Start();
     return child;
   }
@@ -127,11 +123,13 @@ class GpuProcessTest : public testing::Test {
 
     const absl::Status& status() const { return reply->status(); }
   };
-  std::shared_ptr<Result> Begin(Child& child, GpuRequest::Body body) {
+  std::shared_ptr<Result> Begin(Child& child, v1::GpuRequest request,
+                                UniqueFd descriptor = UniqueFd()) {
     auto result = std::make_shared<Result>();
-    child.process->Call(std::move(body), [result](absl::StatusOr<GpuProcess::Reply> reply) {
-      result->reply.emplace(std::move(reply));
-    });
+    child.process->Call(std::move(request), std::move(descriptor),
+                        [result](absl::StatusOr<GpuProcess::Reply> reply) {
+                          result->reply.emplace(std::move(reply));
+                        });
     return result;
   }
   void Await(const Result& result) {
@@ -147,10 +145,10 @@ class GpuProcessTest : public testing::Test {
   }
 
   std::string MintIdAt(Child& child) {
-    const auto minted = Begin(child, GpuRequest::MintCommunicatorId());
+    const auto minted = Begin(child, MintCommunicatorIdRequest());
     Await(*minted);
     EXPECT_OK(minted->status());
-    return std::get<GpuNotice::MintedId>((*minted->reply)->result).id;
+    return (*minted->reply)->answer.communicator_id();
   }
   static CommunicatorKey KeyOf(const std::vector<Child*>& children) {
     CommunicatorKey key = {.ranks = {}, .purpose = "relay", .epoch = 1};
@@ -162,19 +160,16 @@ class GpuProcessTest : public testing::Test {
     const std::string id = MintIdAt(*children.front());
     std::vector<std::shared_ptr<Result>> results;
     for (Child* child : children) {
-      results.push_back(Begin(
-          *child,
-          GpuRequest::CreateCommunicator{
-              .key = KeyOf(children), .ticket = ++child->tickets, .id = id, .timeout = kTimeout}));
+      const CommunicatorOrder order = {.key = KeyOf(children), .ticket = ++child->tickets};
+      results.push_back(Begin(*child, CreateCommunicatorRequest(order, id)));
     }
     return StatusesOf(results);
   }
   std::vector<absl::Status> DestroyCommunicator(const std::vector<Child*>& children) {
     std::vector<std::shared_ptr<Result>> results;
     for (Child* child : children) {
-      results.push_back(Begin(
-          *child, GpuRequest::DestroyCommunicator{
-                      .key = KeyOf(children), .ticket = ++child->tickets, .timeout = kTimeout}));
+      results.push_back(Begin(*child, DestroyCommunicatorRequest(
+                                          {.key = KeyOf(children), .ticket = ++child->tickets})));
     }
     return StatusesOf(results);
   }
@@ -186,8 +181,6 @@ class GpuProcessTest : public testing::Test {
     }
     return statuses;
   }
-
-  static constexpr absl::Duration kTimeout = absl::Seconds(60);
 
   const TemporaryFolder folder_;
   FakeClock clock_;

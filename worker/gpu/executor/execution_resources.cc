@@ -1,4 +1,4 @@
-#include "worker/gpu/executor/run_resources.h"
+#include "worker/gpu/executor/execution_resources.h"
 
 #include "common/base/status_macros.h"
 
@@ -12,14 +12,13 @@ absl::StatusOr<StreamEvents> StreamEvents::Create(Gpu& gpu) {
   return events;
 }
 
-absl::StatusOr<std::unique_ptr<RunResources>> RunResources::Create(Gpu& gpu,
-                                                                   const RegisteredStaging& staging,
-                                                                   int32_t steps_ahead) {
-  std::unique_ptr<RunResources> made(
-      new RunResources{.gpu = gpu,
-                       .staging = staging,
-                       .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
-                       .scale_kernel = gpu.KernelNamed<ScaleArguments>("crossmesh_scale")});
+absl::StatusOr<std::unique_ptr<ExecutionResources>> ExecutionResources::Create(
+    Gpu& gpu, const RegisteredStaging& staging, int32_t steps_ahead) {
+  std::unique_ptr<ExecutionResources> made(
+      new ExecutionResources{.gpu = gpu,
+                             .staging = staging,
+                             .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
+                             .scale_kernel = gpu.KernelNamed<ScaleArguments>("crossmesh_scale")});
   ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));

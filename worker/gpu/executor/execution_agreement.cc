@@ -1,4 +1,4 @@
-#include "worker/gpu/executor/run_agreement.h"
+#include "worker/gpu/executor/execution_agreement.h"
 
 #include <string>
 
@@ -7,15 +7,15 @@
 namespace crossmesh {
 namespace {
 
-std::string ToText(const RunAgreement& agreement) {
+std::string ToText(const ExecutionAgreement& agreement) {
   return absl::StrCat("compiled part ", agreement.compiled.ToString(), " for operation ",
-                      agreement.operation, " of epoch ", agreement.epoch, ", attempt ",
-                      agreement.attempt, ", instance ", agreement.instance);
+                      agreement.operation, " of epoch ", agreement.epoch, ", plan ",
+                      agreement.plan, ", instance ", agreement.instance);
 }
 
 }  // namespace
 
-absl::Status CheckAgreement(const RunAgreement& own, const RunAgreement& of_peer,
+absl::Status CheckAgreement(const ExecutionAgreement& own, const ExecutionAgreement& of_peer,
                             absl::string_view peer) {
   if (own == of_peer) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("device ", peer,

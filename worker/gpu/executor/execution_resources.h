@@ -16,8 +16,8 @@
 
 namespace crossmesh {
 
-// Points in the three streams: behind a step's packs, its transfers, and its copies and unpacks; or
-// behind all that is there.
+// Points in the three streams: after a step's packs, its transfers, and its copies and unpacks; or
+// after all work that is there.
 struct StreamEvents {
   static absl::StatusOr<StreamEvents> Create(Gpu& gpu);
 
@@ -26,25 +26,24 @@ struct StreamEvents {
   std::unique_ptr<GpuEvent> unpacked;
 };
 
-// What the runs of one GPU share, one after the other: streams, events, kernels, staging, and lists
+// What the executions on one GPU share, one after the other: streams, events, kernels, staging, and lists
 // that keep their memory. Confined to the thread of its Gpu.
-struct RunResources {
+struct ExecutionResources {
   // `steps_ahead` is how many steps may be on the streams at once. All must outlive this.
-  static absl::StatusOr<std::unique_ptr<RunResources>> Create(Gpu& gpu,
-                                                              const RegisteredStaging& staging,
-                                                              int32_t steps_ahead);
+  static absl::StatusOr<std::unique_ptr<ExecutionResources>> Create(
+      Gpu& gpu, const RegisteredStaging& staging, int32_t steps_ahead);
 
   Gpu& gpu;
   const RegisteredStaging& staging;
   const GpuKernel<PackArguments> unpack_kernel;
   const GpuKernel<ScaleArguments> scale_kernel;
-  std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for nobody
+  std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for no other
   std::unique_ptr<GpuStream> pack;
   std::unique_ptr<GpuStream> wire;
   std::unique_ptr<GpuStream> unpack;      // copies as well, which run while its step's transfers do
   std::vector<StreamEvents> step_events;  // [step modulo their number]
-  std::unique_ptr<GpuEvent> scaled;       // behind the scales of a run
-  StreamEvents end_events;                // behind everything
+  std::unique_ptr<GpuEvent> scaled;       // after the scales of an execution
+  StreamEvents end_events;                // after everything
   std::vector<RankMessage> sends;         // of the step in hand
   std::vector<RankMessage> receives;
   std::vector<Collective> broadcasts;

@@ -1,12 +1,14 @@
 #pragma once
 
 #include "common/plan/worker_part.h"
+#include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/devices/gpu_device.h"
-#include "worker/gpu/protocol/gpu_request.h"
+#include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -19,23 +21,24 @@ namespace crossmesh {
 //
 //   WAITING --all memory is made--> PREPARING --the process has the part--> RUNNING --> OVER
 //   any --an error, a cancel before it runs--> OVER
-class DeviceRun {
+class DeviceTask {
  public:
   // The process's report; an error when there is none, since the process is not there or refuses.
   using Done = absl::AnyInvocable<void(absl::StatusOr<TaskReport>)>;
 
   struct Options {
     std::shared_ptr<const WorkerPart> part;  // of this device alone
+    TaskKey key;
     // All but the part and the places of tiles.
-    GpuRequest::RunTask task;
+    v1::GpuRequest::RunTask task;
     BoundTiles sources;
     BoundTiles destinations;
   };
 
   // `gpu` must outlive it.
-  DeviceRun(GpuDevice& gpu, Options options);
-  DeviceRun(const DeviceRun&) = delete;
-  DeviceRun& operator=(const DeviceRun&) = delete;
+  DeviceTask(GpuDevice& gpu, Options options);
+  DeviceTask(const DeviceTask&) = delete;
+  DeviceTask& operator=(const DeviceTask&) = delete;
 
   const GpuDevice& gpu() const { return gpu_; }
   DeviceRank device() const { return options_.part->spec().devices.front(); }
@@ -52,8 +55,8 @@ class DeviceRun {
 
   // Goes on when it can, which is known to be so when memory was made.
   void AwaitMemory();
-  // Whether it is all there; else somebody was asked to tell.
-  absl::StatusOr<bool> Locate(const BoundTiles& tiles, Places& places);
+  // Where all of them lie; nothing while memory is being made, which then calls AwaitMemory.
+  absl::StatusOr<std::optional<Places>> Locate(const BoundTiles& tiles);
   void Prepare();
   void Run();
   void End(absl::StatusOr<TaskReport> report);
