@@ -69,7 +69,7 @@ void DeviceScales::ScaleRow(ScaledTile& tile, const BlockedTile::Stack& stack,
   }
 }
 
-void DeviceScales::Quantize(const Run& segment, std::byte* to) const {
+void DeviceScales::Quantize(const Segment& segment, std::byte* to) const {
   const ScaledTile& tile = scaled_[scaled_of_tensor_[segment.tensor]];
   const int64_t begin = segment.tile_offset / kElementBytes;
   for (int64_t element = begin; element < begin + segment.bytes;) {

@@ -28,7 +28,7 @@ class DeviceScales {
   // Computes some scales, of a row of blocks. Returns how many bytes were read for them.
   int64_t Step();
   // Writes the elements of a segment of a tensor that has scales, quantized. Not before done().
-  void Quantize(const Run& segment, std::byte* to) const;
+  void Quantize(const Segment& segment, std::byte* to) const;
 
  private:
   struct ScaledTile {

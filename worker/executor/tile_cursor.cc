@@ -30,7 +30,7 @@ TileCursor::Reader TileCursor::ReaderOf(ClassIndex slice_class) const {
   return {.converter = ConverterFor(conversion)};
 }
 
-void TileCursor::Read(const Reader& reader, const Run& segment, std::byte* to) const {
+void TileCursor::Read(const Reader& reader, const Segment& segment, std::byte* to) const {
   if (reader.converter != nullptr) {
     reader.converter(At(segment), to, segment.bytes);
   } else if (reader.scales != nullptr) {

@@ -64,11 +64,11 @@ class TileCursor {
   // The next segment, while the one behind it is fetched into the processor's caches.
   Segment NextToRead(PackedSegments& segments, int64_t bytes_max) const;
   static PackedSegments& Seek(PackedSegments& segments, const Range& range);
-  std::byte* At(const Run& segment) const {
+  std::byte* At(const Segment& segment) const {
     return tiles_.tensor[segment.tensor] + segment.tile_offset;
   }
   Reader ReaderOf(ClassIndex slice_class) const;
-  void Read(const Reader& reader, const Run& segment, std::byte* to) const;
+  void Read(const Reader& reader, const Segment& segment, std::byte* to) const;
 
   const TileMap& map_;
   const BoundTiles& tiles_;

@@ -74,7 +74,7 @@ void GpuScales::AddMatrices(const ScaledTile& tile, const BlockedTile::Stack& st
   }
 }
 
-void GpuScales::Append(const Run& segment, KernelBoxList& list) const {
+void GpuScales::Append(const Segment& segment, KernelBoxList& list) const {
   const ScaledTile& tile = tiles_[tile_of_tensor_.at(segment.tensor)];
   const int64_t begin = segment.tile_offset / kElementBytes;
   const int64_t end = begin + segment.bytes;

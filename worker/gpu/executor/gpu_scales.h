@@ -37,7 +37,7 @@ class GpuScales {
   int64_t blocks() const { return blocks_; }
 
   // Appends a segment of a tensor that is quantized. Cost: linear in rows.
-  void Append(const Run& segment, KernelBoxList& list) const;
+  void Append(const Segment& segment, KernelBoxList& list) const;
 
  private:
   struct ScaledTile {
