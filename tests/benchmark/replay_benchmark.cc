@@ -33,7 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr ReplayKey kKey{.operation = 1, .epoch = 1, .attempt = 1};
-constexpr int32_t kSlots = 2;
+constexpr int32_t kBuffers = 2;
 
 double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -122,12 +122,12 @@ class Benchmark {
       }
       const DeviceRank own = *plan.tensors().FindDevice(devices[i][0]);
       spec.peer_of_device[*plan.tensors().FindDevice(devices[1 - i][0])] = 1 - i;
-      for (int32_t slot = 0; slot < kSlots; ++slot) {
+      for (int32_t buffer = 0; buffer < kBuffers; ++buffer) {
         auto arena = Arena::Create("benchmark", ByteCount(bytes));
         CHECK_OK(arena);
         std::ranges::fill((*arena)->bytes(), std::byte{1});
         BoundTiles tiles{.tensor = {(*arena)->bytes().data()}};
-        ReplaySpec::Slot& bound = spec.slots.emplace_back();
+        ReplaySpec::Buffer& bound = spec.buffers.emplace_back();
         (i == 0 ? bound.sources : bound.destinations)[own] = std::move(tiles);
         arenas_.push_back(*std::move(arena));
       }
@@ -142,7 +142,7 @@ class Benchmark {
     for (uint32_t instance = 0; instance < instances; ++instance) {
       for (int i = 0; i < 2; ++i) {
         planes_[i]->loop().RunAndWait([&] {
-          planes_[i]->executor().replays().Replay(kKey, static_cast<int32_t>(instance % kSlots),
+          planes_[i]->executor().replays().Replay(kKey, static_cast<int32_t>(instance % kBuffers),
                                                   instance);
         });
       }

@@ -76,19 +76,19 @@ int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
   return range.bytes;
 }
 
-SlotCopy::SlotCopy(TaskContext& context, const PreparedPart::Copy& copy)
+DeviceCopy::DeviceCopy(TaskContext& context, const PreparedPart::Copy& copy)
     : context_(context),
       copy_(copy),
       bytes_(context.part.slicing().classes()[copy.slice_class].bytes),
       source_(context.SourceCursor(copy.device)),
       destination_(context.DestinationCursor(copy.device)) {}
 
-void SlotCopy::Rewind() {
+void DeviceCopy::Rewind() {
   offset_ = 0;
   finished_ = false;
 }
 
-int64_t SlotCopy::Step() {
+int64_t DeviceCopy::Step() {
   if (finished_) return kNothingToDo;
   if (context_.progress.device_settled(copy_.device)) {
     finished_ = true;

@@ -37,10 +37,10 @@ class LocalChannel {
 
 // A class that a device both holds and needs: from its source tiles to its destination tiles.
 // Not hashed. Confined to the loop.
-class SlotCopy {
+class DeviceCopy {
  public:
   // All must outlive the copy.
-  SlotCopy(TaskContext& context, const PreparedPart::Copy& copy);
+  DeviceCopy(TaskContext& context, const PreparedPart::Copy& copy);
 
   void Rewind();
   // As LocalChannel::Step.

@@ -101,21 +101,21 @@ absl::Status LoopExecutor::StartReplays(ReplaySpec spec, ReplayObserver& observe
   const auto refused = [](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat("replays: ", why...));
   };
-  if (spec.slots.empty()) return refused("expected slots, found none");
+  if (spec.buffers.empty()) return refused("expected buffers, found none");
   if (replays_.contains(spec.key)) {
     return absl::AlreadyExistsError(absl::StrCat("replays of operation ", spec.key.operation,
                                                  ", attempt ", spec.key.attempt,
                                                  " were started before"));
   }
-  for (const ReplaySpec::Slot& slot : spec.slots) {
+  for (const ReplaySpec::Buffer& buffer : spec.buffers) {
     RETURN_IF_ERROR(
-        TaskExecution::Validate(ReplaySet::SpecOf(spec, slot), shared_->send_staging.bytes()));
+        TaskExecution::Validate(ReplaySet::SpecOf(spec, buffer), shared_->send_staging.bytes()));
   }
-  if (!SourceScales(*spec.part, spec.slots.front().sources).devices().empty()) {
+  if (!SourceScales(*spec.part, spec.buffers.front().sources).devices().empty()) {
     return refused("expected a part without scales to compute, found one with some");
   }
   ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids,
-                   Connect(ReplaySet::SpecOf(spec, spec.slots.front())));
+                   Connect(ReplaySet::SpecOf(spec, spec.buffers.front())));
   Replaying& replaying = replays_[spec.key];
   replaying.set = std::make_unique<ReplaySet>(spec, peer_ids, *shared_, *this, observer);
   replaying.stall_limit = spec.stall_limit;
@@ -135,11 +135,11 @@ void LoopExecutor::StartReplayStallRound(const ReplayKey& key) {
       });
 }
 
-void LoopExecutor::Replay(const ReplayKey& key, int32_t slot, uint32_t instance) {
+void LoopExecutor::Replay(const ReplayKey& key, int32_t buffer, uint32_t instance) {
   const auto found = replays_.find(key);
   if (found == replays_.end()) return;
   ReplaySet& set = *found->second.set;
-  set.Begin(slot, instance);
+  set.Begin(buffer, instance);
   if (pending_.empty()) return;
   pending_.Take(key.OfInstance(instance), [&](std::unique_ptr<IncomingMessage> message) {
     set.OnMessage(std::move(message));

@@ -38,7 +38,7 @@ class LoopExecutor final : public Executor, public ReplayRunner, public TaskHost
   ReplayRunner& replays() override { return *this; }
 
   absl::Status StartReplays(ReplaySpec spec, ReplayObserver& observer) override;
-  void Replay(const ReplayKey& key, int32_t slot, uint32_t instance) override;
+  void Replay(const ReplayKey& key, int32_t buffer, uint32_t instance) override;
   void ReplaySourceHere(const ReplayKey& key, uint32_t instance) override;
   void StopReplays(const ReplayKey& key, const absl::Status& why, uint32_t next_instance) override;
 

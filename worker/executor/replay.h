@@ -28,10 +28,10 @@ struct ReplayKey {
 };
 inline ReplayKey ReplayKeyOf(const TaskKey& key) { return {key.operation, key.epoch, key.attempt}; }
 
-// A part with everything that its instances need. Each instance runs in a slot, which has memory of
-// its own, so that as many may be under way as there are slots.
+// A part with everything that its instances need. Each instance runs in a buffer: memory of its own
+// on every device, so that as many may be under way as there are buffers.
 struct ReplaySpec {
-  struct Slot {
+  struct Buffer {
     absl::flat_hash_map<DeviceRank, BoundTiles> sources;       // of this worker's devices
     absl::flat_hash_map<DeviceRank, BoundTiles> destinations;  // of this worker's devices
   };
@@ -40,7 +40,7 @@ struct ReplaySpec {
   uint64_t token_high = 0;
   uint64_t token_low = 0;
   std::shared_ptr<const PreparedPart> part;
-  std::vector<Slot> slots;  // at least one
+  std::vector<Buffer> buffers;  // at least one
   std::vector<TaskPeer> peers;
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
   bool checksums = true;
@@ -49,7 +49,7 @@ struct ReplaySpec {
 };
 
 // Called on the executor's loop, never from inside a call of its methods. The keys that it is told
-// have the instance. When a task is done, its slot is free: nothing reads or writes its memory.
+// have the instance. When a task is done, its buffer is free: nothing reads or writes its memory.
 class ReplayObserver : public TaskObserver {
  public:
   // The last call for these replays.
@@ -67,13 +67,13 @@ class ReplayRunner {
 
   // Connects, and takes all memory that instances need. Those that were stopped can be started
   // again once they are stopped at every worker. AlreadyExists when such replays run;
-  // InvalidArgument as Executor::Start, without slots, and for a part that computes scales.
+  // InvalidArgument as Executor::Start, without buffers, and for a part that computes scales.
   // `observer` must outlive them.
   virtual absl::Status StartReplays(ReplaySpec spec, ReplayObserver& observer) = 0;
-  // Begins an instance in a slot that is free, in ascending order of instances. Its destination
+  // Begins an instance in a buffer that is free, in ascending order of instances. Its destination
   // tiles may be written from now on, and its sources are awaited. Does nothing when these replays
   // are not known, or are being stopped.
-  virtual void Replay(const ReplayKey& key, int32_t slot, uint32_t instance) = 0;
+  virtual void Replay(const ReplayKey& key, int32_t buffer, uint32_t instance) = 0;
   // The source tiles of all this worker's devices are filled. Does nothing when the instance is not
   // under way.
   virtual void ReplaySourceHere(const ReplayKey& key, uint32_t instance) = 0;

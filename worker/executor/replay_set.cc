@@ -7,57 +7,58 @@
 
 namespace crossmesh {
 
-TaskSpec ReplaySet::SpecOf(const ReplaySpec& spec, const ReplaySpec::Slot& slot) {
+TaskSpec ReplaySet::SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer) {
   TaskSpec task{.key = spec.key.OfInstance(spec.first_instance),
                 .token_high = spec.token_high,
                 .token_low = spec.token_low,
                 .part = spec.part,
-                .sources = slot.sources,
-                .destinations = slot.destinations,
+                .sources = buffer.sources,
+                .destinations = buffer.destinations,
                 .peers = spec.peers,
                 .peer_of_device = spec.peer_of_device,
                 .checksums = spec.checksums,
                 .deadline = absl::InfiniteDuration(),
                 .stall_limit = spec.stall_limit,
                 .receivers_say_ready = true};
-  for (const auto& [device, tiles] : slot.sources) task.awaited_sources.insert(device);
+  for (const auto& [device, tiles] : buffer.sources) task.awaited_sources.insert(device);
   return task;
 }
 
 ReplaySet::ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
                      ExecutorResources& shared, TaskHost& host, ReplayObserver& observer)
     : shared_(shared), observer_(observer), next_instance_(spec.first_instance) {
-  for (const ReplaySpec::Slot& slot : spec.slots) {
-    slots_.push_back({.task = std::make_unique<TaskExecution>(SpecOf(spec, slot), peer_ids, shared,
-                                                              host, observer)});
+  for (const ReplaySpec::Buffer& buffer : spec.buffers) {
+    buffers_.push_back({.task = std::make_unique<TaskExecution>(SpecOf(spec, buffer), peer_ids,
+                                                                shared, host, observer)});
   }
-  // A receiver begins an instance when it has ended the one before in the same slot, which this
+  // A receiver begins an instance when it has ended the one before in the same buffer, which this
   // worker may not know yet: it can be so many instances ahead.
-  early_max_ = slots_.size() * spec.part->channels().size();
+  early_max_ = buffers_.size() * spec.part->channels().size();
   early_.reserve(early_max_);
 }
 
 void ReplaySet::Begin(int32_t index, uint32_t instance) {
   if (stopping_) return;
-  CHECK(index >= 0 && index < std::ssize(slots_)) << "slot " << index << " of " << slots_.size();
-  Slot& slot = slots_[index];
-  CHECK(!slot.running) << "slot " << index << " has instance " << slot.instance;
+  CHECK(index >= 0 && index < std::ssize(buffers_))
+      << "buffer " << index << " of " << buffers_.size();
+  Buffer& buffer = buffers_[index];
+  CHECK(!buffer.running) << "buffer " << index << " has instance " << buffer.instance;
   CHECK(!IsPast(instance)) << "instance " << instance << " behind " << next_instance_;
   next_instance_ = instance + 1;
-  slot.instance = instance;
-  slot.running = true;
-  slot.task->Rewind(instance);
-  slot.task->Begin();
+  buffer.instance = instance;
+  buffer.running = true;
+  buffer.task->Rewind(instance);
+  buffer.task->Begin();
   for (const EarlyReady& early : early_) {
-    if (early.instance == instance) slot.task->OnReady(early.channel);
+    if (early.instance == instance) buffer.task->OnReady(early.channel);
   }
   std::erase_if(early_, [this](const EarlyReady& early) { return IsPast(early.instance); });
 }
 
 void ReplaySet::Stop(const absl::Status& why) {
   stopping_ = true;
-  for (Slot& slot : slots_) {
-    if (slot.running) slot.task->Cancel(why);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.running) buffer.task->Cancel(why);
   }
 }
 
@@ -69,7 +70,7 @@ std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMe
   }
   // The worker is there, whatever has become of the instance.
   const MessageKind kind = static_cast<MessageKind>(header.kind);
-  if (kind == MessageKind::kProbe && slots_.front().task->Answer(header)) return nullptr;
+  if (kind == MessageKind::kProbe && buffers_.front().task->Answer(header)) return nullptr;
   if (IsPast(header.instance) || kind == MessageKind::kAlive) {
     shared_.counters.messages_dropped++;
     return nullptr;
@@ -80,7 +81,7 @@ std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMe
 
 bool ReplaySet::KeepIfReady(const MessageHeader& header) {
   if (static_cast<MessageKind>(header.kind) != MessageKind::kReady ||
-      !slots_.front().task->IsOurs(header) || early_.size() >= early_max_) {
+      !buffers_.front().task->IsOurs(header) || early_.size() >= early_max_) {
     return false;
   }
   early_.push_back({.instance = header.instance, .channel = header.channel});
@@ -88,44 +89,44 @@ bool ReplaySet::KeepIfReady(const MessageHeader& header) {
 }
 
 void ReplaySet::OnPeerLost(PeerId peer, const absl::Status& why) {
-  for (Slot& slot : slots_) slot.task->OnPeerLost(peer, why);
+  for (Buffer& buffer : buffers_) buffer.task->OnPeerLost(peer, why);
 }
 
 void ReplaySet::OnStallRound() {
-  for (Slot& slot : slots_) {
-    if (slot.running) slot.task->OnStallRound();
+  for (Buffer& buffer : buffers_) {
+    if (buffer.running) buffer.task->OnStallRound();
   }
 }
 
 bool ReplaySet::Step() {
   bool more = false;
-  for (Slot& slot : slots_) {
-    if (!slot.running) continue;
-    more = slot.task->Step() || more;
-    if (slot.task->done()) Finish(slot);
+  for (Buffer& buffer : buffers_) {
+    if (!buffer.running) continue;
+    more = buffer.task->Step() || more;
+    if (buffer.task->done()) Finish(buffer);
   }
   return more;
 }
 
-void ReplaySet::Finish(Slot& slot) {
-  slot.running = false;
-  const RelayProgress& progress = slot.task->progress();
+void ReplaySet::Finish(Buffer& buffer) {
+  buffer.running = false;
+  const RelayProgress& progress = buffer.task->progress();
   shared_.counters.relays_succeeded += progress.relays_succeeded();
   shared_.counters.relays_failed += progress.relays_failed();
   shared_.counters.checksum_failures += progress.checksum_failures();
-  observer_.OnTaskDone(slot.task->FinishReport());
+  observer_.OnTaskDone(buffer.task->FinishReport());
 }
 
 TaskExecution* ReplaySet::Find(uint32_t instance) {
-  for (Slot& slot : slots_) {
-    if (slot.running && slot.instance == instance) return slot.task.get();
+  for (Buffer& buffer : buffers_) {
+    if (buffer.running && buffer.instance == instance) return buffer.task.get();
   }
   return nullptr;
 }
 
 bool ReplaySet::stopped() const {
-  return stopping_ && std::ranges::none_of(slots_, &Slot::running) &&
-         std::ranges::all_of(slots_, [](const Slot& slot) { return slot.task->quiet(); });
+  return stopping_ && std::ranges::none_of(buffers_, &Buffer::running) &&
+         std::ranges::all_of(buffers_, [](const Buffer& buffer) { return buffer.task->quiet(); });
 }
 
 }  // namespace crossmesh

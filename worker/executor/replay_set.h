@@ -13,7 +13,7 @@
 
 namespace crossmesh {
 
-// The replays of one part: a task for each slot, which is rewound for every instance. Confined to
+// The replays of one part: a task for each buffer, which is rewound for every instance. Confined to
 // the loop.
 class ReplaySet {
  public:
@@ -21,10 +21,10 @@ class ReplaySet {
   ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
             ExecutorResources& shared, TaskHost& host, ReplayObserver& observer);
 
-  // What a slot's task is made of.
-  static TaskSpec SpecOf(const ReplaySpec& spec, const ReplaySpec::Slot& slot);
+  // What a buffer's task is made of.
+  static TaskSpec SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer);
 
-  void Begin(int32_t slot, uint32_t instance);
+  void Begin(int32_t buffer, uint32_t instance);
   void Stop(const absl::Status& why);
   // A message of this part. Returns it when it is for an instance that is to come; what it drops it
   // counts.
@@ -41,7 +41,7 @@ class ReplaySet {
   ReplayObserver& observer() { return observer_; }
 
  private:
-  struct Slot {
+  struct Buffer {
     std::unique_ptr<TaskExecution> task;
     uint32_t instance = 0;
     bool running = false;
@@ -54,11 +54,11 @@ class ReplaySet {
 
   bool IsPast(uint32_t instance) const { return instance < next_instance_; }
   bool KeepIfReady(const MessageHeader& header);
-  void Finish(Slot& slot);
+  void Finish(Buffer& buffer);
 
   ExecutorResources& shared_;
   ReplayObserver& observer_;
-  std::vector<Slot> slots_;
+  std::vector<Buffer> buffers_;
   uint32_t next_instance_;  // those below have been begun here, or never will be
   std::vector<EarlyReady> early_;
   size_t early_max_ = 0;

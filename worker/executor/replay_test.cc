@@ -26,12 +26,12 @@ using ::testing::IsEmpty;
 
 // The tensor of MakePlan.
 constexpr int64_t kRows = 64, kColumns = 16384, kHalf = kColumns / 2;
-constexpr int32_t kSlots = 3;
+constexpr int32_t kBuffers = 3;
 constexpr ReplayKey kKey{.operation = 9, .epoch = 1, .attempt = 4};
 
-// Memory of a slot at all devices of the plan: one that has the whole, two that get half the
+// Memory of a buffer at all devices of the plan: one that has the whole, two that get half the
 // columns each.
-struct SlotMemory {
+struct BufferMemory {
   std::vector<uint32_t> whole = std::vector<uint32_t>(kRows * kColumns);
   std::array<std::vector<uint32_t>, 2> halves = {std::vector<uint32_t>(kRows * kHalf),
                                                  std::vector<uint32_t>(kRows* kHalf)};
@@ -92,17 +92,17 @@ class ReplayTest : public ExecutorTest {
                     .peer_of_device = task.peer_of_device,
                     .stall_limit = stall_limit,
                     .first_instance = first_instance};
-    for (SlotMemory& memory : memory_) {
-      ReplaySpec::Slot& slot = spec.slots.emplace_back();
+    for (BufferMemory& memory : memory_) {
+      ReplaySpec::Buffer& buffer = spec.buffers.emplace_back();
       for (const auto& [device, tiles] : task.sources) {
-        slot.sources[device] = Bound(plan, Side::kSource, device, memory);
-        slot.destinations[device] = Bound(plan, Side::kDestination, device, memory);
+        buffer.sources[device] = Bound(plan, Side::kSource, device, memory);
+        buffer.destinations[device] = Bound(plan, Side::kDestination, device, memory);
       }
     }
     return spec;
   }
 
-  static BoundTiles Bound(const Plan& plan, Side side, DeviceRank device, SlotMemory& memory) {
+  static BoundTiles Bound(const Plan& plan, Side side, DeviceRank device, BufferMemory& memory) {
     const Placement& placement = side == Side::kSource ? plan.tensors().spec().sources[0]
                                                        : plan.tensors().spec().destinations[0];
     const std::vector<DeviceId>& devices = placement.mesh.devices();
@@ -121,22 +121,22 @@ class ReplayTest : public ExecutorTest {
     }
   }
 
-  // Both workers begin whatever slots allow, up to `count` instances in all; a slot's contents are
-  // looked at when both have ended with it.
+  // Both workers begin whatever buffers allow, up to `count` instances in all; a buffer's contents
+  // are looked at when both have ended with it.
   void Advance(uint32_t count) {
-    while (sent_ < count && sent_ < looked_at_ + kSlots) {
-      memory_[sent_ % kSlots].Fill(sent_);
-      Runner(0).Replay(kKey, static_cast<int32_t>(sent_ % kSlots), sent_);
+    while (sent_ < count && sent_ < looked_at_ + kBuffers) {
+      memory_[sent_ % kBuffers].Fill(sent_);
+      Runner(0).Replay(kKey, static_cast<int32_t>(sent_ % kBuffers), sent_);
       Runner(0).ReplaySourceHere(kKey, sent_);
       ++sent_;
     }
-    while (received_ < count && received_ < looked_at_ + kSlots) {
-      memory_[received_ % kSlots].Clear();
-      Runner(1).Replay(kKey, static_cast<int32_t>(received_ % kSlots), received_);
+    while (received_ < count && received_ < looked_at_ + kBuffers) {
+      memory_[received_ % kBuffers].Clear();
+      Runner(1).Replay(kKey, static_cast<int32_t>(received_ % kBuffers), received_);
       ++received_;
     }
     while (looked_at_ < count && IsDone(0, looked_at_) && IsDone(1, looked_at_)) {
-      EXPECT_EQ(memory_[looked_at_ % kSlots].Wrong(looked_at_), 0) << "instance " << looked_at_;
+      EXPECT_EQ(memory_[looked_at_ % kBuffers].Wrong(looked_at_), 0) << "instance " << looked_at_;
       ++looked_at_;
     }
   }
@@ -164,7 +164,7 @@ class ReplayTest : public ExecutorTest {
     RunUntil([&over] { return over; });
   }
 
-  std::array<SlotMemory, kSlots> memory_;
+  std::array<BufferMemory, kBuffers> memory_;
   Replays replays_[2];
   uint32_t sent_ = 0;
   uint32_t received_ = 0;
@@ -185,10 +185,10 @@ TEST_F(ReplayTest, SoDoThoseInsideAWorker) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
   for (uint32_t instance = 0; instance < 20; ++instance) {
-    SlotMemory& memory = memory_[instance % kSlots];
+    BufferMemory& memory = memory_[instance % kBuffers];
     memory.Clear();
     memory.Fill(instance);
-    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kSlots), instance);
+    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kBuffers), instance);
     Runner(0).ReplaySourceHere(kKey, instance);
     RunUntil([&] { return IsDone(0, instance); });
     EXPECT_EQ(memory.Wrong(instance), 0) << "instance " << instance;
@@ -199,13 +199,13 @@ TEST_F(ReplayTest, InstancesInsideAWorkerAllocateNothing) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
   const auto replay = [&](uint32_t instance) {
-    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kSlots), instance);
+    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kBuffers), instance);
     Runner(0).ReplaySourceHere(kKey, instance);
     RunUntil([&] { return replays_[0].done.size() == instance + 1; });
   };
-  for (uint32_t instance = 0; instance < 2 * kSlots; ++instance) replay(instance);
+  for (uint32_t instance = 0; instance < 2 * kBuffers; ++instance) replay(instance);
   EXPECT_EQ(CountAllocations([&] {
-              for (uint32_t instance = 2 * kSlots; instance < 12 * kSlots; ++instance) {
+              for (uint32_t instance = 2 * kBuffers; instance < 12 * kBuffers; ++instance) {
                 replay(instance);
               }
             }),
@@ -238,18 +238,18 @@ TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderBegins) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, 0, kStall), replays_[i]));
   }
-  for (uint32_t instance = 0; instance < kSlots; ++instance) {
+  for (uint32_t instance = 0; instance < kBuffers; ++instance) {
     Runner(1).Replay(kKey, static_cast<int32_t>(instance), instance);
   }
   RunFor(10 * kStall);
   EXPECT_EQ(workers_[1].executor->counters().stalls, 0);
-  for (uint32_t instance = 0; instance < kSlots; ++instance) {
+  for (uint32_t instance = 0; instance < kBuffers; ++instance) {
     memory_[instance].Fill(instance);
     Runner(0).Replay(kKey, static_cast<int32_t>(instance), instance);
     Runner(0).ReplaySourceHere(kKey, instance);
   }
-  RunUntil([&] { return replays_[1].done.size() == kSlots; });
-  for (uint32_t instance = 0; instance < kSlots; ++instance) {
+  RunUntil([&] { return replays_[1].done.size() == kBuffers; });
+  for (uint32_t instance = 0; instance < kBuffers; ++instance) {
     EXPECT_EQ(memory_[instance].Wrong(instance), 0);
   }
 }
@@ -364,11 +364,11 @@ TEST_F(ReplayTest, AnObserverMayStartReplays) {
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   ReplaySpec spec = MakeReplays(0, plan);
-  spec.slots.clear();
+  spec.buffers.clear();
   EXPECT_THAT(Runner(0).StartReplays(spec, replays_[0]),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected slots")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected buffers")));
   spec = MakeReplays(0, plan);
-  spec.slots[1].sources.clear();
+  spec.buffers[1].sources.clear();
   EXPECT_THAT(Runner(0).StartReplays(spec, replays_[0]),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found none")));
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));

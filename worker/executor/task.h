@@ -104,7 +104,7 @@ struct TaskReport {
   absl::Status first_loss = {};         // why the first of them is lost; kept from the controller
   int64_t sent_bytes = 0;               // payload to other workers
   int64_t received_bytes = 0;           // payload from other workers
-  int64_t copied_bytes = 0;             // between slots of this worker
+  int64_t copied_bytes = 0;             // between devices of this worker
   PhaseSeconds seconds;
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
   // Devices of this worker whose communicators can no longer be used, or were not there.

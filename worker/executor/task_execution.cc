@@ -529,7 +529,7 @@ bool TaskExecution::done() const {
   return std::all_of(senders_.begin(), senders_.end(), finished) &&
          std::all_of(receivers_.begin(), receivers_.end(), finished) &&
          std::all_of(copies_.begin(), copies_.end(),
-                     [](const SlotCopy& copy) { return copy.finished(); });
+                     [](const DeviceCopy& copy) { return copy.finished(); });
 }
 
 const TaskReport& TaskExecution::FinishReport() {

@@ -154,7 +154,7 @@ class TaskExecution final : private RelayProgressListener {
   std::vector<std::unique_ptr<ChannelReceiver>> receivers_;
   std::vector<LocalChannel*> local_channels_;
   std::vector<std::unique_ptr<LocalChannel>> locals_;
-  std::vector<SlotCopy> copies_;
+  std::vector<DeviceCopy> copies_;
   size_t next_local_ = 0;  // local channels, then copies, in turn
 };
 

@@ -47,18 +47,18 @@ BoundTiles ChannelMemory::Bind(const StorageLayout& layout, const Arena& arena, 
   return tiles;
 }
 
-std::vector<ReplaySpec::Slot> ChannelMemory::Slots() const {
-  std::vector<ReplaySpec::Slot> slots(channel_.buffers);
+std::vector<ReplaySpec::Buffer> ChannelMemory::Buffers() const {
+  std::vector<ReplaySpec::Buffer> buffers(channel_.buffers);
   for (int32_t buffer = 0; buffer < channel_.buffers; ++buffer) {
     for (const auto& [device, arena] : sources_) {
-      slots[buffer].sources[device] = Bind(channel_.part->sources.at(device), *arena, buffer);
+      buffers[buffer].sources[device] = Bind(channel_.part->sources.at(device), *arena, buffer);
     }
     for (const auto& [device, arena] : destinations_) {
-      slots[buffer].destinations[device] =
+      buffers[buffer].destinations[device] =
           Bind(channel_.part->destinations.at(device), *arena, buffer);
     }
   }
-  return slots;
+  return buffers;
 }
 
 std::vector<PipelineTensor> ChannelMemory::Tensors(Side side, int32_t buffer) const {

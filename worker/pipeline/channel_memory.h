@@ -30,8 +30,8 @@ class ChannelMemory {
   static absl::StatusOr<ChannelMemory> Create(const WorkerProgram::Channel& channel,
                                               const MakeArena& make_arena);
 
-  // For the executor: a slot for each buffer.
-  std::vector<ReplaySpec::Slot> Slots() const;
+  // What instances run in, for the executor.
+  std::vector<ReplaySpec::Buffer> Buffers() const;
   // What an op sees of the message in a buffer, on one side: each tensor with the tiles of this
   // worker's devices.
   std::vector<PipelineTensor> Tensors(Side side, int32_t buffer) const;

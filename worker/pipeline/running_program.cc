@@ -70,7 +70,7 @@ ReplaySpec RunningProgram::SpecOf(int32_t index) const {
                   .token_high = start_.token_high,
                   .token_low = start_.token_low,
                   .part = channel.part->prepared,
-                  .slots = memory_->channels[index].Slots(),
+                  .buffers = memory_->channels[index].Buffers(),
                   .checksums = start_.checksums,
                   .stall_limit = start_.stall_limit};
   const TensorTable& tensors = channel.part->prepared->part().tensors();

@@ -87,7 +87,7 @@ class MeshRunner::Replayer final : public ReplayObserver {
                     .token_high = task.token_high,
                     .token_low = task.token_low,
                     .part = task.part,
-                    .slots = {{.sources = task.sources, .destinations = task.destinations}},
+                    .buffers = {{.sources = task.sources, .destinations = task.destinations}},
                     .peers = task.peers,
                     .peer_of_device = task.peer_of_device,
                     .checksums = task.checksums,

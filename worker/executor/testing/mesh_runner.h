@@ -67,7 +67,7 @@ class MeshRunner {
   // returned.
   absl::StatusOr<MeshOutcome> Run(const Plan& plan, std::vector<int32_t> worker_of_device,
                                   TileMemory& memory, RunOptions options);
-  // The same as `instances` replays in one slot, each worker going on when it is done with one.
+  // The same as `instances` replays in one buffer, each worker going on when it is done with one.
   // Destination tiles are overwritten before each, and looked at as soon as they are complete:
   // DataLoss as CheckDestination. Source and destination must not share memory.
   absl::Status RunReplays(const Plan& plan, const std::vector<int32_t>& worker_of_device,
