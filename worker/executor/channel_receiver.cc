@@ -1,5 +1,6 @@
 #include "worker/executor/channel_receiver.h"
 
+#include "worker/executor/phase_timer.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "worker/executor/channel_sender.h"
 
 #include "worker/executor/leaf_checksum.h"
+#include "worker/executor/phase_timer.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
@@ -10,23 +11,25 @@
 
 namespace crossmesh {
 
-ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerSender& turns)
+ChannelSender::ChannelSender(TaskContext& context, int32_t channel, SendWindow& window,
+                             StagingWaiter& waiter)
     : context_(context),
       channel_index_(channel),
       channel_(context.part.channels()[channel]),
       entries_(context.part.entries(channel_)),
-      turns_(turns),
-      link_(context.shared.transport.link(turns.peer())),
-      pieces_max_(context.shared.transport.useful_pieces_max(turns.peer())),
+      window_(window),
+      waiter_(waiter),
+      link_(context.shared.transport.link(window.peer())),
+      pieces_max_(context.shared.transport.useful_pieces_max(window.peer())),
       source_(context.SourceCursor(channel_.from)),
       forwarded_(context.DestinationCursor(channel_.from)),
       receiver_ready_(!context.spec.receivers_say_ready),
-      queue_(context.part, channel_) {
-  int64_t planned_bytes = 0;
-  for (int32_t entry = 0; entry < channel_.entry_count; ++entry) {
-    planned_bytes += NodeOf(entry).bytes();
-  }
-  turns.Add(*this, planned_bytes);
+      queue_(context.part, channel_) {}
+
+int64_t ChannelSender::planned_bytes() const {
+  int64_t bytes = 0;
+  for (int32_t entry = 0; entry < channel_.entry_count; ++entry) bytes += NodeOf(entry).bytes();
+  return bytes;
 }
 
 void ChannelSender::Rewind() {
@@ -34,21 +37,6 @@ void ChannelSender::Rewind() {
   opened_ = stopped_ = waits_for_staging_ = false;
   queue_.Rewind();
   stall_.OnProgress();
-}
-
-void ChannelSender::OnReady() {
-  receiver_ready_ = true;
-  turns_.Pump();
-}
-
-void ChannelSender::OnProgress(int32_t entry) {
-  queue_.Wake(entry);
-  turns_.Pump();
-}
-
-void ChannelSender::OnStagingFree() {
-  waits_for_staging_ = false;
-  turns_.Pump();
 }
 
 void ChannelSender::SendNext() {
@@ -105,7 +93,7 @@ void ChannelSender::SendChunk(int32_t node) {
 }
 
 bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
-  const auto staging = context_.shared.send_staging.Allocate(range.bytes, *this);
+  const auto staging = context_.shared.send_staging.Allocate(range.bytes, waiter_);
   if (!staging.has_value()) return false;
   transfer.UseStaging(*staging);
   const PhaseTimer timer(context_.report.seconds.pack);
@@ -151,8 +139,8 @@ void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t
 void ChannelSender::Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket,
                          int64_t bytes) {
   ++open_;
-  turns_.OnSend(bytes);
-  context_.shared.transport.Send(turns_.peer(), context_.HeaderFor(channel_, kind, sequence),
+  window_.OnSend(bytes);
+  context_.shared.transport.Send(window_.peer(), context_.HeaderFor(channel_, kind, sequence),
                                  payload, ticket);
 }
 
@@ -160,14 +148,13 @@ void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
   const TransferSubject subject = context_.shared.transfers.at(ticket).subject;
   context_.RemoveTransfer(ticket);
   --open_;
-  turns_.OnTaken(subject.kind == MessageKind::kChunk ? subject.bytes : 0);
+  window_.OnTaken(subject.kind == MessageKind::kChunk ? subject.bytes : 0);
   stall_.OnProgress();
   if (status.ok() && subject.kind == MessageKind::kChunk) {
     context_.report.sent_bytes += subject.bytes;
     context_.shared.counters.At(link_).sent += subject.bytes;
   }
   if (!subject.staging.empty()) context_.shared.send_staging.Release(subject.staging);
-  turns_.Pump();
 }
 
 void ChannelSender::Close(const absl::Status& why) {
@@ -179,7 +166,7 @@ void ChannelSender::Close(const absl::Status& why) {
 
 void ChannelSender::Drop() {
   stopped_ = true;
-  context_.shared.send_staging.Forget(*this);
+  context_.shared.send_staging.Forget(waiter_);
 }
 
 uint64_t ChannelSender::EndSequence(int32_t entry) const {

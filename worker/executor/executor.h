@@ -1,58 +1,19 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
-#include "worker/executor/replay.h"
+#include "worker/executor/executor_counters.h"
+#include "worker/executor/executor_options.h"
 #include "worker/executor/task_runner.h"
 #include "worker/transport/transport.h"
 
-#include <cstdint>
 #include <memory>
 
-#include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 
-struct ExecutorOptions {
-  // For chunks in more pieces of memory than the transport takes; half for sending, half for
-  // receiving.
-  int64_t staging_bytes = int64_t{32} << 20;
-  // What is in flight to a peer for each of its lanes, in periods of the plan: one is gathered
-  // while the other is sent; more, to all peers together, does not stay in the caches until it is.
-  int32_t window_periods = 2;
-  static constexpr int32_t kLaneMessagesMax = 32;
-
-  int64_t pending_messages_max = 4096;  // of operations not known yet
-  absl::Duration parked_for = absl::Seconds(30);
-};
-
-// Payload that went to and came from other workers through one kind of link.
-struct LinkBytes {
-  absl::string_view link;  // as Transport::link
-  int64_t sent = 0;
-  int64_t received = 0;
-};
-
-// Counts since creation; monotonic. Read on the loop.
-struct ExecutorCounters {
-  absl::InlinedVector<LinkBytes, 4> links;  // those used so far
-  int64_t copied_bytes = 0;
-  int64_t relays_succeeded = 0;
-  int64_t relays_failed = 0;
-  int64_t checksum_failures = 0;
-  int64_t stalls = 0;
-  int64_t messages_dropped = 0;  // wrong token, of the past, or beyond the parking bound
-  int64_t staging_bytes_used = 0;
-
-  LinkBytes& At(absl::string_view link) {
-    for (LinkBytes& known : links) {
-      if (known.link == link) return known;
-    }
-    return links.emplace_back(LinkBytes{.link = link});
-  }
-};
+class EventLoop;
+class ReplayRunner;
 
 // Runs parts of devices of host memory as data-flow graphs over one transport: between chunks only
 // data edges, channel order and the plan's periods bind. A receiver forwards chunk k as soon as it
@@ -87,6 +48,7 @@ class Executor : public TaskRunner, public TransportSink {
   // is not known.
   virtual void SourceHere(const TaskKey& key, DeviceRank device) = 0;
   virtual const ExecutorCounters& counters() const = 0;
+  // Not before Attach.
   virtual ReplayRunner& replays() = 0;
 };
 

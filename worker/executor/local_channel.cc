@@ -1,5 +1,7 @@
 #include "worker/executor/local_channel.h"
 
+#include "worker/executor/phase_timer.h"
+
 #include <algorithm>
 
 namespace crossmesh {

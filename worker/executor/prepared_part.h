@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -78,6 +79,9 @@ class PreparedPart {
     int32_t entry_count = 0;
     int64_t end_sequence = 0;
     Digest order;  // as both ends see it
+
+    // The device of another worker, where there is one.
+    std::optional<DeviceRank> remote_end() const;
   };
 
   // Where the chunks of a node go on.
@@ -156,5 +160,9 @@ class PreparedPart {
   int64_t chunks_ = 0;
   int64_t leaves_ = 0;
 };
+
+// For messages: "relay 7 at b.0" and "channel a.0 -> b.1".
+std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node);
+std::string NameOf(const PreparedPart& part, const PreparedPart::Channel& channel);
 
 }  // namespace crossmesh

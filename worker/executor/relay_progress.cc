@@ -3,22 +3,17 @@
 #include "worker/executor/leaf_checksum.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 
 namespace crossmesh {
 
-std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node) {
-  return absl::StrCat("relay ", node.relay, " at ",
-                      ToString(part.part().tensors().devices()[node.device]));
-}
-
-RelayProgress::RelayProgress(const PreparedPart& part, bool checksums,
-                             RelayProgressListener& listener)
+RelayProgress::RelayProgress(const PreparedPart& part, bool checksums, OnNode on_node)
     : part_(part),
       checksums_(checksums),
-      listener_(listener),
+      on_node_(std::move(on_node)),
       nodes_(part.nodes().size()),
       taken_(part.chunks()),
       in_place_(part.chunks()),
@@ -43,8 +38,12 @@ void RelayProgress::Rewind() {
   for (const PreparedPart::Node& node : part_.nodes()) {
     if (node.root) continue;
     ++nodes_open_;
-    ExpectItem(node.device);
+    DeviceAt(node.device).items_open++;
   }
+  for (const PreparedPart::Channel& channel : part_.channels()) {
+    if (channel.reach == PreparedPart::Reach::kIn) DeviceAt(channel.to).items_open++;
+  }
+  for (const PreparedPart::Copy& copy : part_.copies()) DeviceAt(copy.device).items_open++;
 }
 
 void RelayProgress::Begin() {
@@ -57,7 +56,7 @@ void RelayProgress::OnSourceReady(DeviceRank device) {
   if (awaited_sources_.erase(device) == 0) return;
   for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
     const PreparedPart::Node& relay = part_.nodes()[node];
-    if (relay.root && relay.device == device) listener_.OnNodeProgress(node);
+    if (relay.root && relay.device == device) on_node_(node);
   }
 }
 
@@ -104,14 +103,14 @@ void RelayProgress::OnChunkInPlace(int32_t node, int32_t chunk) {
   in_place_[ChunkIndex(node, chunk)] = true;
   nodes_[node].chunks_done++;
   SettleIfComplete(node);
-  listener_.OnNodeProgress(node);
+  on_node_(node);
 }
 
 void RelayProgress::OnRootChecksum(int32_t node, uint64_t checksum) {
   nodes_[node].root_checksum = checksum;
   nodes_[node].has_root_checksum = true;
   SettleIfComplete(node);
-  listener_.OnNodeProgress(node);
+  on_node_(node);
 }
 
 void RelayProgress::SettleIfComplete(int32_t node) {
@@ -151,7 +150,7 @@ void RelayProgress::FailNode(int32_t node, const absl::Status& why) {
   --nodes_open_;
   ++relays_failed_;
   FailDevice(part_.nodes()[node].device, why);
-  listener_.OnNodeProgress(node);
+  on_node_(node);
 }
 
 std::span<uint64_t> RelayProgress::LeafHashes(int32_t node, int32_t chunk) {
@@ -165,8 +164,6 @@ std::span<const uint64_t> RelayProgress::AllLeafHashes(int32_t node) const {
   return std::span(leaf_hashes_).subspan(relay.first_leaf, relay.leaves);
 }
 
-void RelayProgress::ExpectItem(DeviceRank device) { DeviceAt(device).items_open++; }
-
 void RelayProgress::OnItemDone(DeviceRank device, int64_t bytes) {
   DeviceState& state = DeviceAt(device);
   state.items_open--;
@@ -178,7 +175,7 @@ void RelayProgress::FailDevice(DeviceRank device, const absl::Status& why) {
   DeviceState& state = DeviceAt(device);
   if (state.settled) return;
   state.status = why;
-  SettleDevice(state);
+  state.settled = true;
 }
 
 bool RelayProgress::device_settled(DeviceRank device) const {
@@ -186,12 +183,7 @@ bool RelayProgress::device_settled(DeviceRank device) const {
 }
 
 void RelayProgress::SettleDeviceIfComplete(DeviceState& device) {
-  if (!device.settled && device.items_open == 0) SettleDevice(device);
-}
-
-void RelayProgress::SettleDevice(DeviceState& device) {
-  device.settled = true;
-  listener_.OnDeviceSettled();
+  if (device.items_open == 0) device.settled = true;
 }
 
 std::optional<DeviceReport> RelayProgress::TakeSettledDevice() {

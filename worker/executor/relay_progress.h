@@ -6,24 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 
 namespace crossmesh {
-
-// Who must go on when something has changed on the progress.
-class RelayProgressListener {
- public:
-  virtual ~RelayProgressListener() = default;
-  // A chunk of the node is there, or its checksum, or it has failed.
-  virtual void OnNodeProgress(int32_t node) = 0;
-  // A destination device is complete or has failed.
-  virtual void OnDeviceSettled() = 0;
-};
 
 // What a task has of every relay: chunks, leaf hashes, outcome; and the outcome of every
 // destination device. Memory moves elsewhere, the progress only knows. Confined to the loop.
@@ -33,10 +23,13 @@ class RelayProgressListener {
 // openings of the channels that end at it. The first failure of any of them is the device's.
 class RelayProgress {
  public:
-  // All must outlive the progress.
-  RelayProgress(const PreparedPart& part, bool checksums, RelayProgressListener& listener);
+  // Told of a node when one of its chunks is there, or its checksum, or it has failed.
+  using OnNode = absl::AnyInvocable<void(int32_t node)>;
 
-  // As if nothing had come yet, and no source were awaited. Items beyond nodes are expected anew.
+  // The part must outlive the progress.
+  RelayProgress(const PreparedPart& part, bool checksums, OnNode on_node);
+
+  // As if nothing had come yet, and no source were awaited.
   void Rewind();
 
   // Sending side.
@@ -70,9 +63,9 @@ class RelayProgress {
   int32_t chunks_in_place(int32_t node) const { return nodes_[node].chunks_done; }
   bool all_nodes_settled() const { return nodes_open_ == 0; }
 
-  // Items beyond nodes; all are expected before Begin, where a device without any is complete.
-  void ExpectItem(DeviceRank device);
+  // Devices that expect nothing are complete from now on.
   void Begin();
+  // An opening or a copy, that of so many bytes.
   void OnItemDone(DeviceRank device, int64_t bytes);
   void FailDevice(DeviceRank device, const absl::Status& why);
   bool device_settled(DeviceRank device) const;
@@ -107,7 +100,6 @@ class RelayProgress {
   void SettleIfComplete(int32_t node);
   absl::Status CompareChecksums(int32_t node);
   void SettleDeviceIfComplete(DeviceState& device);
-  void SettleDevice(DeviceState& device);
   Digest DigestOf(DeviceRank device);
   std::span<const uint64_t> AllLeafHashes(int32_t node) const;
   size_t ChunkIndex(int32_t node, int32_t chunk) const {
@@ -116,7 +108,7 @@ class RelayProgress {
 
   const PreparedPart& part_;
   const bool checksums_;
-  RelayProgressListener& listener_;
+  OnNode on_node_;
   std::vector<NodeState> nodes_;
   absl::flat_hash_set<DeviceRank> awaited_sources_;
   std::vector<bool> taken_;     // by chunk
@@ -131,8 +123,5 @@ class RelayProgress {
   int64_t relays_failed_ = 0;
   int64_t checksum_failures_ = 0;
 };
-
-// "relay 7 at b.0", for messages.
-std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node);
 
 }  // namespace crossmesh

@@ -24,12 +24,12 @@ TaskSpec ReplaySet::SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buf
   return task;
 }
 
-ReplaySet::ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
-                     ExecutorResources& shared, TaskHost& host, ReplayObserver& observer)
+ReplaySet::ReplaySet(const ReplaySpec& spec, std::span<const std::optional<PeerId>> peer_ids,
+                     ExecutorResources& shared, ReplayObserver& observer)
     : shared_(shared), observer_(observer), next_instance_(spec.first_instance) {
   for (const ReplaySpec::Buffer& buffer : spec.buffers) {
     buffers_.push_back({.task = std::make_unique<TaskExecution>(SpecOf(spec, buffer), peer_ids,
-                                                                shared, host, observer)});
+                                                                shared, observer)});
   }
   // A receiver begins an instance when it has ended the one before in the same buffer, which this
   // worker may not know yet: it can be so many instances ahead.
@@ -110,10 +110,6 @@ bool ReplaySet::Step() {
 
 void ReplaySet::Finish(Buffer& buffer) {
   buffer.running = false;
-  const RelayProgress& progress = buffer.task->progress();
-  shared_.counters.relays_succeeded += progress.relays_succeeded();
-  shared_.counters.relays_failed += progress.relays_failed();
-  shared_.counters.checksum_failures += progress.checksum_failures();
   observer_.OnTaskDone(buffer.task->FinishReport());
 }
 

@@ -1,7 +1,6 @@
-#include "worker/executor/replay.h"
-
 #include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/executor/testing/executor_fixture.h"
 #include "worker/executor/testing/tile_memory.h"
 

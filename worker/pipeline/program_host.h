@@ -3,7 +3,6 @@
 #include "common/base/mutex.h"
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
-#include "worker/executor/replay.h"
 #include "worker/pipeline/channel_memory.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_start.h"
@@ -22,6 +21,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class ReplayRunner;
 
 // A program that the host has to end before the worker goes. Thread-safe.
 class HostedProgram {

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/plan/worker_part.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/transport/striped/striped_transport.h"
 #include "worker/transport/testing/inprocess_transport.h"
 
