@@ -48,7 +48,7 @@ void ChannelSender::SendNext() {
     queue_.EndEntry();
   } else if (queue_.chunk() == context_.part.nodes()[node].chunks) {
     SendEnd(node);
-  } else if (context_.progress.CanSend(node, queue_.chunk(), entry.lag)) {
+  } else if (context_.progress.CanSend({.node = node, .chunk = queue_.chunk()}, entry.lag)) {
     SendChunk(node);
   } else {
     queue_.Sleep();
@@ -64,7 +64,7 @@ void ChannelSender::SendOpening() {
       {.kind = MessageKind::kOpening, .channel = channel_index_, .bytes = sizeof(opening)});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   std::memcpy(transfer.small.data(), &opening, sizeof(opening));
-  Send(MessageKind::kOpening, 0, transfer.OnePiece(transfer.payload()), ticket);
+  Send(ticket, 0, transfer.OnePiece(transfer.payload()));
 }
 
 void ChannelSender::SendChunk(int32_t node) {
@@ -86,10 +86,10 @@ void ChannelSender::SendChunk(int32_t node) {
     return;
   }
   queue_.Advance();
-  Send(MessageKind::kChunk, entries_[entry].first_sequence + chunk, transfer.pieces, ticket,
-       range.bytes);
+  Send(ticket, entries_[entry].first_sequence + chunk, transfer.pieces);
   // Hashed while it is on its way.
-  if (context_.progress.WantsRootHash(node, chunk)) HashRootChunk(node, chunk, range, transfer);
+  const NodeChunk sent{.node = node, .chunk = chunk};
+  if (context_.progress.WantsRootHash(sent)) HashRootChunk(sent, range, transfer);
 }
 
 bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
@@ -101,16 +101,16 @@ bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Tr
   return true;
 }
 
-void ChannelSender::HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
+void ChannelSender::HashRootChunk(NodeChunk root, const TileCursor::Range& range,
                                   const Transfer& transfer) {
   const PhaseTimer timer(context_.report.seconds.checksum);
-  const std::span<uint64_t> hashes = context_.progress.LeafHashes(node, chunk);
+  const std::span<uint64_t> hashes = context_.progress.LeafHashes(root);
   if (transfer.subject.staging.empty()) {
     source_.HashLeaves(range, context_.shared.leaf_scratch, hashes);
   } else {
     HashLeaves(transfer.subject.staging, hashes);
   }
-  context_.progress.OnRootHashed(node, chunk);
+  context_.progress.OnRootHashed(root);
 }
 
 void ChannelSender::SendEnd(int32_t node) {
@@ -125,7 +125,7 @@ void ChannelSender::SendEnd(int32_t node) {
                                               .bytes = sizeof(*checksum)});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   std::memcpy(transfer.small.data(), &*checksum, sizeof(*checksum));
-  Send(MessageKind::kChecksum, EndSequence(entry), transfer.OnePiece(transfer.payload()), ticket);
+  Send(ticket, EndSequence(entry), transfer.OnePiece(transfer.payload()));
 }
 
 void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence) {
@@ -133,22 +133,22 @@ void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t
       {.kind = MessageKind::kFailed, .channel = channel_index_, .entry = entry});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   transfer.subject.bytes = static_cast<int64_t>(EncodeFailure(why, transfer.small));
-  Send(MessageKind::kFailed, sequence, transfer.OnePiece(transfer.payload()), ticket);
+  Send(ticket, sequence, transfer.OnePiece(transfer.payload()));
 }
 
-void ChannelSender::Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket,
-                         int64_t bytes) {
+void ChannelSender::Send(Ticket ticket, uint64_t sequence, Pieces payload) {
+  const TransferSubject& subject = context_.shared.transfers.at(ticket).subject;
   ++open_;
-  window_.OnSend(bytes);
-  context_.shared.transport.Send(window_.peer(), context_.HeaderFor(channel_, kind, sequence),
-                                 payload, ticket);
+  window_.OnSend(subject.chunk_bytes());
+  context_.shared.transport.Send(
+      window_.peer(), context_.HeaderFor(channel_, subject.kind, sequence), payload, ticket);
 }
 
 void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
   const TransferSubject subject = context_.shared.transfers.at(ticket).subject;
   context_.RemoveTransfer(ticket);
   --open_;
-  window_.OnTaken(subject.kind == MessageKind::kChunk ? subject.bytes : 0);
+  window_.OnTaken(subject.chunk_bytes());
   stall_.OnProgress();
   if (status.ok() && subject.kind == MessageKind::kChunk) {
     context_.report.sent_bytes += subject.bytes;
@@ -159,7 +159,7 @@ void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
 
 void ChannelSender::Close(const absl::Status& why) {
   if (stopped_ || queue_.finished()) return;
-  // Who has not said that it is there expects nothing.
+  // A receiver that has not said that it is there expects nothing.
   if (receiver_ready_) SendFailure(why, channel_.entry_count, channel_.end_sequence);
   Drop();
 }

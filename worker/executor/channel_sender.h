@@ -75,13 +75,12 @@ class ChannelSender {
   void SendChunk(int32_t node);
   void SendEnd(int32_t node);
   void SendOpening();
-  // Of what the ticket names; `bytes` are those of a chunk.
-  void Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket, int64_t bytes = 0);
+  // What the ticket names.
+  void Send(Ticket ticket, uint64_t sequence, Pieces payload);
   void SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence);
   // Gathers a chunk that is in too many pieces; false when it must wait for staging.
   bool Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer);
-  void HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
-                     const Transfer& transfer);
+  void HashRootChunk(NodeChunk root, const TileCursor::Range& range, const Transfer& transfer);
 
   uint64_t EndSequence(int32_t entry) const;
 

@@ -22,20 +22,20 @@ class ReplayRunner;
 // staging cannot deadlock.
 //
 // Failure is per destination device: a lost, stalled or lying peer fails the devices that it was to
-// serve, and those behind them, by a message down the route; other devices go on. Buffers go back
-// only when nothing can write them any more: a cancelled task waits for transfers under way, and
-// disconnects a peer that does not end them within the stall limit.
+// serve and, by a message down the route, those downstream of them; other devices go on. Buffers
+// are given back only when nothing can write to them any more: a cancelled task waits for the
+// transfers under way, and disconnects a peer that does not end them within the stall limit.
 //
 // Confined to the loop, apart from construction; destroyed after the loop has stopped and before
-// its transport, whose messages it may have parked. Allocates nothing per chunk.
+// its transport, whose messages it may hold. Allocates nothing per chunk.
 class Executor : public TaskRunner, public TransportSink {
  public:
-  // `loop` must outlive the executor. A transport is made with its sink, so the executor comes
-  // first and is told of its transport before the loop and the first task; Attach is called once,
-  // lends the transport the memory that chunks are gathered in, and
-  // `transport` must live until the loop has stopped.
+  // `loop` must outlive the executor. A transport is made with its sink, so the executor is made
+  // first.
   static std::unique_ptr<Executor> Create(EventLoop& loop, ExecutorOptions options);
-  // ResourceExhausted: no memory for staging.
+  // Once, before the loop starts and before the first task. Lends the transport the memory in which
+  // chunks are gathered; `transport` must live until the loop has stopped. ResourceExhausted: no
+  // memory for staging.
   virtual absl::Status Attach(Transport& transport) = 0;
 
   // As TaskRunner says; InvalidArgument also when a device's worker is not given, a peer address is
@@ -44,8 +44,8 @@ class Executor : public TaskRunner, public TransportSink {
   // As TaskRunner says. The connection stays, and other tasks with it, unless transfers of the task
   // are still open when nothing else is left to do.
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override = 0;
-  // The source tiles of an awaited device are filled, and may be read. Does nothing when the task
-  // is not known.
+  // The source tiles of an awaited device are filled, and may be read from now on. Does nothing
+  // when the task is not known.
   virtual void SourceHere(const TaskKey& key, DeviceRank device) = 0;
   virtual const ExecutorCounters& counters() const = 0;
   // Not before Attach.

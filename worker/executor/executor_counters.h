@@ -22,7 +22,7 @@ struct ExecutorCounters {
   int64_t relays_failed = 0;
   int64_t checksum_failures = 0;
   int64_t stalls = 0;
-  int64_t messages_dropped = 0;  // wrong token, of the past, or beyond the parking bound
+  int64_t messages_dropped = 0;  // wrong token, task over, or too many pending
   int64_t staging_bytes_used = 0;
 
   LinkBytes& At(absl::string_view link) {

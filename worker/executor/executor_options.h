@@ -15,8 +15,9 @@ struct ExecutorOptions {
   int32_t window_periods = 2;
   static constexpr int32_t kLaneMessagesMax = 32;
 
-  int64_t pending_messages_max = 4096;  // of operations not known yet
-  absl::Duration parked_for = absl::Seconds(30);
+  // Messages of operations that are not known yet: how many are kept, and for how long.
+  int64_t pending_messages_max = 4096;
+  absl::Duration pending_for = absl::Seconds(30);
 };
 
 }  // namespace crossmesh

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
 #include "common/plan/plan.h"
 #include "worker/executor/executor_counters.h"
 #include "worker/executor/executor_options.h"
@@ -16,6 +15,8 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
+
+class EventLoop;
 
 // What the tasks of one executor share. Confined to the loop.
 struct ExecutorResources {

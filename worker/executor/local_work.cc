@@ -1,6 +1,9 @@
 #include "worker/executor/local_work.h"
 
+#include "worker/executor/local_channel.h"
 #include "worker/executor/phase_timer.h"
+#include "worker/executor/source_scales.h"
+#include "worker/executor/task_context.h"
 
 #include <algorithm>
 
@@ -23,9 +26,15 @@ LocalWork::LocalWork(TaskContext& context, SourceScales& scales)
   for (const PreparedPart::Copy& copy : context.part.copies()) copies_.emplace_back(context, copy);
 }
 
+LocalWork::~LocalWork() = default;
+
 void LocalWork::Rewind() {
   for (const auto& channel : channels_) channel->Rewind();
   for (DeviceCopy& copy : copies_) copy.Rewind();
+}
+
+void LocalWork::OnProgress(const PreparedPart::Out& out) {
+  by_channel_[out.channel]->OnProgress(out.entry);
 }
 
 bool LocalWork::Step() {

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "worker/executor/local_channel.h"
-#include "worker/executor/source_scales.h"
-#include "worker/executor/task_context.h"
+#include "worker/executor/prepared_part.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +9,11 @@
 
 namespace crossmesh {
 
+class DeviceCopy;
+class LocalChannel;
+class SourceScales;
+struct TaskContext;
+
 // What a task does inside its worker, a bounded piece at a time: computes scales, which comes
 // before all that is read of their sources, and copies between and within its devices, each in
 // turn. Confined to the loop.
@@ -18,11 +21,14 @@ class LocalWork {
  public:
   // All must outlive the work. `scales` are those of the context.
   LocalWork(TaskContext& context, SourceScales& scales);
+  LocalWork(const LocalWork&) = delete;
+  LocalWork& operator=(const LocalWork&) = delete;
+  ~LocalWork();
 
   // As if nothing had been copied. Not before finished().
   void Rewind();
   // Something has come of the relay of an entry of a channel inside the worker.
-  void OnProgress(int32_t channel, int32_t entry) { by_channel_[channel]->OnProgress(entry); }
+  void OnProgress(const PreparedPart::Out& out);
   // Returns whether more is to be done now.
   bool Step();
   bool finished() const;

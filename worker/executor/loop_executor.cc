@@ -3,6 +3,7 @@
 #include "common/base/byte_count.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/stall_counter.h"
 #include "worker/executor/task_check.h"
 #include "worker/memory/arena.h"
@@ -152,7 +153,7 @@ void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
 
 void LoopExecutor::StartPendingRound() {
   if (std::exchange(pending_round_started_, true)) return;
-  loop_.RunAfter(options_.parked_for, [this] {
+  loop_.RunAfter(options_.pending_for, [this] {
     pending_round_started_ = false;
     shared_->counters.messages_dropped += pending_.OnRound();
     if (!pending_.empty()) StartPendingRound();

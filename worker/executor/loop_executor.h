@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
+#include "common/event_loop/timer_id.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/executor_resources.h"
 #include "worker/executor/peer_table.h"
@@ -18,6 +18,8 @@
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
+
+class EventLoop;
 
 // The executor: finds the task of every call of the transport, and drives tasks by steps and timers
 // on the loop. Confined to the loop.

@@ -1,5 +1,6 @@
 #include "worker/executor/peer_sender.h"
 
+#include "common/event_loop/event_loop.h"
 #include "common/plan/plan.h"
 
 #include <algorithm>

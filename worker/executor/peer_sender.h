@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/event_loop/timer_id.h"
 #include "worker/executor/channel_sender.h"
 #include "worker/executor/send_window.h"
 #include "worker/executor/staging_pool.h"

@@ -60,20 +60,20 @@ void RelayProgress::OnSourceReady(DeviceRank device) {
   }
 }
 
-bool RelayProgress::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
-  const PreparedPart::Node& relay = part_.nodes()[node];
+bool RelayProgress::CanSend(NodeChunk at, int32_t lag) const {
+  const PreparedPart::Node& relay = part_.nodes()[at.node];
   if (relay.root) return is_source_ready(relay.device);
-  const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
-  return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
+  const int32_t last = std::min<int64_t>(int64_t{at.chunk} + lag, relay.chunks - 1);
+  return in_place_[IndexOf(at)] && in_place_[IndexOf({.node = at.node, .chunk = last})];
 }
 
-bool RelayProgress::WantsRootHash(int32_t node, int32_t chunk) const {
-  return checksums_ && part_.nodes()[node].root && !in_place_[ChunkIndex(node, chunk)];
+bool RelayProgress::WantsRootHash(NodeChunk at) const {
+  return checksums_ && part_.nodes()[at.node].root && !in_place_[IndexOf(at)];
 }
 
-void RelayProgress::OnRootHashed(int32_t node, int32_t chunk) {
-  in_place_[ChunkIndex(node, chunk)] = true;
-  nodes_[node].chunks_done++;
+void RelayProgress::OnRootHashed(NodeChunk at) {
+  in_place_[IndexOf(at)] = true;
+  nodes_[at.node].chunks_done++;
 }
 
 std::optional<uint64_t> RelayProgress::RootChecksum(int32_t node) {
@@ -87,9 +87,9 @@ std::optional<uint64_t> RelayProgress::RootChecksum(int32_t node) {
   return state.root_checksum;
 }
 
-bool RelayProgress::TakeChunk(int32_t node, int32_t chunk) {
-  if (nodes_[node].settled || taken_[ChunkIndex(node, chunk)]) return false;
-  taken_[ChunkIndex(node, chunk)] = true;
+bool RelayProgress::TakeChunk(NodeChunk at) {
+  if (nodes_[at.node].settled || taken_[IndexOf(at)]) return false;
+  taken_[IndexOf(at)] = true;
   return true;
 }
 
@@ -99,11 +99,11 @@ bool RelayProgress::TakeEnd(int32_t node) {
   return true;
 }
 
-void RelayProgress::OnChunkInPlace(int32_t node, int32_t chunk) {
-  in_place_[ChunkIndex(node, chunk)] = true;
-  nodes_[node].chunks_done++;
-  SettleIfComplete(node);
-  on_node_(node);
+void RelayProgress::OnChunkInPlace(NodeChunk at) {
+  in_place_[IndexOf(at)] = true;
+  nodes_[at.node].chunks_done++;
+  SettleIfComplete(at.node);
+  on_node_(at.node);
 }
 
 void RelayProgress::OnRootChecksum(int32_t node, uint64_t checksum) {
@@ -153,9 +153,9 @@ void RelayProgress::FailNode(int32_t node, const absl::Status& why) {
   on_node_(node);
 }
 
-std::span<uint64_t> RelayProgress::LeafHashes(int32_t node, int32_t chunk) {
-  const PreparedPart::Node& relay = part_.nodes()[node];
-  const PreparedPart::Chunk leaves = part_.ChunkOf(relay, chunk);
+std::span<uint64_t> RelayProgress::LeafHashes(NodeChunk at) {
+  const PreparedPart::Node& relay = part_.nodes()[at.node];
+  const PreparedPart::Chunk leaves = part_.ChunkOf(relay, at.chunk);
   return std::span(leaf_hashes_).subspan(relay.first_leaf + leaves.first_leaf, leaves.leaf_count);
 }
 

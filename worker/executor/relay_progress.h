@@ -15,6 +15,12 @@
 
 namespace crossmesh {
 
+// One chunk of one node.
+struct NodeChunk {
+  int32_t node = 0;   // index into PreparedPart::nodes
+  int32_t chunk = 0;  // of the node
+};
+
 // What a task has of every relay: chunks, leaf hashes, outcome; and the outcome of every
 // destination device. Memory moves elsewhere, the progress only knows. Confined to the loop.
 //
@@ -37,26 +43,26 @@ class RelayProgress {
   void AwaitSource(DeviceRank device);
   void OnSourceReady(DeviceRank device);
   bool is_source_ready(DeviceRank device) const { return !awaited_sources_.contains(device); }
-  // Is `chunk` there, and those that `lag` says must have come behind it? For a root: is its source
-  // ready?
-  bool CanSend(int32_t node, int32_t chunk, int32_t lag) const;
+  // Is the chunk there, with those that must have come after it, as `lag` says? For a root: is its
+  // source ready?
+  bool CanSend(NodeChunk at, int32_t lag) const;
   // For roots with checksums on, once per chunk: where to put its leaf hashes.
-  bool WantsRootHash(int32_t node, int32_t chunk) const;
-  void OnRootHashed(int32_t node, int32_t chunk);
+  bool WantsRootHash(NodeChunk at) const;
+  void OnRootHashed(NodeChunk at);
   // The checksum of the relay's root, as far as it is known here.
   std::optional<uint64_t> RootChecksum(int32_t node);
 
   // Receiving side.
   // False when the chunk or end came before, or is not wanted any more.
-  bool TakeChunk(int32_t node, int32_t chunk);
+  bool TakeChunk(NodeChunk at);
   bool TakeEnd(int32_t node);
   // Its bytes are in place, and with checksums on its leaf hashes are stored.
-  void OnChunkInPlace(int32_t node, int32_t chunk);
+  void OnChunkInPlace(NodeChunk at);
   void OnRootChecksum(int32_t node, uint64_t checksum);
   void FailNode(int32_t node, const absl::Status& why);
 
   // Leaf hashes of a chunk, to be filled.
-  std::span<uint64_t> LeafHashes(int32_t node, int32_t chunk);
+  std::span<uint64_t> LeafHashes(NodeChunk at);
 
   bool settled(int32_t node) const { return nodes_[node].settled; }
   const absl::Status& failure(int32_t node) const { return nodes_[node].failure; }
@@ -102,9 +108,7 @@ class RelayProgress {
   void SettleDeviceIfComplete(DeviceState& device);
   Digest DigestOf(DeviceRank device);
   std::span<const uint64_t> AllLeafHashes(int32_t node) const;
-  size_t ChunkIndex(int32_t node, int32_t chunk) const {
-    return part_.nodes()[node].first_chunk + chunk;
-  }
+  size_t IndexOf(NodeChunk at) const { return part_.nodes()[at.node].first_chunk + at.chunk; }
 
   const PreparedPart& part_;
   const bool checksums_;

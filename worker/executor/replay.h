@@ -45,7 +45,7 @@ struct ReplaySpec {
   absl::flat_hash_map<DeviceRank, int32_t> peer_of_device;  // other workers' devices -> peers index
   bool checksums = true;
   absl::Duration stall_limit = absl::Seconds(5);
-  uint32_t first_instance = 0;  // those below are of the past
+  uint32_t first_instance = 0;  // those below it are over
 };
 
 // Called on the executor's loop, never from inside a call of its methods. The keys that it is told

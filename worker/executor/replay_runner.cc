@@ -1,6 +1,7 @@
 #include "worker/executor/replay_runner.h"
 
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
 #include "worker/executor/executor_resources.h"
 #include "worker/executor/peer_table.h"
 #include "worker/executor/pending_messages.h"

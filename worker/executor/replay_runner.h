@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
+#include "common/event_loop/timer_id.h"
 #include "worker/executor/replay.h"
 #include "worker/transport/transport.h"
 
@@ -22,9 +22,9 @@ struct ExecutorResources;
 
 // Runs a part again and again without allocating or connecting anew: the transfers of a pipeline,
 // once for each microbatch. The receivers of an instance say when they have memory for it, and only
-// then its senders send; until both have, nobody is blamed for waiting, but a peer that answers no
-// question for the stall limit is. How long an instance may take has no bound here: its owner ends
-// it by StopReplays. Confined to the loop.
+// then its senders send; until both have, no worker is blamed for waiting, but a peer that answers
+// no question for the stall limit is. How long an instance may take has no bound here: its owner
+// ends it by StopReplays. Confined to the loop.
 class ReplayRunner {
  public:
   // All must outlive the runner.

@@ -43,7 +43,7 @@ void ReplaySet::Begin(int32_t index, uint32_t instance) {
       << "buffer " << index << " of " << buffers_.size();
   Buffer& buffer = buffers_[index];
   CHECK(!buffer.running) << "buffer " << index << " has instance " << buffer.instance;
-  CHECK(!IsPast(instance)) << "instance " << instance << " behind " << next_instance_;
+  CHECK(!IsPast(instance)) << "instance " << instance << ": expected at least " << next_instance_;
   next_instance_ = instance + 1;
   buffer.instance = instance;
   buffer.running = true;
@@ -68,7 +68,7 @@ std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMe
     task->OnMessage(std::move(message));
     return nullptr;
   }
-  // The worker is there, whatever has become of the instance.
+  // The worker is there, even if the instance has ended or failed here.
   const MessageKind kind = static_cast<MessageKind>(header.kind);
   if (kind == MessageKind::kProbe && buffers_.front().task->Answer(header)) return nullptr;
   if (IsPast(header.instance) || kind == MessageKind::kAlive) {

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
-
 #include <utility>
 
 #include <absl/functional/any_invocable.h>
 
 namespace crossmesh {
+
+class EventLoop;
 
 // The steps that the tasks of an executor ask for: one on the loop for all requests since the last
 // one began. Confined to the loop.
@@ -20,14 +20,12 @@ class StepRequests {
 
   // Calls the step soon, and never from inside this call.
   void Request() {
-    if (std::exchange(requested_, true)) return;
-    loop_.Post([this] {
-      requested_ = false;
-      step_();
-    });
+    if (!std::exchange(requested_, true)) Post();
   }
 
  private:
+  void Post();
+
   EventLoop& loop_;
   absl::AnyInvocable<void()> step_;
   bool requested_ = false;

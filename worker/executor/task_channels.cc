@@ -1,5 +1,10 @@
 #include "worker/executor/task_channels.h"
 
+#include "worker/executor/channel_receiver.h"
+#include "worker/executor/channel_sender.h"
+#include "worker/executor/peer_sender.h"
+#include "worker/executor/task_context.h"
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -26,6 +31,8 @@ TaskChannels::TaskChannels(TaskContext& context, std::span<const std::optional<P
   }
   ReserveTransfers(peer_ids);
 }
+
+TaskChannels::~TaskChannels() = default;
 
 PeerSender& TaskChannels::SenderTo(int32_t peer, PeerId id) {
   if (peers_[peer] == nullptr) peers_[peer] = std::make_unique<PeerSender>(context_, id);
@@ -114,9 +121,10 @@ void TaskChannels::OnReceived(Ticket ticket, const absl::Status& status) {
   receivers_[context_.shared.transfers.at(ticket).subject.channel]->OnReceived(ticket, status);
 }
 
-void TaskChannels::OnProgress(int32_t channel, int32_t entry) {
-  senders_[channel].channel->OnProgress(entry);
-  senders_[channel].peer->Pump();
+void TaskChannels::OnProgress(const PreparedPart::Out& out) {
+  const Sending& sending = senders_[out.channel];
+  sending.channel->OnProgress(out.entry);
+  sending.peer->Pump();
 }
 
 void TaskChannels::Fail(int32_t peer, const absl::Status& why, bool connected) {

@@ -1,9 +1,7 @@
 #pragma once
 
-#include "worker/executor/channel_receiver.h"
-#include "worker/executor/channel_sender.h"
-#include "worker/executor/peer_sender.h"
-#include "worker/executor/task_context.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/task.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>
@@ -17,6 +15,11 @@
 
 namespace crossmesh {
 
+class ChannelReceiver;
+class ChannelSender;
+class PeerSender;
+struct TaskContext;
+
 // The channels of a task from and to other workers, each named by its index in the part; a peer is
 // named by its index in TaskSpec::peers. What lets a channel send lets its peer's other channels
 // send as well, in their turns. Confined to the loop.
@@ -24,6 +27,9 @@ class TaskChannels {
  public:
   // `peer_ids` by peer; none where it is not needed. The context must outlive the channels.
   TaskChannels(TaskContext& context, std::span<const std::optional<PeerId>> peer_ids);
+  TaskChannels(const TaskChannels&) = delete;
+  TaskChannels& operator=(const TaskChannels&) = delete;
+  ~TaskChannels();
 
   // As if nothing had been sent, and nothing had come. Not before finished().
   void Rewind();
@@ -48,7 +54,7 @@ class TaskChannels {
   void OnSent(Ticket ticket, const absl::Status& status);
   void OnReceived(Ticket ticket, const absl::Status& status);
   // Something has come of the relay of an entry, of a channel to another worker.
-  void OnProgress(int32_t channel, int32_t entry);
+  void OnProgress(const PreparedPart::Out& out);
 
   // All that is left of a peer's channels fails. It is told, unless it is gone.
   void Fail(int32_t peer, const absl::Status& why, bool connected);

@@ -1,6 +1,7 @@
 #include "worker/executor/task_check.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
 
 #include <optional>

@@ -1,5 +1,7 @@
 #include "worker/executor/task_context.h"
 
+#include "worker/executor/source_scales.h"
+
 namespace crossmesh {
 
 Ticket TaskContext::AddTransfer(const TransferSubject& subject) {

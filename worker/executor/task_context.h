@@ -3,7 +3,6 @@
 #include "worker/executor/executor_resources.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/relay_progress.h"
-#include "worker/executor/source_scales.h"
 #include "worker/executor/task.h"
 #include "worker/executor/tile_cursor.h"
 #include "worker/executor/transfer_table.h"
@@ -16,6 +15,8 @@
 #include <utility>
 
 namespace crossmesh {
+
+class SourceScales;
 
 // What the channels of one task share. Confined to the loop.
 struct TaskContext {

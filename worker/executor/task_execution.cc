@@ -125,9 +125,9 @@ void TaskExecution::OnReceived(Ticket ticket, const absl::Status& status) {
 void TaskExecution::OnNodeProgress(int32_t node) {
   for (const PreparedPart::Out& out : spec_.part->outs(spec_.part->nodes()[node])) {
     if (spec_.part->channels()[out.channel].reach == PreparedPart::Reach::kLocal) {
-      local_.OnProgress(out.channel, out.entry);
+      local_.OnProgress(out);
     } else {
-      channels_.OnProgress(out.channel, out.entry);
+      channels_.OnProgress(out);
     }
   }
   shared_.steps.Request();

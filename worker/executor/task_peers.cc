@@ -1,5 +1,8 @@
 #include "worker/executor/task_peers.h"
 
+#include "worker/executor/task_channels.h"
+#include "worker/executor/task_context.h"
+
 #include <string>
 #include <utility>
 
@@ -65,7 +68,7 @@ void TaskPeers::OnLost(PeerId peer_id, const absl::Status& why) {
 }
 
 // What was under way comes back before the transport tells of the loss. Nothing more is sent in
-// between: the task could end without a word of who is lost.
+// between: the task could end without naming the worker that is lost.
 void TaskPeers::OnUnreachable(int32_t channel, const absl::Status& why) {
   const int32_t peer = channels_.PeerOf(channel);
   if (peers_[peer].id.has_value()) Lose(peer, why, Connection::kGone);

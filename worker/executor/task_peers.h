@@ -1,8 +1,7 @@
 #pragma once
 
 #include "worker/executor/stall_counter.h"
-#include "worker/executor/task_channels.h"
-#include "worker/executor/task_context.h"
+#include "worker/executor/wire_message.h"
 #include "worker/transport/transport.h"
 
 #include <cstdint>
@@ -14,6 +13,9 @@
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
+
+class TaskChannels;
+struct TaskContext;
 
 // The workers that a task exchanges messages with: which of them are lost, and whether those that
 // are silent are still there, which it asks. Fails the channels of those that are lost, and blames

@@ -33,6 +33,8 @@ struct TransferSubject {
   int32_t chunk = 0;
   int64_t bytes = 0;                  // of payload
   std::span<std::byte> staging = {};  // of a chunk; empty when tiles are its memory
+
+  int64_t chunk_bytes() const { return kind == MessageKind::kChunk ? bytes : 0; }
 };
 
 // One Send or Receive from its start until the transport has finished with it.

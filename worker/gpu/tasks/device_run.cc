@@ -1,6 +1,7 @@
 #include "worker/gpu/tasks/device_run.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 
 #include <cstddef>
 #include <utility>
