@@ -33,7 +33,7 @@ absl::StatusOr<UniqueFd> Listen(const std::string& path) {
   };
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return failed("socket");
-  // A socket that nobody listens on any more is in the way of bind; anything else is not ours.
+  // A socket without a listener is in the way of bind; anything else is not ours.
   struct stat found;
   if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
   // Bound without permissions for others from the first moment: fchmod on the socket before bind
@@ -81,19 +81,20 @@ absl::StatusOr<std::unique_ptr<FdServer>> FdServer::Create(StorageTable& storage
   if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   ASSIGN_OR_RETURN(EventFd ready, EventFd::Create());
-  return std::unique_ptr<FdServer>(new FdServer(storages, std::move(options), std::move(listener),
-                                                std::move(epoll), std::move(stop),
-                                                std::move(ready)));
+  return std::unique_ptr<FdServer>(new FdServer(storages, std::move(options),
+                                                {.listener = std::move(listener),
+                                                 .epoll = std::move(epoll),
+                                                 .stop = std::move(stop),
+                                                 .ready = std::move(ready)}));
 }
 
-FdServer::FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll,
-                   EventFd stop, EventFd ready)
+FdServer::FdServer(StorageTable& storages, Options options, Descriptors descriptors)
     : storages_(storages),
       options_(std::move(options)),
-      listener_(std::move(listener)),
-      epoll_(std::move(epoll)),
-      stop_(std::move(stop)),
-      ready_(std::make_shared<Ready>(std::move(ready))) {
+      listener_(std::move(descriptors.listener)),
+      epoll_(std::move(descriptors.epoll)),
+      stop_(std::move(descriptors.stop)),
+      ready_(std::make_shared<Ready>(std::move(descriptors.ready))) {
   Watch(listener_.get());
   Watch(stop_.fd());
   Watch(ready_->event.fd());

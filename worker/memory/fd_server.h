@@ -61,8 +61,14 @@ class FdServer {
     std::vector<Reply> replies ABSL_GUARDED_BY(mutex);
   };
 
-  FdServer(StorageTable& storages, Options options, UniqueFd listener, UniqueFd epoll, EventFd stop,
-           EventFd ready);
+  struct Descriptors {
+    UniqueFd listener;
+    UniqueFd epoll;
+    EventFd stop;
+    EventFd ready;
+  };
+
+  FdServer(StorageTable& storages, Options options, Descriptors descriptors);
 
   void Run();
   void Accept();
@@ -82,7 +88,7 @@ class FdServer {
   UniqueFd listener_;
   const UniqueFd epoll_;
   EventFd stop_;
-  // Shared with those who make memory, who may outlive the server.
+  // Shared with the waiters for memory, which may outlive the server.
   const std::shared_ptr<Ready> ready_;
   bool accepting_ = true;            // of the thread
   std::map<int, UniqueFd> clients_;  // of the thread

@@ -12,12 +12,11 @@
 
 namespace crossmesh {
 
-OutgoingStream::OutgoingStream(UniqueFd fd, const SocketHandshake& handshake,
-                               const LentRegions& regions, WorkList& work_list, SinkQueue& told)
-    : SocketStream(std::move(fd), work_list),
+OutgoingStream::OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, const Shared& shared)
+    : SocketStream(std::move(fd), shared.work_list),
       shared_memory_(handshake.shared_memory != 0),
-      regions_(regions),
-      told_(told) {
+      regions_(shared.regions),
+      told_(shared.told) {
   bytes_.PushObject(handshake);
   WantWork();
 }

@@ -25,10 +25,16 @@ namespace crossmesh {
 // the order asked for, one at a time; announcements wait for no more than the payload under way.
 class OutgoingStream final : public SocketStream {
  public:
+  // What the streams of a transport share.
+  struct Shared {
+    const LentRegions& regions;  // in which payloads may lie
+    WorkList& work_list;
+    SinkQueue& told;  // of completions
+  };
+
   // Greets with `handshake`; where that allows it, the other side is told of the regions that
-  // payloads lie in. Completions go to `told`; all references must outlive this.
-  OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, const LentRegions& regions,
-                 WorkList& work_list, SinkQueue& told);
+  // payloads lie in. What is shared must outlive this.
+  OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, const Shared& shared);
 
   // As Transport::Send.
   void Send(const MessageHeader& header, Pieces payload, Ticket ticket);

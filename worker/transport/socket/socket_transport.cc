@@ -63,21 +63,23 @@ absl::StatusOr<std::unique_ptr<SocketTransport>> SocketTransport::Create(Transpo
                         .fd = static_cast<uint32_t>(nonce_file.get())};
   ASSIGN_OR_RETURN(address.endpoint, FindInterface(options.interface));
   ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(address.endpoint));
-  std::unique_ptr<SocketTransport> transport(new SocketTransport(
-      sink, options, std::move(address), std::move(listener), std::move(nonce_file)));
+  std::unique_ptr<SocketTransport> transport(
+      new SocketTransport(sink, options,
+                          {.address = std::move(address),
+                           .listener = std::move(listener),
+                           .nonce_file = std::move(nonce_file)}));
   RETURN_IF_ERROR(transport->Open());
   return transport;
 }
 
-SocketTransport::SocketTransport(TransportSink& sink, const Options& options, SocketAddress address,
-                                 UniqueFd listener, UniqueFd nonce_file)
+SocketTransport::SocketTransport(TransportSink& sink, const Options& options, Identity identity)
     : sink_(sink),
       interface_(options.interface),
       handshake_limit_(options.handshake_limit),
-      own_address_(std::move(address)),
+      own_address_(std::move(identity.address)),
       encoded_address_(own_address_.Encode()),
-      listener_(std::move(listener)),
-      nonce_file_(std::move(nonce_file)) {}
+      listener_(std::move(identity.listener)),
+      nonce_file_(std::move(identity.nonce_file)) {}
 
 absl::Status SocketTransport::Open() {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
@@ -113,8 +115,9 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
                                      .from = own_address_.nonce,
                                      .nonce_file = own_address_.nonce_file,
                                      .number = remote->numbers.Next()};
-  auto stream =
-      std::make_unique<OutgoingStream>(std::move(fd), handshake, regions_, work_list_, told_);
+  auto stream = std::make_unique<OutgoingStream>(
+      std::move(fd), handshake,
+      OutgoingStream::Shared{.regions = regions_, .work_list = work_list_, .told = told_});
   SocketStream& watched = *stream;
   SocketConnection& connection = OpenConnection(*remote, handshake.number);
   const PeerId peer(++peers_made_);

@@ -98,8 +98,14 @@ class SocketTransport final : public Transport {
     absl::Status why;
   };
 
-  SocketTransport(TransportSink& sink, const Options& options, SocketAddress address,
-                  UniqueFd listener, UniqueFd nonce_file);
+  // Where others find it, and the file by which they know that it is this one.
+  struct Identity {
+    SocketAddress address;
+    UniqueFd listener;
+    UniqueFd nonce_file;
+  };
+
+  SocketTransport(TransportSink& sink, const Options& options, Identity identity);
 
   absl::Status Open();
   absl::Status Watch(int fd, void* what);
