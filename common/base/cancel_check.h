@@ -5,14 +5,15 @@
 
 namespace crossmesh {
 
-// Asks whether nobody wants the result of a long computation any more. Asked often, so cheap.
+// Returns true once the result of a long computation is not wanted any more. Called often, so it
+// must be cheap.
 using CancelCheck = absl::FunctionRef<bool()>;
 
 inline bool NeverCancelled() { return false; }
 
 // Cancelled when it is so.
 inline absl::Status CheckWanted(CancelCheck cancelled) {
-  return cancelled() ? absl::CancelledError("nobody waits for the result") : absl::OkStatus();
+  return cancelled() ? absl::CancelledError("the result is not wanted any more") : absl::OkStatus();
 }
 
 }  // namespace crossmesh

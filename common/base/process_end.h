@@ -1,4 +1,4 @@
-// The end of a process, for whoever has a descriptor of it, its parent or not.
+// The end of a process, for any process that has a descriptor of it, its parent or not.
 
 #pragma once
 

@@ -1,7 +1,11 @@
-// Integers that do not mix: a rank is not an index, bytes are not elements.
+// Integers that do not mix: a peer is not a ticket, bytes are not elements.
 //
-//   using DeviceRank = StrongInt<struct DeviceRankTag>;
+//   using PeerId = StrongInt<struct PeerIdTag, uint64_t>;
 //   using ByteCount = StrongCount<struct ByteCountTag>;
+//
+// For ids that are only handed on and compared, and for amounts. Ranks and indices, which mostly
+// are subscripts, stay plain (common/plan/indices.h); where two of them belong together a struct
+// names them.
 
 #pragma once
 

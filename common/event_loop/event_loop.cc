@@ -23,9 +23,9 @@ void Watch(int epoll, int fd) {
 }
 
 // Until something happened to what `epoll` watches; false when nothing did. Not by epoll_wait,
-// which counts in milliseconds: who looks after a GPU wants to be woken sooner, and by the system's
-// leave to wake threads together still 50 us late. Rounded up, so that a timer is due when the wait
-// for it ends.
+// which counts in milliseconds, too coarse for a loop that polls a GPU; and with a timer slack of
+// 1 ns, because by default the system wakes threads up to 50 us late, to wake several together.
+// Rounded up, so that a timer is due when the wait for it ends.
 bool WaitForEvent(int epoll, absl::Duration wait_max) {
   thread_local const int in_time = prctl(PR_SET_TIMERSLACK, 1);
   static_cast<void>(in_time);
@@ -129,7 +129,7 @@ int EventLoop::RunOnce(absl::Duration wait_max) {
   const bool may_wait = wait_max > absl::ZeroDuration();
   int handled = RunReady();
   while (handled == 0 && may_wait && std::chrono::steady_clock::now() < busy_until_) {
-    // Whoever else wants this core has it first, a peer on the same host above all.
+    // Another thread that wants this core has it first, above all that of a peer on the same host.
     sched_yield();
     handled = RunReady();
   }

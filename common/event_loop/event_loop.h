@@ -6,6 +6,7 @@
 #include "common/base/thread.h"
 #include "common/base/unique_fd.h"
 #include "common/event_loop/event_source.h"
+#include "common/event_loop/timer_id.h"
 
 #include <chrono>
 #include <cstdint>
@@ -21,28 +22,10 @@
 
 namespace crossmesh {
 
-// Names a timer of one event loop; one that was never started names none.
-class TimerId {
- public:
-  TimerId() = default;
-
- private:
-  friend class EventLoop;
-  TimerId(absl::Duration due, uint64_t number) : due_(due), number_(number) {}
-
-  // Timers that are due at once run in the order in which they were started.
-  friend bool operator<(const TimerId& a, const TimerId& b) {
-    return a.due_ != b.due_ ? a.due_ < b.due_ : a.number_ < b.number_;
-  }
-
-  absl::Duration due_;
-  uint64_t number_ = 0;
-};
-
 // One thread that drives sources of events, such as transports, posted tasks and timers: everything
 // confined to the loop runs there and needs no lock. It sleeps in epoll while nothing happens;
 // right after a task or an event of a source it first looks again for `spin`, since the answer to a
-// message often comes sooner than a thread can be woken. A timer says of itself when it is due.
+// message often comes sooner than a thread can be woken. A timer wakes the loop by itself.
 //
 // Post and RunAndWait are thread-safe, everything else says where it may be called.
 class EventLoop {
@@ -81,8 +64,8 @@ class EventLoop {
   // On the loop, or before Start: runs `task` once, not earlier than `delay` from now.
   TimerId RunAfter(absl::Duration delay, Task task);
 
-  // On the loop, or before Start: the task of `timer` does not run any more. Returns whether that
-  // is news: false when it ran already or was cancelled.
+  // On the loop, before Start or after Stop: the task of `timer` does not run any more. Returns
+  // whether that is news: false when it ran already or was cancelled.
   bool Cancel(TimerId timer);
 
   // On the loop, before Start or after Stop: `source` is driven until it is removed, and must live
@@ -115,7 +98,7 @@ class EventLoop {
   // Confined to the loop.
   std::vector<EventSource*> sources_;
   std::map<TimerId, Task> timers_;
-  // Of the timer that ran last, for the next one: who looks again and again allocates nothing.
+  // Of the timer that ran last, for the next one: a timer that restarts itself allocates nothing.
   std::map<TimerId, Task>::node_type spare_timer_;
   uint64_t timers_started_ = 0;
   std::vector<Task> running_;  // swapped with posted_, so that both keep their memory

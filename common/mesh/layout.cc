@@ -17,19 +17,19 @@ int64_t Product(std::span<const int64_t> sizes) {
   return product;
 }
 
-// Part i takes `length + 1` elements for i < `longer`, `length` for the others.
-struct Cut {
-  int64_t parts = 0;
+// Of `count` parts: those below `longer` have `length + 1` elements, the others `length`.
+struct PartLengths {
+  int64_t count = 0;
   int64_t length = 0;
   int64_t longer = 0;
 };
 
-// Appends the parts of `whole`; each ends with `whole` at the latest, so no product is formed that
+// Appends the parts of `whole`, of these lengths or what is left; so no product is formed that
 // could overflow.
-void AppendParts(Interval whole, const Cut& cut, std::vector<Interval>& parts) {
+void AppendParts(Interval whole, const PartLengths& lengths, std::vector<Interval>& parts) {
   int64_t begin = whole.begin;
-  for (int64_t i = 0; i < cut.parts; ++i) {
-    const int64_t wanted = i < cut.longer ? cut.length + 1 : cut.length;
+  for (int64_t i = 0; i < lengths.count; ++i) {
+    const int64_t wanted = i < lengths.longer ? lengths.length + 1 : lengths.length;
     const int64_t end = begin + std::min(wanted, whole.end - begin);
     parts.push_back({begin, end});
     begin = end;
@@ -39,7 +39,7 @@ void AppendParts(Interval whole, const Cut& cut, std::vector<Interval>& parts) {
 // ceil(L/n) each; the last ones shorter or empty.
 void AppendChunks(Interval whole, int64_t count, std::vector<Interval>& parts) {
   const int64_t length = whole.length() / count + (whole.length() % count != 0 ? 1 : 0);
-  AppendParts(whole, {.parts = count, .length = length}, parts);
+  AppendParts(whole, {.count = count, .length = length}, parts);
 }
 
 // The positions in mesh.axes() of the axes that cut a dimension, major first.
@@ -85,7 +85,7 @@ std::vector<Interval> PartsOfDimension(UnevenRule rule, int64_t length,
   switch (rule) {
     case UnevenRule::kExact:
       CHECK_EQ(length % count, 0);
-      AppendParts({0, length}, {.parts = count, .length = length / count}, parts);
+      AppendParts({0, length}, {.count = count, .length = length / count}, parts);
       break;
     case UnevenRule::kChunk:
       AppendChunks({0, length}, count, parts);
@@ -100,7 +100,7 @@ std::vector<Interval> PartsOfDimension(UnevenRule rule, int64_t length,
       }
       break;
     case UnevenRule::kBalanced:
-      AppendParts({0, length}, {.parts = count, .length = length / count, .longer = length % count},
+      AppendParts({0, length}, {.count = count, .length = length / count, .longer = length % count},
                   parts);
       break;
   }

@@ -23,13 +23,8 @@ using ::testing::IsEmpty;
 // A tensor in two shards, each with two replicas. Ranks: a.0 0, a.1 1, b.0 2, b.1 3, c.0 4, c.1 5.
 // Class 0 goes from a.0 to b.0 and on to c.0, class 1 the same way on devices 1.
 Plan::Spec TwoShards() {
-  auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = "[8, 4]",
-                                                    .source_mesh = "x=2 on a.0-1",
-                                                    .source = "[x, -]",
-                                                    .destination_mesh = "r=2,x=2 on b.0-1,c.0-1",
-                                                    .destination = "[x, -]"}},
-                                                  {"r"}));
+  auto tensors = std::make_shared<const TensorTable>(
+      TableOf({TensorOf("[8, 4]: x=2 on a.0-1 [x, -] -> r=2,x=2 on b.0-1,c.0-1 [x, -]")}, {"r"}));
   auto slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
   Plan::Spec spec{.tensors = std::move(tensors),

@@ -1,5 +1,7 @@
 #include "common/plan/channels.h"
 
+#include "common/plan/plan.h"
+
 #include <numeric>
 #include <span>
 

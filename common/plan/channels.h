@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/plan/plan.h"
+#include "common/plan/indices.h"
 
 #include <cstdint>
 #include <utility>
@@ -8,8 +8,7 @@
 
 namespace crossmesh {
 
-// Number of a channel in the whole plan: its place among all (from, to) pairs, sorted.
-using ChannelIndex = int32_t;
+class Plan;
 
 struct Channels {
   std::vector<std::pair<DeviceRank, DeviceRank>> ends;  // (from, to), ascending

@@ -9,8 +9,8 @@
 
 namespace crossmesh {
 
-// Where the relays of a class are cut into chunks: the same at every worker, whatever it sees of
-// the request. Immutable.
+// Where the relays of a class are cut into chunks: the same at every worker, however little
+// of the request it sees. Immutable.
 //
 // A tensor with at least a quarter of a chunk in the class begins and ends a chunk, so that no
 // chunk of it shares memory with another tensor's; smaller ones share chunks. What lies between

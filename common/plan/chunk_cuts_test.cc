@@ -61,7 +61,7 @@ TEST(ChunkCutsTest, LargeTensorsStandAlone) {
 
 TEST(ChunkCutsTest, SmallTensorsShareChunks) {
   EXPECT_THAT(CutsOf({100, 50, 200}, 0, 350), ElementsAre(0));
-  // Those before, between and behind large ones.
+  // Those before, between and after large ones.
   EXPECT_THAT(CutsOf({100, 50, kChunk, 60, kChunk, 70}, 0, 2 * kChunk + 280),
               ElementsAre(0, 150, 150 + kChunk, 210 + kChunk, 210 + 2 * kChunk));
 }

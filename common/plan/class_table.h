@@ -1,5 +1,7 @@
 #pragma once
 
+#include "common/plan/indices.h"
+
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -7,10 +9,6 @@
 #include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
-
-// Index into Slicing::classes().
-using ClassIndex = int32_t;
-inline constexpr ClassIndex kNoClass = -1;
 
 // The class of a (row, column): a dense table where that is no larger than the work that
 // fills it, else a hash map. Thread-compatible.

@@ -17,8 +17,8 @@ namespace crossmesh {
 // does not need it; all errors are Internal. Thread-compatible.
 class DeliveryLedger {
  public:
-  // Counts what `devices` miss, or all of them when there are none; that nobody gets what it does
-  // not need is checked for all.
+  // Counts what `devices` miss, or all of them when there are none; that no device gets what it
+  // does not need is checked for all.
   DeliveryLedger(const TensorTable& tensors, const Slicing& slicing,
                  std::span<const DeviceRank> devices = {});
 

@@ -18,7 +18,7 @@ class ElementBoundaries {
   // Cost: linear in the classes of all groups.
   ElementBoundaries(const TensorTable& tensors, const Slicing& slicing);
 
-  // The last boundary that is not behind `offset`, 0 <= offset <= bytes of the class. Cost:
+  // The last boundary that is not after `offset`, 0 <= offset <= bytes of the class. Cost:
   // constant where all tensors' shares of the class are multiples of its largest element, else
   // linear in the tensors before the offset.
   int64_t AtOrBefore(ClassIndex slice_class, int64_t offset) const;

@@ -11,7 +11,7 @@
 
 namespace crossmesh {
 
-// Sets of ids (of devices, hosts or racks), each ascending, one behind the other in one array: a
+// Sets of ids (of devices, hosts or racks), each ascending, one after the other in one array: a
 // million small sets are no more allocations than one. Thread-compatible.
 class IdSetList {
  public:
@@ -23,7 +23,7 @@ class IdSetList {
   std::span<const int32_t> operator[](int32_t set) const {
     return {ids_.data() + first_[set], ids_.data() + first_[set + 1]};
   }
-  // Of all sets, one behind the other.
+  // Of all sets, one after the other.
   std::span<const int32_t> ids() const { return ids_; }
 
  private:

@@ -49,7 +49,7 @@ struct Segment {
 
 // Walks the packed bytes of classes, from any offset, as segments in a device's tiles. The device
 // must hold (source) or need (destination) them. Offsets in a class that is converted are those of
-// whole elements. Runs are as long as memory allows within a cell. Allocates nothing after
+// whole elements. Segments are as long as memory allows within a cell. Allocates nothing after
 // construction, for tensors of up to four dimensions. Thread-compatible.
 class PackedSegments {
  public:
@@ -62,7 +62,7 @@ class PackedSegments {
   // turn costs no more than one. From the first tensor when going backwards.
   void Seek(ClassIndex slice_class, int64_t offset);
   int64_t offset() const { return offset_; }
-  // The segment at the present offset, of at most `bytes_max` (> 0) bytes, and moves behind it.
+  // The segment at the present offset, of at most `bytes_max` (> 0) bytes, and moves past it.
   // Zero bytes at the end of the class.
   Segment Next(int64_t bytes_max);
 

@@ -53,7 +53,7 @@ uint8_t ByteOf(int32_t tensor, const std::vector<int64_t>& at, int64_t byte) {
 }
 
 // What a tile holds when it is filled with every element's bytes, by plain loops. An element that
-// is converted keeps its first bytes, and has them again behind its last.
+// is converted keeps its first bytes, and has them again after its last.
 Bytes FilledTile(const TensorTable& tensors, Side side, int32_t tensor, const Tile& tile) {
   const int32_t group = tensors.group_of_tensor()[tensor];
   const int64_t item_bytes = tensors.ItemBytesOf(side, group);

@@ -115,7 +115,7 @@ absl::Status PlacedTiles::PlaceAxes(const Mesh& mesh, std::span<const DeviceRank
 absl::Status PlacedTiles::PlaceBoxes(std::span<const DeviceRank> slots, IdSets& sets) {
   const std::vector<Tile>& tiles = layout_.tiles()->slots;
   const int rank = static_cast<int>(stride_.size());
-  // Behind the last edge follows one more interval, which nobody holds.
+  // After the last edge follows one more interval, which no device holds.
   begins_.assign(rank, {0});
   for (const Tile& tile : tiles) {
     for (const Box& box : tile) {

@@ -17,12 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 
 Plan::Spec OneRelay() {
-  auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = "[4]",
-                                                    .source_mesh = "x=1 on a.0",
-                                                    .source = "[-]",
-                                                    .destination_mesh = "x=3 on a.0,b.0-1",
-                                                    .destination = "[-]"}}));
+  auto tensors = std::make_shared<const TensorTable>(
+      TableOf({TensorOf("[4]: x=1 on a.0 [-] -> x=3 on a.0,b.0-1 [-]")}));
   auto slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
   return {

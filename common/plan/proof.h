@@ -33,7 +33,7 @@ struct Proof {
 //  1. the classes are those of the layouts, and every destination tile is covered by them exactly
 //     once (checked by volume and containment, not by the planner's own tables),
 //  2. every receiver of a class gets every packed byte exactly once: by a copy if it holds it, else
-//     through relays whose ranges tile [0, bytes) for it; nobody gets what it does not need,
+//     through relays whose ranges tile [0, bytes) for it; no device gets what it does not need,
 //  3. every hop leaves from a slot that holds those bytes at that moment: the root is a holder, any
 //     other is the end of an earlier hop of the same relay,
 //  4. relays are cut at element boundaries,

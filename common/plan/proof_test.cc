@@ -31,11 +31,8 @@ Plan::Spec SpecOf(TensorTable table) {
 // Ranks: a.0 0, a.1 1, b.0 2, b.1 3. Class 0: 64 bytes from a.0, class 1: 64 bytes from a.1, both
 // to b.0 and b.1. Each goes down a chain.
 Plan::Spec Chains() {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[8, 4]",
-                                     .source_mesh = "x=2 on a.0-1",
-                                     .source = "[x, -]",
-                                     .destination_mesh = "x=2 on b.0-1",
-                                     .destination = "[-, -]"}}));
+  Plan::Spec spec =
+      SpecOf(TableOf({TensorOf("[8, 4]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, -]")}));
   spec.relays = {
       {.slice_class = 0, .root = 0, .begin = 0, .end = 64, .first_hop = 0, .hop_count = 2},
       {.slice_class = 1, .root = 1, .begin = 0, .end = 64, .first_hop = 2, .hop_count = 2}};
@@ -113,11 +110,7 @@ TEST(ProofTest, FindsAHopFromWhereNothingIs) {
 }
 
 TEST(ProofTest, FindsAHopFromAHolderThatIsNotTheRoot) {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[8]",
-                                     .source_mesh = "x=2 on a.0-1",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=2 on b.0-1",
-                                     .destination = "[-]"}}));
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[8]: x=2 on a.0-1 [-] -> x=2 on b.0-1 [-]")}));
   spec.relays = {
       {.slice_class = 0, .root = 0, .begin = 0, .end = 32, .first_hop = 0, .hop_count = 2}};
   spec.hops = {{.from = 0, .to = 2}, {.from = 1, .to = 3}};
@@ -134,11 +127,7 @@ TEST(ProofTest, FindsAReceiverThatDoesNotNeedTheClass) {
 
 // a.0 holds rows 0 to 3 and needs rows 0 and 1, b.0 needs rows 2 and 3.
 Plan::Spec WithCopy() {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[4]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[x]",
-                                     .destination_mesh = "x=2 on a.0,b.0",
-                                     .destination = "[x]"}}));
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[4]: x=1 on a.0 [x] -> x=2 on a.0,b.0 [x]")}));
   spec.relays = {
       {.slice_class = 1, .root = 0, .begin = 0, .end = 8, .first_hop = 0, .hop_count = 1}};
   spec.hops = {{.from = 0, .to = 1}};
@@ -173,17 +162,9 @@ TEST(ProofTest, FindsACutInsideAnElement) {
 
 TEST(ProofTest, ElementsOfMixedSizesAreCutWhereTheyAre) {
   // 3 bytes of U8, then 8 of F32: 7 is a boundary, 4 and 8 are not.
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[3]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=1 on b.0",
-                                     .destination = "[-]",
-                                     .type = DataType::kU8},
-                                    {.shape = "[2]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=1 on b.0",
-                                     .destination = "[-]"}}));
+  Plan::Spec spec =
+      SpecOf(TableOf({TensorOf("[3]: x=1 on a.0 [-] -> x=1 on b.0 [-]", DataType::kU8),
+                      TensorOf("[2]: x=1 on a.0 [-] -> x=1 on b.0 [-]")}));
   spec.hops = {{.from = 0, .to = 1}, {.from = 0, .to = 1, .place = 1}};
   for (int64_t cut = 1; cut < 11; ++cut) {
     spec.relays = {
@@ -209,11 +190,7 @@ TEST(ProofTest, FindsPlacesWithAGapOrTwice) {
 // Two halves of one class, needed by ranks 1 to 4: one goes 0>1>2>3>4, the other 0>3>4>1>2. They
 // share the channels 1>2 and 3>4.
 Plan::Spec Crossing() {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[8]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=4 on b.0-3",
-                                     .destination = "[-]"}}));
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[8]: x=1 on a.0 [-] -> x=4 on b.0-3 [-]")}));
   spec.relays = {{.begin = 0, .end = 16, .first_hop = 0, .hop_count = 4},
                  {.begin = 16, .end = 32, .first_hop = 4, .hop_count = 4}};
   spec.hops = {{.from = 0, .to = 1}, {.from = 1, .to = 2}, {.from = 2, .to = 3},
@@ -254,11 +231,7 @@ TEST(ProofTest, FindsASharedStorageThatIsOverwrittenInPlace) {
 }
 
 TEST(ProofTest, SharedStorageInPlaceIsFineWhereTilesStay) {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[4]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=2 on a.0,b.0",
-                                     .destination = "[-]"}}));
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[4]: x=1 on a.0 [-] -> x=2 on a.0,b.0 [-]")}));
   spec.relays = {
       {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 1}};
   spec.hops = {{.from = 0, .to = 1}};
@@ -270,12 +243,8 @@ TEST(ProofTest, SharedStorageInPlaceIsFineWhereTilesStay) {
 }
 
 TEST(ProofTest, ATileThatIsConvertedDoesNotStay) {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[4]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=1 on a.0",
-                                     .destination = "[-]",
-                                     .sent_as = DataType::kBF16}}));
+  Plan::Spec spec = SpecOf(TableOf(
+      {TensorOf("[4]: x=1 on a.0 [-] -> x=1 on a.0 [-]", DataType::kF32, DataType::kBF16)}));
   spec.copies = {{0, 0}};
   spec.shared_storage = true;
   EXPECT_OK(ProofOf(spec));
@@ -285,12 +254,8 @@ TEST(ProofTest, ATileThatIsConvertedDoesNotStay) {
 }
 
 TEST(ProofTest, CountsTheMemoryOfEachSideByItsType) {
-  Plan::Spec spec = SpecOf(TableOf({{.shape = "[4]",
-                                     .source_mesh = "x=1 on a.0",
-                                     .source = "[-]",
-                                     .destination_mesh = "x=1 on a.0",
-                                     .destination = "[-]",
-                                     .sent_as = DataType::kBF16}}));
+  Plan::Spec spec = SpecOf(TableOf(
+      {TensorOf("[4]: x=1 on a.0 [-] -> x=1 on a.0 [-]", DataType::kF32, DataType::kBF16)}));
   spec.copies = {{0, 0}};
   ASSERT_OK_AND_ASSIGN(const Proof proof, ProofOf(spec));
   EXPECT_EQ(proof.destination_bytes, 8);
@@ -327,22 +292,16 @@ TEST(ProofTest, FindsASlicingOfOtherLayouts) {
     other.slicing = Chains().slicing;
     ExpectInternal(other, HasSubstr("inside the tile of its receiver b."));
   }
-  Plan::Spec swapped = SpecOf(TableOf({{.shape = "[8, 4]",
-                                        .source_mesh = "x=2 on a.1,a.0",
-                                        .source = "[x, -]",
-                                        .destination_mesh = "x=2 on b.0-1",
-                                        .destination = "[-, -]"}}));
+  Plan::Spec swapped =
+      SpecOf(TableOf({TensorOf("[8, 4]: x=2 on a.1,a.0 [x, -] -> x=2 on b.0-1 [-, -]")}));
   Plan::Spec spec = Chains();
   spec.slicing = swapped.slicing;
   ExpectInternal(spec, HasSubstr("inside the tile of its holder"));
 }
 
 TEST(ProofTest, FindsASlicingOfOtherTensors) {
-  Plan::Spec longer = SpecOf(TableOf({{.shape = "[8, 6]",
-                                       .source_mesh = "x=2 on a.0-1",
-                                       .source = "[x, -]",
-                                       .destination_mesh = "x=2 on b.0-1",
-                                       .destination = "[-, -]"}}));
+  Plan::Spec longer =
+      SpecOf(TableOf({TensorOf("[8, 6]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, -]")}));
   Plan::Spec spec = Chains();
   spec.slicing = longer.slicing;
   ExpectInternal(spec, HasSubstr("cuts ascending from 0 to 4 in dimension 1"));

@@ -9,7 +9,7 @@
 namespace crossmesh {
 
 // A tensor that is sent as F8_E4M3 arrives with its scales (common/mesh/conversion.h), a tensor
-// that no source has: whoever reads a source tile computes those of its blocks.
+// that no source has: they are computed, block by block, when a source tile is read.
 
 // Where the scales of a tensor lie: each where the elements of its block do. By the same layout
 // where that gives these tiles, else by explicit tiles.
@@ -18,7 +18,7 @@ namespace crossmesh {
 // none. Cost: linear in slots.
 absl::StatusOr<Placement> PlaceScales(const Placement& placement, const Shape& tensor);
 
-// Adds the scales of all tensors that are sent as F8_E4M3, behind the tensors that are there and in
+// Adds the scales of all tensors that are sent as F8_E4M3, after the tensors that are there and in
 // their order. What PlaceScales finds. Cost: slots times groups that are sent so.
 absl::Status AddScales(TensorTable::Spec& spec);
 

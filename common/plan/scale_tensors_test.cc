@@ -23,13 +23,8 @@ Placement Placed(absl::string_view mesh, absl::string_view layout) {
 }
 
 TensorText Quantized() {
-  return {.shape = "[512, 300]",
-          .source_mesh = "x=2 on a.0-1",
-          .source = "[x, -]",
-          .destination_mesh = "y=4 on b.0-3",
-          .destination = "[y, -]",
-          .type = DataType::kBF16,
-          .sent_as = DataType::kF8E4M3};
+  return TensorOf("[512, 300]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [y, -]", DataType::kBF16,
+                  DataType::kF8E4M3);
 }
 
 TEST(PlaceScalesTest, ALayoutThatCutsScalesLikeElementsStays) {

@@ -20,8 +20,8 @@ namespace crossmesh {
 // slices in manifest order; within a tensor its cells in row-major order; within a cell the
 // elements in row-major order.
 //
-// Packed bytes are those of destination tiles: whoever reads source tiles converts. Since a class
-// that is converted has elements of one size, whatever cuts classes at multiples of that, as chunks
+// Packed bytes are those of destination tiles: reading source tiles converts. Since a class
+// that is converted has elements of one size, all that cuts classes at multiples of that, as chunks
 // and leaves are cut, cuts none of its elements.
 struct SliceClass {
   int32_t holders = 0;    // index of a device set: source slots that hold it
@@ -37,7 +37,7 @@ struct SliceClass {
 // 0,4,5,8,10, so four cells; the second, rows 4 to 5, goes from slot 0 to slot 1.
 struct GroupGrid {
   std::vector<std::vector<int64_t>> cuts;  // [dimension], ascending, from 0 to its length
-  std::vector<ClassIndex> class_of_cell;   // row-major; kNoClass: nobody in scope needs it
+  std::vector<ClassIndex> class_of_cell;   // row-major; kNoClass: no device in scope needs it
 
   // The same by class, in ascending order of classes: cells[first[i] .. first[i+1]) are those of
   // classes[i], ascending, with bytes[i] bytes in every tensor of the group.

@@ -92,7 +92,7 @@ class SlicingProver {
         if (device <= last || device >= devices) {
           return absl::InternalError(absl::StrCat("device set ", set,
                                                   ": expected ascending ranks below ", devices,
-                                                  ", found ", device, " behind ", last));
+                                                  ", found ", device, " after ", last));
         }
         last = device;
       }

@@ -22,11 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(SlicingTest, MergesTheCutsOfBothSides) {
-  const TensorTable tensors = TableOf({{.shape = "[10]",
-                                        .source_mesh = "x=2 on a.0-1",
-                                        .source = "[x]",
-                                        .destination_mesh = "y=3 on b.0-2",
-                                        .destination = "[y] chunk"}});
+  const TensorTable tensors =
+      TableOf({TensorOf("[10]: x=2 on a.0-1 [x] -> y=3 on b.0-2 [y] chunk")});
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
   const GroupGrid& grid = slicing.grid(0);
   EXPECT_THAT(grid.cuts, ElementsAre(ElementsAre(0, 4, 5, 8, 10)));
@@ -39,11 +36,8 @@ TEST(SlicingTest, MergesTheCutsOfBothSides) {
 }
 
 TEST(SlicingTest, TensorsOfOneClassArePackedTogether) {
-  TensorTable::Spec spec = TableSpecOf({{.shape = "[4, 3]",
-                                         .source_mesh = "x=2 on a.0-1",
-                                         .source = "[x, -]",
-                                         .destination_mesh = "y=2 on b.0-1",
-                                         .destination = "[y, -]"}});
+  TensorTable::Spec spec =
+      TableSpecOf({TensorOf("[4, 3]: x=2 on a.0-1 [x, -] -> y=2 on b.0-1 [y, -]")});
   spec.group_of_tensor = {0, -1, 0};
   ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(spec));
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
@@ -52,11 +46,7 @@ TEST(SlicingTest, TensorsOfOneClassArePackedTogether) {
 }
 
 TEST(SlicingTest, TensorsThatAreConvertedOtherwiseAreOtherClasses) {
-  const TensorText plain = {.shape = "[4]",
-                            .source_mesh = "x=2 on a.0-1",
-                            .source = "[x]",
-                            .destination_mesh = "y=1 on b.0",
-                            .destination = "[-]"};
+  const TensorText plain = TensorOf("[4]: x=2 on a.0-1 [x] -> y=1 on b.0 [-]");
   TensorText as_half = plain;
   as_half.sent_as = DataType::kF16;
   TensorText from_half = as_half;
@@ -80,11 +70,7 @@ TEST(SlicingTest, TensorsThatAreConvertedOtherwiseAreOtherClasses) {
 }
 
 TEST(SlicingTest, ReplicasAreOneSet) {
-  const TensorTable tensors = TableOf({{.shape = "[4]",
-                                        .source_mesh = "x=2,y=2 on a.0-3",
-                                        .source = "[x]",
-                                        .destination_mesh = "x=3 on b.0-2",
-                                        .destination = "[-]"}});
+  const TensorTable tensors = TableOf({TensorOf("[4]: x=2,y=2 on a.0-3 [x] -> x=3 on b.0-2 [-]")});
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
   ASSERT_EQ(slicing.classes().size(), 2u);
   EXPECT_THAT(slicing.holders(1), ElementsAre(2, 3));
@@ -93,11 +79,8 @@ TEST(SlicingTest, ReplicasAreOneSet) {
 }
 
 TEST(SlicingTest, ExplicitTilesMayOverlapAndLeaveHolesAtTheDestination) {
-  const TensorTable tensors = TableOf({{.shape = "[4, 4]",
-                                        .source_mesh = "x=2 on a.0-1",
-                                        .source = "{[0:3, 0:4]; [2:4, 0:4]}",
-                                        .destination_mesh = "x=1 on b.0",
-                                        .destination = "{[1:4, 0:2]}"}});
+  const TensorTable tensors = TableOf(
+      {TensorOf("[4, 4]: x=2 on a.0-1 {[0:3, 0:4]; [2:4, 0:4]} -> x=1 on b.0 {[1:4, 0:2]}")});
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
   EXPECT_THAT(slicing.grid(0).cuts, ElementsAre(ElementsAre(0, 1, 2, 3, 4), ElementsAre(0, 2, 4)));
   EXPECT_THAT(slicing.grid(0).class_of_cell,
@@ -106,11 +89,7 @@ TEST(SlicingTest, ExplicitTilesMayOverlapAndLeaveHolesAtTheDestination) {
 }
 
 TEST(SlicingTest, NeededBoxWithoutHolderIsNamed) {
-  const TensorTable tensors = TableOf({{.shape = "[4]",
-                                        .source_mesh = "x=1 on a.0",
-                                        .source = "{[0:3]}",
-                                        .destination_mesh = "x=1 on b.7",
-                                        .destination = "[-]"}});
+  const TensorTable tensors = TableOf({TensorOf("[4]: x=1 on a.0 {[0:3]} -> x=1 on b.7 [-]")});
   EXPECT_THAT(Slicing::Create(tensors),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("[3:4]"), HasSubstr("group 0"), HasSubstr("b.7"))));
@@ -135,22 +114,15 @@ TEST(SlicingTest, MoreCellsThanTheLimitAreRefused) {
 }
 
 TEST(SlicingTest, ZeroSizedTensorsHaveNoCells) {
-  const TensorTable tensors = TableOf({{.shape = "[0, 4]",
-                                        .source_mesh = "x=2 on a.0-1",
-                                        .source = "[x, -]",
-                                        .destination_mesh = "x=2 on b.0-1",
-                                        .destination = "[-, x]"}});
+  const TensorTable tensors =
+      TableOf({TensorOf("[0, 4]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, x]")});
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
   EXPECT_EQ(slicing.grid(0).cell_count(), 0);
   EXPECT_THAT(slicing.classes(), IsEmpty());
 }
 
 TEST(SlicingTest, FindsAClassByItsSets) {
-  const TensorTable tensors = TableOf({{.shape = "[4]",
-                                        .source_mesh = "x=2 on a.0-1",
-                                        .source = "[x]",
-                                        .destination_mesh = "x=2 on b.0-1",
-                                        .destination = "[x]"}});
+  const TensorTable tensors = TableOf({TensorOf("[4]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [x]")});
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
   const std::vector<DeviceRank> a0 = {0}, a1 = {1}, b1 = {3}, both = {0, 1};
   EXPECT_EQ(slicing.Find(a1, b1), 1);

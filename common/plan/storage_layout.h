@@ -7,7 +7,7 @@
 
 namespace crossmesh {
 
-// Where the tiles of one device lie in an arena: tensors in manifest order, behind them scales,
+// Where the tiles of one device lie in an arena: tensors in manifest order, after them scales,
 // each tile starting at a multiple of kTileAlignment, boxes in tile order, elements row-major. The
 // contract with user processes that map an arena. Immutable.
 struct StorageLayout {

@@ -41,12 +41,8 @@ TEST(StorageLayout, PutsTilesInManifestOrderAtMultiplesOfTheAlignment) {
 }
 
 TEST(StorageLayout, TilesHaveTheTypeOfTheirSide) {
-  const TensorTable tensors = TableOf({{.shape = "[33]",
-                                        .source_mesh = "x=1 on a.0",
-                                        .source = "[-]",
-                                        .destination_mesh = "x=1 on a.1",
-                                        .destination = "[-]",
-                                        .sent_as = DataType::kF16}});
+  const TensorTable tensors =
+      TableOf({TensorOf("[33]: x=1 on a.0 [-] -> x=1 on a.1 [-]", DataType::kF32, DataType::kF16)});
   EXPECT_EQ(LayOut(tensors, Side::kSource, 0).bytes, 192);
   EXPECT_EQ(LayOut(tensors, Side::kDestination, 1).bytes, 128);
 }

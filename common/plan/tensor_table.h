@@ -7,6 +7,7 @@
 #include "common/mesh/layout.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/shape.h"
+#include "common/plan/indices.h"
 
 #include <array>
 #include <cstddef>
@@ -20,17 +21,6 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
-
-// Index into TensorTable::devices(): how everything of a plan names a device. A device is at most
-// one source slot and at most one destination slot, so it also names those.
-using DeviceRank = int32_t;
-// Index into TensorTable::hosts().
-using HostRank = int32_t;
-// Index into TensorTable::conversions().
-using ConversionIndex = int32_t;
-inline constexpr ConversionIndex kNoConversion = -1;
-
-enum class Side : uint8_t { kSource, kDestination };
 
 // Where one side of a tensor lies. Tensors that exist only on a part of a mesh (pipeline stages,
 // experts) have a placement whose mesh is that sub-mesh.
@@ -51,13 +41,13 @@ struct TensorGroup {
   friend bool operator==(const TensorGroup&, const TensorGroup&) = default;
 };
 
-// Are its tensors sent as F8_E4M3 by whoever reads them? Then they have scales (scale_tensors.h).
+// Are its tensors converted to F8_E4M3 to be sent? Then they have scales (scale_tensors.h).
 inline bool HasScales(const TensorGroup& group) {
   return group.sent_as == DataType::kF8E4M3 && group.type != DataType::kF8E4M3;
 }
 
 // What a request moves, symbolically: the tensors of a manifest in its order, each in a group, and
-// where both sides lie. Behind them come scales, of which no source has memory. Address-free.
+// where both sides lie. After them come scales, of which no source has memory. Address-free.
 // Immutable; thread-safe. Shared by plan, parts and planner.
 class TensorTable {
  public:

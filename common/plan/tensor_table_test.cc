@@ -19,11 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TensorText Simple() {
-  return {.shape = "[8, 6]",
-          .source_mesh = "x=2 on b.1,a.0",
-          .source = "[x, -]",
-          .destination_mesh = "r=2,y=2 on c.0-1,a.0,b.0",
-          .destination = "[-, y]"};
+  return TensorOf("[8, 6]: x=2 on b.1,a.0 [x, -] -> r=2,y=2 on c.0-1,a.0,b.0 [-, y]");
 }
 
 TEST(TensorTableTest, RanksAllDevicesByHostAndIndex) {

@@ -49,11 +49,8 @@ Workers RandomWorkers(RandomSource& random, const TensorTable& tensors) {
 
 // Ranks: a.0 0, a.1 1, b.0 2, b.1 3; relay 0 goes a.0>b.0>b.1, relay 1 a.1>b.1>b.0.
 Plan Chains() {
-  auto tensors = std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
-                                                               .source_mesh = "x=2 on a.0-1",
-                                                               .source = "[x]",
-                                                               .destination_mesh = "x=2 on b.0-1",
-                                                               .destination = "[-]"}}));
+  auto tensors = std::make_shared<const TensorTable>(
+      TableOf({TensorOf("[8]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [-]")}));
   auto slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
   auto plan = Plan::Create(
@@ -221,11 +218,8 @@ TEST(ProvePartTest, FindsAClassThatTheLayoutsDoNotGive) {
 }
 
 TEST(ProvePartTest, FindsASharedStorageThatIsOverwrittenInPlace) {
-  auto tensors = std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
-                                                               .source_mesh = "x=1 on a.0",
-                                                               .source = "[-]",
-                                                               .destination_mesh = "x=2 on a.0-1",
-                                                               .destination = "[x]"}}));
+  auto tensors = std::make_shared<const TensorTable>(
+      TableOf({TensorOf("[8]: x=1 on a.0 [-] -> x=2 on a.0-1 [x]")}));
   WorkerPart::Spec spec{
       .tensors = tensors, .devices = {0}, .binding = BindingMode::kInPlace, .shared_storage = true};
   ASSERT_OK_AND_ASSIGN(const WorkerPart part, WorkerPart::Create(std::move(spec)));

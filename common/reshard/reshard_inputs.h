@@ -18,7 +18,8 @@
 
 namespace crossmesh {
 
-// All that a specification says of what to plan, decoded; whoever plans adds what it leaves open.
+// All that a specification says of what to plan, decoded; the planner's caller adds what it leaves
+// open.
 struct ReshardInputs {
   struct Side {
     std::shared_ptr<const Mesh> mesh;

@@ -22,7 +22,7 @@ struct ReshardLayout {
 // it work. `replica_axes` are axes of the destination mesh. Equal placements, and tensors alike,
 // appear once, in the order of the first tensor that has them.
 //
-// A rule of the destination may name a data type: the tensor is converted to it. Behind all tensors
+// A rule of the destination may name a data type: the tensor is converted to it. After all tensors
 // come the scales of those that become F8_E4M3 (scale_tensors.h).
 //
 // InvalidArgument, naming the side and the tensor: no rule matches, or the one that does is for

@@ -42,7 +42,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> BuildRpcChannel(const RpcChannelO
   // Neither compressed nor, from a server that compresses, unpacked.
   arguments.SetCompressionAlgorithm(GRPC_COMPRESS_NONE);
   arguments.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
-  // Daemons are reached directly, whatever the environment says of proxies.
+  // Daemons are reached directly: what the environment says of proxies is not for them.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectPauseFirstMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.reconnect_pause_max));

@@ -13,7 +13,7 @@ struct RpcChannelOptions {
   std::string address;    // a form of RpcAddress, with a port
   bool insecure = false;  // allows an address that is not local
   // Longest pause before gRPC connects again, after 0.1 s the first time; 3 s for workers, 10 s for
-  // tools. gRPC varies pauses by a fifth only: whoever opens a stream again adds Backoff's own.
+  // tools. gRPC varies pauses by a fifth only: code that opens a stream again adds Backoff's own.
   absl::Duration reconnect_pause_max = absl::Seconds(10);
   // For a channel on which a stream is always open: pings it while it is, so that a silent peer is
   // noticed, over a connection of its own, so that bulk data on other channels cannot delay it.

@@ -15,7 +15,7 @@
 namespace crossmesh {
 
 // The client's end of a bidirectional call, over gRPC's callback API. Shared by gRPC, until the
-// call is over, and by whoever sends on it, who may keep it longer.
+// call is over, and by its senders, which may keep it longer.
 //
 //   auto session = std::make_shared<Session>(...);       // derives from ClientBidiStream
 //   Session::Start(session, [&](grpc::ClientContext* context, Session::Reactor* reactor) {

@@ -3,8 +3,9 @@
 namespace crossmesh {
 
 // Keeps gRPC initialised, and its threads that call streams back, until the process ends. Otherwise
-// whoever drops the last channel or server joins these threads: fatal when it is one of them, as it
-// is when gRPC's share of a stream is the last to go. Cheap after the first call. Thread-safe.
+// the thread that drops the last channel or server joins these threads: fatal when it is one of
+// them, as it is when gRPC's share of a stream is the last to go. Cheap after the first call.
+// Thread-safe.
 void HoldRpcLibrary();
 
 }  // namespace crossmesh

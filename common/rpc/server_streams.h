@@ -1,6 +1,6 @@
 // The server's ends of streaming calls, over gRPC's callback API.
 //
-// A stream is shared by gRPC, until the call is over, and by whoever sends on it. So a sender may
+// A stream is shared by gRPC, until the call is over, and by its senders. So a sender may
 // keep it as long as it likes: when the call is over, Send says so and does nothing else.
 //
 //   grpc::ServerWriteReactor<WatchOperationResponse>* WatchOperation(

@@ -89,7 +89,7 @@ class ServerTest : public testing::Test {
   RpcMetrics metrics_{kControllerMethods};
 };
 
-// A Unix socket on which nobody accepts; with `listening`, somebody could.
+// A Unix socket without a server that accepts; with `listening`, connections queue up.
 UniqueFd BindSocket(const std::string& path, bool listening) {
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = {}};

@@ -1,5 +1,5 @@
-// Manifests, meshes, layout rules and networks between common's types and crossmesh.v1. Whatever
-// the bytes are, the FromProto functions answer with a value that its type's own Create has
+// Manifests, meshes, layout rules and networks between common's types and crossmesh.v1. For any
+// bytes, the FromProto functions answer with a value that its type's own Create has
 // accepted, or with InvalidArgument, which names the field or object.
 
 #pragma once

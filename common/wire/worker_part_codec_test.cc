@@ -68,14 +68,9 @@ TEST_P(WorkerPartCodecTest, PartsSurviveBothWays) {
 }
 
 TEST(WorkerPartCodec, ScalesSurviveBothWays) {
-  const auto tensors = std::make_shared<const TensorTable>(
-      TableOf({{.shape = "[256, 200]",
-                .source_mesh = "x=1 on a.0",
-                .source = "[-, -]",
-                .destination_mesh = "x=2 on b.0-1",
-                .destination = "{[0:128, 0:200]; [128:256, 0:200]}",
-                .type = DataType::kBF16,
-                .sent_as = DataType::kF8E4M3}}));
+  const auto tensors = std::make_shared<const TensorTable>(TableOf(
+      {TensorOf("[256, 200]: x=1 on a.0 [-, -] -> x=2 on b.0-1 {[0:128, 0:200]; [128:256, 0:200]}",
+                DataType::kBF16, DataType::kF8E4M3)}));
   ASSERT_OK_AND_ASSIGN(Slicing slicing, Slicing::Create(*tensors));
   RandomSource random(1);
   ASSERT_OK_AND_ASSIGN(const Plan plan,
@@ -89,12 +84,8 @@ TEST(WorkerPartCodec, ScalesSurviveBothWays) {
 }
 
 TEST(WorkerPartCodec, BroadcastGroupsSurviveBothWays) {
-  const auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
-                                                    .source_mesh = "x=1 on a.0",
-                                                    .source = "[-]",
-                                                    .destination_mesh = "r=2 on b.0-1",
-                                                    .destination = "[-]"}}));
+  const auto tensors = std::make_shared<const TensorTable>(
+      TableOf({TensorOf("[8]: x=1 on a.0 [-] -> r=2 on b.0-1 [-]")}));
   ASSERT_OK_AND_ASSIGN(Slicing slicing, Slicing::Create(*tensors));
   RandomSource random(1);
   Plan::Spec spec =

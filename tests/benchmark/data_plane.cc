@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/plan/worker_part.h"
+#include "worker/executor/prepared_part.h"
 
 #include <atomic>
 #include <utility>

@@ -14,6 +14,8 @@
 #include "tests/benchmark/measure.h"
 #include "tests/benchmark/models.h"
 #include "worker/data_transport.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/memory/arena.h"
 
 #include <array>

@@ -6,9 +6,11 @@
 #include "common/base/fake_clock.h"
 #include "common/event_loop/event_loop.h"
 #include "common/plan/testing/random_source.h"
+#include "common/plan/worker_part.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/hostile_network.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"
 
@@ -27,8 +29,8 @@ constexpr int32_t kWorkers = 3;
 constexpr uint64_t kCases = 16;
 constexpr int64_t kStagingBytes = 2 << 20;  // as little as the plans' chunks allow
 constexpr absl::Duration kDeadline = absl::Seconds(10);
-// Behind it, executors drop the messages of operations that they do not know.
-constexpr absl::Duration kParkedFor = absl::Seconds(30);
+// After this, executors drop the messages of operations that they do not know.
+constexpr absl::Duration kPendingFor = absl::Seconds(30);
 
 class Reports final : public TaskObserver {
  public:
@@ -104,7 +106,7 @@ class Cluster {
       CHECK_OK(loop);
       worker.loop = *std::move(loop);
       worker.executor = Executor::Create(
-          *worker.loop, {.staging_bytes = kStagingBytes, .parked_for = kParkedFor});
+          *worker.loop, {.staging_bytes = kStagingBytes, .pending_for = kPendingFor});
       worker.transport = network_.AddSource(*worker.executor);
       CHECK_OK(worker.executor->Attach(*worker.transport));
     }
@@ -117,7 +119,7 @@ class Cluster {
     RunUntilIdle();
     if (reports.ended == kWorkers) return;
     CHECK(network_.harmed()) << "what was sent has come, and still a task waits";
-    for (const absl::Duration step : {kDeadline, kParkedFor, kParkedFor}) {
+    for (const absl::Duration step : {kDeadline, kHeldFor, kHeldFor}) {
       clock_.Advance(step);
       RunUntilIdle();
     }

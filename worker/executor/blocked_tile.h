@@ -15,7 +15,7 @@ namespace crossmesh {
 // Example: a tile [0:200, 0:300] has the blocks 0, 1, 2 in its first 128 rows, and 3, 4, 5 below.
 class BlockedTile {
  public:
-  // A box of the tile: matrices of one shape, each behind the one before.
+  // A box of the tile: matrices of one shape, one after the other.
   struct Stack {
     int64_t matrices = 0;
     int64_t rows = 0;           // of a matrix

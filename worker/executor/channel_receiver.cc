@@ -1,5 +1,6 @@
 #include "worker/executor/channel_receiver.h"
 
+#include "worker/executor/phase_timer.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
@@ -80,17 +81,17 @@ std::optional<ChannelReceiver::Place> ChannelReceiver::PlaceOf(uint64_t sequence
   if (sequence == 0 || sequence > static_cast<uint64_t>(channel_.end_sequence)) return std::nullopt;
   const int64_t number = static_cast<int64_t>(sequence);
   if (number == channel_.end_sequence) return Place{.entry = channel_.entry_count};
-  const auto behind = std::upper_bound(
+  const auto after = std::upper_bound(
       entries_.begin(), entries_.end(), number,
       [](int64_t value, const PreparedPart::Entry& entry) { return value < entry.first_sequence; });
-  const auto entry = behind - entries_.begin() - 1;
+  const auto entry = after - entries_.begin() - 1;
   return Place{.entry = static_cast<int32_t>(entry),
                .chunk = number - entries_[entry].first_sequence};
 }
 
 void ChannelReceiver::OnChunkMessage(std::unique_ptr<IncomingMessage> message, const Place& place) {
-  if (!context_.progress.TakeChunk(entries_[place.entry].to_node,
-                                   static_cast<int32_t>(place.chunk))) {
+  if (!context_.progress.TakeChunk(
+          {.node = entries_[place.entry].to_node, .chunk = static_cast<int32_t>(place.chunk)})) {
     return CountDropped();
   }
   if (!waiting_.empty() || !ReceiveChunk(*message)) waiting_.push_back(std::move(message));
@@ -156,9 +157,9 @@ void ChannelReceiver::OnReceived(Ticket ticket, const absl::Status& status) {
 void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
   context_.report.received_bytes += subject.bytes;
   context_.shared.counters.At(link_).received += subject.bytes;
-  const int32_t node_index = entries_[subject.entry].to_node;
-  if (context_.progress.settled(node_index)) return;
-  const PreparedPart::Node& node = context_.part.nodes()[node_index];
+  const NodeChunk at{.node = entries_[subject.entry].to_node, .chunk = subject.chunk};
+  if (context_.progress.settled(at.node)) return;
+  const PreparedPart::Node& node = context_.part.nodes()[at.node];
   const TileCursor::Range range = RangeOf(context_.part, node, subject.chunk);
   if (!subject.staging.empty()) {
     const PhaseTimer timer(context_.report.seconds.unpack);
@@ -166,10 +167,9 @@ void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
   }
   if (context_.spec.checksums) {
     const PhaseTimer timer(context_.report.seconds.checksum);
-    cursor_.HashLeaves(range, context_.shared.leaf_scratch,
-                       context_.progress.LeafHashes(node_index, subject.chunk));
+    cursor_.HashLeaves(range, context_.shared.leaf_scratch, context_.progress.LeafHashes(at));
   }
-  context_.progress.OnChunkInPlace(node_index, subject.chunk);
+  context_.progress.OnChunkInPlace(at);
 }
 
 void ChannelReceiver::FinishSmall(Transfer& transfer) {

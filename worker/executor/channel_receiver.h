@@ -2,6 +2,7 @@
 
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/staging_pool.h"
+#include "worker/executor/stall_counter.h"
 #include "worker/executor/task_context.h"
 #include "worker/executor/tile_cursor.h"
 #include "worker/transport/transport.h"

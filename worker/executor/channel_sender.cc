@@ -1,6 +1,7 @@
 #include "worker/executor/channel_sender.h"
 
 #include "worker/executor/leaf_checksum.h"
+#include "worker/executor/phase_timer.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
@@ -10,23 +11,25 @@
 
 namespace crossmesh {
 
-ChannelSender::ChannelSender(TaskContext& context, int32_t channel, PeerSender& turns)
+ChannelSender::ChannelSender(TaskContext& context, int32_t channel, SendWindow& window,
+                             StagingWaiter& waiter)
     : context_(context),
       channel_index_(channel),
       channel_(context.part.channels()[channel]),
       entries_(context.part.entries(channel_)),
-      turns_(turns),
-      link_(context.shared.transport.link(turns.peer())),
-      pieces_max_(context.shared.transport.useful_pieces_max(turns.peer())),
+      window_(window),
+      waiter_(waiter),
+      link_(context.shared.transport.link(window.peer())),
+      pieces_max_(context.shared.transport.useful_pieces_max(window.peer())),
       source_(context.SourceCursor(channel_.from)),
       forwarded_(context.DestinationCursor(channel_.from)),
       receiver_ready_(!context.spec.receivers_say_ready),
-      queue_(context.part, channel_) {
-  int64_t planned_bytes = 0;
-  for (int32_t entry = 0; entry < channel_.entry_count; ++entry) {
-    planned_bytes += NodeOf(entry).bytes();
-  }
-  turns.Add(*this, planned_bytes);
+      queue_(context.part, channel_) {}
+
+int64_t ChannelSender::planned_bytes() const {
+  int64_t bytes = 0;
+  for (int32_t entry = 0; entry < channel_.entry_count; ++entry) bytes += NodeOf(entry).bytes();
+  return bytes;
 }
 
 void ChannelSender::Rewind() {
@@ -34,21 +37,6 @@ void ChannelSender::Rewind() {
   opened_ = stopped_ = waits_for_staging_ = false;
   queue_.Rewind();
   stall_.OnProgress();
-}
-
-void ChannelSender::OnReady() {
-  receiver_ready_ = true;
-  turns_.Pump();
-}
-
-void ChannelSender::OnProgress(int32_t entry) {
-  queue_.Wake(entry);
-  turns_.Pump();
-}
-
-void ChannelSender::OnStagingFree() {
-  waits_for_staging_ = false;
-  turns_.Pump();
 }
 
 void ChannelSender::SendNext() {
@@ -60,7 +48,7 @@ void ChannelSender::SendNext() {
     queue_.EndEntry();
   } else if (queue_.chunk() == context_.part.nodes()[node].chunks) {
     SendEnd(node);
-  } else if (context_.progress.CanSend(node, queue_.chunk(), entry.lag)) {
+  } else if (context_.progress.CanSend({.node = node, .chunk = queue_.chunk()}, entry.lag)) {
     SendChunk(node);
   } else {
     queue_.Sleep();
@@ -76,7 +64,7 @@ void ChannelSender::SendOpening() {
       {.kind = MessageKind::kOpening, .channel = channel_index_, .bytes = sizeof(opening)});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   std::memcpy(transfer.small.data(), &opening, sizeof(opening));
-  Send(MessageKind::kOpening, 0, transfer.OnePiece(transfer.payload()), ticket);
+  Send(ticket, 0, transfer.OnePiece(transfer.payload()));
 }
 
 void ChannelSender::SendChunk(int32_t node) {
@@ -98,14 +86,14 @@ void ChannelSender::SendChunk(int32_t node) {
     return;
   }
   queue_.Advance();
-  Send(MessageKind::kChunk, entries_[entry].first_sequence + chunk, transfer.pieces, ticket,
-       range.bytes);
+  Send(ticket, entries_[entry].first_sequence + chunk, transfer.pieces);
   // Hashed while it is on its way.
-  if (context_.progress.WantsRootHash(node, chunk)) HashRootChunk(node, chunk, range, transfer);
+  const NodeChunk sent{.node = node, .chunk = chunk};
+  if (context_.progress.WantsRootHash(sent)) HashRootChunk(sent, range, transfer);
 }
 
 bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer) {
-  const auto staging = context_.shared.send_staging.Allocate(range.bytes, *this);
+  const auto staging = context_.shared.send_staging.Allocate(range.bytes, waiter_);
   if (!staging.has_value()) return false;
   transfer.UseStaging(*staging);
   const PhaseTimer timer(context_.report.seconds.pack);
@@ -113,16 +101,16 @@ bool ChannelSender::Stage(TileCursor& cursor, const TileCursor::Range& range, Tr
   return true;
 }
 
-void ChannelSender::HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
+void ChannelSender::HashRootChunk(NodeChunk root, const TileCursor::Range& range,
                                   const Transfer& transfer) {
   const PhaseTimer timer(context_.report.seconds.checksum);
-  const std::span<uint64_t> hashes = context_.progress.LeafHashes(node, chunk);
+  const std::span<uint64_t> hashes = context_.progress.LeafHashes(root);
   if (transfer.subject.staging.empty()) {
     source_.HashLeaves(range, context_.shared.leaf_scratch, hashes);
   } else {
     HashLeaves(transfer.subject.staging, hashes);
   }
-  context_.progress.OnRootHashed(node, chunk);
+  context_.progress.OnRootHashed(root);
 }
 
 void ChannelSender::SendEnd(int32_t node) {
@@ -137,7 +125,7 @@ void ChannelSender::SendEnd(int32_t node) {
                                               .bytes = sizeof(*checksum)});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   std::memcpy(transfer.small.data(), &*checksum, sizeof(*checksum));
-  Send(MessageKind::kChecksum, EndSequence(entry), transfer.OnePiece(transfer.payload()), ticket);
+  Send(ticket, EndSequence(entry), transfer.OnePiece(transfer.payload()));
 }
 
 void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence) {
@@ -145,41 +133,40 @@ void ChannelSender::SendFailure(const absl::Status& why, int32_t entry, uint64_t
       {.kind = MessageKind::kFailed, .channel = channel_index_, .entry = entry});
   Transfer& transfer = context_.shared.transfers.at(ticket);
   transfer.subject.bytes = static_cast<int64_t>(EncodeFailure(why, transfer.small));
-  Send(MessageKind::kFailed, sequence, transfer.OnePiece(transfer.payload()), ticket);
+  Send(ticket, sequence, transfer.OnePiece(transfer.payload()));
 }
 
-void ChannelSender::Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket,
-                         int64_t bytes) {
+void ChannelSender::Send(Ticket ticket, uint64_t sequence, Pieces payload) {
+  const TransferSubject& subject = context_.shared.transfers.at(ticket).subject;
   ++open_;
-  turns_.OnSend(bytes);
-  context_.shared.transport.Send(turns_.peer(), context_.HeaderFor(channel_, kind, sequence),
-                                 payload, ticket);
+  window_.OnSend(subject.chunk_bytes());
+  context_.shared.transport.Send(
+      window_.peer(), context_.HeaderFor(channel_, subject.kind, sequence), payload, ticket);
 }
 
 void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
   const TransferSubject subject = context_.shared.transfers.at(ticket).subject;
   context_.RemoveTransfer(ticket);
   --open_;
-  turns_.OnTaken(subject.kind == MessageKind::kChunk ? subject.bytes : 0);
+  window_.OnTaken(subject.chunk_bytes());
   stall_.OnProgress();
   if (status.ok() && subject.kind == MessageKind::kChunk) {
     context_.report.sent_bytes += subject.bytes;
     context_.shared.counters.At(link_).sent += subject.bytes;
   }
   if (!subject.staging.empty()) context_.shared.send_staging.Release(subject.staging);
-  turns_.Pump();
 }
 
 void ChannelSender::Close(const absl::Status& why) {
   if (stopped_ || queue_.finished()) return;
-  // Who has not said that it is there expects nothing.
+  // A receiver that has not said that it is there expects nothing.
   if (receiver_ready_) SendFailure(why, channel_.entry_count, channel_.end_sequence);
   Drop();
 }
 
 void ChannelSender::Drop() {
   stopped_ = true;
-  context_.shared.send_staging.Forget(*this);
+  context_.shared.send_staging.Forget(waiter_);
 }
 
 uint64_t ChannelSender::EndSequence(int32_t entry) const {

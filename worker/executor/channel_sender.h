@@ -1,9 +1,10 @@
 #pragma once
 
 #include "worker/executor/due_queue.h"
-#include "worker/executor/peer_sender.h"
 #include "worker/executor/prepared_part.h"
+#include "worker/executor/send_window.h"
 #include "worker/executor/staging_pool.h"
+#include "worker/executor/stall_counter.h"
 #include "worker/executor/task_context.h"
 #include "worker/executor/tile_cursor.h"
 #include "worker/transport/transport.h"
@@ -19,19 +20,21 @@
 namespace crossmesh {
 
 // The sending end of a channel to another worker. It sends, when it is its turn, of the chunks that
-// are here the one that is due first. Behind the chunks of a relay goes the checksum of
+// are here the one that is due first. After the chunks of a relay goes the checksum of
 // its root; in place of what a failed relay lacks goes the reason. Confined to the loop.
-class ChannelSender final : public StagingWaiter {
+class ChannelSender {
  public:
-  // All must outlive the sender. Turns come from `turns`.
-  ChannelSender(TaskContext& context, int32_t channel, PeerSender& turns);
-  ~ChannelSender() override { context_.shared.send_staging.Forget(*this); }
+  // All must outlive the channel. What it sends is counted in `window`, to whose peer it goes;
+  // `waiter` waits for staging in its name.
+  ChannelSender(TaskContext& context, int32_t channel, SendWindow& window, StagingWaiter& waiter);
+  ChannelSender(const ChannelSender&) = delete;
+  ChannelSender& operator=(const ChannelSender&) = delete;
+  ~ChannelSender() { context_.shared.send_staging.Forget(waiter_); }
 
   // As if nothing had been sent. Not before finished().
   void Rewind();
-  // The receiver is there, and has memory; where senders wait for that.
-  void OnReady();
-  bool waits_for_receiver() const { return !stopped_ && !receiver_ready_; }
+  // What the plan sends through it.
+  int64_t planned_bytes() const;
 
   // Is there something to do in a turn? If so: the sooner due, the smaller.
   bool ready() const {
@@ -42,14 +45,21 @@ class ChannelSender final : public StagingWaiter {
   }
   // Takes a turn: sends a message, or finds that what it would send is not here or has to wait.
   void SendNext();
+
+  // After each of these it may be ready, and there may be room in the window.
+  // The receiver is there, and has memory; where senders wait for that.
+  void OnReady() { receiver_ready_ = true; }
   // Something has come of the relay of an entry, or of its end.
-  void OnProgress(int32_t entry);
+  void OnProgress(int32_t entry) { queue_.Wake(entry); }
+  void OnStagingFree() { waits_for_staging_ = false; }
   void OnSent(Ticket ticket, const absl::Status& status);
+
   // Tells the peer that all that is left fails for this reason, and sends nothing else any more.
   void Close(const absl::Status& why);
   // The peer is gone: nothing is sent any more.
   void Drop();
 
+  bool waits_for_receiver() const { return !stopped_ && !receiver_ready_; }
   DeviceRank peer_device() const { return channel_.to; }
   // Is everything sent, and taken by the peer?
   bool finished() const { return (stopped_ || queue_.finished()) && open_ == 0; }
@@ -59,21 +69,18 @@ class ChannelSender final : public StagingWaiter {
  private:
   static constexpr std::pair<int32_t, int64_t> kOpeningDue = {-1, 0};
 
-  void OnStagingFree() override;
-
   const PreparedPart::Node& NodeOf(int32_t entry) const {
     return context_.part.nodes()[entries_[entry].from_node];
   }
   void SendChunk(int32_t node);
   void SendEnd(int32_t node);
   void SendOpening();
-  // Of what the ticket names; `bytes` are those of a chunk.
-  void Send(MessageKind kind, uint64_t sequence, Pieces payload, Ticket ticket, int64_t bytes = 0);
+  // What the ticket names.
+  void Send(Ticket ticket, uint64_t sequence, Pieces payload);
   void SendFailure(const absl::Status& why, int32_t entry, uint64_t sequence);
   // Gathers a chunk that is in too many pieces; false when it must wait for staging.
   bool Stage(TileCursor& cursor, const TileCursor::Range& range, Transfer& transfer);
-  void HashRootChunk(int32_t node, int32_t chunk, const TileCursor::Range& range,
-                     const Transfer& transfer);
+  void HashRootChunk(NodeChunk root, const TileCursor::Range& range, const Transfer& transfer);
 
   uint64_t EndSequence(int32_t entry) const;
 
@@ -81,7 +88,8 @@ class ChannelSender final : public StagingWaiter {
   const int32_t channel_index_;
   const PreparedPart::Channel& channel_;
   const std::span<const PreparedPart::Entry> entries_;
-  PeerSender& turns_;
+  SendWindow& window_;
+  StagingWaiter& waiter_;
   const absl::string_view link_;
   const int pieces_max_;
   TileCursor source_;     // of relays that begin here

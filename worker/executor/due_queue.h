@@ -30,8 +30,8 @@ class DueQueue {
   int32_t entry() const { return awake_.front().entry; }
   int32_t chunk() const { return next_chunk_[entry()]; }
 
-  void Advance();   // behind the next message
-  void EndEntry();  // behind the end of its entry, whatever was to come of it
+  void Advance();   // past the next message
+  void EndEntry();  // past the end of its entry, with what was still to come of it
   void Sleep();     // its entry is passed over until Wake
   void Wake(int32_t entry);
 

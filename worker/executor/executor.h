@@ -1,58 +1,19 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
-#include "worker/executor/replay.h"
+#include "worker/executor/executor_counters.h"
+#include "worker/executor/executor_options.h"
 #include "worker/executor/task_runner.h"
 #include "worker/transport/transport.h"
 
-#include <cstdint>
 #include <memory>
 
-#include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 
-struct ExecutorOptions {
-  // For chunks in more pieces of memory than the transport takes; half for sending, half for
-  // receiving.
-  int64_t staging_bytes = int64_t{32} << 20;
-  // What is in flight to a peer for each of its lanes, in periods of the plan: one is gathered
-  // while the other is sent; more, to all peers together, does not stay in the caches until it is.
-  int32_t window_periods = 2;
-  static constexpr int32_t kLaneMessagesMax = 32;
-
-  int64_t pending_messages_max = 4096;  // of operations not known yet
-  absl::Duration parked_for = absl::Seconds(30);
-};
-
-// Payload that went to and came from other workers through one kind of link.
-struct LinkBytes {
-  absl::string_view link;  // as Transport::link
-  int64_t sent = 0;
-  int64_t received = 0;
-};
-
-// Counts since creation; monotonic. Read on the loop.
-struct ExecutorCounters {
-  absl::InlinedVector<LinkBytes, 4> links;  // those used so far
-  int64_t copied_bytes = 0;
-  int64_t relays_succeeded = 0;
-  int64_t relays_failed = 0;
-  int64_t checksum_failures = 0;
-  int64_t stalls = 0;
-  int64_t messages_dropped = 0;  // wrong token, of the past, or beyond the parking bound
-  int64_t staging_bytes_used = 0;
-
-  LinkBytes& At(absl::string_view link) {
-    for (LinkBytes& known : links) {
-      if (known.link == link) return known;
-    }
-    return links.emplace_back(LinkBytes{.link = link});
-  }
-};
+class EventLoop;
+class ReplayRunner;
 
 // Runs parts of devices of host memory as data-flow graphs over one transport: between chunks only
 // data edges, channel order and the plan's periods bind. A receiver forwards chunk k as soon as it
@@ -61,20 +22,20 @@ struct ExecutorCounters {
 // staging cannot deadlock.
 //
 // Failure is per destination device: a lost, stalled or lying peer fails the devices that it was to
-// serve, and those behind them, by a message down the route; other devices go on. Buffers go back
-// only when nothing can write them any more: a cancelled task waits for transfers under way, and
-// disconnects a peer that does not end them within the stall limit.
+// serve and, by a message down the route, those downstream of them; other devices go on. Buffers
+// are given back only when nothing can write to them any more: a cancelled task waits for the
+// transfers under way, and disconnects a peer that does not end them within the stall limit.
 //
 // Confined to the loop, apart from construction; destroyed after the loop has stopped and before
-// its transport, whose messages it may have parked. Allocates nothing per chunk.
+// its transport, whose messages it may hold. Allocates nothing per chunk.
 class Executor : public TaskRunner, public TransportSink {
  public:
-  // `loop` must outlive the executor. A transport is made with its sink, so the executor comes
-  // first and is told of its transport before the loop and the first task; Attach is called once,
-  // lends the transport the memory that chunks are gathered in, and
-  // `transport` must live until the loop has stopped.
+  // `loop` must outlive the executor. A transport is made with its sink, so the executor is made
+  // first.
   static std::unique_ptr<Executor> Create(EventLoop& loop, ExecutorOptions options);
-  // ResourceExhausted: no memory for staging.
+  // Once, before the loop starts and before the first task. Lends the transport the memory in which
+  // chunks are gathered; `transport` must live until the loop has stopped. ResourceExhausted: no
+  // memory for staging.
   virtual absl::Status Attach(Transport& transport) = 0;
 
   // As TaskRunner says; InvalidArgument also when a device's worker is not given, a peer address is
@@ -83,10 +44,11 @@ class Executor : public TaskRunner, public TransportSink {
   // As TaskRunner says. The connection stays, and other tasks with it, unless transfers of the task
   // are still open when nothing else is left to do.
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) override = 0;
-  // The source tiles of an awaited device are filled, and may be read. Does nothing when the task
-  // is not known.
+  // The source tiles of an awaited device are filled, and may be read from now on. Does nothing
+  // when the task is not known.
   virtual void SourceHere(const TaskKey& key, DeviceRank device) = 0;
   virtual const ExecutorCounters& counters() const = 0;
+  // Not before Attach.
   virtual ReplayRunner& replays() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Random plans over a faulty network: whatever happens, every task ends, a device that is reported
+// Random plans over a faulty network: every task ends, a device that is reported
 // complete has the right bytes, and nothing outside of tiles is written.
 
 #include "common/plan/testing/random_source.h"
@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Where who is blamed is checked: long enough that no thread of this process is late by so much.
+// For tests that check which worker is blamed: so long that no thread of this process is that late.
 constexpr absl::Duration kStallLimit = absl::Seconds(1);
 
 struct Case {
@@ -33,9 +33,9 @@ struct Case {
 };
 
 // Devices that get some byte over a connection from or to `worker`, or from such a device.
-absl::flat_hash_set<DeviceRank> Behind(int32_t worker, const Plan& plan,
-                                       const std::vector<int32_t>& worker_of_device) {
-  absl::flat_hash_set<DeviceRank> behind;
+absl::flat_hash_set<DeviceRank> Downstream(int32_t worker, const Plan& plan,
+                                           const std::vector<int32_t>& worker_of_device) {
+  absl::flat_hash_set<DeviceRank> downstream;
   for (const Relay& relay : plan.relays()) {
     absl::flat_hash_set<DeviceRank> cut_off;
     for (const Hop& hop : plan.hops(relay)) {
@@ -43,11 +43,11 @@ absl::flat_hash_set<DeviceRank> Behind(int32_t worker, const Plan& plan,
       const int32_t to = worker_of_device[hop.to];
       if (cut_off.contains(hop.from) || (from != to && (from == worker || to == worker))) {
         cut_off.insert(hop.to);
-        behind.insert(hop.to);
+        downstream.insert(hop.to);
       }
     }
   }
-  return behind;
+  return downstream;
 }
 
 void CheckSound(const Case& one, const MeshOutcome& outcome) {
@@ -122,9 +122,9 @@ TEST(ExecutorFaults, ALostWorkerFailsExactlyTheDevicesBehindIt) {
     runner.fabric().Kill(runner.address(lost));
     ASSERT_OK_AND_ASSIGN(const MeshOutcome outcome, runner.Run(one.plan, workers, one.memory, {}));
     CheckSound(one, outcome);
-    const auto behind = Behind(lost, one.plan, workers);
+    const auto downstream = Downstream(lost, one.plan, workers);
     for (const auto& [device, report] : outcome.devices) {
-      EXPECT_EQ(report.status.ok(), !behind.contains(device)) << report.status;
+      EXPECT_EQ(report.status.ok(), !downstream.contains(device)) << report.status;
       if (!report.status.ok() && workers[device] != lost) {
         EXPECT_THAT(report.status,
                     StatusIs(absl::StatusCode::kUnavailable, HasSubstr(absl::StrCat("w", lost))));
@@ -148,10 +148,10 @@ TEST(ExecutorFaults, ACutInTheMiddleFailsNoDeviceThatIsNotBehindIt) {
     ASSERT_OK_AND_ASSIGN(const MeshOutcome outcome,
                          runner.Run(one.plan, workers, one.memory, {.stall_limit = kStallLimit}));
     CheckSound(one, outcome);
-    const auto behind = Behind(0, one.plan, workers);
+    const auto downstream = Downstream(0, one.plan, workers);
     for (const auto& [device, report] : outcome.devices) {
       if (report.status.ok()) continue;
-      EXPECT_TRUE(behind.contains(device)) << report.status;
+      EXPECT_TRUE(downstream.contains(device)) << report.status;
       ++failed;
     }
   });
@@ -169,9 +169,9 @@ TEST(ExecutorFaults, AWorkerThatHangsIsBlamedByName) {
                          runner.Run(one.plan, workers, one.memory,
                                     {.stall_limit = kStallLimit, .absent_worker = 1}));
     CheckSound(one, outcome);
-    const auto behind = Behind(1, one.plan, workers);
+    const auto downstream = Downstream(1, one.plan, workers);
     for (const auto& [device, report] : outcome.devices) {
-      EXPECT_EQ(report.status.ok(), !behind.contains(device)) << report.status;
+      EXPECT_EQ(report.status.ok(), !downstream.contains(device)) << report.status;
       if (report.status.ok()) continue;
       EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w1")));
     }
@@ -214,11 +214,11 @@ TEST(ExecutorFaults, AWorkerThatOthersFoundGoneIsLostOnlyUntilTheNextTask) {
     ASSERT_OK_AND_ASSIGN(const MeshOutcome outcome,
                          runner.Run(one.plan, workers, one.memory, std::move(options)));
     CheckSound(one, outcome);
-    const auto behind_0 = Behind(0, one.plan, workers);
-    const auto behind_1 = Behind(1, one.plan, workers);
+    const auto downstream_0 = Downstream(0, one.plan, workers);
+    const auto downstream_1 = Downstream(1, one.plan, workers);
     for (const auto& [device, report] : outcome.devices) {
       if (report.status.ok()) continue;
-      EXPECT_TRUE(behind_0.contains(device) && behind_1.contains(device)) << report.status;
+      EXPECT_TRUE(downstream_0.contains(device) && downstream_1.contains(device)) << report.status;
     }
     TileMemory again(one.plan);
     ASSERT_OK_AND_ASSIGN(const MeshOutcome next, runner.Run(one.plan, workers, again, {}));
@@ -230,8 +230,8 @@ TEST(ExecutorFaults, TheDeadlineNamesWhatIsMissing) {
   for (uint64_t seed = 1'000'000;; ++seed) {
     Case one(seed);
     const std::vector<int32_t> workers = DealDevices(one.random, one.plan, 2);
-    const auto behind = Behind(1, one.plan, workers);
-    if (behind.empty()) continue;
+    const auto downstream = Downstream(1, one.plan, workers);
+    if (downstream.empty()) continue;
     MeshRunner runner({.workers = 2});
     ASSERT_OK_AND_ASSIGN(const MeshOutcome outcome,
                          runner.Run(one.plan, workers, one.memory,
@@ -240,7 +240,7 @@ TEST(ExecutorFaults, TheDeadlineNamesWhatIsMissing) {
                                      .absent_worker = 1}));
     CheckSound(one, outcome);
     for (const auto& [device, report] : outcome.devices) {
-      if (!behind.contains(device)) continue;
+      if (!downstream.contains(device)) continue;
       EXPECT_THAT(report.status,
                   StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("from worker w1")));
     }

@@ -55,7 +55,8 @@ TEST(ExecutorRandom, EveryElementOfEveryReplayArrives) {
     const Plan plan = RandomCase(random);
     TileMemory memory(plan);
     const std::vector<int32_t> workers = DealDevices(random, plan, runner.workers());
-    EXPECT_OK(runner.RunReplays(plan, workers, memory, 4, {.checksums = !random.OneIn(4)}));
+    EXPECT_OK(
+        runner.RunReplays(plan, workers, memory, {.checksums = !random.OneIn(4), .instances = 4}));
     EXPECT_OK(memory.CheckUntouched());
   }
   EXPECT_EQ(runner.Counters().staging_bytes_used, 0);
@@ -84,7 +85,7 @@ TEST(ExecutorRandom, EveryElementArrivesOverSeveralNics) {
            FromEnvironment("CROSSMESH_SEED", 300'000));
 }
 
-// What is behind on one lane comes in after what was sent later: chunks, checksums, openings.
+// What is late on one lane arrives after what was sent later: chunks, checksums, openings.
 TEST(ExecutorRandom, LanesThatOvertakeEachOtherChangeNothing) {
   RunCases(FromEnvironment("CROSSMESH_CASES", 400),
            {.workers = 3,

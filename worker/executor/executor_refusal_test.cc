@@ -1,4 +1,4 @@
-// Tasks that a worker takes no part in: what was sent to it ends, and nobody else is harmed.
+// Tasks that a worker takes no part in: what was sent to it ends, and no other worker is harmed.
 
 #include "common/testing/status_matchers.h"
 #include "worker/executor/executor.h"
@@ -30,14 +30,10 @@ class RefusalTest : public ExecutorTest, private TransportSink {
   TaskSpec SpecOf(uint64_t operation, int worker) {
     TaskSpec spec = MakeSpec(worker, plan_, memory_);
     spec.key.operation = operation;
-    spec.stall_limit = absl::Hours(1);  // nobody is cut off for being slow
+    spec.stall_limit = absl::Hours(1);  // no worker is cut off for being slow
     return spec;
   }
   static TaskKey KeyOf(uint64_t operation) { return {.operation = operation, .epoch = 1}; }
-  void RunUntilIdle() {
-    while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
-    }
-  }
   // Runs the receiver's task of an operation, of which the sender's has been started before.
   void ExpectReceiverSucceeds(uint64_t operation, const Reports& sent) {
     Reports received;
@@ -68,7 +64,7 @@ class RefusalTest : public ExecutorTest, private TransportSink {
 TEST_F(RefusalTest, WhatWasSentBeforeARefusalIsDropped) {
   Reports refused;
   ASSERT_OK(sender().Start(SpecOf(1, 0), refused));
-  RunUntilIdle();  // the receiver has parked what it does not know
+  RunUntilIdle();  // the receiver keeps what it does not know
   ASSERT_FALSE(refused.task.has_value());
   receiver().Refuse(KeyOf(1));
   EXPECT_GT(receiver().counters().messages_dropped, 0);

@@ -30,10 +30,8 @@ TEST_F(ExecutorTest, MovesATensorBetweenWorkers) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   ASSERT_OK(Prove(plan));
   const TileMemory memory(plan);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
-  }
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  StartBoth(plan, memory);
+  RunToEnd();
   const TaskReport& sent = *workers_[0].reports.task;
   const TaskReport& received = *workers_[1].reports.task;
   EXPECT_OK(sent.status);
@@ -55,17 +53,16 @@ TEST_F(ExecutorTest, MovesATensorBetweenWorkers) {
   ASSERT_EQ(counters.links.size(), 1U);
   EXPECT_EQ(counters.links[0].link, "local");
   EXPECT_EQ(counters.links[0].received, 4 << 20);
-  EXPECT_EQ(workers_[1].executor->MovedBytes({.operation = 1, .epoch = 1}), std::nullopt);
+  EXPECT_EQ(workers_[1].executor->MovedBytes(kKey), std::nullopt);
 }
 
 TEST_F(ExecutorTest, AllocatesNothingBetweenTheFirstAndTheLastByteInsideAWorker) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   const TileMemory memory(plan);
-  const TaskKey key{.operation = 1, .epoch = 1};
   ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
-  RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(0) > 0; });
+  RunUntil([&] { return workers_[0].executor->MovedBytes(kKey).value_or(0) > 0; });
   const int64_t allocations = CountAllocations([&] {
-    RunUntil([&] { return workers_[0].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
+    RunUntil([&] { return workers_[0].executor->MovedBytes(kKey).value_or(4 << 20) >= 4 << 20; });
   });
   EXPECT_EQ(allocations, 0);
   RunUntil([&] { return workers_[0].reports.task.has_value(); });
@@ -84,28 +81,24 @@ INSTANTIATE_TEST_SUITE_P(All, NicsTest, testing::Values(0, 1, 2),
 TEST_P(NicsTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   const TileMemory memory(plan);
-  const TaskKey key{.operation = 1, .epoch = 1};
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
-  }
+  StartBoth(plan, memory);
   // Half way the transport's own memory is warm.
-  RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(0) >= 2 << 20; });
+  RunUntil([&] { return workers_[1].executor->MovedBytes(kKey).value_or(0) >= 2 << 20; });
   const int64_t allocations = CountAllocations([&] {
-    RunUntil([&] { return workers_[1].executor->MovedBytes(key).value_or(4 << 20) >= 4 << 20; });
+    RunUntil([&] { return workers_[1].executor->MovedBytes(kKey).value_or(4 << 20) >= 4 << 20; });
   });
   // This transport makes an object for each message that it announces: 32 chunks, 2 checksums.
   EXPECT_LE(allocations, 34);
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  RunToEnd();
 }
 
 TEST_P(NicsTest, SendsTwoChunksForEachLaneBeforeOneIsTaken) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   const TileMemory memory(plan);
   ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
-  while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
-  }
-  // What is parked there: these, and the openings of two channels.
-  workers_[1].executor->Refuse({.operation = 1, .epoch = 1});
+  RunUntilIdle();
+  // What waits there: these chunks, and the openings of two channels.
+  workers_[1].executor->Refuse(kKey);
   const int64_t lanes = GetParam() == 2 ? 4 : 1;
   EXPECT_EQ(workers_[1].executor->counters().messages_dropped, 2 * lanes + 2);
 }
@@ -113,10 +106,8 @@ TEST_P(NicsTest, SendsTwoChunksForEachLaneBeforeOneIsTaken) {
 TEST_F(ExecutorTest, ReportsWhatEveryLinkCarriedAndHowLongItWasBusy) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   const TileMemory memory(plan);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
-  }
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  StartBoth(plan, memory);
+  RunToEnd();
   const TaskReport& sent = *workers_[0].reports.task;
   ASSERT_EQ(sent.links.size(), 1u);
   EXPECT_EQ(sent.links[0].peer, "w1");
@@ -128,14 +119,10 @@ TEST_F(ExecutorTest, ReportsWhatEveryLinkCarriedAndHowLongItWasBusy) {
 
 TEST_F(ExecutorTest, APlanThatTakesItsTimeIsNoFaster) {
   constexpr double kLeastSeconds = 0.2;
-  Plan::Spec slow = MakePlan("a.0", "b.0-1").spec();
-  slow.least_run_ns = static_cast<int64_t>(kLeastSeconds * 1e9);
-  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(slow)));
+  const Plan plan = MakeSlowPlan(kLeastSeconds);
   const TileMemory memory(plan);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
-  }
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  StartBoth(plan, memory);
+  RunToEnd();
   const TaskReport& sent = *workers_[0].reports.task;
   // 64 chunks: the last one may go when all others have had their time.
   EXPECT_GE(sent.seconds.move, kLeastSeconds * 62 / 64);
@@ -156,10 +143,9 @@ TEST_F(ExecutorTest, AnAwaitedSourceIsReadWhenItIsHereAndNobodyIsTakenForStalled
   bool is_late = false;
   loop_->RunAfter(2 * kStallLimit, [&] { is_late = true; });
   RunUntil([&] { return is_late; });
-  const TaskKey key{.operation = 1, .epoch = 1};
-  for (const Worker& worker : workers_) EXPECT_EQ(worker.executor->MovedBytes(key), 0);
-  workers_[0].executor->SourceHere(key, 0);
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  for (const Worker& worker : workers_) EXPECT_EQ(worker.executor->MovedBytes(kKey), 0);
+  workers_[0].executor->SourceHere(kKey, 0);
+  RunToEnd();
   for (const DeviceRank device : {1, 2}) EXPECT_OK(memory.CheckDestination(device));
   for (const Worker& worker : workers_) EXPECT_OK(worker.reports.task->status);
 }
@@ -172,12 +158,11 @@ TEST_F(ExecutorTest, ADeviceWithScalesDoesNotWaitForTheSourceOfAnother) {
     if (i == 0) spec.awaited_sources = {0};
     ASSERT_OK(workers_[i].executor->Start(std::move(spec), workers_[i].reports));
   }
-  const TaskKey key{.operation = 1, .epoch = 1};
   // A block of elements, and its scale.
   constexpr int64_t kBytesOfOne = 128 * 128 + 4;
-  RunUntil([&] { return workers_[1].executor->MovedBytes(key) == kBytesOfOne; });
-  workers_[0].executor->SourceHere(key, 0);
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  RunUntil([&] { return workers_[1].executor->MovedBytes(kKey) == kBytesOfOne; });
+  workers_[0].executor->SourceHere(kKey, 0);
+  RunToEnd();
   EXPECT_EQ(workers_[1].reports.task->received_bytes, 2 * kBytesOfOne);
   EXPECT_OK(memory.CheckDestination(2));
 }
@@ -188,7 +173,7 @@ TEST_F(ExecutorTest, ATaskWhoseSourceNeverComesEndsWhenItIsCancelled) {
   TaskSpec spec = MakeSpec(0, plan, memory);
   spec.awaited_sources = {0, 1};
   ASSERT_OK(workers_[0].executor->Start(std::move(spec), workers_[0].reports));
-  workers_[0].executor->Cancel({.operation = 1, .epoch = 1}, absl::CancelledError("enough"));
+  workers_[0].executor->Cancel(kKey, absl::CancelledError("enough"));
   RunUntil([&] { return workers_[0].reports.task.has_value(); });
   EXPECT_THAT(workers_[0].reports.task->status, StatusIs(absl::StatusCode::kCancelled));
 }
@@ -239,10 +224,8 @@ class LittleStagingTest : public ExecutorTest {
 TEST_F(LittleStagingTest, AChunkAsLargeAsItsHalfStillGoes) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   const TileMemory memory(plan);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
-  }
-  RunUntil([&] { return workers_[0].reports.task && workers_[1].reports.task; });
+  StartBoth(plan, memory);
+  RunToEnd();
   for (const DeviceReport& device : workers_[1].reports.devices) EXPECT_OK(device.status);
 }
 
@@ -258,15 +241,21 @@ class LyingPeerTest : public ExecutorTest, private TransportSink {
     peer_ = *liar_->Connect(workers_[1].transport->address());
   }
 
-  void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload,
-           uint64_t token_low = 6, uint32_t channel = 0) {
+  struct Lie {
+    uint64_t token_low = 6;
+    uint32_t channel = 0;
+  };
+  void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload) {
+    Say(kind, sequence, payload, Lie());
+  }
+  void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload, Lie lie) {
     const iovec piece = PieceOf(payload);
     liar_->Send(peer_,
                 {.token_high = 5,
-                 .token_low = token_low,
+                 .token_low = lie.token_low,
                  .operation = 1,
                  .epoch = 1,
-                 .channel = channel,
+                 .channel = lie.channel,
                  .kind = static_cast<uint32_t>(kind),
                  .sequence = sequence},
                 payload.empty() ? Pieces() : Pieces(&piece, 1), 0);
@@ -303,9 +292,9 @@ TEST_F(LyingPeerTest, AnotherOrderFailsTheChannelWithBothDigests) {
 }
 
 TEST_F(LyingPeerTest, AWrongTokenOrChannelIsDropped) {
-  Say(MessageKind::kChunk, 1, chunk_, /*token_low=*/7);
+  Say(MessageKind::kChunk, 1, chunk_, {.token_low = 7});
   EXPECT_EQ(dropped(), 1);
-  Say(MessageKind::kChunk, 1, chunk_, /*token_low=*/6, /*channel=*/99);
+  Say(MessageKind::kChunk, 1, chunk_, {.channel = 99});
   EXPECT_EQ(dropped(), 2);
   EXPECT_THAT(workers_[1].reports.devices, IsEmpty());
 }

@@ -1,5 +1,7 @@
 #include "worker/executor/local_channel.h"
 
+#include "worker/executor/phase_timer.h"
+
 #include <algorithm>
 
 namespace crossmesh {
@@ -34,7 +36,9 @@ int64_t LocalChannel::Step() {
     return 0;
   }
   if (queue_.chunk() < context_.part.nodes()[entry.to_node].chunks) {
-    if (progress.CanSend(entry.from_node, queue_.chunk(), entry.lag)) return CopyChunk(entry);
+    if (progress.CanSend({.node = entry.from_node, .chunk = queue_.chunk()}, entry.lag)) {
+      return CopyChunk(entry);
+    }
     queue_.Sleep();
     return 0;
   }
@@ -48,15 +52,16 @@ int64_t LocalChannel::Step() {
 }
 
 int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
-  const int32_t chunk = queue_.chunk();
+  const NodeChunk from{.node = entry.from_node, .chunk = queue_.chunk()};
+  const NodeChunk to{.node = entry.to_node, .chunk = queue_.chunk()};
   queue_.Advance();
-  const PreparedPart::Node& node = context_.part.nodes()[entry.to_node];
-  const TileCursor::Range range = RangeOf(context_.part, node, chunk);
+  const PreparedPart::Node& node = context_.part.nodes()[to.node];
+  const TileCursor::Range range = RangeOf(context_.part, node, to.chunk);
   context_.OnChunkBegun();
-  const bool root = context_.part.nodes()[entry.from_node].root;
+  const bool root = context_.part.nodes()[from.node].root;
   {
     const PhaseTimer timer(context_.report.seconds.unpack);
-    // The copy is hashed right behind this, or not at all.
+    // The copy is hashed right after this, or not at all.
     const auto next_use =
         context_.spec.checksums ? TileCursor::NextUse::kSoon : TileCursor::NextUse::kLater;
     CountCopied(context_, (root ? source_ : forwarded_).CopyTo(destination_, range, next_use));
@@ -64,15 +69,13 @@ int64_t LocalChannel::CopyChunk(const PreparedPart::Entry& entry) {
   RelayProgress& progress = context_.progress;
   if (context_.spec.checksums) {
     const PhaseTimer timer(context_.report.seconds.checksum);
-    if (progress.WantsRootHash(entry.from_node, chunk)) {
-      source_.HashLeaves(range, context_.shared.leaf_scratch,
-                         progress.LeafHashes(entry.from_node, chunk));
-      progress.OnRootHashed(entry.from_node, chunk);
+    if (progress.WantsRootHash(from)) {
+      source_.HashLeaves(range, context_.shared.leaf_scratch, progress.LeafHashes(from));
+      progress.OnRootHashed(from);
     }
-    destination_.HashLeaves(range, context_.shared.leaf_scratch,
-                            progress.LeafHashes(entry.to_node, chunk));
+    destination_.HashLeaves(range, context_.shared.leaf_scratch, progress.LeafHashes(to));
   }
-  progress.OnChunkInPlace(entry.to_node, chunk);
+  progress.OnChunkInPlace(to);
   return range.bytes;
 }
 

@@ -3,6 +3,9 @@
 #include "common/base/byte_count.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
+#include "worker/executor/stall_counter.h"
+#include "worker/executor/task_check.h"
 #include "worker/memory/arena.h"
 
 #include <utility>
@@ -24,18 +27,25 @@ absl::Status LoopExecutor::Attach(Transport& transport) {
   ASSIGN_OR_RETURN(auto send_staging, Arena::Create("crossmesh:send_staging", bytes));
   ASSIGN_OR_RETURN(auto receive_staging, Arena::Create("crossmesh:receive_staging", bytes));
   transport.Lend({.bytes = send_staging->bytes(), .fd = send_staging->fd()});
-  shared_ = std::make_unique<ExecutorResources>(transport, options_, std::move(send_staging),
-                                                std::move(receive_staging));
+  shared_.reset(new ExecutorResources{
+      .loop = loop_,
+      .transport = transport,
+      .options = options_,
+      .on_peer_stalled = [this](PeerId peer, const absl::Status& why) { OnPeerStalled(peer, why); },
+      .steps = StepRequests(loop_, [this] { Step(); }),
+      .send_staging = StagingPool(std::move(send_staging)),
+      .receive_staging = StagingPool(std::move(receive_staging))});
+  replays_.emplace(*shared_, peers_, pending_);
   return absl::OkStatus();
 }
 
 absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {
   RETURN_IF_ERROR(CheckStart(spec));
-  ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids, Connect(spec));
+  ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids,
+                   peers_.Connect(spec, shared_->transport));
   const TaskKey key = spec.key;
   Running& running = tasks_[key];
-  running.task =
-      std::make_unique<TaskExecution>(std::move(spec), peer_ids, *shared_, *this, observer);
+  running.task = std::make_unique<TaskExecution>(std::move(spec), peer_ids, *shared_, observer);
   TaskExecution& task = *running.task;
   StartTimers(key);
   task.Begin();
@@ -51,17 +61,7 @@ absl::Status LoopExecutor::CheckStart(const TaskSpec& spec) const {
         absl::StrCat("operation ", spec.key.operation, " of epoch ", spec.key.epoch, ", plan ",
                      spec.key.plan, ", instance ", spec.key.instance, " was started before"));
   }
-  return TaskExecution::Validate(spec, shared_->send_staging.bytes());
-}
-
-absl::StatusOr<std::vector<std::optional<PeerId>>> LoopExecutor::Connect(const TaskSpec& spec) {
-  const std::vector<bool> needed = TaskExecution::NeededPeers(spec);
-  std::vector<std::optional<PeerId>> ids(spec.peers.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (!needed[i]) continue;
-    ASSIGN_OR_RETURN(ids[i], peers_.FindOrConnect(spec.peers[i].address, shared_->transport));
-  }
-  return ids;
+  return CheckTask(spec, shared_->send_staging.bytes());
 }
 
 void LoopExecutor::StartTimers(const TaskKey& key) {
@@ -96,68 +96,9 @@ void LoopExecutor::SourceHere(const TaskKey& key, DeviceRank device) {
   if (TaskExecution* task = Find(key)) task->OnSourceHere(device);
 }
 
-absl::Status LoopExecutor::StartReplays(ReplaySpec spec, ReplayObserver& observer) {
-  CHECK(shared_ != nullptr) << "StartReplays before Attach";
-  const auto refused = [](const auto&... why) {
-    return absl::InvalidArgumentError(absl::StrCat("replays: ", why...));
-  };
-  if (spec.buffers.empty()) return refused("expected buffers, found none");
-  if (replays_.contains(spec.key)) {
-    return absl::AlreadyExistsError(absl::StrCat("replays of operation ", spec.key.operation,
-                                                 ", plan ", spec.key.plan, " were started before"));
-  }
-  for (const ReplaySpec::Buffer& buffer : spec.buffers) {
-    RETURN_IF_ERROR(
-        TaskExecution::Validate(ReplaySet::SpecOf(spec, buffer), shared_->send_staging.bytes()));
-  }
-  if (!SourceScales(*spec.part, spec.buffers.front().sources).devices().empty()) {
-    return refused("expected a part without scales to compute, found one with some");
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::optional<PeerId>> peer_ids,
-                   Connect(ReplaySet::SpecOf(spec, spec.buffers.front())));
-  Replaying& replaying = replays_[spec.key];
-  replaying.set = std::make_unique<ReplaySet>(spec, peer_ids, *shared_, *this, observer);
-  replaying.stall_limit = spec.stall_limit;
-  stepping_replays_.reserve(replays_.size());
-  StartReplayStallRound(spec.key);
-  return absl::OkStatus();
-}
-
-void LoopExecutor::StartReplayStallRound(const ReplayKey& key) {
-  Replaying& replaying = replays_.at(key);
-  replaying.stall_round =
-      loop_.RunAfter(replaying.stall_limit / StallCounter::kRoundsMax, [this, key] {
-        const auto found = replays_.find(key);
-        if (found == replays_.end()) return;
-        found->second.set->OnStallRound();
-        StartReplayStallRound(key);
-      });
-}
-
-void LoopExecutor::Replay(const ReplayKey& key, int32_t buffer, uint32_t instance) {
-  const auto found = replays_.find(key);
-  if (found == replays_.end()) return;
-  ReplaySet& set = *found->second.set;
-  set.Begin(buffer, instance);
-  if (pending_.empty()) return;
-  pending_.Take(key.OfInstance(instance), [&](std::unique_ptr<IncomingMessage> message) {
-    set.OnMessage(std::move(message));
-  });
-}
-
-void LoopExecutor::ReplaySourceHere(const ReplayKey& key, uint32_t instance) {
-  TaskExecution* const task = Find(key.OfInstance(instance));
-  if (task == nullptr) return;
-  for (const DeviceRank device : task->spec().awaited_sources) task->OnSourceHere(device);
-}
-
-void LoopExecutor::StopReplays(const ReplayKey& key, const absl::Status& why,
-                               uint32_t next_instance) {
-  const auto found = replays_.find(key);
-  if (found == replays_.end()) return;
-  found->second.set->Stop(why);
-  shared_->counters.messages_dropped += pending_.OnReplaysStopped(key, next_instance);
-  RequestStep();
+ReplayRunner& LoopExecutor::replays() {
+  CHECK(replays_.has_value()) << "replays before Attach";
+  return *replays_;
 }
 
 void LoopExecutor::Refuse(const TaskKey& key) {
@@ -181,7 +122,7 @@ void LoopExecutor::OnPeerLost(PeerId peer, const absl::Status& status) {
 
 void LoopExecutor::TellLost(PeerId peer, const absl::Status& why) {
   for (auto& [key, running] : tasks_) running.task->OnPeerLost(peer, why);
-  for (auto& [key, replaying] : replays_) replaying.set->OnPeerLost(peer, why);
+  replays_->OnPeerLost(peer, why);
 }
 
 std::optional<int64_t> LoopExecutor::MovedBytes(const TaskKey& key) const {
@@ -198,78 +139,45 @@ const ExecutorCounters& LoopExecutor::counters() const {
 }
 
 void LoopExecutor::OnMessage(std::unique_ptr<IncomingMessage> message) {
+  message = replays_->OnMessage(std::move(message));
+  if (message == nullptr) return;
   const TaskKey key = KeyOf(message->header());
-  if (const auto replays = replays_.find(ReplayKeyOf(key)); replays != replays_.end()) {
-    message = replays->second.set->OnMessage(std::move(message));
-    RequestStep();
-    if (message == nullptr) return;
-  }
   if (TaskExecution* task = Find(key)) {
     task->OnMessage(std::move(message));
   } else if (pending_.Add(std::move(message))) {
-    StartParkingRound();
+    StartPendingRound();
   } else {
     shared_->counters.messages_dropped++;
   }
 }
 
-void LoopExecutor::StartParkingRound() {
+void LoopExecutor::StartPendingRound() {
   if (std::exchange(pending_round_started_, true)) return;
-  loop_.RunAfter(options_.parked_for, [this] {
+  loop_.RunAfter(options_.pending_for, [this] {
     pending_round_started_ = false;
     shared_->counters.messages_dropped += pending_.OnRound();
-    if (!pending_.empty()) StartParkingRound();
+    if (!pending_.empty()) StartPendingRound();
   });
 }
 
 void LoopExecutor::OnSent(Ticket ticket, const absl::Status& status) {
-  shared_->transfers.at(ticket).task->OnSent(ticket, status);
+  shared_->transfers.at(ticket).owner->OnSent(ticket, status);
 }
 
 void LoopExecutor::OnReceived(Ticket ticket, const absl::Status& status) {
-  shared_->transfers.at(ticket).task->OnReceived(ticket, status);
-}
-
-void LoopExecutor::RequestStep() {
-  if (std::exchange(step_requested_, true)) return;
-  loop_.Post([this] { Step(); });
-}
-
-void LoopExecutor::PumpAfter(absl::Duration delay, const TaskExecution& task, PeerId peer) {
-  loop_.RunAfter(delay, [this, key = task.spec().key, peer] {
-    if (TaskExecution* const found = Find(key)) found->PumpPeer(peer);
-  });
+  shared_->transfers.at(ticket).owner->OnReceived(ticket, status);
 }
 
 void LoopExecutor::Step() {
-  step_requested_ = false;
   // By key, because an observer may start tasks.
   stepping_.clear();
   for (const auto& [key, running] : tasks_) stepping_.push_back(key);
   for (const TaskKey& key : stepping_) {
     TaskExecution& task = *Find(key);
-    if (task.Step()) RequestStep();
+    if (task.Step()) shared_->steps.Request();
     if (task.done()) Finish(key);
   }
-  if (StepReplays()) RequestStep();
-}
-
-bool LoopExecutor::StepReplays() {
-  bool more = false;
-  // By key and by index, because an observer may start replays.
-  stepping_replays_.clear();
-  for (const auto& [key, replaying] : replays_) stepping_replays_.push_back(key);
-  const size_t count = stepping_replays_.size();
-  for (size_t i = 0; i < count; ++i) {
-    const ReplayKey key = stepping_replays_[i];
-    ReplaySet& set = *replays_.at(key).set;
-    more = set.Step() || more;
-    if (!set.stopped()) continue;
-    const Replaying replaying = std::move(replays_.extract(key).mapped());
-    loop_.Cancel(replaying.stall_round);
-    set.observer().OnReplaysStopped(key);
-  }
-  return more;
+  if (replays_->Step()) shared_->steps.Request();
 }
 
 void LoopExecutor::Finish(const TaskKey& key) {
@@ -279,16 +187,12 @@ void LoopExecutor::Finish(const TaskKey& key) {
   loop_.Cancel(running.deadline);
   loop_.Cancel(running.stall_round);
   pending_.OnTaskEnded(key);
-  shared_->counters.relays_succeeded += running.task->progress().relays_succeeded();
-  shared_->counters.relays_failed += running.task->progress().relays_failed();
-  shared_->counters.checksum_failures += running.task->progress().checksum_failures();
-  running.task->observer().OnTaskDone(running.task->TakeReport());
+  running.task->observer().OnTaskDone(running.task->FinishReport());
 }
 
 TaskExecution* LoopExecutor::Find(const TaskKey& key) const {
   if (const auto found = tasks_.find(key); found != tasks_.end()) return found->second.task.get();
-  const auto replays = replays_.find(ReplayKeyOf(key));
-  return replays == replays_.end() ? nullptr : replays->second.set->Find(key.instance);
+  return replays_->Find(key);
 }
 
 }  // namespace crossmesh

@@ -1,7 +1,7 @@
 #include "worker/executor/peer_sender.h"
 
-#include "worker/executor/channel_sender.h"
-#include "worker/executor/task_execution.h"
+#include "common/event_loop/event_loop.h"
+#include "common/plan/plan.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,16 +14,27 @@ constexpr int64_t kPeriodBytesMin = 2 * Plan::kLeafBytes;
 
 }  // namespace
 
-PeerSender::PeerSender(TaskContext& context, PeerId peer, TaskHost& host)
+PeerSender::Turn::Turn(PeerSender& peer, int32_t channel_index)
+    : sender(peer), channel(peer.context_, channel_index, peer.window_, *this) {}
+
+void PeerSender::Turn::OnStagingFree() {
+  channel.OnStagingFree();
+  sender.Pump();
+}
+
+PeerSender::PeerSender(TaskContext& context, PeerId peer)
     : context_(context),
-      host_(host),
-      peer_(peer),
       lanes_(context.shared.transport.lanes(peer)),
+      window_(peer),
       least_run_(absl::Nanoseconds(context.part.part().spec().least_run_ns)) {}
 
-void PeerSender::Add(ChannelSender& channel, int64_t planned_bytes) {
-  channels_.push_back(&channel);
-  planned_bytes_ += planned_bytes;
+PeerSender::~PeerSender() {
+  if (pace_timer_.has_value()) context_.shared.loop.Cancel(*pace_timer_);
+}
+
+ChannelSender& PeerSender::Add(int32_t channel) {
+  ChannelSender& sender = turns_.emplace_back(std::make_unique<Turn>(*this, channel))->channel;
+  planned_bytes_ += sender.planned_bytes();
   const WorkerPart::Spec& plan = context_.part.part().spec();
   int64_t period_bytes = plan.chunk_bytes;
   if (plan.periods > 0) {
@@ -31,26 +42,29 @@ void PeerSender::Add(ChannelSender& channel, int64_t planned_bytes) {
                               std::min(kPeriodBytesMin, plan.chunk_bytes), plan.chunk_bytes);
   }
   window_bytes_ = lanes_ * context_.shared.options.window_periods * period_bytes;
+  return sender;
 }
 
 void PeerSender::Rewind() {
-  sent_bytes_ = 0;
-  busy_ = {};
+  window_.Rewind();
   begin_.reset();
-  pump_asked_ = false;  // the timer names the instance before
+  // A timer is of the instance before.
+  if (pace_timer_.has_value()) context_.shared.loop.Cancel(*pace_timer_);
+  pace_timer_.reset();
   first_alone_ = false;
+  for (const auto& turn : turns_) turn->channel.Rewind();
 }
 
 void PeerSender::Pump() {
-  while (!first_alone_ && open_ < lanes_ * ExecutorOptions::kLaneMessagesMax &&
-         open_bytes_ < window_bytes_) {
+  while (!first_alone_ && window_.open() < lanes_ * ExecutorOptions::kLaneMessagesMax &&
+         window_.open_bytes() < window_bytes_) {
     ChannelSender* const channel = NextInTurn();
     if (channel == nullptr || !KeepsPace()) return;
-    const bool idle = open_bytes_ == 0;
+    const bool idle = window_.open_bytes() == 0;
     channel->SendNext();
-    if (idle && open_bytes_ > 0 && sent_bytes_ < planned_bytes_) {
+    if (idle && window_.open_bytes() > 0 && window_.sent_bytes() < planned_bytes_) {
       first_alone_ = true;
-      host_.RequestStep();
+      context_.shared.steps.Request();
     }
   }
 }
@@ -59,37 +73,28 @@ void PeerSender::Step() {
   if (std::exchange(first_alone_, false)) Pump();
 }
 
-void PeerSender::PumpAsAsked() {
-  pump_asked_ = false;
-  Pump();
-}
-
 bool PeerSender::KeepsPace() {
   if (least_run_ == absl::ZeroDuration()) return true;
   const Clock::time_point now = Clock::now();
   if (!begin_.has_value()) begin_ = now;
-  const double share = static_cast<double>(sent_bytes_) / static_cast<double>(planned_bytes_);
+  const double share =
+      static_cast<double>(window_.sent_bytes()) / static_cast<double>(planned_bytes_);
   const absl::Duration left = share * least_run_ - absl::FromChrono(now - *begin_);
   if (left <= absl::ZeroDuration()) return true;
-  if (!std::exchange(pump_asked_, true)) host_.PumpAfter(left, context_.task, peer_);
+  if (!pace_timer_.has_value()) {
+    pace_timer_ = context_.shared.loop.RunAfter(left, [this] {
+      pace_timer_.reset();
+      Pump();
+    });
+  }
   return false;
-}
-
-void PeerSender::OnSend(int64_t bytes) {
-  if (open_++ == 0) open_since_ = Clock::now();
-  open_bytes_ += bytes;
-  sent_bytes_ += bytes;
-}
-
-void PeerSender::OnTaken(int64_t bytes) {
-  if (--open_ == 0) busy_ += Clock::now() - open_since_;
-  open_bytes_ -= bytes;
 }
 
 ChannelSender* PeerSender::NextInTurn() const {
   ChannelSender* next = nullptr;
-  for (ChannelSender* const channel : channels_) {
-    if (channel->ready() && (next == nullptr || channel->due() < next->due())) next = channel;
+  for (const auto& turn : turns_) {
+    ChannelSender& channel = turn->channel;
+    if (channel.ready() && (next == nullptr || channel.due() < next->due())) next = &channel;
   }
   return next;
 }

@@ -1,10 +1,15 @@
 #pragma once
 
+#include "common/event_loop/timer_id.h"
+#include "worker/executor/channel_sender.h"
+#include "worker/executor/send_window.h"
+#include "worker/executor/staging_pool.h"
 #include "worker/executor/task_context.h"
 #include "worker/transport/transport.h"
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,11 +17,8 @@
 
 namespace crossmesh {
 
-class ChannelSender;
-class TaskHost;
-
-// Gives the channels of a task to one peer their turns: of all that they could send now, what is
-// due first, and no more than a window under way.
+// The channels of a task to one peer, and their turns: of all that they could send now, what is due
+// first goes, and no more than a window is under way.
 //
 // The window is two periods of what the plan sends to this peer, for each of its lanes. So peers
 // that share a NIC share it by the bytes planned for them, since what a connection gets of a port
@@ -28,52 +30,50 @@ class TaskHost;
 // than one chunk. Confined to the loop.
 class PeerSender {
  public:
-  // All must outlive the sender. `host` pumps it again when the pace held it up.
-  PeerSender(TaskContext& context, PeerId peer, TaskHost& host);
+  // `context` must outlive the sender.
+  PeerSender(TaskContext& context, PeerId peer);
+  PeerSender(const PeerSender&) = delete;
+  PeerSender& operator=(const PeerSender&) = delete;
+  ~PeerSender();
 
-  PeerId peer() const { return peer_; }
-  // Before the first Pump. The channel must outlive the sender's use.
-  void Add(ChannelSender& channel, int64_t planned_bytes);
+  // The channel's sending end, by its index in the part; before the first Pump. It lives as long as
+  // this.
+  ChannelSender& Add(int32_t channel);
   // As if nothing had been sent. Not while something is under way.
   void Rewind();
-  // Lets channels send what can be sent now.
+  // Lets channels send what can be sent now: to be called when one of them can go on.
   void Pump();
-  // The same, when this was asked of the host.
-  void PumpAsAsked();
   // In each step of the task.
   void Step();
 
-  // A channel has sent a message; the peer has taken one. Bytes are those of chunks.
-  void OnSend(int64_t bytes);
-  void OnTaken(int64_t bytes);
-
-  int64_t sent_bytes() const { return sent_bytes_; }
-  // So long was something under way.
-  std::chrono::steady_clock::duration busy() const { return busy_; }
+  const SendWindow& window() const { return window_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  // A channel, and what waits for staging memory in its name.
+  struct Turn final : StagingWaiter {
+    Turn(PeerSender& peer, int32_t channel_index);
+    void OnStagingFree() override;
+
+    PeerSender& sender;
+    ChannelSender channel;
+  };
+
   ChannelSender* NextInTurn() const;
-  // False, and a later Pump is asked for, when the next chunk would be too soon.
+  // False when the next chunk would be too soon; then it is sent when its time has come.
   bool KeepsPace();
 
-  const TaskContext& context_;
-  TaskHost& host_;
-  const PeerId peer_;
+  TaskContext& context_;
   const int lanes_;
-  std::vector<ChannelSender*> channels_;
+  SendWindow window_;
+  std::vector<std::unique_ptr<Turn>> turns_;
   int64_t planned_bytes_ = 0;
   int64_t window_bytes_ = 0;
-  int32_t open_ = 0;  // messages that the peer has not taken
-  int64_t open_bytes_ = 0;
-  int64_t sent_bytes_ = 0;
-  Clock::duration busy_{};
-  Clock::time_point open_since_;  // when something is under way
   const absl::Duration least_run_;
   std::optional<Clock::time_point> begin_;  // of a run that keeps a pace
-  bool pump_asked_ = false;
-  bool first_alone_ = false;  // until the next step
+  std::optional<TimerId> pace_timer_;       // while the pace holds a chunk up
+  bool first_alone_ = false;                // until the next step
 };
 
 }  // namespace crossmesh

@@ -1,8 +1,21 @@
 #include "worker/executor/peer_table.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/task.h"
+#include "worker/executor/task_check.h"
 
 namespace crossmesh {
+
+absl::StatusOr<std::vector<std::optional<PeerId>>> PeerTable::Connect(const TaskSpec& spec,
+                                                                      Transport& transport) {
+  const std::vector<bool> needed = NeededPeers(spec);
+  std::vector<std::optional<PeerId>> ids(spec.peers.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!needed[i]) continue;
+    ASSIGN_OR_RETURN(ids[i], FindOrConnect(spec.peers[i].address, transport));
+  }
+  return ids;
+}
 
 absl::StatusOr<PeerId> PeerTable::FindOrConnect(const std::string& address, Transport& transport) {
   for (const Connection& connection : connections_) {

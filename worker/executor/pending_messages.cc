@@ -25,11 +25,11 @@ bool PendingMessages::Add(std::unique_ptr<IncomingMessage> message) {
 void PendingMessages::Take(const TaskKey& key,
                            absl::FunctionRef<void(std::unique_ptr<IncomingMessage>)> deliver) {
   std::deque<Pending> others;
-  for (Pending& parked : messages_) {
-    if (KeyOf(parked.message->header()) == key) {
-      deliver(std::move(parked.message));
+  for (Pending& pending : messages_) {
+    if (KeyOf(pending.message->header()) == key) {
+      deliver(std::move(pending.message));
     } else {
-      others.push_back(std::move(parked));
+      others.push_back(std::move(pending));
     }
   }
   messages_ = std::move(others);
@@ -52,7 +52,7 @@ int64_t PendingMessages::OnTaskEnded(const TaskKey& key) {
     past_in_order_.pop_front();
   }
   return static_cast<int64_t>(std::erase_if(
-      messages_, [&](const Pending& parked) { return KeyOf(parked.message->header()) == key; }));
+      messages_, [&](const Pending& pending) { return KeyOf(pending.message->header()) == key; }));
 }
 
 int64_t PendingMessages::OnReplaysStopped(const ReplayKey& key, uint32_t next_instance) {
@@ -63,8 +63,8 @@ int64_t PendingMessages::OnReplaysStopped(const ReplayKey& key, uint32_t next_in
     next_instance_of_.erase(stopped_in_order_.front());
     stopped_in_order_.pop_front();
   }
-  return static_cast<int64_t>(std::erase_if(messages_, [&](const Pending& parked) {
-    const TaskKey of = KeyOf(parked.message->header());
+  return static_cast<int64_t>(std::erase_if(messages_, [&](const Pending& pending) {
+    const TaskKey of = KeyOf(pending.message->header());
     return ReplayKeyOf(of) == key && of.instance < next_instance;
   }));
 }
@@ -78,7 +78,7 @@ bool PendingMessages::IsPast(const TaskKey& key) const {
 int64_t PendingMessages::OnEpochRaised(uint64_t epoch) {
   epoch_ = epoch;
   return static_cast<int64_t>(std::erase_if(
-      messages_, [&](const Pending& parked) { return parked.message->header().epoch < epoch; }));
+      messages_, [&](const Pending& pending) { return pending.message->header().epoch < epoch; }));
 }
 
 }  // namespace crossmesh

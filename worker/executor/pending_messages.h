@@ -16,26 +16,29 @@ namespace crossmesh {
 
 TaskKey KeyOf(const MessageHeader& header);
 
-// Messages of tasks that were not started yet, in the order in which they came; and which tasks are
-// of the past, so that theirs are not kept. Confined to the loop.
+// Messages of tasks that have not been started yet, in the order in which they came; and the tasks
+// that are over, whose messages are not kept. Confined to the loop.
 class PendingMessages {
  public:
   explicit PendingMessages(int64_t messages_max) : messages_max_(messages_max) {}
 
-  // False, and the message is dropped, when its task is of the past or the pending is full.
+  // False, and the message is dropped, when its task is over or there are too many messages.
   bool Add(std::unique_ptr<IncomingMessage> message);
   // Hands over the messages of a task.
   void Take(const TaskKey& key, absl::FunctionRef<void(std::unique_ptr<IncomingMessage>)> deliver);
-  // Once per pending time: drops what was there in the round before; returns how many.
+  // Once per ExecutorOptions::pending_for: drops what was here in the round before, and returns how
+  // many messages that were.
   int64_t OnRound();
   bool empty() const { return messages_.empty(); }
 
-  // Of the past from now on: what is parked for it is dropped, so that its senders can end; returns
-  // how many. A bounded number is remembered, the latest.
+  // The task is over: its messages, those here and those to come, are dropped, so that their
+  // senders can end. Returns how many were here. The latest of such tasks are remembered, up to a
+  // bound.
   int64_t OnTaskEnded(const TaskKey& key);
-  // So are all of these replays below `next_instance`. The latest number is remembered.
+  // The same for all instances of these replays below `next_instance`. The latest such number is
+  // remembered.
   int64_t OnReplaysStopped(const ReplayKey& key, uint32_t next_instance);
-  // So are all tasks of older epochs.
+  // The same for all tasks of older epochs.
   int64_t OnEpochRaised(uint64_t epoch);
   bool IsPast(const TaskKey& key) const;
 

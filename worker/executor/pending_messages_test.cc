@@ -66,7 +66,7 @@ TEST(PendingMessages, KeepsNothingOfAnOlderEpoch) {
   EXPECT_FALSE(pending.Add(std::make_unique<Message>(1, 2)));
 }
 
-TEST(PendingMessages, DropsWhatIsParkedForATaskOfThePast) {
+TEST(PendingMessages, DropsWhatIsHeldForATaskOfThePast) {
   PendingMessages pending(10);
   for (const auto& [operation, sequence] : {std::pair(1, 1), {2, 7}, {1, 2}}) {
     EXPECT_TRUE(pending.Add(std::make_unique<Message>(operation, sequence)));

@@ -11,6 +11,7 @@
 
 #include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 
@@ -217,10 +218,33 @@ PreparedPart::Chunk PreparedPart::ChunkOf(const Node& node, int64_t chunk) const
           .leaf_count = next.leaf - cut.leaf};
 }
 
+std::optional<DeviceRank> PreparedPart::Channel::remote_end() const {
+  switch (reach) {
+    case Reach::kIn:
+      return from;
+    case Reach::kOut:
+      return to;
+    case Reach::kLocal:
+      break;
+  }
+  return std::nullopt;
+}
+
 std::optional<int32_t> PreparedPart::FindChannel(ChannelIndex id) const {
   const auto found = channel_of_id_.find(id);
   if (found == channel_of_id_.end()) return std::nullopt;
   return found->second;
+}
+
+std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node) {
+  return absl::StrCat("relay ", node.relay, " at ",
+                      ToString(part.part().tensors().devices()[node.device]));
+}
+
+std::string NameOf(const PreparedPart& part, const PreparedPart::Channel& channel) {
+  const std::vector<DeviceId>& devices = part.part().tensors().devices();
+  return absl::StrCat("channel ", ToString(devices[channel.from]), " -> ",
+                      ToString(devices[channel.to]));
 }
 
 }  // namespace crossmesh

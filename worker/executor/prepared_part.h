@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
@@ -24,9 +25,9 @@ namespace crossmesh {
 // begins here, ends here, or both; its entries are the relays that go through it, in order.
 //
 // Every message of a channel has a sequence number that both ends know beforehand. 0 opens the
-// channel; an entry has one number for each chunk and one for its end; `end_sequence` is behind the
-// last entry. Example: two relays of 3 and 1 chunks have chunks 1, 2, 3, the end 4, chunk 5 and the
-// end 6, so end_sequence is 7.
+// channel; an entry has one number for each chunk and one for its end; `end_sequence` comes
+// after the last entry. Example: two relays of 3 and 1 chunks have chunks 1, 2, 3, the end 4, chunk
+// 5 and the end 6, so end_sequence is 7.
 class PreparedPart {
  public:
   struct Node {
@@ -61,7 +62,7 @@ class PreparedPart {
   struct Entry {
     int32_t from_node = -1;  // none when the channel begins at another worker
     int32_t to_node = -1;    // none when the channel ends at another worker
-    // Chunks that must have come behind a chunk before it goes on: the periods of the hop beyond
+    // How many chunks must have come after a chunk before it goes on: the periods of the hop beyond
     // the one that the data edge costs.
     int32_t lag = 0;
     int64_t first_sequence = 0;
@@ -78,6 +79,9 @@ class PreparedPart {
     int32_t entry_count = 0;
     int64_t end_sequence = 0;
     Digest order;  // as both ends see it
+
+    // The device of another worker, where there is one.
+    std::optional<DeviceRank> remote_end() const;
   };
 
   // Where the chunks of a node go on.
@@ -125,7 +129,7 @@ class PreparedPart {
  private:
   PreparedPart(std::shared_ptr<const WorkerPart> part, std::unique_ptr<const Slicing> slicing);
 
-  // Where a chunk begins; behind a relay's last one, where it ends.
+  // Where a chunk begins; after the last one of a relay, where that ends.
   struct Cut {
     int64_t offset = 0;
     int32_t leaf = 0;
@@ -156,5 +160,9 @@ class PreparedPart {
   int64_t chunks_ = 0;
   int64_t leaves_ = 0;
 };
+
+// For messages: "relay 7 at b.0" and "channel a.0 -> b.1".
+std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node);
+std::string NameOf(const PreparedPart& part, const PreparedPart::Channel& channel);
 
 }  // namespace crossmesh

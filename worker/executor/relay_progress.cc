@@ -3,22 +3,17 @@
 #include "worker/executor/leaf_checksum.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 
 namespace crossmesh {
 
-std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node) {
-  return absl::StrCat("relay ", node.relay, " at ",
-                      ToString(part.part().tensors().devices()[node.device]));
-}
-
-RelayProgress::RelayProgress(const PreparedPart& part, bool checksums,
-                             RelayProgressListener& listener)
+RelayProgress::RelayProgress(const PreparedPart& part, bool checksums, OnNode on_node)
     : part_(part),
       checksums_(checksums),
-      listener_(listener),
+      on_node_(std::move(on_node)),
       nodes_(part.nodes().size()),
       taken_(part.chunks()),
       in_place_(part.chunks()),
@@ -43,8 +38,12 @@ void RelayProgress::Rewind() {
   for (const PreparedPart::Node& node : part_.nodes()) {
     if (node.root) continue;
     ++nodes_open_;
-    ExpectItem(node.device);
+    DeviceAt(node.device).items_open++;
   }
+  for (const PreparedPart::Channel& channel : part_.channels()) {
+    if (channel.reach == PreparedPart::Reach::kIn) DeviceAt(channel.to).items_open++;
+  }
+  for (const PreparedPart::Copy& copy : part_.copies()) DeviceAt(copy.device).items_open++;
 }
 
 void RelayProgress::Begin() {
@@ -57,24 +56,24 @@ void RelayProgress::OnSourceReady(DeviceRank device) {
   if (awaited_sources_.erase(device) == 0) return;
   for (int32_t node = 0; node < std::ssize(nodes_); ++node) {
     const PreparedPart::Node& relay = part_.nodes()[node];
-    if (relay.root && relay.device == device) listener_.OnNodeProgress(node);
+    if (relay.root && relay.device == device) on_node_(node);
   }
 }
 
-bool RelayProgress::CanSend(int32_t node, int32_t chunk, int32_t lag) const {
-  const PreparedPart::Node& relay = part_.nodes()[node];
+bool RelayProgress::CanSend(NodeChunk at, int32_t lag) const {
+  const PreparedPart::Node& relay = part_.nodes()[at.node];
   if (relay.root) return is_source_ready(relay.device);
-  const int32_t last = std::min<int64_t>(int64_t{chunk} + lag, relay.chunks - 1);
-  return in_place_[ChunkIndex(node, chunk)] && in_place_[ChunkIndex(node, last)];
+  const int32_t last = std::min<int64_t>(int64_t{at.chunk} + lag, relay.chunks - 1);
+  return in_place_[IndexOf(at)] && in_place_[IndexOf({.node = at.node, .chunk = last})];
 }
 
-bool RelayProgress::WantsRootHash(int32_t node, int32_t chunk) const {
-  return checksums_ && part_.nodes()[node].root && !in_place_[ChunkIndex(node, chunk)];
+bool RelayProgress::WantsRootHash(NodeChunk at) const {
+  return checksums_ && part_.nodes()[at.node].root && !in_place_[IndexOf(at)];
 }
 
-void RelayProgress::OnRootHashed(int32_t node, int32_t chunk) {
-  in_place_[ChunkIndex(node, chunk)] = true;
-  nodes_[node].chunks_done++;
+void RelayProgress::OnRootHashed(NodeChunk at) {
+  in_place_[IndexOf(at)] = true;
+  nodes_[at.node].chunks_done++;
 }
 
 std::optional<uint64_t> RelayProgress::RootChecksum(int32_t node) {
@@ -88,9 +87,9 @@ std::optional<uint64_t> RelayProgress::RootChecksum(int32_t node) {
   return state.root_checksum;
 }
 
-bool RelayProgress::TakeChunk(int32_t node, int32_t chunk) {
-  if (nodes_[node].settled || taken_[ChunkIndex(node, chunk)]) return false;
-  taken_[ChunkIndex(node, chunk)] = true;
+bool RelayProgress::TakeChunk(NodeChunk at) {
+  if (nodes_[at.node].settled || taken_[IndexOf(at)]) return false;
+  taken_[IndexOf(at)] = true;
   return true;
 }
 
@@ -100,18 +99,18 @@ bool RelayProgress::TakeEnd(int32_t node) {
   return true;
 }
 
-void RelayProgress::OnChunkInPlace(int32_t node, int32_t chunk) {
-  in_place_[ChunkIndex(node, chunk)] = true;
-  nodes_[node].chunks_done++;
-  SettleIfComplete(node);
-  listener_.OnNodeProgress(node);
+void RelayProgress::OnChunkInPlace(NodeChunk at) {
+  in_place_[IndexOf(at)] = true;
+  nodes_[at.node].chunks_done++;
+  SettleIfComplete(at.node);
+  on_node_(at.node);
 }
 
 void RelayProgress::OnRootChecksum(int32_t node, uint64_t checksum) {
   nodes_[node].root_checksum = checksum;
   nodes_[node].has_root_checksum = true;
   SettleIfComplete(node);
-  listener_.OnNodeProgress(node);
+  on_node_(node);
 }
 
 void RelayProgress::SettleIfComplete(int32_t node) {
@@ -151,12 +150,12 @@ void RelayProgress::FailNode(int32_t node, const absl::Status& why) {
   --nodes_open_;
   ++relays_failed_;
   FailDevice(part_.nodes()[node].device, why);
-  listener_.OnNodeProgress(node);
+  on_node_(node);
 }
 
-std::span<uint64_t> RelayProgress::LeafHashes(int32_t node, int32_t chunk) {
-  const PreparedPart::Node& relay = part_.nodes()[node];
-  const PreparedPart::Chunk leaves = part_.ChunkOf(relay, chunk);
+std::span<uint64_t> RelayProgress::LeafHashes(NodeChunk at) {
+  const PreparedPart::Node& relay = part_.nodes()[at.node];
+  const PreparedPart::Chunk leaves = part_.ChunkOf(relay, at.chunk);
   return std::span(leaf_hashes_).subspan(relay.first_leaf + leaves.first_leaf, leaves.leaf_count);
 }
 
@@ -164,8 +163,6 @@ std::span<const uint64_t> RelayProgress::AllLeafHashes(int32_t node) const {
   const PreparedPart::Node& relay = part_.nodes()[node];
   return std::span(leaf_hashes_).subspan(relay.first_leaf, relay.leaves);
 }
-
-void RelayProgress::ExpectItem(DeviceRank device) { DeviceAt(device).items_open++; }
 
 void RelayProgress::OnItemDone(DeviceRank device, int64_t bytes) {
   DeviceState& state = DeviceAt(device);
@@ -178,7 +175,7 @@ void RelayProgress::FailDevice(DeviceRank device, const absl::Status& why) {
   DeviceState& state = DeviceAt(device);
   if (state.settled) return;
   state.status = why;
-  SettleDevice(state);
+  state.settled = true;
 }
 
 bool RelayProgress::device_settled(DeviceRank device) const {
@@ -186,12 +183,7 @@ bool RelayProgress::device_settled(DeviceRank device) const {
 }
 
 void RelayProgress::SettleDeviceIfComplete(DeviceState& device) {
-  if (!device.settled && device.items_open == 0) SettleDevice(device);
-}
-
-void RelayProgress::SettleDevice(DeviceState& device) {
-  device.settled = true;
-  listener_.OnDeviceSettled();
+  if (device.items_open == 0) device.settled = true;
 }
 
 std::optional<DeviceReport> RelayProgress::TakeSettledDevice() {

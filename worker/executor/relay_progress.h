@@ -6,23 +6,19 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 
 namespace crossmesh {
 
-// Who must go on when something has changed on the progress.
-class RelayProgressListener {
- public:
-  virtual ~RelayProgressListener() = default;
-  // A chunk of the node is there, or its checksum, or it has failed.
-  virtual void OnNodeProgress(int32_t node) = 0;
-  // A destination device is complete or has failed.
-  virtual void OnDeviceSettled() = 0;
+// One chunk of one node.
+struct NodeChunk {
+  int32_t node = 0;   // index into PreparedPart::nodes
+  int32_t chunk = 0;  // of the node
 };
 
 // What a task has of every relay: chunks, leaf hashes, outcome; and the outcome of every
@@ -33,10 +29,13 @@ class RelayProgressListener {
 // openings of the channels that end at it. The first failure of any of them is the device's.
 class RelayProgress {
  public:
-  // All must outlive the progress.
-  RelayProgress(const PreparedPart& part, bool checksums, RelayProgressListener& listener);
+  // Told of a node when one of its chunks is there, or its checksum, or it has failed.
+  using OnNode = absl::AnyInvocable<void(int32_t node)>;
 
-  // As if nothing had come yet, and no source were awaited. Items beyond nodes are expected anew.
+  // The part must outlive the progress.
+  RelayProgress(const PreparedPart& part, bool checksums, OnNode on_node);
+
+  // As if nothing had come yet, and no source were awaited.
   void Rewind();
 
   // Sending side.
@@ -44,35 +43,35 @@ class RelayProgress {
   void AwaitSource(DeviceRank device);
   void OnSourceReady(DeviceRank device);
   bool is_source_ready(DeviceRank device) const { return !awaited_sources_.contains(device); }
-  // Is `chunk` there, and those that `lag` says must have come behind it? For a root: is its source
-  // ready?
-  bool CanSend(int32_t node, int32_t chunk, int32_t lag) const;
+  // Is the chunk there, with those that must have come after it, as `lag` says? For a root: is its
+  // source ready?
+  bool CanSend(NodeChunk at, int32_t lag) const;
   // For roots with checksums on, once per chunk: where to put its leaf hashes.
-  bool WantsRootHash(int32_t node, int32_t chunk) const;
-  void OnRootHashed(int32_t node, int32_t chunk);
+  bool WantsRootHash(NodeChunk at) const;
+  void OnRootHashed(NodeChunk at);
   // The checksum of the relay's root, as far as it is known here.
   std::optional<uint64_t> RootChecksum(int32_t node);
 
   // Receiving side.
   // False when the chunk or end came before, or is not wanted any more.
-  bool TakeChunk(int32_t node, int32_t chunk);
+  bool TakeChunk(NodeChunk at);
   bool TakeEnd(int32_t node);
   // Its bytes are in place, and with checksums on its leaf hashes are stored.
-  void OnChunkInPlace(int32_t node, int32_t chunk);
+  void OnChunkInPlace(NodeChunk at);
   void OnRootChecksum(int32_t node, uint64_t checksum);
   void FailNode(int32_t node, const absl::Status& why);
 
   // Leaf hashes of a chunk, to be filled.
-  std::span<uint64_t> LeafHashes(int32_t node, int32_t chunk);
+  std::span<uint64_t> LeafHashes(NodeChunk at);
 
   bool settled(int32_t node) const { return nodes_[node].settled; }
   const absl::Status& failure(int32_t node) const { return nodes_[node].failure; }
   int32_t chunks_in_place(int32_t node) const { return nodes_[node].chunks_done; }
   bool all_nodes_settled() const { return nodes_open_ == 0; }
 
-  // Items beyond nodes; all are expected before Begin, where a device without any is complete.
-  void ExpectItem(DeviceRank device);
+  // Devices that expect nothing are complete from now on.
   void Begin();
+  // An opening or a copy, that of so many bytes.
   void OnItemDone(DeviceRank device, int64_t bytes);
   void FailDevice(DeviceRank device, const absl::Status& why);
   bool device_settled(DeviceRank device) const;
@@ -107,16 +106,13 @@ class RelayProgress {
   void SettleIfComplete(int32_t node);
   absl::Status CompareChecksums(int32_t node);
   void SettleDeviceIfComplete(DeviceState& device);
-  void SettleDevice(DeviceState& device);
   Digest DigestOf(DeviceRank device);
   std::span<const uint64_t> AllLeafHashes(int32_t node) const;
-  size_t ChunkIndex(int32_t node, int32_t chunk) const {
-    return part_.nodes()[node].first_chunk + chunk;
-  }
+  size_t IndexOf(NodeChunk at) const { return part_.nodes()[at.node].first_chunk + at.chunk; }
 
   const PreparedPart& part_;
   const bool checksums_;
-  RelayProgressListener& listener_;
+  OnNode on_node_;
   std::vector<NodeState> nodes_;
   absl::flat_hash_set<DeviceRank> awaited_sources_;
   std::vector<bool> taken_;     // by chunk
@@ -131,8 +127,5 @@ class RelayProgress {
   int64_t relays_failed_ = 0;
   int64_t checksum_failures_ = 0;
 };
-
-// "relay 7 at b.0", for messages.
-std::string NameOf(const PreparedPart& part, const PreparedPart::Node& node);
 
 }  // namespace crossmesh

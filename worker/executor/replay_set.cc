@@ -24,12 +24,12 @@ TaskSpec ReplaySet::SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buf
   return task;
 }
 
-ReplaySet::ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
-                     ExecutorResources& shared, TaskHost& host, ReplayObserver& observer)
+ReplaySet::ReplaySet(const ReplaySpec& spec, std::span<const std::optional<PeerId>> peer_ids,
+                     ExecutorResources& shared, ReplayObserver& observer)
     : shared_(shared), observer_(observer), next_instance_(spec.first_instance) {
   for (const ReplaySpec::Buffer& buffer : spec.buffers) {
     buffers_.push_back({.task = std::make_unique<TaskExecution>(SpecOf(spec, buffer), peer_ids,
-                                                                shared, host, observer)});
+                                                                shared, observer)});
   }
   // A receiver begins an instance when it has ended the one before in the same buffer, which this
   // worker may not know yet: it can be so many instances ahead.
@@ -43,7 +43,7 @@ void ReplaySet::Begin(int32_t index, uint32_t instance) {
       << "buffer " << index << " of " << buffers_.size();
   Buffer& buffer = buffers_[index];
   CHECK(!buffer.running) << "buffer " << index << " has instance " << buffer.instance;
-  CHECK(!IsPast(instance)) << "instance " << instance << " behind " << next_instance_;
+  CHECK(!IsPast(instance)) << "instance " << instance << ": expected at least " << next_instance_;
   next_instance_ = instance + 1;
   buffer.instance = instance;
   buffer.running = true;
@@ -68,7 +68,7 @@ std::unique_ptr<IncomingMessage> ReplaySet::OnMessage(std::unique_ptr<IncomingMe
     task->OnMessage(std::move(message));
     return nullptr;
   }
-  // The worker is there, whatever has become of the instance.
+  // The worker is there, even if the instance has ended or failed here.
   const MessageKind kind = static_cast<MessageKind>(header.kind);
   if (kind == MessageKind::kProbe && buffers_.front().task->Answer(header)) return nullptr;
   if (IsPast(header.instance) || kind == MessageKind::kAlive) {
@@ -110,10 +110,6 @@ bool ReplaySet::Step() {
 
 void ReplaySet::Finish(Buffer& buffer) {
   buffer.running = false;
-  const RelayProgress& progress = buffer.task->progress();
-  shared_.counters.relays_succeeded += progress.relays_succeeded();
-  shared_.counters.relays_failed += progress.relays_failed();
-  shared_.counters.checksum_failures += progress.checksum_failures();
   observer_.OnTaskDone(buffer.task->FinishReport());
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "worker/executor/executor_resources.h"
 #include "worker/executor/replay.h"
 #include "worker/executor/task_execution.h"
 #include "worker/transport/transport.h"
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -17,9 +19,9 @@ namespace crossmesh {
 // the loop.
 class ReplaySet {
  public:
-  // `peer_ids` as those of TaskExecution. `shared`, `host` and `observer` must outlive the set.
-  ReplaySet(const ReplaySpec& spec, const std::vector<std::optional<PeerId>>& peer_ids,
-            ExecutorResources& shared, TaskHost& host, ReplayObserver& observer);
+  // `peer_ids` as those of TaskExecution. `shared` and `observer` must outlive the set.
+  ReplaySet(const ReplaySpec& spec, std::span<const std::optional<PeerId>> peer_ids,
+            ExecutorResources& shared, ReplayObserver& observer);
 
   // What a buffer's task is made of.
   static TaskSpec SpecOf(const ReplaySpec& spec, const ReplaySpec::Buffer& buffer);

@@ -1,7 +1,6 @@
-#include "worker/executor/replay.h"
-
 #include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/executor/testing/executor_fixture.h"
 #include "worker/executor/testing/tile_memory.h"
 
@@ -27,7 +26,7 @@ using ::testing::IsEmpty;
 // The tensor of MakePlan.
 constexpr int64_t kRows = 64, kColumns = 16384, kHalf = kColumns / 2;
 constexpr int32_t kBuffers = 3;
-constexpr ReplayKey kKey{.operation = 9, .epoch = 1, .plan = 4};
+constexpr ReplayKey kReplayKey{.operation = 9, .epoch = 1, .plan = 4};
 
 // Memory of a buffer at all devices of the plan: one that has the whole, two that get half the
 // columns each.
@@ -67,7 +66,7 @@ class Replays final : public ReplayObserver {
     first_loss = report.first_loss;
     first_byte = report.seconds.first_byte;
   }
-  void OnReplaysStopped(const ReplayKey& key) override { stopped = key == kKey; }
+  void OnReplaysStopped(const ReplayKey& key) override { stopped = key == kReplayKey; }
 
   std::vector<uint32_t> done;
   std::vector<absl::Status> failures;
@@ -84,7 +83,7 @@ class ReplayTest : public ExecutorTest {
                          absl::Duration stall_limit = absl::Seconds(5)) {
     const TileMemory unused(plan);
     const TaskSpec task = MakeSpec(worker, plan, unused);
-    ReplaySpec spec{.key = kKey,
+    ReplaySpec spec{.key = kReplayKey,
                     .token_high = task.token_high,
                     .token_low = task.token_low,
                     .part = task.part,
@@ -115,25 +114,34 @@ class ReplayTest : public ExecutorTest {
 
   ReplayRunner& Runner(int worker) { return workers_[worker].executor->replays(); }
 
-  void StartBoth(const Plan& plan, uint32_t first_instance = 0) {
+  void StartBoth(const Plan& plan, uint32_t first_instance = 0,
+                 absl::Duration stall_limit = absl::Seconds(5)) {
     for (int i = 0; i < 2; ++i) {
-      ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, first_instance), replays_[i]));
+      ASSERT_OK(
+          Runner(i).StartReplays(MakeReplays(i, plan, first_instance, stall_limit), replays_[i]));
     }
   }
 
-  // Both workers begin whatever buffers allow, up to `count` instances in all; a buffer's contents
+  // Begins an instance at worker 0, whose source is filled, or at worker 1, in the buffer that is
+  // its by number.
+  void Send(uint32_t instance) {
+    Runner(0).Replay(kReplayKey, static_cast<int32_t>(instance % kBuffers), instance);
+    Runner(0).ReplaySourceHere(kReplayKey, instance);
+  }
+  void Receive(uint32_t instance) {
+    Runner(1).Replay(kReplayKey, static_cast<int32_t>(instance % kBuffers), instance);
+  }
+
+  // Both workers begin what the buffers allow, up to `count` instances in all; a buffer's contents
   // are looked at when both have ended with it.
   void Advance(uint32_t count) {
     while (sent_ < count && sent_ < looked_at_ + kBuffers) {
       memory_[sent_ % kBuffers].Fill(sent_);
-      Runner(0).Replay(kKey, static_cast<int32_t>(sent_ % kBuffers), sent_);
-      Runner(0).ReplaySourceHere(kKey, sent_);
-      ++sent_;
+      Send(sent_++);
     }
     while (received_ < count && received_ < looked_at_ + kBuffers) {
       memory_[received_ % kBuffers].Clear();
-      Runner(1).Replay(kKey, static_cast<int32_t>(received_ % kBuffers), received_);
-      ++received_;
+      Receive(received_++);
     }
     while (looked_at_ < count && IsDone(0, looked_at_) && IsDone(1, looked_at_)) {
       EXPECT_EQ(memory_[looked_at_ % kBuffers].Wrong(looked_at_), 0) << "instance " << looked_at_;
@@ -152,7 +160,7 @@ class ReplayTest : public ExecutorTest {
 
   void StopBoth(uint32_t next_instance) {
     for (int i = 0; i < 2; ++i) {
-      Runner(i).StopReplays(kKey, absl::CancelledError("enough"), next_instance);
+      Runner(i).StopReplays(kReplayKey, absl::CancelledError("enough"), next_instance);
     }
     RunUntil([&] { return replays_[0].stopped && replays_[1].stopped; });
   }
@@ -188,8 +196,7 @@ TEST_F(ReplayTest, SoDoThoseInsideAWorker) {
     BufferMemory& memory = memory_[instance % kBuffers];
     memory.Clear();
     memory.Fill(instance);
-    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kBuffers), instance);
-    Runner(0).ReplaySourceHere(kKey, instance);
+    Send(instance);
     RunUntil([&] { return IsDone(0, instance); });
     EXPECT_EQ(memory.Wrong(instance), 0) << "instance " << instance;
   }
@@ -199,8 +206,7 @@ TEST_F(ReplayTest, InstancesInsideAWorkerAllocateNothing) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
   const auto replay = [&](uint32_t instance) {
-    Runner(0).Replay(kKey, static_cast<int32_t>(instance % kBuffers), instance);
-    Runner(0).ReplaySourceHere(kKey, instance);
+    Send(instance);
     RunUntil([&] { return replays_[0].done.size() == instance + 1; });
   };
   for (uint32_t instance = 0; instance < 2 * kBuffers; ++instance) replay(instance);
@@ -214,19 +220,15 @@ TEST_F(ReplayTest, InstancesInsideAWorkerAllocateNothing) {
 
 TEST_F(ReplayTest, NothingIsSentBeforeTheReceiverIsReady) {
   constexpr absl::Duration kStall = absl::Milliseconds(40);
-  const Plan plan = MakePlan("a.0", "b.0-1");
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, 0, kStall), replays_[i]));
-  }
+  StartBoth(MakePlan("a.0", "b.0-1"), 0, kStall);
   memory_[0].Fill(0);
-  Runner(0).Replay(kKey, 0, 0);
-  Runner(0).ReplaySourceHere(kKey, 0);
-  // The receiver takes its time, and answers when it is asked: nobody is blamed.
+  Send(0);
+  // The receiver takes its time, and answers when it is asked: no worker is blamed.
   RunFor(10 * kStall);
   EXPECT_THAT(workers_[0].executor->counters().links, IsEmpty());
   EXPECT_THAT(replays_[0].done, IsEmpty());
   EXPECT_EQ(workers_[0].executor->counters().stalls, 0);
-  Runner(1).Replay(kKey, 0, 0);
+  Receive(0);
   RunUntil([&] { return IsDone(0, 0) && IsDone(1, 0); });
   EXPECT_EQ(memory_[0].Wrong(0), 0);
   EXPECT_THAT(replays_[1].failures, IsEmpty());
@@ -234,19 +236,15 @@ TEST_F(ReplayTest, NothingIsSentBeforeTheReceiverIsReady) {
 
 TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderBegins) {
   constexpr absl::Duration kStall = absl::Milliseconds(40);
-  const Plan plan = MakePlan("a.0", "b.0-1");
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(Runner(i).StartReplays(MakeReplays(i, plan, 0, kStall), replays_[i]));
-  }
+  StartBoth(MakePlan("a.0", "b.0-1"), 0, kStall);
   for (uint32_t instance = 0; instance < kBuffers; ++instance) {
-    Runner(1).Replay(kKey, static_cast<int32_t>(instance), instance);
+    Receive(instance);
   }
   RunFor(10 * kStall);
   EXPECT_EQ(workers_[1].executor->counters().stalls, 0);
   for (uint32_t instance = 0; instance < kBuffers; ++instance) {
     memory_[instance].Fill(instance);
-    Runner(0).Replay(kKey, static_cast<int32_t>(instance), instance);
-    Runner(0).ReplaySourceHere(kKey, instance);
+    Send(instance);
   }
   RunUntil([&] { return replays_[1].done.size() == kBuffers; });
   for (uint32_t instance = 0; instance < kBuffers; ++instance) {
@@ -257,9 +255,9 @@ TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderBegins) {
 TEST_F(ReplayTest, TheFirstChunkIsOnItsWayBeforeTheOthersAreHashed) {
   StartBoth(MakePlan("a.0", "b.0-1"));
   memory_[0].Fill(0);
-  for (int i = 0; i < 2; ++i) Runner(i).Replay(kKey, 0, 0);
+  for (int i = 0; i < 2; ++i) Runner(i).Replay(kReplayKey, 0, 0);
   RunFor(absl::Milliseconds(10));
-  loop_->Post([this] { Runner(0).ReplaySourceHere(kKey, 0); });
+  loop_->Post([this] { Runner(0).ReplaySourceHere(kReplayKey, 0); });
   const auto& links = workers_[1].executor->counters().links;
   RunUntil([&] { return !links.empty(); });
   EXPECT_EQ(links[0].received, Plan::kLeafBytes);
@@ -267,18 +265,17 @@ TEST_F(ReplayTest, TheFirstChunkIsOnItsWayBeforeTheOthersAreHashed) {
   EXPECT_EQ(memory_[0].Wrong(0), 0);
 }
 
-// Its messages are parked and nobody answers, as if the worker had stopped.
+// Its messages are kept and none is answered, as if the worker had stopped.
 TEST_F(ReplayTest, AReceiverThatAnswersNothingIsLost) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan, 0, absl::Milliseconds(40)), replays_[0]));
-  Runner(0).Replay(kKey, 0, 0);
-  Runner(0).ReplaySourceHere(kKey, 0);
+  Send(0);
   RunUntil([&] { return IsDone(0, 0); });
   EXPECT_THAT(replays_[0].lost, ElementsAre("w1"));
   EXPECT_THAT(replays_[0].first_loss,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("worker w1 is lost: stalled")));
-  // What comes behind it fails at once.
-  Runner(0).Replay(kKey, 1, 1);
+  // What comes after it fails at once.
+  Runner(0).Replay(kReplayKey, 1, 1);
   RunUntil([&] { return IsDone(0, 1); });
 }
 
@@ -286,7 +283,7 @@ TEST_F(ReplayTest, ASenderThatAnswersNothingFailsTheDevices) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan, 0, absl::Milliseconds(40)), replays_[1]));
   for (uint32_t instance = 0; instance < 2; ++instance) {
-    Runner(1).Replay(kKey, 0, instance);
+    Runner(1).Replay(kReplayKey, 0, instance);
     RunUntil([&] { return IsDone(1, instance); });
   }
   ASSERT_EQ(replays_[1].failures.size(), 4U);
@@ -300,15 +297,12 @@ TEST_F(ReplayTest, StoppedInTheMiddleTheyCanBeStartedAgain) {
   StartBoth(plan);
   RunAll(5);
   // Some are under way, one of them without its source, and one that the receiver has not begun.
-  Runner(0).Replay(kKey, 2, 5);
-  Runner(0).ReplaySourceHere(kKey, 5);
-  Runner(0).Replay(kKey, 0, 6);
-  Runner(0).Replay(kKey, 1, 7);
-  Runner(0).ReplaySourceHere(kKey, 7);
-  Runner(1).Replay(kKey, 2, 5);
-  Runner(1).Replay(kKey, 0, 6);
-  while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
-  }
+  Send(5);
+  Runner(0).Replay(kReplayKey, 0, 6);
+  Send(7);
+  Receive(5);
+  Receive(6);
+  RunUntilIdle();
   StopBoth(100);
   EXPECT_FALSE(replays_[1].failures.empty());
   for (const absl::Status& failure : replays_[1].failures) {
@@ -325,11 +319,7 @@ TEST_F(ReplayTest, StoppedInTheMiddleTheyCanBeStartedAgain) {
 }
 
 TEST_F(ReplayTest, APlanThatTakesItsTimeTakesItEveryTime) {
-  constexpr double kLeastSeconds = 0.01;
-  Plan::Spec slow = MakePlan("a.0", "b.0-1").spec();
-  slow.least_run_ns = static_cast<int64_t>(kLeastSeconds * 1e9);
-  ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Create(std::move(slow)));
-  StartBoth(plan);
+  StartBoth(MakeSlowPlan(0.01));
   RunAll(12);
   EXPECT_THAT(replays_[1].failures, IsEmpty());
 }
@@ -348,16 +338,15 @@ TEST_F(ReplayTest, AnObserverMayStartReplays) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   bool started = false;
   Starter starter([&] {
-    for (uint32_t number = 100; number < 120; ++number) {
+    for (uint32_t plan = 100; plan < 120; ++plan) {
       ReplaySpec spec = MakeReplays(0, plan);
-      spec.key.plan = number;
+      spec.key.plan = plan;
       ASSERT_OK(Runner(0).StartReplays(std::move(spec), replays_[1]));
     }
     started = true;
   });
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), starter));
-  Runner(0).Replay(kKey, 0, 0);
-  Runner(0).ReplaySourceHere(kKey, 0);
+  Send(0);
   RunUntil([&] { return started; });
 }
 

@@ -49,7 +49,8 @@ class DeviceScales {
   int64_t row_of_blocks_ = 0;  // of all matrices of the stack
 };
 
-// Of all devices whose source tiles a task reads, computed device by device as these are filled.
+// The scales of all devices whose source tiles a task reads, computed device by device as the tiles
+// are filled.
 // Confined to the loop.
 class SourceScales {
  public:
@@ -59,10 +60,10 @@ class SourceScales {
 
   // Null where nothing of the device has scales.
   const DeviceScales* Find(DeviceRank device) const;
-  // Those that have some.
+  // The devices that have some.
   const std::vector<DeviceRank>& devices() const { return devices_; }
 
-  // The tiles of a device that has some are filled. Repeatable.
+  // The tiles of a device that has scales are filled. Repeatable.
   void OnSourceHere(DeviceRank device);
   // Is there nothing to compute, for now?
   bool idle() const { return next_ == filled_.size(); }
@@ -70,7 +71,7 @@ class SourceScales {
     int64_t read_bytes = 0;
     std::optional<DeviceRank> done;  // its scales are complete now
   };
-  // Computes some, as a device does. Not when idle.
+  // Computes some scales of one device. Not when idle.
   Progress Step();
 
  private:

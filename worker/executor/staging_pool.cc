@@ -1,6 +1,7 @@
 #include "worker/executor/staging_pool.h"
 
 #include "common/base/check.h"
+#include "worker/memory/arena.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "worker/memory/arena.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,7 +9,9 @@
 
 namespace crossmesh {
 
-// Who may be told that staging memory is free again.
+class Arena;
+
+// What is told when staging memory is free again.
 class StagingWaiter {
  public:
   virtual ~StagingWaiter() = default;
@@ -23,8 +23,8 @@ class StagingWaiter {
   int64_t waits_for_units_ = 0;  // 0: does not wait
 };
 
-// Memory for chunks that are in too many pieces, in units of a leaf. Whoever finds too little waits
-// in line, and nobody overtakes, so that large chunks get their turn as well.
+// Memory for chunks that are in too many pieces, in units of a leaf. A channel that finds too
+// little waits in line, and none overtakes another, so that large chunks get their turn as well.
 //
 // Sending and receiving each have a pool of their own: what is staged for sending is held until the
 // peer has staged it for receiving, so that sharing one pool could make two workers wait for each
@@ -33,7 +33,7 @@ class StagingPool {
  public:
   // Of whole units.
   explicit StagingPool(std::shared_ptr<Arena> arena);
-  // As many bytes, and those that lack for whole units; at least one unit.
+  // `bytes`, rounded up to whole units; at least one unit.
   static int64_t WholeUnits(int64_t bytes);
 
   int64_t bytes() const { return static_cast<int64_t>(used_.size()) * kUnitBytes; }

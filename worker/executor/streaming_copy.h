@@ -5,7 +5,7 @@
 
 namespace crossmesh {
 
-// As memcpy, for copies that nobody reads soon: where the processor can, the bytes go past its
+// As memcpy, for copies that are not read soon: where the processor can, the bytes go past its
 // caches, which saves reading each destination line before it is overwritten. Small copies are
 // plain ones. This thread sees the bytes at once; other threads see them as after memcpy only once
 // FinishStreaming was called, which waits for the last of them to leave.

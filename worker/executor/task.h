@@ -2,8 +2,7 @@
 
 #include "common/base/digest.h"
 #include "common/communicators/communicator_key.h"
-#include "common/plan/tensor_table.h"
-#include "worker/executor/prepared_part.h"
+#include "common/plan/indices.h"
 
 #include <compare>
 #include <cstddef>
@@ -19,6 +18,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class PreparedPart;
 
 // Names one run of one part, on the wire and in reports.
 struct TaskKey {
@@ -45,7 +46,7 @@ struct TaskPeer {
 };
 
 struct TaskSpec {
-  // Over which some devices, which are GPUs, exchange their bytes.
+  // A communicator over which some of the devices, which are GPUs, exchange their bytes.
   struct Communicator {
     CommunicatorKey key;
     std::vector<DeviceRank> devices;  // by rank of the communicator
@@ -111,7 +112,8 @@ struct TaskReport {
   std::vector<LinkReport> links;  // by peer, those to which anything was to be sent
   // Devices of this worker whose communicators can no longer be used, or were not there.
   std::vector<DeviceRank> broken_devices = {};
-  // That moved it between GPUs, with their versions, as they name themselves; sorted.
+  // The libraries that moved bytes between GPUs, with their versions, as they name themselves;
+  // sorted.
   std::vector<std::string> gpu_libraries = {};
 };
 

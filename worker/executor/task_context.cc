@@ -1,12 +1,12 @@
 #include "worker/executor/task_context.h"
 
-#include <absl/strings/str_cat.h>
+#include "worker/executor/source_scales.h"
 
 namespace crossmesh {
 
 Ticket TaskContext::AddTransfer(const TransferSubject& subject) {
   ++transfers_open;
-  return shared.transfers.Add(task, subject);
+  return shared.transfers.Add(owner, subject);
 }
 
 void TaskContext::RemoveTransfer(Ticket ticket) {
@@ -46,12 +46,6 @@ TileCursor TaskContext::SourceCursor(DeviceRank device) const {
 
 TileCursor TaskContext::DestinationCursor(DeviceRank device) const {
   return CursorOf(spec.destinations, part.tiles(Side::kDestination, device), device);
-}
-
-std::string NameOf(const PreparedPart& part, const PreparedPart::Channel& channel) {
-  const std::vector<DeviceId>& devices = part.part().tensors().devices();
-  return absl::StrCat("channel ", ToString(devices[channel.from]), " -> ",
-                      ToString(devices[channel.to]));
 }
 
 }  // namespace crossmesh

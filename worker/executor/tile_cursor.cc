@@ -4,6 +4,7 @@
 #include "common/base/row_fetch.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
+#include "worker/executor/source_scales.h"
 #include "worker/executor/streaming_copy.h"
 #include "worker/transport/pieces.h"
 
@@ -18,6 +19,9 @@ namespace {
 constexpr int kBeginningPieces = 64;
 
 }  // namespace
+
+TileCursor::TileCursor(const TileMap& map, const DeviceScales& scales)
+    : TileCursor(map, scales.tiles(), &scales) {}
 
 TileCursor::Reader TileCursor::ReaderOf(ClassIndex slice_class) const {
   const ConversionIndex index = map_.slicing().classes()[slice_class].conversion;

@@ -2,7 +2,6 @@
 
 #include "common/numbers/element_converter.h"
 #include "common/plan/packed_segments.h"
-#include "worker/executor/source_scales.h"
 #include "worker/executor/task.h"
 
 #include <cstddef>
@@ -14,9 +13,11 @@
 
 namespace crossmesh {
 
+class DeviceScales;
+
 // Packed bytes of classes in the memory of one device's tiles, by ranges [offset, offset + bytes).
-// Where a class is converted, source tiles hold its elements as they were before: whatever reads
-// them converts.
+// Where a class is converted, source tiles hold its elements as they were before: reading them
+// converts them.
 //
 // Every kind of call keeps its own places in the classes, because it costs little to go on from
 // there and much to go back: a range is looked at, moved and hashed at different times.
@@ -32,8 +33,7 @@ class TileCursor {
   // All must outlive the cursor.
   TileCursor(const TileMap& map, const BoundTiles& tiles) : TileCursor(map, tiles, nullptr) {}
   // Of source tiles of which some have scales.
-  TileCursor(const TileMap& map, const DeviceScales& scales)
-      : TileCursor(map, scales.tiles(), &scales) {}
+  TileCursor(const TileMap& map, const DeviceScales& scales);
 
   // Where the range is in memory. False when it is not there as it is sent, is in more pieces than
   // `pieces_max`, or begins with pieces so small that looking on is not worth while.
@@ -61,7 +61,7 @@ class TileCursor {
   TileCursor(const TileMap& map, const BoundTiles& tiles, const DeviceScales* scales)
       : map_(map), tiles_(tiles), scales_(scales), look_(map), move_(map), hash_(map) {}
 
-  // The next segment, while the one behind it is fetched into the processor's caches.
+  // The next segment, while the one after it is fetched into the processor's caches.
   Segment NextToRead(PackedSegments& segments, int64_t bytes_max) const;
   static PackedSegments& Seek(PackedSegments& segments, const Range& range);
   std::byte* At(const Segment& segment) const {

@@ -12,11 +12,18 @@
 #include <span>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <sys/uio.h>
 
 namespace crossmesh {
 
-class TaskExecution;
+// Whose messages the transport moves: is told, on the loop, when it has finished with one.
+class TransferOwner {
+ public:
+  virtual ~TransferOwner() = default;
+  virtual void OnSent(Ticket ticket, const absl::Status& status) = 0;
+  virtual void OnReceived(Ticket ticket, const absl::Status& status) = 0;
+};
 
 // What a message carries.
 struct TransferSubject {
@@ -26,11 +33,13 @@ struct TransferSubject {
   int32_t chunk = 0;
   int64_t bytes = 0;                  // of payload
   std::span<std::byte> staging = {};  // of a chunk; empty when tiles are its memory
+
+  int64_t chunk_bytes() const { return kind == MessageKind::kChunk ? bytes : 0; }
 };
 
 // One Send or Receive from its start until the transport has finished with it.
 struct Transfer {
-  TaskExecution* task = nullptr;  // none: the place is free
+  TransferOwner* owner = nullptr;  // none: the place is free
   TransferSubject subject;
   std::vector<iovec> pieces;                      // what the transport reads or writes
   std::array<std::byte, kFailureBytesMax> small;  // the payload of everything but chunks
@@ -58,22 +67,22 @@ class TransferTable {
     }
     for (const Ticket free : free_) transfers_[free].pieces.reserve(pieces_max);
   }
-  Ticket Add(TaskExecution& task, const TransferSubject& subject) {
+  Ticket Add(TransferOwner& owner, const TransferSubject& subject) {
     if (free_.empty()) Reserve(1, 1);
     const Ticket ticket = free_.back();
     free_.pop_back();
-    transfers_[ticket].task = &task;
+    transfers_[ticket].owner = &owner;
     transfers_[ticket].subject = subject;
     return ticket;
   }
   Transfer& at(Ticket ticket) {
-    CHECK(ticket < transfers_.size() && transfers_[ticket].task != nullptr)
+    CHECK(ticket < transfers_.size() && transfers_[ticket].owner != nullptr)
         << "no transfer " << ticket;
     return transfers_[ticket];
   }
   void Remove(Ticket ticket) {
     Transfer& transfer = at(ticket);
-    transfer.task = nullptr;
+    transfer.owner = nullptr;
     free_.push_back(ticket);
   }
 

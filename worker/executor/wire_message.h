@@ -16,10 +16,10 @@ enum class MessageKind : uint32_t {
   kOpening = 1,   // sequence 0: OpeningPayload
   kChunk = 2,     // packed bytes of one chunk
   kChecksum = 3,  // at the end of an entry: the checksum of the relay's root, 8 bytes
-  kFailed = 4,  // at the end of an entry or, for all that is left, of the channel: who is to blame
-  kProbe = 5,   // from the channel's receiver: are you there? No payload
-  kAlive = 6,   // the answer
-  kReady = 7,   // from the channel's receiver, where senders wait for it. No payload
+  kFailed = 4,    // at the end of an entry or, for all that is left, of the channel: why
+  kProbe = 5,     // from the channel's receiver: are you there? No payload
+  kAlive = 6,     // the answer
+  kReady = 7,     // from the channel's receiver, where senders wait for it. No payload
 };
 
 // What both ends of a channel must agree on.

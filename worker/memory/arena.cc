@@ -32,17 +32,17 @@ absl::StatusOr<std::shared_ptr<Arena>> Arena::Create(absl::string_view name, Byt
     flags |= MFD_HUGETLB;
     mapped = (mapped + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
   }
-  // The name is for people who look at /proc; the system takes at most 249 bytes.
+  // The name is for readers of /proc; the system takes at most 249 bytes.
   UniqueFd fd(memfd_create(std::string(name.substr(0, 200)).c_str(), flags));
   if (!fd.valid()) return NoMemory(name, mapped, "memfd_create");
   if (ftruncate(fd.get(), mapped) != 0) return NoMemory(name, mapped, "ftruncate");
-  // Whoever gets the descriptor may write, but not make our mapping fault.
+  // A process that gets the descriptor may write, but cannot make our mapping fault.
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return NoMemory(name, mapped, "fcntl(F_ADD_SEALS)");
   }
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return NoMemory(name, mapped, "mmap");
-  // A hint for systems that give huge pages to those who ask; without them it has no effect.
+  // A hint for systems that give huge pages on request; on others it has no effect.
   if (pages == Pages::kSmall) madvise(memory, mapped, MADV_HUGEPAGE);
   return std::shared_ptr<Arena>(
       new Arena(std::span(static_cast<std::byte*>(memory), bytes.value()), mapped, std::move(fd)));

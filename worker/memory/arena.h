@@ -18,13 +18,13 @@ namespace crossmesh {
 
 // A range of memory that tiles lie in: of the host, anonymous and shareable (a memfd, mapped), so
 // that its descriptor can be handed to user processes; or lent by an embedding process; or of a
-// GPU, for which a range of addresses stands that nobody can read or write. Immutable but for the
-// bytes themselves.
+// GPU, for which a range of addresses stands that can be neither read nor written. Immutable but
+// for the bytes themselves.
 class Arena {
  public:
   enum class Pages : uint8_t { kSmall, kHuge };
 
-  // Zero-filled; of a size that nobody who has the descriptor can change. ResourceExhausted, with
+  // Zero-filled; no holder of the descriptor can change its size. ResourceExhausted, with
   // the size and errno's text, when address space or huge pages lack.
   static absl::StatusOr<std::shared_ptr<Arena>> Create(absl::string_view name, ByteCount bytes,
                                                        Pages pages = Pages::kSmall);
@@ -42,7 +42,7 @@ class Arena {
   int fd() const { return fd_.get(); }  // -1 when borrowed or of a GPU
   // Null: the bytes are of the host.
   const std::shared_ptr<DeviceMemory>& device_memory() const { return device_memory_; }
-  // Why there is no memory behind it: the GPU could not make it.
+  // Why it has no memory: the GPU could not make it.
   absl::Status status() const;
 
  private:
@@ -56,7 +56,7 @@ class Arena {
   const std::span<std::byte> bytes_;
   const int64_t mapped_bytes_;  // 0 when borrowed
   const UniqueFd fd_;
-  const std::shared_ptr<DeviceMemory> device_memory_;  // shared with whoever makes it
+  const std::shared_ptr<DeviceMemory> device_memory_;  // shared with its maker
 };
 
 }  // namespace crossmesh

@@ -14,8 +14,8 @@
 
 namespace crossmesh {
 
-// Memory of a GPU, which another process makes while the arena that stands for it is here already:
-// so nobody who wants memory waits for a GPU. Thread-safe.
+// Memory of a GPU, made by another process. The arena that stands for it exists here from the
+// start, so that no thread has to wait for a GPU. Thread-safe.
 class DeviceMemory {
  public:
   // The descriptor by which processes have it, or why it could not be made.
@@ -32,7 +32,7 @@ class DeviceMemory {
   // Calls `waiter` from Finish, or at once when that was before.
   void WhenMade(Waiter waiter);
 
-  // Whether it is there. Why not, once it could not be made.
+  // Whether it is there; the error, once it could not be made.
   absl::StatusOr<bool> is_made() const;
 
  private:

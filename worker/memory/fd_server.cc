@@ -33,7 +33,7 @@ absl::StatusOr<UniqueFd> Listen(const std::string& path) {
   };
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return failed("socket");
-  // A socket that nobody listens on any more is in the way of bind; anything else is not ours.
+  // A socket without a listener is in the way of bind; anything else is not ours.
   struct stat found;
   if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
   // Bound without permissions for others from the first moment: fchmod on the socket before bind

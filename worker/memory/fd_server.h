@@ -61,7 +61,6 @@ class FdServer {
     std::vector<Reply> replies ABSL_GUARDED_BY(mutex);
   };
 
-  // What Create opens.
   struct Descriptors {
     UniqueFd listener;
     UniqueFd epoll;
@@ -89,7 +88,7 @@ class FdServer {
   UniqueFd listener_;
   const UniqueFd epoll_;
   EventFd stop_;
-  // Shared with those who make memory, who may outlive the server.
+  // Shared with the waiters for memory, which may outlive the server.
   const std::shared_ptr<Ready> ready_;
   bool accepting_ = true;            // of the thread
   std::map<int, UniqueFd> clients_;  // of the thread

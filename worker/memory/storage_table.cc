@@ -37,7 +37,7 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Create(const StorageKey& key,
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(key), ": expected a name and a size, found ", bytes, " bytes"));
   }
-  // Mapped outside of the lock; thrown away when somebody else was faster.
+  // Mapped outside of the lock; thrown away when another thread was faster.
   absl::StatusOr<std::shared_ptr<Arena>> arena = absl::UnknownError("not made");
   if (!Status(key).ok()) {
     arena = make_arena_(key, ByteCount(bytes));

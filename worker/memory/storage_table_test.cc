@@ -220,7 +220,7 @@ TEST_F(GpuStorageTableTest, AStorageWhoseMemoryCouldNotBeMadeIsNone) {
   EXPECT_EQ(table_.Status(kKey)->bytes, 128);
 }
 
-// So that who creates one hears why there is no memory, however soon that is known.
+// So that the client that creates one hears why there is no memory, however soon that is known.
 TEST(StorageTableOfFullGpuTest, WhoCreatesAStorageHasItThoughItsMemoryCouldNotBeMade) {
   StorageTable table([](const StorageKey& /*key*/, ByteCount bytes) {
     auto full = std::make_shared<DeviceMemory>("GPU-1");

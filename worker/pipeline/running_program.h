@@ -19,6 +19,8 @@
 
 namespace crossmesh {
 
+class ReplayRunner;
+
 // Hears how a program goes. Called on the data loop.
 class ProgramObserver {
  public:

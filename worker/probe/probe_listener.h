@@ -23,13 +23,14 @@ class ProbeListener {
 
   const IpEndpoint& endpoint() const { return endpoint_; }
 
-  // Waits for the one who knows the token, receives, and reports to it. Strangers are cut off when
-  // they have said something else, and do not keep others waiting. Blocks until the probe is over.
-  // DeadlineExceeded: nobody came, or it did not end in time; Cancelled; Unavailable: it broke.
+  // Waits for the sender that knows the token, receives, and reports to it. Strangers are cut off
+  // when they have said something else, and do not keep others waiting. Blocks until the probe is
+  // over. DeadlineExceeded: no sender came, or it did not end in time; Cancelled; Unavailable: it
+  // broke.
   absl::StatusOr<ProbeReport> Serve(const Patience& patience);
 
  private:
-  // Somebody who has not said a whole token yet.
+  // A caller that has not said a whole token yet.
   struct Caller {
     UniqueFd fd;
     std::string said;

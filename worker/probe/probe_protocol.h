@@ -13,7 +13,7 @@
 
 namespace crossmesh {
 
-// Names one probe; nobody can guess it.
+// Names one probe; cannot be guessed.
 using ProbeToken = std::array<char, 16>;
 
 inline constexpr int kProbeEchoes = 16;

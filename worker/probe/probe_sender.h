@@ -26,8 +26,8 @@ struct ProbeFigures {
 };
 
 // The sending end of one probe. Blocks until it is over. FailedPrecondition: no way leads there, or
-// nobody answers within kProbeGrace; Unavailable: the interface has no address, or the probe broke;
-// DeadlineExceeded: the other end fell silent; Cancelled.
+// no answer comes within kProbeGrace; Unavailable: the interface has no address, or the probe
+// broke; DeadlineExceeded: the other end fell silent; Cancelled.
 absl::StatusOr<ProbeFigures> SendProbe(const ProbeOrder& order, const Patience& patience);
 
 }  // namespace crossmesh

@@ -50,7 +50,7 @@ class ProbeTest : public ::testing::Test {
             .time = absl::Seconds(10),
             .bytes = kBytes};
   }
-  // Somebody who knows the way but not what to say.
+  // A stranger that knows the address but not the token.
   UniqueFd Stranger() const {
     TimedSocket socket(*ConnectFrom(*FindInterface("lo"), listener_.endpoint()),
                        For(absl::Seconds(10)));

@@ -29,8 +29,8 @@ class PieceCursor {
     return std::span(static_cast<std::byte*>(pieces_[0].iov_base), pieces_[0].iov_len)
         .subspan(offset_);
   }
-  // Where the piece behind that begins; none behind the last. Not when done.
-  const std::byte* Behind() const {
+  // Where the piece after that begins; null after the last one. Not when done.
+  const std::byte* FollowingPiece() const {
     return pieces_.size() > 1 ? static_cast<const std::byte*>(pieces_[1].iov_base) : nullptr;
   }
   // Copies what comes next from `bytes`, as far as both have bytes; returns how many.

@@ -41,8 +41,8 @@ using PeerId = StrongInt<struct PeerIdTag, uint64_t>;
 using Ticket = uint64_t;
 
 // A message whose header has come and whose payload waits, in the transport or at the sender.
-// Holding it parks the message; destroying it without Receive drops it, which completes its Send
-// with OK. Confined to the loop; must be destroyed before its transport.
+// While it is held, the message waits; destroying it without Receive drops it, which completes its
+// Send with OK. Confined to the loop; must be destroyed before its transport.
 class IncomingMessage {
  public:
   virtual ~IncomingMessage() = default;
@@ -54,8 +54,8 @@ class IncomingMessage {
   virtual void Receive(Pieces into, Ticket ticket) = 0;
 };
 
-// Whom a transport tells. All calls come on the loop's thread, from inside Progress, never from
-// inside a call of the transport's own methods.
+// What a transport reports to. All calls come on the loop's thread, from inside Progress, never
+// from inside a call of the transport's own methods.
 class TransportSink {
  public:
   virtual ~TransportSink() = default;

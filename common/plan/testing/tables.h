@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/strings/string_view.h>
+
 namespace crossmesh {
 
 // One tensor of a hand-written table, in the text forms of meshes and layouts.
@@ -19,6 +21,11 @@ struct TensorText {
   DataType type = DataType::kF32;
   std::optional<DataType> sent_as = std::nullopt;
 };
+
+// The same in one line, "[10, 4]: x=2 on a.0-1 [x, -] -> y=2 on b.0-1 [-, y]": the shape, then mesh
+// and layout of the source and of the destination. Aborts when a text has another form.
+TensorText TensorOf(absl::string_view text, DataType type = DataType::kF32,
+                    std::optional<DataType> sent_as = std::nullopt);
 
 // A table of these tensors, each in a group of its own, and of their scales. Aborts when a text is
 // wrong.

@@ -4,6 +4,7 @@
 #include "common/plan/scale_tensors.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/worker_part.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/transport/striped/striped_transport.h"
 #include "worker/transport/testing/inprocess_transport.h"
 
@@ -50,6 +51,12 @@ Plan MakePlan(const std::string& from, const std::string& to) {
   return PlanOf(std::move(spec));
 }
 
+Plan MakeSlowPlan(double least_seconds) {
+  Plan::Spec spec = MakePlan("a.0", "b.0-1").spec();
+  spec.least_run_ns = static_cast<int64_t>(least_seconds * 1e9);
+  return *Plan::Create(std::move(spec));
+}
+
 Plan MakeQuantizedPlan(const std::string& to) {
   TensorTable::Spec spec;
   spec.sources.push_back({*ParseMesh("x=2 on a.0-1"), *ParseLayout("[x, -]")});
@@ -76,12 +83,18 @@ ExecutorTest::ExecutorTest(ExecutorOptions options, size_t nics) {
   }
 }
 
+void ExecutorTest::StartBoth(const Plan& plan, const TileMemory& memory) {
+  for (int i = 0; i < 2; ++i) {
+    CHECK_OK(workers_[i].executor->Start(MakeSpec(i, plan, memory), workers_[i].reports));
+  }
+}
+
 TaskSpec ExecutorTest::MakeSpec(int worker, const Plan& plan, const TileMemory& memory) {
   std::vector<std::vector<DeviceId>> devices(2);
   for (const DeviceId& device : plan.tensors().devices()) {
     devices[device.host == "a" ? 0 : 1].push_back(device);
   }
-  TaskSpec spec{.key = {.operation = 1, .epoch = 1}, .token_high = 5, .token_low = 6};
+  TaskSpec spec{.key = kKey, .token_high = 5, .token_low = 6};
   auto parts = *CutParts(plan, devices);
   spec.part = *PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts[worker])));
   for (int i = 0; i < 2; ++i) {

@@ -22,6 +22,9 @@ namespace crossmesh {
 // A [64, 16384] tensor of f32 from one device to two halves of its columns, by relays of 32 chunks.
 Plan MakePlan(const std::string& from, const std::string& to);
 
+// That of MakePlan("a.0", "b.0-1"), which takes at least so long.
+Plan MakeSlowPlan(double least_seconds);
+
 // A [256, 128] tensor of bf16, half of whose rows are on a.0 and half on a.1, to one device as
 // F8_E4M3 with its scales, all of which are relayed or copied.
 Plan MakeQuantizedPlan(const std::string& to);
@@ -44,12 +47,24 @@ class ExecutorTest : public testing::Test {
   explicit ExecutorTest(ExecutorOptions options = {}, size_t nics = 0);
   ~ExecutorTest() override { loop_->Stop(); }
 
-  // As operation 1 of epoch 1.
+  static constexpr TaskKey kKey{.operation = 1, .epoch = 1};
+
+  // Of kKey.
   TaskSpec MakeSpec(int worker, const Plan& plan, const TileMemory& memory);
+  // Starts it at both workers.
+  void StartBoth(const Plan& plan, const TileMemory& memory);
 
   template <typename Condition>
   void RunUntil(Condition condition) {
     while (!condition()) loop_->RunOnce(absl::Seconds(1));
+  }
+  // Until both have reported.
+  void RunToEnd() {
+    RunUntil([this] { return workers_[0].reports.task && workers_[1].reports.task; });
+  }
+  void RunUntilIdle() {
+    while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
+    }
   }
 
   struct Worker {

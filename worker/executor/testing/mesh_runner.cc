@@ -3,6 +3,8 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/plan/worker_part.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/executor/replay_runner.h"
 #include "worker/transport/striped/striped_transport.h"
 #include "worker/transport/testing/inprocess_transport.h"
 
@@ -193,14 +195,13 @@ absl::StatusOr<MeshOutcome> MeshRunner::Run(const Plan& plan, std::vector<int32_
 }
 
 absl::Status MeshRunner::RunReplays(const Plan& plan, const std::vector<int32_t>& worker_of_device,
-                                    TileMemory& memory, uint32_t instances,
-                                    const RunOptions& options) {
+                                    TileMemory& memory, const RunOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<TaskSpec> specs,
                    MakeSpecs(plan, worker_of_device, memory, options));
   std::vector<std::unique_ptr<Replayer>> replayers;
   for (int32_t i = 0; i < workers(); ++i) {
     replayers.push_back(
-        std::make_unique<Replayer>(*workers_[i]->executor, specs[i], memory, instances));
+        std::make_unique<Replayer>(*workers_[i]->executor, specs[i], memory, options.instances));
   }
   for (int32_t i = 0; i < workers(); ++i) {
     workers_[i]->loop->Post([&, i] { replayers[i]->Start(specs[i]); });

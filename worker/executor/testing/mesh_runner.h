@@ -47,9 +47,10 @@ class MeshRunner {
     bool checksums = true;
     absl::Duration deadline = absl::Seconds(60);
     absl::Duration stall_limit = absl::Seconds(30);
+    uint32_t instances = 1;  // of RunReplays
     // Never starts its task, as if it hung.
     std::optional<int32_t> absent_worker;
-    // Called once on the loop of worker 0 right behind its start, e.g. to cancel.
+    // Called once on the loop of worker 0 right after its start, e.g. to cancel.
     absl::AnyInvocable<void(Executor&, const TaskKey&)> disturb;
   };
 
@@ -67,11 +68,11 @@ class MeshRunner {
   // returned.
   absl::StatusOr<MeshOutcome> Run(const Plan& plan, std::vector<int32_t> worker_of_device,
                                   TileMemory& memory, RunOptions options);
-  // The same as `instances` replays in one buffer, each worker going on when it is done with one.
+  // The same as replays in one buffer, each worker going on when it is done with one.
   // Destination tiles are overwritten before each, and looked at as soon as they are complete:
   // DataLoss as CheckDestination. Source and destination must not share memory.
   absl::Status RunReplays(const Plan& plan, const std::vector<int32_t>& worker_of_device,
-                          TileMemory& memory, uint32_t instances, const RunOptions& options);
+                          TileMemory& memory, const RunOptions& options);
   // Sum over workers.
   ExecutorCounters Counters();
 
@@ -79,7 +80,7 @@ class MeshRunner {
   struct Worker {
     std::unique_ptr<EventLoop> loop;
     std::unique_ptr<Transport> transport;
-    // Destroyed before the transport, whose messages it may have parked.
+    // Destroyed before the transport, whose messages it may hold.
     std::unique_ptr<Executor> executor;
   };
   class Collector;

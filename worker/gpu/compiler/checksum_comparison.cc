@@ -3,7 +3,7 @@
 #include "common/base/check.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
-#include "worker/executor/relay_progress.h"
+#include "worker/executor/prepared_part.h"
 
 #include <algorithm>
 #include <vector>

@@ -2,7 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "worker/executor/relay_progress.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/compiler/chunk_steps.h"
 
 #include <algorithm>

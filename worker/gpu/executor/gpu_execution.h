@@ -1,7 +1,7 @@
 #pragma once
 
+#include "worker/executor/stall_counter.h"
 #include "worker/executor/task.h"
-#include "worker/executor/task_context.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/executor/agreement_exchange.h"
 #include "worker/gpu/executor/execution_resources.h"

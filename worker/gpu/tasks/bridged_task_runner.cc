@@ -1,6 +1,7 @@
 #include "worker/gpu/tasks/bridged_task_runner.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 
 #include <algorithm>
 #include <utility>

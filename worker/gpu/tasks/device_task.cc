@@ -1,6 +1,7 @@
 #include "worker/gpu/tasks/device_task.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 #include "worker/gpu/tasks/gpu_task.h"
 
+#include "worker/executor/prepared_part.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>

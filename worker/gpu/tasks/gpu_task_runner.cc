@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
+#include "worker/executor/prepared_part.h"
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/prepared_part.h"
 
 #include <cstdlib>
 #include <memory>

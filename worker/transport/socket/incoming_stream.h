@@ -56,7 +56,7 @@ class IncomingStream final : public SocketStream {
     Ticket ticket = 0;
   };
 
-  // What a message does. Hold: it is there. Drop: nobody wants it. Receive: as its own.
+  // What a message asks for. Hold: it waits. Drop: it is not wanted. Receive: as its own.
   void Hold(SocketMessage& message);
   void Drop(SocketMessage& message);
   void Receive(SocketMessage& message, Pieces into, Ticket ticket);

@@ -36,9 +36,9 @@ std::optional<uint64_t> LentRegions::Remove(std::span<const std::byte> memory) {
 
 const LentRegion* LentRegions::Find(Pieces pieces) const {
   const auto* first = static_cast<const std::byte*>(pieces.front().iov_base);
-  const auto behind = std::ranges::upper_bound(regions_, first, std::less<>(), BeginOf);
-  if (behind == regions_.begin()) return nullptr;
-  const LentRegion& region = *std::prev(behind);
+  const auto after = std::ranges::upper_bound(regions_, first, std::less<>(), BeginOf);
+  if (after == regions_.begin()) return nullptr;
+  const LentRegion& region = *std::prev(after);
   const std::byte* const end = region.bytes.data() + region.bytes.size();
   const bool all = std::ranges::all_of(pieces, [&](const iovec& piece) {
     const auto* begin = static_cast<const std::byte*>(piece.iov_base);

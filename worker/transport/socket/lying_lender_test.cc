@@ -36,7 +36,10 @@ class LyingLenderTest : public LyingPeerTest {
   RawPeer Announcing(const RegionFile& file, const std::vector<RemotePiece>& pieces) {
     RawPeer peer = Connect(/*shared_memory=*/true, ++number_);
     peer.Lend(kRegion, file);
-    Announce(peer, 1, kLarge, static_cast<uint32_t>(pieces.size()), kRegion);
+    Announce(peer, {.id = 1,
+                    .bytes = kLarge,
+                    .pieces = static_cast<uint32_t>(pieces.size()),
+                    .region = kRegion});
     for (const RemotePiece& piece : pieces) peer.Send(piece);
     return peer;
   }
@@ -56,7 +59,7 @@ TEST_F(LyingLenderTest, AnHonestOneIsReadFrom) {
   memory_->bytes()[50000] = std::byte{'y'};
   RawPeer peer = Announcing(File(), {{.offset = 50000, .bytes = 1}, {.bytes = kLarge - 1}});
   ASSERT_TRUE(WaitAnnounced(1));
-  node_->ReceiveParked(0);
+  node_->ReceiveHeld(0);
   const auto done = peer.Read<FrameHeader>();
   EXPECT_EQ(done.kind, FrameKind::kDone);
   EXPECT_EQ(done.id, 1);
@@ -72,7 +75,7 @@ TEST_F(LyingLenderTest, WhatTheSystemDoesNotOpenIsAskedFor) {
   file.fd = 1 << 20;
   RawPeer peer = Announcing(file, {{.bytes = kLarge}});
   ASSERT_TRUE(WaitAnnounced(1));
-  node_->ReceiveParked(0);
+  node_->ReceiveHeld(0);
   EXPECT_EQ(peer.Read<FrameHeader>().kind, FrameKind::kTake);
   peer.Send(FrameHeader{.kind = FrameKind::kPayload, .id = 1});
   peer.SendBytes(std::string(kLarge, 'x'));
@@ -87,11 +90,11 @@ TEST_F(LyingLenderTest, NothingIsMappedFromAProcessThatIsNotTheOtherSide) {
   handshake.from[0] = 'R';
   peer.Send(handshake);
   peer.Lend(kRegion, File());
-  Announce(peer, 1, kLarge, 1, kRegion);
+  Announce(peer, {.id = 1, .bytes = kLarge, .pieces = 1, .region = kRegion});
   peer.Send(RemotePiece{.bytes = kLarge});
   ASSERT_TRUE(WaitAnnounced(1));
   EXPECT_EQ(SealedMemory::CountMappings(), 1);
-  node_->ReceiveParked(0);
+  node_->ReceiveHeld(0);
   EXPECT_EQ(peer.Read<FrameHeader>().kind, FrameKind::kTake);
 }
 
@@ -117,7 +120,7 @@ TEST_F(LyingLenderTest, PiecesBeyondTheEndOfARegionAreRefused) {
 
 TEST_F(LyingLenderTest, PiecesInNoRegionAreRefused) {
   RawPeer peer = Connect(/*shared_memory=*/true);
-  Announce(peer, 1, kLarge, 1, 8);
+  Announce(peer, {.id = 1, .bytes = kLarge, .pieces = 1, .region = 8});
   peer.Send(RemotePiece{.bytes = kLarge});
   ExpectClosed(peer, "region 8: expected one that is lent, found none");
 }
@@ -185,7 +188,7 @@ TEST_F(LyingLenderTest, ARegionWithPayloadsCannotBeForgotten) {
   ASSERT_TRUE(WaitAnnounced(1));
   Forget(peer, kRegion);
   ExpectClosed(peer, "region 7: expected no payloads in it when it is forgotten, found 1");
-  node_->ReceiveParked(0);
+  node_->ReceiveHeld(0);
   ASSERT_TRUE(WaitReceived(1));
   EXPECT_THAT(node_->record().received[0].status, StatusIs(absl::StatusCode::kUnavailable));
 }
@@ -194,11 +197,11 @@ TEST_F(LyingLenderTest, AForgottenRegionIsUnmappedAndMayBeLentAgain) {
   RawPeer peer = Announcing(File(), {{.bytes = kLarge}});
   ASSERT_TRUE(WaitAnnounced(1));
   EXPECT_EQ(SealedMemory::CountMappings(), 2);
-  node_->DropParked(0);
+  node_->DropHeld(0);
   EXPECT_EQ(peer.Read<FrameHeader>().kind, FrameKind::kDone);
   Forget(peer, kRegion);
   peer.Lend(kRegion, File());
-  Announce(peer, 2, 0);
+  Announce(peer, {.id = 2, .bytes = 0});
   ASSERT_TRUE(WaitAnnounced(2));
   EXPECT_EQ(SealedMemory::CountMappings(), 1);
 }

@@ -19,11 +19,11 @@ namespace {
 
 TEST_F(LyingPeerTest, AnHonestOneIsHeard) {
   RawPeer peer = Connect();
-  Announce(peer, 7, 3);
+  Announce(peer, {.id = 7, .bytes = 3});
   peer.SendBytes("abc");
-  Announce(peer, 8, kLarge);
+  Announce(peer, {.id = 8, .bytes = kLarge});
   ASSERT_TRUE(WaitAnnounced(2));
-  node_->ReceiveParked(0, 2);
+  node_->ReceiveHeld(0, 2);
   const auto take = peer.Read<FrameHeader>();
   EXPECT_EQ(take.kind, FrameKind::kTake);
   EXPECT_EQ(take.id, 8);
@@ -76,11 +76,11 @@ TEST_F(LyingPeerTest, WithoutHandshakeAConnectionIsClosed) {
 
 TEST_F(LyingPeerTest, ANumberIsUsedOnce) {
   RawPeer first = Connect();
-  Announce(first, 1, 0);
+  Announce(first, {.id = 1, .bytes = 0});
   ASSERT_TRUE(WaitAnnounced(1));
   RawPeer second = Connect();
   ExpectClosed(second, "connection 1 was made before");
-  Announce(first, 2, 0);
+  Announce(first, {.id = 2, .bytes = 0});
   EXPECT_TRUE(WaitAnnounced(2));
 }
 
@@ -92,7 +92,7 @@ TEST_F(LyingPeerTest, AnUnknownFrameIsRefused) {
 
 TEST_F(LyingPeerTest, PiecesOverTcpAreRefused) {
   RawPeer peer = Connect();
-  Announce(peer, 1, kLarge, 1);
+  Announce(peer, {.id = 1, .bytes = kLarge, .pieces = 1});
   ExpectClosed(peer, "expected at most 0 pieces, found 1");
 }
 
@@ -104,16 +104,16 @@ TEST_F(LyingPeerTest, RegionsOverTcpAreRefused) {
 
 TEST_F(LyingPeerTest, APayloadThatWasNotAskedForIsRefused) {
   RawPeer peer = Connect();
-  Announce(peer, 1, kLarge);
+  Announce(peer, {.id = 1, .bytes = kLarge});
   peer.Send(FrameHeader{.kind = FrameKind::kPayload, .id = 1});
   ExpectClosed(peer, "payload of message 1: expected none");
 }
 
 TEST_F(LyingPeerTest, APayloadOfAnotherMessageIsRefused) {
   RawPeer peer = Connect();
-  Announce(peer, 1, kLarge);
+  Announce(peer, {.id = 1, .bytes = kLarge});
   ASSERT_TRUE(WaitAnnounced(1));
-  node_->ReceiveParked(0);
+  node_->ReceiveHeld(0);
   peer.Send(FrameHeader{.kind = FrameKind::kPayload, .id = 2});
   ExpectClosed(peer, "expected that of message 1, found 2");
   ASSERT_TRUE(WaitReceived(1));

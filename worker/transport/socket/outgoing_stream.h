@@ -25,15 +25,15 @@ namespace crossmesh {
 // the order asked for, one at a time; announcements wait for no more than the payload under way.
 class OutgoingStream final : public SocketStream {
  public:
-  // What all streams of a transport share; completions go to `told`. All must outlive the stream.
+  // What the streams of a transport share.
   struct Shared {
-    const LentRegions& regions;
+    const LentRegions& regions;  // in which payloads may lie
     WorkList& work_list;
-    SinkQueue& told;
+    SinkQueue& told;  // of completions
   };
 
   // Greets with `handshake`; where that allows it, the other side is told of the regions that
-  // payloads lie in.
+  // payloads lie in. What is shared must outlive this.
   OutgoingStream(UniqueFd fd, const SocketHandshake& handshake, const Shared& shared);
 
   // As Transport::Send.

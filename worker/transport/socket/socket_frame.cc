@@ -15,7 +15,7 @@ absl::Status Validate(const SocketHandshake& handshake, const SocketAddress& own
   if (handshake.version != SocketHandshake::kVersion) {
     return refuse("version", SocketHandshake::kVersion, handshake.version);
   }
-  // Another transport had this port before, or somebody guesses.
+  // Another transport had this port before, or the number was guessed.
   if (handshake.to != own.nonce) {
     return absl::InvalidArgumentError("handshake: it is for another transport than this one");
   }

@@ -35,7 +35,7 @@ struct SocketHandshake {
   uint64_t magic = kMagic;
   uint32_t version = kVersion;
   uint32_t shared_memory = 0;  // 1: the sender lends memory
-  TransportNonce to = {};      // whom the sender believes to reach
+  TransportNonce to = {};      // the transport that the sender means to reach
   TransportNonce from = {};
   ProcessFile nonce_file;  // has the nonce `from`
   uint64_t number = 0;     // this is Connect number 1, 2, ... from `from` to `to`

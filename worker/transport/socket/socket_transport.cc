@@ -72,14 +72,14 @@ absl::StatusOr<std::unique_ptr<SocketTransport>> SocketTransport::Create(Transpo
   return transport;
 }
 
-SocketTransport::SocketTransport(TransportSink& sink, const Options& options, Endpoint endpoint)
+SocketTransport::SocketTransport(TransportSink& sink, const Options& options, Identity identity)
     : sink_(sink),
       interface_(options.interface),
       handshake_limit_(options.handshake_limit),
-      own_address_(std::move(endpoint.address)),
+      own_address_(std::move(identity.address)),
       encoded_address_(own_address_.Encode()),
-      listener_(std::move(endpoint.listener)),
-      nonce_file_(std::move(endpoint.nonce_file)) {}
+      listener_(std::move(identity.listener)),
+      nonce_file_(std::move(identity.nonce_file)) {}
 
 absl::Status SocketTransport::Open() {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
@@ -116,7 +116,8 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
                                      .nonce_file = own_address_.nonce_file,
                                      .number = remote->numbers.Next()};
   auto stream = std::make_unique<OutgoingStream>(
-      std::move(fd), handshake, OutgoingStream::Shared{regions_, work_list_, told_});
+      std::move(fd), handshake,
+      OutgoingStream::Shared{.regions = regions_, .work_list = work_list_, .told = told_});
   SocketStream& watched = *stream;
   SocketConnection& connection = OpenConnection(*remote, handshake.number);
   const PeerId peer(++peers_made_);

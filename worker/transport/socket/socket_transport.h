@@ -98,14 +98,14 @@ class SocketTransport final : public Transport {
     absl::Status why;
   };
 
-  // Where others connect, and what proves that they are on this host.
-  struct Endpoint {
+  // Where others find it, and the file by which they know that it is this one.
+  struct Identity {
     SocketAddress address;
     UniqueFd listener;
     UniqueFd nonce_file;
   };
 
-  SocketTransport(TransportSink& sink, const Options& options, Endpoint endpoint);
+  SocketTransport(TransportSink& sink, const Options& options, Identity identity);
 
   absl::Status Open();
   absl::Status Watch(int fd, void* what);

@@ -78,9 +78,9 @@ TEST(SocketLendingTest, WhatIsReclaimedIsUnmappedByPeers) {
   a->SendMany(peer, 4, 1 << 20);  // lends two of them
   ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.announced.size() == 4; }));
   EXPECT_EQ(SealedMemory::CountMappings(), 4);
-  b->ReceiveParked(0, 4);
+  b->ReceiveHeld(0, 4);
   ASSERT_TRUE(a->WaitUntil([](const auto& record) { return record.sent.size() == 4; }));
-  // Comes behind what makes the peer forget them.
+  // Comes after what makes the peer forget them.
   a->SendMany(peer, 1, 0);
   ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.announced.size() == 5; }));
   EXPECT_EQ(SealedMemory::CountMappings(), 0);
@@ -114,7 +114,7 @@ TEST(SocketConnectionTest, OneThatEndedBeforeThisSideConnectedDoesNotMatter) {
     a->SendMany(ended, 1, kBytes);
     ASSERT_TRUE(b->WaitUntil([&](const auto& record) { return record.announced.size() > i; }));
     a->Disconnect(ended);
-    b->ReceiveParked(i);  // fails when the end is noticed
+    b->ReceiveHeld(i);  // fails when the end is noticed
     ASSERT_TRUE(b->WaitUntil([&](const auto& record) { return record.received.size() > i; }));
     EXPECT_THAT(b->record().received[i].status, StatusIs(absl::StatusCode::kUnavailable));
   }

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kBacklog = 1024;
 // A host that fell silent is lost after so long, whether something is on its way to it or not. So
-// is one where nobody reads for so long what is there for it. Longer than stall limits usually are,
-// which end what a task waits for: a sender whose packets full queues drop one time after the other
-// pauses for seconds, and nobody is gone.
+// is one whose other end has not read for so long what is there for it. Longer than stall limits
+// usually are, which end what a task waits for: a sender whose packets full queues drop one time
+// after the other pauses for seconds without being gone.
 constexpr int kSilenceMaxMs = 20'000;
 constexpr int kKeepaliveSeconds = 5;
 constexpr int kKeepaliveProbes = 3;

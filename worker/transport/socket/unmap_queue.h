@@ -6,8 +6,8 @@
 
 namespace crossmesh {
 
-// Mappings that nobody uses any more. To unmap a GiB takes the system about a tenth of a second, so
-// that it is done in steps. Thread-compatible.
+// Mappings that are not used any more. The system takes about a tenth of a second to unmap a GiB,
+// so it is done in steps. Thread-compatible.
 class UnmapQueue {
  public:
   UnmapQueue() = default;

@@ -35,7 +35,7 @@ absl::Status Refuse(absl::string_view bytes, absl::string_view what) {
       absl::StrCat("striped address of ", bytes.size(), " bytes: ", what));
 }
 
-// What stands before the addresses, and the checksum behind them.
+// What stands before the addresses, and the checksum after them.
 absl::Status CheckFrame(absl::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic) {
     return Refuse(bytes, absl::StrCat("expected it to begin with ", kMagic));
@@ -96,7 +96,7 @@ absl::StatusOr<StripedAddress> StripedAddress::Decode(absl::string_view bytes) {
     address.nics.emplace_back(rest.substr(0, size));
     rest.remove_prefix(size);
   }
-  if (!rest.empty()) return Refuse(bytes, absl::StrCat(rest.size(), " bytes behind its last NIC"));
+  if (!rest.empty()) return Refuse(bytes, absl::StrCat(rest.size(), " bytes after its last NIC"));
   return address;
 }
 

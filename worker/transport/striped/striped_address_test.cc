@@ -77,7 +77,7 @@ TEST(StripedAddressTest, CountsAndSizesAreBoundedWhereTheChecksumIsRight) {
            std::pair(address("\1\3\0ab"s), "expected an address of 1 to 2 bytes, found 3"),
            std::pair(address("\2\1\0a\xff\xff"s),
                      "expected an address of 1 to 0 bytes, found 65535"),
-           std::pair(address("\1\1\0ab"s), "1 bytes behind its last NIC"),
+           std::pair(address("\1\1\0ab"s), "1 bytes after its last NIC"),
            std::pair(address(std::string(4096, '\1')), "expected 18 to 4096 bytes"),
        }) {
     EXPECT_THAT(StripedAddress::Decode(bytes),

@@ -30,7 +30,7 @@ constexpr int kMessages = 12;
 class NotingSink final : public TransportSink {
  public:
   void OnMessage(std::unique_ptr<IncomingMessage> message) override {
-    parked.push_back(std::move(message));
+    held.push_back(std::move(message));
   }
   void OnSent(Ticket /*ticket*/, const absl::Status& status) override { sent.push_back(status); }
   void OnReceived(Ticket /*ticket*/, const absl::Status& status) override {
@@ -43,7 +43,7 @@ class NotingSink final : public TransportSink {
     if (on_lost) on_lost(peer);
   }
 
-  std::vector<std::unique_ptr<IncomingMessage>> parked;
+  std::vector<std::unique_ptr<IncomingMessage>> held;
   std::vector<absl::Status> sent;
   std::vector<absl::Status> received;
   std::vector<std::pair<PeerId, absl::Status>> lost;
@@ -76,14 +76,14 @@ class StripedLossTest : public testing::Test {
     b_.peer = *b_.transport->Connect(a_.transport->address());
   }
   ~StripedLossTest() override {
-    for (Side& side : sides_) side.sink.parked.clear();
+    for (Side& side : sides_) side.sink.held.clear();
   }
 
   void SendAll() {
     for (Ticket i = 0; i < kMessages; ++i) a_.transport->Send(a_.peer, {}, pieces_, i);
   }
-  void ReceiveParked() {
-    for (const auto& message : b_.sink.parked) message->Receive(pieces_, 0);
+  void ReceiveHeld() {
+    for (const auto& message : b_.sink.held) message->Receive(pieces_, 0);
   }
 
   // Returns when nothing happens any more.
@@ -104,8 +104,8 @@ class StripedLossTest : public testing::Test {
 TEST_F(StripedLossTest, OneLaneLostIsThePeerLostOnceAtBothSides) {
   SendAll();
   Run();
-  ASSERT_THAT(b_.sink.parked, SizeIs(kMessages));
-  ReceiveParked();
+  ASSERT_THAT(b_.sink.held, SizeIs(kMessages));
+  ReceiveHeld();
   fabric_.Cut(a_.nics[1], b_.nics[0]);
   Run();
   for (const Side* side : {&a_, &b_}) {
@@ -160,8 +160,8 @@ TEST_F(StripedLossTest, TheSecondConnectionsOfBothSidesAreOneAgain) {
   b_.peer = *b_.transport->Connect(a_.transport->address());
   SendAll();
   Run();
-  EXPECT_THAT(b_.sink.parked, SizeIs(kMessages));
-  ReceiveParked();
+  EXPECT_THAT(b_.sink.held, SizeIs(kMessages));
+  ReceiveHeld();
   Run();
   EXPECT_THAT(a_.sink.sent, AllOf(SizeIs(kMessages), Each(IsOk())));
   fabric_.Cut(a_.nics[1], b_.nics[1]);

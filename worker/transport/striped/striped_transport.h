@@ -23,7 +23,7 @@ namespace crossmesh {
 // by lanes, which are connections from a NIC here to a NIC there (lane_pairs.h); inside a host,
 // when that shares memory, by one. A message goes whole on the lane that has the least under way: a
 // slow lane is kept as full as a fast one, and gets the next message when it has drained, so lanes
-// carry what they can, whatever their rates and whoever else uses their NICs.
+// carry what they can, at any rates and with any other traffic on their NICs.
 //
 // The loss of a lane is the loss of its peer: the other lanes are broken, and the sink is told when
 // all are through. Lanes that no link leads to are left out from the start.

@@ -212,7 +212,8 @@ std::pair<InProcessFabric::Connection*, int> InProcessFabric::ConnectLocked(Endp
 InProcessFabric::Side InProcessFabric::MakeSideLocked(Endpoint& from, const Endpoint& to) {
   const auto own = link_faults_.find(std::pair(from.address, to.address));
   const FaultPlan& plan = own == link_faults_.end() ? faults_ : own->second;
-  // Named by the two ends and by how often they connected before, whatever other threads do.
+  // Named by the two ends and by how often they connected before, which other threads do not
+  // change.
   const auto before =
       std::count_if(connections_.begin(), connections_.end(), [&](const Connection& connection) {
         const Endpoint* left = connection.sides[0].endpoint;

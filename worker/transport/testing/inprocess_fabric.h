@@ -41,7 +41,7 @@ class InProcessFabric {
   void Cut(absl::string_view a, absl::string_view b);
 
   // The endpoint is gone from one moment to the next, as a process that is killed: its peers lose
-  // it, and so does it its peers. Whoever connects to it afterwards loses it as well.
+  // it, and it loses them. A peer that connects to it afterwards loses it as well.
   void Kill(absl::string_view address);
 
  private:
@@ -82,7 +82,8 @@ class InProcessFabric {
     bool armed = false;  // the next event has to set the event descriptor
     uint64_t peers_made = 0;
     absl::flat_hash_map<PeerId, std::pair<Connection*, int>> peers;  // and which side we are
-    // What to tell the sink, in this order: whatever ends a connection comes before its loss.
+    // What to tell the sink, in this order: the ends of transfers come before the loss of their
+    // connection.
     std::vector<Completion> sent;
     std::vector<Transfer*> inbox;  // as sent
     std::vector<Loss> lost;
@@ -102,7 +103,7 @@ class InProcessFabric {
 
   // For InProcessTransport. An endpoint lives as long as the fabric.
   absl::StatusOr<Endpoint*> Attach();
-  // Closes all its connections and waits until nobody copies from its payloads any more.
+  // Closes all its connections and waits until no peer copies from its payloads any more.
   void Detach(Endpoint& endpoint);
   absl::StatusOr<PeerId> Connect(Endpoint& endpoint, absl::string_view address);
   void Disconnect(Endpoint& endpoint, PeerId peer);

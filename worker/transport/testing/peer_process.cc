@@ -41,7 +41,7 @@ class Flood final : public TransportSink {
 
  private:
   void OnMessage(std::unique_ptr<IncomingMessage> message) override {
-    parked_.push_back(std::move(message));
+    held_.push_back(std::move(message));
   }
   void OnSent(Ticket /*ticket*/, const absl::Status& status) override {
     if (status.ok()) transport_->Send(peer_, {}, pieces_, 0);
@@ -53,7 +53,7 @@ class Flood final : public TransportSink {
   const std::vector<iovec> pieces_ = {PieceOf(payload_->bytes())};
   PeerId peer_;
   std::unique_ptr<Transport> transport_;
-  std::vector<std::unique_ptr<IncomingMessage>> parked_;
+  std::vector<std::unique_ptr<IncomingMessage>> held_;
 };
 
 absl::StatusOr<std::string> ReadLine(int fd) {

@@ -18,7 +18,7 @@ class PeerProcess {
 
   // What main does when its first argument is kArgument, with the transport that the second one
   // names: prints its address, reads the other's, connects and keeps eight messages of 8 MiB on
-  // their way to it. What comes in is parked for ever. Returns the exit status, when standard input
+  // their way to it. What comes in is held for ever. Returns the exit status, when standard input
   // closes.
   static int Main(const MakeTransport& make);
 

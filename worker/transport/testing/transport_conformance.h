@@ -65,7 +65,7 @@ TEST_P(TransportConformanceTest, MessagesOfOneLaneAreAnnouncedInTheOrderSent) {
   ExpectSequences(b, kCount, /*in_order=*/a.Lanes(peer) == 1);
 }
 
-TEST_P(TransportConformanceTest, ParkedMessagesAreReceivedLaterInAnyOrder) {
+TEST_P(TransportConformanceTest, HeldMessagesAreReceivedLaterInAnyOrder) {
   TransportNode& a = AddNode();
   TransportNode& b = AddNode(Arrival::kPark);
   const PeerId peer = Connect(a, b);
@@ -75,9 +75,9 @@ TEST_P(TransportConformanceTest, ParkedMessagesAreReceivedLaterInAnyOrder) {
   ASSERT_TRUE(WaitAnnounced(b, 1));
   a.Send(peer, {.sequence = 1}, large);
   ASSERT_TRUE(WaitAnnounced(b, 2));
-  b.ReceiveParked(1);
+  b.ReceiveHeld(1);
   ASSERT_TRUE(WaitReceived(b, 1));
-  b.ReceiveParked(0);
+  b.ReceiveHeld(0);
   ASSERT_TRUE(WaitReceived(b, 2));
   EXPECT_TRUE(b.record().received[0].payload == large);
   EXPECT_TRUE(b.record().received[1].payload == small);
@@ -97,7 +97,7 @@ TEST_P(TransportConformanceTest, ALargeSendCompletesOnlyAfterReceive) {
     ASSERT_TRUE(WaitReceived(a, i));
   }
   EXPECT_FALSE(a.record().sent.contains(ticket));
-  b.ReceiveParked(0);
+  b.ReceiveHeld(0);
   ASSERT_TRUE(WaitSent(a, 1));
   EXPECT_OK(a.record().sent[ticket]);
 }
@@ -111,14 +111,14 @@ TEST_P(TransportConformanceTest, ADroppedMessageCompletesAtItsSender) {
   EXPECT_TRUE(WaitSent(a, 4));
 }
 
-TEST_P(TransportConformanceTest, AParkedMessageCanBeDroppedLater) {
+TEST_P(TransportConformanceTest, AHeldMessageCanBeDroppedLater) {
   TransportNode& a = AddNode();
   TransportNode& b = AddNode(Arrival::kPark);
   const PeerId peer = Connect(a, b);
   for (const int64_t bytes : {100L, kLarge}) a.Send(peer, {}, RandomBytes(random_, bytes));
   ASSERT_TRUE(WaitAnnounced(b, 2));
-  b.DropParked(0);
-  b.DropParked(1);
+  b.DropHeld(0);
+  b.DropHeld(1);
   EXPECT_TRUE(WaitSent(a, 2));
 }
 
@@ -169,7 +169,7 @@ TEST_P(TransportConformanceTest, AWindowOf64LargeMessagesCompletes) {
   TransportNode& b = AddNode(Arrival::kPark);
   a.SendMany(Connect(a, b), 64, 1 << 18);
   ASSERT_TRUE(WaitAnnounced(b, 64));
-  b.ReceiveParked(0, 64);
+  b.ReceiveHeld(0, 64);
   EXPECT_TRUE(WaitReceived(b, 64));
   EXPECT_TRUE(WaitSent(a, 64));
 }

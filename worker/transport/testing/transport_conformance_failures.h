@@ -25,7 +25,7 @@ TEST_P(TransportConformanceTest, DisconnectCompletesSends) {
   const PeerId to_a = Connect(b, a);
   const Ticket first = a.SendMany(to_b, 8, kLarge);
   ASSERT_TRUE(WaitAnnounced(b, 9));
-  b.ReceiveParked(1, 4);
+  b.ReceiveHeld(1, 4);
   a.Disconnect(to_b);
   ASSERT_TRUE(WaitSent(a, 8 + 1));
   TransportRecord record = a.record();
@@ -38,7 +38,7 @@ TEST_P(TransportConformanceTest, DisconnectCompletesSends) {
   // Those that were being received may have.
   EXPECT_LE(got_through, 4);
   EXPECT_THAT(record.lost, testing::IsEmpty());
-  b.ReceiveParked(5, 4);
+  b.ReceiveHeld(5, 4);
   EXPECT_TRUE(WaitReceived(b, 8));
   EXPECT_TRUE(WaitLost(b, to_a));
 }
@@ -50,7 +50,7 @@ TEST_P(TransportConformanceTest, DisconnectCompletesReceives) {
   const PeerId to_a = Connect(b, a);
   a.SendMany(to_b, 8, 8 << 20);
   ASSERT_TRUE(WaitAnnounced(b, 8));
-  b.ReceiveParkedAndDisconnect(to_a);
+  b.ReceiveHeldAndDisconnect(to_a);
   ASSERT_TRUE(WaitReceived(b, 8));
   EXPECT_THAT(b.record().lost, testing::IsEmpty());
   EXPECT_TRUE(WaitLost(a, to_b));
@@ -65,7 +65,7 @@ TEST_P(TransportConformanceTest, AConnectionThatIsBrokenIsLostAtBothEnds) {
   const Ticket first = a.SendMany(to_b, 8, kLarge);
   b.SendMany(to_a, 8, kLarge);
   ASSERT_TRUE(WaitAnnounced(a, 9));
-  a.ReceiveParked(1, 4);
+  a.ReceiveHeld(1, 4);
   a.Break(to_b, absl::UnavailableError("the test broke it"));
   a.Break(to_b, absl::UnavailableError("again"));
   ASSERT_TRUE(WaitLost(a, to_b));
@@ -106,11 +106,11 @@ TEST_P(TransportConformanceTest, ReceivesFromADestroyedPeerComplete) {
   const PeerId to_a = Connect(b, a);
   a.SendMany(to_b, 8, 8 << 20);
   ASSERT_TRUE(WaitAnnounced(b, 8));
-  b.ReceiveParked(0, 4);
+  b.ReceiveHeld(0, 4);
   Destroy(a);
   ASSERT_TRUE(WaitLost(b, to_a));
   EXPECT_EQ(b.record().receives_open, 0);
-  b.ReceiveParked(4, 4);
+  b.ReceiveHeld(4, 4);
   ASSERT_TRUE(WaitReceived(b, 8));
   EXPECT_THAT(b.record().received[7].status, StatusIs(absl::StatusCode::kUnavailable));
 }

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<TransportNode>> TransportNode::Create(const MakeT
 TransportNode::~TransportNode() {
   if (loop_ == nullptr) return;
   loop_->Stop();
-  parked_.clear();
+  held_.clear();
   if (transport_ == nullptr) return;
   loop_->RemoveSource(*transport_);
   transport_.reset();
@@ -85,19 +85,19 @@ Ticket TransportNode::SendMany(PeerId peer, int count, int64_t bytes) {
   return first;
 }
 
-void TransportNode::ReceiveParked(size_t first, size_t count) {
+void TransportNode::ReceiveHeld(size_t first, size_t count) {
   Call([&] {
-    for (size_t i = first; i < first + count; ++i) ReceiveOnLoop(std::move(parked_[i]));
+    for (size_t i = first; i < first + count; ++i) ReceiveOnLoop(std::move(held_[i]));
   });
 }
 
-void TransportNode::DropParked(size_t index) {
-  Call([&] { parked_[index].reset(); });
+void TransportNode::DropHeld(size_t index) {
+  Call([&] { held_[index].reset(); });
 }
 
-void TransportNode::ReceiveParkedAndDisconnect(PeerId peer) {
+void TransportNode::ReceiveHeldAndDisconnect(PeerId peer) {
   Call([&] {
-    for (std::unique_ptr<IncomingMessage>& message : parked_) ReceiveOnLoop(std::move(message));
+    for (std::unique_ptr<IncomingMessage>& message : held_) ReceiveOnLoop(std::move(message));
     transport_->Disconnect(peer);
   });
 }
@@ -139,7 +139,7 @@ void TransportNode::OnMessage(std::unique_ptr<IncomingMessage> message) {
       in_call_ = false;
       break;
     case Arrival::kPark:
-      parked_.push_back(std::move(message));
+      held_.push_back(std::move(message));
       break;
     case Arrival::kDrop:
       break;
@@ -156,7 +156,7 @@ void TransportNode::OnSent(Ticket ticket, const absl::Status& status) {
     record.sent[ticket] = status;
   });
   if (sending.empty()) return;
-  // It may be reused: whoever reads it now reads something else.
+  // The buffer may be reused: a late read finds something else in it.
   const std::span<std::byte> payload = sending.mapped().memory();
   std::fill(payload.begin(), payload.end(), kOverwritten);
   if (sending.mapped().lent != nullptr) transport_->Reclaim(payload);
@@ -222,7 +222,7 @@ void TransportNode::SendOnLoop(PeerId peer, const MessageHeader& header,
 }
 
 void TransportNode::ReceiveOnLoop(std::unique_ptr<IncomingMessage> message) {
-  CHECK(message != nullptr) << "a parked message is received or dropped once";
+  CHECK(message != nullptr) << "a held message is received or dropped once";
   const Ticket ticket = ++last_ticket_;
   Receiving& receiving = receiving_[ticket];
   receiving.header = message->header();

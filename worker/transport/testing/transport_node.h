@@ -70,10 +70,10 @@ class TransportNode final : private TransportSink {
   // Sends many as one step of the loop, channel 0 and sequence 0, 1, ...
   Ticket SendMany(PeerId peer, int count, int64_t bytes);
   // Pending messages, numbered from 0 as announced, each once.
-  void ReceiveParked(size_t first, size_t count = 1);
-  void DropParked(size_t index);
-  // Receives all parked messages and disconnects before the loop does anything else.
-  void ReceiveParkedAndDisconnect(PeerId peer);
+  void ReceiveHeld(size_t first, size_t count = 1);
+  void DropHeld(size_t index);
+  // Receives all held messages and disconnects before the loop does anything else.
+  void ReceiveHeldAndDisconnect(PeerId peer);
 
   // Waits until `condition` holds; false when it does not for a minute.
   bool WaitUntil(absl::FunctionRef<bool(const TransportRecord&)> condition);
@@ -123,7 +123,7 @@ class TransportNode final : private TransportSink {
   std::mt19937_64 random_{20261121};
   absl::flat_hash_map<Ticket, Sending> sending_;
   absl::flat_hash_map<Ticket, Receiving> receiving_;
-  std::vector<std::unique_ptr<IncomingMessage>> parked_;
+  std::vector<std::unique_ptr<IncomingMessage>> held_;
   std::vector<std::vector<std::byte>> failed_destinations_;
 
   mutable Mutex mutex_;

@@ -130,7 +130,7 @@ absl::StatusOr<PeerId> UcxTransport::Connect(absl::string_view address) {
   params.err_handler = {.cb = &OnEndpointFailed, .arg = connection.get()};
   const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &connection->endpoint);
   const PeerId peer = connection->peer;
-  if (status != UCS_OK) {  // nobody is there: told like any other loss
+  if (status != UCS_OK) {  // no peer is there: told like any other loss
     connection->failure = UcxError("connecting", status);
     SetClosed(*connection);
     connections_[peer] = std::move(connection);

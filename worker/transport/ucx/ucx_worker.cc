@@ -19,7 +19,7 @@
 namespace crossmesh {
 namespace {
 
-// Variables of UCX apply whatever prefix a context is given; those of the user's shell are not
+// Variables of UCX apply with any prefix that a context is given; those of the user's shell are not
 // meant for this process.
 void ForgetEnvironment() {
   std::vector<std::string> names;
@@ -83,7 +83,7 @@ absl::StatusOr<Config> MakeConfig(const UcxWorker::Options& options) {
       // is noticed by asking. (The end of a process is noticed at once, as its sockets close.)
       {"KEEPALIVE_INTERVAL", "500ms"},
       // Without this UCX takes `cma` for unfit to report lost peers. Its fear is of a remote write
-      // to memory that was given back; here the receiver reads, and nobody writes for others.
+      // to memory that was given back; here the receiver reads, and no side writes for the other.
       {"MEMORY_INVALIDATE", "y"},
       // A connect to a host that does not answer must not hold up the loop.
       {"CONN_NB", "y"},

@@ -31,11 +31,12 @@ RawPeer LyingPeerTest::Connect(bool shared_memory, uint64_t number) {
   return peer;
 }
 
-void LyingPeerTest::Announce(RawPeer& peer, uint64_t id, uint64_t bytes, uint32_t pieces,
-                             uint64_t region) {
-  peer.Send(
-      FrameHeader{.kind = FrameKind::kAnnounce, .pieces = pieces, .id = id, .region = region});
-  peer.Send(MessageHeader{.sequence = id, .payload_bytes = bytes});
+void LyingPeerTest::Announce(RawPeer& peer, const Announcement& announced) {
+  peer.Send(FrameHeader{.kind = FrameKind::kAnnounce,
+                        .pieces = announced.pieces,
+                        .id = announced.id,
+                        .region = announced.region});
+  peer.Send(MessageHeader{.sequence = announced.id, .payload_bytes = announced.bytes});
 }
 
 bool LyingPeerTest::WaitAnnounced(size_t count) {

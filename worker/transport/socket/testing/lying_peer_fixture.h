@@ -25,8 +25,14 @@ class LyingPeerTest : public testing::Test {
   void StartNode(absl::Duration handshake_limit);
 
   RawPeer Connect(bool shared_memory = false, uint64_t number = 1);
-  static void Announce(RawPeer& peer, uint64_t id, uint64_t bytes, uint32_t pieces = 0,
-                       uint64_t region = 0);
+  // Of a message; with pieces they lie in a region.
+  struct Announcement {
+    uint64_t id = 0;
+    uint64_t bytes = 0;
+    uint32_t pieces = 0;
+    uint64_t region = 0;
+  };
+  static void Announce(RawPeer& peer, const Announcement& announced);
 
   bool WaitAnnounced(size_t count);
   bool WaitReceived(size_t count);

@@ -46,7 +46,7 @@ class RawPeer {
     ReadBytes(std::as_writable_bytes(std::span(&object, 1)));
     return object;
   }
-  // Waits until the transport has closed the connection, whatever else it sends before.
+  // Waits until the transport has closed the connection, dropping what it sends before.
   void WaitClosed();
 
  private:
