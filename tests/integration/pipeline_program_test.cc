@@ -74,9 +74,9 @@ class RankProgram {
   void AddOp(OpIndex op) {
     WorkerProgram::RankOp added{.op = ops_.op(op), .samples = 1};
     for (int32_t c = 0; c < std::ssize(table_channel_); ++c) {
-      WorkerProgram::Transfer& channel = program_.transfers[c];
+      WorkerProgram::Transfer& transfer = program_.transfers[c];
       const MicrobatchIndex m = added.op.microbatch;
-      const TransferMessage message{c, static_cast<int32_t>(channel.microbatches.size())};
+      const TransferMessage message{c, static_cast<int32_t>(transfer.microbatches.size())};
       if (ops_.ProducerOf(table_channel_[c], m) == op) {
         added.outputs.push_back(message);
       } else if (ops_.ConsumerOf(table_channel_[c], m) == op) {
@@ -84,7 +84,7 @@ class RankProgram {
       } else {
         continue;
       }
-      channel.microbatches.push_back(m);
+      transfer.microbatches.push_back(m);
     }
     program_.ranks[0].ops.push_back(added);
   }
@@ -98,12 +98,12 @@ class RankProgram {
                          WorkerProgram::Action{.op = op});
     }
     for (int32_t c = 0; blocking != nullptr && c < std::ssize(table_channel_); ++c) {
-      const WorkerProgram::Transfer& channel = program_.transfers[c];
-      for (int32_t k = 0; k < std::ssize(channel.microbatches); ++k) {
-        const TransferIndex t = ops_.TransferOf(table_channel_[c], channel.microbatches[k]);
+      const WorkerProgram::Transfer& transfer = program_.transfers[c];
+      for (int32_t k = 0; k < std::ssize(transfer.microbatches); ++k) {
+        const TransferIndex t = ops_.TransferOf(table_channel_[c], transfer.microbatches[k]);
         timed.emplace_back(
             blocking->transfers[t].begin, 0, t,
-            WorkerProgram::Action{.kind = channel.sends ? ActionKind::kSend : ActionKind::kReceive,
+            WorkerProgram::Action{.kind = transfer.sends ? ActionKind::kSend : ActionKind::kReceive,
                                   .message = {c, k}});
       }
     }
@@ -217,10 +217,10 @@ class Simulation {
       case EventKind::kOpDone:
         done_.insert(ops_.first(rank) + event.op);
         for (const TransferMessage& input : program.program().ranks[0].ops[event.op].inputs) {
-          if (left_.contains({event.rank, input.channel, input.index})) {
-            held_[{event.rank, input.channel}]--;
+          if (left_.contains({event.rank, input.transfer, input.index})) {
+            held_[{event.rank, input.transfer}]--;
           }
-          used_.insert({event.rank, input.channel, input.index});
+          used_.insert({event.rank, input.transfer, input.index});
         }
         return Do(event.rank, progress_[event.rank]->OnOpDone(0));
       case EventKind::kArrived:
