@@ -163,7 +163,8 @@ Result Communicator::Submit(std::span<const Operation> operations) {
 }
 
 Transfer Communicator::NextTransfer(int peer, const void* memory, const Operation& operation,
-                                    size_t bytes, std::vector<uint64_t>& counts) {
+                                    std::vector<uint64_t>& counts) {
+  const size_t bytes = operation.count * BytesOf(operation.type);
   return {.peer = peer,
           .memory = const_cast<std::byte*>(Bytes(memory)),
           .head = {.index = ++counts[peer],
@@ -180,10 +181,10 @@ void Communicator::AddOperation(const Operation& operation, Work& work) {
   work.Use(operation.from, extents.from);
   work.Use(operation.to, extents.to);
   const auto send = [&](int peer, size_t offset) {
-    work.Send(NextTransfer(peer, Bytes(operation.from, offset), operation, bytes, sent_));
+    work.Send(NextTransfer(peer, Bytes(operation.from, offset), operation, sent_));
   };
   const auto receive = [&](int peer, const void* memory) {
-    work.Receive(NextTransfer(peer, memory, operation, bytes, received_));
+    work.Receive(NextTransfer(peer, memory, operation, received_));
   };
   const auto copy_own = [&](size_t offset) {
     work.Then([to = operation.to, from = operation.from, offset, bytes] {
@@ -225,9 +226,7 @@ void Communicator::AddOperation(const Operation& operation, Work& work) {
     }
   }
   if (sources.empty()) return;
-  work.Then([operation, sources] {
-    Reduce(operation.type, operation.reduction, sources, operation.count, operation.to);
-  });
+  work.Then([operation, sources] { Reduce(operation, sources); });
 }
 
 // A work on a stream, until its thread comes to it.

@@ -112,7 +112,7 @@ class Communicator {
   void Close(absl::string_view by);
 
   void AddOperation(const Operation& operation, Work& work);
-  Transfer NextTransfer(int peer, const void* memory, const Operation& operation, size_t bytes,
+  Transfer NextTransfer(int peer, const void* memory, const Operation& operation,
                         std::vector<uint64_t>& counts);
   // Queues it after all earlier ones, on any stream.
   void Enqueue(std::unique_ptr<Work> work, CUstream stream);

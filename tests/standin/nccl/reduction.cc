@@ -26,20 +26,21 @@ Number Combine(ncclRedOp_t operation, Number a, Number b) {
 
 // Elements are kept as Stored and reduced as Number.
 template <typename Stored, typename Number>
-void ReduceAs(ncclRedOp_t operation, std::span<const void* const> sources, size_t count, void* to) {
+void ReduceAs(const Operation& operation, std::span<const void* const> sources) {
   const auto element = [](const void* from, size_t i) {
     Stored stored;
     std::memcpy(&stored, static_cast<const Stored*>(from) + i, sizeof(stored));
     return static_cast<Number>(stored);
   };
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < operation.count; ++i) {
     Number result = element(sources[0], i);
     for (const void* source : sources.subspan(1)) {
-      result = Combine(operation, result, element(source, i));
+      result = Combine(operation.reduction, result, element(source, i));
     }
-    if (operation == ncclAvg) result = static_cast<Number>(result / Number(sources.size()));
+    if (operation.reduction == ncclAvg)
+      result = static_cast<Number>(result / Number(sources.size()));
     const Stored stored = static_cast<Stored>(result);
-    std::memcpy(static_cast<Stored*>(to) + i, &stored, sizeof(stored));
+    std::memcpy(static_cast<Stored*>(operation.to) + i, &stored, sizeof(stored));
   }
 }
 
@@ -85,29 +86,28 @@ bool CanReduce(ncclDataType_t type, ncclRedOp_t operation) {
          operation < ncclNumOps;
 }
 
-void Reduce(ncclDataType_t type, ncclRedOp_t operation, std::span<const void* const> sources,
-            size_t count, void* to) {
-  switch (static_cast<int>(type)) {
+void Reduce(const Operation& operation, std::span<const void* const> sources) {
+  switch (static_cast<int>(operation.type)) {
     case ncclInt8:
-      return ReduceAs<int8_t, int8_t>(operation, sources, count, to);
+      return ReduceAs<int8_t, int8_t>(operation, sources);
     case ncclUint8:
-      return ReduceAs<uint8_t, uint8_t>(operation, sources, count, to);
+      return ReduceAs<uint8_t, uint8_t>(operation, sources);
     case ncclInt32:
-      return ReduceAs<int32_t, int32_t>(operation, sources, count, to);
+      return ReduceAs<int32_t, int32_t>(operation, sources);
     case ncclUint32:
-      return ReduceAs<uint32_t, uint32_t>(operation, sources, count, to);
+      return ReduceAs<uint32_t, uint32_t>(operation, sources);
     case ncclInt64:
-      return ReduceAs<int64_t, int64_t>(operation, sources, count, to);
+      return ReduceAs<int64_t, int64_t>(operation, sources);
     case ncclUint64:
-      return ReduceAs<uint64_t, uint64_t>(operation, sources, count, to);
+      return ReduceAs<uint64_t, uint64_t>(operation, sources);
     case ncclFloat16:
-      return ReduceAs<__half, float>(operation, sources, count, to);
+      return ReduceAs<__half, float>(operation, sources);
     case ncclFloat32:
-      return ReduceAs<float, float>(operation, sources, count, to);
+      return ReduceAs<float, float>(operation, sources);
     case ncclFloat64:
-      return ReduceAs<double, double>(operation, sources, count, to);
+      return ReduceAs<double, double>(operation, sources);
     case ncclBfloat16:
-      return ReduceAs<__nv_bfloat16, float>(operation, sources, count, to);
+      return ReduceAs<__nv_bfloat16, float>(operation, sources);
     default:
       return;  // CanReduce has said no
   }

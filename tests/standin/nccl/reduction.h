@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tests/standin/nccl/operation.h"
+
 #include <cstddef>
 #include <span>
 
@@ -17,9 +19,8 @@ absl::string_view NameOf(ncclRedOp_t operation);
 // Are elements of this type ones that Reduce can reduce? Floats of 8 bits are not.
 bool CanReduce(ncclDataType_t type, ncclRedOp_t operation);
 
-// Reduces `count` elements of all sources, in their order, so that every rank has the same result;
-// floats of 16 bits by way of those of 32. `to` may be one of the sources.
-void Reduce(ncclDataType_t type, ncclRedOp_t operation, std::span<const void* const> sources,
-            size_t count, void* to);
+// Reduces the operation's elements of all sources, in their order, so that every rank has the same
+// result; floats of 16 bits by way of those of 32. Its `to` may be one of the sources.
+void Reduce(const Operation& operation, std::span<const void* const> sources);
 
 }  // namespace crossmesh

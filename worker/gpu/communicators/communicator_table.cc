@@ -19,13 +19,8 @@ CommunicatorState WithoutCalls(CommunicatorState state) {
 }  // namespace
 
 CommunicatorTable::CommunicatorTable(const Clock& clock, const DriverApi& driver,
-                                     const NcclApi& nccl, const RegisteredStaging* staging,
-                                     Options options)
-    : clock_(clock),
-      driver_(driver),
-      nccl_(nccl),
-      staging_(staging),
-      options_(std::move(options)) {}
+                                     const NcclApi& nccl, Options options)
+    : clock_(clock), driver_(driver), nccl_(nccl), options_(std::move(options)) {}
 
 absl::Status CommunicatorTable::BeginEpoch(uint64_t epoch) {
   if (epoch < epoch_) {
@@ -92,7 +87,7 @@ absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t tick
                                       .size = static_cast<int>(key.ranks.size()),
                                       .ctas = options_.ctas}));
   entries_[key] = {.life = std::make_unique<CommunicatorLife>(clock_, std::move(communicator),
-                                                              staging_, options_.timeouts),
+                                                              options_.staging, options_.timeouts),
                    .free_bytes_before = free_bytes};
   return absl::OkStatus();
 }

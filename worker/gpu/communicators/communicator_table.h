@@ -29,13 +29,14 @@ class CommunicatorTable {
  public:
   struct Options {
     RankName self;
+    const RegisteredStaging* staging = nullptr;  // registered with each communicator; null: none
     CommunicatorTimeouts timeouts;
     CtaLimits ctas = {};  // of each communicator
   };
 
-  // All references, and `staging`, which may be null, must outlive this.
+  // All references, and the staging, must outlive this.
   CommunicatorTable(const Clock& clock, const DriverApi& driver, const NcclApi& nccl,
-                    const RegisteredStaging* staging, Options options);
+                    Options options);
 
   // Orders of this epoch are obeyed from now on, with any ticket; communicators of earlier epochs
   // are stopped. Aborted when a later one has begun; nothing happens when it is this one.
@@ -93,7 +94,6 @@ class CommunicatorTable {
   const Clock& clock_;
   const DriverApi& driver_;
   const NcclApi& nccl_;
-  const RegisteredStaging* const staging_;
   const Options options_;
   uint64_t epoch_ = 0;
   uint64_t last_ticket_ = 0;

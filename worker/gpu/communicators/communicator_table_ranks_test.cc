@@ -44,8 +44,9 @@ absl::Status MakeAndDestroy(const NcclApi& nccl, CommunicatorTable& table, int n
 TEST(CommunicatorTableRanksTest, TheyMakeAndDestroyInTheOrderOfTickets) {
   const auto results = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
     ASSIGN_OR_RETURN(const auto rank, StandInRank::Create(number));
-    CommunicatorTable table(rank->clock(), rank->driver(), rank->nccl(), &rank->staging(),
-                            {.self = Names()[number], .timeouts = rank->timeouts()});
+    CommunicatorTable table(
+        rank->clock(), rank->driver(), rank->nccl(),
+        {.self = Names()[number], .staging = &rank->staging(), .timeouts = rank->timeouts()});
     RETURN_IF_ERROR(MakeAndDestroy(rank->nccl(), table, number, meeting));
     return rank->Close();
   });

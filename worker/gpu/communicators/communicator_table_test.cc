@@ -22,8 +22,9 @@ class CommunicatorTableTest : public testing::Test {
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(rank_, StandInRank::Create());
     table_ = std::make_unique<CommunicatorTable>(
-        rank_->clock(), rank_->driver(), rank_->nccl(), &rank_->staging(),
-        CommunicatorTable::Options{.self = kSelf, .timeouts = rank_->timeouts()});
+        rank_->clock(), rank_->driver(), rank_->nccl(),
+        CommunicatorTable::Options{
+            .self = kSelf, .staging = &rank_->staging(), .timeouts = rank_->timeouts()});
     ASSERT_OK(table_->BeginEpoch(4));
   }
   void TearDown() override {

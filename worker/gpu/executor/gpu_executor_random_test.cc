@@ -57,7 +57,7 @@ absl::Status RunCase(ExecutorRank& rank, int number, Meeting& meeting, MakePlan 
                      RandomSource& random, MeshRunner& hosts) {
   const Plan plan = SmallPlan(make_plan, random);
   ASSIGN_OR_RETURN(const CompiledParts compiled_parts, RandomCompiledParts(random, plan));
-  // Whoever has no part in the last plans is ahead, and would take the others for stalled.
+  // A rank without a part in the last plans is ahead, and would take the others for stalled.
   meeting.Wait();
   if (number >= std::ssize(compiled_parts)) return absl::OkStatus();
   const TileMemory memory(plan);

@@ -7,12 +7,11 @@ namespace crossmesh {
 namespace {
 
 absl::Status Refused(const CompiledPart& compiled, Side side, int32_t tensor,
-                     absl::string_view expected, absl::string_view found) {
+                     absl::string_view problem) {
   const TensorTable& tensors = compiled.part().part().tensors();
-  return absl::InvalidArgumentError(
-      absl::StrCat(side == Side::kSource ? "source" : "destination", " of device ",
-                   ToString(tensors.devices()[compiled.device()]), ", tensor ", tensor,
-                   ": expected ", expected, ", found ", found));
+  return absl::InvalidArgumentError(absl::StrCat(
+      side == Side::kSource ? "source" : "destination", " of device ",
+      ToString(tensors.devices()[compiled.device()]), ", tensor ", tensor, ": ", problem));
 }
 
 }  // namespace
@@ -23,16 +22,16 @@ absl::Status CheckTile(const CompiledPart& compiled, Side side, int32_t tensor,
   const int32_t group = tensors.group_of_tensor()[tensor];
   if (tensor >= std::ssize(tiles) || tiles[tensor] == 0) {
     const int64_t bytes = compiled.part().tiles(side, compiled.device()).tile_bytes(group);
-    return Refused(compiled, side, tensor, absl::StrCat("memory for the ", bytes, " bytes"),
-                   "none");
+    return Refused(compiled, side, tensor,
+                   absl::StrCat("expected memory for the ", bytes, " bytes, found none"));
   }
   // Kernels that convert read elements as they are; all others read bytes.
   const int64_t item_bytes = tensors.ItemBytesOf(Side::kSource, group);
   if (side == Side::kSource && tensors.conversion_of(group) != kNoConversion &&
       tiles[tensor] % item_bytes != 0) {
     return Refused(compiled, side, tensor,
-                   absl::StrCat("memory at a multiple of the ", item_bytes, " bytes of an element"),
-                   absl::StrCat("address ", tiles[tensor]));
+                   absl::StrCat("expected memory at a multiple of the ", item_bytes,
+                                " bytes of an element, found address ", tiles[tensor]));
   }
   return absl::OkStatus();
 }

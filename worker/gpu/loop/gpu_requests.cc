@@ -79,8 +79,9 @@ absl::Status GpuRequests::Open() {
   ASSIGN_OR_RETURN(staging_, RegisteredStaging::Allocate(*nccl_, options_.staging_bytes.value()));
   ASSIGN_OR_RETURN(arenas_, GpuArenas::Create(*gpu_));
   communicators_ = std::make_unique<CommunicatorTable>(
-      clock_, *driver_, *nccl_, staging_.get(),
+      clock_, *driver_, *nccl_,
       CommunicatorTable::Options{.self = {.gpu = options_.gpu, .incarnation = options_.incarnation},
+                                 .staging = staging_.get(),
                                  .timeouts = {.creating = kNoLimit,
                                               .finalizing = kNoLimit,
                                               .ending = options_.communicator_end_limit},

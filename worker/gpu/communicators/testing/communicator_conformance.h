@@ -87,8 +87,8 @@ TEST_P(CommunicatorConformanceTest, MessagesOfOnePairMatchInOrder) {
   });
 }
 
-// Rank 0 sends chunks down the chain of ranks, one step after the other; a rank that has nothing to do
-// in a step makes no call.
+// Rank 0 sends chunks down the chain of ranks, one step after the other; a rank that has nothing to
+// do in a step makes no call.
 TEST_P(CommunicatorConformanceTest, AChainForwardsWhatItReceived) {
   RunAll([](RankUnderTest& rank) -> absl::Status {
     constexpr int kChunks = 4;

@@ -140,8 +140,7 @@ class Group {
         std::memcpy(result.data() + rank * bytes, sources[rank], bytes);
       }
     } else {
-      ReduceElements(first.type, first.reduction, sources,
-                     static_cast<int64_t>(result.size()) / ItemBytes(first.type), result.data());
+      ReduceElements(first.type, first.reduction, sources, result);
     }
     return result;
   }

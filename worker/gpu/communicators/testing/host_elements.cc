@@ -96,14 +96,14 @@ void WriteElement(DataType type, std::byte* memory, int64_t index, double value)
 }
 
 void ReduceElements(DataType type, ReductionKind reduction,
-                    std::span<const std::byte* const> sources, int64_t count, std::byte* to) {
-  for (int64_t i = 0; i < count; ++i) {
+                    std::span<const std::byte* const> sources, std::span<std::byte> to) {
+  for (int64_t i = 0; i < std::ssize(to) / ItemBytes(type); ++i) {
     double result = ReadElement(type, sources[0], i);
     for (const std::byte* source : sources.subspan(1)) {
       result = Combine(reduction, result, ReadElement(type, source, i));
     }
     if (reduction == ReductionKind::kAverage) result /= static_cast<double>(sources.size());
-    WriteElement(type, to, i, result);
+    WriteElement(type, to.data(), i, result);
   }
 }
 

@@ -16,8 +16,9 @@ namespace crossmesh {
 double ReadElement(DataType type, const std::byte* memory, int64_t index);
 void WriteElement(DataType type, std::byte* memory, int64_t index, double value);
 
-// Element by element of `sources`, computed in double precision and rounded once.
+// Element by element of `sources`, each as long as `to`, computed in double precision and rounded
+// once.
 void ReduceElements(DataType type, ReductionKind reduction,
-                    std::span<const std::byte* const> sources, int64_t count, std::byte* to);
+                    std::span<const std::byte* const> sources, std::span<std::byte> to);
 
 }  // namespace crossmesh
