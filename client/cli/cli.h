@@ -15,9 +15,9 @@
 
 namespace crossmesh {
 
-// What all commands share: flags, the way to the controller, what they print. A command group adds
-// its subcommands to the parser; each names with Run what it does, which main runs once all flags
-// are read. Thread-compatible.
+// What all commands share: flags, the connection to the controller, printing. A command group adds
+// its subcommands to the parser and says with Run what each does; main runs that once all flags are
+// read. Thread-compatible.
 class Cli {
  public:
   // The subcommand `name` of `parent` with the flag --json; `examples` end its help.
@@ -76,6 +76,7 @@ void AddPipelineCommands(Cli& cli, CLI::App& app);
 void AddPlanCommand(Cli& cli, CLI::App& app);
 void AddReshardCommand(Cli& cli, CLI::App& app);
 void AddSimulateCommand(Cli& cli, CLI::App& app);
+void AddStorageCommands(Cli& cli, CLI::App& app);
 void AddWorkerCommands(Cli& cli, CLI::App& app);
 
 // Of the group `pipeline`.

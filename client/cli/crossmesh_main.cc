@@ -52,6 +52,7 @@ int Main(int argc, char** argv) {
   AddManifestCommands(cli, app);
   AddNetworkCommands(cli, app);
   AddOperationCommands(cli, app);
+  AddStorageCommands(cli, app);
   AddWorkerCommands(cli, app);
   try {
     app.parse(argc, argv);
@@ -64,6 +65,7 @@ int Main(int argc, char** argv) {
         unknown.empty() ? error.what() : absl::StrCat("unknown argument \"", unknown.front(), "\"");
     return Fail(cli, json, absl::InvalidArgumentError(message), kMisused);
   }
+  // After parsing, so that a mistake in any flag is told before anything is done.
   const absl::Status status = cli.action()();
   return status.ok() ? 0 : Fail(cli, json, status, kFailed);
 }

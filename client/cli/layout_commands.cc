@@ -57,6 +57,7 @@ absl::StatusOr<PlacedTensor> FromRules(const LayoutShowFlags& flags, const Mesh&
   ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.rules));
   ASSIGN_OR_RETURN(const LayoutRules rules, LayoutRules::Parse(text));
   ASSIGN_OR_RETURN(RuleMatch match, rules.Match(flags.tensor, placed.tensor.shape.rank()));
+  // A rule may place a tensor on a part of the mesh only ("on fsdp2=0").
   ASSIGN_OR_RETURN(placed.placement.mesh, mesh.Select(match.coordinates));
   placed.placement.layout = std::move(match.layout);
   placed.tensor.type = match.type.value_or(placed.tensor.type);

@@ -41,9 +41,13 @@ v1::PlanSummary LocalPlan::Summary() const {
   return SummaryOf(plan, proof, {.topology = topology, .duration = duration});
 }
 
-absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
+absl::StatusOr<ReshardInputs> ReadInputs(const v1::ReshardSpec& spec) {
   RETURN_IF_ERROR(RefuseNames(spec));
-  ASSIGN_OR_RETURN(const ReshardInputs inputs, FromProto(spec, NamedObjects()));
+  return FromProto(spec, NamedObjects());
+}
+
+absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec) {
+  ASSIGN_OR_RETURN(const ReshardInputs inputs, ReadInputs(spec));
   ASSIGN_OR_RETURN(ReshardRequest request, RequestWithoutTensors(inputs, Topology()));
   ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(inputs));
   request.tensors = std::make_shared<const TensorTable>(std::move(tensors));

@@ -3,6 +3,7 @@
 #include "common/mesh/topology.h"
 #include "common/plan/plan.h"
 #include "common/plan/proof.h"
+#include "common/reshard/reshard_inputs.h"
 #include "crossmesh/v1/reshard.pb.h"
 #include "crossmesh/v1/reshard_service.pb.h"
 
@@ -21,9 +22,12 @@ struct LocalPlan {
   v1::PlanSummary Summary() const;
 };
 
-// Plans and proves as a controller does, in this process. FailedPrecondition, naming the field: the
-// request names something that only a controller knows; otherwise what the codecs,
-// BuildReshardTensors, PlanReshard and Prove find.
+// What a request says of what to plan. FailedPrecondition, naming the field: it names something
+// that only a controller knows; otherwise what the codec finds.
+absl::StatusOr<ReshardInputs> ReadInputs(const v1::ReshardSpec& spec);
+
+// Plans and proves as a controller does, in this process. Errors are those of ReadInputs,
+// BuildReshardTensors, PlanReshard and Prove.
 absl::StatusOr<LocalPlan> MakeLocalPlan(const v1::ReshardSpec& spec);
 
 // What a controller would answer with this plan: its summary, and its text where that is asked for.

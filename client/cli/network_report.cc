@@ -76,7 +76,7 @@ std::string RackTable(const v1::Topology& topology) {
 
 std::string NetworkText(const v1::Network& network) {
   const v1::Topology& topology = network.topology();
-  std::string text = network.revision() == 0 ? "nobody has described the network\n"
+  std::string text = network.revision() == 0 ? "the network is not described\n"
                                              : absl::StrCat("network revision ", network.revision(),
                                                             ", ", Origin(network.source()), ", ",
                                                             Time(network.update_time()), "\n");

@@ -2,6 +2,7 @@
 #include "client/drawing/pipeline_drawing.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/pipeline_trace.h"
+#include "planner/pipeline/formats/placed_ops.h"
 #include "planner/pipeline/formats/schedule_csv.h"
 #include "planner/pipeline/formats/schedule_file.h"
 #include "planner/pipeline/formats/shape.h"
@@ -44,11 +45,7 @@ absl::StatusOr<ScheduleFile> ReadSchedule(const std::string& file, const std::st
   ASSIGN_OR_RETURN(Schedule schedule,
                    ParseScheduleCsv(text, format == kComms ? CsvDialect::kComputeComms
                                                            : CsvDialect::kComputeOnly));
-  PipelineShape shape{.stage_ranks = std::vector<RankIndex>(schedule.stages),
-                      .edges = ChainOf(schedule.stages)};
-  for (RankIndex rank = 0; rank < std::ssize(schedule.ranks); ++rank) {
-    for (const Op& op : schedule.ranks[rank]) shape.stage_ranks[op.stage] = rank;
-  }
+  PipelineShape shape{.stage_ranks = StageRanks(schedule), .edges = ChainOf(schedule.stages)};
   return ScheduleFile{.shape = std::move(shape), .schedule = std::move(schedule)};
 }
 

@@ -14,7 +14,7 @@ std::string PipelinePlanText(const v1::PipelinePlan& plan);
 std::string PipelineExplanation(const v1::PipelinePlan& plan);
 
 // A row for each schedule that was looked at, and what the busiest port carries in an iteration,
-// the same for all; what cannot be has its reason.
+// the same for all; a schedule that is impossible has its reason.
 std::string ComparisonTable(const v1::PipelinePlan& compared);
 
 }  // namespace crossmesh

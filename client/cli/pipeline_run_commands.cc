@@ -67,7 +67,7 @@ std::string StateOf(const v1::PipelineRun& run) {
 
 void StopAsAsked(Client& client, const std::string& id, bool now) {
   std::cerr << (now ? "\nstopping it at once\n"
-                    : "\nstopping behind this iteration; interrupt again to stop at once\n");
+                    : "\nstopping after this iteration; interrupt again to stop at once\n");
   const absl::Status stopped = client.StopPipelineRun(id, now);
   if (!stopped.ok())
     std::cerr << "crossmesh: pipeline run " << id << ": " << stopped.message() << "\n";
@@ -93,6 +93,7 @@ absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
   ASSIGN_OR_RETURN(const v1::PipelineRun run, client->StartPipeline(request, on_change));
   progress.Finish(absl::StrCat(run.id(), ": ", StateOf(run)));
   PrintRun(cli, run);
+  // Files of a run that failed are of use as well; its own error comes first.
   const absl::Status outcome = OutcomeOf(run);
   const absl::Status written = WriteFiles(*client, flags, request, run);
   return outcome.ok() ? written : outcome;
@@ -136,7 +137,7 @@ absl::Status Stop(Cli& cli, const RunListFlags& flags) {
     cli.PrintDocument({{"stopping", flags.id}});
   } else {
     cli.Print(absl::StrCat("pipeline run ", flags.id, " ends ",
-                           flags.now ? "at once" : "behind its iteration", "\n"));
+                           flags.now ? "at once" : "after its iteration", "\n"));
   }
   return absl::OkStatus();
 }
@@ -148,9 +149,9 @@ void AddRunCommand(Cli& cli, CLI::App& group, bool rehearsal) {
                 : "Runs a pipeline on its workers, by the processes that compute its ops",
       rehearsal ? "  crossmesh pipeline rehearse examples/pipeline.json --svg run.svg\n"
                   "  crossmesh pipeline rehearse --pipeline u-net --write-times measured.json\n"
-                  "Interrupting it ends the run behind its iteration, a second time at once.\n"
+                  "Interrupting it ends the run after its iteration, a second time at once.\n"
                 : "  crossmesh pipeline run --pipeline u-net --schedule auto --iterations 1000\n"
-                  "Interrupting it ends the run behind its iteration, a second time at once.\n");
+                  "Interrupting it ends the run after its iteration, a second time at once.\n");
   const auto flags = std::make_shared<PipelineRunFlags>(rehearsal);
   cli.AddControllerFlags(command);
   flags->AddTo(command);
@@ -174,7 +175,7 @@ void AddPipelineRunCommands(Cli& cli, CLI::App& group) {
   CLI::App& stop = cli.AddCommand(group, "stop", "Asks for a run's end",
                                   "  crossmesh pipeline stop pr-0123456789abcdef\n");
   stop.add_option("id", flags->id, "The run's id")->required();
-  stop.add_flag("--now", flags->now, "At once, not behind the iteration that runs");
+  stop.add_flag("--now", flags->now, "At once, not after the iteration that runs");
   cli.Run(stop, [&cli, flags] { return Stop(cli, *flags); });
 
   for (CLI::App* command : {&show, &stop}) cli.AddControllerFlags(*command);

@@ -1,7 +1,7 @@
 // Commands that run pipelines: their reports, files and drawings, and the program against a
 // controller that only plays them.
 
-#include "client/cli/measured_run.h"
+#include "client/cli/measured_timeline.h"
 #include "client/cli/measured_times.h"
 #include "client/cli/pipeline_run_report.h"
 #include "client/cli/run_picture.h"
@@ -89,10 +89,10 @@ TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
             HasSubstr("  iteration 1995, UNAVAILABLE\n    error 1995\n"), HasSubstr("error 1999")));
 }
 
-TEST(MeasuredRunTest, HasTheTimesOfEveryOpAndTransfer) {
+TEST(MeasuredTimelineTest, HasTheTimesOfEveryOpAndTransfer) {
   const auto planned = PlannedOf(ExamplePipeline(), Named("eager_1f1b"));
   ASSERT_OK_AND_ASSIGN(const PipelineTimeline measured,
-                       MeasuredRun(ExampleRun(*planned, 2).measurement(), *planned->ops));
+                       MeasuredTimeline(ExampleRun(*planned, 2).measurement(), *planned->ops));
   ASSERT_EQ(measured.ops.size(), planned->run.ops.size());
   for (size_t i = 0; i < measured.ops.size(); ++i) {
     EXPECT_DOUBLE_EQ(measured.ops[i].begin, 2 * planned->run.ops[i].begin);
@@ -106,10 +106,10 @@ TEST(MeasuredRunTest, HasTheTimesOfEveryOpAndTransfer) {
   EXPECT_DOUBLE_EQ(measured.span_seconds, 2 * planned->run.span_seconds);
 }
 
-TEST(MeasuredRunTest, WhatDoesNotFitTheScheduleIsNamed) {
+TEST(MeasuredTimelineTest, WhatDoesNotFitTheScheduleIsNamed) {
   const auto planned = PlannedOf(ExamplePipeline(), Named("1f1b"));
   const auto refused = [&](const v1::PipelineMeasurement& measurement) {
-    return MeasuredRun(measurement, *planned->ops).status();
+    return MeasuredTimeline(measurement, *planned->ops).status();
   };
   const v1::PipelineMeasurement good = ExampleRun(*planned, 1).measurement();
   v1::PipelineMeasurement bad = good;
@@ -296,9 +296,8 @@ class PipelineRunCommandsTest : public testing::Test {
     ASSERT_EQ(::mkfifo(folder_.PathOf("told").c_str(), 0600), 0);
     const std::string address = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
     controller_ = " --controller " + address;
-    ASSERT_OK_AND_ASSIGN(
-        server_, RpcServer::Start(
-                     {.addresses = {address}, .services = {&pipelines_}}));
+    ASSERT_OK_AND_ASSIGN(server_,
+                         RpcServer::Start({.addresses = {address}, .services = {&pipelines_}}));
   }
 
   ProgramResult Pipeline(const std::string& arguments) {
@@ -394,7 +393,7 @@ TEST_F(PipelineRunCommandsTest, AnInterruptStopsTheRunAndASecondOneAtOnce) {
   const ProgramResult result = RunInterrupted("waits", 2);
   EXPECT_EQ(result.exit_status, 1);
   EXPECT_THAT(result.out, AllOf(HasSubstr("started\nstopping\n"), HasSubstr("STOPPED")));
-  EXPECT_THAT(result.error, AllOf(HasSubstr("stopping behind this iteration"),
+  EXPECT_THAT(result.error, AllOf(HasSubstr("stopping after this iteration"),
                                   HasSubstr("stopping it at once"), HasSubstr("ended STOPPED")));
 }
 
@@ -414,7 +413,7 @@ TEST_F(PipelineRunCommandsTest, RunsAreListedShownAndStopped) {
   const ProgramResult none = Pipeline("show pr-1");
   EXPECT_EQ(none.exit_status, 1);
   EXPECT_THAT(none.error, HasSubstr("pipeline run pr-1"));
-  EXPECT_EQ(Pipeline("stop pr-1").out, "pipeline run pr-1 ends behind its iteration\n");
+  EXPECT_EQ(Pipeline("stop pr-1").out, "pipeline run pr-1 ends after its iteration\n");
   EXPECT_EQ(Pipeline("stop pr-1 --now").out, "pipeline run pr-1 ends at once\n");
 }
 

@@ -1,7 +1,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
 #include "client/cli/plan_report.h"
-#include "client/cli/run_files.h"
+#include "client/cli/simulation_files.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
 #include "planner/network/simulator.h"
@@ -24,7 +24,7 @@ struct PlanFlags {
   bool all_strategies = false;
   bool explain = false;
   int32_t explain_relays = 0;
-  RunFiles files;
+  SimulationFiles files;
 };
 
 using Planner =
@@ -67,7 +67,7 @@ absl::Status PlanBy(Cli& cli, const PlanFlags& flags, Planner planner) {
                               : PlanOne(cli, request, planner);
 }
 
-absl::Status WriteFiles(const RunFiles& files, const LocalPlan& made) {
+absl::Status WriteFiles(const SimulationFiles& files, const LocalPlan& made) {
   if (!files.wanted()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const SimulatedTimeline run,
                    Simulate(made.plan, made.topology, {.keep_transfers = true}));
@@ -77,7 +77,7 @@ absl::Status WriteFiles(const RunFiles& files, const LocalPlan& made) {
 // A controller answers with figures, not with the plan: it is made here once more, and drawn only
 // if it is the same.
 absl::Status WriteFilesOf(const v1::PlanReshardResponse& response,
-                          const v1::PlanReshardRequest& request, const RunFiles& files) {
+                          const v1::PlanReshardRequest& request, const SimulationFiles& files) {
   if (!files.wanted()) return absl::OkStatus();
   const absl::StatusOr<LocalPlan> made = MakeLocalPlan(request.spec());
   if (!made.ok()) {

@@ -71,6 +71,7 @@ std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::Broadcas
 }
 
 std::string RatesNote(const v1::PlanSummary& summary) {
+  // Where only some rates are assumed, the warnings say which.
   if (summary.warnings_size() > 0) return WarningLines(summary.warnings());
   if (!summary.assumed_rates()) return "";
   return absl::StrCat(

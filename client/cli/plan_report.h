@@ -12,7 +12,7 @@ namespace crossmesh {
 // What a plan comes to, for people: a line per figure.
 std::string PlanSummaryText(const v1::PlanSummary& summary);
 
-// One row per plan of the same request, and below what the rates are.
+// One row per plan of the same request, and below them what the rates are.
 std::string StrategyTable(std::span<const v1::PlanSummary> summaries);
 
 // A line "WARNING: ..." for each.
@@ -22,10 +22,11 @@ std::string WarningLines(const google::protobuf::RepeatedPtrField<std::string>& 
 // "" when all are described.
 std::string RatesNote(const v1::PlanSummary& summary);
 
-// A line for each broadcast group: what GPUs would take, and by which of both.
+// A line for each broadcast group: what GPUs would take by relays and by broadcasts, and which they
+// would use.
 std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::BroadcastGroup>& groups);
 
-// How often the bound `seconds` are: "1.25x"; "-" where nothing has to cross the network.
+// How many times the bound `seconds` are: "1.25x"; "-" where nothing has to cross the network.
 std::string RatioToBound(double seconds, double bound_seconds);
 
 }  // namespace crossmesh

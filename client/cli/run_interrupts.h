@@ -15,8 +15,9 @@
 
 namespace crossmesh {
 
-// While it lives, the first SIGINT asks for the end of a run behind its iteration, the second for
-// one at once; the third ends this process only. To be made before any other thread. Thread-safe.
+// While it lives, the first SIGINT asks for the end of a run after its iteration, the second for
+// one at once; the third ends this process only. Must be made before any other thread.
+// Thread-safe.
 class RunInterrupts {
  public:
   // `stop` may take its time; it is called by a thread of its own, or by Found. Never twice for
@@ -25,8 +26,8 @@ class RunInterrupts {
   static absl::StatusOr<std::unique_ptr<RunInterrupts>> Handle(Stop stop);
   ~RunInterrupts();
 
-  // The run is known. An interrupt that came before is served now; to be called again as often as
-  // it is handy.
+  // The run is known. An interrupt that came before is served now. May be called again, as often as
+  // is convenient.
   void Found(absl::string_view run);
 
  private:

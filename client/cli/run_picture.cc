@@ -1,6 +1,6 @@
 #include "client/cli/run_picture.h"
 
-#include "client/cli/measured_run.h"
+#include "client/cli/measured_timeline.h"
 #include "client/drawing/pipeline_drawing.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
@@ -48,7 +48,8 @@ absl::StatusOr<std::string> DrawMeasured(const v1::PipelineSpec& spec,
         absl::StrCat("pipeline run ", run.id(), ": expected plan ", run.plan().id(),
                      " to draw, found ", id, ": meshes or the network have changed since"));
   }
-  ASSIGN_OR_RETURN(const PipelineTimeline measured, MeasuredRun(run.measurement(), *planned->ops));
+  ASSIGN_OR_RETURN(const PipelineTimeline measured,
+                   MeasuredTimeline(run.measurement(), *planned->ops));
   return DrawPipelines({{.title = planned->schedule_name,
                          .ops = planned->ops.get(),
                          .run = &planned->run,

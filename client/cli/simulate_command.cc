@@ -1,7 +1,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
 #include "client/cli/plan_report.h"
-#include "client/cli/run_files.h"
+#include "client/cli/simulation_files.h"
 #include "client/cli/simulation_report.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
@@ -20,7 +20,7 @@ namespace {
 struct SimulateFlags {
   SpecFlags spec;
   std::string sharing = "planned";
-  RunFiles files;
+  SimulationFiles files;
   int64_t ports_max = 12;
 };
 

@@ -158,6 +158,7 @@ nlohmann::json SimulationTrace(const Plan& plan, const SimulatedTimeline& run) {
                       {"ts", (transfer.begin_seconds + delay) * kMicroseconds},
                       {"dur", (transfer.end_seconds - transfer.begin_seconds) * kMicroseconds}});
   };
+  // Only ports that carry something get a row: viewers would show all others as empty ones.
   std::vector<bool> named(run.ports.size(), false);
   const auto name = [&](HostRank host, int32_t port) {
     if (named[port]) return;

@@ -215,7 +215,7 @@ class HostChecker {
         "another address, or the program that has it");
   }
 
-  // Empty when somebody could listen there.
+  // Empty when a program could listen there.
   static std::string TryToListen(const std::string& host, const std::string& port) {
     addrinfo hints = {};
     hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -226,6 +226,7 @@ class HostChecker {
     }
     const UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int one = 1;
+    // As the daemons do, so that connections of one that has just ended are no problem.
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     const bool bound =
         bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 && listen(fd.get(), 1) == 0;

@@ -60,6 +60,8 @@ void DrawnPlan::ChooseColours() {
   }
   std::ranges::stable_sort(roots, std::ranges::greater(), [&](HostRank h) { return bytes[h]; });
   const size_t own = std::min(roots.size(), kColours.size());
+  // Those with a colour of their own go by rank, so that neighbours have the same colours in every
+  // picture of a cluster.
   std::sort(roots.begin(), roots.begin() + static_cast<std::ptrdiff_t>(own));
   for (size_t i = 0; i < roots.size(); ++i) {
     colour_of_host_[roots[i]] = static_cast<int32_t>(std::min(i, own));

@@ -23,6 +23,7 @@ std::vector<DrawnHost> ChooseHosts(const DrawnPlan& drawn) {
   for (const DrawnHost& host : hosts) bytes.push_back(host.bytes);
   std::ranges::sort(bytes, std::ranges::greater());
   const double least = bytes[NetworkPlaces::kHostsMax - 1];
+  // Of hosts with equally few bytes as many stay as there is room for.
   auto ties = std::ranges::count(bytes.begin(), bytes.begin() + NetworkPlaces::kHostsMax, least);
   std::erase_if(hosts, [&](const DrawnHost& host) {
     return host.bytes < least || (host.bytes == least && ties-- <= 0);
@@ -51,6 +52,8 @@ std::vector<Column> ColumnsOf(const DrawnPlan& drawn, const std::vector<DrawnHos
     layer = host.layer;
     columns.back().push_back(NewPlace(drawn, host.host));
   }
+  // Hosts that only exchange among each other are all roots: one column would leave no room for
+  // routes.
   if (columns.size() == 1 && columns[0].size() > 1) {
     const auto middle = columns[0].begin() + std::ssize(columns[0]) / 2;
     Column right(std::make_move_iterator(middle), std::make_move_iterator(columns[0].end()));

@@ -39,6 +39,7 @@ void NetworkDrawing::Draw(SvgWriter& svg, DrawnPoint at) const {
            {{"class", "network"},
             {"transform", absl::StrCat("translate(", SvgNumber(at.x), " ", SvgNumber(at.y), ")")}});
   for (const RackPlace& rack : places_.racks) DrawRack(svg, rack);
+  // The routes with most bytes come first, and are drawn last: on top of the others.
   for (auto curve = routes_.curves.rbegin(); curve != routes_.curves.rend(); ++curve) {
     DrawRoute(svg, *curve);
   }

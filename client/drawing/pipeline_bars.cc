@@ -52,6 +52,7 @@ std::vector<PipelineBar> MergedBars(const std::vector<PipelineBar>& bars, double
     const Pixel& pixel = pixels[i];
     double busy = 0;
     for (const auto& [what, seconds] : pixel) busy += seconds;
+    // A pixel that is mostly idle stays empty, so that bubbles are seen.
     if (busy < pixel_seconds / 2) continue;
     const auto most =
         std::ranges::max_element(pixel, {}, [](const auto& entry) { return entry.second; });

@@ -22,8 +22,8 @@ constexpr double kTitle = 30;   // above each run
 constexpr double kPeriod = 26;  // below its ranks
 constexpr double kAxis = 44;
 constexpr double kLegend = 30;
-constexpr double kDigit = 6.4;           // width of one in a box
-constexpr int64_t kTransfersMax = 3000;  // of a run
+constexpr double kDigit = 6.4;          // width of one in a box
+constexpr int64_t kMessagesMax = 3000;  // of a run
 constexpr int32_t kTallRanksMax = 16;
 
 constexpr absl::string_view kStyle =
@@ -52,7 +52,7 @@ std::string ClassOf(OpKind kind, int32_t chunk) {
 
 double EndOf(const PipelineTimeline& run) {
   double end = run.seconds;
-  for (const TimeSpan& transfer : run.transfers) end = std::max(end, transfer.end);
+  for (const TimeSpan& message : run.messages) end = std::max(end, message.end);
   return end;
 }
 
@@ -234,7 +234,7 @@ class Drawing {
   }
 
   static bool HasTransfers(const DrawnPipeline& run) {
-    return IsTall(run) && run.ops->transfers() <= kTransfersMax;
+    return IsTall(run) && run.ops->messages() <= kMessagesMax;
   }
 
   // Those that leave a rank: from the row of the producer to that of the consumer.
@@ -243,12 +243,12 @@ class Drawing {
     const OpTable& ops = *drawn.ops;
     for (const bool forward : {true, false}) {
       std::string path;
-      for (ChannelIndex channel = forward ? 0 : 1; channel < ops.channels(); channel += 2) {
-        if (!ops.Passes(channel)) continue;
+      for (TransferIndex transfer = forward ? 0 : 1; transfer < ops.transfers(); transfer += 2) {
+        if (!ops.Passes(transfer)) continue;
         for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
-          if (ops.rank_of(ops.ProducerOf(channel, m)) != rank) continue;
-          const RankIndex to = ops.rank_of(ops.ConsumerOf(channel, m));
-          absl::StrAppend(&path, LineOf(drawn, ops.TransferOf(channel, m), rank, to));
+          if (ops.rank_of(ops.ProducerOf(transfer, m)) != rank) continue;
+          const RankIndex to = ops.rank_of(ops.ConsumerOf(transfer, m));
+          absl::StrAppend(&path, LineOf(drawn, ops.MessageOf(transfer, m), rank, to));
         }
       }
       if (path.empty()) continue;
@@ -256,9 +256,9 @@ class Drawing {
     }
   }
 
-  std::string LineOf(const DrawnPipeline& drawn, TransferIndex transfer, RankIndex from,
+  std::string LineOf(const DrawnPipeline& drawn, MessageIndex message, RankIndex from,
                      RankIndex to) const {
-    const TimeSpan& span = drawn.run->transfers[transfer];
+    const TimeSpan& span = drawn.run->messages[message];
     const double row = RowHeight(drawn) * (drawn.measured == nullptr ? 1 : 2);
     const double y1 = TopOf(drawn, from) + (to > from ? row : 0);
     const double y2 = TopOf(drawn, to) + (to > from ? 0 : row);

@@ -79,8 +79,8 @@ int64_t Transfers(const std::vector<SvgElement>& picture) {
 
 int64_t PassingTransfers(const OpTable& ops) {
   int64_t count = 0;
-  for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
-    if (ops.Passes(channel)) count += ops.schedule().microbatches;
+  for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+    if (ops.Passes(transfer)) count += ops.schedule().microbatches;
   }
   return count;
 }

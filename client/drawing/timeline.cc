@@ -10,9 +10,9 @@ namespace {
 
 // A chunk at least so long is a bar of its own.
 constexpr double kChunkPixels = 5;
-// What is closer together is one run.
+// What is closer together is one bar.
 constexpr double kGapPixels = 0.5;
-constexpr int32_t kNoRow = CriticalRun::kNoRow;
+constexpr int32_t kNoRow = CriticalSpan::kNoRow;
 
 class TimelineMaker {
  public:
@@ -22,10 +22,12 @@ class TimelineMaker {
   Timeline Run() && {
     ChooseRows();
     ChooseLanes();
+    // Coarser and coarser, until a file of the picture stays small: all bars of a colour in a lane
+    // become one at last.
     for (double pixels = 1; !AddBars(pixels); pixels *= 2) {
     }
     RateLanes();
-    AddCriticalRuns();
+    AddCriticalSpans();
     return std::move(timeline_);
   }
 
@@ -153,21 +155,21 @@ class TimelineMaker {
     return true;
   }
 
-  void AddCriticalRuns() {
+  void AddCriticalSpans() {
     const SimulatedTransfer* last = nullptr;
     for (const int64_t number : run_.CriticalChain()) {
       const SimulatedTransfer& t = run_.transfers[number];
       if (last != nullptr && last->out_port == t.out_port && last->in_port == t.in_port) {
         timeline_.critical.back().end = t.end_seconds;
       } else {
-        CriticalRun run{.out_row = row_of_port_[t.out_port],
-                        .in_row = row_of_port_[t.in_port],
-                        .begin = t.begin_seconds,
-                        .end = t.end_seconds,
-                        .latency = LatencyOf(t)};
-        if (run.out_row != kNoRow) run.out_lane = LaneOf(run.out_row, t);
-        if (run.in_row != kNoRow) run.in_lane = LaneOf(run.in_row, t);
-        timeline_.critical.push_back(run);
+        CriticalSpan span{.out_row = row_of_port_[t.out_port],
+                          .in_row = row_of_port_[t.in_port],
+                          .begin = t.begin_seconds,
+                          .end = t.end_seconds,
+                          .latency = LatencyOf(t)};
+        if (span.out_row != kNoRow) span.out_lane = LaneOf(span.out_row, t);
+        if (span.in_row != kNoRow) span.in_lane = LaneOf(span.in_row, t);
+        timeline_.critical.push_back(span);
       }
       last = &t;
     }

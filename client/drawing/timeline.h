@@ -7,8 +7,8 @@
 
 namespace crossmesh {
 
-// A chunk that passes a port, or a run of chunks of one colour without a gap that could be seen. In
-// a port they come in later by the latencies.
+// A chunk that passes a port, or several of one colour without a gap that could be seen. They pass
+// the port into a host later by the latencies.
 struct TimelineBar {
   double begin = 0;  // seconds
   double end = 0;
@@ -27,7 +27,7 @@ struct TimelineRow {
 };
 
 // Chunks of the critical chain that follow one another from one NIC to another.
-struct CriticalRun {
+struct CriticalSpan {
   static constexpr int32_t kNoRow = -1;  // of a port without one
 
   int32_t out_row = kNoRow;
@@ -43,14 +43,14 @@ struct Timeline {
   static constexpr size_t kRowsMax = 28;
   static constexpr size_t kBarsMax = 3000;
 
-  std::vector<TimelineRow> rows;      // hosts as drawn, in before out; then racks
-  std::vector<CriticalRun> critical;  // in the order of time
-  size_t ports_left_out = 0;          // the least busy ones of those that carried something
+  std::vector<TimelineRow> rows;       // hosts as drawn, in before out; then racks
+  std::vector<CriticalSpan> critical;  // in the order of time
+  size_t ports_left_out = 0;           // the least busy ones of those that carried something
 };
 
 // The run as bars, on paper on which `pixel_seconds` pass in a pixel: chunks too short to be told
-// apart become runs, the longer the more bars there would be. Cost: transfers, times the logarithm
-// of what they exceed kBarsMax by.
+// apart share a bar, a longer one the more bars there would be. Cost: transfers, times the
+// logarithm of what they exceed kBarsMax by.
 Timeline MakeTimeline(const DrawnPlan& drawn, double pixel_seconds);
 
 }  // namespace crossmesh

@@ -156,7 +156,7 @@ void TimelineDrawing::DrawRow(SvgWriter& svg, size_t number) const {
 }
 
 void TimelineDrawing::DrawChain(SvgWriter& svg) const {
-  std::string runs, links;
+  std::string spans, links;
   const auto middle_of = [this](int32_t row, int32_t lane) {
     const DrawnBox box = LaneBox(row, lane);
     return box.y + box.height / 2;
@@ -165,26 +165,26 @@ void TimelineDrawing::DrawChain(SvgWriter& svg) const {
     absl::StrAppend(&data, "M", SvgNumber(from.x), " ", SvgNumber(from.y), "L", SvgNumber(to.x),
                     " ", SvgNumber(to.y));
   };
-  const CriticalRun* last = nullptr;
-  for (const CriticalRun& run : timeline_.critical) {
-    const double begin = XOf(run.begin), end = XOf(run.end);
-    if (run.out_row >= 0) {
-      const double y = middle_of(run.out_row, run.out_lane);
-      line(runs, {begin, y}, {end, y});
+  const CriticalSpan* last = nullptr;
+  for (const CriticalSpan& span : timeline_.critical) {
+    const double begin = XOf(span.begin), end = XOf(span.end);
+    if (span.out_row >= 0) {
+      const double y = middle_of(span.out_row, span.out_lane);
+      line(spans, {begin, y}, {end, y});
       if (last != nullptr && last->in_row >= 0) {
         line(links, {begin, middle_of(last->in_row, last->in_lane)}, {begin, y});
       }
     }
-    if (run.in_row >= 0) {
-      const double y = middle_of(run.in_row, run.in_lane);
-      line(runs, {XOf(run.begin + run.latency), y}, {XOf(run.end + run.latency), y});
+    if (span.in_row >= 0) {
+      const double y = middle_of(span.in_row, span.in_lane);
+      line(spans, {XOf(span.begin + span.latency), y}, {XOf(span.end + span.latency), y});
     }
-    last = &run;
+    last = &span;
   }
   if (timeline_.critical.size() <= kConnectedMax && !links.empty()) {
     svg.Add("path", {{"class", "chain links"}, {"d", links}});
   }
-  if (!runs.empty()) svg.Add("path", {{"class", "chain"}, {"d", runs}});
+  if (!spans.empty()) svg.Add("path", {{"class", "chain"}, {"d", spans}});
 }
 
 void TimelineDrawing::DrawMark(SvgWriter& svg, const Mark& mark) const {

@@ -56,6 +56,7 @@ absl::StatusOr<MemoryClient> MemoryClient::Connect(const std::string& socket_pat
   MemoryClient client(UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)), socket_path);
   if (!client.socket_.valid()) return client.Failed("socket");
   const timeval wait = absl::ToTimeval(timeout);
+  // A worker that hangs must not hang its users.
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) {
     if (setsockopt(client.socket_.get(), SOL_SOCKET, option, &wait, sizeof(wait)) != 0) {
       return client.Failed("setsockopt");

@@ -126,6 +126,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::by
   ASSIGN_OR_RETURN(const int64_t header_bytes, HeaderBytes(file));
   const absl::string_view text(reinterpret_cast<const char*>(file.data()) + kSafetensorsLengthBytes,
                                header_bytes);
+  // The format demands it, though JSON would allow spaces before.
   if (text.empty() || text.front() != '{') {
     return absl::InvalidArgumentError(absl::StrCat("header: expected JSON that begins with '{', ",
                                                    "found \"", absl::CHexEscape(text.substr(0, 8)),

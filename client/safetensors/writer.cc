@@ -76,6 +76,7 @@ absl::Status WriteAll(int fd, absl::string_view path, std::span<const std::byte>
 
 absl::Status WriteSafetensors(const std::string& path, std::span<const SafetensorsEntry> tensors) {
   RETURN_IF_ERROR(CheckEntries(tensors));
+  // Written beside its place and renamed, so that readers see the whole file or none.
   const std::string partial = absl::StrCat(path, ".partial");
   UniqueFd fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", partial));

@@ -54,18 +54,18 @@ class ProgramMaker {
     const std::vector<MicrobatchSize> sizes = SizesOf(planned_.description.samples);
     for (size_t index = 0; index < planned_.transfers.size(); ++index) {
       const PlannedTransfer& transfer = planned_.transfers[index];
-      const Edge& edge = planned_.description.edges[transfer.channel / 2];
+      const Edge& edge = planned_.description.edges[transfer.index / 2];
       if (transfer.plan == nullptr) return NothingToCarryOut(edge);
       const auto size = std::ranges::find(sizes, transfer.samples, &MicrobatchSize::samples);
       v1::PipelineProgram::Transfer out;
-      out.set_edge(transfer.channel / 2);
-      out.set_backward(!OpTable::IsForward(transfer.channel));
+      out.set_edge(transfer.index / 2);
+      out.set_backward(!OpTable::IsForward(transfer.index));
       out.set_from(edge.from);
       out.set_to(edge.to);
       out.set_samples(transfer.samples);
       out.set_buffers(transfer.buffers);
       out.set_plan(
-          static_cast<uint32_t>(1 + transfer.channel * std::ssize(sizes) + (size - sizes.begin())));
+          static_cast<uint32_t>(1 + transfer.index * std::ssize(sizes) + (size - sizes.begin())));
       for (const auto& tensor : edge.tensors) out.add_tensors(tensor.tensor.name);
       RETURN_IF_ERROR(AddTransfer(static_cast<int32_t>(index), out));
     }
@@ -147,18 +147,18 @@ class ProgramMaker {
         add(ops.rank_of(step.op), ToString(op));
         continue;
       }
-      const std::string transfer = TransferText(step.channel, op.microbatch);
+      const std::string transfer = TransferText(step.transfer, op.microbatch);
       add(ops.rank_of(step.op), transfer);
-      add(ops.rank_of(ops.ConsumerOf(step.channel, op.microbatch)), transfer);
+      add(ops.rank_of(ops.ConsumerOf(step.transfer, op.microbatch)), transfer);
     }
     return actions;
   }
 
   // "0>1F3", of its gradient "1>0B3".
-  std::string TransferText(ChannelIndex channel, MicrobatchIndex microbatch) const {
-    const EdgeProfile& edge = planned_.ops->EdgeOf(channel);
-    return OpTable::IsForward(channel) ? absl::StrCat(edge.from, ">", edge.to, "F", microbatch)
-                                       : absl::StrCat(edge.to, ">", edge.from, "B", microbatch);
+  std::string TransferText(TransferIndex transfer, MicrobatchIndex microbatch) const {
+    const EdgeProfile& edge = planned_.ops->EdgeOf(transfer);
+    return OpTable::IsForward(transfer) ? absl::StrCat(edge.from, ">", edge.to, "F", microbatch)
+                                        : absl::StrCat(edge.to, ">", edge.from, "B", microbatch);
   }
 
   void AddMicrobatches() {

@@ -135,7 +135,7 @@ TEST_F(StageProcessTest, AStepThatIsCutShortIsTakenAgain) {
     const int64_t done = random.Between(1, processes.ops() - 1);
     // With the next number, or the same as in a run that begins anew.
     const int64_t again = kFirst + random.Between(0, 1);
-    SCOPED_TRACE(absl::StrCat("seed ", seed, ": behind op ", done, ", again as ", again));
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": after op ", done, ", again as ", again));
     for (const absl::Status& why :
          processes.Run({.iterations = kSteps, .ops_max = kFirst * processes.ops() + done})) {
       EXPECT_EQ(why.code(), absl::StatusCode::kAborted) << why;

@@ -64,7 +64,7 @@ int TrainStage(const Flags& flags) {
     if (!loop.ok()) return Fail(loop.status());
     const absl::Status why = process.Run(**loop);
     if (why.ok()) return 0;
-    std::cerr << "pipeline_training: goes on behind: " << why.message() << "\n";
+    std::cerr << "pipeline_training: goes on after: " << why.message() << "\n";
   }
 }
 

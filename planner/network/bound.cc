@@ -23,8 +23,12 @@ BoundTerm UplinkTerm(const Demands& demands, std::span<const int64_t> rates, int
   UplinkFlow flow(demands, rates, UplinkFlow::Preference::kShallow);
   BoundTerm term{flow.StartSeconds(), flow.StartPlaces()};
   if (flow.AllFixed()) return term;
+  // Newton's method on cuts (Dinkelbach): a flow that does not fit has a minimum cut that needs
+  // more time, and that time is the next one to try. Each step passes over all cuts that need less,
+  // so a few are enough.
   for (++flows; !flow.Run(term.seconds); ++flows) {
     const Fraction next = flow.CutSeconds();
+    // A cut that needs no more time would have let the flow through: this is what ends the loop.
     CHECK(next > term.seconds) << next << " after " << term.seconds;
     term = {next, flow.CutPlaces()};
   }
@@ -52,6 +56,7 @@ void AddPrices(const PortPrices& prices, const HostNetwork& network, Bound& boun
   AddPrices(prices.host_out, PortPrice::Port::kHostOut, network.hosts, bound);
   AddPrices(prices.rack_down, PortPrice::Port::kRackDown, network.racks, bound);
   AddPrices(prices.rack_up, PortPrice::Port::kRackUp, network.racks, bound);
+  // A proof by prices holds whatever their unit; people read shares of the dearest more easily.
   const double dearest = std::ranges::max_element(bound.proof, {}, &PortPrice::price)->price;
   for (PortPrice& price : bound.proof) price.price /= dearest;
 }
@@ -83,6 +88,7 @@ Bound ToBound(const ExactBound& exact, const HostNetwork& network) {
               .uplink_seconds = exact.uplink.seconds.ToDouble(),
               .rack_ingress_seconds = exact.rack_ingress.seconds.ToDouble(),
               .rack_uplink_seconds = exact.rack_uplink.seconds.ToDouble()};
+  // Nothing crosses the network: there is no port to name.
   if (seconds == Fraction()) return bound;
   if (exact.ingress.seconds == seconds) {
     AddPrices(exact.ingress, PortPrice::Port::kHostIn, network.hosts, bound);
@@ -104,6 +110,7 @@ SendShares ComputeSendShares(const Demands& demands, const HostNetwork& network,
   if (network.has_racks()) {
     UplinkFlow chains(demands, network.host_rates.out, UplinkFlow::Preference::kChains,
                       network.rack_of_host);
+    // A receiver that forwards once at most may be too strict for the bound: then any flow must do.
     if (chains.AllFixed() || chains.Run(bound)) return chains.Shares();
   }
   UplinkFlow flow(demands, network.host_rates.out, UplinkFlow::Preference::kShallow);

@@ -27,7 +27,7 @@ struct ExactBound {
   BoundTerm uplink;
   BoundTerm rack_ingress;
   BoundTerm rack_uplink;
-  DeliveryMix mix;    // with racks, where somebody has added it
+  DeliveryMix mix;    // with racks, once it has been added (AddMix)
   int32_t flows = 0;  // maximum flows that it took
 
   Fraction terms() const;    // the greatest of the four

@@ -11,12 +11,12 @@ namespace crossmesh {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int32_t kNobody = -1;
+constexpr int32_t kNoHost = -1;
 
 // A host that could send, and what a copy from it costs beside the receiver's ports.
 struct Sender {
-  HostRank host = kNobody;
-  int32_t rack = kNobody;  // index into the search's racks
+  HostRank host = kNoHost;
+  int32_t rack = kNoHost;  // index into the search's racks
   bool holds = false;
   double price = kNever;
 };
@@ -82,12 +82,14 @@ class Senders {
     out_.Add(Cheaper(holder, crossing_[index]));
   }
 
-  // Who feeds each rack's speaker, by rack; price kNever where a rack has none.
+  // What feeds each rack's speaker, by rack; price kNever where a rack has none.
   std::vector<Sender> FeedSpeakers() const {
     std::vector<Sender> feeder(holder_.size());
+    // The hub is the cheapest speaker of all. Feeding the others from it, or from holders, cannot
+    // make a circle as long as the hub itself is fed by a holder.
     const Sender hub = out_of_speakers_.Cheapest();
     for (const Sender& speaker : speaker_) {
-      if (speaker.host == kNobody) continue;
+      if (speaker.host == kNoHost) continue;
       const int32_t rack = speaker.rack;
       feeder[rack] =
           rack == hub.rack ? FromHolder(rack) : Cheaper(FromHolder(rack), Plus(hub, down_[rack]));
@@ -96,19 +98,19 @@ class Senders {
     double least = feeder[hub.rack].price;
     Sender before_hub;
     for (const Sender& speaker : crossing_) {
-      if (speaker.host == kNobody || speaker.rack == hub.rack) continue;
+      if (speaker.host == kNoHost || speaker.rack == hub.rack) continue;
       const double more = FromHolder(speaker.rack).price - feeder[speaker.rack].price;
       const double price = more + speaker.price + down_[hub.rack];
       if (price < least) least = price, before_hub = speaker;
     }
-    if (before_hub.host != kNobody) {
+    if (before_hub.host != kNoHost) {
       feeder[hub.rack] = Plus(before_hub, down_[hub.rack]);
       feeder[before_hub.rack] = FromHolder(before_hub.rack);
     }
     return feeder;
   }
 
-  // Who feeds the rack's other receivers.
+  // What feeds the rack's other receivers.
   Sender FeedOthers(int32_t rack) const {
     return Cheaper(Cheaper(holder_[rack], speaker_[rack]), Plus(out_.To(rack), down_[rack]));
   }
@@ -135,13 +137,13 @@ class HopOrder {
   explicit HopOrder(std::vector<HostHop>& hops) : hops_(hops) { hops_.clear(); }
 
   void AddSpeakers(const Senders& senders, std::span<const Sender> feeders) {
-    root_of_rack_.assign(feeders.size(), kNobody);
+    root_of_rack_.assign(feeders.size(), kNoHost);
     // From holders, from speakers fed by holders, and from those that these feed: three levels.
     for (int level = 0; level < 3; ++level) {
       for (size_t rack = 0; rack < feeders.size(); ++rack) {
-        if (feeders[rack].host == kNobody || root_of_rack_[rack] != kNobody) continue;
+        if (feeders[rack].host == kNoHost || root_of_rack_[rack] != kNoHost) continue;
         root_of_rack_[rack] = RootOf(feeders[rack]);
-        if (root_of_rack_[rack] == kNobody) continue;
+        if (root_of_rack_[rack] == kNoHost) continue;
         Add(feeders[rack], senders.SpeakerOf(static_cast<int32_t>(rack)));
       }
     }
@@ -152,6 +154,7 @@ class HopOrder {
   }
 
   void Finish() {
+    // Stable, so that parents stay before their children within each root.
     std::ranges::stable_sort(hops_, {}, [](const HostHop& hop) { return hop.root; });
   }
 
@@ -168,6 +171,7 @@ class HopOrder {
 
 DeliverySearch::DeliverySearch(const Demands& demands, const Demand& demand,
                                const HostNetwork& network) {
+  // Ascending by number, so that equal prices are settled alike in every run.
   std::map<int32_t, Rack> racks;
   for (const HostRank h : demands.holders(demand)) {
     racks[network.rack_of_host[h]].holders.push_back(h);

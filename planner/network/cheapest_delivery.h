@@ -26,9 +26,9 @@ struct PortPrices {
 
 // Finds the cheapest way to bring a byte of a demand to all of its receivers.
 //
-// Prices of hops fall apart: from u to v it is out(u) + in(v), and up(rack of u) + down(rack of v)
-// where these differ. So of a rack's receivers only one, that which sends at the least price, ever
-// needs to send, and the others take the byte where it is cheapest. Between racks this leaves one
+// The price of a hop is a sum of ports: from u to v out(u) + in(v), and up(rack of u) + down(rack
+// of v) where these differ. So only one receiver of a rack ever needs to send, the one with the
+// least price, and the others take the byte where it is cheapest. Between racks this leaves one
 // choice for each rack, which makes no circle unless the receiver that sends out of its rack at the
 // least price of all is itself fed from another rack; then one more host has its byte from a
 // holder.

@@ -41,6 +41,7 @@ class LimitingPorts {
         fullest_in_ = static_cast<int32_t>(host);
       }
     }
+    // Number 0, on which ForEach relies.
     rates_.push_back(network.host_rates.in[fullest_in_]);
     AddAll(network.host_rates.out, out_);
     AddAll(network.rack_rates.out, up_);
@@ -118,6 +119,7 @@ class MixSearch {
     int64_t work = kWorkMax;
     while (work > 0 && basis_.time() > 1 + kNear) {
       while (work > 0 && basis_.Relieve()) work -= step_work_;
+      // No delivery is cheaper than what its group pays: the mix is as good as any.
       if (!AddDeliveries(work)) return;
     }
   }
@@ -130,6 +132,8 @@ class MixSearch {
     for (int32_t port = 0; port < ports_.size(); ++port) {
       prices.push_back(std::max(0.0, basis_.Price(port)) / static_cast<double>(ports_.rate(port)));
     }
+    // Whole prices keep the proof exact: rounding changes how tight the bound is, never whether it
+    // holds.
     const double dearest = *std::ranges::max_element(prices);
     for (double& price : prices) price = std::round(price / dearest * kPriceUnits);
     return ports_.PricesOf(prices);
@@ -144,6 +148,7 @@ class MixSearch {
     for (std::vector<DeliveryMix::Part>& of_demand : parts) {
       double sum = 0;
       for (const DeliveryMix::Part& part : of_demand) sum += part.share;
+      // The disturbance of the basis and rounding leave sums slightly off 1.
       for (DeliveryMix::Part& part : of_demand) part.share /= sum;
     }
     return parts;
@@ -181,6 +186,8 @@ class MixSearch {
     for (size_t group = 0; group < groups_.size(); ++group) {
       Delivery delivery{.group = group};
       const PortPrices prices =
+          // Squares make full ports much dearer than half full ones, which spreads the first
+          // deliveries.
           PricesPerByte([&loads](int32_t port) { return loads[port] * loads[port]; });
       groups_[group].search.Cheapest(prices, delivery.hops);
       columns.push_back(ColumnOf(delivery));
@@ -260,6 +267,8 @@ DeliveryMix MixDeliveries(const Demands& demands, const HostNetwork& network,
     const Demand& demand = demands.demands[d];
     const HostRank from = demands.holders(demand)[0], to = demands.receivers(demand)[0];
     if (demands.holders(demand).size() > 1 || demands.receivers(demand).size() > 1) {
+      // Only demands with a choice get columns; all others are a fixed load, which keeps the
+      // programme small.
       groups.push_back({d, demand.bytes, DeliverySearch(demands, demand, network)});
       continue;
     }

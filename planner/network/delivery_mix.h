@@ -9,8 +9,8 @@
 
 namespace crossmesh {
 
-// For every demand, which parts of its bytes go which way in the least time, and why it is the
-// least.
+// For every demand, which parts of its bytes go which way in the least time, with the proof that it
+// is the least.
 struct DeliveryMix {
   struct Part {
     double share = 0;  // of the demand's bytes; those of a demand add up to 1

@@ -13,6 +13,7 @@ int32_t InternMapped(std::span<const int32_t> ids, std::span<const int32_t> targ
                      std::vector<int32_t>& scratch) {
   scratch.clear();
   for (const int32_t id : ids) {
+    // Neighbours mostly share a target: leaving out repeats here keeps the sort short.
     if (scratch.empty() || scratch.back() != target_of[id]) scratch.push_back(target_of[id]);
   }
   std::sort(scratch.begin(), scratch.end());
@@ -25,6 +26,7 @@ int32_t InternDifference(int32_t all, int32_t without, IdSets& sets,
                          std::vector<int32_t>& scratch) {
   scratch.clear();
   std::ranges::set_difference(sets[all], sets[without], std::back_inserter(scratch));
+  // Nothing was taken away: interning once more would look the whole set up again.
   return scratch.size() == sets[all].size() ? all : sets.Intern(scratch);
 }
 
@@ -59,6 +61,7 @@ HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
     const int32_t receivers = hosts_of_set[slice_class.receivers];
     int32_t& entry = seen.At(holders, receivers);
     if (entry == kUnseen) {
+      // Receivers on a host that holds the class are served inside it, which costs no port.
       const int32_t remote = InternDifference(receivers, holders, sets, scratch);
       entry = kLocal;
       if (!sets[remote].empty()) {

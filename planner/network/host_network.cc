@@ -41,6 +41,7 @@ void AddLatencies(const Topology& topology, HostNetwork& network) {
     network.in_latency_seconds.push_back(static_cast<double>(in_ns) * 1e-9);
     any |= out_ns + in_ns > 0;
   }
+  // Empty vectors say "no latencies" to the planner, which then skips their arithmetic.
   if (any) return;
   network.out_latency_seconds.clear();
   network.in_latency_seconds.clear();
@@ -60,6 +61,7 @@ void AddRacks(const Topology& topology, HostNetwork& network) {
       network.racks.push_back(described.name);
       AddPort(network.rack_rates, described.up_bytes_per_second, described.down_bytes_per_second);
     } else {
+      // A rack of its own without a limit: traffic of this host counts at the other end only.
       network.rack_of_host.push_back(next);
       network.racks.emplace_back();
       AddPort(network.rack_rates, PortRates::kUnlimited, PortRates::kUnlimited);

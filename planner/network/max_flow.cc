@@ -19,6 +19,7 @@ int64_t MaxFlow::AddEdge(int32_t from, int32_t to, Amount capacity) {
 
 void MaxFlow::AddArc(int32_t from, int32_t to) {
   const int32_t arc = static_cast<int32_t>(arcs_.size());
+  // Appended, not prepended: paths are to be tried in the order in which edges were added.
   (last_[from] < 0 ? first_[from] : arcs_[last_[from]].next) = arc;
   last_[from] = arc;
   arcs_.push_back({.to = to, .next = -1, .left = 0});
@@ -31,6 +32,7 @@ MaxFlow::Amount MaxFlow::Run(int32_t source, int32_t sink) {
   }
   Amount total = 0;
   while (FindLevels(source, sink)) {
+    // Arcs that carry nothing more are not looked at again within one set of levels (Dinic).
     current_ = first_;
     while (const Amount pushed = Push(source, sink, kUnlimited)) total += pushed;
   }

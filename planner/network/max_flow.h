@@ -8,8 +8,8 @@
 namespace crossmesh {
 
 // Maximum flow in a directed graph with integer capacities, by Dinic's algorithm (1970).
-// Paths are tried in the order in which edges were added, so that earlier edges of
-// a node carry as much as they can: the caller's preferences. Deterministic. Thread-compatible.
+// Paths are tried in the order in which edges were added, so that earlier edges of a node carry as
+// much as they can: this is how callers state preferences. Deterministic. Thread-compatible.
 class MaxFlow {
  public:
   using Amount = absl::int128;

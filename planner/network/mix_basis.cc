@@ -72,6 +72,8 @@ std::vector<double> MixBasis::DirectionOf(int32_t variable) const {
   const auto add = [&](int32_t port, double load) {
     for (int32_t row = 0; row < ports_; ++row) direction[row] += inverse_[At(row, port)] * load;
   };
+  // Room at a port is a unit column; a share enters as the difference from its group's key, which
+  // gives up as much as the other gains.
   if (variable < 0) {
     add(kRoom - variable, 1);
   } else {
@@ -92,6 +94,7 @@ bool MixBasis::Enter(int32_t variable) {
   double least = 0;
   for (int32_t row = 0; row < ports_; ++row) {
     if (GroupOf(row) != kNone) key_loss[GroupOf(row)] -= direction[row];
+    // Time is what is minimised: it may fall, and never leaves the basis.
     if (row == time_row_ || direction[row] <= kTolerance) continue;
     const double step = std::max(0.0, values_[row]) / direction[row];
     if (leaving == kNone || step < least) leaving = row, least = step;
@@ -114,6 +117,8 @@ bool MixBasis::Enter(int32_t variable) {
       key_share_[leaving_key] = least;
       return true;
     }
+    // A key cannot leave while another column of its group is measured against it: first that one
+    // becomes the key.
     std::swap(key_loss[leaving_key], direction[leaving]);
     SwapKey(leaving_key, leaving);
     direction = DirectionOf(variable);

@@ -7,7 +7,7 @@
 
 namespace crossmesh {
 
-// Shares of columns that keep the fullest of several ports as empty as they can: the revised
+// The shares of columns that keep the fullest of several ports as empty as possible: the revised
 // simplex method (Dantzig 1953) for
 //
 //   minimise time, where   shares of the columns of each group add up to 1

@@ -50,6 +50,9 @@ std::vector<NicLane> LanesBetween(const NicPorts& ports, HostRank from, HostRank
   const std::vector<double> out_ends = EndsOf(ports, outs), in_ends = EndsOf(ports, ins);
   std::vector<NicLane> lanes;
   double begin = 0;
+  // Both sides lie along the same line from 0 to 1, each port as long as its part of the rate; a
+  // lane is where an out port and an in port overlap. So every port is full, with as few lanes as
+  // possible.
   for (size_t out = 0, in = 0; out < outs.size() && in < ins.size();) {
     const double end = std::min(out_ends[out], in_ends[in]);
     if (end - begin > kPartMin) lanes.push_back({outs[out], ins[in], end - begin});

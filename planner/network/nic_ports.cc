@@ -30,6 +30,7 @@ NicPorts::NicPorts(const HostNetwork& network, const Topology& topology)
   for (size_t rack = 0; rack < network.racks.size(); ++rack) {
     const std::string& name = network.racks[rack];
     const int64_t up = network.rack_rates.out[rack], down = network.rack_rates.in[rack];
+    // Racks are unlimited in both directions or in none: only hosts without a rack have such.
     const bool unlimited = up == PortRates::kUnlimited;
     up_.push_back(unlimited ? kUnlimited : Add(PortPrice::Port::kRackUp, name, up));
     down_.push_back(unlimited ? kUnlimited : Add(PortPrice::Port::kRackDown, name, down));

@@ -35,6 +35,7 @@ PortLoad ComputePortLoad(const TensorTable& tensors, const HostNetwork& network,
       const HostRank from = tensors.host_of(hop.from), to = tensors.host_of(hop.to);
       depth[hop.to] = depth[hop.from];
       if (network.has_latencies()) latency[hop.to] = latency[hop.from];
+      // Inside a host bytes pass no port and take no time.
       if (from == to) continue;
       if (network.has_latencies()) {
         latency[hop.to] += network.LatencySeconds(from, to);

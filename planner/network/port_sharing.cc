@@ -36,6 +36,7 @@ void PortSharing::SetActive(int32_t number, bool active) {
       port.active.push_back(number);
       continue;
     }
+    // Taken out by putting the last one in its place, which must then know where it stands.
     const int32_t last = port.active.back();
     port.active[flow.places[i]] = last;
     port.active.pop_back();
@@ -77,6 +78,7 @@ void PortSharing::Give(Flow& flow, double rate) {
   flow.reached = false;
   for (int i = 0; i < flow.port_count; ++i) {
     Port& port = port_[flow.ports[i]];
+    // Sums of rates may exceed what is left by a rounding error.
     port.left = std::max(0.0, port.left - rate);
     port.weight -= flow.weight;
   }

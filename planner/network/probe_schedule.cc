@@ -66,6 +66,7 @@ std::vector<ProbeLink> LinksOf(std::span<const ProbePort> ports,
   const auto add = [&](int from, int to) {
     if (known.emplace(from, to).second) links.push_back({from, to});
   };
+  // Nearest partners first, and of all hosts before the next step: so the rounds fill evenly.
   for (int step = 1; step <= kPartners; ++step) {
     for (int place = 0; place < places; ++place) {
       for (int host = 0; host < std::ssize(hosts); ++host) {
@@ -95,6 +96,7 @@ std::vector<std::vector<ProbeLink>> ScheduleProbes(std::span<const ProbePort> po
   while (!left.empty()) {
     std::vector<ProbeLink>& round = rounds.emplace_back();
     std::vector<bool> sends(hosts.size()), receives(hosts.size());
+    // Greedy: each round takes every link whose two ends are still free in it.
     std::erase_if(left, [&](const ProbeLink& link) {
       const int from = host_of[link.from], to = host_of[link.to];
       if (sends[from] || receives[to]) return false;

@@ -23,11 +23,11 @@ struct ProbeLink {
   friend auto operator<=>(const ProbeLink&, const ProbeLink&) = default;
 };
 
-// Who probes whom, and when: rounds in which every host sends on at most one link and receives on
-// at most one, so that a link has its hosts' ports for itself. Every NIC sends to two others and
-// receives from two others, where there are that many: of two other hosts, and there to the NIC of
-// its own name, where there is one, since such NICs are likely to reach each other; of the one
-// other host where there is only one.
+// Which host probes which, and when: rounds in which every host sends on at most one link and
+// receives on at most one, so that a link has its hosts' ports to itself. Every NIC sends to two
+// others and receives from two others, where there are that many: NICs of two other hosts if
+// possible, and of its own name there, since such NICs are likely to reach each other; else of the
+// one other host.
 //
 // `ports` ascend and are unique. Fewer than two hosts give no rounds. Equal ports give equal
 // rounds: two for each NIC that a host has, where all have as many. Cost: links times rounds.

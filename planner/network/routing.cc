@@ -32,6 +32,7 @@ void AssignPlacesAndPeriods(const TensorTable& tensors, Routes& routes) {
 
 std::span<const DeviceRank> DevicesOnHost(std::span<const DeviceRank> devices, HostRank host,
                                           const TensorTable& tensors) {
+  // The usual case, with all devices on one host, needs no search.
   if (tensors.host_of(devices.front()) == host && tensors.host_of(devices.back()) == host) {
     return devices;
   }

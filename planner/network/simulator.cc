@@ -21,7 +21,7 @@ constexpr int64_t kNone = SimulatedTransfer::kNone;
 // What ends within this part of the present time ends now: rounding must not tear apart what
 // belongs together.
 constexpr double kSameTime = 1e-12;
-// Transfers between two questions whether the run is still wanted.
+// How many transfers are simulated between two checks for cancellation.
 constexpr int64_t kCheckInterval = 4096;
 
 // A hop between hosts, on its way.
@@ -235,7 +235,7 @@ class Simulation {
     return rates;
   }
 
-  // Those that nobody brings.
+  // Those that no host brings.
   void MakeRootsReady() {
     std::vector<bool> brought(streams_.size(), false);
     for (const Stream& stream : streams_) {
@@ -300,6 +300,7 @@ class Simulation {
       Connection& connection = connections_[number];
       const double rate = sharing_.rate(number);
       if (rate == connection.rate) return;
+      // What was sent at the old rate must be settled before the new one counts.
       connection.left_bytes -= connection.rate * (now_ - connection.looked_seconds);
       connection.left_bytes = std::max(connection.left_bytes, 0.0);
       connection.looked_seconds = now_;
@@ -338,6 +339,7 @@ class Simulation {
       connection.rate = 0;
       ++connection.changes;
     }
+    // Without latency the chunk is there at once: forwarding it now spares the queue of arrivals.
     if (connection.latency_seconds == 0) return Forward(stream, chunk.chunk, transfer);
     if (stream.children.empty()) return;
     arrivals_.push(

@@ -15,7 +15,7 @@ namespace crossmesh {
 // How connections that meet at a port share it.
 enum class PortSharingRule : uint8_t {
   kEqual,    // all alike, as those of TCP do with as much under way on each
-  kPlanned,  // in proportion to the bytes that the plan sends over each, as workers see to
+  kPlanned,  // in proportion to the bytes that the plan sends over each, as workers arrange
 };
 
 struct SimulatorOptions {

@@ -20,6 +20,7 @@ UplinkFlow::UplinkFlow(const Demands& demands, std::span<const int64_t> rates,
   for (int64_t d = 0; d < count; ++d) {
     const Demand& demand = demands.demands[d];
     const std::span<const int32_t> holders = demands.holders(demand);
+    // A sole holder must send the first copy whatever the flow: that is load, not choice.
     if (holders.size() > 1) {
       AddAsk(d, /*is_first_copy=*/true);
     } else {
@@ -108,6 +109,7 @@ std::vector<int32_t> UplinkFlow::StartPlaces() const {
 }
 
 bool UplinkFlow::Run(const Fraction& seconds) {
+  // In units of 1 / denominator all capacities are whole numbers, so the flow is exact.
   unit_ = seconds.denominator();
   for (size_t place = 0; place < rates_.size(); ++place) {
     graph_.SetCapacity(supply_edge_[place],
@@ -119,6 +121,7 @@ bool UplinkFlow::Run(const Fraction& seconds) {
   for (const Ask& ask : asks_) {
     graph_.SetCapacity(ask.ask_edge, ask.bytes * unit_);
     asked += ask.bytes * unit_;
+    // A chain passes each receiver once, so none forwards more than one copy.
     if (preference_ != Preference::kChains || ask.receiver_edge < 0) continue;
     const Demand& demand = demands_.demands[ask.demand];
     for (size_t i = 0; i < demands_.receivers(demand).size(); ++i) {

@@ -23,10 +23,10 @@ struct SendShares {
   std::vector<absl::int128> amounts;
 };
 
-// The flow behind the uplink term. A demand with r receivers asks for its bytes from its holders
-// (first copies) and for r - 1 times its bytes from holders or receivers, and a place supplies at
-// most seconds * rate. First copies of a sole holder are a fixed load and take no part; a million
-// demands from one place to one other cost one pass. Keeps references to its arguments.
+// The flow that the uplink term is computed by. A demand with r receivers asks for its bytes from
+// its holders (first copies) and for r - 1 times its bytes from holders or receivers, and a place
+// supplies at most seconds * rate. First copies of a sole holder are a fixed load and take no part;
+// a million demands from one place to one other cost one pass. Keeps references to its arguments.
 class UplinkFlow {
  public:
   // Which of several flows to prefer. Both are heuristics: any flow keeps all ports within time.

@@ -22,26 +22,29 @@ absl::Status TakesNoTime(const Op& op) {
 
 absl::StatusOr<std::vector<BlockingStep>> OrderBlockingSteps(const OpTable& ops) {
   PipelineProfile free = ops.profile();
+  // Ranks must agree on one order of all steps before they know how long each is held: the order in
+  // which free transfers would let them happen.
   for (EdgeProfile& edge : free.edges) edge.forward_seconds = edge.backward_seconds = 0;
   ASSIGN_OR_RETURN(const OpTable free_ops, OpTable::Create(ops.schedule(), free));
   ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(free_ops, TransferModel::kLatency));
   std::vector<BlockingStep> steps;
   for (OpIndex index = 0; index < ops.size(); ++index) {
     steps.push_back({.seconds = run.ops[index].begin, .is_op = true, .op = index});
-    for (const ChannelIndex channel : ops.ChannelsOutOf(ops.op(index))) {
-      if (!ops.Passes(channel)) continue;
+    for (const TransferIndex transfer : ops.TransfersOutOf(ops.op(index))) {
+      if (!ops.Passes(transfer)) continue;
+      // Equal times are ordered by kind, which would put the message before the op that makes it.
       if (run.ops[index].begin == run.ops[index].end) return TakesNoTime(ops.op(index));
-      steps.push_back({.seconds = run.ops[index].end, .op = index, .channel = channel});
+      steps.push_back({.seconds = run.ops[index].end, .op = index, .transfer = transfer});
     }
   }
   std::ranges::sort(steps);
   return steps;
 }
 
-absl::StatusOr<PipelineTimeline> RunBlocking(const OpTable& ops) {
+absl::StatusOr<PipelineTimeline> SimulateBlocking(const OpTable& ops) {
   ASSIGN_OR_RETURN(const std::vector<BlockingStep> steps, OrderBlockingSteps(ops));
   PipelineTimeline run{.ops = std::vector<TimeSpan>(ops.size()),
-                       .transfers = std::vector<TimeSpan>(ops.transfers())};
+                       .messages = std::vector<TimeSpan>(ops.messages())};
   std::vector<double> free_at(ops.profile().ranks(), 0);
   for (const BlockingStep& step : steps) {
     const Op& op = ops.op(step.op);
@@ -51,10 +54,10 @@ absl::StatusOr<PipelineTimeline> RunBlocking(const OpTable& ops) {
       own = run.ops[step.op].end;
       continue;
     }
-    double& other = free_at[ops.rank_of(ops.ConsumerOf(step.channel, op.microbatch))];
+    double& other = free_at[ops.rank_of(ops.ConsumerOf(step.transfer, op.microbatch))];
     const double begin = std::max(own, other);
-    own = other = begin + ops.SecondsOf(step.channel, op.microbatch);
-    run.transfers[ops.TransferOf(step.channel, op.microbatch)] = {begin, own};
+    own = other = begin + ops.SecondsOf(step.transfer, op.microbatch);
+    run.messages[ops.MessageOf(step.transfer, op.microbatch)] = {begin, own};
   }
   return run;
 }

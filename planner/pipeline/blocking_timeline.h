@@ -9,12 +9,12 @@
 
 namespace crossmesh {
 
-// An op, or a transfer of its output, that ranks are held by; ordered as all ranks take them.
+// What occupies ranks: an op, or a message with its output. Ordered as all ranks take them.
 struct BlockingStep {
-  double seconds = 0;  // when it would begin if transfers took no time
+  double seconds = 0;  // when it would begin if messages took no time
   bool is_op = false;
   OpIndex op = 0;
-  ChannelIndex channel = 0;
+  TransferIndex transfer = 0;
 
   friend auto operator<=>(const BlockingStep&, const BlockingStep&) = default;
 };
@@ -24,6 +24,6 @@ struct BlockingStep {
 absl::StatusOr<std::vector<BlockingStep>> OrderBlockingSteps(const OpTable& ops);
 
 // SimulatePipeline under TransferModel::kBlocking, but for the figures of the whole.
-absl::StatusOr<PipelineTimeline> RunBlocking(const OpTable& ops);
+absl::StatusOr<PipelineTimeline> SimulateBlocking(const OpTable& ops);
 
 }  // namespace crossmesh

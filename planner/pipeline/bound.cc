@@ -36,6 +36,7 @@ class BoundFinder {
     for (StageIndex s = 0; s < std::ssize(profile.stages); ++s) {
       stages_of_rank_[profile.stages[s].rank].push_back(s);
     }
+    // What is always there leaves the room that windows are counted in.
     const std::vector<RankMemory> fixed = FixedMemory(profile);
     for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
       if (room_[rank]) *room_[rank] -= fixed[rank].bytes();
@@ -43,9 +44,12 @@ class BoundFinder {
   }
 
   absl::StatusOr<PipelineBound> Find() && {
+    // Without room for one microbatch there is no schedule; a window of 0 is what the terms below
+    // divide by.
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) RETURN_IF_ERROR(CheckRoom(s));
     for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) AddWork(rank);
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
+      // A rank of several stages has other ops to do while one of them waits.
       if (stages_of_rank_[StageAt(s).rank].size() == 1) {
         AddStartup(s);
         AddRamps(s);
@@ -92,6 +96,8 @@ class BoundFinder {
       split_work += work_ * (StageAt(s).forward_seconds + BackwardSeconds(StageAt(s), form_));
     }
     const std::string place = absl::StrCat("rank ", rank);
+    // In the split form gradients of the weights may come while the tail runs on other ranks, so it
+    // does not add to them: the larger of both sums holds.
     Add(PipelineBoundKind::kWork, head + split_work + tail, place);
     Add(PipelineBoundKind::kWork, head + work, place);
   }
@@ -99,6 +105,8 @@ class BoundFinder {
   // Of a stage alone on its rank: what it can do before its first backward op is forward ops.
   void AddStartup(StageIndex s) {
     const StageProfile& stage = StageAt(s);
+    // Until the first microbatch is back, the stage can do as many forward ops as it has memory
+    // for.
     const double idle = ways_.gap[s] - static_cast<double>(Window(s)) * stage.forward_seconds;
     const double tail = form_ == BackwardForm::kFull ? ways_.tail[s] : 0;
     Add(PipelineBoundKind::kStartup,
@@ -135,6 +143,7 @@ class BoundFinder {
 
   // What ops of that length can do in that time when they come no closer than the pace.
   static double PacedSeconds(double seconds, double pace, double op) {
+    // Ops that take no time may come at any rate.
     if (pace == 0) return kInfinity;
     const double ops = std::floor(seconds / pace);
     return ops * op + std::min(op, seconds - ops * pace);
@@ -189,34 +198,34 @@ class BoundFinder {
     double busy = 0;
     double head = kInfinity;  // before the port can have anything to do
     double tail = kInfinity;  // after it has done the last
-    ChannelIndex channel = 0;
+    TransferIndex transfer = 0;
   };
 
   void AddPorts() {
     const TransferPorts ports(profile_, model_);
     std::vector<PortTerm> terms(ports.size());
-    for (ChannelIndex channel = 0; channel < 2 * std::ssize(profile_.edges); ++channel) {
-      const EdgeProfile& edge = profile_.edges[channel / 2];
+    for (TransferIndex transfer = 0; transfer < 2 * std::ssize(profile_.edges); ++transfer) {
+      const EdgeProfile& edge = profile_.edges[transfer / 2];
       const double trip = ways_.gap[edge.to] + Backward(edge.to);
-      const bool is_forward = OpTable::IsForward(channel);
+      const bool is_forward = OpTable::IsForward(transfer);
       const double seconds = is_forward ? edge.forward_seconds : edge.backward_seconds;
       const double head = is_forward
                               ? ways_.head[edge.from] + least_.stages[edge.from].forward_seconds
                               : ways_.head[edge.to] + trip;
       const double tail =
           is_forward ? trip + ways_.tail[edge.to] : Backward(edge.from) + ways_.tail[edge.from];
-      for (const PortIndex port : ports.Of(channel)) {
+      for (const PortIndex port : ports.Of(transfer)) {
         terms[port].busy += work_ * seconds;
         terms[port].head = std::min(terms[port].head, head);
         terms[port].tail = std::min(terms[port].tail, tail);
-        terms[port].channel = channel;
+        terms[port].transfer = transfer;
       }
     }
     for (const PortTerm& term : terms) {
-      if (term.head == kInfinity) continue;  // no channel has it
-      const EdgeProfile& edge = profile_.edges[term.channel / 2];
+      if (term.head == kInfinity) continue;  // no transfer has it
+      const EdgeProfile& edge = profile_.edges[term.transfer / 2];
       Add(PipelineBoundKind::kPorts, term.head + term.busy + term.tail,
-          absl::StrCat("channel ", edge.from, OpTable::IsForward(term.channel) ? "F" : "B",
+          absl::StrCat("transfer ", edge.from, OpTable::IsForward(term.transfer) ? "F" : "B",
                        edge.to));
     }
     if (model_ == TransferModel::kBlocking) AddBlockingRanks();
@@ -225,6 +234,7 @@ class BoundFinder {
   // Transfers are work of both ranks.
   void AddBlockingRanks() {
     std::vector<double> busy(profile_.ranks(), 0);
+    // A rank that blocks is busy from its first op or message on; nothing can be said of its end.
     std::vector<double> head(profile_.ranks(), kInfinity);
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
       busy[StageAt(s).rank] += work_ * StageAt(s).seconds();

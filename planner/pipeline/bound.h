@@ -30,7 +30,7 @@ absl::string_view PipelineBoundKindName(PipelineBoundKind kind);
 struct PipelineBound {
   struct Term {
     double seconds = 0;  // 0: it says nothing
-    std::string place;   // "rank 3", "stage 2", "channel 1F2": the activations from stage 1 to 2
+    std::string place;   // "rank 3", "stage 2", "transfer 1F2": the activations from stage 1 to 2
 
     friend bool operator==(const Term&, const Term&) = default;
   };
@@ -45,7 +45,7 @@ struct PipelineBound {
 // The least time of an iteration of any schedule whose backward ops have that form, with every
 // rank's memory as it is. Each op begins after the shortest way from the first stages to it, and
 // the shortest way from it to the end is still to come. A memory holds as many microbatches of a
-// stage as fit beside what is static and what channels set aside; a microbatch that does not fit
+// stage as fit beside what is static and what transfers set aside; a microbatch that does not fit
 // waits for the round trip of another. Stages that share a rank don't bind each other's windows,
 // and have no startup and no ramps. Of microbatches of several sizes, work counts as it is, ways
 // and windows as of the smallest.

@@ -89,7 +89,7 @@ TEST(PipelineBoundTest, SaysWhatBinds) {
   ASSERT_OK_AND_ASSIGN(const PipelineBound ports,
                        ComputePipelineBound(profile, 8, BackwardForm::kFull, TransferModel::kLink));
   EXPECT_EQ(ports.kind(), PipelineBoundKind::kPorts);
-  EXPECT_EQ(ports.at(ports.kind()).place, "channel 0B1");
+  EXPECT_EQ(ports.at(ports.kind()).place, "transfer 0B1");
   EXPECT_EQ(ports.seconds(), 1 + 3 + 2 + 8 * 20 + 2);
 }
 

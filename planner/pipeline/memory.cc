@@ -14,7 +14,7 @@ std::vector<RankMemory> FixedMemory(const PipelineProfile& profile) {
   }
   for (const EdgeProfile& edge : profile.edges) {
     if (!profile.passes(edge)) continue;
-    const ByteCount bytes = profile.channel_buffers * (edge.forward_bytes + edge.backward_bytes);
+    const ByteCount bytes = profile.transfer_buffers * (edge.forward_bytes + edge.backward_bytes);
     memory[profile.stages[edge.from].rank].buffer_bytes += edge.from_buffer_bytes.value_or(bytes);
     memory[profile.stages[edge.to].rank].buffer_bytes += edge.to_buffer_bytes.value_or(bytes);
   }
@@ -31,6 +31,7 @@ std::vector<RankMemory> PeakMemory(const OpTable& ops) {
       const Op& op = ops.op(index);
       const StageProfile& stage = profile.stages[op.stage];
       const double scale = profile.ScaleOf(op.microbatch);
+      // Taken when the op begins, freed when it ends: the peak is in between.
       if (op.kind == OpKind::kForward) held += stage.ActivationBytes(scale);
       if (held > memory[rank].activation_bytes) {
         memory[rank].activation_bytes = held;
@@ -51,7 +52,7 @@ absl::Status CheckMemory(const OpTable& ops, const std::vector<RankMemory>& memo
         absl::StrCat("rank ", rank, ": expected at most ", FormatBytes(*most), ", found ",
                      FormatBytes(found.bytes()), " at op ", ToString(found.peak), ": ",
                      FormatBytes(found.static_bytes), " static, ", FormatBytes(found.buffer_bytes),
-                     " of channels, ", FormatBytes(found.activation_bytes), " of activations"));
+                     " of messages, ", FormatBytes(found.activation_bytes), " of activations"));
   }
   return absl::OkStatus();
 }

@@ -12,7 +12,7 @@ namespace crossmesh {
 // The most that a rank holds at once.
 struct RankMemory {
   ByteCount static_bytes;      // of its stages
-  ByteCount buffer_bytes;      // of its ends of channels
+  ByteCount buffer_bytes;      // for messages, at its ends of transfers
   ByteCount activation_bytes;  // at the peak
   Op peak;                     // the first op at which it is there
 
@@ -21,7 +21,7 @@ struct RankMemory {
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
 };
 
-// What each rank holds all the time: no activations yet. A channel has room for the profile's
+// What each rank holds all the time: no activations yet. A transfer has room for the profile's
 // number of messages at either end, or for what its edge says.
 std::vector<RankMemory> FixedMemory(const PipelineProfile& profile);
 

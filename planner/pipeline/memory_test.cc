@@ -51,7 +51,7 @@ TEST(MemoryTest, SmallMicrobatchesHoldTheirPart) {
 }
 
 // Rank 0 has stages 0 and 2; its peak is where both hold a microbatch and a half.
-TEST(MemoryTest, StagesOfARankAndEndsOfChannelsAddUp) {
+TEST(MemoryTest, StagesOfARankAndEndsOfTransfersAddUp) {
   PipelineProfile profile = UniformProfile(3, 1, 0);
   profile.rank_bytes_max.resize(2);
   profile.stages[0] = {.rank = 0,
@@ -63,7 +63,7 @@ TEST(MemoryTest, StagesOfARankAndEndsOfChannelsAddUp) {
   profile.edges[0].forward_bytes = ByteCount(7);
   profile.edges[1].backward_bytes = ByteCount(11);
   profile.edges.push_back({.from = 0, .to = 2, .forward_bytes = ByteCount(1 << 20)});  // not sent
-  profile.channel_buffers = 2;
+  profile.transfer_buffers = 2;
   ASSERT_OK_AND_ASSIGN(const Schedule schedule,
                        ParseSchedule("0F0 0F1 2F0 2B0 2F1 2B1 0I0 0W0 0I1 0W1\n"
                                      "1F0 1F1 1B0 1B1\n"));
@@ -80,7 +80,7 @@ TEST(MemoryTest, StagesOfARankAndEndsOfChannelsAddUp) {
   EXPECT_THAT(CheckMemory(ops, memory),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("rank 0: expected at most 3.3 kB, found 3.3 kB at op 2F0: 3.0 kB "
-                                 "static, 36 B of channels, 230 B of activations")));
+                                 "static, 36 B of messages, 230 B of activations")));
 }
 
 }  // namespace

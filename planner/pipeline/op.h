@@ -12,10 +12,10 @@ namespace crossmesh {
 
 using StageIndex = int32_t;       // of a pipeline
 using MicrobatchIndex = int32_t;  // of an iteration
-using RankIndex = int32_t;        // who computes the ops of its stages, one at a time
+using RankIndex = int32_t;        // computes the ops of its stages, one at a time
 
 // What an op computes for a stage and a microbatch. The backward pass is one op, or two: the
-// gradient of the input, which the stage before waits for, and that of the weights, which nobody
+// gradient of the input, which the stage before waits for, and that of the weights, which no op
 // waits for.
 enum class OpKind : uint8_t { kForward, kBackward, kInputGradient, kWeightGradient };
 

@@ -25,11 +25,13 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
         absl::StrCat("schedule: expected microbatches, found ", schedule.microbatches));
   }
   RETURN_IF_ERROR(CheckMicrobatches(profile, schedule.microbatches));
+  // Three ops for each stage and two messages for each edge, which keeps every index within 32
+  // bits.
   const auto wide = static_cast<int64_t>(3 * profile.stages.size() + 2 * profile.edges.size());
   if (wide * schedule.microbatches > OpTable::kOpsMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat("schedule: expected at most ", OpTable::kOpsMax,
-                     " ops and transfers, found up to ", wide * schedule.microbatches));
+                     " ops and messages, found up to ", wide * schedule.microbatches));
   }
   // Before anything is as large as the schedule says that it is.
   int64_t ops = 0;
@@ -47,16 +49,16 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
 OpTable::OpTable(const Schedule& schedule, const PipelineProfile& profile)
     : schedule_(&schedule),
       profile_(&profile),
-      index_(profile.stages.size() * kSlots * static_cast<size_t>(schedule.microbatches), kNone),
+      index_(profile.stages.size() * kPasses * static_cast<size_t>(schedule.microbatches), kNone),
       forward_in_(profile.stages.size()),
       forward_out_(profile.stages.size()),
       backward_in_(profile.stages.size()),
       backward_out_(profile.stages.size()) {
-  for (ChannelIndex channel = 0; channel < channels(); channel += 2) {
-    forward_out_[EdgeOf(channel).from].push_back(channel);
-    forward_in_[EdgeOf(channel).to].push_back(channel);
-    backward_out_[EdgeOf(channel).to].push_back(channel + 1);
-    backward_in_[EdgeOf(channel).from].push_back(channel + 1);
+  for (TransferIndex transfer = 0; transfer < transfers(); transfer += 2) {
+    forward_out_[EdgeOf(transfer).from].push_back(transfer);
+    forward_in_[EdgeOf(transfer).to].push_back(transfer);
+    backward_out_[EdgeOf(transfer).to].push_back(transfer + 1);
+    backward_in_[EdgeOf(transfer).from].push_back(transfer + 1);
   }
 }
 
@@ -87,7 +89,7 @@ absl::Status OpTable::Enter(RankIndex rank, const Op& op) {
   if (const RankIndex owner = profile_->stages[op.stage].rank; owner != rank) {
     return error("the stages of that rank", absl::StrCat("one of rank ", owner));
   }
-  OpIndex& index = index_[PlaceOf(SlotOf(op.kind), op.stage, op.microbatch)];
+  OpIndex& index = index_[PlaceOf(PassOf(op.kind), op.stage, op.microbatch)];
   if (index != kNone) return error("it once", absl::StrCat(ToString(ops_[index]), " before it"));
   index = size();
   ops_.push_back(op);
@@ -103,7 +105,7 @@ absl::Status OpTable::CheckComplete() const {
       };
       if (Forward(stage, m) == kNone) return error("a forward op", "none");
       if (Backward(stage, m) == kNone) return error("a backward op", "none");
-      const bool has_weights = At(kWeightSlot, stage, m) != kNone;
+      const bool has_weights = At(kWeightPass, stage, m) != kNone;
       const bool is_split = ops_[Backward(stage, m)].kind == OpKind::kInputGradient;
       if (is_split && !has_weights) return error("a gradient of the weights", "none");
       if (!is_split && has_weights) return error("one gradient of the weights", "two");
@@ -112,19 +114,19 @@ absl::Status OpTable::CheckComplete() const {
   return absl::OkStatus();
 }
 
-OpTable::Slot OpTable::SlotOf(OpKind kind) {
-  if (kind == OpKind::kForward) return kForwardSlot;
-  return GivesInputGradient(kind) ? kBackwardSlot : kWeightSlot;
+OpTable::Pass OpTable::PassOf(OpKind kind) {
+  if (kind == OpKind::kForward) return kForwardPass;
+  return GivesInputGradient(kind) ? kBackwardPass : kWeightPass;
 }
 
-const std::vector<ChannelIndex>& OpTable::ChannelsInto(const Op& op) const {
-  static const auto& none = *new std::vector<ChannelIndex>;
+const std::vector<TransferIndex>& OpTable::TransfersInto(const Op& op) const {
+  static const auto& none = *new std::vector<TransferIndex>;
   if (op.kind == OpKind::kForward) return forward_in_[op.stage];
   return GivesInputGradient(op.kind) ? backward_in_[op.stage] : none;
 }
 
-const std::vector<ChannelIndex>& OpTable::ChannelsOutOf(const Op& op) const {
-  static const auto& none = *new std::vector<ChannelIndex>;
+const std::vector<TransferIndex>& OpTable::TransfersOutOf(const Op& op) const {
+  static const auto& none = *new std::vector<TransferIndex>;
   if (op.kind == OpKind::kForward) return forward_out_[op.stage];
   return GivesInputGradient(op.kind) ? backward_out_[op.stage] : none;
 }

@@ -12,10 +12,10 @@ namespace crossmesh {
 
 using OpIndex = int32_t;
 
-// An edge in one direction: activations forward or gradients backward.
-using ChannelIndex = int32_t;  // 2 * edge, and 1 more for backward
-// What passes through a channel for one microbatch.
-using TransferIndex = int32_t;  // channel * microbatches + microbatch
+// An edge in one direction: activations forward, or gradients backward.
+using TransferIndex = int32_t;  // 2 * edge, and 1 more for backward
+// What a transfer moves for one microbatch.
+using MessageIndex = int32_t;  // transfer * microbatches + microbatch
 
 // The ops of a schedule, numbered in the order of the ranks and of their rows, and what each one
 // waits for. Refers to schedule and profile, which must outlive it. Immutable.
@@ -38,41 +38,38 @@ class OpTable {
   // The ops of a rank are [first(rank), first(rank + 1)).
   OpIndex first(RankIndex rank) const { return first_[rank]; }
 
-  OpIndex Forward(StageIndex stage, MicrobatchIndex m) const { return At(kForwardSlot, stage, m); }
-  // That which gives the gradient of the input.
+  OpIndex Forward(StageIndex stage, MicrobatchIndex m) const { return At(kForwardPass, stage, m); }
+  // The op that computes the gradient of the input.
   OpIndex Backward(StageIndex stage, MicrobatchIndex m) const {
-    return At(kBackwardSlot, stage, m);
+    return At(kBackwardPass, stage, m);
   }
 
-  // Whether activations pass through it, not gradients.
-  static bool IsForward(ChannelIndex channel) { return channel % 2 == 0; }
-  int32_t channels() const { return 2 * static_cast<int32_t>(profile_->edges.size()); }
-  int32_t transfers() const { return channels() * schedule_->microbatches; }
-  TransferIndex TransferOf(ChannelIndex channel, MicrobatchIndex m) const {
-    return channel * schedule_->microbatches + m;
+  // Whether it moves activations, not gradients.
+  static bool IsForward(TransferIndex transfer) { return transfer % 2 == 0; }
+  int32_t transfers() const { return 2 * static_cast<int32_t>(profile_->edges.size()); }
+  int32_t messages() const { return transfers() * schedule_->microbatches; }
+  MessageIndex MessageOf(TransferIndex transfer, MicrobatchIndex m) const {
+    return transfer * schedule_->microbatches + m;
   }
-  ChannelIndex ChannelOf(TransferIndex transfer) const {
-    return transfer / schedule_->microbatches;
-  }
-  const EdgeProfile& EdgeOf(ChannelIndex channel) const { return profile_->edges[channel / 2]; }
-  bool Passes(ChannelIndex channel) const { return profile_->passes(EdgeOf(channel)); }
-  double SecondsOf(ChannelIndex channel, MicrobatchIndex m) const {
-    const EdgeProfile& edge = EdgeOf(channel);
-    const double seconds = IsForward(channel) ? edge.forward_seconds : edge.backward_seconds;
+  const EdgeProfile& EdgeOf(TransferIndex transfer) const { return profile_->edges[transfer / 2]; }
+  bool Passes(TransferIndex transfer) const { return profile_->passes(EdgeOf(transfer)); }
+  double SecondsOf(TransferIndex transfer, MicrobatchIndex m) const {
+    const EdgeProfile& edge = EdgeOf(transfer);
+    const double seconds = IsForward(transfer) ? edge.forward_seconds : edge.backward_seconds;
     return seconds * profile_->ScaleOf(m);
   }
-  // The channels through which an op gets its inputs, and those through which it gives its output.
-  const std::vector<ChannelIndex>& ChannelsInto(const Op& op) const;
-  const std::vector<ChannelIndex>& ChannelsOutOf(const Op& op) const;
+  // The transfers that bring an op its inputs, and those that take its output away.
+  const std::vector<TransferIndex>& TransfersInto(const Op& op) const;
+  const std::vector<TransferIndex>& TransfersOutOf(const Op& op) const;
 
-  // The op at the beginning, or the end, of a transfer.
-  OpIndex ProducerOf(ChannelIndex channel, MicrobatchIndex m) const {
-    const EdgeProfile& edge = EdgeOf(channel);
-    return IsForward(channel) ? Forward(edge.from, m) : Backward(edge.to, m);
+  // The op whose output a message is, and the op that waits for it.
+  OpIndex ProducerOf(TransferIndex transfer, MicrobatchIndex m) const {
+    const EdgeProfile& edge = EdgeOf(transfer);
+    return IsForward(transfer) ? Forward(edge.from, m) : Backward(edge.to, m);
   }
-  OpIndex ConsumerOf(ChannelIndex channel, MicrobatchIndex m) const {
-    const EdgeProfile& edge = EdgeOf(channel);
-    return IsForward(channel) ? Forward(edge.to, m) : Backward(edge.from, m);
+  OpIndex ConsumerOf(TransferIndex transfer, MicrobatchIndex m) const {
+    const EdgeProfile& edge = EdgeOf(transfer);
+    return IsForward(transfer) ? Forward(edge.to, m) : Backward(edge.from, m);
   }
   // The op of the same stage that an op waits for, or kNone for a forward op.
   OpIndex LocalInput(const Op& op) const;
@@ -81,35 +78,35 @@ class OpTable {
   OpIndex FindWaited(const Op& op, Ended ended) const {
     const OpIndex local = LocalInput(op);
     if (local != kNone && !ended(local)) return local;
-    for (const ChannelIndex channel : ChannelsInto(op)) {
-      const OpIndex producer = ProducerOf(channel, op.microbatch);
+    for (const TransferIndex transfer : TransfersInto(op)) {
+      const OpIndex producer = ProducerOf(transfer, op.microbatch);
       if (!ended(producer)) return producer;
     }
     return kNone;
   }
 
  private:
-  enum Slot : uint8_t { kForwardSlot, kBackwardSlot, kWeightSlot, kSlots };
+  enum Pass : uint8_t { kForwardPass, kBackwardPass, kWeightPass, kPasses };
 
   OpTable(const Schedule& schedule, const PipelineProfile& profile);
   absl::Status Enter(RankIndex rank, const Op& op);
   absl::Status CheckComplete() const;
 
-  static Slot SlotOf(OpKind kind);
-  size_t PlaceOf(Slot slot, StageIndex stage, MicrobatchIndex m) const {
-    return (static_cast<size_t>(stage) * kSlots + slot) * schedule_->microbatches + m;
+  static Pass PassOf(OpKind kind);
+  size_t PlaceOf(Pass pass, StageIndex stage, MicrobatchIndex m) const {
+    return (static_cast<size_t>(stage) * kPasses + pass) * schedule_->microbatches + m;
   }
-  OpIndex At(Slot slot, StageIndex stage, MicrobatchIndex m) const {
-    return index_[PlaceOf(slot, stage, m)];
+  OpIndex At(Pass pass, StageIndex stage, MicrobatchIndex m) const {
+    return index_[PlaceOf(pass, stage, m)];
   }
 
   const Schedule* schedule_;
   const PipelineProfile* profile_;
   std::vector<Op> ops_;
   std::vector<OpIndex> first_;
-  std::vector<OpIndex> index_;  // by stage, slot and microbatch
-  // By stage: the channels of edges that come to it, or leave it, in each direction.
-  std::vector<std::vector<ChannelIndex>> forward_in_, forward_out_, backward_in_, backward_out_;
+  std::vector<OpIndex> index_;  // by stage, pass and microbatch
+  // By stage: the transfers into it and out of it, in each direction.
+  std::vector<std::vector<TransferIndex>> forward_in_, forward_out_, backward_in_, backward_out_;
 };
 
 }  // namespace crossmesh

@@ -23,15 +23,15 @@ absl::Status Refusal(absl::string_view text) {
 
 TEST(OpTableTest, KnowsWhatAnOpWaitsFor) {
   PipelineProfile profile = UniformProfile(3, 1, 0);
-  profile.edges.push_back({.from = 0, .to = 2});  // channels 4 and 5
+  profile.edges.push_back({.from = 0, .to = 2});  // transfers 4 and 5
   ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1I0 1W0\n2F0 2B0\n"));
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
   EXPECT_EQ(ops.size(), 7);
   EXPECT_EQ(ops.op(ops.first(1)), (Op{OpKind::kForward, 1, 0}));
-  EXPECT_THAT(ops.ChannelsInto(ops.op(ops.Forward(2, 0))), ElementsAre(2, 4));
-  EXPECT_THAT(ops.ChannelsInto(ops.op(ops.Backward(0, 0))), ElementsAre(1, 5));
-  EXPECT_THAT(ops.ChannelsOutOf(ops.op(ops.Backward(2, 0))), ElementsAre(3, 5));
-  EXPECT_THAT(ops.ChannelsInto({OpKind::kWeightGradient, 1, 0}), IsEmpty());
+  EXPECT_THAT(ops.TransfersInto(ops.op(ops.Forward(2, 0))), ElementsAre(2, 4));
+  EXPECT_THAT(ops.TransfersInto(ops.op(ops.Backward(0, 0))), ElementsAre(1, 5));
+  EXPECT_THAT(ops.TransfersOutOf(ops.op(ops.Backward(2, 0))), ElementsAre(3, 5));
+  EXPECT_THAT(ops.TransfersInto({OpKind::kWeightGradient, 1, 0}), IsEmpty());
   EXPECT_EQ(ops.ProducerOf(5, 0), ops.Backward(2, 0));
   EXPECT_EQ(ops.ConsumerOf(5, 0), ops.Backward(0, 0));
   EXPECT_EQ(ops.LocalInput({OpKind::kWeightGradient, 1, 0}), ops.Backward(1, 0));

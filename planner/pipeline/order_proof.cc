@@ -51,9 +51,11 @@ class OrderProver {
     }
   }
 
-  // Every rank that is not done waits for an op of such a rank, at its next op or behind it.
+  // Every rank that is not done waits for an op of such a rank, at its next op or a later one.
   absl::Status Circle(RankIndex rank) const {
     std::vector<bool> seen(next_.size(), false);
+    // Following what each rank waits for must come round to a rank that was seen: the circle begins
+    // there, wherever the walk began.
     for (; !seen[rank]; rank = ops_.rank_of(FindWaited(rank))) seen[rank] = true;
     std::vector<std::string> steps;
     const RankIndex begin = rank;

@@ -14,7 +14,7 @@ absl::Status ProveSequences(const OpTable& ops) {
     if (first < then) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", ops.rank_of(then), ": expected ", ToString(ops.op(first)), " before ",
-                     ToString(ops.op(then)), ", since ", what, ", found it behind"));
+                     ToString(ops.op(then)), ", since ", what, ", found it after that"));
   };
   for (StageIndex s = 0; s < std::ssize(ops.profile().stages); ++s) {
     for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
@@ -35,14 +35,15 @@ absl::StatusOr<PipelineProof> ProvePipeline(const Schedule& schedule,
                                             const PipelineTransport& transport) {
   ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile));
   RETURN_IF_ERROR(ProveSequences(ops));
-  // Proves the order of ops as well: a program is made in such an order.
-  ASSIGN_OR_RETURN(const RankActions program, MakeRankActions(ops, transport.receives));
-  RETURN_IF_ERROR(ProveLines(ops, program, transport.scope));
-  RETURN_IF_ERROR(RunQueues(ops, program, {.scope = transport.scope}).status());
+  // Proves the order of ops as well: actions are made in such an order.
+  ASSIGN_OR_RETURN(const RankActions actions, MakeRankActions(ops, transport.receives));
+  RETURN_IF_ERROR(ProveLines(ops, actions, transport.scope));
+  // With no message waiting anywhere: more buffers can only make it easier.
+  RETURN_IF_ERROR(SimulateQueues(ops, actions, {.scope = transport.scope}).status());
   PipelineProof proof{.ops = ops.size(), .memory = PeakMemory(ops)};
   RETURN_IF_ERROR(CheckMemory(ops, proof.memory));
-  for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
-    if (ops.Passes(channel)) proof.transfers += schedule.microbatches;
+  for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+    if (ops.Passes(transfer)) proof.messages += schedule.microbatches;
   }
   return proof;
 }

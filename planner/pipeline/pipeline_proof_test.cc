@@ -26,7 +26,7 @@ TEST(PipelineProofTest, SaysWhatWasProven) {
   profile.rank_bytes_max = {ByteCount(2), ByteCount(1)};
   ASSERT_OK_AND_ASSIGN(const PipelineProof proof, Prove(kAlternating, profile));
   EXPECT_EQ(proof.ops, 12);
-  EXPECT_EQ(proof.transfers, 6);
+  EXPECT_EQ(proof.messages, 6);
   EXPECT_EQ(proof.memory[0].bytes(), ByteCount(2));
   EXPECT_EQ(proof.memory[0].peak, (Op{OpKind::kForward, 0, 1}));
   EXPECT_EQ(proof.memory[1].bytes(), ByteCount(1));
@@ -52,7 +52,7 @@ TEST(PipelineProofTest, RefusesPartsOfSequencesInAnotherOrder) {
       Prove("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n", profile),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("rank 0: expected 0B1 before 0B0, since the parts of a sequence go "
-                         "backward in reverse, found it behind")));
+                         "backward in reverse, found it after that")));
   EXPECT_THAT(
       Prove("0F0 0F1 0B1 0B0\n1F1 1F0 1B1 1B0\n", profile),
       StatusIs(absl::StatusCode::kInvalidArgument,
@@ -79,13 +79,13 @@ TEST(PipelineProofTest, RefusesWhatATransportWouldBeStuckAt) {
 }
 
 // A skip connection whose receiver stands before a later message of its peer: PiPPy's issue 969.
-TEST(PipelineProofTest, SkipConnectionsHaveTheirOwnChannels) {
+TEST(PipelineProofTest, SkipConnectionsHaveTheirOwnTransfers) {
   PipelineProfile profile = UniformProfile(3, 1, 0.5);
   profile.edges.push_back({.from = 0, .to = 2, .forward_seconds = 2, .backward_seconds = 2});
   const absl::string_view text =
       "0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1F1 1B0 1F2 1B1 1B2\n2F0 2B0 2F1 2B1 2F2 2B2\n";
   ASSERT_OK_AND_ASSIGN(const PipelineProof proof, Prove(text, profile));
-  EXPECT_EQ(proof.transfers, 3 * 6);
+  EXPECT_EQ(proof.messages, 3 * 6);
   EXPECT_THAT(Prove(text, profile, {.scope = QueueScope::kRank}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("stuck at")));
 }

@@ -57,6 +57,7 @@ absl::Status CheckStages(const PipelineProfile& profile) {
 absl::Status CheckPorts(const std::string& name, const std::vector<PortIndex>& ports) {
   PortIndex least = 0;
   for (const PortIndex port : ports) {
+    // Ascending ports have no repeats, and the last one says how many there are.
     if (port < least || port >= PipelineProfile::kPortsMax) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ": expected ports in ascending order, from ", least, " to below ",
@@ -173,9 +174,9 @@ absl::Status CheckWholeSequences(const PipelineProfile& profile) {
 absl::Status Validate(const PipelineProfile& profile) {
   RETURN_IF_ERROR(CheckStages(profile));
   RETURN_IF_ERROR(CheckEdges(profile));
-  if (profile.channel_buffers < 1) {
+  if (profile.transfer_buffers < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "pipeline: expected at least 1 buffer for a channel, found ", profile.channel_buffers));
+        "pipeline: expected at least 1 buffer for a transfer, found ", profile.transfer_buffers));
   }
   if (profile.sequence_parts < 1) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -12,7 +12,7 @@
 
 namespace crossmesh {
 
-// What transfers can hold: one direction of a host's NICs, or whatever a model says.
+// What a message holds while it passes: one direction of a host's NICs, or whatever a model says.
 using PortIndex = int32_t;
 
 // Rounded up.
@@ -40,7 +40,7 @@ struct StageProfile {
   ByteCount ActivationBytes(double scale) const {
     return ScaledBytes(input_gradient_bytes, scale) + ScaledBytes(weight_gradient_bytes, scale);
   }
-  // That an op frees at its end.
+  // What an op frees at its end.
   ByteCount FreedBy(OpKind kind, double scale = 1) const;
   double SecondsOf(OpKind kind) const;
   // Of a microbatch of that part of the largest one.
@@ -59,10 +59,10 @@ struct EdgeProfile {
   ByteCount forward_bytes;
   ByteCount backward_bytes;
   // What the ends set aside for messages of both directions, where that is not the profile's number
-  // of buffers for a channel.
+  // of buffers for a transfer.
   std::optional<ByteCount> from_buffer_bytes;
   std::optional<ByteCount> to_buffer_bytes;
-  // That a transfer holds under TransferModel::kPorts, ascending.
+  // What a message holds under TransferModel::kPorts, ascending.
   std::vector<PortIndex> forward_ports;
   std::vector<PortIndex> backward_ports;
 
@@ -78,14 +78,14 @@ struct PipelineProfile {
   std::vector<EdgeProfile> edges;  // no two between the same stages
   // The most bytes that a rank may hold, by rank; nothing: no limit.
   std::vector<std::optional<ByteCount>> rank_bytes_max;
-  // Messages for which a channel, that is an edge in one direction, sets memory aside at either
+  // Messages for which a transfer, that is an edge in one direction, sets memory aside at either
   // end.
-  int32_t channel_buffers = 1;
+  int32_t transfer_buffers = 1;
   // Of each microbatch, its part of the largest one's times and activations; empty: all are alike.
   std::vector<double> microbatch_scale;
-  // So many microbatches, one behind the other, are the parts of the same sequences: what a stage
+  // So many microbatches, one after the other, are the parts of the same sequences: what a stage
   // computes for one of them needs the forward ops of those before it and the backward ops of those
-  // behind it.
+  // after it.
   int32_t sequence_parts = 1;
 
   RankIndex ranks() const { return static_cast<RankIndex>(rank_bytes_max.size()); }
@@ -96,7 +96,7 @@ struct PipelineProfile {
   double ScaleOf(MicrobatchIndex m) const {
     return microbatch_scale.empty() ? 1 : microbatch_scale[m];
   }
-  // As many of the largest microbatch as have the work of so many microbatches, all there are.
+  // The work of all microbatches, in units of the largest one's.
   double SumOfScales(int32_t microbatches) const;
   double LeastScale() const;
   // The same pipeline if all microbatches were of that part of the largest.

@@ -79,7 +79,7 @@ TEST(ProfileTest, NamesTheStageTheRankOrTheEdge) {
               is_refused("above 0, at most 1, found 0"));
   EXPECT_THAT(Changed([](PipelineProfile& p) { p.microbatch_scale = {0.5, 0.25}; }),
               is_refused("expected 1 as the largest scale of a microbatch, found 0.5"));
-  EXPECT_THAT(Changed([](PipelineProfile& p) { p.channel_buffers = 0; }),
+  EXPECT_THAT(Changed([](PipelineProfile& p) { p.transfer_buffers = 0; }),
               is_refused("at least 1 buffer"));
 }
 

@@ -13,11 +13,11 @@
 namespace crossmesh {
 namespace {
 
-// The order of messages from one rank to another; under kChannel, of one channel.
+// The order of messages from one rank to another; under kTransfer, of one transfer.
 struct LineKey {
   RankIndex from = 0;
   RankIndex to = 0;
-  ChannelIndex channel = 0;
+  TransferIndex transfer = 0;
 
   friend auto operator<=>(const LineKey&, const LineKey&) = default;
 };
@@ -25,12 +25,12 @@ struct LineKey {
 LineKey LineOf(const OpTable& ops, const Action& action, QueueScope scope) {
   const MicrobatchIndex m = ops.op(action.op).microbatch;
   return {.from = ops.rank_of(action.op),
-          .to = ops.rank_of(ops.ConsumerOf(action.channel, m)),
-          .channel = scope == QueueScope::kChannel ? action.channel : 0};
+          .to = ops.rank_of(ops.ConsumerOf(action.transfer, m)),
+          .transfer = scope == QueueScope::kTransfer ? action.transfer : 0};
 }
 
-TransferIndex TransferOf(const OpTable& ops, const Action& action) {
-  return ops.TransferOf(action.channel, ops.op(action.op).microbatch);
+MessageIndex MessageOf(const OpTable& ops, const Action& action) {
+  return ops.MessageOf(action.transfer, ops.op(action.op).microbatch);
 }
 
 struct Queue {
@@ -46,32 +46,34 @@ struct Queue {
   }
 };
 
-// Messages that have been sent into slots.
+// Messages that were sent ahead of their receiver.
 struct Line {
-  std::deque<TransferIndex> waiting;
-  std::vector<double> freed_at;  // the slots of messages received so far, in order
+  std::deque<MessageIndex> waiting;
+  std::vector<double> freed_at;  // when each message received so far made room for another
 };
 
-class QueueRunner {
+class QueueSimulation {
  public:
-  QueueRunner(const OpTable& ops, const RankActions& actions, const QueueOptions& options)
+  QueueSimulation(const OpTable& ops, const RankActions& actions, const QueueOptions& options)
       : ops_(ops),
         options_(options),
         op_end_(ops.size(), kNever),
-        arrival_(ops.transfers(), kNever),
-        receiving_queue_(ops.transfers(), nullptr) {
+        arrival_(ops.messages(), kNever),
+        receiving_queue_(ops.messages(), nullptr) {
     for (RankIndex rank = 0; rank < std::ssize(actions); ++rank) {
       for (const Action& action : actions[rank]) {
         Queue& queue = queues_[KeyOf(rank, action)];
         queue.actions.push_back(action);
         if (action.kind == Action::Kind::kReceive) {
-          receiving_queue_[TransferOf(ops_, action)] = &queue;
+          receiving_queue_[MessageOf(ops_, action)] = &queue;
         }
       }
     }
   }
 
   absl::StatusOr<double> Run() {
+    // Passes over all queues until one changes nothing: the order of queues decides no time, since
+    // each action begins by what it waits for.
     for (bool is_moving = true; is_moving;) {
       is_moving = false;
       for (auto& [key, queue] : queues_) {
@@ -88,32 +90,32 @@ class QueueRunner {
 
  private:
   static constexpr double kNever = -1;
-  // Rank; what the queue is of: ops, or transfers with a peer or of a channel.
+  // Rank; what the queue is of: ops, or messages with a peer or of a transfer.
   using Key = std::tuple<RankIndex, bool, int32_t>;
 
   Key KeyOf(RankIndex rank, const Action& action) const {
-    if (action.kind == Action::Kind::kRun || options_.scope == QueueScope::kProgram) {
+    if (action.kind == Action::Kind::kCompute || options_.scope == QueueScope::kWholeRank) {
       return {rank, false, 0};
     }
     if (options_.scope == QueueScope::kRank) return {rank, true, 0};
-    if (options_.scope == QueueScope::kChannel) return {rank, true, action.channel};
+    if (options_.scope == QueueScope::kTransfer) return {rank, true, action.transfer};
     const LineKey line = LineOf(ops_, action, options_.scope);
     return {rank, true, line.from == rank ? line.to : line.from};
   }
 
   bool DoHead(Queue& queue) {
     switch (queue.head().kind) {
-      case Action::Kind::kRun:
-        return RunHead(queue);
+      case Action::Kind::kCompute:
+        return ComputeHead(queue);
       case Action::Kind::kSend:
-        return options_.slots == 0 ? MeetReceiver(queue) : FillSlot(queue);
-      case Action::Kind::kReceive:  // with no slots, the sender sees to it
-        return options_.slots > 0 && EmptySlot(queue);
+        return options_.waiting_max == 0 ? MeetReceiver(queue) : SendAhead(queue);
+      case Action::Kind::kReceive:  // when none may wait, the sender does both ends
+        return options_.waiting_max > 0 && TakeWaiting(queue);
     }
     return false;
   }
 
-  bool RunHead(Queue& queue) {
+  bool ComputeHead(Queue& queue) {
     const OpIndex index = queue.head().op;
     const Op& op = ops_.op(index);
     double begin = queue.free_at;
@@ -121,9 +123,10 @@ class QueueRunner {
       if (op_end_[local] == kNever) return false;
       begin = std::max(begin, op_end_[local]);
     }
-    for (const ChannelIndex channel : ops_.ChannelsInto(op)) {
-      const double there = ops_.Passes(channel) ? arrival_[ops_.TransferOf(channel, op.microbatch)]
-                                                : op_end_[ops_.ProducerOf(channel, op.microbatch)];
+    for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+      const double there = ops_.Passes(transfer)
+                               ? arrival_[ops_.MessageOf(transfer, op.microbatch)]
+                               : op_end_[ops_.ProducerOf(transfer, op.microbatch)];
       if (there == kNever) return false;
       begin = std::max(begin, there);
     }
@@ -134,43 +137,45 @@ class QueueRunner {
 
   bool MeetReceiver(Queue& queue) {
     const Action& send = queue.head();
-    const TransferIndex transfer = TransferOf(ops_, send);
-    Queue* const receiver = receiving_queue_[transfer];
+    const MessageIndex message = MessageOf(ops_, send);
+    Queue* const receiver = receiving_queue_[message];
     if (op_end_[send.op] == kNever || receiver == nullptr || receiver->done()) return false;
     const Action& receive = receiver->head();
-    if (receive.kind != Action::Kind::kReceive || TransferOf(ops_, receive) != transfer) {
+    if (receive.kind != Action::Kind::kReceive || MessageOf(ops_, receive) != message) {
       return false;
     }
     const double begin = std::max({queue.free_at, receiver->free_at, op_end_[send.op]});
-    arrival_[transfer] = begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch);
-    queue.Advance(arrival_[transfer]);
-    receiver->Advance(arrival_[transfer]);
+    arrival_[message] = begin + ops_.SecondsOf(send.transfer, ops_.op(send.op).microbatch);
+    queue.Advance(arrival_[message]);
+    receiver->Advance(arrival_[message]);
     return true;
   }
 
-  bool FillSlot(Queue& queue) {
+  bool SendAhead(Queue& queue) {
     const Action& send = queue.head();
     Line& line = lines_[LineOf(ops_, send, options_.scope)];
-    if (op_end_[send.op] == kNever || std::ssize(line.waiting) == options_.slots) return false;
+    if (op_end_[send.op] == kNever || std::ssize(line.waiting) == options_.waiting_max)
+      return false;
     double begin = std::max(queue.free_at, op_end_[send.op]);
     const auto sent = std::ssize(line.freed_at) + std::ssize(line.waiting);
-    if (sent >= options_.slots) begin = std::max(begin, line.freed_at[sent - options_.slots]);
-    arrival_of_slot_[TransferOf(ops_, send)] =
-        begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch);
-    line.waiting.push_back(TransferOf(ops_, send));
-    queue.Advance(begin + ops_.SecondsOf(send.channel, ops_.op(send.op).microbatch));
+    if (sent >= options_.waiting_max)
+      begin = std::max(begin, line.freed_at[sent - options_.waiting_max]);
+    arrival_of_sent_[MessageOf(ops_, send)] =
+        begin + ops_.SecondsOf(send.transfer, ops_.op(send.op).microbatch);
+    line.waiting.push_back(MessageOf(ops_, send));
+    queue.Advance(begin + ops_.SecondsOf(send.transfer, ops_.op(send.op).microbatch));
     return true;
   }
 
-  bool EmptySlot(Queue& queue) {
+  bool TakeWaiting(Queue& queue) {
     const Action& receive = queue.head();
-    const TransferIndex transfer = TransferOf(ops_, receive);
+    const MessageIndex message = MessageOf(ops_, receive);
     Line& line = lines_[LineOf(ops_, receive, options_.scope)];
-    if (line.waiting.empty() || line.waiting.front() != transfer) return false;
+    if (line.waiting.empty() || line.waiting.front() != message) return false;
     line.waiting.pop_front();
-    arrival_[transfer] = std::max(queue.free_at, arrival_of_slot_[transfer]);
-    line.freed_at.push_back(arrival_[transfer]);
-    queue.Advance(arrival_[transfer]);
+    arrival_[message] = std::max(queue.free_at, arrival_of_sent_[message]);
+    line.freed_at.push_back(arrival_[message]);
+    queue.Advance(arrival_[message]);
     return true;
   }
 
@@ -181,7 +186,7 @@ class QueueRunner {
       heads.push_back(absl::StrCat("rank ", std::get<0>(key), ": ", ToString(queue.head(), ops_)));
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("actions: expected to go on with ", options_.slots,
+        absl::StrCat("actions: expected to go on with ", options_.waiting_max,
                      " messages under way, found it stuck at ", absl::StrJoin(heads, "; ")));
   }
 
@@ -189,10 +194,10 @@ class QueueRunner {
   const QueueOptions options_;
   std::map<Key, Queue> queues_;
   std::map<LineKey, Line> lines_;
-  std::map<TransferIndex, double> arrival_of_slot_;
+  std::map<MessageIndex, double> arrival_of_sent_;
   std::vector<double> op_end_;           // by op
-  std::vector<double> arrival_;          // by transfer
-  std::vector<Queue*> receiving_queue_;  // by transfer
+  std::vector<double> arrival_;          // by message
+  std::vector<Queue*> receiving_queue_;  // by message
 };
 
 struct LineEnds {
@@ -202,16 +207,16 @@ struct LineEnds {
 
 }  // namespace
 
-absl::StatusOr<double> RunQueues(const OpTable& ops, const RankActions& actions,
-                                 const QueueOptions& options) {
-  return QueueRunner(ops, actions, options).Run();
+absl::StatusOr<double> SimulateQueues(const OpTable& ops, const RankActions& actions,
+                                      const QueueOptions& options) {
+  return QueueSimulation(ops, actions, options).Run();
 }
 
 absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueScope scope) {
   std::map<LineKey, LineEnds> lines;
   for (const std::vector<Action>& of_rank : actions) {
     for (const Action& action : of_rank) {
-      if (action.kind == Action::Kind::kRun) continue;
+      if (action.kind == Action::Kind::kCompute) continue;
       LineEnds& ends = lines[LineOf(ops, action, scope)];
       (action.kind == Action::Kind::kSend ? ends.sent : ends.received).push_back(action);
     }
@@ -223,7 +228,7 @@ absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueSco
         return place < actions.size() ? ToString(ops.op(actions[place].op)) : "nothing";
       };
       if (place < ends.sent.size() && place < ends.received.size() &&
-          TransferOf(ops, ends.sent[place]) == TransferOf(ops, ends.received[place])) {
+          MessageOf(ops, ends.sent[place]) == MessageOf(ops, ends.received[place])) {
         continue;
       }
       return absl::InvalidArgumentError(

@@ -10,30 +10,32 @@
 
 namespace crossmesh {
 
-// In which queues a rank's actions stand. A queue does one after the other, in the actions's order.
+// Into which queues a rank's actions are split. A queue does one after the other, in the rank's
+// order.
 enum class QueueScope : uint8_t {
-  kProgram,  // one for everything: who sends or receives waits for it
-  kRank,     // one for ops, one for transfers
-  kPeer,     // one for ops, one for the transfers with each other rank
-  kChannel,  // one for ops, one for each channel: Crossmesh's
+  kWholeRank,  // one for everything: ops wait for sends and receives before them
+  kRank,       // one for ops, one for messages
+  kPeer,       // one for ops, one for the messages with each other rank
+  kTransfer,   // one for ops, one for each transfer: Crossmesh's
 };
 
 struct QueueOptions {
-  QueueScope scope = QueueScope::kChannel;
-  // Messages that wait for their receiver between two ranks, each way; under kChannel in each
-  // channel. 0: a transfer takes place when both of its ends are at the heads of their queues.
-  int32_t slots = 0;
+  QueueScope scope = QueueScope::kTransfer;
+  // How many messages may wait for their receiver between two ranks, each way; under kTransfer, of
+  // each transfer. 0: a message passes when both of its ends are at the heads of their queues.
+  int32_t waiting_max = 0;
 };
 
-// The time of a actions whose transfers wait for nothing but their queues. A send waits for its op
-// to end, an op for its inputs. Messages carry no name: a receive takes the first of those that are
-// on the line from one rank to the other, under kChannel on that of the channel, and is stuck when
-// that is another one. FailedPrecondition, with the heads of the queues, when none can go on.
-// What goes on with no slots goes on with any. Cost: actions, times the queues at worst.
-absl::StatusOr<double> RunQueues(const OpTable& ops, const RankActions& actions,
-                                 const QueueOptions& options);
+// How long the actions take when messages wait for nothing but their queues. A send waits for the
+// end of its op, an op for its inputs. Messages carry no name: a receive takes the oldest one that
+// waits on the line from one rank to the other, under kTransfer on that of the transfer, and is
+// stuck when that is another message. FailedPrecondition, with the heads of the queues, when no
+// queue can go on. Actions that get through with no message waiting do so with any number of them.
+// Cost: actions, times the queues at worst.
+absl::StatusOr<double> SimulateQueues(const OpTable& ops, const RankActions& actions,
+                                      const QueueOptions& options);
 
-// Proves that both ends of each line have the same transfers in the same order. InvalidArgument,
+// Proves that both ends of each line have the same messages in the same order. InvalidArgument,
 // with the first place where they differ. Cost: actions.
 absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueScope scope);
 

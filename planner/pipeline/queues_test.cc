@@ -24,9 +24,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-// A actions of the deadlock cases: "run 0F0", "send 0F0 peer 1", "recv 0F0 peer 0".
-struct ProgramCase {
-  explicit ProgramCase(const Json& json) {
+// The actions of a deadlock case: "run 0F0", "send 0F0 peer 1", "recv 0F0 peer 0".
+struct DeadlockCase {
+  explicit DeadlockCase(const Json& json) {
     schedule.ranks.resize(json.size());
     for (size_t rank = 0; rank < json.size(); ++rank) {
       for (const Json& action : json[rank]) {
@@ -55,11 +55,11 @@ struct ProgramCase {
         Action action{.op = op.kind == OpKind::kForward ? ops.Forward(op.stage, op.microbatch)
                                                         : ops.Backward(op.stage, op.microbatch)};
         if (words[0] == "run") {
-          if (op.kind == OpKind::kWeightGradient) ++action.op;  // right behind that of the input
+          if (op.kind == OpKind::kWeightGradient) ++action.op;  // right after that of the input
           while (ops.op(action.op) != op) ++action.op;
         } else {
           action.kind = words[0] == "send" ? Action::Kind::kSend : Action::Kind::kReceive;
-          action.channel = ops.ChannelsOutOf(op)[0];
+          action.transfer = ops.TransfersOutOf(op)[0];
         }
         actions[rank].push_back(action);
       }
@@ -71,46 +71,47 @@ struct ProgramCase {
   PipelineProfile profile;
 };
 
-TEST(QueuesTest, ProgramsOfTheCasesGoOnOrStop) {
+TEST(QueuesTest, ActionsOfTheCasesGoOnOrStop) {
   const Json& cases = PipelineCases("deadlock_cases");
   ASSERT_EQ(cases.size(), 11u);
   for (const Json& json : cases) {
-    SCOPED_TRACE(absl::StrCat(json["case"].get<std::string>(), ", slots ",
+    SCOPED_TRACE(absl::StrCat(json["case"].get<std::string>(), ", waiting ",
                               json["channel_slots"].get<int>()));
-    const ProgramCase parsed(json["actions"]);
+    const DeadlockCase parsed(json["program"]);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(parsed.schedule, parsed.profile));
-    const RankActions actions = parsed.Parse(json["actions"], ops);
-    EXPECT_EQ(ProveLines(ops, actions, QueueScope::kProgram).ok(), json["fifo_match"]);
-    const absl::StatusOr<double> seconds =
-        RunQueues(ops, actions, {.scope = QueueScope::kProgram, .slots = json["channel_slots"]});
+    const RankActions actions = parsed.Parse(json["program"], ops);
+    EXPECT_EQ(ProveLines(ops, actions, QueueScope::kWholeRank).ok(), json["fifo_match"]);
+    const absl::StatusOr<double> seconds = SimulateQueues(
+        ops, actions, {.scope = QueueScope::kWholeRank, .waiting_max = json["channel_slots"]});
     ASSERT_EQ(seconds.ok(), json["progress"]) << seconds.status();
     if (seconds.ok()) continue;
     EXPECT_EQ(seconds.status().code(), absl::StatusCode::kFailedPrecondition);
     for (const Json& head : json["blocked_heads"]) {  // "dev 0: send 0F1"
       EXPECT_THAT(seconds.status().message(),
-                  HasSubstr(absl::StrReplaceAll(head.get<std::string>(),
-                                                {{"dev", "rank"}, {"recv", "receive"}})));
+                  HasSubstr(absl::StrReplaceAll(
+                      head.get<std::string>(),
+                      {{"dev", "rank"}, {"recv", "receive"}, {"run", "compute"}})));
     }
   }
 }
 
-TEST(QueuesTest, ProgramsOfTheCasesAreMadeFromTheirSchedules) {
+TEST(QueuesTest, ActionsOfTheCasesAreMadeFromTheirSchedules) {
   for (const Json& json : PipelineCases("deadlock_cases")) {
     const std::string name = json["case"];
     if (name.find("swapped") != std::string::npos) continue;
     SCOPED_TRACE(name);
-    const ProgramCase parsed(json["actions"]);
+    const DeadlockCase parsed(json["program"]);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(parsed.schedule, parsed.profile));
     const bool is_passive = name.find("passive") != std::string::npos;
     EXPECT_THAT(
         MakeRankActions(ops, is_passive ? ReceivePlacement::kAtSend : ReceivePlacement::kBeforeUse),
-        IsOkAndHolds(parsed.Parse(json["actions"], ops)));
+        IsOkAndHolds(parsed.Parse(json["program"], ops)));
   }
 }
 
-// The reason for one channel for each edge and direction: whatever the schedule, if only its ops
+// The reason for one transfer for each edge and direction: whatever the schedule, if only its ops
 // have an order and both ends agree, nothing can be stuck.
-TEST(QueuesTest, ChannelsAreNeverStuck) {
+TEST(QueuesTest, TransfersAreNeverStuck) {
   int stuck_elsewhere = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -123,18 +124,19 @@ TEST(QueuesTest, ChannelsAreNeverStuck) {
     for (const ReceivePlacement placement :
          {ReceivePlacement::kBeforeUse, ReceivePlacement::kAtSend}) {
       ASSERT_OK_AND_ASSIGN(const RankActions actions, MakeRankActions(ops, placement));
-      EXPECT_OK(ProveLines(ops, actions, QueueScope::kChannel));
-      for (const int32_t slots : {0, 1, 5}) {
-        ASSERT_OK_AND_ASSIGN(const double seconds, RunQueues(ops, actions, {.slots = slots}));
+      EXPECT_OK(ProveLines(ops, actions, QueueScope::kTransfer));
+      for (const int32_t waiting_max : {0, 1, 5}) {
+        ASSERT_OK_AND_ASSIGN(const double seconds,
+                             SimulateQueues(ops, actions, {.waiting_max = waiting_max}));
         EXPECT_GE(seconds, run.seconds - 1e-9);
       }
-      stuck_elsewhere += !RunQueues(ops, actions, {.scope = QueueScope::kRank}).ok();
+      stuck_elsewhere += !SimulateQueues(ops, actions, {.scope = QueueScope::kRank}).ok();
     }
   }
   EXPECT_GT(stuck_elsewhere, 50);
 }
 
-TEST(QueuesTest, WhatGoesOnWithoutSlotsGoesOnWithAny) {
+TEST(QueuesTest, WhatGoesOnWithNothingWaitingGoesOnWithAny) {
   int went_on = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -145,11 +147,11 @@ TEST(QueuesTest, WhatGoesOnWithoutSlotsGoesOnWithAny) {
     ASSERT_OK_AND_ASSIGN(const RankActions actions,
                          MakeRankActions(ops, ReceivePlacement::kAtSend));
     for (const QueueScope scope :
-         {QueueScope::kProgram, QueueScope::kRank, QueueScope::kPeer, QueueScope::kChannel}) {
-      if (!RunQueues(ops, actions, {.scope = scope}).ok()) continue;
+         {QueueScope::kWholeRank, QueueScope::kRank, QueueScope::kPeer, QueueScope::kTransfer}) {
+      if (!SimulateQueues(ops, actions, {.scope = scope}).ok()) continue;
       ++went_on;
-      for (const int32_t slots : {1, 2, 7}) {
-        EXPECT_OK(RunQueues(ops, actions, {.scope = scope, .slots = slots}));
+      for (const int32_t waiting_max : {1, 2, 7}) {
+        EXPECT_OK(SimulateQueues(ops, actions, {.scope = scope, .waiting_max = waiting_max}));
       }
     }
   }
@@ -163,7 +165,7 @@ TEST(QueuesTest, EndsThatDisagreeAreNamed) {
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
   ASSERT_OK_AND_ASSIGN(const RankActions actions,
                        MakeRankActions(ops, ReceivePlacement::kBeforeUse));
-  EXPECT_THAT(ProveLines(ops, actions, QueueScope::kChannel),
+  EXPECT_THAT(ProveLines(ops, actions, QueueScope::kTransfer),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("from rank 1 to rank 0"),
                              HasSubstr("found 1B0 sent and 1B1 received in place 0"))));

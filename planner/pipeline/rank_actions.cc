@@ -8,9 +8,9 @@
 namespace crossmesh {
 namespace {
 
-class ProgramMaker {
+class ActionsMaker {
  public:
-  ProgramMaker(const OpTable& ops, ReceivePlacement placement)
+  ActionsMaker(const OpTable& ops, ReceivePlacement placement)
       : ops_(ops),
         placement_(placement),
         actions_(ops.profile().ranks()),
@@ -39,22 +39,23 @@ class ProgramMaker {
   void Add(RankIndex rank, OpIndex index) {
     const Op& op = ops_.op(index);
     if (placement_ == ReceivePlacement::kBeforeUse) {
-      for (const ChannelIndex channel : ops_.ChannelsInto(op)) {
-        if (ops_.Passes(channel)) Receive(rank, ops_.ProducerOf(channel, op.microbatch), channel);
+      for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+        if (!ops_.Passes(transfer)) continue;
+        Receive(rank, ops_.ProducerOf(transfer, op.microbatch), transfer);
       }
     }
-    actions_[rank].push_back({.kind = Action::Kind::kRun, .op = index});
+    actions_[rank].push_back({.kind = Action::Kind::kCompute, .op = index});
     ran_[index] = true;
-    for (const ChannelIndex channel : ops_.ChannelsOutOf(op)) {
-      if (!ops_.Passes(channel)) continue;
-      actions_[rank].push_back({Action::Kind::kSend, index, channel});
+    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
+      if (!ops_.Passes(transfer)) continue;
+      actions_[rank].push_back({Action::Kind::kSend, index, transfer});
       if (placement_ == ReceivePlacement::kBeforeUse) continue;
-      Receive(ops_.rank_of(ops_.ConsumerOf(channel, op.microbatch)), index, channel);
+      Receive(ops_.rank_of(ops_.ConsumerOf(transfer, op.microbatch)), index, transfer);
     }
   }
 
-  void Receive(RankIndex rank, OpIndex producer, ChannelIndex channel) {
-    actions_[rank].push_back({Action::Kind::kReceive, producer, channel});
+  void Receive(RankIndex rank, OpIndex producer, TransferIndex transfer) {
+    actions_[rank].push_back({Action::Kind::kReceive, producer, transfer});
   }
 
   const OpTable& ops_;
@@ -67,17 +68,17 @@ class ProgramMaker {
 
 absl::StatusOr<RankActions> MakeRankActions(const OpTable& ops, ReceivePlacement placement) {
   RETURN_IF_ERROR(ProveOrder(ops));
-  return ProgramMaker(ops, placement).Make();
+  return ActionsMaker(ops, placement).Make();
 }
 
 std::string ToString(const Action& action, const OpTable& ops) {
   const Op& op = ops.op(action.op);
   switch (action.kind) {
-    case Action::Kind::kRun:
-      return absl::StrCat("run ", ToString(op));
+    case Action::Kind::kCompute:
+      return absl::StrCat("compute ", ToString(op));
     case Action::Kind::kSend:
       return absl::StrCat("send ", ToString(op), " to rank ",
-                          ops.rank_of(ops.ConsumerOf(action.channel, op.microbatch)));
+                          ops.rank_of(ops.ConsumerOf(action.transfer, op.microbatch)));
     case Action::Kind::kReceive:
       return absl::StrCat("receive ", ToString(op), " from rank ", ops.rank_of(action.op));
   }

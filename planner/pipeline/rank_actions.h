@@ -10,18 +10,18 @@
 
 namespace crossmesh {
 
-// What a rank does: computes an op, or one end of a transfer.
+// What a rank does: computes an op, or has one end of a message.
 struct Action {
-  enum class Kind : uint8_t { kRun, kSend, kReceive };
+  enum class Kind : uint8_t { kCompute, kSend, kReceive };
 
-  Kind kind = Kind::kRun;
-  OpIndex op = 0;            // that runs, or whose output is sent or received
-  ChannelIndex channel = 0;  // of the transfer
+  Kind kind = Kind::kCompute;
+  OpIndex op = 0;              // computed, or whose output is sent or received
+  TransferIndex transfer = 0;  // of the message
 
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// A schedule with its transfers, by rank. Sends stand behind the op whose output they send.
+// A schedule with its messages, by rank. Sends come right after the op whose output they send.
 using RankActions = std::vector<std::vector<Action>>;
 
 // Where a rank's receives stand.
@@ -35,7 +35,7 @@ enum class ReceivePlacement : uint8_t {
 // ProveOrder. Cost: linear.
 absl::StatusOr<RankActions> MakeRankActions(const OpTable& ops, ReceivePlacement placement);
 
-// "run 0F1", "send 0F1 to rank 1", "receive 0F1 from rank 0".
+// "compute 0F1", "send 0F1 to rank 1", "receive 0F1 from rank 0".
 std::string ToString(const Action& action, const OpTable& ops);
 
 }  // namespace crossmesh

@@ -12,8 +12,8 @@
 namespace crossmesh {
 
 // In which order the ranks of a pipeline compute the ops of one iteration. It has no times: an op
-// begins when the one before it has ended and its inputs are there. Whether it is complete, and
-// can run at all, is what ProvePipeline says.
+// begins when the one before it has ended and its inputs are there. ProvePipeline says whether it
+// is complete and can run at all.
 struct Schedule {
   int32_t stages = 0;
   int32_t microbatches = 0;
@@ -23,7 +23,7 @@ struct Schedule {
 };
 
 // The same with weight gradients delayed: every backward op becomes two, the gradient of the input,
-// which can be sent at once, and right behind it that of the weights.
+// which can be sent at once, and right after it that of the weights.
 Schedule DelayWeightGradients(const Schedule& schedule);
 
 // A line for each rank: "0F0 0F1 0B0 0B1".

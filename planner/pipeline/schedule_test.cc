@@ -36,7 +36,7 @@ TEST(ScheduleTest, TextIsReadBack) {
   EXPECT_THAT(ParseSchedule("0F0 nothing"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST(ScheduleTest, DelayedWeightGradientsStandBehindThoseOfTheInput) {
+TEST(ScheduleTest, DelayedWeightGradientsComeAfterThoseOfTheInput) {
   ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0F1 0B0 0B1\n"));
   EXPECT_EQ(ToString(DelayWeightGradients(schedule)), "0F0 0F1 0I0 0W0 0I1 0W1\n");
   EXPECT_EQ(DelayWeightGradients(DelayWeightGradients(schedule)), DelayWeightGradients(schedule));

@@ -32,7 +32,7 @@ class Runner {
         ended_(ops.size(), false),
         port_free_(ports_.size(), 0) {
     run_.ops.resize(ops.size());
-    run_.transfers.resize(ops.transfers());
+    run_.messages.resize(ops.messages());
     for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) next_.push_back(ops.first(rank));
   }
 
@@ -40,6 +40,7 @@ class Runner {
     for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) BeginNext(rank);
     int32_t ended = 0;
     for (; !running_.empty(); ++ended) Finish(Pop());
+    // Ranks are stuck only when an op waits for itself, and the proof names the circle.
     if (ended != ops_.size()) return ProveOrder(ops_);
     return std::move(run_);
   }
@@ -52,10 +53,10 @@ class Runner {
     const OpIndex waited = ops_.FindWaited(op, [this](OpIndex other) { return ended_[other]; });
     if (waited != OpTable::kNone) return waiting_.Add(rank, waited);
     double begin = next == ops_.first(rank) ? 0 : run_.ops[next - 1].end;
-    for (const ChannelIndex channel : ops_.ChannelsInto(op)) {
-      begin = std::max(begin, run_.transfers[ops_.TransferOf(channel, op.microbatch)].end);
+    for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+      begin = std::max(begin, run_.messages[ops_.MessageOf(transfer, op.microbatch)].end);
     }
-    // An input of the same rank is behind the op before this one.
+    // An input of the same rank is there once the op before this one has ended.
     run_.ops[next] = {begin, begin + ops_.profile().SecondsOf(op)};
     Push({run_.ops[next].end, begin, rank});
   }
@@ -63,18 +64,19 @@ class Runner {
   void Finish(const Running& running) {
     const OpIndex index = next_[running.rank]++;
     const Op& op = ops_.op(index);
+    // Sent before other ops begin: those that wait for this output need to know when it arrives.
     ended_[index] = true;
-    for (const ChannelIndex channel : ops_.ChannelsOutOf(op)) Send(channel, op, running.end);
+    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) Send(transfer, op, running.end);
     waiting_.Release(index, [this](RankIndex rank) { BeginNext(rank); });
     BeginNext(running.rank);
   }
 
-  void Send(ChannelIndex channel, const Op& op, double begin) {
-    if (!ops_.Passes(channel)) return;
-    for (const PortIndex port : ports_.Of(channel)) begin = std::max(begin, port_free_[port]);
-    const double end = begin + ops_.SecondsOf(channel, op.microbatch);
-    for (const PortIndex port : ports_.Of(channel)) port_free_[port] = end;
-    run_.transfers[ops_.TransferOf(channel, op.microbatch)] = {begin, end};
+  void Send(TransferIndex transfer, const Op& op, double begin) {
+    if (!ops_.Passes(transfer)) return;
+    for (const PortIndex port : ports_.Of(transfer)) begin = std::max(begin, port_free_[port]);
+    const double end = begin + ops_.SecondsOf(transfer, op.microbatch);
+    for (const PortIndex port : ports_.Of(transfer)) port_free_[port] = end;
+    run_.messages[ops_.MessageOf(transfer, op.microbatch)] = {begin, end};
   }
 
   // Only ports care which op ends first.
@@ -115,8 +117,9 @@ void Measure(const OpTable& ops, PipelineTimeline& run) {
 }  // namespace
 
 absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferModel model) {
-  ASSIGN_OR_RETURN(PipelineTimeline run,
-                   model == TransferModel::kBlocking ? RunBlocking(ops) : Runner(ops, model).Run());
+  ASSIGN_OR_RETURN(PipelineTimeline run, model == TransferModel::kBlocking
+                                             ? SimulateBlocking(ops)
+                                             : Runner(ops, model).Run());
   Measure(ops, run);
   return run;
 }

@@ -18,9 +18,9 @@ struct TimeSpan {
 
 // When an iteration does what. Times begin at 0.
 struct PipelineTimeline {
-  std::vector<TimeSpan> ops;        // by number in the table
-  std::vector<TimeSpan> transfers;  // by number in the table; nothing within a rank
-  double seconds = 0;               // from the first begin to the last end of an op
+  std::vector<TimeSpan> ops;       // by number in the table
+  std::vector<TimeSpan> messages;  // by number in the table; nothing within a rank
+  double seconds = 0;              // from the first begin to the last end of an op
   // The longest from the first begin to the last end on one rank: what an iteration costs where
   // the next one need not wait for all ranks.
   double span_seconds = 0;

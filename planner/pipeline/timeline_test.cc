@@ -71,7 +71,7 @@ TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
         if (const OpIndex local = ops.LocalInput(op); local != OpTable::kNone) {
           least = std::max(least, end_of(local));
         }
-        for (const ChannelIndex c : ops.ChannelsInto(op)) {
+        for (const TransferIndex c : ops.TransfersInto(op)) {
           least = std::max(least, end_of(ops.ProducerOf(c, op.microbatch)) +
                                       (ops.Passes(c) ? ops.SecondsOf(c, op.microbatch) : 0));
         }
@@ -102,22 +102,22 @@ TEST(RunTest, NothingOverlapsOnARankOrAPort) {
       for (OpIndex i = 0; i < ops.size(); ++i) {
         const Op& op = ops.op(i);
         busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(run.ops[i]);
-        for (const ChannelIndex c : ops.ChannelsOutOf(op)) {
+        for (const TransferIndex c : ops.TransfersOutOf(op)) {
           const OpIndex consumer = ops.ConsumerOf(c, op.microbatch);
-          const TimeSpan& transfer = run.transfers[ops.TransferOf(c, op.microbatch)];
+          const TimeSpan& message = run.messages[ops.MessageOf(c, op.microbatch)];
           if (!ops.Passes(c)) {
             EXPECT_GE(run.ops[consumer].begin, run.ops[i].end);
             continue;
           }
-          EXPECT_GE(transfer.begin, run.ops[i].end);
-          EXPECT_GE(run.ops[consumer].begin, transfer.end);
-          EXPECT_DOUBLE_EQ(transfer.end - transfer.begin, ops.SecondsOf(c, op.microbatch));
+          EXPECT_GE(message.begin, run.ops[i].end);
+          EXPECT_GE(run.ops[consumer].begin, message.end);
+          EXPECT_DOUBLE_EQ(message.end - message.begin, ops.SecondsOf(c, op.microbatch));
           for (const PortIndex port : ports.Of(c)) {
-            busy[absl::StrCat("port ", port)].push_back(transfer);
+            busy[absl::StrCat("port ", port)].push_back(message);
           }
           if (model != TransferModel::kBlocking) continue;
-          busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(transfer);
-          busy[absl::StrCat("rank ", ops.rank_of(consumer))].push_back(transfer);
+          busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(message);
+          busy[absl::StrCat("rank ", ops.rank_of(consumer))].push_back(message);
         }
       }
       for (auto& [name, spans] : busy) {
@@ -137,10 +137,10 @@ TEST(RunTest, APortOutOfARankIsSharedByItsPeers) {
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
   ASSERT_OK_AND_ASSIGN(const PipelineTimeline link, SimulatePipeline(ops, TransferModel::kLink));
   ASSERT_OK_AND_ASSIGN(const PipelineTimeline nic, SimulatePipeline(ops, TransferModel::kNic));
-  const TransferIndex skip = ops.TransferOf(4, 0);
-  EXPECT_EQ(link.transfers[skip], (TimeSpan{1, 3}));
-  EXPECT_EQ(nic.transfers[skip], (TimeSpan{3, 5}));
-  EXPECT_EQ(nic.transfers[ops.TransferOf(2, 0)], (TimeSpan{5, 7}));  // into rank 2, behind it
+  const MessageIndex skip = ops.MessageOf(4, 0);
+  EXPECT_EQ(link.messages[skip], (TimeSpan{1, 3}));
+  EXPECT_EQ(nic.messages[skip], (TimeSpan{3, 5}));
+  EXPECT_EQ(nic.messages[ops.MessageOf(2, 0)], (TimeSpan{5, 7}));  // into rank 2, after it
 }
 
 // The two that leave stage 0 share a port that neither end has alone.
@@ -152,9 +152,9 @@ TEST(RunTest, EdgesThatNameAPortTakeTurns) {
   ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n2F0 2B0\n"));
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
   ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kPorts));
-  EXPECT_EQ(run.transfers[ops.TransferOf(0, 0)], (TimeSpan{1, 3}));
-  EXPECT_EQ(run.transfers[ops.TransferOf(4, 0)], (TimeSpan{3, 5}));
-  EXPECT_EQ(run.transfers[ops.TransferOf(2, 0)], (TimeSpan{4, 6}));
+  EXPECT_EQ(run.messages[ops.MessageOf(0, 0)], (TimeSpan{1, 3}));
+  EXPECT_EQ(run.messages[ops.MessageOf(4, 0)], (TimeSpan{3, 5}));
+  EXPECT_EQ(run.messages[ops.MessageOf(2, 0)], (TimeSpan{4, 6}));
 }
 
 TEST(RunTest, AnOpThatWaitsForItselfIsRefused) {

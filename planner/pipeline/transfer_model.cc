@@ -57,7 +57,7 @@ TransferPorts::TransferPorts(const PipelineProfile& profile, TransferModel model
 void TransferPorts::TakeFromEdges(const PipelineProfile& profile) {
   for (const EdgeProfile& edge : profile.edges) {
     for (const std::vector<PortIndex>* ports : {&edge.forward_ports, &edge.backward_ports}) {
-      absl::InlinedVector<PortIndex, 2>& held = of_channel_.emplace_back();
+      absl::InlinedVector<PortIndex, 2>& held = of_transfer_.emplace_back();
       if (!profile.passes(edge) || ports->empty()) continue;
       held.assign(ports->begin(), ports->end());
       size_ = std::max(size_, held.back() + 1);
@@ -70,7 +70,8 @@ void TransferPorts::ShareBetweenRanks(const PipelineProfile& profile, TransferMo
   for (const EdgeProfile& edge : profile.edges) {
     const RankIndex from = profile.stages[edge.from].rank, to = profile.stages[edge.to].rank;
     for (const auto& [begin, end] : {std::pair(from, to), std::pair(to, from)}) {
-      absl::InlinedVector<PortIndex, 2>& ports = of_channel_.emplace_back();
+      absl::InlinedVector<PortIndex, 2>& ports = of_transfer_.emplace_back();
+      // Within a rank nothing passes; the empty entry keeps places equal to transfers.
       if (begin == end) continue;
       for (const PortKey& key : KeysOf(begin, end, model)) {
         ports.push_back(known.try_emplace(key, static_cast<PortIndex>(known.size())).first->second);

@@ -19,7 +19,7 @@ enum class TransferModel : uint8_t {
   kPair,      // a port for each pair of ranks, for both directions
   kNic,       // a port out of each rank, and one into it
   kPorts,     // the ports that the edges of the profile name
-  kBlocking,  // the ranks themselves: who sends or receives does not compute
+  kBlocking,  // the ranks themselves: a rank that sends or receives does not compute
 };
 
 inline constexpr std::array<TransferModel, 6> kAllTransferModels = {
@@ -38,9 +38,9 @@ class TransferPorts {
   TransferPorts(const PipelineProfile& profile, TransferModel model);
 
   int32_t size() const { return size_; }
-  // Those that each transfer of a channel holds at once; none when both ends are one rank.
-  const absl::InlinedVector<PortIndex, 2>& Of(ChannelIndex channel) const {
-    return of_channel_[channel];
+  // Those that each message of a transfer holds at once; none when both ends are one rank.
+  const absl::InlinedVector<PortIndex, 2>& Of(TransferIndex transfer) const {
+    return of_transfer_[transfer];
   }
 
  private:
@@ -48,7 +48,7 @@ class TransferPorts {
   void ShareBetweenRanks(const PipelineProfile& profile, TransferModel model);
 
   int32_t size_ = 0;
-  std::vector<absl::InlinedVector<PortIndex, 2>> of_channel_;
+  std::vector<absl::InlinedVector<PortIndex, 2>> of_transfer_;
 };
 
 }  // namespace crossmesh

@@ -23,6 +23,8 @@ PipelineWays FindWays(const PipelineProfile& profile, BackwardForm form) {
     ways.head_pace.push_back(stage.forward_seconds);
     ways.tail_pace.push_back(BackwardSeconds(stage, form));
   }
+  // Edges lead to later stages, so this order is a topological one, and each stage is looked at
+  // once.
   std::ranges::sort(edges, {}, &EdgeProfile::to);
   for (const EdgeProfile* edge : edges) {  // all that leads to a stage comes before what leaves it
     const StageProfile& from = stages[edge->from];

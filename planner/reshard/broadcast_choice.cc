@@ -65,6 +65,8 @@ class BroadcastChooser {
     if (hosts.size() > 1) {
       const int64_t rate = RingRate(hosts);
       seconds = Seconds(of_group.bytes, rate);
+      // A ring hands a slice on once all of it is there: every host but two adds one slice and one
+      // latency to a call.
       const int64_t slice = std::min(of_group.bytes / steps, kSliceBytes);
       call += static_cast<double>(hosts.size() - 2) * Seconds(slice, rate);
       call += static_cast<double>(hosts.size() - 1) * LatencySeconds(hosts);
@@ -78,6 +80,7 @@ class BroadcastChooser {
     for (const HostRank host : hosts) {
       const int64_t out = network_.host_rates.out[host], in = network_.host_rates.in[host];
       rate = std::min({rate, out, in});
+      // A ring over two racks enters and leaves both, wherever NCCL puts the ranks.
       if (!network_.CrossesRacks(host, hosts.front())) continue;
       for (const int32_t rack :
            {network_.rack_of_host[host], network_.rack_of_host[hosts.front()]}) {

@@ -10,12 +10,12 @@ namespace crossmesh {
 // Finds the broadcast groups of a plan to be, and makes those its own whose GPUs are predicted to
 // take less time by ncclBroadcast than by relays; all of them go into its figures.
 //
-// Each group is looked at as though it had the network to itself. By relays a device does a step
-// after the other: with C steps at the root, D more until the last hop's, and the busiest port at
-// work for B seconds in all, it takes (C + D) x (B / C + a), a being what any call takes.
-// Broadcasts go round a ring of n ranks, whose slowest port sets the pace, in slices: C calls, with
-// those of a step each, take bytes / rate + C x (a + (n - 2) x (slice / rate + b)), b being what a
-// rank takes to pass a slice on. Inside a host bytes take no time. a, b and slices are assumptions.
+// Each group is looked at as though it had the network to itself. Relays do one step after the
+// other: with C steps at the root, D more until the last hop's, and the busiest port at work for B
+// seconds in all, they take (C + D) x (B / C + a), where a is what any call takes. Broadcasts go
+// round a ring of n ranks, slice by slice, at the pace of its slowest port: C calls, one for each
+// step, take bytes / rate + C x (a + (n - 2) x (slice / rate + b)), where b is what a rank takes to
+// pass a slice on. Inside a host bytes take no time. a, b and the slice are assumptions.
 //
 // Cost: linear in relays and hops.
 void ChooseBroadcasts(const HostNetwork& network, Plan::Spec& plan);

@@ -11,13 +11,13 @@
 namespace crossmesh {
 namespace {
 
-// Of the predicted time: to save less is not worth a larger number of connections.
+// Of the predicted time: saving less is not worth a larger number of connections.
 constexpr double kGainMin = 0.02;
 // Between hosts: of all routes that are looked at together.
 constexpr int64_t kHopsMax = int64_t{1} << 20;
 constexpr std::array<int64_t, 12> kFanOuts = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
-// What of routes between hosts decides when they end.
+// What decides when routes between hosts end.
 struct RouteFigures {
   double busiest_seconds = 0;  // of a host that sends
   int32_t depth = 0;
@@ -38,6 +38,7 @@ class RouteReader {
     for (size_t d = 0; d < demands_.demands.size(); ++d) {
       const Demand& demand = demands_.demands[d];
       const auto pieces = routes.PiecesOf(static_cast<int64_t>(d));
+      // One holder and one receiver: the only route there is.
       if (pieces.empty()) {
         const HostRank holder = demands_.holders(demand)[0];
         const HostHop hop{.root = holder, .from = holder, .to = demands_.receivers(demand)[0]};
@@ -82,6 +83,7 @@ class RouteReader {
 
 int64_t ChooseFanOut(const RoutingProblem& problem, const Plan& chains) {
   const PlanFigures& figures = chains.figures();
+  // Routes that lose next to nothing by their depth cannot gain by fanning out.
   if (figures.excess.fill_seconds <= kGainMin * figures.predicted_seconds) return 1;
   if (problem.network.has_racks()) return 1;
   const Demands& demands = problem.groups.demands;
@@ -101,6 +103,7 @@ int64_t ChooseFanOut(const RoutingProblem& problem, const Plan& chains) {
   for (const int64_t fan_out : kFanOuts) {
     const HostRoutes routes = RoundShares(demands, shares, problem.network, fan_out);
     const double seconds = seconds_of(fan_out, routes);
+    // Ascending: a larger fan-out must pay for its connections.
     if (seconds < least_seconds * (1 - kGainMin)) {
       best = fan_out;
       least_seconds = seconds;

@@ -19,6 +19,8 @@ class PieceRouter {
   // Appends the hops of a piece.
   void Route(std::span<const int64_t> degrees, std::vector<HostHop>& hops) {
     open_.clear();
+    // Degrees add up to the number of receivers, so every receiver finds a place; falling degrees
+    // put those that feed others near the root.
     for (size_t i = 0; i < holders_.size(); ++i) Open({holders_[i], holders_[i]}, degrees[i]);
     const size_t first = hops.size();
     size_t taken = 0;
@@ -28,6 +30,7 @@ class PieceRouter {
       hops.push_back({.root = place.root, .from = place.host, .to = host});
       Open({place.root, host}, degree);
     }
+    // One relay for each root: its hops lie together, and stay parents first.
     std::stable_sort(hops.begin() + static_cast<int64_t>(first), hops.end(),
                      [](const HostHop& a, const HostHop& b) { return a.root < b.root; });
   }
@@ -74,6 +77,7 @@ HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const H
   HostRoutes routes;
   for (size_t d = 0; d < demands.demands.size(); ++d) {
     routes.first_piece.push_back(static_cast<int64_t>(routes.pieces.size()));
+    // No pieces: PiecesOf is empty, and readers take the only route.
     if (shares.first[d] == SendShares::kSole) continue;
     const Demand& demand = demands.demands[d];
     const std::span<const int32_t> holders = demands.holders(demand);

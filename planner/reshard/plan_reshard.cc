@@ -35,8 +35,8 @@
 namespace crossmesh {
 namespace {
 
-// Chunks that the host which receives most gets, unless they are too small or too large then: the
-// last byte of a chain of D hops is D - 1 chunks behind the first hop's.
+// How many chunks the busiest receiver gets, as long as their size is within limits: the last byte
+// of a chain of D hops comes D - 1 chunks after the first hop's.
 constexpr int64_t kPeriods = 256;
 constexpr int64_t kPeriodsMax = int64_t{1} << 20;
 // Simulated in some milliseconds.
@@ -67,7 +67,8 @@ absl::StatusOr<Routes> RouteAsPublished(Strategy strategy, const RoutingProblem&
 absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
   if (strategy == Strategy::kRelay) return RouteByRelays(problem);
   ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(strategy, problem));
-  SpreadOverRun(problem.tensors, routes);
+  // Published strategies say in which order slices go; executors also need to know when.
+  SpreadOverTime(problem.tensors, routes);
   return routes;
 }
 
@@ -134,6 +135,7 @@ absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demand
   }
   if (request.chunk_bytes > 0) return request.chunk_bytes;
   const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());
+  // Small requests get small chunks, or the last hops of a chain would idle for most of the run.
   const int64_t most = received.empty() ? 0 : *std::ranges::max_element(received);
   return std::clamp(Plan::LeavesOf(most / kPeriods) * Plan::kLeafBytes, Plan::kLeafBytes,
                     Plan::kChunkBytesDefault);
@@ -152,15 +154,16 @@ absl::Status CheckShare(double nic_share) {
 }
 
 // A run that may use all of the ports is as fast as they are.
-int64_t LeastRun(double nic_share, double bound_seconds) {
+int64_t LeastNanoseconds(double nic_share, double bound_seconds) {
   return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
 }
 
-// With what the simulator says, where that is soon said.
+// With the simulator's prediction, where the simulation is short.
 absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck cancelled) {
   const SimulatorOptions options = {.sharing = PortSharingRule::kPlanned,
                                     .transfers_max = kPredictionTransfersMax};
   const absl::StatusOr<SimulatedTimeline> run = Simulate(plan, topology, options, cancelled);
+  // Too many chunks to simulate in some milliseconds: the estimate by port loads stays.
   if (absl::IsResourceExhausted(run.status())) return plan;
   if (!run.ok()) return run.status();
   // Rounding must not put a run below its bound.
@@ -168,7 +171,7 @@ absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck ca
   return std::move(plan).WithPrediction(seconds);
 }
 
-// Those of the port that is busy longest.
+// The periods of the port that is busy longest.
 int32_t PeriodsOf(const BusiestPort& busiest, int64_t period_bytes) {
   const int64_t periods = busiest.bytes / period_bytes;
   return static_cast<int32_t>(std::clamp<int64_t>(periods, 1, kPeriodsMax));
@@ -197,7 +200,7 @@ absl::StatusOr<Plan> MakePlan(const Planning& planning, Routes routes, int64_t f
                   .copies = CopiesInPlace(*slicing),
                   .chunk_bytes = chunk_bytes,
                   .periods = PeriodsOf(load.busiest, load.period_bytes),
-                  .least_run_ns = LeastRun(request.nic_share, figures.bound.seconds),
+                  .least_run_ns = LeastNanoseconds(request.nic_share, figures.bound.seconds),
                   .binding = request.binding,
                   .shared_storage = request.shared_storage,
                   .figures = std::move(figures)};
@@ -216,6 +219,7 @@ absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
   RETURN_IF_ERROR(CheckWanted(planning.problem.cancelled));
   ASSIGN_OR_RETURN(Routes routes, RouteByRelays(planning.problem, fan_out));
   ASSIGN_OR_RETURN(Plan flat, MakePlan(planning, std::move(routes), fan_out));
+  // The choice was by an estimate of depth alone; the simulated prediction has the last word.
   return flat.figures().predicted_seconds < plan.figures().predicted_seconds ? std::move(flat)
                                                                              : std::move(plan);
 }
@@ -226,6 +230,8 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   CHECK(request.tensors != nullptr);
   RETURN_IF_ERROR(CheckShare(request.nic_share));
   std::optional<Topology> share;
+  // A share of every NIC is planned as a slower network, so that bound, routes and prediction agree
+  // on what may be used.
   if (request.nic_share < 1) share = request.topology.WithShare(request.nic_share);
   const Topology& topology = share.has_value() ? *share : request.topology;
   const TensorTable& tensors = *request.tensors;

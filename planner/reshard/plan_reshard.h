@@ -19,12 +19,12 @@ struct ReshardRequest {
   Topology topology;
   Strategy strategy = Strategy::kRelay;
   uint64_t seed = 0;  // of strategies that draw
-  // The most of a chunk. 0: a 256th of what one host receives, from 64 KiB to 1 MiB.
+  // The size of the largest chunk. 0: a 256th of what one host receives, from 64 KiB to 1 MiB.
   int64_t chunk_bytes = 0;
-  // Of every port's rate: what the plan may use, above 0 to 1. Bound and prediction are for that
-  // much, and workers keep to it.
+  // The part of every port's rate that the plan may use, above 0 to 1. Bound and prediction are for
+  // that much, and workers keep to it.
   double nic_share = 1;
-  // Strategy relay has broadcast groups where these are predicted to take less time; not so.
+  // Keeps strategy relay from broadcasting in groups that are predicted to be faster that way.
   bool no_broadcasts = false;
   BindingMode binding = BindingMode::kShadow;
   bool shared_storage = false;
@@ -37,7 +37,7 @@ struct ReshardRequest {
 //
 // InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes; nic_share is out of range;
 // what Slicing::Create finds. ResourceExhausted: the strategy takes more relays than a plan may
-// have, or longer a search than it allows itself. Cost: that of the slicing, of the bound and of
+// have, or a longer search than it allows itself. Cost: that of the slicing, of the bound and of
 // the strategy; otherwise linear in classes and hops. Cancelled when `cancelled` says so, which is
 // asked between the steps and inside those that search.
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request,

@@ -60,6 +60,8 @@ void AddMix(const Demands& demands, const HostNetwork& network, ExactBound& boun
   const Fraction terms = bound.terms();
   const HostRoutes routes = RouteByFlow(demands, network, terms);
   const RouteLoad load = LoadOfRoutes(demands, routes, network);
+  // Routes that meet the terms prove them to be the least time: the linear programme would say the
+  // same.
   if (load.busiest_seconds <= terms.ToDouble() * kAsGoodAsBound) return;
   bound.mix = MixDeliveries(demands, network, terms);
 }
@@ -75,6 +77,7 @@ HostRoutes RoutesOfMix(const Demands& demands, const DeliveryMix& mix) {
     for (const DeliveryMix::Part& part : parts) {
       share += part.share;
       const int64_t end =
+          // The last part takes what rounding has left, so that the parts cover the demand.
           &part == &parts.back()
               ? bytes
               : std::min<int64_t>(bytes, std::llround(share * static_cast<double>(bytes)));

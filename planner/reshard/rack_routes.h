@@ -10,11 +10,11 @@
 
 namespace crossmesh {
 
-// What routes may be above the bound and still be taken for as good.
+// Routes this many times above the bound are still taken for as good.
 inline constexpr double kAsGoodAsBound = 1.001;
 
 // Adds the mix to a bound with racks whose terms the routes of the flow do not reach. Where they
-// do, these terms are the least time, and nothing is done.
+// do, these terms are the least time, and the bound stays as it is.
 void AddMix(const Demands& demands, const HostNetwork& network, ExactBound& bound);
 
 // Every part of a mix as a piece. A mix that is not empty. Cost: linear in its hops.
@@ -30,7 +30,7 @@ struct RouteLoad {
 RouteLoad LoadOfRoutes(const Demands& demands, const HostRoutes& routes,
                        const HostNetwork& network);
 
-// What enters racks at least, whatever the routes: every byte once in each rack that needs it and
+// The least that enters racks, whatever the routes: every byte once in each rack that needs it and
 // has no holder.
 int64_t LeastCrossingBytes(const Demands& demands, const HostNetwork& network);
 

@@ -62,6 +62,7 @@ class RelayExpansion {
       const std::span<const DeviceRank> here = FirstOnOneHost(receivers, host);
       receivers = receivers.subspan(here.size());
       const std::span<const DeviceRank> sources = DevicesOnHost(holders, host, problem_.tensors);
+      // No copy on this host, or all of its receivers hold their own: nothing moves inside it.
       if (sources.empty() || std::ranges::includes(sources, here)) continue;
       const DeviceRank root = TakeLeast(sources, sent_, bytes);
       routes_.BeginRelay({.slice_class = c, .root = root, .end = bytes});
@@ -89,6 +90,7 @@ class RelayExpansion {
       const int64_t piece_begin = next == 0 ? 0 : pieces[next - 1].end;
       int64_t end = bytes;
       if (piece.end - offset < bytes) end = RoundToElement(c, piece.end - offset);
+      // A piece that ends with this class, or within it, has nothing for the next one.
       if (piece.end - offset <= bytes) ++next;
       if (begin < end) {
         // Rounding may have moved them beyond the piece.

@@ -8,7 +8,7 @@
 
 namespace crossmesh {
 
-// What the planner takes, but for the tensors. `topology` holds where the inputs have none.
+// What the planner takes, without the tensors. `topology` is used where the inputs have none.
 // InvalidArgument names the field: no strategy has that name.
 absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs,
                                                      const Topology& topology);

@@ -28,6 +28,8 @@ std::vector<Degree> Degrees(std::span<const absl::int128> amounts, int64_t bytes
   for (const absl::int128 amount : amounts) {
     Degree degree{.whole = static_cast<int64_t>(amount / size)};
     const absl::int128 end = at + amount % size;
+    // Both ends are rounded down, the end of one host being the begin of the next: no byte is sent
+    // too often or too seldom.
     degree.begin = static_cast<int64_t>(at / unit);
     degree.wraps = end > size;
     at = degree.wraps ? end - size : end;
@@ -72,6 +74,7 @@ std::vector<DegreeSection> FanOut(const DegreeSection& section, int64_t begin, i
   for (size_t i = holders; i < section.degrees.size(); ++i) {
     if (section.degrees[i] == 1) single.push_back(i);
   }
+  // A tree needs as many receivers that pass bytes on as it has branches.
   fan_out = std::min(fan_out, std::ssize(single));
   if (fan_out <= 1) return {section};
   const int64_t bytes = section.end - begin;
@@ -80,6 +83,7 @@ std::vector<DegreeSection> FanOut(const DegreeSection& section, int64_t begin, i
   std::vector<DegreeSection> result;
   for (int64_t part = 0; part < parts; ++part) {
     DegreeSection& made = result.emplace_back(section);
+    // Multiplied apart, since bytes times parts may not fit.
     made.end = begin + bytes / parts * (part + 1) + bytes % parts * (part + 1) / parts;
     for (int64_t i = 0; i < per_part * fan_out; ++i) {
       made.degrees[single[i]] = i / per_part == part ? fan_out : 0;

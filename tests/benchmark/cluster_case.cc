@@ -5,22 +5,21 @@
 #include "common/reshard/reshard_tensors.h"
 #include "common/wire/tensor_codec.h"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <utility>
 
-#include <absl/strings/str_cat.h>
-
 namespace crossmesh {
 namespace {
 
-constexpr int kWorkers = 4;
+constexpr std::array kWorkers = {"node-0", "node-1", "node-2", "node-3"};
 constexpr char kSource[] = "training";
 constexpr char kDestination[] = "serving";
 
 absl::StatusOr<Mesh> MeshOverWorkers(std::vector<Axis> axes) {
   std::vector<DeviceId> devices;
-  for (int i = 0; i < kWorkers; ++i) devices.push_back({.host = absl::StrCat("node-", i)});
+  for (const char* worker : kWorkers) devices.push_back({.host = worker});
   return Mesh::Create(std::move(axes), std::move(devices));
 }
 
@@ -41,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ClusterCase>> ClusterCase::Create(Options options
 }
 
 absl::Status ClusterCase::MakeRequest() {
-  ASSIGN_OR_RETURN(const Mesh source, MeshOverWorkers({{"fsdp", kWorkers}}));
+  ASSIGN_OR_RETURN(const Mesh source, MeshOverWorkers({{"fsdp", kWorkers.size()}}));
   ASSIGN_OR_RETURN(const Mesh destination, MeshOverWorkers({{"replica", 2}, {"model", 2}}));
   *spec_.mutable_inline_manifest() = ToProto(options_.manifest);
   *spec_.mutable_source()->mutable_inline_mesh() = ToProto(source);
@@ -68,10 +67,11 @@ absl::Status ClusterCase::MakeRequest() {
 }
 
 absl::Status ClusterCase::Start() {
-  RETURN_IF_ERROR(
-      cluster_.Start({.workers = kWorkers,
-                      .worker_flags = {"--shared-memory", options_.shared_memory ? "on" : "off"}}));
-  for (const DemoCluster::Worker& worker : cluster_.workers()) {
+  ASSIGN_OR_RETURN(
+      cluster_, LiveCluster::Start(
+                    {.workers = {kWorkers.begin(), kWorkers.end()},
+                     .worker_flags = {"--shared-memory", options_.shared_memory ? "on" : "off"}}));
+  for (const std::string& worker : cluster_->workers()) {
     ASSIGN_OR_RETURN(Holding source, Open(worker, Side::kSource, kSource));
     std::atomic<int64_t> done_bytes = 0;
     source.tiles.Fill(values_, source.storage.bytes(), done_bytes);
@@ -82,12 +82,12 @@ absl::Status ClusterCase::Start() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ClusterCase::Holding> ClusterCase::Open(const DemoCluster::Worker& worker, Side side,
+absl::StatusOr<ClusterCase::Holding> ClusterCase::Open(const std::string& worker, Side side,
                                                        const std::string& storage) {
-  ASSIGN_OR_RETURN(const DeviceId device, ParseDevice(worker.device));
-  DemoTiles tiles(*tensors_, side, *tensors_->FindDevice(device));
-  ASSIGN_OR_RETURN(MemoryClient memory, MemoryClient::Connect(worker.memory_socket));
-  ASSIGN_OR_RETURN(MappedStorage mapped, memory.Create(storage, worker.device, tiles.bytes()));
+  const DeviceId device{.host = worker};
+  StorageTiles tiles(*tensors_, side, *tensors_->FindDevice(device));
+  ASSIGN_OR_RETURN(MemoryClient memory, cluster_->Memory(worker));
+  ASSIGN_OR_RETURN(MappedStorage mapped, memory.Create(storage, ToString(device), tiles.bytes()));
   return Holding{std::move(tiles), std::move(mapped)};
 }
 
@@ -96,7 +96,7 @@ absl::StatusOr<v1::Operation> ClusterCase::Move() {
   *request.mutable_spec() = spec_;
   request.set_request_id(NewRequestId());
   ASSIGN_OR_RETURN(v1::Operation operation,
-                   cluster_.client().Execute(request, [](const v1::Operation&) {}));
+                   cluster_->client().Execute(request, [](const v1::Operation&) {}));
   RETURN_IF_ERROR(OutcomeOf(operation));
   return operation;
 }

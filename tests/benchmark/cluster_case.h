@@ -1,13 +1,13 @@
 #pragma once
 
-#include "client/cli/demo_cluster.h"
-#include "client/cli/demo_tiles.h"
-#include "client/cli/demo_values.h"
+#include "client/cli/storage_tiles.h"
+#include "client/cli/tensor_values.h"
 #include "client/memory/memory_client.h"
 #include "common/mesh/manifest.h"
 #include "common/plan/tensor_table.h"
 #include "crossmesh/v1/operation_service.pb.h"
 #include "crossmesh/v1/reshard.pb.h"
+#include "tests/live/live_cluster.h"
 
 #include <memory>
 #include <string>
@@ -29,7 +29,7 @@ class ClusterCase {
     bool checksums = true;
   };
 
-  // Starts the daemons, which lie beside this program.
+  // Starts the daemons of this build.
   static absl::StatusOr<std::unique_ptr<ClusterCase>> Create(Options options);
 
   // Moves everything once, in place, and waits until it has committed.
@@ -40,7 +40,7 @@ class ClusterCase {
  private:
   // A device's part of one side, with its memory.
   struct Holding {
-    DemoTiles tiles;
+    StorageTiles tiles;
     MappedStorage storage;
   };
 
@@ -48,14 +48,13 @@ class ClusterCase {
       : options_(std::move(options)), values_(options_.manifest) {}
   absl::Status Start();
   absl::Status MakeRequest();
-  absl::StatusOr<Holding> Open(const DemoCluster::Worker& worker, Side side,
-                               const std::string& storage);
+  absl::StatusOr<Holding> Open(const std::string& worker, Side side, const std::string& storage);
 
   const Options options_;
   const GeneratedValues values_;
   v1::ReshardSpec spec_;
   std::unique_ptr<const TensorTable> tensors_;
-  DemoCluster cluster_;
+  std::unique_ptr<LiveCluster> cluster_;
   std::vector<Holding> sources_;
   std::vector<Holding> destinations_;
 };

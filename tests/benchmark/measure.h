@@ -11,7 +11,8 @@ double Median(std::vector<double> values);
 // Wall time of one call.
 double SecondsOf(absl::FunctionRef<void()> work);
 
-// Processor time of this thread since its start: what work costs on one core, whoever else is busy.
+// Processor time of this thread since its start: what work costs on one core, however busy the
+// others are.
 double ThreadSeconds();
 
 }  // namespace crossmesh

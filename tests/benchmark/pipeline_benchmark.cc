@@ -57,6 +57,17 @@ Measured Search(const PipelineProfile& profile, int32_t microbatches,
   return {found->best().gap, ThreadSeconds() - begin};
 }
 
+// With memory for half as much again as 1F1B holds, on each rank or where it holds the most.
+PipelineProfile LargeChain(const Options& options, int64_t seed, bool is_of_each) {
+  std::mt19937_64 random(seed);
+  PipelineProfile profile = RandomChain(random, options.stages, 0.2, 0.3);
+  for (StageIndex s = 0; s < options.stages; ++s) {
+    const int32_t held = options.stages - (is_of_each ? s : 0);  // by 1F1B
+    profile.rank_bytes_max[s] = ByteCount(held * 3 / 2);
+  }
+  return profile;
+}
+
 void MeasureLarge(const Options& options) {
   TextTable table({{"BACKWARD"},
                    {"MEMORY"},
@@ -68,12 +79,7 @@ void MeasureLarge(const Options& options) {
   for (const BackwardForm form : {BackwardForm::kFull, BackwardForm::kSplit}) {
     for (const bool is_of_each : {false, true}) {
       for (int64_t seed = 1; seed <= options.instances; ++seed) {
-        std::mt19937_64 random(seed);
-        PipelineProfile profile = RandomChain(random, options.stages, 0.2, 0.3);
-        for (StageIndex s = 0; s < options.stages; ++s) {
-          const int32_t held = options.stages - (is_of_each ? s : 0);  // by 1F1B
-          profile.rank_bytes_max[s] = ByteCount(held * 3 / 2);
-        }
+        const PipelineProfile profile = LargeChain(options, seed, is_of_each);
         const Measured first =
             Search(profile, options.microbatches, {.form = form, .ops_max = kFirstAnswerOps});
         const Measured best = Search(profile, options.microbatches, {.form = form});

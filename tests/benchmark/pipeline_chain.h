@@ -10,7 +10,7 @@ namespace crossmesh {
 // Up to `deviation` of 1 either way, evenly.
 double AboutOne(std::mt19937_64& random, double deviation);
 
-// Stages one behind the other, each alone on its rank. Every op takes AboutOne seconds, and every
+// Stages one after the other, each alone on its rank. Every op takes AboutOne seconds, and every
 // transfer `transfer_seconds`. A microbatch holds a byte until the gradient of its weights. Memory
 // is not limited.
 PipelineProfile RandomChain(std::mt19937_64& random, int32_t stages, double deviation,

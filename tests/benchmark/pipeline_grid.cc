@@ -99,6 +99,26 @@ PipelineProfile FullChain(std::mt19937_64& random, int32_t stages, SlowEdges slo
   return profile;
 }
 
+// How far 1F1B, eager 1F1B, the smallest windows and the search are above the bound.
+std::vector<double> FullGaps(int64_t seed, SlowEdges slow, double deviation) {
+  std::mt19937_64 random(seed);
+  const int32_t stages = OneOf(random, {4, 8, 16, 32, 64});
+  const int32_t microbatches = OneOf(random, {8, 16, 32, 64, 128});
+  PipelineProfile profile = FullChain(random, stages, slow, deviation);
+  const double bound = BoundOf(profile, microbatches, BackwardForm::kFull);
+  const auto windows = SmallestWindows(profile, BackwardForm::kFull, LongestStageSeconds(profile));
+  CHECK_OK(windows);
+  std::vector<double> gaps = {
+      GapOf(MakeOneForwardOneBackward(stages, microbatches), profile, bound),
+      GapOf(MakeEagerOneForwardOneBackward(stages, microbatches), profile, bound),
+      GapOf(MakeWindowOrder(*windows, microbatches), profile, bound)};
+  for (StageIndex s = 0; s < stages; ++s) {
+    profile.rank_bytes_max[s] = ByteCount(std::max(2 * (stages - s) - 1, (*windows)[s]));
+  }
+  gaps.push_back(TimeOfSearch(profile, microbatches, BackwardForm::kFull) / bound - 1);
+  return gaps;
+}
+
 bool MeasureFull(int64_t instances) {
   TextTable table({{"TRANSFERS"},
                    {"STAGES"},
@@ -114,25 +134,7 @@ bool MeasureFull(int64_t instances) {
   for (const auto& [slow, name] : kinds) {
     for (const double deviation : {0.0, 0.3}) {
       Cell cell(4);
-      for (int64_t seed = 0; seed < instances; ++seed) {
-        std::mt19937_64 random(seed);
-        const int32_t stages = OneOf(random, {4, 8, 16, 32, 64});
-        const int32_t microbatches = OneOf(random, {8, 16, 32, 64, 128});
-        PipelineProfile profile = FullChain(random, stages, slow, deviation);
-        const double bound = BoundOf(profile, microbatches, BackwardForm::kFull);
-        const auto windows =
-            SmallestWindows(profile, BackwardForm::kFull, LongestStageSeconds(profile));
-        CHECK_OK(windows);
-        std::vector<double> gaps = {
-            GapOf(MakeOneForwardOneBackward(stages, microbatches), profile, bound),
-            GapOf(MakeEagerOneForwardOneBackward(stages, microbatches), profile, bound),
-            GapOf(MakeWindowOrder(*windows, microbatches), profile, bound)};
-        for (StageIndex s = 0; s < stages; ++s) {
-          profile.rank_bytes_max[s] = ByteCount(std::max(2 * (stages - s) - 1, (*windows)[s]));
-        }
-        gaps.push_back(TimeOfSearch(profile, microbatches, BackwardForm::kFull) / bound - 1);
-        cell.Add(gaps);
-      }
+      for (int64_t seed = 0; seed < instances; ++seed) cell.Add(FullGaps(seed, slow, deviation));
       table.AddRow({name, deviation == 0 ? "equal" : "+-30 %", cell.Mean(0), cell.Mean(1),
                     cell.Mean(2), cell.Mean(3), cell.Worst()});
       good = good && cell.IsBestLast();
@@ -140,6 +142,38 @@ bool MeasureFull(int64_t instances) {
   }
   std::printf("%s\n", table.ToString().c_str());
   return good;
+}
+
+// The best of the orders that hold the first microbatches as long as memory lasts, and delay
+// gradients of the weights in what is left of it.
+double DelayedGap(const PipelineProfile& profile, int32_t microbatches, int32_t held,
+                  double bound) {
+  const auto stages = static_cast<int32_t>(profile.stages.size());
+  double least = std::numeric_limits<double>::infinity();
+  for (int32_t more = 0; more < held; ++more) {
+    std::vector<DelayedStage> delayed(stages);
+    for (StageIndex s = 0; s < stages; ++s) {
+      delayed[s].leading = std::min(held, stages - s + more);
+      delayed[s].delay = held - delayed[s].leading;
+    }
+    least = std::min(least, GapOf(MakeDelayedOrder(delayed, microbatches), profile, bound));
+  }
+  return least;
+}
+
+// How far ZB-H1, delayed gradients and the search are above the bound; `transfer` is a part of what
+// a stage takes for a microbatch.
+std::vector<double> SplitGaps(int64_t seed, double transfer, double deviation, int32_t half_times) {
+  std::mt19937_64 random(seed);
+  const int32_t stages = OneOf(random, {4, 8, 16});
+  const int32_t microbatches = stages * OneOf(random, {2, 3, 4});
+  PipelineProfile profile = RandomChain(random, stages, deviation, 3 * transfer);
+  const int32_t held = stages * half_times / 2;
+  std::ranges::fill(profile.rank_bytes_max, ByteCount(held));
+  const double bound = BoundOf(profile, microbatches, BackwardForm::kSplit);
+  return {GapOf(MakeZeroBubbleH1(stages, microbatches), profile, bound),
+          DelayedGap(profile, microbatches, held, bound),
+          TimeOfSearch(profile, microbatches, BackwardForm::kSplit) / bound - 1};
 }
 
 bool MeasureSplit(int64_t instances) {
@@ -156,26 +190,7 @@ bool MeasureSplit(int64_t instances) {
     for (const int32_t half_times : {2, 3, 4}) {
       Cell cell(3);
       for (int64_t seed = 0; seed < instances; ++seed) {
-        std::mt19937_64 random(seed);
-        const int32_t stages = OneOf(random, {4, 8, 16});
-        const int32_t microbatches = stages * OneOf(random, {2, 3, 4});
-        // `transfer` is a part of what a stage takes for a microbatch.
-        PipelineProfile profile = RandomChain(random, stages, deviation, 3 * transfer);
-        const int32_t held = stages * half_times / 2;
-        std::ranges::fill(profile.rank_bytes_max, ByteCount(held));
-        const double bound = BoundOf(profile, microbatches, BackwardForm::kSplit);
-        double delayed_gap = std::numeric_limits<double>::infinity();
-        for (int32_t more = 0; more < held; ++more) {
-          std::vector<DelayedStage> delayed(stages);
-          for (StageIndex s = 0; s < stages; ++s) {
-            delayed[s].leading = std::min(held, stages - s + more);
-            delayed[s].delay = held - delayed[s].leading;
-          }
-          delayed_gap =
-              std::min(delayed_gap, GapOf(MakeDelayedOrder(delayed, microbatches), profile, bound));
-        }
-        cell.Add({GapOf(MakeZeroBubbleH1(stages, microbatches), profile, bound), delayed_gap,
-                  TimeOfSearch(profile, microbatches, BackwardForm::kSplit) / bound - 1});
+        cell.Add(SplitGaps(seed, transfer, deviation, half_times));
       }
       table.AddRow({absl::StrFormat("%g of a stage", transfer), deviation == 0 ? "equal" : "+-30 %",
                     absl::StrFormat("%g x 1F1B's", half_times / 2.0), cell.Mean(0), cell.Mean(1),

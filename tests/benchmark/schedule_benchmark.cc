@@ -55,7 +55,7 @@ struct Options {
 // A run of a plan, in units of a reference.
 struct Ratio {
   double run = 0;
-  double filled_run = 0;  // run / (1 + (depth - 1) / chunks)
+  double beside_fill = 0;  // run / (1 + (depth - 1) / chunks)
   double busiest_port = 0;
   double fill = 0;
   double blocking = 0;
@@ -206,7 +206,7 @@ Ratios RatiosOf(uint64_t seed, const Options& options) {
     for (const double reference : references) {
       ratios.push_back(
           {.run = run->seconds / reference,
-           .filled_run = run->seconds / reference / filled,
+           .beside_fill = run->seconds / reference / filled,
            .busiest_port = busiest / reference,
            .fill = figures.excess.fill_seconds / reference,
            .blocking = (run->seconds - busiest - figures.excess.fill_seconds) / reference,
@@ -219,7 +219,7 @@ Ratios RatiosOf(uint64_t seed, const Options& options) {
 struct Distribution {
   double mean = 0, p90 = 0, p99 = 0, worst = 0;
   double above_bound = 0;  // share of the instances more than 0.5 % above
-  Ratio worst_filled;
+  Ratio worst_beside_fill;
 };
 
 // Of ratios by `run`, ascending.
@@ -233,7 +233,7 @@ Distribution DistributionOf(const Ratios& ratios) {
   d.p90 = ratios[ratios.size() * 9 / 10].run;
   d.p99 = ratios[ratios.size() * 99 / 100].run;
   d.worst = ratios.back().run;
-  d.worst_filled = *std::ranges::max_element(ratios, {}, &Ratio::filled_run);
+  d.worst_beside_fill = *std::ranges::max_element(ratios, {}, &Ratio::beside_fill);
   return d;
 }
 
@@ -259,14 +259,14 @@ class Report {
                                    {"p90", d.p90},
                                    {"p99", d.p99},
                                    {"worst", d.worst},
-                                   {"worst_beside_fill", d.worst_filled.filled_run},
-                                   {"worst_seed", d.worst_filled.seed}};
+                                   {"worst_beside_fill", d.worst_beside_fill.beside_fill},
+                                   {"worst_seed", d.worst_beside_fill.seed}};
       std::printf("%s\n", line.dump().c_str());
       return;
     }
     table_.AddRow({strategy, reference, Cell(d.mean), Cell(d.p90), Cell(d.p99), Cell(d.worst),
-                   absl::StrFormat("%.1f %%", 100 * d.above_bound), Cell(d.worst_filled.filled_run),
-                   absl::StrCat(d.worst_filled.seed)});
+                   absl::StrFormat("%.1f %%", 100 * d.above_bound),
+                   Cell(d.worst_beside_fill.beside_fill), absl::StrCat(d.worst_beside_fill.seed)});
     for (int64_t i = 1; i <= std::min<int64_t>(options_.worst, std::ssize(ratios)); ++i) {
       const Ratio& ratio = ratios[std::ssize(ratios) - i];
       worst_.AddRow({strategy, reference, absl::StrCat(ratio.seed), Cell(ratio.run),

@@ -29,7 +29,7 @@ using Work = ProgramProgress::Work;
 using Kind = Work::Kind;
 using ActionKind = WorkerProgram::Action::Kind;
 
-// The program of one rank's worker, without parts. Channels are those of the table that the rank
+// The program of one rank's worker, without parts. Transfers are those of the table that the rank
 // has an end of.
 class RankProgram {
  public:
@@ -39,32 +39,31 @@ class RankProgram {
     program_.blocking = blocking != nullptr;
     program_.samples.assign(ops.schedule().microbatches, 1);
     program_.ranks.push_back({.rank = rank});
-    for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
-      AddChannel(channel, buffers[channel]);
+    for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+      AddTransfer(transfer, buffers[transfer]);
     }
     for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) AddOp(op);
     AddActions(blocking);
   }
 
   const WorkerProgram& program() const { return program_; }
-  // The channel of the table that a transfer of the program is for.
-  ChannelIndex ChannelAt(int32_t transfer) const { return table_channel_[transfer]; }
-  int32_t Find(ChannelIndex channel) const {
-    const auto found = std::ranges::find(table_channel_, channel);
-    return found == table_channel_.end() ? -1
-                                         : static_cast<int32_t>(found - table_channel_.begin());
+  // The table's index of a transfer of the program.
+  TransferIndex IndexAt(int32_t transfer) const { return table_index_[transfer]; }
+  int32_t Find(TransferIndex transfer) const {
+    const auto found = std::ranges::find(table_index_, transfer);
+    return found == table_index_.end() ? -1 : static_cast<int32_t>(found - table_index_.begin());
   }
 
  private:
-  void AddChannel(ChannelIndex channel, int32_t buffers) {
-    if (!ops_.Passes(channel)) return;
-    const bool sends = ops_.rank_of(ops_.ProducerOf(channel, 0)) == rank_;
-    const bool receives = ops_.rank_of(ops_.ConsumerOf(channel, 0)) == rank_;
+  void AddTransfer(TransferIndex transfer, int32_t buffers) {
+    if (!ops_.Passes(transfer)) return;
+    const bool sends = ops_.rank_of(ops_.ProducerOf(transfer, 0)) == rank_;
+    const bool receives = ops_.rank_of(ops_.ConsumerOf(transfer, 0)) == rank_;
     if (!sends && !receives) return;
-    table_channel_.push_back(channel);
-    program_.transfers.push_back({.backward = !OpTable::IsForward(channel),
-                                  .from = ops_.EdgeOf(channel).from,
-                                  .to = ops_.EdgeOf(channel).to,
+    table_index_.push_back(transfer);
+    program_.transfers.push_back({.backward = !OpTable::IsForward(transfer),
+                                  .from = ops_.EdgeOf(transfer).from,
+                                  .to = ops_.EdgeOf(transfer).to,
                                   .samples = 1,
                                   .buffers = buffers,
                                   .sends = sends,
@@ -73,13 +72,13 @@ class RankProgram {
 
   void AddOp(OpIndex op) {
     WorkerProgram::RankOp added{.op = ops_.op(op), .samples = 1};
-    for (int32_t c = 0; c < std::ssize(table_channel_); ++c) {
+    for (int32_t c = 0; c < std::ssize(table_index_); ++c) {
       WorkerProgram::Transfer& transfer = program_.transfers[c];
       const MicrobatchIndex m = added.op.microbatch;
       const TransferMessage message{c, static_cast<int32_t>(transfer.microbatches.size())};
-      if (ops_.ProducerOf(table_channel_[c], m) == op) {
+      if (ops_.ProducerOf(table_index_[c], m) == op) {
         added.outputs.push_back(message);
-      } else if (ops_.ConsumerOf(table_channel_[c], m) == op) {
+      } else if (ops_.ConsumerOf(table_index_[c], m) == op) {
         added.inputs.push_back(message);
       } else {
         continue;
@@ -97,12 +96,12 @@ class RankProgram {
       timed.emplace_back(blocking == nullptr ? op : blocking->ops[index].begin, 1, index,
                          WorkerProgram::Action{.op = op});
     }
-    for (int32_t c = 0; blocking != nullptr && c < std::ssize(table_channel_); ++c) {
+    for (int32_t c = 0; blocking != nullptr && c < std::ssize(table_index_); ++c) {
       const WorkerProgram::Transfer& transfer = program_.transfers[c];
       for (int32_t k = 0; k < std::ssize(transfer.microbatches); ++k) {
-        const TransferIndex t = ops_.TransferOf(table_channel_[c], transfer.microbatches[k]);
+        const MessageIndex t = ops_.MessageOf(table_index_[c], transfer.microbatches[k]);
         timed.emplace_back(
-            blocking->transfers[t].begin, 0, t,
+            blocking->messages[t].begin, 0, t,
             WorkerProgram::Action{.kind = transfer.sends ? ActionKind::kSend : ActionKind::kReceive,
                                   .message = {c, k}});
       }
@@ -119,7 +118,7 @@ class RankProgram {
   const OpTable& ops_;
   const RankIndex rank_;
   WorkerProgram program_;
-  std::vector<ChannelIndex> table_channel_;
+  std::vector<TransferIndex> table_index_;
 };
 
 // All workers and the network between them.
@@ -164,7 +163,7 @@ class Simulation {
     int32_t op = 0;
     TransferMessage message;
   };
-  using Passing = std::pair<ChannelIndex, MicrobatchIndex>;
+  using Passing = std::pair<TransferIndex, MicrobatchIndex>;
 
   void Do(size_t rank, const std::vector<Work>& work) {
     const WorkerProgram& program = programs_[rank]->program();
@@ -175,7 +174,7 @@ class Simulation {
         continue;
       }
       const Passing passing{
-          programs_[rank]->ChannelAt(item.message.transfer),
+          programs_[rank]->IndexAt(item.message.transfer),
           program.transfers[item.message.transfer].microbatches[item.message.index]};
       if (item.kind == Kind::kFill) {
         EXPECT_TRUE(done_.contains(ops_.ProducerOf(passing.first, passing.second)));
@@ -191,22 +190,23 @@ class Simulation {
 
   void Move(const Passing& passing) {
     for (size_t rank = 0; rank < programs_.size(); ++rank) {
-      const int32_t channel = programs_[rank]->Find(passing.first);
-      if (channel < 0) continue;
-      const WorkerProgram::Transfer& of = programs_[rank]->program().transfers[channel];
+      const int32_t transfer = programs_[rank]->Find(passing.first);
+      if (transfer < 0) continue;
+      const WorkerProgram::Transfer& of = programs_[rank]->program().transfers[transfer];
       const auto index = static_cast<int32_t>(std::ranges::find(of.microbatches, passing.second) -
                                               of.microbatches.begin());
-      if (of.receives) events_.push_back({EventKind::kArrived, rank, 0, {channel, index}});
-      events_.push_back({EventKind::kLeft, rank, 0, {channel, index}});
+      if (of.receives) events_.push_back({EventKind::kArrived, rank, 0, {transfer, index}});
+      events_.push_back({EventKind::kLeft, rank, 0, {transfer, index}});
     }
   }
 
   void CheckOp(size_t rank, int32_t op) {
     const OpIndex index = ops_.first(static_cast<RankIndex>(rank)) + op;
     if (op > 0) EXPECT_TRUE(done_.contains(index - 1));
-    for (const ChannelIndex channel : ops_.ChannelsInto(ops_.op(index))) {
-      if (!ops_.Passes(channel)) continue;
-      EXPECT_TRUE(arrived_.contains(Passing{channel, ops_.op(index).microbatch})) << ops_.op(index);
+    for (const TransferIndex transfer : ops_.TransfersInto(ops_.op(index))) {
+      if (!ops_.Passes(transfer)) continue;
+      EXPECT_TRUE(arrived_.contains(Passing{transfer, ops_.op(index).microbatch}))
+          << ops_.op(index);
     }
   }
 
@@ -225,9 +225,9 @@ class Simulation {
         return Do(event.rank, progress_[event.rank]->OnOpDone(0));
       case EventKind::kArrived:
         arrived_.insert(
-            {program.ChannelAt(event.message.transfer), program.program()
-                                                            .transfers[event.message.transfer]
-                                                            .microbatches[event.message.index]});
+            {program.IndexAt(event.message.transfer), program.program()
+                                                          .transfers[event.message.transfer]
+                                                          .microbatches[event.message.index]});
         return Do(event.rank, progress_[event.rank]->OnArrived(event.message));
       case EventKind::kLeft: {
         const std::tuple key{event.rank, event.message.transfer, event.message.index};
@@ -241,7 +241,7 @@ class Simulation {
 
   RandomSource& random_;
   const OpTable& ops_;
-  const std::vector<int32_t> buffers_;  // by channel
+  const std::vector<int32_t> buffers_;  // by transfer
   std::vector<std::unique_ptr<RankProgram>> programs_;
   std::vector<std::unique_ptr<ProgramProgress>> progress_;
   std::vector<Event> events_;
@@ -255,19 +255,19 @@ class Simulation {
 };
 
 std::vector<int32_t> RandomBuffers(RandomSource& random, const OpTable& ops) {
-  std::vector<int32_t> buffers(ops.channels());
+  std::vector<int32_t> buffers(ops.transfers());
   for (int32_t& each : buffers) each = static_cast<int32_t>(random.Between(1, 4));
   return buffers;
 }
 
-// As ProveBuffers wants them: a plan for each channel that there is.
+// As ProveBuffers wants them: a plan for each transfer that there is.
 absl::Status Prove(const OpTable& ops, const std::vector<int32_t>& buffers) {
   std::vector<EdgePlan> plans;
   std::vector<int32_t> of_plan;
-  for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
-    if (!ops.Passes(channel)) continue;
-    plans.push_back({.channel = channel, .samples = 1});
-    of_plan.push_back(buffers[channel]);
+  for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+    if (!ops.Passes(transfer)) continue;
+    plans.push_back({.transfer = transfer, .samples = 1});
+    of_plan.push_back(buffers[transfer]);
   }
   return ProveBuffers(ops, std::vector<int64_t>(ops.schedule().microbatches, 1), plans, of_plan);
 }
@@ -320,7 +320,7 @@ TEST(PipelineProgram, SoDoThoseWhoseRanksWaitForTheirTransfers) {
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
                          SimulatePipeline(ops, TransferModel::kBlocking));
-    Simulation simulation(random, ops, &run, std::vector<int32_t>(ops.channels(), microbatches));
+    Simulation simulation(random, ops, &run, std::vector<int32_t>(ops.transfers(), microbatches));
     EXPECT_TRUE(simulation.RunIteration());
   }
 }

@@ -1,10 +1,10 @@
 // Every query of every dashboard, run by a real Prometheus that scrapes live daemons under load.
 
-#include "client/cli/child_process.h"
 #include "client/cli/cli.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
+#include "common/testing/child_process.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"

@@ -1,6 +1,6 @@
 // Two workers with two GPUs each, of the stand-in, whose memory is files in memory.
 
-#include "client/cli/demo_tiles.h"
+#include "client/cli/storage_tiles.h"
 #include "common/base/clock.h"
 #include "common/mesh/mesh.h"
 #include "common/reshard/reshard_tensors.h"
@@ -60,7 +60,7 @@ pid_t ProcessOf(int number) {
 // A storage of the worker, of a GPU's memory that is a file.
 struct GpuTiles {
   int number = 0;  // of the GPU
-  std::unique_ptr<DemoTiles> tiles;
+  std::unique_ptr<StorageTiles> tiles;
   GpuStorage storage;
 
   // Calls `use` with the bytes.
@@ -136,7 +136,7 @@ class GpuTest : public testing::Test {
   GpuTiles Create(Side side, int number, const std::string& storage) {
     const DeviceId device = DeviceOf(number);
     GpuTiles made{.number = number};
-    made.tiles = std::make_unique<DemoTiles>(*tensors_, side, *tensors_->FindDevice(device));
+    made.tiles = std::make_unique<StorageTiles>(*tensors_, side, *tensors_->FindDevice(device));
     absl::StatusOr<MemoryClient> memory = cluster_->Memory(device.host);
     EXPECT_OK(memory);
     auto created = memory->CreateOnGpu(storage, ToString(device), made.tiles->bytes());

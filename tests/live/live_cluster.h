@@ -1,8 +1,8 @@
 #pragma once
 
-#include "client/cli/child_process.h"
 #include "client/client.h"
 #include "client/memory/memory_client.h"
+#include "common/testing/child_process.h"
 #include "common/testing/temporary_folder.h"
 
 #include <cstdint>

@@ -109,7 +109,7 @@ TEST_F(NetworkTest, ABadFileIsRefusedByNameAndChangesNothing) {
   }
   EXPECT_THAT(Crossmesh("network set " + files_.PathOf("none.json")).errors,
               HasSubstr("none.json"));
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("nobody has described the network"));
+  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("the network is not described"));
 }
 
 TEST_F(NetworkTest, IsMeasuredBetweenAllWorkers) {
@@ -153,7 +153,7 @@ TEST_F(NetworkTest, TheDoctorTriesTheLinksAndStoresNothing) {
   EXPECT_EQ(checks.back()["name"], "links");
   EXPECT_NE(checks.back()["state"], "problem") << checks.back();
   EXPECT_THAT(checks.back()["found"], HasSubstr("2 at "));
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("nobody has described the network"));
+  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("the network is not described"));
 }
 
 TEST_F(NetworkTest, AWorkerThatDoesNotAnswerIsNamedAndNothingIsStored) {
@@ -163,7 +163,7 @@ TEST_F(NetworkTest, AWorkerThatDoesNotAnswerIsNamedAndNothingIsStored) {
   EXPECT_EQ(result.exit_text, "exit status 1");
   EXPECT_THAT(result.errors, HasSubstr("worker node-1"));
   cluster_->Signal("node-1", SIGCONT);
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("nobody has described the network"));
+  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("the network is not described"));
 }
 
 TEST_F(NetworkTest, OneHostHasNothingToMeasure) {

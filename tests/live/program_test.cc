@@ -1,8 +1,8 @@
 // The programs as a user runs them: the demo, and what daemons refuse.
 
-#include "client/cli/child_process.h"
 #include "client/safetensors/file.h"
 #include "client/safetensors/writer.h"
+#include "common/testing/child_process.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"

@@ -100,7 +100,7 @@ absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string&
                                                               uint8_t version) {
   const std::optional<DeviceRank> rank = tensors_->FindDevice({.host = worker});
   if (!rank) return Holding{};
-  Holding holding{.tiles = std::make_unique<DemoTiles>(*tensors_, side, *rank)};
+  Holding holding{.tiles = std::make_unique<StorageTiles>(*tensors_, side, *rank)};
   if (holding.tiles->bytes() == 0) return Holding{};
   ASSIGN_OR_RETURN(MemoryClient memory, cluster_.Memory(worker));
   ASSIGN_OR_RETURN(MappedStorage storage,

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "client/cli/demo_tiles.h"
-#include "client/cli/demo_values.h"
+#include "client/cli/storage_tiles.h"
+#include "client/cli/tensor_values.h"
 #include "client/memory/memory_client.h"
 #include "common/mesh/manifest.h"
 #include "common/plan/tensor_table.h"
@@ -22,7 +22,7 @@
 namespace crossmesh {
 
 // Values that depend on tensor, element and version: no element of one version is that of another.
-class VersionedValues final : public DemoValues {
+class VersionedValues final : public TensorValues {
  public:
   VersionedValues(const Manifest& manifest, uint8_t version)
       : generated_(manifest), version_(version) {}
@@ -73,7 +73,7 @@ class ReshardCase {
 
  private:
   struct Holding {
-    std::unique_ptr<DemoTiles> tiles;
+    std::unique_ptr<StorageTiles> tiles;
     std::unique_ptr<MappedStorage> storage;
     std::vector<std::byte> samples;  // of the storage, as it was prepared
   };

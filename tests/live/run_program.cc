@@ -1,7 +1,7 @@
 #include "tests/live/run_program.h"
 
-#include "client/cli/child_process.h"
 #include "client/cli/cli.h"
+#include "common/testing/child_process.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/live/live_cluster.h"
 

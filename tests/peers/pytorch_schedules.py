@@ -32,7 +32,7 @@ COUNTS = ((2, 4), (4, 8), (4, 12))  # ranks, microbatches
 
 
 def stages_of(ranks: int, stages: int) -> list[types.SimpleNamespace]:
-    """As much of PyTorch's stages as a schedule that nobody runs looks at: those of rank 0."""
+    """As much of PyTorch's stages as a schedule that is not run looks at: those of rank 0."""
     return [types.SimpleNamespace(stage_index=stage, num_stages=stages, group_size=ranks, group_rank=0, group=None,
                                   has_backward=True, submod=torch.nn.Identity(), is_first=stage == 0,
                                   is_last=stage == stages - 1)

@@ -338,9 +338,9 @@ TEST_F(ReplayTest, AnObserverMayStartReplays) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   bool started = false;
   Starter starter([&] {
-    for (uint32_t plan = 100; plan < 120; ++plan) {
+    for (uint32_t number = 100; number < 120; ++number) {
       ReplaySpec spec = MakeReplays(0, plan);
-      spec.key.plan = plan;
+      spec.key.plan = number;
       ASSERT_OK(Runner(0).StartReplays(std::move(spec), replays_[1]));
     }
     started = true;

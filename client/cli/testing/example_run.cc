@@ -23,15 +23,15 @@ v1::PipelineMeasurement MeasurementOf(const PlannedPipeline& planned, double slo
   }
   for (const PlannedTransfer& transfer : planned.transfers) {
     v1::PipelineMeasurement::Transfer& measured = *measurement.add_transfers();
-    measured.set_edge(transfer.channel / 2);
-    measured.set_backward(!OpTable::IsForward(transfer.channel));
+    measured.set_edge(transfer.index / 2);
+    measured.set_backward(!OpTable::IsForward(transfer.index));
     measured.set_samples(transfer.samples);
     measured.set_transfer_seconds(slower * transfer.seconds);
     measured.set_first_byte_seconds(0.0004);
     for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
       if (planned.description.samples[m] != transfer.samples) continue;
-      Add(ops.op(ops.ProducerOf(transfer.channel, m)),
-          planned.run.transfers[ops.TransferOf(transfer.channel, m)], slower,
+      Add(ops.op(ops.ProducerOf(transfer.index, m)),
+          planned.run.messages[ops.MessageOf(transfer.index, m)], slower,
           *measured.mutable_messages());
     }
   }

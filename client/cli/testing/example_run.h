@@ -1,4 +1,4 @@
-// A run of a pipeline that nobody ran, for tests.
+// A made-up run of a pipeline, for tests.
 
 #pragma once
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kUnwritten = std::numeric_limits<float>::quiet_NaN();
 
-// The boxes of a tile, one behind the other, in `memory`.
+// The boxes of a tile, one after the other, in `memory`.
 template <typename Visit>
 void VisitBoxes(const Tile& tile, float* memory, Visit visit) {
   for (const Box& box : tile) {
@@ -80,17 +80,17 @@ class PlannedLoops::Loop : public PipelineLoop {
   void Done() override {
     std::vector<std::pair<MessageKey, Message>> messages;
     auto memory = outputs_.begin();
-    for (const ChannelIndex channel : table_.ChannelsOutOf(op_.op)) {
+    for (const TransferIndex transfer : table_.TransfersOutOf(op_.op)) {
       Message message;
-      for (const auto& tensor : EdgeOf(channel).tensors) {
-        const std::vector<Tile> tiles = TilesOf(channel, tensor);
+      for (const auto& tensor : EdgeOf(transfer).tensors) {
+        const std::vector<Tile> tiles = TilesOf(transfer, tensor);
         const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
         Matrix& whole =
             message.emplace_back(Matrix::Constant(spec.shape[0], spec.shape[1], kUnwritten));
         for (const Tile& tile : tiles) PutTogether(tile, (memory++)->data(), whole);
         EXPECT_FALSE(whole.hasNaN()) << op_.op << " has not given all of " << spec.name;
       }
-      messages.emplace_back(MessageKey{channel, op_.op.microbatch}, std::move(message));
+      messages.emplace_back(MessageKey{transfer, op_.op.microbatch}, std::move(message));
     }
     ++next_;
     all_.OnDone(std::move(messages));
@@ -106,48 +106,49 @@ class PlannedLoops::Loop : public PipelineLoop {
            .samples = all_.planned_->description.samples[op.microbatch]};
     inputs_.clear();
     outputs_.clear();
-    for (const ChannelIndex channel : table_.ChannelsInto(op)) {
+    for (const TransferIndex transfer : table_.TransfersInto(op)) {
       Message message;
-      const absl::Status waited = all_.WaitForMessage({channel, op.microbatch}, message);
+      const absl::Status waited = all_.WaitForMessage({transfer, op.microbatch}, message);
       if (!waited.ok()) return waited;
       for (size_t t = 0; t < message.size(); ++t) {
-        const auto& tensor = EdgeOf(channel).tensors[t];
-        op_.inputs.push_back(TensorOf(channel, tensor, inputs_));
-        const std::vector<Tile> tiles = TilesOf(channel, tensor);
+        const auto& tensor = EdgeOf(transfer).tensors[t];
+        op_.inputs.push_back(TensorOf(transfer, tensor, inputs_));
+        const std::vector<Tile> tiles = TilesOf(transfer, tensor);
         auto memory = inputs_.end() - static_cast<std::ptrdiff_t>(tiles.size());
         for (const Tile& tile : tiles) training::Cut(message[t], tile, (memory++)->data());
       }
     }
-    for (const ChannelIndex channel : table_.ChannelsOutOf(op)) {
-      for (const auto& tensor : EdgeOf(channel).tensors) {
-        op_.outputs.push_back(TensorOf(channel, tensor, outputs_));
+    for (const TransferIndex transfer : table_.TransfersOutOf(op)) {
+      for (const auto& tensor : EdgeOf(transfer).tensors) {
+        op_.outputs.push_back(TensorOf(transfer, tensor, outputs_));
       }
     }
     return absl::OkStatus();
   }
 
-  const PipelineDescription::Edge& EdgeOf(ChannelIndex channel) const {
-    return all_.planned_->description.edges[channel / 2];
+  const PipelineDescription::Edge& EdgeOf(TransferIndex transfer) const {
+    return all_.planned_->description.edges[transfer / 2];
   }
   // The op's stage has the one layout or the other, whichever way the tensor goes.
-  const Layout& LayoutOf(ChannelIndex channel, const PipelineDescription::Tensor& tensor) const {
-    return EdgeOf(channel).from == op_.op.stage ? tensor.source : tensor.destination;
+  const Layout& LayoutOf(TransferIndex transfer, const PipelineDescription::Tensor& tensor) const {
+    return EdgeOf(transfer).from == op_.op.stage ? tensor.source : tensor.destination;
   }
   const Mesh& MeshOf() const { return *all_.planned_->description.ranks[rank_].mesh; }
-  std::vector<Tile> TilesOf(ChannelIndex channel, const PipelineDescription::Tensor& tensor) const {
+  std::vector<Tile> TilesOf(TransferIndex transfer,
+                            const PipelineDescription::Tensor& tensor) const {
     const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
-    return LayoutOf(channel, tensor).Tiles(MeshOf(), spec.shape);
+    return LayoutOf(transfer, tensor).Tiles(MeshOf(), spec.shape);
   }
   // Its tiles are in `memory`, one more for each slot.
-  PipelineTensor TensorOf(ChannelIndex channel, const PipelineDescription::Tensor& tensor,
+  PipelineTensor TensorOf(TransferIndex transfer, const PipelineDescription::Tensor& tensor,
                           std::deque<std::vector<float>>& memory) const {
     const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
-    const PipelineDescription::Edge& edge = EdgeOf(channel);
+    const PipelineDescription::Edge& edge = EdgeOf(transfer);
     PipelineTensor given{.name = spec.name,
                          .other_stage = edge.from == op_.op.stage ? edge.to : edge.from,
                          .type = spec.type,
                          .shape = {spec.shape.lengths().begin(), spec.shape.lengths().end()}};
-    const std::vector<Tile> tiles = TilesOf(channel, tensor);
+    const std::vector<Tile> tiles = TilesOf(transfer, tensor);
     for (size_t slot = 0; slot < tiles.size(); ++slot) {
       std::vector<float>& bytes = memory.emplace_back(Volume(tiles[slot]), kUnwritten);
       given.tiles.push_back(
@@ -164,7 +165,7 @@ class PlannedLoops::Loop : public PipelineLoop {
   size_t next_ = 0;  // of ops_
   std::optional<PipelineStep> first_step_;
   PipelineOp op_;
-  std::deque<std::vector<float>> inputs_, outputs_;  // of op_, by channel, tensor and slot
+  std::deque<std::vector<float>> inputs_, outputs_;  // of op_, by transfer, tensor and slot
 };
 
 PlannedLoops::PlannedLoops(std::shared_ptr<const PlannedPipeline> planned, Options options)
@@ -199,7 +200,7 @@ absl::Status PlannedLoops::WaitForBarrier(RankIndex rank, int64_t iteration) {
 void PlannedLoops::OnDone(std::vector<std::pair<MessageKey, Message>> messages) {
   MutexLock lock(mutex_);
   for (auto& [key, message] : messages) {
-    CHECK(messages_.emplace(key, std::move(message)).second) << "channel " << key.first;
+    CHECK(messages_.emplace(key, std::move(message)).second) << "transfer " << key.first;
   }
   if (++ops_done_ == options_.ops_max && why_.ok()) why_ = absl::AbortedError("cut short");
   changed_.SignalAll();

@@ -33,7 +33,7 @@ class PlannedLoops {
     std::optional<int64_t> complete_iteration;
     // The run is cut short when so many ops are done, all ranks together.
     std::optional<int64_t> ops_max;
-    // Who still hears that an iteration is complete that was cut short at its end.
+    // Ranks that are told again that the iteration which was cut short at its end is complete.
     std::set<RankIndex> told;
   };
 
@@ -43,8 +43,8 @@ class PlannedLoops {
 
  private:
   class Loop;
-  using Message = std::vector<Matrix>;                          // whole, by tensor of the edge
-  using MessageKey = std::pair<ChannelIndex, MicrobatchIndex>;  // of the iteration that runs
+  using Message = std::vector<Matrix>;                           // whole, by tensor of the edge
+  using MessageKey = std::pair<TransferIndex, MicrobatchIndex>;  // of the iteration that runs
 
   // For loops.
   absl::Status why();

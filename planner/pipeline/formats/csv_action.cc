@@ -24,10 +24,10 @@ struct Word {
   OpKind op = OpKind::kForward;
 };
 
-constexpr std::array<Word, 11> kWords = {{{"F", Kind::kRun, OpKind::kForward},
-                                          {"B", Kind::kRun, OpKind::kBackward},
-                                          {"I", Kind::kRun, OpKind::kInputGradient},
-                                          {"W", Kind::kRun, OpKind::kWeightGradient},
+constexpr std::array<Word, 11> kWords = {{{"F", Kind::kCompute, OpKind::kForward},
+                                          {"B", Kind::kCompute, OpKind::kBackward},
+                                          {"I", Kind::kCompute, OpKind::kInputGradient},
+                                          {"W", Kind::kCompute, OpKind::kWeightGradient},
                                           {"SEND_F", Kind::kSend, OpKind::kForward},
                                           {"RECV_F", Kind::kReceive, OpKind::kForward},
                                           {"SEND_B", Kind::kSend, OpKind::kBackward},
@@ -37,7 +37,7 @@ constexpr std::array<Word, 11> kWords = {{{"F", Kind::kRun, OpKind::kForward},
                                           {"REDUCE_GRAD", Kind::kReduceGradient}}};
 
 bool HasMicrobatch(Kind kind) {
-  return kind == Kind::kRun || kind == Kind::kSend || kind == Kind::kReceive;
+  return kind == Kind::kCompute || kind == Kind::kSend || kind == Kind::kReceive;
 }
 
 absl::Status Unexpected(absl::string_view expected, absl::string_view found) {
@@ -47,6 +47,7 @@ absl::Status Unexpected(absl::string_view expected, absl::string_view found) {
 
 absl::StatusOr<CsvAction> ParseAction(absl::string_view text) {
   constexpr absl::string_view kDigits = "0123456789";
+  // Stage, word, microbatch: digits, then no digits, then digits.
   const size_t begin = std::min(text.find_first_not_of(kDigits), text.size());
   const size_t end = std::min(text.find_first_of(kDigits, begin), text.size());
   const auto word = std::ranges::find(kWords, text.substr(begin, end - begin), &Word::text);
@@ -63,7 +64,7 @@ absl::StatusOr<CsvAction> ParseAction(absl::string_view text) {
 }
 
 bool IsRunOf(const CsvAction& action, bool forward) {
-  return action.kind == Kind::kRun &&
+  return action.kind == Kind::kCompute &&
          (forward ? action.op.kind == OpKind::kForward : GivesInputGradient(action.op.kind));
 }
 

@@ -14,10 +14,10 @@ namespace crossmesh {
 
 // What PyTorch's schedule files have a rank do.
 struct CsvAction {
-  enum class Kind : uint8_t { kRun, kSend, kReceive, kUnshard, kReshard, kReduceGradient };
+  enum class Kind : uint8_t { kCompute, kSend, kReceive, kUnshard, kReshard, kReduceGradient };
 
-  Kind kind = Kind::kRun;
-  // kRun: the op. kSend and kReceive: kForward for an activation, kBackward for a gradient, the
+  Kind kind = Kind::kCompute;
+  // kCompute: the op. kSend and kReceive: kForward for an activation, kBackward for a gradient, the
   // microbatch, and the stage at this end of the transfer. Otherwise only the stage counts.
   Op op;
 

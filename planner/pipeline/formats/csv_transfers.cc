@@ -27,11 +27,11 @@ class RowChecker {
       RETURN_IF_ERROR(Enter(row[at]));
     }
     for (const CsvAction& action : row) {
-      if (action.kind != Kind::kRun) continue;
+      if (action.kind != Kind::kCompute) continue;
       const std::optional<CsvAction> send = TransferOf(Kind::kSend, action.op);
       if (!send || seen_.contains(*send)) continue;
       return absl::InvalidArgumentError(absl::StrCat("rank ", rank_, ": expected ", ToString(*send),
-                                                     " behind ", ToString(action), ", found none"));
+                                                     " after ", ToString(action), ", found none"));
     }
     return absl::OkStatus();
   }
@@ -40,8 +40,9 @@ class RowChecker {
   absl::Status Enter(const CsvAction& action) {
     if (!IsOfRank(action.op)) return Error("a stage of this rank and a microbatch of it", action);
     switch (action.kind) {
-      case Kind::kRun:
+      case Kind::kCompute:
         RETURN_IF_ERROR(CheckInput(action));
+        // Nothing is sent of a gradient of the weights, and no op waits for it.
         if (action.op.kind != OpKind::kWeightGradient) {
           ran_.insert({PassOf(action.op.kind), action.op.stage, action.op.microbatch});
         }
@@ -75,7 +76,7 @@ class RowChecker {
     return absl::OkStatus();
   }
 
-  // What the rank sends behind an op, or receives before it.
+  // What the rank sends after an op, or receives before it.
   std::optional<CsvAction> TransferOf(Kind kind, const Op& op) const {
     if (op.kind == OpKind::kWeightGradient) return std::nullopt;
     const bool is_forward = op.kind == OpKind::kForward;

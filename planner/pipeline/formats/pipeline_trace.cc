@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 
 // Processes of the trace.
 constexpr int32_t kRanks = 0;
-constexpr int32_t kChannels = 1;
+constexpr int32_t kTransfers = 1;
 
 ordered_json Named(absl::string_view what, int32_t process, int32_t row, std::string name) {
   return {{"ph", "M"},
@@ -46,10 +46,10 @@ void AddSlice(ordered_json& events, int32_t process, int32_t row, ordered_json s
   events.push_back(std::move(slice));
 }
 
-std::string ChannelName(const OpTable& ops, ChannelIndex channel) {
-  const EdgeProfile& edge = ops.EdgeOf(channel);
-  return OpTable::IsForward(channel) ? absl::StrCat("activations ", edge.from, " > ", edge.to)
-                                     : absl::StrCat("gradients ", edge.to, " > ", edge.from);
+std::string TransferName(const OpTable& ops, TransferIndex transfer) {
+  const EdgeProfile& edge = ops.EdgeOf(transfer);
+  return OpTable::IsForward(transfer) ? absl::StrCat("activations ", edge.from, " > ", edge.to)
+                                      : absl::StrCat("gradients ", edge.to, " > ", edge.from);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ std::string ChannelName(const OpTable& ops, ChannelIndex channel) {
 ordered_json PipelineTrace(const OpTable& ops, const PipelineTimeline& run) {
   ordered_json events = ordered_json::array();
   events.push_back(Named("process_name", kRanks, 0, "ranks"));
-  events.push_back(Named("process_name", kChannels, 0, "channels"));
+  events.push_back(Named("process_name", kTransfers, 0, "transfers"));
   for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
     events.push_back(Named("thread_name", kRanks, rank, absl::StrCat("rank ", rank)));
     for (OpIndex index = ops.first(rank); index < ops.first(rank + 1); ++index) {
@@ -65,13 +65,13 @@ ordered_json PipelineTrace(const OpTable& ops, const PipelineTimeline& run) {
       AddSlice(events, kRanks, rank, Slice(op, CategoryOf(op.kind), run.ops[index]));
     }
   }
-  for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
-    if (!ops.Passes(channel)) continue;
-    events.push_back(Named("thread_name", kChannels, channel, ChannelName(ops, channel)));
+  for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+    if (!ops.Passes(transfer)) continue;
+    events.push_back(Named("thread_name", kTransfers, transfer, TransferName(ops, transfer)));
     for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
-      const Op& op = ops.op(ops.ProducerOf(channel, m));
-      AddSlice(events, kChannels, channel,
-               Slice(op, "transfer", run.transfers[ops.TransferOf(channel, m)]));
+      const Op& op = ops.op(ops.ProducerOf(transfer, m));
+      AddSlice(events, kTransfers, transfer,
+               Slice(op, "transfer", run.messages[ops.MessageOf(transfer, m)]));
     }
   }
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};

@@ -8,9 +8,9 @@
 namespace crossmesh {
 
 // A run in Chrome's trace event format (chrome://tracing, ui.perfetto.dev), in microseconds: a
-// process of ranks, each a row with a slice for every op, "0F1"; and one of channels between ranks,
-// each a row with a slice for every transfer, named after the op whose output it is. Where nothing
-// makes transfers wait, those of one row may overlap. Cost: ops and transfers.
+// process of ranks, each a row with a slice for every op, "0F1"; and one of transfers between
+// ranks, each a row with a slice for every transfer, named after the op whose output it is. Where
+// nothing makes messages wait, those of one row may overlap. Cost: ops and messages.
 nlohmann::ordered_json PipelineTrace(const OpTable& ops, const PipelineTimeline& run);
 
 }  // namespace crossmesh

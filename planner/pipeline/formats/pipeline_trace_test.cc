@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-TEST(PipelineTraceTest, HasOpsOfRanksAndTransfersOfChannels) {
+TEST(PipelineTraceTest, HasOpsOfRanksAndMessages) {
   const Schedule schedule = *ParseSchedule("0F0 0B0\n1F0 1I0 1W0\n");
   const PipelineProfile profile = UniformProfile(2, 1, 0.5);
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
@@ -32,7 +32,7 @@ TEST(PipelineTraceTest, HasOpsOfRanksAndTransfersOfChannels) {
       lines,
       absl::StrCat(
           R"({"ph":"M","name":"process_name","pid":0,"tid":0,"args":{"name":"ranks"}})", "\n",
-          R"({"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"channels"}})", "\n",
+          R"({"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"transfers"}})", "\n",
           R"({"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"rank 0"}})", "\n",
           R"({"ph":"X","name":"0F0","cat":"forward","ts":0.0,"dur":1000000.0,)", args,
           R"(0,"microbatch":0},"pid":0,"tid":0})", "\n",
@@ -83,14 +83,14 @@ TEST(PipelineTraceTest, HasEveryOpOnceAndNoneBeforeItsInputs) {
       for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
         EXPECT_EQ((rows[{0, rank}].size()), sample.schedule.ranks[rank].size());
       }
-      for (ChannelIndex channel = 0; channel < ops.channels(); ++channel) {
-        if (!ops.Passes(channel)) continue;
+      for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+        if (!ops.Passes(transfer)) continue;
         for (MicrobatchIndex m = 0; m < sample.schedule.microbatches; ++m) {
-          const OpIndex from = ops.ProducerOf(channel, m), to = ops.ConsumerOf(channel, m);
+          const OpIndex from = ops.ProducerOf(transfer, m), to = ops.ConsumerOf(transfer, m);
           const std::string producer = ToString(ops.op(from)), consumer = ToString(ops.op(to));
-          const TimeSpan transfer = rows[{1, channel}].at(producer);
-          EXPECT_LE((rows[{0, ops.rank_of(from)}].at(producer).end), transfer.begin);
-          EXPECT_LE(transfer.end, (rows[{0, ops.rank_of(to)}].at(consumer).begin));
+          const TimeSpan message = rows[{1, transfer}].at(producer);
+          EXPECT_LE((rows[{0, ops.rank_of(from)}].at(producer).end), message.begin);
+          EXPECT_LE(message.end, (rows[{0, ops.rank_of(to)}].at(consumer).begin));
         }
       }
     }

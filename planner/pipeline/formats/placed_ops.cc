@@ -75,7 +75,7 @@ class PlacedOps {
       const auto [found, is_new] = places_.try_emplace({op.stage, op.microbatch, pass}, at);
       if (is_new) continue;
       return error(absl::StrCat(PassName(pass), " once"),
-                   absl::StrCat(ToString(op), " behind ", ToString(ranks_[rank][found->second]),
+                   absl::StrCat(ToString(op), " after ", ToString(ranks_[rank][found->second]),
                                 " at ", place_(rank, found->second)));
     }
     stages_ = std::max(stages_, int64_t{op.stage} + 1);

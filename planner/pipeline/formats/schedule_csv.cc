@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<CsvAction>> ReadCell(absl::string_view cell, CsvDiale
   const bool is_compute_only = dialect == CsvDialect::kComputeOnly;
   if (cell.empty() && is_compute_only) return std::vector<CsvAction>();
   ASSIGN_OR_RETURN(std::vector<CsvAction> actions, ParseCsvCell(cell));
-  if (is_compute_only && actions[0].kind != Kind::kRun) {
+  if (is_compute_only && actions[0].kind != Kind::kCompute) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected ops only in this dialect, found '", cell, "'"));
   }
@@ -49,6 +49,7 @@ absl::StatusOr<CsvRows> ReadRows(absl::string_view text, CsvDialect dialect) {
   CsvRows rows;
   absl::ConsumeSuffix(&text, "\n");
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    // Files come from any system.
     absl::ConsumeSuffix(&line, "\r");
     const size_t row = rows.actions.size();
     rows.actions.emplace_back();
@@ -96,6 +97,8 @@ class CsvRow {
         continue;
       }
       const StageIndex stage = StageOf(action);
+      // As PyTorch does: a stage's parameters are gathered before its first op, and given back
+      // after its last.
       if (!is_unsharded[stage]) Add(Kind::kUnshard, stage);
       is_unsharded[stage] = true;
       Add(action);
@@ -115,13 +118,13 @@ class CsvRow {
 
   void Add(const Action& action) {
     Op op = ops_.op(action.op);
-    if (action.kind == Action::Kind::kRun) {
+    if (action.kind == Action::Kind::kCompute) {
       cells_.push_back(ToString(op));
       return;
     }
-    op.kind = OpTable::IsForward(action.channel) ? OpKind::kForward : OpKind::kBackward;
+    op.kind = OpTable::IsForward(action.transfer) ? OpKind::kForward : OpKind::kBackward;
     const bool is_send = action.kind == Action::Kind::kSend;
-    if (!is_send) op.stage = ops_.op(ops_.ConsumerOf(action.channel, op.microbatch)).stage;
+    if (!is_send) op.stage = ops_.op(ops_.ConsumerOf(action.transfer, op.microbatch)).stage;
     cells_.push_back(ToString(CsvAction{is_send ? Kind::kSend : Kind::kReceive, op}));
   }
 
@@ -140,7 +143,7 @@ absl::StatusOr<Schedule> ParseScheduleCsv(absl::string_view text, CsvDialect dia
     ranks.emplace_back();
     columns.emplace_back();
     for (size_t at = 0; at < rows.actions[row].size(); ++at) {
-      if (rows.actions[row][at].kind != Kind::kRun) continue;
+      if (rows.actions[row][at].kind != Kind::kCompute) continue;
       ranks.back().push_back(rows.actions[row][at].op);
       columns.back().push_back(rows.columns[row][at]);
     }
@@ -152,6 +155,7 @@ absl::StatusOr<Schedule> ParseScheduleCsv(absl::string_view text, CsvDialect dia
                    ScheduleOfPlacedOps(std::move(ranks), [&](RankIndex rank, size_t at) {
                      return Place(rank, columns[rank][at]);
                    }));
+  // The file says no times: a profile without any is enough to prove the order.
   const PipelineProfile profile =
       FreeProfile({.stage_ranks = StageRanks(schedule), .edges = ChainOf(schedule.stages)},
                   static_cast<RankIndex>(schedule.ranks.size()));
@@ -178,8 +182,9 @@ absl::StatusOr<std::string> ToScheduleCsv(const OpTable& ops, CsvDialect dialect
     }
     return text;
   }
-  ASSIGN_OR_RETURN(const RankActions program, MakeRankActions(ops, ReceivePlacement::kAtSend));
-  for (const std::vector<Action>& actions : program) {
+  ASSIGN_OR_RETURN(const RankActions actions_of_rank,
+                   MakeRankActions(ops, ReceivePlacement::kAtSend));
+  for (const std::vector<Action>& actions : actions_of_rank) {
     absl::StrAppend(&text, CsvRow(ops).Write(actions), "\n");
   }
   return text;

@@ -20,7 +20,7 @@ enum class CsvDialect : uint8_t {
 };
 
 // Reads a file. Letters are those of PyTorch today: B is the whole backward op and I the gradient
-// of the input; older files had B for either. Ops that may overlap come one behind the other.
+// of the input; older files had B for either. Ops that may overlap come one after the other.
 // Stages are a chain, each on the rank in whose row it stands. Of transfers, only that they are
 // there, between the ops that they join, is looked at: Crossmesh makes its own.
 //
@@ -30,7 +30,7 @@ enum class CsvDialect : uint8_t {
 absl::StatusOr<Schedule> ParseScheduleCsv(absl::string_view text, CsvDialect dialect);
 
 // The file of a schedule. With transfers, receives stand where PyTorch puts them, stages are
-// unsharded from their first op to their last, and their gradients reduced behind that.
+// unsharded from their first op to their last, and their gradients reduced after that.
 // InvalidArgument unless the stages are a chain, which is what PyTorch takes them for; and as
 // ProveOrder.
 absl::StatusOr<std::string> ToScheduleCsv(const OpTable& ops, CsvDialect dialect);

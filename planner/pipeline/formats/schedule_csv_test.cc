@@ -151,12 +151,12 @@ TEST(ScheduleCsvTest, RefusesWhatIsNoSchedule) {
        {"0F0,(0F1)OVERLAP_F_B", "a pair such as"},
        {"0F0,0UNSHARD,0B0", "row 1, column 2: expected ops only in this dialect, found '0UNSHARD'"},
        {"0F0,0F0,0B0",
-        "row 1, column 2: expected a forward op once, found 0F0 behind 0F0 at row "
+        "row 1, column 2: expected a forward op once, found 0F0 after 0F0 at row "
         "1, column 1"},
        {"0F0,0B0,0B0",
-        "row 1, column 3: expected a gradient of the input once, found 0B0 behind "
+        "row 1, column 3: expected a gradient of the input once, found 0B0 after "
         "0B0 at row 1, column 2"},
-       {"0F0,0I0,0B0", "found 0B0 behind 0I0"},
+       {"0F0,0I0,0B0", "found 0B0 after 0I0"},
        {"0F0,0B0,,0W0", "row 1, column 4: expected a gradient of the weights once, found 0W0"},
        {"0B0,0F0",
         "row 1, column 1: expected a forward op of the stage and microbatch before it, "
@@ -181,8 +181,8 @@ TEST(ScheduleCsvTest, RefusesTransfersThatDoNotFit) {
     absl::string_view from, to, message;
   };
   const std::vector<Change> changes = {
-      {"0SEND_F0,0F1", "0F1", "rank 0: expected 0SEND_F0 behind 0F0, found none"},
-      {"1SEND_B1,1W1", "1W1", "rank 1: expected 1SEND_B1 behind 1I1, found none"},
+      {"0SEND_F0,0F1", "0F1", "rank 0: expected 0SEND_F0 after 0F0, found none"},
+      {"1SEND_B1,1W1", "1W1", "rank 1: expected 1SEND_B1 after 1I1, found none"},
       {"0RECV_B0,", "", "row 1, column 6: expected 0RECV_B0 before its op, found 0B0"},
       {"0F0,0SEND_F0", "0SEND_F0,0F0",
        "row 1, column 2: expected the op before the send of its output, found 0SEND_F0"},

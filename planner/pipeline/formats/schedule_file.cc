@@ -97,6 +97,8 @@ absl::StatusOr<ScheduleFile> ParseScheduleFile(absl::string_view text) {
   ASSIGN_OR_RETURN(file.schedule, ScheduleOfPlacedOps(std::move(ranks), Place));
   ASSIGN_OR_RETURN(const int64_t microbatches, fields.Integer("microbatches"));
   RETURN_IF_ERROR(CheckField("microbatches", file.schedule.microbatches, microbatches));
+  // What the file says besides its ops must agree with them, so that a file edited by hand is not
+  // misread.
   file.shape.stage_ranks = StageRanks(file.schedule);
   RETURN_IF_ERROR(CheckStageRanks(fields, file.shape.stage_ranks));
   ASSIGN_OR_RETURN(file.shape.edges, ReadEdges(fields, file.schedule.stages));

@@ -94,7 +94,7 @@ TEST(ScheduleFileTest, RefusesWhatIsNoSchedule) {
       {"1B1\"", "1B1 \"", "ranks[1], op 5: op ''"},
       {"\"0F0 0F1 0B0 0B1\"", "5", "expected \"ranks\"[0] to be a string"},
       {"0F1", "0F0",
-       "schedule file ranks[0], op 1: expected a forward op once, found 0F0 behind "
+       "schedule file ranks[0], op 1: expected a forward op once, found 0F0 after "
        "0F0 at schedule file ranks[0], op 0"},
       {"0B1\"", "0B1 1F1\"",
        "schedule file ranks[1], op 0: expected ops of stage 1 on rank 0 alone"},

@@ -10,7 +10,7 @@
 namespace crossmesh {
 namespace {
 
-// What waits for what: ops by number, behind them transfers.
+// What waits for what: ops by number, then messages.
 class WaitGraph {
  public:
   explicit WaitGraph(size_t nodes) : waits_for_(nodes), waited_by_(nodes) {}
@@ -47,10 +47,10 @@ class WaitGraph {
 std::vector<MicrobatchIndex> MessagesOf(const OpTable& ops, const EdgePlan& plan,
                                         const std::vector<int64_t>& samples) {
   std::vector<MicrobatchIndex> messages;
-  const RankIndex rank = ops.rank_of(ops.ProducerOf(plan.channel, 0));
+  const RankIndex rank = ops.rank_of(ops.ProducerOf(plan.transfer, 0));
   for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
     const MicrobatchIndex m = ops.op(op).microbatch;
-    if (ops.ProducerOf(plan.channel, m) == op && samples[m] == plan.samples) messages.push_back(m);
+    if (ops.ProducerOf(plan.transfer, m) == op && samples[m] == plan.samples) messages.push_back(m);
   }
   return messages;
 }
@@ -59,25 +59,28 @@ std::vector<MicrobatchIndex> MessagesOf(const OpTable& ops, const EdgePlan& plan
 
 absl::Status ProveBuffers(const OpTable& ops, const std::vector<int64_t>& samples,
                           const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers) {
-  WaitGraph graph(static_cast<size_t>(ops.size()) + ops.transfers());
+  WaitGraph graph(static_cast<size_t>(ops.size()) + ops.messages());
   for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
     for (OpIndex op = ops.first(rank) + 1; op < ops.first(rank + 1); ++op) graph.Add(op - 1, op);
   }
   for (size_t i = 0; i < plans.size(); ++i) {
-    const ChannelIndex channel = plans[i].channel;
+    const TransferIndex transfer = plans[i].transfer;
     const std::vector<MicrobatchIndex> messages = MessagesOf(ops, plans[i], samples);
-    const auto transfer = [&](size_t k) {
-      return static_cast<size_t>(ops.size()) + ops.TransferOf(channel, messages[k]);
+    const auto message = [&](size_t k) {
+      return static_cast<size_t>(ops.size()) + ops.MessageOf(transfer, messages[k]);
     };
     for (size_t k = 0; k < messages.size(); ++k) {
-      graph.Add(ops.ProducerOf(channel, messages[k]), transfer(k));
-      graph.Add(transfer(k), ops.ConsumerOf(channel, messages[k]));
+      graph.Add(ops.ProducerOf(transfer, messages[k]), message(k));
+      graph.Add(message(k), ops.ConsumerOf(transfer, messages[k]));
       if (k < static_cast<size_t>(buffers[i])) continue;
+      // A producer writes into the buffer of the message before, and a receiver gets into it:
+      // neither may begin while that one is still there.
       const size_t before = k - buffers[i];
-      graph.Add(transfer(before), ops.ProducerOf(channel, messages[k]));
-      graph.Add(ops.ConsumerOf(channel, messages[before]), transfer(k));
+      graph.Add(message(before), ops.ProducerOf(transfer, messages[k]));
+      graph.Add(ops.ConsumerOf(transfer, messages[before]), message(k));
     }
   }
+  // Everything could be done in some order; what is left waits in a circle.
   if (graph.Run() == 0) return absl::OkStatus();
   std::vector<std::string> stuck;
   for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {

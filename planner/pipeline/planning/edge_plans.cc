@@ -47,14 +47,15 @@ class EdgePlanner {
     const std::vector<MicrobatchSize> sizes = SizesOf(pipeline_.samples);
     for (size_t e = 0; e < pipeline_.edges.size(); ++e) {
       const Edge& edge = pipeline_.edges[e];
+      // Within a rank nothing moves.
       if (pipeline_.stages[edge.from].rank == pipeline_.stages[edge.to].rank) continue;
-      for (const ChannelIndex channel :
-           {static_cast<ChannelIndex>(2 * e), static_cast<ChannelIndex>(2 * e + 1)}) {
+      for (const TransferIndex transfer :
+           {static_cast<TransferIndex>(2 * e), static_cast<TransferIndex>(2 * e + 1)}) {
         for (const MicrobatchSize& size : sizes) {
           EdgePlan& plan = plans_.emplace_back();
-          plan.channel = channel;
+          plan.transfer = transfer;
           plan.samples = size.samples;
-          RETURN_IF_ERROR(InEdge(edge, OpTable::IsForward(channel), PlanOne(edge, plan)));
+          RETURN_IF_ERROR(InEdge(edge, OpTable::IsForward(transfer), PlanOne(edge, plan)));
         }
       }
     }
@@ -63,7 +64,7 @@ class EdgePlanner {
 
  private:
   absl::Status PlanOne(const Edge& edge, EdgePlan& plan) const {
-    const bool is_forward = OpTable::IsForward(plan.channel);
+    const bool is_forward = OpTable::IsForward(plan.transfer);
     if (!edge.tensors.empty()) {
       ASSIGN_OR_RETURN(const TensorTable tensors, TensorsOf(edge, is_forward, plan.samples));
       plan.sender_bytes = FullestDevice(tensors, Side::kSource);
@@ -76,6 +77,8 @@ class EdgePlanner {
       plan.seconds = made.figures().predicted_seconds;
       plan.plan = std::make_shared<const Plan>(std::move(made));
     }
+    // A time given by hand, such as a measured one, goes before the prediction; the plan stays the
+    // same.
     const std::optional<double>& given = is_forward ? edge.forward_seconds : edge.backward_seconds;
     if (given) {
       plan.seconds = *given * static_cast<double>(plan.samples) /
@@ -91,6 +94,7 @@ class EdgePlanner {
     std::vector<TensorSpec> tensors;
     for (const Tensor& tensor : edge.tensors) {
       ASSIGN_OR_RETURN(tensors.emplace_back(), TensorOfSize(tensor, samples));
+      // Gradients go back between the same layouts: source and destination change places.
       const int32_t source = is_forward ? PlacementOf(near, tensor.source, spec.sources)
                                         : PlacementOf(far, tensor.destination, spec.sources);
       const int32_t destination = is_forward

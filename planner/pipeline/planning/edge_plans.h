@@ -16,7 +16,7 @@ namespace crossmesh {
 
 // A message of an edge in one direction, for a microbatch of one size.
 struct EdgePlan {
-  ChannelIndex channel = 0;  // by place of the edge in the description
+  TransferIndex transfer = 0;  // by place of the edge in the description
   int64_t samples = 0;
   double seconds = 0;                // predicted by the plan, or given by hand
   std::shared_ptr<const Plan> plan;  // proven; null where there are no tensors
@@ -25,7 +25,7 @@ struct EdgePlan {
   ByteCount receiver_bytes;
 };
 
-// Plans what passes between different ranks, by channel, then in the order of the sizes. The
+// Plans what passes between different ranks, by transfer, then in the order of the sizes. The
 // gradient has shapes and layouts of its activation, from the one side to the other. Times given by
 // hand are in proportion to the samples. InvalidArgument and what PlanReshard and Prove find, with
 // the edge; Cancelled. Cost: that of the plans.

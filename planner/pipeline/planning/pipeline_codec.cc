@@ -73,6 +73,8 @@ class Decoder {
       RETURN_IF_ERROR(CheckRange(field + ".samples", group.samples(), 1, PipelineLimits::kSamples));
       pipeline_.samples.insert(pipeline_.samples.end(), group.count(), group.samples());
     }
+    // All later steps are linear in microbatches times stages or edges: bounded here, before
+    // anything is as large.
     const auto most =
         PipelineLimits::kOps / std::max({proto_.stages_size(), proto_.edges_size(), 1});
     RETURN_IF_ERROR(CheckRange("microbatches with so many stages and edges, all counts",
@@ -232,6 +234,7 @@ class Decoder {
     absl::StatusOr<TensorSpec> spec = FromProto(given.tensor());
     RETURN_IF_ERROR(InField(field, spec.status()));
     tensor.tensor = *std::move(spec);
+    // A manifest of one checks what holds for any tensor, such as its name and its size.
     RETURN_IF_ERROR(InField(field, Manifest::Create({tensor.tensor}).status()));
     if (given.has_batch_dimension()) {
       RETURN_IF_ERROR(CheckBatchDimension(given, field, tensor.tensor.shape));

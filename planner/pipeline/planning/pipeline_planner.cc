@@ -6,9 +6,9 @@
 #include "planner/pipeline/formats/schedule_file.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/planning/buffer_proof.h"
-#include "planner/pipeline/planning/channel_buffers.h"
 #include "planner/pipeline/planning/microbatch_sizes.h"
 #include "planner/pipeline/planning/plan_ports.h"
+#include "planner/pipeline/planning/transfer_buffers.h"
 #include "planner/pipeline/schedules/schedule_names.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ Digest IdOf(const PlannedPipeline& planned) {
   for (const int64_t samples : planned.description.samples) builder.AddInt(samples);
   builder.AddInt(std::ssize(planned.transfers));
   for (const PlannedTransfer& transfer : planned.transfers) {
-    builder.AddInt(transfer.channel);
+    builder.AddInt(transfer.index);
     builder.AddInt(transfer.samples);
     builder.AddInt(transfer.buffers);
     builder.AddDigest(transfer.plan == nullptr ? Digest() : transfer.plan->id());
@@ -114,6 +114,7 @@ absl::StatusOr<PipelinePlanner> PipelinePlanner::Create(PipelineDescription pipe
 
 void PipelinePlanner::AddStages() {
   const int64_t largest = std::ranges::max(pipeline_.samples);
+  // Users state times for the first microbatch; profiles have those of the largest one.
   const double scale =
       static_cast<double>(largest) / static_cast<double>(pipeline_.samples.front());
   if (std::ranges::any_of(pipeline_.samples, [=](int64_t samples) { return samples != largest; })) {
@@ -145,9 +146,11 @@ void PipelinePlanner::AddEdges() {
   }
   const int64_t largest = std::ranges::max(pipeline_.samples);
   for (const EdgePlan& plan : plans_) {
+    // Smaller sizes have plans of their own, and take their part of the largest one's time in the
+    // profile.
     if (plan.samples != largest) continue;
-    EdgeProfile& edge = profile_.edges[plan.channel / 2];
-    const bool is_forward = OpTable::IsForward(plan.channel);
+    EdgeProfile& edge = profile_.edges[plan.transfer / 2];
+    const bool is_forward = OpTable::IsForward(plan.transfer);
     (is_forward ? edge.forward_seconds : edge.backward_seconds) = plan.seconds;
     (is_forward ? edge.forward_bytes : edge.backward_bytes) =
         std::max(plan.sender_bytes, plan.receiver_bytes);
@@ -159,9 +162,9 @@ void PipelinePlanner::AddPorts() {
   absl::flat_hash_map<std::string, PortIndex> known;
   for (const EdgePlan& plan : plans_) {
     if (plan.plan == nullptr) continue;
-    EdgeProfile& edge = profile_.edges[plan.channel / 2];
+    EdgeProfile& edge = profile_.edges[plan.transfer / 2];
     std::vector<PortIndex>& ports =
-        OpTable::IsForward(plan.channel) ? edge.forward_ports : edge.backward_ports;
+        OpTable::IsForward(plan.transfer) ? edge.forward_ports : edge.backward_ports;
     for (const PortBytes& port : PortsOf(*plan.plan, topology)) {
       ports.push_back(
           known.try_emplace(port.port, static_cast<PortIndex>(known.size())).first->second);
@@ -189,6 +192,7 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
   ASSIGN_OR_RETURN(OpTable ops, OpTable::Create(planned->schedule, planned->profile));
   planned->ops = std::make_unique<const OpTable>(std::move(ops));
   ASSIGN_OR_RETURN(planned->run, SimulatePipeline(*planned->ops, planned->model));
+  // Buffers follow from the simulated run, so memory is known, and proven, only after it.
   RETURN_IF_ERROR(WithLeastMemory(AddTransfers(*planned)));
   ASSIGN_OR_RETURN(planned->proof, ProvePipeline(planned->schedule, planned->profile));
   ASSIGN_OR_RETURN(planned->bound, ComputePipelineBound(planned->profile, microbatches(),
@@ -197,7 +201,7 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
   return planned;
 }
 
-// A second message for each channel is nearly always of use; without memory for it, one must do.
+// A second message for each transfer is nearly always of use; without memory for it, one must do.
 absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
                                            PlannedPipeline& planned) const {
   planned.profile = profile_;
@@ -209,6 +213,7 @@ absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelC
 
 absl::Status PipelinePlanner::TryToMakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
                                                 PlannedPipeline& planned) const {
+  // The search checks memory itself; all other schedules are checked below.
   if (choice.schedule == PipelineChoice::kAuto) {
     ASSIGN_OR_RETURN(planned.search,
                      SearchSchedules(planned.profile, microbatches(), choice.search, cancelled));
@@ -277,13 +282,15 @@ absl::Status PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
   std::vector<int32_t> buffers = needed;
   FitBuffers(*planned.ops, plans_, buffers, planned.profile);
   for (size_t i = 0; i < plans_.size(); ++i) {
-    planned.transfers.push_back({.channel = plans_[i].channel,
+    planned.transfers.push_back({.index = plans_[i].transfer,
                                  .samples = plans_[i].samples,
                                  .seconds = plans_[i].seconds,
                                  .plan = plans_[i].plan,
                                  .buffers = buffers[i],
                                  .buffers_needed = needed[i]});
   }
+  // Ranks that block take messages in one agreed order; fewer buffers than it needs would stop
+  // them.
   if (planned.model == TransferModel::kBlocking && buffers != needed) {
     return absl::ResourceExhaustedError(
         "expected memory for all messages that wait while transfers block, found less");

@@ -26,7 +26,7 @@ class PipelinePlanner {
   absl::StatusOr<std::shared_ptr<const PlannedPipeline>> Plan(const PipelineChoice& choice,
                                                               CancelCheck cancelled) const;
 
-  // Times and sizes of a microbatch of the largest size; channels have room for two messages.
+  // Times and sizes of a microbatch of the largest size; transfers have room for two messages.
   const PipelineProfile& profile() const { return profile_; }
 
  private:

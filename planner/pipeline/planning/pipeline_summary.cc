@@ -51,7 +51,7 @@ class SummaryWriter {
     summary_.set_bound_place(bound.at(bound.kind()).place);
     summary_.set_transfer_model(std::string(TransferModelName(planned_.model)));
     summary_.set_proven_ops(planned_.proof.ops);
-    summary_.set_proven_transfers(planned_.proof.transfers);
+    summary_.set_proven_transfers(planned_.proof.messages);
   }
 
   void SetBusiestPort() {
@@ -73,8 +73,8 @@ class SummaryWriter {
 
   void AddTransfer(const PlannedTransfer& transfer) {
     v1::PipelineTransferSummary& out = *summary_.add_transfers();
-    out.set_edge(transfer.channel / 2);
-    out.set_backward(!OpTable::IsForward(transfer.channel));
+    out.set_edge(transfer.index / 2);
+    out.set_backward(!OpTable::IsForward(transfer.index));
     out.set_samples(transfer.samples);
     out.set_seconds(transfer.seconds);
     out.set_buffers(transfer.buffers);
@@ -138,9 +138,9 @@ class SummaryWriter {
 
   void WarnOfBuffers(const PlannedTransfer& transfer) {
     if (transfer.buffers >= transfer.buffers_needed) return;
-    const PipelineDescription::Edge& edge = planned_.description.edges[transfer.channel / 2];
+    const PipelineDescription::Edge& edge = planned_.description.edges[transfer.index / 2];
     Warn(absl::StrCat("The edge from stage ", edge.from, " to ", edge.to, ", ",
-                      OpTable::IsForward(transfer.channel) ? "forward" : "backward",
+                      OpTable::IsForward(transfer.index) ? "forward" : "backward",
                       ", has memory for ", transfer.buffers, " of the ", transfer.buffers_needed,
                       " messages of its predicted run: it may take longer."));
   }

@@ -61,6 +61,8 @@ absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
     if (CheckPlacement(name, planner.profile()).ok()) names.emplace_back(name);
   }
   names.emplace_back(PipelineChoice::kAuto);
+  // Each schedule as it is and with its gradients of the weights delayed; where only the latter is
+  // asked for, that alone.
   std::vector<BackwardForm> forms = {BackwardForm::kSplit};
   if (decoded.search.form == BackwardForm::kFull) forms.insert(forms.begin(), BackwardForm::kFull);
   std::vector<v1::PipelineCandidate> candidates;
@@ -73,6 +75,8 @@ absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
       decoded.search.form = form;
       auto planned = planner.Plan(decoded, cancelled);
       if (absl::IsCancelled(planned.status())) return planned.status();
+      // Schedules that are split by themselves come out the same in both forms, and stand in the
+      // table once.
       if (IsTheSame(planned, before)) continue;
       v1::PipelineCandidate& candidate = candidates.emplace_back();
       if (planned.ok()) {

@@ -23,7 +23,7 @@ namespace crossmesh {
 
 // An edge in one direction, for microbatches of one size.
 struct PlannedTransfer {
-  ChannelIndex channel = 0;  // of the profile's edges
+  TransferIndex index = 0;  // of the profile's edges
   int64_t samples = 0;
   double seconds = 0;                // predicted, or given by hand
   std::shared_ptr<const Plan> plan;  // proven; null where there are no tensors
@@ -43,7 +43,7 @@ struct PlannedPipeline {
   PipelineTimeline run;
   PipelineBound bound;
   PipelineProof proof;
-  std::vector<PlannedTransfer> transfers;  // by channel, then in the order of the sizes
+  std::vector<PlannedTransfer> transfers;  // by transfer, then in the order of the sizes
   std::optional<SearchResult> search;      // of "auto"
   Digest id;                               // of all that workers must agree on
 

@@ -40,16 +40,17 @@ std::vector<Op> RowOf(MemoryBlock block, RankIndex rank, int32_t ranks, int32_t 
                                   {OpKind::kForward, up},
                                   {OpKind::kInputGradient, up},
                                   {OpKind::kInputGradient, down}}};
-  std::map<int32_t, Op> slots;
+  std::map<int32_t, Op> op_at;  // by step
   for (MicrobatchIndex m = 0; m < microbatches; ++m) {
-    for (size_t i = 0; i < ops.size(); ++i) slots[begins[i] + kPeriod * m] = ops[i];
+    for (size_t i = 0; i < ops.size(); ++i) op_at[begins[i] + kPeriod * m] = ops[i];
   }
   RowBuilder row(microbatches);
-  int32_t slot = slots.begin()->first;
-  for (const auto& [next, op] : slots) {
-    for (; slot < next; ++slot) row.WeightGradient();
+  int32_t step = op_at.begin()->first;
+  for (const auto& [next, op] : op_at) {
+    // A step that no block uses is a bubble, which a pending gradient of the weights can fill.
+    for (; step < next; ++step) row.WeightGradient();
     op.kind == OpKind::kForward ? row.Forward(op.stage) : row.InputGradient(op.stage);
-    ++slot;
+    ++step;
   }
   while (row.has_pending()) row.WeightGradient();
   return std::move(row).Finish();

@@ -8,11 +8,11 @@
 namespace crossmesh {
 
 // DualPipe (DeepSeek-V3, arXiv 2412.19437): microbatches go through the ranks in both directions at
-// once, half of them each way, so that every rank has two stages, and twice the parameters. Stage i
-// of `ranks` first ones is on rank i; stage ranks + i, the i-th of the other direction, on rank
-// ranks - 1 - i: the profile is BothWays(that of one direction). Microbatch m of the schedule goes
-// one way at the first stages and is another one at the others. A forward op and the backward op
-// behind it are meant to overlap where the ranks can; here they take turns.
+// once, half of them each way, so that every rank has two stages, and twice the parameters. The
+// first `ranks` stages are on the ranks in order; stage ranks + i, the i-th of the other direction,
+// is on rank ranks - 1 - i: the profile is BothWays(that of one direction). Microbatch m of the
+// schedule is one microbatch at the first stages and another one at the others. A forward op and
+// the backward op after it are meant to overlap where the ranks can; here they take turns.
 //
 // InvalidArgument: an odd number of ranks or microbatches, or fewer microbatches than twice the
 // ranks.

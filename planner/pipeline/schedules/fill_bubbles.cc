@@ -49,6 +49,7 @@ class BubbleFiller {
       for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) {
         if (const OpIndex op = FindReady(rank); op != OpTable::kNone) begun.push_back(op);
       }
+      // After all ranks have chosen, so that no rank sees what another begins in the same step.
       for (const OpIndex op : begun) Do(op);
       left -= static_cast<int32_t>(begun.size());
     }
@@ -72,6 +73,7 @@ class BubbleFiller {
         if (op.kind != OpKind::kWeightGradient) return index;
         if (weight_gradient == OpTable::kNone) weight_gradient = index;
       }
+      // An op that is passed over is done later at the latest: room for it must stay.
       held += HeldBy(op);
       most = std::max(most, held);
     }
@@ -102,9 +104,9 @@ absl::StatusOr<Schedule> FillBubbles(const Schedule& schedule) {
   ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
   Schedule filled = BubbleFiller(ops).Fill();
   ASSIGN_OR_RETURN(const OpTable filled_ops, OpTable::Create(filled, chain));
-  ASSIGN_OR_RETURN(const PipelineTimeline filled_run,
+  ASSIGN_OR_RETURN(const PipelineTimeline filled_timeline,
                    SimulatePipeline(filled_ops, TransferModel::kLatency));
-  return filled_run.seconds < run.seconds ? std::move(filled) : schedule;
+  return filled_timeline.seconds < run.seconds ? std::move(filled) : schedule;
 }
 
 }  // namespace crossmesh

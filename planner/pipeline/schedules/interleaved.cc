@@ -45,6 +45,7 @@ absl::StatusOr<Schedule> MakeInterleaved(const InterleavedCounts& counts) {
     const auto backward = [&](int32_t unit) {
       row.Backward(LoopedStage(rank, chunks - 1 - unit / group % chunks, ranks));
     };
+    // As many ops before the first backward op as in Megatron-LM.
     const int32_t leading = std::min((chunks - 1) * group + 2 * (ranks - 1 - rank), units);
     for (int32_t unit = 0; unit < leading; ++unit) forward(unit);
     for (int32_t unit = 0; unit < units; ++unit) {

@@ -23,6 +23,7 @@ absl::StatusOr<Schedule> MakeLoopedBreadthFirst(int32_t ranks, int32_t chunks,
         row.push_back({OpKind::kForward, LoopedStage(rank, chunk, ranks), m});
       }
     }
+    // Backward in exactly the reverse order: what came forward last goes back first.
     for (size_t i = row.size(); i-- > 0;) {
       row.push_back({OpKind::kBackward, row[i].stage, row[i].microbatch});
     }

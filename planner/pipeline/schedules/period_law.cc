@@ -82,6 +82,7 @@ absl::StatusOr<std::vector<int32_t>> SmallestWindows(const PipelineProfile& chai
         "period: expected at least the longest work of a stage, ", longest, ", found ", period));
   }
   std::vector<int32_t> windows(chain.stages.size(), 1);
+  // From the last stage on: a window depends on those of all later stages.
   for (StageIndex i = static_cast<StageIndex>(windows.size()) - 2; i >= 0; --i) {
     const std::vector<double> trips = RoundTrips(chain, form, i);
     for (StageIndex j = i + 1; j < std::ssize(windows); ++j) {
@@ -103,6 +104,8 @@ absl::StatusOr<std::vector<int32_t>> FastestWindows(const PipelineProfile& chain
   const auto fits = [&](const std::vector<int32_t>& windows) {
     return std::ranges::equal(windows, windows_max, std::ranges::less_equal());
   };
+  // Between the longest stage, which no period is below, and one microbatch at a time: windows grow
+  // as the period shrinks, so halving finds the shortest that fits.
   double low = LongestStageSeconds(chain);
   ASSIGN_OR_RETURN(std::vector<int32_t> windows, SmallestWindows(chain, form, low));
   if (fits(windows)) return windows;

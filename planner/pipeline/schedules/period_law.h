@@ -5,7 +5,7 @@
 //
 //   period = max over i <= j of R(i, j) / (w_i - w_j + 1).
 //
-// In the split form, gradients of the weights are right behind those of the input: R(i, j) has the
+// In the split form, gradients of the weights come right after those of the input: R(i, j) has the
 // latter's times, and stage i's gradient of the weights once.
 
 #pragma once
@@ -27,7 +27,7 @@ absl::StatusOr<double> PeriodOfWindows(const PipelineProfile& chain, BackwardFor
                                        std::span<const int32_t> windows);
 
 // The smallest windows, stage by stage, whose period is at most `period`: 1 for the last stage, and
-// for the others as many more than those behind them as their round trips take periods. So an edge
+// for the others as many more than the next stage has as their round trips take periods. So an edge
 // whose transfers cost nothing adds 1, one that takes up to a period there and back adds 2.
 // InvalidArgument as above, and when a stage's own work takes longer than the period. Cost:
 // stages^2.

@@ -1,5 +1,5 @@
-// Which rank has which stage where ranks have several: its chunks, as they are called there. The
-// profile of a schedule places its stages likewise.
+// Which rank has which stage where ranks have several, which the literature calls chunks. The
+// profile of a schedule places its stages alike.
 
 #pragma once
 

@@ -59,13 +59,13 @@ TEST(QueuesOfSchedulesTest, TimesAreThoseOfTheCases) {
     for (const auto& [placement, placement_name] :
          {std::pair(ReceivePlacement::kAtSend, "passive"),
           std::pair(ReceivePlacement::kBeforeUse, "recv_before_use")}) {
-      ASSERT_OK_AND_ASSIGN(const RankActions program, MakeRankActions(ops, placement));
+      ASSERT_OK_AND_ASSIGN(const RankActions actions, MakeRankActions(ops, placement));
       for (const auto& [scope, scope_name] :
            {std::pair(QueueScope::kRank, "device"), std::pair(QueueScope::kPeer, "peer"),
-            std::pair(QueueScope::kChannel, "edge")}) {
+            std::pair(QueueScope::kTransfer, "edge")}) {
         const Json& expected = json[absl::StrCat(placement_name, "/", scope_name)];
         SCOPED_TRACE(absl::StrCat(placement_name, "/", scope_name));
-        const absl::StatusOr<double> seconds = RunQueues(ops, program, {.scope = scope});
+        const absl::StatusOr<double> seconds = SimulateQueues(ops, actions, {.scope = scope});
         if (expected == "deadlock") {
           EXPECT_THAT(seconds, StatusIs(absl::StatusCode::kFailedPrecondition));
         } else {

@@ -219,6 +219,7 @@ absl::StatusOr<Schedule> MakeNamedSchedule(absl::string_view name,
   RETURN_IF_ERROR(CheckPlacement(name, request.profile));
   RETURN_IF_ERROR(CheckMicrobatches(request.profile, request.microbatches));
   ASSIGN_OR_RETURN(Schedule schedule, named->make(request));
+  // Schedules with gradients one by one already have no backward op left to split.
   if (request.form == BackwardForm::kFull) return schedule;
   return DelayWeightGradients(schedule);
 }

@@ -21,11 +21,14 @@ absl::StatusOr<Schedule> MakeSequenceSplit(std::span<const int32_t> windows, int
     RETURN_IF_ERROR(
         CheckCount(kName, {.name = "microbatches in a window", .count = windows[stage]}));
     std::vector<Op> row;
+    // The first backward op needs the whole of the first sequence forward.
     const int32_t leading = std::min(windows[stage] + parts - 2, made.microbatches);
     MicrobatchIndex forward = 0;
     for (; forward < leading; ++forward) row.push_back({OpKind::kForward, stage, forward});
     for (MicrobatchIndex i = 0; i < made.microbatches; ++i) {
       if (forward < made.microbatches) row.push_back({OpKind::kForward, stage, forward++});
+      // Backward in reverse within each sequence: a part's gradient needs those of the parts after
+      // it.
       const MicrobatchIndex backward = i / parts * parts + (parts - 1 - i % parts);
       row.push_back({OpKind::kBackward, stage, backward});
     }

@@ -20,6 +20,7 @@ absl::StatusOr<Schedule> MakeDelayedOrder(std::span<const DelayedStage> stages,
     for (int32_t i = 0; i < leading; ++i) row.Forward(stage);
     for (int32_t i = 0; i < microbatches; ++i) {
       row.InputGradient(stage);
+      // Activations of pending gradients stay in memory: `delay` is how many there is room for.
       if (row.pending(stage) > delay) row.WeightGradient();
       row.Forward(stage);
     }

@@ -39,6 +39,7 @@ class CandidateLister {
       AddSequenceSplits();
       return std::move(candidates_);
     }
+    // First, since a search that is cut short at once still returns this one.
     AddList("list", windows_max_, {.rush = 1.5});
     const std::optional<PipelineProfile> chain = FindChain();
     if (chain) AddChainOrders(*chain);

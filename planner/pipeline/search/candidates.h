@@ -17,10 +17,10 @@ struct Candidate {
   std::function<absl::StatusOr<Schedule>()> make;
 };
 
-// Schedules for a pipeline whose backward ops have that form, roughly the best first: those that
-// are made by doing them; where stages are alone on their ranks, one behind the other, window
-// orders and delayed orders as large as the memory, and smaller ones, and the published schedules;
-// of these also those for several stages to a rank, where the stages are placed as they want. Where
+// Schedules for a pipeline whose backward ops have that form, roughly the best first: list
+// schedules; where stages are alone on their ranks, one after the other, window
+// orders and delayed orders as large as the memory, and smaller ones, and the published schedules,
+// also those for several stages to a rank where the stages are placed as they want. Where
 // sequences are in parts, orders of these as large as the memory, and smaller ones. Not all fit the
 // memory. `seconds` is a bound of the time. The profile must be valid, with memory for
 // a microbatch on every rank, and outlive the candidates.

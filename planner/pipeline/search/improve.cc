@@ -37,10 +37,10 @@ std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineTimeline& ru
       places.push_back({rank, at - ops.first(rank)});
       before = at - 1;
     }
-    for (const ChannelIndex channel : ops.ChannelsInto(op)) {
-      if (before != OpTable::kNone || !ops.Passes(channel)) continue;
-      if (run.transfers[ops.TransferOf(channel, op.microbatch)].end == run.ops[at].begin) {
-        before = ops.ProducerOf(channel, op.microbatch);
+    for (const TransferIndex transfer : ops.TransfersInto(op)) {
+      if (before != OpTable::kNone || !ops.Passes(transfer)) continue;
+      if (run.messages[ops.MessageOf(transfer, op.microbatch)].end == run.ops[at].begin) {
+        before = ops.ProducerOf(transfer, op.microbatch);
       }
     }
     at = before;
@@ -73,6 +73,7 @@ class Improver {
     for (const auto& [rank, place] : places) {
       const auto last = static_cast<int32_t>(found_.schedule.ranks[rank].size()) - 1;
       for (int32_t reach = 1; reach <= kReach; ++reach) {
+        // A reach of 1 is the same exchange either way, and is tried once.
         // The op moves forward, or the one before it back.
         if (place - reach >= 0 && Try(rank, place, place - reach, places)) return true;
         if (place - 1 + reach <= last && reach > 1 &&
@@ -87,7 +88,7 @@ class Improver {
 
   bool Try(RankIndex rank, int32_t from, int32_t to, std::vector<Place>& places) {
     std::vector<Op>& row = found_.schedule.ranks[rank];
-    // Both ends of a channel keep to one order of microbatches.
+    // Both ends of a transfer keep to one order of microbatches.
     const auto passed = from < to ? std::span(row).subspan(from + 1, to - from)
                                   : std::span(row).subspan(to, from - to);
     const auto is_alike = [&op = row[from]](const Op& other) {

@@ -15,9 +15,9 @@ struct ImprovedSchedule {
   int64_t ops = 0;  // that were run to find it
 };
 
-// Moves one op after another of those that the time of a schedule depends on to another place of
-// its rank's order, as long as that saves time, or lets ops begin sooner in the same time, and
-// every rank's memory suffices, until no such move helps or `ops_max` ops have been run.
+// Moves ops that the time of a schedule depends on, one by one, to another place in their rank's
+// order, as long as that saves time, or lets ops begin sooner in the same time, and every rank's
+// memory suffices; until no such move helps, or `ops_max` ops have been simulated.
 // Deterministic. The schedule must be complete and must run: InvalidArgument as OpTable::Create and
 // SimulatePipeline.
 absl::StatusOr<ImprovedSchedule> ImproveSchedule(const Schedule& schedule,

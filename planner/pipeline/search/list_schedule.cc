@@ -94,6 +94,7 @@ class Lister {
       const Wakeup wakeup = wakeups_.top();
       wakeups_.pop();
       now_ = wakeup.seconds;
+      // A rank that is busy is woken again at the end of its op.
       if (ranks_[wakeup.rank].free_at <= now_) BeginNext(wakeup.rank);
     }
     return std::move(schedule_);
@@ -115,6 +116,7 @@ class Lister {
       RankState& rank = ranks_[stage.rank];
       rank.stages.push_back(s);
       rank.microbatch_bytes += stage.activation_bytes();
+      // What the target leaves beside the rank's own work is what it can afford to wait.
       rank.leeway -= profile_.SumOfScales(microbatches_) * stage.seconds();
       const auto prepare = [this](OpQueue& queue, size_t inputs) {
         queue.missing.assign(microbatches_, static_cast<int32_t>(inputs));
@@ -157,6 +159,7 @@ class Lister {
         weights = {OpKind::kWeightGradient, s, next};
       }
     }
+    // Backward first: it frees memory, and earlier stages wait for it.
     const Choice& first = IsRushing(forward) || backward.at > now_ ? forward : backward;
     if (first.at <= now_) return Begin(first.kind, first.stage);
     const double next = std::min(forward.at, backward.at);

@@ -14,10 +14,10 @@ struct ListOptions {
   BackwardForm form = BackwardForm::kFull;
   // Microbatches whose gradients of the input a stage may have before it, by stage, at least 1.
   std::vector<int32_t> windows;
-  // Of a gradient of the weights, the part that may get in the way of the next op.
+  // The part of a gradient of the weights that may get in the way of the next op.
   double overlap = 1;
-  // One that gets more in the way begins only where the rank could not wait for the next op and
-  // still end by then. 0: never.
+  // A gradient that is more in the way than that begins only where the rank could not wait for the
+  // next op and still end by this time. 0: never.
   double target_seconds = 0;
   // Forward ops go before backward ops when the backward ops of all that are left take at most this
   // times the way from forward to backward op: so that there is something to do while the last
@@ -25,11 +25,11 @@ struct ListOptions {
   double rush = 0;
 };
 
-// A schedule made by doing it: whenever a rank is free it begins the backward op that could begin
-// first, else a forward op, where windows and memory allow it, else a gradient of the weights.
-// Stages take microbatches in ascending order. A rank sets memory aside for all its stages when it
-// takes a microbatch, so that no stage can shut out a later one. Transfers share nothing. Memory is
-// set aside as for the largest microbatch.
+// A schedule made by simulating it: whenever a rank is free it begins the backward op that could
+// begin first, else a forward op, where windows and memory allow it, else a gradient of the
+// weights. Stages take microbatches in ascending order. A rank sets memory aside for all its stages
+// when it takes a microbatch, so that no stage can shut out a later one. Messages share nothing.
+// Memory is set aside as for the largest microbatch.
 //
 // InvalidArgument: no microbatches, or windows that are not one for each stage, at least 1; what
 // Validate finds. ResourceExhausted when a rank has no room for one microbatch. Cost: ops, times

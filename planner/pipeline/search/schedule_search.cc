@@ -30,8 +30,10 @@ class ScheduleSearch {
     for (const Candidate& candidate :
          ListCandidates(profile_, microbatches_, options_.form, bound)) {
       RETURN_IF_ERROR(CheckWanted(cancelled));
+      // Something must be found whatever the budget; after that it counts.
       if (!result_.pareto.empty() && !HasBudget()) break;
       absl::StatusOr<Schedule> schedule = candidate.make();
+      // A family that does not suit this pipeline is no error: others are tried.
       if (!schedule.ok()) continue;
       RETURN_IF_ERROR(Look(candidate.name, *schedule));
       RETURN_IF_ERROR(ImproveAtOnce(candidate.name, *schedule));

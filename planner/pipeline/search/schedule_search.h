@@ -14,7 +14,7 @@
 
 namespace crossmesh {
 
-// What a search makes small.
+// What a search minimises.
 enum class SearchObjective : uint8_t {
   kSeconds,  // from the first begin to the last end
   kSpan,     // the longest from begin to end on one rank: where iterations overlap
@@ -50,9 +50,9 @@ struct SearchResult {
   const FoundSchedule& best() const { return pareto.front(); }
 };
 
-// Looks for schedules that are fast in the memory that ranks have: "auto". Candidates are made by
-// families and by lists, and run; the fastest is improved op by op. Everything found fits the
-// memory and can be proven. Equal requests give equal results.
+// Looks for schedules that are fast in the memory that ranks have: "auto". Candidates come from
+// families and from lists, and are simulated; the fastest is improved op by op. Everything found
+// fits the memory and can be proven. Equal requests give equal results.
 //
 // InvalidArgument, ResourceExhausted as ComputePipelineBound; ResourceExhausted also when nothing
 // that was looked at fits. Cancelled when `cancelled` says so.

@@ -24,7 +24,7 @@ void AddRandomPorts(RandomSource& random, PipelineProfile& profile);
 void AddRandomScales(RandomSource& random, int32_t microbatches, PipelineProfile& profile);
 
 // A schedule that can run. `in_order`: each stage takes microbatches in ascending order, for each
-// kind of op, so that both ends of a channel agree.
+// kind of op, so that both ends of a transfer agree.
 Schedule RandomSchedule(RandomSource& random, const PipelineProfile& profile, int32_t microbatches,
                         BackwardForm form, bool in_order);
 

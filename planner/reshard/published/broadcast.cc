@@ -89,6 +89,8 @@ absl::StatusOr<Chosen> ChooseBySearch(const std::vector<OpenBroadcast>& open,
   if (greedy.ok()) {
     const double seconds = BroadcastMakespan(incumbent, problem.network);
     if (BroadcastMakespan(*greedy, problem.network) < seconds) incumbent = *std::move(greedy);
+    // The greedy order is quadratic: with too many slices the search goes on from the order by
+    // size.
   } else if (!absl::IsResourceExhausted(greedy.status())) {
     return greedy.status();
   }
@@ -152,6 +154,8 @@ absl::StatusOr<Routes> RouteByBroadcast(const RoutingProblem& problem, Broadcast
   for (const Slice& slice : slices.all()) {
     const std::vector<HostRank> holder_hosts = HostsOf(slices.holders(slice), tensors);
     for (const HostRank host : HostsOf(slices.receivers(slice), tensors)) {
+      // Receivers beside a holder are fed inside their host; all others were reached by the chains
+      // above.
       if (std::ranges::find(holder_hosts, host) == holder_hosts.end()) continue;
       AddChain({slice, host, {&host, 1}}, slices, tensors, routes);
     }

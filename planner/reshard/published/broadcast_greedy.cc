@@ -60,6 +60,7 @@ class GreedyOrder {
   using Set = std::vector<Member>;
 
   absl::StatusOr<Set> BestSet() {
+    // A set cannot grow once all hosts that could send, or all that could receive, are taken.
     CountHosts();
     Set best;
     for (int i = 0; i < kSetsPerRound && draws_ <= kGreedyDrawsMax; ++i) {
@@ -85,12 +86,14 @@ class GreedyOrder {
   }
 
   Set DrawSet() {
+    // Ports that were taken carry the number of their set: a new set frees all of them at once.
     ++set_number_;
     int64_t free_receivers = receivers_;
     Set set;
     for (size_t i = 0;
          i < pool_.size() && free_receivers > 0 && static_cast<int64_t>(set.size()) < senders_;
          ++i) {
+      // A random order drawn as far as it is needed: the beginning of a Fisher-Yates shuffle.
       std::swap(pool_[i], pool_[i + Below(pool_.size() - i)]);
       const OpenBroadcast& open = left_[pool_[i]];
       ++draws_;

@@ -48,6 +48,7 @@ void NumberEquals(const PortRates& rates, std::vector<BroadcastKind>& kinds) {
       roles[sender.host].rate = rates.out[sender.host];
     }
   }
+  // Hosts of equal roles get one number: of those the search tries only one.
   std::map<HostRole, int32_t> numbers;
   std::vector<int32_t> equals(roles.size());
   for (size_t host = 0; host < roles.size(); ++host) {

@@ -140,7 +140,7 @@ double BroadcastPortTimes::EndOf(const Share& share, double floor) const {
       work += from * rate_[host];
       rate += rate_[host];
     }
-    if (rate == 0 || work / rate >= end) return end;  // nobody, by rounding; or nobody fell out
+    if (rate == 0 || work / rate >= end) return end;  // none, by rounding; or none fell out
     end = work / rate;
   }
 }

@@ -32,6 +32,7 @@ std::vector<DeviceRank> OnHost(std::span<const DeviceRank> devices, HostRank hos
 
 int64_t PartEnd(const Slice& slice, int64_t part, int64_t parts) {
   const int64_t items = slice.bytes() / slice.item_bytes;
+  // 128 bits: items times parts may exceed 64.
   const absl::int128 before = absl::int128(items) * (part + 1) / parts;
   return slice.begin + static_cast<int64_t>(before) * slice.item_bytes;
 }

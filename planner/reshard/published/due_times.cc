@@ -19,8 +19,9 @@ struct RootedBytes {
 
 }  // namespace
 
-void SpreadOverRun(const TensorTable& tensors, Routes& routes) {
+void SpreadOverTime(const TensorTable& tensors, Routes& routes) {
   const auto pair_of = [&](const Relay& relay) {
+    // Only what leaves the root is timed: later hops follow as chunks arrive.
     const DeviceRank first = routes.HopsOf(relay).front().to;
     return std::pair(tensors.host_of(relay.root), tensors.host_of(first));
   };

@@ -9,6 +9,6 @@ namespace crossmesh {
 // the whole run: for strategies that say in which order relays go, and not when. So their chunks
 // are cut as finely as the pair of hosts has little to send, and what is under way to a host from
 // all others together is no more than two periods. Cost: linear.
-void SpreadOverRun(const TensorTable& tensors, Routes& routes);
+void SpreadOverTime(const TensorTable& tensors, Routes& routes);
 
 }  // namespace crossmesh

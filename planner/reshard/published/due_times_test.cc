@@ -23,7 +23,7 @@ TensorTable FromAToBAndC() {
                    .destination = "[-]"}});
 }
 
-TEST(SpreadOverRunTest, RelaysBetweenTwoHostsFollowEachOtherByTheirBytes) {
+TEST(SpreadOverTimeTest, RelaysBetweenTwoHostsFollowEachOtherByTheirBytes) {
   Routes routes;
   routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 0, .end = 16});
   routes.AddHop(0, 2);
@@ -31,12 +31,12 @@ TEST(SpreadOverRunTest, RelaysBetweenTwoHostsFollowEachOtherByTheirBytes) {
   routes.BeginRelay(
       {.slice_class = 1, .root = 1, .begin = 0, .end = 48});  // from the same host to the same
   routes.AddHop(1, 3);
-  SpreadOverRun(FromAToBAndC(), routes);
+  SpreadOverTime(FromAToBAndC(), routes);
   EXPECT_THAT(routes.relays[0].due, (DueTime{.begin = 0, .end = kQuarter}));
   EXPECT_THAT(routes.relays[1].due, (DueTime{.begin = kQuarter, .end = DueTime::kParts}));
 }
 
-TEST(SpreadOverRunTest, RelaysOfOtherPairsGoOnBesideThem) {
+TEST(SpreadOverTimeTest, RelaysOfOtherPairsGoOnBesideThem) {
   Routes routes;
   routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 0, .end = 16});
   routes.AddHop(0, 2);
@@ -44,7 +44,7 @@ TEST(SpreadOverRunTest, RelaysOfOtherPairsGoOnBesideThem) {
   routes.AddHop(1, 4);
   routes.BeginRelay({.slice_class = 0, .root = 0, .begin = 16, .end = 16 + 48});
   routes.AddHop(0, 2);
-  SpreadOverRun(FromAToBAndC(), routes);
+  SpreadOverTime(FromAToBAndC(), routes);
   std::vector<int32_t> begins, ends;
   for (const Relay& relay : routes.relays) {
     begins.push_back(relay.due.begin);

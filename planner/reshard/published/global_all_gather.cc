@@ -55,6 +55,7 @@ absl::StatusOr<Routes> RouteByGlobalAllGather(const RoutingProblem& problem) {
     for (size_t part = 0; part < ring.size(); ++part) {
       const int64_t end =
           PartEnd(slice, static_cast<int64_t>(part), static_cast<int64_t>(ring.size()));
+      // A slice with fewer elements than receivers has empty parts.
       if (begin == end) continue;
       routes.BeginRelay({.slice_class = slice.slice_class,
                          .root = senders[part % senders.size()],

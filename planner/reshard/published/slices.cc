@@ -80,6 +80,7 @@ absl::StatusOr<Slices> Slices::List(absl::string_view strategy, const TensorTabl
   for (int32_t g = 0; g < groups; ++g) {
     count += tensors.tensors_in_group(g) * static_cast<int64_t>(slicing.grid(g).classes.size());
   }
+  // Before anything is as large as the slices would be.
   RETURN_IF_ERROR(CheckRelayCount(strategy, count));
 
   Slices result;

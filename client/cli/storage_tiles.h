@@ -1,6 +1,6 @@
 #pragma once
 
-#include "client/cli/demo_values.h"
+#include "client/cli/tensor_values.h"
 #include "common/mesh/box.h"
 #include "common/mesh/shape.h"
 #include "common/plan/storage_layout.h"
@@ -18,26 +18,26 @@
 
 namespace crossmesh {
 
-// Calls `visit` with the elements of a box as runs that follow each other in the tensor, in
-// row-major order: the first element's place in the tensor, and how many.
-void ForEachRun(const Shape& shape, const Box& box,
-                absl::FunctionRef<void(int64_t first, int64_t count)> visit);
+// Calls `visit` with the elements of a box in row-major order, as stretches that are contiguous in
+// the tensor: the first element's place in the tensor, and how many.
+void ForEachStretch(const Shape& shape, const Box& box,
+                    absl::FunctionRef<void(int64_t first, int64_t count)> visit);
 
 // The tiles of one device on one side in a storage's memory, where StorageLayout puts them.
 // Thread-compatible; keeps references to its arguments.
-class DemoTiles {
+class StorageTiles {
  public:
-  DemoTiles(const TensorTable& tensors, Side side, DeviceRank device);
+  StorageTiles(const TensorTable& tensors, Side side, DeviceRank device);
 
   // Of the whole storage.
   int64_t bytes() const { return layout_.bytes; }
 
   // `memory` has bytes() bytes; what is done is added to `done_bytes`.
-  void Fill(const DemoValues& values, std::span<std::byte> memory,
+  void Fill(const TensorValues& values, std::span<std::byte> memory,
             std::atomic<int64_t>& done_bytes) const;
   // DataLoss for the first wrong element, naming tensor, element, what was expected and found, and
   // the slot.
-  absl::Status Check(const DemoValues& values, std::span<const std::byte> memory,
+  absl::Status Check(const TensorValues& values, std::span<const std::byte> memory,
                      std::atomic<int64_t>& done_bytes) const;
   // Writes the tiles as a safetensors file, tensors named as in the manifest. Unimplemented for a
   // tile of more than one box.

@@ -1,4 +1,4 @@
-#include "client/cli/demo_tiles.h"
+#include "client/cli/storage_tiles.h"
 
 #include "client/safetensors/writer.h"
 #include "common/base/status_macros.h"
@@ -24,19 +24,19 @@ std::string ElementText(const Shape& shape, int64_t element) {
   return absl::StrCat("[", absl::StrJoin(coordinates, ", "), "]");
 }
 
-// Every run is a block of what is filled or checked; progress need not be finer.
+// Added for every stretch that is filled or checked; progress need not be finer.
 void AddProgress(std::atomic<int64_t>& done_bytes, int64_t bytes) {
   done_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-void ForEachRun(const Shape& shape, const Box& box,
-                absl::FunctionRef<void(int64_t first, int64_t count)> visit) {
+void ForEachStretch(const Shape& shape, const Box& box,
+                    absl::FunctionRef<void(int64_t first, int64_t count)> visit) {
   if (box.empty()) return;
   absl::InlinedVector<int64_t, 4> stride(shape.rank(), 1);
   for (int d = shape.rank() - 2; d >= 0; --d) stride[d] = stride[d + 1] * shape[d + 1];
-  // Dimensions behind `split` are whole, so the box's part of `split` is one run.
+  // Dimensions after `split` are whole, so the box's part of `split` is one stretch.
   int split = std::max(shape.rank() - 1, 0);
   while (split > 0 && box[split].length() == shape[split]) --split;
   const int64_t count = shape.rank() == 0 ? 1 : box[split].length() * stride[split];
@@ -52,14 +52,14 @@ void ForEachRun(const Shape& shape, const Box& box,
   }
 }
 
-DemoTiles::DemoTiles(const TensorTable& tensors, Side side, DeviceRank device)
+StorageTiles::StorageTiles(const TensorTable& tensors, Side side, DeviceRank device)
     : tensors_(tensors), side_(side), device_(device), layout_(LayOut(tensors, side, device)) {
   for (int32_t group = 0; group < std::ssize(tensors.groups()); ++group) {
     tiles_.push_back(tensors.TileOf(side, group, device));
   }
 }
 
-absl::Status DemoTiles::ForEachBox(VisitBox visit) const {
+absl::Status StorageTiles::ForEachBox(VisitBox visit) const {
   for (int64_t tensor = 0; tensor < std::ssize(layout_.offset_of_tensor); ++tensor) {
     int64_t offset = layout_.offset_of_tensor[tensor];
     if (offset < 0) continue;
@@ -72,19 +72,19 @@ absl::Status DemoTiles::ForEachBox(VisitBox visit) const {
   return absl::OkStatus();
 }
 
-std::string DemoTiles::SlotText(int64_t tensor) const {
+std::string StorageTiles::SlotText(int64_t tensor) const {
   const int32_t group = tensors_.group_of_tensor()[tensor];
   const std::vector<DeviceRank>& slots = tensors_.slots(side_, tensors_.placement_of(side_, group));
   const auto slot = std::ranges::find(slots, device_) - slots.begin();
   return absl::StrCat("slot ", slot, " on ", ToString(tensors_.devices()[device_]));
 }
 
-void DemoTiles::Fill(const DemoValues& values, std::span<std::byte> memory,
-                     std::atomic<int64_t>& done_bytes) const {
+void StorageTiles::Fill(const TensorValues& values, std::span<std::byte> memory,
+                        std::atomic<int64_t>& done_bytes) const {
   const absl::Status status = ForEachBox([&](int64_t tensor, const Box& box, int64_t offset) {
     const TensorSpec& spec = values.manifest().tensors()[tensor];
     const int64_t item_bytes = ItemBytes(spec.type);
-    ForEachRun(spec.shape, box, [&](int64_t first, int64_t count) {
+    ForEachStretch(spec.shape, box, [&](int64_t first, int64_t count) {
       values.Write(tensor, first, memory.subspan(offset, count * item_bytes));
       offset += count * item_bytes;
       AddProgress(done_bytes, count * item_bytes);
@@ -94,30 +94,30 @@ void DemoTiles::Fill(const DemoValues& values, std::span<std::byte> memory,
   status.IgnoreError();  // the visit cannot fail
 }
 
-absl::Status DemoTiles::Check(const DemoValues& values, std::span<const std::byte> memory,
-                              std::atomic<int64_t>& done_bytes) const {
+absl::Status StorageTiles::Check(const TensorValues& values, std::span<const std::byte> memory,
+                                 std::atomic<int64_t>& done_bytes) const {
   return ForEachBox([&](int64_t tensor, const Box& box, int64_t offset) -> absl::Status {
     const TensorSpec& spec = values.manifest().tensors()[tensor];
     const int64_t item_bytes = ItemBytes(spec.type);
     absl::Status status;
-    ForEachRun(spec.shape, box, [&](int64_t first, int64_t count) {
-      const std::span<const std::byte> run = memory.subspan(offset, count * item_bytes);
+    ForEachStretch(spec.shape, box, [&](int64_t first, int64_t count) {
+      const std::span<const std::byte> stretch = memory.subspan(offset, count * item_bytes);
       offset += count * item_bytes;
       AddProgress(done_bytes, count * item_bytes);
       const std::optional<int64_t> wrong =
-          status.ok() ? values.FirstWrong(tensor, first, run) : std::nullopt;
+          status.ok() ? values.FirstWrong(tensor, first, stretch) : std::nullopt;
       if (!wrong) return;
       status = absl::DataLossError(absl::StrCat(
           "tensor \"", spec.name, "\" element ", ElementText(spec.shape, *wrong), " in ",
           SlotText(tensor), ": expected ", values.ElementText(tensor, *wrong), ", found ",
-          BytesText(run.subspan((*wrong - first) * item_bytes, item_bytes))));
+          BytesText(stretch.subspan((*wrong - first) * item_bytes, item_bytes))));
     });
     return status;
   });
 }
 
-absl::Status DemoTiles::Save(const Manifest& manifest, std::span<const std::byte> memory,
-                             const std::string& path) const {
+absl::Status StorageTiles::Save(const Manifest& manifest, std::span<const std::byte> memory,
+                                const std::string& path) const {
   std::vector<SafetensorsEntry> entries;
   int64_t last_tensor = -1;
   RETURN_IF_ERROR(ForEachBox([&](int64_t tensor, const Box& box, int64_t offset) -> absl::Status {

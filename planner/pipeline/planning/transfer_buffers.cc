@@ -1,4 +1,4 @@
-#include "planner/pipeline/planning/channel_buffers.h"
+#include "planner/pipeline/planning/transfer_buffers.h"
 
 #include "planner/pipeline/memory.h"
 
@@ -18,6 +18,7 @@ int32_t MostAtOnce(const std::vector<TimeSpan>& spans) {
     changes.emplace_back(span.begin, 1);
     changes.emplace_back(span.end, -1);
   }
+  // At equal times ends sort before begins: a buffer that is given back may be taken at once.
   std::ranges::sort(changes);
   int32_t there = 0, most = 0;
   for (const auto& [time, change] : changes) {
@@ -37,11 +38,12 @@ std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineTimeline& r
     std::vector<TimeSpan> sent, received;
     for (MicrobatchIndex m = 0; m < std::ssize(samples); ++m) {
       if (samples[m] != plan.samples) continue;
-      const TimeSpan& transfer = run.transfers[ops.TransferOf(plan.channel, m)];
-      sent.push_back({run.ops[ops.ProducerOf(plan.channel, m)].begin, transfer.end});
-      received.push_back({transfer.begin, run.ops[ops.ConsumerOf(plan.channel, m)].end});
+      const TimeSpan& passing = run.messages[ops.MessageOf(plan.transfer, m)];
+      sent.push_back({run.ops[ops.ProducerOf(plan.transfer, m)].begin, passing.end});
+      received.push_back({passing.begin, run.ops[ops.ConsumerOf(plan.transfer, m)].end});
     }
     const int32_t most = std::max(MostAtOnce(sent), MostAtOnce(received));
+    // One more than the run needs, so that a message that is late holds up no other.
     buffers.push_back(std::min(most + 1, static_cast<int32_t>(sent.size())));
   }
   return buffers;
@@ -53,8 +55,8 @@ void SetBufferBytes(const std::vector<EdgePlan>& plans, const std::vector<int32_
     edge.from_buffer_bytes = edge.to_buffer_bytes = ByteCount(0);
   }
   for (size_t i = 0; i < plans.size(); ++i) {
-    EdgeProfile& edge = profile.edges[plans[i].channel / 2];
-    const bool is_forward = OpTable::IsForward(plans[i].channel);
+    EdgeProfile& edge = profile.edges[plans[i].transfer / 2];
+    const bool is_forward = OpTable::IsForward(plans[i].transfer);
     ByteCount& sender = is_forward ? *edge.from_buffer_bytes : *edge.to_buffer_bytes;
     ByteCount& receiver = is_forward ? *edge.to_buffer_bytes : *edge.from_buffer_bytes;
     sender += int64_t{buffers[i]} * plans[i].sender_bytes;
@@ -75,8 +77,10 @@ void FitBuffers(const OpTable& ops, const std::vector<EdgePlan>& plans,
     };
     size_t fullest = plans.size();
     for (size_t i = 0; i < plans.size(); ++i) {
-      const EdgeProfile& edge = profile.edges[plans[i].channel / 2];
+      const EdgeProfile& edge = profile.edges[plans[i].transfer / 2];
       if (buffers[i] == 1 || (!is_over(edge.from) && !is_over(edge.to))) continue;
+      // Taken from where there are most: the last buffer of a transfer is the one it cannot do
+      // without.
       if (fullest == plans.size() || buffers[i] > buffers[fullest]) fullest = i;
     }
     if (fullest == plans.size()) return;

@@ -1,6 +1,6 @@
-#include "client/cli/demo_tiles.h"
+#include "client/cli/storage_tiles.h"
 
-#include "client/cli/demo_values.h"
+#include "client/cli/tensor_values.h"
 #include "client/safetensors/file.h"
 #include "common/mesh/layout_rules.h"
 #include "common/reshard/reshard_tensors.h"
@@ -19,25 +19,27 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-std::vector<std::pair<int64_t, int64_t>> Runs(const std::string& shape, const std::string& box) {
-  std::vector<std::pair<int64_t, int64_t>> runs;
-  ForEachRun(ParseShape(shape).value(), ParseBox(box).value(),
-             [&runs](int64_t first, int64_t count) { runs.emplace_back(first, count); });
-  return runs;
+std::vector<std::pair<int64_t, int64_t>> Stretches(const std::string& shape,
+                                                   const std::string& box) {
+  std::vector<std::pair<int64_t, int64_t>> stretches;
+  ForEachStretch(
+      ParseShape(shape).value(), ParseBox(box).value(),
+      [&stretches](int64_t first, int64_t count) { stretches.emplace_back(first, count); });
+  return stretches;
 }
 
-TEST(ForEachRunTest, JoinsWhatLiesTogether) {
-  EXPECT_THAT(Runs("[4, 6]", "[1:3, 0:6]"), ElementsAre(Pair(6, 12)));
-  EXPECT_THAT(Runs("[4, 6]", "[1:3, 2:5]"), ElementsAre(Pair(8, 3), Pair(14, 3)));
-  EXPECT_THAT(Runs("[2, 2, 3]", "[0:2, 1:2, 0:3]"), ElementsAre(Pair(3, 3), Pair(9, 3)));
-  EXPECT_THAT(Runs("[2, 2, 3]", "[0:2, 0:2, 0:3]"), ElementsAre(Pair(0, 12)));
-  EXPECT_THAT(Runs("[]", "[]"), ElementsAre(Pair(0, 1)));
-  EXPECT_THAT(Runs("[4, 6]", "[1:1, 0:6]"), ElementsAre());
+TEST(ForEachStretchTest, JoinsWhatLiesTogether) {
+  EXPECT_THAT(Stretches("[4, 6]", "[1:3, 0:6]"), ElementsAre(Pair(6, 12)));
+  EXPECT_THAT(Stretches("[4, 6]", "[1:3, 2:5]"), ElementsAre(Pair(8, 3), Pair(14, 3)));
+  EXPECT_THAT(Stretches("[2, 2, 3]", "[0:2, 1:2, 0:3]"), ElementsAre(Pair(3, 3), Pair(9, 3)));
+  EXPECT_THAT(Stretches("[2, 2, 3]", "[0:2, 0:2, 0:3]"), ElementsAre(Pair(0, 12)));
+  EXPECT_THAT(Stretches("[]", "[]"), ElementsAre(Pair(0, 1)));
+  EXPECT_THAT(Stretches("[4, 6]", "[1:1, 0:6]"), ElementsAre());
 }
 
-class DemoTilesTest : public testing::Test {
+class StorageTilesTest : public testing::Test {
  protected:
-  DemoTilesTest()
+  StorageTilesTest()
       : values_(Manifest::Create({{.name = "a", .type = DataType::kF32, .shape = ShapeOf({5, 6})},
                                   {.name = "b", .type = DataType::kBF16, .shape = ShapeOf({3})},
                                   {.name = "c", .type = DataType::kU8, .shape = ShapeOf({})}})
@@ -60,10 +62,10 @@ class DemoTilesTest : public testing::Test {
   std::atomic<int64_t> done_bytes_ = 0;
 };
 
-TEST_F(DemoTilesTest, WhatIsFilledIsRight) {
+TEST_F(StorageTilesTest, WhatIsFilledIsRight) {
   for (const Side side : {Side::kSource, Side::kDestination}) {
     for (DeviceRank device = 0; device < 4; ++device) {
-      const DemoTiles tiles(tensors_, side, device);
+      const StorageTiles tiles(tensors_, side, device);
       std::vector<std::byte> memory(tiles.bytes());
       tiles.Fill(values_, memory, done_bytes_);
       EXPECT_OK(tiles.Check(values_, memory, done_bytes_));
@@ -71,9 +73,9 @@ TEST_F(DemoTilesTest, WhatIsFilledIsRight) {
   }
 }
 
-TEST_F(DemoTilesTest, EveryWrongByteIsFoundAndNamed) {
+TEST_F(StorageTilesTest, EveryWrongByteIsFoundAndNamed) {
   const DeviceRank device = *tensors_.FindDevice({.host = "b", .index = 1});
-  const DemoTiles tiles(tensors_, Side::kDestination, device);
+  const StorageTiles tiles(tensors_, Side::kDestination, device);
   std::vector<std::byte> memory(tiles.bytes());
   tiles.Fill(values_, memory, done_bytes_);
   // Columns 3 to 5 of 5 rows, of 4 bytes each: row 2, column 4.
@@ -84,16 +86,16 @@ TEST_F(DemoTilesTest, EveryWrongByteIsFoundAndNamed) {
                              HasSubstr("expected 0x"), HasSubstr("found 0x"))));
 }
 
-TEST_F(DemoTilesTest, ElementsThatChangedPlacesAreFound) {
+TEST_F(StorageTilesTest, ElementsThatChangedPlacesAreFound) {
   const DeviceRank device = *tensors_.FindDevice({.host = "a", .index = 0});
-  const DemoTiles tiles(tensors_, Side::kSource, device);
+  const StorageTiles tiles(tensors_, Side::kSource, device);
   std::vector<std::byte> memory(tiles.bytes());
   tiles.Fill(values_, memory, done_bytes_);
   std::swap_ranges(memory.begin(), memory.begin() + 4, memory.begin() + 4);
   EXPECT_THAT(tiles.Check(values_, memory, done_bytes_), StatusIs(absl::StatusCode::kDataLoss));
 }
 
-TEST_F(DemoTilesTest, ReceivedValuesAreConverted) {
+TEST_F(StorageTilesTest, ReceivedValuesAreConverted) {
   const Mesh mesh = ParseMesh("x=1 on a.0").value();
   const LayoutRules as_it_is = LayoutRules::Parse("* [...]").value();
   const LayoutRules converting =
@@ -106,15 +108,15 @@ TEST_F(DemoTilesTest, ReceivedValuesAreConverted) {
   EXPECT_EQ(received.manifest().tensors()[2].type, DataType::kU8);
   // A BF16 is the upper half of its F32.
   EXPECT_EQ(received.ElementText(1, 2), values_.ElementText(1, 2) + "0000");
-  const DemoTiles tiles(tensors, Side::kDestination, 0);
+  const StorageTiles tiles(tensors, Side::kDestination, 0);
   std::vector<std::byte> memory(tiles.bytes());
   tiles.Fill(received, memory, done_bytes_);
   EXPECT_OK(tiles.Check(received, memory, done_bytes_));
 }
 
-TEST_F(DemoTilesTest, TilesAreSavedUnderTheirNames) {
+TEST_F(StorageTilesTest, TilesAreSavedUnderTheirNames) {
   const DeviceRank device = *tensors_.FindDevice({.host = "b", .index = 0});
-  const DemoTiles tiles(tensors_, Side::kDestination, device);
+  const StorageTiles tiles(tensors_, Side::kDestination, device);
   std::vector<std::byte> memory(tiles.bytes());
   tiles.Fill(values_, memory, done_bytes_);
   const TemporaryFolder folder;

@@ -1,4 +1,4 @@
-#include "client/cli/run_files.h"
+#include "client/cli/simulation_files.h"
 
 #include "client/cli/cli.h"
 #include "client/cli/simulation_report.h"
@@ -6,13 +6,13 @@
 #include "common/base/status_macros.h"
 
 namespace crossmesh {
-void RunFiles::AddTo(CLI::App& command) {
+void SimulationFiles::AddTo(CLI::App& command) {
   command.add_option("--svg", svg_, "Draw hosts, routes and the run over time to this file");
   command.add_option("--trace", trace_, "Write the run in Chrome's trace format to this file");
 }
 
-absl::Status RunFiles::Write(const Plan& plan, const Topology& topology,
-                             const SimulatedTimeline& run) const {
+absl::Status SimulationFiles::Write(const Plan& plan, const Topology& topology,
+                                    const SimulatedTimeline& run) const {
   if (!svg_.empty()) {
     RETURN_IF_ERROR(WriteFile(svg_, DrawPlan({.plan = plan, .topology = topology, .run = run})));
   }

@@ -8,11 +8,11 @@
 
 namespace crossmesh {
 
-// What was measured of an iteration, by the numbers of the table. A transfer that was not measured
+// What was measured of an iteration, by the numbers of the table. A message that was not measured
 // is at the end of the op whose output it is. InvalidArgument names an op that the schedule does
 // not have, or that was not measured, or an edge that is not there. Cost: ops, times their
 // logarithm.
-absl::StatusOr<PipelineTimeline> MeasuredRun(const v1::PipelineMeasurement& measurement,
-                                             const OpTable& ops);
+absl::StatusOr<PipelineTimeline> MeasuredTimeline(const v1::PipelineMeasurement& measurement,
+                                                  const OpTable& ops);
 
 }  // namespace crossmesh

@@ -12,7 +12,7 @@
 namespace crossmesh {
 
 // The flags --svg and --trace: files to see a simulated run in.
-class RunFiles {
+class SimulationFiles {
  public:
   void AddTo(CLI::App& command);
   bool wanted() const { return !svg_.empty() || !trace_.empty(); }

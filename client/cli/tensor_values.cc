@@ -1,4 +1,4 @@
-#include "client/cli/demo_values.h"
+#include "client/cli/tensor_values.h"
 
 #include "common/base/check.h"
 #include "common/mesh/conversion.h"
@@ -37,8 +37,8 @@ void WriteItems(uint64_t seed, uint64_t first, std::span<std::byte> out) {
 
 }  // namespace
 
-std::optional<int64_t> DemoValues::FirstWrong(int64_t tensor, int64_t first,
-                                              std::span<const std::byte> found) const {
+std::optional<int64_t> TensorValues::FirstWrong(int64_t tensor, int64_t first,
+                                                std::span<const std::byte> found) const {
   const auto item_bytes = static_cast<size_t>(ItemBytes(manifest().tensors()[tensor].type));
   std::array<std::byte, kBlockBytes> block;
   while (!found.empty()) {
@@ -55,7 +55,7 @@ std::optional<int64_t> DemoValues::FirstWrong(int64_t tensor, int64_t first,
   return std::nullopt;
 }
 
-std::string DemoValues::ElementText(int64_t tensor, int64_t element) const {
+std::string TensorValues::ElementText(int64_t tensor, int64_t element) const {
   std::array<std::byte, 8> bytes;
   const auto item = std::span(bytes).first(ItemBytes(manifest().tensors()[tensor].type));
   Write(tensor, element, item);
@@ -109,7 +109,7 @@ Manifest ReceivedManifest(const Manifest& manifest, const TensorTable& tensors) 
   return *std::move(received);
 }
 
-ReceivedValues::ReceivedValues(const DemoValues& values, const TensorTable& tensors)
+ReceivedValues::ReceivedValues(const TensorValues& values, const TensorTable& tensors)
     : values_(values), tensors_(tensors), manifest_(ReceivedManifest(values.manifest(), tensors)) {
   const std::vector<int32_t>& scaled = tensors.spec().scaled_tensors;
   for (size_t i = 0; i < scaled.size(); ++i) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <absl/time/time.h>
 #include <sys/types.h>
 
 namespace crossmesh {

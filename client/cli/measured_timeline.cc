@@ -1,4 +1,4 @@
-#include "client/cli/measured_run.h"
+#include "client/cli/measured_timeline.h"
 
 #include "common/base/status_macros.h"
 
@@ -18,7 +18,7 @@ class MeasurementReader {
  public:
   explicit MeasurementReader(const OpTable& ops) : ops_(ops), is_known_(ops.size()) {
     run_.ops.resize(ops.size());
-    run_.transfers.resize(ops.transfers());
+    run_.messages.resize(ops.messages());
     for (OpIndex i = 0; i < ops.size(); ++i) index_[ops.op(i)] = i;
   }
 
@@ -31,6 +31,7 @@ class MeasurementReader {
       return absl::InvalidArgumentError(
           absl::StrCat("measurement: expected op ", ToString(ops_.op(i)), ", found none"));
     }
+    // Before the measured ones: a controller tells only so many, and those within a rank are none.
     PlaceTransfers();
     for (const v1::PipelineMeasurement::Transfer& transfer : measurement.transfers()) {
       RETURN_IF_ERROR(ReadTransfer(transfer));
@@ -68,27 +69,27 @@ class MeasurementReader {
   }
 
   void PlaceTransfers() {
-    for (ChannelIndex channel = 0; channel < ops_.channels(); ++channel) {
+    for (TransferIndex transfer = 0; transfer < ops_.transfers(); ++transfer) {
       for (MicrobatchIndex m = 0; m < ops_.schedule().microbatches; ++m) {
-        const double end = run_.ops[ops_.ProducerOf(channel, m)].end;
-        run_.transfers[ops_.TransferOf(channel, m)] = {.begin = end, .end = end};
+        const double end = run_.ops[ops_.ProducerOf(transfer, m)].end;
+        run_.messages[ops_.MessageOf(transfer, m)] = {.begin = end, .end = end};
       }
     }
   }
 
   absl::Status ReadTransfer(const v1::PipelineMeasurement::Transfer& measured) {
-    if (measured.edge() < 0 || measured.edge() >= ops_.channels() / 2) {
+    if (measured.edge() < 0 || measured.edge() >= ops_.transfers() / 2) {
       return absl::InvalidArgumentError(absl::StrCat("measurement: expected an edge below ",
-                                                     ops_.channels() / 2, ", found ",
+                                                     ops_.transfers() / 2, ", found ",
                                                      measured.edge()));
     }
     const v1::PipelineTimes& times = measured.messages();
     RETURN_IF_ERROR(CheckLengths(times));
-    const ChannelIndex channel = 2 * measured.edge() + (measured.backward() ? 1 : 0);
+    const TransferIndex transfer = 2 * measured.edge() + (measured.backward() ? 1 : 0);
     for (int i = 0; i < times.name_size(); ++i) {
       ASSIGN_OR_RETURN(const OpIndex producer, Find(times.name(i)));
       const MicrobatchIndex m = ops_.op(producer).microbatch;
-      run_.transfers[ops_.TransferOf(channel, m)] = {.begin = times.begin(i), .end = times.end(i)};
+      run_.messages[ops_.MessageOf(transfer, m)] = {.begin = times.begin(i), .end = times.end(i)};
     }
     return absl::OkStatus();
   }
@@ -115,8 +116,8 @@ class MeasurementReader {
 
 }  // namespace
 
-absl::StatusOr<PipelineTimeline> MeasuredRun(const v1::PipelineMeasurement& measurement,
-                                             const OpTable& ops) {
+absl::StatusOr<PipelineTimeline> MeasuredTimeline(const v1::PipelineMeasurement& measurement,
+                                                  const OpTable& ops) {
   return MeasurementReader(ops).Read(measurement);
 }
 

@@ -1,4 +1,4 @@
-#include "client/cli/child_process.h"
+#include "common/testing/child_process.h"
 
 #include "common/base/child_exit.h"
 #include "common/base/unique_fd.h"

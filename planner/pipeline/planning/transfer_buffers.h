@@ -1,4 +1,4 @@
-// How many messages the ends of a channel have memory for.
+// How many messages the ends of a transfer have memory for.
 
 #pragma once
 
