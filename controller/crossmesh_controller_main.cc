@@ -66,7 +66,6 @@ absl::Status ReadTopology(Flags& flags) {
 }
 
 absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
-  flags.controller.version = CROSSMESH_VERSION;
   RETURN_IF_ERROR(ReadTopology(flags));
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(const std::unique_ptr<Controller> controller,

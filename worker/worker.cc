@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/mesh/mesh.h"
 #include "common/metrics/prometheus/recorders.h"
 #include "common/wire/communicator_codec.h"
@@ -139,7 +140,6 @@ absl::Status Worker::OpenMetrics() {
   if (options_.metrics_listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(exporter_, MetricsExporter::Start({.address = options_.metrics_listen,
                                                       .role = "worker",
-                                                      .version = CROSSMESH_VERSION,
                                                       .insecure = options_.insecure}));
   worker_metrics_ = MakeWorkerMetrics(exporter_->registry());
   rpc_metrics_ = MakeRpcMetrics(exporter_->registry(), kWorkerMethods);
@@ -269,7 +269,7 @@ v1::WorkerSessionRequest::Register Worker::Registration() const {
   registration.set_execution_address(execution_address());
   registration.set_transport(std::string(transport_->name()));
   registration.set_data_address(transport_->address());
-  registration.set_version(CROSSMESH_VERSION);
+  registration.set_version(std::string(Version()));
   registration.set_protocol(kSessionProtocol);
   for (const std::string& interface : options_.data.interfaces) {
     registration.add_data_interfaces(interface);

@@ -1,5 +1,6 @@
 #include "common/metrics/prometheus/exporter.h"
 
+#include "common/base/version.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/prometheus/labelled_metrics.h"
 
@@ -56,8 +57,9 @@ MetricsExporter::MetricsExporter(const Options& options, std::string address,
       registry_(std::make_shared<prometheus::Registry>()),
       process_(std::make_shared<ProcessCollector>()),
       exposer_(std::move(exposer)) {
-  const LabelSets build = {
-      {{"version", options.version}, {"revision", options.revision}, {"role", options.role}}};
+  const LabelSets build = {{{"version", std::string(Version())},
+                            {"revision", std::string(Revision())},
+                            {"role", options.role}}};
   Gauges(*registry_, metric::kBuildInfo, build, kNoLabels).At(0).Set(1);
   Gauges(*registry_, metric::kInsecure, kNoLabels, kNoLabels).At(0).Set(options.insecure ? 1 : 0);
   exposer_->RegisterCollectable(registry_);

@@ -20,10 +20,8 @@ class MetricsExporter {
     // "127.0.0.1:9400", "[::1]:0"; the port 0 takes any free one. Loopback only: the library's
     // HTTPS cannot be used, and metrics tell much.
     std::string address = "127.0.0.1:0";
-    std::string role;  // "controller", "worker"
-    std::string version;
-    std::string revision;
-    bool insecure = false;  // of the daemon's own listeners; only shown
+    std::string role;       // "controller", "worker"
+    bool insecure = false;  // of the daemon, for all its listeners; also shown as a metric
   };
 
   // InvalidArgument: an address that is not a loopback address with a port. FailedPrecondition: the

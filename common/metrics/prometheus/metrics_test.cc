@@ -1,4 +1,5 @@
 #include "common/base/unique_fd.h"
+#include "common/base/version.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/prometheus/process_collector.h"
 #include "common/metrics/prometheus/recorders.h"
@@ -331,15 +332,14 @@ TEST(ExporterTest, OnlyLoopbackIsServed) {
 }
 
 TEST(ExporterTest, BuildProcessAndRegistryAreServed) {
-  ASSERT_OK_AND_ASSIGN(
-      const auto exporter,
-      MetricsExporter::Start(
-          {.role = "worker", .version = "0.1.0", .revision = "abc", .insecure = true}));
+  ASSERT_OK_AND_ASSIGN(const auto exporter,
+                       MetricsExporter::Start({.role = "worker", .insecure = true}));
   const auto worker = MakeWorkerMetrics(exporter->registry());
   const std::string text = BodyOf(Scrape(exporter->address()));
   EXPECT_EQ(ValueOf(text, "crossmesh_worker_registered"), 0);
   EXPECT_EQ(ValueOf(text, "crossmesh_insecure_enabled"), 1);
-  EXPECT_EQ(ValueOf(text, R"(crossmesh_build_info{revision="abc",role="worker",version="0.1.0"})"),
+  EXPECT_EQ(ValueOf(text, absl::StrCat("crossmesh_build_info{revision=\"", Revision(),
+                                       "\",role=\"worker\",version=\"", Version(), "\"}")),
             1);
   EXPECT_GE(ValueOf(text, "process_cpu_seconds_total"), 0);
   EXPECT_GT(ValueOf(text, "process_resident_memory_bytes"), 1e6);
