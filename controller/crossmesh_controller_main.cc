@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_main.h"
 #include "common/daemon/ready_file.h"
+#include "common/daemon/service_manager.h"
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/topology_file.h"
 #include "controller/controller.h"
@@ -80,6 +81,7 @@ absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
       ReadyFile::Write(daemon.ready_file, {{"addresses", controller->addresses()},
                                            {"metrics_address", controller->metrics_address()},
                                            {"epoch", controller->epoch()}}));
+  RETURN_IF_ERROR(TellServiceManager("READY=1"));
   LogInfo("controller_stops", {{"signal", signals.Wait()}});
   return StopUnlessInsisted(signals,
                             [&] { controller->Shutdown(absl::Seconds(flags.shutdown_seconds)); });
