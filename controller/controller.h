@@ -20,7 +20,7 @@ class Controller {
   struct Options {
     // Forms of RpcAddress, at least one.
     std::vector<std::string> listen;
-    // A loopback address for Prometheus; empty: no metrics are kept.
+    // For Prometheus, see MetricsExporter; empty: no metrics are kept.
     std::string metrics_listen = "127.0.0.1:0";
     // Allows addresses that are not local: its own, those of workers, and that of the metrics.
     bool insecure = false;

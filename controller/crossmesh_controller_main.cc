@@ -37,7 +37,7 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Where it serves: HOST:PORT (port 0: any) or unix:/PATH; repeat it for more")
       ->required();
   app.add_option("--metrics-listen", flags.controller.metrics_listen,
-                 "Loopback address for Prometheus")
+                 "Where Prometheus scrapes, e.g. 127.0.0.1:9400")
       ->capture_default_str();
   app.add_flag("--insecure", flags.controller.insecure,
                "Allow addresses beyond this host, without encryption");

@@ -51,7 +51,7 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--memory-socket", flags.worker.memory_socket,
                  "Unix socket at which user processes get its storages");
   app.add_option("--metrics-listen", flags.worker.metrics_listen,
-                 "Loopback address for Prometheus, e.g. 127.0.0.1:0");
+                 "Where Prometheus scrapes, e.g. 127.0.0.1:9401");
   app.add_flag("--insecure", flags.worker.insecure,
                "Allow addresses beyond this host, without encryption");
   app.add_option("--huge-pages", flags.pages, "Storages in huge pages")

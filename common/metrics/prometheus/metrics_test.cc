@@ -45,6 +45,7 @@ namespace crossmesh {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -324,9 +325,20 @@ TEST(LabelSetTest, EnumerationsAndNamesAgree) {
 }
 
 TEST(ExporterTest, OnlyLoopbackIsServed) {
-  for (const char* address : {"0.0.0.0:0", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "9400",
-                              "127.0.0.1,0.0.0.0:1", "+9400:1", "localhost.example.org:1"}) {
+  for (const char* address : {"0.0.0.0:0", "[::]:0"}) {
     EXPECT_THAT(MetricsExporter::Start({.address = address}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(address), HasSubstr("--insecure"))));
+  }
+}
+
+TEST(ExporterTest, InsecurelyAnyNumericAddressIsServed) {
+  ASSERT_OK_AND_ASSIGN(const auto exporter,
+                       MetricsExporter::Start({.address = "0.0.0.0:0", .insecure = true}));
+  EXPECT_THAT(exporter->address(), AllOf(StartsWith("0.0.0.0:"), Not(EndsWith(":0"))));
+  for (const char* address : {"127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "9400", "[::1:0",
+                              "127.0.0.1,0.0.0.0:1", "+9400:1", "localhost.example.org:1"}) {
+    EXPECT_THAT(MetricsExporter::Start({.address = address, .insecure = true}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(address)));
   }
 }
