@@ -36,6 +36,7 @@ constexpr const char* kSmall =
 
 TEST(CliTest, EveryCommandHasHelpWithExamples) {
   for (const char* command : {"demo",
+                              "health",
                               "plan",
                               "reshard",
                               "layout show",

@@ -45,6 +45,7 @@ int Main(int argc, char** argv) {
   app.footer(kExamples);
   AddDemoCommand(cli, app);
   AddDoctorCommand(cli, app);
+  AddHealthCommand(cli, app);
   AddPipelineCommands(cli, app);
   AddPlanCommand(cli, app);
   AddReshardCommand(cli, app);
