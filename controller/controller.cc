@@ -292,8 +292,6 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
   if (!options.metrics_listen.empty()) {
     ASSIGN_OR_RETURN(exporter, MetricsExporter::Start({.address = options.metrics_listen,
                                                        .role = "controller",
-                                                       .version = options.version,
-                                                       .revision = options.revision,
                                                        .insecure = options.insecure}));
   }
   auto parts = std::make_unique<Parts>(options, std::move(exporter));

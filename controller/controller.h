@@ -20,14 +20,12 @@ class Controller {
   struct Options {
     // Forms of RpcAddress, at least one.
     std::vector<std::string> listen;
-    // A loopback address for Prometheus; empty: no metrics are kept.
+    // For Prometheus, see MetricsExporter; empty: no metrics are kept.
     std::string metrics_listen = "127.0.0.1:0";
-    // Allows addresses that are not local, of its own and of workers.
+    // Allows addresses that are not local: its own, those of workers, and that of the metrics.
     bool insecure = false;
     // Becomes the current description of the network.
     std::optional<Topology> topology;
-    std::string version;
-    std::string revision;
     absl::Duration heartbeat_interval = absl::Seconds(2);
     absl::Duration lost_after = absl::Seconds(10);
     int planner_threads = 1;

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_main.h"
 #include "common/daemon/ready_file.h"
+#include "common/daemon/service_manager.h"
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/topology_file.h"
 #include "controller/controller.h"
@@ -36,7 +37,7 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Where it serves: HOST:PORT (port 0: any) or unix:/PATH; repeat it for more")
       ->required();
   app.add_option("--metrics-listen", flags.controller.metrics_listen,
-                 "Loopback address for Prometheus")
+                 "Where Prometheus scrapes, e.g. 127.0.0.1:9400")
       ->capture_default_str();
   app.add_flag("--insecure", flags.controller.insecure,
                "Allow addresses beyond this host, without encryption");
@@ -66,7 +67,6 @@ absl::Status ReadTopology(Flags& flags) {
 }
 
 absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
-  flags.controller.version = CROSSMESH_VERSION;
   RETURN_IF_ERROR(ReadTopology(flags));
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(const std::unique_ptr<Controller> controller,
@@ -81,6 +81,7 @@ absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
       ReadyFile::Write(daemon.ready_file, {{"addresses", controller->addresses()},
                                            {"metrics_address", controller->metrics_address()},
                                            {"epoch", controller->epoch()}}));
+  RETURN_IF_ERROR(TellServiceManager("READY=1"));
   LogInfo("controller_stops", {{"signal", signals.Wait()}});
   return StopUnlessInsisted(signals,
                             [&] { controller->Shutdown(absl::Seconds(flags.shutdown_seconds)); });

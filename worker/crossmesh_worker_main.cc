@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon_main.h"
 #include "common/daemon/ready_file.h"
+#include "common/daemon/service_manager.h"
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/mesh.h"
 #include "worker/gpu/devices/gpu_devices.h"
@@ -50,7 +51,7 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--memory-socket", flags.worker.memory_socket,
                  "Unix socket at which user processes get its storages");
   app.add_option("--metrics-listen", flags.worker.metrics_listen,
-                 "Loopback address for Prometheus, e.g. 127.0.0.1:0");
+                 "Where Prometheus scrapes, e.g. 127.0.0.1:9401");
   app.add_flag("--insecure", flags.worker.insecure,
                "Allow addresses beyond this host, without encryption");
   app.add_option("--huge-pages", flags.pages, "Storages in huge pages")
@@ -124,6 +125,7 @@ absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
                                            {"execution_address", worker->execution_address()},
                                            {"memory_socket", flags.worker.memory_socket},
                                            {"metrics_address", worker->metrics_address()}}));
+  RETURN_IF_ERROR(TellServiceManager("READY=1"));
   if (const int signal = signals.Wait(&drained); signal != 0) {
     LogInfo("worker_stops", {{"signal", signal}});
   }

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/mesh/mesh.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/session_protocol.h"
@@ -138,7 +139,6 @@ absl::Status Worker::OpenMetrics() {
   if (options_.metrics_listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(exporter_, MetricsExporter::Start({.address = options_.metrics_listen,
                                                       .role = "worker",
-                                                      .version = CROSSMESH_VERSION,
                                                       .insecure = options_.insecure}));
   exporter_->Serve(worker_metrics_->metrics());
   exporter_->Serve(rpc_metrics_->metrics());
@@ -268,7 +268,7 @@ v1::WorkerSessionRequest::Register Worker::Registration() const {
   registration.set_execution_address(execution_address());
   registration.set_transport(std::string(transport_->name()));
   registration.set_data_address(transport_->address());
-  registration.set_version(CROSSMESH_VERSION);
+  registration.set_version(std::string(Version()));
   registration.set_protocol(kSessionProtocol);
   for (const std::string& interface : options_.data.interfaces) {
     registration.add_data_interfaces(interface);

@@ -48,8 +48,8 @@ struct WorkerOptions {
   std::vector<std::string> controllers;  // addresses, at least one
   std::string listen = "127.0.0.1:0";    // for Execute; or "unix:/path"
   std::string memory_socket;             // path, for user processes; empty: none
-  std::string metrics_listen;            // loopback address; empty: none
-  bool insecure = false;                 // allows addresses that are not local
+  std::string metrics_listen;            // as MetricsExporter says; empty: none
+  bool insecure = false;                 // allows addresses that are not local, of metrics as well
   Arena::Pages pages = Arena::Pages::kSmall;
   DataTransportOptions data;  // as far as the system allows it
   std::string state_folder;   // remembers the controller's epoch; empty: in memory only

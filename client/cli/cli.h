@@ -67,6 +67,7 @@ absl::Status WriteFile(const std::string& path, const std::string& text);
 // The command groups.
 void AddDemoCommand(Cli& cli, CLI::App& app);
 void AddDoctorCommand(Cli& cli, CLI::App& app);
+void AddHealthCommand(Cli& cli, CLI::App& app);
 void AddLayoutCommands(Cli& cli, CLI::App& app);
 void AddManifestCommands(Cli& cli, CLI::App& app);
 void AddMeshCommands(Cli& cli, CLI::App& app);

@@ -1,6 +1,7 @@
 // Runs the program as a user does, on what needs no controller.
 
 #include "client/cli/testing/program_run.h"
+#include "common/base/version.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
@@ -35,6 +36,7 @@ constexpr const char* kSmall =
 
 TEST(CliTest, EveryCommandHasHelpWithExamples) {
   for (const char* command : {"demo",
+                              "health",
                               "plan",
                               "reshard",
                               "layout show",
@@ -73,6 +75,12 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
     EXPECT_THAT(result.out, HasSubstr("Examples:")) << command;
     EXPECT_THAT(result.out, HasSubstr("--json")) << command;
   }
+}
+
+TEST(CliTest, TheVersionIsThatOfTheBuild) {
+  const ProgramResult result = Crossmesh("--version");
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_EQ(result.out, VersionLine("crossmesh") + "\n");
 }
 
 TEST(CliTest, LayoutShowIsATableOfSlots) {

@@ -1,6 +1,7 @@
 // crossmesh: the command line.
 
 #include "client/cli/cli.h"
+#include "common/base/version.h"
 
 #include <algorithm>
 #include <exception>
@@ -40,9 +41,11 @@ int Main(int argc, char** argv) {
   Cli cli;
   CLI::App app("Moves sharded tensors between device meshes.", "crossmesh");
   app.require_subcommand(1);
+  app.set_version_flag("--version", VersionLine("crossmesh"), "Print the version and exit");
   app.footer(kExamples);
   AddDemoCommand(cli, app);
   AddDoctorCommand(cli, app);
+  AddHealthCommand(cli, app);
   AddPipelineCommands(cli, app);
   AddPlanCommand(cli, app);
   AddReshardCommand(cli, app);
@@ -56,8 +59,8 @@ int Main(int argc, char** argv) {
   AddWorkerCommands(cli, app);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
+  } catch (const CLI::Success& shown) {  // help, or the version
+    return app.exit(shown);
   } catch (const CLI::ParseError& error) {
     // What the parser did not know says more than what it missed for that reason.
     const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);

@@ -1,6 +1,7 @@
 #include "common/daemon/daemon_main.h"
 
 #include "common/base/log.h"
+#include "common/base/version.h"
 
 #include <cstdlib>
 #include <exception>
@@ -10,6 +11,7 @@ namespace crossmesh {
 namespace {
 
 void Declare(CLI::App& app, DaemonFlags& flags) {
+  app.set_version_flag("--version", VersionLine(app.get_name()), "Print the version and exit");
   app.add_option("--ready-file", flags.ready_file,
                  "Written when it serves: JSON with the addresses; removed when it stops");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
@@ -43,7 +45,7 @@ int RunDaemon(CLI::App& app, int argc, const char* const* argv,
     if (!status.ok()) LogError("daemon_failed", {{"status", status.ToString()}});
     return ExitCodeOf(status);
   } catch (const CLI::ParseError& error) {
-    // Asking for help is one of these as well.
+    // Asking for help or for the version is one of these as well.
     return app.exit(error) == 0 ? EXIT_SUCCESS : kExitUsage;
   } catch (const std::exception& error) {
     std::cerr << app.get_name() << ": error: " << error.what() << "\n";

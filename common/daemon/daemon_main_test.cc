@@ -1,5 +1,7 @@
 #include "common/daemon/daemon_main.h"
 
+#include "common/base/version.h"
+
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -51,6 +53,16 @@ TEST(DaemonMainTest, WrongFlagsAreUsageAndHelpIsNot) {
   EXPECT_EQ(RunWith({"--no-such-flag"}, unreached), kExitUsage);
   EXPECT_EQ(RunWith({"--log-level", "loud"}, unreached), kExitUsage);
   EXPECT_EQ(RunWith({"--help"}, unreached), EXIT_SUCCESS);
+}
+
+TEST(DaemonMainTest, TheVersionIsPrintedAndNothingRuns) {
+  testing::internal::CaptureStdout();
+  const int exit_code = RunWith({"--version"}, [](const DaemonFlags&) -> absl::Status {
+    ADD_FAILURE() << "it ran";
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), VersionLine("daemon") + "\n");
+  EXPECT_EQ(exit_code, EXIT_SUCCESS);
 }
 
 }  // namespace

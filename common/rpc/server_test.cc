@@ -10,6 +10,7 @@
 #include "common/metrics/testing/metric_value.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/health_check.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
@@ -17,7 +18,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +25,6 @@
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -236,47 +235,16 @@ TEST_F(ServerTest, CallsAreLoggedAndCounted) {
                                 HasSubstr(R"("duration_ms":)"))));
 }
 
-// A raw call, since no stub of the health service is at hand: its request is {string service = 1}
-// and its response {enum status = 1}.
-absl::StatusOr<int> CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
-                                const std::string& name) {
-  std::string bytes;
-  if (!name.empty())
-    bytes = absl::StrCat("\x0a", std::string(1, static_cast<char>(name.size())), name);
-  const grpc::Slice slice(bytes);
-  const grpc::ByteBuffer request(&slice, 1);
-  grpc::ByteBuffer response;
-  grpc::ClientContext context;
-  SetDeadline(context);
-  Mutex mutex;
-  CondVar answered;
-  std::optional<absl::Status> status;
-  grpc::GenericStub stub(channel);
-  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
-                 [&](grpc::Status result) {
-                   MutexLock lock(mutex);
-                   status = FromGrpcStatus(result);
-                   answered.Signal();
-                 });
-  MutexLock lock(mutex);
-  while (!status.has_value()) answered.Wait(mutex);
-  if (!status->ok()) return *status;
-  grpc::Slice answer;
-  if (!response.DumpToSingleSlice(&answer).ok() || answer.size() != 2) return 0;
-  return answer.begin()[1];
-}
-
 TEST_F(ServerTest, HealthIsServedByName) {
-  constexpr int kServing = 1;
-  constexpr int kNotServing = 2;
+  constexpr absl::Duration kTimeout = absl::Seconds(10);
   ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
   const auto channel = Connect(*server);
-  EXPECT_THAT(CheckHealth(channel, ""), IsOkAndHolds(kServing));
-  EXPECT_THAT(CheckHealth(channel, "read"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(IsServing(channel, "", kTimeout), IsOkAndHolds(true));
+  EXPECT_THAT(IsServing(channel, "read", kTimeout), StatusIs(absl::StatusCode::kNotFound));
   server->SetServing("read", true);
-  EXPECT_THAT(CheckHealth(channel, "read"), IsOkAndHolds(kServing));
+  EXPECT_THAT(IsServing(channel, "read", kTimeout), IsOkAndHolds(true));
   server->SetServing("read", false);
-  EXPECT_THAT(CheckHealth(channel, "read"), IsOkAndHolds(kNotServing));
+  EXPECT_THAT(IsServing(channel, "read", kTimeout), IsOkAndHolds(false));
 }
 
 }  // namespace

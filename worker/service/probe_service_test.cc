@@ -31,8 +31,7 @@ class ProbeServiceTest : public ::testing::Test {
   ProbeServiceTest()
       : probes_(*ProbeTable::Create({.interfaces = {"lo"}}, clock_)),
         service_(*probes_),
-        server_(*RpcServer::Start(
-            {.addresses = {Address()}, .services = {&service_}})),
+        server_(*RpcServer::Start({.addresses = {Address()}, .services = {&service_}})),
         stub_(v1::ProbeService::NewStub(*BuildRpcChannel({.address = Address()}))) {}
   // In the order that a worker keeps.
   ~ProbeServiceTest() override {

@@ -1,41 +1,48 @@
 #include "common/metrics/prometheus/exporter.h"
 
+#include "common/base/version.h"
 #include "common/metrics/metric_names.h"
 
+#include <cstdint>
 #include <exception>
 #include <utility>
 
 #include <absl/status/status.h>
-#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <arpa/inet.h>
 
 namespace crossmesh {
 namespace {
 
-// The host of a loopback address, with brackets if it has them; empty for any other text.
-absl::string_view LoopbackHost(absl::string_view address) {
+// The host of a numeric address with a port, with brackets if it has them; empty for any other
+// text. The library takes lists of addresses with marks of its own, so nothing else may reach it.
+std::string NumericHost(const std::string& address) {
   const size_t colon = address.rfind(':');
   uint32_t port = 0;
-  if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
       port > UINT16_MAX) {
     return "";
   }
-  const absl::string_view host = address.substr(0, colon);
-  // The library takes lists of addresses, so every byte is looked at.
-  const bool is_ipv4 = absl::StartsWith(host, "127.") &&
-                       host.find_first_not_of("0123456789.") == absl::string_view::npos;
-  return is_ipv4 || host == "[::1]" ? host : "";
+  const std::string host = address.substr(0, colon);
+  in6_addr parsed;
+  const bool is_ipv4 = inet_pton(AF_INET, host.c_str(), &parsed) == 1;
+  const bool is_ipv6 = host.starts_with('[') && host.ends_with(']') &&
+                       inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &parsed) == 1;
+  return is_ipv4 || is_ipv6 ? host : "";
 }
+
+bool IsLoopback(const std::string& host) { return host.starts_with("127.") || host == "[::1]"; }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Options& options) {
-  const absl::string_view host = LoopbackHost(options.address);
-  if (host.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metrics address \"", options.address,
-                     "\": expected a loopback address with a port, e.g. 127.0.0.1:9400"));
+  const std::string host = NumericHost(options.address);
+  if (host.empty() || (!options.insecure && !IsLoopback(host))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "metrics address \"", options.address, "\": expected a ",
+        options.insecure ? "numeric" : "loopback", " address with a port, e.g. 127.0.0.1:9400",
+        options.insecure ? "" : "; --insecure allows others"));
   }
   std::unique_ptr<prometheus::Exposer> exposer;
   try {
@@ -54,7 +61,9 @@ MetricsExporter::MetricsExporter(const Options& options, std::string address,
     : address_(std::move(address)),
       build_(
           metrics_, metric::kBuildInfo,
-          {{{"version", options.version}, {"revision", options.revision}, {"role", options.role}}}),
+          {{{"version", std::string(Version())},
+             {"revision", std::string(Revision())},
+             {"role", options.role}}}),
       insecure_(metrics_, metric::kInsecure),
       process_(std::make_shared<ProcessCollector>()),
       exposer_(std::move(exposer)) {

@@ -19,17 +19,15 @@ namespace crossmesh {
 class MetricsExporter {
  public:
   struct Options {
-    // "127.0.0.1:9400", "[::1]:0"; the port 0 takes any free one. Loopback only: the library's
-    // HTTPS cannot be used, and metrics tell much.
+    // "127.0.0.1:9400", "[::1]:0"; the port 0 takes any free one. A loopback address unless
+    // `insecure`: the library's HTTPS cannot be used, and metrics tell much.
     std::string address = "127.0.0.1:0";
-    std::string role;  // "controller", "worker"
-    std::string version;
-    std::string revision;
-    bool insecure = false;  // of the daemon's own listeners; only shown
+    std::string role;       // "controller", "worker"
+    bool insecure = false;  // of the daemon, for all its listeners; also shown as a metric
   };
 
-  // InvalidArgument: an address that is not a loopback address with a port. FailedPrecondition: the
-  // address cannot be listened on.
+  // InvalidArgument: an address that is not a numeric one with a port, or not a loopback address
+  // without `insecure`. FailedPrecondition: the address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<MetricsExporter>> Start(const Options& options);
 
   // With the port that was bound.

@@ -1,4 +1,5 @@
 #include "common/base/unique_fd.h"
+#include "common/base/version.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/metrics/prometheus/exporter.h"
 #include "common/metrics/prometheus/metric_collector.h"
@@ -47,6 +48,7 @@ namespace crossmesh {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -307,9 +309,20 @@ TEST(RpcMethodsTest, EveryMethodOfTheApiIsCounted) {
 }
 
 TEST(ExporterTest, OnlyLoopbackIsServed) {
-  for (const char* address : {"0.0.0.0:0", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "9400",
-                              "127.0.0.1,0.0.0.0:1", "+9400:1", "localhost.example.org:1"}) {
+  for (const char* address : {"0.0.0.0:0", "[::]:0"}) {
     EXPECT_THAT(MetricsExporter::Start({.address = address}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(address), HasSubstr("--insecure"))));
+  }
+}
+
+TEST(ExporterTest, InsecurelyAnyNumericAddressIsServed) {
+  ASSERT_OK_AND_ASSIGN(const auto exporter,
+                       MetricsExporter::Start({.address = "0.0.0.0:0", .insecure = true}));
+  EXPECT_THAT(exporter->address(), AllOf(StartsWith("0.0.0.0:"), Not(EndsWith(":0"))));
+  for (const char* address : {"127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "9400", "[::1:0",
+                              "127.0.0.1,0.0.0.0:1", "+9400:1", "localhost.example.org:1"}) {
+    EXPECT_THAT(MetricsExporter::Start({.address = address, .insecure = true}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(address)));
   }
 }
@@ -318,13 +331,13 @@ TEST(ExporterTest, BuildProcessAndWhatIsRecordedAreServed) {
   const WorkerMetrics worker;
   ASSERT_OK_AND_ASSIGN(
       const auto exporter,
-      MetricsExporter::Start(
-          {.role = "worker", .version = "0.1.0", .revision = "abc", .insecure = true}));
+      MetricsExporter::Start({.role = "worker", .insecure = true}));
   exporter->Serve(worker.metrics());
   const std::string text = BodyOf(Scrape(exporter->address()));
   EXPECT_EQ(ValueOf(text, "crossmesh_worker_registered"), 0);
   EXPECT_EQ(ValueOf(text, "crossmesh_insecure_enabled"), 1);
-  EXPECT_EQ(ValueOf(text, R"(crossmesh_build_info{revision="abc",role="worker",version="0.1.0"})"),
+  EXPECT_EQ(ValueOf(text, absl::StrCat("crossmesh_build_info{revision=\"", Revision(),
+                                       "\",role=\"worker\",version=\"", Version(), "\"}")),
             1);
   EXPECT_GE(ValueOf(text, "process_cpu_seconds_total"), 0);
   EXPECT_GT(ValueOf(text, "process_resident_memory_bytes"), 1e6);

@@ -20,9 +20,9 @@
 
 namespace crossmesh {
 
-// The memory of one GPU's storages. The GPU's process makes the arenas; a reserved range of addresses
-// in this process stands for each of them from the first moment, and tells where tiles lie. An arena
-// is released with the last reference to its range.
+// The memory of one GPU's storages. The GPU's process makes the arenas; a reserved range of
+// addresses in this process stands for each of them from the first moment, and tells where tiles
+// lie. An arena is released with the last reference to its range.
 //
 // Confined to the loop but for Make, construction and destruction; destroyed when the loop has
 // stopped. Arenas may outlive it.

@@ -14,8 +14,8 @@
 namespace crossmesh {
 
 // A compiled part's staging in host memory, which knows its tenants: no tenant is written over
-// before all its readers have read it, and no other reader reads its place. What has been read for the
-// last time becomes rubbish, as staging is at first. Thread-compatible.
+// before all its readers have read it, and no other reader reads its place. What has been read for
+// the last time becomes rubbish, as staging is at first. Thread-compatible.
 class HostStaging {
  public:
   HostStaging(const CompiledPart& compiled, StagingUses uses);

@@ -1,0 +1,60 @@
+#include "client/cli/cli.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/health_check.h"
+
+#include <memory>
+#include <string>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::Duration kAnswerMax = absl::Seconds(5);
+
+// A controller has a list of addresses, a worker one.
+absl::StatusOr<std::string> AddressIn(const std::string& ready_file) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(ready_file));
+  const nlohmann::json ready = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json* address = nullptr;
+  if (ready.is_object() && ready.contains("execution_address")) {
+    address = &ready["execution_address"];
+  } else if (ready.is_object() && ready.contains("addresses") && !ready["addresses"].empty()) {
+    address = &ready["addresses"].front();
+  }
+  if (address == nullptr || !address->is_string()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("file ", ready_file, ": expected the ready file of a controller or a worker"));
+  }
+  return address->get<std::string>();
+}
+
+absl::Status Ask(Cli& cli, const std::string& ready_file) {
+  ASSIGN_OR_RETURN(const std::string address, AddressIn(ready_file));
+  // The daemon is one of this host, and is told nothing.
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                   BuildRpcChannel({.address = address, .insecure = true}));
+  ASSIGN_OR_RETURN(const bool serving, IsServing(channel, "", kAnswerMax));
+  if (!serving) return absl::UnavailableError(absl::StrCat(address, " does not serve"));
+  if (cli.json()) {
+    cli.PrintDocument({{"address", address}, {"serving", true}});
+  } else {
+    cli.Print(absl::StrCat(address, " serves\n"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddHealthCommand(Cli& cli, CLI::App& app) {
+  CLI::App& command = cli.AddCommand(app, "health", "Asks a daemon of this host whether it serves",
+                                     "  crossmesh health /run/crossmesh-worker/ready\n"
+                                     "Exits with an error when the daemon does not.\n");
+  const auto ready_file = std::make_shared<std::string>();
+  command.add_option("ready_file", *ready_file, "What the daemon was given as --ready-file")
+      ->required();
+  cli.Run(command, [&cli, ready_file] { return Ask(cli, *ready_file); });
+}
+
+}  // namespace crossmesh

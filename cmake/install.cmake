@@ -1,0 +1,33 @@
+# What `cmake --install` puts below its prefix, in three components: controller, worker (with the process of a GPU) and
+# client (the command line and what its demo moves). Every program finds the others beside it, and the demo's files in
+# share/crossmesh beside the folder of programs, so any prefix will do.
+#
+# A component <name>_service has what makes a Debian machine run the daemon as a service. It goes to absolute paths, so
+# only packages have it (packages.cmake).
+
+include(GNUInstallDirs)
+
+if(CROSSMESH_ONLY_PURE)
+  return()  # there are no programs
+endif()
+
+install(TARGETS crossmesh-controller RUNTIME COMPONENT controller)
+install(TARGETS crossmesh-worker crossmesh-gpu RUNTIME COMPONENT worker)
+install(TARGETS crossmesh RUNTIME COMPONENT client)
+install(FILES examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client)
+
+foreach(component IN ITEMS controller worker client)
+  install(FILES deploy/debian/copyright docs/operations.md
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/crossmesh-${component}" COMPONENT ${component})
+endforeach()
+
+foreach(component IN ITEMS controller worker)
+  set(package crossmesh-${component})
+  set(where COMPONENT ${component}_service EXCLUDE_FROM_ALL)
+  install(FILES deploy/systemd/${package}.service DESTINATION /usr/lib/systemd/system ${where})
+  install(FILES deploy/systemd/crossmesh.sysusers DESTINATION /usr/lib/sysusers.d RENAME ${package}.conf ${where})
+  install(FILES deploy/systemd/${package}.default DESTINATION /etc/default RENAME ${package} ${where})
+endforeach()
+
+include(packages)
