@@ -89,7 +89,7 @@ TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
             HasSubstr("  iteration 1995, UNAVAILABLE\n    error 1995\n"), HasSubstr("error 1999")));
 }
 
-TEST(MeasuredTimelineTest, HasTheTimesOfEveryOpAndTransfer) {
+TEST(MeasuredTimelineTest, HasTheTimesOfEveryOpAndMessage) {
   const auto planned = PlannedOf(ExamplePipeline(), Named("eager_1f1b"));
   ASSERT_OK_AND_ASSIGN(const PipelineTimeline measured,
                        MeasuredTimeline(ExampleRun(*planned, 2).measurement(), *planned->ops));
@@ -98,9 +98,9 @@ TEST(MeasuredTimelineTest, HasTheTimesOfEveryOpAndTransfer) {
     EXPECT_DOUBLE_EQ(measured.ops[i].begin, 2 * planned->run.ops[i].begin);
     EXPECT_DOUBLE_EQ(measured.ops[i].end, 2 * planned->run.ops[i].end);
   }
-  ASSERT_EQ(measured.transfers.size(), planned->run.transfers.size());
-  for (size_t i = 0; i < measured.transfers.size(); ++i) {
-    EXPECT_DOUBLE_EQ(measured.transfers[i].end, 2 * planned->run.transfers[i].end);
+  ASSERT_EQ(measured.messages.size(), planned->run.messages.size());
+  for (size_t i = 0; i < measured.messages.size(); ++i) {
+    EXPECT_DOUBLE_EQ(measured.messages[i].end, 2 * planned->run.messages[i].end);
   }
   EXPECT_DOUBLE_EQ(measured.seconds, 2 * planned->run.seconds);
   EXPECT_DOUBLE_EQ(measured.span_seconds, 2 * planned->run.span_seconds);

@@ -55,7 +55,7 @@ class Measurer {
   };
 
   int64_t TransfersOfIteration() const {
-    return planned_.ops->channels() * std::ssize(planned_.description.samples);
+    return planned_.ops->transfers() * std::ssize(planned_.description.samples);
   }
 
   void MeasureRanks() {
@@ -123,15 +123,15 @@ class Measurer {
   void TellTransfer(const PlannedTransfer& planned, Transfer& transfer) {
     const OpTable& ops = *planned_.ops;
     v1::PipelineMeasurement::Transfer& out = *measured_.add_transfers();
-    out.set_edge(planned.channel / 2);
-    out.set_backward(!OpTable::IsForward(planned.channel));
+    out.set_edge(planned.index / 2);
+    out.set_backward(!OpTable::IsForward(planned.index));
     out.set_samples(planned.samples);
     std::vector<double> seconds;
     size_t order = 0;
-    const RankIndex rank = ops.rank_of(ops.ProducerOf(planned.channel, 0));
+    const RankIndex rank = ops.rank_of(ops.ProducerOf(planned.index, 0));
     for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
       const MicrobatchIndex m = ops.op(op).microbatch;
-      if (ops.ProducerOf(planned.channel, m) != op ||
+      if (ops.ProducerOf(planned.index, m) != op ||
           planned_.description.samples[m] != planned.samples) {
         continue;
       }

@@ -63,7 +63,7 @@ TEST(WorkerProgramsTest, EveryHopOfEveryChannelHasBothItsEndsOnce) {
       const PlannedTransfer& transfer = (*planned)->transfers[program.transfers[i]];
       EXPECT_EQ(message.samples(), transfer.samples);
       EXPECT_EQ(message.buffers(), transfer.buffers);
-      EXPECT_EQ(2 * message.edge() + (message.backward() ? 1 : 0), transfer.channel);
+      EXPECT_EQ(2 * message.edge() + (message.backward() ? 1 : 0), transfer.index);
       EXPECT_EQ(part.spec().plan, transfer.plan->id());
       const std::vector<DeviceRank>& own = part.spec().devices;
       for (const auto& hop : part.spec().hops) {

@@ -178,8 +178,7 @@ FakeWorker::FakeWorker(Options options)
       communicators_(options_.gpu) {
   absl::StatusOr<std::unique_ptr<RpcServer>> server =
       RpcServer::Start({.addresses = {address_},
-                        .services = {this, &probes_, &programs_, &communicators_},
-                        .metrics = &metrics_});
+                        .services = {this, &probes_, &programs_, &communicators_}});
   CHECK_OK(server);
   server_ = *std::move(server);
   Rejoin();

@@ -119,7 +119,7 @@ class Cluster {
     RunUntilIdle();
     if (reports.ended == kWorkers) return;
     CHECK(network_.harmed()) << "what was sent has come, and still a task waits";
-    for (const absl::Duration step : {kDeadline, kHeldFor, kHeldFor}) {
+    for (const absl::Duration step : {kDeadline, kPendingFor, kPendingFor}) {
       clock_.Advance(step);
       RunUntilIdle();
     }

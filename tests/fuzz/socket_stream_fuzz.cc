@@ -146,7 +146,8 @@ void FuzzOutgoing(bool shared_memory, std::span<const uint8_t> bytes, uint8_t ch
   const iovec piece = PieceOf(Lent().bytes.first(10000));
   LentRegions regions;
   regions.Add({.bytes = Lent().bytes, .fd = static_cast<int>(Lent().file.fd)});
-  OutgoingStream stream(std::move(ours), MakeHandshake(shared_memory), regions, work_list, told);
+  OutgoingStream stream(std::move(ours), MakeHandshake(shared_memory),
+                        {.regions = regions, .work_list = work_list, .told = told});
   for (Ticket ticket = 0; ticket < 3; ++ticket) stream.Send({}, {&piece, 1}, ticket);
   receiver.Opened(3);
   Write(theirs.get(), bytes.data(), bytes.size());

@@ -77,32 +77,28 @@ class Process {
   std::unique_ptr<RegisteredMemory> bytes_;
 };
 
-// Keeps the descriptor that comes, or why none does.
-class DescriptorSink final : public MessageSocket::Sink {
- public:
-  void OnMessage(std::string /*bytes*/, UniqueFd descriptor) override {
-    result = std::move(descriptor);
-  }
-  void OnClosed(const absl::Status& why) override {
-    if (!result.has_value()) result = why;
-  }
-
-  std::optional<absl::StatusOr<UniqueFd>> result;
-};
-
 absl::StatusOr<UniqueFd> ReceiveDescriptor(UniqueFd socket_end) {
-  DescriptorSink sink;
-  ASSIGN_OR_RETURN(const auto socket, MessageSocket::Create(std::move(socket_end), sink));
-  while (!sink.result.has_value()) {
+  std::optional<absl::StatusOr<UniqueFd>> result;
+  MessageSocket::Handlers handlers = {
+      .on_message = [&](std::string, UniqueFd descriptor) { result = std::move(descriptor); },
+      .on_closed =
+          [&](const absl::Status& why) {
+            if (!result.has_value()) result = why;
+          }};
+  ASSIGN_OR_RETURN(const auto socket,
+                   MessageSocket::Create(std::move(socket_end), std::move(handlers)));
+  while (!result.has_value()) {
     socket->Progress();
     std::this_thread::yield();
   }
-  return *std::move(sink.result);
+  return *std::move(result);
 }
 
 absl::Status SendDescriptor(UniqueFd socket_end, UniqueFd descriptor) {
-  DescriptorSink sink;
-  ASSIGN_OR_RETURN(const auto socket, MessageSocket::Create(std::move(socket_end), sink));
+  MessageSocket::Handlers nothing_comes = {.on_message = [](std::string, UniqueFd) {},
+                                           .on_closed = [](const absl::Status&) {}};
+  ASSIGN_OR_RETURN(const auto socket,
+                   MessageSocket::Create(std::move(socket_end), std::move(nothing_comes)));
   return socket->Send("memory", std::move(descriptor));
 }
 

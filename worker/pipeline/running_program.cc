@@ -1,6 +1,7 @@
 #include "worker/pipeline/running_program.h"
 
 #include "common/base/status_macros.h"
+#include "worker/executor/replay_runner.h"
 
 #include <algorithm>
 #include <limits>
