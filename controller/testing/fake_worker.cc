@@ -176,9 +176,8 @@ FakeWorker::FakeWorker(Options options)
     : options_(std::move(options)),
       address_(absl::StrCat("unix:", options_.folder, "/", options_.name, ".sock")),
       communicators_(options_.gpu) {
-  absl::StatusOr<std::unique_ptr<RpcServer>> server =
-      RpcServer::Start({.addresses = {address_},
-                        .services = {this, &probes_, &programs_, &communicators_}});
+  absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(
+      {.addresses = {address_}, .services = {this, &probes_, &programs_, &communicators_}});
   CHECK_OK(server);
   server_ = *std::move(server);
   Rejoin();

@@ -42,8 +42,7 @@ absl::Status ReplayRunner::CheckReplays(const ReplaySpec& spec) const {
   }
   if (replays_.contains(spec.key)) {
     return absl::AlreadyExistsError(absl::StrCat("replays of operation ", spec.key.operation,
-                                                 ", plan ", spec.key.plan,
-                                                 " were started before"));
+                                                 ", plan ", spec.key.plan, " were started before"));
   }
   for (const ReplaySpec::Buffer& buffer : spec.buffers) {
     RETURN_IF_ERROR(CheckTask(ReplaySet::SpecOf(spec, buffer), shared_.send_staging.bytes()));

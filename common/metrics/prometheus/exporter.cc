@@ -59,11 +59,10 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Op
 MetricsExporter::MetricsExporter(const Options& options, std::string address,
                                  std::unique_ptr<prometheus::Exposer> exposer)
     : address_(std::move(address)),
-      build_(
-          metrics_, metric::kBuildInfo,
-          {{{"version", std::string(Version())},
-             {"revision", std::string(Revision())},
-             {"role", options.role}}}),
+      build_(metrics_, metric::kBuildInfo,
+             {{{"version", std::string(Version())},
+               {"revision", std::string(Revision())},
+               {"role", options.role}}}),
       insecure_(metrics_, metric::kInsecure),
       process_(std::make_shared<ProcessCollector>()),
       exposer_(std::move(exposer)) {

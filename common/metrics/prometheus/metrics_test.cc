@@ -329,9 +329,8 @@ TEST(ExporterTest, InsecurelyAnyNumericAddressIsServed) {
 
 TEST(ExporterTest, BuildProcessAndWhatIsRecordedAreServed) {
   const WorkerMetrics worker;
-  ASSERT_OK_AND_ASSIGN(
-      const auto exporter,
-      MetricsExporter::Start({.role = "worker", .insecure = true}));
+  ASSERT_OK_AND_ASSIGN(const auto exporter,
+                       MetricsExporter::Start({.role = "worker", .insecure = true}));
   exporter->Serve(worker.metrics());
   const std::string text = BodyOf(Scrape(exporter->address()));
   EXPECT_EQ(ValueOf(text, "crossmesh_worker_registered"), 0);

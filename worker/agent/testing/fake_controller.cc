@@ -58,8 +58,8 @@ class FakeController::Session final
 
 absl::StatusOr<std::unique_ptr<FakeController>> FakeController::Start(const std::string& address) {
   auto controller = std::make_unique<FakeController>();
-  ASSIGN_OR_RETURN(controller->server_, RpcServer::Start({.addresses = {address},
-                                                          .services = {controller.get()}}));
+  ASSIGN_OR_RETURN(controller->server_,
+                   RpcServer::Start({.addresses = {address}, .services = {controller.get()}}));
   return controller;
 }
 

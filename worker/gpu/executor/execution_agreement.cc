@@ -9,8 +9,8 @@ namespace {
 
 std::string ToText(const ExecutionAgreement& agreement) {
   return absl::StrCat("compiled part ", agreement.compiled.ToString(), " for operation ",
-                      agreement.operation, " of epoch ", agreement.epoch, ", plan ",
-                      agreement.plan, ", instance ", agreement.instance);
+                      agreement.operation, " of epoch ", agreement.epoch, ", plan ", agreement.plan,
+                      ", instance ", agreement.instance);
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ struct StreamEvents {
   std::unique_ptr<GpuEvent> unpacked;
 };
 
-// What the executions on one GPU share, one after the other: streams, events, kernels, staging, and lists
-// that keep their memory. Confined to the thread of its Gpu.
+// What the executions on one GPU share, one after the other: streams, events, kernels, staging, and
+// lists that keep their memory. Confined to the thread of its Gpu.
 struct ExecutionResources {
   // `steps_ahead` is how many steps may be on the streams at once. All must outlive this.
   static absl::StatusOr<std::unique_ptr<ExecutionResources>> Create(

@@ -1,6 +1,6 @@
 // What both ends read from the messages between a worker and the process of a GPU, which travel as
-// they are. Neither end trusts the other: a field is checked where it is acted upon, by these, which
-// answer InvalidArgument with its name.
+// they are. Neither end trusts the other: a field is checked where it is acted upon, by these,
+// which answer InvalidArgument with its name.
 
 #pragma once
 
