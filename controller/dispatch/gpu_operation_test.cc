@@ -1,6 +1,8 @@
 // Operations between GPUs: their tasks run over a communicator, which comes before them.
 
 #include "common/wire/communicator_codec.h"
+#include "controller/dispatch/attempt_communicators.h"
+#include "controller/dispatch/task_communicator.h"
 #include "controller/dispatch/testing/running_operation_fixture.h"
 
 #include <array>

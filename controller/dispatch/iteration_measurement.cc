@@ -1,5 +1,7 @@
 #include "controller/dispatch/iteration_measurement.h"
 
+#include "planner/pipeline/planning/planned_pipeline.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -2,12 +2,13 @@
 
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
-#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace crossmesh {
+
+struct PlannedPipeline;
 
 // What a worker says of a complete iteration.
 struct WorkerReport {

@@ -4,9 +4,13 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/default_deadline.h"
+#include "controller/dispatch/operation_attempt.h"
 #include "controller/dispatch/operation_message.h"
+#include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/remaining_tensors.h"
+#include "controller/dispatch/task_connection.h"
 
 #include <algorithm>
 #include <numeric>
@@ -42,6 +46,8 @@ RunningOperation::RunningOperation(const Environment& environment, OperationRequ
       on_finished_(std::move(on_finished)),
       shown_(request_.shown),
       times_(environment.clock) {}
+
+RunningOperation::~RunningOperation() = default;
 
 OperationState RunningOperation::state() const {
   return machine_.has_value() ? machine_->state() : OperationState::kPreparing;
@@ -104,11 +110,16 @@ void RunningOperation::AssignWorkers() {
   if (!taken) FailPlanning(absl::ResourceExhaustedError("too many requests wait for the planner"));
 }
 
-void RunningOperation::OnParts(absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> parts) {
+void RunningOperation::OnParts(
+    absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>> parts) {
   if (finished_) return;
   if (!parts.ok()) return FailPlanning(parts.status());
   attempts_.back().parts = *std::move(parts);
   GetCommunicators();
+}
+
+TaskConnection& RunningOperation::Task(const std::string& worker, uint32_t attempt) {
+  return attempts_[attempt - 1].Task(worker);
 }
 
 OperationAttempt& RunningOperation::AddAttempt() {

@@ -2,15 +2,13 @@
 
 #include "common/base/clock.h"
 #include "common/metrics/controller_metrics.h"
-#include "controller/dispatch/communicator_leases.h"
-#include "controller/dispatch/operation_attempt.h"
 #include "controller/dispatch/operation_times.h"
-#include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/run_sink.h"
-#include "controller/dispatch/task_connection.h"
 #include "controller/dispatch/task_queue.h"
+#include "controller/dispatch/worker_gateway.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/operation/operation_machine.h"
+#include "crossmesh/v1/execution_service.pb.h"
 #include "crossmesh/v1/operation_service.pb.h"
 
 #include <cstdint>
@@ -28,6 +26,12 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class CommunicatorLeases;
+class PlannedReshard;
+class TaskConnection;
+class WorkerPart;
+struct OperationAttempt;
 
 // What is to be done once.
 struct OperationRequest {
@@ -72,6 +76,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   // `on_finished` is called last, after the sink has heard of the end.
   RunningOperation(const Environment& environment, OperationRequest request,
                    absl::AnyInvocable<void()> on_finished);
+  ~RunningOperation();
 
   void Begin();
   void Cancel(const std::string& reason);
@@ -85,7 +90,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void AtPlanner(absl::AnyInvocable<OperationRequest::Planned()> plan);
   void OnPlanned(OperationRequest::Planned planned);
   void AssignWorkers();
-  void OnParts(absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> parts);
+  void OnParts(absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>> parts);
   // Last of all, for plans between GPUs: what fails it fails the planning.
   void GetCommunicators();
   void StartTasks();
@@ -104,9 +109,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void Do(const AcknowledgeTask& action);
   void Do(const PublishChange& action);
   void Do(const FinishOperation& action);
-  TaskConnection& Task(const std::string& worker, uint32_t attempt) {
-    return attempts_[attempt - 1].Task(worker);
-  }
+  TaskConnection& Task(const std::string& worker, uint32_t attempt);
 
   void OnIntent(const absl::Status& status);
   void StartDeadline(absl::Duration deadline);

@@ -2,6 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/task_connection.h"
 #include "controller/dispatch/testing/fake_gateway.h"
 #include "controller/dispatch/testing/running_operation_fixture.h"
 

@@ -6,6 +6,7 @@
 #include "common/wire/status_code.h"
 #include "common/wire/time_codec.h"
 #include "controller/dispatch/default_deadline.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <utility>
 

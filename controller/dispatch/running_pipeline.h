@@ -2,16 +2,15 @@
 
 #include "common/base/cancel_check.h"
 #include "common/base/clock.h"
+#include "common/mesh/device.h"
 #include "controller/dispatch/iteration_measurement.h"
 #include "controller/dispatch/run_numbers.h"
 #include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/dispatch/worker_gateway.h"
-#include "controller/dispatch/worker_programs.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/operation/pipeline_machine.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
-#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <array>
 #include <atomic>
@@ -28,6 +27,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+struct PlannedPipeline;
 
 // What is to be run once.
 struct PipelineRequest {

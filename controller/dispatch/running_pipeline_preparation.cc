@@ -2,6 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "controller/dispatch/running_pipeline.h"
+#include "controller/dispatch/worker_programs.h"
+#include "planner/pipeline/planning/planned_pipeline.h"
 
 #include <set>
 #include <utility>

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/time_codec.h"
 #include "controller/catalog/network_codec.h"
+#include "controller/dispatch/running_operation.h"
 #include "controller/service/random_token.h"
 
 #include <utility>

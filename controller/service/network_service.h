@@ -4,7 +4,6 @@
 #include "common/base/mutex.h"
 #include "controller/catalog/catalog.h"
 #include "controller/dispatch/probe_gateway.h"
-#include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/membership/worker_registry.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
@@ -14,6 +13,8 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
+
+class RunningOperation;
 
 // The current description of the network, and how it is measured. Thread-safe.
 class NetworkService final : public v1::NetworkService::CallbackService {

@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/rpc/server.h"
+#include "controller/dispatch/running_operation.h"
 #include "controller/service/paging.h"
 #include "controller/service/run_watch.h"
 #include "controller/service/unary.h"

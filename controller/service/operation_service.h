@@ -1,11 +1,12 @@
 #pragma once
 
-#include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/service/run_registry.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"
 
 namespace crossmesh {
+
+class RunningOperation;
 
 // Reads, watches and cancels operations. Thread-safe.
 class OperationService final : public v1::OperationService::CallbackService {

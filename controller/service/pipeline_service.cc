@@ -5,6 +5,7 @@
 #include "common/rpc/server.h"
 #include "common/wire/object_name.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/running_pipeline.h"
 #include "controller/service/paging.h"
 #include "controller/service/run_watch.h"
 #include "controller/service/unary.h"

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/base/cancel_check.h"
+#include "common/base/clock.h"
 #include "controller/catalog/catalog.h"
-#include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/service/pipeline_resolver.h"
 #include "controller/service/run_registry.h"
@@ -11,6 +11,9 @@
 #include <string>
 
 namespace crossmesh {
+
+class RunningPipeline;
+struct PipelineRequest;
 
 // Pipelines by name, their plans and their runs. Thread-safe.
 class PipelineService final : public v1::PipelineService::CallbackService {

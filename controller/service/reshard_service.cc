@@ -6,6 +6,7 @@
 #include "common/wire/object_name.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/running_operation.h"
 #include "controller/service/random_token.h"
 #include "controller/service/run_watch.h"
 #include "controller/service/unary.h"

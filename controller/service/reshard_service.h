@@ -1,6 +1,5 @@
 #pragma once
 
-#include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/service/reshard_planner.h"
 #include "controller/service/run_registry.h"
@@ -9,6 +8,9 @@
 #include <string>
 
 namespace crossmesh {
+
+class RunningOperation;
+struct OperationRequest;
 
 // Plans and executes reshards. Thread-safe.
 class ReshardService final : public v1::ReshardService::CallbackService {

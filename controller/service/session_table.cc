@@ -8,6 +8,7 @@
 #include "common/wire/object_name.h"
 #include "common/wire/session_protocol.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/running_operation.h"
 
 #include <optional>
 #include <utility>

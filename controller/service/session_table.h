@@ -4,7 +4,6 @@
 #include "common/base/mutex.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/rpc/server_streams.h"
-#include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/membership/worker_registry.h"
@@ -19,6 +18,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class RunningOperation;
 
 // The sessions of workers: one stream per worker, on which it registers and then lives.
 // Thread-safe.

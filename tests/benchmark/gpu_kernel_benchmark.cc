@@ -11,6 +11,8 @@
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/device/gpu.h"
+#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <cstdint>

@@ -14,6 +14,7 @@
 #include "common/testing/paths.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/tensor_codec.h"
+#include "common/wire/time_codec.h"
 #include "common/wire/worker_part_codec.h"
 #include "controller/dispatch/worker_programs.h"
 #include "crossmesh/v1/reshard.pb.h"

@@ -7,6 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/wire/status_code.h"
 #include "controller/dispatch/communicator_leases.h"
+#include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"

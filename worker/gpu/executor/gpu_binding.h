@@ -39,11 +39,12 @@ struct SourceKernels {
 };
 
 // A compiled part bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
-// search them; room for the scales of source tiles; and what a segment leaves for the host to look
-// at. Made once, segment any number of times, one segment at a time; a segment allocates nothing.
+// search them; room for the scales of source tiles; and what an execution leaves for the host to
+// look at. Made once, executed any number of times, one execution at a time; executing allocates
+// nothing.
 // Confined to the thread of its Gpu.
 //
-// Goes, as the tiles do, only when no segment of it is on the GPU any more.
+// Goes, as the tiles do, only when no execution of it is on the GPU any more.
 class GpuBinding {
  public:
   // A class's boxes on one side, as kernels are given them.
@@ -75,7 +76,7 @@ class GpuBinding {
   ScaleArguments scaling() const;
   int64_t scale_blocks() const { return scales_->blocks(); }
 
-  // Makes ready for a segment: both lists of hashes differ until the unpacks have filled them.
+  // Makes ready for an execution: both lists of hashes differ until the unpacks have filled them.
   void Prepare(const TaskKey& key);
 
   // On the GPU, by leaf; null with checksums off.

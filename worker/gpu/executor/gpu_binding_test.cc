@@ -118,7 +118,7 @@ TEST_F(GpuBindingTest, ItsBoxesAreThoseOfTheTiles) {
 }
 
 // An unpack that was lost is not to be taken for one that was right, neither at first nor when the
-// lists are full of the last segment's hashes.
+// lists are full of the last execution's hashes.
 TEST_F(GpuBindingTest, BytesThatNoUnpackHashedAreLost) {
   ASSERT_OK_AND_ASSIGN(const auto binding,
                        rank_->executor().Bind(chain_.compiled_parts[1], TilesOf(chain_.memory, 1)));

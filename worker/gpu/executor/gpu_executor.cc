@@ -2,6 +2,12 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/executor/execution_resources.h"
+#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_execution.h"
+#include "worker/gpu/executor/gpu_task.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,12 +3,6 @@
 #include "common/event_loop/event_loop.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/communicators/communicator_life.h"
-#include "worker/gpu/communicators/registered_staging.h"
-#include "worker/gpu/device/gpu.h"
-#include "worker/gpu/executor/execution_resources.h"
-#include "worker/gpu/executor/gpu_binding.h"
-#include "worker/gpu/executor/gpu_execution.h"
-#include "worker/gpu/executor/gpu_task.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +15,15 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class CompiledPart;
+class Gpu;
+class GpuBinding;
+class GpuExecution;
+class RegisteredStaging;
+struct ExecutionResources;
+struct GpuTaskSpec;
+struct GpuTiles;
 
 // Counts since creation; monotonic. Of tasks that were reported.
 struct GpuExecutorCounters {

@@ -2,7 +2,6 @@
 
 #include "worker/executor/task.h"
 #include "worker/gpu/communicators/communicator.h"
-#include "worker/gpu/executor/gpu_binding.h"
 
 #include <memory>
 #include <vector>
@@ -11,6 +10,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class GpuBinding;
 
 // Whoever made the communicators that tasks use.
 class CommunicatorOwner {

@@ -1,6 +1,7 @@
 #include "worker/gpu/loop/gpu_loop.h"
 
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message.h"
 #include "worker/gpu/protocol/gpu_protocol.h"

@@ -2,8 +2,15 @@
 
 #include "common/base/status_macros.h"
 #include "common/wire/communicator_codec.h"
+#include "worker/gpu/communicators/communicator_table.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/communicators/preflight.h"
+#include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/loop/communicator_orders.h"
+#include "worker/gpu/loop/gpu_arenas.h"
+#include "worker/gpu/loop/gpu_tasks.h"
+#include "worker/gpu/loop/tile_copies.h"
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <utility>
@@ -62,6 +69,8 @@ absl::StatusOr<std::unique_ptr<GpuRequests>> GpuRequests::Create(EventLoop& loop
 
 GpuRequests::GpuRequests(EventLoop& loop, const Clock& clock, Options options, Say say)
     : loop_(loop), clock_(clock), options_(std::move(options)), say_(std::move(say)) {}
+
+GpuRequests::~GpuRequests() = default;
 
 absl::Status GpuRequests::OpenLibraries() {
   absl::StatusOr<std::unique_ptr<const DriverApi>> driver = DriverApi::Load(options_.driver);
@@ -185,6 +194,20 @@ absl::Status GpuRequests::Poll() {
   RETURN_IF_ERROR(copies_->Poll());
   return health();
 }
+
+std::vector<v1::GpuNotice> GpuRequests::Progress() const { return tasks_->Progress(); }
+
+bool GpuRequests::is_busy() const {
+  return orders_->is_busy() || arenas_->is_filling() || !copies_->is_empty();
+}
+
+bool GpuRequests::is_idle() const {
+  return !is_busy() && orders_->is_empty() && tasks_->is_empty();
+}
+
+bool GpuRequests::is_moving() const { return !tasks_->is_empty() || !copies_->is_empty(); }
+
+bool GpuRequests::is_filling() const { return arenas_->is_filling(); }
 
 absl::Status GpuRequests::health() const {
   RETURN_IF_ERROR(orders_->health());

@@ -4,17 +4,10 @@
 #include "common/base/clock.h"
 #include "common/base/unique_fd.h"
 #include "common/communicators/preflight_report.h"
-#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/gpu_process.pb.h"
-#include "worker/gpu/communicators/communicator_table.h"
-#include "worker/gpu/communicators/registered_staging.h"
-#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/libraries/driver_api.h"
 #include "worker/gpu/libraries/nccl_api.h"
-#include "worker/gpu/loop/communicator_orders.h"
-#include "worker/gpu/loop/gpu_arenas.h"
-#include "worker/gpu/loop/gpu_tasks.h"
-#include "worker/gpu/loop/tile_copies.h"
 
 #include <cstdint>
 #include <memory>
@@ -27,6 +20,15 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class CommunicatorOrders;
+class CommunicatorTable;
+class EventLoop;
+class Gpu;
+class GpuArenas;
+class GpuTasks;
+class RegisteredStaging;
+class TileCopies;
 
 // Carries out requests on one GPU, which it owns with its libraries, arenas, communicators, tasks
 // and copies. Confined to the loop, construction and destruction included.
@@ -50,6 +52,7 @@ class GpuRequests {
   // without such a GPU, ResourceExhausted. Takes seconds. `loop` and `clock` must outlive it.
   static absl::StatusOr<std::unique_ptr<GpuRequests>> Create(EventLoop& loop, const Clock& clock,
                                                              Options options, Say say);
+  ~GpuRequests();
   GpuRequests(const GpuRequests&) = delete;
   GpuRequests& operator=(const GpuRequests&) = delete;
 
@@ -64,18 +67,16 @@ class GpuRequests {
   absl::Status Poll();
   absl::Status health() const;
   // Of all tasks that run.
-  std::vector<v1::GpuNotice> Progress() const { return tasks_->Progress(); }
+  std::vector<v1::GpuNotice> Progress() const;
 
   // Whether Poll is expected to see something soon.
-  bool is_busy() const {
-    return orders_->is_busy() || arenas_->is_filling() || !copies_->is_empty();
-  }
+  bool is_busy() const;
   // Whether there is nothing that may change by itself.
-  bool is_idle() const { return !is_busy() && orders_->is_empty() && tasks_->is_empty(); }
+  bool is_idle() const;
   // Whether memory is read or written by what nothing here can end.
-  bool is_moving() const { return !tasks_->is_empty() || !copies_->is_empty(); }
+  bool is_moving() const;
   // Whether memory is being filled with zeros, which ends by itself.
-  bool is_filling() const { return arenas_->is_filling(); }
+  bool is_filling() const;
 
  private:
   GpuRequests(EventLoop& loop, const Clock& clock, Options options, Say say);

@@ -4,6 +4,11 @@
 #include "common/plan/packed_segments.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/worker_part_codec.h"
+#include "worker/executor/prepared_part.h"
+#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_executor.h"
+#include "worker/gpu/loop/communicator_orders.h"
+#include "worker/gpu/loop/gpu_arenas.h"
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
@@ -49,6 +54,10 @@ absl::StatusOr<std::unique_ptr<GpuTasks>> GpuTasks::Create(const Ports& ports) {
                                                          GpuExecutor::Options()));
   return tasks;
 }
+
+GpuTasks::GpuTasks(const Ports& ports) : ports_(ports) {}
+
+GpuTasks::~GpuTasks() = default;
 
 absl::Status GpuTasks::Prepare(const v1::GpuRequest::PreparePart& request) {
   ASSIGN_OR_RETURN(const Digest digest, ParseDigest("prepare_part.digest", request.digest()));
@@ -168,6 +177,21 @@ absl::StatusOr<std::vector<uint64_t>> GpuTasks::AddressesOf(const TileMap& tiles
     if (bound.memory.empty() || bound.memory.back() != memory) bound.memory.push_back(memory);
   }
   return addresses;
+}
+
+void GpuTasks::Cancel(const TaskKey& key, const absl::Status& cause) {
+  executor_->Cancel(key, cause);
+}
+
+void GpuTasks::OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
+                                    const absl::Status& cause) {
+  executor_->OnCommunicatorChange(communicator, state, cause);
+}
+
+const absl::Status& GpuTasks::health() const { return executor_->health(); }
+
+void GpuTasks::StopCommunicator(const Communicator& communicator, const absl::Status& why) {
+  ports_.communicators.Stop(communicator, why);
 }
 
 void GpuTasks::OnTaskDone(const TaskReport& report) {

@@ -1,16 +1,10 @@
 #pragma once
 
 #include "common/base/digest.h"
-#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/gpu_process.pb.h"
-#include "worker/executor/prepared_part.h"
 #include "worker/executor/task.h"
-#include "worker/gpu/communicators/registered_staging.h"
-#include "worker/gpu/compiler/compiled_part.h"
-#include "worker/gpu/executor/gpu_executor.h"
+#include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/executor/gpu_task.h"
-#include "worker/gpu/loop/communicator_orders.h"
-#include "worker/gpu/loop/gpu_arenas.h"
 #include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
@@ -23,6 +17,17 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class CommunicatorOrders;
+class EventLoop;
+class Gpu;
+class GpuArenas;
+class GpuBinding;
+class GpuExecutor;
+class GpuMemory;
+class PreparedPart;
+class RegisteredStaging;
+class TileMap;
 
 // Parts of plans, bound to arenas and run: what a worker asks of tasks becomes what the executor
 // does. A part that runs again in the same memory is bound already. Confined to the loop.
@@ -40,6 +45,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
 
   // Errors of the driver.
   static absl::StatusOr<std::unique_ptr<GpuTasks>> Create(const Ports& ports);
+  ~GpuTasks() override;
 
   // Keeps it for tasks; drops the one that was not used for longest when there are too many.
   // InvalidArgument: it is not of this digest, or no part of one device.
@@ -51,19 +57,17 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   using Done = absl::AnyInvocable<void(absl::StatusOr<TaskReport>)>;
   void Begin(const v1::GpuRequest::RunTask& task, Done done);
   // Nothing happens when there is no such task.
-  void Cancel(const TaskKey& key, const absl::Status& cause) { executor_->Cancel(key, cause); }
+  void Cancel(const TaskKey& key, const absl::Status& cause);
   // Keeps no bindings to it.
   void Forget(ArenaId arena);
 
   void OnCommunicatorChange(const Communicator& communicator, CommunicatorState state,
-                            const absl::Status& cause) {
-    executor_->OnCommunicatorChange(communicator, state, cause);
-  }
+                            const absl::Status& cause);
   // Of all tasks that run.
   std::vector<v1::GpuNotice> Progress() const;
   bool is_empty() const { return running_.empty(); }
   // OK, or why nothing can be run any more.
-  const absl::Status& health() const { return executor_->health(); }
+  const absl::Status& health() const;
 
  private:
   using Places = std::vector<TilePlace>;
@@ -85,7 +89,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     Done done;
   };
 
-  explicit GpuTasks(const Ports& ports) : ports_(ports) {}
+  explicit GpuTasks(const Ports& ports);
 
   absl::StatusOr<std::shared_ptr<const Bound>> Start(const v1::GpuRequest::RunTask& task);
   absl::StatusOr<std::shared_ptr<const Bound>> Bind(Part& part,
@@ -99,9 +103,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& /*report*/) override {}
   void OnTaskDone(const TaskReport& report) override;
   // CommunicatorOwner
-  void StopCommunicator(const Communicator& communicator, const absl::Status& why) override {
-    ports_.communicators.Stop(communicator, why);
-  }
+  void StopCommunicator(const Communicator& communicator, const absl::Status& why) override;
 
   const Ports ports_;
   std::unique_ptr<GpuExecutor> executor_;

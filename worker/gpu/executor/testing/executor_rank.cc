@@ -3,6 +3,8 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/gpu_task.h"
 
 #include <cstdlib>
 #include <cstring>
