@@ -130,8 +130,8 @@ TEST_P(LostReplicaTest, FailsWithTheNameOfTheKilledWorkerAndTheOtherCommits) {
 
   // Started again under its name, it joins, and all is as before.
   *case_->spec().mutable_destination() = both;
+  ASSERT_OK(cluster_->WaitForWorker("node-2", v1::WORKER_STATE_LOST));
   ASSERT_OK_AND_ASSIGN(const v1::Worker before, cluster_->GetWorker("node-2"));
-  EXPECT_EQ(before.state(), v1::WORKER_STATE_LOST);
   ASSERT_OK(cluster_->StartWorker("node-2"));
   ASSERT_OK(cluster_->WaitForAllWorkers());
   ASSERT_OK_AND_ASSIGN(const v1::Worker after, cluster_->GetWorker("node-2"));
