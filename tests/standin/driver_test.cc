@@ -1,133 +1,46 @@
-// Devices, contexts, streams, events, kernels, the log.
+// The rules of the stand-in for the driver that no test of the product breaks.
 
 #include "tests/standin/stand_in_fixture.h"
 
-#include <cstring>
 #include <future>
 #include <thread>
 
 namespace crossmesh {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::StrEq;
-
-// Adds a number to an int, and waits for a promise if it is given one.
-void AddInt(const StandInLaunch* launch) {
-  if (auto* gate = *static_cast<std::promise<void>**>(launch->arguments[2]))
-    gate->get_future().wait();
-  **static_cast<int**>(launch->arguments[0]) +=
-      *static_cast<int*>(launch->arguments[1]) * static_cast<int>(launch->grid[0]);
+// Waits for a promise.
+void Wait(const StandInLaunch* launch) {
+  (*static_cast<std::promise<void>**>(launch->arguments[0]))->get_future().wait();
 }
-constexpr size_t kAddIntBytes[] = {sizeof(int*), sizeof(int), sizeof(void*)};
+constexpr size_t kWaitBytes[] = {sizeof(void*)};
 
 class DriverTest : public StandInTest {
  protected:
-  void SetUp() override {
-    StandInTest::SetUp();
+  // Keeps the stream busy until the gate is open.
+  void Block() {
     stand_in_->AddKernel(
-        {.name = "add_int", .run = AddInt, .argument_count = 3, .argument_bytes = kAddIntBytes});
+        {.name = "wait", .run = Wait, .argument_count = 1, .argument_bytes = kWaitBytes});
+    CUfunction wait = nullptr;
     ASSERT_OK(Check(driver().cuModuleLoadData(&module_, "image")));
-    ASSERT_OK(Check(driver().cuModuleGetFunction(&add_int_, module_, "add_int")));
+    ASSERT_OK(Check(driver().cuModuleGetFunction(&wait, module_, "wait")));
+    std::promise<void>* address = &gate_;
+    void* arguments[] = {&address};
+    ASSERT_OK(Check(
+        driver().cuLaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, gpu_->stream(), arguments, nullptr)));
   }
-
-  void TearDown() override {
-    if (module_ != nullptr) {
-      EXPECT_OK(Check(driver().cuModuleUnload(module_)));
-    }
-    StandInTest::TearDown();
+  void Unblock() {
+    gate_.set_value();
+    ASSERT_OK(gpu_->Synchronize());
   }
-
-  CUresult Launch(int& number, int add, std::promise<void>* gate = nullptr,
-                  unsigned int shared_bytes = 0) {
-    int* address = &number;
-    void* arguments[] = {&address, &add, &gate};
-    return driver().cuLaunchKernel(add_int_, 2, 1, 1, 32, 1, 1, shared_bytes, gpu_->stream(),
-                                   arguments, nullptr);
-  }
-
-  CUevent MakeEvent(unsigned int flags = CU_EVENT_DISABLE_TIMING) {
+  CUevent MakeEvent() {
     CUevent event = nullptr;
-    EXPECT_OK(Check(driver().cuEventCreate(&event, flags)));
+    EXPECT_OK(Check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)));
     return event;
   }
 
   CUmodule module_ = nullptr;
-  CUfunction add_int_ = nullptr;
+  std::promise<void> gate_;
 };
-
-TEST_F(DriverTest, DevicesSayWhatTheyAre) {
-  int count = 0;
-  ASSERT_OK(Check(driver().cuDeviceGetCount(&count)));
-  EXPECT_EQ(count, 2);
-  char name[64] = {};
-  ASSERT_OK(Check(driver().cuDeviceGetName(name, sizeof(name), 1)));
-  EXPECT_STREQ(name, "Crossmesh stand-in GPU 1");
-  CUuuid first = {};
-  CUuuid second = {};
-  ASSERT_OK(Check(driver().cuDeviceGetUuid(&first, 0)));
-  ASSERT_OK(Check(driver().cuDeviceGetUuid(&second, 1)));
-  EXPECT_NE(std::memcmp(&first, &second, sizeof(first)), 0);
-  EXPECT_VIOLATION(driver().cuDeviceGetName(name, sizeof(name), 2), "no device 2");
-}
-
-TEST_F(DriverTest, LaunchesRunInOrderWithTheArgumentsOfTheirTime) {
-  int number = 0;
-  ASSERT_OK(Check(Launch(number, 3)));
-  ASSERT_OK(Check(Launch(number, 4)));
-  ASSERT_OK(gpu_->Synchronize());
-  EXPECT_EQ(number, 14);
-}
-
-TEST_F(DriverTest, AStreamIsIdleOnlyOnceItsWorkIsDone) {
-  int number = 0;
-  std::promise<void> gate;
-  ASSERT_OK(Check(Launch(number, 1, &gate)));
-  EXPECT_EQ(driver().cuStreamQuery(gpu_->stream()), CUDA_ERROR_NOT_READY);
-  gate.set_value();
-  ASSERT_OK(gpu_->Synchronize());
-  EXPECT_EQ(driver().cuStreamQuery(gpu_->stream()), CUDA_SUCCESS);
-}
-
-TEST_F(DriverTest, AnEventHoldsAnotherStreamBack) {
-  CUstream other = nullptr;
-  ASSERT_OK(Check(driver().cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0)));
-  const CUevent event = MakeEvent();
-  const CUevent after = MakeEvent();
-  int number = 0;
-  std::promise<void> gate;
-  ASSERT_OK(Check(Launch(number, 1, &gate)));
-  ASSERT_OK(Check(driver().cuEventRecord(event, gpu_->stream())));
-  ASSERT_OK(Check(driver().cuStreamWaitEvent(other, event, 0)));
-  ASSERT_OK(Check(driver().cuEventRecord(after, other)));
-  EXPECT_EQ(driver().cuEventQuery(after), CUDA_ERROR_NOT_READY);
-  gate.set_value();
-  ASSERT_OK(Check(driver().cuEventSynchronize(after)));
-  EXPECT_EQ(number, 2);
-  EXPECT_OK(Check(driver().cuEventDestroy(event)));
-  EXPECT_OK(Check(driver().cuEventDestroy(after)));
-  EXPECT_OK(Check(driver().cuStreamDestroy(other)));
-}
-
-TEST_F(DriverTest, EventsMeasureTimeIfMadeFor) {
-  const CUevent begin = MakeEvent(CU_EVENT_DEFAULT);
-  const CUevent end = MakeEvent(CU_EVENT_DEFAULT);
-  const CUevent without = MakeEvent();
-  for (const CUevent event : {begin, end, without}) {
-    ASSERT_OK(Check(driver().cuEventRecord(event, gpu_->stream())));
-  }
-  ASSERT_OK(gpu_->Synchronize());
-  float milliseconds = -1;
-  EXPECT_OK(Check(driver().cuEventElapsedTime(&milliseconds, begin, end)));
-  EXPECT_GE(milliseconds, 0);
-  EXPECT_VIOLATION(driver().cuEventElapsedTime(&milliseconds, begin, without),
-                   "the event was made without time");
-  for (const CUevent event : {begin, end, without})
-    EXPECT_OK(Check(driver().cuEventDestroy(event)));
-}
 
 TEST_F(DriverTest, AnEventThatWasNotRecordedCannotBeWaitedFor) {
   const CUevent event = MakeEvent();
@@ -185,44 +98,62 @@ TEST_F(DriverTest, AContextThatGoesLeavesNothing) {
 }
 
 TEST_F(DriverTest, AModuleStaysWhileItsLaunchesAreQueued) {
-  int number = 0;
-  std::promise<void> gate;
-  ASSERT_OK(Check(Launch(number, 1, &gate)));
+  Block();
   EXPECT_VIOLATION(driver().cuModuleUnload(module_), "launches of its functions are still queued");
-  gate.set_value();
-  ASSERT_OK(gpu_->Synchronize());
+  Unblock();
   ASSERT_OK(Check(driver().cuModuleUnload(module_)));
-  module_ = nullptr;
-  EXPECT_VIOLATION(Launch(number, 1), "no such module, or one that was unloaded");
+  EXPECT_VIOLATION(driver().cuModuleUnload(module_), "no such module, or one that was unloaded");
 }
 
-TEST_F(DriverTest, AFunctionWithoutAHostFunctionIsNotFound) {
-  CUfunction function = nullptr;
-  EXPECT_THAT(stand_in_->Check(driver().cuModuleGetFunction(&function, module_, "nothing"), "call"),
-              StatusIs(absl::StatusCode::kInternal,
-                       AllOf(HasSubstr("CUDA_ERROR_NOT_FOUND"),
-                             HasSubstr("no host function stands in for nothing"))));
+TEST_F(DriverTest, MemoryIsExportedOnlyIfMadeForIt) {
+  const MappedMemory memory = MapMemory(/*is_shareable=*/false);
+  int fd = -1;
+  EXPECT_VIOLATION(driver().cuMemExportToShareableHandle(
+                       &fd, memory.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                   "made without a handle type to share");
+  Unmap(memory);
+  EXPECT_VIOLATION(driver().cuMemRelease(memory.handle), "no such handle, or it was released");
 }
 
-TEST_F(DriverTest, MoreSharedMemoryThanAFunctionHasIsRefused) {
-  int number = 0;
-  EXPECT_VIOLATION(Launch(number, 1, nullptr, 100 << 10), "102400 bytes of shared memory");
-}
-
-TEST_F(DriverTest, TheLogHasCallsWithStreamBytesAndTime) {
-  ASSERT_OK_AND_ASSIGN(const std::span<std::byte> memory, gpu_->Allocate(4096));
-  ASSERT_OK(Check(driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(memory.data()), 7, 100,
-                                           gpu_->stream())));
+TEST_F(DriverTest, MemoryMustBeMadeAccessibleAndIsUsedWithinItsBounds) {
+  const MappedMemory memory = MapMemory();
+  const auto fill = [&](size_t bytes) {
+    return driver().cuMemsetD8Async(memory.address, 1, bytes, gpu_->stream());
+  };
+  EXPECT_VIOLATION(fill(8), "has not been made accessible");
+  ASSERT_OK(Check(SetAccess(memory.address)));
+  EXPECT_OK(Check(fill(kMappedBytes)));
+  EXPECT_VIOLATION(fill(kMappedBytes + 1), "the destination: ");
   ASSERT_OK(gpu_->Synchronize());
-  EXPECT_EQ(memory[99], std::byte{7});
-  EXPECT_EQ(memory[100], std::byte{0});
-  const std::vector<StandInCall> calls = stand_in_->Calls();
-  EXPECT_THAT(calls,
-              Contains(AllOf(Field(&StandInCall::name, StrEq("cuMemsetD8Async")),
-                             Field(&StandInCall::stream, gpu_->stream()),
-                             Field(&StandInCall::bytes, 100), Field(&StandInCall::result, 0))));
-  EXPECT_STREQ(calls.back().name, "cuStreamSynchronize");
-  EXPECT_GE(calls.back().end_ns, calls.back().start_ns);
+  EXPECT_VIOLATION(driver().cuMemAddressFree(memory.address, kMappedBytes),
+                   "memory is still mapped");
+  Unmap(memory);
+  EXPECT_VIOLATION(fill(8), "not all device memory");
+}
+
+TEST_F(DriverTest, MemoryStaysMappedWhileQueuedWorkUsesIt) {
+  const MappedMemory memory = MapMemory();
+  ASSERT_OK(Check(SetAccess(memory.address)));
+  Block();
+  ASSERT_OK(Check(driver().cuMemsetD8Async(memory.address, 1, 8, gpu_->stream())));
+  EXPECT_VIOLATION(driver().cuMemUnmap(memory.address, kMappedBytes),
+                   "1 queued operations still use the memory");
+  Unblock();
+  Unmap(memory);
+  EXPECT_OK(Check(driver().cuModuleUnload(module_)));
+}
+
+TEST_F(DriverTest, HostMemoryIsRegisteredBeforeItIsCopied) {
+  ASSERT_OK_AND_ASSIGN(const std::span<std::byte> memory, gpu_->Allocate(4096));
+  const auto address = reinterpret_cast<CUdeviceptr>(memory.data());
+  std::vector<char> host(4096, 'a');
+  EXPECT_VIOLATION(driver().cuMemcpyHtoDAsync(address, host.data(), 4096, gpu_->stream()),
+                   "the source is host memory that is not registered");
+  ASSERT_OK(Check(driver().cuMemHostRegister(host.data(), host.size(), 0)));
+  EXPECT_VIOLATION(driver().cuMemHostRegister(host.data(), host.size(), 0), "4096 bytes");
+  EXPECT_OK(Check(driver().cuMemcpyHtoDAsync(address, host.data(), 4096, gpu_->stream())));
+  ASSERT_OK(gpu_->Synchronize());
+  EXPECT_OK(Check(driver().cuMemHostUnregister(host.data())));
 }
 
 TEST_F(DriverTest, FaultsThatCannotBeReadAreRefused) {

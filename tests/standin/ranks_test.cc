@@ -1,8 +1,19 @@
-// What ranks must agree on, each in a process.
+// What ranks must agree on, each in a process; and what a process reads from its environment.
 
+#include "common/base/status_macros.h"
 #include "common/testing/status_matchers.h"
-#include "tests/standin/rank.h"
+#include "common/testing/temporary_folder.h"
+#include "tests/standin/rank_processes.h"
+#include "tests/standin/stand_in.h"
+#include "tests/standin/stand_in_gpu.h"
 
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,18 +22,39 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// A rank of two in its process.
+struct Rank {
+  int rank = 0;
+  std::unique_ptr<StandIn> stand_in;
+  std::unique_ptr<StandInGpu> gpu;
+  ncclComm_t communicator = nullptr;
+
+  const NcclApi& nccl() const { return stand_in->nccl(); }
+};
+
+absl::StatusOr<Rank> Join(int number, Meeting& meeting) {
+  setenv("CROSSMESH_STANDIN_FIRST_DEVICE", absl::StrCat(number).c_str(), 1);
+  Rank rank = {.rank = number};
+  ASSIGN_OR_RETURN(rank.stand_in, StandIn::Load());
+  ASSIGN_OR_RETURN(rank.gpu, StandInGpu::Create(*rank.stand_in));
+  if (number == 0)
+    RETURN_IF_ERROR(rank.stand_in->Check(rank.nccl().ncclGetUniqueId(&meeting.id), ""));
+  meeting.Wait();
+  ASSIGN_OR_RETURN(rank.communicator, rank.gpu->MakeCommunicator(2, meeting.id, number));
+  return rank;
+}
 
 // Two ranks whose calls differ; both are told, at the next call at the latest.
 std::vector<std::string> RunTwo(absl::FunctionRef<ncclResult_t(const Rank&, void*)> communicate) {
   return RunRanks(2, [&](int number, Meeting& meeting) -> absl::Status {
-    ASSIGN_OR_RETURN(Rank rank, Rank::Create(2, number, meeting));
+    ASSIGN_OR_RETURN(Rank rank, Join(number, meeting));
     ASSIGN_OR_RETURN(const auto memory, rank.gpu->Allocate(4096));
-    absl::Status status = rank.Check(communicate(rank, memory.data()));
-    while (status.ok()) status = rank.gpu->Poll(rank.communicator).status();
-    RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommAbort(rank.communicator)));
+    absl::Status status = rank.stand_in->Check(communicate(rank, memory.data()), "");
+    while (status.ok()) status = rank.gpu->Poll(rank.communicator);
+    RETURN_IF_ERROR(rank.stand_in->Check(rank.nccl().ncclCommAbort(rank.communicator), ""));
     if (rank.stand_in->Violations().size() != 1) return absl::InternalError("not one violation");
     return status;
   });
@@ -38,15 +70,6 @@ TEST(RanksTest, CollectivesInAnotherOrderAreTold) {
   EXPECT_THAT(results, Each(AllOf(HasSubstr("the ranks differ in call 1 of the communicator"),
                                   HasSubstr("makes ncclAllReduce of 10 int32, root 0, sum"),
                                   HasSubstr("makes ncclBroadcast of 10 int32, root 0"))));
-}
-
-TEST(RanksTest, CollectivesOfOtherSizesAreTold) {
-  const auto results = RunTwo([](const Rank& rank, void* memory) {
-    return rank.nccl().ncclAllReduce(memory, memory, 10 + rank.rank, ncclInt32, ncclSum,
-                                     rank.communicator, rank.gpu->stream());
-  });
-  EXPECT_THAT(results, Each(AllOf(HasSubstr("ncclAllReduce of 10 int32"),
-                                  HasSubstr("ncclAllReduce of 11 int32"))));
 }
 
 TEST(RanksTest, MessagesOfOtherSizesAreTold) {
@@ -82,55 +105,37 @@ TEST(RanksTest, AMessageOnTheOtherSideOfACollectiveIsTold) {
   EXPECT_THAT(results, Each(HasSubstr("message 1 from rank 0 to rank 1 is sent as 100 bytes")));
 }
 
-// What each rank's init comes to.
-std::vector<std::string> RunInits(absl::FunctionRef<absl::Status(int rank, Rank&, Meeting&)> init) {
-  return RunRanks(2, [&](int number, Meeting& meeting) -> absl::Status {
-    ASSIGN_OR_RETURN(Rank rank, Rank::Create(2, number, meeting, false));
-    return init(number, rank, meeting);
-  });
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
-TEST(RanksTest, RanksHaveAGpuEach) {
-  const auto same_gpu = [](int number, Meeting& meeting) -> absl::Status {
-    setenv("CROSSMESH_STANDIN_FIRST_DEVICE", "5", 1);
-    ASSIGN_OR_RETURN(Rank rank, Rank::Create(2, number, meeting));
-    return rank.End();
-  };
-  EXPECT_THAT(RunRanks(2, same_gpu), Each(HasSubstr("duplicate GPU: ranks")));
-  EXPECT_THAT(RunRanks(2,
-                       [&](int number, Meeting& meeting) {
-                         setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-                         return same_gpu(number, meeting);
-                       }),
-              Each(IsEmpty()));
+std::string RunOne(absl::FunctionRef<absl::Status()> body) {
+  return RunRanks(1, [&](int, Meeting&) { return body(); })[0];
 }
 
-// What a rank is told of joining a communicator of `ranks` as number `as`; rank 1 joins after rank
-// 0, since the second is told.
-absl::Status JoinInTurn(int number, Rank& rank, Meeting& meeting, int ranks, int as) {
-  if (number == 1) meeting.Wait();
-  ASSIGN_OR_RETURN(ncclComm_t communicator, rank.gpu->InitCommunicator(ranks, meeting.id, as));
-  ncclResult_t state = ncclSuccess;
-  RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommGetAsyncError(communicator, &state)));
-  if (number == 0) meeting.Wait();
-  const absl::Status told = rank.Check(state);
-  meeting.Wait();
-  RETURN_IF_ERROR(rank.Check(rank.nccl().ncclCommAbort(communicator)));
-  return told;
+TEST(ProcessTest, AnOldNcclIsNotLoaded) {
+  EXPECT_THAT(RunOne([]() -> absl::Status {
+                setenv("CROSSMESH_STANDIN_NCCL_VERSION", "2.27.7", 1);
+                return StandIn::Load().status();
+              }),
+              AllOf(HasSubstr("NCCL 2.27.7"), HasSubstr("expected version 2.28.9 or later")));
 }
 
-TEST(RanksTest, RanksAgreeOnTheirNumber) {
-  const auto results = RunInits([](int number, Rank& rank, Meeting& meeting) {
-    return JoinInTurn(number, rank, meeting, 2 + number, number);
-  });
-  EXPECT_THAT(results, ElementsAre(IsEmpty(), HasSubstr("there are 3 ranks, another one 2")));
-}
-
-TEST(RanksTest, ARankJoinsOnce) {
-  const auto results = RunInits([](int number, Rank& rank, Meeting& meeting) {
-    return JoinInTurn(number, rank, meeting, 2, 0);
-  });
-  EXPECT_THAT(results, ElementsAre(IsEmpty(), HasSubstr("rank 0 has joined already")));
+TEST(ProcessTest, TheReportHasWhatWasDoneWrong) {
+  const TemporaryFolder folder;
+  const std::string report = folder.PathOf("report");
+  EXPECT_THAT(RunOne([&]() -> absl::Status {
+                setenv("CROSSMESH_STANDIN_REPORT", report.c_str(), 1);
+                ASSIGN_OR_RETURN(const auto stand_in, StandIn::Load());
+                ASSIGN_OR_RETURN(const auto gpu, StandInGpu::Create(*stand_in));
+                stand_in->driver().cuStreamSynchronize(nullptr);
+                return absl::OkStatus();
+              }),
+              IsEmpty());
+  EXPECT_THAT(ReadFile(report), AllOf(HasSubstr("Crossmesh stand-in, process "),
+                                      HasSubstr("cuStreamSynchronize: a default stream")));
 }
 
 }  // namespace

@@ -26,7 +26,6 @@ absl::StatusOr<std::unique_ptr<StandIn>> StandIn::Load() {
   ASSIGN_OR_RETURN(stand_in->nccl_, NcclApi::Load({.library = StandInNcclPath()}));
   ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Load(StandInDriverPath()));
   CHECK(library.Resolve("crossmeshStandInAddKernel", stand_in->add_kernel_));
-  CHECK(library.Resolve("crossmeshStandInFlushLog", stand_in->flush_log_));
   CHECK(library.Resolve("crossmeshStandInReadLog", stand_in->read_log_));
   CHECK(library.Resolve("crossmeshStandInSetFaults", stand_in->set_faults_));
   CHECK(library.Resolve("crossmeshStandInViolation", stand_in->violation_));

@@ -40,8 +40,6 @@ class StandIn {
   // What was done wrong.
   std::vector<std::string> Violations() const;
   std::vector<StandInCall> Calls() const;
-  // Writes the log, if CROSSMESH_STANDIN_LOG is set.
-  void FlushLog() const { flush_log_(); }
 
   absl::Status Check(CUresult result, absl::string_view call) const {
     return driver_->Check(result, call);
@@ -56,7 +54,6 @@ class StandIn {
   std::unique_ptr<const DriverApi> driver_;
   std::unique_ptr<const NcclApi> nccl_;
   decltype(&crossmeshStandInAddKernel) add_kernel_ = nullptr;
-  decltype(&crossmeshStandInFlushLog) flush_log_ = nullptr;
   decltype(&crossmeshStandInReadLog) read_log_ = nullptr;
   decltype(&crossmeshStandInSetFaults) set_faults_ = nullptr;
   decltype(&crossmeshStandInViolation) violation_ = nullptr;

@@ -61,28 +61,27 @@ absl::StatusOr<ncclComm_t> StandInGpu::InitCommunicator(int ranks, const ncclUni
   return communicator;
 }
 
-absl::StatusOr<int> StandInGpu::Poll(ncclComm_t communicator) const {
-  for (int polls = 0;; ++polls) {
-    ncclResult_t state = ncclSuccess;
+absl::Status StandInGpu::Poll(ncclComm_t communicator) const {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    std::this_thread::yield();
     RETURN_IF_ERROR(stand_in_.Check(stand_in_.nccl().ncclCommGetAsyncError(communicator, &state),
                                     "ncclCommGetAsyncError"));
-    RETURN_IF_ERROR(stand_in_.Check(state, "state of the communicator"));
-    if (state != ncclInProgress) return polls;
-    std::this_thread::yield();
   }
+  return stand_in_.Check(state, "state of the communicator");
 }
 
 absl::StatusOr<ncclComm_t> StandInGpu::MakeCommunicator(int ranks, const ncclUniqueId& id,
                                                         int rank) const {
   ASSIGN_OR_RETURN(ncclComm_t communicator, InitCommunicator(ranks, id, rank));
-  RETURN_IF_ERROR(Poll(communicator).status());
+  RETURN_IF_ERROR(Poll(communicator));
   return communicator;
 }
 
 absl::Status StandInGpu::FinalizeAndDestroy(ncclComm_t communicator) const {
   RETURN_IF_ERROR(
       stand_in_.Check(stand_in_.nccl().ncclCommFinalize(communicator), "ncclCommFinalize"));
-  RETURN_IF_ERROR(Poll(communicator).status());
+  RETURN_IF_ERROR(Poll(communicator));
   return stand_in_.Check(stand_in_.nccl().ncclCommDestroy(communicator), "ncclCommDestroy");
 }
 

@@ -23,7 +23,6 @@ class StandInGpu {
   StandInGpu(const StandInGpu&) = delete;
   StandInGpu& operator=(const StandInGpu&) = delete;
 
-  CUcontext context() const { return context_; }
   CUstream stream() const { return stream_; }
   // Of ncclMemAlloc; a test may read and write it while no queued work does.
   absl::StatusOr<std::span<std::byte>> Allocate(size_t bytes);
@@ -32,9 +31,9 @@ class StandInGpu {
 
   // Begins a communicator that does not block.
   absl::StatusOr<ncclComm_t> InitCommunicator(int ranks, const ncclUniqueId& id, int rank) const;
-  // Asks for the state until it is no longer in progress. Returns how often it was.
-  absl::StatusOr<int> Poll(ncclComm_t communicator) const;
-  // Both of them, and so for a split.
+  // Asks for the state until it is no longer in progress.
+  absl::Status Poll(ncclComm_t communicator) const;
+  // Both of them.
   absl::StatusOr<ncclComm_t> MakeCommunicator(int ranks, const ncclUniqueId& id, int rank) const;
   absl::Status FinalizeAndDestroy(ncclComm_t communicator) const;
 

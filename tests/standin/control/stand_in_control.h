@@ -18,7 +18,6 @@ const char* crossmeshStandInName();
 struct StandInLaunch {
   unsigned int grid[3];
   unsigned int block[3];
-  unsigned int shared_bytes;
   void* const* arguments;  // copies made at the launch
   const void* context;     // of the kernel
 };
@@ -64,9 +63,6 @@ struct StandInCall {
 };
 // Sets end_ns.
 void crossmeshStandInLogCall(const StandInCall* call);
-// Appends what has not been written yet to the file CROSSMESH_STANDIN_LOG, if it is set; so does
-// the end of the process.
-void crossmeshStandInFlushLog();
 // Copies at most `max` calls from the `first` on. Returns how many there are from there on.
 int64_t crossmeshStandInReadLog(int64_t first, StandInCall* calls, int64_t max);
 

@@ -4,7 +4,6 @@
 #include "tests/standin/driver/journal.h"
 
 #include <string>
-#include <utility>
 
 #include <absl/strings/str_cat.h>
 
@@ -67,11 +66,6 @@ Outcome Call::NeedStream(CUstream handle, Stream*& stream) {
     return Violation(CUDA_ERROR_ILLEGAL_STATE, absl::StrCat("the stream is used ", reason));
   }
   return {};
-}
-
-Outcome Call::Enqueue(Stream& stream, Stream::Task task) {
-  if (stream.Enqueue(std::move(task))) return {};
-  return Failure(CUDA_ERROR_OUT_OF_MEMORY, "the stream's queue is full");
 }
 
 const char* Call::LastText(CUresult result) {

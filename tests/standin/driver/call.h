@@ -30,9 +30,6 @@ class Call {
   static Outcome NeedContext(int& device);
   static Outcome NeedStream(CUstream handle, Stream*& stream);
 
-  // A failure when the stream's queue is full.
-  static Outcome Enqueue(Stream& stream, Stream::Task task);
-
   // Text of the last error of this thread, if that is what it was; else null.
   static const char* LastText(CUresult result);
 

@@ -34,15 +34,15 @@ const char* crossmeshStandInViolation(int64_t index) {
 
 void crossmeshStandInLogCall(const StandInCall* call) { Journal::OfProcess().Add(*call); }
 
-void crossmeshStandInFlushLog() { Journal::OfProcess().Flush(); }
-
 int64_t crossmeshStandInReadLog(int64_t first, StandInCall* calls, int64_t max) {
   return Journal::OfProcess().Read(first, calls, max);
 }
 
 int crossmeshStandInEnqueue(CUstream handle, void (*run)(void*), void* argument) {
   Stream* const stream = DriverState::OfProcess().streams.Find(handle);
-  return stream != nullptr && stream->Enqueue([run, argument] { run(argument); }) ? 0 : 1;
+  if (stream == nullptr) return 1;
+  stream->Enqueue([run, argument] { run(argument); });
+  return 0;
 }
 
 int crossmeshStandInHoldStream(CUstream handle, const char* reason) {

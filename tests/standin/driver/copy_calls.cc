@@ -54,7 +54,7 @@ CUresult Run(const char* name, CUstream handle, const Copy& copy) {
   add_users(1);
   const bool is_between_both = (copy.to_side == Side::kHost) != (copy.from_side == Side::kHost);
   const bool corrupts = is_between_both && Faults::OfProcess().Due("corrupt_copy_at");
-  const Outcome outcome = Call::Enqueue(*stream, [add_users, copy, corrupts] {
+  stream->Enqueue([add_users, copy, corrupts] {
     if (copy.from != nullptr) {
       std::memmove(copy.to, copy.from, copy.bytes);
       if (corrupts) *static_cast<unsigned char*>(copy.to) ^= 1;
@@ -63,8 +63,7 @@ CUresult Run(const char* name, CUstream handle, const Copy& copy) {
     }
     add_users(-1);
   });
-  if (!outcome.ok()) add_users(-1);
-  return call.End(outcome);
+  return call.End();
 }
 
 void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
 #include <absl/strings/string_view.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kCallsKeptMax = int64_t{1} << 20;
-constexpr int64_t kCallsUnwrittenMax = 4096;
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -35,45 +33,20 @@ void Append(const std::string& path, absl::string_view text) {
 int64_t MonotonicNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 Journal& Journal::OfProcess() {
-  static Journal& journal = *[] {
-    auto* made = new Journal;
-    std::atexit([] { Journal::OfProcess().Flush(); });
-    return made;
-  }();
+  static Journal& journal = *new Journal;
   return journal;
 }
 
-Journal::Journal()
-    : log_path_(Environment("CROSSMESH_STANDIN_LOG")),
-      report_path_(Environment("CROSSMESH_STANDIN_REPORT")) {}
+Journal::Journal() : report_path_(Environment("CROSSMESH_STANDIN_REPORT")) {}
 
 void Journal::Add(const StandInCall& call) {
   MutexLock lock(mutex_);
-  const int64_t count = first_call_ + static_cast<int64_t>(calls_.size());
-  if (!log_path_.empty() && count - written_ >= kCallsUnwrittenMax) FlushLocked();
   if (static_cast<int64_t>(calls_.size()) >= kCallsKeptMax) {
     calls_.pop_front();
     ++first_call_;
   }
   calls_.push_back(call);
   calls_.back().end_ns = MonotonicNs();
-}
-
-void Journal::Flush() {
-  MutexLock lock(mutex_);
-  if (!log_path_.empty()) FlushLocked();
-}
-
-void Journal::FlushLocked() {
-  std::string text;
-  const int64_t count = first_call_ + static_cast<int64_t>(calls_.size());
-  for (written_ = std::max(written_, first_call_); written_ < count; ++written_) {
-    const StandInCall& call = calls_[written_ - first_call_];
-    absl::StrAppendFormat(&text, "%d\t%d\t%d\t%s\t%x\t%d\t%d\n", getpid(), call.start_ns,
-                          call.end_ns, call.name, reinterpret_cast<uintptr_t>(call.stream),
-                          call.bytes, call.result);
-  }
-  if (!text.empty()) Append(log_path_, text);
 }
 
 int64_t Journal::Read(int64_t first, StandInCall* calls, int64_t max) {

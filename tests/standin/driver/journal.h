@@ -17,8 +17,6 @@ class Journal {
 
   // Sets its end.
   void Add(const StandInCall& call);
-  // Appends the calls that have not been written yet to the file CROSSMESH_STANDIN_LOG.
-  void Flush();
   int64_t Read(int64_t first, StandInCall* calls, int64_t max);
 
   // Also writes to standard error and appends to the file CROSSMESH_STANDIN_REPORT.
@@ -29,15 +27,11 @@ class Journal {
  private:
   Journal();
 
-  void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  const std::string log_path_;
   const std::string report_path_;
 
   Mutex mutex_;
   std::deque<StandInCall> calls_ ABSL_GUARDED_BY(mutex_);
   int64_t first_call_ ABSL_GUARDED_BY(mutex_) = 0;  // number of calls that were forgotten
-  int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;     // number of calls in the file
   std::deque<std::string> violations_ ABSL_GUARDED_BY(mutex_);  // references stay valid
 };
 

@@ -13,7 +13,6 @@ namespace crossmesh {
 namespace {
 
 constexpr unsigned int kThreadsMax = 1024;
-constexpr unsigned int kSharedBytesMax = 48 << 10;  // unless a function is made to take more
 
 DriverState& State() { return DriverState::OfProcess(); }
 
@@ -62,11 +61,6 @@ Outcome CheckShape(const StandInLaunch& launch) {
   if (threads > kThreadsMax) {
     return Violation(CUDA_ERROR_INVALID_VALUE, absl::StrCat("blocks of ", threads, " threads"));
   }
-  if (launch.shared_bytes > kSharedBytesMax) {
-    return Violation(CUDA_ERROR_INVALID_VALUE,
-                     absl::StrCat(launch.shared_bytes, " bytes of shared memory, expected at most ",
-                                  kSharedBytesMax));
-  }
   return {};
 }
 
@@ -76,7 +70,6 @@ Outcome CheckShape(const StandInLaunch& launch) {
 using crossmesh::Call;
 using crossmesh::Function;
 using crossmesh::Module;
-using crossmesh::Outcome;
 using crossmesh::State;
 using crossmesh::Stream;
 
@@ -117,7 +110,7 @@ CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const c
 
 CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y,
                         unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                        unsigned int block_z, unsigned int shared_bytes, CUstream stream_handle,
+                        unsigned int block_z, unsigned int, CUstream stream_handle,
                         void** arguments, void** extra) {
   Call call("cuLaunchKernel", stream_handle);
   Stream* stream = nullptr;
@@ -127,7 +120,6 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
   const StandInKernel& kernel = function->kernel;
   StandInLaunch launch = {.grid = {grid_x, grid_y, grid_z},
                           .block = {block_x, block_y, block_z},
-                          .shared_bytes = shared_bytes,
                           .context = kernel.context};
   END_IF_FAILED(call, crossmesh::CheckShape(launch));
   if (extra != nullptr || (arguments == nullptr && kernel.argument_count > 0)) {
@@ -142,9 +134,8 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
     if (is_faulty) State().BreakContext(device);
   };
   ++function->module.queued_launches;
-  const Outcome outcome = Call::Enqueue(*stream, std::move(task));
-  if (!outcome.ok()) --function->module.queued_launches;
-  return call.End(outcome);
+  stream->Enqueue(std::move(task));
+  return call.End();
 }
 
 }  // extern "C"

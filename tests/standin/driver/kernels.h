@@ -14,8 +14,16 @@ namespace crossmesh {
 // Host functions by the name of the kernel that they stand in for. Thread-safe.
 class Kernels {
  public:
-  void Add(const StandInKernel& kernel);
-  const StandInKernel* Find(absl::string_view name);  // null without one; else stays
+  void Add(const StandInKernel& kernel) {
+    MutexLock lock(mutex_);
+    kernels_.insert_or_assign(kernel.name, kernel);
+  }
+  // Null without one; else stays.
+  const StandInKernel* Find(absl::string_view name) {
+    MutexLock lock(mutex_);
+    const auto found = kernels_.find(name);
+    return found == kernels_.end() ? nullptr : &found->second;
+  }
 
  private:
   Mutex mutex_;

@@ -26,6 +26,12 @@ std::string Range(uintptr_t begin, size_t bytes) {
   return absl::StrFormat("%#x of %d bytes", begin, bytes);
 }
 
+Outcome CheckGranular(size_t bytes) {
+  if (bytes > 0 && bytes % Memory::kGranularity == 0) return {};
+  return Violation(CUDA_ERROR_INVALID_VALUE,
+                   absl::StrCat(bytes, " bytes is no multiple of ", Memory::kGranularity));
+}
+
 // The name that the file was made with, from which an importer knows what it is.
 std::string NameOfFile(int fd) {
   std::array<char, 128> link = {};
@@ -62,10 +68,7 @@ Outcome Memory::MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& bloc
 
 Outcome Memory::Create(int device, size_t bytes, bool shareable,
                        CUmemGenericAllocationHandle& handle) {
-  if (bytes == 0 || bytes % kGranularity != 0) {
-    return Violation(CUDA_ERROR_INVALID_VALUE,
-                     absl::StrCat(bytes, " bytes is no multiple of ", kGranularity));
-  }
+  RETURN_IF_FAILED(CheckGranular(bytes));
   std::shared_ptr<Block> block;
   RETURN_IF_FAILED(MakeBlock(device, bytes, block));
   block->shareable = shareable;
@@ -122,10 +125,7 @@ Outcome Memory::Release(CUmemGenericAllocationHandle handle) {
 
 Outcome Memory::Reserve(size_t bytes, size_t alignment, CUdeviceptr& address) {
   alignment = std::max(alignment, kGranularity);
-  if (bytes == 0 || bytes % kGranularity != 0) {
-    return Violation(CUDA_ERROR_INVALID_VALUE,
-                     absl::StrCat(bytes, " bytes is no multiple of ", kGranularity));
-  }
+  RETURN_IF_FAILED(CheckGranular(bytes));
   void* const memory = mmap(nullptr, bytes + alignment, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return Failure(CUDA_ERROR_OUT_OF_MEMORY, "no address space");

@@ -3,20 +3,12 @@
 #include <utility>
 
 namespace crossmesh {
-namespace {
-
-constexpr size_t kTasksMax = 1 << 16;
-
-}  // namespace
-
 Stream::Stream(int device) : device_(device), thread_("standin-stream", [this] { Run(); }) {}
 
-bool Stream::Enqueue(Task task) {
+void Stream::Enqueue(Task task) {
   MutexLock lock(mutex_);
-  if (tasks_.size() >= kTasksMax) return false;
   tasks_.push_back(std::move(task));
   changed_.SignalAll();
-  return true;
 }
 
 bool Stream::idle() {

@@ -17,8 +17,7 @@ class Stream {
 
   explicit Stream(int device);
 
-  // False, and nothing is taken, when the queue is full.
-  bool Enqueue(Task task);
+  void Enqueue(Task task);
   bool idle();
   void WaitUntilIdle();
   // Runs what is queued, then ends the thread.

@@ -81,7 +81,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) 
   int64_t record = 0;
   END_IF_FAILED(call, Call::NeedStream(handle, stream));
   END_IF_FAILED(call, crossmesh::NeedRecord(event_handle, event, record));
-  return call.End(Call::Enqueue(*stream, [event, record] { event->Wait(record); }));
+  stream->Enqueue([event, record] { event->Wait(record); });
+  return call.End();
 }
 
 CUresult cuEventCreate(CUevent* handle, unsigned int flags) {
@@ -112,7 +113,8 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
     return call.Refuse(CUDA_ERROR_INVALID_HANDLE, "the event is of another device than the stream");
   }
   const int64_t record = event->Record();
-  return call.End(Call::Enqueue(*stream, [event, record] { event->Complete(record); }));
+  stream->Enqueue([event, record] { event->Complete(record); });
+  return call.End();
 }
 
 CUresult cuEventQuery(CUevent handle) {

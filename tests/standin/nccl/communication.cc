@@ -1,4 +1,5 @@
-// Operations of a communicator: from calls to messages, and how these run.
+// Operations of a communicator: the order in which all ranks make them, from calls to messages, and
+// how these run.
 
 #include "tests/standin/control/stand_in_control.h"
 #include "tests/standin/nccl/communicator.h"
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -93,7 +95,35 @@ Result CheckOverlaps(std::span<const Operation> operations) {
   return {};
 }
 
+// Of a call and all before it.
+uint64_t HashOf(uint64_t before, absl::string_view text) {
+  return std::hash<std::string>()(absl::StrCat(before, " ", text));
+}
+
 }  // namespace
+
+Result Communicator::Publish(const std::string& text) {
+  ++orders_;
+  order_hash_ = HashOf(order_hash_, text);
+  RendezvousCell& cell = rendezvous_->cell(rank_);
+  const size_t slot = orders_ % cell.orders.size();
+  SetText(cell.orders[slot].text, text);
+  cell.orders[slot].hash = order_hash_;
+  cell.orders[slot].number = orders_;
+  // Of two ranks that publish at the same time, one at least sees the other.
+  for (int rank = 0; rank < rendezvous_->ranks(); ++rank) {
+    const RendezvousOrder& other = rendezvous_->cell(rank).orders[slot];
+    if (other.number != orders_ || other.hash == order_hash_) continue;
+    const Result broken = Violation(
+        ncclInvalidUsage,
+        absl::StrCat("the ranks differ in call ", orders_, " of the communicator: rank ", rank_,
+                     " makes ", text, ", rank ", rank, " makes ", other.text.data()));
+    rendezvous_->Break(broken.text);
+    Fail(broken);
+    return broken;
+  }
+  return {};
+}
 
 Result Communicator::CheckOperation(const Operation& operation) const {
   if (BytesOf(operation.type) == 0) {
@@ -118,9 +148,6 @@ Result Communicator::CheckOperation(const Operation& operation) const {
 
 Result Communicator::Submit(std::span<const Operation> operations) {
   for (const Operation& operation : operations) {
-    if (operation.stream != operations[0].stream) {
-      return Violation(ncclInvalidUsage, "a group on several streams makes each wait for all");
-    }
     if (operation.is_collective() != operations[0].is_collective()) {
       return Violation(ncclInvalidUsage, "a group of collectives and of sends and receives");
     }
@@ -142,10 +169,6 @@ Result Communicator::Submit(std::span<const Operation> operations) {
     AddOperation(operation, *work);
   }
   const CUstream stream = operations[0].stream;
-  if (is_blocking()) {
-    Enqueue(std::move(work), stream);
-    return {};
-  }
   const std::string call = operations.size() > 1 ? "ncclGroupEnd" : std::string(operations[0].name);
   const std::string reason =
       absl::StrCat("while ", call,

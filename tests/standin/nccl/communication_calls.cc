@@ -8,10 +8,21 @@ using crossmesh::OperationKind;
 
 namespace {
 
-ncclResult_t Run(const Operation& operation, ncclComm_t communicator) {
-  const size_t bytes = operation.count * crossmesh::BytesOf(operation.type);
-  NcclCall call(operation.name.data(), operation.stream, static_cast<int64_t>(bytes));
-  return call.End(Group::OfThread().Add(call, communicator, operation));
+// What all calls of communication are given beside their buffers.
+struct Rest {
+  size_t count;
+  ncclDataType_t type;
+  ncclComm_t communicator;
+  CUstream stream;
+};
+
+ncclResult_t Run(Operation operation, const Rest& rest) {
+  operation.count = rest.count;
+  operation.type = rest.type;
+  operation.stream = rest.stream;
+  const size_t bytes = rest.count * crossmesh::BytesOf(rest.type);
+  NcclCall call(operation.name.data(), rest.stream, static_cast<int64_t>(bytes));
+  return call.End(Group::OfThread().Add(rest.communicator, operation));
 }
 
 }  // namespace
@@ -26,31 +37,19 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   NcclCall call("ncclGroupEnd");
-  return call.End(Group::OfThread().End(call));
+  return call.End(Group::OfThread().End());
 }
 
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t communicator, cudaStream_t stream) {
-  return Run({.name = "ncclSend",
-              .kind = OperationKind::kSend,
-              .from = from,
-              .count = count,
-              .type = type,
-              .peer = peer,
-              .stream = stream},
-             communicator);
+  return Run({.name = "ncclSend", .kind = OperationKind::kSend, .from = from, .peer = peer},
+             {count, type, communicator, stream});
 }
 
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t communicator, cudaStream_t stream) {
-  return Run({.name = "ncclRecv",
-              .kind = OperationKind::kReceive,
-              .to = to,
-              .count = count,
-              .type = type,
-              .peer = peer,
-              .stream = stream},
-             communicator);
+  return Run({.name = "ncclRecv", .kind = OperationKind::kReceive, .to = to, .peer = peer},
+             {count, type, communicator, stream});
 }
 
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
@@ -59,11 +58,8 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
               .kind = OperationKind::kBroadcast,
               .from = from,
               .to = to,
-              .count = count,
-              .type = type,
-              .peer = root,
-              .stream = stream},
-             communicator);
+              .peer = root},
+             {count, type, communicator, stream});
 }
 
 ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type,
@@ -73,12 +69,9 @@ ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t
               .kind = OperationKind::kReduce,
               .from = from,
               .to = to,
-              .count = count,
-              .type = type,
               .reduction = reduction,
-              .peer = root,
-              .stream = stream},
-             communicator);
+              .peer = root},
+             {count, type, communicator, stream});
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
@@ -87,23 +80,14 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
               .kind = OperationKind::kAllReduce,
               .from = from,
               .to = to,
-              .count = count,
-              .type = type,
-              .reduction = reduction,
-              .stream = stream},
-             communicator);
+              .reduction = reduction},
+             {count, type, communicator, stream});
 }
 
 ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type,
                            ncclComm_t communicator, cudaStream_t stream) {
-  return Run({.name = "ncclAllGather",
-              .kind = OperationKind::kAllGather,
-              .from = from,
-              .to = to,
-              .count = count,
-              .type = type,
-              .stream = stream},
-             communicator);
+  return Run({.name = "ncclAllGather", .kind = OperationKind::kAllGather, .from = from, .to = to},
+             {count, type, communicator, stream});
 }
 
 ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type,
@@ -113,11 +97,8 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDat
               .kind = OperationKind::kReduceScatter,
               .from = from,
               .to = to,
-              .count = count,
-              .type = type,
-              .reduction = reduction,
-              .stream = stream},
-             communicator);
+              .reduction = reduction},
+             {count, type, communicator, stream});
 }
 
 }  // extern "C"

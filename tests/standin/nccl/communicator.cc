@@ -4,27 +4,17 @@
 
 #include <utility>
 
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
-#include <absl/time/time.h>
 #include <stdlib.h>
 
 namespace crossmesh {
 namespace {
 
-// Waits are cut short, since a peer rings no bell for everything.
-constexpr absl::Duration kWait = absl::Milliseconds(2);
-
 // The communicator of this process that is being made.
 std::atomic<const Communicator*> being_made = nullptr;
 
 // What one takes of a device: channels and buffers.
-int64_t CommunicatorBytes() {
-  const char* text = getenv("CROSSMESH_STANDIN_COMMUNICATOR_MIB");
-  int64_t mib = 16;
-  if (text != nullptr && !absl::SimpleAtoi(text, &mib)) mib = 16;
-  return mib << 20;
-}
+constexpr int64_t kCommunicatorBytes = 16 << 20;
 
 bool SeveralRanksPerGpu() {
   const char* text = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -43,13 +33,12 @@ Result Communicator::Init(absl::string_view call, Place place, const Identity& i
         "the other");
   }
   identity_ = identity;
-  const int64_t bytes = CommunicatorBytes();
-  if (crossmeshStandInTakeMemory(options_.device, bytes) != 0) {
+  if (crossmeshStandInTakeMemory(device_, kCommunicatorBytes) != 0) {
     Close(call);
-    return Failure(ncclUnhandledCudaError,
-                   absl::StrCat("out of memory: a communicator takes ", bytes, " bytes"));
+    return Failure(ncclUnhandledCudaError, absl::StrCat("out of memory: a communicator takes ",
+                                                        kCommunicatorBytes, " bytes"));
   }
-  taken_bytes_ = bytes;
+  taken_bytes_ = kCommunicatorBytes;
   const bool fails = crossmeshStandInFaultDue("init_fails") != 0;
   auto advance = [this, place = std::move(place), fails]() -> std::optional<Result> {
     if (fails) return Failure(ncclSystemError, "injected fault init_fails");
@@ -117,15 +106,7 @@ Result Communicator::Start(Pending pending) {
   phase_ = Phase::kBusy;
   pending_ = std::move(pending);
   polls_left_ = crossmeshStandInFault("in_progress_polls");
-  if (!options_.is_blocking) return {ncclInProgress};
-  while (true) {
-    const Result state = Poll();
-    // An abort stops the work first, so that what waits for its end may see it and no abort.
-    if (is_aborted_) return Failure(ncclInvalidUsage, "aborted by another thread");
-    if (state.code != ncclInProgress) return state;
-    MutexLock lock(mutex_);
-    changed_.WaitFor(mutex_, kWait);
-  }
+  return {ncclInProgress};
 }
 
 void Communicator::EndPending(const Result& result) {
@@ -232,17 +213,9 @@ Result Communicator::Destroy() {
 }
 
 Result Communicator::Abort() {
-  // A call that blocks another thread sees this and returns.
-  is_aborted_ = true;
-  stops_ = true;
-  while (!TryEnter()) {
-    MutexLock lock(mutex_);
-    changed_.WaitFor(mutex_, kWait);
-  }
-  const Result open = CheckOpen();
-  if (open.ok()) Close("ncclCommAbort");
-  Leave();
-  return open;
+  RETURN_IF_FAILED(CheckOpen());
+  Close("ncclCommAbort");
+  return {};
 }
 
 void Communicator::Close(absl::string_view by) {
@@ -259,7 +232,7 @@ void Communicator::Close(absl::string_view by) {
     crossmeshStandInRegisterMemory(registration.memory, registration.bytes, -1);
   }
   registrations_.clear();
-  crossmeshStandInTakeMemory(options_.device, -std::exchange(taken_bytes_, 0));
+  crossmeshStandInTakeMemory(device_, -std::exchange(taken_bytes_, 0));
   if (rendezvous_ != nullptr) rendezvous_->RemoveName();
   rendezvous_.reset();
   phase_ = Phase::kClosed;

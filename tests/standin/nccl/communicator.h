@@ -22,17 +22,11 @@
 
 namespace crossmesh {
 
-// One rank of a communicator. One thread at a time may call it, which Enter checks; Abort may come
-// from another. Its works run on the threads of streams. An object is never freed, so that late
-// uses are found.
+// One rank of a communicator, of which no call blocks. Confined to its thread, but for its works,
+// which run on the threads of streams. An object is never freed, so that late uses are found.
 class Communicator {
  public:
-  struct Options {
-    int device = -1;
-    bool is_blocking = true;
-  };
-
-  explicit Communicator(Options options) : options_(options) {}
+  explicit Communicator(int device) : device_(device) {}
 
   // What the process says of itself at joining, to be the same on all ranks.
   struct Identity {
@@ -61,7 +55,6 @@ class Communicator {
   Result Finalize();
   Result Revoke();
   Result Destroy();
-  // Also ends a call that another thread is in.
   Result Abort();
 
   // What a call is for, which decides when it may be made.
@@ -70,17 +63,12 @@ class Communicator {
   // Only that it was neither destroyed nor aborted.
   Result CheckOpen() const;
 
-  // False when another thread is inside of a call.
-  bool TryEnter() { return !entered_.exchange(true); }
-  void Leave() { entered_ = false; }
-
   // Memory.
 
   Result Register(void* memory, size_t bytes, void*& handle);
   Result Deregister(void* handle);
 
-  bool is_blocking() const { return options_.is_blocking; }
-  int device() const { return options_.device; }
+  int device() const { return device_; }
   int rank() const { return rank_; }
   int ranks() const { return rendezvous_ == nullptr ? 0 : rendezvous_->ranks(); }
 
@@ -121,10 +109,8 @@ class Communicator {
   bool AllRan();
   bool NothingRuns();
 
-  const Options options_;
-  std::atomic<bool> entered_ = false;
+  const int device_;
 
-  // Of the thread that has entered.
   Phase phase_ = Phase::kBusy;
   std::string closed_by_;
   Result failure_;
@@ -146,7 +132,6 @@ class Communicator {
 
   // Of streams' threads too.
   std::atomic<bool> stops_ = false;  // works end without having moved what is left
-  std::atomic<bool> is_aborted_ = false;
 
   Mutex mutex_;
   CondVar changed_;

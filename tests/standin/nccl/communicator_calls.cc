@@ -2,12 +2,10 @@
 
 #include "tests/standin/nccl/group.h"
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <absl/strings/numbers.h>
@@ -40,9 +38,12 @@ Communicator::Identity IdentityOf(int device) {
   return identity;
 }
 
-// Null is the default, which blocks.
-Result CheckConfig(const ncclConfig_t* config, bool& is_blocking) {
-  if (config == nullptr) return {};
+Result CheckConfig(const ncclConfig_t* config) {
+  // Null and NCCL_CONFIG_UNDEF_INT are the default, which blocks.
+  if (config == nullptr || config->blocking != 0) {
+    return Violation(ncclInvalidArgument,
+                     "a communicator whose calls block; the config's blocking must be 0");
+  }
   if (config->magic != NCCL_API_MAGIC || config->size == 0) {
     return Violation(ncclInvalidArgument, "the config was not begun with NCCL_CONFIG_INITIALIZER");
   }
@@ -51,16 +52,14 @@ Result CheckConfig(const ncclConfig_t* config, bool& is_blocking) {
     return Violation(ncclInvalidArgument,
                      absl::StrCat("minCTAs ", config->minCTAs, ", maxCTAs ", config->maxCTAs));
   }
-  if (config->blocking != NCCL_CONFIG_UNDEF_INT) is_blocking = config->blocking != 0;
   return {};
 }
 
 Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
                 const ncclConfig_t* config) {
   *handle = nullptr;
-  RETURN_IF_FAILED(Group::OfThread().BeginInit());
-  bool is_blocking = true;
-  RETURN_IF_FAILED(CheckConfig(config, is_blocking));
+  RETURN_IF_FAILED(Group::OfThread().CheckNone());
+  RETURN_IF_FAILED(CheckConfig(config));
   const int device = crossmeshStandInCurrentDevice();
   if (device < 0) return Violation(ncclInvalidUsage, "this thread has no current context");
   if (ranks < 1 || ranks > Rendezvous::kRanksMax || rank < 0 || rank >= ranks) {
@@ -70,15 +69,17 @@ Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
   if (!absl::ConsumePrefix(&name, kIdBegin)) {
     return Violation(ncclInvalidArgument, "the unique id is not one of ncclGetUniqueId");
   }
-  auto made = std::make_unique<Communicator>(
-      Communicator::Options{.device = device, .is_blocking = is_blocking});
+  auto made = std::make_unique<Communicator>(device);
   Communicator& communicator = *made;
   *handle = AddCommunicator(std::move(made));
   const Result begun = communicator.Init(
       "ncclCommInitRankConfig",
       {.rendezvous_name = std::string(name), .ranks = ranks, .rank = rank}, IdentityOf(device));
   // A communicator that could not even begin is none.
-  if (!begun.ok()) FindCommunicator(std::exchange(*handle, nullptr))->Abort();
+  if (!begun.ok()) {
+    communicator.Abort();
+    *handle = nullptr;
+  }
   return begun;
 }
 
@@ -88,7 +89,7 @@ ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose
                       Function function) {
   NcclCall call(name);
   Communicator* communicator = nullptr;
-  END_IF_FAILED(call, call.Enter(handle, purpose, communicator));
+  END_IF_FAILED(call, NcclCall::Need(handle, purpose, communicator));
   END_IF_FAILED(call, Group::OfThread().CheckNone());
   return call.End(function(*communicator));
 }
@@ -144,8 +145,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int ranks, ncclUniqueId 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
   NcclCall call("ncclCommGetAsyncError");
   Communicator* communicator = nullptr;
-  END_IF_FAILED(call, call.EnterAnyhow(handle, communicator));
-  END_IF_FAILED(call, communicator->CheckOpen());
+  END_IF_FAILED(call, NcclCall::NeedOpen(handle, communicator));
   const Result polled = communicator->Poll();
   *state = call.End(polled);
   return ncclSuccess;
@@ -168,12 +168,11 @@ ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) {
   });
 }
 
-// The one call that another thread may make while a call is stuck.
+// In any state of the communicator.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   NcclCall call("ncclCommAbort");
-  Communicator* communicator = crossmesh::FindCommunicator(handle);
-  if (communicator == nullptr)
-    return call.End(Violation(ncclInvalidArgument, "no such communicator"));
+  Communicator* communicator = nullptr;
+  END_IF_FAILED(call, NcclCall::NeedOpen(handle, communicator));
   END_IF_FAILED(call, Group::OfThread().CheckNone());
   while (crossmeshStandInFault("abort_hangs") != 0) pause();
   return call.End(communicator->Abort());

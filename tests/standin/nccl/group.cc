@@ -14,27 +14,25 @@ Result Group::Remember(const Result& result) {
   return result;
 }
 
-Result Group::End(NcclCall& call) {
+Result Group::End() {
   if (depth_ == 0) return Violation(ncclInvalidUsage, "without ncclGroupStart");
   if (--depth_ > 0) return {};
   const Group ended = std::exchange(*this, Group());
   if (!ended.error_.ok()) return ended.error_;
   if (ended.operations_.empty()) return {};
   Communicator* communicator = nullptr;
-  RETURN_IF_FAILED(call.Enter(ended.handle_, Communicator::Purpose::kCommunicate, communicator));
+  RETURN_IF_FAILED(
+      NcclCall::Need(ended.handle_, Communicator::Purpose::kCommunicate, communicator));
   return communicator->Submit(ended.operations_);
 }
 
-Result Group::Add(NcclCall& call, ncclComm_t handle, const Operation& operation) {
+Result Group::Add(ncclComm_t handle, const Operation& operation) {
   Communicator* communicator = nullptr;
-  const Result entered = call.Enter(handle, Communicator::Purpose::kCommunicate, communicator);
-  if (!entered.ok()) return Remember(entered);
+  const Result found = NcclCall::Need(handle, Communicator::Purpose::kCommunicate, communicator);
+  if (!found.ok()) return Remember(found);
   const Result checked = communicator->CheckOperation(operation);
   if (!checked.ok()) return Remember(checked);
   if (depth_ == 0) return communicator->Submit({&operation, 1});
-  if (has_init_) {
-    return Remember(Violation(ncclInvalidUsage, "in a group that makes communicators"));
-  }
   if (handle_ != nullptr && handle_ != handle) {
     return Remember(
         Violation(ncclInvalidUsage,
@@ -43,14 +41,6 @@ Result Group::Add(NcclCall& call, ncclComm_t handle, const Operation& operation)
   }
   handle_ = handle;
   operations_.push_back(operation);
-  return {};
-}
-
-Result Group::BeginInit() {
-  if (!operations_.empty()) {
-    return Remember(Violation(ncclInvalidUsage, "in a group that communicates"));
-  }
-  has_init_ = depth_ > 0;
   return {};
 }
 

@@ -12,19 +12,17 @@
 namespace crossmesh {
 
 // What a thread has gathered between ncclGroupStart and ncclGroupEnd: operations of one
-// communicator, or communicators that are being made, never both. Confined to its thread.
+// communicator. Confined to its thread.
 class Group {
  public:
   static Group& OfThread();
 
   void Start() { ++depth_; }
   // Submits what was gathered when it ends the outermost group; what failed before fails here.
-  Result End(NcclCall& call);
+  Result End();
 
   // Submits the operation, or keeps it until the group ends.
-  Result Add(NcclCall& call, ncclComm_t handle, const Operation& operation);
-  // What a call that makes a communicator does first.
-  Result BeginInit();
+  Result Add(ncclComm_t handle, const Operation& operation);
   // What all other calls on a communicator do first: they have no place in a group.
   Result CheckNone() const;
 
@@ -33,7 +31,6 @@ class Group {
   Result Remember(const Result& result);
 
   int depth_ = 0;
-  bool has_init_ = false;
   ncclComm_t handle_ = nullptr;
   std::vector<Operation> operations_;
   Result error_;

@@ -27,10 +27,7 @@ NcclCall::NcclCall(const char* name, CUstream stream, int64_t bytes)
            .bytes = bytes,
            .start_ns = std::chrono::steady_clock::now().time_since_epoch().count()} {}
 
-NcclCall::~NcclCall() {
-  if (entered_ != nullptr) entered_->Leave();
-  crossmeshStandInLogCall(&log_);
-}
+NcclCall::~NcclCall() { crossmeshStandInLogCall(&log_); }
 
 ncclResult_t NcclCall::End(const Result& result) {
   log_.result = result.code;
@@ -41,19 +38,15 @@ ncclResult_t NcclCall::End(const Result& result) {
   return result.code;
 }
 
-Result NcclCall::EnterAnyhow(ncclComm_t handle, Communicator*& communicator) {
-  communicator = FindCommunicator(handle);
+Result NcclCall::NeedOpen(ncclComm_t handle, Communicator*& communicator) {
+  communicator = Communicators().Find(handle);
   if (communicator == nullptr) return Violation(ncclInvalidArgument, "no such communicator");
-  if (!communicator->TryEnter()) {
-    return Violation(ncclInvalidUsage, "while another thread is in a call on the communicator");
-  }
-  entered_ = communicator;
-  return {};
+  return communicator->CheckOpen();
 }
 
-Result NcclCall::Enter(ncclComm_t handle, Communicator::Purpose purpose,
-                       Communicator*& communicator) {
-  RETURN_IF_FAILED(EnterAnyhow(handle, communicator));
+Result NcclCall::Need(ncclComm_t handle, Communicator::Purpose purpose,
+                      Communicator*& communicator) {
+  RETURN_IF_FAILED(NeedOpen(handle, communicator));
   return communicator->Check(purpose);
 }
 
@@ -62,7 +55,5 @@ const char* NcclCall::LastText() { return last_text.c_str(); }
 ncclComm_t AddCommunicator(std::unique_ptr<Communicator> communicator) {
   return reinterpret_cast<ncclComm_t>(Communicators().Add(std::move(communicator)));
 }
-
-Communicator* FindCommunicator(ncclComm_t handle) { return Communicators().Find(handle); }
 
 }  // namespace crossmesh

@@ -10,9 +10,8 @@
 
 namespace crossmesh {
 
-// One call of NCCL from begin to end: finds the communicator and keeps other threads out of it,
-// logs the call when it goes, and keeps the text of its error for ncclGetLastError. Confined to its
-// thread.
+// One call of NCCL from begin to end: finds the communicator, logs the call when it goes, and keeps
+// the text of its error for ncclGetLastError. Confined to its thread.
 class NcclCall {
  public:
   explicit NcclCall(const char* name, CUstream stream = nullptr, int64_t bytes = 0);
@@ -23,22 +22,19 @@ class NcclCall {
   // Ends the call, for its function to return.
   ncclResult_t End(const Result& result);
 
-  // Until the call ends no other thread may enter.
-  Result Enter(ncclComm_t handle, Communicator::Purpose purpose, Communicator*& communicator);
-  // The same, in any state of the communicator.
-  Result EnterAnyhow(ncclComm_t handle, Communicator*& communicator);
+  // A communicator on which the call may be made.
+  static Result Need(ncclComm_t handle, Communicator::Purpose purpose, Communicator*& communicator);
+  // One that was neither destroyed nor aborted.
+  static Result NeedOpen(ncclComm_t handle, Communicator*& communicator);
 
   // Empty before the first error of the thread.
   static const char* LastText();
 
  private:
   StandInCall log_;
-  Communicator* entered_ = nullptr;
 };
 
-// All communicators of the process, by handle.
+// To those of the process, which calls find by their handle.
 ncclComm_t AddCommunicator(std::unique_ptr<Communicator> communicator);
-// Null when there never was one.
-Communicator* FindCommunicator(ncclComm_t handle);
 
 }  // namespace crossmesh

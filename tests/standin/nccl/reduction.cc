@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -44,36 +45,24 @@ void ReduceAs(const Operation& operation, std::span<const void* const> sources) 
   }
 }
 
+struct Type {
+  absl::string_view name;
+  size_t bytes;
+};
+// In the order of ncclDataType_t.
+constexpr Type kTypes[] = {{"int8", 1},    {"uint8", 1},    {"int32", 4},      {"uint32", 4},
+                           {"int64", 8},   {"uint64", 8},   {"float16", 2},    {"float32", 4},
+                           {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1}};
+static_assert(std::size(kTypes) == ncclNumTypes);
+
 }  // namespace
 
 size_t BytesOf(ncclDataType_t type) {
-  switch (static_cast<int>(type)) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2:
-      return 1;
-    case ncclFloat16:
-    case ncclBfloat16:
-      return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32:
-      return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-      return 8;
-    default:
-      return 0;
-  }
+  return type < 0 || type >= ncclNumTypes ? 0 : kTypes[type].bytes;
 }
 
 absl::string_view NameOf(ncclDataType_t type) {
-  constexpr absl::string_view kNames[] = {"int8",    "uint8",    "int32",      "uint32",
-                                          "int64",   "uint64",   "float16",    "float32",
-                                          "float64", "bfloat16", "float8e4m3", "float8e5m2"};
-  return BytesOf(type) == 0 ? "?" : kNames[type];
+  return BytesOf(type) == 0 ? "?" : kTypes[type].name;
 }
 
 absl::string_view NameOf(ncclRedOp_t operation) {

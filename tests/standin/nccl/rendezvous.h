@@ -8,7 +8,6 @@
 #include <string>
 
 #include <absl/strings/string_view.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -57,7 +56,7 @@ class Rendezvous {
   int ranks() const { return ranks_; }
   RendezvousCell& cell(int rank) const { return cells_[rank]; }
   RendezvousRing& ring(int from, int to) const { return rings_[from * ranks_ + to]; }
-  // Nobody else can come: the name is free again.
+  // After all ranks have come: the name is free again.
   void RemoveName();
 
   void RingDoorbell(int rank) const;
