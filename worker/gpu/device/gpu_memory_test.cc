@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include <absl/strings/str_cat.h>
 #include <sys/mman.h>
@@ -69,18 +68,6 @@ TEST_F(GpuMemoryTest, AnAllocationThatFailsLeavesNothing) {
   EXPECT_EQ(FreeBytes(), free);
   EXPECT_OK(Create(kGranule));
   EXPECT_OK(gpu_->health());
-}
-
-TEST_F(GpuMemoryTest, ADescriptorIsTheSameMemoryAndKeepsIt) {
-  ASSERT_OK_AND_ASSIGN(auto memory, Create(100));
-  ASSERT_OK_AND_ASSIGN(const UniqueFd fd, memory->ExportFd());
-  ASSERT_OK_AND_ASSIGN(const auto first, GpuMemory::Import(*gpu_, fd.get(), ByteCount(100)));
-  *AtAddress<int>(memory->address()) = 42;
-  EXPECT_EQ(*AtAddress<int>(first->address()), 42);
-  memory.reset();
-  ASSERT_OK_AND_ASSIGN(const auto second, GpuMemory::Import(*gpu_, fd.get(), ByteCount(100)));
-  EXPECT_NE(second->address(), first->address());
-  EXPECT_EQ(*AtAddress<int>(second->address()), 42);
 }
 
 TEST_F(GpuMemoryTest, WhatWasImportedCanBeExportedAgain) {

@@ -1,13 +1,15 @@
-// A GPU, its streams and events.
+// A GPU, its streams, events and kernels.
 
 #include "worker/gpu/device/gpu.h"
 
+#include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/testing/gpu_fixture.h"
+#include "worker/gpu/kernels/kernel.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <future>
 #include <string>
-
-#include <absl/strings/str_cat.h>
+#include <vector>
 
 namespace crossmesh {
 namespace {
@@ -61,13 +63,6 @@ TEST_F(GpuTest, GpusAreToldByUuid) {
   EXPECT_EQ(gpu_->device(), 1);
 }
 
-TEST_F(GpuTest, AnotherUuidIsNotFoundAmongThoseThereAre) {
-  EXPECT_THAT(Gpu::Create(driver(), "GPU-00000000-0000-0000-0000-000000000000"),
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("no GPU GPU-00000000-0000-0000-0000-000000000000"),
-                             HasSubstr(uuids_[0]), HasSubstr(uuids_[1]))));
-}
-
 TEST_F(GpuTest, MemoryIsToldFreeAndInAll) {
   ASSERT_OK_AND_ASSIGN(const Gpu::MemoryAmounts amounts, gpu_->Memory());
   EXPECT_EQ(amounts.total.value(), int64_t{1} << 30);
@@ -89,6 +84,49 @@ TEST_F(GpuTest, AnErrorAfterWhichNothingWorksIsKept) {
   EXPECT_THAT(gpu_->health(), StatusIs(absl::StatusCode::kInternal, HasSubstr("cuEventQuery")));
   EXPECT_EQ(gpu_->Check(CUDA_SUCCESS, "cuLaunchKernel"), gpu_->health());
   EXPECT_EQ(gpu_->Memory().status(), gpu_->health());
+}
+
+TEST_F(GpuTest, EveryKernelIsFoundByItsNameAndArguments) {
+  for (const Kernel& kernel : Kernels()) {
+    switch (kernel.parameter) {
+      case KernelParameter::kCopy:
+        EXPECT_EQ(kernel.argument_bytes, sizeof(CopyArguments));
+        gpu_->KernelNamed<CopyArguments>(kernel.name);
+        break;
+      case KernelParameter::kPack:
+        EXPECT_EQ(kernel.argument_bytes, sizeof(PackArguments));
+        gpu_->KernelNamed<PackArguments>(kernel.name);
+        break;
+      case KernelParameter::kScale:
+        EXPECT_EQ(kernel.argument_bytes, sizeof(ScaleArguments));
+        gpu_->KernelNamed<ScaleArguments>(kernel.name);
+        break;
+    }
+  }
+}
+
+TEST_F(GpuTest, AChunkCostsNoCallButThoseThatWereAskedFor) {
+  ASSERT_OK_AND_ASSIGN(const auto memory, GpuMemory::Create(*gpu_, ByteCount(8192), {}));
+  const KernelBox box = {
+      .address = memory->address(), .rows = 1, .row_bytes = 100, .pitch_bytes = 100};
+  const PackArguments arguments = {.boxes = &box,
+                                   .box_count = 1,
+                                   .end = 100,
+                                   .packed = AtAddress<std::byte>(memory->address() + 4096)};
+  const auto pack = gpu_->KernelNamed<PackArguments>("crossmesh_pack");
+  ASSERT_OK_AND_ASSIGN(const auto wire, GpuStream::Create(*gpu_));
+  ASSERT_OK_AND_ASSIGN(const auto packed, GpuEvent::Create(*gpu_));
+  const size_t calls_before = stand_in_->Calls().size();
+  ASSERT_OK(gpu_->Launch(pack, 1, arguments, *stream_));
+  ASSERT_OK(packed->Record(*stream_));
+  ASSERT_OK(wire->WaitFor(*packed));
+  ASSERT_OK(packed->IsDone());
+  std::vector<std::string> calls;
+  for (const StandInCall& call : stand_in_->Calls()) calls.emplace_back(call.name);
+  calls.erase(calls.begin(), calls.begin() + static_cast<ptrdiff_t>(calls_before));
+  EXPECT_THAT(calls,
+              ElementsAre("cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent", "cuEventQuery"));
+  Finish(*wire);
 }
 
 TEST_F(GpuStreamTest, AnEventIsDoneOnceWhatIsBeforeItIs) {

@@ -59,7 +59,7 @@ TEST_F(RegisteredMemoryTest, IsMemoryThatAnotherHasMapped) {
   EXPECT_EQ(found, 42);
 }
 
-TEST_F(RegisteredMemoryTest, BytesBehindTheEndOfAFileAreRefused) {
+TEST_F(RegisteredMemoryTest, BytesBeyondTheEndOfAFileAreRefused) {
   const UniqueFd file(memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(file.get(), 5000), 0);
   EXPECT_THAT(RegisteredMemory::Map(*gpu_, file.get(), 4096, ByteCount(905)),

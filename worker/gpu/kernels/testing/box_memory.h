@@ -62,6 +62,15 @@ struct BoxMemory {
   void AddFactors(RandomSource& random);
 };
 
+// One row that begins at this address.
+inline KernelBox OneRow(uint64_t address, int64_t bytes, int64_t packed_offset = 0) {
+  return {.address = address,
+          .rows = 1,
+          .row_bytes = bytes,
+          .pitch_bytes = bytes,
+          .packed_offset = packed_offset};
+}
+
 // A range of packed bytes, of one item of so many bytes at least; often from the beginning, or to
 // the end.
 Interval RandomRange(int64_t packed_bytes, int64_t item_bytes, RandomSource& random);

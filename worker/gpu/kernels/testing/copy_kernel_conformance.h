@@ -73,21 +73,13 @@ TEST_P(KernelConformanceTest, ConvertsOnTheWayAsTheReferenceAndWritesNothingElse
   }
 }
 
-inline KernelBox OneRow(KernelMemory& memory, int64_t bytes, int64_t packed_offset = 0) {
-  return {.address = memory.address(),
-          .rows = 1,
-          .row_bytes = bytes,
-          .pitch_bytes = bytes,
-          .packed_offset = packed_offset};
-}
-
 TEST_P(KernelConformanceTest, TheDestinationsHashIsOfWhatArrivedAndNotOfWhatWasRead) {
   RandomSource random(1);
   KernelMemory from(2048, random);
   KernelMemory to(1024, random);
-  const KernelBox source = OneRow(from, 2048);
+  const KernelBox source = OneRow(from.address(), 2048);
   // Two boxes on the same memory: only one of them can be there in the end.
-  const KernelBox destinations[] = {OneRow(to, 1024), OneRow(to, 1024, 1024)};
+  const KernelBox destinations[] = {OneRow(to.address(), 1024), OneRow(to.address(), 1024, 1024)};
   std::vector<uint64_t> source_hashes(1);
   std::vector<uint64_t> destination_hashes(1);
   ASSERT_NO_FATAL_FAILURE(Launch(

@@ -102,11 +102,8 @@ TEST_P(KernelConformanceTest, TellingNumbersAreConvertedAsByTheReference) {
     for (int64_t at = 0; at < std::ssize(ones.bytes()); at += sizeof(float)) {
       StoreAligned(ones.address() + at, 1.0F);
     }
-    const KernelBox box = {.address = memory.address(),
-                           .rows = 1,
-                           .row_bytes = row_bytes,
-                           .pitch_bytes = row_bytes,
-                           .factors_address = ones.address()};
+    KernelBox box = OneRow(memory.address(), row_bytes);
+    box.factors_address = ones.address();
     const int64_t packed_bytes = std::ssize(numbers) * ItemBytes(kernel.types.to);
     KernelMemory packed(packed_bytes, random);
     ASSERT_NO_FATAL_FAILURE(Launch(
@@ -131,8 +128,7 @@ TEST_P(KernelConformanceTest, EveryLengthIsHashedAsByTheLibrary) {
     for (int64_t near = -20; near <= 20; ++near) lengths.push_back(edge + near);
   }
   for (const int64_t bytes : lengths) {
-    const KernelBox box = {
-        .address = memory.address(), .rows = 1, .row_bytes = bytes, .pitch_bytes = bytes};
+    const KernelBox box = OneRow(memory.address(), bytes);
     std::vector<uint64_t> hashes(LeavesOf(0, bytes));
     ASSERT_NO_FATAL_FAILURE(
         Launch({.kernel = "crossmesh_pack",

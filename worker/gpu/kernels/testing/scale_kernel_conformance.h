@@ -56,11 +56,8 @@ struct QuantizedRow {
                .scales_address = scale.address(),
                .factors_address = factor.address(),
                .scales_pitch_bytes = 4},
-        box{.address = memory.address(),
-            .rows = 1,
-            .row_bytes = matrix.pitch_bytes,
-            .pitch_bytes = matrix.pitch_bytes,
-            .factors_address = factor.address()} {
+        box(OneRow(memory.address(), matrix.pitch_bytes)) {
+    box.factors_address = factor.address();
     for (size_t i = 0; i < row.size(); ++i) {
       StoreAligned(memory.address() + 2 * i, Bf16::Narrow(BitsOf(row[i])));
     }

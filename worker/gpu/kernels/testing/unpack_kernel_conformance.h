@@ -66,13 +66,7 @@ TEST_P(KernelConformanceTest, UnpackingHashesWhatArrivedAndNotWhatCame) {
   KernelMemory memory(1024, random);
   KernelMemory packed(2048, random);
   // Two boxes on the same memory: only one of them can be there in the end.
-  const KernelBox boxes[] = {
-      {.address = memory.address(), .rows = 1, .row_bytes = 1024, .pitch_bytes = 1024},
-      {.address = memory.address(),
-       .rows = 1,
-       .row_bytes = 1024,
-       .pitch_bytes = 1024,
-       .packed_offset = 1024}};
+  const KernelBox boxes[] = {OneRow(memory.address(), 1024), OneRow(memory.address(), 1024, 1024)};
   std::vector<uint64_t> hashes(1);
   ASSERT_NO_FATAL_FAILURE(Launch({.kernel = "crossmesh_unpack",
                                   .blocks = 1,
