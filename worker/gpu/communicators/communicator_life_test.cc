@@ -89,14 +89,6 @@ TEST_F(CommunicatorLifeTest, AnInitThatFailsIsAborted) {
                        AllOf(HasSubstr("ncclCommInitRankConfig"), HasSubstr("init_fails"))));
 }
 
-TEST_F(CommunicatorLifeTest, AnInitIsStopped) {
-  SetFaults("init_never_ends=1");
-  ASSERT_OK(rank_->BeginAlone());
-  life().Stop(absl::CancelledError("nobody wants it"));
-  EXPECT_OK(rank_->AwaitState(CommunicatorState::kAborted));
-  EXPECT_THAT(life().cause(), StatusIs(absl::StatusCode::kCancelled, "nobody wants it"));
-}
-
 TEST_F(CommunicatorLifeTest, AnErrorThatComesLaterEndsIt) {
   ASSERT_OK(rank_->JoinAlone());
   SetFaults("async_error_at=1");

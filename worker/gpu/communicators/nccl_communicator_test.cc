@@ -1,6 +1,6 @@
 #include "worker/gpu/communicators/nccl_communicator.h"
 
-#include "worker/gpu/communicators/testing/communicator_conformance.h"
+#include "common/testing/status_matchers.h"
 #include "worker/gpu/communicators/testing/stand_in_rank.h"
 
 #include <gmock/gmock.h>
@@ -12,23 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// In this process, so with one rank.
-std::vector<std::string> RunHere(int, absl::FunctionRef<absl::Status(RankUnderTest&)> body) {
-  const auto run = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<StandInRank> rank, StandInRank::Create());
-    RETURN_IF_ERROR(rank->JoinAlone());
-    RETURN_IF_ERROR(body(*rank));
-    RETURN_IF_ERROR(rank->Destroy());
-    return rank->Close();
-  };
-  const absl::Status status = run();
-  return {status.ok() ? "" : status.ToString()};
-}
-
-INSTANTIATE_TEST_SUITE_P(NcclAlone, CommunicatorConformanceTest,
-                         testing::Values(CommunicatorUnderTest{"OneRank", 1, RunHere}),
-                         CommunicatorUnderTest::Name);
 
 class NcclCommunicatorTest : public testing::Test {
  protected:

@@ -23,7 +23,8 @@ std::vector<std::string> RunProcesses(int size,
 }
 
 INSTANTIATE_TEST_SUITE_P(NcclInProcesses, CommunicatorConformanceTest,
-                         testing::Values(CommunicatorUnderTest{"TwoRanks", 2, RunProcesses},
+                         testing::Values(CommunicatorUnderTest{"OneRank", 1, RunProcesses},
+                                         CommunicatorUnderTest{"TwoRanks", 2, RunProcesses},
                                          CommunicatorUnderTest{"FiveRanks", 5, RunProcesses}),
                          CommunicatorUnderTest::Name);
 

@@ -1,6 +1,6 @@
 // What every implementation of Communicator does. An implementation's test says
 //
-//   INSTANTIATE_TEST_SUITE_P(Host, CommunicatorConformanceTest,
+//   INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformanceTest,
 //                            testing::Values(CommunicatorUnderTest{"FourRanks", 4, ...}),
 //                            CommunicatorUnderTest::Name);
 

@@ -56,7 +56,7 @@ TEST_P(CommunicatorConformanceTest, SeveralBroadcastsFollowEachOther) {
 
 TEST_P(CommunicatorConformanceTest, AllGatherGivesAllToAllInTheOrderOfRanks) {
   RunAll([](RankUnderTest& rank) -> absl::Status {
-    constexpr int64_t kCount = 30'001;  // elements of two bytes, whatever they mean
+    constexpr int64_t kCount = 30'001;  // elements of two bytes, of any meaning
     constexpr int64_t kBytes = kCount * 2;
     const int size = rank.communicator().size();
     ASSIGN_OR_RETURN(const auto from, rank.Allocate(kBytes));

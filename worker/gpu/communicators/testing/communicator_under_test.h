@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "common/base/status_macros.h"
 #include "worker/gpu/communicators/communicator.h"
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <absl/functional/function_ref.h>
@@ -32,7 +34,13 @@ class RankUnderTest {
   virtual absl::Status Synchronize() = 0;
 
   // Waits until the call that is in progress has been done.
-  absl::Status Await();
+  absl::Status Await() {
+    while (true) {
+      ASSIGN_OR_RETURN(const Communicator::Progress progress, communicator().Poll());
+      if (progress == Communicator::Progress::kIdle) return Synchronize();
+      std::this_thread::yield();
+    }
+  }
 };
 
 // Runs `body` for each rank of a communicator, all at a time, and gives what each returned: "" for

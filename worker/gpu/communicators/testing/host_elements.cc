@@ -3,7 +3,6 @@
 #include "common/base/check.h"
 #include "common/numbers/number_formats.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -34,10 +33,6 @@ auto WithFormat(DataType type, Function function) {
       return function(Plain<uint8_t>());
     case DataType::kI8:
       return function(Plain<int8_t>());
-    case DataType::kI16:
-      return function(Plain<int16_t>());
-    case DataType::kU16:
-      return function(Plain<uint16_t>());
     case DataType::kF16:
       return function(Narrow<F16>());
     case DataType::kBF16:
@@ -55,27 +50,14 @@ auto WithFormat(DataType type, Function function) {
     case DataType::kF64:
       return function(Plain<double>());
     case DataType::kBool:
+    case DataType::kI16:
+    case DataType::kU16:
     case DataType::kF8E5M2:
     case DataType::kF8E4M3:
       break;
   }
   CHECK(false) << type << " is not a number here";
   return function(Plain<uint8_t>());
-}
-
-double Combine(ReductionKind reduction, double a, double b) {
-  switch (reduction) {
-    case ReductionKind::kProduct:
-      return a * b;
-    case ReductionKind::kMinimum:
-      return std::min(a, b);
-    case ReductionKind::kMaximum:
-      return std::max(a, b);
-    case ReductionKind::kSum:
-    case ReductionKind::kAverage:
-      return a + b;
-  }
-  return a;
 }
 
 }  // namespace
@@ -93,18 +75,6 @@ void WriteElement(DataType type, std::byte* memory, int64_t index, double value)
     const auto word = format.FromNumber(value);
     std::memcpy(memory + index * sizeof(word), &word, sizeof(word));
   });
-}
-
-void ReduceElements(DataType type, ReductionKind reduction,
-                    std::span<const std::byte* const> sources, std::span<std::byte> to) {
-  for (int64_t i = 0; i < std::ssize(to) / ItemBytes(type); ++i) {
-    double result = ReadElement(type, sources[0], i);
-    for (const std::byte* source : sources.subspan(1)) {
-      result = Combine(reduction, result, ReadElement(type, source, i));
-    }
-    if (reduction == ReductionKind::kAverage) result /= static_cast<double>(sources.size());
-    WriteElement(type, to.data(), i, result);
-  }
 }
 
 }  // namespace crossmesh
