@@ -8,13 +8,10 @@
 
 #include <list>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace crossmesh {
 namespace {
-
-constexpr ByteCount kMirrorBytes(int64_t{32} << 20);
 
 // What a kernel is given on a GPU in place of what the run has. Keeps the lists.
 class ArgumentsOnGpu {
@@ -77,7 +74,7 @@ class GpuKernelRunner final : public KernelRunner {
     ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(*runner->driver_));
     ASSIGN_OR_RETURN(runner->gpu_, Gpu::Create(*runner->driver_, uuids.at(0)));
     ASSIGN_OR_RETURN(runner->stream_, GpuStream::Create(*runner->gpu_));
-    ASSIGN_OR_RETURN(runner->mirror_, GpuMirror::Create(*runner->gpu_, kMirrorBytes));
+    ASSIGN_OR_RETURN(runner->mirror_, GpuMirror::Create(*runner->gpu_));
     return runner;
   }
 

@@ -1,5 +1,6 @@
 #include "tests/gpu/gpu_mirror.h"
 
+#include "common/base/byte_count.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 
@@ -13,22 +14,23 @@
 namespace crossmesh {
 namespace {
 
+constexpr ByteCount kBytes(int64_t{32} << 20);
 constexpr size_t kAlignment = 256;
 // Between images, so that what is written there is found.
-constexpr std::byte kNobodys{0xA5};
+constexpr std::byte kBetweenImages{0xA5};
 
-bool IsNobodys(std::span<const std::byte> bytes) {
-  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == kNobodys; });
+bool IsBetweenImages(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == kBetweenImages; });
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GpuMirror>> GpuMirror::Create(Gpu& gpu, ByteCount bytes) {
+absl::StatusOr<std::unique_ptr<GpuMirror>> GpuMirror::Create(Gpu& gpu) {
   auto mirror = absl::WrapUnique(new GpuMirror(gpu));
   ASSIGN_OR_RETURN(mirror->stream_, GpuStream::Create(gpu));
-  ASSIGN_OR_RETURN(mirror->staging_, RegisteredMemory::Create(gpu, bytes));
-  ASSIGN_OR_RETURN(mirror->images_, GpuMemory::Create(gpu, bytes, {}));
-  std::ranges::fill(mirror->staging_->bytes(), kNobodys);
+  ASSIGN_OR_RETURN(mirror->staging_, RegisteredMemory::Create(gpu, kBytes));
+  ASSIGN_OR_RETURN(mirror->images_, GpuMemory::Create(gpu, kBytes, {}));
+  std::ranges::fill(mirror->staging_->bytes(), kBetweenImages);
   return mirror;
 }
 
@@ -48,7 +50,7 @@ absl::Status GpuMirror::Add(std::span<std::byte> region) {
 }
 
 void GpuMirror::Clear() {
-  std::ranges::fill(used(), kNobodys);
+  std::ranges::fill(used(), kBetweenImages);
   regions_.clear();
   used_bytes_ = 0;
 }
@@ -83,7 +85,7 @@ absl::Status GpuMirror::CopyFromGpu() {
   images.push_back({.bytes = 0, .offset = used_bytes_});
   size_t end = 0;
   for (const Image& image : images) {
-    if (!IsNobodys(used().subspan(end, image.offset - end))) {
+    if (!IsBetweenImages(used().subspan(end, image.offset - end))) {
       return absl::DataLossError(absl::StrCat("memory of the GPU between bytes ", end, " and ",
                                               image.offset,
                                               " of a mirror was written, where nothing should be"));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "common/base/byte_count.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/gpu_stream.h"
@@ -21,8 +20,8 @@ namespace crossmesh {
 // which work is done. Confined to the thread of its Gpu.
 class GpuMirror {
  public:
-  // For so many bytes of regions, or a little less. `gpu` must outlive the mirror.
-  static absl::StatusOr<std::unique_ptr<GpuMirror>> Create(Gpu& gpu, ByteCount bytes);
+  // For 32 MiB of regions, or a little less. `gpu` must outlive the mirror.
+  static absl::StatusOr<std::unique_ptr<GpuMirror>> Create(Gpu& gpu);
 
   // The region stays where it is until Clear. Its image has the same alignment, up to 256.
   // ResourceExhausted when there is no more room.

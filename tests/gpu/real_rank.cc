@@ -15,7 +15,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr ByteCount kMirrorBytes(int64_t{32} << 20);
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 
 }  // namespace
@@ -29,7 +28,7 @@ absl::StatusOr<std::unique_ptr<RealRank>> RealRank::Create(int number, RankPlace
   const int gpu = places == RankPlaces::kOneGpuEach ? number : 0;
   ASSIGN_OR_RETURN(rank->gpu_, Gpu::Create(*rank->driver_, uuids.at(gpu)));
   ASSIGN_OR_RETURN(rank->stream_, GpuStream::Create(*rank->gpu_));
-  ASSIGN_OR_RETURN(rank->mirror_, GpuMirror::Create(*rank->gpu_, kMirrorBytes));
+  ASSIGN_OR_RETURN(rank->mirror_, GpuMirror::Create(*rank->gpu_));
   ASSIGN_OR_RETURN(rank->staging_, RegisteredStaging::Allocate(*rank->nccl_, kStagingBytes));
   return rank;
 }

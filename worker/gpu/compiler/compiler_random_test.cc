@@ -13,7 +13,6 @@
 #include "worker/gpu/compiler/testing/random_compiled_parts.h"
 #include "worker/gpu/compiler/testing/staging_order.h"
 
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -73,13 +72,13 @@ class PartRandom : public testing::Test {
     ExpectPeersAgree(compiled_parts);
     for (const auto& compiled : compiled_parts) ExpectWaitsAreRightAndNeeded(*compiled);
     TileMemory memory(plan);
-    ASSERT_OK_AND_ASSIGN(const auto runner, CompiledPartRunner::Create(compiled_parts, memory));
-    ASSERT_OK(runner->Run(random));
+    CompiledPartRunner runner(compiled_parts, memory);
+    ASSERT_OK(runner.Run(random));
     for (DeviceRank device = 0; device < std::ssize(compiled_parts); ++device) {
       EXPECT_OK(memory.CheckDestination(device));
     }
     EXPECT_OK(memory.CheckUntouched());
-    ExpectReportsOfHostMemory(plan, *runner, compiled_parts[0]->checksums(), hosts_);
+    ExpectReportsOfHostMemory(plan, runner, compiled_parts[0]->checksums(), hosts_);
   }
 
   template <typename MakePlan>

@@ -52,7 +52,7 @@ absl::Status ExpectCalls(const std::vector<StandInCall>& calls, size_t begin,
   return absl::OkStatus();
 }
 
-size_t BehindTheLast(const std::vector<StandInCall>& calls, const std::string& name) {
+size_t AfterTheLast(const std::vector<StandInCall>& calls, const std::string& name) {
   const auto found = std::find_if(calls.rbegin(), calls.rend(),
                                   [&](const StandInCall& call) { return call.name == name; });
   return calls.rend() - found;
@@ -69,7 +69,7 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
     RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
     const std::vector<StandInCall> calls = rank->stand_in().Calls();
     // What peers have told is read once all have agreed.
-    const size_t first = BehindTheLast(calls, "cuMemcpyDtoHAsync");
+    const size_t first = AfterTheLast(calls, "cuMemcpyDtoHAsync");
     if (calls.size() - first < kSteps) return absl::InternalError("too few calls");
     return ExpectCalls(calls, first, kCallsOfSteps);
   });
@@ -89,7 +89,7 @@ TEST(GpuExecutorCallsTest, StepsOfABroadcastGroupAreLaunchesEventsAndBroadcasts)
       return absl::InternalError("other bytes are reported than were moved");
     }
     const std::vector<StandInCall> calls = rank->stand_in().Calls();
-    const size_t first = BehindTheLast(calls, "cuMemcpyDtoHAsync");
+    const size_t first = AfterTheLast(calls, "cuMemcpyDtoHAsync");
     const auto broadcasts = std::count_if(
         calls.begin() + static_cast<ptrdiff_t>(first), calls.end(),
         [](const StandInCall& call) { return absl::string_view(call.name) == "ncclBroadcast"; });

@@ -9,7 +9,6 @@
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <csignal>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +26,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -44,8 +44,22 @@ Matcher<std::string> Stalled() {
   return AllOf(HasSubstr("UNAVAILABLE: stalled, nothing was done for 1s"), HasSubstr("missing: "));
 }
 
-// What a rank of the chain does with its task, other than run it.
+// What a rank does with its task, other than run it.
 using Disturb = absl::FunctionRef<absl::Status(ExecutorRank& rank, int number, GpuTaskSpec& spec)>;
+
+// Starts the task, of which bytes have been moved when this returns.
+absl::Status StartAndMove(ExecutorRank& rank, const GpuTaskSpec& spec, TaskObserver& observer) {
+  RETURN_IF_ERROR(rank.executor().Start(spec, observer));
+  rank.RunUntil([&] { return rank.executor().MovedBytes(spec.key).value_or(0) > 0; });
+  return absl::OkStatus();
+}
+
+absl::Status DieInTheMiddle(ExecutorRank& rank, const GpuTaskSpec& spec) {
+  AwaitedReport never;
+  RETURN_IF_ERROR(StartAndMove(rank, spec, never));
+  kill(getpid(), SIGKILL);
+  return absl::OkStatus();
+}
 
 // Three of four ranks run a chain, in which something goes wrong. Each gives what it was told;
 // another error if it was not as in all cases: the communicator has come to its end, and the ranks
@@ -150,13 +164,7 @@ TEST_F(GpuExecutorFaultsTest, AStallIsNoticedByAllWithinTheLimit) {
 
 TEST_F(GpuExecutorFaultsTest, SurvivorsOfAProcessThatDiesGoOn) {
   const auto told = RunChains(2, [](ExecutorRank& rank, int number, GpuTaskSpec& spec) {
-    if (number != 2) return absl::OkStatus();
-    AwaitedReport never;
-    const absl::Status started = rank.executor().Start(spec, never);
-    if (!started.ok()) return started;
-    rank.RunUntil([&] { return rank.executor().MovedBytes(spec.key).value_or(0) > 0; });
-    kill(getpid(), SIGKILL);
-    return absl::OkStatus();
+    return number == 2 ? DieInTheMiddle(rank, spec) : absl::OkStatus();
   });
   EXPECT_THAT(told, ElementsAre(Stalled(), Stalled(), "killed by signal 9", IsEmpty()));
 }
@@ -182,8 +190,7 @@ TEST_F(GpuExecutorFaultsTest, ATaskThatIsCancelledInTheMiddleGivesBackItsBuffers
   const auto told = RunChains(-1, [](ExecutorRank& rank, int number, GpuTaskSpec& spec) {
     if (number != 1) return absl::OkStatus();
     AwaitedReport awaited;
-    RETURN_IF_ERROR(rank.executor().Start(spec, awaited));
-    rank.RunUntil([&] { return rank.executor().MovedBytes(spec.key).value_or(0) > 0; });
+    RETURN_IF_ERROR(StartAndMove(rank, spec, awaited));
     rank.executor().Cancel(spec.key, absl::CancelledError("enough"));
     rank.RunUntil([&] { return awaited.is_there(); });
     return awaited.status();
@@ -206,8 +213,7 @@ TEST_F(GpuExecutorFaultsTest, ATaskWhoseCommunicatorIsStoppedByItsOwnerFails) {
   const auto told = RunChains(-1, [](ExecutorRank& rank, int number, GpuTaskSpec& spec) {
     if (number != 1) return absl::OkStatus();
     AwaitedReport awaited;
-    RETURN_IF_ERROR(rank.executor().Start(spec, awaited));
-    rank.RunUntil([&] { return rank.executor().MovedBytes(spec.key).value_or(0) > 0; });
+    RETURN_IF_ERROR(StartAndMove(rank, spec, awaited));
     rank.StopCommunicator(rank.communicator(), absl::UnavailableError("b.1 is gone"));
     rank.PollCommunicator();
     rank.RunUntil([&] { return awaited.is_there(); });
@@ -232,15 +238,6 @@ TEST_F(GpuExecutorFaultsTest, PeersOfARankWithAnotherCompiledPartAreToldOfIt) {
   EXPECT_THAT(told,
               ElementsAre(Stalled(), AllOf(HasSubstr("FAILED_PRECONDITION: device b.1"), differs),
                           AllOf(HasSubstr("FAILED_PRECONDITION: device b.0"), differs), IsEmpty()));
-}
-
-TEST_F(GpuExecutorFaultsTest, PeersOfARankThatIsInAnotherReplayAreToldOfIt) {
-  const auto told = RunChains(-1, [&](ExecutorRank&, int number, GpuTaskSpec& spec) {
-    if (number == 2) spec.key.instance = 7;
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(told,
-              ElementsAre(Stalled(), HasSubstr("instance 7"), HasSubstr("instance 0"), IsEmpty()));
 }
 
 // Bytes that change on the way harm no communicator, so this needs no second one.
@@ -287,6 +284,53 @@ TEST(GpuExecutorHungTest, WorkThatDoesNotEndIsGivenUpWithTheGpu) {
     return health;
   });
   EXPECT_THAT(told, ElementsAre("killed by signal 9", IsEmpty(), IsEmpty()));
+}
+
+// What each of `ranks` is told of a task, of which the first three are a group.
+std::vector<std::string> RunGroup(int ranks, Disturb disturb) {
+  return RunRanks(ranks, [&](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank,
+                     ExecutorRank::Create(number, {.staging_bytes = int64_t{2} << 20}));
+    RETURN_IF_ERROR(rank->JoinAll(ranks, number, meeting));
+    const ChainTask group = ChainTask::OfBroadcasts(kChunks);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(group.compiled_parts[number % 3], group.memory));
+    spec.stall_limit = kStallLimit;
+    RETURN_IF_ERROR(disturb(*rank, number, spec));
+    const absl::Status status = rank->Run(std::move(spec)).status();
+    if (!status.ok()) RETURN_IF_ERROR(rank->AwaitStopped());
+    return status;
+  });
+}
+
+TEST(GpuExecutorBroadcastTest, AGroupHasItsCommunicatorForItself) {
+  const auto told =
+      RunGroup(4, [](ExecutorRank& rank, int number, GpuTaskSpec& spec) -> absl::Status {
+        AwaitedReport never;
+        const absl::Status refused = rank.executor().Start(spec, never);
+        return number < 3 ? refused : absl::InvalidArgumentError("expected 3 ranks, found 4");
+      });
+  EXPECT_THAT(told,
+              Each(AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("expected 3 ranks, found 4"))));
+}
+
+TEST(GpuExecutorBroadcastTest, ARankInAnotherReplayIsToldOfByAllOthers) {
+  const auto told = RunGroup(3, [](ExecutorRank&, int number, GpuTaskSpec& spec) {
+    if (number == 1) spec.key.instance = 7;
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("device b.0 does not run the same"),
+                                      HasSubstr("found compiled part"), HasSubstr("instance 7")),
+                                HasSubstr("device a.0 does not run the same"),
+                                HasSubstr("device b.0 does not run the same")));
+}
+
+TEST(GpuExecutorBroadcastTest, ARankThatDiesStallsItsGroup) {
+  const auto told = RunGroup(3, [](ExecutorRank& rank, int number, GpuTaskSpec& spec) {
+    return number == 2 ? DieInTheMiddle(rank, spec) : absl::OkStatus();
+  });
+  const auto stalled = AllOf(HasSubstr("UNAVAILABLE: stalled, nothing was done for 1s"),
+                             HasSubstr("broadcast from a.0"));
+  EXPECT_THAT(told, ElementsAre(stalled, stalled, "killed by signal 9"));
 }
 
 }  // namespace

@@ -6,18 +6,15 @@
 #include "common/plan/testing/random_source.h"
 #include "tests/standin/rank_processes.h"
 #include "worker/executor/testing/mesh_runner.h"
-#include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/compiler/testing/random_compiled_parts.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
-#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,16 +22,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int kRanks = 8;
-
-using MakePlan = Plan (*)(RandomSource& random);
-
-// The first of some plans that has no more devices than there are ranks.
-Plan SmallPlan(MakePlan make_plan, RandomSource& random) {
-  while (true) {
-    Plan plan = make_plan(random);
-    if (plan.tensors().devices().size() <= kRanks) return plan;
-  }
-}
 
 absl::Status ExpectReportOfHostMemory(const Plan& plan, const CompiledPart& compiled,
                                       const TaskReport& found, MeshRunner& hosts) {
@@ -55,7 +42,7 @@ absl::Status ExpectReportOfHostMemory(const Plan& plan, const CompiledPart& comp
 
 absl::Status RunCase(ExecutorRank& rank, int number, Meeting& meeting, MakePlan make_plan,
                      RandomSource& random, MeshRunner& hosts) {
-  const Plan plan = SmallPlan(make_plan, random);
+  const Plan plan = RandomOfSize(kRanks, make_plan, random);
   ASSIGN_OR_RETURN(const CompiledParts compiled_parts, RandomCompiledParts(random, plan));
   // A rank without a part in the last plans is ahead, and would take the others for stalled.
   meeting.Wait();
@@ -77,18 +64,12 @@ struct Cases {
 };
 
 absl::Status RunCases(int number, Meeting& meeting, const Cases& chosen) {
-  const auto cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", chosen.count));
-  const uint64_t seed = FromEnvironment("CROSSMESH_SEED", chosen.seed);
   ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
   RETURN_IF_ERROR(rank->JoinGroups(chosen.groups, kRanks, number, meeting));
   MeshRunner hosts({.workers = 1});
-  for (int64_t i = 0; i < cases; ++i) {
-    RandomSource random(seed + i);
-    const absl::Status status = RunCase(*rank, number, meeting, chosen.make_plan, random, hosts);
-    if (status.ok()) continue;
-    return absl::Status(status.code(), absl::StrCat("CROSSMESH_SEED=", seed + i,
-                                                    " CROSSMESH_CASES=1: ", status.message()));
-  }
+  RETURN_IF_ERROR(RunRandomCases(chosen.seed, chosen.count, [&](RandomSource& random) {
+    return RunCase(*rank, number, meeting, chosen.make_plan, random, hosts);
+  }));
   return rank->Close();
 }
 

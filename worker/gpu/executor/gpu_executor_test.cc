@@ -112,7 +112,7 @@ TEST_F(GpuExecutorTest, TasksFollowEachOtherInTheOrderOfTheirStarts) {
   EXPECT_THAT(order.instances, ElementsAre(7, 3));
 }
 
-TEST_F(GpuExecutorTest, ATaskThatIsCancelledBeforeItBeginsHarmsNobody) {
+TEST_F(GpuExecutorTest, ATaskThatIsCancelledBeforeItBeginsHarmsNoOther) {
   AwaitedReport first;
   AwaitedReport second;
   ASSERT_OK(rank_->executor().Start(Spec(1), first));

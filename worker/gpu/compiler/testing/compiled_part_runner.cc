@@ -1,11 +1,11 @@
 #include "worker/gpu/compiler/testing/compiled_part_runner.h"
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/executor/source_scales.h"
 #include "worker/executor/tile_cursor.h"
 #include "worker/gpu/compiler/checksum_comparison.h"
-#include "worker/gpu/compiler/testing/host_staging.h"
 
 #include <algorithm>
 #include <array>
@@ -16,6 +16,8 @@
 namespace crossmesh {
 namespace {
 
+constexpr std::byte kRubbish{0xDB};  // in staging at first
+
 std::span<std::byte> HashesIn(std::span<std::byte> message, const ChunkMessage& layout) {
   return message.subspan(layout.hashes_offset(), layout.leaves() * ChunkMessage::kHashBytes);
 }
@@ -25,9 +27,9 @@ std::span<std::byte> HashesIn(std::span<std::byte> message, const ChunkMessage& 
 // One device: its streams, its staging, its tiles.
 class CompiledPartRunner::Gpu {
  public:
-  Gpu(const CompiledPart& compiled, StagingUses uses, const TileMemory& memory)
+  Gpu(const CompiledPart& compiled, const TileMemory& memory)
       : compiled_(compiled),
-        staging_(compiled, std::move(uses)),
+        staging_(compiled.staging_bytes(), kRubbish),
         scales_(ScalesOf(compiled, memory)),
         source_(SourceOf(compiled, memory, scales_)),
         destination_(compiled.part().tiles(Side::kDestination, compiled.device()),
@@ -37,7 +39,10 @@ class CompiledPartRunner::Gpu {
         scratch_(Plan::kLeafBytes) {}
 
   const CompiledPart& compiled() const { return compiled_; }
-  HostStaging& staging() { return staging_; }
+  std::span<std::byte> StagingAt(int64_t offset, int64_t bytes) {
+    CHECK_LE(offset + bytes, std::ssize(staging_));
+    return std::span(staging_).subspan(offset, bytes);
+  }
   bool finished() const {
     return std::ranges::all_of(
         ended_, [this](int32_t ended) { return ended == std::ssize(compiled_.steps()); });
@@ -70,27 +75,19 @@ class CompiledPartRunner::Gpu {
     if (--transfers_open_ == 0) EndStep(StepStream::kWire);
   }
 
-  absl::Status RunPacks() {
+  void RunPacks() {
     const CompiledPart::Step& step = StepOf(StepStream::kPack);
-    for (int64_t i = step.packs.begin; i < step.packs.end; ++i) {
-      RETURN_IF_ERROR(
-          Pack(compiled_.packs(step)[i - step.packs.begin], staging_.uses().of_pack[i]));
-    }
+    for (const CompiledPart::Pack& pack : compiled_.packs(step)) Pack(pack);
     for (const CompiledPart::Copy& copy : compiled_.copies(step)) {
       source_.CopyTo(destination_, RangeOf(copy), TileCursor::NextUse::kLater);
     }
     EndStep(StepStream::kPack);
-    return absl::OkStatus();
   }
 
-  absl::Status RunUnpacks() {
+  void RunUnpacks() {
     const CompiledPart::Step& step = StepOf(StepStream::kUnpack);
-    for (int64_t i = step.unpacks.begin; i < step.unpacks.end; ++i) {
-      RETURN_IF_ERROR(
-          Unpack(compiled_.unpacks(step)[i - step.unpacks.begin], staging_.uses().of_unpack[i]));
-    }
+    for (const CompiledPart::Unpack& unpack : compiled_.unpacks(step)) Unpack(unpack);
     EndStep(StepStream::kUnpack);
-    return absl::OkStatus();
   }
 
   DeviceReport Report() const {
@@ -120,37 +117,33 @@ class CompiledPartRunner::Gpu {
     return {piece.slice_class, piece.begin, piece.end - piece.begin};
   }
 
-  absl::Status Pack(const CompiledPart::Pack& pack, int32_t tenant) {
-    ASSIGN_OR_RETURN(const std::span<std::byte> message, staging_.Write(tenant));
+  void Pack(const CompiledPart::Pack& pack) {
     const ChunkMessage layout = compiled_.MessageOf(pack.end - pack.begin);
+    const std::span<std::byte> message = StagingAt(pack.staging_offset, layout.bytes());
     const std::span<std::byte> bytes = message.first(layout.chunk_bytes);
     source_.Gather(RangeOf(pack), bytes);
-    if (!layout.checksums) return absl::OkStatus();
+    if (!layout.checksums) return;
     std::vector<uint64_t> hashes(layout.leaves());
     HashLeaves(bytes, hashes);
     std::ranges::copy(std::as_bytes(std::span(hashes)), HashesIn(message, layout).begin());
-    return absl::OkStatus();
   }
 
-  absl::Status Unpack(const CompiledPart::Unpack& unpack, int32_t tenant) {
-    ASSIGN_OR_RETURN(const std::span<const std::byte> message, staging_.Read(tenant));
+  void Unpack(const CompiledPart::Unpack& unpack) {
     const ChunkMessage layout = compiled_.MessageOf(unpack.end - unpack.begin);
+    const std::span<const std::byte> message = StagingAt(unpack.staging_offset, layout.bytes());
     destination_.Scatter(RangeOf(unpack), message.first(layout.chunk_bytes));
-    if (layout.checksums) {
-      const auto own = std::span(own_hashes_).subspan(unpack.first_leaf, layout.leaves());
-      destination_.HashLeaves(RangeOf(unpack), scratch_, own);
-      std::memcpy(root_hashes_.data() + unpack.first_leaf, message.data() + layout.hashes_offset(),
-                  layout.leaves() * ChunkMessage::kHashBytes);
-    }
-    staging_.EndRead(tenant);
-    return absl::OkStatus();
+    if (!layout.checksums) return;
+    const auto own = std::span(own_hashes_).subspan(unpack.first_leaf, layout.leaves());
+    destination_.HashLeaves(RangeOf(unpack), scratch_, own);
+    std::memcpy(root_hashes_.data() + unpack.first_leaf, message.data() + layout.hashes_offset(),
+                layout.leaves() * ChunkMessage::kHashBytes);
   }
 
   int32_t Ended(StepStream stream) const { return ended_[static_cast<size_t>(stream)]; }
   bool HasEnded(StepStream stream, int32_t step) const { return Ended(stream) > step; }
 
   const CompiledPart& compiled_;
-  HostStaging staging_;
+  std::vector<std::byte> staging_;
   std::unique_ptr<const DeviceScales> scales_;
   TileCursor source_;
   TileCursor destination_;
@@ -161,18 +154,14 @@ class CompiledPartRunner::Gpu {
   int64_t transfers_open_ = 0;
 };
 
-CompiledPartRunner::CompiledPartRunner() = default;
-CompiledPartRunner::~CompiledPartRunner() = default;
-
-absl::StatusOr<std::unique_ptr<CompiledPartRunner>> CompiledPartRunner::Create(
-    const CompiledParts& compiled_parts, const TileMemory& memory) {
-  std::unique_ptr<CompiledPartRunner> runner(new CompiledPartRunner());
+CompiledPartRunner::CompiledPartRunner(const CompiledParts& compiled_parts,
+                                       const TileMemory& memory) {
   for (const std::shared_ptr<const CompiledPart>& compiled : compiled_parts) {
-    ASSIGN_OR_RETURN(StagingUses uses, FindStagingUses(*compiled));
-    runner->gpus_.push_back(std::make_unique<Gpu>(*compiled, std::move(uses), memory));
+    gpus_.push_back(std::make_unique<Gpu>(*compiled, memory));
   }
-  return runner;
 }
+
+CompiledPartRunner::~CompiledPartRunner() = default;
 
 absl::Status CompiledPartRunner::Run(RandomSource& random) {
   // In some runs one stream is always ahead of another as far as it may be.
@@ -203,13 +192,15 @@ std::vector<CompiledPartRunner::Choice> CompiledPartRunner::Choices() const {
 absl::Status CompiledPartRunner::Do(const Choice& choice) {
   switch (choice.stream) {
     case StepStream::kPack:
-      return gpus_[choice.device]->RunPacks();
+      gpus_[choice.device]->RunPacks();
+      break;
     case StepStream::kWire:
       return BeginTransfers(choice.device);
     case StepStream::kUnpack:
-      return gpus_[choice.device]->RunUnpacks();
+      gpus_[choice.device]->RunUnpacks();
+      break;
   }
-  return absl::InternalError("a stream of no kind");
+  return absl::OkStatus();
 }
 
 absl::Status CompiledPartRunner::BeginTransfers(DeviceRank device) {
@@ -220,23 +211,23 @@ absl::Status CompiledPartRunner::BeginTransfers(DeviceRank device) {
     return absl::OkStatus();
   }
   gpu.BeginTransfers(step.sends.size() + step.receives.size() + step.broadcasts.size());
-  const std::span<const CompiledPart::Transfer> sends = gpu.compiled().sends(step);
-  for (int64_t i = 0; i < std::ssize(sends); ++i) {
-    Channel& channel = wires_[{device, sends[i].peer}];
-    channel.sends.push_back({device, step.sends.begin + i});
+  for (const CompiledPart::Transfer& send : gpu.compiled().sends(step)) {
+    Channel& channel = wires_[{device, send.peer}];
+    channel.sends.push_back({device, send});
     RETURN_IF_ERROR(Deliver(channel));
   }
-  const std::span<const CompiledPart::Transfer> receives = gpu.compiled().receives(step);
-  for (int64_t i = 0; i < std::ssize(receives); ++i) {
-    Channel& channel = wires_[{receives[i].peer, device}];
-    channel.receives.push_back({device, step.receives.begin + i});
+  for (const CompiledPart::Transfer& receive : gpu.compiled().receives(step)) {
+    Channel& channel = wires_[{receive.peer, device}];
+    channel.receives.push_back({device, receive});
     RETURN_IF_ERROR(Deliver(channel));
   }
   if (step.broadcasts.empty()) return absl::OkStatus();
   const std::vector<DeviceRank>& peers = gpu.compiled().peers();
   Group& group = groups_[std::min(device, peers.front())];
   for (const DeviceRank peer : peers) group[peer];
-  for (int64_t i = step.broadcasts.begin; i < step.broadcasts.end; ++i) group[device].push_back(i);
+  for (const CompiledPart::Transfer& broadcast : gpu.compiled().broadcasts(step)) {
+    group[device].push_back({device, broadcast});
+  }
   return Broadcast(group);
 }
 
@@ -246,43 +237,22 @@ absl::Status CompiledPartRunner::Broadcast(Group& group) {
   while (std::ranges::all_of(group, has_begun)) {
     std::vector<Begun> ends;
     for (auto& [device, begun] : group) {
-      ends.push_back({device, begun.front()});
+      ends.push_back(begun.front());
       begun.pop_front();
     }
-    RETURN_IF_ERROR(DeliverToAll(ends));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CompiledPartRunner::DeliverToAll(std::span<const Begun> ends) {
-  const auto root_of = [&](const Begun& end) {
-    const CompiledPart& compiled = gpus_[end.device]->compiled();
-    const CompiledPart::Step& step = gpus_[end.device]->StepOf(StepStream::kWire);
-    return compiled.broadcasts(step)[end.index - step.broadcasts.begin].peer;
-  };
-  const auto root =
-      std::ranges::find_if(ends, [&](const Begun& end) { return root_of(end) == end.device; });
-  if (root == ends.end()) return absl::InternalError("broadcast: expected a root, found none");
-  Gpu& from = *gpus_[root->device];
-  const int64_t root_step = from.StepOf(StepStream::kWire).number;
-  const int32_t sent = from.staging().uses().of_broadcast[root->index];
-  ASSIGN_OR_RETURN(const std::span<const std::byte> message, from.staging().Read(sent));
-  for (const Begun& end : ends) {
-    if (end.device == root->device) continue;
-    Gpu& to = *gpus_[end.device];
-    const int64_t step = to.StepOf(StepStream::kWire).number;
-    ASSIGN_OR_RETURN(const std::span<std::byte> place,
-                     to.staging().Write(to.staging().uses().of_broadcast[end.index]));
-    if (message.size() != place.size() || step != root_step || root_of(end) != root->device) {
-      return absl::InternalError(absl::StrCat("broadcast at device ", end.device, ": expected ",
-                                              place.size(), " bytes of device ", root_of(end),
-                                              " in step ", step, ", found ", message.size(),
-                                              " of device ", root->device, " in step ", root_step));
+    const auto root = std::ranges::find_if(
+        ends, [](const Begun& end) { return end.transfer.peer == end.device; });
+    if (root == ends.end()) return absl::InternalError("broadcast: expected a root, found none");
+    for (const Begun& end : ends) {
+      if (end.transfer.peer != root->device) {
+        return absl::InternalError(absl::StrCat("broadcast at device ", end.device,
+                                                ": expected root ", end.transfer.peer, ", found ",
+                                                root->device));
+      }
+      if (end.device != root->device) RETURN_IF_ERROR(Move(*root, end));
     }
-    std::ranges::copy(message, place.begin());
+    for (const Begun& end : ends) gpus_[end.device]->EndTransfer();
   }
-  from.staging().EndRead(sent);
-  for (const Begun& end : ends) gpus_[end.device]->EndTransfer();
   return absl::OkStatus();
 }
 
@@ -293,23 +263,25 @@ absl::Status CompiledPartRunner::Deliver(Channel& channel) {
   const Begun receive = channel.receives.front();
   channel.sends.pop_front();
   channel.receives.pop_front();
+  RETURN_IF_ERROR(Move(send, receive));
+  gpus_[send.device]->EndTransfer();
+  gpus_[receive.device]->EndTransfer();
+  return absl::OkStatus();
+}
+
+absl::Status CompiledPartRunner::Move(const Begun& send, const Begun& receive) {
   Gpu& from = *gpus_[send.device];
   Gpu& to = *gpus_[receive.device];
-  const int32_t sent = from.staging().uses().of_send[send.index];
-  ASSIGN_OR_RETURN(const std::span<const std::byte> message, from.staging().Read(sent));
-  ASSIGN_OR_RETURN(const std::span<std::byte> place,
-                   to.staging().Write(to.staging().uses().of_receive[receive.index]));
   const int64_t from_step = from.StepOf(StepStream::kWire).number;
   const int64_t to_step = to.StepOf(StepStream::kWire).number;
-  if (message.size() != place.size() || from_step != to_step) {
-    return absl::InternalError(absl::StrCat(
-        "message from device ", send.device, " to ", receive.device, ": expected ", place.size(),
-        " bytes in step ", to_step, ", found ", message.size(), " in step ", from_step));
+  if (send.transfer.bytes != receive.transfer.bytes || from_step != to_step) {
+    return absl::InternalError(absl::StrCat("message from device ", send.device, " to ",
+                                            receive.device, ": expected ", receive.transfer.bytes,
+                                            " bytes in step ", to_step, ", found ",
+                                            send.transfer.bytes, " in step ", from_step));
   }
-  std::ranges::copy(message, place.begin());
-  from.staging().EndRead(sent);
-  from.EndTransfer();
-  to.EndTransfer();
+  std::ranges::copy(from.StagingAt(send.transfer.staging_offset, send.transfer.bytes),
+                    to.StagingAt(receive.transfer.staging_offset, send.transfer.bytes).begin());
   return absl::OkStatus();
 }
 

@@ -4,18 +4,15 @@
 #include "worker/executor/task.h"
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/compiler/testing/compiled_parts.h"
-#include "worker/gpu/compiler/testing/staging_uses.h"
+#include "worker/gpu/compiler/testing/staging_order.h"
 
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
-#include <absl/status/statusor.h>
 
 namespace crossmesh {
 
@@ -25,42 +22,41 @@ namespace crossmesh {
 // of them have been received, as with NCCL without buffers. For tests. Thread-compatible.
 class CompiledPartRunner {
  public:
-  // What FindStagingUses refuses. All must outlive the runner.
-  static absl::StatusOr<std::unique_ptr<CompiledPartRunner>> Create(
-      const CompiledParts& compiled_parts, const TileMemory& memory);
+  // All must outlive the runner.
+  CompiledPartRunner(const CompiledParts& compiled_parts, const TileMemory& memory);
   ~CompiledPartRunner();
 
-  // Once, to the end of all compiled parts. Internal when they wait for each other for ever, when
-  // two ends of a message do not agree, or when staging is used wrongly (host_staging.h).
+  // Once, to the end of all compiled parts. Internal when they wait for each other for ever, or
+  // when two ends of a message do not agree. Whether staging is used rightly is proven by itself
+  // (staging_order.h).
   absl::Status Run(RandomSource& random);
   // Of a device, by its hashes.
   DeviceReport ReportOf(DeviceRank device) const;
 
  private:
   class Gpu;
-  // A transfer that a device has begun, by index into its compiled part's list.
+  // A transfer that a device has begun.
   struct Begun {
     DeviceRank device = 0;
-    int64_t index = 0;
+    CompiledPart::Transfer transfer;
   };
   struct Channel {
     std::deque<Begun> sends;
     std::deque<Begun> receives;
   };
   // The broadcasts that the devices of a group have begun.
-  using Group = std::map<DeviceRank, std::deque<int64_t>>;
+  using Group = std::map<DeviceRank, std::deque<Begun>>;
   struct Choice {
     DeviceRank device = 0;
     StepStream stream = StepStream::kPack;
   };
 
-  CompiledPartRunner();
   std::vector<Choice> Choices() const;
   absl::Status Do(const Choice& choice);
   absl::Status BeginTransfers(DeviceRank device);
   absl::Status Deliver(Channel& channel);
   absl::Status Broadcast(Group& group);
-  absl::Status DeliverToAll(std::span<const Begun> ends);
+  absl::Status Move(const Begun& send, const Begun& receive);
   absl::Status CheckFinished() const;
 
   std::vector<std::unique_ptr<Gpu>> gpus_;                      // by rank

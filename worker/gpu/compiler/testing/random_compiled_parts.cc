@@ -123,6 +123,27 @@ Plan RandomBroadcast(RandomSource& random, const BroadcastShape& shape) {
   return *std::move(plan);
 }
 
+Plan RandomOfSize(int64_t devices_max, MakePlan make_plan, RandomSource& random) {
+  while (true) {
+    Plan plan = make_plan(random);
+    if (std::ssize(plan.tensors().devices()) <= devices_max) return plan;
+  }
+}
+
+absl::Status RunRandomCases(uint64_t seed, int64_t cases,
+                            absl::FunctionRef<absl::Status(RandomSource& random)> run) {
+  cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", cases));
+  seed = FromEnvironment("CROSSMESH_SEED", seed);
+  for (const uint64_t end = seed + cases; seed < end; ++seed) {
+    RandomSource random(seed);
+    const absl::Status status = run(random);
+    if (status.ok()) continue;
+    return absl::Status(status.code(), absl::StrCat("CROSSMESH_SEED=", seed,
+                                                    " CROSSMESH_CASES=1: ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CompiledParts> RandomCompiledParts(RandomSource& random, const Plan& plan) {
   CompiledPart::Options options{
       .staging_bytes = random.OneIn(4) ? int64_t{2} << 20 : random.Between(1, 512) * 256,

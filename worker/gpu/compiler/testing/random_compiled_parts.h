@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -26,6 +28,15 @@ struct BroadcastShape {
   int64_t members = 4;
 };
 Plan RandomBroadcast(RandomSource& random, const BroadcastShape& shape);
+
+// The first of some plans that has no more devices than that.
+using MakePlan = Plan (*)(RandomSource& random);
+Plan RandomOfSize(int64_t devices_max, MakePlan make_plan, RandomSource& random);
+
+// Runs so many cases, of seeds from one on, or those that CROSSMESH_SEED and CROSSMESH_CASES
+// choose, until one fails; its status says how to run it again.
+absl::Status RunRandomCases(uint64_t seed, int64_t cases,
+                            absl::FunctionRef<absl::Status(RandomSource& random)> run);
 
 // The compiled parts of all devices, with little staging most of the time: the first size, of some
 // drawn, that is enough.

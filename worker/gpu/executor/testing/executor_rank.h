@@ -25,7 +25,6 @@
 #include <absl/functional/function_ref.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 
@@ -98,7 +97,6 @@ class ExecutorRank final : public CommunicatorOwner {
   Gpu& gpu() { return *gpu_; }
   GpuExecutor& executor() { return *executor_; }
   Communicator& communicator() { return *communicator_; }
-  EventLoop& loop() { return *loop_; }
   int64_t FreeBytes();
 
  private:
