@@ -146,6 +146,7 @@ absl::Status Gpu::SynchronizeForShutdown() {
 }
 
 absl::Status Gpu::Check(CUresult result, absl::string_view call) {
+  // Calls after such an error fail as well, with results that say less than the first one.
   if (!health_.ok()) return health_;
   absl::Status status = driver_.Check(result, call);
   if (status.ok()) return status;
@@ -155,6 +156,7 @@ absl::Status Gpu::Check(CUresult result, absl::string_view call) {
 }
 
 void Gpu::LogFailure(CUresult result, absl::string_view call) {
+  // All releases would fail, each with an error of its own in the log.
   if (!health_.ok()) return;
   const absl::Status status = Check(result, call);
   if (!status.ok()) LogError("gpu_release_failed", {{"error", status.ToString()}});

@@ -88,7 +88,7 @@ class Gpu {
     return LaunchFunction(kernel.function_, blocks, &arguments, stream);
   }
 
-  // Waits until everything that was queued has ended, by whomever of this process. Never where a
+  // Waits until everything that this process has queued has ended, NCCL's work too. Never where a
   // peer may keep a kernel of NCCL from ending.
   absl::Status SynchronizeForShutdown();
 

@@ -47,7 +47,7 @@ class GpuMemory {
   // As asked for; what is mapped is whole granules, usually of 2 MiB.
   ByteCount bytes() const { return bytes_; }
 
-  // A descriptor for Import. Whoever has it has the memory, to read and to write.
+  // A descriptor for Import. A process that has it has the memory, to read and to write.
   absl::StatusOr<UniqueFd> ExportFd() const;
 
  private:

@@ -8,6 +8,7 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
+
 void CommunicatorProxy::Admit(const RankName& rank, uint64_t epoch, Admitted admitted) {
   if (epoch < epoch_) {
     return admitted(absl::AbortedError(absl::StrCat("rank ", rank.ToString(), ": expected epoch ",
@@ -20,6 +21,7 @@ void CommunicatorProxy::Admit(const RankName& rank, uint64_t epoch, Admitted adm
   auto find = [this, rank, admitted = std::move(admitted)]() mutable {
     admitted(gpus_.FindRank(rank));
   };
+  // Only when it is let in: by then another process may drive the GPU.
   if (stopping_ == 0) return find();
   waiting_.push_back(std::move(find));
 }
@@ -31,7 +33,7 @@ void CommunicatorProxy::StopThoseMade() {
     const absl::StatusOr<GpuDevice*> gpu = gpus_.FindRank(rank);
     if (!gpu.ok()) continue;  // gone with its process
     ++stopping_;
-    // Whatever the answer, it is gone, or its process will be.
+    // After any answer it is gone, or its process will be.
     v1::GpuRequest request;
     *request.mutable_stop_communicator()->mutable_key() = ToProto(key);
     *request.mutable_stop_communicator()->mutable_cause() = ToProto(cause);
@@ -80,6 +82,7 @@ void CommunicatorProxy::Create(const RankOfKey& at, v1::GpuRequest::CreateCommun
         [this, at, order = std::move(order),
          done = std::move(done)](absl::StatusOr<GpuDevice*> gpu) mutable {
           if (!gpu.ok()) return done(gpu.status());
+          // Before the answer: an order on its way has to be stopped as well by a later epoch.
           made_.emplace_back(at.rank, at.key);
           v1::GpuRequest request;
           *request.mutable_create_communicator() = std::move(order);

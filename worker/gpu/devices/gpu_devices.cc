@@ -82,6 +82,7 @@ void GpuDevices::Open(absl::AnyInvocable<void(absl::Status)> opened) {
 }
 
 void GpuDevices::OnGpuChange(const GpuDevice& gpu) {
+  // First: what hears of the change below reads the drivers.
   NoteDrivers();
   RecordStates();
   if (gpu.state() == State::kDown) metrics_.GpuProcessLost();
@@ -95,6 +96,7 @@ void GpuDevices::GoOnOpening(const GpuDevice& gpu) {
     GiveUpAll(gpu.cause());
     return EndOpening(gpu.cause());
   }
+  // Up, down or given up for a reason of its own: the host has a driver.
   if (is_first) StartOthers();
   const bool all = std::ranges::all_of(
       gpus_, [](const auto& entry) { return IsSettled(entry.second->state()); });

@@ -46,6 +46,7 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view nam
     MutexLock lock(shared_->mutex);
     RETURN_IF_ERROR(shared_->available);
   }
+  // The range of addresses is there at once, the memory later: its caller waits for no GPU.
   auto memory = std::make_shared<DeviceMemory>(gpu_);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(name, bytes, memory));
   const std::byte* const first = arena->bytes().data();
@@ -53,6 +54,7 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view nam
     MakeOnLoop(first, bytes, std::move(memory));
   });
   if (!is_posted) return Stopping();
+  // The last user may be on any thread, but only the loop may release memory of the process.
   Arena* const in_use = arena.get();
   return std::shared_ptr<Arena>(
       in_use, [shared = shared_, arena = std::move(arena)](Arena* /*in_use*/) mutable {
@@ -73,7 +75,7 @@ void StorageArenas::OnMade(const std::byte* first, DeviceMemory& memory,
                            absl::StatusOr<ArenaId> made) {
   DeviceMemory::Made descriptor =
       made.ok() ? process_.ExportArena(*made) : DeviceMemory::Made(made.status());
-  // Gone since then, and others may have its addresses.
+  // The range may be gone since then, and another one may have its addresses.
   const auto found = arenas_.find(first);
   const bool is_in_use = found != arenas_.end() && found->second.memory.get() == &memory;
   if (made.ok() && is_in_use && descriptor.ok()) {
@@ -85,6 +87,8 @@ void StorageArenas::OnMade(const std::byte* first, DeviceMemory& memory,
 }
 
 void StorageArenas::PostRelease(Shared& shared, std::shared_ptr<Arena> arena) {
+  // Held while posting, so that the owner cannot go in between. Its tasks never run after it: by
+  // then the loop has stopped.
   MutexLock lock(shared.mutex);
   if (shared.owner == nullptr) return;
   // Its addresses are its own until the task has run.
@@ -100,9 +104,9 @@ void StorageArenas::Release(const std::byte* first) {
 }
 
 absl::StatusOr<StorageArenas::Found> StorageArenas::Find(const std::byte* address) const {
-  const auto behind = arenas_.upper_bound(address);
-  if (behind != arenas_.begin()) {
-    const auto& [first, entry] = *std::prev(behind);
+  const auto after = arenas_.upper_bound(address);
+  if (after != arenas_.begin()) {
+    const auto& [first, entry] = *std::prev(after);
     const int64_t offset = address - first;
     // A tile without a byte may lie after all others.
     if (offset <= entry.bytes.value()) {

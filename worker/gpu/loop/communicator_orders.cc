@@ -69,6 +69,7 @@ void CommunicatorOrders::Stop(const Communicator& communicator, const absl::Stat
 }
 
 void CommunicatorOrders::Poll() {
+  // First, so that what is too late is told as stopped by the same look.
   StopLate();
   for (const CommunicatorTable::Change& change : table_.Poll()) OnChange(change);
 }
@@ -77,6 +78,7 @@ void CommunicatorOrders::StopLate() {
   const absl::Duration now = clock_.Monotonic();
   for (Order& order : orders_) {
     if (now <= order.deadline) continue;
+    // Once: how long the end may take is the table's to watch.
     order.deadline = absl::InfiniteDuration();
     // It is there as long as it has an order.
     static_cast<void>(table_.Stop(
@@ -111,6 +113,7 @@ void CommunicatorOrders::OnChange(const CommunicatorTable::Change& change) {
 
 void CommunicatorOrders::OnGone(const CommunicatorTable::Change& change) {
   ready_.erase(change.key);
+  // The end answers every order for it: the one that it was made or destroyed by, and each stop.
   if (!HasOrder(change.key)) return handlers_.on_lost(change.key, change.cause);
   for (auto it = orders_.begin(); it != orders_.end();) {
     if (it->key != change.key) {

@@ -27,6 +27,7 @@ void GpuArenas::CreateArena(const v1::GpuRequest::CreateArena& request, Created 
     RETURN_IF_ERROR(CheckNumber("create_arena.size_bytes", request.size_bytes(), 0));
     RETURN_IF_ERROR(CheckNew(arena));
     ASSIGN_OR_RETURN(Filling filling, Fill(ByteCount(request.size_bytes())));
+    // Nothing fails from here on: an error would still need it.
     filling.done = std::move(done);
     filling_.emplace(arena, std::move(filling));
     return absl::OkStatus();
@@ -36,6 +37,8 @@ void GpuArenas::CreateArena(const v1::GpuRequest::CreateArena& request, Created 
 
 absl::StatusOr<GpuArenas::Filling> GpuArenas::Fill(ByteCount bytes) {
   Filling filling;
+  // Before the memory, which may not go while it is being filled: without an event nothing would
+  // tell of the end of that.
   ASSIGN_OR_RETURN(filling.filled, GpuEvent::Create(gpu_));
   ASSIGN_OR_RETURN(filling.memory, GpuMemory::Create(gpu_, bytes, {.zeroed_on = stream_.get()}));
   RETURN_IF_ERROR(filling.filled->Record(*stream_));

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<GpuLoop>> GpuLoop::Create(EventLoop& loop, const 
   loop.AddSource(*raw->socket_);
   const absl::Status status = raw->Open(clock, std::move(options));
   if (status.ok()) return made;
+  // Or the worker would only see that the process ended.
   raw->End(status);
   return status;
 }
@@ -111,6 +112,7 @@ void GpuLoop::Look() {
   if (has_worker_gone_ && !requests_->is_filling()) is_over_ = true;
   if (is_over_) return;
   if (requests_->is_busy()) return LookSoon();
+  // Progress is not worth a message at every busy look.
   for (const v1::GpuNotice& progress : requests_->Progress()) Say(progress);
   if (requests_->is_idle()) return;
   next_look_ = loop_.RunAfter(kIdleLook, [this] { Look(); });

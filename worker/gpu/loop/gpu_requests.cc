@@ -103,6 +103,7 @@ absl::Status GpuRequests::Open() {
   };
   const auto on_change = [this](const Communicator& communicator, CommunicatorState state,
                                 const absl::Status& cause) {
+    // It is there by then: the first communicator comes by a request.
     tasks_->OnCommunicatorChange(communicator, state, cause);
   };
   orders_ = std::make_unique<CommunicatorOrders>(
@@ -134,6 +135,7 @@ void GpuRequests::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor, A
     case v1::GpuRequest::kImportArena:
       return end(arenas_->Import(request.import_arena(), descriptor));
     case v1::GpuRequest::kReleaseArena:
+      // A binding keeps the memory of its tiles, which would outlive the arena.
       tasks_->Forget(ArenaId(request.release_arena().arena()));
       return end(arenas_->Release(ArenaId(request.release_arena().arena())));
     case v1::GpuRequest::kMintCommunicatorId:
@@ -184,6 +186,7 @@ void GpuRequests::RunTask(const v1::GpuRequest::RunTask& task, Answer answer) {
 void GpuRequests::Cancel(const v1::GpuRequest::CancelTask& request) {
   const TaskKey key = FromProto(request.key());
   const absl::Status cause = CauseFromProto(request.cause());
+  // A worker knows its task; whether it runs or is copied here only these do.
   tasks_->Cancel(key, cause);
   copies_->Cancel(key, cause);
 }

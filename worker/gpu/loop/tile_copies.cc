@@ -84,6 +84,7 @@ absl::Status TileCopies::Poll() {
   return absl::OkStatus();
 }
 
+// Without the first one, of which batches may be on the stream.
 void TileCopies::EndThoseWaiting() {
   for (auto it = std::next(copies_.begin()); it != copies_.end();) {
     if (it->failure.ok()) {
@@ -116,7 +117,7 @@ absl::Status TileCopies::QueueBatch(Copy& copy) {
     return absl::OkStatus();
   }
   copy.failure = QueuePieces(copy, *batch);
-  // Whatever of it is on the stream.
+  // After an error, too: the pieces before it are on the stream, and their window must stay.
   RETURN_IF_ERROR(batch->done->Record(*stream_));
   queued_.push_back(*std::move(batch));
   return absl::OkStatus();
@@ -155,6 +156,7 @@ absl::Status TileCopies::QueuePieces(Copy& copy, Batch& batch) {
 absl::Status TileCopies::MoveWindow(Copy& copy) {
   const int64_t begin = copy.next_offset() / kWindowBytes * kWindowBytes;
   if (copy.window != nullptr && copy.window->begin == begin) return absl::OkStatus();
+  // Batches on the stream keep the old one; it is registered until the last of them is done.
   copy.window = nullptr;
   const int64_t end = std::min(begin + kWindowBytes, copy.ranges.back().end());
   ASSIGN_OR_RETURN(std::unique_ptr<RegisteredMemory> memory,
@@ -184,6 +186,8 @@ absl::Status TileCopies::QueueCopy(const Copy& copy, const Piece& piece) {
 }
 
 absl::Status TileCopies::QueueHash(const Copy& copy, const Batch& batch, int64_t first_leaf) {
+  // After the copy on the same stream: hashed is what is then in the GPU's memory, the pack
+  // kernel's way without a place for packed bytes.
   const size_t index = batch.pieces.size() - 1;
   const Piece& piece = batch.pieces[index];
   const uint64_t lists = batch.lists->device_address();

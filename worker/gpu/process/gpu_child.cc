@@ -46,6 +46,7 @@ int Spawn(const GpuChild::Options& options, int socket, pid_t& pid) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   const absl::Cleanup free_attributes = [&] { posix_spawnattr_destroy(&attributes); };
+  // The mask is inherited, and the worker's threads have the signals that stop it blocked.
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
@@ -76,6 +77,7 @@ GpuChild::~GpuChild() {
   if (!has_ended_) AwaitChild(pid_);
 }
 
+// Once the end is reaped, the number may be another process's.
 void GpuChild::Kill() {
   if (!has_ended_) kill(pid_, SIGKILL);
 }

@@ -69,6 +69,7 @@ void GpuConnection::Call(v1::GpuRequest request, UniqueFd descriptor, absl::Dura
                                 ? absl::UnavailableError("it is lost")
                                 : socket_->Send(request.SerializeAsString(), std::move(descriptor));
   if (!sent.ok()) {
+    // Posted, since no call hears of its end from inside.
     loop_.Post([status = About(sent), done = std::move(done)]() mutable { done(status); });
     return;
   }
@@ -102,6 +103,7 @@ void GpuConnection::OnMessage(absl::string_view bytes, UniqueFd descriptor) {
 }
 
 absl::Status GpuConnection::Handle(v1::GpuNotice notice, UniqueFd descriptor) {
+  // These may come in the place of a hello: then they say why there will be none.
   if (notice.has_last_words()) return CauseFromProto(notice.last_words().cause());
   if (notice.has_hello()) return OnHello(notice.hello());
   if (!has_hello_) {
@@ -140,7 +142,8 @@ absl::Status GpuConnection::OnAnswer(v1::GpuNotice::Answer answer, UniqueFd desc
   }
   const absl::Status status = FromProto(answer.status());
   const Expected& expected = found->second.expected;
-  // What is read from a reply is there.
+  // So that callers need not look whether what they read is there. The call stays open, and ends
+  // with all others when the process is lost because of this.
   if (status.ok() &&
       (answer.result_case() != expected.result || descriptor.valid() != expected.descriptor)) {
     return absl::InvalidArgumentError(
@@ -171,6 +174,7 @@ void GpuConnection::Lose(const absl::Status& why) {
   if (is_over_) return;
   std::map<uint64_t, OpenCall> calls = std::exchange(calls_, {});
   for (const auto& [id, call] : calls) loop_.Cancel(call.limit);
+  // Closed before they hear of it: a call that one of them makes in answer finds it lost.
   Close();
   const absl::Status lost = About(absl::UnavailableError(why.message()));
   for (auto& [id, call] : calls) call.done(lost);

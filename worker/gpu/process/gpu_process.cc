@@ -52,6 +52,7 @@ GpuProcess::GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions op
       clock_(clock),
       options_(std::move(options)),
       handlers_(std::move(handlers)),
+      // From the time, so that the processes of a worker that is started again are others.
       incarnation_(absl::ToUnixMicros(clock.Now())),
       cause_(absl::UnavailableError("it has not begun")),
       backoff_(options_.backoff, incarnation_) {}
@@ -67,6 +68,7 @@ void GpuProcess::Stop() {
   if (std::exchange(state_, State::kStopped) == State::kStopped) return;
   loop_.Cancel(restart_);
   if (connection_ != nullptr) connection_->Close();
+  // A closed socket asks the process to end; Drop kills it when it does not.
   if (child_ != nullptr) child_->AwaitExit(options_.stop_limit);
   Drop();
 }
@@ -120,6 +122,7 @@ void GpuProcess::Restore(PreflightReport preflight) {
   const auto check = [this](const absl::StatusOr<Reply>& reply) {
     if (!reply.ok()) connection_->Lose(reply.status());
   };
+  // Storages and tasks count on every arena with its bytes, so the GPU is up only with all of them.
   for (const auto& [arena, kept] : arenas_) {
     absl::StatusOr<UniqueFd> descriptor = Duplicate(kept.descriptor);
     if (!descriptor.ok()) return connection_->Lose(descriptor.status());
@@ -150,9 +153,11 @@ void GpuProcess::GoUp(const PreflightReport& preflight) {
 
 void GpuProcess::OnLost(const absl::Status& why) {
   const bool was_up = state_ == State::kUp;
+  // Only after a while: what fails soon after each start is to be started ever later.
   if (was_up && clock_.Monotonic() - up_since_ > options_.backoff.max) backoff_.Reset();
   state_ = State::kEnding;
   cause_ = why;
+  // Nothing else ends a call that hangs in the driver; the next process waits for OnExit.
   child_->Kill();
   if (was_up) handlers_.on_down(why);
 }

@@ -140,6 +140,7 @@ absl::StatusOr<std::vector<TileRange>> RangesOf(const v1::GpuRequest::CopyTiles&
   std::vector<TileRange> ranges;
   int64_t end = 0;
   for (const v1::GpuRequest::CopyTiles::Range& range : copy.ranges()) {
+    // From the end of the one before it: so they are ascending, and apart from each other.
     RETURN_IF_ERROR(CheckNumber("copy_tiles.ranges.offset_bytes", range.offset_bytes(), end));
     RETURN_IF_ERROR(CheckNumber("copy_tiles.ranges.size_bytes", range.size_bytes(), 1));
     // What is left of the numbers, so that an end is one.

@@ -78,6 +78,7 @@ absl::StatusOr<MessageSocket::Datagram> MessageSocket::Frame(absl::string_view b
   if (std::ssize(bytes) < kDatagramBytesMax) {
     datagram.bytes = absl::StrCat(absl::string_view(&kHere, 1), bytes);
   } else {
+    // The first descriptor, before the message's own: Deliver takes it from the front.
     ASSIGN_OR_RETURN(datagram.descriptors.emplace_back(), MakeSealedFile(bytes));
     datagram.bytes = kInFile;
   }
@@ -92,6 +93,7 @@ absl::Status MessageSocket::Send(absl::string_view bytes, UniqueFd descriptor) {
         absl::StrCat(waiting_.size(), " messages wait to be taken by the other process"));
   }
   ASSIGN_OR_RETURN(Datagram datagram, Frame(bytes, std::move(descriptor)));
+  // Nothing overtakes what waits: both ends count on the order of messages.
   if (waiting_.empty() && TrySend(datagram)) return absl::OkStatus();
   waiting_.push_back(std::move(datagram));
   Watch(/*is_writable=*/true);

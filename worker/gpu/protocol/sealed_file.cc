@@ -34,6 +34,7 @@ absl::StatusOr<UniqueFd> MakeSealedFile(absl::string_view bytes) {
 }
 
 absl::StatusOr<std::string> ReadSealedFile(int fd, int64_t bytes_max) {
+  // Sealed, it can neither shrink between the calls below nor change while it is parsed.
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return absl::InvalidArgumentError("a message in a file: expected a sealed one, found another");
