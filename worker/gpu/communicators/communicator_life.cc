@@ -1,10 +1,15 @@
 #include "worker/gpu/communicators/communicator_life.h"
 
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread.h"
+#include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/communicators/registered_staging.h"
 
 #include <optional>
 #include <utility>
 
+#include <absl/functional/any_invocable.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -37,6 +42,31 @@ absl::string_view CommunicatorStateName(CommunicatorState state) {
 
 bool IsOver(CommunicatorState state) { return state >= CommunicatorState::kDestroyed; }
 
+// The call that ends a communicator, on a thread of its own, because it may wait for other ranks,
+// or for ever, and the event loop may not. Its destructor waits for it. Thread-safe.
+class CommunicatorLife::LastCall {
+ public:
+  explicit LastCall(absl::AnyInvocable<absl::Status() &&> call)
+      : thread_("nccl-last-call", [this, call = std::move(call)]() mutable {
+          absl::Status result = std::move(call)();
+          MutexLock lock(mutex_);
+          result_ = std::move(result);
+        }) {}
+  LastCall(const LastCall&) = delete;
+  LastCall& operator=(const LastCall&) = delete;
+
+  // What the call came to; nothing while it runs.
+  std::optional<absl::Status> result() const {
+    MutexLock lock(mutex_);
+    return result_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::optional<absl::Status> result_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_;  // the last member: it uses the others
+};
+
 CommunicatorLife::CommunicatorLife(const Clock& clock,
                                    std::unique_ptr<NcclCommunicator> communicator,
                                    const RegisteredStaging* staging,
@@ -58,22 +88,10 @@ CommunicatorLife::~CommunicatorLife() {
 }
 
 CommunicatorState CommunicatorLife::Poll() {
-  switch (state_) {
-    case CommunicatorState::kCreating:
-    case CommunicatorState::kReady:
-    case CommunicatorState::kExchanging:
-    case CommunicatorState::kFinalizing:
-    case CommunicatorState::kRevoking:
-      PollCommunicator();
-      break;
-    case CommunicatorState::kDestroying:
-    case CommunicatorState::kAborting:
-      PollLastCall();
-      break;
-    case CommunicatorState::kDestroyed:
-    case CommunicatorState::kAborted:
-    case CommunicatorState::kHung:
-      break;
+  if (last_call_ == nullptr) {
+    PollCommunicator();
+  } else if (!IsOver(state_)) {
+    PollLastCall();
   }
   return state_;
 }
@@ -88,6 +106,7 @@ void CommunicatorLife::PollCommunicator() {
   const absl::StatusOr<Communicator::Progress> progress = communicator_->Poll();
   if (!progress.ok()) return Abort(progress.status());
   if (*progress == Communicator::Progress::kIdle) return OnIdle();
+  // The user calls the communicator without a word to this class; that a call has begun shows here.
   if (state_ == CommunicatorState::kReady) {
     Enter(CommunicatorState::kExchanging, timeouts_.exchanging);
   }
@@ -98,6 +117,7 @@ void CommunicatorLife::OnIdle() {
   absl::Status status;
   switch (state_) {
     case CommunicatorState::kCreating:
+      // NCCL takes calls from now on; the user's first one is to find the staging registered.
       if (staging_ != nullptr) {
         status = communicator_->Register(staging_->address(), staging_->bytes());
       }
@@ -107,11 +127,13 @@ void CommunicatorLife::OnIdle() {
       Enter(CommunicatorState::kReady, absl::InfiniteDuration());
       break;
     case CommunicatorState::kRevoking:
+      // nccl.h: once it is quiescent a revoked communicator may be destroyed; to finalize it is
+      // invalid. Its staging was in use until now.
       status = communicator_->Deregister();
       if (!status.ok()) break;
       [[fallthrough]];
     case CommunicatorState::kFinalizing:
-      End(CommunicatorState::kDestroying, communicator_->nccl().ncclCommDestroy, "ncclCommDestroy");
+      End(CommunicatorState::kDestroying);
       break;
     case CommunicatorState::kReady:
     case CommunicatorState::kDestroying:
@@ -129,6 +151,7 @@ void CommunicatorLife::PollLastCall() {
   if (!result.has_value() && !IsLate()) return;
   const absl::Status status = result.value_or(LateError());
   if (!status.ok()) {
+    // The thread may still be inside NCCL with the handle, so nothing else can be tried.
     cause_.Update(status);
     Enter(CommunicatorState::kHung, absl::InfiniteDuration());
     return;
@@ -158,6 +181,8 @@ absl::Status CommunicatorLife::Finalize() {
 void CommunicatorLife::Stop(const absl::Status& cause) {
   if (state_ >= CommunicatorState::kRevoking) return;  // the end has begun
   cause_.Update(cause);
+  // Revoking is the gentler end, but a call of NCCL as well, for which the communicator must be
+  // idle. In the middle of another one there is only the abort.
   if (state_ == CommunicatorState::kReady && communicator_->Revoke().ok()) {
     Enter(CommunicatorState::kRevoking, timeouts_.revoking);
   } else {
@@ -178,15 +203,19 @@ absl::Status CommunicatorLife::LateError() const {
 
 void CommunicatorLife::Abort(const absl::Status& cause) {
   cause_.Update(cause);
-  End(CommunicatorState::kAborting, communicator_->nccl().ncclCommAbort, "ncclCommAbort");
+  End(CommunicatorState::kAborting);
 }
 
-void CommunicatorLife::End(CommunicatorState state, decltype(NcclApi::ncclCommAbort) call,
-                           absl::string_view name) {
+void CommunicatorLife::End(CommunicatorState state) {
   Enter(state, timeouts_.ending);
-  last_call_ =
-      std::make_unique<LastCall>([&nccl = communicator_->nccl(), handle = communicator_->Release(),
-                                  call, name] { return nccl.Check(call(handle), name); });
+  const bool destroys = state == CommunicatorState::kDestroying;
+  // Both calls free what the handle stands for, so it is taken from the communicator first: no
+  // other call can be made beside this one or after it.
+  last_call_ = std::make_unique<LastCall>(
+      [&nccl = communicator_->nccl(), handle = communicator_->Release(), destroys] {
+        return destroys ? nccl.Check(nccl.ncclCommDestroy(handle), "ncclCommDestroy")
+                        : nccl.Check(nccl.ncclCommAbort(handle), "ncclCommAbort");
+      });
 }
 
 }  // namespace crossmesh

@@ -2,9 +2,6 @@
 
 #include "common/base/clock.h"
 #include "worker/gpu/communicators/communicator.h"
-#include "worker/gpu/communicators/last_call.h"
-#include "worker/gpu/communicators/nccl_communicator.h"
-#include "worker/gpu/communicators/registered_staging.h"
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +12,10 @@
 
 namespace crossmesh {
 
+class NcclCommunicator;
+class RegisteredStaging;
+
+// In the order of a life: from kRevoking on the end has begun, from kDestroyed on it has come.
 enum class CommunicatorState : uint8_t {
   kCreating,
   kReady,
@@ -84,6 +85,8 @@ class CommunicatorLife {
   void Stop(const absl::Status& cause);
 
  private:
+  class LastCall;
+
   void PollCommunicator();
   void PollLastCall();
   void OnIdle();
@@ -91,8 +94,8 @@ class CommunicatorLife {
   bool IsLate() const { return clock_.Monotonic() > deadline_; }
   absl::Status LateError() const;
   void Abort(const absl::Status& cause);
-  // Makes the last call, of that name.
-  void End(CommunicatorState state, decltype(NcclApi::ncclCommAbort) call, absl::string_view name);
+  // Makes the last call: that of kDestroying or kAborting.
+  void End(CommunicatorState state);
 
   const Clock& clock_;
   const RegisteredStaging* const staging_;

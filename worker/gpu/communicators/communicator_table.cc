@@ -74,6 +74,8 @@ absl::Status CommunicatorTable::CheckKey(const CommunicatorKey& key) const {
 
 absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t ticket,
                                        const std::string& id) {
+  // First of all: an order that is refused has used its ticket up, so that a copy of it which comes
+  // late is not obeyed after a newer one.
   RETURN_IF_ERROR(TakeTicket(key, ticket));
   RETURN_IF_ERROR(CheckKey(key));
   RETURN_IF_ERROR(CheckNothingUnderWay(key));
@@ -122,14 +124,16 @@ std::vector<CommunicatorTable::Change> CommunicatorTable::Poll() {
       changes.push_back(
           {.key = key, .state = state, .cause = entry.life->cause(), .bytes = entry.bytes});
     }
+    // One that hangs is kept, so that CheckNothingUnderWay refuses all that is ordered after it.
     const bool is_gone = IsOver(state) && state != CommunicatorState::kHung;
     it = is_gone ? entries_.erase(it) : std::next(it);
   }
   return changes;
 }
 
-// Nothing else of this process was made or freed meanwhile. What other processes do on the same GPU
-// is counted in, so this is an estimate, for the bound on all communicators.
+// From before it was made until it was ready. What else is made or freed on the same GPU meanwhile,
+// by other processes above all, is counted in, so this is an estimate, for the bound on all
+// communicators.
 void CommunicatorTable::Measure(Entry& entry) const {
   const absl::StatusOr<int64_t> free_bytes = FreeGpuBytes(driver_);
   if (free_bytes.ok()) entry.bytes = std::max<int64_t>(entry.free_bytes_before - *free_bytes, 0);
@@ -146,12 +150,6 @@ std::vector<CommunicatorTable::Listing> CommunicatorTable::List() const {
     listings.push_back({.key = key, .state = entry.life->state(), .bytes = entry.bytes});
   }
   return listings;
-}
-
-int64_t CommunicatorTable::TotalBytes() const {
-  int64_t total = 0;
-  for (const auto& [key, entry] : entries_) total += entry.bytes;
-  return total;
 }
 
 }  // namespace crossmesh

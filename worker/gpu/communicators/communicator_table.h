@@ -3,9 +3,7 @@
 #include "common/base/clock.h"
 #include "common/communicators/communicator_key.h"
 #include "worker/gpu/communicators/communicator_life.h"
-#include "worker/gpu/communicators/registered_staging.h"
-#include "worker/gpu/libraries/driver_api.h"
-#include "worker/gpu/libraries/nccl_api.h"
+#include "worker/gpu/communicators/nccl_communicator.h"
 
 #include <cstdint>
 #include <map>
@@ -16,6 +14,8 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
+
+class DriverApi;
 
 // The communicators of this process, which is one rank in each of them. They are made and destroyed
 // as the controller orders, never two at a time: an order carries a ticket, which grows from order
@@ -75,8 +75,6 @@ class CommunicatorTable {
     int64_t bytes = 0;
   };
   std::vector<Listing> List() const;
-  // Of the GPU's memory, that all took.
-  int64_t TotalBytes() const;
 
  private:
   struct Entry {

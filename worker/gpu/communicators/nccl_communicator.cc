@@ -80,8 +80,10 @@ void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 ncclConfig_t ConfigOf(const NcclCommunicator::Options& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // So that no call waits for other ranks on the loop; each is asked for by Poll instead.
   config.blocking = 0;
   config.splitShare = 0;
+  // NCCL keeps the pointer, not the text; the options live as long as the communicator.
   config.commName = options.name.c_str();
   if (options.ctas.min > 0) config.minCTAs = options.ctas.min;
   if (options.ctas.max > 0) config.maxCTAs = options.ctas.max;
@@ -115,6 +117,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(const 
 }
 
 NcclCommunicator::~NcclCommunicator() {
+  // Not destroyed: that would wait for peers which may never come.
   if (handle_ != nullptr) nccl_.ncclCommAbort(Release());
 }
 
@@ -141,12 +144,17 @@ absl::Status NcclCommunicator::CheckStream(CUstream stream) const {
   return About(absl::InvalidArgumentError("no stream; the default stream waits for all others"));
 }
 
-absl::Status NcclCommunicator::Begun(ncclResult_t result, absl::string_view call) {
-  call_in_progress_ = call;
+absl::Status NcclCommunicator::Keep(ncclResult_t result, absl::string_view call) {
   if (const absl::Status status = nccl_.Check(result, call); !status.ok()) {
     failure_ = About(status);
   }
   return failure_;
+}
+
+absl::Status NcclCommunicator::Begun(ncclResult_t result, absl::string_view call) {
+  // Even when NCCL answers with success: only Poll says that the work is on the stream.
+  call_in_progress_ = call;
+  return Keep(result, call);
 }
 
 absl::Status NcclCommunicator::Exchange(std::span<const RankMessage> sends,
@@ -157,7 +165,8 @@ absl::Status NcclCommunicator::Exchange(std::span<const RankMessage> sends,
     return About(checked);
   }
   RETURN_IF_ERROR(Begun(nccl_.ncclGroupStart(), "ncclGroupStart"));
-  // The first call that is refused is the group's result, which has to be ended all the same.
+  // The first call that is refused is the result of the group, which has to be ended all the same:
+  // a group left open would take in all that this thread calls next.
   for (const RankMessage& send : sends) {
     nccl_.ncclSend(Pointer(send.address), send.bytes, ncclUint8, send.peer, handle_, stream);
   }
@@ -176,11 +185,12 @@ absl::Status NcclCommunicator::PerformAll(std::span<const Collective> collective
     const absl::Status checked = CheckCollective(collective, rank(), size());
     if (!checked.ok()) return About(checked);
   }
+  // Without a group its errors bear the name of the call.
   if (collectives.size() == 1) {
     return Begun(Call(collectives[0], stream), NameOfCall(collectives[0].kind));
   }
   RETURN_IF_ERROR(Begun(nccl_.ncclGroupStart(), "ncclGroupStart"));
-  // As above.
+  // As in Exchange.
   for (const Collective& collective : collectives) Call(collective, stream);
   return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
 }
@@ -213,12 +223,9 @@ absl::StatusOr<Communicator::Progress> NcclCommunicator::Poll() {
     return About(absl::FailedPreconditionError("Poll after it was ended"));
   }
   ncclResult_t state = ncclSuccess;
-  absl::Status status =
-      nccl_.Check(nccl_.ncclCommGetAsyncError(handle_, &state), "ncclCommGetAsyncError");
-  if (status.ok()) {
-    status = nccl_.Check(state, call_in_progress_.empty() ? "state" : call_in_progress_);
-  }
-  if (!status.ok()) return failure_ = About(status);
+  RETURN_IF_ERROR(Keep(nccl_.ncclCommGetAsyncError(handle_, &state), "ncclCommGetAsyncError"));
+  // Of an idle communicator as well: that a peer has failed is told nowhere else.
+  RETURN_IF_ERROR(Keep(state, call_in_progress_.empty() ? "state" : call_in_progress_));
   if (state == ncclInProgress) return Progress::kInProgress;
   call_in_progress_ = {};
   return Progress::kIdle;
@@ -227,12 +234,8 @@ absl::StatusOr<Communicator::Progress> NcclCommunicator::Poll() {
 absl::Status NcclCommunicator::Register(CUdeviceptr address, int64_t bytes) {
   RETURN_IF_ERROR(CheckIdle("Register"));
   void* registration = nullptr;
-  if (const absl::Status status =
-          nccl_.Check(nccl_.ncclCommRegister(handle_, Pointer(address), bytes, &registration),
-                      "ncclCommRegister");
-      !status.ok()) {
-    return failure_ = About(status);
-  }
+  RETURN_IF_ERROR(Keep(nccl_.ncclCommRegister(handle_, Pointer(address), bytes, &registration),
+                       "ncclCommRegister"));
   registrations_.push_back(registration);
   return absl::OkStatus();
 }
@@ -240,11 +243,7 @@ absl::Status NcclCommunicator::Register(CUdeviceptr address, int64_t bytes) {
 absl::Status NcclCommunicator::Deregister() {
   RETURN_IF_ERROR(CheckIdle("Deregister"));
   for (void* registration : std::exchange(registrations_, {})) {
-    if (const absl::Status status =
-            nccl_.Check(nccl_.ncclCommDeregister(handle_, registration), "ncclCommDeregister");
-        !status.ok()) {
-      return failure_ = About(status);
-    }
+    RETURN_IF_ERROR(Keep(nccl_.ncclCommDeregister(handle_, registration), "ncclCommDeregister"));
   }
   return absl::OkStatus();
 }

@@ -79,7 +79,9 @@ class NcclCommunicator final : public Communicator {
   absl::Status CheckIdle(absl::string_view call) const;
   absl::Status CheckStream(CUstream stream) const;
   absl::Status About(const absl::Status& status) const;
-  // After a call: it is in progress, or the communicator has failed.
+  // The result of a call, of which an error is the communicator's failure.
+  absl::Status Keep(ncclResult_t result, absl::string_view call);
+  // After a call that goes on: it is in progress, or the communicator has failed.
   absl::Status Begun(ncclResult_t result, absl::string_view call);
   ncclResult_t Call(const Collective& collective, CUstream stream) const;
 
