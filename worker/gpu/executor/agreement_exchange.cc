@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "worker/gpu/compiler/chunk_message.h"
+#include "worker/gpu/device/registered_memory.h"
 
 #include <vector>
 
@@ -10,19 +11,19 @@ namespace {
 
 constexpr int64_t kAgreementBytes = sizeof(ExecutionAgreement);
 
-int64_t PlaceBehind(const CompiledPart& compiled) {
+int64_t PlaceAfter(const CompiledPart& compiled) {
   return ChunkMessage::RoundUp(compiled.staging_bytes(), ChunkMessage::kPlaceAlignment);
 }
 
 }  // namespace
 
 int64_t AgreementExchange::StagingBytes(const CompiledPart& compiled) {
-  return PlaceBehind(compiled) + kAgreementBytes * (1 + GpuBinding::AgreementsTold(compiled));
+  return PlaceAfter(compiled) + kAgreementBytes * (1 + GpuBinding::AgreementsTold(compiled));
 }
 
 // The own one is the first, those that are told follow: of the peers, or of all ranks.
 uint64_t AgreementExchange::AddressOf(size_t place) const {
-  return shared_.staging.address() + PlaceBehind(binding_.compiled()) + kAgreementBytes * place;
+  return shared_.staging.address() + PlaceAfter(binding_.compiled()) + kAgreementBytes * place;
 }
 
 absl::Status AgreementExchange::Begin() {
@@ -38,6 +39,7 @@ absl::Status AgreementExchange::Begin() {
                                   .count = kAgreementBytes},
                                  shared_.wire->handle());
   }
+  // Both ways between each two, since a device that only sends has to know as well.
   shared_.sends.clear();
   shared_.receives.clear();
   for (size_t i = 0; i < peers.size(); ++i) {
@@ -50,6 +52,7 @@ absl::Status AgreementExchange::Begin() {
 }
 
 absl::StatusOr<bool> AgreementExchange::Advance() {
+  // In both stages: NCCL tells an error of the group, even of one that is on the stream, here only.
   ASSIGN_OR_RETURN(const Communicator::Progress progress, communicator_.Poll());
   if (progress == Communicator::Progress::kInProgress) return false;
   if (stage_ == Stage::kExchanging) {

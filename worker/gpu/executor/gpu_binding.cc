@@ -4,7 +4,12 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/data_type.h"
 #include "common/plan/packed_segments.h"
+#include "worker/gpu/compiler/checksum_comparison.h"
+#include "worker/gpu/device/gpu_event.h"
+#include "worker/gpu/device/gpu_memory.h"
+#include "worker/gpu/device/registered_memory.h"
 #include "worker/gpu/executor/device_pointer.h"
+#include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/executor/tile_check.h"
 #include "worker/gpu/kernels/kernel.h"
 #include "worker/gpu/kernels/kernel_launches.h"
@@ -17,6 +22,7 @@
 namespace crossmesh {
 namespace {
 
+// Unequal, so that a leaf which no kernel has written is found as a difference.
 constexpr uint64_t kNoRootHash = 0;
 constexpr uint64_t kNoHashInPlace = ~uint64_t{0};
 
@@ -34,7 +40,8 @@ class GpuBinding::BoxCollector {
         scales_(scales),
         segments_(compiled.part().tiles(side, compiled.device())) {}
 
-  // Of one class, after those in `boxes`; nothing when it is there already.
+  // Of one class, after those in `boxes`; nothing when it is there already: many chunks are of one
+  // class, and a kernel searches the boxes of all of it.
   absl::Status Add(ClassIndex slice_class, std::vector<KernelBox>& boxes, BoxRanges& ranges) {
     const auto [range, is_new] = ranges.try_emplace(slice_class);
     if (!is_new) return absl::OkStatus();
@@ -86,7 +93,12 @@ absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
   return binding;
 }
 
+GpuBinding::GpuBinding(std::shared_ptr<const CompiledPart> compiled)
+    : compiled_(std::move(compiled)) {}
+
 GpuBinding::~GpuBinding() {
+  // The copy reads pinned pages, which go with host_memory_. It waits for nothing, so it ends soon;
+  // an error means that the GPU is lost, and with it the copy.
   if (uploaded_ == nullptr || !uploaded_->is_recorded()) return;
   for (absl::StatusOr<bool> is_done = false; is_done.ok() && !*is_done;) {
     is_done = uploaded_->IsDone();
@@ -133,6 +145,7 @@ absl::Status GpuBinding::Upload(Gpu& gpu, const std::vector<KernelBox>& boxes,
   ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu, bytes, {}));
   ASSIGN_OR_RETURN(uploaded_, GpuEvent::Create(gpu));
   matrices_offset_ = std::ssize(of_boxes);
+  // By way of pinned memory: a copy from other pages may make the caller wait.
   if (bytes.value() > 0) {
     const std::span<std::byte> pinned = host_memory_->bytes().subspan(kept_bytes);
     std::ranges::copy(of_boxes, pinned.begin());
@@ -189,6 +202,8 @@ std::span<uint64_t> GpuBinding::both_hashes() const {
   return {reinterpret_cast<uint64_t*>(host_memory_->bytes().data() + agreement_bytes()),
           static_cast<size_t>(2 * compiled_->leaves())};
 }
+
+int64_t GpuBinding::scale_blocks() const { return scales_->blocks(); }
 
 int64_t GpuBinding::agreement_bytes() const {
   return (1 + AgreementsTold(*compiled_)) * static_cast<int64_t>(sizeof(ExecutionAgreement));

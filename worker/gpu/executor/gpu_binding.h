@@ -3,15 +3,9 @@
 #include "common/plan/slicing.h"
 #include "common/plan/tensor_table.h"
 #include "worker/executor/task.h"
-#include "worker/gpu/compiler/checksum_comparison.h"
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
-#include "worker/gpu/device/gpu_event.h"
-#include "worker/gpu/device/gpu_memory.h"
-#include "worker/gpu/device/gpu_stream.h"
-#include "worker/gpu/device/registered_memory.h"
 #include "worker/gpu/executor/execution_agreement.h"
-#include "worker/gpu/executor/gpu_scales.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
@@ -24,6 +18,12 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class GpuEvent;
+class GpuMemory;
+class GpuScales;
+class RegisteredMemory;
+struct LeafHashes;
 
 // Where each tensor's tile of a device begins in memory of its GPU, by manifest index; 0 where the
 // device holds nothing of it. The device only reads its source tiles.
@@ -74,7 +74,7 @@ class GpuBinding {
   const SourceKernels& source_kernels(ClassIndex slice_class) const;
   // What computes the scales of source tiles, in so many blocks of threads; 0: there are none.
   ScaleArguments scaling() const;
-  int64_t scale_blocks() const { return scales_->blocks(); }
+  int64_t scale_blocks() const;
 
   // Makes ready for an execution: both lists of hashes differ until the unpacks have filled them.
   void Prepare(const TaskKey& key);
@@ -85,7 +85,7 @@ class GpuBinding {
   // On the host, when all unpacks have ended.
   LeafHashes hashes() const;
 
-  // What the device tells its peers, and what these told it: as compiled part().peers(), or, in a
+  // What the device tells its peers, and what these told it: as compiled().peers(), or, in a
   // broadcast group, by rank of the communicator.
   std::span<const ExecutionAgreement> own_agreement() const { return agreements().first(1); }
   std::span<ExecutionAgreement> agreements_told() { return agreements().subspan(1); }
@@ -103,8 +103,7 @@ class GpuBinding {
   using BoxRanges = absl::flat_hash_map<ClassIndex, BoxRange>;
   class BoxCollector;
 
-  explicit GpuBinding(std::shared_ptr<const CompiledPart> compiled)
-      : compiled_(std::move(compiled)) {}
+  explicit GpuBinding(std::shared_ptr<const CompiledPart> compiled);
 
   void FindKernels(const Gpu& gpu);
   absl::Status Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes);

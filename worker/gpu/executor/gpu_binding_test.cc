@@ -5,6 +5,7 @@
 #include "worker/gpu/compiler/checksum_comparison.h"
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
+#include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 

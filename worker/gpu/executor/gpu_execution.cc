@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/compiler/checksum_comparison.h"
 
 #include <string>
@@ -63,6 +64,8 @@ GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObs
 void GpuExecution::Begin() {
   state_ = State::kAgreeing;
   spec_.binding->Prepare(spec_.key);
+  // Kernels of these two streams read the boxes, which a stream of their own copies to the GPU. The
+  // agreement, on the third, uses none.
   absl::Status begun = shared_.pack->WaitFor(spec_.binding->uploaded());
   if (begun.ok()) begun = shared_.unpack->WaitFor(spec_.binding->uploaded());
   if (begun.ok()) begun = agreement_.Begin();
@@ -71,23 +74,12 @@ void GpuExecution::Begin() {
 
 bool GpuExecution::Advance() {
   absl::StatusOr<bool> is_moved = false;
-  switch (state_) {
-    case State::kAgreeing:
-      is_moved = AdvanceAgreement();
-      break;
-    case State::kMoving:
-      is_moved = AdvanceSteps();
-      break;
-    case State::kDraining:
-      is_moved = AdvanceDraining();
-      break;
-    case State::kWaiting:
-    case State::kFailed:
-    case State::kStopping:
-    case State::kOver:
-    case State::kHung:
-    case State::kLost:
-      break;
+  if (state_ == State::kAgreeing) {
+    is_moved = AdvanceAgreement();
+  } else if (state_ == State::kMoving) {
+    is_moved = AdvanceSteps();
+  } else if (state_ == State::kDraining) {
+    is_moved = AdvanceDraining();
   }
   if (is_moved.ok()) return *is_moved;
   Fail(is_moved.status());
@@ -126,6 +118,8 @@ absl::StatusOr<bool> GpuExecution::AdvanceDraining() {
 void GpuExecution::Fail(const absl::Status& why) {
   if (is_over()) return;
   if (report_.status.ok()) report_.status = why;
+  // A lost GPU is the cause of what failed because of it; and no event tells any more of its
+  // streams.
   if (!shared_.gpu.health().ok()) {
     report_.status = shared_.gpu.health();
     End(State::kLost);
@@ -150,26 +144,15 @@ bool GpuExecution::OnStallRound() {
 }
 
 std::string GpuExecution::Missing() const {
-  switch (state_) {
-    case State::kWaiting:
-      return "the end of the tasks before it";
-    case State::kAgreeing:
-      return "the agreement of all peers";
-    case State::kMoving:
-    case State::kFailed:
-    case State::kStopping:
-    case State::kDraining:
-    case State::kOver:
-    case State::kHung:
-    case State::kLost:
-      break;
-  }
+  if (state_ == State::kWaiting) return "the end of the tasks before it";
+  if (state_ == State::kAgreeing) return "the agreement of all peers";
   return pipeline_.Missing();
 }
 
 void GpuExecution::OnStopAsked() {
   CHECK(state_ == State::kFailed);
   state_ = State::kStopping;
+  // Nothing uses its buffers, so its report need not wait for the communicator's end.
   if (!is_under_way()) End(State::kOver);
 }
 
@@ -177,13 +160,15 @@ void GpuExecution::OnCommunicatorEnding(CommunicatorState communicator, const ab
   if (is_over()) return;
   Fail(absl::UnavailableError(absl::StrCat(
       "the communicator is ", CommunicatorStateName(communicator), ": ", cause.message())));
-  // Whoever stops it need not be asked.
+  // Its owner stops it already, and need not be asked.
   if (state_ == State::kFailed) OnStopAsked();
+  // Before that NCCL may put more on the streams, after events that are recorded now.
   if (state_ != State::kStopping || !IsOver(communicator)) return;
   if (communicator == CommunicatorState::kHung || !BeginDraining().ok()) OnEndLimit();
 }
 
-// What is queued after the group that was stopped still runs, on staging of undefined contents.
+// What is queued after the group that was stopped still runs, on staging of undefined contents. So
+// tiles and staging are in use until all three streams have passed it.
 absl::Status GpuExecution::BeginDraining() {
   state_ = State::kDraining;
   RETURN_IF_ERROR(shared_.end_events.packed->Record(*shared_.pack));
@@ -199,6 +184,7 @@ void GpuExecution::OnEndLimit() {
 void GpuExecution::End(State state) {
   state_ = state;
   const double seconds = SecondsSince(started_);
+  // Without an agreement all its time was spent on the way there.
   if (report_.seconds.bind == 0) report_.seconds.bind = seconds;
   report_.seconds.move = seconds - report_.seconds.bind;
   report_.sent_bytes = bytes().sent;

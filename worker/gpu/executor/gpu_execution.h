@@ -2,7 +2,6 @@
 
 #include "worker/executor/stall_counter.h"
 #include "worker/executor/task.h"
-#include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/executor/agreement_exchange.h"
 #include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_task.h"
@@ -16,6 +15,8 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+enum class CommunicatorState : uint8_t;
 
 // One task of a GPU, from its start to the end of all that it put on streams. Confined to the
 // thread of the Gpu, which it never makes wait.

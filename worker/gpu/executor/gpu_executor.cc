@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
+#include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
@@ -108,6 +109,7 @@ void GpuExecutor::RequestLook() {
 void GpuExecutor::Look() {
   is_look_requested_ = false;
   const bool is_moved = !tasks_.empty() && Advance(tasks_.front());
+  // Not only the first can be over: tasks after it fail with its communicator, or are cancelled.
   ReportThoseOver();
   // An observer may have asked for a look. Of what is stopping the communicator's owner tells.
   if (is_look_requested_ || tasks_.empty() ||
@@ -134,6 +136,8 @@ bool GpuExecutor::Advance(Task& task) {
     is_moved = true;
   }
   is_moved = execution.Advance() || is_moved;
+  // From its failure on the task has another limit: its deadline says nothing of how long NCCL
+  // takes to stop what is on the streams.
   if (!execution.status().ok() && !execution.is_over() && !std::exchange(task.is_ending, true)) {
     loop_.Cancel(task.limit);
     task.limit = loop_.RunAfter(options_.end_limit, [this, key = execution.spec().key] {
@@ -147,6 +151,7 @@ bool GpuExecutor::Advance(Task& task) {
 
 void GpuExecutor::AskToStop(GpuExecution& execution) {
   const Communicator& communicator = *execution.spec().communicator;
+  // States first: the owner may tell at once what becomes of the communicator.
   execution.OnStopAsked();
   const absl::Status stopped = absl::UnavailableError(
       absl::StrCat("the communicator is stopped: ", execution.status().message()));
@@ -163,11 +168,11 @@ void GpuExecutor::ReportThoseOver() {
       ++i;
       continue;
     }
+    // Out of the list first, for the observer may start tasks, which are appended.
     Task over = std::move(tasks_[i]);
     tasks_.erase(tasks_.begin() + static_cast<ptrdiff_t>(i));
     if (i == 0) loop_.Cancel(stall_round_);
     loop_.Cancel(over.limit);
-    // An observer may start tasks, which are appended.
     Report(std::move(over));
   }
 }
@@ -196,6 +201,7 @@ void GpuExecutor::Report(Task task) {
   if (!health_.ok()) static_cast<void>(task.execution.release());
 }
 
+// There is a first task whenever the timer runs: it is cancelled with that.
 void GpuExecutor::StartStallRound() {
   const absl::Duration limit = tasks_.front().execution->spec().stall_limit;
   stall_round_ = loop_.RunAfter(limit / StallCounter::kRoundsMax, [this] {

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
+#include "common/event_loop/timer_id.h"
 #include "worker/executor/task.h"
-#include "worker/gpu/communicators/communicator_life.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +15,14 @@
 
 namespace crossmesh {
 
+class Communicator;
 class CompiledPart;
+class EventLoop;
 class Gpu;
 class GpuBinding;
 class GpuExecution;
 class RegisteredStaging;
+enum class CommunicatorState : uint8_t;
 struct ExecutionResources;
 struct GpuTaskSpec;
 struct GpuTiles;

@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<GpuScales>> GpuScales::Create(Gpu& gpu, const Com
   ASSIGN_OR_RETURN(scales->memory_,
                    GpuMemory::Create(gpu, ByteCount(2 * scales->blocks_ * kScaleBytes), {}));
   for (const ScaledTile& tile : scales->tiles_) {
+    // From here on the scales are a source tile like any other.
     scales->sources_[tile.scales_tensor] = scales->ScaleAt(tile.first_block);
     for (const BlockedTile::Stack& stack : tile.blocks.stacks()) scales->AddMatrices(tile, stack);
   }

@@ -13,7 +13,7 @@ namespace crossmesh {
 
 class GpuBinding;
 
-// Whoever made the communicators that tasks use.
+// What made the communicators that tasks use.
 class CommunicatorOwner {
  public:
   virtual ~CommunicatorOwner() = default;

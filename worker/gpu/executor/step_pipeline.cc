@@ -47,8 +47,10 @@ absl::Status StepPipeline::BeginStep() {
 
 absl::Status StepPipeline::EndStep() {
   const Step& step = compiled_.steps()[issued_];
+  // Only now: before the communicator was idle its group may not have been on the stream, and the
+  // event would have happened without it.
   if (HasTransfers(step)) RETURN_IF_ERROR(EventsOf(issued_).wired->Record(*shared_.wire));
-  // First, since they have nothing to wait for.
+  // Copies first, since they have nothing to wait for: unpacks make the stream wait for transfers.
   RETURN_IF_ERROR(QueueCopies(step));
   RETURN_IF_ERROR(QueueUnpacks(step));
   if (!step.copies.empty() || !step.unpacks.empty()) {
@@ -97,6 +99,7 @@ absl::Status StepPipeline::QueuePacks(const Step& step) {
 
 absl::Status StepPipeline::QueueTransfers(const Step& step) {
   if (!HasTransfers(step)) return absl::OkStatus();
+  // What is sent without being packed came in an earlier step, on this stream.
   if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
   if (!step.broadcasts.empty()) return QueueBroadcasts(step);
@@ -146,6 +149,7 @@ absl::Status StepPipeline::QueueCopies(const Step& step) {
 
 absl::Status StepPipeline::QueueUnpacks(const Step& step) {
   if (step.unpacks.empty()) return absl::OkStatus();
+  // What is unpacked has come in this step, so there are transfers, and their event was recorded.
   RETURN_IF_ERROR(shared_.unpack->WaitFor(*EventsOf(issued_).wired));
   for (const CompiledPart::Unpack& unpack : compiled_.unpacks(step)) {
     const ChunkMessage message = compiled_.MessageOf(unpack.end - unpack.begin);
@@ -162,6 +166,8 @@ absl::Status StepPipeline::QueueUnpacks(const Step& step) {
   return absl::OkStatus();
 }
 
+// Of a step that is not done the events are still its own, for there are as many in the ring as
+// steps may be on the streams. kNoStep is below all steps, and so is done.
 absl::Status StepPipeline::WaitForWire(GpuStream& stream, int32_t step) {
   return step < done_ ? absl::OkStatus() : stream.WaitFor(*EventsOf(step).wired);
 }

@@ -5,6 +5,8 @@
 #include "common/wire/communicator_codec.h"
 #include "common/wire/worker_part_codec.h"
 #include "worker/executor/prepared_part.h"
+#include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/gpu_executor.h"
 #include "worker/gpu/loop/communicator_orders.h"
@@ -95,6 +97,7 @@ void GpuTasks::Forget(ArenaId arena) {
 void GpuTasks::Begin(const v1::GpuRequest::RunTask& task, Done done) {
   absl::StatusOr<std::shared_ptr<const Bound>> bound = Start(task);
   if (!bound.ok()) return done(bound.status());
+  // Soon enough: the executor never calls its observer from inside Start.
   running_[FromProto(task.key())] = {.bound = *std::move(bound), .done = std::move(done)};
 }
 
@@ -132,6 +135,8 @@ absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Bind(
     Part& part, const v1::GpuRequest::RunTask& task) {
   ASSIGN_OR_RETURN(Places sources, FromProto(task.sources()));
   ASSIGN_OR_RETURN(Places destinations, FromProto(task.destinations()));
+  // Same places are the same addresses: an id names one memory as long as the worker runs. To bind
+  // anew would compile the part, and copy its boxes to the GPU, once more.
   if (part.last != nullptr && part.last->checksums == task.checksums() &&
       part.last->sources == sources && part.last->destinations == destinations) {
     return part.last;
@@ -150,6 +155,7 @@ absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Bind(
   ASSIGN_OR_RETURN(tiles.destination, AddressesOf(part.part->tiles(Side::kDestination, device),
                                                   bound->destinations, *bound));
   ASSIGN_OR_RETURN(bound->binding, executor_->Bind(std::move(compiled), tiles));
+  // What is replaced lives on in its runs.
   part.last = bound;
   return bound;
 }
