@@ -14,7 +14,7 @@
 namespace crossmesh {
 namespace {
 
-// The bytes of the relay's leaf, in its class.
+// The bytes of the relay's leaf, in its class. Linear in chunks, but only for an error.
 PreparedPart::Chunk BytesOfLeaf(const PreparedPart& part, const PreparedPart::Node& node,
                                 int64_t leaf) {
   int64_t chunk = 0;
@@ -51,6 +51,7 @@ DeviceReport CompareChecksums(const CompiledPart& compiled, const LeafHashes& ha
       const LeafHashes of_relay = {
           .of_root = hashes.of_root.subspan(relay.first_leaf, node.leaves),
           .in_place = hashes.in_place.subspan(relay.first_leaf, node.leaves)};
+      // The root's stand for what is in place: the digest is given only where they agree.
       checksums.push_back(ChecksumOfLeaves(of_relay.of_root));
       if (absl::Status same = CompareRelay(part, node, of_relay); !same.ok()) {
         report.status.Update(same);

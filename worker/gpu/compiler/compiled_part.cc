@@ -38,6 +38,8 @@ CompiledPart::CompiledPart(std::shared_ptr<const PreparedPart> part, const Optio
       agreement_(ComputeAgreement()) {}
 
 Digest CompiledPart::ComputeAgreement() const {
+  // Neither the part, which differs from rank to rank, nor what is each device's own affair: how
+  // large its staging is, and what lies where.
   const WorkerPart::Spec& spec = part_->part().spec();
   DigestBuilder builder;
   builder.AddText("crossmesh gpu compiled part 1");

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -194,8 +193,5 @@ class CompiledPart {
   const Lists lists_;
   const Digest agreement_;
 };
-
-// Stable text for people and golden tests: each step with what it waits for and does.
-std::string ToText(const CompiledPart& compiled);
 
 }  // namespace crossmesh

@@ -5,6 +5,7 @@
 #include "common/plan/testing/tables.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
+#include "worker/gpu/compiler/testing/compiled_part_text.h"
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 

@@ -9,6 +9,7 @@
 #include "worker/executor/testing/random_case.h"
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/compiler/testing/compiled_part_runner.h"
+#include "worker/gpu/compiler/testing/compiled_part_text.h"
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/random_compiled_parts.h"
 #include "worker/gpu/compiler/testing/staging_order.h"

@@ -106,6 +106,8 @@ absl::StatusOr<MessageSchedule> ScheduleMessages(const PreparedPart& part) {
           AddNode(part, node, Hops(spec.hops).subspan(relay.first_hop, relay.hop_count), schedule));
     }
   }
+  // Packs are first within a step, so that what is sent has its place by then. Messages follow by
+  // relay and chunk, an order that both ends of a hop know: NCCL matches them by nothing else.
   std::ranges::sort(schedule.events);
   return schedule;
 }

@@ -106,6 +106,7 @@ class PartCompiler {
         return absl::OkStatus();
       case Action::kBroadcast:
         if (!NodeOf(event.message).root) return AddArrival(event, lists_.broadcasts);
+        // At its root the chunk has its place already, from the pack of the same step.
         lists_.broadcasts.push_back(TransferOf(event));
         return absl::OkStatus();
     }
@@ -114,6 +115,7 @@ class PartCompiler {
 
   absl::Status AddPack(const MessageSchedule::Event& event) {
     ASSIGN_OR_RETURN(const StepUse before, TakePlace(event));
+    // Packs have a stream of their own, so both other streams must be past the place.
     needs_.before_packs.Join(before);
     const PreparedPart::Chunk chunk = ChunkOf(event.message);
     lists_.packs.push_back({.slice_class = NodeOf(event.message).slice_class,
@@ -143,6 +145,7 @@ class PartCompiler {
   // were used before.
   absl::StatusOr<StepUse> TakePlace(const MessageSchedule::Event& event) {
     const int32_t step = static_cast<int32_t>(lists_.steps.size());
+    // What comes is unpacked in the step in which it comes, and may be sent on long after that.
     const StepUse last{.wire = IndexOfStep(schedule_.messages[event.message].last_step),
                        .unpack = event.action == Action::kPack ? kNoStep : step};
     const int64_t bytes = MessageOf(event.message).place_bytes();
@@ -210,6 +213,7 @@ class PartCompiler {
 
   void ListPeers() {
     const DeviceRank self = part_.part().spec().devices.front();
+    // All of a group, whether or not they send something: each takes part in every broadcast.
     for (const DeviceRank device : part_.part().BroadcastGroupOf(self)) {
       if (device != self) lists_.peers.push_back(device);
     }

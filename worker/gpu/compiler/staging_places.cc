@@ -18,6 +18,7 @@ void StagingPlaces::BeginStep(int32_t step) {
 
 std::optional<StagingPlaces::Place> StagingPlaces::Take(int64_t bytes, const StepUse& last) {
   std::optional<Place> place = TakeFree(bytes);
+  // By last step, so those that have rested longest come first; what is in use is left alone.
   while (!place.has_value() && !taken_.empty() && taken_.begin()->first < step_) {
     Free(taken_.begin());
     place = TakeFree(bytes);
@@ -49,12 +50,14 @@ StagingPlaces::Place StagingPlaces::Carve(std::map<int64_t, Piece>::iterator fir
     const int64_t piece_end = offset + piece.bytes;
     place.before.Join(piece.last);
     first = free_.erase(first);
+    // What is left of a piece keeps its last user: a later tenant has to wait for that.
     if (piece_end > end) free_.emplace(end, Piece{.bytes = piece_end - end, .last = piece.last});
     offset = piece_end;
   }
   return place;
 }
 
+// Pieces that touch are not joined, since each has a last user of its own; TakeFree takes several.
 void StagingPlaces::Free(Taken::iterator taken) {
   taken_bytes_ -= taken->second.second.bytes;
   free_.insert(taken->second);

@@ -14,6 +14,7 @@ void StepWaits::Fill(const Needs& needs, CompiledPart::Step& step) {
     step.pack_after_unpack = WaitForUnpack(unpack, packs_);
     step.pack_after_wire = WaitForWire(wire, packs_);
   }
+  // Transfers follow those of the step before on their stream, and wait for their own packs.
   StepUse ended = wires_.empty() ? StepUse{} : wires_.back();
   if (!step.packs.empty()) ended.Join(packs_);
   step.wire_after_unpack = WaitForUnpack(needs.unpack_before_wire, ended);
@@ -23,13 +24,14 @@ void StepWaits::Fill(const Needs& needs, CompiledPart::Step& step) {
 
 int32_t StepWaits::WaitForWire(int32_t step, StepUse& known) const {
   if (step <= known.wire) return kNoStep;
+  // When these transfers have ended, all that they waited for themselves has.
   known.Join(wires_[step]);
   return step;
 }
 
 int32_t StepWaits::WaitForUnpack(int32_t step, StepUse& known) const {
   if (step <= known.unpack) return kNoStep;
-  known.Join(wires_[step]);  // of which it unpacked
+  known.Join(wires_[step]);  // what is unpacked has come by these
   known.unpack = std::max(known.unpack, step);
   return step;
 }

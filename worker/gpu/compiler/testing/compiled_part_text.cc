@@ -1,4 +1,4 @@
-#include "worker/gpu/compiler/compiled_part.h"
+#include "worker/gpu/compiler/testing/compiled_part_text.h"
 
 #include <absl/strings/str_cat.h>
 
@@ -11,8 +11,8 @@ std::string BytesOf(const Piece& piece) {
   return absl::StrCat(" class ", piece.slice_class, " [", piece.begin, ", ", piece.end, ")");
 }
 
-void AppendWait(absl::string_view who, int32_t step, absl::string_view of, std::string& out) {
-  if (step != kNoStep) absl::StrAppend(&out, "  ", who, " after ", of, " ", step, "\n");
+void AppendWait(absl::string_view waiting, int32_t step, absl::string_view of, std::string& out) {
+  if (step != kNoStep) absl::StrAppend(&out, "  ", waiting, " after ", of, " ", step, "\n");
 }
 
 }  // namespace
