@@ -31,11 +31,16 @@ void GpuDevice::GiveUp(const absl::Status& why) {
   arenas_.SetAvailable(NotUp());
 }
 
+std::string GpuDevice::name() const {
+  return absl::StrCat("device ", ToString(device_), " (", gpu_, ")");
+}
+
 RankName GpuDevice::rank() const {
   return {.gpu = gpu_, .incarnation = state_ == State::kUp ? preflight_->rank.incarnation : 0};
 }
 
 void GpuDevice::Prepare(const WorkerPart& part, absl::AnyInvocable<void(absl::Status)> done) {
+  // The process keeps twice as many parts as are remembered here, so that it still has them.
   if (HasPart(part.digest())) return done(absl::OkStatus());
   const Digest digest = part.digest();
   v1::GpuRequest request;
@@ -43,6 +48,7 @@ void GpuDevice::Prepare(const WorkerPart& part, absl::AnyInvocable<void(absl::St
   request.mutable_prepare_part()->set_part(ToProto(part).SerializeAsString());
   process_.Call(std::move(request), [this, digest, done = std::move(done)](
                                         const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+    // Several tasks may have sent it meanwhile.
     if (reply.ok() && !HasPart(digest)) {
       parts_.insert(parts_.begin(), digest);
       parts_.resize(std::min(parts_.size(), kPartsMax));
@@ -93,7 +99,7 @@ GpuProcess::Handlers GpuDevice::ProcessHandlers() {
               },
           .on_down =
               [this](const absl::Status& why) {
-                parts_.clear();
+                parts_.clear();  // they went with the process
                 ChangeTo(State::kDown, why);
               },
           .on_given_up = [this](const absl::Status& why) { ChangeTo(State::kGivenUp, why); },

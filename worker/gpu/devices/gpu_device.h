@@ -48,6 +48,8 @@ class GpuDevice {
 
   const DeviceId& device() const { return device_; }
   const std::string& gpu() const { return gpu_; }  // UUID
+  // "device a.0 (GPU-...)", for messages.
+  std::string name() const;
   State state() const { return state_; }
   // Why it is not up.
   const absl::Status& cause() const { return cause_; }

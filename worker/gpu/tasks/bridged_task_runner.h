@@ -1,13 +1,8 @@
 #pragma once
 
 #include "common/base/byte_count.h"
-#include "common/event_loop/event_loop.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/task_runner.h"
-#include "worker/gpu/devices/gpu_devices.h"
-#include "worker/gpu/tasks/bridged_task.h"
-#include "worker/gpu/tasks/device_bridge.h"
-#include "worker/memory/arena.h"
 
 #include <cstdint>
 #include <functional>
@@ -20,9 +15,14 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
+
+class Arena;
+class DeviceBridge;
+class EventLoop;
+class GpuDevice;
+class GpuDevices;
 
 // Runs parts over the transports of host memory. A GPU of this worker that moves bytes is
 // represented by a bounce buffer in host memory, which belongs to the task. A part without such a
@@ -44,8 +44,8 @@ class BridgedTaskRunner final : public TaskRunner {
     ByteCount bounce_bytes_max;  // of all tasks together
   };
 
-  BridgedTaskRunner(Ports ports, const Options& options)
-      : ports_(std::move(ports)), options_(options) {}
+  BridgedTaskRunner(Ports ports, const Options& options);
+  ~BridgedTaskRunner() override;
 
   // As Executor::Start; ResourceExhausted when bounce buffers would take too much memory;
   // FailedPrecondition when a tile of a GPU is in lent memory.
@@ -61,10 +61,7 @@ class BridgedTaskRunner final : public TaskRunner {
   int64_t bounce_bytes() const { return bounce_bytes_; }
 
  private:
-  struct Running {
-    std::unique_ptr<BridgedTask> task;
-    TimerId deadline;
-  };
+  class Task;
 
   // Of the devices that move bytes; in `spec` bounce buffers take the place of their tiles.
   absl::StatusOr<std::vector<std::unique_ptr<DeviceBridge>>> BridgeGpus(TaskSpec& spec);
@@ -72,12 +69,11 @@ class BridgedTaskRunner final : public TaskRunner {
   absl::StatusOr<std::unique_ptr<DeviceBridge>> Bridge(GpuDevice& gpu, DeviceRank device,
                                                        TaskSpec& spec);
   absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
-  void Begin(const TaskKey& key, absl::Duration deadline);
 
   const Ports ports_;
   const Options options_;
   int64_t bounce_bytes_ = 0;
-  std::map<TaskKey, Running> tasks_;
+  std::map<TaskKey, std::unique_ptr<Task>> tasks_;
 };
 
 }  // namespace crossmesh

@@ -15,7 +15,7 @@
 namespace crossmesh {
 namespace {
 
-// In order, and those that touch as one.
+// In order, and those that touch as one, as the process of the GPU wants them.
 std::vector<TileRange> Joined(std::vector<TileRange> ranges) {
   std::ranges::sort(ranges, {}, &TileRange::offset);
   std::vector<TileRange> joined;
@@ -31,12 +31,9 @@ std::vector<TileRange> Joined(std::vector<TileRange> ranges) {
 
 }  // namespace
 
-std::string DeviceBridge::name() const {
-  return absl::StrCat("device ", ToString(gpu_.device()), " (", gpu_.gpu(), ")");
-}
-
 absl::StatusOr<DeviceBridge::BounceBuffer*> DeviceBridge::BounceBufferOf(
     const StorageArenas::Found& found, const std::byte* tile, MakeBounceBuffer make_bounce_buffer) {
+  // Tiles of one arena share a buffer of the same layout, so that offsets are the same in both.
   const std::byte* const first = tile - found.place.offset;
   const auto known = std::ranges::find(bounce_buffers_, first, &BounceBuffer::first);
   if (known != bounce_buffers_.end()) return &*known;
@@ -49,11 +46,10 @@ absl::StatusOr<DeviceBridge::BounceBuffer*> DeviceBridge::BounceBufferOf(
       BounceBuffer{.first = first, .memory = found.memory, .arena = *std::move(arena)});
 }
 
-template <typename AddRange>
-absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(const BoundTiles& tiles,
+absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(Side side, const BoundTiles& tiles,
                                                            const TileMap& map,
-                                                           MakeBounceBuffer make_bounce_buffer,
-                                                           AddRange add_range) {
+                                                           MakeBounceBuffer make_bounce_buffer) {
+  if (side == Side::kSource) sources_ = tiles;
   const std::vector<int32_t>& groups = map.tensors().group_of_tensor();
   BoundTiles bounced;
   bounced.tensor.resize(tiles.tensor.size());
@@ -65,28 +61,14 @@ absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(const BoundTiles& til
     ASSIGN_OR_RETURN(BounceBuffer* const bounce_buffer,
                      BounceBufferOf(found, tile, make_bounce_buffer));
     bounced.tensor[tensor] = bounce_buffer->arena->bytes().data() + found.place.offset;
-    add_range(*bounce_buffer, tensor, TileRange{.offset = found.place.offset, .bytes = bytes});
+    const TileRange range = {.offset = found.place.offset, .bytes = bytes};
+    if (side == Side::kSource) {
+      bounce_buffer->loaded.push_back(range);
+    } else if (tensor >= sources_.tensor.size() || sources_.tensor[tensor] != tile) {
+      bounce_buffer->stored.push_back(range);
+    }
   }
   return bounced;
-}
-
-absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferSources(const BoundTiles& tiles,
-                                                             const TileMap& map,
-                                                             MakeBounceBuffer make_bounce_buffer) {
-  sources_ = tiles;
-  return BounceBufferTiles(tiles, map, make_bounce_buffer,
-                           [](BounceBuffer& bounce_buffer, size_t /*tensor*/,
-                              const TileRange& range) { bounce_buffer.loaded.push_back(range); });
-}
-
-absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferDestinations(
-    const BoundTiles& tiles, const TileMap& map, MakeBounceBuffer make_bounce_buffer) {
-  return BounceBufferTiles(tiles, map, make_bounce_buffer,
-                           [&](BounceBuffer& bounce_buffer, size_t tensor, const TileRange& range) {
-                             const bool is_source = tensor < sources_.tensor.size() &&
-                                                    sources_.tensor[tensor] == tiles.tensor[tensor];
-                             if (!is_source) bounce_buffer.stored.push_back(range);
-                           });
 }
 
 void DeviceBridge::Load(Done done) {
@@ -95,6 +77,7 @@ void DeviceBridge::Load(Done done) {
 }
 
 void DeviceBridge::AwaitMemory() {
+  // Waits for one at a time: when that is made, this looks through all of them again.
   for (const BounceBuffer& bounce_buffer : bounce_buffers_) {
     const absl::StatusOr<bool> is_made = bounce_buffer.memory->is_made();
     if (!is_made.ok()) return std::exchange(done_, nullptr)(is_made.status());
@@ -125,6 +108,7 @@ void DeviceBridge::CopyAll(Direction direction) {
 
 absl::Status DeviceBridge::Copy(const BounceBuffer& bounce_buffer, Direction direction,
                                 const std::vector<TileRange>& ranges) {
+  // Found anew, since the arena had no id while its memory was being made.
   ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(bounce_buffer.first));
   UniqueFd descriptor(fcntl(bounce_buffer.arena->fd(), F_DUPFD_CLOEXEC, 0));
   if (!descriptor.valid()) {
@@ -159,6 +143,7 @@ void DeviceBridge::CloseOne(const absl::Status& status) {
 void DeviceBridge::Cancel(const absl::Status& why) {
   if (!cancelled_.ok()) return;
   cancelled_ = why;
+  // Nothing is under way in the process; the next CopyAll ends with the cause.
   if (open_ == 0) return;
   gpu_.CancelTask(options_.key, why);
 }

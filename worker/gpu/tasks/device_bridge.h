@@ -47,16 +47,14 @@ class DeviceBridge {
   DeviceBridge& operator=(const DeviceBridge&) = delete;
 
   DeviceRank device() const { return options_.device; }
-  // "device a.0 (GPU-...)", for messages.
-  std::string name() const;
+  std::string name() const { return gpu_.name(); }
 
-  // Before Load: where the tiles, which `map` describes, are in bounce buffers. FailedPrecondition
-  // when one is in lent memory; what `make_bounce_buffer` says.
-  absl::StatusOr<BoundTiles> BounceBufferSources(const BoundTiles& tiles, const TileMap& map,
-                                                 MakeBounceBuffer make_bounce_buffer);
-  // The same, after those. A tile that is a source as well keeps its bytes, and is not stored.
-  absl::StatusOr<BoundTiles> BounceBufferDestinations(const BoundTiles& tiles, const TileMap& map,
-                                                      MakeBounceBuffer make_bounce_buffer);
+  // Before Load, sources first: where the tiles of a side, which `map` describes, are in bounce
+  // buffers. A destination that is a source as well keeps its bytes, and is not stored.
+  // FailedPrecondition when a tile is in lent memory; what `make_bounce_buffer` says.
+  absl::StatusOr<BoundTiles> BounceBufferTiles(Side side, const BoundTiles& tiles,
+                                               const TileMap& map,
+                                               MakeBounceBuffer make_bounce_buffer);
 
   // Each once, one after the other. `done` is called once, maybe from inside, when nothing of it
   // goes on: DataLoss when bytes have changed on their way, Unavailable when the process is lost.
@@ -80,10 +78,6 @@ class DeviceBridge {
   absl::StatusOr<BounceBuffer*> BounceBufferOf(const StorageArenas::Found& found,
                                                const std::byte* tile,
                                                MakeBounceBuffer make_bounce_buffer);
-  template <typename AddRange>
-  absl::StatusOr<BoundTiles> BounceBufferTiles(const BoundTiles& tiles, const TileMap& map,
-                                               MakeBounceBuffer make_bounce_buffer,
-                                               AddRange add_range);
   void AwaitMemory();
   void CopyAll(Direction direction);
   absl::Status Copy(const BounceBuffer& bounce_buffer, Direction direction,

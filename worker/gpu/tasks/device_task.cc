@@ -57,12 +57,14 @@ void DeviceTask::Prepare() {
 
 void DeviceTask::Run() {
   state_ = State::kRunning;
-  gpu_.Run(options_.task, [this](absl::StatusOr<TaskReport> report) { End(std::move(report)); });
+  gpu_.Run(std::move(options_.task),
+           [this](absl::StatusOr<TaskReport> report) { End(std::move(report)); });
 }
 
 void DeviceTask::Cancel(const absl::Status& why) {
   if (state_ == State::kOver || !cancelled_.ok()) return;
   cancelled_ = why;
+  // Until it runs, the next step of this finds the cause; the process knows no such task yet.
   if (state_ != State::kRunning) return;
   // The task's own answer tells what became of it.
   gpu_.CancelTask(options_.key, why);

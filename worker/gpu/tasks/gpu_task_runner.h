@@ -1,12 +1,11 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
+#include "common/base/digest.h"
 #include "worker/executor/task_runner.h"
-#include "worker/gpu/devices/gpu_devices.h"
-#include "worker/gpu/tasks/device_parts.h"
-#include "worker/gpu/tasks/gpu_task.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +17,11 @@
 
 namespace crossmesh {
 
+class DeviceTask;
+class EventLoop;
+class GpuDevices;
+class WorkerPart;
+
 // Runs parts whose devices, as far as they move bytes, are GPUs of this worker: cut by device, each
 // in the process of its GPU, over a communicator that the controller has had made. A lost peer ends
 // the whole task, since the communicator goes with it. A process that is lost ends its devices by
@@ -25,8 +29,12 @@ namespace crossmesh {
 // has stopped.
 class GpuTaskRunner final : public TaskRunner {
  public:
+  // Parts that ran last are kept cut by device.
+  static constexpr size_t kPartsMax = 64;
+
   // `gpus`, which the loop drives, and the loop must outlive it.
-  GpuTaskRunner(EventLoop& loop, GpuDevices& gpus) : loop_(loop), gpus_(gpus) {}
+  GpuTaskRunner(EventLoop& loop, GpuDevices& gpus);
+  ~GpuTaskRunner() override;
 
   // InvalidArgument, too, for a device that has something to do and is no GPU of this worker, or
   // has no rank in the communicator. What a process refuses, or lacks, the report tells.
@@ -39,13 +47,23 @@ class GpuTaskRunner final : public TaskRunner {
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
 
  private:
+  class Task;
+  using Parts = std::vector<std::shared_ptr<const WorkerPart>>;
+  struct CutParts {
+    Digest digest;  // of the part that was cut
+    std::shared_ptr<const Parts> parts;
+  };
+
+  // One part of one device for each of the part's devices, in their order. Internal: CutPart
+  // refuses it. Cost: linear in the part times its devices, when it did not run lately.
+  absl::StatusOr<std::shared_ptr<const Parts>> PartsByDevice(const WorkerPart& part);
   absl::StatusOr<std::vector<std::unique_ptr<DeviceTask>>> MakeDeviceTasks(const TaskSpec& spec);
-  GpuTask* Find(const TaskKey& key) const;
+  Task* Find(const TaskKey& key) const;
 
   EventLoop& loop_;
   GpuDevices& gpus_;
-  DeviceParts parts_;
-  std::map<TaskKey, std::unique_ptr<GpuTask>> tasks_;
+  std::list<CutParts> cut_;  // used last: in front
+  std::map<TaskKey, std::unique_ptr<Task>> tasks_;
 };
 
 }  // namespace crossmesh
