@@ -4,12 +4,9 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/communicators/communicator_key.h"
-#include "common/metrics/label_set.h"
-#include "common/metrics/prometheus/exporter.h"
-#include "common/rpc/server.h"
-#include "controller/catalog/catalog.h"
+#include "common/metrics/controller_metrics.h"
 #include "controller/catalog/run_records.h"
-#include "controller/communicators/communicator_registry.h"
+#include "controller/controller_server.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/grpc/grpc_communicator_gateway.h"
 #include "controller/dispatch/grpc/grpc_probe_gateway.h"
@@ -21,17 +18,8 @@
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
-#include "controller/service/manifest_service.h"
-#include "controller/service/mesh_service.h"
-#include "controller/service/network_service.h"
-#include "controller/service/operation_service.h"
-#include "controller/service/pipeline_service.h"
 #include "controller/service/random_token.h"
-#include "controller/service/reshard_planner.h"
-#include "controller/service/reshard_service.h"
 #include "controller/service/run_registry.h"
-#include "controller/service/session_table.h"
-#include "controller/service/worker_service.h"
 #include "controller/store/memory_store.h"
 
 #include <array>
@@ -137,20 +125,16 @@ void CountWorkers(const WorkerRegistry& registry, ControllerMetrics& metrics) {
 
 // In the order in which they are made, which is that of what uses what; they go in the reverse.
 struct Controller::Parts {
-  Parts(const Options& options, std::unique_ptr<MetricsExporter> metrics_exporter);
+  explicit Parts(const Options& options);
 
   // Looks for silent workers, now and from now on.
   void Sweep();
 
   const RealClock clock;
-  const std::unique_ptr<ControllerMetrics> metrics;
-  const std::unique_ptr<RpcMetrics> rpc_metrics;
-  const std::unique_ptr<MetricsExporter> exporter;  // null: metrics are not served
+  ControllerMetrics metrics;
   const uint64_t epoch;
-  const absl::Duration heartbeat_interval;
 
   MemoryStore store;
-  Catalog catalog;
   RunRecords operation_records;
   RunRecords pipeline_run_records;
   RunNumbers numbers;
@@ -170,46 +154,28 @@ struct Controller::Parts {
   RunningTable<RunningOperation> operations;
   RunRegistry<v1::PipelineRun> pipeline_run_registry;
   RunningTable<RunningPipeline> pipelines;
-  ReshardPlanner planner;
-  SessionTable sessions;
-
-  MeshService mesh_service;
-  ManifestService manifest_service;
-  NetworkService network_service;
-  ReshardService reshard_service;
-  OperationService operation_service;
-  PipelineService pipeline_service;
-  WorkerService worker_service;
-  std::unique_ptr<RpcServer> server;
+  std::unique_ptr<ControllerServer> server;
 
   Mutex mutex;
   bool shut_down ABSL_GUARDED_BY(mutex) = false;
 };
 
-Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter> metrics_exporter)
-    : metrics(std::make_unique<ControllerMetrics>()),
-      rpc_metrics(std::make_unique<RpcMetrics>(kControllerMethods)),
-      exporter(std::move(metrics_exporter)),
-      epoch(EpochAt(clock.Now())),
-      heartbeat_interval(options.heartbeat_interval),
-      catalog(store, epoch),
+Controller::Parts::Parts(const Options& options)
+    : epoch(EpochAt(clock.Now())),
       operation_records(store, epoch, clock, {.noun = "operation", .id_prefix = "op-"}),
       pipeline_run_records(
           store, epoch, clock,
           {.noun = "run", .id_prefix = "pr-", .finished_bytes_max = kPipelineRunBytesMax}),
       numbers(epoch),
-      workers({.heartbeat_interval = options.heartbeat_interval, .lost_after = options.lost_after},
-              clock, news),
+      workers({.lost_after = options.lost_after}, clock, news),
       channels(options.insecure),
       tasks(channels),
       programs(channels),
       probes(channels),
       communicator_gateway(channels),
       queue({.name = "operations"}, clock),
-      planners(
-          {.name = "planner", .threads = options.planner_threads, .tasks_max = kPlansWaitingMax},
-          clock),
-      operation_states(*metrics),
+      planners({.name = "planner", .tasks_max = kPlansWaitingMax}, clock),
+      operation_states(metrics),
       operation_registry(
           {.records = operation_records,
            .numbers = numbers,
@@ -220,7 +186,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                      .workers = workers,
                      .queue = queue,
                      .clock = clock,
-                     .metrics = *metrics,
+                     .metrics = metrics,
                      .bounds = kCommunicatorBounds}),
       operations({.gateway = tasks,
                   .communicators = communicators,
@@ -229,7 +195,7 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                   .planners = planners,
                   .clock = clock,
                   .sink = operation_registry,
-                  .metrics = *metrics,
+                  .metrics = metrics,
                   .epoch = epoch}),
       pipeline_run_registry(
           {.records = pipeline_run_records, .numbers = numbers, .queue = queue, .clock = clock}),
@@ -241,76 +207,37 @@ Controller::Parts::Parts(const Options& options, std::unique_ptr<MetricsExporter
                  .sink = pipeline_run_registry,
                  .numbers = numbers,
                  .epoch = epoch,
-                 .new_token = &NewToken}),
-      planner({}, catalog, clock, *metrics),
-      sessions({.registry = workers,
-                .operations = operations,
-                .queue = queue,
-                .clock = clock,
-                .metrics = *metrics,
-                .epoch = epoch,
-                .heartbeat_interval = options.heartbeat_interval}),
-      mesh_service(catalog, *metrics),
-      manifest_service(catalog, *metrics),
-      network_service({.catalog = catalog,
-                       .workers = workers,
-                       .operations = operations,
-                       .probes = probes,
-                       .clock = clock}),
-      reshard_service({.planner = planner,
-                       .registry = operation_registry,
-                       .running = operations,
-                       .planners = planners,
-                       .metrics = *metrics}),
-      operation_service(operation_registry, operations),
-      pipeline_service({.catalog = catalog,
-                        .registry = pipeline_run_registry,
-                        .running = pipelines,
-                        .planners = planners,
-                        .clock = clock}),
-      worker_service(workers, sessions) {
+                 .new_token = &NewToken}) {
   news.TellTo({.operations = &operations,
                .pipelines = &pipelines,
                .communicators = &communicators,
                .channels = &channels,
-               .metrics = metrics.get()});
-  if (exporter != nullptr) {
-    exporter->Serve(metrics->metrics());
-    exporter->Serve(rpc_metrics->metrics());
-  }
-  metrics->SetEpoch(epoch);
+               .metrics = &metrics});
+  metrics.SetEpoch(epoch);
 }
 
 void Controller::Parts::Sweep() {
   workers.Sweep();
-  CountWorkers(workers, *metrics);
-  queue.PostAfter(heartbeat_interval, [this] { Sweep(); });
+  CountWorkers(workers, metrics);
+  queue.PostAfter(WorkerRegistry::kHeartbeatInterval, [this] { Sweep(); });
 }
 
 absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& options) {
-  std::unique_ptr<MetricsExporter> exporter;
-  if (!options.metrics_listen.empty()) {
-    ASSIGN_OR_RETURN(exporter, MetricsExporter::Start({.address = options.metrics_listen,
-                                                       .role = "controller",
-                                                       .insecure = options.insecure}));
-  }
-  auto parts = std::make_unique<Parts>(options, std::move(exporter));
-  if (options.topology.has_value()) {
-    RETURN_IF_ERROR(parts->catalog.network
-                        .Set({.topology = *options.topology,
-                              .source = NetworkSource::kFile,
-                              .time = parts->clock.Now()})
-                        .status());
-  }
-  ASSIGN_OR_RETURN(parts->server,
-                   RpcServer::Start({.addresses = options.listen,
-                                     .insecure = options.insecure,
-                                     .services = {&parts->mesh_service, &parts->manifest_service,
-                                                  &parts->network_service, &parts->reshard_service,
-                                                  &parts->operation_service,
-                                                  &parts->pipeline_service, &parts->worker_service},
-                                     .metrics = parts->rpc_metrics.get(),
-                                     .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
+  auto parts = std::make_unique<Parts>(options);
+  ASSIGN_OR_RETURN(
+      parts->server,
+      ControllerServer::Start(options, {.store = parts->store,
+                                        .clock = parts->clock,
+                                        .metrics = parts->metrics,
+                                        .epoch = parts->epoch,
+                                        .workers = parts->workers,
+                                        .probes = parts->probes,
+                                        .queue = parts->queue,
+                                        .planners = parts->planners,
+                                        .operation_registry = parts->operation_registry,
+                                        .operations = parts->operations,
+                                        .pipeline_run_registry = parts->pipeline_run_registry,
+                                        .pipelines = parts->pipelines}));
   parts->queue.Post([&parts = *parts] { parts.Sweep(); });
   return std::unique_ptr<Controller>(new Controller(std::move(parts)));
 }
@@ -322,9 +249,7 @@ Controller::~Controller() { Shutdown(absl::ZeroDuration()); }
 const std::vector<std::string>& Controller::addresses() const {
   return parts_->server->addresses();
 }
-std::string Controller::metrics_address() const {
-  return parts_->exporter == nullptr ? "" : parts_->exporter->address();
-}
+std::string Controller::metrics_address() const { return parts_->server->metrics_address(); }
 uint64_t Controller::epoch() const { return parts_->epoch; }
 
 void Controller::Shutdown(absl::Duration deadline) {
@@ -332,7 +257,7 @@ void Controller::Shutdown(absl::Duration deadline) {
     const MutexLock lock(parts_->mutex);
     if (std::exchange(parts_->shut_down, true)) return;
   }
-  parts_->server->SetServing("", false);
+  parts_->server->SayNotServing();
   parts_->operation_registry.RefuseNew();
   parts_->pipeline_run_registry.RefuseNew();
   parts_->pipelines.WithAll(
@@ -347,7 +272,7 @@ void Controller::Shutdown(absl::Duration deadline) {
   const absl::Status leaving = absl::UnavailableError("the controller is stopping");
   parts_->operation_registry.DismissWatchers(leaving);
   parts_->pipeline_run_registry.DismissWatchers(leaving);
-  parts_->sessions.Close(leaving);
+  parts_->server->CloseSessions(leaving);
   parts_->planners.Stop();
   // Measurements of the network wait for their probes, and the server for the measurements.
   parts_->probes.Stop();

@@ -26,9 +26,7 @@ class Controller {
     bool insecure = false;
     // Becomes the current description of the network.
     std::optional<Topology> topology;
-    absl::Duration heartbeat_interval = absl::Seconds(2);
     absl::Duration lost_after = absl::Seconds(10);
-    int planner_threads = 1;
   };
 
   // Listens and serves. InvalidArgument: an address malformed, or not local without `insecure`;

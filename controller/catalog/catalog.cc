@@ -39,6 +39,16 @@ absl::StatusOr<Manifest> DecodeManifest(const std::string& bytes) {
   return Manifest::Create(std::move(tensors));
 }
 
+std::string EncodePipeline(const PipelineRecord& pipeline) {
+  return pipeline.spec.SerializeAsString();
+}
+
+absl::StatusOr<PipelineRecord> DecodePipeline(const std::string& bytes) {
+  PipelineRecord pipeline;
+  if (!pipeline.spec.ParseFromString(bytes)) return absl::InternalError("bytes do not parse");
+  return pipeline;
+}
+
 }  // namespace
 
 Catalog::Catalog(MetadataStore& store, uint64_t epoch)

@@ -3,13 +3,22 @@
 #include "common/mesh/manifest.h"
 #include "common/mesh/mesh.h"
 #include "controller/catalog/network_record.h"
-#include "controller/catalog/pipeline_record.h"
 #include "controller/catalog/record_table.h"
 #include "controller/store/metadata_store.h"
+#include "crossmesh/v1/pipeline.pb.h"
 
 #include <cstdint>
 
 namespace crossmesh {
+
+// A pipeline as it was registered: named meshes are looked up when it is planned. Immutable.
+struct PipelineRecord {
+  v1::PipelineSpec spec;
+
+  friend bool operator==(const PipelineRecord& a, const PipelineRecord& b) {
+    return a.spec.SerializeAsString() == b.spec.SerializeAsString();
+  }
+};
 
 // What clients register by name, and the network. Thread-safe.
 struct Catalog {

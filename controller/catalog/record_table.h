@@ -56,7 +56,7 @@ class RecordTable {
       return revision;
     }
     const absl::StatusOr<Registered<T>> present = Get(name);
-    if (!present.ok()) return revision.status();
+    if (!present.ok()) return revision.status();  // not refused for an object of that name
     if (*present->value == value) return present->revision;
     return absl::AlreadyExistsError(
         absl::StrCat(kind_, " ", name, " exists with other content; delete it first"));

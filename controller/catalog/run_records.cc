@@ -39,6 +39,7 @@ absl::Status RunRecords::Begin(const RunRecord& record) {
   const StoreTransaction begin{
       .epoch = epoch_, .requirements = {{key, 0}}, .writes = {{key, record.bytes}}};
   const Digest request = Digest::Of(record.request_id);
+  // Held during the commit, so that one request cannot begin twice.
   const MutexLock lock(mutex_);
   while (requests_.size() > 0 && IsTooOld(*requests_.Oldest())) requests_.ForgetOldest();
   if (const RequestTable::Request* known = requests_.Find(request); known != nullptr) {
@@ -55,18 +56,17 @@ absl::Status RunRecords::Begin(const RunRecord& record) {
 }
 
 bool RunRecords::IsTooOld(const RequestTable::Request& request) const {
-  return clock_.Monotonic() - request.since >= options_.request_ids_for;
+  return clock_.Monotonic() - request.since >= kRequestIdsFor;
 }
 
 absl::Status RunRecords::CheckRoom() const {
   if (requests_.size() < options_.requests_max || IsTooOld(*requests_.Oldest())) {
     return absl::OkStatus();
   }
-  const absl::Duration wait =
-      requests_.Oldest()->since + options_.request_ids_for - clock_.Monotonic();
+  const absl::Duration wait = requests_.Oldest()->since + kRequestIdsFor - clock_.Monotonic();
   return absl::ResourceExhaustedError(absl::StrCat(
       "request ids: expected less than ", options_.requests_max, " in ",
-      absl::FormatDuration(options_.request_ids_for), ", found ", requests_.size(),
+      absl::FormatDuration(kRequestIdsFor), ", found ", requests_.size(),
       "; there is room for another in ", absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1)))));
 }
 
@@ -77,6 +77,7 @@ absl::Status RunRecords::Finish(absl::string_view id, std::string bytes) {
                           .writes = {{present.key, std::move(bytes)}}};
   const size_t size = finish.writes.front().value->size();
   const MutexLock lock(mutex_);
+  // What is forgotten goes in the same commit, so that the store never has more than its bound.
   size_t forgotten = 0;
   size_t forgotten_bytes = 0;
   for (; TooMany(forgotten, forgotten_bytes, size); ++forgotten) {

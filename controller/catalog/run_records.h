@@ -37,6 +37,8 @@ struct RunRecord {
 // store: they end with this process. Thread-safe.
 class RunRecords {
  public:
+  static constexpr absl::Duration kRequestIdsFor = absl::Hours(24);
+
   struct Options {
     std::string noun;       // what a run of this kind is called, in the store and for people
     std::string id_prefix;  // of its ids
@@ -45,7 +47,6 @@ class RunRecords {
     size_t finished_bytes_max = std::numeric_limits<size_t>::max();
     // 80 MiB of them; 12 new requests a second, all day.
     int64_t requests_max = int64_t{1} << 20;
-    absl::Duration request_ids_for = absl::Hours(24);
   };
 
   RunRecords(MetadataStore& store, uint64_t epoch, const Clock& clock, Options options);

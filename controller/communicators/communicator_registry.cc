@@ -95,9 +95,11 @@ void CommunicatorRegistry::On(const RankGone& event) {
 }
 
 void CommunicatorRegistry::On(const ProcessLost& event) {
+  // A GPU has one process at a time: what earlier ones held went with them.
   std::erase_if(leftovers_, [&](const auto& entry) {
     return entry.first.gpu == event.rank.gpu && entry.first != event.rank;
   });
+  // Keys first: to fail a communicator may take it out of the table.
   std::set<CommunicatorKey> keys;
   for (const auto& [key, communicator] : communicators_) keys.insert(key);
   for (const Wait& wait : waits_) keys.insert(wait.second);
@@ -106,6 +108,7 @@ void CommunicatorRegistry::On(const ProcessLost& event) {
     EndWaits(key, About(event.rank, event.status));
     const auto found = communicators_.find(key);
     if (found == communicators_.end()) continue;
+    // Before Fail, so that the lost process is not told to stop: it is when it is back.
     const auto held = found->second.held.extract(event.rank);
     if (!held.empty()) leftovers_[event.rank].emplace(key, held.mapped());
     Fail(key, event.rank, event.status);
@@ -128,7 +131,7 @@ void CommunicatorRegistry::Fail(const CommunicatorKey& key, const RankName& rank
   const absl::Status cause = About(rank, status);
   for (const std::string& user : communicator.users) Do(EndLease{user, key, cause});
   communicator.users.clear();
-  // Who waits for one that is being destroyed wants the next one.
+  // A user that waits for one that is being destroyed wants the next one.
   if (communicator.state != State::kDestroying) EndWaits(key, cause);
   communicator.state = State::kStopping;
   StopCommunicator stop = {.key = key, .cause = cause};
@@ -152,6 +155,7 @@ void CommunicatorRegistry::EndWaits(const CommunicatorKey& key, const absl::Stat
 void CommunicatorRegistry::Settle() {
   GrantReady();
   CreateMinted();
+  // With a copy of the key: the wait that it stands in may end meanwhile.
   while (!waits_.empty() && !IsBusy()) BeginOrMakeRoom(CommunicatorKey(waits_.front().second));
 }
 
@@ -168,6 +172,7 @@ void CommunicatorRegistry::GrantReady() {
 void CommunicatorRegistry::CreateMinted() {
   Communicators::value_type* minted = nullptr;
   for (auto& entry : communicators_) {
+    // A rank that is being stopped may still be in a creation, and those must not overlap.
     if (entry.second.state == State::kStopping) return;
     if (entry.second.state == State::kMinted) minted = &entry;
   }

@@ -72,7 +72,7 @@ struct DestroyCommunicator {  // at all ranks; then RankGone of each
   CommunicatorKey key;
   uint64_t ticket = 0;
 };
-struct StopCommunicator {  // at these ranks, in whatever state it is; then RankGone of each
+struct StopCommunicator {  // at these ranks, in any state; then RankGone of each
   CommunicatorKey key;
   std::vector<RankName> ranks;
   absl::Status cause;
@@ -89,10 +89,6 @@ struct EndLease {  // that was wanted or granted
 using CommunicatorAction =
     std::variant<CollectPreflights, MintId, CreateCommunicator, DestroyCommunicator,
                  StopCommunicator, GrantLease, EndLease>;
-
-// Text of events and actions, for scripts and logs: "GrantLease op1 relay@4[a#1,b#1]".
-std::string ToString(const CommunicatorEvent& event);
-std::string ToString(const CommunicatorAction& action);
 
 // Which communicators there are in the cluster, and in which order they are made and destroyed:
 // events in, actions out. Pure: no clock, no I/O, no threads. Thread-compatible; its owner

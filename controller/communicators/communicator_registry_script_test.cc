@@ -7,6 +7,7 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <absl/strings/numbers.h>
@@ -72,6 +73,37 @@ CommunicatorEvent EventOf(absl::string_view line) {
   return ProcessLost{RankOf(words[1]), StatusOf(words, 2)};
 }
 
+// "GrantLease op1 relay@4[a#1,b#1]"
+struct ActionText {
+  std::string operator()(const CollectPreflights& a) const {
+    return absl::StrCat("CollectPreflights ", a.key.ToString());
+  }
+  std::string operator()(const MintId& a) const {
+    return absl::StrCat("MintId ", a.key.ToString());
+  }
+  std::string operator()(const CreateCommunicator& a) const {
+    return absl::StrCat("CreateCommunicator ", a.key.ToString(), " ticket ", a.ticket);
+  }
+  std::string operator()(const DestroyCommunicator& a) const {
+    return absl::StrCat("DestroyCommunicator ", a.key.ToString(), " ticket ", a.ticket);
+  }
+  std::string operator()(const StopCommunicator& a) const {
+    return absl::StrCat("StopCommunicator ", a.key.ToString(), " at ",
+                        absl::StrJoin(a.ranks, ",",
+                                      [](std::string* out, const RankName& rank) {
+                                        absl::StrAppend(out, rank.ToString());
+                                      }),
+                        ": ", a.cause.message());
+  }
+  std::string operator()(const GrantLease& a) const {
+    return absl::StrCat("GrantLease ", a.user, " ", a.key.ToString());
+  }
+  std::string operator()(const EndLease& a) const {
+    return absl::StrCat("EndLease ", a.user, " ", a.key.ToString(), ": ",
+                        absl::StatusCodeToString(a.cause.code()), " ", a.cause.message());
+  }
+};
+
 std::string Play(const std::string& script) {
   CommunicatorRegistry registry({});
   return PlayScript(script, [&registry](absl::string_view event) {
@@ -83,7 +115,7 @@ std::string Play(const std::string& script) {
       return played;
     }
     for (const CommunicatorAction& action : registry.Handle(EventOf(event))) {
-      absl::StrAppend(&played, "    ", ToString(action), "\n");
+      absl::StrAppend(&played, "    ", std::visit(ActionText(), action), "\n");
     }
     return played;
   });

@@ -177,7 +177,7 @@ class Cluster {
     for (const CommunicatorEvent& event : pending_) {
       EXPECT_FALSE(std::holds_alternative<RankReady>(event) ||
                    std::holds_alternative<RankGone>(event))
-          << ToString(event) << " is still to come";
+          << "an answer of a rank is still to come";
     }
   }
   void Do(const GrantLease& action) {

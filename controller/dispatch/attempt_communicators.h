@@ -1,9 +1,9 @@
 #pragma once
 
 #include "common/base/clock.h"
+#include "common/communicators/communicator_key.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/planned_reshard.h"
-#include "controller/dispatch/task_communicator.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "crossmesh/v1/execution_service.pb.h"
@@ -19,6 +19,13 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+// Over which some GPUs of a plan exchange their bytes. Immutable.
+struct TaskCommunicator {
+  CommunicatorKey key;
+  std::vector<DeviceRank> devices;  // by rank
+};
+using TaskCommunicators = std::vector<TaskCommunicator>;
 
 // The communicators over which the GPUs of one attempt of an operation exchange their bytes: wanted
 // before its tasks start, leased while they run, given back when the attempt is over. An attempt

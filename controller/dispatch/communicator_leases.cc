@@ -1,6 +1,8 @@
 #include "controller/dispatch/communicator_leases.h"
 
 #include "common/base/log.h"
+#include "common/metrics/controller_metrics.h"
+#include "controller/membership/worker_registry.h"
 
 #include <algorithm>
 #include <optional>
@@ -86,6 +88,7 @@ void CommunicatorLeases::LoseProcess(const RankName& process, const absl::Status
   for (const auto& [key, order] : orders_) {
     if (std::ranges::find(key.ranks, process) != key.ranks.end()) keys.push_back(key);
   }
+  // Nothing more is to be expected of these orders: the registry makes others of the loss.
   for (const CommunicatorKey& key : keys) Forget(key);
   std::erase_if(stops_, [&](const auto& stop) { return stop.first.second == process; });
   Feed(ProcessLost{process, why});
@@ -100,16 +103,14 @@ void CommunicatorLeases::Feed(const CommunicatorEvent& event) {
 
 void CommunicatorLeases::Do(const CollectPreflights& action) {
   making_since_ = options_.clock.Monotonic();
-  Begin(action.key, action.key.ranks.size(), kAnswerLimit);
-  for (int32_t rank = 0; rank < std::ssize(action.key.ranks); ++rank) {
-    const CommunicatorRank at = {action.key, rank};
-    Call<PreflightReport>(
-        at,
-        [&](const std::string& address, auto on_answer) {
-          options_.gateway.GetPreflight(address, at, std::move(on_answer));
-        },
-        [this, at](PreflightReport report) { OnPreflight(at, std::move(report)); });
-  }
+  Order<PreflightReport>(
+      action.key, {.limit = kAnswerLimit},
+      [this](const std::string& address, const CommunicatorRank& at, auto on_answer) {
+        options_.gateway.GetPreflight(address, at, std::move(on_answer));
+      },
+      [this](const CommunicatorRank& at, PreflightReport report) {
+        OnPreflight(at, std::move(report));
+      });
 }
 
 void CommunicatorLeases::OnPreflight(const CommunicatorRank& at, PreflightReport report) {
@@ -117,7 +118,7 @@ void CommunicatorLeases::OnPreflight(const CommunicatorRank& at, PreflightReport
     return Fail(at, absl::UnavailableError(
                         absl::StrCat("another process reports: ", report.rank.ToString())));
   }
-  Order& order = orders_.at(at.key);
+  OpenOrder& order = orders_.at(at.key);
   order.reports.resize(at.key.ranks.size());
   order.reports[at.rank] = std::move(report);
   if (!order.unanswered.empty()) return;
@@ -127,33 +128,26 @@ void CommunicatorLeases::OnPreflight(const CommunicatorRank& at, PreflightReport
 }
 
 void CommunicatorLeases::Do(const MintId& action) {
-  Begin(action.key, 1, kAnswerLimit);
-  const CommunicatorRank at = {action.key, 0};
-  Call<std::string>(
-      at,
-      [&](const std::string& address, auto on_answer) {
+  Order<std::string>(
+      action.key, {.limit = kAnswerLimit, .first_rank_only = true},
+      [this](const std::string& address, const CommunicatorRank& at, auto on_answer) {
         options_.gateway.MintId(address, at, std::move(on_answer));
       },
-      [this, at](std::string id) {
+      [this](const CommunicatorRank& at, std::string id) {
         Forget(at.key);
         Feed(IdMinted{at.key, std::move(id)});
       });
 }
 
 void CommunicatorLeases::Do(const CreateCommunicator& action) {
-  Begin(action.key, action.key.ranks.size(), options_.create_limit);
-  for (int32_t rank = 0; rank < std::ssize(action.key.ranks); ++rank) {
-    const CommunicatorCreation creation = {.at = {action.key, rank},
-                                           .ticket = action.ticket,
-                                           .id = action.id,
-                                           .timeout = options_.create_limit};
-    Call<int64_t>(
-        creation.at,
-        [&](const std::string& address, auto on_answer) {
-          options_.gateway.Create(address, creation, std::move(on_answer));
-        },
-        [this, at = creation.at](int64_t bytes) { OnReady(at, bytes); });
-  }
+  Order<int64_t>(
+      action.key, {.limit = kCreateLimit},
+      [&](const std::string& address, const CommunicatorRank& at, auto on_answer) {
+        options_.gateway.Create(
+            address, {.at = at, .ticket = action.ticket, .id = action.id, .timeout = kCreateLimit},
+            std::move(on_answer));
+      },
+      [this](const CommunicatorRank& at, int64_t bytes) { OnReady(at, bytes); });
 }
 
 void CommunicatorLeases::OnReady(const CommunicatorRank& at, int64_t bytes) {
@@ -169,25 +163,20 @@ void CommunicatorLeases::OnReady(const CommunicatorRank& at, int64_t bytes) {
 }
 
 void CommunicatorLeases::Do(const DestroyCommunicator& action) {
-  Begin(action.key, action.key.ranks.size(), options_.destroy_limit);
-  for (int32_t rank = 0; rank < std::ssize(action.key.ranks); ++rank) {
-    const CommunicatorDestruction destruction = {
-        .at = {action.key, rank}, .ticket = action.ticket, .timeout = options_.destroy_limit};
-    Call<std::monostate>(
-        destruction.at,
-        [&](const std::string& address, auto on_answer) {
-          options_.gateway.Destroy(
-              address, destruction,
-              [on_answer = std::move(on_answer)](const absl::Status& status) mutable {
-                if (IsGone(status)) return on_answer(std::monostate());
-                on_answer(status);
-              });
-        },
-        [this, at = destruction.at](std::monostate) {
-          if (orders_.at(at.key).unanswered.empty()) Forget(at.key);
-          Feed(RankGone{at.key, NameOf(at)});
-        });
-  }
+  Order<std::monostate>(
+      action.key, {.limit = kDestroyLimit},
+      [&](const std::string& address, const CommunicatorRank& at, auto on_answer) {
+        options_.gateway.Destroy(
+            address, {.at = at, .ticket = action.ticket, .timeout = kDestroyLimit},
+            [on_answer = std::move(on_answer)](const absl::Status& status) mutable {
+              if (IsGone(status)) return on_answer(std::monostate());
+              on_answer(status);
+            });
+      },
+      [this](const CommunicatorRank& at, std::monostate) {
+        if (orders_.at(at.key).unanswered.empty()) Forget(at.key);
+        Feed(RankGone{at.key, NameOf(at)});
+      });
 }
 
 void CommunicatorLeases::Do(const StopCommunicator& action) {
@@ -254,13 +243,18 @@ void CommunicatorLeases::Do(const EndLease& action) {
   });
 }
 
-void CommunicatorLeases::Begin(const CommunicatorKey& key, size_t ranks, absl::Duration limit) {
+template <typename Value, typename Ask, typename OnValue>
+void CommunicatorLeases::Order(const CommunicatorKey& key, const OrderOptions& options, Ask ask,
+                               OnValue on_value) {
   Forget(key);
-  Order& order = orders_[key];
+  OpenOrder& order = orders_[key];
   order.number = ++last_order_;
-  for (int32_t rank = 0; rank < static_cast<int32_t>(ranks); ++rank) order.unanswered.insert(rank);
+  const auto ranks = options.first_rank_only ? 1 : static_cast<int32_t>(key.ranks.size());
+  for (int32_t rank = 0; rank < ranks; ++rank) order.unanswered.insert(rank);
   order.limit = options_.queue.PostAfter(
-      limit, [this, key, number = order.number, limit] { OnLimit(key, number, limit); });
+      options.limit,
+      [this, key, number = order.number, limit = options.limit] { OnLimit(key, number, limit); });
+  for (int32_t rank = 0; rank < ranks; ++rank) Call<Value>({key, rank}, ask, on_value);
 }
 
 void CommunicatorLeases::Forget(const CommunicatorKey& key) {
@@ -279,9 +273,10 @@ void CommunicatorLeases::OnLimit(const CommunicatorKey& key, uint64_t order, abs
 }
 
 template <typename Value, typename Ask, typename OnValue>
-void CommunicatorLeases::Call(const CommunicatorRank& at, Ask ask, OnValue on_value) {
+void CommunicatorLeases::Call(const CommunicatorRank& at, const Ask& ask, OnValue on_value) {
   const auto place = options_.workers.FindGpuProcess(NameOf(at));
   const std::string worker = place.has_value() ? place->worker : "";
+  // Always through the queue: the registry must not be fed from inside its own actions.
   auto on_answer = [this, at, number = orders_.at(at.key).number, worker,
                     on_value = std::move(on_value)](absl::StatusOr<Value> value) mutable {
     options_.queue.Post([this, at, number, worker, on_value = std::move(on_value),
@@ -290,11 +285,11 @@ void CommunicatorLeases::Call(const CommunicatorRank& at, Ask ask, OnValue on_va
       if (order == orders_.end() || order->second.number != number) return;
       if (order->second.unanswered.erase(at.rank) == 0) return;
       if (!value.ok()) return Fail(at, About(worker, value.status()));
-      on_value(*std::move(value));
+      on_value(at, *std::move(value));
     });
   };
   if (!place.has_value()) return on_answer(absl::UnavailableError("it is on no live worker"));
-  ask(place->execution_address, std::move(on_answer));
+  ask(place->execution_address, at, std::move(on_answer));
 }
 
 void CommunicatorLeases::Fail(const CommunicatorRank& at, const absl::Status& status) {

@@ -3,12 +3,10 @@
 #include "common/base/clock.h"
 #include "common/communicators/communicator_key.h"
 #include "common/communicators/preflight_report.h"
-#include "common/metrics/controller_metrics.h"
 #include "controller/communicators/communicator_registry.h"
 #include "controller/dispatch/communicator_gateway.h"
 #include "controller/dispatch/fair_gpu_lock.h"
 #include "controller/dispatch/task_queue.h"
-#include "controller/membership/worker_registry.h"
 
 #include <cstdint>
 #include <map>
@@ -23,13 +21,16 @@
 
 namespace crossmesh {
 
+class ControllerMetrics;
+class WorkerRegistry;
+
 // Gives communicators to operations that need them, when it is their turn on the GPUs, and has them
 // made and destroyed: carries out what the registry decides by calls to workers, and tells the
 // registry what came of them.
 //
-// What the workers answer to an order counts until the next order for the same communicator: who
-// was told to stop may still answer that it is ready. An order to stop is repeated until the worker
-// has answered it, or has lost the process; a process that is back later is told anew by the
+// What the workers answer to an order counts until the next order for the same communicator: a rank
+// that was told to stop may still answer that it is ready. An order to stop is repeated until the
+// worker has answered it, or has lost the process; a process that is back later is told anew by the
 // registry.
 //
 // Confined to the queue, but for OnProcessLost; never blocks. Queue and gateway must have stopped
@@ -38,6 +39,10 @@ class CommunicatorLeases {
  public:
   // For what a process knows without NCCL.
   static constexpr absl::Duration kAnswerLimit = absl::Seconds(10);
+  // From the order until every rank has answered. NCCL takes seconds, and tens of them for hundreds
+  // of ranks.
+  static constexpr absl::Duration kCreateLimit = absl::Seconds(60);
+  static constexpr absl::Duration kDestroyLimit = absl::Seconds(30);
   static constexpr absl::Duration kStopPause = absl::Seconds(1);
 
   struct Options {
@@ -47,16 +52,12 @@ class CommunicatorLeases {
     const Clock& clock;
     ControllerMetrics& metrics;
     CommunicatorRegistry::Options bounds;
-    // From the order until every rank has answered. NCCL takes seconds, and tens of them for
-    // hundreds of ranks.
-    absl::Duration create_limit = absl::Seconds(60);
-    absl::Duration destroy_limit = absl::Seconds(30);
   };
 
   explicit CommunicatorLeases(const Options& options);
 
-  // Gets leases of the communicators for `user`, who has none and waits for none: of all or of
-  // none. They have no GPU in common. Until they are released, no other user has one of the same
+  // Gets leases of the communicators for `user`, which has none and waits for none: of all or
+  // of none. They have no GPU in common. Until they are released, no other user has one of the same
   // GPUs. `on_answer` is called once, not from inside: OK when the leases are there, else with the
   // rank and worker that failed, and nothing to release. FailedPrecondition when the ranks do not
   // fit together; ResourceExhausted when those in use leave no room; Unavailable when a process is
@@ -80,8 +81,8 @@ class CommunicatorLeases {
     std::set<CommunicatorKey> granted;
     std::set<CommunicatorKey> ended;  // by the registry; the user does not know yet
   };
-  // The latest order for a communicator, until all whom it was for have answered.
-  struct Order {
+  // The latest order for a communicator, until all ranks that got it have answered.
+  struct OpenOrder {
     uint64_t number = 0;
     std::set<int32_t> unanswered;          // ranks
     std::vector<PreflightReport> reports;  // by rank, of those that have answered
@@ -105,15 +106,19 @@ class CommunicatorLeases {
   void StopRank(const CommunicatorRank& at, uint64_t order, const std::string& reason);
   bool IsStopping(const CommunicatorRank& at, uint64_t order) const;
 
-  // Begins an order for the first `ranks` ranks, in place of what went before.
-  void Begin(const CommunicatorKey& key, size_t ranks, absl::Duration limit);
+  struct OrderOptions {
+    absl::Duration limit;  // until all have answered
+    bool first_rank_only = false;
+  };
+  // Begins an order to the ranks of a communicator, in place of the one before. `ask` is given a
+  // worker's address, the rank there, and what to call with the answer. Unless that comes too late,
+  // `on_value` gets rank and answer on the queue; errors fail the rank, with the worker's name.
+  template <typename Value, typename Ask, typename OnValue>
+  void Order(const CommunicatorKey& key, const OrderOptions& options, Ask ask, OnValue on_value);
+  template <typename Value, typename Ask, typename OnValue>
+  void Call(const CommunicatorRank& at, const Ask& ask, OnValue on_value);
   void Forget(const CommunicatorKey& key);
   void OnLimit(const CommunicatorKey& key, uint64_t order, absl::Duration limit);
-  // Asks the worker that has the rank: `ask` is given its address and who hears the answer. Unless
-  // it comes too late, `on_value` gets it on the queue; errors fail the rank, with the worker's
-  // name.
-  template <typename Value, typename Ask, typename OnValue>
-  void Call(const CommunicatorRank& at, Ask ask, OnValue on_value);
   void OnPreflight(const CommunicatorRank& at, PreflightReport report);
   void OnReady(const CommunicatorRank& at, int64_t bytes);
   void Fail(const CommunicatorRank& at, const absl::Status& status);
@@ -122,7 +127,7 @@ class CommunicatorLeases {
   const Options options_;
   CommunicatorRegistry registry_;
   uint64_t last_order_ = 0;
-  std::map<CommunicatorKey, Order> orders_;
+  std::map<CommunicatorKey, OpenOrder> orders_;
   // Orders to stop that were not answered, by number.
   std::map<std::pair<CommunicatorKey, RankName>, uint64_t> stops_;
   std::map<std::string, Lease> leases_;  // by user

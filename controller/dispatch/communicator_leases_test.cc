@@ -1,12 +1,9 @@
 #include "controller/dispatch/communicator_leases.h"
 
-#include "common/base/fake_clock.h"
-#include "common/metrics/controller_metrics.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/testing/metric_value.h"
 #include "common/testing/status_matchers.h"
-#include "controller/dispatch/testing/fake_communicator_gateway.h"
-#include "controller/dispatch/testing/manual_task_queue.h"
+#include "controller/dispatch/testing/dispatch_fixture.h"
 
 #include <map>
 #include <string>
@@ -26,34 +23,20 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class CommunicatorLeasesTest : public ::testing::Test, public MembershipListener {
+class CommunicatorLeasesTest : public DispatchFixture {
  protected:
-  static constexpr uint64_t kEpoch = 7;
-
   CommunicatorLeasesTest() {
-    for (const char* host : {"a", "b", "c"}) Join(host, 1);
+    for (const char* host : {"a", "b", "c"}) JoinGpu(host, 1);
   }
 
-  // The worker of the host, with another process for its GPU.
-  void Join(const std::string& host, uint64_t process) {
-    WorkerRecord record{.name = absl::StrCat("w-", host),
-                        .devices = {{host, 0}},
-                        .gpus = {{{host, 0}, {absl::StrCat("GPU-", host), process}}},
-                        .execution_address = absl::StrCat("at-", host)};
-    sessions_[host] = *registry_.Register(std::move(record));
-  }
-  void Lose(const std::string& host) {
-    registry_.SessionEnded(absl::StrCat("w-", host), sessions_[host], /*left=*/false);
-    queue_.Run();
-  }
-  // Its session ends, and it is back with the same process.
+  // The worker's session ends, and it is back with the same process.
   void Blip(const std::string& host) {
-    Lose(host);
-    Join(host, 1);
+    EndSession(host);
+    JoinGpu(host, 1);
   }
 
   static CommunicatorKey Key(const std::vector<RankName>& ranks) {
-    return {.ranks = ranks, .purpose = "relay", .epoch = kEpoch};
+    return {.ranks = ranks, .purpose = "relay", .epoch = 7};
   }
   // The GPUs of these hosts, with their first processes.
   static CommunicatorKey Of(const std::vector<std::string>& hosts) {
@@ -64,7 +47,7 @@ class CommunicatorLeasesTest : public ::testing::Test, public MembershipListener
 
   void Want(const std::string& user, const CommunicatorKey& key) { WantAll(user, {key}); }
   void WantAll(const std::string& user, const std::vector<CommunicatorKey>& keys) {
-    leases_.Want(user, keys, [this, user](const absl::Status& status) {
+    communicators_.Want(user, keys, [this, user](const absl::Status& status) {
       EXPECT_FALSE(answers_.contains(user)) << user << " was answered twice";
       answers_[user] = status;
     });
@@ -72,46 +55,26 @@ class CommunicatorLeasesTest : public ::testing::Test, public MembershipListener
     queue_.Run();
   }
   void Release(const std::string& user) {
-    leases_.Release(user);
+    communicators_.Release(user);
     queue_.Run();
   }
   void Break(const std::string& user, const RankName& rank) {
-    leases_.Broken(user, rank, absl::UnavailableError("an asynchronous error"));
+    communicators_.Broken(user, rank, absl::UnavailableError("an asynchronous error"));
     queue_.Run();
   }
-  void Advance(absl::Duration step) {
-    clock_.Advance(step);
+  void AnswerOldest() {
+    gateway_.AnswerOldest();
     queue_.Run();
   }
   bool IsWaiting(const std::string& user) const { return !answers_.contains(user); }
   std::vector<std::string> Heard(const std::string& order) const { return gateway_.Heard(order); }
 
-  // MembershipListener
-  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
-    leases_.OnProcessLost(process, why);
-    queue_.Run();
-  }
-
-  FakeClock clock_;
-  ManualTaskQueue queue_{clock_};
-  FakeCommunicatorGateway gateway_;
-  WorkerRegistry registry_{{}, clock_, *this};
-  std::map<std::string, uint64_t> sessions_;
-  // In this state, by its label.
+  // How many are in this state, by its label.
   double Communicators(absl::string_view state) const {
     return ValueOf(metrics_.metrics(), metric::kCommunicators, state);
   }
 
-  ControllerMetrics metrics_;
-  // Room for two communicators on a GPU.
-  CommunicatorLeases leases_{{.gateway = gateway_,
-                              .workers = registry_,
-                              .queue = queue_,
-                              .clock = clock_,
-                              .metrics = metrics_,
-                              .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}}};
+  FakeCommunicatorGateway& gateway_ = communicator_gateway_;
   std::map<std::string, absl::Status> answers_;
 };
 
@@ -148,7 +111,7 @@ TEST_F(CommunicatorLeasesTest, AUserGetsAllOfItsCommunicatorsTogether) {
   WantAll("op2", {Of({"a", "b"}), Of({"c"})});
   EXPECT_TRUE(IsWaiting("op2"));
   EXPECT_THAT(Heard("create"), SizeIs(1));
-  Want("op3", Of({"a"}));  // behind op2, which it could keep waiting
+  Want("op3", Of({"a"}));  // after op2, which it could keep waiting
   EXPECT_TRUE(IsWaiting("op3"));
   Release("op1");
   EXPECT_OK(answers_.at("op2"));
@@ -178,7 +141,7 @@ TEST_F(CommunicatorLeasesTest, OnlyTheCommunicatorThatIsBrokenEnds) {
   EXPECT_THAT(Heard("create"), SizeIs(3));
 }
 
-TEST_F(CommunicatorLeasesTest, WhoIsRefusedKeepsNobodyWaiting) {
+TEST_F(CommunicatorLeasesTest, AUserThatIsRefusedKeepsNoOtherWaiting) {
   gateway_.Refuse("at-b", "create", absl::InternalError("broken"));
   Want("op1", Of({"a", "b"}));
   Want("op2", Of({"a"}));
@@ -257,7 +220,7 @@ TEST_F(CommunicatorLeasesTest, AStopIsNotRepeatedForAProcessThatIsLost) {
   gateway_.Refuse("at-b", "create", absl::InternalError("broken"));
   gateway_.Refuse("at-b", "stop", absl::UnavailableError("connection refused"));
   Want("op1", Of({"a", "b"}));
-  Lose("b");
+  EndSession("b");
   Advance(CommunicatorLeases::kStopPause);
   EXPECT_THAT(Heard("stop"), SizeIs(2));
   EXPECT_EQ(queue_.timers(), 0);
@@ -282,18 +245,16 @@ TEST_F(CommunicatorLeasesTest, WhatComesAfterTheStopIsNoAnswerToTheNextOrder) {
   Want("op2", Of({"a", "b"}));
   ASSERT_THAT(Heard("create"), SizeIs(4));
   gateway_.Refuse("at-a", "create", absl::InternalError("it was stopped"));
-  gateway_.AnswerOldest();
-  queue_.Run();
+  AnswerOldest();
   EXPECT_TRUE(IsWaiting("op2"));
-  gateway_.AnswerOldest();
-  queue_.Run();
+  AnswerOldest();
   EXPECT_OK(answers_.at("op2"));
 }
 
 TEST_F(CommunicatorLeasesTest, AProcessLostWhileItIsMadeRefusesIt) {
   gateway_.Hold("at-b", "create");
   Want("op1", Of({"a", "b"}));
-  Lose("b");
+  EndSession("b");
   EXPECT_THAT(answers_.at("op1"), StatusIs(absl::StatusCode::kUnavailable,
                                            "rank GPU-b#1: worker w-b is lost: its session ended"));
   EXPECT_THAT(Heard("stop"), ElementsAre(HasSubstr("at-a stop")));
@@ -302,7 +263,7 @@ TEST_F(CommunicatorLeasesTest, AProcessLostWhileItIsMadeRefusesIt) {
 
 TEST_F(CommunicatorLeasesTest, AProcessThatIsReplacedTakesItsCommunicatorsAlong) {
   Want("op1", Of({"a", "b"}));
-  Join("b", 2);
+  JoinGpu("b", 2);
   EXPECT_THAT(Heard("stop"), ElementsAre(HasSubstr("at-a stop")));
   Release("op1");
   Want("op2", Key({{"GPU-a", 1}, {"GPU-b", 2}}));
@@ -321,8 +282,7 @@ TEST_F(CommunicatorLeasesTest, AProcessThatIsBackStopsWhatItHadBeforeTheNextIsMa
                                          "its process was lost, and is back"));
   EXPECT_THAT(Heard("preflight"), SizeIs(2));
   EXPECT_TRUE(IsWaiting("op2"));
-  gateway_.AnswerOldest();
-  queue_.Run();
+  AnswerOldest();
   EXPECT_OK(answers_.at("op2"));
   Release("op2");
   Want("op3", Of({"a", "b"}));
@@ -341,18 +301,16 @@ TEST_F(CommunicatorLeasesTest, WhatAProcessHadIsStoppedAsOftenAsItIsBack) {
                                            "rank GPU-b#1: worker w-b is lost: its session ended"));
   Want("op3", Of({"b"}));
   EXPECT_THAT(Heard("stop"), SizeIs(3));
-  gateway_.AnswerOldest();  // the first order, which nobody asks about any more
-  queue_.Run();
+  AnswerOldest();  // the first order, which is of no interest any more
   EXPECT_TRUE(IsWaiting("op3"));
-  gateway_.AnswerOldest();
-  queue_.Run();
+  AnswerOldest();
   EXPECT_OK(answers_.at("op3"));
 }
 
-TEST_F(CommunicatorLeasesTest, WhatAProcessHadThatIsNotBackKeepsNobodyWaiting) {
+TEST_F(CommunicatorLeasesTest, WhatAProcessHadThatIsNotBackKeepsNoUserWaiting) {
   Want("op1", Of({"a", "b"}));
   Release("op1");
-  Lose("b");
+  EndSession("b");
   Want("op2", Of({"b"}));
   EXPECT_THAT(answers_.at("op2"),
               StatusIs(absl::StatusCode::kUnavailable, "rank GPU-b#1: it is on no live worker"));
@@ -378,8 +336,7 @@ TEST_F(CommunicatorLeasesTest, WhoWaitsNoLongerIsNotAnswered) {
   gateway_.Hold("at-b", "create");
   Want("op1", Of({"a", "b"}));
   Release("op1");
-  gateway_.AnswerOldest();
-  queue_.Run();
+  AnswerOldest();
   EXPECT_TRUE(IsWaiting("op1"));
   EXPECT_EQ(Communicators("ready"), 1);
 }
@@ -397,8 +354,7 @@ TEST_F(CommunicatorLeasesTest, TheTimeToMakeOneIsMeasured) {
   Want("op1", Of({"a", "b"}));
   EXPECT_EQ(Communicators("making"), 1);
   Advance(absl::Seconds(3));
-  gateway_.AnswerOldest();
-  queue_.Run();
+  AnswerOldest();
   EXPECT_OK(answers_.at("op1"));
   EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kCommunicatorSeconds), 3);
   EXPECT_EQ(Communicators("making"), 0);

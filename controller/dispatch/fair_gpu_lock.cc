@@ -22,6 +22,7 @@ std::vector<std::string> FairGpuLock::GiveTurns() {
     const bool is_free = std::ranges::none_of(
         entry.gpus, [&](const std::string& gpu) { return taken.contains(gpu); });
     if (is_free && !std::exchange(entry.has_turn, true)) given.push_back(entry.user);
+    // Also of those that wait: no later user may overtake them.
     taken.insert(entry.gpus.begin(), entry.gpus.end());
   }
   return given;

@@ -2,11 +2,8 @@
 
 #include "common/wire/communicator_codec.h"
 #include "controller/dispatch/attempt_communicators.h"
-#include "controller/dispatch/task_communicator.h"
 #include "controller/dispatch/testing/running_operation_fixture.h"
 
-#include <array>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,49 +20,19 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A tensor of which a.0 and b.0 hold one half each, and a replica of it on each of c.0 and d.0: all
-// four exchange messages.
-std::shared_ptr<const TensorTable> ShardedTable() {
-  TensorTable::Spec spec{
-      .sources = {{*ParseMesh("shard=2 on a.0,b.0"), *ParseLayout("[shard, -]")}},
-      .destinations = {{*ParseMesh("replica=2 on c.0,d.0"), *ParseLayout("[-, -]")}},
-      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
-      .group_of_tensor = {0},
-      .replica_axes = {"replica"}};
-  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
-}
-
-// A tensor in two shards, and two replicas of each: two broadcast groups.
-std::shared_ptr<const TensorTable> TableOfGroups() {
-  TensorTable::Spec spec{
-      .sources = {{*ParseMesh("shard=2 on a.0,b.0"), *ParseLayout("[shard, -]")}},
-      .destinations = {{*ParseMesh("replica=2,shard=2 on c.0,d.0,e.0,f.0"),
-                        *ParseLayout("[shard, -]")}},
-      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
-      .group_of_tensor = {0},
-      .replica_axes = {"replica"}};
-  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
-}
-
 class GpuOperationTest : public RunningOperationTest {
  protected:
+  // Of a tensor a.0 and b.0 hold one half each, and a replica of it comes to each of c.0 and d.0:
+  // all four exchange messages.
   GpuOperationTest() {
-    tensors_ = ShardedTable();
-    for (const char* host : {"a", "b", "c", "d"}) sessions_[host] = JoinGpu(host, 1);
+    tensors_ =
+        SampleTable{.source_mesh = "shard=2 on a.0,b.0", .source_layout = "[shard, -]"}.Make();
+    for (const char* host : {"a", "b", "c", "d"}) JoinGpu(host, 1);
   }
 
-  // Another session of the host's worker, with this process for its GPU; 0: none.
-  uint64_t JoinGpu(const std::string& host, uint64_t process) {
-    WorkerRecord record{.name = absl::StrCat("w-", host),
-                        .devices = {{host, 0}},
-                        .gpus = {{{host, 0}, {absl::StrCat("GPU-", host), process}}},
-                        .execution_address = absl::StrCat("at-", host),
-                        .data_address = absl::StrCat("data-", host)};
-    return *registry_.Register(std::move(record));
-  }
   // As the controller hears it, of a worker that is there no more.
   void Vanish(const std::string& host) {
-    registry_.SessionEnded(absl::StrCat("w-", host), sessions_[host], /*left=*/false);
+    EndSession(host);
     LoseWorker(host);
   }
 
@@ -82,12 +49,6 @@ class GpuOperationTest : public RunningOperationTest {
   std::vector<std::string> Heard(const std::string& order) const {
     return communicator_gateway_.Heard(order);
   }
-  void FinishAll(const std::string& id) {
-    AcceptAll();
-    for (const std::string& host : Hosts()) Succeed(host);
-    for (const char* host : {"c", "d"}) Resolve(host);
-    EXPECT_EQ(Latest(id).state(), v1::OPERATION_STATE_COMMITTED);
-  }
   // The task's GPU finds the communicator broken.
   void FailAsBroken(const std::string& host) {
     FakeTaskCall& call = At(host);
@@ -96,8 +57,6 @@ class GpuOperationTest : public RunningOperationTest {
     call.Report(status, {}, call.part().spec().devices);
     Run();
   }
-
-  std::map<std::string, uint64_t> sessions_;
 };
 
 TEST_F(GpuOperationTest, TasksStartWhenTheirCommunicatorIsThere) {
@@ -129,19 +88,18 @@ TEST_F(GpuOperationTest, OperationsOfOneGroupShareACommunicator) {
   EXPECT_THAT(Heard("stop"), IsEmpty());
 }
 
+// A tensor in two shards, and two replicas of each: two broadcast groups.
 class GpuBroadcastTest : public GpuOperationTest {
  protected:
   GpuBroadcastTest() {
-    tensors_ = TableOfGroups();
-    for (const char* host : {"e", "f"}) sessions_[host] = JoinGpu(host, 1);
+    tensors_ = SampleTable{.source_mesh = "shard=2 on a.0,b.0",
+                           .source_layout = "[shard, -]",
+                           .destination_mesh = "replica=2,shard=2 on c.0,d.0,e.0,f.0",
+                           .destination_layout = "[shard, -]"}
+                   .Make();
+    for (const char* host : {"e", "f"}) JoinGpu(host, 1);
   }
-  static constexpr std::array<const char*, 4> kDestinations = {"c", "d", "e", "f"};
-  void FinishGroups(const std::string& id) {
-    AcceptAll();
-    for (const std::string& host : Hosts()) Succeed(host);
-    for (const char* host : kDestinations) Resolve(host);
-    EXPECT_EQ(Latest(id).state(), v1::OPERATION_STATE_COMMITTED);
-  }
+  const std::vector<std::string> receivers_ = {"c", "d", "e", "f"};
 };
 
 TEST_F(GpuBroadcastTest, EveryGroupHasACommunicatorWhichIsKept) {
@@ -158,7 +116,7 @@ TEST_F(GpuBroadcastTest, EveryGroupHasACommunicatorWhichIsKept) {
                   key.ranks[rank].gpu);
       }
     }
-    FinishGroups(id);
+    FinishAll(id, receivers_);
   }
   EXPECT_THAT(Heard("create"), SizeIs(6));
   EXPECT_THAT(Heard("stop"), IsEmpty());
@@ -172,7 +130,7 @@ TEST_F(GpuBroadcastTest, ABrokenCommunicatorLeavesTheOtherGroupsAlone) {
   EXPECT_THAT(Heard("stop"), Each(HasSubstr("broadcast@7[GPU-a#1,")));
   for (const char* host : {"a", "e"}) FailAsBroken(host);
   for (const char* host : {"b", "d", "f"}) Succeed(host);
-  for (const char* host : kDestinations) Resolve(host);
+  ResolveAll(receivers_);
   EXPECT_EQ(Latest("op-1").attempt(), 2);
   EXPECT_THAT(Heard("stop"), SizeIs(3));
 }
@@ -186,7 +144,7 @@ TEST_F(GpuBroadcastTest, WithoutBroadcastsThereIsOneCommunicatorForAll) {
   ASSERT_THAT(CommunicatorsOf("c"), SizeIs(1));
   EXPECT_EQ(CommunicatorsOf("c")[0].key.purpose, "relay");
   EXPECT_THAT(CommunicatorsOf("c")[0].devices, SizeIs(6));
-  FinishGroups("op-1");
+  FinishAll("op-1", receivers_);
 }
 
 TEST_F(GpuBroadcastTest, ACommunicatorThatFailsTakesTheOthersBack) {
@@ -197,7 +155,7 @@ TEST_F(GpuBroadcastTest, ACommunicatorThatFailsTakesTheOthersBack) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("rank GPU-f#1: worker w-f")));
   communicator_gateway_.Allow();
   Start(Request("op-2"));
-  FinishGroups("op-2");
+  FinishAll("op-2", receivers_);
 }
 
 TEST_F(GpuOperationTest, OperationsOnTheSameGpusFollowEachOther) {
@@ -298,7 +256,7 @@ TEST_F(GpuOperationTest, ACommunicatorThatATaskFindsBrokenIsMadeAnew) {
   EXPECT_THAT(Heard("stop"), SizeIs(4));
   EXPECT_THAT(Heard("stop"), Each(HasSubstr("rank GPU-b#1: worker w-b: an asynchronous error")));
   for (const char* host : {"a", "c", "d"}) FailAsBroken(host);
-  for (const char* host : {"c", "d"}) Resolve(host);
+  ResolveAll();
   EXPECT_EQ(Latest("op-1").attempt(), 2);
   EXPECT_THAT(Heard("create"), SizeIs(8));
   FinishAll("op-1");
@@ -309,7 +267,7 @@ TEST_F(GpuOperationTest, TheNextAttemptWaitsForAProcessThatIsReplaced) {
   AcceptAll();
   JoinGpu("b", 0);
   for (const char* host : {"a", "b", "c", "d"}) FailAsBroken(host);
-  for (const char* host : {"c", "d"}) Resolve(host);
+  ResolveAll();
   const size_t calls = gateway_.calls.size();
   Advance(absl::Seconds(2));
   EXPECT_THAT(gateway_.calls, SizeIs(calls));
@@ -351,7 +309,7 @@ TEST_F(GpuOperationTest, ACommunicatorThatATaskMayStillUseIsNotGivenToOthers) {
     Run();
   }
   Advance(RunningOperation::kEndingGrace);
-  for (const char* host : {"c", "d"}) Resolve(host);
+  ResolveAll();
   EXPECT_EQ(running_.running(), 0);
   EXPECT_THAT(Heard("stop"), SizeIs(4));
   EXPECT_THAT(Heard("stop"), Each(HasSubstr("worker w-b: a task of operation op-1 may still")));

@@ -77,6 +77,7 @@ class Measurer {
 
   void AddOps(const OpTimes& times, std::vector<Span>& spans) const {
     const OpTable& ops = *planned_.ops;
+    // Reports come from outside, and one may not fit the plan: it is left out.
     if (times.rank() < 0 || times.rank() >= planned_.profile.ranks()) return;
     const OpIndex first = ops.first(times.rank());
     const OpIndex count = ops.first(times.rank() + 1) - first;
@@ -129,6 +130,7 @@ class Measurer {
     out.set_backward(!OpTable::IsForward(planned.index));
     out.set_samples(planned.samples);
     std::vector<double> seconds;
+    // Workers tell of messages in the order in which the ops that produce them come.
     size_t order = 0;
     const RankIndex rank = ops.rank_of(ops.ProducerOf(planned.index, 0));
     for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {

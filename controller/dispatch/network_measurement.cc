@@ -29,6 +29,7 @@ absl::StatusOr<ProbePlaces> ProbePlacesOf(std::span<const WorkerRecord> workers)
     places.ports.push_back(port);
     places.probers.push_back(std::move(prober));
   }
+  // They ascend by host.
   if (places.ports.empty() || places.ports.front().host == places.ports.back().host) {
     return absl::FailedPreconditionError(absl::StrCat(
         "expected workers on two hosts or more, found ",
@@ -101,6 +102,7 @@ void NetworkMeasurement::Run(const ProbeLink& link, const ProbeEndpoint& to,
 
 void NetworkMeasurement::OnResult(const ProbeLink& link,
                                   const absl::StatusOr<ProbeResult>& result) {
+  // That no way leads from one NIC to the other is a finding, and no failure of the measurement.
   if (absl::IsFailedPrecondition(result.status())) {
     {
       const MutexLock lock(mutex_);
@@ -129,10 +131,11 @@ void NetworkMeasurement::OnLinkOver(const absl::Status& status) {
     ++progress_.measured_links;
     if (--links_open_ > 0) return;
   }
+  // Without the lock: answers may come from inside.
   StartRound();
 }
 
-// Whatever it was that failed, the caller may try again.
+// Unavailable for any error of a worker: another measurement may succeed.
 absl::Status NetworkMeasurement::Explain(const ProbeLink& link, int port,
                                          const absl::Status& status) const {
   return absl::UnavailableError(absl::StrCat("link ", ToString(options_.places.ports[link.from]),

@@ -29,6 +29,23 @@ v1::ReplicaState ToProto(ReplicaState state) {
   return v1::REPLICA_STATE_UNSPECIFIED;
 }
 
+OperationResult ResultOf(OperationState state) {
+  switch (state) {
+    case OperationState::kCommitted:
+      return OperationResult::kCommitted;
+    case OperationState::kPartial:
+      return OperationResult::kPartial;
+    case OperationState::kCancelled:
+      return OperationResult::kCancelled;
+    case OperationState::kPreparing:
+    case OperationState::kRunning:
+    case OperationState::kVerifying:
+    case OperationState::kFailed:
+      break;
+  }
+  return OperationResult::kFailed;
+}
+
 }  // namespace
 
 // A link is busy no longer than the operation, so one that is falls short of what was predicted:
@@ -65,6 +82,15 @@ void SetPlan(const PlannedReshard& planned, v1::OperationReport& report) {
   *report.mutable_broadcast_groups() = ToProto(figures.broadcasts);
 }
 
+int64_t CommittedBytes(std::span<const OperationMachine::Replica> replicas,
+                       const PlannedReshard& planned) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < planned.replicas().size(); ++i) {
+    if (replicas[i].state == ReplicaState::kCommitted) bytes += planned.replicas()[i].bytes;
+  }
+  return bytes;
+}
+
 void SetReplicas(std::span<const OperationMachine::Replica> replicas, const PlannedReshard* planned,
                  v1::Operation& operation) {
   operation.clear_replicas();
@@ -97,21 +123,15 @@ v1::OperationState ToProto(OperationState state) {
   return v1::OPERATION_STATE_UNSPECIFIED;
 }
 
-OperationResult ResultOf(OperationState state) {
-  switch (state) {
-    case OperationState::kCommitted:
-      return OperationResult::kCommitted;
-    case OperationState::kPartial:
-      return OperationResult::kPartial;
-    case OperationState::kCancelled:
-      return OperationResult::kCancelled;
-    case OperationState::kPreparing:
-    case OperationState::kRunning:
-    case OperationState::kVerifying:
-    case OperationState::kFailed:
-      break;
+ControllerMetrics::OperationFacts FactsOf(OperationState state, const v1::OperationReport& report) {
+  ControllerMetrics::OperationFacts facts{.result = ResultOf(state),
+                                          .duration = absl::Seconds(report.total_seconds()),
+                                          .destination_bytes = report.destination_bytes()};
+  if (state == OperationState::kCommitted) {
+    facts.transfer = absl::Seconds(report.transfer_seconds());
+    facts.bound = absl::Seconds(report.bound_seconds());
   }
-  return OperationResult::kFailed;
+  return facts;
 }
 
 }  // namespace crossmesh

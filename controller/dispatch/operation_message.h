@@ -2,22 +2,27 @@
 
 #pragma once
 
-#include "common/metrics/label_set.h"
+#include "common/metrics/controller_metrics.h"
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/operation/operation_machine.h"
 #include "crossmesh/v1/operation_service.pb.h"
 
+#include <cstdint>
 #include <span>
 
 namespace crossmesh {
 
 v1::OperationState ToProto(OperationState state);
-// As metrics count it, of a state that is the last.
-OperationResult ResultOf(OperationState state);
+// As metrics count it, of a state that is the last; but for the strategy.
+ControllerMetrics::OperationFacts FactsOf(OperationState state, const v1::OperationReport& report);
 
 // `planned`: of the first attempt; null before there is one.
 void SetReplicas(std::span<const OperationMachine::Replica> replicas, const PlannedReshard* planned,
                  v1::Operation& operation);
+
+// What the committed ones of the first attempt's replicas have received.
+int64_t CommittedBytes(std::span<const OperationMachine::Replica> replicas,
+                       const PlannedReshard& planned);
 
 // What was planned and predicted.
 void SetPlan(const PlannedReshard& planned, v1::OperationReport& report);

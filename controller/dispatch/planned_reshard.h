@@ -21,8 +21,8 @@
 namespace crossmesh {
 
 // A reshard that is planned and proven, with all that is derived from the plan: what the plan cache
-// keeps. Immutable, but for the workers' parts, which are kept for whom they were cut last.
-// Thread-safe.
+// keeps. Immutable, but for the workers' parts, which are kept for the workers they were cut for
+// last. Thread-safe.
 class PlannedReshard {
  public:
   using DevicesOfWorkers = std::vector<std::vector<DeviceId>>;

@@ -41,6 +41,8 @@ class RemainingSide {
     const int32_t old = table_.placement_of(side_, group);
     const Shape& shape = table_.groups()[group].shape;
     const std::vector<int64_t> lengths(shape.lengths().begin(), shape.lengths().end());
+    // A placement that stays whole serves groups of any shape. What is cut becomes explicit tiles,
+    // which are of one shape.
     const auto [entry, added] = index_.try_emplace(
         {old, kept == nullptr ? std::vector<int64_t>() : lengths, kept != nullptr},
         static_cast<int32_t>(placements_.size()));
@@ -81,27 +83,38 @@ absl::StatusOr<std::vector<KeptSlots>> KeptSources(const TensorTable& table,
   return kept;
 }
 
+// The slots of a destination placement on which the replica lies.
+absl::StatusOr<std::vector<int64_t>> SlotsOfReplica(const TensorTable& table, int32_t placement,
+                                                    int32_t replica,
+                                                    const std::set<DeviceId>& lost) {
+  std::vector<int64_t> slots;
+  const std::vector<DeviceRank>& ranks = table.slots(Side::kDestination, placement);
+  for (size_t slot = 0; slot < ranks.size(); ++slot) {
+    if (table.replica_of(ranks[slot]) != replica) continue;
+    const DeviceId& device = table.devices()[ranks[slot]];
+    if (lost.contains(device)) {
+      return absl::FailedPreconditionError(absl::StrCat("device ", ToString(device), " of replica ",
+                                                        replica, ": its worker is lost"));
+    }
+    slots.push_back(static_cast<int64_t>(slot));
+  }
+  return slots;
+}
+
 absl::StatusOr<std::vector<KeptSlots>> KeptDestinations(const TensorTable& table,
                                                         const std::set<int32_t>& replicas,
                                                         const std::set<DeviceId>& lost) {
   std::vector<KeptSlots> kept;
   const int32_t placements = static_cast<int32_t>(table.placements(Side::kDestination).size());
   for (int32_t p = 0; p < placements; ++p) {
-    KeptSlots& slots = kept.emplace_back();
-    const std::vector<DeviceRank>& ranks = table.slots(Side::kDestination, p);
+    std::vector<int64_t>& slots = kept.emplace_back().slots;
+    // Replica by replica, so that the new mesh's first axis is the replica.
     for (const int32_t replica : replicas) {
-      for (size_t slot = 0; slot < ranks.size(); ++slot) {
-        if (table.replica_of(ranks[slot]) != replica) continue;
-        const DeviceId& device = table.devices()[ranks[slot]];
-        if (lost.contains(device)) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "device ", ToString(device), " of replica ", replica, ": its worker is lost"));
-        }
-        slots.slots.push_back(static_cast<int64_t>(slot));
-      }
+      ASSIGN_OR_RETURN(const std::vector<int64_t> own, SlotsOfReplica(table, p, replica, lost));
+      slots.insert(slots.end(), own.begin(), own.end());
     }
     const auto count = static_cast<int64_t>(replicas.size());
-    slots.axes = {{"replica", count}, {"slot", static_cast<int64_t>(slots.slots.size()) / count}};
+    kept.back().axes = {{"replica", count}, {"slot", static_cast<int64_t>(slots.size()) / count}};
   }
   return kept;
 }

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/metrics/controller_metrics.h"
 #include "common/wire/time_codec.h"
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/default_deadline.h"
@@ -58,17 +59,21 @@ void RunningOperation::Begin() {
   if (request_.planned != nullptr) {
     OnPlanned(request_.planned);
   } else {
-    AtPlanner(std::move(request_.plan));
+    AtPlanner(std::move(request_.plan), &RunningOperation::OnPlanned);
   }
 }
 
-void RunningOperation::AtPlanner(absl::AnyInvocable<OperationRequest::Planned()> plan) {
-  const bool taken =
-      environment_.planners.Post([self = shared_from_this(), plan = std::move(plan)]() mutable {
+template <typename Result>
+void RunningOperation::AtPlanner(absl::AnyInvocable<Result()> work,
+                                 void (RunningOperation::*done)(Result)) {
+  const bool taken = environment_.planners.Post(
+      [self = shared_from_this(), done, work = std::move(work)]() mutable {
         self->environment_.queue.Post(
-            [self, planned = plan()]() mutable { self->OnPlanned(std::move(planned)); });
+            [self, done, result = work()]() mutable { ((*self).*done)(std::move(result)); });
       });
-  if (!taken) OnPlanned(absl::ResourceExhaustedError("too many requests wait for the planner"));
+  if (!taken) {
+    (this->*done)(absl::ResourceExhaustedError("too many requests wait for the planner"));
+  }
 }
 
 void RunningOperation::OnPlanned(OperationRequest::Planned planned) {
@@ -101,17 +106,12 @@ void RunningOperation::AssignWorkers() {
   }
   attempt.SetWorkers(*std::move(owners));
   if (auto parts = planned.FindParts(attempt.devices)) return OnParts(std::move(parts));
-  const bool taken = environment_.planners.Post(
-      [self = shared_from_this(), shared = attempt.planned, devices = attempt.devices]() mutable {
-        self->environment_.queue.Post([self, parts = shared->Cut(std::move(devices))]() mutable {
-          self->OnParts(std::move(parts));
-        });
-      });
-  if (!taken) FailPlanning(absl::ResourceExhaustedError("too many requests wait for the planner"));
+  AtPlanner<Parts>(
+      [shared = attempt.planned, devices = attempt.devices] { return shared->Cut(devices); },
+      &RunningOperation::OnParts);
 }
 
-void RunningOperation::OnParts(
-    absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>> parts) {
+void RunningOperation::OnParts(Parts parts) {
   if (finished_) return;
   if (!parts.ok()) return FailPlanning(parts.status());
   attempts_.back().parts = *std::move(parts);
@@ -139,6 +139,7 @@ void RunningOperation::GetCommunicators() {
   const OperationAttempt& attempt = attempts_.back();
   const auto with_self = [weak = weak_from_this(), number = attempts_.size()](auto action) {
     const std::shared_ptr<RunningOperation> self = weak.lock();
+    // What comes for an attempt that is over, by a deadline or a cancellation, counts no more.
     if (self != nullptr && !self->finished_ && self->attempts_.size() == number) action(*self);
   };
   attempt.communicators->Get(
@@ -164,12 +165,14 @@ void RunningOperation::StartTasks() {
 
 void RunningOperation::Cancel(const std::string& reason) {
   if (finished_) return;
+  // Without a plan there are no replicas, so the machine ends at once.
   if (!machine_.has_value()) machine_.emplace(0);
   SetTimer(kEndingGrace);
   Feed(CancelRequested{reason});
 }
 
 void RunningOperation::WorkerIsLost(const std::string& worker, const absl::Status& why) {
+  // Before the first plan no worker takes part; then AssignWorkers sees which ones are there.
   if (machine_.has_value()) Feed(WorkerLost{worker, why});
 }
 
@@ -221,6 +224,7 @@ void RunningOperation::Do(const CommitIntent& /*action*/) {
   environment_.sink.Commit(
       std::make_shared<const v1::Operation>(shown_),
       [weak = weak_from_this(), &queue = environment_.queue](const absl::Status& status) {
+        // Also when it is called at once: the machine is in the middle of its actions.
         queue.Post([weak, status] {
           const std::shared_ptr<RunningOperation> self = weak.lock();
           if (self != nullptr) self->OnIntent(status);
@@ -273,6 +277,7 @@ void RunningOperation::Do(const TellPeerLost& action) {
 
 void RunningOperation::Do(const PlanAgain& action) {
   OperationAttempt& last = attempts_.back();
+  // Now, since the next attempt needs the same GPUs.
   last.ReturnCommunicators();
   Remainder remainder{.first = last.planned, .replicas = action.replicas};
   for (size_t i = 0; i < last.workers.size(); ++i) {
@@ -281,9 +286,11 @@ void RunningOperation::Do(const PlanAgain& action) {
   }
   OperationAttempt& next = AddAttempt();
   next.replica_numbers.assign(action.replicas.begin(), action.replicas.end());
-  AtPlanner([remainder = std::move(remainder), &clock = environment_.clock] {
-    return PlanRemainder(remainder, clock);
-  });
+  AtPlanner<OperationRequest::Planned>(
+      [remainder = std::move(remainder), &clock = environment_.clock] {
+        return PlanRemainder(remainder, clock);
+      },
+      &RunningOperation::OnPlanned);
 }
 
 void RunningOperation::Do(const AcknowledgeTask& action) {
@@ -322,6 +329,7 @@ void RunningOperation::SetTimer(absl::Duration delay) {
     if (self == nullptr || self->finished_) return;
     if (!self->machine_.has_value()) self->machine_.emplace(0);
     self->SetTimer(kEndingGrace);
+    // The machine knows of no communicators, and could not say what was waited for.
     const bool waits = !self->attempts_.empty() && self->attempts_.back().communicators->waiting();
     if (waits) return self->FailPlanning(self->attempts_.back().communicators->TooLate());
     self->Feed(DeadlinePassed{});
@@ -362,12 +370,7 @@ v1::OperationReport RunningOperation::Report() const {
     const PlannedReshard& planned = *attempts_.front().planned;
     SetPlan(planned, report);
     if (!report.plan_cached()) report.set_plan_seconds(absl::ToDoubleSeconds(planned.plan_time()));
-    int64_t bytes = 0;
-    for (size_t i = 0; i < planned.replicas().size(); ++i) {
-      const bool committed = machine_->replicas()[i].state == ReplicaState::kCommitted;
-      if (committed) bytes += planned.replicas()[i].bytes;
-    }
-    report.set_destination_bytes(bytes);
+    report.set_destination_bytes(CommittedBytes(machine_->replicas(), planned));
   }
   for (const OperationAttempt& attempt : attempts_) attempt.AddReports(report);
   times_.WriteTo(report);
@@ -377,14 +380,8 @@ v1::OperationReport RunningOperation::Report() const {
 
 // Before watchers hear of the end, so that what they scrape then counts it.
 void RunningOperation::RecordEnd(const v1::OperationReport& report) {
-  ControllerMetrics::OperationFacts facts{.result = ResultOf(state()),
-                                          .duration = absl::Seconds(report.total_seconds()),
-                                          .destination_bytes = report.destination_bytes()};
+  ControllerMetrics::OperationFacts facts = FactsOf(state(), report);
   if (!attempts_.empty()) facts.strategy = attempts_.front().planned->plan().figures().strategy;
-  if (state() == OperationState::kCommitted) {
-    facts.transfer = absl::Seconds(report.transfer_seconds());
-    facts.bound = absl::Seconds(report.bound_seconds());
-  }
   if (report.dispatch_seconds() > 0) {
     environment_.metrics.Dispatched(absl::Seconds(report.dispatch_seconds()));
   }

@@ -1,12 +1,10 @@
 #pragma once
 
 #include "common/base/clock.h"
-#include "common/metrics/controller_metrics.h"
 #include "controller/dispatch/operation_times.h"
 #include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/dispatch/worker_gateway.h"
-#include "controller/membership/worker_registry.h"
 #include "controller/operation/operation_machine.h"
 #include "crossmesh/v1/execution_service.pb.h"
 #include "crossmesh/v1/operation_service.pb.h"
@@ -28,9 +26,11 @@
 namespace crossmesh {
 
 class CommunicatorLeases;
+class ControllerMetrics;
 class PlannedReshard;
 class TaskConnection;
 class WorkerPart;
+class WorkerRegistry;
 struct OperationAttempt;
 
 // What is to be done once.
@@ -87,10 +87,12 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
 
  private:
   // Planning, in steps; each goes through a planner's thread where it may take long.
-  void AtPlanner(absl::AnyInvocable<OperationRequest::Planned()> plan);
+  template <typename Result>
+  void AtPlanner(absl::AnyInvocable<Result()> work, void (RunningOperation::*done)(Result));
   void OnPlanned(OperationRequest::Planned planned);
   void AssignWorkers();
-  void OnParts(absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>> parts);
+  using Parts = absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>>;
+  void OnParts(Parts parts);
   // Last of all, for plans between GPUs: what fails it fails the planning.
   void GetCommunicators();
   void StartTasks();

@@ -61,11 +61,7 @@ TEST_F(RunningOperationTest, ACachedPlanIsNeitherPlannedNorCutAgain) {
     OperationRequest request = Request(id);
     request.planned = planned;
     Start(std::move(request));
-    AcceptAll();
-    for (const std::string& host : Hosts()) Succeed(host);
-    Resolve("c");
-    Resolve("d");
-    EXPECT_EQ(Latest(id).state(), v1::OPERATION_STATE_COMMITTED);
+    FinishAll(id);
     EXPECT_TRUE(Latest(id).report().plan_cached());
     parts.insert(planned->FindParts({{{"a", 0}}, {{"b", 0}}, {{"c", 0}}, {{"d", 0}}}));
   }
@@ -91,7 +87,7 @@ TEST_F(RunningOperationTest, AFullPlannerFailsTheOperation) {
 }
 
 TEST_F(RunningOperationTest, AWorkerThatIsNotThereFailsTheOperationBeforeAnythingStarts) {
-  registry_.SessionEnded("w-d", 4, true);
+  EndSession("d");
   Start(Request("op-1"));
   EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
   EXPECT_THAT(ErrorOf(Latest("op-1")),
@@ -137,16 +133,13 @@ TEST_F(RunningOperationTest, WhatCameThroughALostSourceIsPlannedAgainFromTheOthe
       FailAsUnavailable(host, lost);
     }
   }
-  for (const char* host : {"c", "d"}) Resolve(host);
+  ResolveAll();
   EXPECT_EQ(Latest("op-1").attempt(), 2);
   ASSERT_EQ(gateway_.calls.back()->start.attempt(), 2);
   const std::vector<std::string> second = Hosts();
   EXPECT_THAT(second, Not(Contains(lost)));
   EXPECT_THAT(second, Contains(lost == "a" ? "b" : "a"));
-  AcceptAll();
-  for (const std::string& host : second) Succeed(host);
-  for (const char* host : {"c", "d"}) Resolve(host);
-  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_COMMITTED);
+  FinishAll("op-1");
   EXPECT_THAT(Latest("op-1").error(), HasSubstr(absl::StrCat("w-", lost)));
 }
 
@@ -157,7 +150,7 @@ TEST_F(RunningOperationTest, TheLossOfEverySourceFailsWhatIsLeft) {
   LoseWorker("a");
   LoseWorker("b");
   for (const char* host : {"c", "d"}) FailAsUnavailable(host, "a");
-  for (const char* host : {"c", "d"}) Resolve(host);
+  ResolveAll();
   EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
   EXPECT_EQ(running_.running(), 0);
 }
@@ -180,8 +173,7 @@ TEST_F(RunningOperationTest, ACallThatBreaksIsMadeAgainAndWhatWasNotAnsweredIsSa
   // The worker says everything again.
   At("c").Accept();
   Succeed("c");
-  Resolve("c");
-  Resolve("d");
+  ResolveAll();
   EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_COMMITTED);
 }
 
@@ -220,8 +212,7 @@ TEST_F(RunningOperationTest, CancelStopsTheTasksAndAbandonsTheirDestinations) {
     Run();
   }
   EXPECT_THAT(At("c").heard, Contains(HasSubstr("abandon")));
-  Resolve("c");
-  Resolve("d");
+  ResolveAll();
   EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_CANCELLED);
   EXPECT_THAT(Latest("op-1").error(), HasSubstr("not needed"));
 }
@@ -237,7 +228,7 @@ TEST_F(RunningOperationTest, CancelWhileThePlanIsMadeEndsTheOperationAtOnce) {
   EXPECT_EQ(running_.running(), 0);
 }
 
-TEST_F(RunningOperationTest, TheDeadlineEndsTheOperationEvenWhenNobodyAnswers) {
+TEST_F(RunningOperationTest, TheDeadlineEndsTheOperationEvenWhenNoWorkerAnswers) {
   OperationRequest request = Request("op-1");
   request.deadline = absl::Seconds(3);
   Start(std::move(request));
@@ -278,10 +269,7 @@ TEST_F(RunningOperationTest, ProgressIsToldAtMostOnceInAnInterval) {
 
 TEST_F(RunningOperationTest, NothingIsLeftOfAnOperationThatHasEnded) {
   Start(Request("op-1"));
-  AcceptAll();
-  for (const std::string& host : Hosts()) Succeed(host);
-  Resolve("c");
-  Resolve("d");
+  FinishAll("op-1");
   for (const auto& call : gateway_.calls) call->End(absl::OkStatus());
   Run();
   for (const auto& call : gateway_.calls) EXPECT_TRUE(call->dropped) << call->address;

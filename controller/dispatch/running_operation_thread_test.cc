@@ -2,14 +2,12 @@
 
 #include "common/base/check.h"
 #include "common/base/mutex.h"
-#include "common/mesh/mesh.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/worker_part_codec.h"
-#include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
-#include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/dispatch/testing/dispatch_fixture.h"
 #include "controller/dispatch/thread_task_queue.h"
 
 #include <atomic>
@@ -136,27 +134,11 @@ class CountingSink final : public RunSink<v1::Operation> {
   std::atomic<int> finished = 0;
 };
 
-class IgnoredNews final : public MembershipListener {
-  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
-};
-
-std::shared_ptr<const TensorTable> Table() {
-  TensorTable::Spec spec{
-      .sources = {{*ParseMesh("copy=2 on a.0,b.0"), *ParseLayout("[-, -]")}},
-      .destinations = {{*ParseMesh("replica=2 on c.0,d.0"), *ParseLayout("[-, -]")}},
-      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
-      .group_of_tensor = {0},
-      .replica_axes = {"replica"}};
-  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
-}
-
 TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   constexpr int kOperations = 200;
   constexpr uint64_t kSeed = 20;
   const RealClock clock;
-  IgnoredNews news;
+  NoNews news;
   WorkerRegistry registry({}, clock, news);
   for (const char* host : kHosts) {
     ASSERT_OK(registry
@@ -187,7 +169,8 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
                                           .sink = sink,
                                           .metrics = metrics,
                                           .epoch = 1});
-  ASSERT_OK_AND_ASSIGN(const auto planned, PlannedReshard::Create({.tensors = Table()}, {}, clock));
+  ASSERT_OK_AND_ASSIGN(const auto planned,
+                       PlannedReshard::Create({.tensors = SampleTable().Make()}, {}, clock));
   std::mt19937_64 random(kSeed);
   for (int i = 0; i < kOperations; ++i) {
     OperationRequest request;
@@ -195,7 +178,9 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
     if (random() % 2 == 0) {
       request.planned = planned;
     } else {
-      request.plan = [&clock] { return PlannedReshard::Create({.tensors = Table()}, {}, clock); };
+      request.plan = [&clock] {
+        return PlannedReshard::Create({.tensors = SampleTable().Make()}, {}, clock);
+      };
     }
     ASSERT_OK(running.Start(std::move(request)));
     const std::string earlier = absl::StrCat("op-", random() % (i + 1));

@@ -121,6 +121,8 @@ void RunningPipeline::Feed(const Machine::Event& event) {
 v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
   v1::RunProgramRequest::Start start;
   start.set_run_id(run_.id());
+  // Another number at each start, so that messages which workers sent for the one before are known
+  // as such.
   start.set_operation(environment_.numbers.Next());
   start.set_epoch(environment_.epoch);
   start.set_token(environment_.new_token());
@@ -139,7 +141,7 @@ v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
 }
 
 void RunningPipeline::Do(const Machine::StartPrograms& action) {
-  generation_ = action.generation;
+  generation_ = action.generation;  // first: calls of earlier ones are not heard from now on
   const v1::RunProgramRequest::Start start = StartOfGeneration();
   for (const WorkerRecord& worker : workers_) Call(worker, start);
 }
@@ -216,7 +218,7 @@ void RunningPipeline::Do(const Machine::Publish& /*action*/) { PublishSoon(); }
 
 void RunningPipeline::Do(const Machine::Finish& /*action*/) {
   finished_ = true;
-  given_up_->store(true);
+  given_up_->store(true);  // a planner may still be at it
   for (const TaskQueue::Timer& timer : timers_) environment_.queue.Cancel(timer);
   environment_.queue.Cancel(look_timer_);
   environment_.queue.Cancel(publish_timer_);
@@ -234,6 +236,7 @@ void RunningPipeline::Do(const Machine::Finish& /*action*/) {
 }
 
 void RunningPipeline::PublishSoon() {
+  // Iterations may be short, and every message of a run carries the last measurement.
   const absl::Duration since = environment_.clock.Monotonic() - published_;
   if (machine_.state() != published_state_ || since >= kPublishInterval) return Publish();
   if (publish_timer_.number != 0) return;

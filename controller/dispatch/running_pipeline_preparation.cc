@@ -70,7 +70,7 @@ void RunningPipeline::OnPlanned(PipelineRequest::Planned planned) {
 void RunningPipeline::LookForWorkers() {
   const absl::Status found = FindWorkers();
   if (found.ok()) return;
-  // Before the first start, who asked is told at once.
+  // Before the first start the client is told at once: no worker is lost that might come back.
   if (generation_ == 0 || !absl::IsFailedPrecondition(found)) {
     return Feed(Machine::PreparationFailed{found});
   }
@@ -89,6 +89,7 @@ absl::Status RunningPipeline::FindWorkers() {
       if (wanted.contains(device)) owned[worker.name].push_back(device);
     }
   }
+  // Programs depend on nothing but which worker owns which device: that seldom changes.
   if (owned == devices_) {
     TellWorkersReady();
   } else {

@@ -1,10 +1,9 @@
 #include "controller/dispatch/running_pipeline.h"
 
-#include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/dispatch/testing/dispatch_fixture.h"
 #include "controller/dispatch/testing/fake_gateway.h"
-#include "controller/dispatch/testing/manual_task_queue.h"
 #include "controller/dispatch/testing/sample_pipeline.h"
 
 #include <map>
@@ -27,13 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-class NoNews final : public MembershipListener {
- public:
-  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
-};
 
 // What the sink was told, by run.
 class FakePipelineSink final : public RunSink<v1::PipelineRun> {
@@ -60,24 +52,14 @@ std::string CountingToken() {
 }
 
 // Workers w-a to w-d, with a device each: the first two are rank 0, the others rank 1.
-class RunningPipelineTest : public ::testing::Test {
+class RunningPipelineTest : public DispatchFixture {
  protected:
   RunningPipelineTest() {
-    for (const char* host : {"a", "b", "c", "d"}) Join(host);
+    for (const char* host : kHosts) Join(host);
   }
 
-  void Join(const std::string& host, uint64_t incarnation = 1, bool gpu = false) {
-    WorkerRecord record{.name = absl::StrCat("w-", host),
-                        .incarnation = incarnation,
-                        .devices = {{host, 0}},
-                        .execution_address = absl::StrCat("at-", host, incarnation),
-                        .data_address = absl::StrCat("data-", host, incarnation)};
-    if (gpu) record.gpus = {{.device = {host, 0}, .process = {.gpu = "GPU-" + host}}};
-    sessions_[host] = *registry_.Register(std::move(record));
-    incarnations_[host] = incarnation;
-  }
   void LoseWorker(const std::string& host) {
-    registry_.SessionEnded(absl::StrCat("w-", host), sessions_[host], false);
+    EndSession(host);
     running_.WithAll([name = absl::StrCat("w-", host)](RunningPipeline& run) {
       run.WorkerIsLost(name, absl::UnavailableError("its session ended"));
     });
@@ -97,22 +79,13 @@ class RunningPipelineTest : public ::testing::Test {
     Run();
   }
   void StartIterations(int64_t iterations) { Start(Request(iterations)); }
-  void Run() {
-    while (queue_.Run() || planners_.Run()) {
-    }
-  }
-  void Advance(absl::Duration step) {
-    clock_.Advance(step);
-    Run();
-  }
-
   FakeProgramCall& At(const std::string& host) {
-    auto* call = gateway_.Latest(absl::StrCat("at-", host, incarnations_[host]));
+    auto* call = gateway_.Latest(absl::StrCat("at-", host));
     CHECK(call != nullptr) << "no call to worker " << host;
     return *call;
   }
   void AcceptAll() {
-    for (const char* host : {"a", "b", "c", "d"}) At(host).Accept();
+    for (const char* host : kHosts) At(host).Accept();
     Run();
   }
   // Ops begin at every 10 ms, a bit later on hosts that come later, and take 8 ms; messages take 3.
@@ -145,7 +118,7 @@ class RunningPipelineTest : public ::testing::Test {
     Run();
   }
   void ReportAll(int64_t iteration) {
-    for (const char* host : {"a", "b", "c", "d"}) Report(host, iteration);
+    for (const char* host : kHosts) Report(host, iteration);
   }
   void Fail(const std::string& host, int64_t iteration, const std::string& message,
             const std::string& position) {
@@ -158,7 +131,7 @@ class RunningPipelineTest : public ::testing::Test {
     Run();
   }
   void EndAll() {
-    for (const char* host : {"a", "b", "c", "d"}) At(host).End(absl::OkStatus());
+    for (const char* host : kHosts) At(host).End(absl::OkStatus());
     Run();
   }
   void StopAfterIteration() {
@@ -166,19 +139,13 @@ class RunningPipelineTest : public ::testing::Test {
   }
   const v1::PipelineRun& Latest() { return *sink_.latest.at("pr-1"); }
 
+  static constexpr const char* kHosts[] = {"a", "b", "c", "d"};
   static constexpr int64_t kMillisecond = 1'000'000;
   static constexpr int64_t kHour = 3'600'000 * kMillisecond;
 
   v1::PipelineSpec spec_ = SamplePipeline({4, 4});
-  FakeClock clock_;
-  ManualTaskQueue queue_{clock_};
-  ManualTaskQueue planners_{clock_};
   FakeGateway<FakeProgramCall> gateway_;
   FakePipelineSink sink_;
-  NoNews news_;
-  WorkerRegistry registry_{{}, clock_, news_};
-  std::map<std::string, uint64_t> sessions_;
-  std::map<std::string, uint64_t> incarnations_;
   RunNumbers numbers_{7};
   RunningTable<RunningPipeline> running_{{.gateway = gateway_,
                                           .workers = registry_,
@@ -274,7 +241,7 @@ TEST_F(RunningPipelineTest, ASuspectWorkerIsNotReady) {
 }
 
 TEST_F(RunningPipelineTest, AGpuIsRefused) {
-  Join("d", 2, /*gpu=*/true);
+  JoinGpu("d", 0);
   StartIterations(2);
   EXPECT_EQ(Latest().state(), v1::PIPELINE_RUN_STATE_FAILED);
   EXPECT_EQ(Latest().error_code(), static_cast<int>(absl::StatusCode::kInvalidArgument));

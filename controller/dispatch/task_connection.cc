@@ -55,6 +55,7 @@ void TaskConnection::Call() {
   start.start.mutable_start()->set_part_digest(options_.part->digest().ToString());
   start.body = [part = options_.part] { return ToProto(*part).SerializeAsString(); };
   start.time_max = options_.deadline + kCallGrace;
+  // The call keeps the connection, so that a last word still leaves when the operation is over.
   const auto is_current = [this, self = shared_from_this(), number = ++call_number_] {
     return call_number_ == number;
   };
@@ -86,19 +87,20 @@ void TaskConnection::OnMessage(v1::ExecuteResponse response) {
   }
 }
 
-void TaskConnection::Cancel(const std::string& reason) {
-  cancelled_ = reason;
-  if (call_ != nullptr) call_->Send(CancelOf(reason));
-}
+void TaskConnection::Cancel(const std::string& reason) { Say(CancelOf(reason)); }
 
 void TaskConnection::Resolve(const std::vector<DeviceRank>& devices, bool commit) {
-  unanswered_.push_back({devices, commit});
-  if (call_ != nullptr) call_->Send(ResolveOf(devices, commit));
+  Say(ResolveOf(devices, commit));
 }
 
 void TaskConnection::PeerLost(const std::string& worker, const std::string& reason) {
-  lost_peers_.emplace_back(worker, reason);
-  if (call_ != nullptr) call_->Send(PeerLostOf(worker, reason));
+  Say(PeerLostOf(worker, reason));
+}
+
+// Remembered also when there is a call: it may break before the worker has heard it.
+void TaskConnection::Say(v1::ExecuteRequest request) {
+  if (call_ != nullptr) call_->Send(request);
+  said_.push_back(std::move(request));
 }
 
 void TaskConnection::Acknowledge() {
@@ -145,7 +147,9 @@ void TaskConnection::OnReport(v1::TaskReport report) {
 
 void TaskConnection::OnResolved(const v1::ExecuteResponse::Resolved& resolved) {
   std::vector<DeviceRank> devices(resolved.devices().begin(), resolved.devices().end());
-  std::erase_if(unanswered_, [&](const Resolution& r) { return r.devices == devices; });
+  std::erase_if(said_, [&](const v1::ExecuteRequest& said) {
+    return said.has_resolve() && std::ranges::equal(said.resolve().devices(), devices);
+  });
   Emit(DevicesResolved{options_.worker, std::move(devices),
                        StatusFromCode(resolved.code(), resolved.message())});
 }
@@ -159,6 +163,7 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
     Emit(TaskEnded{options_.worker, status, {}});
     return;
   }
+  // An accepted task to which no call can attach again counts as lost with its worker.
   if (IsRefusal(status) || ++broken_calls_ >= kBrokenCallsMax) {
     let_go_ = true;
     Emit(WorkerLost{options_.worker,
@@ -172,14 +177,8 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
     const std::shared_ptr<TaskConnection> self = connection.lock();
     if (self == nullptr || self->let_go_ || self->acknowledged_) return;
     self->Call();
-    self->SayAgain();
+    for (const v1::ExecuteRequest& said : self->said_) self->call_->Send(said);
   });
-}
-
-void TaskConnection::SayAgain() {
-  if (cancelled_.has_value()) call_->Send(CancelOf(*cancelled_));
-  for (const auto& [worker, reason] : lost_peers_) call_->Send(PeerLostOf(worker, reason));
-  for (const Resolution& r : unanswered_) call_->Send(ResolveOf(r.devices, r.commit));
 }
 
 }  // namespace crossmesh

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -78,14 +77,9 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   void OnReport(v1::TaskReport report);
   void OnResolved(const v1::ExecuteResponse::Resolved& resolved);
   void OnCallEnded(const absl::Status& status);
-  void SayAgain();
+  void Say(v1::ExecuteRequest request);
   void FinishLettingGo();
   void Emit(OperationEvent event) { options_.on_event(std::move(event)); }
-
-  struct Resolution {
-    std::vector<DeviceRank> devices;
-    bool commit = false;
-  };
 
   Options options_;
   std::unique_ptr<WorkerCall<v1::ExecuteRequest>> call_;  // null while there is none
@@ -97,10 +91,8 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   bool let_go_ = false;
   std::optional<v1::TaskReport> report_;
   TaskQueue::Timer acknowledge_timer_;
-  // What was said and not answered.
-  std::optional<std::string> cancelled_;
-  std::vector<std::pair<std::string, std::string>> lost_peers_;
-  std::vector<Resolution> unanswered_;
+  // What a next call says again: all but the resolutions that were answered.
+  std::vector<v1::ExecuteRequest> said_;
 };
 
 }  // namespace crossmesh

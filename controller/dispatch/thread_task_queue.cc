@@ -44,6 +44,7 @@ void ThreadTaskQueue::Cancel(const Timer& timer) {
 }
 
 void ThreadTaskQueue::Stop() {
+  // Dropped tasks go away at the end and without the lock: they may own what posts and cancels.
   std::deque<Task> dropped_tasks;
   absl::btree_map<Timer, Task> dropped_timers;
   {

@@ -64,6 +64,7 @@ class ProgramMaker {
       out.set_to(edge.to);
       out.set_samples(transfer.samples);
       out.set_buffers(transfer.buffers);
+      // The plan's number in the keys of messages: the same at all workers, and never 0.
       out.set_plan(
           static_cast<uint32_t>(1 + transfer.index * std::ssize(sizes) + (size - sizes.begin())));
       for (const auto& tensor : edge.tensors) out.add_tensors(tensor.tensor.name);
@@ -140,6 +141,7 @@ class ProgramMaker {
       for (OpIndex op = 0; op < ops.size(); ++op) add(ops.rank_of(op), ToString(ops.op(op)));
       return actions;
     }
+    // Ranks that block meet at every transfer, so both ends have it at the same point of one order.
     ASSIGN_OR_RETURN(const std::vector<BlockingStep> steps, OrderBlockingSteps(ops));
     for (const BlockingStep& step : steps) {
       const Op& op = ops.op(step.op);

@@ -133,6 +133,7 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
                                                   old.incarnation));
       }
       if (IsLive(old.state)) {
+        // The same process on another stream still has its tasks, and is not lost.
         (old.incarnation == record.incarnation ? before : superseded) = old;
         Disown(old);
       }
@@ -144,6 +145,8 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
     session = ++last_session_;
     workers_[record.name] = Member{record, session};
   }
+  // The loss first: listeners then forget what they have of the worker, which must not be what they
+  // make for the new process.
   if (superseded.has_value()) {
     TellLost(*superseded, absl::UnavailableError("superseded by a new process"));
   }
@@ -171,7 +174,7 @@ bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Hear
     record.memory_bytes = heartbeat.memory_bytes;
     record.running_tasks = heartbeat.running_tasks;
     if (record.state == WorkerState::kSuspect) record.state = WorkerState::kReady;
-    if (record.gpus.empty()) return true;
+    if (record.gpus.empty()) return true;  // the copies below are for GPUs only
     before = record;
     SetProcesses(record, heartbeat.gpu_processes);
     after = record;
@@ -187,6 +190,7 @@ void WorkerRegistry::SessionEnded(absl::string_view worker, uint64_t session, bo
     Member* member = FindSession(worker, session);
     if (member == nullptr) return;
     lost = Lose(*member);
+    // A worker that left on purpose is not listed as lost.
     if (left) workers_.erase(lost.name);
   }
   TellLost(lost, absl::UnavailableError(left ? "it left" : "its session ended"));
@@ -221,11 +225,12 @@ void WorkerRegistry::Sweep() {
         record.silent = true;
         lost.push_back(Lose(member));
       } else if (record.state == WorkerState::kReady &&
-                 silence > options_.heartbeat_interval * (options_.suspect_after_missed + 1)) {
+                 silence > kHeartbeatInterval * (kSuspectAfterMissed + 1)) {
         record.state = WorkerState::kSuspect;
       }
     }
   }
+  // Without the lock: listeners look into the registry.
   for (const WorkerRecord& record : lost) {
     TellLost(record, absl::UnavailableError(absl::StrCat(
                          "no heartbeat for ", absl::FormatDuration(options_.lost_after))));

@@ -64,9 +64,11 @@ class MembershipListener {
 // session number): what an older session says is ignored. Thread-safe.
 class WorkerRegistry {
  public:
+  // That workers keep, and how many of them may be missed before a worker is suspect.
+  static constexpr absl::Duration kHeartbeatInterval = absl::Seconds(2);
+  static constexpr int kSuspectAfterMissed = 2;
+
   struct Options {
-    absl::Duration heartbeat_interval = absl::Seconds(2);
-    int32_t suspect_after_missed = 2;
     absl::Duration lost_after = absl::Seconds(10);
   };
   WorkerRegistry(Options options, const Clock& clock, MembershipListener& listener);

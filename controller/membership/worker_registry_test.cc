@@ -4,6 +4,7 @@
 #include "common/testing/status_matchers.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -48,6 +49,12 @@ class WorkerRegistryTest : public testing::Test {
     record.devices = std::move(devices);
     return record;
   }
+  // The number of its session.
+  uint64_t Join(WorkerRecord record) {
+    const absl::StatusOr<uint64_t> session = registry_.Register(std::move(record));
+    EXPECT_OK(session);
+    return *session;
+  }
   WorkerState StateOf(const std::string& worker) { return registry_.Get(worker)->state; }
   void Pass(absl::Duration duration) {
     clock_.Advance(duration);
@@ -60,7 +67,7 @@ class WorkerRegistryTest : public testing::Test {
 };
 
 TEST_F(WorkerRegistryTest, AWorkerIsSuspectAfterTwoMissedHeartbeatsAndLostAfterTenSeconds) {
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}})).status());
+  Join(Record("w0", {{"a", 0}}));
   Pass(absl::Seconds(6));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
   Pass(absl::Seconds(1));
@@ -71,7 +78,7 @@ TEST_F(WorkerRegistryTest, AWorkerIsSuspectAfterTwoMissedHeartbeatsAndLostAfterT
 }
 
 TEST_F(WorkerRegistryTest, AHeartbeatMakesASuspectReadyAgain) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
   Pass(absl::Seconds(7));
   EXPECT_TRUE(registry_.Beat("w0", session, {.memory_bytes = 5, .running_tasks = 1}));
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
@@ -79,7 +86,7 @@ TEST_F(WorkerRegistryTest, AHeartbeatMakesASuspectReadyAgain) {
 }
 
 TEST_F(WorkerRegistryTest, ALostWorkerIsReportedOnce) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
   registry_.SessionEnded("w0", session, /*left=*/false);
   registry_.SessionEnded("w0", session, /*left=*/false);
   Pass(absl::Seconds(60));
@@ -87,8 +94,8 @@ TEST_F(WorkerRegistryTest, ALostWorkerIsReportedOnce) {
 }
 
 TEST_F(WorkerRegistryTest, AHigherIncarnationSupersedesTheOldProcess) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t old, registry_.Register(Record("w0", {{"a", 0}}, 1)));
-  ASSERT_OK_AND_ASSIGN(const uint64_t now, registry_.Register(Record("w0", {{"a", 0}}, 2)));
+  const uint64_t old = Join(Record("w0", {{"a", 0}}, 1));
+  const uint64_t now = Join(Record("w0", {{"a", 0}}, 2));
   EXPECT_THAT(listener_.heard,
               ElementsAre("ready w0", "lost w0: superseded by a new process", "ready w0"));
   EXPECT_FALSE(registry_.Beat("w0", old, {}));
@@ -98,28 +105,28 @@ TEST_F(WorkerRegistryTest, AHigherIncarnationSupersedesTheOldProcess) {
 }
 
 TEST_F(WorkerRegistryTest, TheSameProcessMayOpenASecondSessionWithoutBeingLost) {
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}}, 1)).status());
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}}, 1)).status());
+  Join(Record("w0", {{"a", 0}}, 1));
+  Join(Record("w0", {{"a", 0}}, 1));
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "ready w0"));
 }
 
 TEST_F(WorkerRegistryTest, AnOlderIncarnationIsAborted) {
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}}, 2)).status());
+  Join(Record("w0", {{"a", 0}}, 2));
   EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 1)),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("incarnation 1")));
 }
 
 TEST_F(WorkerRegistryTest, ADeviceOfALiveWorkerIsRefusedWithBothNames) {
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}})).status());
+  Join(Record("w0", {{"a", 0}}));
   EXPECT_THAT(registry_.Register(Record("w1", {{"a", 0}})),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        testing::AllOf(HasSubstr("w1"), HasSubstr("a.0"), HasSubstr("w0"))));
 }
 
 TEST_F(WorkerRegistryTest, TheDevicesOfALostWorkerAreFree) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
   registry_.SessionEnded("w0", session, /*left=*/false);
-  EXPECT_OK(registry_.Register(Record("w1", {{"a", 0}})).status());
+  Join(Record("w1", {{"a", 0}}));
 }
 
 TEST_F(WorkerRegistryTest, AWorkerWithoutNameOrDevicesIsRefused) {
@@ -130,15 +137,15 @@ TEST_F(WorkerRegistryTest, AWorkerWithoutNameOrDevicesIsRefused) {
 }
 
 TEST_F(WorkerRegistryTest, AWorkerThatLeftIsForgotten) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
   registry_.SessionEnded("w0", session, /*left=*/true);
   EXPECT_THAT(registry_.Get("w0"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: it left"));
 }
 
 TEST_F(WorkerRegistryTest, OwnersAreEachNamedOnce) {
-  ASSERT_OK(registry_.Register(Record("w1", {{"b", 0}})).status());
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}, {"a", 1}})).status());
+  Join(Record("w1", {{"b", 0}}));
+  Join(Record("w0", {{"a", 0}, {"a", 1}}));
   const std::vector<DeviceId> devices = {{"a", 1}, {"b", 0}, {"a", 0}};
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
   ASSERT_EQ(owners.size(), 2u);
@@ -147,18 +154,15 @@ TEST_F(WorkerRegistryTest, OwnersAreEachNamedOnce) {
 }
 
 TEST_F(WorkerRegistryTest, ADeviceWithoutALiveWorkerIsNamed) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(Record("w0", {{"a", 0}})));
-  registry_.SessionEnded("w0", session, /*left=*/false);
-  const std::vector<DeviceId> devices = {{"a", 0}};
-  EXPECT_THAT(registry_.OwnersOf(devices),
+  registry_.SessionEnded("w0", Join(Record("w0", {{"a", 0}})), /*left=*/false);
+  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a.0")));
 }
 
 TEST_F(WorkerRegistryTest, ADrainingWorkerTakesNoNewWork) {
-  ASSERT_OK(registry_.Register(Record("w0", {{"a", 0}})).status());
+  Join(Record("w0", {{"a", 0}}));
   ASSERT_OK(registry_.Drain("w0"));
-  const std::vector<DeviceId> devices = {{"a", 0}};
-  EXPECT_THAT(registry_.OwnersOf(devices),
+  EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
   EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
 }
@@ -175,7 +179,7 @@ class GpuRegistryTest : public WorkerRegistryTest {
 };
 
 TEST_F(GpuRegistryTest, AGpusProcessIsFoundAtItsWorker) {
-  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 7)).status());
+  Join(GpuRecordOf("w0", "a", 7));
   const auto place = registry_.FindGpuProcess({"GPU-a", 7});
   ASSERT_TRUE(place.has_value());
   EXPECT_EQ(place->worker, "w0");
@@ -185,7 +189,7 @@ TEST_F(GpuRegistryTest, AGpusProcessIsFoundAtItsWorker) {
 }
 
 TEST_F(GpuRegistryTest, AHeartbeatTellsOfAnotherProcess) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(GpuRecordOf("w0", "a", 7)));
+  const uint64_t session = Join(GpuRecordOf("w0", "a", 7));
   EXPECT_TRUE(registry_.Beat("w0", session, {.gpu_processes = {{"GPU-a", 7}}}));
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0"));
   EXPECT_TRUE(registry_.Beat("w0", session, {}));
@@ -197,15 +201,15 @@ TEST_F(GpuRegistryTest, AHeartbeatTellsOfAnotherProcess) {
 }
 
 TEST_F(GpuRegistryTest, ASecondSessionTellsOfAnotherProcess) {
-  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 7)).status());
-  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 8)).status());
+  Join(GpuRecordOf("w0", "a", 7));
+  Join(GpuRecordOf("w0", "a", 8));
   EXPECT_THAT(
       listener_.heard,
       ElementsAre("ready w0", "lost GPU-a#7: worker w0: the process has ended", "ready w0"));
 }
 
 TEST_F(GpuRegistryTest, ALostWorkersProcessesAreLostWithIt) {
-  ASSERT_OK_AND_ASSIGN(const uint64_t session, registry_.Register(GpuRecordOf("w0", "a", 7)));
+  const uint64_t session = Join(GpuRecordOf("w0", "a", 7));
   registry_.SessionEnded("w0", session, /*left=*/false);
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: its session ended",
                                            "lost GPU-a#7: worker w0 is lost: its session ended"));
@@ -213,7 +217,7 @@ TEST_F(GpuRegistryTest, ALostWorkersProcessesAreLostWithIt) {
 }
 
 TEST_F(GpuRegistryTest, AGpuHasOneWorker) {
-  ASSERT_OK(registry_.Register(GpuRecordOf("w0", "a", 7)).status());
+  Join(GpuRecordOf("w0", "a", 7));
   WorkerRecord other = GpuRecordOf("w1", "b", 1);
   other.gpus[0].process.gpu = "GPU-a";
   EXPECT_THAT(registry_.Register(other).status(),

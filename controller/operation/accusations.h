@@ -6,7 +6,7 @@
 
 namespace crossmesh {
 
-// Workers' words that others are gone or without progress, and who is to be believed. Both ends of
+// Workers' words that others are gone or without progress, and which to believe. Both ends of
 // a cut link accuse each other, and a worker that is cut off accuses all others, perhaps first. So
 // all that may still say something are heard, but for those that are accused: they may be gone.
 // Thread-compatible.
@@ -30,7 +30,7 @@ class Accusations {
   };
   // Whether all that are not accused themselves have said their last word.
   bool AllHeard(const std::vector<Witness>& witnesses) const;
-  // Whom to give up next, once all are heard; nothing when no more can be decided.
+  // The worker to give up next, once all are heard; nothing when no more can be decided.
   std::optional<Verdict> Judge(const std::vector<Witness>& witnesses) const;
 
  private:

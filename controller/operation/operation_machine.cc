@@ -56,6 +56,7 @@ void OperationMachine::On(const Planned& event) {
     }
     tasks_.push_back(Task{.share = share});
   }
+  // One intent covers all attempts: it says what is to be done, not how.
   if (attempt_ == 1) {
     Do(CommitIntent{});
   } else {
@@ -89,6 +90,7 @@ void OperationMachine::StartTasks() {
       LoseWorker(worker, absl::UnavailableError("lost before the start"));
     }
   }
+  // A replica to which nothing comes is whole before any task has reported.
   for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) CommitWhereWhole(i);
 }
 
@@ -97,8 +99,8 @@ void OperationMachine::On(const TaskAccepted& event) {
   if (task == nullptr || task->state != TaskState::kStarting) return;
   task->state = TaskState::kAccepted;
   task->accepted = true;
-  const bool all = std::all_of(tasks_.begin(), tasks_.end(),
-                               [](const Task& t) { return t.state != TaskState::kStarting; });
+  const bool all =
+      std::ranges::none_of(tasks_, [](const Task& t) { return t.state == TaskState::kStarting; });
   if (all && state_ == OperationState::kPreparing) {
     state_ = OperationState::kRunning;
     Do(PublishChange{});
@@ -151,10 +153,11 @@ void OperationMachine::On(const DevicesResolved& event) {
   Task* task = FindTask(event.worker);
   if (task == nullptr || task->state == TaskState::kLost) return;
   for (const DeviceRank device : event.devices) {
-    if (task->unresolved.erase(device) == 0) continue;
+    if (task->unresolved.erase(device) == 0) continue;  // said again on a new call
     task->resolved.insert(device);
     const int32_t index = task->share.replica_of_device.at(device);
     Replica& replica = replicas_[index];
+    // It is abandoned, or another device has failed to commit.
     if (!replica.committing) continue;
     if (!event.status.ok()) {
       replica.committing = false;
@@ -189,8 +192,8 @@ void OperationMachine::On(const DeadlinePassed&) {
 }
 
 OperationMachine::Task* OperationMachine::FindTask(absl::string_view worker) {
-  const auto found = std::find_if(tasks_.begin(), tasks_.end(),
-                                  [&](const Task& t) { return t.share.worker == worker; });
+  const auto found =
+      std::ranges::find_if(tasks_, [&](const Task& t) { return t.share.worker == worker; });
   return found == tasks_.end() ? nullptr : &*found;
 }
 
@@ -297,8 +300,9 @@ void OperationMachine::BeginEnding(const absl::Status& why) {
 void OperationMachine::Settle() {
   if (!started_ && ending_.ok()) return;
   Judge();
-  const bool all_ended = !started_ || std::all_of(tasks_.begin(), tasks_.end(),
-                                                  [](const Task& t) { return t.ended(); });
+  // While a task runs it may write to its destinations, and while a lease is open the worker keeps
+  // them for it: only after both may they be planned for again, or the operation be over.
+  const bool all_ended = !started_ || std::ranges::all_of(tasks_, &Task::ended);
   if (!all_ended) return;
   Abandon();
   if (!EverythingResolved()) return;
@@ -324,8 +328,7 @@ void OperationMachine::Abandon() {
 }
 
 bool OperationMachine::EverythingResolved() const {
-  return std::all_of(tasks_.begin(), tasks_.end(),
-                     [](const Task& t) { return t.unresolved.empty(); });
+  return std::ranges::all_of(tasks_, [](const Task& t) { return t.unresolved.empty(); });
 }
 
 bool OperationMachine::PlanRemaining() {
@@ -369,6 +372,7 @@ void OperationMachine::Finish() {
     }
     if (replicas_[i].state == ReplicaState::kCommitted) ++committed;
   }
+  // Only now: an acknowledged worker releases its sources, from which later attempts read as well.
   for (const auto& [worker, attempt] : earlier_tasks_) {
     if (!lost_workers_.contains(worker)) Do(AcknowledgeTask{worker, attempt});
   }
@@ -377,6 +381,7 @@ void OperationMachine::Finish() {
       Do(AcknowledgeTask{task.share.worker, attempt_});
     }
   }
+  // Without a plan there are no replicas, and the error alone decides.
   if (committed == static_cast<int32_t>(replicas_.size()) && (error_.ok() || committed > 0)) {
     state_ = OperationState::kCommitted;
   } else if (committed > 0) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/plan/tensor_table.h"
+#include "common/plan/indices.h"
 #include "controller/operation/accusations.h"
 
 #include <cstdint>
@@ -120,10 +120,6 @@ struct FinishOperation {};  // terminal: record, report, forget
 using OperationAction =
     std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, PlanAgain,
                  AcknowledgeTask, PublishChange, FinishOperation>;
-
-// Text of events and actions, for scripts and logs: "StartTask w0 attempt 1".
-std::string ToString(const OperationEvent& event);
-std::string ToString(const OperationAction& action);
 
 // The life of one operation: events in, actions out. Pure: no clock, no I/O, no threads.
 // Thread-compatible; its owner feeds it one event at a time.

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <absl/strings/numbers.h>
@@ -80,6 +81,33 @@ OperationEvent EventOf(absl::string_view line) {
   return DeadlinePassed{};
 }
 
+// "StartTask w0 attempt 1"
+struct ActionText {
+  std::string operator()(const CommitIntent&) const { return "CommitIntent"; }
+  std::string operator()(const StartTask& a) const {
+    return absl::StrCat("StartTask ", a.worker, " attempt ", a.attempt);
+  }
+  std::string operator()(const CancelTask& a) const {
+    return absl::StrCat("CancelTask ", a.worker, " attempt ", a.attempt, ": ", a.reason);
+  }
+  std::string operator()(const ResolveDevices& a) const {
+    return absl::StrCat(a.commit ? "Commit " : "Abandon ", a.worker, " ",
+                        absl::StrJoin(a.devices, ","), " attempt ", a.attempt);
+  }
+  std::string operator()(const TellPeerLost& a) const {
+    return absl::StrCat("TellPeerLost ", a.worker, " of ", a.lost, ": ", a.reason);
+  }
+  std::string operator()(const PlanAgain& a) const {
+    return absl::StrCat("PlanAgain attempt ", a.attempt, " replicas ",
+                        absl::StrJoin(a.replicas, ","), " without ", absl::StrJoin(a.without, ","));
+  }
+  std::string operator()(const AcknowledgeTask& a) const {
+    return absl::StrCat("AcknowledgeTask ", a.worker, " attempt ", a.attempt);
+  }
+  std::string operator()(const PublishChange&) const { return "PublishChange"; }
+  std::string operator()(const FinishOperation&) const { return "FinishOperation"; }
+};
+
 std::string Play(const std::string& script) {
   OperationMachine machine(0);
   return PlayScript(script, [&machine](absl::string_view event) {
@@ -89,7 +117,7 @@ std::string Play(const std::string& script) {
       return played;
     }
     for (const OperationAction& action : machine.Handle(EventOf(event))) {
-      absl::StrAppend(&played, "    ", ToString(action), "\n");
+      absl::StrAppend(&played, "    ", std::visit(ActionText(), action), "\n");
     }
     absl::StrAppend(&played, "  ", OperationStateName(machine.state()), "\n");
     return played;

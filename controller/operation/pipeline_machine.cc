@@ -19,24 +19,6 @@ absl::Status EndOf(const absl::Status& status) {
 
 }  // namespace
 
-absl::string_view PipelineRunStateName(PipelineRunState state) {
-  switch (state) {
-    case PipelineRunState::kPreparing:
-      return "PREPARING";
-    case PipelineRunState::kRunning:
-      return "RUNNING";
-    case PipelineRunState::kWaiting:
-      return "WAITING";
-    case PipelineRunState::kDone:
-      return "DONE";
-    case PipelineRunState::kFailed:
-      return "FAILED";
-    case PipelineRunState::kStopped:
-      return "STOPPED";
-  }
-  return "UNKNOWN";
-}
-
 bool IsTerminal(PipelineRunState state) { return state >= PipelineRunState::kDone; }
 
 std::vector<PipelineMachine::Action> PipelineMachine::Handle(const Event& event) {
@@ -86,6 +68,7 @@ void PipelineMachine::On(const Accepted& event) {
 void PipelineMachine::BeginNext() {
   phase_ = Phase::kIterating;
   state_ = PipelineRunState::kRunning;
+  // All are there: the next failure gives them their whole time to return.
   awaits_workers_ = too_late_ = false;
   for (auto& [name, worker] : workers_) worker.reported = false;
   actions_.emplace_back(BeginIteration{iteration_});
@@ -95,6 +78,7 @@ void PipelineMachine::BeginNext() {
 void PipelineMachine::On(const Reported& event) {
   Worker* worker = FindOpen(event.worker);
   if (worker == nullptr) return;
+  // Those of programs that are being stopped come as well: they say where the iteration hung.
   if (!event.positions.empty()) worker->positions = event.positions;
   if (phase_ == Phase::kEnding) return;
   if (!event.status.ok()) return Fail(About(event.worker, event.status));
@@ -123,6 +107,7 @@ void PipelineMachine::On(const CallEnded& event) {
   worker->ended = true;
   if (phase_ == Phase::kEnding) return;
   const absl::Status why = About(event.worker, EndOf(event.status));
+  // A program that a worker refuses it would refuse again; one that did not reach it, perhaps not.
   if (!worker->accepted && !absl::IsUnavailable(why)) refusal_ = why;
   Fail(why);
 }
@@ -199,6 +184,7 @@ void PipelineMachine::Settle() {
   if (cause_.ok() && iteration_ == options_.iterations) {
     return End(PipelineRunState::kDone, absl::OkStatus());
   }
+  // What a client asked for decides before what failed meanwhile.
   if (stop_reason_.has_value()) {
     return End(PipelineRunState::kStopped,
                absl::CancelledError(absl::StrCat("stopped: ", *stop_reason_)));
@@ -223,6 +209,7 @@ void PipelineMachine::WaitForWorkers() {
 
 void PipelineMachine::OnWorkersTooLate() {
   if (!awaits_workers_) return;
+  // A start that is under way may still succeed.
   too_late_ = true;
   if (phase_ == Phase::kAwaiting) End(PipelineRunState::kFailed, NotThereInTime());
 }

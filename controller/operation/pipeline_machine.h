@@ -21,7 +21,6 @@ enum class PipelineRunState : uint8_t {
   kFailed,
   kStopped,
 };
-absl::string_view PipelineRunStateName(PipelineRunState state);
 bool IsTerminal(PipelineRunState state);
 
 // The life of one pipeline's run: events in, actions out. Pure: no clock, no I/O, no threads.
@@ -32,11 +31,11 @@ bool IsTerminal(PipelineRunState state);
 //   any of them --> FAILED | STOPPED
 //
 // Every worker has a call, in which its program runs. An iteration is complete when all workers
-// say so; it fails, for all of them, with the first that says otherwise, whose call ends, who is
-// lost, or when its time is over. Then all programs are stopped, and only when all calls have ended
-// (those that do not are cancelled) the workers are waited for, and the programs started again for
-// the next iteration. What fails before any iteration is tried again as well, unless a worker
-// refuses its program.
+// say so; it fails, for all of them, with the first worker that says otherwise, is lost, or ends
+// its call, or when its time is over. Then all programs are stopped, and only when all calls have
+// ended (those that do not are cancelled) the workers are waited for, and the programs started
+// again for the next iteration. What fails before any iteration is tried again as well, unless a
+// worker refuses its program.
 class PipelineMachine {
  public:
   // Most positions of ranks that an error tells.
@@ -114,7 +113,7 @@ class PipelineMachine {
     int64_t iteration = 0;
     absl::Status status;
   };
-  struct Publish {};  // somebody watching may want to know
+  struct Publish {};  // clients that watch may want to know
   struct Finish {};   // terminal: report, forget
   using Action = std::variant<StartPrograms, BeginIteration, StopPrograms, CancelCall, AwaitWorkers,
                               StartTimer, EndIteration, Publish, Finish>;
@@ -166,7 +165,7 @@ class PipelineMachine {
   void OnWorkersTooLate();
   absl::Status NotThereInTime() const;
   absl::Status WithPositions() const;
-  // Those for whom `has` is false: "w0, w1".
+  // The workers for which `has` is false: "w0, w1".
   std::string Lacking(bool Worker::* has) const;
   void End(PipelineRunState state, absl::Status error);
 
@@ -182,14 +181,10 @@ class PipelineMachine {
   bool too_late_ = false;        // since it has run out
   absl::Status missing_;         // why workers are still waited for, or why the last start failed
   absl::btree_map<std::string, Worker> workers_;  // of the present generation
-  std::optional<std::string> stop_reason_;        // somebody wants the run to stop
+  std::optional<std::string> stop_reason_;        // a client wants the run to stop
   absl::Status refusal_;                          // a worker's, of its program
   absl::Status error_;
   std::vector<Action> actions_;  // of the event being handled
 };
-
-// Text of actions, for scripts and logs: "BeginIteration 3".
-std::string ToString(const PipelineMachine::Action& action);
-absl::string_view ToString(PipelineMachine::Wait wait);
 
 }  // namespace crossmesh

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <absl/strings/match.h>
@@ -40,10 +41,24 @@ absl::Status StatusOf(const Words& words, size_t first) {
   return absl::OkStatus();
 }
 
+absl::string_view TextOf(Machine::Wait wait) {
+  switch (wait) {
+    case Machine::Wait::kWorkers:
+      return "workers";
+    case Machine::Wait::kStart:
+      return "start";
+    case Machine::Wait::kIteration:
+      return "iteration";
+    case Machine::Wait::kEnd:
+      return "end";
+  }
+  return "unknown";
+}
+
 Machine::Wait WaitOf(absl::string_view text) {
   for (const auto wait : {Machine::Wait::kWorkers, Machine::Wait::kStart, Machine::Wait::kIteration,
                           Machine::Wait::kEnd}) {
-    if (ToString(wait) == text) return wait;
+    if (TextOf(wait) == text) return wait;
   }
   ADD_FAILURE() << "no timer " << text;
   return {};
@@ -72,6 +87,51 @@ Machine::Event EventOf(absl::string_view line) {
   return Machine::TimePassed{};
 }
 
+absl::string_view TextOf(PipelineRunState state) {
+  switch (state) {
+    case PipelineRunState::kPreparing:
+      return "PREPARING";
+    case PipelineRunState::kRunning:
+      return "RUNNING";
+    case PipelineRunState::kWaiting:
+      return "WAITING";
+    case PipelineRunState::kDone:
+      return "DONE";
+    case PipelineRunState::kFailed:
+      return "FAILED";
+    case PipelineRunState::kStopped:
+      return "STOPPED";
+  }
+  return "UNKNOWN";
+}
+
+// "BeginIteration 3"
+struct ActionText {
+  std::string operator()(const Machine::StartPrograms& a) const {
+    return absl::StrCat("StartPrograms generation ", a.generation);
+  }
+  std::string operator()(const Machine::BeginIteration& a) const {
+    return absl::StrCat("BeginIteration ", a.iteration);
+  }
+  std::string operator()(const Machine::StopPrograms& a) const {
+    return a.reason.empty() ? "StopPrograms" : absl::StrCat("StopPrograms '", a.reason, "'");
+  }
+  std::string operator()(const Machine::CancelCall& a) const {
+    return absl::StrCat("CancelCall ", a.worker);
+  }
+  std::string operator()(const Machine::AwaitWorkers&) const { return "AwaitWorkers"; }
+  std::string operator()(const Machine::StartTimer& a) const {
+    return absl::StrCat("StartTimer ", TextOf(a.wait));
+  }
+  std::string operator()(const Machine::EndIteration& a) const {
+    if (a.status.ok()) return absl::StrCat("EndIteration ", a.iteration, " OK");
+    return absl::StrCat("EndIteration ", a.iteration, " ",
+                        absl::StatusCodeToString(a.status.code()), " ", a.status.message());
+  }
+  std::string operator()(const Machine::Publish&) const { return "Publish"; }
+  std::string operator()(const Machine::Finish&) const { return "Finish"; }
+};
+
 // "Run 3", or "Run 3 stop_at_failure", comes first.
 std::string Play(const std::string& script) {
   std::optional<Machine> machine;
@@ -84,9 +144,9 @@ std::string Play(const std::string& script) {
       return played;
     }
     for (const Machine::Action& action : machine->Handle(EventOf(event))) {
-      absl::StrAppend(&played, "    ", ToString(action), "\n");
+      absl::StrAppend(&played, "    ", std::visit(ActionText(), action), "\n");
     }
-    absl::StrAppend(&played, "  ", PipelineRunStateName(machine->state()));
+    absl::StrAppend(&played, "  ", TextOf(machine->state()));
     if (!machine->error().ok()) {
       absl::StrAppend(&played, " ", absl::StatusCodeToString(machine->error().code()), " ",
                       machine->error().message());

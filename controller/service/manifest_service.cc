@@ -1,15 +1,17 @@
 #include "controller/service/manifest_service.h"
 
 #include "common/base/status_macros.h"
-#include "common/rpc/server.h"
+#include "common/metrics/controller_metrics.h"
 #include "common/rpc/server_streams.h"
 #include "common/wire/object_name.h"
 #include "common/wire/tensor_codec.h"
+#include "controller/catalog/catalog.h"
 #include "controller/service/object_count.h"
 #include "controller/service/paging.h"
 #include "controller/service/unary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -127,37 +129,27 @@ grpc::ServerWriteReactor<v1::GetManifestResponse>* ManifestService::GetManifest(
 grpc::ServerUnaryReactor* ManifestService::ListManifests(grpc::CallbackServerContext* context,
                                                          const v1::ListManifestsRequest* request,
                                                          v1::ListManifestsResponse* response) {
-  return Answer(context, List(*request, *response));
-}
-
-absl::Status ManifestService::List(const v1::ListManifestsRequest& request,
-                                   v1::ListManifestsResponse& response) {
-  RETURN_IF_ERROR(CheckRequestBytes(request));
-  ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
-  ASSIGN_OR_RETURN(const auto manifests, catalog_.manifests.List(request.page_token(), limit));
-  for (const Registered<Manifest>& manifest : manifests) {
-    v1::ListManifestsResponse::Entry& entry = *response.add_manifests();
-    entry.set_name(manifest.name);
-    entry.set_tensors(static_cast<int64_t>(manifest.value->tensors().size()));
-    entry.set_size_bytes(manifest.value->bytes());
-    entry.set_digest(manifest.value->digest().ToString());
-    entry.set_revision(manifest.revision);
-  }
-  if (response.manifests_size() == limit) response.set_next_page_token(manifests.back().name);
-  return absl::OkStatus();
+  return Serve(context, *request, [&] {
+    return ListObjects(catalog_.manifests, *request, *response,
+                       [&](const Registered<Manifest>& manifest) {
+                         v1::ListManifestsResponse::Entry& entry = *response->add_manifests();
+                         entry.set_name(manifest.name);
+                         entry.set_tensors(std::ssize(manifest.value->tensors()));
+                         entry.set_size_bytes(manifest.value->bytes());
+                         entry.set_digest(manifest.value->digest().ToString());
+                         entry.set_revision(manifest.revision);
+                       });
+  });
 }
 
 grpc::ServerUnaryReactor* ManifestService::DeleteManifest(
     grpc::CallbackServerContext* context, const v1::DeleteManifestRequest* request,
     v1::DeleteManifestResponse* /*response*/) {
-  return Answer(context, Delete(*request));
-}
-
-absl::Status ManifestService::Delete(const v1::DeleteManifestRequest& request) {
-  RETURN_IF_ERROR(CheckRequestBytes(request));
-  RETURN_IF_ERROR(catalog_.manifests.Delete(request.name(), request.revision()));
-  metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
-  return absl::OkStatus();
+  return Serve(context, *request, [&]() -> absl::Status {
+    RETURN_IF_ERROR(catalog_.manifests.Delete(request->name(), request->revision()));
+    metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace crossmesh

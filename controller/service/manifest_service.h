@@ -1,10 +1,11 @@
 #pragma once
 
-#include "common/metrics/controller_metrics.h"
-#include "controller/catalog/catalog.h"
 #include "crossmesh/v1/manifest_service.grpc.pb.h"
 
 namespace crossmesh {
+
+class ControllerMetrics;
+struct Catalog;
 
 // Tensor manifests by name. Thread-safe.
 class ManifestService final : public v1::ManifestService::CallbackService {
@@ -27,9 +28,6 @@ class ManifestService final : public v1::ManifestService::CallbackService {
                                            v1::DeleteManifestResponse* response) override;
 
  private:
-  absl::Status List(const v1::ListManifestsRequest& request, v1::ListManifestsResponse& response);
-  absl::Status Delete(const v1::DeleteManifestRequest& request);
-
   Catalog& catalog_;
   ControllerMetrics& metrics_;
 };

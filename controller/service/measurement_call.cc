@@ -1,14 +1,24 @@
-#include "controller/service/measurement_call.h"
-
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/server_streams.h"
 #include "common/wire/time_codec.h"
+#include "controller/catalog/catalog.h"
 #include "controller/catalog/network_codec.h"
+#include "controller/dispatch/network_measurement.h"
 #include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
+#include "controller/service/network_service.h"
 #include "controller/service/random_token.h"
 
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
@@ -46,6 +56,50 @@ v1::MeasureNetworkResponse::Link ToProto(const LinkFigures& figures,
 
 }  // namespace
 
+// One call of MeasureNetwork: tells the client how far it is, stores what was found, and says so.
+// Shared by gRPC and the measurement. Thread-safe.
+class NetworkService::MeasurementCall final
+    : public ServerWriteStream<v1::MeasureNetworkResponse>,
+      public std::enable_shared_from_this<NetworkService::MeasurementCall> {
+ public:
+  explicit MeasurementCall(NetworkService& service) : service_(service) {}
+
+  // Once, after which gRPC may have the stream; ends it where the request cannot be served.
+  void Start(const v1::MeasureNetworkRequest& request);
+
+ private:
+  absl::Status Begin(const v1::MeasureNetworkRequest& request);
+  void OnProgress(const NetworkMeasurement::Progress& progress);
+  void OnMeasured(absl::StatusOr<NetworkMeasurement::Result> measured);
+  absl::StatusOr<v1::MeasureNetworkResponse::Result> ResultOf(
+      const NetworkMeasurement::Result& measured);
+  // What is measured becomes the description.
+  absl::StatusOr<std::shared_ptr<const NetworkDescription>> Store(
+      const NetworkMeasurement::Result& measured);
+  void AddWarnings(const NetworkMeasurement::Result& measured,
+                   v1::MeasureNetworkResponse::Result& result) const;
+  void OnEnd() override;
+
+  NetworkService& service_;
+
+  // Set by Begin, before anything runs.
+  std::vector<ProbePort> ports_;
+  std::shared_ptr<const NetworkDescription> before_;
+  bool keep_description_ = false;
+  bool operations_ran_ = false;
+
+  Mutex mutex_;
+  std::shared_ptr<NetworkMeasurement> measurement_ ABSL_GUARDED_BY(mutex_);  // null: ended
+  bool client_is_gone_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* NetworkService::MeasureNetwork(
+    grpc::CallbackServerContext* /*context*/, const v1::MeasureNetworkRequest* request) {
+  auto call = std::make_shared<MeasurementCall>(*this);
+  call->Start(*request);
+  return MeasurementCall::Serve(std::move(call));
+}
+
 void NetworkService::MeasurementCall::Start(const v1::MeasureNetworkRequest& request) {
   if (!service_.Enter()) {
     End(absl::FailedPreconditionError("another measurement of the network runs"));
@@ -76,6 +130,7 @@ absl::Status NetworkService::MeasurementCall::Begin(const v1::MeasureNetworkRequ
        .on_progress = [self](const auto& progress) { self->OnProgress(progress); },
        .on_end = [self](auto measured) { self->OnMeasured(std::move(measured)); }});
   {
+    // Before it starts: it may end from inside Start.
     const MutexLock lock(mutex_);
     measurement_ = measurement;
   }
@@ -97,7 +152,7 @@ void NetworkService::MeasurementCall::OnMeasured(
   bool client_is_gone = false;
   {
     const MutexLock lock(mutex_);
-    measurement_ = nullptr;
+    measurement_ = nullptr;  // the two held each other
     client_is_gone = client_is_gone_;
   }
   absl::Status status = measured.status();
@@ -110,6 +165,7 @@ void NetworkService::MeasurementCall::OnMeasured(
       Send(std::move(response));
     }
   }
+  // In this order: a client that sees the end may start the next measurement at once.
   service_.Leave();
   End(std::move(status));
 }

@@ -1,10 +1,11 @@
 #pragma once
 
-#include "common/metrics/controller_metrics.h"
-#include "controller/catalog/catalog.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 
 namespace crossmesh {
+
+class ControllerMetrics;
+struct Catalog;
 
 // Meshes by name. Thread-safe.
 class MeshService final : public v1::MeshService::CallbackService {
@@ -26,11 +27,6 @@ class MeshService final : public v1::MeshService::CallbackService {
                                        v1::DeleteMeshResponse* response) override;
 
  private:
-  absl::Status Create(const v1::CreateMeshRequest& request, v1::CreateMeshResponse& response);
-  absl::Status Get(const v1::GetMeshRequest& request, v1::GetMeshResponse& response);
-  absl::Status List(const v1::ListMeshesRequest& request, v1::ListMeshesResponse& response);
-  absl::Status Delete(const v1::DeleteMeshRequest& request);
-
   Catalog& catalog_;
   ControllerMetrics& metrics_;
 };

@@ -1,10 +1,11 @@
 #include "controller/service/network_service.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/tensor_codec.h"
+#include "controller/catalog/catalog.h"
 #include "controller/catalog/network_codec.h"
-#include "controller/service/measurement_call.h"
 #include "controller/service/unary.h"
 
 #include <memory>
@@ -18,14 +19,10 @@ namespace crossmesh {
 grpc::ServerUnaryReactor* NetworkService::GetNetwork(grpc::CallbackServerContext* context,
                                                      const v1::GetNetworkRequest* /*request*/,
                                                      v1::GetNetworkResponse* response) {
-  return Answer(context, Get(*response));
-}
-
-absl::Status NetworkService::Get(v1::GetNetworkResponse& response) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
-                   options_.catalog.network.Get());
-  *response.mutable_network() = ToProto(*network);
-  return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const NetworkDescription>> network =
+      options_.catalog.network.Get();
+  if (network.ok()) *response->mutable_network() = ToProto(**network);
+  return Answer(context, network.status());
 }
 
 grpc::ServerUnaryReactor* NetworkService::SetNetwork(grpc::CallbackServerContext* context,
@@ -51,13 +48,6 @@ absl::Status NetworkService::Set(const v1::SetNetworkRequest& request,
   LogInfo("network_described", {{"revision", network->revision}, {"source", "client"}});
   *response.mutable_network() = ToProto(*network);
   return absl::OkStatus();
-}
-
-grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* NetworkService::MeasureNetwork(
-    grpc::CallbackServerContext* /*context*/, const v1::MeasureNetworkRequest* request) {
-  auto call = std::make_shared<MeasurementCall>(*this);
-  call->Start(*request);
-  return MeasurementCall::Serve(std::move(call));
 }
 
 bool NetworkService::Enter() {

@@ -1,20 +1,19 @@
 #pragma once
 
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "controller/catalog/catalog.h"
-#include "controller/dispatch/probe_gateway.h"
-#include "controller/dispatch/running_table.h"
-#include "controller/membership/worker_registry.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
-
-#include <memory>
 
 #include <absl/status/status.h>
 
 namespace crossmesh {
 
+class Clock;
+class ProbeGateway;
 class RunningOperation;
+class WorkerRegistry;
+struct Catalog;
+template <typename Running>
+class RunningTable;
 
 // The current description of the network, and how it is measured. Thread-safe.
 class NetworkService final : public v1::NetworkService::CallbackService {
@@ -40,7 +39,6 @@ class NetworkService final : public v1::NetworkService::CallbackService {
  private:
   class MeasurementCall;
 
-  absl::Status Get(v1::GetNetworkResponse& response);
   absl::Status Set(const v1::SetNetworkRequest& request, v1::SetNetworkResponse& response);
 
   // One measurement at a time, since two would measure each other. False: another one runs.

@@ -1,12 +1,18 @@
 #pragma once
 
-#include "controller/dispatch/running_table.h"
-#include "controller/service/run_registry.h"
 #include "crossmesh/v1/operation_service.grpc.pb.h"
+
+#include <cstddef>
+
+#include <absl/status/status.h>
 
 namespace crossmesh {
 
 class RunningOperation;
+template <typename Subject>
+class RunRegistry;
+template <typename Running>
+class RunningTable;
 
 // Reads, watches and cancels operations. Thread-safe.
 class OperationService final : public v1::OperationService::CallbackService {
@@ -29,8 +35,6 @@ class OperationService final : public v1::OperationService::CallbackService {
                                             v1::CancelOperationResponse* response) override;
 
  private:
-  absl::Status Get(const v1::GetOperationRequest& request, v1::GetOperationResponse& response);
-  absl::Status List(const v1::ListOperationsRequest& request, v1::ListOperationsResponse& response);
   absl::Status Cancel(const v1::CancelOperationRequest& request);
 
   RunRegistry<v1::Operation>& registry_;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "common/base/status_macros.h"
+
 #include <cstdint>
+#include <iterator>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -18,6 +21,27 @@ inline absl::StatusOr<int32_t> PageSize(int32_t page_size) {
   if (page_size > 0 && page_size <= kPageSizeMax) return page_size;
   return absl::InvalidArgumentError(
       absl::StrCat("page_size: expected 0 to ", kPageSizeMax, ", found ", page_size));
+}
+
+// Answers a request for a page of a RecordTable: `add` puts an object into the response.
+template <typename Table, typename Request, typename Response, typename Add>
+absl::Status ListObjects(Table& table, const Request& request, Response& response, Add add) {
+  ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
+  ASSIGN_OR_RETURN(const auto objects, table.List(request.page_token(), limit));
+  for (const auto& object : objects) add(object);
+  if (std::ssize(objects) == limit) response.set_next_page_token(objects.back().name);
+  return absl::OkStatus();
+}
+
+// The same of a RunRegistry, newest first.
+template <typename Registry, typename Request, typename Response, typename Add>
+absl::Status ListRuns(const Registry& registry, const Request& request, Response& response,
+                      Add add) {
+  ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
+  const auto runs = registry.List(request.page_token(), limit);
+  for (const auto& run : runs) add(*run);
+  if (std::ssize(runs) == limit) response.set_next_page_token(runs.back()->id());
+  return absl::OkStatus();
 }
 
 }  // namespace crossmesh

@@ -1,19 +1,21 @@
 #pragma once
 
-#include "common/base/cancel_check.h"
-#include "common/base/clock.h"
-#include "controller/catalog/catalog.h"
-#include "controller/dispatch/running_table.h"
-#include "controller/service/pipeline_resolver.h"
-#include "controller/service/run_registry.h"
+#include "controller/service/pipeline_planner.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
 
 #include <string>
 
+#include <absl/status/statusor.h>
+
 namespace crossmesh {
 
 class RunningPipeline;
+class TaskQueue;
 struct PipelineRequest;
+template <typename Subject>
+class RunRegistry;
+template <typename Running>
+class RunningTable;
 
 // Pipelines by name, their plans and their runs. Thread-safe.
 class PipelineService final : public v1::PipelineService::CallbackService {
@@ -26,7 +28,7 @@ class PipelineService final : public v1::PipelineService::CallbackService {
     const Clock& clock;
   };
   explicit PipelineService(const Options& options)
-      : options_(options), resolver_(options.catalog) {}
+      : options_(options), planner_(options.catalog, options.clock) {}
 
   grpc::ServerUnaryReactor* CreatePipeline(grpc::CallbackServerContext* context,
                                            const v1::CreatePipelineRequest* request,
@@ -55,20 +57,12 @@ class PipelineService final : public v1::PipelineService::CallbackService {
                                             v1::StopPipelineRunResponse* response) override;
 
  private:
-  absl::Status Create(const v1::PipelineSpec& pipeline, v1::CreatePipelineResponse& response);
-  absl::Status Get(const v1::GetPipelineRequest& request, v1::GetPipelineResponse& response);
-  absl::Status List(const v1::ListPipelinesRequest& request, v1::ListPipelinesResponse& response);
-  absl::Status ListRuns(const v1::ListPipelineRunsRequest& request,
-                        v1::ListPipelineRunsResponse& response);
-  absl::Status Plan(const PipelineDescription& pipeline, const v1::PipelineChoice& choice,
-                    CancelCheck cancelled, v1::PlanPipelineResponse& response) const;
   // The id of the run, begun now or before.
   absl::StatusOr<std::string> Begin(const v1::StartPipelineRequest& request);
   absl::StatusOr<PipelineRequest> RequestOf(const v1::StartPipelineRequest& request);
-  absl::Status Stop(const v1::StopPipelineRunRequest& request);
 
   const Options options_;
-  PipelineResolver resolver_;
+  const PipelinePlanner planner_;
 };
 
 }  // namespace crossmesh

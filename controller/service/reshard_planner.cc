@@ -1,9 +1,13 @@
 #include "controller/service/reshard_planner.h"
 
+#include "common/base/clock.h"
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
+#include "common/metrics/controller_metrics.h"
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/reshard_codec.h"
+#include "controller/catalog/catalog.h"
+#include "controller/dispatch/planned_reshard.h"
 #include "planner/reshard/reshard_request.h"
 
 #include <utility>
@@ -43,14 +47,6 @@ struct ReshardPlanner::Ticket::Draft {
   ReshardInputs inputs;
   ReshardRequest request;  // without its tensors
 };
-
-ReshardPlanner::ReshardPlanner(Options options, Catalog& catalog, const Clock& clock,
-                               ControllerMetrics& metrics)
-    : options_(std::move(options)),
-      catalog_(catalog),
-      clock_(clock),
-      metrics_(metrics),
-      cache_(options_.cache_weight_max) {}
 
 absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(const v1::ReshardSpec& spec) {
   ASSIGN_OR_RETURN(const Objects objects, Find(spec));
@@ -118,7 +114,7 @@ absl::StatusOr<std::shared_ptr<const ReshardPlanner::Ticket::Draft>> ReshardPlan
 absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardPlanner::Plan(const Ticket& ticket,
                                                                            CancelCheck cancelled) {
   if (ticket.planned != nullptr) return ticket.planned;
-  // Somebody else may have asked for the same at the same time.
+  // Another request for the same may have been planned since the ticket was opened.
   if (auto planned = cache_.Find(ticket.key)) return planned;
   const Ticket::Draft& draft = *ticket.draft;
   const absl::Duration begin = clock_.Monotonic();

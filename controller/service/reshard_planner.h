@@ -1,12 +1,8 @@
 #pragma once
 
 #include "common/base/cancel_check.h"
-#include "common/base/clock.h"
 #include "common/base/digest.h"
-#include "common/metrics/controller_metrics.h"
-#include "controller/catalog/catalog.h"
 #include "controller/catalog/plan_cache.h"
-#include "controller/dispatch/planned_reshard.h"
 #include "crossmesh/v1/reshard.pb.h"
 
 #include <cstdint>
@@ -16,17 +12,19 @@
 
 namespace crossmesh {
 
+class Clock;
+class ControllerMetrics;
+class PlannedReshard;
+struct Catalog;
+
 // Where specifications become plans: looks up what they name, decodes them within limits, plans,
 // proves, and keeps what was planned. Thread-safe.
 class ReshardPlanner {
  public:
-  static constexpr int64_t kCacheWeightMax = int64_t{512} << 20;
+  static constexpr int64_t kCacheWeightMax = int64_t{512} << 20;  // of plans, about in bytes
 
-  struct Options {
-    int64_t cache_weight_max = kCacheWeightMax;
-  };
-
-  ReshardPlanner(Options options, Catalog& catalog, const Clock& clock, ControllerMetrics& metrics);
+  ReshardPlanner(Catalog& catalog, const Clock& clock, ControllerMetrics& metrics)
+      : catalog_(catalog), clock_(clock), metrics_(metrics) {}
 
   // A specification that can be planned.
   struct Ticket {
@@ -56,11 +54,10 @@ class ReshardPlanner {
                                                               const Objects& objects) const;
   Digest KeyOf(const v1::ReshardSpec& spec, const Objects& objects) const;
 
-  const Options options_;
   Catalog& catalog_;
   const Clock& clock_;
   ControllerMetrics& metrics_;
-  PlanCache<PlannedReshard> cache_;
+  PlanCache<PlannedReshard> cache_{kCacheWeightMax};
 };
 
 }  // namespace crossmesh

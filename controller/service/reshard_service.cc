@@ -2,15 +2,20 @@
 
 #include "common/base/digest.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/server.h"
+#include "common/metrics/controller_metrics.h"
 #include "common/wire/object_name.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
 #include "controller/service/random_token.h"
+#include "controller/service/reshard_planner.h"
+#include "controller/service/run_registry.h"
 #include "controller/service/run_watch.h"
 #include "controller/service/unary.h"
 
+#include <memory>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -40,41 +45,37 @@ grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContex
                                                       v1::PlanReshardResponse* response) {
   absl::StatusOr<ReshardPlanner::Ticket> ticket = options_.planner.Open(request->spec());
   if (!ticket.ok()) return Answer(context, ticket.status());
-  if (ticket->planned != nullptr)
-    return Answer(context, Plan(*ticket, *request, NeverCancelled, *response));
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool taken = options_.planners.Post([=, this, ticket = *std::move(ticket)] {
-    reactor->Finish(ToGrpcStatus(
-        Plan(ticket, *request, [context] { return context->IsCancelled(); }, *response)));
-  });
-  if (!taken) {
-    reactor->Finish(
-        ToGrpcStatus(absl::ResourceExhaustedError("too many requests wait for the planner")));
+  // What is cached is told at once: it needs no planner, and so no place in their queue.
+  if (ticket->planned != nullptr) {
+    return Answer(context, Tell(*ticket->planned, /*cached=*/true, *request, *response));
   }
-  return reactor;
+  return ServeAtPlanner(
+      context, options_.planners,
+      [=, this, ticket = *std::move(ticket)](CancelCheck cancelled) -> absl::Status {
+        RETURN_IF_ERROR(CheckWanted(cancelled));
+        ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedReshard> planned,
+                         options_.planner.Plan(ticket, cancelled));
+        return Tell(*planned, /*cached=*/false, *request, *response);
+      });
 }
 
-absl::Status ReshardService::Plan(const ReshardPlanner::Ticket& ticket,
-                                  const v1::PlanReshardRequest& request, CancelCheck cancelled,
+absl::Status ReshardService::Tell(const PlannedReshard& planned, bool cached,
+                                  const v1::PlanReshardRequest& request,
                                   v1::PlanReshardResponse& response) {
-  RETURN_IF_ERROR(CheckWanted(cancelled));
-  ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedReshard> planned,
-                   options_.planner.Plan(ticket, cancelled));
-  const PlanFigures& figures = planned->plan().figures();
+  const PlanFigures& figures = planned.plan().figures();
   options_.metrics.PlanUsed({.strategy = figures.strategy,
                              .network_bytes = figures.network_bytes,
                              .least_network_bytes = figures.least_network_bytes});
-  *response.mutable_summary() = SummaryOf(planned->plan(), planned->proof(),
-                                          {.topology = planned->request().topology,
-                                           .duration = planned->plan_time(),
-                                           .cached = ticket.planned != nullptr});
+  *response.mutable_summary() = SummaryOf(
+      planned.plan(), planned.proof(),
+      {.topology = planned.request().topology, .duration = planned.plan_time(), .cached = cached});
   if (!request.explain()) return absl::OkStatus();
   if (request.explain_relays() < 0 || request.explain_relays() > kExplainRelaysMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         "explain_relays: expected 0 to ", kExplainRelaysMax, ", found ", request.explain_relays()));
   }
   const int64_t relays = request.explain_relays();
-  response.set_text(ToText(planned->plan(), relays == 0 ? kExplainRelaysDefault : relays));
+  response.set_text(ToText(planned.plan(), relays == 0 ? kExplainRelaysDefault : relays));
   return absl::OkStatus();
 }
 
@@ -94,20 +95,21 @@ absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardReques
   *first.mutable_reshard() = SpecToShow(spec);
   return options_.registry.Begin(std::move(first), Digest::Of(spec.SerializeAsString()),
                                  [&](RunRegistry<v1::Operation>::Entry entry) -> absl::Status {
-                                   ASSIGN_OR_RETURN(OperationRequest operation,
-                                                    RequestOf(spec, std::move(entry)));
+                                   ASSIGN_OR_RETURN(
+                                       OperationRequest operation,
+                                       RequestOf(spec, std::move(entry.run), entry.number));
                                    return options_.running.Start(std::move(operation));
                                  });
 }
 
-absl::StatusOr<OperationRequest> ReshardService::RequestOf(
-    const v1::ReshardSpec& spec, RunRegistry<v1::Operation>::Entry entry) {
+absl::StatusOr<OperationRequest> ReshardService::RequestOf(const v1::ReshardSpec& spec,
+                                                           v1::Operation first, uint64_t number) {
   RETURN_IF_ERROR(CheckObjectName("spec.source.storage", spec.source().storage()));
   RETURN_IF_ERROR(CheckObjectName("spec.destination.storage", spec.destination().storage()));
   OperationRequest request;
   v1::ExecuteRequest::Start& start = request.start;
-  start.set_operation_id(entry.run.id());
-  start.set_operation(entry.number);
+  start.set_operation_id(first.id());
+  start.set_operation(number);
   start.set_token(NewToken());
   start.set_source_storage(spec.source().storage());
   start.set_destination_storage(spec.destination().storage());
@@ -121,7 +123,7 @@ absl::StatusOr<OperationRequest> ReshardService::RequestOf(
   if (spec.has_deadline()) {
     ASSIGN_OR_RETURN(request.deadline, DurationIn(spec.deadline(), kDeadlines, "spec.deadline"));
   }
-  request.shown = std::move(entry.run);
+  request.shown = std::move(first);
   ASSIGN_OR_RETURN(ReshardPlanner::Ticket ticket, options_.planner.Open(spec));
   request.planned = ticket.planned;
   if (request.planned == nullptr) {

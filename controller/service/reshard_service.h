@@ -1,16 +1,25 @@
 #pragma once
 
-#include "controller/dispatch/running_table.h"
-#include "controller/service/reshard_planner.h"
-#include "controller/service/run_registry.h"
 #include "crossmesh/v1/reshard_service.grpc.pb.h"
 
+#include <cstdint>
 #include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 namespace crossmesh {
 
+class ControllerMetrics;
+class PlannedReshard;
+class ReshardPlanner;
 class RunningOperation;
+class TaskQueue;
 struct OperationRequest;
+template <typename Subject>
+class RunRegistry;
+template <typename Running>
+class RunningTable;
 
 // Plans and executes reshards. Thread-safe.
 class ReshardService final : public v1::ReshardService::CallbackService {
@@ -33,11 +42,12 @@ class ReshardService final : public v1::ReshardService::CallbackService {
  private:
   // The id of the operation, begun now or before.
   absl::StatusOr<std::string> Begin(const v1::ExecuteReshardRequest& request);
-  // Of a new operation, which the entry names.
-  absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec,
-                                             RunRegistry<v1::Operation>::Entry entry);
-  absl::Status Plan(const ReshardPlanner::Ticket& ticket, const v1::PlanReshardRequest& request,
-                    CancelCheck cancelled, v1::PlanReshardResponse& response);
+  // Of a new operation with this number, which is shown as `first`.
+  absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec, v1::Operation first,
+                                             uint64_t number);
+  // `cached`: before this request.
+  absl::Status Tell(const PlannedReshard& planned, bool cached,
+                    const v1::PlanReshardRequest& request, v1::PlanReshardResponse& response);
 
   const Options options_;
 };

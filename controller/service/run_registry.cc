@@ -47,7 +47,7 @@ absl::StatusOr<std::optional<std::string>> RunRegistry<Subject>::Find(const std:
 template <typename Subject>
 absl::StatusOr<std::string> RunRegistry<Subject>::Begin(
     Subject first, const Digest& content, absl::FunctionRef<absl::Status(Entry)> begin) {
-  // What was begun goes on, whatever has become of the objects that it names.
+  // First of all: what was begun goes on, also when the objects that it names are gone by now.
   ASSIGN_OR_RETURN(const std::optional<std::string> known, Find(first.request_id(), content));
   if (known.has_value()) return *known;
   if (refusing_) return absl::UnavailableError("the controller is stopping");

@@ -29,7 +29,7 @@ namespace crossmesh {
 
 // All runs of one kind, as clients see them: Subject is v1.Operation or v1.PipelineRun. Those that
 // run it has with their latest message, those that have ended are in the records. It knows which
-// request began which run, and who watches. Thread-safe.
+// request began which run, and the watchers. Thread-safe.
 template <typename Subject>
 class RunRegistry final : public RunSink<Subject> {
  public:

@@ -1,8 +1,11 @@
 #pragma once
 
+#include "common/base/status_macros.h"
+#include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "controller/service/run_registry.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,5 +60,12 @@ class RunWatch final : public ServerWriteStream<Response> {
   const std::string id_;
   uint64_t number_ = 0;
 };
+
+// The run that a request names; ResourceExhausted where the request is larger than it may be.
+template <typename Request>
+absl::StatusOr<std::string> WatchedId(const Request& request) {
+  RETURN_IF_ERROR(CheckRequestBytes(request));
+  return request.id();
+}
 
 }  // namespace crossmesh

@@ -1,14 +1,18 @@
 #include "controller/service/session_table.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
+#include "common/metrics/controller_metrics.h"
 #include "common/rpc/address.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/object_name.h"
 #include "common/wire/session_protocol.h"
 #include "common/wire/time_codec.h"
 #include "controller/dispatch/running_operation.h"
+#include "controller/dispatch/running_table.h"
+#include "controller/membership/worker_registry.h"
 
 #include <optional>
 #include <utility>
@@ -153,6 +157,7 @@ class SessionTable::Session final : public Stream,
   absl::Status Register(const v1::WorkerSessionRequest::Register& message) {
     ASSIGN_OR_RETURN(WorkerRecord record, RecordOf(message));
     const std::string& devices = message.devices();
+    // The registry first: it may refuse, and then the session before goes on.
     ASSIGN_OR_RETURN(const uint64_t session, options().registry.Register(std::move(record)));
     worker_ = message.worker();
     session_ = session;
@@ -163,7 +168,7 @@ class SessionTable::Session final : public Stream,
     v1::WorkerSessionResponse response;
     response.mutable_registered()->set_epoch(options().epoch);
     *response.mutable_registered()->mutable_heartbeat_interval() =
-        ToProto(options().heartbeat_interval);
+        ToProto(WorkerRegistry::kHeartbeatInterval);
     Send(std::move(response));
     return absl::OkStatus();
   }
@@ -209,6 +214,8 @@ class SessionTable::Session final : public Stream,
     if (left_) {
       ended();
     } else {
+      // Of a worker that has come back by then the registry ignores this: the session is an old
+      // one.
       options().queue.PostAfter(kReturnTime, ended);
     }
   }
@@ -254,6 +261,8 @@ void SessionTable::Leave(const std::string& worker, const Session& session) {
   }
   CountSessions(sessions);
 }
+
+void SessionTable::CountSessions(int64_t sessions) { options_.metrics.SetWorkerSessions(sessions); }
 
 void SessionTable::TellToDrain(const std::string& worker) {
   std::shared_ptr<Session> session;

@@ -1,12 +1,7 @@
 #pragma once
 
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "common/metrics/controller_metrics.h"
 #include "common/rpc/server_streams.h"
-#include "controller/dispatch/running_table.h"
-#include "controller/dispatch/task_queue.h"
-#include "controller/membership/worker_registry.h"
 #include "crossmesh/v1/worker_service.pb.h"
 
 #include <cstdint>
@@ -19,7 +14,13 @@
 
 namespace crossmesh {
 
+class Clock;
+class ControllerMetrics;
 class RunningOperation;
+class TaskQueue;
+class WorkerRegistry;
+template <typename Running>
+class RunningTable;
 
 // The sessions of workers: one stream per worker, on which it registers and then lives.
 // Thread-safe.
@@ -42,7 +43,6 @@ class SessionTable {
     const Clock& clock;
     ControllerMetrics& metrics;
     uint64_t epoch = 0;
-    absl::Duration heartbeat_interval;
   };
   explicit SessionTable(const Options& options) : options_(options) {}
 
@@ -59,7 +59,7 @@ class SessionTable {
   // False when the table is closed. The worker's session before, if any, ends: it is superseded.
   bool Enter(const std::string& worker, std::shared_ptr<Session> session);
   void Leave(const std::string& worker, const Session& session);
-  void CountSessions(int64_t sessions) { options_.metrics.SetWorkerSessions(sessions); }
+  void CountSessions(int64_t sessions);
 
   const Options options_;
 

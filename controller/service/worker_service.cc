@@ -2,10 +2,11 @@
 
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
-#include "common/rpc/server.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
+#include "controller/membership/worker_registry.h"
 #include "controller/service/paging.h"
+#include "controller/service/session_table.h"
 #include "controller/service/unary.h"
 
 #include <string>
@@ -53,35 +54,28 @@ v1::Worker MessageOf(const WorkerRecord& record) {
 grpc::ServerUnaryReactor* WorkerService::ListWorkers(grpc::CallbackServerContext* context,
                                                      const v1::ListWorkersRequest* request,
                                                      v1::ListWorkersResponse* response) {
-  return Answer(context, List(*request, *response));
-}
-
-absl::Status WorkerService::List(const v1::ListWorkersRequest& request,
-                                 v1::ListWorkersResponse& response) {
-  RETURN_IF_ERROR(CheckRequestBytes(request));
-  ASSIGN_OR_RETURN(const int32_t limit, PageSize(request.page_size()));
-  for (const WorkerRecord& record : registry_.List()) {
-    if (record.name <= request.page_token()) continue;
-    if (response.workers_size() == limit) {
-      response.set_next_page_token(response.workers(limit - 1).name());
-      break;
+  return Serve(context, *request, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const int32_t limit, PageSize(request->page_size()));
+    for (const WorkerRecord& record : registry_.List()) {
+      if (record.name <= request->page_token()) continue;
+      if (response->workers_size() == limit) {
+        response->set_next_page_token(response->workers(limit - 1).name());
+        break;
+      }
+      *response->add_workers() = MessageOf(record);
     }
-    *response.add_workers() = MessageOf(record);
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* WorkerService::DrainWorker(grpc::CallbackServerContext* context,
                                                      const v1::DrainWorkerRequest* request,
                                                      v1::DrainWorkerResponse* /*response*/) {
-  return Answer(context, Drain(*request));
-}
-
-absl::Status WorkerService::Drain(const v1::DrainWorkerRequest& request) {
-  RETURN_IF_ERROR(CheckRequestBytes(request));
-  RETURN_IF_ERROR(registry_.Drain(request.name()));
-  sessions_.TellToDrain(request.name());
-  return absl::OkStatus();
+  return Serve(context, *request, [&]() -> absl::Status {
+    RETURN_IF_ERROR(registry_.Drain(request->name()));
+    sessions_.TellToDrain(request->name());
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerBidiReactor<v1::WorkerSessionRequest, v1::WorkerSessionResponse>*

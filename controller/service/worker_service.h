@@ -1,10 +1,11 @@
 #pragma once
 
-#include "controller/membership/worker_registry.h"
-#include "controller/service/session_table.h"
 #include "crossmesh/v1/worker_service.grpc.pb.h"
 
 namespace crossmesh {
+
+class SessionTable;
+class WorkerRegistry;
 
 // Workers, for people and tools, and the workers' own sessions. Thread-safe.
 class WorkerService final : public v1::WorkerService::CallbackService {
@@ -22,9 +23,6 @@ class WorkerService final : public v1::WorkerService::CallbackService {
       grpc::CallbackServerContext* context) override;
 
  private:
-  absl::Status List(const v1::ListWorkersRequest& request, v1::ListWorkersResponse& response);
-  absl::Status Drain(const v1::DrainWorkerRequest& request);
-
   WorkerRegistry& registry_;
   SessionTable& sessions_;
 };

@@ -13,6 +13,7 @@ absl::StatusOr<int64_t> MemoryStore::Commit(const StoreTransaction& transaction)
     return absl::AbortedError(
         absl::StrCat("epoch ", transaction.epoch, " is fenced: the store has seen epoch ", epoch_));
   }
+  // All requirements before the first write: a commit does all or nothing.
   RETURN_IF_ERROR(CheckRequirements(transaction));
   epoch_ = transaction.epoch;
   ++revision_;
@@ -61,11 +62,6 @@ absl::StatusOr<std::vector<StoredObject>> MemoryStore::List(absl::string_view pr
     found.push_back(StoredObject{at->first, at->second.value, at->second.revision});
   }
   return found;
-}
-
-int64_t MemoryStore::revision() const {
-  const MutexLock lock(mutex_);
-  return revision_;
 }
 
 }  // namespace crossmesh

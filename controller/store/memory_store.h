@@ -18,7 +18,6 @@ class MemoryStore : public MetadataStore {
   absl::StatusOr<int64_t> RevisionOf(absl::string_view key) const override;
   absl::StatusOr<std::vector<StoredObject>> List(absl::string_view prefix, absl::string_view after,
                                                  int64_t limit) const override;
-  int64_t revision() const override;
 
  private:
   struct Version {

@@ -50,7 +50,6 @@ class MetadataStore {
   virtual absl::StatusOr<std::vector<StoredObject>> List(absl::string_view prefix,
                                                          absl::string_view after,
                                                          int64_t limit) const = 0;
-  virtual int64_t revision() const = 0;
 };
 
 }  // namespace crossmesh

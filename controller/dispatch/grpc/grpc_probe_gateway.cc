@@ -21,13 +21,10 @@ void GrpcProbeGateway::Open(const std::string& worker_address, const ProbeOpenin
   request.set_interface(opening.interface);
   request.set_token(opening.token);
   *request.mutable_time() = ToProto(opening.time);
-  calls_.Start<v1::OpenProbeRequest, v1::OpenProbeResponse>(
+  calls_.Start<v1::OpenProbeResponse>(
       {.address = worker_address, .method = &Probes::OpenProbe, .limit = kOpenTime},
-      std::move(request),
-      [on_opened =
-           std::move(on_opened)](const absl::StatusOr<v1::OpenProbeResponse>& response) mutable {
-        if (!response.ok()) return on_opened(response.status());
-        on_opened(ProbeEndpoint{.ip = response->ip(), .port = response->port()});
+      std::move(request), std::move(on_opened), [](const v1::OpenProbeResponse& response) {
+        return ProbeEndpoint{.ip = response.ip(), .port = response.port()};
       });
 }
 
@@ -40,15 +37,12 @@ void GrpcProbeGateway::Run(const std::string& worker_address, const ProbeRun& ru
   request.set_token(run.token);
   *request.mutable_time() = ToProto(run.time);
   request.set_bytes(run.bytes);
-  calls_.Start<v1::RunProbeRequest, v1::RunProbeResponse>(
+  calls_.Start<v1::RunProbeResponse>(
       {.address = worker_address, .method = &Probes::RunProbe, .limit = run.time + kRunTime},
-      std::move(request),
-      [on_result =
-           std::move(on_result)](const absl::StatusOr<v1::RunProbeResponse>& response) mutable {
-        if (!response.ok()) return on_result(response.status());
-        on_result(ProbeResult{.received_bytes = response->received_bytes(),
-                              .bytes_per_second = response->bytes_per_second(),
-                              .round_trip_ns = response->round_trip_ns()});
+      std::move(request), std::move(on_result), [](const v1::RunProbeResponse& response) {
+        return ProbeResult{.received_bytes = response.received_bytes(),
+                           .bytes_per_second = response.bytes_per_second(),
+                           .round_trip_ns = response.round_trip_ns()};
       });
 }
 

@@ -17,7 +17,11 @@ namespace {
 constexpr size_t kPieceBytesMax = 512 << 10;
 
 // What differs between the kinds of calls: the method, and whether the worker asks for the body.
-struct ExecuteKind {
+template <typename Request>
+struct KindOf;
+
+template <>
+struct KindOf<v1::ExecuteRequest> {
   using Service = v1::ExecutionService;
   template <typename Reactor>
   static void Start(Service::Stub& stub, grpc::ClientContext* context, Reactor* reactor) {
@@ -27,7 +31,8 @@ struct ExecuteKind {
   static constexpr bool kBodyAtOnce = false;
 };
 
-struct RunProgramKind {
+template <>
+struct KindOf<v1::RunProgramRequest> {
   using Service = v1::PipelineExecutionService;
   template <typename Reactor>
   static void Start(Service::Stub& stub, grpc::ClientContext* context, Reactor* reactor) {
@@ -36,13 +41,6 @@ struct RunProgramKind {
   static bool AsksForBody(const v1::RunProgramResponse& /*response*/) { return false; }
   static constexpr bool kBodyAtOnce = true;
 };
-
-template <typename Request>
-struct KindOf;
-template <>
-struct KindOf<v1::ExecuteRequest> : ExecuteKind {};
-template <>
-struct KindOf<v1::RunProgramRequest> : RunProgramKind {};
 
 // A call that never was.
 template <typename Request>

@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
@@ -26,8 +25,6 @@ class UnaryCalls {
   template <typename Request, typename Response>
   using Method = void (Service::StubInterface::async_interface::*)(
       grpc::ClientContext*, const Request*, Response*, std::function<void(grpc::Status)>);
-  template <typename Response>
-  using OnEnd = absl::AnyInvocable<void(absl::StatusOr<Response>)>;
 
   // `channels` must outlive it.
   explicit UnaryCalls(WorkerChannels& channels) : channels_(channels) {}
@@ -43,23 +40,24 @@ class UnaryCalls {
     Method<Request, Response> method;
     absl::Duration limit;
   };
-  // `on_end` is called once, by any thread, maybe before this returns: with the answer, the
-  // worker's error, Unavailable or DeadlineExceeded.
-  template <typename Request, typename Response>
-  void Start(const Target<Request, Response>& target, Request request, OnEnd<Response> on_end) {
+  // `on_end` is called once, by any thread, maybe before this returns: with what `result_of` makes
+  // of the answer, the worker's error, Unavailable or DeadlineExceeded.
+  template <typename Response, typename Request, typename OnEnd, typename ResultOf>
+  void Start(const Target<Request, Response>& target, Request request, OnEnd on_end,
+             ResultOf result_of) {
     const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
         channels_.ChannelTo(target.address);
     if (!channel.ok()) return on_end(channel.status());
-    auto call = std::make_shared<Call<Request, Response>>(Service::NewStub(*channel),
-                                                          std::move(request), std::move(on_end));
+    auto call = std::make_shared<Call<Request, Response, OnEnd>>(
+        Service::NewStub(*channel), std::move(request), std::move(on_end));
     if (!open_.Enter(call.get(), [call] { call->context.TryCancel(); })) {
       return call->on_end(absl::UnavailableError("the controller is stopping"));
     }
     SetDeadline(call->context, target.limit);
     (call->stub->async()->*target.method)(&call->context, &call->request, &call->response,
-                                          [this, call](const grpc::Status& status) {
+                                          [this, call, result_of](const grpc::Status& status) {
                                             if (status.ok()) {
-                                              call->on_end(std::move(call->response));
+                                              call->on_end(result_of(call->response));
                                             } else {
                                               call->on_end(FromGrpcStatus(status));
                                             }
@@ -73,9 +71,9 @@ class UnaryCalls {
 
  private:
   // What a call needs until it is over.
-  template <typename Request, typename Response>
+  template <typename Request, typename Response, typename OnEnd>
   struct Call {
-    Call(std::unique_ptr<Stub> call_stub, Request call_request, OnEnd<Response> call_on_end)
+    Call(std::unique_ptr<Stub> call_stub, Request call_request, OnEnd call_on_end)
         : stub(std::move(call_stub)),
           request(std::move(call_request)),
           on_end(std::move(call_on_end)) {}
@@ -84,7 +82,7 @@ class UnaryCalls {
     grpc::ClientContext context;
     const Request request;
     Response response;
-    OnEnd<Response> on_end;
+    OnEnd on_end;
   };
 
   WorkerChannels& channels_;

@@ -1,18 +1,13 @@
 #pragma once
 
 #include "common/base/check.h"
-#include "common/base/fake_clock.h"
-#include "common/mesh/mesh.h"
-#include "common/metrics/controller_metrics.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/status_code.h"
-#include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
-#include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/dispatch/testing/dispatch_fixture.h"
 #include "controller/dispatch/testing/fake_gateway.h"
-#include "controller/dispatch/testing/manual_task_queue.h"
 
 #include <map>
 #include <memory>
@@ -51,43 +46,11 @@ inline absl::Status ErrorOf(const v1::Operation& operation) {
   return StatusFromCode(operation.error_code(), operation.error());
 }
 
-// Tests tell operations of lost workers themselves.
-class FakeNews final : public MembershipListener {
- public:
-  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
-  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
-  void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
-    communicators->OnProcessLost(process, why);
-  }
-
-  CommunicatorLeases* communicators = nullptr;
-};
-
-// A tensor of 16 rows that a.0 and b.0 both hold, and a replica of it on each of c.0 and d.0.
-inline std::shared_ptr<const TensorTable> ReplicatedTable() {
-  TensorTable::Spec spec{
-      .sources = {{*ParseMesh("copy=2 on a.0,b.0"), *ParseLayout("[-, -]")}},
-      .destinations = {{*ParseMesh("replica=2 on c.0,d.0"), *ParseLayout("[-, -]")}},
-      .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
-      .group_of_tensor = {0},
-      .replica_axes = {"replica"}};
-  return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
-}
-
 // Workers w-a to w-d, with a device each, and what operations do with them.
-class RunningOperationTest : public ::testing::Test {
+class RunningOperationTest : public DispatchFixture {
  protected:
   RunningOperationTest() {
-    news_.communicators = &communicators_;
-    for (const char* name : {"a", "b", "c", "d"}) Join(name);
-  }
-
-  uint64_t Join(const std::string& host) {
-    WorkerRecord record{.name = absl::StrCat("w-", host),
-                        .devices = {{host, 0}},
-                        .execution_address = absl::StrCat("at-", host),
-                        .data_address = absl::StrCat("data-", host)};
-    return *registry_.Register(std::move(record));
+    for (const char* host : {"a", "b", "c", "d"}) Join(host);
   }
 
   OperationRequest Request(const std::string& id) {
@@ -107,14 +70,6 @@ class RunningOperationTest : public ::testing::Test {
   void Start(OperationRequest request) {
     sink_.latest.emplace(request.shown.id(), request.shown);
     ASSERT_OK(running_.Start(std::move(request)));
-    Run();
-  }
-  void Run() {
-    while (queue_.Run() || planners_.Run()) {
-    }
-  }
-  void Advance(absl::Duration step) {
-    clock_.Advance(step);
     Run();
   }
   FakeTaskCall& At(const std::string& host) {
@@ -166,6 +121,16 @@ class RunningOperationTest : public ::testing::Test {
     });
     Run();
   }
+  // All workers do their part, and those of these hosts commit.
+  void FinishAll(const std::string& id, const std::vector<std::string>& receivers = {"c", "d"}) {
+    AcceptAll();
+    for (const std::string& host : Hosts()) Succeed(host);
+    ResolveAll(receivers);
+    EXPECT_EQ(Latest(id).state(), v1::OPERATION_STATE_COMMITTED);
+  }
+  void ResolveAll(const std::vector<std::string>& receivers = {"c", "d"}) {
+    for (const std::string& host : receivers) Resolve(host);
+  }
   void FailAsUnavailable(const std::string& host, const std::string& blamed) {
     FakeTaskCall& call = At(host);
     const absl::Status status = absl::UnavailableError("the root is gone");
@@ -175,23 +140,11 @@ class RunningOperationTest : public ::testing::Test {
   }
   const v1::Operation& Latest(const std::string& id) { return sink_.latest[id]; }
 
-  FakeClock clock_;
-  ManualTaskQueue queue_{clock_};
-  ManualTaskQueue planners_{clock_};
   FakeGateway<FakeTaskCall> gateway_;
   FakeSink sink_;
-  FakeNews news_;
-  WorkerRegistry registry_{{}, clock_, news_};
-  std::shared_ptr<const TensorTable> tensors_ = ReplicatedTable();
+  // A tensor that a.0 and b.0 both hold, and a replica of it on each of c.0 and d.0.
+  std::shared_ptr<const TensorTable> tensors_ = SampleTable().Make();
   int planned_ = 0;
-  FakeCommunicatorGateway communicator_gateway_;
-  ControllerMetrics metrics_;
-  CommunicatorLeases communicators_{{.gateway = communicator_gateway_,
-                                     .workers = registry_,
-                                     .queue = queue_,
-                                     .clock = clock_,
-                                     .metrics = metrics_,
-                                     .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}}};
   RunningTable<RunningOperation> running_{{.gateway = gateway_,
                                            .communicators = communicators_,
                                            .workers = registry_,

@@ -1,0 +1,123 @@
+#include "controller/controller_server.h"
+
+#include "common/base/status_macros.h"
+#include "common/metrics/controller_metrics.h"
+#include "common/metrics/prometheus/exporter.h"
+#include "common/metrics/rpc_metrics.h"
+#include "common/rpc/server.h"
+#include "controller/catalog/catalog.h"
+#include "controller/service/manifest_service.h"
+#include "controller/service/mesh_service.h"
+#include "controller/service/network_service.h"
+#include "controller/service/operation_service.h"
+#include "controller/service/pipeline_service.h"
+#include "controller/service/reshard_planner.h"
+#include "controller/service/reshard_service.h"
+#include "controller/service/session_table.h"
+#include "controller/service/worker_service.h"
+
+#include <utility>
+
+namespace crossmesh {
+
+// In the order in which they are made, which is that of what uses what; they go in the reverse.
+struct ControllerServer::Parts {
+  Parts(const Environment& environment, std::unique_ptr<MetricsExporter> metrics_exporter);
+
+  RpcMetrics rpc_metrics;
+  const std::unique_ptr<MetricsExporter> exporter;  // null: metrics are not served
+  Catalog catalog;
+  ReshardPlanner planner;
+  SessionTable sessions;
+
+  MeshService mesh_service;
+  ManifestService manifest_service;
+  NetworkService network_service;
+  ReshardService reshard_service;
+  OperationService operation_service;
+  PipelineService pipeline_service;
+  WorkerService worker_service;
+  std::unique_ptr<RpcServer> server;
+};
+
+ControllerServer::Parts::Parts(const Environment& environment,
+                               std::unique_ptr<MetricsExporter> metrics_exporter)
+    : rpc_metrics(kControllerMethods),
+      exporter(std::move(metrics_exporter)),
+      catalog(environment.store, environment.epoch),
+      planner(catalog, environment.clock, environment.metrics),
+      sessions({.registry = environment.workers,
+                .operations = environment.operations,
+                .queue = environment.queue,
+                .clock = environment.clock,
+                .metrics = environment.metrics,
+                .epoch = environment.epoch}),
+      mesh_service(catalog, environment.metrics),
+      manifest_service(catalog, environment.metrics),
+      network_service({.catalog = catalog,
+                       .workers = environment.workers,
+                       .operations = environment.operations,
+                       .probes = environment.probes,
+                       .clock = environment.clock}),
+      reshard_service({.planner = planner,
+                       .registry = environment.operation_registry,
+                       .running = environment.operations,
+                       .planners = environment.planners,
+                       .metrics = environment.metrics}),
+      operation_service(environment.operation_registry, environment.operations),
+      pipeline_service({.catalog = catalog,
+                        .registry = environment.pipeline_run_registry,
+                        .running = environment.pipelines,
+                        .planners = environment.planners,
+                        .clock = environment.clock}),
+      worker_service(environment.workers, sessions) {
+  if (exporter == nullptr) return;
+  exporter->Serve(environment.metrics.metrics());
+  exporter->Serve(rpc_metrics.metrics());
+}
+
+absl::StatusOr<std::unique_ptr<ControllerServer>> ControllerServer::Start(
+    const Controller::Options& options, const Environment& environment) {
+  std::unique_ptr<MetricsExporter> exporter;
+  if (!options.metrics_listen.empty()) {
+    ASSIGN_OR_RETURN(exporter, MetricsExporter::Start({.address = options.metrics_listen,
+                                                       .role = "controller",
+                                                       .insecure = options.insecure}));
+  }
+  auto parts = std::make_unique<Parts>(environment, std::move(exporter));
+  // Before the server starts: no client may plan for a network that is not the operator's.
+  if (options.topology.has_value()) {
+    RETURN_IF_ERROR(parts->catalog.network
+                        .Set({.topology = *options.topology,
+                              .source = NetworkSource::kFile,
+                              .time = environment.clock.Now()})
+                        .status());
+  }
+  ASSIGN_OR_RETURN(parts->server,
+                   RpcServer::Start({.addresses = options.listen,
+                                     .insecure = options.insecure,
+                                     .services = {&parts->mesh_service, &parts->manifest_service,
+                                                  &parts->network_service, &parts->reshard_service,
+                                                  &parts->operation_service,
+                                                  &parts->pipeline_service, &parts->worker_service},
+                                     .metrics = &parts->rpc_metrics,
+                                     .message_bytes_max = RpcServer::kBulkMessageBytesMax}));
+  return std::unique_ptr<ControllerServer>(new ControllerServer(std::move(parts)));
+}
+
+ControllerServer::ControllerServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+ControllerServer::~ControllerServer() = default;
+
+const std::vector<std::string>& ControllerServer::addresses() const {
+  return parts_->server->addresses();
+}
+std::string ControllerServer::metrics_address() const {
+  return parts_->exporter == nullptr ? "" : parts_->exporter->address();
+}
+
+void ControllerServer::SayNotServing() { parts_->server->SetServing("", false); }
+void ControllerServer::CloseSessions(const absl::Status& why) { parts_->sessions.Close(why); }
+void ControllerServer::Shutdown(absl::Duration grace) { parts_->server->Shutdown(grace); }
+
+}  // namespace crossmesh

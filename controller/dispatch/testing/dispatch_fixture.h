@@ -1,0 +1,107 @@
+#pragma once
+
+#include "common/base/fake_clock.h"
+#include "common/mesh/mesh.h"
+#include "common/metrics/controller_metrics.h"
+#include "common/plan/tensor_table.h"
+#include "controller/dispatch/communicator_leases.h"
+#include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/dispatch/testing/manual_task_queue.h"
+#include "controller/membership/worker_registry.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+
+// Membership whose news no test needs.
+class NoNews : public MembershipListener {
+ public:
+  void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
+  void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
+  void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
+};
+
+// A tensor of 16 rows, from one placement to another, whose axis "replica" counts replicas.
+struct SampleTable {
+  const char* source_mesh = "copy=2 on a.0,b.0";
+  const char* source_layout = "[-, -]";
+  const char* destination_mesh = "replica=2 on c.0,d.0";
+  const char* destination_layout = "[-, -]";
+
+  std::shared_ptr<const TensorTable> Make() const {
+    TensorTable::Spec spec{
+        .sources = {{*ParseMesh(source_mesh), *ParseLayout(source_layout)}},
+        .destinations = {{*ParseMesh(destination_mesh), *ParseLayout(destination_layout)}},
+        .groups = {{.shape = *Shape::Create(std::vector<int64_t>{16, 4}), .type = DataType::kF32}},
+        .group_of_tensor = {0},
+        .replica_axes = {"replica"}};
+    return std::make_shared<const TensorTable>(*TensorTable::Create(std::move(spec)));
+  }
+};
+
+// Workers w-HOST at at-HOST, which own HOST.0; communicators that need a gateway's word only; and
+// queues that run when a test says so, by its clock. Of membership, only the communicators hear of
+// GPUs' processes; all else a test tells itself.
+class DispatchFixture : public ::testing::Test, public NoNews {
+ protected:
+  // Another session of the host's worker. With a GPU process its device is a GPU; 0: none drives
+  // it.
+  void Join(const std::string& host, uint64_t incarnation = 1,
+            std::optional<uint64_t> gpu_process = std::nullopt) {
+    WorkerRecord record{.name = absl::StrCat("w-", host),
+                        .incarnation = incarnation,
+                        .devices = {{host, 0}},
+                        .execution_address = absl::StrCat("at-", host),
+                        .data_address = absl::StrCat("data-", host, incarnation)};
+    if (gpu_process.has_value()) {
+      record.gpus = {{{host, 0}, {absl::StrCat("GPU-", host), *gpu_process}}};
+    }
+    sessions_[host] = *registry_.Register(std::move(record));
+    Run();
+  }
+  void JoinGpu(const std::string& host, uint64_t process) { Join(host, 1, process); }
+  void EndSession(const std::string& host) {
+    registry_.SessionEnded(absl::StrCat("w-", host), sessions_[host], /*left=*/false);
+    Run();
+  }
+
+  void Run() {
+    while (queue_.Run() || planners_.Run()) {
+    }
+  }
+  void Advance(absl::Duration step) {
+    clock_.Advance(step);
+    Run();
+  }
+
+  // MembershipListener
+  void OnGpuProcessLost(const RankName& process, const absl::Status& why) override {
+    communicators_.OnProcessLost(process, why);
+  }
+
+  FakeClock clock_;
+  ManualTaskQueue queue_{clock_};
+  ManualTaskQueue planners_{clock_};
+  WorkerRegistry registry_{{}, clock_, *this};
+  std::map<std::string, uint64_t> sessions_;  // the latest, by host
+  FakeCommunicatorGateway communicator_gateway_;
+  ControllerMetrics metrics_;
+  // Room for two communicators on a GPU.
+  CommunicatorLeases communicators_{{.gateway = communicator_gateway_,
+                                     .workers = registry_,
+                                     .queue = queue_,
+                                     .clock = clock_,
+                                     .metrics = metrics_,
+                                     .bounds = {.gpu_bytes_max = 100, .expected_bytes = 40}}};
+};
+
+}  // namespace crossmesh

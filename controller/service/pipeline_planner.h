@@ -1,0 +1,44 @@
+#pragma once
+
+#include "common/base/cancel_check.h"
+#include "crossmesh/v1/pipeline_service.pb.h"
+
+#include <memory>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+namespace crossmesh {
+
+class Clock;
+struct Catalog;
+struct PlannedPipeline;
+
+// Where specifications of pipelines become plans: looks up what they name, and plans. Thread-safe.
+class PipelinePlanner {
+ public:
+  PipelinePlanner(Catalog& catalog, const Clock& clock) : catalog_(catalog), clock_(clock) {}
+
+  // Whether it can be planned now. NotFound names the rank and its mesh; InvalidArgument names the
+  // field.
+  absl::Status Check(const v1::PipelineSpec& spec) const;
+
+  // What a planner's thread does, once: what PlanPipeline finds.
+  using Planning =
+      absl::AnyInvocable<absl::StatusOr<std::shared_ptr<const PlannedPipeline>>(CancelCheck)>;
+  // Of a request with a source and a choice: with the meshes that are registered under the names of
+  // ranks, and the current network where the specification has none. As Check; NotFound names the
+  // pipeline; InvalidArgument: there is no source.
+  absl::StatusOr<Planning> Open(const v1::PlanPipelineRequest& request) const;
+  absl::StatusOr<Planning> Open(const v1::StartPipelineRequest& request) const;
+
+  // Plans, and tells what came of it and how long it took.
+  absl::StatusOr<v1::PipelinePlan> Plan(Planning& planning, CancelCheck cancelled) const;
+
+ private:
+  Catalog& catalog_;
+  const Clock& clock_;
+};
+
+}  // namespace crossmesh
