@@ -14,6 +14,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -93,7 +94,8 @@ TEST_F(GpuDevicesTest, AnArenaGoesWithItsLastHand) {
 TEST_F(GpuDevicesTest, MemoryThatCannotBeMadeSaysWhy) {
   ASSERT_OK(gpus_.Open());
   EXPECT_THAT(gpus_.MakeArena("a.4", int64_t{1} << 40),
-              StatusIs(absl::StatusCode::kResourceExhausted));
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr(StandInUuid(0)), HasSubstr("are free"))));
   EXPECT_OK(gpus_.MakeArena("a.4", 100));
 }
 
@@ -112,7 +114,7 @@ TEST_F(GpuDevicesTest, AddressesTellWhereTilesLie) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(GpuDevicesTest, WhoWaitsForMemoryIsToldOfTheEnd) {
+TEST_F(GpuDevicesTest, AWaitForMemoryIsToldOfTheEnd) {
   gpus_.options.process.stop_limit = absl::Milliseconds(10);
   ASSERT_OK(gpus_.Open());
   kill(gpus_["a.4"].process().pid(), SIGSTOP);
@@ -142,7 +144,8 @@ TEST_F(GpuDevicesTest, AGpuThatIsNotThereStaysUnavailable) {
   EXPECT_THAT(gpus_.devices().drivers(), SizeIs(2));
   EXPECT_EQ(gpus_.devices().drivers()[1].rank.incarnation, 0);
   EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.5"), ByteCount(5)),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("GPU-00000000")));
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("GPU-00000000"), HasSubstr(StandInUuid(0)))));
 }
 
 }  // namespace

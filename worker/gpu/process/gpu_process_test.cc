@@ -17,7 +17,6 @@
 namespace crossmesh {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -95,26 +94,6 @@ TEST_F(GpuProcessTest, ArenasKeepTheirBytesWhenTheProcessIsKilled) {
   EXPECT_NE(third, first);
 }
 
-TEST_F(GpuProcessTest, AnArenaThatDoesNotFitIsRefused) {
-  Child& child = StartUp(OptionsOf(0));
-  EXPECT_THAT(MakeArena(child, int64_t{2} << 30),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr(StandInUuid(0)), HasSubstr("are free"))));
-  EXPECT_OK(MakeArena(child, 1 << 20));
-}
-
-TEST_F(GpuProcessTest, CallsEndWithTheProcess) {
-  Child& child = StartUp(OptionsOf(0));
-  kill(child.process->pid(), SIGSTOP);
-  const auto call = Begin(child, MintCommunicatorIdRequest());
-  kill(child.process->pid(), SIGKILL);
-  Await(*call);
-  EXPECT_THAT(call->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr(StandInUuid(0))));
-  const auto late = Begin(child, MintCommunicatorIdRequest());
-  Await(*late);
-  EXPECT_THAT(late->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not up")));
-}
-
 TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
   Child& child = StartUp(OptionsOf(0));
   kill(child.process->pid(), SIGSTOP);
@@ -126,20 +105,6 @@ TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
   EXPECT_THAT(child.told.downs, ElementsAre(StatusIs(absl::StatusCode::kDeadlineExceeded)));
   AwaitReplacement(child);
   EXPECT_EQ(MintIdAt(child).size(), 128U);
-}
-
-TEST_F(GpuProcessTest, AProcessThatHangsIsFoundByPings) {
-  Child& child = StartUp(OptionsOf(0));
-  const auto call = Begin(child, PingRequest());
-  Await(*call);  // so that the first ping is answered too
-  kill(child.process->pid(), SIGSTOP);
-  clock_.Advance(absl::Seconds(1));
-  loop_->RunOnce(absl::ZeroDuration());
-  clock_.Advance(absl::Seconds(21));
-  RunUntil([&] { return !child.told.downs.empty(); });
-  EXPECT_THAT(child.told.downs[0],
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("answer Ping within 20s")));
-  AwaitReplacement(child);
 }
 
 TEST_F(GpuProcessTest, WithoutADriverThereIsNoGpuWhichIsLoggedOnce) {
@@ -155,16 +120,6 @@ TEST_F(GpuProcessTest, WithoutADriverThereIsNoGpuWhichIsLoggedOnce) {
                                                         HasSubstr("libcuda.so.1"))));
   EXPECT_THAT(logged, ElementsAre(HasSubstr(StandInUuid(0))));
   EXPECT_THAT(MakeArena(child, 1), StatusIs(absl::StatusCode::kUnavailable));
-}
-
-TEST_F(GpuProcessTest, AGpuThatIsNotThereIsToldWithThoseThatAre) {
-  GpuProcessOptions options = OptionsOf(1);
-  options.gpu = StandInUuid(2);
-  Child& child = Start(options);
-  RunUntil([&] { return !child.told.given_up.empty(); });
-  EXPECT_THAT(child.told.given_up,
-              ElementsAre(StatusIs(absl::StatusCode::kNotFound,
-                                   AllOf(HasSubstr(StandInUuid(1)), HasSubstr(StandInUuid(2))))));
 }
 
 TEST_F(GpuProcessTest, AProgramThatIsNotThereIsTold) {
@@ -183,16 +138,6 @@ TEST_F(GpuProcessTest, ProcessesMakeACommunicatorAndDestroyIt) {
   EXPECT_THAT(DestroyCommunicator({&a, &b}), Each(IsOk()));
   EXPECT_THAT(CreateCommunicator({&a, &b}), Each(IsOk()));
   EXPECT_THAT(DestroyCommunicator({&a, &b}), Each(IsOk()));
-}
-
-TEST_F(GpuProcessTest, TwoProcessesOfOneGpuMakeNoCommunicator) {
-  Child& a = StartUp(OptionsOf(5));
-  clock_.Advance(absl::Milliseconds(1));  // another incarnation
-  Child& b = StartUp(OptionsOf(5));
-  EXPECT_THAT(CreateCommunicator({&a, &b}),
-              Each(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("duplicate GPU"))));
-  EXPECT_TRUE(a.process->is_up() && b.process->is_up());
-  EXPECT_THAT(TakeViolations(), HasSubstr("duplicate GPU"));
 }
 
 TEST_F(GpuProcessTest, TheCommunicatorsOfAProcessThatIsKilledEndAtTheOthers) {

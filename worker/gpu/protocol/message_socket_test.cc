@@ -139,7 +139,7 @@ TEST_F(MessageSocketTest, AMessageThatIsTooLargeIsNotSent) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("8388609 bytes")));
 }
 
-TEST_F(MessageSocketTest, TheEndOfTheOtherIsToldOnceBehindItsMessages) {
+TEST_F(MessageSocketTest, TheEndOfTheOtherIsToldOnceAfterItsMessages) {
   Join();
   ASSERT_OK(peer_->Send("last"));
   peer_.reset();

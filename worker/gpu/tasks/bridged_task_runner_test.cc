@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include <absl/functional/function_ref.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,9 +78,10 @@ Plan FromTo(const std::string& from, const std::string& to, const FromToOptions&
 class BridgedTaskRunnerTest : public testing::Test {
  protected:
   // `faults` of all processes.
-  void Open(const std::string& faults = "") {
+  void Open(Plan plan, const std::string& faults = "") {
     gpus().options.process.environment.push_back("CROSSMESH_STANDIN_FAULTS=" + faults);
     ASSERT_OK(workers_.Open());
+    Use(std::move(plan));
   }
   void TearDown() override {
     gpus().RunUntil([&] { return workers_.bridge().bounce_bytes() == 0; });
@@ -108,6 +108,26 @@ class BridgedTaskRunnerTest : public testing::Test {
     reports_[worker] = TaskReports();
     ASSERT_OK(workers_.runner(worker).Start(std::move(spec), reports_[worker]));
   }
+  void StartBoth(uint32_t instance = 0) {
+    for (const int32_t worker : {0, 1}) Start(worker, instance);
+  }
+  // Both, while the process of a.0 stands still, so that none of its copies is done.
+  void StartWithoutProcess() {
+    Signal(SIGSTOP);
+    StartBoth();
+    Settle();
+    EXPECT_EQ(reports_[0].task, std::nullopt);
+  }
+  // The same, until all is there that is to be stored by a.0.
+  void StartUntilStored() {
+    StartWithoutProcess();
+    gpus().RunUntil(
+        [&] { return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kBytes; });
+    Settle();
+    EXPECT_EQ(reports_[0].task, std::nullopt);
+  }
+  GpuDevice& gpu() { return gpus()["a.0"]; }
+  void Signal(int signal) { kill(gpu().process().pid(), signal); }
   void AwaitBoth() {
     gpus().RunUntil([&] { return reports_[0].task && reports_[1].task; });
   }
@@ -120,7 +140,7 @@ class BridgedTaskRunnerTest : public testing::Test {
     }
   }
   void ExpectMoves(uint32_t instance) {
-    for (const int32_t worker : {0, 1}) Start(worker, instance);
+    StartBoth(instance);
     AwaitBoth();
     for (const TaskReports& reports : reports_) {
       EXPECT_OK(reports.task->status);
@@ -145,14 +165,12 @@ class BridgedTaskRunnerTest : public testing::Test {
 };
 
 TEST_F(BridgedTaskRunnerTest, BytesMoveFromAGpuToHostMemoryAsOftenAsIsWanted) {
-  Open();
-  Use(FromTo("a.0", "c.0"));
+  Open(FromTo("a.0", "c.0"));
   for (uint32_t instance = 0; instance < 3; ++instance) ExpectMoves(instance);
 }
 
 TEST_F(BridgedTaskRunnerTest, ADigestIsThatOfHostMemory) {
-  Open();
-  Use(FromTo("c.0", "a.0"));
+  Open(FromTo("c.0", "a.0"));
   ExpectMoves(0);
   const Digest on_gpu = reports_[0].devices[0].digest;
   Use(FromTo("c.0", "a.1"));
@@ -162,66 +180,50 @@ TEST_F(BridgedTaskRunnerTest, ADigestIsThatOfHostMemory) {
 }
 
 TEST_F(BridgedTaskRunnerTest, BytesMoveBetweenGpusOfAWorkerWithoutACommunicator) {
-  Open();
-  Use(FromTo("a.0", "b.0"));
+  Open(FromTo("a.0", "b.0"));
   ExpectMoves(0);
 }
 
 TEST_F(BridgedTaskRunnerTest, WhatIsReceivedInPlaceLeavesTheTilesThatAreThere) {
-  Open();
-  Use(FromTo("a.0", "c.0", {.both_need = true}));
+  Open(FromTo("a.0", "c.0", {.both_need = true}));
   ExpectMoves(0);
   Use(FromTo("c.0", "a.0", {.both_need = true}));
   ExpectMoves(1);
 }
 
 TEST_F(BridgedTaskRunnerTest, AProcessThatIsKilledWhileItLoadsEndsTheTaskEverywhere) {
-  Open();
-  Use(FromTo("a.0", "c.0"));
-  GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.process().pid(), SIGSTOP);
-  for (const int32_t worker : {0, 1}) Start(worker);
-  Settle();
-  EXPECT_EQ(reports_[0].task, std::nullopt);
-  kill(gpu.process().pid(), SIGKILL);
+  Open(FromTo("a.0", "c.0"));
+  StartWithoutProcess();
+  Signal(SIGKILL);
   AwaitBoth();
   EXPECT_THAT(reports_[0].task->status,
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr(absl::StrCat("device a.0 (", StandInUuid(0), ")"))));
   ASSERT_EQ(reports_[1].devices.size(), 1);
   EXPECT_THAT(reports_[1].devices[0].status, Not(IsOk()));
-  gpus().RunUntil([&] { return gpu.state() == GpuDevice::State::kUp; });
+  gpus().RunUntil([&] { return gpu().state() == GpuDevice::State::kUp; });
   ExpectMoves(1);
 }
 
 TEST_F(BridgedTaskRunnerTest, AProcessThatIsKilledWhileItStoresFailsItsDevice) {
-  Open();
-  Use(FromTo("c.0", "a.0"));
-  GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.process().pid(), SIGSTOP);
-  for (const int32_t worker : {0, 1}) Start(worker);
-  gpus().RunUntil(
-      [&] { return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kBytes; });
-  Settle();
-  EXPECT_EQ(reports_[0].task, std::nullopt);
-  kill(gpu.process().pid(), SIGKILL);
+  Open(FromTo("c.0", "a.0"));
+  StartUntilStored();
+  Signal(SIGKILL);
   AwaitFirst();
   EXPECT_THAT(DeviceStatus(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("device a.0 (GPU-")));
   EXPECT_THAT(reports_[0].task->status, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(reports_[0].devices[0].digest, Digest());
-  gpus().RunUntil([&] { return gpu.state() == GpuDevice::State::kUp; });
+  gpus().RunUntil([&] { return gpu().state() == GpuDevice::State::kUp; });
   ExpectMoves(1);
 }
 
 TEST_F(BridgedTaskRunnerTest, AProcessThatIsReplacedInBetweenIsNotMissed) {
-  Open();
-  Use(FromTo("c.0", "a.0"));
+  Open(FromTo("c.0", "a.0"));
   Start(0);
   Settle();
-  GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.process().pid(), SIGKILL);
-  gpus().AwaitReplacement(gpu);
+  Signal(SIGKILL);
+  gpus().AwaitReplacement(gpu());
   Start(1);
   AwaitBoth();
   EXPECT_OK(DeviceStatus());
@@ -229,8 +231,7 @@ TEST_F(BridgedTaskRunnerTest, AProcessThatIsReplacedInBetweenIsNotMissed) {
 }
 
 TEST_F(BridgedTaskRunnerTest, AHostThatIsLostEndsTheTask) {
-  Open();
-  Use(FromTo("c.0", "a.0"));
+  Open(FromTo("c.0", "a.0"));
   Start(0);
   Settle();
   workers_.fabric().Kill(workers_.address(1));
@@ -241,8 +242,7 @@ TEST_F(BridgedTaskRunnerTest, AHostThatIsLostEndsTheTask) {
 }
 
 TEST_F(BridgedTaskRunnerTest, AHostThatIsSaidToBeLostEndsTheTask) {
-  Open();
-  Use(FromTo("a.0", "c.0"));
+  Open(FromTo("a.0", "c.0"));
   Start(0);
   workers_.bridge().PeerLost(KeyOf(0), "w1", absl::UnavailableError("no heartbeat"));
   AwaitFirst();
@@ -250,43 +250,31 @@ TEST_F(BridgedTaskRunnerTest, AHostThatIsSaidToBeLostEndsTheTask) {
 }
 
 TEST_F(BridgedTaskRunnerTest, ACancelledTaskEndsWhenNothingIsCopiedAnyMore) {
-  Open();
-  Use(FromTo("a.0", "c.0"));
-  GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.process().pid(), SIGSTOP);
-  for (const int32_t worker : {0, 1}) Start(worker);
-  Settle();
+  Open(FromTo("a.0", "c.0"));
+  StartWithoutProcess();
   workers_.bridge().Cancel(KeyOf(0), absl::CancelledError("enough"));
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
   EXPECT_GT(workers_.bridge().bounce_bytes(), 0);
-  kill(gpu.process().pid(), SIGCONT);
+  Signal(SIGCONT);
   AwaitBoth();
   EXPECT_THAT(reports_[0].task->status, StatusIs(absl::StatusCode::kCancelled, "enough"));
 }
 
 TEST_F(BridgedTaskRunnerTest, ADestinationIsNotCompleteBeforeItIsOnTheGpu) {
-  Open();
-  Use(FromTo("c.0", "a.0"));
-  GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.process().pid(), SIGSTOP);
-  for (const int32_t worker : {0, 1}) Start(worker);
-  gpus().RunUntil(
-      [&] { return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kBytes; });
-  Settle();
+  Open(FromTo("c.0", "a.0"));
+  StartUntilStored();
   EXPECT_THAT(reports_[0].devices, IsEmpty());
   workers_.bridge().Cancel(KeyOf(0), absl::CancelledError("enough"));
-  kill(gpu.process().pid(), SIGCONT);
+  Signal(SIGCONT);
   AwaitFirst();
   EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kCancelled,
                                        AllOf(HasSubstr("device a.0"), HasSubstr("enough"))));
 }
 
 TEST_F(BridgedTaskRunnerTest, CopiesEndAtTheDeadline) {
-  Open();
-  Use(FromTo("a.0", "c.0"));
-  GpuDevice& gpu = gpus()["a.0"];
-  kill(gpu.process().pid(), SIGSTOP);
+  Open(FromTo("a.0", "c.0"));
+  Signal(SIGSTOP);
   TaskSpec spec = memory_->SpecOf(0, KeyOf(0));
   spec.deadline = absl::Milliseconds(100);
   StartAs(0, std::move(spec));
@@ -294,16 +282,15 @@ TEST_F(BridgedTaskRunnerTest, CopiesEndAtTheDeadline) {
   gpus().RunUntil([&] { return reports_[1].task.has_value(); });
   Settle();
   EXPECT_EQ(reports_[0].task, std::nullopt);
-  kill(gpu.process().pid(), SIGCONT);
+  Signal(SIGCONT);
   AwaitFirst();
   EXPECT_THAT(reports_[0].task->status,
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline of 100ms")));
 }
 
 TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayToABounceBufferAreFound) {
-  Open("corrupt_copy_at=1");
-  Use(FromTo("a.0", "c.0"));
-  for (const int32_t worker : {0, 1}) Start(worker);
+  Open(FromTo("a.0", "c.0"), "corrupt_copy_at=1");
+  StartBoth();
   AwaitBoth();
   EXPECT_THAT(reports_[0].task->status,
               StatusIs(absl::StatusCode::kDataLoss,
@@ -312,9 +299,8 @@ TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayToABounceBufferAreFound) {
 }
 
 TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayFromABounceBufferAreFound) {
-  Open("corrupt_copy_at=1");
-  Use(FromTo("c.0", "a.0"));
-  for (const int32_t worker : {0, 1}) Start(worker);
+  Open(FromTo("c.0", "a.0"), "corrupt_copy_at=1");
+  StartBoth();
   AwaitBoth();
   EXPECT_THAT(DeviceStatus(),
               StatusIs(absl::StatusCode::kDataLoss,
@@ -322,8 +308,7 @@ TEST_F(BridgedTaskRunnerTest, BytesThatChangeOnTheWayFromABounceBufferAreFound) 
 }
 
 TEST_F(BridgedTaskRunnerTest, BounceBuffersThatTakeTooMuchMemoryAreRefused) {
-  Open();
-  Use(FromTo("c.0", "a.0", {.bytes = BridgedWorkers::kBounceBytesMax}));
+  Open(FromTo("c.0", "a.0", {.bytes = BridgedWorkers::kBounceBytesMax}));
   EXPECT_THAT(workers_.bridge().Start(memory_->SpecOf(0, KeyOf(0)), reports_[0]),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("device a.0"), HasSubstr("found 0 in use"))));
@@ -332,8 +317,7 @@ TEST_F(BridgedTaskRunnerTest, BounceBuffersThatTakeTooMuchMemoryAreRefused) {
 }
 
 TEST_F(BridgedTaskRunnerTest, WhatCannotRunIsRefused) {
-  Open();
-  Use(FromTo("c.0", "a.0"));
+  Open(FromTo("c.0", "a.0"));
   std::byte lent[1] = {};
   TaskSpec spec = memory_->SpecOf(0, KeyOf(0));
   std::byte*& tile = spec.destinations[RankOf(plan_->tensors(), "a.0")].tensor[0];

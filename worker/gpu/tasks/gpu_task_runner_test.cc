@@ -4,15 +4,18 @@
 
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
+#include "common/wire/communicator_codec.h"
+#include "common/wire/time_codec.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
+#include "worker/gpu/tasks/testing/bridged_workers.h"
 
 #include <csignal>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/functional/function_ref.h>
@@ -38,18 +41,6 @@ std::string Pattern(int version) {
   return bytes;
 }
 
-class Reports final : public TaskObserver {
- public:
-  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
-    EXPECT_FALSE(task.has_value());
-    devices.push_back(report);
-  }
-  void OnTaskDone(const TaskReport& report) override { task = report; }
-
-  std::vector<DeviceReport> devices;
-  std::optional<TaskReport> task;
-};
-
 class GpuTaskRunnerTest : public testing::Test {
  protected:
   // `faults` of all processes.
@@ -57,8 +48,7 @@ class GpuTaskRunnerTest : public testing::Test {
     gpus_.options.process.environment.push_back("CROSSMESH_STANDIN_FAULTS=" + faults);
     ASSERT_OK(gpus_.Open());
     runner_ = std::make_unique<GpuTaskRunner>(gpus_.loop(), gpus_.devices());
-    const Plan plan = Made(ThroughTwoHops(kBytes));
-    ASSERT_OK_AND_ASSIGN(auto parts, CutParts(plan, {plan.tensors().devices()}));
+    ASSERT_OK_AND_ASSIGN(auto parts, CutParts(plan_, {plan_.tensors().devices()}));
     ASSERT_OK_AND_ASSIGN(
         part_, PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts.front()))));
     for (const char* device : {"a.0", "b.0", "b.1"}) {
@@ -85,8 +75,8 @@ class GpuTaskRunnerTest : public testing::Test {
     return spec;
   }
   // What comes of a task; `meanwhile` is called when it was started.
-  Reports Run(TaskSpec spec, absl::FunctionRef<void()> meanwhile = [] {}) {
-    Reports reports;
+  TaskReports Run(TaskSpec spec, absl::FunctionRef<void()> meanwhile = [] {}) {
+    TaskReports reports;
     EXPECT_OK(runner_->Start(std::move(spec), reports));
     EXPECT_FALSE(reports.task.has_value());
     meanwhile();
@@ -95,7 +85,7 @@ class GpuTaskRunnerTest : public testing::Test {
   }
   void ExpectMoves(uint32_t instance, const CommunicatorKey& communicator) {
     StandInGpus::Write(*arenas_[0], Pattern(static_cast<int>(instance)));
-    const Reports reports = Run(SpecOf(instance, communicator));
+    const TaskReports reports = Run(SpecOf(instance, communicator));
     EXPECT_OK(reports.task->status);
     EXPECT_THAT(reports.devices, AllOf(SizeIs(2), Each(Field(&DeviceReport::status, IsOk())),
                                        Each(Field(&DeviceReport::bytes, kBytes))));
@@ -106,6 +96,17 @@ class GpuTaskRunnerTest : public testing::Test {
     }
   }
 
+  // At the others than a lost process it goes with the task, or by this.
+  void StopCommunicator(const CommunicatorKey& communicator,
+                        const std::vector<std::string>& devices) {
+    for (const std::string& device : devices) {
+      EXPECT_THAT(gpus_.Call(gpus_[device],
+                             StopCommunicatorRequest(communicator, absl::CancelledError("enough"))),
+                  AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
+    }
+  }
+
+  const Plan plan_ = Made(ThroughTwoHops(kBytes));
   StandInGpus gpus_{{"a.0", "b.0", "b.1"}};
   std::unique_ptr<GpuTaskRunner> runner_;
   std::shared_ptr<const PreparedPart> part_;
@@ -133,7 +134,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
   GpuDevice& gpu = gpus_["b.0"];
   const TaskKey key = SpecOf(0, communicator).key;
-  const Reports reports = Run(SpecOf(0, communicator), [&] {
+  const TaskReports reports = Run(SpecOf(0, communicator), [&] {
     gpus_.RunUntil([&] { return gpu.MovedBytes(key).has_value(); });
     kill(gpu.process().pid(), SIGKILL);
   });
@@ -147,12 +148,30 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   gpus_.RunUntil([&] { return !runner_->MovedBytes(key).has_value(); });
 
   gpus_.RunUntil([&] { return gpu.state() == GpuDevice::State::kUp; });
-  // At the others it goes with the task, or by this.
-  for (const char* device : {"a.0", "b.1"}) {
-    EXPECT_THAT(gpus_.Call(gpus_[device],
-                           StopCommunicatorRequest(communicator, absl::CancelledError("enough"))),
-                AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
-  }
+  StopCommunicator(communicator, {"a.0", "b.1"});
+}
+
+TEST_F(GpuTaskRunnerTest, AfterAStallTheCommunicatorIsGoneAndTheNextTaskWorks) {
+  Open("stall_at=2");
+  ASSERT_OK_AND_ASSIGN(CommunicatorKey communicator, gpus_.MakeCommunicator());
+  TaskSpec spec = SpecOf(0, communicator);
+  spec.stall_limit = absl::Milliseconds(300);
+  EXPECT_THAT(Run(std::move(spec)).task->status,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("stalled")));
+  StopCommunicator(communicator, {"a.0", "b.0", "b.1"});
+  ASSERT_OK_AND_ASSIGN(communicator, gpus_.MakeCommunicator());
+  ExpectMoves(1, communicator);
+}
+
+TEST_F(GpuTaskRunnerTest, AProcessThatLosesItsGpuIsReplaced) {
+  Open("illegal_address_at=1");
+  ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
+  const RankName before = gpus_["a.0"].rank();
+  // By the report of the process, or by its end, whichever is here first.
+  EXPECT_THAT(Run(SpecOf(0, communicator)).task->status.ToString(),
+              HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  gpus_.RunUntil([&] { return gpus_["a.0"].rank() != before; });
+  gpus_.RunUntil([&] { return gpus_["a.0"].state() == GpuDevice::State::kUp; });
 }
 
 TEST_F(GpuTaskRunnerTest, ANewProcessGetsPartsAnew) {
@@ -171,7 +190,7 @@ TEST_F(GpuTaskRunnerTest, ACancelledTaskEndsWithItsCause) {
   Open("stall_at=2");
   ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
   const TaskSpec spec = SpecOf(0, communicator);
-  const Reports reports = Run(spec, [&] {
+  const TaskReports reports = Run(spec, [&] {
     gpus_.RunUntil([&] { return gpus_["b.1"].MovedBytes(spec.key).has_value(); });
     runner_->Cancel(spec.key, absl::CancelledError("enough"));
   });
@@ -185,7 +204,7 @@ TEST_F(GpuTaskRunnerTest, ALostPeerEndsTheTask) {
   TaskSpec spec = SpecOf(0, communicator);
   spec.peers.push_back({.worker = "w2", .address = ""});
   const TaskKey key = spec.key;
-  const Reports reports = Run(std::move(spec), [&] {
+  const TaskReports reports = Run(std::move(spec), [&] {
     runner_->PeerLost(key, "w3", absl::UnavailableError("of another task"));
     runner_->PeerLost(key, "w2", absl::UnavailableError("no heartbeat"));
   });
@@ -198,7 +217,7 @@ TEST_F(GpuTaskRunnerTest, ACommunicatorThatIsNotThereIsToldByDevice) {
   Open();
   ASSERT_OK_AND_ASSIGN(CommunicatorKey communicator, gpus_.MakeCommunicator());
   communicator.purpose = "another";
-  const Reports reports = Run(SpecOf(0, communicator));
+  const TaskReports reports = Run(SpecOf(0, communicator));
   EXPECT_THAT(reports.task->status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("another")));
   EXPECT_THAT(reports.task->broken_devices, SizeIs(3));
   EXPECT_THAT(reports.devices, SizeIs(2));
@@ -207,7 +226,7 @@ TEST_F(GpuTaskRunnerTest, ACommunicatorThatIsNotThereIsToldByDevice) {
 TEST_F(GpuTaskRunnerTest, WhatCannotRunIsRefused) {
   Open();
   ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
-  Reports reports;
+  TaskReports reports;
   TaskSpec spec = SpecOf(0, communicator);
   spec.communicators[0].devices = {0, 1};
   EXPECT_THAT(runner_->Start(spec, reports),
@@ -221,6 +240,33 @@ TEST_F(GpuTaskRunnerTest, WhatCannotRunIsRefused) {
   EXPECT_THAT(runner_->Start(spec, reports), StatusIs(absl::StatusCode::kAlreadyExists));
   gpus_.RunUntil([&] { return reports.task.has_value(); });
   EXPECT_OK(reports.task->status);
+}
+
+// What a worker does not ask for.
+TEST_F(GpuTaskRunnerTest, AProcessRefusesWhatCannotRun) {
+  Open();
+  ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
+  ExpectMoves(0, communicator);  // so that the process has its part
+  ASSERT_OK_AND_ASSIGN(const auto parts, CutParts(plan_, {{{"a", 0}}, {{"b", 0}}, {{"b", 1}}}));
+  ASSERT_OK_AND_ASSIGN(const auto tile, gpus_["b.0"].arenas().Find(arenas_[1]->bytes().data()));
+  v1::GpuRequest request;
+  v1::GpuRequest::RunTask& task = *request.mutable_run_task();
+  *task.mutable_key() = ToProto(SpecOf(1, communicator).key);
+  task.set_part_digest(parts[1].digest().ToString());
+  *task.mutable_destinations() = ToProto(std::vector<TilePlace>{tile.place});
+  *task.mutable_communicator() = ToProto(communicator);
+  *task.mutable_deadline() = ToProto(absl::Seconds(60));
+  *task.mutable_stall_limit() = ToProto(absl::Seconds(30));
+  for (const DeviceRank device : {0, 1}) task.add_devices(device);
+  EXPECT_THAT(gpus_.Call(gpus_["b.0"], request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("run_task.devices of a GPU message: expected 3, as of the "
+                                 "communicator, found 2")));
+  task.add_devices(2);
+  task.mutable_destinations()->set_offset_bytes(0, 64);
+  EXPECT_THAT(gpus_.Call(gpus_["b.0"], request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected 300000 bytes from 64 on in arena")));
 }
 
 }  // namespace

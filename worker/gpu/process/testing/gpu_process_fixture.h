@@ -9,7 +9,6 @@
 #include "worker/gpu/process/gpu_process.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 
-#include <filesystem>
 #include <fstream>
 #include <list>
 #include <map>
@@ -17,7 +16,6 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -58,25 +56,16 @@ class GpuProcessTest : public testing::Test {
     for (Child& child : children_) {
       if (child.process != nullptr) child.process->Stop();
     }
-    EXPECT_EQ(TakeViolations(), "");
+    std::stringstream violations;
+    violations << std::ifstream(folder_.PathOf("violations")).rdbuf();
+    EXPECT_EQ(violations.str(), "");
   }
-
-  // What was done wrong since the last time.
-  std::string TakeViolations() const {
-    std::stringstream report;
-    report << std::ifstream(ReportPath()).rdbuf();
-    std::error_code error;
-    std::filesystem::remove(ReportPath(), error);
-    return report.str();
-  }
-
-  std::string ReportPath() const { return folder_.PathOf("violations"); }
 
   // For a GPU of this number.
   GpuProcessOptions OptionsOf(int number, std::map<std::string, std::string> environment = {}) {
     environment.emplace("CROSSMESH_STANDIN_FIRST_DEVICE", absl::StrCat(number));
     environment.emplace("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath());
-    environment.emplace("CROSSMESH_STANDIN_REPORT", ReportPath());
+    environment.emplace("CROSSMESH_STANDIN_REPORT", folder_.PathOf("violations"));
     GpuProcessOptions options = {.gpu = StandInUuid(number),
                                  .program = ProgramPath("crossmesh-gpu"),
                                  .driver_library = StandInDriverPath(),

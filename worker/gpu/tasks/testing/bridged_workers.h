@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/check.h"
 #include "common/plan/plan.h"
 #include "worker/executor/executor.h"
 #include "worker/executor/task.h"
@@ -29,6 +30,7 @@ namespace crossmesh {
 class TaskReports final : public TaskObserver {
  public:
   void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
+    CHECK(!task.has_value()) << "a device after its task";
     devices.push_back(report);
   }
   void OnTaskDone(const TaskReport& report) override { task = report; }
