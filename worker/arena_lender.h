@@ -9,7 +9,7 @@
 
 namespace crossmesh {
 
-// Lends arenas to a transport, each for as long as somebody has it. Thread-safe.
+// Lends arenas to a transport, each for as long as there is a copy of it. Thread-safe.
 class ArenaLender {
  public:
   struct Ports {

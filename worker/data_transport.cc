@@ -4,6 +4,7 @@
 #include "worker/transport/sibling_reads.h"
 #include "worker/transport/socket/socket_transport.h"
 #include "worker/transport/striped/striped_transport.h"
+#include "worker/transport/transport.h"
 #include "worker/transport/ucx/ucx_transport.h"
 
 #include <cstdlib>

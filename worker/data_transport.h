@@ -1,7 +1,5 @@
 #pragma once
 
-#include "worker/transport/transport.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +7,9 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class Transport;
+class TransportSink;
 
 // How a worker's bytes travel to others. Workers that exchange bytes use the same.
 enum class DataTransport {

@@ -1,7 +1,12 @@
 #include "worker/pipeline/program_host.h"
 
 #include "common/base/status_macros.h"
+#include "worker/pipeline/pipeline_loop.h"
+#include "worker/pipeline/program_start.h"
+#include "worker/pipeline/rank_queue.h"
 #include "worker/pipeline/served_program.h"
+#include "worker/pipeline/transfer_memory.h"
+#include "worker/pipeline/worker_program.h"
 
 #include <algorithm>
 #include <utility>
@@ -69,7 +74,7 @@ absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
     }
     std::shared_ptr<RankQueue> queue = std::move(offered_.front());
     offered_.pop_front();
-    // Programs may end before anybody comes for them.
+    // Programs may end before a process comes for them.
     if (!queue->WaitForEnd(absl::ZeroDuration())) return MakePipelineLoop(std::move(queue));
   }
 }
@@ -79,6 +84,7 @@ void ProgramHost::Enter(std::shared_ptr<ServedProgram> program) {
   {
     MutexLock lock(mutex_);
     programs_.emplace(&entered, std::move(program));
+    // One that comes while the host stops is given up like those that were there.
     if (!stopped_) return;
   }
   entered.GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops")));

@@ -1,16 +1,11 @@
 #pragma once
 
+#include "common/base/byte_count.h"
 #include "common/base/mutex.h"
-#include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
-#include "worker/executor/replay.h"
-#include "worker/pipeline/pipeline_loop.h"
-#include "worker/pipeline/program_start.h"
-#include "worker/pipeline/rank_queue.h"
-#include "worker/pipeline/running_program.h"
-#include "worker/pipeline/transfer_memory.h"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,7 +18,15 @@
 
 namespace crossmesh {
 
+class Arena;
+class EventLoop;
+class PipelineLoop;
+class RankQueue;
+class ReplayRunner;
 class ServedProgram;
+struct ProgramMemory;
+struct ProgramStart;
+struct WorkerProgram;
 
 // What a worker's programs need of it: processes that compute, and memory. Thread-safe.
 class ProgramHost {
@@ -37,7 +40,8 @@ class ProgramHost {
     EventLoop& control;
     EventLoop& data;
     ReplayRunner& runner;  // on the data loop
-    TransferMemory::MakeArena make_arena;
+    // As TransferMemory::MakeArena.
+    std::function<absl::StatusOr<std::shared_ptr<Arena>>(const DeviceId&, ByteCount)> make_arena;
   };
 
   ProgramHost(Options options, Ports ports)

@@ -37,6 +37,7 @@ const std::vector<ProgramProgress::Work>& ProgramProgress::OnOpDone(int32_t rank
   const WorkerProgram::RankOp& op = of.ops[of.actions[ranks_[rank].next].op];
   for (const TransferMessage& input : op.inputs) At(input).used = true;
   for (const TransferMessage& output : op.outputs) {
+    // In a blocking program the rank fills it at its own place among the actions.
     if (!program_.blocking) Fill(output);
   }
   ranks_[rank].running = false;
@@ -65,6 +66,7 @@ bool ProgramProgress::HasRoom(const TransferMessage& message) const {
   const WorkerProgram::Transfer& of = program_.transfers[message.transfer];
   if (message.index < of.buffers) return true;
   const Message& before = At({message.transfer, message.index - of.buffers});
+  // The buffer is free when its message before has left, and what came with it was used.
   return before.left && (!of.receives || before.used);
 }
 
@@ -86,6 +88,7 @@ void ProgramProgress::Fill(const TransferMessage& message) {
 }
 
 void ProgramProgress::GoOn() {
+  // An action of a rank can make room in any transfer, and a message that opens lets ranks go on.
   for (bool more = true; more;) {
     more = false;
     for (int32_t index = 0; index < std::ssize(transfers_); ++index) {

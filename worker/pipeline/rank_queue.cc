@@ -1,6 +1,8 @@
 #include "worker/pipeline/rank_queue.h"
 
 #include "common/base/check.h"
+#include "common/event_loop/event_loop.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <utility>
 
@@ -79,6 +81,7 @@ PipelineStep RankQueue::Next() {
   MutexLock lock(mutex_);
   CHECK(!computing_) << "Next before Done, in rank " << rank_;
   while (steps_.empty() && !ended_) changed_.Wait(mutex_);
+  // What was given before the end is handed out first.
   if (steps_.empty()) return {.kind = PipelineStep::Kind::kOver, .why = why_};
   PipelineStep step = std::move(steps_.front());
   steps_.pop_front();

@@ -1,9 +1,7 @@
 #pragma once
 
 #include "common/base/mutex.h"
-#include "common/event_loop/event_loop.h"
 #include "worker/pipeline/pipeline_loop.h"
-#include "worker/pipeline/transfer_memory.h"
 
 #include <cstdint>
 #include <deque>
@@ -15,6 +13,9 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class EventLoop;
+struct ProgramMemory;
 
 // Where a rank's ops are handed to the thread that computes them, and back. Keeps the program's
 // memory for as long as that thread may use it. Thread-safe.

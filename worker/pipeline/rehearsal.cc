@@ -63,6 +63,7 @@ void Rehearse(RankQueue& queue) {
       continue;
     }
     Fill(*step.op);
+    // The rest of the time that the op takes, unless the run ends before.
     queue.WaitForEnd(end - absl::Now());
     queue.Done();
   }

@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "worker/executor/replay_runner.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <algorithm>
 #include <limits>
@@ -18,6 +19,8 @@ void Copy(const std::vector<int64_t>& from, google::protobuf::RepeatedField<int6
 }
 
 }  // namespace
+
+const WorkerProgram& RunningProgram::program() const { return *memory_->program; }
 
 RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, ProgramStart start,
                                std::shared_ptr<const ProgramMemory> memory)
@@ -44,6 +47,7 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
     queues_.push_back(std::make_shared<RankQueue>(
         ports_.data, memory_, rank,
         [this, rank](const RankQueue::Outcome& outcome) { OnOutcome(rank, outcome); }));
+    // The run was cut short before, and the process may not know that this one is complete.
     if (start_.complete_iteration.has_value()) {
       queues_.back()->GiveComplete(*start_.complete_iteration);
     }
@@ -97,10 +101,12 @@ absl::Status RunningProgram::BeginIteration(int64_t iteration) {
         : stopping_ ? " the last"
                     : " done"));
   }
+  // Instances of all iterations are numbered on, in 32 bits.
   if (rounds_ >= std::numeric_limits<uint32_t>::max() / program().samples.size() - 1) {
     return absl::OutOfRangeError(
         absl::StrCat("iteration ", iteration, ": expected at most ", rounds_, " without a stop"));
   }
+  // The controller begins an iteration when the one before is complete at all workers.
   for (const auto& queue : queues_) {
     if (rounds_ > 0) queue->GiveComplete(iteration_);
   }
@@ -128,6 +134,7 @@ void RunningProgram::Stop(const absl::Status& why) {
       why.ok() && running_ ? absl::CancelledError("stopped in the middle of an iteration") : why;
   if (running_) SendReport(cut_short);
   for (const auto& queue : queues_) {
+    // With OK the last iteration is complete everywhere.
     if (cut_short.ok() && rounds_ > 0 && !failed_) queue->GiveComplete(iteration_);
     queue->End(cut_short);
   }
@@ -148,6 +155,7 @@ void RunningProgram::OnReplaysStopped(const ReplayKey& key) {
 void RunningProgram::TellIfStopped() {
   const bool open = std::ranges::any_of(transfers_, &Transfer::open);
   if (!stopping_ || open || std::exchange(stopped_, true)) return;
+  // A thread may still end its op, when this program is gone.
   for (const auto& queue : queues_) queue->Detach();
   ports_.listener.OnStopped();
 }
@@ -162,6 +170,7 @@ std::optional<TransferMessage> RunningProgram::MessageOf(const TaskKey& key) con
   const int32_t transfer = transfer_of_plan_.at(key.plan);
   const TransferMessage first{.transfer = transfer};
   const int64_t index = int64_t{key.instance} - InstanceOf(first);
+  // One of an earlier iteration, which may still end.
   if (index < 0 || index >= std::ssize(transfers_[transfer].devices_left)) return std::nullopt;
   return TransferMessage{.transfer = transfer, .index = static_cast<int32_t>(index)};
 }
@@ -211,6 +220,7 @@ void RunningProgram::OnTaskDone(const TaskReport& report) {
   const std::optional<TransferMessage> message = MessageOf(report.key);
   if (!running_ || !message.has_value()) return;
   absl::Status outcome = report.status;
+  // A worker that only sends has no device that could fail: of a lost receiver it hears only here.
   outcome.Update(report.first_loss);
   if (!outcome.ok()) {
     return FailIteration(absl::Status(
@@ -218,6 +228,7 @@ void RunningProgram::OnTaskDone(const TaskReport& report) {
   }
   Transfer& transfer = transfers_[message->transfer];
   if (program().transfers[message->transfer].sends) {
+    // From the end of the op until its source was told, and from there to the first chunk.
     transfer.first_byte_ns[message->index] =
         transfer.fill_ns[message->index] + static_cast<int64_t>(report.seconds.first_byte * 1e9);
   }

@@ -1,12 +1,10 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
 #include "worker/executor/replay.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_queue.h"
-#include "worker/pipeline/transfer_memory.h"
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +17,9 @@
 
 namespace crossmesh {
 
+class EventLoop;
 class ReplayRunner;
+struct ProgramMemory;
 
 // Hears how a program goes. Called on the data loop.
 class ProgramObserver {
@@ -94,7 +94,7 @@ class RunningProgram final : private ReplayObserver {
   void FailIteration(const absl::Status& why);
   void SendReport(const absl::Status& status);
   void TellIfStopped();
-  const WorkerProgram& program() const { return *memory_->program; }
+  const WorkerProgram& program() const;
 
   const Ports ports_;
   const std::string worker_;

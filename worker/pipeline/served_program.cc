@@ -2,7 +2,12 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
+#include "worker/pipeline/program_host.h"
+#include "worker/pipeline/rank_queue.h"
 #include "worker/pipeline/rehearsal.h"
+#include "worker/pipeline/running_program.h"
+#include "worker/pipeline/transfer_memory.h"
 
 #include <utility>
 
@@ -91,6 +96,7 @@ absl::Status ServedProgram::StartProgram(const std::string& bytes) {
 
 void ServedProgram::StopProgram(absl::Status why) {
   host_.data().Post([self = shared_from_this(), why = std::move(why)] {
+    // Cancelled is what was asked for, by a stop or by the end of the worker: no error of the call.
     if (!absl::IsCancelled(why)) self->end_.Update(why);
     self->program_->Stop(why);
   });

@@ -2,7 +2,6 @@
 
 #include "common/base/thread.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
-#include "worker/pipeline/program_host.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/running_program.h"
 #include "worker/wire/caller.h"
@@ -16,6 +15,8 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
+
+class ProgramHost;
 
 // Hears what a program says. Thread-safe.
 using ProgramCaller = Caller<v1::RunProgramResponse>;

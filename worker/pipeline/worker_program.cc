@@ -75,6 +75,7 @@ class Decoder {
 
   absl::Status DecodeMicrobatches() {
     for (const v1::PipelineProgram::Microbatches& run : proto_.microbatches()) {
+      // Bounded before they take memory.
       if (run.count() < 1 || run.samples() < 1 ||
           run.count() > WorkerProgram::kOpsMax - std::ssize(program_.samples)) {
         return Refused("microbatches: expected 1 to ", WorkerProgram::kOpsMax,
@@ -139,6 +140,7 @@ class Decoder {
     }
     if (!ops_.insert(op).second) return Refused("op ", ToString(op), " is there twice");
     const int64_t samples = program_.samples[op.microbatch];
+    // The times of a stage are those of the first microbatch, and grow with the samples.
     rank.ops.push_back({.op = op,
                         .samples = samples,
                         .seconds = stage->second.seconds[static_cast<size_t>(op.kind)] *
@@ -220,6 +222,7 @@ class Decoder {
 
   // Everything a rank does, in its order.
   absl::Status PlaceMessages() {
+    // In the order of ranks and ops, as they were read.
     auto placed = placed_.begin();
     for (size_t r = 0; r < program_.ranks.size(); ++r) {
       WorkerProgram::Rank& rank = program_.ranks[r];

@@ -1,9 +1,11 @@
 #include "worker/service/communicator_service.h"
 
 #include "common/base/status_macros.h"
+#include "common/event_loop/event_loop.h"
 #include "common/rpc/status_codec.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
+#include "worker/gpu/devices/communicator_proxy.h"
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <cstdint>
@@ -35,6 +37,11 @@ absl::StatusOr<RankOfKey> RankOf(const Request& request) {
 
 }  // namespace
 
+CommunicatorService::CommunicatorService(EventLoop& loop, GpuDevices& gpus)
+    : loop_(loop), proxy_(std::make_unique<CommunicatorProxy>(gpus)) {}
+
+CommunicatorService::~CommunicatorService() = default;
+
 CommunicatorService::Reactor* CommunicatorService::OnLoop(
     grpc::CallbackServerContext* context, absl::AnyInvocable<absl::Status(Reactor*)> order) {
   Reactor* const reactor = context->DefaultReactor();
@@ -49,6 +56,7 @@ CommunicatorService::Reactor* CommunicatorService::OnLoop(
 }
 
 void CommunicatorService::Finish(Reactor* reactor, const absl::Status& status) {
+  // Stop may have ended the call meanwhile.
   if (open_.erase(reactor) > 0) reactor->Finish(ToGrpcStatus(status));
 }
 
@@ -64,7 +72,7 @@ grpc::ServerUnaryReactor* CommunicatorService::GetPreflight(grpc::CallbackServer
                                                             v1::GetPreflightResponse* response) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
-    proxy_.GetPreflight(rank, request->epoch(), [=, this](absl::StatusOr<PreflightReport> report) {
+    proxy_->GetPreflight(rank, request->epoch(), [=, this](absl::StatusOr<PreflightReport> report) {
       if (report.ok() && is_open(reactor)) *response->mutable_report() = ToProto(*report);
       Finish(reactor, report.status());
     });
@@ -77,7 +85,7 @@ grpc::ServerUnaryReactor* CommunicatorService::MintCommunicatorId(
     v1::MintCommunicatorIdResponse* response) {
   return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
     ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
-    proxy_.MintId(rank, request->epoch(), [=, this](const absl::StatusOr<std::string>& id) {
+    proxy_->MintId(rank, request->epoch(), [=, this](const absl::StatusOr<std::string>& id) {
       if (id.ok() && is_open(reactor)) response->set_id(*id);
       Finish(reactor, id.status());
     });
@@ -100,7 +108,7 @@ grpc::ServerUnaryReactor* CommunicatorService::CreateCommunicator(
     order.set_ticket(request->ticket());
     order.set_id(request->id());
     *order.mutable_timeout() = request->timeout();
-    proxy_.Create(at, std::move(order), [=, this](const absl::StatusOr<int64_t>& bytes) {
+    proxy_->Create(at, std::move(order), [=, this](const absl::StatusOr<int64_t>& bytes) {
       if (bytes.ok() && is_open(reactor)) response->set_size_bytes(*bytes);
       Finish(reactor, bytes.status());
     });
@@ -118,8 +126,8 @@ grpc::ServerUnaryReactor* CommunicatorService::DestroyCommunicator(
     *order.mutable_key() = request->key();
     order.set_ticket(request->ticket());
     *order.mutable_timeout() = request->timeout();
-    proxy_.Destroy(at, std::move(order),
-                   [=, this](const absl::Status& gone) { Finish(reactor, gone); });
+    proxy_->Destroy(at, std::move(order),
+                    [=, this](const absl::Status& gone) { Finish(reactor, gone); });
     return absl::OkStatus();
   });
 }
@@ -132,8 +140,8 @@ grpc::ServerUnaryReactor* CommunicatorService::StopCommunicator(
     v1::GpuRequest::StopCommunicator order;
     *order.mutable_key() = request->key();
     *order.mutable_cause() = ToProto(absl::CancelledError(request->reason()));
-    proxy_.Stop(at, std::move(order),
-                [=, this](const absl::Status& gone) { Finish(reactor, gone); });
+    proxy_->Stop(at, std::move(order),
+                 [=, this](const absl::Status& gone) { Finish(reactor, gone); });
     return absl::OkStatus();
   });
 }

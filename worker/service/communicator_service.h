@@ -1,9 +1,8 @@
 #pragma once
 
-#include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/communicator_service.grpc.pb.h"
-#include "worker/gpu/devices/communicator_proxy.h"
 
+#include <memory>
 #include <set>
 
 #include <absl/functional/any_invocable.h>
@@ -12,11 +11,16 @@
 
 namespace crossmesh {
 
+class CommunicatorProxy;
+class EventLoop;
+class GpuDevices;
+
 // Serves controllers' orders for communicators of this worker's GPUs. Thread-safe.
 class CommunicatorService final : public v1::CommunicatorService::CallbackService {
  public:
-  // `proxy` lives on `loop`; both outlive the server.
-  CommunicatorService(EventLoop& loop, CommunicatorProxy& proxy) : loop_(loop), proxy_(proxy) {}
+  // `gpus` lives on `loop`; both outlive the server.
+  CommunicatorService(EventLoop& loop, GpuDevices& gpus);
+  ~CommunicatorService() override;
 
   // Ends open calls, whose answers may never come, and refuses more: Unavailable. Before the
   // server's shutdown, while the loop runs. Repeatable.
@@ -49,9 +53,9 @@ class CommunicatorService final : public v1::CommunicatorService::CallbackServic
   void Finish(Reactor* reactor, const absl::Status& status);
 
   EventLoop& loop_;
-  CommunicatorProxy& proxy_;
 
   // Confined to the loop.
+  const std::unique_ptr<CommunicatorProxy> proxy_;
   bool stopped_ = false;
   std::set<Reactor*> open_;
 };

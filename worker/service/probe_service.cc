@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/status_codec.h"
 #include "common/wire/time_codec.h"
+#include "worker/probe/probe_table.h"
 
 #include <algorithm>
 #include <cstdint>

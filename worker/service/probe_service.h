@@ -1,12 +1,13 @@
 #pragma once
 
 #include "crossmesh/v1/probe_service.grpc.pb.h"
-#include "worker/probe/probe_table.h"
 
 #include <absl/status/status.h>
 #include <grpcpp/support/server_callback.h>
 
 namespace crossmesh {
+
+class ProbeTable;
 
 // Serves probes of this worker's links. Thread-safe.
 class ProbeService final : public v1::ProbeService::CallbackService {

@@ -8,6 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "common/wire/time_codec.h"
+#include "worker/probe/probe_table.h"
 
 #include <functional>
 #include <memory>

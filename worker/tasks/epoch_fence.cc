@@ -61,6 +61,7 @@ absl::Status EpochFence::Check(uint64_t epoch) const {
 absl::Status EpochFence::Raise(uint64_t epoch) {
   RETURN_IF_ERROR(Check(epoch));
   if (epoch == highest_) return absl::OkStatus();
+  // On disk first: after a crash the worker must not obey what it has refused before.
   if (!path_.empty()) RETURN_IF_ERROR(Write(epoch));
   highest_ = epoch;
   return absl::OkStatus();

@@ -9,7 +9,7 @@
 namespace crossmesh {
 
 // The highest controller epoch that this worker has obeyed. A controller of a lower one has been
-// replaced, whatever it believes, and is obeyed no more. With a path the epoch outlives the
+// replaced, even if it does not know, and is obeyed no more. With a path the epoch outlives the
 // process. Thread-compatible.
 class EpochFence {
  public:

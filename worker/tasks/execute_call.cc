@@ -1,6 +1,7 @@
 #include "worker/tasks/execute_call.h"
 
 #include "common/base/status_macros.h"
+#include "worker/tasks/task_table.h"
 
 #include <algorithm>
 #include <span>
@@ -18,6 +19,7 @@ void ExecuteCall::OnRequest(const v1::ExecuteRequest& request) {
   const absl::Status status = Handle(request);
   if (status.ok()) return;
   over_ = true;
+  // The task goes on without this call, and another one may attach to it.
   if (start_.has_value()) table_.CallerGone(start_->key, *caller_);
   caller_->End(status);
 }

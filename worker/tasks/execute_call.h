@@ -2,7 +2,6 @@
 
 #include "crossmesh/v1/execution_service.pb.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/task_table.h"
 #include "worker/wire/piece_buffer.h"
 
 #include <cstdint>
@@ -14,6 +13,8 @@
 #include <absl/status/status.h>
 
 namespace crossmesh {
+
+class TaskTable;
 
 // The protocol of one Execute call: a start, the part when it is needed, then orders for the task.
 // Confined to the control loop.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "common/base/digest.h"
-#include "worker/executor/laid_out_part.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,8 @@
 #include <absl/container/flat_hash_map.h>
 
 namespace crossmesh {
+
+struct LaidOutPart;
 
 // The parts that ran last, by digest, so that each travels once. Drops the part that was not asked
 // for longest when it holds too much; tasks keep theirs. Thread-compatible.

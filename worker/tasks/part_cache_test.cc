@@ -1,5 +1,7 @@
 #include "worker/tasks/part_cache.h"
 
+#include "worker/executor/laid_out_part.h"
+
 #include <memory>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "common/event_loop/event_loop.h"
-#include "worker/executor/laid_out_part.h"
 #include "worker/tasks/start_request.h"
 
 #include <cstddef>
@@ -15,6 +14,8 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+struct LaidOutPart;
 
 // A start whose destinations are still written for a controller of a lower epoch.
 struct PendingStart {

@@ -69,6 +69,7 @@ absl::Status TaskLeases::TakeSources(const StartRequest& request, const LaidOutP
     if (layout.bytes == 0) continue;
     const auto destination = part.destinations.find(device);
     if (one_memory && destination != part.destinations.end() && destination->second.bytes > 0) {
+      // The lease for writing keeps the memory for reading as well.
       sources_in_destination_.push_back(device);
       continue;
     }

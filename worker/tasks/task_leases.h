@@ -16,7 +16,7 @@
 
 namespace crossmesh {
 
-// The memory that a task uses: leases of the storages that it reads and writes. Whatever is neither
+// The memory that a task uses: leases of the storages that it reads and writes. What is neither
 // committed nor abandoned when this is destroyed is abandoned. Thread-compatible.
 class TaskLeases {
  public:

@@ -3,7 +3,10 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/worker_part_codec.h"
+#include "worker/executor/laid_out_part.h"
 #include "worker/tasks/task_end_metrics.h"
+#include "worker/tasks/task_leases.h"
+#include "worker/tasks/worker_task.h"
 #include "worker/wire/task_report_codec.h"
 
 #include <algorithm>
@@ -37,6 +40,8 @@ TaskTable::TaskTable(Options options, Ports ports, EpochFence fence)
       parts_(options_.parts),
       pending_(ports.control) {}
 
+TaskTable::~TaskTable() = default;
+
 absl::Status TaskTable::Draining() const {
   return absl::UnavailableError(absl::StrCat("worker ", options_.worker, " drains"));
 }
@@ -54,6 +59,7 @@ absl::Status TaskTable::RefuseTask(CommandRejection reason, const TaskKey& key,
 
 absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& request,
                                                         const std::shared_ptr<TaskCaller>& caller) {
+  // First of all: a controller that was replaced must not attach to a task either.
   if (absl::Status status = fence_.Check(request.key.epoch); !status.ok()) {
     return RefuseTask(CommandRejection::kStaleEpoch, request.key, status);
   }
@@ -68,6 +74,7 @@ absl::StatusOr<TaskTable::StartResult> TaskTable::Start(const StartRequest& requ
         ->End(absl::AbortedError("another call has taken over the start"));
     return StartResult::kAttached;
   }
+  // Only now, since what has begun is served while the worker drains.
   if (draining_) {
     return RefuseTask(CommandRejection::kBusy, request.key, Draining());
   }
@@ -156,9 +163,9 @@ absl::Status TaskTable::Begin(const PendingStart& start) {
   RETURN_IF_ERROR(CheckDevices(start.part->prepared->part()));
   ASSIGN_OR_RETURN(TaskLeases leases,
                    TaskLeases::Take(start.request, *start.part, ports_.storages));
-  ASSIGN_OR_RETURN(TaskSpec spec, Specify(start.request, *start.part, leases));
   auto task = std::make_unique<WorkerTask>(start.request, start.part, std::move(leases),
                                            ports_.clock.Monotonic());
+  ASSIGN_OR_RETURN(TaskSpec spec, task->Specify(options_.worker));
   task->Attach(start.caller);
   AddRelaysInProgress(*task, 1);
   tasks_.emplace(start.request.key, std::move(task));
@@ -171,34 +178,6 @@ absl::Status TaskTable::Begin(const PendingStart& start) {
   });
   StartSweeping();
   return absl::OkStatus();
-}
-
-absl::StatusOr<TaskSpec> TaskTable::Specify(const StartRequest& request, const LaidOutPart& part,
-                                            const TaskLeases& leases) const {
-  TaskSpec spec{.key = request.key,
-                .token_high = request.token_high,
-                .token_low = request.token_low,
-                .part = part.prepared,
-                .sources = leases.BindSources(part),
-                .destinations = leases.BindDestinations(part),
-                .communicators = request.communicators,
-                .checksums = request.checksums,
-                .deadline = request.deadline,
-                .stall_limit = request.stall_limit};
-  const auto device_count = std::ssize(part.prepared->part().tensors().devices());
-  for (const StartRequest::Peer& peer : request.peers) {
-    if (peer.worker == options_.worker) continue;
-    for (const DeviceRank device : peer.devices) {
-      if (device < 0 || device >= device_count) {
-        return absl::InvalidArgumentError(absl::StrCat("peer ", peer.worker,
-                                                       ": expected device ranks from 0 to ",
-                                                       device_count - 1, ", found ", device));
-      }
-      spec.peer_of_device[device] = static_cast<int32_t>(spec.peers.size());
-    }
-    spec.peers.push_back({.worker = peer.worker, .address = peer.data_address});
-  }
-  return spec;
 }
 
 void TaskTable::Started(const TaskKey& key, const absl::Status& status) {
@@ -224,6 +203,7 @@ void TaskTable::OnTaskDone(const TaskReport& report) {
   ports_.control.Post([this, report] { Ended(report); });
 }
 
+// The task is there: nothing is forgotten before its runner has said its last word.
 void TaskTable::Ended(const TaskReport& report) {
   WorkerTask& task = *Find(report.key);
   v1::TaskReport told = ToProto(report);

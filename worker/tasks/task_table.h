@@ -10,7 +10,6 @@
 #include "worker/tasks/part_cache.h"
 #include "worker/tasks/pending_starts.h"
 #include "worker/tasks/start_request.h"
-#include "worker/tasks/worker_task.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +27,9 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+
+class WorkerPart;
+class WorkerTask;
 
 // The tasks of this worker, below gRPC: which may start, what memory they get, which callers hear
 // of them, and how long it is remembered.
@@ -66,6 +68,7 @@ class TaskTable : private TaskObserver {
   enum class StartResult { kAttached, kNeedPart };
 
   TaskTable(Options options, Ports ports, EpochFence fence);
+  ~TaskTable() override;
 
   // Starts a task for `caller`, or attaches the caller to the task of this key. What becomes of it
   // the caller is told: Accepted, or the end of its call. Errors, which are counted:
@@ -128,8 +131,6 @@ class TaskTable : private TaskObserver {
   absl::Status MakeRoom();
   absl::Status TryBegin(const PendingStart& start);
   absl::Status Begin(const PendingStart& start);
-  absl::StatusOr<TaskSpec> Specify(const StartRequest& request, const LaidOutPart& part,
-                                   const TaskLeases& leases) const;
 
   // Between controllers: task_table_fencing.cc.
   void SupersedeOlderEpochs(const TaskKey& key);

@@ -2,7 +2,9 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/tasks/task_leases.h"
 #include "worker/tasks/task_table.h"
+#include "worker/tasks/worker_task.h"
 
 #include <algorithm>
 #include <utility>

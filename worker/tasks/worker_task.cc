@@ -26,6 +26,33 @@ bool WorkerTask::resolved() const {
   });
 }
 
+absl::StatusOr<TaskSpec> WorkerTask::Specify(absl::string_view worker) const {
+  TaskSpec spec{.key = request_.key,
+                .token_high = request_.token_high,
+                .token_low = request_.token_low,
+                .part = part_->prepared,
+                .sources = leases_.BindSources(*part_),
+                .destinations = leases_.BindDestinations(*part_),
+                .communicators = request_.communicators,
+                .checksums = request_.checksums,
+                .deadline = request_.deadline,
+                .stall_limit = request_.stall_limit};
+  const auto device_count = std::ssize(part_->prepared->part().tensors().devices());
+  for (const StartRequest::Peer& peer : request_.peers) {
+    if (peer.worker == worker) continue;
+    for (const DeviceRank device : peer.devices) {
+      if (device < 0 || device >= device_count) {
+        return absl::InvalidArgumentError(absl::StrCat("peer ", peer.worker,
+                                                       ": expected device ranks from 0 to ",
+                                                       device_count - 1, ", found ", device));
+      }
+      spec.peer_of_device[device] = static_cast<int32_t>(spec.peers.size());
+    }
+    spec.peers.push_back({.worker = peer.worker, .address = peer.data_address});
+  }
+  return spec;
+}
+
 void WorkerTask::Attach(std::shared_ptr<TaskCaller> caller) {
   EndCall(absl::AbortedError("another call has taken over the task"));
   caller_ = std::move(caller);
@@ -71,6 +98,7 @@ void WorkerTask::Resolve(std::span<const int32_t> devices, bool commit) {
   if (state_ == State::kEnded) {
     ResolveNow(request);
   } else if (std::find(asked_early_.begin(), asked_early_.end(), request) == asked_early_.end()) {
+    // Once, however often it is asked.
     asked_early_.push_back(std::move(request));
   }
 }

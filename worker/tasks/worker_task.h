@@ -15,12 +15,14 @@
 
 #include <absl/container/btree_map.h>
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 
 // One task of this worker, from its start until it is forgotten: what it holds, what it has said,
-// and who listens. Thread-compatible.
+// and which caller listens. Thread-compatible.
 //
 //   STARTING --OnAccepted--> RUNNING --OnReport--> ENDED
 //
@@ -36,13 +38,16 @@ class WorkerTask {
 
   const StartRequest& request() const { return request_; }
   const LaidOutPart& part() const { return *part_; }
-  const TaskLeases& leases() const { return leases_; }
   State state() const { return state_; }
   absl::Duration started() const { return started_; }
   absl::Duration ended() const { return ended_; }  // when state() is kEnded
   bool has_caller() const { return caller_ != nullptr; }
   bool is_caller(const TaskCaller& caller) const { return caller_.get() == &caller; }
   bool resolved() const;  // all destinations
+
+  // What a runner is to do, in a worker of this name. InvalidArgument: a peer's device is none of
+  // the part's.
+  absl::StatusOr<TaskSpec> Specify(absl::string_view worker) const;
 
   // Says everything again, to `caller`; one that was attached before is ended with Aborted.
   void Attach(std::shared_ptr<TaskCaller> caller);

@@ -1,0 +1,72 @@
+#include "worker/control_services.h"
+
+#include "common/base/status_macros.h"
+#include "common/rpc/server.h"
+#include "worker/pipeline/pipeline_loop.h"
+#include "worker/pipeline/program_host.h"
+#include "worker/probe/probe_table.h"
+#include "worker/service/communicator_service.h"
+#include "worker/service/control_streams.h"
+#include "worker/service/probe_service.h"
+#include "worker/worker_devices.h"
+
+#include <utility>
+
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+// For programs that were given up to leave: longer than the default stall limit.
+constexpr absl::Duration kProgramGrace = absl::Seconds(10);
+constexpr absl::Duration kCallGrace = absl::Seconds(1);
+
+}  // namespace
+
+ControlServices::ControlServices(Options options, const Ports& ports)
+    : options_(std::move(options)), ports_(ports) {}
+
+ControlServices::~ControlServices() = default;
+
+absl::Status ControlServices::Open() {
+  execution_service_ = MakeExecutionService(ports_.control, ports_.tasks);
+  programs_ = std::make_unique<ProgramHost>(
+      ProgramHost::Options{.worker = options_.worker,
+                           .devices = options_.devices,
+                           .computes = options_.computes_pipelines},
+      ProgramHost::Ports{
+          .control = ports_.control,
+          .data = ports_.data,
+          .runner = ports_.replays,
+          .make_arena = [&devices = ports_.devices](const DeviceId& device, ByteCount bytes) {
+            return devices.MakeArena({.name = "pipeline", .device = device}, bytes);
+          }});
+  pipeline_service_ = MakePipelineExecutionService(*programs_);
+  ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.interfaces}, ports_.clock));
+  probe_service_ = std::make_unique<ProbeService>(*probes_);
+  communicator_service_ = std::make_unique<CommunicatorService>(ports_.data, ports_.devices.gpus());
+  ASSIGN_OR_RETURN(
+      server_, RpcServer::Start({.addresses = {options_.listen},
+                                 .insecure = options_.insecure,
+                                 .services = {execution_service_.get(), pipeline_service_.get(),
+                                              probe_service_.get(), communicator_service_.get()},
+                                 .metrics = &ports_.metrics}));
+  return absl::OkStatus();
+}
+
+void ControlServices::StopPrograms() { programs_->Stop(kProgramGrace); }
+
+void ControlServices::Stop() {
+  // First what would keep calls open until their own time is over.
+  probes_->Stop();
+  communicator_service_->Stop();
+  server_->Shutdown(kCallGrace);
+}
+
+const std::string& ControlServices::address() const { return server_->addresses().front(); }
+
+absl::StatusOr<std::unique_ptr<PipelineLoop>> ControlServices::WaitForPipeline() {
+  return programs_->WaitForLoop();
+}
+
+}  // namespace crossmesh

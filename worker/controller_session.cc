@@ -1,0 +1,97 @@
+#include "worker/controller_session.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/event_loop/event_loop.h"
+#include "common/mesh/mesh.h"
+#include "common/wire/session_protocol.h"
+#include "worker/latch.h"
+#include "worker/tasks/task_table.h"
+#include "worker/transport/transport.h"
+#include "worker/worker_devices.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <absl/time/time.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr absl::Duration kLeaveGrace = absl::Seconds(2);
+
+}  // namespace
+
+absl::Status ControllerSession::Open(const std::string& execution_address,
+                                     const Transport& transport) {
+  v1::WorkerSessionRequest::Register registration = Registration(execution_address, transport);
+  const uint64_t seed = registration.incarnation();
+  ASSIGN_OR_RETURN(agent_, SessionAgent::Create(ports_.control,
+                                                {.controllers = options_.controllers,
+                                                 .insecure = options_.insecure,
+                                                 .registration = std::move(registration),
+                                                 .backoff_seed = seed},
+                                                *this, ports_.metrics));
+  return absl::OkStatus();
+}
+
+void ControllerSession::Start() {
+  ports_.control.Post([this] { agent_->Start(); });
+}
+
+void ControllerSession::Leave() {
+  const auto left = std::make_shared<Latch>();
+  ports_.control.Post([this, left] { agent_->Leave([left] { left->Set(); }); });
+  if (left->WaitFor(ports_.clock, kLeaveGrace)) return;
+  ports_.control.Post([this] { agent_->BreakOff(); });
+  left->WaitFor(ports_.clock, absl::InfiniteDuration());
+}
+
+v1::WorkerSessionRequest::Register ControllerSession::Registration(
+    const std::string& execution_address, const Transport& transport) const {
+  v1::WorkerSessionRequest::Register registration;
+  registration.set_worker(options_.worker);
+  registration.set_incarnation(absl::ToUnixMicros(ports_.clock.Now()));
+  registration.set_devices(DevicesToString(ports_.devices.devices()));
+  registration.set_execution_address(execution_address);
+  registration.set_transport(std::string(transport.name()));
+  registration.set_data_address(transport.address());
+  registration.set_version(std::string(Version()));
+  registration.set_protocol(kSessionProtocol);
+  for (const std::string& interface : options_.data_interfaces) {
+    registration.add_data_interfaces(interface);
+  }
+  return registration;
+}
+
+// Processes of GPUs come and go, so each registration names those of its time.
+void ControllerSession::Refresh(v1::WorkerSessionRequest::Register& registration) {
+  ports_.devices.Describe(registration);
+}
+
+void ControllerSession::MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) {
+  ports_.tasks.CollectProgress(
+      [this, done = std::move(done)](const std::vector<TaskTable::Progress>& tasks) mutable {
+        Heartbeat heartbeat;
+        for (const TaskTable::Progress& task : tasks) {
+          v1::WorkerSessionRequest::TaskProgress& progress = *heartbeat.add_tasks();
+          progress.set_operation_id(task.operation_id);
+          progress.set_attempt(task.attempt);
+          progress.set_moved_bytes(task.moved_bytes);
+        }
+        ports_.devices.Describe(heartbeat);
+        done(std::move(heartbeat));
+      });
+}
+
+void ControllerSession::OnDrain() {
+  LogInfo("worker_drains", {{"worker_id", options_.worker}, {"asked_by", "controller"}});
+  ports_.tasks.Drain([this] {
+    if (options_.on_drained) options_.on_drained();
+  });
+}
+
+}  // namespace crossmesh

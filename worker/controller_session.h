@@ -1,0 +1,66 @@
+#pragma once
+
+#include "worker/agent/session_agent.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+class TaskTable;
+class Transport;
+class WorkerDevices;
+
+// What a worker tells its controller of itself: its name, what it has, how its tasks go.
+// Thread-compatible; destroyed when the control loop has stopped.
+class ControllerSession final : private SessionHost {
+ public:
+  struct Options {
+    std::string worker;
+    std::vector<std::string> controllers;  // addresses, at least one
+    bool insecure = false;
+    std::vector<std::string> data_interfaces;
+    std::function<void()> on_drained;  // as WorkerOptions says
+  };
+  // All outlive it.
+  struct Ports {
+    EventLoop& control;
+    WorkerDevices& devices;
+    TaskTable& tasks;
+    const Clock& clock;
+    WorkerMetrics& metrics;
+  };
+
+  ControllerSession(Options options, const Ports& ports)
+      : options_(std::move(options)), ports_(ports) {}
+
+  // What SessionAgent::Create says. `execution_address` and `transport`: where it is reached.
+  absl::Status Open(const std::string& execution_address, const Transport& transport);
+  // Begins on the control loop, which may start later.
+  void Start();
+  // On the control loop: as SessionAgent says.
+  void HurryHeartbeat() { agent_->HurryHeartbeat(); }
+  // Says goodbye, and waits until that is over.
+  void Leave();
+
+ private:
+  v1::WorkerSessionRequest::Register Registration(const std::string& execution_address,
+                                                  const Transport& transport) const;
+
+  // SessionHost; on the control loop.
+  void Refresh(v1::WorkerSessionRequest::Register& registration) override;
+  void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) override;
+  void OnDrain() override;
+
+  const Options options_;
+  const Ports ports_;
+  std::unique_ptr<SessionAgent> agent_;
+};
+
+}  // namespace crossmesh

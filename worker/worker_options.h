@@ -1,0 +1,35 @@
+#pragma once
+
+#include "common/mesh/device.h"
+#include "worker/data_transport.h"
+#include "worker/executor/executor_options.h"
+#include "worker/gpu/devices/gpu_devices.h"
+#include "worker/memory/arena.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace crossmesh {
+
+struct WorkerOptions {
+  std::string name;                      // [a-z0-9._-]{1,63}
+  std::vector<DeviceId> devices;         // its own, in host memory
+  std::vector<GpuName> gpus;             // more of its own; with `devices` at least one
+  std::vector<std::string> controllers;  // addresses, at least one
+  std::string listen = "127.0.0.1:0";    // for Execute; or "unix:/path"
+  std::string memory_socket;             // path, for user processes; empty: none
+  std::string metrics_listen;            // as MetricsExporter says; empty: none
+  bool insecure = false;                 // allows addresses that are not local, of metrics as well
+  Arena::Pages pages = Arena::Pages::kSmall;
+  DataTransportOptions data;  // as far as the system allows it
+  std::string state_folder;   // remembers the controller's epoch; empty: in memory only
+  ExecutorOptions executor;
+  GpuProcessOptions gpu_process;    // of each GPU, but for its UUID
+  bool computes_pipelines = false;  // the process calls WaitForPipeline
+  // Called once on a thread of the worker, which it must not block, when the controller has asked
+  // for a drain and nothing runs any more: the owner should call Stop.
+  std::function<void()> on_drained;
+};
+
+}  // namespace crossmesh
