@@ -22,7 +22,6 @@ using ::testing::Pair;
 using ExecuteCallTest = TaskFixture;
 
 TEST_F(ExecuteCallTest, TakesAPartInPieces) {
-  MakeAllStorages();
   FakeCall call(table_);
   Send(call, StartOf(Key(1)));
   EXPECT_THAT(call.caller->said, ElementsAre("need part"));
@@ -33,7 +32,6 @@ TEST_F(ExecuteCallTest, TakesAPartInPieces) {
 }
 
 TEST_F(ExecuteCallTest, RefusesAPartOfAnotherDigest) {
-  MakeAllStorages();
   v1::ExecuteRequest start = StartOf(Key(1));
   start.mutable_start()->set_part_digest(Digest{.high = 1, .low = 2}.ToString());
   const auto call = StartWith(start);
@@ -66,7 +64,6 @@ TEST_F(ExecuteCallTest, RefusesMessagesOutOfOrder) {
 }
 
 TEST_F(ExecuteCallTest, APeerThatIsLostBeforeThePartHasComeIsLostForTheTask) {
-  MakeAllStorages();
   v1::ExecuteRequest start = StartOf(Key(1));
   start.mutable_start()->add_peers()->set_worker("w2");
   const auto lost = [](const std::string& worker) {
@@ -118,7 +115,6 @@ TEST_F(ExecuteCallTest, RefusesStartsWithBadFields) {
 }
 
 TEST_F(ExecuteCallTest, RefusesDeviceRanksThatThePlanDoesNotHave) {
-  MakeAllStorages();
   v1::ExecuteRequest request = StartOf(Key(1));
   request.mutable_start()->add_peers()->set_worker("w2");
   request.mutable_start()->mutable_peers(1)->add_devices(99);

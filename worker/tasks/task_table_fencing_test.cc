@@ -20,10 +20,7 @@ using ::testing::Pair;
 // A task of epoch 5 that runs without a caller, as after the loss of its controller.
 class FencedTaskTest : public TaskFixture {
  protected:
-  FencedTaskTest() {
-    MakeAllStorages();
-    Start(Key(1, 5))->call.OnGone();
-  }
+  FencedTaskTest() { Start(Key(1, 5))->call.OnGone(); }
   bool WasCancelled(const TaskKey& key) const {
     return std::any_of(executor_.cancelled().begin(), executor_.cancelled().end(),
                        [&](const auto& cancelled) { return cancelled.first == key; });

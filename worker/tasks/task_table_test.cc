@@ -36,7 +36,6 @@ class TaskTableTest : public TaskFixture {
 };
 
 TEST_F(TaskTableTest, AcceptsRunsCommitsAndForgets) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   EXPECT_THAT(call->caller->said, ElementsAre("accepted"));
   const TaskSpec& spec = executor_.spec(Key(1));
@@ -69,7 +68,6 @@ TEST_F(TaskTableTest, AcceptsRunsCommitsAndForgets) {
 }
 
 TEST_F(TaskTableTest, ControlAndDataAreTwoThreads) {
-  MakeAllStorages();
   FakeCall call(table_);
   control_->Start();
   data_->Start();
@@ -89,7 +87,6 @@ TEST_F(TaskTableTest, ControlAndDataAreTwoThreads) {
 }
 
 TEST_F(TaskTableTest, APartTravelsOnce) {
-  MakeAllStorages();
   const auto first = Start(Key(1));
   Finish(Key(1));
   Send(*first, ResolveOf({2, 3}, true));
@@ -99,7 +96,6 @@ TEST_F(TaskTableTest, APartTravelsOnce) {
 }
 
 TEST_F(TaskTableTest, RefusesAStaleEpoch) {
-  MakeAllStorages();
   const auto present = Start(Key(1, 5));
   const auto stale = Start(Key(2, 4));
   EXPECT_THAT(stale->caller->end, Optional(StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -108,7 +104,6 @@ TEST_F(TaskTableTest, RefusesAStaleEpoch) {
 }
 
 TEST_F(TaskTableTest, AStaleControllerCannotResolveWhatItStarted) {
-  MakeAllStorages();
   const auto old_call = Start(Key(1, 5));
   Finish(Key(1, 5));
   const auto new_call = Start(Key(2, 6));  // takes the destinations
@@ -118,37 +113,7 @@ TEST_F(TaskTableTest, AStaleControllerCannotResolveWhatItStarted) {
   EXPECT_EQ(StatusOf("new", "b.0").generation, 1);
 }
 
-TEST_F(TaskTableTest, ACallerThatComesAgainHearsEverythingAgain) {
-  MakeAllStorages();
-  const auto first = Start(Key(1));
-  first->call.OnGone();
-  Finish(Key(1));
-  EXPECT_THAT(first->caller->said, ElementsAre("accepted"));
-
-  const auto second = Start(Key(1));
-  EXPECT_THAT(second->caller->said, ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK"));
-  Send(*second, ResolveOf({2, 3}, true));
-  EXPECT_EQ(StatusOf("new", "b.1").generation, 2);
-  EXPECT_THAT(Rejections(), IsEmpty());
-
-  const auto third = Start(Key(1));
-  EXPECT_EQ(third->caller->said.back(), "resolved 2,3 OK");
-  EXPECT_THAT(second->caller->end, Optional(StatusIs(absl::StatusCode::kAborted)));
-}
-
-TEST_F(TaskTableTest, OfTwoCallersTheLastOneCommands) {
-  MakeAllStorages();
-  const auto first = Start(Key(1));
-  const auto second = Start(Key(1));
-  Finish(Key(1));
-  Send(*first, ResolveOf({2}, true));
-  EXPECT_EQ(StatusOf("new", "b.0").generation, 1);
-  Send(*second, ResolveOf({2}, true));
-  EXPECT_EQ(StatusOf("new", "b.0").generation, 2);
-}
-
 TEST_F(TaskTableTest, AKeyWithOtherContentIsRefused) {
-  MakeAllStorages();
   const auto first = Start(Key(1));
   v1::ExecuteRequest other = StartOf(Key(1));
   other.mutable_start()->set_destination_storage("elsewhere");
@@ -160,46 +125,8 @@ TEST_F(TaskTableTest, AKeyWithOtherContentIsRefused) {
   EXPECT_FALSE(first->caller->end.has_value());
 }
 
-TEST_F(TaskTableTest, WhatIsAskedBeforeTheEndIsResolvedAtTheEnd) {
-  MakeAllStorages();
-  const auto call = Start(Key(1));
-  Send(*call, ResolveOf({2}, true));
-  EXPECT_THAT(call->caller->said, ElementsAre("accepted"));
-  Finish(Key(1));
-  EXPECT_EQ(call->caller->said.back(), "resolved 2 OK");
-  EXPECT_EQ(StatusOf("new", "b.0").generation, 2);
-  EXPECT_TRUE(StatusOf("new", "b.1").writing);
-}
-
-TEST_F(TaskTableTest, ADeviceThatFailedIsNotCommitted) {
-  MakeAllStorages();
-  const auto call = Start(Key(1));
-  Finish(Key(1), absl::DataLossError("leaf 3 differs"));
-  EXPECT_THAT(call->caller->said,
-              ElementsAre("accepted", "done 2 DATA_LOSS", "done 3 DATA_LOSS", "report DATA_LOSS"));
-  Send(*call, ResolveOf({2}, true));
-  EXPECT_EQ(call->caller->said.back(), "resolved 2 FAILED_PRECONDITION");
-  EXPECT_THAT(call->caller->last_message, AllOf(HasSubstr("b.0"), HasSubstr("leaf 3 differs")));
-  Send(*call, ResolveOf({2, 3}, false));
-  EXPECT_EQ(call->caller->said.back(), "resolved 2,3 OK");
-  EXPECT_FALSE(StatusOf("new", "b.0").writing);
-}
-
-TEST_F(TaskTableTest, ARepeatedResolutionIsAnsweredAndAnOppositeOneRefused) {
-  MakeAllStorages();
-  const auto call = Start(Key(1));
-  Finish(Key(1));
-  Send(*call, ResolveOf({2}, true));
-  Send(*call, ResolveOf({2}, true));
-  EXPECT_EQ(call->caller->said.back(), "resolved 2 OK");
-  EXPECT_EQ(StatusOf("new", "b.0").generation, 2);
-  Send(*call, ResolveOf({2}, false));
-  EXPECT_EQ(call->caller->said.back(), "resolved 2 FAILED_PRECONDITION");
-  Send(*call, ResolveOf({0}, false));
-  EXPECT_EQ(call->caller->said.back(), "resolved 0 INVALID_ARGUMENT");
-}
-
 TEST_F(TaskTableTest, MissingSourcesAndDestinationsAreNamed) {
+  DeleteAllStorages();
   const auto no_source = Start(Key(1));
   EXPECT_THAT(no_source->caller->end,
               Optional(StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -217,6 +144,7 @@ TEST_F(TaskTableTest, MissingSourcesAndDestinationsAreNamed) {
 }
 
 TEST_F(TaskTableTest, CreatesDestinationsWhenAskedAndLeavesNoneBehindWhenItFails) {
+  DeleteAllStorages();
   MakeStorage("old", "a.0");
   v1::ExecuteRequest start = StartOf(Key(1));
   start.mutable_start()->set_create_destination(true);
@@ -235,7 +163,6 @@ TEST_F(TaskTableTest, CreatesDestinationsWhenAskedAndLeavesNoneBehindWhenItFails
 }
 
 TEST_F(TaskTableTest, WhatTheExecutorRefusesEndsTheCallAndFreesEverything) {
-  MakeAllStorages();
   executor_.RefuseStarts(absl::InvalidArgumentError("no such worker"));
   const auto call = Start(Key(1));
   EXPECT_THAT(call->caller->end, Optional(StatusIs(absl::StatusCode::kInvalidArgument)));
@@ -245,7 +172,6 @@ TEST_F(TaskTableTest, WhatTheExecutorRefusesEndsTheCallAndFreesEverything) {
 }
 
 TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
-  MakeAllStorages();
   TaskTable other({.worker = "w2", .devices = {{"c", 0}}},
                   {.control = *control_,
                    .data = *data_,
@@ -262,7 +188,6 @@ TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
 }
 
 TEST_F(TaskTableTest, CancelAndLostPeersReachTheExecutor) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   v1::ExecuteRequest cancel;
   cancel.mutable_cancel()->set_reason("no longer wanted");
@@ -278,7 +203,6 @@ TEST_F(TaskTableTest, CancelAndLostPeersReachTheExecutor) {
 }
 
 TEST_F(TaskTableTest, WhatIsRefusedForGoodIsToldToTheExecutor) {
-  MakeAllStorages();
   const auto present = Start(Key(1, 5, 2));
   const auto stale_epoch = Start(Key(2, 4));
   const auto stale_attempt = Start(Key(1, 5, 1));
@@ -290,8 +214,7 @@ TEST_F(TaskTableTest, WhatIsRefusedForGoodIsToldToTheExecutor) {
   EXPECT_THAT(executor_.refused(), ElementsAre(Key(2, 4), Key(1, 5, 1), Key(3, 5), Key(4, 5)));
 }
 
-TEST_F(TaskTableTest, WhatNobodyResolvesIsAbandonedBehindDeadlineAndGrace) {
-  MakeAllStorages();
+TEST_F(TaskTableTest, WhatIsNotResolvedIsAbandonedAfterDeadlineAndGrace) {
   const auto call = Start(Key(1));
   call->call.OnGone();
   Finish(Key(1));
@@ -308,7 +231,6 @@ TEST_F(TaskTableTest, WhatNobodyResolvesIsAbandonedBehindDeadlineAndGrace) {
 }
 
 TEST_F(TaskTableTest, AReportIsKeptForAnHour) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   call->call.OnGone();
   Finish(Key(1));
@@ -320,7 +242,6 @@ TEST_F(TaskTableTest, AReportIsKeptForAnHour) {
 }
 
 TEST_F(TaskTableTest, ACallerThatIsThereIsNotHurried) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   Finish(Key(1));
   Advance(absl::Hours(2));
@@ -329,7 +250,6 @@ TEST_F(TaskTableTest, ACallerThatIsThereIsNotHurried) {
 }
 
 TEST_F(TaskTableTest, AHigherEpochOfTheSameOperationTakesItsPlace) {
-  MakeAllStorages();
   const auto old_call = Start(Key(1, 5));
   const auto next = Start(Key(1, 6));
   EXPECT_THAT(old_call->caller->end,
@@ -342,7 +262,6 @@ TEST_F(TaskTableTest, AHigherEpochOfTheSameOperationTakesItsPlace) {
 }
 
 TEST_F(TaskTableTest, AnAttemptThatIsOverIsRefused) {
-  MakeAllStorages();
   const auto first = Start(Key(1, 1, 1));
   Finish(Key(1, 1, 1), absl::UnavailableError("a peer is lost"));
   Send(*first, ResolveOf({2, 3}, false));
@@ -356,7 +275,6 @@ TEST_F(TaskTableTest, AnAttemptThatIsOverIsRefused) {
 }
 
 TEST_F(TaskTableTest, AcknowledgingARunningTaskCancelsAndForgetsIt) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   Send(*call, Acknowledge());
   EXPECT_THAT(call->caller->end, Optional(absl::OkStatus()));
@@ -368,7 +286,6 @@ TEST_F(TaskTableTest, AcknowledgingARunningTaskCancelsAndForgetsIt) {
 }
 
 TEST_F(TaskTableTest, TellsTheProgressOfWhatRuns) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   executor_.SetMovedBytes(17);
   std::vector<TaskTable::Progress> seen;
@@ -385,7 +302,6 @@ TEST_F(TaskTableTest, TellsTheProgressOfWhatRuns) {
 }
 
 TEST_F(TaskTableTest, DrainsWhenWhatRunsIsAcknowledged) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   bool idle = false;
   table_.Drain([&] { idle = true; });
@@ -401,7 +317,6 @@ TEST_F(TaskTableTest, DrainsWhenWhatRunsIsAcknowledged) {
 }
 
 TEST_F(TaskTableTest, DrainDoesNotWaitForACallerThatIsGone) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   Finish(Key(1));
   bool idle = false;
@@ -412,7 +327,6 @@ TEST_F(TaskTableTest, DrainDoesNotWaitForACallerThatIsGone) {
 }
 
 TEST_F(TaskTableTest, WhenAllIsCancelledADrainWaitsForTheTasksOnly) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   bool idle = false;
   table_.Drain([&] { idle = true; });
@@ -429,8 +343,7 @@ class SmallTaskTableTest : public TaskTableTest {
   SmallTaskTableTest() : TaskTableTest({.tasks_max = 1}) {}
 };
 
-TEST_F(SmallTaskTableTest, MakesRoomByForgettingWhatNobodyAsksFor) {
-  MakeAllStorages();
+TEST_F(SmallTaskTableTest, MakesRoomByForgettingATaskThatHasEndedAndHasNoCaller) {
   const auto first = Start(Key(1));
   const auto refused = Start(Key(2));
   EXPECT_THAT(refused->caller->end, Optional(StatusIs(absl::StatusCode::kResourceExhausted)));
@@ -447,9 +360,7 @@ class InPlaceTaskTableTest : public TaskTableTest {
 };
 
 TEST_F(InPlaceTaskTableTest, AStartThatIsRefusedLeavesDestinationsReady) {
-  MakeStorage("old", "a.0");
-  MakeStorage("old", "a.1");
-  MakeStorage("new", "b.0");
+  ASSERT_OK(storages_.Delete({"new", {"b", 1}}));
   const auto no_memory = Start(Key(1));  // for b.1, when b.0 is leased already
   EXPECT_THAT(no_memory->caller->end, Optional(StatusIs(absl::StatusCode::kFailedPrecondition)));
   EXPECT_EQ(StatusOf("new", "b.0").state, StorageState::kReady);
@@ -470,7 +381,6 @@ TEST_F(InPlaceTaskTableTest, AStartThatIsRefusedLeavesDestinationsReady) {
 }
 
 TEST_F(InPlaceTaskTableTest, StaysDirtyWhenItIsAbandonedAndIsMendedByTheNextCommit) {
-  MakeAllStorages();
   const auto call = Start(Key(1));
   EXPECT_EQ(StatusOf("new", "b.0").state, StorageState::kDirty);
   Finish(Key(1), absl::UnavailableError("a peer is lost"));

@@ -88,6 +88,8 @@ TaskFixture::TaskFixture(TaskTable::Options options, BindingMode binding)
   const WorkerPart part = MakePart(binding);
   part_digest_ = part.digest();
   part_bytes_ = ToProto(part).SerializeAsString();
+  for (const char* device : {"a.0", "a.1"}) MakeStorage("old", device);
+  for (const char* device : {"b.0", "b.1"}) MakeStorage("new", device);
 }
 
 TaskTable TaskFixture::MakeTable(TaskTable::Options options) {
@@ -109,11 +111,8 @@ void TaskFixture::MakeStorage(const std::string& name, const std::string& device
   ASSERT_TRUE(storages_.Create({name, *ParseDevice(device)}, kStorageBytes).ok());
 }
 
-void TaskFixture::MakeAllStorages() {
-  MakeStorage("old", "a.0");
-  MakeStorage("old", "a.1");
-  MakeStorage("new", "b.0");
-  MakeStorage("new", "b.1");
+void TaskFixture::DeleteAllStorages() {
+  for (const StorageStatus& storage : storages_.List()) CHECK_OK(storages_.Delete(storage.key));
 }
 
 StorageStatus TaskFixture::StatusOf(const std::string& name, const std::string& device) {

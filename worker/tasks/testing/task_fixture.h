@@ -43,7 +43,7 @@ struct FakeCall {
 
 // A worker "w1" of the devices a.0-1 and b.0-1, with a clock that stands still and an executor that
 // moves nothing. Its part brings 32 bytes, halves of which a.0 and a.1 hold in storage "old", to
-// b.0 (rank 2) and b.1 (rank 3) in storage "new".
+// b.0 (rank 2) and b.1 (rank 3) in storage "new". All storages are there.
 class TaskFixture : public ::testing::Test {
  protected:
   static constexpr int64_t kStorageBytes = 64;
@@ -52,7 +52,7 @@ class TaskFixture : public ::testing::Test {
 
   TaskTable MakeTable(TaskTable::Options options);
   void MakeStorage(const std::string& name, const std::string& device);
-  void MakeAllStorages();
+  void DeleteAllStorages();
   StorageStatus StatusOf(const std::string& name, const std::string& device);
   std::byte FirstByte(const std::string& name, const std::string& device);
 
