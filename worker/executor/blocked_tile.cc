@@ -33,6 +33,7 @@ BlockedTile::BlockedTile(const Tile& tile) {
 }
 
 BlockedTile::Place BlockedTile::At(int64_t element) const {
+  // Stacks ascend by their first element: the last one that begins at or before it has it.
   const Stack& stack =
       *std::prev(std::ranges::upper_bound(stacks_, element, {}, &Stack::first_element));
   const int64_t row = (element - stack.first_element) / stack.columns;  // of all matrices

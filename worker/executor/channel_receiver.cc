@@ -49,6 +49,8 @@ void ChannelReceiver::OnMessage(std::unique_ptr<IncomingMessage> message) {
   OnEndMessage(*message, place.entry);
 }
 
+// Sizes and places come from the plan alone: what a message says of itself is only compared with
+// it.
 bool ChannelReceiver::FitsPlan(const MessageHeader& header) const {
   const MessageKind kind = KindOf(header);
   const int64_t bytes = static_cast<int64_t>(header.payload_bytes);
@@ -81,6 +83,7 @@ std::optional<ChannelReceiver::Place> ChannelReceiver::PlaceOf(uint64_t sequence
   if (sequence == 0 || sequence > static_cast<uint64_t>(channel_.end_sequence)) return std::nullopt;
   const int64_t number = static_cast<int64_t>(sequence);
   if (number == channel_.end_sequence) return Place{.entry = channel_.entry_count};
+  // Entries ascend by their first number: the last one that begins at or before `number` has it.
   const auto after = std::upper_bound(
       entries_.begin(), entries_.end(), number,
       [](int64_t value, const PreparedPart::Entry& entry) { return value < entry.first_sequence; });
@@ -151,6 +154,7 @@ void ChannelReceiver::OnReceived(Ticket ticket, const absl::Status& status) {
     FinishSmall(transfer);
   }
   context_.RemoveTransfer(ticket);
+  // Last: the first that waits for staging begins its transfer from inside this call.
   if (!subject.staging.empty()) context_.shared.receive_staging.Release(subject.staging);
 }
 
@@ -158,6 +162,7 @@ void ChannelReceiver::FinishChunk(const TransferSubject& subject) {
   context_.report.received_bytes += subject.bytes;
   context_.shared.counters.At(link_).received += subject.bytes;
   const NodeChunk at{.node = entries_[subject.entry].to_node, .chunk = subject.chunk};
+  // The relay may have failed while the chunk was on its way.
   if (context_.progress.settled(at.node)) return;
   const PreparedPart::Node& node = context_.part.nodes()[at.node];
   const TileCursor::Range range = RangeOf(context_.part, node, subject.chunk);
@@ -214,6 +219,7 @@ void ChannelReceiver::Fail(const absl::Status& why) {
   context_.shared.receive_staging.Forget(*this);
   waiting_.clear();
   for (const PreparedPart::Entry& entry : entries_) context_.progress.FailNode(entry.to_node, why);
+  // The opening is an item of its own, which the device expects.
   if (!opened_) context_.progress.FailDevice(channel_.to, why);
 }
 

@@ -39,7 +39,6 @@ class ChannelReceiver final : public StagingWaiter {
   // Fails everything of the channel that is not complete.
   void Fail(const absl::Status& why);
 
-  DeviceRank peer_device() const { return channel_.from; }
   // Does something still have to come?
   bool expecting() const { return !failed_ && (!opened_ || FirstOpenEntry().has_value()); }
   bool finished() const { return open_ == 0 && waiting_.empty(); }

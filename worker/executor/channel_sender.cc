@@ -74,6 +74,7 @@ void ChannelSender::SendChunk(int32_t node) {
   TileCursor& cursor = relay.root ? source_ : forwarded_;
   context_.OnChunkBegun();
 
+  // First, since the transfer holds the list of pieces until the message has been taken.
   const Ticket ticket = context_.AddTransfer({.kind = MessageKind::kChunk,
                                               .channel = channel_index_,
                                               .entry = entry,
@@ -145,6 +146,7 @@ void ChannelSender::Send(Ticket ticket, uint64_t sequence, Pieces payload) {
 }
 
 void ChannelSender::OnSent(Ticket ticket, const absl::Status& status) {
+  // A copy, which outlives the transfer.
   const TransferSubject subject = context_.shared.transfers.at(ticket).subject;
   context_.RemoveTransfer(ticket);
   --open_;

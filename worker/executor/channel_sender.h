@@ -60,7 +60,6 @@ class ChannelSender {
   void Drop();
 
   bool waits_for_receiver() const { return !stopped_ && !receiver_ready_; }
-  DeviceRank peer_device() const { return channel_.to; }
   // Is everything sent, and taken by the peer?
   bool finished() const { return (stopped_ || queue_.finished()) && open_ == 0; }
   // Once a round of the stall timer; true when the peer does not take what was sent.

@@ -49,6 +49,8 @@ const PreparedPart::Node& DueQueue::NodeOf(int32_t entry) const {
   return part_.nodes()[entries_[entry].from_node];
 }
 
+// An entry is in the heap once, with its next chunk; not at all while it sleeps or when it has
+// ended.
 void DueQueue::Push(int32_t entry) {
   const PreparedPart::Node& node = NodeOf(entry);
   awake_.push_back({.due = node.due.Of(next_chunk_[entry], node.chunks), .entry = entry});

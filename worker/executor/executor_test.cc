@@ -130,7 +130,7 @@ TEST_F(ExecutorTest, APlanThatTakesItsTimeIsNoFaster) {
   EXPECT_LT(sent.links[0].busy_seconds, sent.seconds.move);
 }
 
-TEST_F(ExecutorTest, AnAwaitedSourceIsReadWhenItIsHereAndNobodyIsTakenForStalled) {
+TEST_F(ExecutorTest, AnAwaitedSourceIsReadWhenItIsHereAndNoPeerIsTakenForStalled) {
   const Plan plan = MakePlan("a.0", "a.1,b.0");
   const TileMemory memory(plan);
   constexpr absl::Duration kStallLimit = absl::Milliseconds(200);

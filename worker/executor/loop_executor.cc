@@ -109,6 +109,7 @@ void LoopExecutor::RaiseEpoch(uint64_t epoch) {
   shared_->counters.messages_dropped += pending_.OnEpochRaised(epoch);
 }
 
+// After Disconnect the transport tells of no loss, so this tells the tasks itself.
 void LoopExecutor::OnPeerStalled(PeerId peer, const absl::Status& why) {
   peers_.Forget(peer);
   shared_->transport.Disconnect(peer);
@@ -182,6 +183,7 @@ void LoopExecutor::Step() {
 
 void LoopExecutor::Finish(const TaskKey& key) {
   const auto found = tasks_.find(key);
+  // Out of the table first: the observer may start a task from inside its call.
   const Running running = std::move(found->second);
   tasks_.erase(found);
   loop_.Cancel(running.deadline);

@@ -36,6 +36,7 @@ ChannelSender& PeerSender::Add(int32_t channel) {
   ChannelSender& sender = turns_.emplace_back(std::make_unique<Turn>(*this, channel))->channel;
   planned_bytes_ += sender.planned_bytes();
   const WorkerPart::Spec& plan = context_.part.part().spec();
+  // What the plan sends to this peer in a period, on average; without periods a chunk.
   int64_t period_bytes = plan.chunk_bytes;
   if (plan.periods > 0) {
     period_bytes = std::clamp(planned_bytes_ / plan.periods,
@@ -76,6 +77,7 @@ void PeerSender::Step() {
 bool PeerSender::KeepsPace() {
   if (least_run_ == absl::ZeroDuration()) return true;
   const Clock::time_point now = Clock::now();
+  // The time runs from the first chunk that could be sent, not from the start of the task.
   if (!begin_.has_value()) begin_ = now;
   const double share =
       static_cast<double>(window_.sent_bytes()) / static_cast<double>(planned_bytes_);

@@ -47,6 +47,7 @@ int64_t PendingMessages::OnRound() {
 
 int64_t PendingMessages::OnTaskEnded(const TaskKey& key) {
   if (past_.insert(key).second) past_in_order_.push_back(key);
+  // Bounded: a message of a task that ended longer ago waits for its time, and is dropped then.
   if (past_in_order_.size() > kPastTasksMax) {
     past_.erase(past_in_order_.front());
     past_in_order_.pop_front();
@@ -69,6 +70,8 @@ int64_t PendingMessages::OnReplaysStopped(const ReplayKey& key, uint32_t next_in
   }));
 }
 
+// Without this the messages of a task that has ended here would be kept until their time is over,
+// and their senders would wait for it.
 bool PendingMessages::IsPast(const TaskKey& key) const {
   if (key.epoch < epoch_ || past_.contains(key)) return true;
   const auto stopped = next_instance_of_.find(ReplayKeyOf(key));

@@ -178,6 +178,8 @@ void PreparedPart::AddEntry(Channel& channel, const RelayHop& hop) {
                       .lag = hop.lag,
                       .first_sequence = channel.end_sequence});
   channel.entry_count++;
+  // The end of the relay takes a number as well. The node at another worker is -1; both ends have
+  // the same chunks.
   channel.end_sequence += nodes_[std::max(hop.from_node, hop.to_node)].chunks + 1;
 }
 
@@ -189,6 +191,7 @@ void PreparedPart::MakeOuts() {
       if (node >= 0) node_outs.emplace_back(node, Out{.channel = c, .entry = e});
     }
   }
+  // By node, so that those of a node stand together.
   std::sort(node_outs.begin(), node_outs.end());
   for (const auto& [node, out] : node_outs) {
     if (nodes_[node].out_count++ == 0) nodes_[node].first_out = std::ssize(outs_);

@@ -63,6 +63,7 @@ void RelayProgress::OnSourceReady(DeviceRank device) {
 bool RelayProgress::CanSend(NodeChunk at, int32_t lag) const {
   const PreparedPart::Node& relay = part_.nodes()[at.node];
   if (relay.root) return is_source_ready(relay.device);
+  // With fewer than `lag` chunks after it the last one of the relay stands for them.
   const int32_t last = std::min<int64_t>(int64_t{at.chunk} + lag, relay.chunks - 1);
   return in_place_[IndexOf(at)] && in_place_[IndexOf({.node = at.node, .chunk = last})];
 }
@@ -79,6 +80,7 @@ void RelayProgress::OnRootHashed(NodeChunk at) {
 std::optional<uint64_t> RelayProgress::RootChecksum(int32_t node) {
   NodeState& state = nodes_[node];
   const PreparedPart::Node& relay = part_.nodes()[node];
+  // A root makes its checksum when the first channel asks for it; other nodes are told it.
   if (relay.root && !state.has_root_checksum && state.chunks_done == relay.chunks) {
     state.root_checksum = ChecksumOfLeaves(AllLeafHashes(node));
     state.has_root_checksum = true;
@@ -102,6 +104,7 @@ bool RelayProgress::TakeEnd(int32_t node) {
 void RelayProgress::OnChunkInPlace(NodeChunk at) {
   in_place_[IndexOf(at)] = true;
   nodes_[at.node].chunks_done++;
+  // Settled first: where the checksum differs, the channels that go on find the failure.
   SettleIfComplete(at.node);
   on_node_(at.node);
 }
@@ -142,6 +145,7 @@ absl::Status RelayProgress::CompareChecksums(int32_t node) {
       NameOf(part_, relay), relay.begin, relay.end, relay.slice_class, expected, found));
 }
 
+// A root receives nothing, so nothing of it can fail here.
 void RelayProgress::FailNode(int32_t node, const absl::Status& why) {
   NodeState& state = nodes_[node];
   if (state.settled || part_.nodes()[node].root) return;
@@ -199,6 +203,7 @@ std::optional<DeviceReport> RelayProgress::TakeSettledDevice() {
 }
 
 Digest RelayProgress::DigestOf(DeviceRank device) {
+  // Nodes are in the order of the plan, and so are the checksums.
   checksums_of_device_.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const PreparedPart::Node& node = part_.nodes()[i];

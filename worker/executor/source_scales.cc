@@ -28,6 +28,7 @@ DeviceScales::DeviceScales(const TensorTable& tensors, DeviceRank device, const 
                        .blocks = std::move(blocks),
                        .scales = std::vector<float>(count),
                        .factors = std::vector<float>(count)});
+    // Scales are a tensor of the table like any other: their tile is where they are computed.
     tiles_.tensor[tensors.first_scales() + i] =
         reinterpret_cast<std::byte*>(scaled_.back().scales.data());
   }

@@ -25,6 +25,7 @@ int64_t StagingPool::WholeUnits(int64_t bytes) { return UnitsFor(bytes) * kUnitB
 std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, StagingWaiter& waiter) {
   const int64_t units = UnitsFor(bytes);
   CHECK_LE(units, std::ssize(used_));
+  // Only the first in line gets memory: small requests would pass a large one for ever.
   const bool first_in_line = waiters_.empty() || waiters_.front() == &waiter;
   const std::optional<int64_t> begin = first_in_line ? FindFree(units) : std::nullopt;
   if (!begin.has_value()) {

@@ -52,7 +52,7 @@ TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
   EXPECT_EQ(c.memory().data(), a.memory().data());
 }
 
-TEST(StagingPool, NobodyOvertakesALargeRequest) {
+TEST(StagingPool, NoRequestOvertakesALargeOne) {
   StagingPool pool(MakeArena(2 * kUnit));
   Waiter first(pool, kUnit);
   Waiter large(pool, 2 * kUnit);

@@ -65,6 +65,7 @@ void TaskExecution::Rewind(uint32_t instance) {
 
 void TaskExecution::Begin() {
   report_.seconds.bind = SecondsSince(started_);
+  // Peers before channels: what is left of a peer that was lost earlier sends nothing.
   progress_.Begin();
   peers_.Begin();
   channels_.Pump();

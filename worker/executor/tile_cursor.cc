@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/row_fetch.h"
+#include "common/numbers/element_converter.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
 #include "worker/executor/source_scales.h"
@@ -19,6 +20,13 @@ namespace {
 constexpr int kBeginningPieces = 64;
 
 }  // namespace
+
+struct TileCursor::Reader {
+  ElementConverter converter = nullptr;
+  const DeviceScales* scales = nullptr;
+
+  bool copies() const { return converter == nullptr && scales == nullptr; }
+};
 
 TileCursor::TileCursor(const TileMap& map, const DeviceScales& scales)
     : TileCursor(map, scales.tiles(), &scales) {}
@@ -107,22 +115,29 @@ int64_t TileCursor::CopyTo(TileCursor& to, const Range& range, NextUse next_use)
   for (int64_t left = range.bytes; left > 0;) {
     const Segment destination = to_segments.Next(left);
     left -= destination.bytes;
-    std::byte* into = to.At(destination);
-    const std::byte* const end = into + destination.bytes;
-    while (into != end) {
-      const Segment source = NextToRead(from_segments, end - into);
-      if (At(source) != into) {
-        if (!reader.copies() || next_use == NextUse::kSoon) {
-          Read(reader, source, into);
-        } else {
-          CopyStreaming(into, At(source), source.bytes);
-        }
-        copied += source.bytes;
-      }
-      into += source.bytes;
-    }
+    copied += Fill({to.At(destination), static_cast<size_t>(destination.bytes)}, from_segments,
+                   reader, next_use);
   }
   if (next_use == NextUse::kLater) FinishStreaming();
+  return copied;
+}
+
+int64_t TileCursor::Fill(std::span<std::byte> into, PackedSegments& segments, const Reader& reader,
+                         NextUse next_use) const {
+  int64_t copied = 0;
+  while (!into.empty()) {
+    const Segment segment = NextToRead(segments, std::ssize(into));
+    if (At(segment) != into.data()) {
+      // Streaming would take out of the caches what is read again right after this.
+      if (!reader.copies() || next_use == NextUse::kSoon) {
+        Read(reader, segment, into.data());
+      } else {
+        CopyStreaming(into.data(), At(segment), segment.bytes);
+      }
+      copied += segment.bytes;
+    }
+    into = into.subspan(segment.bytes);
+  }
   return copied;
 }
 

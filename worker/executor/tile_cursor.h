@@ -1,6 +1,5 @@
 #pragma once
 
-#include "common/numbers/element_converter.h"
 #include "common/plan/packed_segments.h"
 #include "worker/executor/task.h"
 
@@ -51,12 +50,7 @@ class TileCursor {
 
  private:
   // What becomes of a class's elements when they are read.
-  struct Reader {
-    ElementConverter converter = nullptr;
-    const DeviceScales* scales = nullptr;
-
-    bool copies() const { return converter == nullptr && scales == nullptr; }
-  };
+  struct Reader;
 
   TileCursor(const TileMap& map, const BoundTiles& tiles, const DeviceScales* scales)
       : map_(map), tiles_(tiles), scales_(scales), look_(map), move_(map), hash_(map) {}
@@ -68,6 +62,9 @@ class TileCursor {
     return tiles_.tensor[segment.tensor] + segment.tile_offset;
   }
   Reader ReaderOf(ClassIndex slice_class) const;
+  // Reads the next segments into other memory; returns the bytes that were not there already.
+  int64_t Fill(std::span<std::byte> into, PackedSegments& segments, const Reader& reader,
+               NextUse next_use) const;
   void Read(const Reader& reader, const Segment& segment, std::byte* to) const;
 
   const TileMap& map_;

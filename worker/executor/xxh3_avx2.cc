@@ -1,5 +1,5 @@
 // The one file that is compiled for AVX2 (see CMakeLists.txt). It includes nothing that has inline
-// functions with external linkage: the linker might keep this file's version of them for everybody.
+// functions with external linkage: the linker might keep this file's version of them for all files.
 
 #include "worker/executor/xxh3_avx2.h"
 

@@ -1,4 +1,4 @@
-#include "worker/executor/step_requests.h"
+#include "worker/executor/executor_resources.h"
 
 #include "common/event_loop/event_loop.h"
 
