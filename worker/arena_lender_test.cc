@@ -70,7 +70,7 @@ class ArenaLenderTest : public testing::Test {
   ArenaLender lender_;
 };
 
-TEST_F(ArenaLenderTest, AnArenaIsLentWhileSomebodyHasIt) {
+TEST_F(ArenaLenderTest, AnArenaIsLentWhileThereIsACopy) {
   Start();
   std::shared_ptr<Arena> arena = Lend();
   std::shared_ptr<Arena> copy = arena;

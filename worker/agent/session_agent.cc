@@ -104,6 +104,7 @@ void SessionAgent::Connect() {
   *request.mutable_register_() = options_.registration;
   host_.Refresh(*request.mutable_register_());
   session_->Send(std::move(request));
+  // Unless OnRegistered cancels it.
   timer_ = loop_.RunAfter(options_.register_timeout, [session = session_] { session->Cancel(); });
 }
 
@@ -183,6 +184,7 @@ void SessionAgent::Leave(absl::AnyInvocable<void()> left) {
   v1::WorkerSessionRequest request;
   request.mutable_leave();
   session_->Send(std::move(request));
+  // The controller is to end the call; if it does not, BreakOff does.
   session_->CloseWrites();
 }
 

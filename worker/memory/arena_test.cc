@@ -31,7 +31,7 @@ TEST(Arena, CanBeMappedByItsDescriptor) {
   munmap(other, 4096);
 }
 
-TEST(Arena, NobodyCanShrinkItUnderUs) {
+TEST(Arena, NoProcessCanShrinkIt) {
   ASSERT_OK_AND_ASSIGN(const auto arena, Arena::Create("test", ByteCount(4096)));
   EXPECT_NE(ftruncate(arena->fd(), 0), 0);
 }

@@ -15,6 +15,7 @@ void DeviceMemory::Finish(Made made) {
     outcome = &made_.emplace(std::move(made));
     waiters = std::exchange(waiters_, {});
   }
+  // Without the lock; the outcome never changes again.
   for (Waiter& waiter : waiters) waiter(*outcome);
 }
 

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(DeviceMemoryTest, WhoeverWaitsIsToldWhenItIsMadeAndWhoeverComesLaterAtOnce) {
+TEST(DeviceMemoryTest, WaitersAreToldWhenItIsMadeAndLaterOnesAtOnce) {
   DeviceMemory memory("GPU-1");
   std::vector<int> told;
   memory.WhenMade([&](const DeviceMemory::Made& made) { told.push_back(made->get()); });
@@ -32,7 +32,7 @@ TEST(DeviceMemoryTest, WhoeverWaitsIsToldWhenItIsMadeAndWhoeverComesLaterAtOnce)
   EXPECT_THAT(memory.is_made(), IsOkAndHolds(true));
 }
 
-TEST(DeviceMemoryTest, WhoeverWaitsIsToldWhyItCouldNotBeMade) {
+TEST(DeviceMemoryTest, WaitersAreToldWhyItCouldNotBeMade) {
   DeviceMemory memory("GPU-1");
   absl::Status told;
   memory.WhenMade([&](const DeviceMemory::Made& made) { told = made.status(); });
@@ -41,7 +41,7 @@ TEST(DeviceMemoryTest, WhoeverWaitsIsToldWhyItCouldNotBeMade) {
   EXPECT_THAT(memory.is_made(), StatusIs(absl::StatusCode::kResourceExhausted, "full"));
 }
 
-TEST(DeviceMemoryTest, AnArenaStandsForItThatNobodyCanTouch) {
+TEST(DeviceMemoryTest, AnArenaStandsForItThatCannotBeTouched) {
   auto memory = std::make_shared<DeviceMemory>("GPU-1");
   ASSERT_OK_AND_ASSIGN(const auto arena, Arena::Reserve("weights", ByteCount(100), memory));
   EXPECT_EQ(arena->bytes().size(), 100);

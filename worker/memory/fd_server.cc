@@ -155,6 +155,7 @@ void FdServer::Accept() {
 
 bool FdServer::Serve(int client) {
   std::array<char, 4096> datagram;
+  // MSG_TRUNC: the size that was sent, also of what the buffer has cut.
   const ssize_t size = recv(client, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_TRUNC);
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   if (size == 0) return false;
@@ -176,6 +177,8 @@ bool FdServer::Serve(int client) {
 }
 
 void FdServer::AnswerWhenMade(int client, Answer answer) {
+  // Not watched meanwhile: so replies keep their order, and the client cannot be dropped and its
+  // number given to another one.
   Ignore(client);
   DeviceMemory& memory = *answer.arena->device_memory();
   memory.WhenMade(

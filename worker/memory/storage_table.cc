@@ -143,6 +143,8 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageK
   }
   entry->writing = true;
   Lease lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
+  // Dirty from now on, so that no reader gets half of what is written; the lease puts the state
+  // back if nothing was.
   if (!shadow) lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
   return lease;
 }
@@ -154,10 +156,12 @@ absl::Status StorageTable::Commit(Lease lease) {
   }
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(lease.key_);
+  // What readers had until now is the next shadow.
   if (lease.arena_ == entry.alternate) std::swap(entry.current, entry.alternate);
   entry.state = StorageState::kReady;
   entry.generation++;
   entry.writing = false;
+  // It has ended here: its destructor must not release it.
   lease.table_ = nullptr;
   return absl::OkStatus();
 }

@@ -60,7 +60,7 @@ TEST_F(StorageTableTest, CountsReadersUntilTheyRelease) {
   EXPECT_EQ(Now().readers, 1);
 }
 
-TEST_F(StorageTableTest, DeletesWhatNobodyLeases) {
+TEST_F(StorageTableTest, DeletesWhatIsNotLeased) {
   EXPECT_OK(table_.Delete(kKey));
   EXPECT_THAT(table_.Delete(kKey), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(table_.LeaseForReading(kKey, 64), StatusIs(absl::StatusCode::kNotFound));

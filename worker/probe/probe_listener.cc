@@ -14,6 +14,7 @@
 namespace crossmesh {
 namespace {
 
+// Connections that have not said the token yet: any process can make them.
 constexpr size_t kCallersMax = 16;
 constexpr size_t kBufferBytes = 256 << 10;
 
@@ -64,6 +65,7 @@ absl::StatusOr<UniqueFd> ProbeListener::WaitForSender(const Patience& patience) 
       descriptors.push_back({.fd = caller.fd.get(), .events = POLLIN, .revents = 0});
     }
     RETURN_IF_ERROR(WaitForAny(descriptors, patience));
+    // From the end, so that those that leave do not move the others.
     for (size_t i = callers.size(); i-- > 0;) {
       if (descriptors[i + 1].revents == 0) continue;
       const bool stays = Listen(callers[i]);

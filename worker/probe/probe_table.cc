@@ -100,6 +100,7 @@ void ProbeTable::Stop() {
     running.swap(probes_);
   }
   stop_.Signal();
+  // Without the lock, which a thread takes at its end.
   for (Probe& probe : running) probe.thread.Join();
 }
 

@@ -88,7 +88,7 @@ TEST_F(ProbeTest, TimeEndsAProbeAsWell) {
   EXPECT_LT(figures.report.received_bytes, kProbeBytesMax);
 }
 
-TEST_F(ProbeTest, NobodyElsesBytesCount) {
+TEST_F(ProbeTest, BytesOfOthersDoNotCount) {
   const UniqueFd silent = Stranger();
   const UniqueFd loud = Stranger();
   const std::string noise(1 << 16, 'x');
@@ -134,7 +134,7 @@ TEST_F(ProbeTest, ASenderThatIsToldToStopStops) {
   EXPECT_FALSE((*sent).ok());
 }
 
-TEST_F(ProbeTest, WhereNobodyListensIsNotReached) {
+TEST_F(ProbeTest, WithoutAListenerTheAddressIsNotReached) {
   ProbeOrder order = Order();
   {
     const ProbeListener gone = *ProbeListener::Open("lo", kToken);

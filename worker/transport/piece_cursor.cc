@@ -51,6 +51,7 @@ size_t CopyNext(PieceCursor& from, PieceCursor& into, size_t bytes_max) {
     const std::span<std::byte> source = from.Next();
     const std::span<std::byte> place = into.Next();
     const size_t step = std::min({source.size(), place.size(), bytes_max - copied});
+    // The next piece comes into the caches while this one is copied.
     if (const std::byte* const next = from.FollowingPiece(); next != nullptr) FetchRow(next, step);
     std::memcpy(place.data(), source.data(), step);
     from.Advance(step);

@@ -10,7 +10,7 @@
 
 namespace crossmesh {
 
-// Libraries have their say in a status, in whatever encoding: what is not UTF-8 is replaced.
+// Libraries have their say in a status, in any encoding: what is not UTF-8 is replaced.
 v1::ExecuteResponse::DeviceDone ToProto(const DeviceReport& report);
 // InvalidArgument, naming the field: bytes below 0, or a digest that is none.
 absl::StatusOr<DeviceReport> FromProto(const v1::ExecuteResponse::DeviceDone& proto);

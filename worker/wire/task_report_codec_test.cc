@@ -53,7 +53,7 @@ TEST(TaskReportCodecTest, AReportSurvivesTheWire) {
   EXPECT_THAT(report.broken_devices, ElementsAre(3));
 }
 
-// Else whoever receives it takes the whole message for malformed.
+// Else its receiver takes the whole message for malformed.
 TEST(TaskReportCodecTest, TextsThatAreNotUtf8AreMadeSo) {
   DeviceReport device = MakeDevice();
   device.status = absl::InternalError("caf\xc3");

@@ -56,6 +56,7 @@ absl::StatusOr<size_t> IncomingStream::ReadSome(size_t bytes_max) {
   PieceCursor::Listed direct;
   // While a payload comes, the buffer is empty.
   if (in_payload_) {
+    // One place is left for the buffer.
     direct = receiving_.front().into.List(std::span(list).first(list.size() - 1), bytes_max);
   }
   size_t count = direct.pieces;
@@ -94,6 +95,7 @@ absl::StatusOr<bool> IncomingStream::ParseOne() {
     std::memcpy(&handshake_.emplace(), buffer_.get() + begin_, sizeof(SocketHandshake));
     begin_ += sizeof(SocketHandshake);
   }
+  // Frames that came with the handshake stay in the buffer until the transport has admitted it.
   FrameHeader frame;
   if (!admitted_ || buffered() < sizeof(frame)) return false;
   std::memcpy(&frame, buffer_.get() + begin_, sizeof(frame));
@@ -123,6 +125,7 @@ absl::Status IncomingStream::ParsePayload(const FrameHeader& frame) {
     return absl::InvalidArgumentError(
         absl::StrCat("payload of message ", frame.id, ": expected none, since none was asked for"));
   }
+  // Payloads come in the order in which they were asked for.
   if (receiving_.front().id != frame.id) {
     return absl::InvalidArgumentError(absl::StrCat("payload: expected that of message ",
                                                    receiving_.front().id, ", found ", frame.id));
@@ -185,12 +188,14 @@ absl::Status IncomingStream::ParsePieces(size_t offset, const FrameHeader& frame
       return absl::InvalidArgumentError(absl::StrCat("announcement: expected a piece of 1 to ",
                                                      left, " bytes, found ", piece.bytes));
     }
+    // By subtraction, since a sum could overflow.
     if (piece.bytes > region.size() || piece.offset > region.size() - piece.bytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("announcement: expected a piece in region ", region.id(), " of ",
                        region.size(), " bytes, found ", piece.bytes, " bytes at ", piece.offset));
     }
     left -= piece.bytes;
+    // It could not be mapped here: the payload is asked for, and comes by the socket.
     if (region.bytes().empty()) continue;
     announced.remote.push_back(PieceOf(region.bytes().subspan(piece.offset, piece.bytes)));
   }
@@ -225,6 +230,7 @@ void IncomingStream::Release(SocketMessage& message) {
 void IncomingStream::Drop(SocketMessage& message) {
   Release(message);
   if (message.announced_.whole) return;
+  // Unread, and answered all the same: the sender keeps its payload until then.
   Answer(FrameKind::kDone, message.announced_.id);
   KeepList(std::move(message.announced_.remote));
 }

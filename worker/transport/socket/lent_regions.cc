@@ -36,6 +36,7 @@ std::optional<uint64_t> LentRegions::Remove(std::span<const std::byte> memory) {
 
 const LentRegion* LentRegions::Find(Pieces pieces) const {
   const auto* first = static_cast<const std::byte*>(pieces.front().iov_base);
+  // Regions ascend and are apart: only the last one that begins at or before the piece can have it.
   const auto after = std::ranges::upper_bound(regions_, first, std::less<>(), BeginOf);
   if (after == regions_.begin()) return nullptr;
   const LentRegion& region = *std::prev(after);

@@ -72,6 +72,7 @@ std::vector<std::string> InterfacesInSubnetOf(const IpEndpoint& to,
                                               const std::vector<InterfaceAddress>& addresses) {
   std::vector<std::string> found;
   for (const InterfaceAddress& address : addresses) {
+    // An address of this host: nothing leaves by an interface.
     if (address.endpoint.ip == to.ip) return {};
     if (!InSubnet(to, address)) continue;
     if (std::ranges::find(found, address.interface) == found.end()) {

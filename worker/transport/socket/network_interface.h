@@ -34,8 +34,8 @@ std::vector<std::string> InterfacesInSubnetOf(const IpEndpoint& to,
 //
 // A socket leaves by the interface that the routes say, whichever its source address is. Where
 // several NICs are in one subnet that is always the first of them, so a socket of another is bound
-// to its interface (SO_BINDTODEVICE, for everybody since Linux 5.7). Between subnets routes know
-// more, and inside a host nothing leaves it.
+// to its interface (SO_BINDTODEVICE, for all processes since Linux 5.7). Between subnets routes
+// know more, and inside a host nothing leaves it.
 //
 // A socket that is bound hears only what comes in by its interface. So each NIC must answer for its
 // own addresses only (net.ipv4.conf.all.arp_ignore 1, and arp_announce 2), which is not how systems

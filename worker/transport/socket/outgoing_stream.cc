@@ -51,6 +51,7 @@ void OutgoingStream::Forget(uint64_t region) {
 const LentRegion* OutgoingStream::FindRegion(Pieces payload) {
   const LentRegion* const region = shared_memory_ ? regions_.Find(payload) : nullptr;
   if (region == nullptr || known_regions_.contains(region->id)) return region;
+  // The receiver would refuse one more; this payload goes by the socket.
   if (known_regions_.size() == kRegionsMax) return nullptr;
   known_regions_.insert(region->id);
   bytes_.PushObject(FrameHeader{.kind = FrameKind::kRegion, .region = region->id});
@@ -84,6 +85,7 @@ uint32_t OutgoingStream::NewPlace() {
   return place;
 }
 
+// With the uses of the place, so that a late answer is not taken for one to the next message there.
 uint64_t OutgoingStream::IdOf(uint32_t place) const {
   return (uint64_t{messages_[place].uses} << 32) | place;
 }
@@ -156,6 +158,7 @@ absl::Status OutgoingStream::DoWork(size_t bytes_max) {
 void OutgoingStream::BeginPayload() {
   current_ = taken_.Pop();
   bytes_.PushObject(FrameHeader{.kind = FrameKind::kPayload, .id = IdOf(current_)});
+  // What is pushed from now on goes after the payload.
   bytes_before_ = bytes_.size();
   left_ = PieceCursor(messages_[current_].payload);
 }

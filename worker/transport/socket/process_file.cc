@@ -9,6 +9,7 @@
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -30,6 +31,14 @@ absl::StatusOr<UniqueFd> OpenFileOf(const ProcessFile& file) {
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return Problem(path, errno);
   return fd;
+}
+
+absl::StatusOr<TransportNonce> MakeNonce() {
+  TransportNonce nonce;
+  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+    return absl::InternalError("the system has no random bytes");
+  }
+  return nonce;
 }
 
 absl::StatusOr<UniqueFd> MakeNonceFile(const TransportNonce& nonce) {

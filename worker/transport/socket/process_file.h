@@ -11,6 +11,9 @@ namespace crossmesh {
 // process do that, or there is nothing.
 absl::StatusOr<UniqueFd> OpenFileOf(const ProcessFile& file);
 
+// For a transport that is being made. Internal: the system has no random bytes.
+absl::StatusOr<TransportNonce> MakeNonce();
+
 // A file with the nonce of a transport. ResourceExhausted: no file descriptors left.
 absl::StatusOr<UniqueFd> MakeNonceFile(const TransportNonce& nonce);
 

@@ -89,6 +89,7 @@ absl::StatusOr<SocketAddress> SocketAddress::Decode(absl::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic) {
     return Refuse(bytes, absl::StrCat("expected it to begin with ", kMagic));
   }
+  // Before the size, which another version may have changed.
   if (bytes.size() > kMagic.size() && bytes[kMagic.size()] != kVersion) {
     return Refuse(bytes, absl::StrCat("expected version ", int{kVersion}, ", found ",
                                       int{bytes[kMagic.size()]}));

@@ -13,7 +13,6 @@
 
 #include <absl/strings/str_cat.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -26,20 +25,12 @@ constexpr size_t kProgressBytesMax = 4 << 20;
 constexpr size_t kShareBytesMin = 64 << 10;
 constexpr size_t kShareBytesMax = 1 << 20;
 constexpr int kEventsMax = 16;
-// Connections without handshake: each costs memory, and anybody can make them.
+// Connections without handshake: each costs memory, and any process can make them.
 constexpr size_t kGreetingMax = 256;
 
 size_t ShareBytes(size_t streams) {
   return std::clamp(kProgressBytesMax / std::max<size_t>(streams, 1), kShareBytesMin,
                     kShareBytesMax);
-}
-
-absl::StatusOr<TransportNonce> MakeNonce() {
-  TransportNonce nonce;
-  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    return absl::InternalError("the system has no random bytes");
-  }
-  return nonce;
 }
 
 // The other side has found that it shares memory with this one; here the system may not agree.
@@ -49,8 +40,6 @@ bool CanMapMemoryOf(const SocketHandshake& handshake) {
   LogWarning("shared_memory_refused", {{"uses", "tcp"}, {"reason", found.message()}});
   return false;
 }
-
-std::string KeyOf(const TransportNonce& nonce) { return {nonce.begin(), nonce.end()}; }
 
 }  // namespace
 
@@ -106,26 +95,27 @@ absl::StatusOr<PeerId> SocketTransport::Connect(absl::string_view address) {
   ASSIGN_OR_RETURN(const SocketAddress to, SocketAddress::Decode(address));
   ASSIGN_OR_RETURN(const std::string bound, InterfaceToBind(interface_, to.endpoint));
   ASSIGN_OR_RETURN(UniqueFd fd, ConnectFrom(own_address_.endpoint, to.endpoint, bound));
-  std::unique_ptr<SocketRemote>& remote = remotes_[KeyOf(to.nonce)];
-  if (remote == nullptr) remote = std::make_unique<SocketRemote>();
+  SocketRemote& remote = RemoteOf(to.nonce);
   const bool shared_memory = own_address_.shared_memory && to.shared_memory &&
                              CheckNonceFile(to.nonce_file, to.nonce).ok();
   const SocketHandshake handshake = {.shared_memory = shared_memory ? 1U : 0U,
                                      .to = to.nonce,
                                      .from = own_address_.nonce,
                                      .nonce_file = own_address_.nonce_file,
-                                     .number = remote->numbers.Next()};
+                                     .number = remote.numbers.Next()};
   auto stream = std::make_unique<OutgoingStream>(
       std::move(fd), handshake,
       OutgoingStream::Shared{.regions = regions_, .work_list = work_list_, .told = told_});
+  // Events carry a pointer to the base, which is what RunReady makes of it again.
   SocketStream& watched = *stream;
-  SocketConnection& connection = OpenConnection(*remote, handshake.number);
+  SocketConnection& connection = OpenConnection(remote, handshake.number);
   const PeerId peer(++peers_made_);
   watched.connection = &connection;
   watched.other_side = to.endpoint.ToString();
   connection.peer = peer;
   connection.outgoing = std::move(stream);
   peers_[peer] = {.connection = &connection, .shared_memory = shared_memory};
+  // From here on a failure is a loss like any other, which OnPeerLost tells.
   const absl::Status status = Watch(watched.fd(), &watched);
   if (!status.ok()) EndConnection(connection, status);
   return peer;
@@ -182,6 +172,8 @@ int SocketTransport::Progress() {
   handled += told_.TellTo(sink_);
   handled += RunWork();
   handled += told_.TellTo(sink_);
+  // Losses after all that came from their peers. Streams that have ended go last, when neither an
+  // event of this round nor the work list names them.
   handled += TellLosses();
   BuryEnded();
   if (!unmapped_.empty()) {
@@ -203,6 +195,7 @@ absl::Status SocketTransport::Watch(int fd, void* what) {
 
 void SocketTransport::WatchForWriting(SocketStream& stream) {
   if (stream.ended() || stream.blocked() == stream.watched_for_writing) return;
+  // Only while it is blocked: a socket that takes bytes would wake the loop again and again.
   stream.watched_for_writing = stream.blocked();
   epoll_event event = {.events = EPOLLIN | (stream.blocked() ? EPOLLOUT : 0U),
                        .data = {.ptr = &stream}};
@@ -223,6 +216,7 @@ int SocketTransport::RunReady() {
       continue;
     }
     auto& stream = *static_cast<SocketStream*>(events[i].data.ptr);
+    // By an earlier event of this round.
     if (stream.ended()) continue;
     if ((events[i].events & EPOLLOUT) != 0) stream.Unblock();
     if ((events[i].events & ~EPOLLOUT) == 0) continue;
@@ -233,6 +227,7 @@ int SocketTransport::RunReady() {
 }
 
 int SocketTransport::RunWork() {
+  // What streams put on the list meanwhile is for the next call.
   working_.swap(work_list_);
   int handled = 0;
   for (SocketStream* stream : working_) {
@@ -266,6 +261,7 @@ void SocketTransport::Accept() {
       if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) PauseAccepting();
       return;
     }
+    // Taken and closed: left alone it would wake the loop again and again.
     if (greeting_.size() == kGreetingMax) {
       LogWarning("socket_connection_refused", {{"without_handshake_max", kGreetingMax}});
       continue;
@@ -291,6 +287,7 @@ void SocketTransport::SetTicking(bool ticking) {
   const timespec interval = ticking ? absl::ToTimespec(handshake_limit_) : timespec{};
   itimerspec left = {};
   timerfd_gettime(ticker_.get(), &left);
+  // A timer that runs goes on: connections that keep coming must not put the tick off.
   if (ticking && (left.it_value.tv_sec != 0 || left.it_value.tv_nsec != 0)) return;
   const itimerspec timer = {.it_interval = interval, .it_value = interval};
   timerfd_settime(ticker_.get(), 0, &timer, nullptr);
@@ -306,6 +303,7 @@ void SocketTransport::Tick() {
   }
   std::vector<SocketStream*> late;
   for (const auto& stream : greeting_) {
+    // Late is what the tick before has seen. Apart, since Fail takes streams out of greeting_.
     if (std::exchange(stream->silent_since_tick, true)) late.push_back(stream.get());
   }
   for (SocketStream* stream : late) {
@@ -326,13 +324,12 @@ absl::Status SocketTransport::ReadFrom(SocketStream& stream, size_t bytes_max) {
 absl::Status SocketTransport::Greet(IncomingStream& stream) {
   const SocketHandshake& handshake = *stream.handshake();
   RETURN_IF_ERROR(Validate(handshake, own_address_));
-  std::unique_ptr<SocketRemote>& remote = remotes_[KeyOf(handshake.from)];
-  if (remote == nullptr) remote = std::make_unique<SocketRemote>();
-  const auto found = remote->open.find(handshake.number);
-  if (found == remote->open.end() && !remote->numbers.MayBegin(handshake.number)) {
+  SocketRemote& remote = RemoteOf(handshake.from);
+  const auto found = remote.open.find(handshake.number);
+  if (found == remote.open.end() && !remote.numbers.MayBegin(handshake.number)) {
     return absl::UnavailableError("this side has ended the connection");
   }
-  SocketConnection& connection = OpenConnection(*remote, handshake.number);
+  SocketConnection& connection = OpenConnection(remote, handshake.number);
   if (connection.incoming != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("handshake: connection ", handshake.number, " was made before"));
@@ -340,6 +337,12 @@ absl::Status SocketTransport::Greet(IncomingStream& stream) {
   connection.incoming = TakeGreeting(stream);
   stream.connection = &connection;
   return stream.Admit(handshake.shared_memory != 0 && CanMapMemoryOf(handshake));
+}
+
+SocketRemote& SocketTransport::RemoteOf(const TransportNonce& nonce) {
+  std::unique_ptr<SocketRemote>& remote = remotes_[{nonce.begin(), nonce.end()}];
+  if (remote == nullptr) remote = std::make_unique<SocketRemote>();
+  return *remote;
 }
 
 SocketConnection& SocketTransport::OpenConnection(SocketRemote& remote, uint64_t number) {
@@ -380,8 +383,7 @@ void SocketTransport::EndConnection(SocketConnection& connection, const absl::St
     peer->second.connection = nullptr;
     lost_.push_back({.peer = peer->first, .why = why});
   }
-  SocketRemote& remote = *connection.remote;
-  remote.open.erase(connection.number);
+  connection.remote->open.erase(connection.number);
 }
 
 void SocketTransport::Bury(std::unique_ptr<SocketStream> stream, const absl::Status& why) {

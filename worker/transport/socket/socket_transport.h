@@ -120,6 +120,8 @@ class SocketTransport final : public Transport {
   void Tick();
   absl::Status ReadFrom(SocketStream& stream, size_t bytes_max);
   absl::Status Greet(IncomingStream& stream);
+  // Of the transport with this nonce; made when there is none.
+  SocketRemote& RemoteOf(const TransportNonce& nonce);
   SocketConnection& OpenConnection(SocketRemote& remote, uint64_t number);
   void Fail(SocketStream& stream, const absl::Status& failure);
   std::unique_ptr<IncomingStream> TakeGreeting(const SocketStream& stream);

@@ -61,6 +61,7 @@ absl::Status StripedTransport::Open(std::span<const MakeNic> nics) {
   for (const MakeNic& make : nics) {
     auto nic = std::make_unique<Nic>(*this);
     ASSIGN_OR_RETURN(nic->transport, make(*nic));
+    // Only to wake the loop: Progress asks every NIC.
     const int fd = nic->transport->event_fd();
     epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -94,6 +95,7 @@ absl::StatusOr<PeerId> StripedTransport::Connect(absl::string_view address) {
   const PeerId id(++peers_made_);
   Peer& peer = peers_[id];
   const absl::Status connected = ConnectLanes(to, id, peer);
+  // Lanes that were made before the bad one go with it.
   if (!connected.ok()) {
     Disconnect(id);
     return connected;
@@ -110,6 +112,7 @@ absl::Status StripedTransport::ConnectLanes(const StripedAddress& to, PeerId id,
   for (const LanePair& pair : LanePairs(nics_.size(), to.nics.size())) {
     Nic& nic = *nics_[pair.local];
     const absl::StatusOr<PeerId> lane = nic.transport->Connect(to.nics[pair.remote]);
+    // The address is at fault, not the way to one NIC.
     if (absl::IsInvalidArgument(lane.status())) return lane.status();
     if (!lane.ok()) {
       refused = lane.status();

@@ -126,7 +126,7 @@ TEST_P(TransportConformanceTest, SendingToALostPeerIsUnavailable) {
   EXPECT_THAT(a.record().sent[ticket], StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST_P(TransportConformanceTest, AnAddressWhereNobodyIsAnyMoreIsALostPeer) {
+TEST_P(TransportConformanceTest, AnAddressThatNoProcessHasAnyMoreIsALostPeer) {
   TransportNode& a = AddNode();
   TransportNode& b = AddNode();
   const std::string address = b.address();

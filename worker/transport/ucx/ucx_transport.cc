@@ -84,6 +84,8 @@ UcxTransport::UcxTransport(TransportSink& sink, UcxAddress address, UcxWorker wo
       worker_(std::move(worker)) {}
 
 UcxTransport::~UcxTransport() {
+  // Messages hold data of UCX, which is given back while the worker is there; those of the last
+  // progress too.
   events_.clear();
   for (const auto& [peer, connection] : connections_) Close(*connection);
   while (!UcxIsDone()) ucp_worker_progress(worker_.get());
@@ -275,6 +277,7 @@ void UcxTransport::TellFinished(Operation& operation) {
   Connection* connection = operation.connection;
   const Ticket ticket = operation.ticket;
   const bool receive = operation.receive;
+  // Free before the sink is told, which may begin another one from inside its call.
   operation.endpoint = nullptr;
   operation.connection = nullptr;
   free_operations_.push_back(&operation);
