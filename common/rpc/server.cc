@@ -2,11 +2,13 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/unique_fd.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call_observer.h"
 #include "common/rpc/library_hold.h"
-#include "common/rpc/listen_probe.h"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <absl/cleanup/cleanup.h>
@@ -14,7 +16,11 @@
 #include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -64,6 +70,82 @@ void SetKeepalive(const RpcServer::Options& options, grpc::ServerBuilder& builde
                              Milliseconds(options.connection_age_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                              Milliseconds(options.connection_age_grace));
+}
+
+absl::Status CannotListen(const RpcAddress& address, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen on ", address.ToString(), ": ", why));
+}
+
+absl::Status CannotListen(const RpcAddress& address, int error) {
+  return CannotListen(address, std::strerror(error));  // NOLINT(concurrency-mt-unsafe)
+}
+
+sockaddr_un UnixSocketAddress(const RpcAddress& address) {
+  sockaddr_un result = {.sun_family = AF_UNIX, .sun_path = {}};
+  address.unix_path.copy(result.sun_path, sizeof(result.sun_path) - 1);
+  return result;
+}
+
+// Whether `bind` accepts the address now; errno tells why not.
+int BindError(const sockaddr* address, socklen_t size) {
+  const UniqueFd fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // As gRPC does: else a port whose connections are still closing would be called taken.
+  const int on = 1;
+  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      bind(fd.get(), address, size) != 0) {
+    return errno;
+  }
+  return 0;
+}
+
+// Makes way for a Unix socket: removes a socket file that no server listens on. FailedPrecondition:
+// a server does, or the file is no socket. (gRPC itself would take the file from a live server.)
+absl::Status RemoveStaleSocket(const RpcAddress& address) {
+  struct stat found = {};
+  if (lstat(address.unix_path.c_str(), &found) != 0) {
+    // Other errors are the listening call's to meet, and to explain.
+    return absl::OkStatus();
+  }
+  if (!S_ISSOCK(found.st_mode)) {
+    return CannotListen(address, "expected a socket or no file there, found another file");
+  }
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return CannotListen(address, errno);
+  const sockaddr_un name = UnixSocketAddress(address);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
+      errno != ECONNREFUSED) {
+    return CannotListen(address, "another server listens there");
+  }
+  if (unlink(address.unix_path.c_str()) != 0 && errno != ENOENT) {
+    return CannotListen(address, errno);
+  }
+  return absl::OkStatus();
+}
+
+// Why the address cannot be listened on, after gRPC has failed to without a reason:
+// FailedPrecondition with the system's message.
+absl::Status ExplainListenFailure(const RpcAddress& address) {
+  if (address.is_unix()) {
+    const sockaddr_un name = UnixSocketAddress(address);
+    const int error = BindError(reinterpret_cast<const sockaddr*>(&name), sizeof(name));
+    if (error != 0) return CannotListen(address, error);
+    // The attempt itself has just made the file.
+    unlink(address.unix_path.c_str());
+    return CannotListen(address, "the reason is gone by now");
+  }
+  const addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  const int resolved =
+      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
+  if (resolved != 0) return CannotListen(address, gai_strerror(resolved));
+  const absl::Cleanup release = [found] { freeaddrinfo(found); };
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const int error = BindError(one->ai_addr, one->ai_addrlen);
+    if (error == EADDRINUSE) return CannotListen(address, "another server listens there");
+    if (error != 0) return CannotListen(address, error);
+  }
+  return CannotListen(address, "the reason is gone by now");
 }
 
 // What gRPC knows per process rather than per server.

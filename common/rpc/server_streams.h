@@ -27,20 +27,20 @@
 
 namespace crossmesh {
 
-// A server-streaming call. Thread-safe.
-template <typename Response>
-class ServerWriteStream : private grpc::ServerWriteReactor<Response> {
+// What all streams have in common that the server writes to. Thread-safe.
+template <typename GrpcReactor, typename Response>
+class ServerSendingStream : protected GrpcReactor {
  public:
-  using Reactor = grpc::ServerWriteReactor<Response>;
+  using Reactor = GrpcReactor;
 
-  ServerWriteStream() = default;
-  ~ServerWriteStream() override = default;
-  ServerWriteStream(const ServerWriteStream&) = delete;
-  ServerWriteStream& operator=(const ServerWriteStream&) = delete;
+  ServerSendingStream() = default;
+  ~ServerSendingStream() override = default;
+  ServerSendingStream(const ServerSendingStream&) = delete;
+  ServerSendingStream& operator=(const ServerSendingStream&) = delete;
 
   // Gives the stream to gRPC; the result is what the handler returns.
-  static Reactor* Serve(std::shared_ptr<ServerWriteStream> stream) {
-    ServerWriteStream& served = *stream;
+  static Reactor* Serve(std::shared_ptr<ServerSendingStream> stream) {
+    ServerSendingStream& served = *stream;
     served.self_ = std::move(stream);
     return &served;
   }
@@ -71,57 +71,40 @@ class ServerWriteStream : private grpc::ServerWriteReactor<Response> {
   void OnWriteDone(bool ok) final { Do(outgoing_.OnWritten(ok)); }
   void OnCancel() final { Do(outgoing_.Abort(absl::CancelledError("the client is gone"))); }
   void OnDone() final {
-    const std::shared_ptr<ServerWriteStream> keep = std::move(self_);
+    const std::shared_ptr<ServerSendingStream> keep = std::move(self_);
     OnEnd();
   }
 
   Queue outgoing_;
-  std::shared_ptr<ServerWriteStream> self_;  // gRPC's share
+  std::shared_ptr<ServerSendingStream> self_;  // gRPC's share
+};
+
+// A server-streaming call. Thread-safe.
+template <typename Response>
+class ServerWriteStream : public ServerSendingStream<grpc::ServerWriteReactor<Response>, Response> {
 };
 
 // A bidirectional call. Thread-safe.
 template <typename Request, typename Response>
-class ServerBidiStream : private grpc::ServerBidiReactor<Request, Response> {
+class ServerBidiStream
+    : public ServerSendingStream<grpc::ServerBidiReactor<Request, Response>, Response> {
  public:
   using Reactor = grpc::ServerBidiReactor<Request, Response>;
-
-  ServerBidiStream() = default;
-  ~ServerBidiStream() override = default;
-  ServerBidiStream(const ServerBidiStream&) = delete;
-  ServerBidiStream& operator=(const ServerBidiStream&) = delete;
 
   // Gives the stream to gRPC and reads; the result is what the handler returns.
   static Reactor* Serve(std::shared_ptr<ServerBidiStream> stream) {
     ServerBidiStream& served = *stream;
-    served.self_ = std::move(stream);
+    Reactor* const reactor = ServerSendingStream<Reactor, Response>::Serve(std::move(stream));
     served.StartRead(&served.request_);
-    return &served;
+    return reactor;
   }
-
-  // As of ServerWriteStream.
-  bool Send(Response response) {
-    typename Queue::Action action;
-    const bool taken = outgoing_.Push(std::move(response), action);
-    Do(action);
-    return taken;
-  }
-  void End(absl::Status status) { Do(outgoing_.Close(std::move(status))); }
 
  private:
-  using Queue = OutgoingQueue<Response>;
-
   // The next message; the one after it is read when this returns.
   virtual void OnMessage(Request request) = 0;
   // The client sends nothing more, on purpose or because it is gone. The call goes on until End; of
   // a client that is gone it ends by itself.
   virtual void OnMessagesEnd() = 0;
-  // The call is over.
-  virtual void OnEnd() = 0;
-
-  void Do(typename Queue::Action action) {
-    if (action == Queue::Action::kWrite) this->StartWrite(&outgoing_.front());
-    if (action == Queue::Action::kFinish) this->Finish(ToGrpcStatus(outgoing_.status()));
-  }
 
   void OnReadDone(bool ok) final {
     if (!ok) {
@@ -131,16 +114,8 @@ class ServerBidiStream : private grpc::ServerBidiReactor<Request, Response> {
     OnMessage(std::exchange(request_, Request()));
     this->StartRead(&request_);
   }
-  void OnWriteDone(bool ok) final { Do(outgoing_.OnWritten(ok)); }
-  void OnCancel() final { Do(outgoing_.Abort(absl::CancelledError("the client is gone"))); }
-  void OnDone() final {
-    const std::shared_ptr<ServerBidiStream> keep = std::move(self_);
-    OnEnd();
-  }
 
-  Queue outgoing_;
   Request request_;
-  std::shared_ptr<ServerBidiStream> self_;  // gRPC's share
 };
 
 // A client-streaming call: many requests, one response. gRPC cannot tell a client that has sent all
