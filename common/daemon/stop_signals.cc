@@ -28,6 +28,7 @@ absl::StatusOr<StopSignals> StopSignals::Block(std::initializer_list<int> signal
 }
 
 int StopSignals::Wait(const EventFd* done) const {
+  // A descriptor below 0 is one that poll leaves out.
   std::array<pollfd, 2> fds = {pollfd{.fd = fd_.get(), .events = POLLIN},
                                pollfd{.fd = done == nullptr ? -1 : done->fd(), .events = POLLIN}};
   while (poll(fds.data(), fds.size(), -1) < 0) {

@@ -76,6 +76,7 @@ bool EventLoop::Post(Task task) {
     was_empty = posted_.empty();
     posted_.push_back(std::move(task));
   }
+  // What is posted until the loop takes the list needs no signal of its own.
   if (was_empty) wake_.Signal();
   return true;
 }
@@ -175,6 +176,7 @@ int EventLoop::RunTimers() {
   int handled = 0;
   while (!timers_.empty() && !(now < timers_.begin()->first)) {
     spare_timer_ = timers_.extract(timers_.begin());
+    // Out of the node before it runs: the task may start a timer, which takes the node over.
     Task task = std::move(spare_timer_.mapped());
     task();
     ++handled;
@@ -199,6 +201,7 @@ void EventLoop::Wait(absl::Duration wait_max) {
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), /*timeout=*/0);
   CHECK(count >= 0 || errno == EINTR) << "errno " << errno;
   for (int i = 0; i < count; ++i) {
+    // Sources drain their own descriptors in Progress.
     if (events[i].data.fd == wake_.fd()) wake_.Drain();
   }
 }

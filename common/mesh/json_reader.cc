@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 
+// Far deeper than any file of ours.
 constexpr size_t kDepthMax = 32;
 
 std::string Escaped(absl::string_view text) { return absl::CHexEscape(text.substr(0, 80)); }

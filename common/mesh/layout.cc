@@ -95,6 +95,7 @@ std::vector<Interval> PartsOfDimension(UnevenRule rule, int64_t length,
       for (const int64_t size : sizes) {
         std::vector<Interval> finer;
         finer.reserve(parts.size() * size);
+        // As torch.distributed.tensor does it: each axis cuts what the one before it has left.
         for (const Interval& part : parts) AppendChunks(part, size, finer);
         parts = std::move(finer);
       }

@@ -126,6 +126,7 @@ absl::StatusOr<Layout> LayoutRules::LayoutForRank(const Rule& rule, absl::string
 }
 
 absl::StatusOr<RuleMatch> LayoutRules::Match(absl::string_view tensor, int rank) const {
+  // The first rule that matches counts.
   for (const Rule& rule : rules_) {
     const std::optional<std::vector<int64_t>> captured = rule.pattern.Match(tensor);
     if (!captured) continue;

@@ -77,6 +77,7 @@ absl::Status CheckDevices(std::span<const Axis> axes, std::span<const DeviceId> 
 
 Mesh::Mesh(std::vector<Axis> axes, std::vector<DeviceId> devices)
     : axes_(std::move(axes)), strides_(axes_.size()), devices_(std::move(devices)) {
+  // Slots are in row-major order: the last axis is the fastest.
   int64_t stride = 1;
   for (size_t i = axes_.size(); i-- > 0;) {
     strides_[i] = stride;

@@ -37,11 +37,23 @@ absl::StatusOr<std::vector<DeviceId>> ScanDevices(TextScanner& scanner) {
     for (int32_t index = run.first; index <= run.last; ++index) {
       devices.push_back({.host = run.host, .index = index});
     }
+    // Inside the loop: a short text of runs can name more devices than there is memory for.
     if (devices.size() > Mesh::kSlotsMax) {
       return scanner.ErrorAtLast(absl::StrCat("at most ", Mesh::kSlotsMax, " devices"));
     }
   } while (scanner.Take(","));
   return devices;
+}
+
+// All of a text that may be empty.
+template <typename List>
+absl::StatusOr<List> ParseList(absl::string_view what, absl::string_view text,
+                               absl::StatusOr<List> (*scan)(TextScanner&)) {
+  TextScanner scanner(what, text);
+  if (scanner.AtEnd()) return List();
+  ASSIGN_OR_RETURN(List list, scan(scanner));
+  RETURN_IF_ERROR(scanner.ExpectEnd());
+  return list;
 }
 
 }  // namespace
@@ -89,27 +101,15 @@ absl::StatusOr<Mesh> ParseMesh(absl::string_view text) {
 }
 
 absl::StatusOr<std::vector<Axis>> ParseAxes(absl::string_view text) {
-  TextScanner scanner("axes", text);
-  if (scanner.AtEnd()) return std::vector<Axis>();
-  ASSIGN_OR_RETURN(std::vector<Axis> axes, ScanAxes(scanner));
-  RETURN_IF_ERROR(scanner.ExpectEnd());
-  return axes;
+  return ParseList("axes", text, ScanAxes);
 }
 
 absl::StatusOr<std::vector<DeviceId>> ParseDevices(absl::string_view text) {
-  TextScanner scanner("devices", text);
-  if (scanner.AtEnd()) return std::vector<DeviceId>();
-  ASSIGN_OR_RETURN(std::vector<DeviceId> devices, ScanDevices(scanner));
-  RETURN_IF_ERROR(scanner.ExpectEnd());
-  return devices;
+  return ParseList("devices", text, ScanDevices);
 }
 
 absl::StatusOr<Coordinates> ParseCoordinates(absl::string_view text) {
-  TextScanner scanner("coordinates", text);
-  if (scanner.AtEnd()) return Coordinates();
-  ASSIGN_OR_RETURN(Coordinates coordinates, ScanAssignments(scanner));
-  RETURN_IF_ERROR(scanner.ExpectEnd());
-  return coordinates;
+  return ParseList("coordinates", text, ScanAssignments);
 }
 
 }  // namespace crossmesh

@@ -77,7 +77,9 @@ size_t NamePattern::BytesOfElement(const Element& element, absl::string_view nam
   if (position == name.size()) return 0;
   if (const char* literal = std::get_if<char>(&element)) return name[position] == *literal ? 1 : 0;
   if (std::holds_alternative<AnyByte>(element)) return 1;
+  // So many digits always fit into an int64_t.
   constexpr size_t kDigitsMax = 18;
+  // A capture is a whole number: it neither begins nor ends inside one.
   if (position > 0 && absl::ascii_isdigit(name[position - 1])) return 0;
   size_t digits = 0;
   while (position + digits < name.size() && absl::ascii_isdigit(name[position + digits])) ++digits;

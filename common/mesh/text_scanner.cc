@@ -78,6 +78,7 @@ bool TextScanner::Take(absl::string_view token) {
 bool TextScanner::TakeWord(absl::string_view word) {
   if (!At(word)) return false;
   const absl::string_view after = rest().substr(word.size());
+  // "once" does not begin with the word "on", and "on=2" is an axis of that name.
   if (!after.empty() && IsAxisCharacter(after[0])) return false;
   if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(after), "=")) return false;
   TakeBytes(word.size());

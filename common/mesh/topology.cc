@@ -142,6 +142,7 @@ int64_t Topology::RateIn(absl::string_view host) const {
 Topology Topology::WithShare(double share) const {
   if (share == 1) return *this;
   const auto cut = [share](int64_t& rate) {
+    // A port of rate 0 would never be done.
     rate = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) * share));
   };
   Topology result = *this;

@@ -31,6 +31,19 @@ absl::StatusOr<int64_t> IntegerOr(const JsonFields& fields, absl::string_view ke
   return fields.Integer(key);
 }
 
+// What `read` makes of each item of the array under `key`; `where` names the array in errors.
+template <typename T>
+absl::StatusOr<std::vector<T>> ReadAll(const JsonFields& fields, absl::string_view key,
+                                       absl::string_view where,
+                                       absl::StatusOr<T> (*read)(const json&, std::string)) {
+  ASSIGN_OR_RETURN(const json* items, fields.Array(key));
+  std::vector<T> list;
+  for (const json& item : *items) {
+    ASSIGN_OR_RETURN(list.emplace_back(), read(item, absl::StrCat(where, "[", list.size(), "]")));
+  }
+  return list;
+}
+
 absl::StatusOr<Nic> ReadNic(const json& value, std::string where) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kNicKeys));
   Nic nic;
@@ -46,12 +59,8 @@ absl::StatusOr<Host> ReadHost(const json& value, std::string where) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kHostKeys));
   Host host;
   ASSIGN_OR_RETURN(host.name, fields.String("name"));
-  ASSIGN_OR_RETURN(const json* nics, fields.Array("nics"));
-  for (const json& item : *nics) {
-    ASSIGN_OR_RETURN(Nic nic,
-                     ReadNic(item, absl::StrCat(fields.where(), ".nics[", host.nics.size(), "]")));
-    host.nics.push_back(std::move(nic));
-  }
+  ASSIGN_OR_RETURN(host.nics,
+                   ReadAll(fields, "nics", absl::StrCat(fields.where(), ".nics"), ReadNic));
   ASSIGN_OR_RETURN(host.local_bytes_per_second, IntegerOr(fields, "local_bytes_per_second", 0));
   return host;
 }
@@ -96,21 +105,11 @@ absl::StatusOr<Topology> ParseTopologyFile(absl::string_view text) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(document, "network file", kFileKeys));
   std::vector<Host> hosts;
   if (fields.Has("hosts")) {
-    ASSIGN_OR_RETURN(const json* items, fields.Array("hosts"));
-    for (const json& item : *items) {
-      ASSIGN_OR_RETURN(Host host,
-                       ReadHost(item, absl::StrCat("network file hosts[", hosts.size(), "]")));
-      hosts.push_back(std::move(host));
-    }
+    ASSIGN_OR_RETURN(hosts, ReadAll(fields, "hosts", "network file hosts", ReadHost));
   }
   std::vector<Rack> racks;
   if (fields.Has("racks")) {
-    ASSIGN_OR_RETURN(const json* items, fields.Array("racks"));
-    for (const json& item : *items) {
-      ASSIGN_OR_RETURN(Rack rack,
-                       ReadRack(item, absl::StrCat("network file racks[", racks.size(), "]")));
-      racks.push_back(std::move(rack));
-    }
+    ASSIGN_OR_RETURN(racks, ReadAll(fields, "racks", "network file racks", ReadRack));
   }
   ASSIGN_OR_RETURN(const int64_t assumed,
                    IntegerOr(fields, "assumed_bytes_per_second", Topology::kAssumedBytesPerSecond));

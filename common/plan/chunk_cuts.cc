@@ -24,6 +24,7 @@ ChunkCuts::ChunkCuts(const TensorTable& tensors, const Slicing& slicing, ClassIn
   for (const int32_t group : tensors.group_of_tensor()) {
     const int64_t bytes = group < 0 ? 0 : bytes_of_group[group];
     if (bytes * kSharesPerChunk >= chunk_bytes) {
+      // Two large tensors in a row share the edge between them.
       if (edges_.empty() || edges_.back() != offset) edges_.push_back(offset);
       edges_.push_back(offset + bytes);
     }

@@ -148,6 +148,7 @@ class PartCutter {
     std::vector<WorkerPart> parts;
     parts.reserve(specs_.size());
     for (WorkerPart::Spec& spec : specs_) NumberClasses(table, classes, sets, spec);
+    // After the classes: NumberClasses counts the sets that it lists from 0.
     DealBroadcastGroups();
     for (WorkerPart::Spec& spec : specs_) {
       ASSIGN_OR_RETURN(WorkerPart part, WorkerPart::Create(std::move(spec)));

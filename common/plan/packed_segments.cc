@@ -24,6 +24,7 @@ TileMap::TileMap(const TensorTable& tensors, const Slicing& slicing, Side side, 
 PackedSegments::PackedSegments(const TileMap& map) : map_(map), part_(map.groups_.size(), -1) {}
 
 void PackedSegments::Enter(ClassIndex slice_class) {
+  // A walk that comes back to this class goes on from here.
   if (slice_class_ != kNoClass) {
     places_[slice_class_ % kPlaces] = {slice_class_, tensor_, tensor_begin_};
   }
@@ -72,6 +73,7 @@ void PackedSegments::FindTensor(int64_t offset) {
 }
 
 void PackedSegments::Seek(ClassIndex slice_class, int64_t offset) {
+  // The walk goes on where Next has left it.
   if (slice_class == slice_class_ && offset == offset_) return;
   if (slice_class != slice_class_) Enter(slice_class);
   CHECK(offset >= 0 && offset <= class_bytes_) << offset << " of " << class_bytes_;
@@ -113,6 +115,7 @@ void PackedSegments::NextRow() {
     Loop& loop = loops_[i];
     row_begin_ += loop.stride;
     if (++loop.index < loop.length) return;
+    // The loop is through: it begins again, and the next one outwards takes a step.
     row_begin_ -= loop.length * loop.stride;
     loop.index = 0;
   }

@@ -57,6 +57,7 @@ class PartProver {
     std::ranges::sort(relays, {}, [&](int32_t i) {
       return std::tuple(ClassOfRelay(i), spec_.relays[i].begin, i);
     });
+    // The ledger takes one class after the other, and the bytes of a device in ascending order.
     auto copy = copies.begin();
     auto relay = relays.begin();
     for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing_.classes().size()); ++c) {
@@ -120,6 +121,8 @@ class PartProver {
       const bool first = i == 0 || hops[i - 1].channel != hops[i].channel;
       const int32_t place = first ? 0 : hops[i - 1].place + 1;
       const bool same_ends = i > 0 && ends(hops[i - 1]) == ends(hops[i]);
+      // A channel's number is its place among all sorted pairs, so numbers and pairs ascend
+      // together: both ends of a channel then mean the same one.
       const bool ascends = i == 0 || ends(hops[i - 1]) < ends(hops[i]);
       if (hops[i].place == place && (first ? ascends : same_ends)) continue;
       return absl::InternalError(

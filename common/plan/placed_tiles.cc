@@ -26,6 +26,7 @@ std::vector<int32_t> InternTiles(int64_t tiles, absl::FunctionRef<void(Emit)> en
   enumerate([&](int64_t tile, DeviceRank) { ++end[tile + 1]; });
   std::partial_sum(end.begin(), end.end(), end.begin());
   std::vector<DeviceRank> devices(end.back());
+  // Until a tile's devices are in, its end is where they begin.
   enumerate([&](int64_t tile, DeviceRank device) { devices[end[tile]++] = device; });
   std::vector<int32_t> set_of_tile(tiles);
   int64_t begin = 0;
@@ -132,6 +133,7 @@ absl::Status PlacedTiles::PlaceBoxes(std::span<const DeviceRank> slots, IdSets& 
     parts.push_back(static_cast<int64_t>(begins.size()));
   }
   ASSIGN_OR_RETURN(const int64_t tuples, SetStrides(parts));
+  // Before the tiles are listed: a short text can stand for more of them than memory holds.
   RETURN_IF_ERROR(CheckPainted());
   const std::vector<int32_t> order = SlotsByDevice(slots);
   const auto paint = [&](Emit emit) {
@@ -155,6 +157,7 @@ absl::Status PlacedTiles::CheckPainted() const {
       int64_t tuples = box.empty() ? 0 : 1;
       for (int d = 0; d < box.rank() && tuples > 0; ++d) {
         const auto [first, last] = IndexRange(d, box[d]);
+        // At most kTuplesMax, as SetStrides has checked for all of them together.
         tuples *= last - first;
       }
       painted += tuples;

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 
 #include <algorithm>
+#include <array>
 
 #include <absl/strings/str_cat.h>
 
@@ -64,6 +65,7 @@ absl::Status Plan::CheckSettings() const {
 
 absl::Status Plan::CheckRelays() const {
   const size_t devices = tensors().devices().size();
+  // Proof and parts walk the hops relay by relay: each must be in exactly one.
   std::vector<bool> used(spec_.hops.size(), false);
   for (size_t r = 0; r < spec_.relays.size(); ++r) {
     const Relay& relay = spec_.relays[r];
@@ -181,27 +183,13 @@ int64_t RelayChunks(int64_t relay_bytes, const DueTime& due, int64_t chunk_bytes
 }
 
 absl::string_view PortName(PortPrice::Port port) {
-  switch (port) {
-    case PortPrice::Port::kHostOut:
-      return "host_out";
-    case PortPrice::Port::kHostIn:
-      return "host_in";
-    case PortPrice::Port::kRackUp:
-      return "rack_up";
-    case PortPrice::Port::kRackDown:
-      return "rack_down";
-  }
-  return "unknown";
+  constexpr std::array<absl::string_view, 4> kNames = {"host_out", "host_in", "rack_up",
+                                                       "rack_down"};
+  return kNames[static_cast<size_t>(port)];
 }
 
 absl::string_view BindingModeName(BindingMode mode) {
-  switch (mode) {
-    case BindingMode::kShadow:
-      return "shadow";
-    case BindingMode::kInPlace:
-      return "in_place";
-  }
-  return "unknown";
+  return mode == BindingMode::kShadow ? "shadow" : "in_place";
 }
 
 }  // namespace crossmesh

@@ -2,7 +2,6 @@
 
 #include "common/base/status_macros.h"
 #include "common/plan/broadcast_groups.h"
-#include "common/plan/channel_proof.h"
 #include "common/plan/channels.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
@@ -34,6 +33,7 @@ template <typename Item>
 ByClass GroupByClass(const std::vector<Item>& items, size_t classes) {
   ByClass by_class{.first = std::vector<int32_t>(classes + 1, 0),
                    .items = std::vector<int32_t>(items.size())};
+  // A counting sort: a plan may have millions of relays.
   for (const Item& item : items) ++by_class.first[item.slice_class + 1];
   std::partial_sum(by_class.first.begin(), by_class.first.end(), by_class.first.begin());
   std::vector<int32_t> next(by_class.first);
@@ -63,6 +63,7 @@ class DeliveryProver {
         RETURN_IF_ERROR(ledger_.Copy(plan_.copies()[i].device));
       }
       const std::span<int32_t> of_class = relays.Of(c);
+      // The ledger takes the bytes of a device in ascending order only.
       std::ranges::sort(of_class, {},
                         [&](int32_t r) { return std::pair(plan_.relays()[r].begin, r); });
       for (const int32_t r : of_class) RETURN_IF_ERROR(ProveRelay(r));
@@ -82,6 +83,7 @@ class DeliveryProver {
     if (!std::ranges::binary_search(slicing_.holders(relay.slice_class), relay.root)) {
       return Error(r, "a root that holds the class", Name(relay.root));
     }
+    // The relay's number marks what it has reached, so nothing is cleared between relays.
     reached_by_[relay.root] = r;
     for (const Hop& hop : plan_.hops(relay)) {
       if (reached_by_[hop.from] != r) {
@@ -110,11 +112,152 @@ class DeliveryProver {
   std::vector<int32_t> reached_by_;  // [device]: the last relay that got there
 };
 
+constexpr int32_t kNoHop = -1;
+
+// Statement 5: places in each channel, and that hops cannot wait for each other in a circle. A hop
+// waits for the hop of its relay that brings the bytes to where it starts, and for the hop at the
+// place before it in its channel. DeliveryProver comes first: every hop starts at the root or at
+// the end of an earlier hop of its relay.
+class ChannelProver {
+ public:
+  ChannelProver(const Plan& plan, const Channels& channels)
+      : plan_(plan), channels_(channels), relay_of_hop_(plan.hops().size()) {
+    for (size_t r = 0; r < plan.relays().size(); ++r) {
+      const Relay& relay = plan.relays()[r];
+      for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+        relay_of_hop_[h] = static_cast<int32_t>(r);
+      }
+    }
+  }
+
+  absl::Status Prove() {
+    RETURN_IF_ERROR(OrderChannels());
+    FindProviders();
+    return ProveAcyclic();
+  }
+
+ private:
+  // Fills in before_ from the places.
+  absl::Status OrderChannels() {
+    const std::vector<Hop>& hops = plan_.hops();
+    std::vector<int32_t> first(channels_.ends.size() + 1, 0);
+    for (const ChannelIndex c : channels_.of_hop) ++first[c + 1];
+    std::partial_sum(first.begin(), first.end(), first.begin());
+    std::vector<int32_t> order(hops.size(), kNoHop);  // hops by channel and place
+    for (size_t h = 0; h < hops.size(); ++h) {
+      const ChannelIndex c = channels_.of_hop[h];
+      const int32_t count = first[c + 1] - first[c];
+      if (hops[h].place >= count) {
+        return Error(h, absl::StrCat("places below its ", count, " hops"),
+                     absl::StrCat("place ", hops[h].place));
+      }
+      // As many places as hops, each taken once: so every place from 0 on is taken.
+      int32_t& at = order[first[c] + hops[h].place];
+      if (at != kNoHop) {
+        return Error(
+            h, "every place once",
+            absl::StrCat("place ", hops[h].place, " for relay ", relay_of_hop_[at], " as well"));
+      }
+      at = static_cast<int32_t>(h);
+    }
+    before_.assign(hops.size(), kNoHop);
+    for (size_t i = 1; i < order.size(); ++i) {
+      if (hops[order[i]].place > 0) before_[order[i]] = order[i - 1];
+    }
+    return absl::OkStatus();
+  }
+
+  // Fills in provider_: the hop of the same relay that ends where a hop starts.
+  void FindProviders() {
+    provider_.assign(plan_.hops().size(), kNoHop);
+    std::vector<int32_t> hop_to(plan_.tensors().devices().size(), kNoHop);
+    for (const Relay& relay : plan_.relays()) {
+      // Hops start at the root or where an earlier hop of the relay went, so what other relays have
+      // left in the table is never read.
+      hop_to[relay.root] = kNoHop;
+      for (int64_t h = relay.first_hop; h < relay.first_hop + relay.hop_count; ++h) {
+        provider_[h] = hop_to[plan_.hops()[h].from];
+        hop_to[plan_.hops()[h].to] = static_cast<int32_t>(h);
+      }
+    }
+  }
+
+  // Orders where no hop waits for a later one cannot be cyclic; planners mostly make such ones. For
+  // others, takes away hops that wait for nothing until none is left.
+  absl::Status ProveAcyclic() {
+    const auto count = static_cast<int32_t>(plan_.hops().size());
+    int32_t hop = 0;
+    while (hop < count && before_[hop] < hop && provider_[hop] < hop) ++hop;
+    if (hop == count) return absl::OkStatus();
+
+    // The hops that wait for a hop: after_ in its channel, and a list of those in its relay.
+    std::vector<int32_t> after(count, kNoHop);
+    std::vector<int32_t> first_fed(count, kNoHop);
+    std::vector<int32_t> next_fed(count, kNoHop);
+    std::vector<int8_t> waits(count, 0);
+    std::vector<int32_t> free;
+    for (int32_t h = 0; h < count; ++h) {
+      if (before_[h] != kNoHop) {
+        after[before_[h]] = h;
+        ++waits[h];
+      }
+      if (provider_[h] != kNoHop) {
+        next_fed[h] = first_fed[provider_[h]];
+        first_fed[provider_[h]] = h;
+        ++waits[h];
+      }
+      if (waits[h] == 0) free.push_back(h);
+    }
+    for (size_t i = 0; i < free.size(); ++i) {
+      const auto release = [&](int32_t h) {
+        if (h != kNoHop && --waits[h] == 0) free.push_back(h);
+      };
+      release(after[free[i]]);
+      for (int32_t h = first_fed[free[i]]; h != kNoHop; h = next_fed[h]) release(h);
+    }
+    if (static_cast<int32_t>(free.size()) == count) return absl::OkStatus();
+    return Circle(waits);
+  }
+
+  // Follows hops that wait from one to the next until one comes again.
+  absl::Status Circle(const std::vector<int8_t>& waits) const {
+    int32_t hop = 0;
+    while (waits[hop] == 0) ++hop;
+    std::vector<bool> seen(waits.size(), false);
+    // Every hop that is left waits for another one that is left, so the walk comes round.
+    while (!seen[hop]) {
+      seen[hop] = true;
+      const int32_t before = before_[hop];
+      hop = before != kNoHop && waits[before] > 0 ? before : provider_[hop];
+    }
+    return Error(hop, "an order in which no hop waits for itself",
+                 absl::StrCat("a circle of hops through place ", plan_.hops()[hop].place));
+  }
+
+  absl::Status Error(size_t hop, absl::string_view expected, absl::string_view found) const {
+    const auto [from, to] = channels_.ends[channels_.of_hop[hop]];
+    const Relay& relay = plan_.relays()[relay_of_hop_[hop]];
+    const std::vector<DeviceId>& devices = plan_.tensors().devices();
+    return absl::InternalError(
+        absl::StrCat("channel ", ToString(devices[from]), ">", ToString(devices[to]), ", relay ",
+                     relay_of_hop_[hop], " of class ", relay.slice_class, ", bytes [", relay.begin,
+                     ", ", relay.end, "): expected ", expected, ", found ", found));
+  }
+
+  const Plan& plan_;
+  const Channels& channels_;
+  std::vector<int32_t> relay_of_hop_;
+  std::vector<int32_t> before_;    // [hop]: the one at the place before it, or kNoHop
+  std::vector<int32_t> provider_;  // [hop]: the one that it forwards, or kNoHop at the root
+};
+
 // Statement 7.
 absl::Status ProveMemory(const Plan& plan, const TileMemory& memory, const ProofLimits& limits,
                          Proof& proof) {
   for (size_t d = 0; d < memory.source_bytes.size(); ++d) {
     const int64_t source = memory.source_bytes[d];
+    // In place the destination is the source's memory; a shadow lives beside the old arena until
+    // commit.
     int64_t destination = memory.destination_bytes[d];
     if (plan.shared_storage()) {
       const bool same = source > 0 && plan.binding() == BindingMode::kInPlace;
@@ -144,7 +287,7 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
   }
   RETURN_IF_ERROR(DeliveryProver(plan).Prove());
   const Channels channels = ChannelsOf(plan);
-  RETURN_IF_ERROR(ProveChannels(plan, channels));
+  RETURN_IF_ERROR(ChannelProver(plan, channels).Prove());
   RETURN_IF_ERROR(ProveBroadcastGroups(plan));
 
   Proof proof{.classes = static_cast<int64_t>(plan.slicing().classes().size()),

@@ -57,6 +57,7 @@ absl::StatusOr<Placement> PlaceScales(const Placement& placement, const Shape& t
     tiles[slot] = *std::move(scales);
   }
   if (placement.layout.axes() != nullptr && placement.layout.Validate(placement.mesh, shape).ok()) {
+    // The layout stays short, however many slots there are.
     if (placement.layout.Tiles(placement.mesh, shape) == tiles) return placement;
   }
   return Placement{.mesh = placement.mesh,
@@ -65,6 +66,7 @@ absl::StatusOr<Placement> PlaceScales(const Placement& placement, const Shape& t
 
 absl::Status AddScales(TensorTable::Spec& spec) {
   absl::flat_hash_map<int32_t, int32_t> scales_of_group;
+  // A copy: scales are appended to the list that is walked.
   const std::vector<int32_t> group_of_tensor = spec.group_of_tensor;
   for (size_t tensor = 0; tensor < group_of_tensor.size(); ++tensor) {
     const int32_t group = group_of_tensor[tensor];

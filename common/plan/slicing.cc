@@ -124,6 +124,7 @@ absl::StatusOr<std::vector<GroupSides>> MergeGroups(const TensorTable& tensors,
     for (int d = 0; d < shape.rank(); ++d) {
       sides.dimensions.push_back(Merge(sides, d, shape[d]));
       sides.cells *= static_cast<int64_t>(sides.dimensions.back().size());
+      // Checked dimension by dimension, before the product can overflow.
       if (cells + sides.cells > Slicing::kCellsMax) {
         return absl::ResourceExhaustedError(absl::StrCat(
             "tensor group ", group, " of shape ", ToString(shape), ": expected at most ",
@@ -243,6 +244,7 @@ class SlicingBuilder {
 
   // Turns the counts of a finished group into its lists, and leaves zeros for the next group.
   void ListByClass(int64_t tensors, GroupGrid& grid) {
+    // New classes are numbered as they are met: a group that shares none is sorted already.
     if (!std::ranges::is_sorted(grid.classes)) std::ranges::sort(grid.classes);
     grid.first.reserve(grid.classes.size() + 1);
     grid.bytes.reserve(grid.classes.size());
@@ -252,6 +254,7 @@ class SlicingBuilder {
       grid.bytes.push_back(bytes_of_class_[c]);
       slicing_.classes_[c].bytes += bytes_of_class_[c] * tensors;
       bytes_of_class_[c] = 0;
+      // From here on the counts say where the class's next cell goes in the list.
       first += std::exchange(cells_of_class_[c], first);
     }
     grid.first.push_back(first);

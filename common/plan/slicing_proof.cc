@@ -149,6 +149,7 @@ class SlicingProver {
     for (const Side side : kSides) {
       tiles_.of_device[IndexOf(side)].assign(tensors_.devices().size(), kNoTile);
       for (const DeviceRank d : scoped_) place(side, d, tensors_.TileOf(side, group_, d));
+      // A few devices are looked up one by one; of all of them the layout gives the tiles at once.
       if (!scoped_.empty()) continue;
       const Placement& placement = tensors_.PlacementOf(side, group_);
       std::vector<Tile> tiles =
@@ -183,6 +184,7 @@ class SlicingProver {
       const ClassIndex c = grid_->class_of_cell[i];
       if (c != kNoClass) RETURN_IF_ERROR(CheckCell(c, cell));
       for (int d = rank - 1; d >= 0; --d) {
+        // A dimension has one interval fewer than cuts.
         const bool wraps = ++index[d] + 1 == grid_->cuts[d].size();
         if (wraps) index[d] = 0;
         cell[d] = IntervalAt(d, index[d]);
@@ -205,6 +207,8 @@ class SlicingProver {
     for (const Interval& interval : cell) volume *= interval.length();
     RETURN_IF_ERROR(CheckInside(Side::kSource, slice_class.holders, cell));
     RETURN_IF_ERROR(CheckInside(Side::kDestination, slice_class.receivers, cell));
+    // Cells are disjoint and lie inside the tile, so a volume as large as the tile's means that it
+    // is covered, each element once.
     set_tiles_[IndexOf(Side::kDestination)][slice_class.receivers].volume += volume;
     elements_of_class_[c] += volume;
     return absl::OkStatus();
@@ -273,6 +277,7 @@ class SlicingProver {
         return Bad(absl::StrCat("conversion ", tensors_.conversion_of(group_), " of class ", c),
                    absl::StrCat(slicing_.classes()[c].conversion));
       }
+      // Taken out, so that the next group counts from 0 without a pass over all classes.
       const int64_t bytes = std::exchange(elements_of_class_[c], 0) * item_bytes;
       if (grid_->bytes[i] != bytes) {
         return Bad(absl::StrCat(bytes, " bytes of class ", c), absl::StrCat(grid_->bytes[i]));

@@ -37,6 +37,7 @@ Interval PartOfSlot(const AxisLayout& layout, const Mesh& mesh, int64_t slot,
   return PartsOfDimension(layout.rule, length, sizes)[part];
 }
 
+// One slot's tile alone: Layout::Tiles would make those of all slots.
 Tile TileOfSlot(const Placement& placement, const Shape& shape, int64_t slot) {
   if (const ExplicitLayout* tiles = placement.layout.tiles()) {
     Tile tile;
@@ -122,6 +123,7 @@ absl::Status TensorTable::CountTensors() {
         std::max(ItemBytesOf(Side::kSource, g), ItemBytesOf(Side::kDestination, g));
     const int64_t tensor_bytes = spec_.groups[g].shape.elements() * item_bytes;
     bytes = CheckedAdd(*bytes, tensor_bytes);
+    // Later sums over devices and slots need no check of their own once this one fits.
     const std::optional<int64_t> of_slots =
         CheckedMultiply(tensor_bytes, PlacementOf(Side::kSource, g).mesh.slots() +
                                           PlacementOf(Side::kDestination, g).mesh.slots());
@@ -140,6 +142,7 @@ absl::Status TensorTable::CheckScales() {
   is_scales_.assign(spec_.groups.size(), false);
   const std::vector<int32_t>& groups = spec_.group_of_tensor;
   std::vector<int32_t> scaled;  // those that must have scales
+  // A table that comes over the network may claim more scales than it has tensors.
   const size_t unscaled = groups.size() - std::min(groups.size(), spec_.scaled_tensors.size());
   for (size_t tensor = 0; tensor < unscaled; ++tensor) {
     if (groups[tensor] >= 0 && HasScales(spec_.groups[groups[tensor]])) {
@@ -206,6 +209,7 @@ void TensorTable::RankDevices() {
   }
   devices_.reserve(rank_of.size());
   for (const auto& [device, rank] : rank_of) devices_.push_back(device);
+  // By host first: so the devices of a host are one range of ranks, on which DevicesOnHost relies.
   std::sort(devices_.begin(), devices_.end());
   for (size_t i = 0; i < devices_.size(); ++i) {
     const std::string& host = devices_[i].host;

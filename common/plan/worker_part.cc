@@ -252,6 +252,7 @@ std::vector<RelayAndHop> HopsByPlace(const WorkerPart::Spec& spec) {
       order.emplace_back(r, h);
     }
   }
+  // The hop's own number comes last: so a bad part, with two hops at one place, has one digest too.
   std::ranges::sort(order, {}, [&](const RelayAndHop& entry) {
     const WorkerPart::PartHop& hop = spec.hops[entry.second];
     return std::tuple(hop.channel, hop.place, entry.second);

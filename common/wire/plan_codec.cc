@@ -80,6 +80,7 @@ v1::BindingMode ToProto(BindingMode mode) {
 }
 
 absl::StatusOr<BindingMode> FromProto(v1::BindingMode proto) {
+  // As a number, since proto3 keeps values that the enumeration lacks.
   switch (static_cast<int>(proto)) {
     case v1::BINDING_MODE_UNSPECIFIED:
     case v1::BINDING_MODE_SHADOW:

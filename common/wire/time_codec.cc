@@ -19,6 +19,7 @@ constexpr int32_t kNanosMax = 999'999'999;
 google::protobuf::Duration ToProto(absl::Duration duration) {
   google::protobuf::Duration proto;
   absl::Duration rest;
+  // Truncates towards zero, so that both parts have one sign, as the message wants it.
   proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
   proto.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
   return proto;

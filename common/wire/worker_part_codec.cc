@@ -63,6 +63,7 @@ absl::StatusOr<std::vector<Placement>> PlacementsFromProto(
   for (const v1::WorkerPart::Placement& placement : proto) {
     ASSIGN_OR_RETURN(Mesh mesh, ParseMesh(placement.mesh()));
     ASSIGN_OR_RETURN(Layout layout, ParseLayout(placement.layout()));
+    // After each mesh, since a short text can stand for very many slots.
     slots_left -= mesh.slots();
     if (slots_left < 0) {
       return Bad("placements", absl::StrCat("at most ", kPartSlotsMax, " slots together"),
@@ -105,6 +106,7 @@ absl::StatusOr<std::vector<TensorGroup>> GroupsFromProto(const v1::WorkerPart& p
       }
       tile_checks += (*side)[index].mesh.slots();
     }
+    // TensorTable::Create looks at so many tiles: refused before it does.
     if (tile_checks > kPartTileChecksMax) {
       return Bad("groups", absl::StrCat("at most ", kPartTileChecksMax, " tiles together"),
                  tile_checks);
@@ -133,6 +135,7 @@ absl::StatusOr<std::vector<int32_t>> GroupOfTensorFromProto(const v1::WorkerPart
     if (group < 0 || group > proto.groups_size()) {
       return Bad("group of a run", absl::StrCat("from 0 to ", proto.groups_size()), group);
     }
+    // On the wire 0 stands for a tensor that is not moved.
     group_of.insert(group_of.end(), length, group - 1);
   }
   return group_of;
@@ -179,6 +182,7 @@ absl::Status ReadDeviceSets(const v1::WorkerPart& proto, WorkerPart::Spec& spec)
                  size);
     }
     set.clear();
+    // In 64 bits: the differences of a bad part may add up to more than 32.
     int64_t rank = 0;
     for (const int end = next + size; next < end; ++next) {
       rank += proto.set_devices(next);
