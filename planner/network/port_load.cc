@@ -17,14 +17,24 @@ void Consider(std::span<const int64_t> bytes, std::span<const int64_t> rates,
 
 }  // namespace
 
+PortLoad::PortLoad(const HostNetwork& network)
+    : host_out(network.hosts.size()),
+      host_in(network.hosts.size()),
+      rack_up(network.racks.size()),
+      rack_down(network.racks.size()) {}
+
+void PortLoad::Add(const HostNetwork& network, HostRank from, HostRank to, int64_t bytes) {
+  host_out[from] += bytes;
+  host_in[to] += bytes;
+  network_bytes += bytes;
+  if (!network.CrossesRacks(from, to)) return;
+  rack_up[network.rack_of_host[from]] += bytes;
+  rack_down[network.rack_of_host[to]] += bytes;
+}
+
 PortLoad ComputePortLoad(const TensorTable& tensors, const HostNetwork& network,
                          const Routes& routes) {
-  const size_t racks = network.racks.size();
-  PortLoad load;
-  load.host_out.resize(network.hosts.size());
-  load.host_in.resize(network.hosts.size());
-  load.rack_up.resize(racks);
-  load.rack_down.resize(racks);
+  PortLoad load(network);
   std::vector<int32_t> depth(tensors.devices().size());  // of the present relay's devices
   std::vector<double> latency(network.has_latencies() ? tensors.devices().size() : 0);
   for (const Relay& relay : routes.relays) {
@@ -42,12 +52,7 @@ PortLoad ComputePortLoad(const TensorTable& tensors, const HostNetwork& network,
         load.latency_seconds = std::max(load.latency_seconds, latency[hop.to]);
       }
       load.depth = std::max(load.depth, ++depth[hop.to]);
-      load.host_out[from] += bytes;
-      load.host_in[to] += bytes;
-      load.network_bytes += bytes;
-      if (!network.CrossesRacks(from, to)) continue;
-      load.rack_up[network.rack_of_host[from]] += bytes;
-      load.rack_down[network.rack_of_host[to]] += bytes;
+      load.Add(network, from, to, bytes);
     }
   }
   return load;

@@ -12,6 +12,11 @@ namespace crossmesh {
 
 // Bytes that routes put through each port. Hops inside a host pass no port.
 struct PortLoad {
+  PortLoad() = default;
+  explicit PortLoad(const HostNetwork& network);
+  // What goes from one host to another.
+  void Add(const HostNetwork& network, HostRank from, HostRank to, int64_t bytes);
+
   std::vector<int64_t> host_out;  // by HostRank
   std::vector<int64_t> host_in;
   std::vector<int64_t> rack_up;  // by rack; empty without racks

@@ -20,6 +20,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// In the order of PipelineBoundKind.
+constexpr std::array<absl::string_view, 5> kKindNames = {"work", "startup", "ramps", "window",
+                                                         "ports"};
+static_assert(kKindNames.size() == kAllPipelineBoundKinds.size());
+
 class BoundFinder {
  public:
   BoundFinder(const PipelineProfile& profile, int32_t microbatches, BackwardForm form,
@@ -31,15 +36,10 @@ class BoundFinder {
         least_(profile.OfScale(profile.LeastScale())),
         work_(profile.SumOfScales(microbatches)),
         ways_(FindWays(least_, form)),
-        room_(profile.rank_bytes_max),
+        room_(RoomForActivations(profile)),
         stages_of_rank_(profile.ranks()) {
     for (StageIndex s = 0; s < std::ssize(profile.stages); ++s) {
       stages_of_rank_[profile.stages[s].rank].push_back(s);
-    }
-    // What is always there leaves the room that windows are counted in.
-    const std::vector<RankMemory> fixed = FixedMemory(profile);
-    for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
-      if (room_[rank]) *room_[rank] -= fixed[rank].bytes();
     }
   }
 
@@ -92,6 +92,7 @@ class BoundFinder {
     for (const StageIndex s : stages_of_rank_[rank]) {
       head = std::min(head, ways_.head[s]);
       tail = std::min(tail, ways_.tail[s]);
+      // Of stages that share a rank only the shortest way in and out is sure.
       work += work_ * StageAt(s).seconds();
       split_work += work_ * (StageAt(s).forward_seconds + BackwardSeconds(StageAt(s), form_));
     }
@@ -269,19 +270,7 @@ class BoundFinder {
 }  // namespace
 
 absl::string_view PipelineBoundKindName(PipelineBoundKind kind) {
-  switch (kind) {
-    case PipelineBoundKind::kWork:
-      return "work";
-    case PipelineBoundKind::kStartup:
-      return "startup";
-    case PipelineBoundKind::kRamps:
-      return "ramps";
-    case PipelineBoundKind::kWindow:
-      return "window";
-    case PipelineBoundKind::kPorts:
-      return "ports";
-  }
-  return "unknown";
+  return kKindNames[static_cast<size_t>(kind)];
 }
 
 PipelineBoundKind PipelineBound::kind() const {

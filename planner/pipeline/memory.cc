@@ -21,6 +21,15 @@ std::vector<RankMemory> FixedMemory(const PipelineProfile& profile) {
   return memory;
 }
 
+std::vector<std::optional<ByteCount>> RoomForActivations(const PipelineProfile& profile) {
+  std::vector<std::optional<ByteCount>> room = profile.rank_bytes_max;
+  const std::vector<RankMemory> fixed = FixedMemory(profile);
+  for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
+    if (room[rank]) *room[rank] -= fixed[rank].bytes();
+  }
+  return room;
+}
+
 std::vector<RankMemory> PeakMemory(const OpTable& ops) {
   const PipelineProfile& profile = ops.profile();
   std::vector<RankMemory> memory = FixedMemory(profile);

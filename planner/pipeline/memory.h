@@ -25,6 +25,9 @@ struct RankMemory {
 // number of messages at either end, or for what its edge says.
 std::vector<RankMemory> FixedMemory(const PipelineProfile& profile);
 
+// What that leaves each rank for activations, which may be less than nothing; nullopt: no limit.
+std::vector<std::optional<ByteCount>> RoomForActivations(const PipelineProfile& profile);
+
 // What each rank holds at its peak. Activations are there from the begin of the forward op to the
 // end of the op that needs them last, so the order of the ops says it all: times don't matter.
 // Cost: linear.

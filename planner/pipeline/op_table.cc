@@ -70,6 +70,7 @@ absl::StatusOr<OpTable> OpTable::Create(const Schedule& schedule, const Pipeline
     table.first_.push_back(table.size());
     for (const Op& op : schedule.ranks[rank]) RETURN_IF_ERROR(table.Enter(rank, op));
   }
+  // The end of the last rank, where a next one would begin.
   table.first_.push_back(table.size());
   RETURN_IF_ERROR(table.CheckComplete());
   return table;
@@ -115,6 +116,7 @@ absl::Status OpTable::CheckComplete() const {
 }
 
 OpTable::Pass OpTable::PassOf(OpKind kind) {
+  // A backward op and a gradient of the input share a place: each stage and microbatch has one.
   if (kind == OpKind::kForward) return kForwardPass;
   return GivesInputGradient(kind) ? kBackwardPass : kWeightPass;
 }

@@ -144,6 +144,7 @@ StageProfile StageProfile::OfScale(double scale) const {
 
 PipelineProfile PipelineProfile::OfScale(double scale) const {
   PipelineProfile scaled = *this;
+  // All microbatches are of that size now.
   scaled.microbatch_scale.clear();
   for (StageProfile& stage : scaled.stages) stage = stage.OfScale(scale);
   for (EdgeProfile& edge : scaled.edges) {
@@ -189,6 +190,7 @@ absl::Status Validate(const PipelineProfile& profile) {
         "pipeline: expected scales of microbatches above 0, at most 1, found ", scale));
   }
   const double largest = std::ranges::max(profile.microbatch_scale);
+  // Profiles state costs of the largest microbatch: another largest scale would change them all.
   if (largest == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("pipeline: expected 1 as the largest scale of a microbatch, found ", largest));

@@ -65,6 +65,7 @@ class QueueSimulation {
         Queue& queue = queues_[KeyOf(rank, action)];
         queue.actions.push_back(action);
         if (action.kind == Action::Kind::kReceive) {
+          // A pointer into the map stays valid as queues are added.
           receiving_queue_[MessageOf(ops_, action)] = &queue;
         }
       }
@@ -98,6 +99,7 @@ class QueueSimulation {
       return {rank, false, 0};
     }
     if (options_.scope == QueueScope::kRank) return {rank, true, 0};
+    // A transfer has one queue at each end, so its number is enough.
     if (options_.scope == QueueScope::kTransfer) return {rank, true, action.transfer};
     const LineKey line = LineOf(ops_, action, options_.scope);
     return {rank, true, line.from == rank ? line.to : line.from};
@@ -157,6 +159,7 @@ class QueueSimulation {
     if (op_end_[send.op] == kNever || std::ssize(line.waiting) == options_.waiting_max)
       return false;
     double begin = std::max(queue.free_at, op_end_[send.op]);
+    // The line has room for this message since the one waiting_max before it was received.
     const auto sent = std::ssize(line.freed_at) + std::ssize(line.waiting);
     if (sent >= options_.waiting_max)
       begin = std::max(begin, line.freed_at[sent - options_.waiting_max]);
@@ -171,6 +174,8 @@ class QueueSimulation {
     const Action& receive = queue.head();
     const MessageIndex message = MessageOf(ops_, receive);
     Line& line = lines_[LineOf(ops_, receive, options_.scope)];
+    // Messages carry no name: only the oldest can be taken, and another one blocks the queue for
+    // good.
     if (line.waiting.empty() || line.waiting.front() != message) return false;
     line.waiting.pop_front();
     arrival_[message] = std::max(queue.free_at, arrival_of_sent_[message]);
@@ -194,6 +199,7 @@ class QueueSimulation {
   const QueueOptions options_;
   std::map<Key, Queue> queues_;
   std::map<LineKey, Line> lines_;
+  // Of messages that no receive has taken yet; arrival_ has the others.
   std::map<MessageIndex, double> arrival_of_sent_;
   std::vector<double> op_end_;           // by op
   std::vector<double> arrival_;          // by message

@@ -8,6 +8,11 @@
 namespace crossmesh {
 namespace {
 
+// In the order of TransferModel.
+constexpr std::array<absl::string_view, 6> kNames = {"latency", "link",  "pair",
+                                                     "nic",     "ports", "blocking"};
+static_assert(kNames.size() == kAllTransferModels.size());
+
 // What a port is of: a kind of end and up to two ranks.
 using PortKey = std::pair<RankIndex, RankIndex>;
 constexpr RankIndex kAny = -1;
@@ -25,6 +30,7 @@ absl::InlinedVector<PortKey, 2> KeysOf(RankIndex from, RankIndex to, TransferMod
     case TransferModel::kPorts:
       return {};
     case TransferModel::kBlocking:
+      // The ranks themselves, each as its own port.
       return {{from, from}, {to, to}};
   }
   return {};
@@ -33,21 +39,7 @@ absl::InlinedVector<PortKey, 2> KeysOf(RankIndex from, RankIndex to, TransferMod
 }  // namespace
 
 absl::string_view TransferModelName(TransferModel model) {
-  switch (model) {
-    case TransferModel::kLatency:
-      return "latency";
-    case TransferModel::kLink:
-      return "link";
-    case TransferModel::kPair:
-      return "pair";
-    case TransferModel::kNic:
-      return "nic";
-    case TransferModel::kPorts:
-      return "ports";
-    case TransferModel::kBlocking:
-      return "blocking";
-  }
-  return "unknown";
+  return kNames[static_cast<size_t>(model)];
 }
 
 TransferPorts::TransferPorts(const PipelineProfile& profile, TransferModel model) {

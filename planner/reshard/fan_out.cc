@@ -35,21 +35,8 @@ class RouteReader {
   RouteFigures Read(const HostRoutes& routes) {
     figures_ = {};
     sent_.assign(network_.hosts.size(), 0);
-    for (size_t d = 0; d < demands_.demands.size(); ++d) {
-      const Demand& demand = demands_.demands[d];
-      const auto pieces = routes.PiecesOf(static_cast<int64_t>(d));
-      // One holder and one receiver: the only route there is.
-      if (pieces.empty()) {
-        const HostRank holder = demands_.holders(demand)[0];
-        const HostHop hop{.root = holder, .from = holder, .to = demands_.receivers(demand)[0]};
-        AddPiece({&hop, 1}, demand.bytes);
-      }
-      int64_t begin = 0;
-      for (const Piece& piece : pieces) {
-        AddPiece(routes.HopsOf(piece), piece.end - begin);
-        begin = piece.end;
-      }
-    }
+    routes.ForEachPiece(
+        demands_, [this](std::span<const HostHop> hops, int64_t bytes) { AddPiece(hops, bytes); });
     for (size_t host = 0; host < sent_.size(); ++host) {
       const double seconds =
           static_cast<double>(sent_[host]) / static_cast<double>(network_.host_rates.out[host]);

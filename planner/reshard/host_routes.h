@@ -32,6 +32,26 @@ struct HostRoutes {
   std::span<const HostHop> HopsOf(const Piece& piece) const {
     return {hops.data() + piece.first_hop, hops.data() + piece.end_hop};
   }
+
+  // Calls `visit` with the hops and the bytes of each piece of the demands that these are the
+  // routes of, and of the only route of those that have none: from their holder to their receiver.
+  template <typename Visit>
+  void ForEachPiece(const Demands& demands, Visit visit) const {
+    for (size_t d = 0; d < demands.demands.size(); ++d) {
+      const Demand& demand = demands.demands[d];
+      const std::span<const Piece> of_demand = PiecesOf(static_cast<int64_t>(d));
+      if (of_demand.empty()) {
+        const HostRank holder = demands.holders(demand)[0];
+        const HostHop hop{.root = holder, .from = holder, .to = demands.receivers(demand)[0]};
+        visit(std::span<const HostHop>(&hop, 1), demand.bytes);
+      }
+      int64_t begin = 0;
+      for (const Piece& piece : of_demand) {
+        visit(HopsOf(piece), piece.end - begin);
+        begin = piece.end;
+      }
+    }
+  }
 };
 
 // Turns what each host sends into routes.

@@ -1,5 +1,7 @@
 #include "planner/reshard/rack_routes.h"
 
+#include "planner/network/port_load.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,53 +9,6 @@
 #include <vector>
 
 namespace crossmesh {
-namespace {
-
-class PortBytes {
- public:
-  explicit PortBytes(const HostNetwork& network)
-      : network_(network),
-        out_(network.hosts.size()),
-        in_(network.hosts.size()),
-        up_(network.racks.size()),
-        down_(network.racks.size()) {}
-
-  void Add(HostRank from, HostRank to, int64_t bytes) {
-    out_[from] += bytes;
-    in_[to] += bytes;
-    if (!network_.CrossesRacks(from, to)) return;
-    up_[network_.rack_of_host[from]] += bytes;
-    down_[network_.rack_of_host[to]] += bytes;
-    crossing_bytes_ += bytes;
-  }
-
-  RouteLoad Load() const {
-    const double seconds =
-        std::max({Busiest(out_, network_.host_rates.out), Busiest(in_, network_.host_rates.in),
-                  Busiest(up_, network_.rack_rates.out), Busiest(down_, network_.rack_rates.in)});
-    return {.busiest_seconds = seconds, .crossing_bytes = crossing_bytes_};
-  }
-
- private:
-  static double Busiest(std::span<const int64_t> bytes, std::span<const int64_t> rates) {
-    double busiest = 0;
-    for (size_t place = 0; place < rates.size(); ++place) {
-      if (rates[place] == PortRates::kUnlimited) continue;
-      busiest =
-          std::max(busiest, static_cast<double>(bytes[place]) / static_cast<double>(rates[place]));
-    }
-    return busiest;
-  }
-
-  const HostNetwork& network_;
-  std::vector<int64_t> out_;
-  std::vector<int64_t> in_;
-  std::vector<int64_t> up_;
-  std::vector<int64_t> down_;
-  int64_t crossing_bytes_ = 0;
-};
-
-}  // namespace
 
 void AddMix(const Demands& demands, const HostNetwork& network, ExactBound& bound) {
   if (!network.has_racks() || demands.demands.empty()) return;
@@ -96,22 +51,12 @@ HostRoutes RoutesOfMix(const Demands& demands, const DeliveryMix& mix) {
 
 RouteLoad LoadOfRoutes(const Demands& demands, const HostRoutes& routes,
                        const HostNetwork& network) {
-  PortBytes ports(network);
-  for (size_t d = 0; d < demands.demands.size(); ++d) {
-    const Demand& demand = demands.demands[d];
-    const std::span<const Piece> pieces = routes.PiecesOf(static_cast<int64_t>(d));
-    if (pieces.empty()) {
-      ports.Add(demands.holders(demand)[0], demands.receivers(demand)[0], demand.bytes);
-    }
-    int64_t begin = 0;
-    for (const Piece& piece : pieces) {
-      for (const HostHop& hop : routes.HopsOf(piece)) {
-        ports.Add(hop.from, hop.to, piece.end - begin);
-      }
-      begin = piece.end;
-    }
-  }
-  return ports.Load();
+  PortLoad load(network);
+  routes.ForEachPiece(demands, [&](std::span<const HostHop> hops, int64_t bytes) {
+    for (const HostHop& hop : hops) load.Add(network, hop.from, hop.to, bytes);
+  });
+  return {.busiest_seconds = FindBusiestPort(load, network).seconds,
+          .crossing_bytes = std::accumulate(load.rack_up.begin(), load.rack_up.end(), int64_t{0})};
 }
 
 int64_t LeastCrossingBytes(const Demands& demands, const HostNetwork& network) {

@@ -7,28 +7,17 @@
 #include <absl/strings/str_join.h>
 
 namespace crossmesh {
+namespace {
 
-absl::string_view StrategyName(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kRelay:
-      return "relay";
-    case Strategy::kSendRecv:
-      return "send_recv";
-    case Strategy::kLocalAllGather:
-      return "local_all_gather";
-    case Strategy::kGlobalAllGather:
-      return "global_all_gather";
-    case Strategy::kBroadcastNaive:
-      return "broadcast_naive";
-    case Strategy::kBroadcastSize:
-      return "broadcast_size";
-    case Strategy::kBroadcastGreedy:
-      return "broadcast_greedy";
-    case Strategy::kBroadcastSearch:
-      return "broadcast_search";
-  }
-  return "unknown";
-}
+// In the order of Strategy.
+constexpr std::array<absl::string_view, 8> kNames = {
+    "relay",           "send_recv",      "local_all_gather", "global_all_gather",
+    "broadcast_naive", "broadcast_size", "broadcast_greedy", "broadcast_search"};
+static_assert(kNames.size() == kAllStrategies.size());
+
+}  // namespace
+
+absl::string_view StrategyName(Strategy strategy) { return kNames[static_cast<size_t>(strategy)]; }
 
 absl::StatusOr<Strategy> ParseStrategy(absl::string_view name) {
   for (const Strategy strategy : kAllStrategies) {

@@ -36,15 +36,9 @@ std::span<const Pass> PassesOf(OpKind kind) {
 }
 
 absl::string_view PassName(Pass pass) {
-  switch (pass) {
-    case Pass::kForward:
-      return "a forward op";
-    case Pass::kInputGradient:
-      return "a gradient of the input";
-    case Pass::kWeightGradient:
-      return "a gradient of the weights";
-  }
-  return "";
+  constexpr std::array<absl::string_view, 3> kNames = {"a forward op", "a gradient of the input",
+                                                       "a gradient of the weights"};
+  return kNames[static_cast<size_t>(pass)];
 }
 
 class PlacedOps {
@@ -65,6 +59,7 @@ class PlacedOps {
     }
     const std::span<const Pass> passes = PassesOf(op.kind);
     if (passes[0] != Pass::kForward) {
+      // What a backward op needs is the pass before the first of its own.
       const auto before = static_cast<Pass>(static_cast<uint8_t>(passes[0]) - 1);
       if (!places_.contains({op.stage, op.microbatch, before})) {
         return error(absl::StrCat(PassName(before), " of the stage and microbatch before it"),

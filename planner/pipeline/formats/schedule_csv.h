@@ -25,8 +25,8 @@ enum class CsvDialect : uint8_t {
 // there, between the ops that they join, is looked at: Crossmesh makes its own.
 //
 // InvalidArgument with row and column, both from 1, or with rank and ops, what was expected and
-// what was found: another text or dialect, what ScheduleOfPlacedOps and CheckCsvTransfers refuse,
-// a row without ops, ops that wait for themselves.
+// what was found: another text or dialect, what ScheduleOfPlacedOps refuses, transfers other than
+// those between ranks, a row without ops, ops that wait for themselves.
 absl::StatusOr<Schedule> ParseScheduleCsv(absl::string_view text, CsvDialect dialect);
 
 // The file of a schedule. With transfers, receives stand where PyTorch puts them, stages are

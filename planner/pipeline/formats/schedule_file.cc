@@ -117,6 +117,7 @@ absl::StatusOr<std::string> ToScheduleFile(const OpTable& ops) {
     edges.push_back({{"from", edge.from}, {"to", edge.to}});
   }
   std::vector<std::string> ranks = absl::StrSplit(ToString(ops.schedule()), '\n');
+  // What ToString writes ends with a line break, after which nothing comes.
   ranks.pop_back();
   const ordered_json document = {{"version", kVersion},
                                  {"microbatches", ops.schedule().microbatches},

@@ -150,16 +150,15 @@ class Decoder {
     RETURN_IF_ERROR(CheckBytes(field + ".input_gradient_bytes", given.input_gradient_bytes()));
     RETURN_IF_ERROR(CheckBytes(field + ".weight_gradient_bytes", given.weight_gradient_bytes()));
     RETURN_IF_ERROR(CheckBytes(field + ".static_bytes", given.static_bytes()));
-    pipeline_.stages.push_back({
-        .name = given.name(),
-        .rank = given.rank(),
-        .forward_seconds = given.forward_seconds(),
-        .input_gradient_seconds = given.input_gradient_seconds(),
-        .weight_gradient_seconds = given.weight_gradient_seconds(),
-        .input_gradient_bytes = ByteCount(given.input_gradient_bytes()),
-        .weight_gradient_bytes = ByteCount(given.weight_gradient_bytes()),
-        .static_bytes = ByteCount(given.static_bytes()),
-    });
+    PipelineDescription::Stage& stage = pipeline_.stages.emplace_back();
+    stage.name = given.name();
+    stage.rank = given.rank();
+    stage.forward_seconds = given.forward_seconds();
+    stage.input_gradient_seconds = given.input_gradient_seconds();
+    stage.weight_gradient_seconds = given.weight_gradient_seconds();
+    stage.input_gradient_bytes = ByteCount(given.input_gradient_bytes());
+    stage.weight_gradient_bytes = ByteCount(given.weight_gradient_bytes());
+    stage.static_bytes = ByteCount(given.static_bytes());
     return absl::OkStatus();
   }
 

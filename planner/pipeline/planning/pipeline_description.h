@@ -5,7 +5,7 @@
 #include "common/mesh/manifest.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology.h"
-#include "planner/pipeline/op.h"
+#include "planner/pipeline/profile.h"
 
 #include <cstdint>
 #include <memory>
@@ -21,16 +21,9 @@ struct PipelineDescription {
     std::shared_ptr<const Mesh> mesh;
     std::optional<ByteCount> device_bytes_max;
   };
-  // Of a microbatch of the first size.
-  struct Stage {
+  // Times and activations are those of a microbatch of the first size.
+  struct Stage : StageProfile {
     std::string name;
-    RankIndex rank = 0;
-    double forward_seconds = 0;
-    double input_gradient_seconds = 0;
-    double weight_gradient_seconds = 0;
-    ByteCount input_gradient_bytes;
-    ByteCount weight_gradient_bytes;
-    ByteCount static_bytes;
   };
   struct Tensor {
     TensorSpec tensor;

@@ -127,16 +127,7 @@ void PipelinePlanner::AddStages() {
     profile_.rank_bytes_max.push_back(rank.device_bytes_max);
   }
   for (const PipelineDescription::Stage& stage : pipeline_.stages) {
-    const StageProfile of_first = {
-        .rank = stage.rank,
-        .forward_seconds = stage.forward_seconds,
-        .input_gradient_seconds = stage.input_gradient_seconds,
-        .weight_gradient_seconds = stage.weight_gradient_seconds,
-        .input_gradient_bytes = stage.input_gradient_bytes,
-        .weight_gradient_bytes = stage.weight_gradient_bytes,
-        .static_bytes = stage.static_bytes,
-    };
-    profile_.stages.push_back(of_first.OfScale(scale));
+    profile_.stages.push_back(stage.OfScale(scale));
   }
 }
 

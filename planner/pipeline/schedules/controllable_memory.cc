@@ -25,7 +25,7 @@ std::array<int32_t, 4> BlockOf(MemoryBlock block, RankIndex rank, int32_t ranks)
       return {rank, 2 * ranks - 1 - rank, 2 * ranks + wait + rank, 4 * ranks + wait - 1 - rank};
     }
     case MemoryBlock::kHalf: {
-      const int32_t wait = ranks % 2 == 0 ? 3 : 0;
+      const int32_t wait = ranks % 2 == 0 ? 3 : 0;  // likewise
       return {2 * rank, 3 * ranks - 2 - rank, 3 * ranks + wait + 2 * rank - 1,
               6 * ranks + wait - 2 - rank};
     }

@@ -20,7 +20,9 @@ struct DualRank {
   int32_t half = 0;       // distances there are
 };
 
-// The eight steps of a rank, for that many microbatches each way.
+// The eight steps of a rank in the released DualPipe, one loop each, for that many microbatches
+// each way. The forward and backward ops that alternate in the fourth and fifth are single ops
+// there.
 std::vector<Op> RowOf(const DualRank& rank, int32_t microbatches) {
   const auto [first, second, distance, half] = rank;
   const int32_t further = half - distance - 1;
@@ -108,6 +110,7 @@ absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches) {
 PipelineProfile BothWays(const PipelineProfile& profile) {
   PipelineProfile both = profile;
   const auto stages = static_cast<int32_t>(profile.stages.size());
+  // The other direction meets the ranks in reverse, and none of its edges leads to the first.
   for (StageProfile stage : profile.stages) {
     stage.rank = profile.ranks() - 1 - stage.rank;
     both.stages.push_back(stage);

@@ -15,6 +15,7 @@ constexpr absl::string_view kName = "interleaved_1f1b";
 absl::StatusOr<int32_t> GroupOf(const InterleavedCounts& counts) {
   RETURN_IF_ERROR(CheckCount(kName, {.name = "ranks", .count = counts.ranks}));
   RETURN_IF_ERROR(CheckCount(kName, {.name = "chunks", .count = counts.chunks}));
+  // As PyTorch: rounds of at least as many microbatches as ranks.
   const int32_t rounds = std::max(1, counts.microbatches / counts.ranks);
   const int32_t group = counts.group > 0 ? counts.group : counts.microbatches / rounds;
   RETURN_IF_ERROR(CheckCount(kName, {.name = "microbatches",

@@ -27,18 +27,33 @@ namespace crossmesh {
 namespace {
 
 // How a schedule wants stages placed.
-enum class PlacementForm : uint8_t {
-  kChain,   // stage i on rank i
-  kLooped,  // LoopedRank, two stages or more to a rank
-  kV,       // VRank
-  kTwoWays  // BothWays: VRank, but nothing passes from the one half of the stages to the other
+struct PlacementRule {
+  absl::string_view text;
+  RankIndex (*rank_of)(StageIndex stage, int32_t ranks) = nullptr;
+  bool (*fits)(int64_t stages, int64_t ranks) = nullptr;
 };
+
+constexpr bool AreTwoToARank(int64_t stages, int64_t ranks) { return stages == 2 * ranks; }
+
+constexpr PlacementRule kChain = {
+    "stage i on rank i", [](StageIndex stage, int32_t /*ranks*/) -> RankIndex { return stage; },
+    [](int64_t stages, int64_t ranks) { return stages == ranks; }};
+constexpr PlacementRule kLooped = {
+    "two stages or more to a rank, round and round: stage i on rank i modulo ranks", LoopedRank,
+    [](int64_t stages, int64_t ranks) { return stages >= 2 * ranks && stages % ranks == 0; }};
+constexpr PlacementRule kV = {
+    "two stages to a rank, down and up again: stage i on rank i, then on 2 ranks - 1 - i", VRank,
+    AreTwoToARank};
+// As BothWays places them: nothing passes from the one half of the stages to the other.
+constexpr PlacementRule kTwoWays = {
+    "two stages to a rank, those of the second half in reverse, and no edge between the halves",
+    VRank, AreTwoToARank};
 
 constexpr absl::string_view kSequenceSplit = "sequence_split";
 
 struct NamedSchedule {
   absl::string_view name;
-  PlacementForm placement = PlacementForm::kChain;
+  const PlacementRule* placement = &kChain;
   absl::StatusOr<Schedule> (*make)(const NamedScheduleRequest& request) = nullptr;
 };
 
@@ -63,106 +78,65 @@ absl::StatusOr<Schedule> MakeGivenOrFastestWindows(const NamedScheduleRequest& r
 
 constexpr std::array kSchedules = {
     NamedSchedule{
-        "gpipe", PlacementForm::kChain,
+        "gpipe", &kChain,
         [](const NamedScheduleRequest& r) { return MakeGpipe(StagesOf(r), r.microbatches); }},
-    NamedSchedule{"1f1b", PlacementForm::kChain,
+    NamedSchedule{"1f1b", &kChain,
                   [](const NamedScheduleRequest& r) {
                     return MakeOneForwardOneBackward(StagesOf(r), r.microbatches);
                   }},
-    NamedSchedule{"eager_1f1b", PlacementForm::kChain,
+    NamedSchedule{"eager_1f1b", &kChain,
                   [](const NamedScheduleRequest& r) {
                     return MakeEagerOneForwardOneBackward(StagesOf(r), r.microbatches);
                   }},
-    NamedSchedule{"window_order", PlacementForm::kChain, MakeGivenOrFastestWindows},
-    NamedSchedule{"zb_h1", PlacementForm::kChain,
+    NamedSchedule{"window_order", &kChain, MakeGivenOrFastestWindows},
+    NamedSchedule{"zb_h1", &kChain,
                   [](const NamedScheduleRequest& r) {
                     return MakeZeroBubbleH1(StagesOf(r), r.microbatches);
                   }},
-    NamedSchedule{"zb_h2", PlacementForm::kChain,
+    NamedSchedule{"zb_h2", &kChain,
                   [](const NamedScheduleRequest& r) {
                     return MakeZeroBubbleH2(StagesOf(r), r.microbatches);
                   }},
-    NamedSchedule{"interleaved_1f1b", PlacementForm::kLooped,
+    NamedSchedule{"interleaved_1f1b", &kLooped,
                   [](const NamedScheduleRequest& r) {
                     return MakeInterleaved({.ranks = r.profile.ranks(),
                                             .chunks = StagesOf(r) / r.profile.ranks(),
                                             .microbatches = r.microbatches});
                   }},
-    NamedSchedule{"looped_bfs", PlacementForm::kLooped,
+    NamedSchedule{"looped_bfs", &kLooped,
                   [](const NamedScheduleRequest& r) {
                     return MakeLoopedBreadthFirst(r.profile.ranks(),
                                                   StagesOf(r) / r.profile.ranks(), r.microbatches);
                   }},
-    NamedSchedule{"zb_v", PlacementForm::kV,
+    NamedSchedule{"zb_v", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeZeroBubbleV(r.profile.ranks(), r.microbatches);
                   }},
-    NamedSchedule{"v_half", PlacementForm::kV,
+    NamedSchedule{"v_half", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeControllableMemory(MemoryBlock::kHalf, r.profile.ranks(),
                                                   r.microbatches);
                   }},
-    NamedSchedule{"v_min", PlacementForm::kV,
+    NamedSchedule{"v_min", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeControllableMemory(MemoryBlock::kMin, r.profile.ranks(),
                                                   r.microbatches);
                   }},
-    NamedSchedule{"dual_pipe_v", PlacementForm::kV,
+    NamedSchedule{"dual_pipe_v", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeDualPipeV(r.profile.ranks(), r.microbatches);
                   }},
     // So many microbatches each way.
-    NamedSchedule{"dual_pipe", PlacementForm::kTwoWays,
+    NamedSchedule{"dual_pipe", &kTwoWays,
                   [](const NamedScheduleRequest& r) {
                     return MakeDualPipe(r.profile.ranks(), 2 * r.microbatches);
                   }},
-    NamedSchedule{kSequenceSplit, PlacementForm::kChain,
+    NamedSchedule{kSequenceSplit, &kChain,
                   [](const NamedScheduleRequest& r) {
                     const int32_t parts = r.profile.sequence_parts;
                     return MakeSequenceSplit(StagesOf(r), r.microbatches / parts, parts);
                   }},
 };
-
-absl::string_view PlacementText(PlacementForm form) {
-  switch (form) {
-    case PlacementForm::kChain:
-      return "stage i on rank i";
-    case PlacementForm::kLooped:
-      return "two stages or more to a rank, round and round: stage i on rank i modulo ranks";
-    case PlacementForm::kV:
-      return "two stages to a rank, down and up again: stage i on rank i, then on 2 ranks - 1 - i";
-    case PlacementForm::kTwoWays:
-      return "two stages to a rank, those of the second half in reverse, and no edge between the "
-             "halves";
-  }
-  return "";
-}
-
-RankIndex RankIn(PlacementForm form, StageIndex stage, int32_t ranks) {
-  switch (form) {
-    case PlacementForm::kChain:
-      return stage;
-    case PlacementForm::kLooped:
-      return LoopedRank(stage, ranks);
-    case PlacementForm::kV:
-    case PlacementForm::kTwoWays:
-      return VRank(stage, ranks);
-  }
-  return stage;
-}
-
-bool FitsCount(PlacementForm form, int64_t stages, int64_t ranks) {
-  switch (form) {
-    case PlacementForm::kChain:
-      return stages == ranks;
-    case PlacementForm::kLooped:
-      return stages >= 2 * ranks && stages % ranks == 0;
-    case PlacementForm::kV:
-    case PlacementForm::kTwoWays:
-      return stages == 2 * ranks;
-  }
-  return false;
-}
 
 absl::StatusOr<const NamedSchedule*> FindSchedule(absl::string_view name) {
   for (const NamedSchedule& schedule : kSchedules) {
@@ -186,7 +160,7 @@ absl::Status CheckPlacement(absl::string_view schedule, const PipelineProfile& p
   const auto stages = static_cast<int32_t>(profile.stages.size());
   const auto refused = [&](const std::string& found) {
     return absl::InvalidArgumentError(
-        absl::StrCat(schedule, ": expected ", PlacementText(named->placement), "; found ", found));
+        absl::StrCat(schedule, ": expected ", named->placement->text, "; found ", found));
   };
   const absl::Status whole = CheckWholeSequences(profile);
   if (schedule != kSequenceSplit && !whole.ok()) {
@@ -196,16 +170,16 @@ absl::Status CheckPlacement(absl::string_view schedule, const PipelineProfile& p
     return absl::InvalidArgumentError(
         absl::StrCat(schedule, ": expected sequences in 2 parts or more, found them whole"));
   }
-  if (!FitsCount(named->placement, stages, profile.ranks())) {
+  if (!named->placement->fits(stages, profile.ranks())) {
     return refused(absl::StrCat(stages, " stages on ", profile.ranks(), " ranks"));
   }
   for (StageIndex s = 0; s < stages; ++s) {
     const RankIndex rank = profile.stages[s].rank;
-    if (rank != RankIn(named->placement, s, profile.ranks())) {
+    if (rank != named->placement->rank_of(s, profile.ranks())) {
       return refused(absl::StrCat("stage ", s, " on rank ", rank));
     }
   }
-  if (named->placement != PlacementForm::kTwoWays) return absl::OkStatus();
+  if (named->placement != &kTwoWays) return absl::OkStatus();
   for (const EdgeProfile& edge : profile.edges) {
     if (edge.from >= profile.ranks() || edge.to < profile.ranks()) continue;
     return refused(absl::StrCat("an edge from stage ", edge.from, " to ", edge.to));
@@ -225,13 +199,12 @@ absl::StatusOr<Schedule> MakeNamedSchedule(absl::string_view name,
 }
 
 std::vector<int32_t> WindowsThatFit(const PipelineProfile& profile, int32_t microbatches) {
-  const std::vector<RankMemory> fixed = FixedMemory(profile);
+  const std::vector<std::optional<ByteCount>> room = RoomForActivations(profile);
   std::vector<int32_t> windows;
   for (const StageProfile& stage : profile.stages) {
-    const std::optional<ByteCount>& most = profile.rank_bytes_max[stage.rank];
     int64_t fitting = microbatches;
-    if (most && stage.activation_bytes() > ByteCount(0)) {
-      fitting = (*most - fixed[stage.rank].bytes()) / stage.activation_bytes();
+    if (room[stage.rank] && stage.activation_bytes() > ByteCount(0)) {
+      fitting = *room[stage.rank] / stage.activation_bytes();
     }
     windows.push_back(static_cast<int32_t>(std::clamp<int64_t>(fitting, 1, microbatches)));
   }

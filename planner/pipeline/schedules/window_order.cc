@@ -20,6 +20,7 @@ absl::StatusOr<Schedule> MakeWindowOrder(std::span<const int32_t> windows, int32
     const int32_t leading = std::min(windows[stage], microbatches);
     for (int32_t i = 0; i < leading; ++i) row.Forward(stage);
     for (int32_t i = 0; i < microbatches; ++i) {
+      // Frees the place in the window that the next forward op takes.
       row.Backward(stage);
       row.Forward(stage);
     }

@@ -32,12 +32,14 @@ absl::StatusOr<Schedule> MakeDelayedOrder(std::span<const DelayedStage> stages,
 
 absl::StatusOr<Schedule> MakeZeroBubbleH1(int32_t stages, int32_t microbatches) {
   std::vector<DelayedStage> delayed;
+  // Both together are as many on every stage: what 1F1B's first stage holds.
   for (StageIndex i = 0; i < stages; ++i) delayed.push_back({.leading = stages - i, .delay = i});
   return MakeDelayedOrder(delayed, microbatches, "zb_h1");
 }
 
 absl::StatusOr<Schedule> MakeZeroBubbleH2(int32_t stages, int32_t microbatches) {
   std::vector<DelayedStage> delayed;
+  // About twice as many: forward ops also fill the first bubble.
   for (StageIndex i = 0; i < stages; ++i) {
     delayed.push_back({.leading = 2 * (stages - i) - 1, .delay = 2 * i});
   }

@@ -27,11 +27,8 @@ class CandidateLister {
         form_(form),
         seconds_(seconds),
         windows_max_(WindowsThatFit(profile, microbatches)) {
-    const std::vector<RankMemory> fixed = FixedMemory(profile);
-    for (const StageProfile& stage : profile.stages) {
-      room_.push_back(profile.rank_bytes_max[stage.rank]);
-      if (room_.back()) *room_.back() -= fixed[stage.rank].bytes();
-    }
+    const std::vector<std::optional<ByteCount>> of_rank = RoomForActivations(profile);
+    for (const StageProfile& stage : profile.stages) room_.push_back(of_rank[stage.rank]);
   }
 
   std::vector<Candidate> List() && {
@@ -206,6 +203,7 @@ class CandidateLister {
   void AddWindowedLists(const PipelineProfile& chain) {
     const auto fastest = FastestWindows(WithoutWeights(chain), form_, windows_max_);
     if (!fastest.ok()) return;
+    // Roughly the best first: the search may end at any candidate.
     for (const int32_t by : {32, 8, 16, 4, 1, 0}) {
       const std::string name = absl::StrCat("list of windows, ", by, " more");
       const std::vector<int32_t> windows = Widened(*fastest, by);

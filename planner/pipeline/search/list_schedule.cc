@@ -102,11 +102,10 @@ class Lister {
 
  private:
   void PrepareRanks() {
-    const std::vector<RankMemory> fixed = FixedMemory(profile_);
+    const std::vector<std::optional<ByteCount>> room = RoomForActivations(profile_);
     for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
       ranks_[rank].leeway = options_.target_seconds;
-      ranks_[rank].room = profile_.rank_bytes_max[rank];
-      if (ranks_[rank].room) *ranks_[rank].room -= fixed[rank].bytes();
+      ranks_[rank].room = room[rank];
     }
   }
 
@@ -210,6 +209,8 @@ class Lister {
     if (!rank.room) return;
     *rank.room += profile_.stages[op.stage].FreedBy(op.kind);
     if (op.kind != OpKind::kForward || op.microbatch < rank.taken) return;
+    // For all stages of the rank at once: a later stage must never wait for room that an earlier
+    // one holds.
     *rank.room -= rank.microbatch_bytes;
     ++rank.taken;
   }

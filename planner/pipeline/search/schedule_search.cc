@@ -47,6 +47,7 @@ class ScheduleSearch {
   }
 
  private:
+  // A schedule costs its ops twice: to be made, and to be run.
   bool HasBudget() const { return result_.ops + 2 * ops_of_one_ <= options_.ops_max; }
   double ObjectiveOf(const FoundSchedule& found) const {
     return options_.objective == SearchObjective::kSeconds ? found.seconds : found.span_seconds;
@@ -76,6 +77,7 @@ class ScheduleSearch {
       return ObjectiveOf(a) <= ObjectiveOf(b) && a.peak_bytes <= b.peak_bytes;
     };
     const auto drop = [this](FoundSchedule& dropped) {
+      // Only those that may be chosen keep their ops.
       dropped.schedule = {};
       result_.others.push_back(std::move(dropped));
     };

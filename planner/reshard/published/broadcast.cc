@@ -8,6 +8,7 @@
 #include "planner/reshard/published/slices.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,17 +20,9 @@ namespace crossmesh {
 namespace {
 
 absl::string_view NameOf(BroadcastOrder order) {
-  switch (order) {
-    case BroadcastOrder::kNaive:
-      return "broadcast_naive";
-    case BroadcastOrder::kSize:
-      return "broadcast_size";
-    case BroadcastOrder::kGreedy:
-      return "broadcast_greedy";
-    case BroadcastOrder::kSearch:
-      return "broadcast_search";
-  }
-  return "broadcast";
+  constexpr std::array<absl::string_view, 4> kNames = {"broadcast_naive", "broadcast_size",
+                                                       "broadcast_greedy", "broadcast_search"};
+  return kNames[static_cast<size_t>(order)];
 }
 
 // Slices that cross a NIC, in order, with all holder hosts: the first holder's first.
@@ -50,6 +43,7 @@ std::vector<OpenBroadcast> OpenBroadcasts(const Slices& slices, const TensorTabl
 std::vector<Broadcast> ChooseFirst(std::vector<OpenBroadcast> open) {
   std::vector<Broadcast> result;
   for (OpenBroadcast& b : open) {
+    // The released solver's mode no_loadbalance: the first replica sends.
     b.broadcast.sender = b.candidates.front();
     result.push_back(std::move(b.broadcast));
   }
@@ -61,6 +55,7 @@ std::vector<Broadcast> ChooseBySize(std::vector<OpenBroadcast> open, size_t host
   std::vector<Broadcast> result;
   for (OpenBroadcast& b : open) {
     std::ranges::sort(b.candidates);
+    // Its mode loadbalance_size: the order stays, ties go to the lowest host.
     b.broadcast.sender = LeastLoaded(b.candidates, assigned);
     assigned[b.broadcast.sender] += b.broadcast.bytes;
     result.push_back(std::move(b.broadcast));

@@ -14,6 +14,7 @@
 namespace crossmesh {
 namespace {
 
+// As in the released solver of arXiv 2211.05322.
 constexpr int kSetsPerRound = 100;
 
 class GreedyOrder {
@@ -138,6 +139,7 @@ class GreedyOrder {
   }
 
   int64_t WeightOf(HostRank host, int64_t most) const {
+    // The released solver's weight: 1 for the most loaded, so that every free host may be drawn.
     return out_busy_[host] == set_number_ ? 0 : most - load_[host] + 1;
   }
 

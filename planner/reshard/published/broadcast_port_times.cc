@@ -43,6 +43,7 @@ void BroadcastPortTimes::AddShares() {
   for (const BroadcastKind& kind : kinds_) {
     std::vector<HostRank> hosts = HostsOf(kind.senders);
     all.insert(all.end(), hosts.begin(), hosts.end());
+    // One place is kept for the set of all senders, added below.
     if (numbers.size() + 1 < kSharesMax) numbers.try_emplace(std::move(hosts), 0);
   }
   std::ranges::sort(all);
@@ -67,6 +68,7 @@ void BroadcastPortTimes::CountAll() {
     left_.push_back(static_cast<int64_t>(kinds_[k].members.size()));
     double& work = work_.emplace_back(std::numeric_limits<double>::infinity());
     for (const KindSender& sender : kinds_[k].senders) {
+      // The least of all senders, so that the bound holds whichever of them sends.
       work = std::min(work, sender.seconds * rate_[sender.host]);
     }
     for (const int32_t share : shares_of_[k]) shares_[share].work_left += members * work;
@@ -101,6 +103,7 @@ void BroadcastPortTimes::Place(int64_t kind, const KindSender& sender) {
   --left_[kind];
   const double start = std::max(ChainFree(kind), SenderFree(sender.host));
   const double end = start + sender.seconds;
+  // Taken off as it was counted: as from the fastest sender.
   const double least = kinds_[kind].seconds();
   ForEachChainPort(kind, [&](Port& port) {
     Set(port.free, end);

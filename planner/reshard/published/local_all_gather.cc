@@ -17,6 +17,7 @@ void AddParts(const Slice& slice, std::span<const DeviceRank> from, std::span<co
   int64_t begin = slice.begin;
   for (size_t part = 0; part < to.size(); ++part) {
     const int64_t end = PartEnd(slice, static_cast<int64_t>(part), static_cast<int64_t>(to.size()));
+    // Fewer elements than devices leave parts empty.
     if (begin == end) continue;
     const DeviceRank root = from[part % from.size()];
     routes.BeginRelay({.slice_class = slice.slice_class, .root = root, .begin = begin, .end = end});

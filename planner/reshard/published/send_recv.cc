@@ -16,6 +16,7 @@ absl::StatusOr<Routes> RouteBySendRecv(const RoutingProblem& problem) {
   Routes routes;
   for (const Slice& slice : slices.all()) {
     for (const DeviceRank receiver : slices.receivers(slice)) {
+      // As the baseline of arXiv 2211.05322 in its released code: load by device, not by NIC.
       const DeviceRank sender = LeastLoaded(slices.holders(slice), sent);
       sent[sender] += slice.bytes();
       routes.BeginRelay({.slice_class = slice.slice_class,

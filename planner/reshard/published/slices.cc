@@ -39,6 +39,7 @@ std::vector<int64_t> InPublishedOrder(const GroupGrid& grid, const Slicing& slic
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   std::ranges::sort(order, {}, [&](int64_t i) {
     const SliceClass& slice_class = slicing.classes()[grid.classes[i]];
+    // The released code walks destination tiles, and for each the source tiles that it meets.
     return std::tuple(receiver_cell[slice_class.receivers], holder_cell[slice_class.holders]);
   });
   return order;
