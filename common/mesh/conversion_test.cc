@@ -1,5 +1,6 @@
 #include "common/mesh/conversion.h"
 
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 
 #include <vector>
@@ -9,8 +10,6 @@
 
 namespace crossmesh {
 namespace {
-
-using ::testing::HasSubstr;
 
 Shape Tensor(std::vector<int64_t> lengths) { return *Shape::Create(lengths); }
 
@@ -24,10 +23,8 @@ TEST(ConversionTest, FloatsOfTwoAndFourBytesConvertToEachOther) {
 
 TEST(ConversionTest, OnlyBf16ConvertsToFp8) {
   EXPECT_OK(CheckConversion(DataType::kBF16, DataType::kF8E4M3));
-  EXPECT_THAT(CheckConversion(DataType::kF32, DataType::kF8E4M3),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("F32")));
-  EXPECT_THAT(CheckConversion(DataType::kBF16, DataType::kF8E5M2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("F8_E5M2")));
+  EXPECT_THAT(CheckConversion(DataType::kF32, DataType::kF8E4M3), IsRefused("F32"));
+  EXPECT_THAT(CheckConversion(DataType::kBF16, DataType::kF8E5M2), IsRefused("F8_E5M2"));
   EXPECT_THAT(CheckConversion(DataType::kI32, DataType::kF32),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
@@ -36,8 +33,7 @@ TEST(ConversionTest, ScalesAreCountedByBlocksOfTheLastTwoDimensions) {
   EXPECT_EQ(*ScaleShape(Tensor({3, 300, 128})), Tensor({3, 3, 1}));
   EXPECT_EQ(*ScaleShape(Tensor({1, 129})), Tensor({1, 2}));
   EXPECT_EQ(*ScaleShape(Tensor({0, 5})), Tensor({0, 1}));
-  EXPECT_THAT(ScaleShape(Tensor({300})),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at least 2 dimensions")));
+  EXPECT_THAT(ScaleShape(Tensor({300})), IsRefused("at least 2 dimensions"));
 }
 
 TEST(ConversionTest, ABoxOfWholeBlocksHasABoxOfScales) {
@@ -50,9 +46,9 @@ TEST(ConversionTest, ABoxOfWholeBlocksHasABoxOfScales) {
 TEST(ConversionTest, ABoxThatCutsABlockIsRefusedWithDimensionAndCut) {
   const Shape tensor = Tensor({4, 300, 260});
   EXPECT_THAT(ScaleBox(tensor, *ParseBox("[0:4, 0:200, 0:128]")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dimension 1 is cut at 200")));
+              IsRefused("dimension 1 is cut at 200"));
   EXPECT_THAT(ScaleBox(tensor, *ParseBox("[0:4, 0:300, 64:260]")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dimension 2 is cut at 64")));
+              IsRefused("dimension 2 is cut at 64"));
   EXPECT_THAT(ScaleBox(Tensor({300}), *ParseBox("[0:128]")),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }

@@ -2,7 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/plan/plan.h"
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 
@@ -77,9 +77,7 @@ TEST(ChunkCutsTest, RelaysOfAClassAreCutOnTheirOwn) {
 // By definition, on random tables: chunks cover the relay, none is too large, and none holds parts
 // of two tensors one of which is large.
 TEST(ChunkCutsTest, EveryChunkKeepsTheRule) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(300, [&](RandomSource& random) {
     std::vector<int64_t> tensors;
     int64_t bytes = 0;
     for (int64_t count = random.Between(1, 8); count > 0; --count) {
@@ -104,7 +102,7 @@ TEST(ChunkCutsTest, EveryChunkKeepsTheRule) {
         tensor_begin += size;
       }
     }
-  }
+  });
 }
 
 }  // namespace

@@ -153,13 +153,11 @@ Bytes PackRest(const DeviceMemory& memory, ClassIndex c, PackedSegments& segment
 
 void CheckHolders(const TensorTable& tensors, const Slicing& slicing, RandomSource& random) {
   RandomSteps steps(tensors, slicing, random);
-  for (DeviceRank device = 0; device < static_cast<DeviceRank>(tensors.devices().size());
-       ++device) {
+  for (DeviceRank device = 0; device < std::ssize(tensors.devices()); ++device) {
     const TileMap map(tensors, slicing, Side::kSource, device);
     const DeviceMemory memory = DeviceMemory::Filled(tensors, Side::kSource, device);
-    for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
-      const auto holders = slicing.holders(c);
-      if (std::find(holders.begin(), holders.end(), device) == holders.end()) continue;
+    for (ClassIndex c = 0; c < std::ssize(slicing.classes()); ++c) {
+      if (!std::ranges::binary_search(slicing.holders(c), device)) continue;
       PackedSegments segments(map);
       segments.Seek(c, 0);
       const Bytes expected = PackedByDefinition(tensors, slicing, c);
@@ -187,7 +185,7 @@ void CheckTurns(const TensorTable& tensors, const Slicing& slicing, RandomSource
   const TileMap map(tensors, slicing, Side::kSource, device);
   const DeviceMemory memory = DeviceMemory::Filled(tensors, Side::kSource, device);
   std::vector<std::pair<ClassIndex, Bytes>> held;
-  for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
+  for (ClassIndex c = 0; c < std::ssize(slicing.classes()); ++c) {
     if (!std::ranges::binary_search(slicing.holders(c), device)) continue;
     held.emplace_back(c, PackedByDefinition(tensors, slicing, c));
   }
@@ -209,30 +207,33 @@ void CheckTurns(const TensorTable& tensors, const Slicing& slicing, RandomSource
   }
 }
 
+// Writes the packed bytes of a class to where the segments say, and counts how often it does so.
+void Unpack(const Bytes& packed, PackedSegments& segments, DeviceMemory& memory,
+            DeviceMemory& written) {
+  for (int64_t at = 0; at < std::ssize(packed);) {
+    const Segment segment = segments.Next(1 << 20);
+    ASSERT_GT(segment.bytes, 0);
+    for (int64_t i = 0; i < segment.bytes; ++i) {
+      memory.tensors[segment.tensor][segment.tile_offset + i] = packed[at + i];
+      ++written.tensors[segment.tensor][segment.tile_offset + i];
+    }
+    at += segment.bytes;
+  }
+}
+
 // Unpacks every class at every receiver and expects each byte of the destination tile exactly once.
 void CheckReceivers(const TensorTable& tensors, const Slicing& slicing) {
-  for (DeviceRank device = 0; device < static_cast<DeviceRank>(tensors.devices().size());
-       ++device) {
+  for (DeviceRank device = 0; device < std::ssize(tensors.devices()); ++device) {
     const TileMap map(tensors, slicing, Side::kDestination, device);
     const DeviceMemory expected = DeviceMemory::Filled(tensors, Side::kDestination, device);
     DeviceMemory memory = expected;
     for (Bytes& bytes : memory.tensors) bytes.assign(bytes.size(), 0);
     DeviceMemory written = memory;
-    for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
-      const auto receivers = slicing.receivers(c);
-      if (std::find(receivers.begin(), receivers.end(), device) == receivers.end()) continue;
-      const Bytes packed = PackedByDefinition(tensors, slicing, c);
+    for (ClassIndex c = 0; c < std::ssize(slicing.classes()); ++c) {
+      if (!std::ranges::binary_search(slicing.receivers(c), device)) continue;
       PackedSegments segments(map);
       segments.Seek(c, 0);
-      for (int64_t at = 0; at < static_cast<int64_t>(packed.size());) {
-        const Segment segment = segments.Next(1 << 20);
-        ASSERT_GT(segment.bytes, 0);
-        for (int64_t i = 0; i < segment.bytes; ++i) {
-          memory.tensors[segment.tensor][segment.tile_offset + i] = packed[at + i];
-          ++written.tensors[segment.tensor][segment.tile_offset + i];
-        }
-        at += segment.bytes;
-      }
+      Unpack(PackedByDefinition(tensors, slicing, c), segments, memory, written);
     }
     ASSERT_EQ(memory.tensors, expected.tensors) << "device " << device;
     for (const Bytes& counts : written.tensors) {
@@ -241,27 +242,29 @@ void CheckReceivers(const TensorTable& tensors, const Slicing& slicing) {
   }
 }
 
+// The devices whose tiles of the group have the element.
+std::vector<DeviceRank> DevicesWith(const TensorTable& tensors, Side side, int32_t group,
+                                    const std::vector<int64_t>& at) {
+  std::vector<DeviceRank> devices;
+  for (DeviceRank d = 0; d < std::ssize(tensors.devices()); ++d) {
+    const Tile tile = tensors.TileOf(side, group, d);
+    if (std::ranges::any_of(tile, [&](const Box& box) { return IsInside(box, at); })) {
+      devices.push_back(d);
+    }
+  }
+  return devices;
+}
+
 // The sets of every element's cell are those that the tiles say.
 void CheckClasses(const TensorTable& tensors, const Slicing& slicing) {
   for (int32_t g = 0; g < slicing.grids(); ++g) {
     const GroupGrid& grid = slicing.grid(g);
     for (int64_t cell = 0; cell < grid.cell_count(); ++cell) {
       const Box box = grid.CellBox(cell);
-      const auto devices_with = [&](Side side, const std::vector<int64_t>& at) {
-        std::vector<DeviceRank> devices;
-        for (DeviceRank d = 0; d < static_cast<DeviceRank>(tensors.devices().size()); ++d) {
-          const Tile tile = tensors.TileOf(side, g, d);
-          if (std::any_of(tile.begin(), tile.end(),
-                          [&](const Box& b) { return IsInside(b, at); })) {
-            devices.push_back(d);
-          }
-        }
-        return devices;
-      };
       std::vector<int64_t> corner;
       for (const Interval& interval : box.intervals()) corner.push_back(interval.begin);
-      const auto holders = devices_with(Side::kSource, corner);
-      const auto receivers = devices_with(Side::kDestination, corner);
+      const auto holders = DevicesWith(tensors, Side::kSource, g, corner);
+      const auto receivers = DevicesWith(tensors, Side::kDestination, g, corner);
       const ClassIndex c = grid.class_of_cell[cell];
       if (receivers.empty()) {
         ASSERT_EQ(c, kNoClass);

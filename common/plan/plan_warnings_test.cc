@@ -40,7 +40,7 @@ TEST(PlanWarningsTest, CountTheHostsThatAreTooManyToName) {
               ElementsAre(HasSubstr("h5 and 4 more: ")));
 }
 
-TEST(PlanWarningsTest, AreNoneWhereAllOrNobodyIsDescribed) {
+TEST(PlanWarningsTest, AreNoneWhereAllHostsOrNoneAreDescribed) {
   EXPECT_THAT(PlanWarnings(From("a.0", "y=1 on a.1"), Describing("a")), IsEmpty());
   EXPECT_THAT(PlanWarnings(From("a.0", "y=1 on b.0"), Topology()), IsEmpty());
 }

@@ -1,6 +1,7 @@
 #include "common/plan/proof.h"
 
 #include "common/base/check.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -349,18 +349,16 @@ void Break(RandomSource& random, Plan::Spec& spec) {
 
 TEST(ProofTest, AcceptsRandomPlansAndRefusesBrokenOnes) {
   int broken = 0;
-  for (uint64_t seed = 0; seed < 3000; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(3000, [&](RandomSource& random) {
     Plan::Spec good = SpecOf(RandomTensorTable(random));
     good = RandomPlan(random, good.tensors, good.slicing);
     ASSERT_OK(ProofOf(good));
-    if (good.relays.empty() || good.slicing->classes().size() < 2) continue;
+    if (good.relays.empty() || good.slicing->classes().size() < 2) return;
     Plan::Spec bad = good;
     Break(random, bad);
     ASSERT_THAT(ProofOf(bad), StatusIs(absl::StatusCode::kInternal));
     ++broken;
-  }
+  });
   EXPECT_GT(broken, 1000);
 }
 

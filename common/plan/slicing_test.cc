@@ -1,6 +1,7 @@
 #include "common/plan/slicing.h"
 
 #include "common/plan/packed_segments.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
@@ -144,9 +145,7 @@ std::string PackingOf(const TileMap& map, ClassIndex c) {
 }
 
 TEST(SlicingTest, AScopedSlicingPacksItsDevicesClassesAsTheFullOne) {
-  for (uint64_t seed = 0; seed < 500; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(500, [&](RandomSource& random) {
     const TensorTable tensors = RandomTensorTable(random);
     const auto device =
         static_cast<DeviceRank>(random.Below(static_cast<int64_t>(tensors.devices().size())));
@@ -168,7 +167,7 @@ TEST(SlicingTest, AScopedSlicingPacksItsDevicesClassesAsTheFullOne) {
                 PackingOf(TileMap(tensors, full, side, device), c));
     }
     ASSERT_EQ(scoped.classes().size(), in_scope);
-  }
+  });
 }
 
 }  // namespace

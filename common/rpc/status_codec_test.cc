@@ -17,7 +17,7 @@ TEST(StatusCodecTest, EveryCodeSurvivesBothWays) {
   }
 }
 
-TEST(StatusCodecTest, CodesThatNobodyKnowsAreUnknown) {
+TEST(StatusCodecTest, CodesBeyondTheCanonicalOnesAreUnknown) {
   EXPECT_THAT(FromGrpcStatus(grpc::Status(static_cast<grpc::StatusCode>(17), "odd")),
               StatusIs(absl::StatusCode::kUnknown, "odd"));
   EXPECT_THAT(FromGrpcStatus(grpc::Status(grpc::StatusCode::DO_NOT_USE, "odd")),

@@ -284,7 +284,7 @@ TEST_F(StreamsTest, AClientMaySendWhileAndAfterTheServerEndsTheCall) {
   }
 }
 
-TEST_F(StreamsTest, ACallThatNobodyKeepsEndsByItself) {
+TEST_F(StreamsTest, ACallThatNothingKeepsEndsByItself) {
   StartCall()->CloseWrites();
   const std::shared_ptr<Call> kept = StartCall();
   kept->SendText("a");

@@ -71,7 +71,7 @@ TEST(CheapestDeliveryTest, TheCheapestHostOfARackFeedsTheOthers) {
 }
 
 // Each of two racks would have its byte from the other one, which is cheaper than its own holder.
-TEST(CheapestDeliveryTest, SomebodyHasTheByteFromAHolder) {
+TEST(CheapestDeliveryTest, OneReceiverHasTheByteFromAHolder) {
   const HostNetwork network = NetworkOf({0, 0, 1, 1}, 2);
   const Demands demands = OneDemand({0, 2}, {1, 3});
   std::vector<HostHop> hops;

@@ -1,11 +1,10 @@
 #include "planner/network/port_sharing.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
 
 #include <algorithm>
 #include <vector>
 
-#include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
@@ -48,9 +47,7 @@ std::vector<double> PlainShares(const std::vector<double>& rates,
 }
 
 TEST(PortSharingTest, SharesAreThoseOfProgressiveFillingAfterEveryChange) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(200, [&](RandomSource& random) {
     std::vector<double> rates(random.Between(1, 8));
     for (double& rate : rates) rate = static_cast<double>(random.Between(1, 5));
     PortSharing sharing(rates);
@@ -80,7 +77,7 @@ TEST(PortSharingTest, SharesAreThoseOfProgressiveFillingAfterEveryChange) {
         EXPECT_EQ(known[f], sharing.rate(static_cast<int32_t>(f))) << "flow " << f;
       }
     }
-  }
+  });
 }
 
 TEST(PortSharingTest, WhatAChangeDoesNotReachIsNotSettledAgain) {

@@ -1,6 +1,7 @@
 #include "planner/pipeline/bound.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
@@ -45,8 +46,7 @@ TEST(PipelineBoundTest, TermsAreThoseOfTheCases) {
 
 // Any schedule proves that the bound for its own memory is none too high.
 TEST(PipelineBoundTest, NoScheduleIsFaster) {
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
-    RandomSource random(seed);
+  ForEachSeed(1000, [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
@@ -66,7 +66,7 @@ TEST(PipelineBoundTest, NoScheduleIsFaster) {
       EXPECT_LE(bound.seconds(), run.seconds + 1e-9)
           << PipelineBoundKindName(bound.kind()) << " of " << bound.at(bound.kind()).place;
     }
-  }
+  });
 }
 
 TEST(PipelineBoundTest, SaysWhatBinds) {
@@ -136,8 +136,7 @@ TEST(PipelineBoundTest, SaysTheLeastMemoryThatCouldDo) {
                                  "124 B (124 bytes) in all, found 123 B")));
   profile.rank_bytes_max[1] = ByteCount(124);
   EXPECT_OK(ComputePipelineBound(profile, 8, BackwardForm::kFull));
-  EXPECT_THAT(ComputePipelineBound(profile, 0, BackwardForm::kFull),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("microbatches")));
+  EXPECT_THAT(ComputePipelineBound(profile, 0, BackwardForm::kFull), IsRefused("microbatches"));
 }
 
 }  // namespace

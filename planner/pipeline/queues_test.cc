@@ -1,7 +1,7 @@
 #include "planner/pipeline/queues.h"
 
 #include "common/base/check.h"
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/order_proof.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
@@ -113,9 +113,7 @@ TEST(QueuesTest, ActionsOfTheCasesAreMadeFromTheirSchedules) {
 // have an order and both ends agree, nothing can be stuck.
 TEST(QueuesTest, TransfersAreNeverStuck) {
   int stuck_elsewhere = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(300, [&](RandomSource& random) {
     const PipelineProfile profile = RandomProfile(random);
     const Schedule schedule = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
@@ -132,15 +130,13 @@ TEST(QueuesTest, TransfersAreNeverStuck) {
       }
       stuck_elsewhere += !SimulateQueues(ops, actions, {.scope = QueueScope::kRank}).ok();
     }
-  }
+  });
   EXPECT_GT(stuck_elsewhere, 50);
 }
 
 TEST(QueuesTest, WhatGoesOnWithNothingWaitingGoesOnWithAny) {
   int went_on = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(300, [&](RandomSource& random) {
     const PipelineProfile profile = RandomProfile(random);
     const Schedule schedule = RandomSchedule(random, profile, 3, BackwardForm::kFull, true);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
@@ -154,7 +150,7 @@ TEST(QueuesTest, WhatGoesOnWithNothingWaitingGoesOnWithAny) {
         EXPECT_OK(SimulateQueues(ops, actions, {.scope = scope, .waiting_max = waiting_max}));
       }
     }
-  }
+  });
   EXPECT_GT(went_on, 300);
 }
 

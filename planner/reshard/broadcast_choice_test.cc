@@ -83,7 +83,7 @@ TEST(BroadcastChoiceTest, SlowPortsSlowTheRing) {
             10 * fast.figures().broadcasts[0].broadcast_seconds);
 }
 
-TEST(BroadcastChoiceTest, NobodyNeedsToBroadcast) {
+TEST(BroadcastChoiceTest, ARequestMayForbidBroadcasts) {
   ReshardRequest request = ToReplicas(64 << 10, 3);
   request.no_broadcasts = true;
   ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));

@@ -1,6 +1,7 @@
 // Laws that hold for every request, on random ones. A failure prints the seed of its request.
 
 #include "common/plan/proof.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
 #include "common/testing/status_matchers.h"
@@ -31,9 +32,7 @@ Routes RoutesOf(const Plan& plan) {
 }
 
 TEST(PlanReshardPropertyTest, EveryStrategyGivesAPlanThatIsProvenAndNotBelowTheBound) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(kSeeds, [&](RandomSource& random, uint64_t seed) {
     ReshardRequest request;
     request.tensors = std::make_shared<const TensorTable>(RandomTensorTable(random));
     request.topology =
@@ -53,7 +52,7 @@ TEST(PlanReshardPropertyTest, EveryStrategyGivesAPlanThatIsProvenAndNotBelowTheB
       ASSERT_OK_AND_ASSIGN(const Plan again, PlanReshard(request));
       EXPECT_EQ(plan.id(), again.id());
     }
-  }
+  });
 }
 
 // A cut between pieces is moved to an element's end. A host has one piece more than cuts in each
@@ -61,9 +60,7 @@ TEST(PlanReshardPropertyTest, EveryStrategyGivesAPlanThatIsProvenAndNotBelowTheB
 TEST(PlanReshardPropertyTest, RelaysKeepAllPortsWithinTheBoundButForRounding) {
   constexpr int64_t kElementMax = 8;
   int exact = 0, hosts = 0;
-  for (uint64_t seed = 0; seed < 4 * kSeeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(4 * kSeeds, [&](RandomSource& random) {
     const TensorTable tensors = RandomTensorTable(random);
     const Topology topology = RandomTopology(random, tensors, {.undescribed = true});
     const ProblemFixture fixture(tensors, topology);
@@ -79,7 +76,7 @@ TEST(PlanReshardPropertyTest, RelaysKeepAllPortsWithinTheBoundButForRounding) {
       ++hosts;
       exact += static_cast<double>(load.host_out[h]) <= most + 1e-6;
     }
-  }
+  });
   EXPECT_GE(exact, hosts * 9 / 10);
 }
 
@@ -87,13 +84,11 @@ TEST(PlanReshardPropertyTest, RelaysKeepAllPortsWithinTheBoundButForRounding) {
 TEST(PlanReshardPropertyTest, WithRacksRelaysKeepAllPortsWithinTheBoundButForRounding) {
   constexpr double kElementMax = 8;
   int mixed = 0;
-  for (uint64_t seed = 0; seed < 4 * kSeeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(4 * kSeeds, [&](RandomSource& random) {
     const TensorTable tensors = RandomTensorTable(random);
     const ProblemFixture fixture(tensors, RandomTopology(random, tensors, {.racks = true}));
     const HostNetwork& network = fixture.network;
-    if (!network.has_racks()) continue;
+    if (!network.has_racks()) return;
     ASSERT_OK_AND_ASSIGN(const Routes routes, RouteByRelays(fixture.problem()));
     EXPECT_EQ(routes.planned_seconds, 0);
     const PortLoad load = ComputePortLoad(tensors, network, routes);
@@ -115,7 +110,7 @@ TEST(PlanReshardPropertyTest, WithRacksRelaysKeepAllPortsWithinTheBoundButForRou
     expect_within(load.rack_up, network.rack_rates.out);
     expect_within(load.rack_down, network.rack_rates.in);
     mixed += fixture.bound.seconds() > fixture.bound.terms();
-  }
+  });
   EXPECT_GE(mixed, 5);
 }
 
@@ -140,41 +135,35 @@ Topology Scaled(const Topology& topology, int64_t factor, int64_t parts) {
 }
 
 TEST(PlanReshardPropertyTest, TwiceTheRatesHalveTheBoundAndSplittingNicsLeavesIt) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(kSeeds, [&](RandomSource& random) {
     const TensorTable tensors = RandomTensorTable(random);
     const Topology topology = RandomTopology(random, tensors, {.undescribed = true});
     const Fraction bound = ProblemFixture(tensors, topology).bound.seconds();
     const Fraction half(bound.numerator(), bound.denominator() * 2);
     EXPECT_EQ(ProblemFixture(tensors, Scaled(topology, 2, 1)).bound.seconds(), half);
     EXPECT_EQ(ProblemFixture(tensors, Scaled(topology, 2, 2)).bound.seconds(), half);
-  }
+  });
 }
 
 TEST(PlanReshardPropertyTest, AnotherNicNeverRaisesTheBound) {
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(kSeeds, [&](RandomSource& random) {
     const TensorTable tensors = RandomTensorTable(random);
     const Topology topology = RandomTopology(random, tensors, {.undescribed = true});
     std::vector<Host> hosts = topology.hosts();
-    if (hosts.empty()) continue;
+    if (hosts.empty()) return;
     hosts[random.Below(static_cast<int64_t>(hosts.size()))].nics.push_back({"more", 3, 3});
     ASSERT_OK_AND_ASSIGN(const Topology more,
                          Topology::Create(hosts, {}, topology.assumed_bytes_per_second()));
     EXPECT_LE(ProblemFixture(tensors, more).bound.seconds(),
               ProblemFixture(tensors, topology).bound.seconds());
-  }
+  });
 }
 
 // Swapping source and destination turns every transfer around when nothing is replicated: the terms
 // change places when all ports are equal.
 TEST(PlanReshardPropertyTest, SwappingSidesWithoutReplicasSwapsTheTerms) {
   int compared = 0;
-  for (uint64_t seed = 0; seed < 10 * kSeeds; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(10 * kSeeds, [&](RandomSource& random) {
     const TensorTable tensors =
         RandomTensorTable(random, {.explicit_tiles = false, .replicas = false});
     const ProblemFixture forth(tensors, Topology());
@@ -183,7 +172,7 @@ TEST(PlanReshardPropertyTest, SwappingSidesWithoutReplicasSwapsTheTerms) {
     for (ClassIndex c = 0; c < static_cast<ClassIndex>(slicing.classes().size()); ++c) {
       replicated |= slicing.holders(c).size() > 1 || slicing.receivers(c).size() > 1;
     }
-    if (replicated) continue;
+    if (replicated) return;
     TensorTable::Spec spec = tensors.spec();
     std::swap(spec.sources, spec.destinations);
     for (TensorGroup& group : spec.groups) std::swap(group.source, group.destination);
@@ -193,7 +182,7 @@ TEST(PlanReshardPropertyTest, SwappingSidesWithoutReplicasSwapsTheTerms) {
     EXPECT_EQ(forth.bound.ingress.seconds, back.bound.uplink.seconds);
     EXPECT_EQ(forth.bound.uplink.seconds, back.bound.ingress.seconds);
     ++compared;
-  }
+  });
   EXPECT_GT(compared, 50);
 }
 

@@ -1,6 +1,7 @@
 // Plans run by the simulator: cases with an answer by hand, and laws that hold for every plan.
 
 #include "common/base/check.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/random_topology.h"
 #include "common/plan/testing/tables.h"
@@ -191,9 +192,7 @@ TEST(SimulatedPlansTest, TooManyChunksAreRefused) {
 }
 
 TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(200, [&](RandomSource& random, uint64_t seed) {
     ReshardRequest request;
     request.tensors =
         std::make_shared<const TensorTable>(RandomTensorTable(random, {.length_max = 100}));
@@ -225,7 +224,7 @@ TEST(SimulatedPlansTest, NoRunIsFasterThanItsPortsAndEveryByteIsCounted) {
       }
       EXPECT_EQ(before.arrival_seconds, run.seconds);
     }
-  }
+  });
 }
 
 // Ports that the plan's bytes share take no longer than the bound, and what comes on top is what

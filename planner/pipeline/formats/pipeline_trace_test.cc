@@ -1,5 +1,6 @@
 #include "planner/pipeline/formats/pipeline_trace.h"
 
+#include "common/plan/testing/for_each_seed.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/formats/testing/sample_schedules.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
@@ -57,9 +58,7 @@ TEST(PipelineTraceTest, HasOpsOfRanksAndMessages) {
 using Row = std::map<std::string, TimeSpan>;
 
 TEST(PipelineTraceTest, HasEveryOpOnceAndNoneBeforeItsInputs) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(10, [&](RandomSource& random) {
     for (const SampleSchedule& sample : SampleSchedules(random)) {
       SCOPED_TRACE(sample);
       PipelineProfile profile =
@@ -94,7 +93,7 @@ TEST(PipelineTraceTest, HasEveryOpOnceAndNoneBeforeItsInputs) {
         }
       }
     }
-  }
+  });
 }
 
 }  // namespace

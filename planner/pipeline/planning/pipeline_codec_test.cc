@@ -1,5 +1,6 @@
 #include "planner/pipeline/planning/pipeline_codec.h"
 
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/planning/testing/example_pipeline.h"
 
@@ -13,17 +14,11 @@
 namespace crossmesh {
 namespace {
 
-using testing::HasSubstr;
-
 // What is said of the example with a change.
 absl::Status Changed(const std::function<void(v1::PipelineSpec&)>& change) {
   v1::PipelineSpec spec = ExamplePipeline();
   change(spec);
   return FromProto(spec, {}).status();
-}
-
-auto IsRefused(const char* message) {
-  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
 }
 
 TEST(PipelineCodecTest, ReadsTheExample) {

@@ -1,8 +1,9 @@
 #include "planner/pipeline/planning/planned_pipeline.h"
 
 #include "common/plan/proof.h"
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/tables.h"
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/formats/schedule_file.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
@@ -140,13 +141,11 @@ TEST(PlannedPipelineTest, SequencesInPartsHaveSchedulesOfTheirOwn) {
     EXPECT_OK(PlanOf(spec, choice));
   }
   EXPECT_THAT(PlanOf(spec, ChoiceOf("1f1b")),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("1f1b: expected whole sequences, found them in 4 parts")));
+              IsRefused("1f1b: expected whole sequences, found them in 4 parts"));
   ASSERT_OK_AND_ASSIGN(const PlannedPointer whole, PlanOf(Chain(3, 8), ChoiceOf("1f1b")));
   v1::PipelineChoice file;
   file.set_schedule_file(*ToScheduleFile(*whole->ops));
-  EXPECT_THAT(PlanOf(spec, file),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 0B1 before 0B0")));
+  EXPECT_THAT(PlanOf(spec, file), IsRefused("expected 0B1 before 0B0"));
 
   // All parts of a sequence are held at once, 1500 bytes each.
   for (v1::PipelineRank& rank : *spec.mutable_ranks()) rank.set_device_bytes_max(4'200'000);
@@ -208,14 +207,10 @@ TEST(PlannedPipelineTest, ReadsScheduleFiles) {
 
   v1::PipelineSpec other = ExamplePipeline();
   other.mutable_microbatches(0)->set_count(8);
-  EXPECT_THAT(PlanOf(other, choice),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("schedule_file: expected 8 microbatches, found 16")));
-  EXPECT_THAT(PlanOf(Chain(2, 16), choice), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                     HasSubstr("schedule_file: expected stages")));
+  EXPECT_THAT(PlanOf(other, choice), IsRefused("schedule_file: expected 8 microbatches, found 16"));
+  EXPECT_THAT(PlanOf(Chain(2, 16), choice), IsRefused("schedule_file: expected stages"));
   choice.set_schedule_file("{");
-  EXPECT_THAT(PlanOf(other, choice),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("schedule_file: ")));
+  EXPECT_THAT(PlanOf(other, choice), IsRefused("schedule_file: "));
 }
 
 TEST(PlannedPipelineTest, RefusesChoicesThatAreNone) {
@@ -224,18 +219,15 @@ TEST(PlannedPipelineTest, RefusesChoicesThatAreNone) {
     change(choice);
     return PlanOf(Chain(2, 4), choice).status();
   };
-  const auto is_refused = [](const char* message) {
-    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
-  };
-  EXPECT_THAT(chosen([](auto& c) { c.set_schedule("2f"); }), is_refused("schedule: expected auto"));
-  EXPECT_THAT(chosen([](auto& c) { c.set_schedule("zb_v"); }), is_refused("zb_v: expected two"));
+  EXPECT_THAT(chosen([](auto& c) { c.set_schedule("2f"); }), IsRefused("schedule: expected auto"));
+  EXPECT_THAT(chosen([](auto& c) { c.set_schedule("zb_v"); }), IsRefused("zb_v: expected two"));
   EXPECT_THAT(chosen([](auto& c) { c.set_schedule_file("{}"); }),
-              is_refused("expected a name or a file"));
-  EXPECT_THAT(chosen([](auto& c) { c.add_windows(2); }), is_refused("windows: expected schedule"));
-  EXPECT_THAT(chosen([](auto& c) { c.set_objective("fast"); }), is_refused("objective: "));
+              IsRefused("expected a name or a file"));
+  EXPECT_THAT(chosen([](auto& c) { c.add_windows(2); }), IsRefused("windows: expected schedule"));
+  EXPECT_THAT(chosen([](auto& c) { c.set_objective("fast"); }), IsRefused("objective: "));
   EXPECT_THAT(chosen([](auto& c) { c.set_transfer_model("wire"); }),
-              is_refused("transfer_model: expected latency, link, pair, nic, ports, blocking"));
-  EXPECT_THAT(chosen([](auto& c) { c.set_search_ops_max(-1); }), is_refused("search_ops_max: "));
+              IsRefused("transfer_model: expected latency, link, pair, nic, ports, blocking"));
+  EXPECT_THAT(chosen([](auto& c) { c.set_search_ops_max(-1); }), IsRefused("search_ops_max: "));
 }
 
 // Both leave stage 0 at once, and share its hosts' ports.
@@ -317,9 +309,7 @@ TEST(PlannedPipelineTest, SmallerMicrobatchesTakeLess) {
 
 // Whatever the pipeline: what comes out is proven, no faster than its bound, and in its memory.
 TEST(PlannedPipelineTest, RandomPipelinesAreProven) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
-    RandomSource random(seed);
+  ForEachSeed(40, [&](RandomSource& random) {
     const int stages = static_cast<int>(random.Between(1, 4));
     v1::PipelineSpec spec = Chain(stages, static_cast<int>(random.Between(1, 6)));
     for (v1::PipelineStage& stage : *spec.mutable_stages()) {
@@ -355,7 +345,7 @@ TEST(PlannedPipelineTest, RandomPipelinesAreProven) {
       EXPECT_EQ(*ProvePipeline((*planned)->schedule, (*planned)->profile), (*planned)->proof);
       EXPECT_GE((*planned)->run.seconds, (*planned)->bound.seconds() * (1 - 1e-9));
     }
-  }
+  });
 }
 
 }  // namespace

@@ -22,9 +22,7 @@ struct Figures {
 };
 
 Figures FiguresOf(const absl::StatusOr<Schedule>& schedule, int32_t ranks) {
-  PipelineProfile profile = UniformProfile(2 * ranks, 1, 0);
-  profile.rank_bytes_max.resize(ranks);
-  for (StageIndex s = 0; s < 2 * ranks; ++s) profile.stages[s].rank = VRank(s, ranks);
+  const PipelineProfile profile = PlacedBy(VRank, ranks, UniformProfile(2 * ranks, 1, 0));
   EXPECT_OK(schedule);
   const absl::StatusOr<PipelineProof> proof = ProvePipeline(*schedule, profile);
   EXPECT_OK(proof);

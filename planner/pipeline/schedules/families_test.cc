@@ -60,18 +60,14 @@ void ForEachPoint(absl::FunctionRef<void(const Point&)> visit) {
   }
 }
 
-PipelineTimeline RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile) {
-  EXPECT_OK(schedule);
+PipelineTimeline ProvenRunOf(const absl::StatusOr<Schedule>& schedule,
+                             const PipelineProfile& profile) {
   EXPECT_OK(ProvePipeline(*schedule, profile));
-  const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
-  EXPECT_OK(ops);
-  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
-  EXPECT_OK(run);
-  return *run;
+  return RunOf(schedule, profile);
 }
 
 double SecondsOf(const absl::StatusOr<Schedule>& schedule, const Point& point) {
-  return RunOf(schedule, point.profile()).seconds;
+  return ProvenRunOf(schedule, point.profile()).seconds;
 }
 
 // Microbatches, or chunks of them, that each rank holds.
@@ -147,10 +143,7 @@ TEST(FamiliesTest, WindowsAreWhatStagesHold) {
 }
 
 PipelineProfile Looped(int32_t ranks, int32_t chunks, double seconds, double transfer) {
-  PipelineProfile profile = UniformProfile(ranks * chunks, seconds, transfer);
-  profile.rank_bytes_max.resize(ranks);
-  for (StageIndex s = 0; s < ranks * chunks; ++s) profile.stages[s].rank = LoopedRank(s, ranks);
-  return profile;
+  return PlacedBy(LoopedRank, ranks, UniformProfile(ranks * chunks, seconds, transfer));
 }
 
 TEST(FamiliesTest, InterleavingDividesTheBubble) {
@@ -163,7 +156,8 @@ TEST(FamiliesTest, InterleavingDividesTheBubble) {
           if (chunks == 1 && transfer > 0) continue;  // that is 1F1B
           const PipelineProfile profile = Looped(ranks, chunks, 1, transfer);
           EXPECT_DOUBLE_EQ(
-              RunOf(MakeInterleaved({.ranks = ranks, .chunks = chunks, .microbatches = m}), profile)
+              ProvenRunOf(MakeInterleaved({.ranks = ranks, .chunks = chunks, .microbatches = m}),
+                          profile)
                   .seconds,
               (chunks * m + ranks - 1) * 3 + 2 * (ranks * chunks - 1) * transfer);
         }
@@ -184,7 +178,7 @@ TEST(FamiliesTest, LoopedBreadthFirstHoldsEverything) {
     for (const int32_t m : {2 * ranks, 3 * ranks}) {
       const auto schedule = MakeLoopedBreadthFirst(ranks, 2, m);
       for (const double transfer : {0.0, 0.05, 0.25}) {
-        EXPECT_NEAR(RunOf(schedule, Looped(ranks, 2, 0.5, transfer)).seconds,
+        EXPECT_NEAR(ProvenRunOf(schedule, Looped(ranks, 2, 0.5, transfer)).seconds,
                     m * 3 + (ranks - 1) * 1.5 + 2 * (ranks - 1) * transfer, 1e-9);
       }
       EXPECT_THAT(PeaksOf(schedule, Looped(ranks, 2, 1, 0)), testing::Each(2 * m));
@@ -202,8 +196,8 @@ TEST(FamiliesTest, ZeroBubbleShortensTheSpan) {
                            .forward = forward,
                            .input_gradient = input,
                            .weight_gradient = weight};
-      const PipelineTimeline h1 = RunOf(MakeZeroBubbleH1(stages, m), point.profile());
-      const PipelineTimeline h2 = RunOf(MakeZeroBubbleH2(stages, m), point.profile());
+      const PipelineTimeline h1 = ProvenRunOf(MakeZeroBubbleH1(stages, m), point.profile());
+      const PipelineTimeline h2 = ProvenRunOf(MakeZeroBubbleH2(stages, m), point.profile());
       EXPECT_DOUBLE_EQ(h1.span_seconds,
                        m * point.work() + (stages - 1) * (forward + input - weight));
       EXPECT_DOUBLE_EQ(h2.span_seconds,
@@ -215,10 +209,10 @@ TEST(FamiliesTest, ZeroBubbleShortensTheSpan) {
                 testing::Each(2 * stages - 1));
     for (const double transfer : {0.0, 0.25, 0.5, 1.0}) {
       const PipelineProfile profile = UniformProfile(stages, 1, transfer);
-      EXPECT_DOUBLE_EQ(RunOf(MakeZeroBubbleH2(stages, m), profile).seconds,
+      EXPECT_DOUBLE_EQ(ProvenRunOf(MakeZeroBubbleH2(stages, m), profile).seconds,
                        3 * m + stages - 1 + (stages - 1) * transfer);
       if (2 * transfer > 1) continue;
-      EXPECT_DOUBLE_EQ(RunOf(MakeZeroBubbleH1(stages, m), profile).seconds,
+      EXPECT_DOUBLE_EQ(ProvenRunOf(MakeZeroBubbleH1(stages, m), profile).seconds,
                        3 * m + stages - 1 + 4 * (stages - 1) * transfer);
     }
   }
@@ -228,11 +222,9 @@ TEST(FamiliesTest, ZeroBubbleVHasNoBubbleInASpan) {
   for (const int32_t ranks : {1, 2, 3, 5, 8}) {
     for (const int32_t m : {2 * ranks, 3 * ranks, 4 * ranks + 1}) {
       SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", m, " microbatches"));
-      PipelineProfile profile = UniformProfile(2 * ranks, 0.5, 0);
-      profile.rank_bytes_max.resize(ranks);
-      for (StageIndex s = 0; s < 2 * ranks; ++s) profile.stages[s].rank = VRank(s, ranks);
+      const PipelineProfile profile = PlacedBy(VRank, ranks, UniformProfile(2 * ranks, 0.5, 0));
       const auto schedule = MakeZeroBubbleV(ranks, m);
-      const PipelineTimeline run = RunOf(schedule, profile);
+      const PipelineTimeline run = ProvenRunOf(schedule, profile);
       EXPECT_DOUBLE_EQ(run.span_seconds, 3 * m);
       EXPECT_DOUBLE_EQ(run.seconds, 3 * m + (ranks - 1) * 0.5);
       EXPECT_THAT(PeaksOf(schedule, profile), testing::Each(2 * ranks));
@@ -247,7 +239,8 @@ TEST(FamiliesTest, PartsOfSequencesDivideTheBubbleAndTheMemory) {
       SCOPED_TRACE(absl::StrCat(stages, " stages, ", parts, " parts"));
       const PipelineProfile profile = UniformProfile(stages, 1.0 / parts, 0);
       const auto schedule = MakeSequenceSplit(stages, m, parts);
-      EXPECT_DOUBLE_EQ(RunOf(schedule, profile).seconds, 3.0 * m + (stages - 1) * 3.0 / parts);
+      EXPECT_DOUBLE_EQ(ProvenRunOf(schedule, profile).seconds,
+                       3.0 * m + (stages - 1) * 3.0 / parts);
       const std::vector<int64_t> peaks = PeaksOf(schedule, profile);
       for (StageIndex i = 0; i < stages; ++i) EXPECT_EQ(peaks[i], stages - i - 1 + parts);
     }
@@ -260,8 +253,8 @@ TEST(FamiliesTest, LargerWindowsHideTransfersOfParts) {
   const PipelineProfile profile = UniformProfile(4, 0.5, 0.5);
   const std::vector<int32_t> eager = {7, 5, 3, 1};
   const auto schedule = MakeSequenceSplit(eager, 16, 2);
-  EXPECT_DOUBLE_EQ(RunOf(schedule, profile).seconds, 3 * 16 + 3 * (1.5 + 2 * 0.5));
-  EXPECT_GT(RunOf(MakeSequenceSplit(4, 16, 2), profile).seconds, 1.2 * 3 * 16);
+  EXPECT_DOUBLE_EQ(ProvenRunOf(schedule, profile).seconds, 3 * 16 + 3 * (1.5 + 2 * 0.5));
+  EXPECT_GT(ProvenRunOf(MakeSequenceSplit(4, 16, 2), profile).seconds, 1.2 * 3 * 16);
   EXPECT_THAT(PeaksOf(schedule, profile), testing::ElementsAre(8, 6, 4, 2));
 }
 

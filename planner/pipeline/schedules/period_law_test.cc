@@ -1,6 +1,7 @@
 #include "planner/pipeline/schedules/period_law.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
@@ -16,7 +17,6 @@
 namespace crossmesh {
 namespace {
 
-using testing::HasSubstr;
 using Json = nlohmann::json;
 
 TEST(PeriodLawTest, WindowsAndPeriodsAreThoseOfTheCases) {
@@ -42,9 +42,7 @@ TEST(PeriodLawTest, WindowsAndPeriodsAreThoseOfTheCases) {
 
 // Two runs that differ by some microbatches differ by as many periods, in the long run.
 TEST(PeriodLawTest, PeriodsAreThoseOfRuns) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(60, [&](RandomSource& random) {
     const PipelineProfile profile =
         RandomProfile(random, {.may_share_ranks = false, .may_skip = false});
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
@@ -56,19 +54,15 @@ TEST(PeriodLawTest, PeriodsAreThoseOfRuns) {
     const auto seconds = [&](int32_t microbatches) {
       absl::StatusOr<Schedule> schedule = MakeWindowOrder(windows, microbatches);
       if (form == BackwardForm::kSplit) schedule = DelayWeightGradients(*schedule);
-      const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
-      EXPECT_OK(ops);
-      return SimulatePipeline(*ops, TransferModel::kLatency)->seconds;
+      return RunOf(schedule, profile).seconds;
     };
     constexpr int32_t kBlock = 2520;  // steady states repeat after divisors of it, or nearly
     EXPECT_NEAR((seconds(200 + kBlock) - seconds(200)) / kBlock, period, 1e-3 * period);
-  }
+  });
 }
 
 TEST(PeriodLawTest, SmallestWindowsKeepThePeriodAndNoSmallerOnesDo) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(300, [&](RandomSource& random) {
     const PipelineProfile profile =
         RandomProfile(random, {.may_share_ranks = false, .may_skip = false});
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
@@ -84,13 +78,11 @@ TEST(PeriodLawTest, SmallestWindowsKeepThePeriodAndNoSmallerOnesDo) {
       if (smaller[i] < 1 || (i + 1 < windows.size() && smaller[i] < smaller[i + 1])) continue;
       EXPECT_GT(*PeriodOfWindows(profile, form, smaller), wished * (1 - 1e-9)) << "stage " << i;
     }
-  }
+  });
 }
 
 TEST(PeriodLawTest, FastestWindowsAreTheFastestOfAllThatFit) {
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(100, [&](RandomSource& random) {
     const PipelineProfile profile =
         RandomProfile(random, {.stages_max = 4, .may_share_ranks = false, .may_skip = false});
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
@@ -105,28 +97,24 @@ TEST(PeriodLawTest, FastestWindowsAreTheFastestOfAllThatFit) {
       for (i = 0; i < windows.size() && ++windows[i] > most[i]; ++i) windows[i] = 1;
     }
     EXPECT_TRUE(std::ranges::equal(found, most, std::ranges::less_equal()));
-  }
+  });
 }
 
 TEST(PeriodLawTest, RefusesWhatItCannotSay) {
   PipelineProfile profile = UniformProfile(3, 1, 0);
   EXPECT_THAT(SmallestWindows(profile, BackwardForm::kFull, 2.5),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("expected at least the longest work of a stage, 3, found 2.5")));
+              IsRefused("expected at least the longest work of a stage, 3, found 2.5"));
   EXPECT_THAT(PeriodOfWindows(profile, BackwardForm::kFull, std::vector<int32_t>{1, 2, 1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("windows")));
+              IsRefused("windows"));
   EXPECT_THAT(PeriodOfWindows(profile, BackwardForm::kFull, std::vector<int32_t>{2, 1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 3")));
+              IsRefused("expected 3"));
   profile.edges.push_back({.from = 0, .to = 2});
-  EXPECT_THAT(SmallestWindows(profile, BackwardForm::kFull, 3),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found 3 edges")));
+  EXPECT_THAT(SmallestWindows(profile, BackwardForm::kFull, 3), IsRefused("found 3 edges"));
   profile.edges.erase(profile.edges.begin());
-  EXPECT_THAT(CheckChain(profile),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("edge 0 from stage 1 to 2")));
+  EXPECT_THAT(CheckChain(profile), IsRefused("edge 0 from stage 1 to 2"));
   profile.rank_bytes_max.resize(2);
   profile.stages[2].rank = 0;
-  EXPECT_THAT(CheckChain(profile),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stage 2 on rank 0")));
+  EXPECT_THAT(CheckChain(profile), IsRefused("stage 2 on rank 0"));
 }
 
 }  // namespace

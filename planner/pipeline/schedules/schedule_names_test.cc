@@ -1,5 +1,6 @@
 #include "planner/pipeline/schedules/schedule_names.h"
 
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/dual_pipe.h"
@@ -14,17 +15,8 @@
 namespace crossmesh {
 namespace {
 
-using testing::HasSubstr;
-
-auto IsRefused(const char* message) {
-  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
-}
-
 PipelineProfile Placed(RankIndex (*rank_of)(StageIndex, int32_t), int32_t ranks) {
-  PipelineProfile profile = UniformProfile(2 * ranks, 1, 0.25);
-  profile.rank_bytes_max.resize(ranks);
-  for (StageIndex s = 0; s < 2 * ranks; ++s) profile.stages[s].rank = rank_of(s, ranks);
-  return profile;
+  return PlacedBy(rank_of, ranks, UniformProfile(2 * ranks, 1, 0.25));
 }
 
 PipelineProfile InParts(PipelineProfile profile, int32_t parts) {

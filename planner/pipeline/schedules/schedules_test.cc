@@ -1,5 +1,6 @@
 // What schedules refuse, and that what they make can run whatever the counts.
 
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/controllable_memory.h"
@@ -24,12 +25,6 @@
 
 namespace crossmesh {
 namespace {
-
-using testing::HasSubstr;
-
-auto IsRefused(const char* message) {
-  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
-}
 
 TEST(SchedulesTest, ThereIsSomethingToDo) {
   EXPECT_THAT(MakeGpipe(0, 4), IsRefused("gpipe: expected at least 1 stages; found 0"));
@@ -76,12 +71,8 @@ TEST(SchedulesTest, DualPipesNeedEnoughAndEvenCounts) {
 TEST(SchedulesTest, WhatIsMadeCanRun) {
   for (int32_t ranks = 1; ranks <= 7; ++ranks) {
     const PipelineProfile chain = UniformProfile(ranks, 1, 0.5);
-    PipelineProfile v = UniformProfile(2 * ranks, 1, 0.5),
-                    looped = UniformProfile(3 * ranks, 1, 0.5);
-    v.rank_bytes_max.resize(ranks);
-    looped.rank_bytes_max.resize(ranks);
-    for (StageIndex s = 0; s < 2 * ranks; ++s) v.stages[s].rank = VRank(s, ranks);
-    for (StageIndex s = 0; s < 3 * ranks; ++s) looped.stages[s].rank = LoopedRank(s, ranks);
+    const PipelineProfile v = PlacedBy(VRank, ranks, UniformProfile(2 * ranks, 1, 0.5));
+    const PipelineProfile looped = PlacedBy(LoopedRank, ranks, UniformProfile(3 * ranks, 1, 0.5));
     for (int32_t m = 1; m <= 3 * ranks + 1; ++m) {
       SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", m, " microbatches"));
       const auto expect_proof = [](const absl::StatusOr<Schedule>& schedule,

@@ -132,21 +132,12 @@ TEST(VectorsTest, GainsAreThoseOfThePaper) {
     const int32_t stages = json["stages"], m = json["microbatches"];
     const double part = json["x=(cF+cB)/(tF+tB)"];
     const PipelineProfile profile = UniformProfile(stages, 1, part * 3 / 2);
-    const auto seconds_of = [&](const absl::StatusOr<Schedule>& schedule, const PipelineProfile& of,
-                                TransferModel model) {
-      EXPECT_OK(schedule);
-      const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, of);
-      EXPECT_OK(ops);
-      const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model);
-      EXPECT_OK(run);
-      return run->seconds;
-    };
     const absl::StatusOr<Schedule> plain = MakeOneForwardOneBackward(stages, m);
     const absl::StatusOr<Schedule> eager = MakeEagerOneForwardOneBackward(stages, m);
-    const double blocking = seconds_of(plain, profile, TransferModel::kBlocking);
+    const double blocking = RunOf(plain, profile, TransferModel::kBlocking).seconds;
     EXPECT_NEAR(blocking, json["blocking_1f1b"], kTolerance);
     const auto gain = [&](const absl::StatusOr<Schedule>& schedule) {
-      return blocking / seconds_of(schedule, profile, TransferModel::kLink);
+      return blocking / RunOf(schedule, profile, TransferModel::kLink).seconds;
     };
     constexpr double kDigits = 0.5e-4 + 1e-9;
     EXPECT_NEAR(gain(plain), json["speedup_1f1b_overlap"], kDigits);
@@ -154,8 +145,7 @@ TEST(VectorsTest, GainsAreThoseOfThePaper) {
     EXPECT_NEAR(gain(eager), json["speedup_eager"], kDigits);
     EXPECT_NEAR(gain(DelayWeightGradients(*eager)), json["speedup_eager_wdelay"], kDigits);
     const PipelineProfile free = UniformProfile(stages, 1, 0);
-    EXPECT_NEAR(blocking / seconds_of(plain, free, TransferModel::kLatency),
-                json["speedup_no_comm"], kDigits);
+    EXPECT_NEAR(blocking / RunOf(plain, free).seconds, json["speedup_no_comm"], kDigits);
   }
 }
 

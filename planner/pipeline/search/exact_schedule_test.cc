@@ -1,6 +1,6 @@
 #include "planner/pipeline/search/testing/exact_schedule.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/bound.h"
 #include "planner/pipeline/memory.h"
@@ -21,11 +21,7 @@ namespace {
 constexpr int64_t kNodesMax = 3'000'000;
 
 double SecondsOf(const Schedule& schedule, const PipelineProfile& profile) {
-  const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
-  EXPECT_OK(ops);
-  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, TransferModel::kLatency);
-  EXPECT_OK(run);
-  return run->seconds;
+  return RunOf(schedule, profile).seconds;
 }
 
 TEST(ExactScheduleTest, TimesAreThoseOfTheCases) {
@@ -107,14 +103,12 @@ class Enumeration {
 
 TEST(ExactScheduleTest, NoOtherOrderIsFaster) {
   int limited = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(60, [&](RandomSource& random) {
     PipelineProfile profile = RandomProfile(random, {.stages_max = 3});
     const BackwardForm form = random.OneIn(3) ? BackwardForm::kSplit : BackwardForm::kFull;
     const bool is_split = form == BackwardForm::kSplit;
     const int32_t microbatches = profile.stages.size() > 2 || is_split ? 2 : 3;
-    if (is_split && profile.stages.size() > 2) continue;  // too many orders
+    if (is_split && profile.stages.size() > 2) return;  // too many orders
     if (random.OneIn(2)) {
       const Schedule some = RandomSchedule(random, profile, microbatches, form, true);
       const absl::StatusOr<OpTable> ops = OpTable::Create(some, profile);
@@ -129,7 +123,7 @@ TEST(ExactScheduleTest, NoOtherOrderIsFaster) {
     EXPECT_NEAR(exact.seconds, Enumeration(profile, microbatches, form).Find(), 1e-6);
     EXPECT_NEAR(SecondsOf(exact.schedule, profile), exact.seconds, 1e-6);
     EXPECT_OK(ProvePipeline(exact.schedule, profile));
-  }
+  });
   EXPECT_GT(limited, 10);
 }
 
@@ -160,23 +154,21 @@ PipelineProfile NarrowPipeline(RandomSource& random) {
 
 TEST(ExactScheduleTest, TheBoundIsNotAboveTheLeastTime) {
   int binding = 0, met = 0;  // by the ramps
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(2000, [&](RandomSource& random) {
     const PipelineProfile profile = NarrowPipeline(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto microbatches = static_cast<int32_t>(random.Between(1, 6));
     const absl::StatusOr<ExactSchedule> exact =
         FindExactSchedule(profile, microbatches, form, kNodesMax);
-    if (absl::IsResourceExhausted(exact.status())) continue;  // too many orders
+    if (absl::IsResourceExhausted(exact.status())) return;  // too many orders
     ASSERT_OK(exact);
     ASSERT_OK_AND_ASSIGN(const PipelineBound bound,
                          ComputePipelineBound(profile, microbatches, form));
     EXPECT_LE(bound.seconds(), exact->seconds + 1e-9);
-    if (bound.kind() != PipelineBoundKind::kRamps) continue;
+    if (bound.kind() != PipelineBoundKind::kRamps) return;
     ++binding;
     if (bound.seconds() > exact->seconds - 1e-9) ++met;
-  }
+  });
   EXPECT_GT(binding, 300);
   EXPECT_GT(met, 200);
 }

@@ -1,6 +1,6 @@
 #include "planner/pipeline/search/improve.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
@@ -15,11 +15,7 @@ namespace crossmesh {
 namespace {
 
 double SecondsOf(const Schedule& schedule, const PipelineProfile& profile, TransferModel model) {
-  const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
-  EXPECT_OK(ops);
-  const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model);
-  EXPECT_OK(run);
-  return run->seconds;
+  return RunOf(schedule, profile, model).seconds;
 }
 
 TEST(ImproveTest, OpsGoToWhereTheyCostNoTime) {
@@ -35,9 +31,7 @@ TEST(ImproveTest, OpsGoToWhereTheyCostNoTime) {
 
 TEST(ImproveTest, NothingGetsWorseAndMemoryIsKept) {
   int better = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(200, [&](RandomSource& random) {
     PipelineProfile profile = RandomProfile(random);
     const Schedule given = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
     const absl::StatusOr<OpTable> ops = OpTable::Create(given, profile);
@@ -55,7 +49,7 @@ TEST(ImproveTest, NothingGetsWorseAndMemoryIsKept) {
       EXPECT_LE(improved.seconds, before);
       better += improved.seconds < before;
     }
-  }
+  });
   EXPECT_GT(better, 150);
 }
 

@@ -1,6 +1,7 @@
 #include "planner/pipeline/search/list_schedule.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
@@ -35,9 +36,7 @@ TEST(ListScheduleTest, FillsWaitsWithGradientsOfTheWeights) {
 
 // Whatever the pipeline, its memory and the manner, what comes out can be proven.
 TEST(ListScheduleTest, WhatIsMadeCanRun) {
-  for (uint64_t seed = 0; seed < 500; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomSource random(seed);
+  ForEachSeed(500, [&](RandomSource& random) {
     PipelineProfile profile = RandomProfile(random);
     std::vector<ByteCount> least(profile.ranks());
     const std::vector<RankMemory> fixed = FixedMemory(profile);
@@ -58,17 +57,14 @@ TEST(ListScheduleTest, WhatIsMadeCanRun) {
     }
     ASSERT_OK_AND_ASSIGN(const Schedule list, MakeListSchedule(profile, 5, options));
     EXPECT_OK(ProvePipeline(list, profile));
-  }
+  });
 }
 
 TEST(ListScheduleTest, RefusesWhatItCannotDo) {
   PipelineProfile profile = UniformProfile(2, 1, 0);
-  EXPECT_THAT(MakeListSchedule(profile, 0, {.windows = {1, 1}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("microbatches")));
-  EXPECT_THAT(MakeListSchedule(profile, 4, {.windows = {1}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2 windows")));
-  EXPECT_THAT(MakeListSchedule(profile, 4, {.windows = {1, 0}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at least 1")));
+  EXPECT_THAT(MakeListSchedule(profile, 0, {.windows = {1, 1}}), IsRefused("microbatches"));
+  EXPECT_THAT(MakeListSchedule(profile, 4, {.windows = {1}}), IsRefused("2 windows"));
+  EXPECT_THAT(MakeListSchedule(profile, 4, {.windows = {1, 0}}), IsRefused("at least 1"));
   profile.rank_bytes_max[1] = ByteCount(0);
   EXPECT_THAT(MakeListSchedule(profile, 4, {.windows = {1, 1}}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("rank 1")));

@@ -1,6 +1,7 @@
 #include "planner/pipeline/search/schedule_search.h"
 
-#include "common/plan/testing/random_source.h"
+#include "common/plan/testing/for_each_seed.h"
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/placement.h"
@@ -68,8 +69,7 @@ TEST(ScheduleSearchTest, SmallPipelinesTakeNearlyTheLeastTime) {
 // Whatever the pipeline: the set is one of Pareto, all that is in it can be proven, and says of
 // itself what a run says.
 TEST(ScheduleSearchTest, WhatIsFoundCanRunAsItSays) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
-    RandomSource random(seed);
+  ForEachSeed(40, [&](RandomSource& random, uint64_t seed) {
     const PipelineProfile profile = RandomProfile(random, {.stages_max = 4});
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     for (const TransferModel model : {TransferModel::kLatency, TransferModel::kPair}) {
@@ -92,7 +92,7 @@ TEST(ScheduleSearchTest, WhatIsFoundCanRunAsItSays) {
       }
       for (const FoundSchedule& f : found.others) EXPECT_TRUE(f.schedule.ranks.empty());
     }
-  }
+  });
 }
 
 TEST(ScheduleSearchTest, EqualRequestsGiveEqualResults) {
@@ -143,9 +143,7 @@ std::set<std::string> NamesOf(const SearchResult& found) {
 }
 
 TEST(ScheduleSearchTest, PlacementsGetTheSchedulesThatWantThem) {
-  PipelineProfile profile = UniformProfile(8, 0.5, 0);
-  profile.rank_bytes_max.resize(4);
-  for (StageIndex s = 0; s < 8; ++s) profile.stages[s].rank = VRank(s, 4);
+  PipelineProfile profile = PlacedBy(VRank, 4, UniformProfile(8, 0.5, 0));
   ASSERT_OK_AND_ASSIGN(const SearchResult v,
                        SearchSchedules(profile, 8, {.form = BackwardForm::kSplit}));
   EXPECT_THAT(NamesOf(v), testing::IsSupersetOf({"zb_v", "v_half", "v_min", "dual_pipe_v"}));
@@ -183,8 +181,7 @@ TEST(ScheduleSearchTest, SequencesInPartsGetOrdersOfTheirOwn) {
 
 TEST(ScheduleSearchTest, RefusesWhatCannotBe) {
   PipelineProfile profile = UniformProfile(2, 1, 0);
-  EXPECT_THAT(SearchSchedules(profile, 0),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("microbatches")));
+  EXPECT_THAT(SearchSchedules(profile, 0), IsRefused("microbatches"));
   EXPECT_THAT(SearchSchedules(profile, 4, {}, [] { return true; }),
               StatusIs(absl::StatusCode::kCancelled));
   profile.rank_bytes_max[1] = ByteCount(0);

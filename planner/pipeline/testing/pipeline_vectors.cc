@@ -82,4 +82,23 @@ PipelineProfile UniformProfile(int32_t stages, double seconds, double transfer_s
       {{"stages", stages}, {"t_F", each}, {"t_I", each}, {"t_W", each}, {"c", transfer_seconds}});
 }
 
+PipelineProfile PlacedBy(RankIndex (*rank_of)(StageIndex stage, int32_t ranks), int32_t ranks,
+                         PipelineProfile profile) {
+  profile.rank_bytes_max.resize(ranks);
+  for (StageIndex s = 0; s < std::ssize(profile.stages); ++s) {
+    profile.stages[s].rank = rank_of(s, ranks);
+  }
+  return profile;
+}
+
+PipelineTimeline RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile,
+                       TransferModel model) {
+  CHECK_OK(schedule);
+  const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
+  CHECK_OK(ops);
+  absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model);
+  CHECK_OK(run);
+  return *std::move(run);
+}
+
 }  // namespace crossmesh

@@ -5,6 +5,7 @@
 
 #include "planner/pipeline/profile.h"
 #include "planner/pipeline/schedule.h"
+#include "planner/pipeline/timeline.h"
 #include "planner/pipeline/transfer_model.h"
 
 #include <ostream>
@@ -42,5 +43,13 @@ PipelineProfile ProfileOf(const nlohmann::json& json);
 
 // Such a chain with equal stages, whose ops take `seconds` each.
 PipelineProfile UniformProfile(int32_t stages, double seconds, double transfer_seconds);
+
+// The same with its stages on so many ranks, as schedules/placement.h places them.
+PipelineProfile PlacedBy(RankIndex (*rank_of)(StageIndex stage, int32_t ranks), int32_t ranks,
+                         PipelineProfile profile);
+
+// The run of a schedule, which must be one of the profile.
+PipelineTimeline RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile,
+                       TransferModel model = TransferModel::kLatency);
 
 }  // namespace crossmesh

@@ -39,13 +39,9 @@ class ExactSearch {
         ways_(FindWays(profile, form)),
         free_at_(profile.ranks(), 0),
         left_(profile.ranks(), 0),
-        room_(profile.rank_bytes_max),
+        room_(RoomForActivations(profile)),
         done_(profile.stages.size() * kKinds, 0),
         ends_(profile.stages.size() * kKinds * microbatches, 0) {
-    const std::vector<RankMemory> fixed = FixedMemory(profile);
-    for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
-      if (room_[rank]) *room_[rank] -= fixed[rank].bytes();
-    }
     for (const StageProfile& stage : profile.stages) {
       left_[stage.rank] += microbatches * stage.seconds();
     }
