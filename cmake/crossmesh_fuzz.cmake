@@ -1,8 +1,8 @@
 # Declares fuzz targets.
 #
 #   crossmesh_fuzz(NAME text_form RUNS 100000 SOURCES text_form_fuzz.cc DEPENDS crossmesh::common_mesh)
-#     A program <NAME>_fuzz with one LLVMFuzzerTestOneInput, and a test fuzz.<NAME>, labelled service, that starts from
-#     the folder corpus/<NAME>. With libFuzzer, in preset asan, it makes RUNS runs with one seed; elsewhere it replays
+#     A program <NAME>_fuzz of the FuzzOne in SOURCES, and a test fuzz.<NAME>, labelled service, that starts from the
+#     folder corpus/<NAME>. With libFuzzer, in preset asan, it makes RUNS runs with one seed; elsewhere it replays
 #     the corpus.
 
 function(crossmesh_fuzz)
@@ -11,6 +11,8 @@ function(crossmesh_fuzz)
   if(NOT arg_RUNS MATCHES "^[0-9]+$")
     message(FATAL_ERROR "${arg_NAME}: RUNS is a number, not '${arg_RUNS}'")
   endif()
+  # Into every program, not into a library: libFuzzer's own comes last and would find the function gone.
+  list(APPEND arg_SOURCES fuzz_input.h fuzz_target.cc)
   set(with_fuzzer FALSE)
   if(CROSSMESH_SANITIZE MATCHES "fuzzer-no-link")
     set(with_fuzzer TRUE)

@@ -3,6 +3,7 @@
 
 #include "common/base/check.h"
 #include "common/wire/communicator_codec.h"
+#include "tests/fuzz/fuzz_input.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,16 +24,12 @@ void ReadAndWrite(const uint8_t* data, size_t size) {
   CHECK(*again == *value);
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   static const google::protobuf::LogSilencer quiet;
   ReadAndWrite<v1::CommunicatorKey>(data, size);
   ReadAndWrite<v1::PreflightReport>(data, size);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -7,7 +7,6 @@
 #include "tests/fuzz/fuzz_input.h"
 
 namespace crossmesh {
-namespace {
 
 void FuzzOne(const uint8_t* data, size_t size) {
   const absl::string_view text = TextOf(data, size);
@@ -27,10 +26,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   }
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

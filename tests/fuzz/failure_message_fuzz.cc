@@ -3,6 +3,7 @@
 
 #include "common/base/check.h"
 #include "common/mesh/utf8.h"
+#include "tests/fuzz/fuzz_input.h"
 #include "worker/executor/wire_message.h"
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <span>
 
 namespace crossmesh {
-namespace {
 
 void FuzzOne(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, std::min(size, size_t{kFailureBytesMax})));
@@ -24,10 +24,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   CHECK(DecodeFailure(std::span(encoded).first(used)) == failure);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

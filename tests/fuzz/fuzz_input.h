@@ -9,6 +9,9 @@
 
 namespace crossmesh {
 
+// What a target does with one input: each defines it.
+void FuzzOne(const uint8_t* data, size_t size);
+
 // The bytes of a fuzzer as a source of choices; zeros once they are used up. Thread-compatible.
 class FuzzInput {
  public:

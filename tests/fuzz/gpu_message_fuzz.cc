@@ -13,7 +13,7 @@
 namespace crossmesh {
 namespace {
 
-// Whatever is read of a field means the same when it is written and read again.
+// What is read of a field means the same when it is written and read again.
 
 void CheckTiles(const v1::GpuRequest::Tiles& proto) {
   const absl::StatusOr<std::vector<TilePlace>> places = FromProto(proto);
@@ -68,10 +68,10 @@ void CheckNotice(absl::string_view bytes) {
 }
 
 }  // namespace
-}  // namespace crossmesh
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::CheckRequest(crossmesh::TextOf(data, size));
-  crossmesh::CheckNotice(crossmesh::TextOf(data, size));
-  return 0;
+void FuzzOne(const uint8_t* data, size_t size) {
+  CheckRequest(TextOf(data, size));
+  CheckNotice(TextOf(data, size));
 }
+
+}  // namespace crossmesh

@@ -34,7 +34,7 @@ class HostileNetwork {
   class HostileTransport;
   class Message;
 
-  // Whom to tell that a payload may be reused.
+  // The transport that is told that a payload may be reused.
   struct Sender {
     size_t transport = 0;
     Ticket ticket = 0;
@@ -43,7 +43,7 @@ class HostileNetwork {
     size_t to = 0;
     MessageHeader header;
     std::vector<std::byte> payload;
-    std::optional<Sender> sender;  // none: a message that nobody sent
+    std::optional<Sender> sender;  // none: a forged message
   };
   struct Completion {
     size_t transport = 0;

@@ -32,10 +32,10 @@ void CheckReply(absl::string_view datagram) {
 }
 
 }  // namespace
-}  // namespace crossmesh
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::CheckRequest(crossmesh::TextOf(data, size));
-  crossmesh::CheckReply(crossmesh::TextOf(data, size));
-  return 0;
+void FuzzOne(const uint8_t* data, size_t size) {
+  CheckRequest(TextOf(data, size));
+  CheckReply(TextOf(data, size));
 }
+
+}  // namespace crossmesh

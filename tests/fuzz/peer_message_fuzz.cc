@@ -43,7 +43,7 @@ class Reports final : public TaskObserver {
   int ended = 0;
 };
 
-// A plan and who runs which of its devices.
+// A plan, and which worker runs which of its devices.
 struct Case {
   explicit Case(uint64_t seed) : Case(RandomSource(seed)) {}
   explicit Case(RandomSource random)
@@ -149,6 +149,8 @@ class Cluster {
   std::array<Worker, kWorkers> workers_;
 };
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   FuzzInput input({data, size});
   const Case& one = CaseOf(input.Byte());
@@ -165,10 +167,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   CHECK_OK(memory.CheckUntouched());
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -2,6 +2,7 @@
 // messages that there are, and can begin.
 
 #include "common/base/check.h"
+#include "tests/fuzz/fuzz_input.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/worker_program.h"
 
@@ -24,6 +25,8 @@ void CheckMessages(const WorkerProgram& program, const std::vector<TransferMessa
           message.index < std::ssize(program.transfers[message.transfer].microbatches));
   }
 }
+
+}  // namespace
 
 void FuzzOne(const uint8_t* data, size_t size) {
   static const google::protobuf::LogSilencer quiet;
@@ -53,10 +56,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   for (int32_t rank = 0; rank < std::ssize(program->ranks); ++rank) progress.PositionOf(rank);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -35,6 +35,8 @@ void CheckEdge(const PipelineDescription& pipeline, const PipelineDescription::E
   }
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   static const google::protobuf::LogSilencer quiet;
   v1::PipelineSpec spec;
@@ -50,10 +52,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   for (const PipelineDescription::Edge& edge : pipeline->edges) CheckEdge(*pipeline, edge);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -62,6 +62,8 @@ void CheckSpec(const v1::ReshardSpec& spec) {
   if (table.ok()) CheckTable(*table);
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   static const google::protobuf::LogSilencer quiet;
   v1::ReshardSpec spec;
@@ -69,10 +71,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   if (google::protobuf::util::JsonStringToMessage(text, &spec).ok()) CheckSpec(spec);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -6,6 +6,7 @@
 #include "client/safetensors/writer.h"
 #include "common/base/check.h"
 #include "common/testing/temporary_folder.h"
+#include "tests/fuzz/fuzz_input.h"
 
 #include <cstdint>
 #include <span>
@@ -25,6 +26,8 @@ void CheckWritten(const std::vector<SafetensorsEntry>& entries) {
   CHECK_EQ(file->header().tensors.size(), entries.size());
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   const std::span<const std::byte> file = std::as_bytes(std::span(data, size));
   const absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(file);
@@ -43,10 +46,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   CheckWritten(entries);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -17,6 +17,8 @@ void CheckSurvives(const SocketAddress& address) {
   CHECK(!address.endpoint.ToString().empty());
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   if (const auto address = SocketAddress::Decode(TextOf(data, size)); address.ok()) {
     CheckSurvives(*address);
@@ -31,10 +33,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   CheckSurvives(address);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

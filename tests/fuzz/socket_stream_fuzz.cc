@@ -1,4 +1,4 @@
-// Both ends of a socket transport's connection, at the other end of which somebody lies: whatever
+// Both ends of a socket transport's connection, at the other end of which there is a liar: whatever
 // comes, a stream goes on or ends, and every send and receive is completed once.
 //
 // The first byte says which end, and through shared memory or not; then come the bytes that follow
@@ -155,6 +155,8 @@ void FuzzOutgoing(bool shared_memory, std::span<const uint8_t> bytes, uint8_t ch
   Run(stream, told, receiver);
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   FuzzInput input({data, size});
   const uint8_t choices = input.Byte();
@@ -167,10 +169,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   }
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

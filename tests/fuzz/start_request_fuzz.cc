@@ -1,6 +1,7 @@
 // The start of a task, as it comes from a controller: what is accepted is within its bounds.
 
 #include "common/base/check.h"
+#include "tests/fuzz/fuzz_input.h"
 #include "worker/tasks/start_request.h"
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include <google/protobuf/stubs/logging.h>
 
 namespace crossmesh {
-namespace {
 
 void FuzzOne(const uint8_t* data, size_t size) {
   static const google::protobuf::LogSilencer quiet;
@@ -32,10 +32,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   }
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

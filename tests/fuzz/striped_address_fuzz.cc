@@ -20,6 +20,8 @@ void FuzzBytes(absl::string_view bytes) {
   CHECK(*again == bytes);
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   const absl::string_view bytes = TextOf(data, size);
   FuzzBytes(bytes);
@@ -30,10 +32,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   FuzzBytes(sealed);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

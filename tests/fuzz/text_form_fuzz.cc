@@ -1,4 +1,4 @@
-// Whatever parses as a text form prints, and its print parses to the same value.
+// What parses as a text form prints, and its print parses to the same value.
 
 #include "common/base/check.h"
 #include "common/mesh/box.h"
@@ -39,6 +39,8 @@ void CheckRules(absl::string_view text) {
   }
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   const absl::string_view text = TextOf(data, size);
   const auto print = [](const auto& value) { return ToString(value); };
@@ -55,10 +57,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   CheckRules(text);
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

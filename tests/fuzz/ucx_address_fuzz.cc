@@ -17,6 +17,8 @@ void CheckSurvives(const UcxAddress& address) {
   CHECK(*again == address);
 }
 
+}  // namespace
+
 void FuzzOne(const uint8_t* data, size_t size) {
   const absl::string_view bytes = TextOf(data, size);
   if (const auto address = UcxAddress::Decode(bytes); address.ok()) CheckSurvives(*address);
@@ -26,10 +28,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
                  .worker_address = std::string(bytes.substr(kBootIdBytes))});
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

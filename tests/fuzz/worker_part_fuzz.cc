@@ -3,6 +3,7 @@
 
 #include "common/base/check.h"
 #include "common/wire/worker_part_codec.h"
+#include "tests/fuzz/fuzz_input.h"
 #include "worker/executor/prepared_part.h"
 
 #include <cstdint>
@@ -13,7 +14,6 @@
 #include <google/protobuf/stubs/logging.h>
 
 namespace crossmesh {
-namespace {
 
 void FuzzOne(const uint8_t* data, size_t size) {
   static const google::protobuf::LogSilencer quiet;
@@ -31,10 +31,4 @@ void FuzzOne(const uint8_t* data, size_t size) {
   if (prepared.ok()) CHECK((*prepared)->part().digest() == again->digest());
 }
 
-}  // namespace
 }  // namespace crossmesh
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  crossmesh::FuzzOne(data, size);
-  return 0;
-}

@@ -14,7 +14,6 @@
 #include "common/testing/paths.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/tensor_codec.h"
-#include "common/wire/time_codec.h"
 #include "common/wire/worker_part_codec.h"
 #include "controller/dispatch/worker_programs.h"
 #include "crossmesh/v1/reshard.pb.h"
@@ -33,11 +32,12 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <google/protobuf/message_lite.h>
+#include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 
 namespace crossmesh {
@@ -53,8 +53,11 @@ class CorpusWriter {
     return absl::StrCat(folder, "/", name);
   }
   void Write(const std::string& target, const std::string& name, const std::string& bytes) const {
-    const std::string path = PathOf(target, name);
-    std::ofstream(path, std::ios::binary) << bytes;
+    std::ofstream(PathOf(target, name), std::ios::binary) << bytes;
+  }
+  void Write(const std::string& target, const std::string& name,
+             const google::protobuf::MessageLite& message) const {
+    Write(target, name, message.SerializeAsString());
   }
 
  private:
@@ -118,44 +121,40 @@ void WriteSafetensorsFile(const CorpusWriter& corpus) {
 
 void WriteMemoryDatagrams(const CorpusWriter& corpus) {
   using Op = MemoryRequest::Op;
-  corpus.Write("memory_datagram", "create",
-               Encode(MemoryRequest{Op::kCreate, "trainer", "a.0", 4096}));
-  corpus.Write("memory_datagram", "open", Encode(MemoryRequest{Op::kOpen, "trainer", "a.0"}));
-  corpus.Write("memory_datagram", "list", Encode(MemoryRequest{}));
-  corpus.Write("memory_datagram", "delete", Encode(MemoryRequest{Op::kDelete, "trainer", "a.0"}));
-  corpus.Write("memory_datagram", "storages",
-               Encode(MemoryReply{.storages = {{"trainer", "a.0", 4096, 7, false},
-                                               {"serving", "a.1", 64, 1, true}}}));
-  corpus.Write("memory_datagram", "refusal",
-               Encode(MemoryReply{.status = absl::NotFoundError("storage 'x' of device a.0")}));
+  const auto write = [&corpus](const std::string& name, const auto& datagram) {
+    corpus.Write("memory_datagram", name, Encode(datagram));
+  };
+  write("create", MemoryRequest{Op::kCreate, "trainer", "a.0", 4096});
+  write("open", MemoryRequest{Op::kOpen, "trainer", "a.0"});
+  write("list", MemoryRequest{});
+  write("delete", MemoryRequest{Op::kDelete, "trainer", "a.0"});
+  write("storages", MemoryReply{.storages = {{"trainer", "a.0", 4096, 7, false},
+                                             {"serving", "a.1", 64, 1, true}}});
+  write("refusal", MemoryReply{.status = absl::NotFoundError("storage 'x' of device a.0")});
+}
+
+std::shared_ptr<const TensorTable> TableOf(std::vector<TensorSpec> tensors,
+                                           const ReshardLayout& source,
+                                           const ReshardLayout& destination) {
+  const Manifest manifest = Manifest::Create(std::move(tensors)).value();
+  return std::make_shared<const TensorTable>(
+      BuildReshardTensors(manifest, source, destination, {}).value());
 }
 
 // One tensor gets scales, one is converted without.
-TensorTable ConvertedTensors() {
-  const Manifest manifest =
-      Manifest::Create(
-          {{.name = "w", .type = DataType::kBF16, .shape = *Shape::Create(std::array{256L, 128L})},
-           {.name = "norm", .type = DataType::kF32, .shape = *Shape::Create(std::array{8L})}})
-          .value();
-  const Mesh source = ParseMesh("x=2 on a.0-1").value();
-  const Mesh destination = ParseMesh("y=2 on b.0-1").value();
-  const LayoutRules source_rules = LayoutRules::Parse("* [x, ...]").value();
-  const LayoutRules destination_rules =
-      LayoutRules::Parse("w [y, -] as F8_E4M3\n* [...] as F16").value();
-  return BuildReshardTensors(manifest, {source, source_rules}, {destination, destination_rules}, {})
-      .value();
+std::shared_ptr<const TensorTable> ConvertedTensors() {
+  return TableOf(
+      {{.name = "w", .type = DataType::kBF16, .shape = *Shape::Create(std::array{256L, 128L})},
+       {.name = "norm", .type = DataType::kF32, .shape = *Shape::Create(std::array{8L})}},
+      {*ParseMesh("x=2 on a.0-1"), *LayoutRules::Parse("* [x, ...]")},
+      {*ParseMesh("y=2 on b.0-1"), *LayoutRules::Parse("w [y, -] as F8_E4M3\n* [...] as F16")});
 }
 
 // All of it is one broadcast group.
-TensorTable OneGroup() {
-  const Manifest manifest =
-      Manifest::Create(
-          {{.name = "w", .type = DataType::kF32, .shape = *Shape::Create(std::array{64L})}})
-          .value();
-  const Mesh source = ParseMesh("x=1 on a.0").value();
-  const Mesh destination = ParseMesh("y=3 on b.0-2").value();
-  const LayoutRules whole = LayoutRules::Parse("* [...]").value();
-  return BuildReshardTensors(manifest, {source, whole}, {destination, whole}, {}).value();
+std::shared_ptr<const TensorTable> OneGroup() {
+  const LayoutRules whole = *LayoutRules::Parse("* [...]");
+  return TableOf({{.name = "w", .type = DataType::kF32, .shape = *Shape::Create(std::array{64L})}},
+                 {*ParseMesh("x=1 on a.0"), whole}, {*ParseMesh("y=3 on b.0-2"), whole});
 }
 
 // A random part of a random plan for the tensors.
@@ -166,13 +165,10 @@ void WritePart(const CorpusWriter& corpus, const std::string& name, RandomSource
   Plan::Spec spec =
       RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing)));
   spec.broadcast_groups = FindBroadcastGroups(spec.relays, spec.hops, tensors->devices().size());
-  const absl::StatusOr<Plan> plan = Plan::Create(std::move(spec));
-  CHECK_OK(plan);
+  const Plan plan = Plan::Create(std::move(spec)).value();
   std::vector<std::vector<DeviceId>> devices(2);
   for (const DeviceId& device : tensors->devices()) devices[random.Below(2)].push_back(device);
-  const auto parts = CutParts(*plan, devices);
-  CHECK_OK(parts);
-  corpus.Write("worker_part", name, ToProto(parts->front()).SerializeAsString());
+  corpus.Write("worker_part", name, ToProto(CutParts(plan, devices).value().front()));
 }
 
 void WriteParts(const CorpusWriter& corpus) {
@@ -183,8 +179,8 @@ void WriteParts(const CorpusWriter& corpus) {
                   RandomTensorTable(random, {.slots_max = 6, .tensors_max = 3})));
   }
   RandomSource random(9);
-  WritePart(corpus, "converted", random, std::make_shared<const TensorTable>(ConvertedTensors()));
-  WritePart(corpus, "broadcast", random, std::make_shared<const TensorTable>(OneGroup()));
+  WritePart(corpus, "converted", random, ConvertedTensors());
+  WritePart(corpus, "broadcast", random, OneGroup());
 }
 
 CommunicatorKey SmallCommunicator() {
@@ -192,37 +188,33 @@ CommunicatorKey SmallCommunicator() {
 }
 
 void WriteCommunicators(const CorpusWriter& corpus) {
-  corpus.Write("communicator", "key", ToProto(SmallCommunicator()).SerializeAsString());
+  corpus.Write("communicator", "key", ToProto(SmallCommunicator()));
   const PreflightReport report = {.rank = {"GPU-a", 7},
                                   .nccl_version = 23007,
                                   .nccl_library = "NCCL 2.30.7",
                                   .driver_version = 13000,
                                   .environment = {{"NCCL_CUMEM_ENABLE", "1"}},
                                   .free_bytes = 1 << 30};
-  corpus.Write("communicator", "preflight", ToProto(report).SerializeAsString());
+  corpus.Write("communicator", "preflight", ToProto(report));
+}
+
+template <typename Message>
+Message FromText(const std::string& text) {
+  Message message;
+  CHECK(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
 }
 
 void WriteStart(const CorpusWriter& corpus) {
-  v1::ExecuteRequest::Start start;
-  start.set_operation(1);
-  start.set_operation_id("op-1");
-  start.set_epoch(1);
-  start.set_attempt(1);
-  start.set_token("0123456789abcdef");
-  start.set_part_digest(std::string(32, '0'));
-  start.set_source_storage("old");
-  start.set_destination_storage("new");
-  start.set_checksums(true);
-  start.add_peers()->set_worker("w1");
-  start.mutable_peers(0)->set_data_address("address");
-  start.mutable_peers(0)->add_devices(3);
-  start.mutable_deadline()->set_seconds(60);
-  start.mutable_stall_limit()->set_nanos(5);
-  v1::ExecuteRequest::Communicator& communicator = *start.add_communicators();
-  *communicator.mutable_key() = ToProto(SmallCommunicator());
-  communicator.add_devices(3);
-  communicator.add_devices(0);
-  corpus.Write("start_request", "start", start.SerializeAsString());
+  auto start = FromText<v1::ExecuteRequest::Start>(R"(
+      operation: 1 operation_id: "op-1" epoch: 1 attempt: 1 token: "0123456789abcdef"
+      part_digest: "00000000000000000000000000000000"
+      source_storage: "old" destination_storage: "new" checksums: true
+      peers { worker: "w1" data_address: "address" devices: 3 }
+      deadline { seconds: 60 } stall_limit { nanos: 5 }
+      communicators { devices: 3 devices: 0 })");
+  *start.mutable_communicators(0)->mutable_key() = ToProto(SmallCommunicator());
+  corpus.Write("start_request", "start", start);
 }
 
 void WriteGpuMessages(const CorpusWriter& corpus) {
@@ -231,41 +223,31 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
       .purpose = "relay",
       .epoch = 3};
   const TaskKey task = {.operation = 1, .epoch = 2, .plan = 3, .instance = 4};
-  const auto write = [&corpus](absl::string_view name, const auto& message) {
-    corpus.Write("gpu_message", std::string(name), message.SerializeAsString());
+  const auto write = [&corpus](const std::string& name, const auto& message) {
+    corpus.Write("gpu_message", name, message);
   };
-  v1::GpuRequest request;
-  request.set_id(1);
-  request.mutable_create_arena()->set_arena(1);
-  request.mutable_create_arena()->set_size_bytes(4096);
+  auto request = FromText<v1::GpuRequest>("id: 1 create_arena { arena: 1 size_bytes: 4096 }");
   write("create_arena", request);
+  *request.mutable_create_communicator() =
+      FromText<v1::GpuRequest::CreateCommunicator>(R"(ticket: 1 id: "id" timeout { seconds: 5 })");
   *request.mutable_create_communicator()->mutable_key() = ToProto(key);
-  request.mutable_create_communicator()->set_ticket(1);
-  request.mutable_create_communicator()->set_id("id");
-  *request.mutable_create_communicator()->mutable_timeout() = ToProto(absl::Seconds(5));
   write("create_communicator", request);
   *request.mutable_stop_communicator()->mutable_key() = ToProto(key);
   *request.mutable_stop_communicator()->mutable_cause() = ToProto(absl::CancelledError("enough"));
   write("stop_communicator", request);
   v1::GpuRequest::RunTask& run = *request.mutable_run_task();
+  run = FromText<v1::GpuRequest::RunTask>(
+      "devices: 3 devices: 1 deadline { seconds: 60 } stall_limit { seconds: 5 }");
   *run.mutable_key() = ToProto(task);
   *run.mutable_sources() = ToProto(std::vector<TilePlace>{{ArenaId(1), 64}, {}});
   *run.mutable_destinations() = ToProto(std::vector<TilePlace>{{}, {ArenaId(2), 0}});
   *run.mutable_communicator() = ToProto(key);
-  run.add_devices(3);
-  run.add_devices(1);
-  *run.mutable_deadline() = ToProto(absl::Seconds(60));
-  *run.mutable_stall_limit() = ToProto(absl::Seconds(5));
   write("run_task", request);
   v1::GpuRequest::CopyTiles& copy = *request.mutable_copy_tiles();
+  copy = FromText<v1::GpuRequest::CopyTiles>(
+      "direction: DIRECTION_LOAD arena: 1 ranges { size_bytes: 64 } "
+      "ranges { offset_bytes: 128 size_bytes: 4096 }");
   *copy.mutable_key() = ToProto(task);
-  copy.set_direction(v1::GpuRequest::CopyTiles::DIRECTION_LOAD);
-  copy.set_arena(1);
-  for (const TileRange& range : {TileRange{0, 64}, TileRange{128, 4096}}) {
-    v1::GpuRequest::CopyTiles::Range& added = *copy.add_ranges();
-    added.set_offset_bytes(range.offset);
-    added.set_size_bytes(range.bytes);
-  }
   write("copy_tiles", request);
   v1::GpuNotice notice;
   *notice.mutable_hello()->mutable_preflight() =
@@ -282,26 +264,19 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
   write("last_words", notice);
 }
 
-v1::LayoutRule RuleOf(const std::string& pattern, const std::string& layout) {
-  v1::LayoutRule rule;
-  rule.set_pattern(pattern);
-  rule.set_layout(layout);
-  return rule;
-}
-
 void WriteSpec(const CorpusWriter& corpus) {
-  v1::ReshardSpec spec;
+  auto spec = FromText<v1::ReshardSpec>(R"(
+      source {
+        inline_mesh { axes: "x=2" devices: "a.0-1" }
+        rules { pattern: "h.{l}.*" layout: "[x, ...]" } rules { pattern: "*" layout: "[...]" }
+      }
+      destination {
+        inline_mesh { axes: "replica=2,y=2" devices: "b.0-3" }
+        rules { pattern: "h.{l}.*" layout: "[..., y] chunk" dtype: "F16" }
+        rules { pattern: "*" layout: "[...]" }
+      }
+      replica_axes: "replica" strategy: "relay")");
   *spec.mutable_inline_manifest() = ToProto(SmallManifest());
-  for (const auto& [side, mesh, layout] :
-       {std::tuple(spec.mutable_source(), "x=2 on a.0-1", "[x, ...]"),
-        std::tuple(spec.mutable_destination(), "replica=2,y=2 on b.0-3", "[..., y] chunk")}) {
-    *side->mutable_inline_mesh() = ToProto(ParseMesh(mesh).value());
-    *side->add_rules() = RuleOf("h.{l}.*", layout);
-    *side->add_rules() = RuleOf("*", "[...]");
-  }
-  spec.mutable_destination()->mutable_rules(0)->set_dtype("F16");
-  spec.add_replica_axes("replica");
-  spec.set_strategy("relay");
   *spec.mutable_topology() = ToProto(Topology());
   std::string text;
   CHECK(google::protobuf::util::MessageToJsonString(spec, &text).ok());
@@ -330,7 +305,7 @@ void WritePipelines(const CorpusWriter& corpus) {
     const std::vector<PlannedProgram> programs = MakeWorkerPrograms(*planned, devices).value();
     for (size_t worker = 0; worker < programs.size(); ++worker) {
       corpus.Write("pipeline_program", blocking ? "blocking" : absl::StrCat("stage_", worker),
-                   programs[worker].message.SerializeAsString());
+                   programs[worker].message);
     }
   }
 }
@@ -381,8 +356,8 @@ void WriteMessages(const CorpusWriter& corpus) {
                              .nonce = {'n', 'o', 'n', 'c', 'e'},
                              .endpoint = {.ip = {'i', 'p'}, .port = 65001}}
                    .Encode());
-  const StripedAddress striped{.nics = {"first", "second"}};
-  corpus.Write("striped_address", "address", striped.Encode().value());
+  corpus.Write("striped_address", "address",
+               StripedAddress{.nics = {"first", "second"}}.Encode().value());
   corpus.Write("striped_address", "without_frame", std::string("\2\1\0a\2\0bc", 8));
   std::array<std::byte, kFailureBytesMax> bytes;
   const size_t size = EncodeFailure(absl::DataLossError("relay 3 at b.0: caf\xc3\xa9"), bytes);
