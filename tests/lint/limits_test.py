@@ -39,7 +39,6 @@ KNOWN: dict[str, str] = {
     "controller/service/pipeline_service.cc": "headers",
     "controller/service/reshard_service.cc": "headers",
     "examples/pipeline_training/training_main.cc": "headers",
-    "tests/integration/pipeline_run_test.cc": "lines, nesting",
     "tests/live/bad_input_test.cc": "a long function",
     "worker/crossmesh_worker_main.cc": "headers",
     "worker/executor/loop_executor.cc": "headers",
