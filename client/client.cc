@@ -2,7 +2,6 @@
 
 #include "client/follower.h"
 #include "client/pause.h"
-#include "client/random_number.h"
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -12,6 +11,7 @@
 #include "common/wire/tensor_codec.h"
 
 #include <algorithm>
+#include <random>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -22,6 +22,26 @@ namespace {
 
 constexpr int32_t kPageSize = 1000;
 constexpr size_t kTensorsPerMessage = 4096;
+
+// From the system's source, so that clients that start together differ.
+uint64_t RandomNumber() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+template <typename Request>
+Request WithId(const std::string& id) {
+  Request request;
+  request.set_id(id);
+  return request;
+}
+
+template <typename Request>
+Request Named(const std::string& name) {
+  Request request;
+  request.set_name(name);
+  return request;
+}
 
 }  // namespace
 
@@ -45,7 +65,7 @@ Client::Client(std::string address, const ClientOptions& options,
 
 absl::Status Client::Explain(const absl::Status& status) const {
   switch (status.code()) {
-    // Nobody here cancels calls: it was a server that stopped, or a connection that ended.
+    // This client cancels no calls: a server has stopped, or a connection has ended.
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kUnavailable:
       return absl::UnavailableError(absl::StrCat("controller ", address_, ": ", status.message()));
@@ -71,18 +91,29 @@ absl::Status Client::Retry(absl::FunctionRef<absl::Status()> attempt) const {
 }
 
 template <typename Stub, typename Request, typename Response>
-absl::Status Client::CallOnce(Stub& stub,
-                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                           Response*),
-                              const Request& request, Response& response) const {
+absl::StatusOr<Response> Client::CallOnce(Stub& stub, Method<Stub, Request, Response> method,
+                                          const Request& request) const {
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);
-  return FromGrpcStatus((stub.*method)(&context, request, &response));
+  Response response;
+  RETURN_IF_ERROR(FromGrpcStatus((stub.*method)(&context, request, &response)));
+  return response;
+}
+
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> Client::Call(Stub& stub, Method<Stub, Request, Response> method,
+                                      const Request& request) const {
+  absl::StatusOr<Response> response;
+  RETURN_IF_ERROR(Retry([&] {
+    response = CallOnce(stub, method, request);
+    return response.status();
+  }));
+  return response;
 }
 
 template <typename Item, typename Stub, typename Request, typename Response>
 absl::StatusOr<std::vector<Item>> Client::Pages(
-    Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    Stub& stub, Method<Stub, Request, Response> method,
     const google::protobuf::RepeatedPtrField<Item>& (Response::*items)() const,
     int64_t count) const {
   std::vector<Item> all;
@@ -90,8 +121,7 @@ absl::StatusOr<std::vector<Item>> Client::Pages(
   do {
     const int64_t missing = count - std::ssize(all);
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
-    Response page;
-    RETURN_IF_ERROR(Call(stub, method, request, page));
+    ASSIGN_OR_RETURN(const Response page, Call(stub, method, request));
     const google::protobuf::RepeatedPtrField<Item>& found = (page.*items)();
     const auto wanted = std::min<int64_t>(missing, found.size());
     all.insert(all.end(), found.begin(), found.begin() + wanted);
@@ -104,17 +134,12 @@ absl::StatusOr<int64_t> Client::CreateMesh(const v1::Mesh& mesh) {
   v1::CreateMeshRequest request;
   *request.mutable_mesh() = mesh;
   request.set_request_id(NewRequestId());
-  v1::CreateMeshResponse response;
-  RETURN_IF_ERROR(Call(*meshes_, &v1::MeshService::Stub::CreateMesh, request, response));
+  ASSIGN_OR_RETURN(auto response, Call(*meshes_, &v1::MeshService::Stub::CreateMesh, request));
   return response.revision();
 }
 
 absl::StatusOr<v1::GetMeshResponse> Client::GetMesh(const std::string& name) {
-  v1::GetMeshRequest request;
-  request.set_name(name);
-  v1::GetMeshResponse response;
-  RETURN_IF_ERROR(Call(*meshes_, &v1::MeshService::Stub::GetMesh, request, response));
-  return response;
+  return Call(*meshes_, &v1::MeshService::Stub::GetMesh, Named<v1::GetMeshRequest>(name));
 }
 
 absl::StatusOr<std::vector<v1::Mesh>> Client::ListMeshes() {
@@ -123,12 +148,10 @@ absl::StatusOr<std::vector<v1::Mesh>> Client::ListMeshes() {
 }
 
 absl::Status Client::DeleteMesh(const std::string& name, int64_t revision) {
-  v1::DeleteMeshRequest request;
-  request.set_name(name);
+  auto request = Named<v1::DeleteMeshRequest>(name);
   request.set_revision(revision);
-  v1::DeleteMeshResponse response;
   // Once: a second answer would be that there is none.
-  return Explain(CallOnce(*meshes_, &v1::MeshService::Stub::DeleteMesh, request, response));
+  return Explain(CallOnce(*meshes_, &v1::MeshService::Stub::DeleteMesh, request).status());
 }
 
 absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& name,
@@ -147,6 +170,7 @@ absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& n
       if (!writer->Write(message)) break;  // the status says why
       message.Clear();
     }
+    // The name is in the first message only; a manifest without tensors still needs that one.
     if (!message.name().empty() || !message.tensors().empty()) writer->Write(message);
     writer->WritesDone();
     return FromGrpcStatus(writer->Finish());
@@ -161,9 +185,7 @@ absl::StatusOr<Manifest> Client::GetManifest(const std::string& name) {
     manifest.Clear();
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
-    v1::GetManifestRequest request;
-    request.set_name(name);
-    const auto reader = manifests_->GetManifest(&context, request);
+    const auto reader = manifests_->GetManifest(&context, Named<v1::GetManifestRequest>(name));
     v1::GetManifestResponse message;
     while (reader->Read(&message)) manifest.mutable_tensors()->MergeFrom(message.tensors());
     return FromGrpcStatus(reader->Finish());
@@ -179,18 +201,15 @@ absl::StatusOr<std::vector<v1::ListManifestsResponse::Entry>> Client::ListManife
 }
 
 absl::Status Client::DeleteManifest(const std::string& name, int64_t revision) {
-  v1::DeleteManifestRequest request;
-  request.set_name(name);
+  auto request = Named<v1::DeleteManifestRequest>(name);
   request.set_revision(revision);
-  v1::DeleteManifestResponse response;
   return Explain(
-      CallOnce(*manifests_, &v1::ManifestService::Stub::DeleteManifest, request, response));
+      CallOnce(*manifests_, &v1::ManifestService::Stub::DeleteManifest, request).status());
 }
 
 absl::StatusOr<v1::Network> Client::GetNetwork() {
-  v1::GetNetworkResponse response;
-  RETURN_IF_ERROR(
-      Call(*networks_, &v1::NetworkService::Stub::GetNetwork, v1::GetNetworkRequest(), response));
+  ASSIGN_OR_RETURN(auto response, Call(*networks_, &v1::NetworkService::Stub::GetNetwork,
+                                       v1::GetNetworkRequest()));
   return std::move(*response.mutable_network());
 }
 
@@ -199,13 +218,14 @@ absl::StatusOr<v1::Network> Client::SetNetwork(const v1::Topology& topology,
   v1::SetNetworkRequest request;
   *request.mutable_topology() = topology;
   if (revision.has_value()) request.set_revision(*revision);
-  v1::SetNetworkResponse response;
+  absl::StatusOr<v1::SetNetworkResponse> response;
   const auto once = [&] {
-    return CallOnce(*networks_, &v1::NetworkService::Stub::SetNetwork, request, response);
+    response = CallOnce(*networks_, &v1::NetworkService::Stub::SetNetwork, request);
+    return response.status();
   };
   // Of a revision only once: a second answer would be that another one is there.
   RETURN_IF_ERROR(revision.has_value() ? Explain(once()) : Retry(once));
-  return std::move(*response.mutable_network());
+  return std::move(*response->mutable_network());
 }
 
 absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
@@ -224,32 +244,26 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
 }
 
 absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {
-  v1::PlanReshardResponse response;
-  RETURN_IF_ERROR(Call(*reshards_, &v1::ReshardService::Stub::PlanReshard, request, response));
-  return response;
+  return Call(*reshards_, &v1::ReshardService::Stub::PlanReshard, request);
 }
 
-template <typename Subject>
-Follower<Subject> Client::FollowerOf(absl::string_view noun,
-                                     absl::FunctionRef<void(const Subject&)> on_change) const {
-  return Follower<Subject>({.noun = std::string(noun),
-                            .address = address_,
-                            .follow_for = options_.follow_for,
-                            .seed = RandomNumber()},
-                           on_change);
+FollowerOptions Client::OptionsFor(absl::string_view noun) const {
+  return {.noun = std::string(noun),
+          .address = address_,
+          .follow_for = options_.follow_for,
+          .seed = RandomNumber()};
 }
 
 absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRequest* request,
                                                       const std::string& id, OnChange on_change) {
-  Follower<v1::Operation> follower = FollowerOf("operation", on_change);
+  Follower<v1::Operation> follower(OptionsFor("operation"), on_change);
   const auto open = [&](grpc::ClientContext& context) {
     if (request == nullptr) return absl::InvalidArgumentError("operation id: found none");
     return follower.Read(reshards_->ExecuteReshard(&context, *request),
                          &v1::ExecuteReshardResponse::mutable_operation);
   };
   const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
-    v1::WatchOperationRequest watched;
-    watched.set_id(known);
+    const auto watched = WithId<v1::WatchOperationRequest>(known);
     return follower.Read(operations_->WatchOperation(&context, watched),
                          &v1::WatchOperationResponse::mutable_operation);
   };
@@ -266,10 +280,8 @@ absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_c
 }
 
 absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
-  v1::GetOperationRequest request;
-  request.set_id(id);
-  v1::GetOperationResponse response;
-  RETURN_IF_ERROR(Call(*operations_, &v1::OperationService::Stub::GetOperation, request, response));
+  ASSIGN_OR_RETURN(auto response, Call(*operations_, &v1::OperationService::Stub::GetOperation,
+                                       WithId<v1::GetOperationRequest>(id)));
   return std::move(*response.mutable_operation());
 }
 
@@ -279,26 +291,22 @@ absl::StatusOr<std::vector<v1::Operation>> Client::ListOperations(int64_t count)
 }
 
 absl::Status Client::CancelOperation(const std::string& id, const std::string& reason) {
-  v1::CancelOperationRequest request;
-  request.set_id(id);
+  auto request = WithId<v1::CancelOperationRequest>(id);
   request.set_reason(reason);
-  v1::CancelOperationResponse response;
-  return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request, response);
+  return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request).status();
 }
 
 absl::StatusOr<int64_t> Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
   v1::CreatePipelineRequest request;
   *request.mutable_pipeline() = pipeline;
-  v1::CreatePipelineResponse response;
-  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request, response));
+  ASSIGN_OR_RETURN(auto response,
+                   Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request));
   return response.revision();
 }
 
 absl::StatusOr<v1::PipelineSpec> Client::GetPipeline(const std::string& name) {
-  v1::GetPipelineRequest request;
-  request.set_name(name);
-  v1::GetPipelineResponse response;
-  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::GetPipeline, request, response));
+  ASSIGN_OR_RETURN(auto response, Call(*pipelines_, &v1::PipelineService::Stub::GetPipeline,
+                                       Named<v1::GetPipelineRequest>(name)));
   return std::move(*response.mutable_pipeline());
 }
 
@@ -308,32 +316,29 @@ absl::StatusOr<std::vector<v1::PipelineSpec>> Client::ListPipelines() {
 }
 
 absl::Status Client::DeletePipeline(const std::string& name) {
-  v1::DeletePipelineRequest request;
-  request.set_name(name);
-  v1::DeletePipelineResponse response;
   // Once: a second answer would be that there is none.
-  return Explain(
-      CallOnce(*pipelines_, &v1::PipelineService::Stub::DeletePipeline, request, response));
+  return Explain(CallOnce(*pipelines_, &v1::PipelineService::Stub::DeletePipeline,
+                          Named<v1::DeletePipelineRequest>(name))
+                     .status());
 }
 
 absl::StatusOr<v1::PipelinePlan> Client::PlanPipeline(const v1::PlanPipelineRequest& request) {
-  v1::PlanPipelineResponse response;
-  RETURN_IF_ERROR(Call(*pipelines_, &v1::PipelineService::Stub::PlanPipeline, request, response));
+  ASSIGN_OR_RETURN(auto response,
+                   Call(*pipelines_, &v1::PipelineService::Stub::PlanPipeline, request));
   return std::move(*response.mutable_plan());
 }
 
 absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelineRequest* request,
                                                           const std::string& id,
                                                           OnRunChange on_change) {
-  Follower<v1::PipelineRun> follower = FollowerOf("pipeline run", on_change);
+  Follower<v1::PipelineRun> follower(OptionsFor("pipeline run"), on_change);
   const auto open = [&](grpc::ClientContext& context) {
     if (request == nullptr) return absl::InvalidArgumentError("pipeline run id: found none");
     return follower.Read(pipelines_->StartPipeline(&context, *request),
                          &v1::StartPipelineResponse::mutable_run);
   };
   const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
-    v1::WatchPipelineRunRequest watched;
-    watched.set_id(known);
+    const auto watched = WithId<v1::WatchPipelineRunRequest>(known);
     return follower.Read(pipelines_->WatchPipelineRun(&context, watched),
                          &v1::WatchPipelineRunResponse::mutable_run);
   };
@@ -351,13 +356,13 @@ absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,
 }
 
 absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
-  v1::WatchPipelineRunRequest request;
-  request.set_id(id);
+  const auto request = WithId<v1::WatchPipelineRunRequest>(id);
   v1::WatchPipelineRunResponse response;
   const auto attempt = [&] {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
     const auto reader = pipelines_->WatchPipelineRun(&context, request);
+    // The service has no call for a run alone: its watch tells the present state first.
     const bool found = reader->Read(&response);
     if (found) context.TryCancel();
     const absl::Status status = FromGrpcStatus(reader->Finish());
@@ -375,11 +380,9 @@ absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t co
 }
 
 absl::Status Client::StopPipelineRun(const std::string& id, bool now) {
-  v1::StopPipelineRunRequest request;
-  request.set_id(id);
+  auto request = WithId<v1::StopPipelineRunRequest>(id);
   request.set_now(now);
-  v1::StopPipelineRunResponse response;
-  return Call(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun, request, response);
+  return Call(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun, request).status();
 }
 
 absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
@@ -388,10 +391,8 @@ absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
 }
 
 absl::Status Client::DrainWorker(const std::string& name) {
-  v1::DrainWorkerRequest request;
-  request.set_name(name);
-  v1::DrainWorkerResponse response;
-  return Call(*workers_, &v1::WorkerService::Stub::DrainWorker, request, response);
+  return Call(*workers_, &v1::WorkerService::Stub::DrainWorker, Named<v1::DrainWorkerRequest>(name))
+      .status();
 }
 
 std::string NewRequestId() { return absl::StrFormat("%016x%016x", RandomNumber(), RandomNumber()); }

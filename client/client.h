@@ -28,8 +28,7 @@
 
 namespace crossmesh {
 
-template <typename Subject>
-class Follower;
+struct FollowerOptions;
 
 struct ClientOptions {
   bool insecure = false;  // allows an address that is not local
@@ -42,7 +41,7 @@ struct ClientOptions {
 };
 
 // A controller's services as blocking calls. Every call has a deadline. A call that the server or
-// the connection cut (Unavailable, or a Cancelled that nobody here asked for, which becomes
+// the connection cut (Unavailable, or a Cancelled that this client did not ask for, which becomes
 // Unavailable) is made again when making it twice does no harm. Errors are the controller's own;
 // those of the connection name its address. Thread-safe.
 class Client {
@@ -86,7 +85,7 @@ class Client {
 
   using OnChange = absl::FunctionRef<void(const v1::Operation&)>;
   // Does it once, and follows it to its end; `on_change` is called at every change, by this thread.
-  // Whatever cuts the stream, it is taken up again: by the request id until the operation is known,
+  // A stream that is cut is taken up again: by the request id until the operation is known,
   // by WatchOperation then. Returns the operation as it ended, also when it failed: see its state.
   // An error is that of a request that was refused, or of a controller that stayed away for longer
   // than `follow_for`, while the operation may go on.
@@ -131,9 +130,7 @@ class Client {
   Client(std::string address, const ClientOptions& options,
          const std::shared_ptr<grpc::Channel>& channel);
 
-  template <typename Subject>
-  Follower<Subject> FollowerOf(absl::string_view noun,
-                               absl::FunctionRef<void(const Subject&)> on_change) const;
+  FollowerOptions OptionsFor(absl::string_view noun) const;
   // By the request, or by the id when there is none.
   absl::StatusOr<v1::Operation> FollowOperation(const v1::ExecuteReshardRequest* request,
                                                 const std::string& id, OnChange on_change);
@@ -145,21 +142,18 @@ class Client {
   // Runs `attempt` once, and again while it is Unavailable and there is time.
   absl::Status Retry(absl::FunctionRef<absl::Status()> attempt) const;
   template <typename Stub, typename Request, typename Response>
-  absl::Status CallOnce(Stub& stub,
-                        grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                     Response*),
-                        const Request& request, Response& response) const;
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
   template <typename Stub, typename Request, typename Response>
-  absl::Status Call(Stub& stub,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                    const Request& request, Response& response) const {
-    return Retry([&] { return CallOnce(stub, method, request, response); });
-  }
+  absl::StatusOr<Response> CallOnce(Stub& stub, Method<Stub, Request, Response> method,
+                                    const Request& request) const;
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(Stub& stub, Method<Stub, Request, Response> method,
+                                const Request& request) const;
 
   // The first `count` items that a method lists, page by page.
   template <typename Item, typename Stub, typename Request, typename Response>
   absl::StatusOr<std::vector<Item>> Pages(
-      Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      Stub& stub, Method<Stub, Request, Response> method,
       const google::protobuf::RepeatedPtrField<Item>& (Response::*items)() const,
       int64_t count = std::numeric_limits<int64_t>::max()) const;
 

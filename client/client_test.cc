@@ -66,6 +66,13 @@ class ScriptedStream final : public ServerWriteStream<Response> {
   void OnEnd() override {}
 };
 
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                 const absl::Status& status = absl::OkStatus()) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
 // Starts the operation in its second stream only; both end before the operation has.
 class BrittleReshards final : public v1::ReshardService::CallbackService {
  public:
@@ -134,7 +141,7 @@ class BrittlePipelines final : public v1::PipelineService::CallbackService {
     }
   }
 
-  // Two to a page, whatever is asked for.
+  // Two to a page, however many are asked for.
   grpc::ServerUnaryReactor* ListPipelineRuns(grpc::CallbackServerContext* context,
                                              const v1::ListPipelineRunsRequest* request,
                                              v1::ListPipelineRunsResponse* response) override {
@@ -142,18 +149,14 @@ class BrittlePipelines final : public v1::PipelineService::CallbackService {
     *response->add_runs() = RunIn(v1::PIPELINE_RUN_STATE_RUNNING);
     *response->add_runs() = RunIn(v1::PIPELINE_RUN_STATE_DONE);
     response->set_next_page_token("more");
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+    return Answer(context);
   }
 
   grpc::ServerUnaryReactor* DeletePipeline(grpc::CallbackServerContext* context,
                                            const v1::DeletePipelineRequest* /*request*/,
                                            v1::DeletePipelineResponse* /*response*/) override {
     ++deletes;
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(absl::UnavailableError("cut")));
-    return reactor;
+    return Answer(context, absl::UnavailableError("cut"));
   }
 
   std::atomic<int> deletes = 0;
@@ -170,16 +173,14 @@ class BrittleMeshes final : public v1::MeshService::CallbackService {
                                     const v1::GetMeshRequest* request,
                                     v1::GetMeshResponse* response) override {
     ++calls;
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     if (request->name() == "never") {
-      reactor->Finish(ToGrpcStatus(absl::CancelledError("the server stops")));
-    } else if (request->name() == "late" && calls < 3) {
-      reactor->Finish(ToGrpcStatus(absl::UnavailableError("not yet")));
-    } else {
-      response->mutable_mesh()->set_name(request->name());
-      reactor->Finish(grpc::Status::OK);
+      return Answer(context, absl::CancelledError("the server stops"));
     }
-    return reactor;
+    if (request->name() == "late" && calls < 3) {
+      return Answer(context, absl::UnavailableError("not yet"));
+    }
+    response->mutable_mesh()->set_name(request->name());
+    return Answer(context);
   }
 
   grpc::ServerUnaryReactor* ListMeshes(grpc::CallbackServerContext* context,
@@ -188,18 +189,14 @@ class BrittleMeshes final : public v1::MeshService::CallbackService {
     const bool first = request->page_token().empty();
     response->add_meshes()->set_name(first ? "a" : "b");
     if (first) response->set_next_page_token("more");
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+    return Answer(context);
   }
 
   grpc::ServerUnaryReactor* DeleteMesh(grpc::CallbackServerContext* context,
                                        const v1::DeleteMeshRequest* /*request*/,
                                        v1::DeleteMeshResponse* /*response*/) override {
     ++calls;
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(absl::UnavailableError("cut")));
-    return reactor;
+    return Answer(context, absl::UnavailableError("cut"));
   }
 
   std::atomic<int> calls = 0;
