@@ -1,6 +1,9 @@
 #include "worker/control_services.h"
 
 #include "common/base/status_macros.h"
+#include "common/metrics/prometheus/exporter.h"
+#include "common/metrics/rpc_metrics.h"
+#include "common/metrics/worker_metrics.h"
 #include "common/rpc/server.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_host.h"
@@ -23,34 +26,44 @@ constexpr absl::Duration kCallGrace = absl::Seconds(1);
 
 }  // namespace
 
-ControlServices::ControlServices(Options options, const Ports& ports)
-    : options_(std::move(options)), ports_(ports) {}
+ControlServices::ControlServices(Options options)
+    : options_(std::move(options)), metrics_(std::make_unique<RpcMetrics>(kWorkerMethods)) {}
 
 ControlServices::~ControlServices() = default;
 
-absl::Status ControlServices::Open() {
-  execution_service_ = MakeExecutionService(ports_.control, ports_.tasks);
+absl::Status ControlServices::ServeMetrics(const WorkerMetrics& worker) {
+  if (options_.metrics_listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(exporter_, MetricsExporter::Start({.address = options_.metrics_listen,
+                                                      .role = "worker",
+                                                      .insecure = options_.insecure}));
+  exporter_->Serve(worker.metrics());
+  exporter_->Serve(metrics_->metrics());
+  return absl::OkStatus();
+}
+
+absl::Status ControlServices::Open(const Ports& ports) {
+  execution_service_ = MakeExecutionService(ports.control, ports.tasks);
   programs_ = std::make_unique<ProgramHost>(
       ProgramHost::Options{.worker = options_.worker,
                            .devices = options_.devices,
                            .computes = options_.computes_pipelines},
       ProgramHost::Ports{
-          .control = ports_.control,
-          .data = ports_.data,
-          .runner = ports_.replays,
-          .make_arena = [&devices = ports_.devices](const DeviceId& device, ByteCount bytes) {
+          .control = ports.control,
+          .data = ports.data,
+          .runner = ports.replays,
+          .make_arena = [&devices = ports.devices](const DeviceId& device, ByteCount bytes) {
             return devices.MakeArena({.name = "pipeline", .device = device}, bytes);
           }});
   pipeline_service_ = MakePipelineExecutionService(*programs_);
-  ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.interfaces}, ports_.clock));
+  ASSIGN_OR_RETURN(probes_, ProbeTable::Create({.interfaces = options_.interfaces}, ports.clock));
   probe_service_ = std::make_unique<ProbeService>(*probes_);
-  communicator_service_ = std::make_unique<CommunicatorService>(ports_.data, ports_.devices.gpus());
+  communicator_service_ = std::make_unique<CommunicatorService>(ports.data, ports.devices.gpus());
   ASSIGN_OR_RETURN(
       server_, RpcServer::Start({.addresses = {options_.listen},
                                  .insecure = options_.insecure,
                                  .services = {execution_service_.get(), pipeline_service_.get(),
                                               probe_service_.get(), communicator_service_.get()},
-                                 .metrics = &ports_.metrics}));
+                                 .metrics = metrics_.get()}));
   return absl::OkStatus();
 }
 
@@ -64,6 +77,10 @@ void ControlServices::Stop() {
 }
 
 const std::string& ControlServices::address() const { return server_->addresses().front(); }
+
+std::string ControlServices::metrics_address() const {
+  return exporter_ == nullptr ? "" : exporter_->address();
+}
 
 absl::StatusOr<std::unique_ptr<PipelineLoop>> ControlServices::WaitForPipeline() {
   return programs_->WaitForLoop();

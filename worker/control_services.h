@@ -15,6 +15,7 @@ namespace crossmesh {
 class Clock;
 class CommunicatorService;
 class EventLoop;
+class MetricsExporter;
 class PipelineLoop;
 class ProbeService;
 class ProbeTable;
@@ -24,9 +25,11 @@ class RpcMetrics;
 class RpcServer;
 class TaskTable;
 class WorkerDevices;
+class WorkerMetrics;
 
-// What controllers can call: tasks, programs of pipelines, probes of links, communicators.
-// Thread-compatible, apart from WaitForPipeline; destroyed when the loops have stopped.
+// What is reached of a worker over the network: its metrics, and what controllers call, which is
+// tasks, programs of pipelines, probes of links, communicators. Thread-compatible, apart from
+// WaitForPipeline; destroyed when the loops have stopped.
 class ControlServices {
  public:
   struct Options {
@@ -35,6 +38,7 @@ class ControlServices {
     bool computes_pipelines = false;
     std::vector<std::string> interfaces;  // that may be probed
     std::string listen;
+    std::string metrics_listen;  // empty: metrics are not served
     bool insecure = false;
   };
   // All outlive it.
@@ -45,14 +49,15 @@ class ControlServices {
     TaskTable& tasks;
     ReplayRunner& replays;  // on the data loop
     const Clock& clock;
-    RpcMetrics& metrics;
   };
 
-  ControlServices(Options options, const Ports& ports);
+  explicit ControlServices(Options options);
   ~ControlServices();
 
+  // With those of its own calls; as MetricsExporter::Start says. `worker` outlives it.
+  absl::Status ServeMetrics(const WorkerMetrics& worker);
   // Listens and serves; as ProbeTable::Create and RpcServer::Start say.
-  absl::Status Open();
+  absl::Status Open(const Ports& ports);
   // Gives up the programs that run, and waits until they have left.
   void StopPrograms();
   // Ends all other calls and serves no more.
@@ -60,12 +65,14 @@ class ControlServices {
 
   // With the port that was bound.
   const std::string& address() const;
+  std::string metrics_address() const;  // empty: none
   // As ProgramHost::WaitForLoop. Any thread.
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForPipeline();
 
  private:
   const Options options_;
-  const Ports ports_;
+  const std::unique_ptr<RpcMetrics> metrics_;
+  std::unique_ptr<MetricsExporter> exporter_;  // null: metrics are not served
   std::unique_ptr<ProgramHost> programs_;
   std::unique_ptr<grpc::Service> execution_service_;
   std::unique_ptr<grpc::Service> pipeline_service_;

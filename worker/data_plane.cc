@@ -1,34 +1,56 @@
 #include "worker/data_plane.h"
 
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
+#include "worker/gpu/tasks/bridged_task_runner.h"
+#include "worker/gpu/tasks/gpu_task_runner.h"
+#include "worker/gpu/tasks/task_router.h"
+#include "worker/latch.h"
 #include "worker/memory/storage_table.h"
+#include "worker/tasks/task_table.h"
 #include "worker/transport/transport.h"
+#include "worker/worker_devices.h"
 
-#include <absl/time/time.h>
+#include <algorithm>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
 
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(100);
 constexpr absl::Duration kIdleInterval = absl::Seconds(1);
+// For tasks that were cancelled to end: longer than the default stall limit.
+constexpr absl::Duration kCancelGrace = absl::Seconds(10);
+// For the control loop to say that nothing runs.
+constexpr absl::Duration kAnswerTime = absl::Milliseconds(100);
+
+// Of the host. Bounce buffers of GPUs must not crowd out storages.
+ByteCount HalfOfMemory() {
+  return ByteCount(int64_t{sysconf(_SC_PHYS_PAGES)} / 2 * sysconf(_SC_PAGE_SIZE));
+}
 
 }  // namespace
 
-// Confined to the loop, apart from construction.
+// Brings the executor's counters to the metrics: every 100 ms while they move, every second
+// otherwise. Confined to the data loop, apart from construction.
 class DataPlane::Sampler {
  public:
-  Sampler(DataPlane& plane, const Sampled& sampled) : plane_(plane), sampled_(sampled) {}
+  Sampler(DataPlane& plane, const StorageTable& storages) : plane_(plane), storages_(storages) {}
 
   void Sample() {
     const ExecutorCounters now = plane_.executor_->counters();
     const bool moved = RecordCounters(now);
     RecordMemory(now);
     last_ = now;
-    plane_.data_.RunAfter(moved ? kBusyInterval : kIdleInterval, [this] { Sample(); });
+    plane_.ports_.data.RunAfter(moved ? kBusyInterval : kIdleInterval, [this] { Sample(); });
   }
 
  private:
@@ -37,12 +59,12 @@ class DataPlane::Sampler {
   void RecordMemory(const ExecutorCounters& now);
 
   DataPlane& plane_;
-  const Sampled sampled_;
+  const StorageTable& storages_;
   ExecutorCounters last_;
 };
 
 bool DataPlane::Sampler::RecordCounters(const ExecutorCounters& now) {
-  WorkerMetrics& metrics = sampled_.metrics;
+  WorkerMetrics& metrics = plane_.ports_.metrics;
   bool moved = false;
   for (const LinkBytes& link : now.links) {
     const LinkBytes& before = last_.At(link.link);
@@ -62,34 +84,34 @@ bool DataPlane::Sampler::RecordCounters(const ExecutorCounters& now) {
     metrics.ChecksumFailed(plane_.link_);
   }
   moved |= copied > 0;
-  if (moved) metrics.SetLastProgress(sampled_.clock.Now());
+  if (moved) metrics.SetLastProgress(plane_.ports_.clock.Now());
   return moved;
 }
 
 void DataPlane::Sampler::RecordMemory(const ExecutorCounters& now) {
-  sampled_.metrics.SetStagingBytes(now.staging_bytes_used, plane_.staging_bytes_);
+  plane_.ports_.metrics.SetStagingBytes(now.staging_bytes_used, plane_.staging_bytes_);
   int64_t resident = 0;
   int64_t receiving = 0;
-  for (const StorageStatus& storage : sampled_.storages.List()) {
+  for (const StorageStatus& storage : storages_.List()) {
     if (storage.state == StorageState::kReady) resident += storage.bytes;
     if (storage.writing) receiving += storage.bytes;
   }
-  sampled_.metrics.SetTensorBytes(resident, receiving);
+  plane_.ports_.metrics.SetTensorBytes(resident, receiving);
 }
 
-DataPlane::DataPlane(EventLoop& data, int64_t staging_bytes)
-    : data_(data), staging_bytes_(staging_bytes) {}
+DataPlane::DataPlane(const Ports& ports, int64_t staging_bytes)
+    : ports_(ports), staging_bytes_(staging_bytes) {}
 
 DataPlane::~DataPlane() = default;
 
-absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(EventLoop& data,
+absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(const Ports& ports,
                                                              const DataTransportOptions& transport,
                                                              const ExecutorOptions& executor) {
-  std::unique_ptr<DataPlane> plane(new DataPlane(data, executor.staging_bytes));
-  plane->executor_ = Executor::Create(data, executor);
+  std::unique_ptr<DataPlane> plane(new DataPlane(ports, executor.staging_bytes));
+  plane->executor_ = Executor::Create(ports.data, executor);
   ASSIGN_OR_RETURN(plane->transport_, MakeDataTransport(transport, *plane->executor_));
   RETURN_IF_ERROR(plane->executor_->Attach(*plane->transport_));
-  data.AddSource(*plane->transport_);
+  ports.data.AddSource(*plane->transport_);
   plane->link_ =
       *FindTransportLink(plane->transport_->name(), transport.shared_memory ? "shm" : "tcp");
   return plane;
@@ -97,9 +119,46 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(EventLoop& data,
 
 ReplayRunner& DataPlane::replays() { return executor_->replays(); }
 
-void DataPlane::StartSampling(const Sampled& sampled) {
-  sampler_ = std::make_unique<Sampler>(*this, sampled);
-  data_.Post([this] { sampler_->Sample(); });
+absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& devices) {
+  worker_ = options.worker;
+  EpochFence fence;
+  if (!options.state_folder.empty()) {
+    ASSIGN_OR_RETURN(fence, EpochFence::Open(absl::StrCat(options.state_folder, "/epoch")));
+  }
+  gpu_runner_ = std::make_unique<GpuTaskRunner>(ports_.data, devices.gpus());
+  bridge_ = std::make_unique<BridgedTaskRunner>(
+      BridgedTaskRunner::Ports{
+          .loop = ports_.data,
+          .gpus = devices.gpus(),
+          .executor = *executor_,
+          .make_arena = [&devices](ByteCount bytes) { return devices.MakeBounceBuffer(bytes); }},
+      BridgedTaskRunner::Options{.bounce_bytes_max = HalfOfMemory()});
+  router_ = std::make_unique<TaskRouter>(*gpu_runner_, *bridge_);
+  tasks_ = std::make_unique<TaskTable>(
+      TaskTable::Options{.worker = worker_, .devices = devices.devices(), .link = link_},
+      TaskTable::Ports{.control = ports_.control,
+                       .data = ports_.data,
+                       .runner = *router_,
+                       .storages = devices.storages(),
+                       .clock = ports_.clock,
+                       .metrics = ports_.metrics},
+      std::move(fence));
+  sampler_ = std::make_unique<Sampler>(*this, devices.storages());
+  ports_.data.Post([this] { sampler_->Sample(); });
+  return absl::OkStatus();
+}
+
+void DataPlane::FinishTasks(absl::Duration drain_timeout) {
+  // Shared with the loop, which may call it after this thread has stopped to wait.
+  const auto idle = std::make_shared<Latch>();
+  ports_.control.Post([this, idle] { tasks_->Drain([idle] { idle->Set(); }); });
+  if (idle->WaitFor(ports_.clock, std::max(drain_timeout, kAnswerTime))) return;
+  LogWarning("worker_cancels_tasks",
+             {{"worker_id", worker_}, {"drain_seconds", absl::ToDoubleSeconds(drain_timeout)}});
+  ports_.control.Post([this] {
+    tasks_->CancelAll(absl::CancelledError(absl::StrCat("worker ", worker_, " stops")));
+  });
+  idle->WaitFor(ports_.clock, kCancelGrace);
 }
 
 }  // namespace crossmesh

@@ -1,59 +1,81 @@
 #pragma once
 
-#include "common/base/clock.h"
 #include "common/metrics/label_set.h"
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 namespace crossmesh {
 
+class BridgedTaskRunner;
+class Clock;
 class EventLoop;
 class Executor;
+class GpuTaskRunner;
 class ReplayRunner;
-class StorageTable;
+class TaskRouter;
+class TaskTable;
 class Transport;
+class WorkerDevices;
 class WorkerMetrics;
 struct DataTransportOptions;
 struct ExecutorOptions;
 
-// What moves a worker's bytes: its transport, and the executor of parts over it, both on the data
-// loop. Thread-compatible; destroyed when the loop has stopped.
+// What moves a worker's bytes: its transport, the executor over it, and the tasks that both serve.
+// Thread-compatible; destroyed when the loops have stopped.
 class DataPlane {
  public:
-  // Before the loop starts; as MakeDataTransport and Executor::Attach say.
-  static absl::StatusOr<std::unique_ptr<DataPlane>> Create(EventLoop& data,
+  // All outlive it.
+  struct Ports {
+    EventLoop& control;
+    EventLoop& data;
+    const Clock& clock;
+    WorkerMetrics& metrics;
+  };
+
+  // Before the loops start; as MakeDataTransport and Executor::Attach say.
+  static absl::StatusOr<std::unique_ptr<DataPlane>> Create(const Ports& ports,
                                                            const DataTransportOptions& transport,
                                                            const ExecutorOptions& executor);
   ~DataPlane();
 
-  Transport& transport() { return *transport_; }
-  Executor& executor() { return *executor_; }
-  ReplayRunner& replays();
-  // The fastest that connects this worker to others.
-  TransportLink link() const { return link_; }
-
-  struct Sampled {
-    const StorageTable& storages;
-    const Clock& clock;
-    WorkerMetrics& metrics;
+  struct TaskOptions {
+    std::string worker;
+    std::string state_folder;  // as WorkerOptions says
   };
-  // From now on brings the executor's counters to the metrics: every 100 ms while they move, every
-  // second otherwise. All must live until the loop has stopped.
-  void StartSampling(const Sampled& sampled);
+  // Tasks of devices that are open, and outlive this; from now on counters are brought to the
+  // metrics. What EpochFence::Open says.
+  absl::Status OpenTasks(const TaskOptions& options, WorkerDevices& devices);
+  // Takes no more tasks, waits up to `drain_timeout` until what runs has ended and is acknowledged,
+  // and cancels the rest.
+  void FinishTasks(absl::Duration drain_timeout);
+
+  Transport& transport() { return *transport_; }
+  ReplayRunner& replays();
+  TaskTable& tasks() { return *tasks_; }
 
  private:
   class Sampler;
 
-  DataPlane(EventLoop& data, int64_t staging_bytes);
+  DataPlane(const Ports& ports, int64_t staging_bytes);
 
-  EventLoop& data_;
+  const Ports ports_;
   const int64_t staging_bytes_;
-  TransportLink link_{};
+  TransportLink link_{};  // the fastest that connects this worker to others
+  std::string worker_;
+
+  // In this order so that memory outlives all that could still write it.
+  std::unique_ptr<BridgedTaskRunner> bridge_;  // has memory that the executor uses
+  std::unique_ptr<TaskTable> tasks_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
+  std::unique_ptr<GpuTaskRunner> gpu_runner_;
+  std::unique_ptr<TaskRouter> router_;
   std::unique_ptr<Sampler> sampler_;
 };
 

@@ -4,12 +4,11 @@
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/mesh.h"
+#include "common/metrics/worker_metrics.h"
 #include "worker/control_services.h"
 #include "worker/controller_session.h"
 #include "worker/data_plane.h"
-#include "worker/served_metrics.h"
 #include "worker/worker_devices.h"
-#include "worker/worker_tasks.h"
 
 #include <algorithm>
 #include <utility>
@@ -48,17 +47,27 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
   return worker;
 }
 
-Worker::Worker(WorkerOptions options) : options_(std::move(options)) {}
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)), metrics_(std::make_unique<WorkerMetrics>()) {}
 
 Worker::~Worker() {
   Stop(absl::ZeroDuration());
   StopLoops();  // of one that could not be opened
+  // Arenas may outlive the worker, and have no transport to be taken back from then.
   if (devices_ != nullptr) devices_->StopLending();
 }
 
 absl::Status Worker::Open() {
   RETURN_IF_ERROR(OpenDataPlane());
-  ASSIGN_OR_RETURN(metrics_, ServedMetrics::Create(options_));
+  services_ = std::make_unique<ControlServices>(
+      ControlServices::Options{.worker = options_.name,
+                               .devices = options_.devices,
+                               .computes_pipelines = options_.computes_pipelines,
+                               .interfaces = options_.data.interfaces,
+                               .listen = options_.listen,
+                               .metrics_listen = options_.metrics_listen,
+                               .insecure = options_.insecure});
+  RETURN_IF_ERROR(services_->ServeMetrics(*metrics_));
   RETURN_IF_ERROR(OpenTasks());
   RETURN_IF_ERROR(OpenServices());
   started_ = true;
@@ -84,7 +93,11 @@ absl::Status Worker::OpenDataPlane() {
                    EventLoop::Create(clock_, {.name = "control", .spin = absl::ZeroDuration()}));
   ASSIGN_OR_RETURN(memory_,
                    EventLoop::Create(clock_, {.name = "memory", .spin = absl::ZeroDuration()}));
-  ASSIGN_OR_RETURN(data_plane_, DataPlane::Create(*data_, options_.data, options_.executor));
+  ASSIGN_OR_RETURN(
+      data_plane_,
+      DataPlane::Create(
+          {.control = *control_, .data = *data_, .clock = clock_, .metrics = *metrics_},
+          options_.data, options_.executor));
   return absl::OkStatus();
 }
 
@@ -95,38 +108,19 @@ absl::Status Worker::OpenTasks() {
                                      .memory = *memory_,
                                      .transport = data_plane_->transport(),
                                      .clock = clock_,
-                                     .metrics = metrics_->worker()});
+                                     .metrics = *metrics_});
   RETURN_IF_ERROR(devices_->Open());
-  tasks_ = std::make_unique<WorkerTasks>(
-      WorkerTasks::Options{.worker = options_.name, .state_folder = options_.state_folder},
-      WorkerTasks::Ports{.control = *control_,
-                         .data = *data_,
-                         .devices = *devices_,
-                         .data_plane = *data_plane_,
-                         .clock = clock_,
-                         .metrics = metrics_->worker()});
-  RETURN_IF_ERROR(tasks_->Open());
-  data_plane_->StartSampling(
-      {.storages = devices_->storages(), .clock = clock_, .metrics = metrics_->worker()});
-  return absl::OkStatus();
+  return data_plane_->OpenTasks({.worker = options_.name, .state_folder = options_.state_folder},
+                                *devices_);
 }
 
 absl::Status Worker::OpenServices() {
-  services_ = std::make_unique<ControlServices>(
-      ControlServices::Options{.worker = options_.name,
-                               .devices = options_.devices,
-                               .computes_pipelines = options_.computes_pipelines,
-                               .interfaces = options_.data.interfaces,
-                               .listen = options_.listen,
-                               .insecure = options_.insecure},
-      ControlServices::Ports{.control = *control_,
-                             .data = *data_,
-                             .devices = *devices_,
-                             .tasks = tasks_->table(),
-                             .replays = data_plane_->replays(),
-                             .clock = clock_,
-                             .metrics = metrics_->rpc()});
-  RETURN_IF_ERROR(services_->Open());
+  RETURN_IF_ERROR(services_->Open({.control = *control_,
+                                   .data = *data_,
+                                   .devices = *devices_,
+                                   .tasks = data_plane_->tasks(),
+                                   .replays = data_plane_->replays(),
+                                   .clock = clock_}));
   RETURN_IF_ERROR(devices_->ServeMemory());
   session_ = std::make_unique<ControllerSession>(
       ControllerSession::Options{.worker = options_.name,
@@ -136,15 +130,15 @@ absl::Status Worker::OpenServices() {
                                  .on_drained = options_.on_drained},
       ControllerSession::Ports{.control = *control_,
                                .devices = *devices_,
-                               .tasks = tasks_->table(),
+                               .tasks = data_plane_->tasks(),
                                .clock = clock_,
-                               .metrics = metrics_->worker()});
+                               .metrics = *metrics_});
   return session_->Open(execution_address(), data_plane_->transport());
 }
 
 void Worker::Stop(absl::Duration drain_timeout) {
   if (std::exchange(stopped_, true) || !started_) return;
-  tasks_->Finish(drain_timeout);
+  data_plane_->FinishTasks(drain_timeout);
   services_->StopPrograms();
   session_->Leave();
   services_->Stop();
@@ -167,7 +161,7 @@ const std::vector<DeviceId>& Worker::devices() const { return devices_->devices(
 
 const std::string& Worker::execution_address() const { return services_->address(); }
 
-std::string Worker::metrics_address() const { return metrics_->address(); }
+std::string Worker::metrics_address() const { return services_->metrics_address(); }
 
 StorageTable& Worker::storages() { return devices_->storages(); }
 

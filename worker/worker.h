@@ -18,10 +18,9 @@ class ControlServices;
 class ControllerSession;
 class DataPlane;
 class EventLoop;
-class ServedMetrics;
 class StorageTable;
 class WorkerDevices;
-class WorkerTasks;
+class WorkerMetrics;
 
 // A whole worker: devices, their memory, the data plane, the executor, the processes of its GPUs,
 // its gRPC server and its session with the controller. The daemon is one; a process that embeds one
@@ -74,14 +73,13 @@ class Worker {
 
   const WorkerOptions options_;  // `data`: what the system allows of it
   const RealClock clock_;
-  std::unique_ptr<ServedMetrics> metrics_;
+  const std::unique_ptr<WorkerMetrics> metrics_;
 
   // In this order so that memory outlives all that could still write it.
   std::unique_ptr<EventLoop> memory_;
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
   std::unique_ptr<WorkerDevices> devices_;
-  std::unique_ptr<WorkerTasks> tasks_;  // its bounce buffers are memory that the executor uses
   std::unique_ptr<DataPlane> data_plane_;
   std::unique_ptr<ControlServices> services_;
   std::unique_ptr<ControllerSession> session_;
