@@ -45,6 +45,7 @@ void ControllerSession::Start() {
 void ControllerSession::Leave() {
   const auto left = std::make_shared<Latch>();
   ports_.control.Post([this, left] { agent_->Leave([left] { left->Set(); }); });
+  // A controller that does not answer must not hold up the end: its call is broken off.
   if (left->WaitFor(ports_.clock, kLeaveGrace)) return;
   ports_.control.Post([this] { agent_->BreakOff(); });
   left->WaitFor(ports_.clock, absl::InfiniteDuration());

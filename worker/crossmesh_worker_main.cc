@@ -114,6 +114,7 @@ absl::Status Resolve(Flags& flags) {
 
 absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   RETURN_IF_ERROR(Resolve(flags));
+  // Before the worker makes threads, which inherit what is blocked.
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(EventFd drained, EventFd::Create());
   flags.worker.on_drained = [&drained] { drained.Signal(); };

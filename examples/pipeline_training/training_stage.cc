@@ -47,6 +47,7 @@ Shards TrainingStage::Forward(int microbatch, std::vector<Shards> inputs) {
     // Each device has its rows of the microbatch.
     const auto rows = static_cast<int>(shard.rows());
     const Matrix error = shard - Model::Targets(row, rows);
+    // Over the whole batch, so that microbatches add up.
     losses_[microbatch] += 0.5 * error.cast<double>().squaredNorm() / Model::kBatch;
     kept.sum_gradient.push_back(error / Model::kBatch);
     row += rows;
@@ -58,6 +59,7 @@ Shards TrainingStage::Forward(int microbatch, std::vector<Shards> inputs) {
 std::vector<Shards> TrainingStage::InputGradient(int microbatch, const Shards& output_gradient) {
   Kept& kept = kept_[microbatch];
   for (size_t device = 0; !shape_.last && device < output_gradient.size(); ++device) {
+    // The derivative of tanh, by its output.
     kept.sum_gradient.push_back(
         (output_gradient[device].array() * (1 - kept.output[device].array().square())).matrix());
   }

@@ -102,6 +102,7 @@ bool ReplaySet::Step() {
   bool more = false;
   for (Buffer& buffer : buffers_) {
     if (!buffer.running) continue;
+    // The step stands first, since `||` would skip it.
     more = buffer.task->Step() || more;
     if (buffer.task->done()) Finish(buffer);
   }

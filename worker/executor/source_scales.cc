@@ -37,6 +37,7 @@ DeviceScales::DeviceScales(const TensorTable& tensors, DeviceRank device, const 
 int64_t DeviceScales::Step() {
   ScaledTile& tile = scaled_[tile_];
   const BlockedTile::Stack& stack = tile.blocks.stacks()[stack_];
+  // A row of blocks at a time, so that a step of the task stays short.
   ScaleRow(tile, stack, row_of_blocks_);
   const int64_t read_bytes =
       std::min(stack.rows, kScaleBlockLength) * stack.columns * kElementBytes;

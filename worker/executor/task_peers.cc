@@ -113,6 +113,7 @@ void TaskPeers::Check(int32_t index) {
   if (peer.silence.OnRound(expected.has_value() || peer.notices_open > 0)) {
     DeclareStalled(index, "answers no message");
   } else if (peer.silence.rounds() > 1 && peer.notices_open == 0) {
+    // One at a time: a peer that takes none answers none.
     Notify(*expected, MessageKind::kProbe, context_.spec.key.instance);
   }
 }
@@ -124,6 +125,8 @@ void TaskPeers::CutOffGivenUp() {
   for (int32_t i = 0; i < count(); ++i) {
     Peer& peer = peers_[i];
     if (!peer.given_up.has_value()) continue;
+    // It may be there and serve other tasks: only what it still holds of this one costs it the
+    // connection.
     if (peer.notices_open == 0 && !channels_.HasOpenTransfers(i)) continue;
     context_.shared.on_peer_stalled(*std::exchange(peer.given_up, std::nullopt),
                                     absl::UnavailableError("given up, with transfers under way"));

@@ -60,6 +60,7 @@ void ProbeTable::Send(ProbeOrder order, Done done) {
         absl::InvalidArgumentError(absl::StrCat("bytes: expected ", int64_t{kProbeBytesMin}, " to ",
                                                 int64_t{kProbeBytesMax}, ", found ", order.bytes));
   }
+  // Shared with a thread that may never be made: then it is told here.
   const auto shared_done = std::make_shared<Done>(std::move(done));
   if (status.ok()) {
     const Patience patience = PatienceFor(order.time);

@@ -80,6 +80,7 @@ grpc::ServerUnaryReactor* ProbeService::RunProbe(grpc::CallbackServerContext* co
     return reactor;
   }
   probes_.Send(*std::move(order), [=](const absl::StatusOr<ProbeFigures>& figures) {
+    // On the thread of the probe; gRPC keeps the response until Finish.
     if (figures.ok()) {
       response->set_received_bytes(figures->report.received_bytes);
       response->set_bytes_per_second(figures->report.bytes_per_second);

@@ -281,6 +281,7 @@ void TaskTable::CollectProgress(absl::AnyInvocable<void(std::vector<Progress>)> 
     if (task->state() == WorkerTask::State::kEnded) continue;
     tasks.push_back({key, {.operation_id = task->request().operation_id, .attempt = key.plan}});
   }
+  // Only the runner, on its loop, knows what has moved.
   ports_.data.Post([this, tasks = std::move(tasks), done = std::move(done)]() mutable {
     std::vector<Progress> progress;
     for (auto& [key, entry] : tasks) {

@@ -167,6 +167,7 @@ absl::StatusOr<size_t> OutgoingStream::WriteSome(size_t bytes_max) {
   std::array<iovec, IOV_MAX> list;
   size_t count = 0;
   const size_t before = current_ == kNone ? bytes_.size() : bytes_before_;
+  // What was pushed before the payload, and as much of that as may go, in one call.
   if (before > 0) list[count++] = PieceOf(bytes_.bytes().first(before));
   if (current_ != kNone) count += left_.List(std::span(list).subspan(count), bytes_max).pieces;
   return WriteFrom(std::span(list).first(count));

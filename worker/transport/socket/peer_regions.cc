@@ -33,6 +33,7 @@ PeerRegion::~PeerRegion() {
 absl::Status PeerRegion::Map(uint32_t pid) {
   if (std::exchange(tried_, true)) return absl::OkStatus();
   const absl::StatusOr<UniqueFd> fd = OpenFileOf({.pid = pid, .fd = file_.fd});
+  // What the system refuses is not the fault of the peer: payloads come by the socket.
   if (!fd.ok()) {
     LogRefused(fd.status());
     return absl::OkStatus();
