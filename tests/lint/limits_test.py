@@ -38,16 +38,9 @@ KNOWN: dict[str, str] = {
     "controller/dispatch/running_pipeline_test.cc": "lines",
     "controller/service/pipeline_service.cc": "headers",
     "controller/service/reshard_service.cc": "headers",
-    "examples/pipeline_training/training_main.cc": "headers",
     "tests/live/bad_input_test.cc": "a long function",
-    "worker/crossmesh_worker_main.cc": "headers",
-    "worker/executor/loop_executor.cc": "headers",
-    "worker/executor/tile_cursor.cc": "nesting",
     "worker/gpu/executor/gpu_executor.cc": "headers",
     "worker/gpu/loop/gpu_tasks.cc": "headers",
-    "worker/tasks/task_table.cc": "lines",
-    "worker/tasks/task_table_test.cc": "lines",
-    "worker/worker.cc": "headers",
 }
 
 
