@@ -1,16 +1,9 @@
 // The network that a controller plans for, over its API.
 
-#include "common/rpc/channel.h"
-#include "common/rpc/deadline.h"
-#include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
-#include "common/testing/temporary_folder.h"
 #include "common/wire/session_protocol.h"
-#include "controller/controller.h"
-#include "controller/testing/fake_worker.h"
+#include "controller/testing/controller_fixture.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
-#include "crossmesh/v1/reshard_service.grpc.pb.h"
-#include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <memory>
 #include <optional>
@@ -30,6 +23,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using Networks = v1::NetworkService::Stub;
 
 v1::Topology Describing(const std::string& host, int64_t rate) {
   v1::Topology topology;
@@ -43,113 +37,77 @@ v1::Topology Describing(const std::string& host, int64_t rate) {
   return topology;
 }
 
-class ControllerNetworkTest : public ::testing::Test {
+class ControllerNetworkTest : public ControllerFixture {
  protected:
-  void StartController(std::optional<Topology> topology = std::nullopt) {
-    address_ = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
-    ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
-                                                          .metrics_listen = "",
-                                                          .topology = std::move(topology)}));
-    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address_}));
-    networks_ = v1::NetworkService::NewStub(channel);
-    reshards_ = v1::ReshardService::NewStub(channel);
-    sessions_ = v1::WorkerService::NewStub(channel);
+  void Start(std::optional<Topology> topology = std::nullopt) {
+    StartController(std::move(topology));
+    networks_ = v1::NetworkService::NewStub(channel_);
+  }
+  // Workers on hosts a, b and c, whose links are all alike.
+  void StartWorkers() {
+    for (const char* host : {"a", "b", "c"}) {
+      AddWorker(host).probes().SetResult(absl::OkStatus(), 1000, absl::Microseconds(40));
+    }
   }
 
   v1::Network GetNetwork() {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::GetNetworkResponse response;
-    EXPECT_OK(FromGrpcStatus(networks_->GetNetwork(&context, v1::GetNetworkRequest(), &response)));
-    return response.network();
+    const auto response = Call(*networks_, &Networks::GetNetwork, {});
+    EXPECT_OK(response);
+    return response->network();
   }
   absl::StatusOr<v1::Network> SetNetwork(const v1::Topology& topology,
                                          std::optional<int64_t> revision = std::nullopt) {
-    grpc::ClientContext context;
-    SetDeadline(context);
     v1::SetNetworkRequest request;
     *request.mutable_topology() = topology;
     if (revision.has_value()) request.set_revision(*revision);
-    v1::SetNetworkResponse response;
-    const absl::Status status = FromGrpcStatus(networks_->SetNetwork(&context, request, &response));
-    if (!status.ok()) return status;
-    return response.network();
+    const auto response = Call(*networks_, &Networks::SetNetwork, request);
+    if (!response.ok()) return response.status();
+    return response->network();
   }
   // One tensor of 64 KiB from host a to host b.
-  static v1::ReshardSpec SpecOf(const std::optional<v1::Topology>& topology) {
+  static v1::ReshardSpec Spec() {
     v1::ReshardSpec spec;
-    v1::TensorSpec& tensor = *spec.mutable_inline_manifest()->add_tensors();
-    tensor.set_name("w");
-    tensor.set_dtype("F32");
-    tensor.add_shape(1 << 14);
-    AddSide(*spec.mutable_source(), "a.0");
-    AddSide(*spec.mutable_destination(), "b.0");
-    if (topology.has_value()) *spec.mutable_topology() = *topology;
+    AddTensor(spec, 1 << 14);
+    SetSide(*spec.mutable_source(), "", "a.0", "[...]");
+    SetSide(*spec.mutable_destination(), "", "b.0", "[...]");
     return spec;
   }
   v1::PlanSummary Plan(const std::optional<v1::Topology>& topology = std::nullopt) {
     v1::PlanReshardRequest request;
-    *request.mutable_spec() = SpecOf(topology);
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::PlanReshardResponse response;
-    EXPECT_OK(FromGrpcStatus(reshards_->PlanReshard(&context, request, &response)));
-    return response.summary();
-  }
-  static void AddSide(v1::ReshardSide& side, const std::string& device) {
-    side.mutable_inline_mesh()->set_devices(device);
-    v1::LayoutRule& rule = *side.add_rules();
-    rule.set_pattern("*");
-    rule.set_layout("[...]");
+    *request.mutable_spec() = Spec();
+    if (topology.has_value()) *request.mutable_spec()->mutable_topology() = *topology;
+    const auto response = Call(*reshards_, &v1::ReshardService::Stub::PlanReshard, request);
+    EXPECT_OK(response);
+    return response->summary();
   }
 
-  // Workers on hosts a, b and c, whose links are all alike.
-  void StartWorkers() {
-    for (const char* host : {"a", "b", "c"}) {
-      workers_.push_back(
-          std::make_unique<FakeWorker>(FakeWorker::Options{.folder = folder_.path(),
-                                                           .name = absl::StrCat("w-", host),
-                                                           .devices = absl::StrCat(host, ".0"),
-                                                           .controller = address_}));
-      workers_.back()->probes().SetResult(absl::OkStatus(), 1000, absl::Microseconds(40));
-    }
-  }
-  void TearDown() override {
-    workers_.clear();
-    controller_.reset();
-  }
-  using Measurement = grpc::ClientReader<v1::MeasureNetworkResponse>;
-  std::unique_ptr<Measurement> StartMeasuring(
-      grpc::ClientContext& context,
+  using Measurement = StreamReader<v1::MeasureNetworkResponse>;
+  Measurement StartMeasuring(
       const v1::MeasureNetworkRequest& request = v1::MeasureNetworkRequest()) {
-    SetDeadline(context);
-    return networks_->MeasureNetwork(&context, request);
+    return Measurement(
+        [&](grpc::ClientContext* context) { return networks_->MeasureNetwork(context, request); });
   }
   static absl::StatusOr<v1::MeasureNetworkResponse::Result> ResultOf(Measurement& measurement) {
-    v1::MeasureNetworkResponse response;
-    while (measurement.Read(&response)) {
-    }
-    const absl::Status status = FromGrpcStatus(measurement.Finish());
-    if (!status.ok()) return status;
-    return response.result();
+    const auto last = measurement.Last();
+    if (!last.ok()) return last.status();
+    return last->result();
   }
   absl::StatusOr<v1::MeasureNetworkResponse::Result> Measure(
       const v1::MeasureNetworkRequest& request = v1::MeasureNetworkRequest()) {
-    grpc::ClientContext context;
-    return ResultOf(*StartMeasuring(context, request));
+    Measurement measurement = StartMeasuring(request);
+    return ResultOf(measurement);
+  }
+  // One that waits for a probe of w-a.
+  Measurement StartHeldMeasurement() {
+    workers_[0]->probes().Hold();
+    return StartMeasuring();
   }
 
-  const TemporaryFolder folder_;
-  std::string address_;
-  std::unique_ptr<Controller> controller_;
-  std::unique_ptr<v1::NetworkService::Stub> networks_;
-  std::unique_ptr<v1::ReshardService::Stub> reshards_;
-  std::unique_ptr<v1::WorkerService::Stub> sessions_;
-  std::vector<std::unique_ptr<FakeWorker>> workers_;
+  std::unique_ptr<Networks> networks_;
 };
 
-TEST_F(ControllerNetworkTest, NobodyHasDescribedTheNetworkAtFirst) {
-  StartController();
+TEST_F(ControllerNetworkTest, TheNetworkIsNotDescribedAtFirst) {
+  Start();
   const v1::Network network = GetNetwork();
   EXPECT_EQ(network.revision(), 0);
   EXPECT_EQ(network.source(), v1::NETWORK_SOURCE_UNSPECIFIED);
@@ -158,7 +116,7 @@ TEST_F(ControllerNetworkTest, NobodyHasDescribedTheNetworkAtFirst) {
 }
 
 TEST_F(ControllerNetworkTest, TheFileOfTheStartIsTheFirstDescription) {
-  StartController(*Topology::Create({{"a", {{"eth0", 1, 2}}}}, {}));
+  Start(*Topology::Create({{"a", {{"eth0", 1, 2}}}}, {}));
   const v1::Network network = GetNetwork();
   EXPECT_EQ(network.revision(), 1);
   EXPECT_EQ(network.source(), v1::NETWORK_SOURCE_FILE);
@@ -167,7 +125,7 @@ TEST_F(ControllerNetworkTest, TheFileOfTheStartIsTheFirstDescription) {
 }
 
 TEST_F(ControllerNetworkTest, ADescriptionIsReadAsItWasSet) {
-  StartController();
+  Start();
   ASSERT_OK_AND_ASSIGN(const v1::Network set, SetNetwork(Describing("a", 1000)));
   EXPECT_EQ(set.revision(), 1);
   EXPECT_EQ(set.source(), v1::NETWORK_SOURCE_CLIENT);
@@ -176,7 +134,7 @@ TEST_F(ControllerNetworkTest, ADescriptionIsReadAsItWasSet) {
 }
 
 TEST_F(ControllerNetworkTest, WhatIsRefusedChangesNothing) {
-  StartController();
+  Start();
   ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
   const std::string before = GetNetwork().SerializeAsString();
   for (const int64_t rate : {int64_t{0}, int64_t{-1}, Topology::kNicBytesPerSecondMax + 1}) {
@@ -191,7 +149,7 @@ TEST_F(ControllerNetworkTest, WhatIsRefusedChangesNothing) {
 }
 
 TEST_F(ControllerNetworkTest, APlanOfOneRevisionIsPlannedAgainOnAnother) {
-  StartController();
+  Start();
   const double assumed = Plan().bound_seconds();
   EXPECT_TRUE(Plan().cached());
   v1::Topology slow = Describing("a", 1000);
@@ -206,7 +164,7 @@ TEST_F(ControllerNetworkTest, APlanOfOneRevisionIsPlannedAgainOnAnother) {
 }
 
 TEST_F(ControllerNetworkTest, APlanOfItsOwnNetworkOutlivesTheRevision) {
-  StartController();
+  Start();
   const v1::Topology own = Describing("a", 1000);
   EXPECT_FALSE(Plan(own).cached());
   ASSERT_OK(SetNetwork(Describing("a", 2000)).status());
@@ -214,15 +172,15 @@ TEST_F(ControllerNetworkTest, APlanOfItsOwnNetworkOutlivesTheRevision) {
 }
 
 TEST_F(ControllerNetworkTest, APlanNamesTheHostsThatTheDescriptionLacks) {
-  StartController();
+  Start();
   EXPECT_THAT(Plan().warnings(), IsEmpty());
   ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
   EXPECT_THAT(Plan().warnings(), ElementsAre(AllOf(HasSubstr("lacks b:"), HasSubstr("12.5 GB/s"))));
 }
 
 TEST_F(ControllerNetworkTest, WhatIsMeasuredBecomesTheDescriptionAndRacksStay) {
-  StartController(*Topology::Create({{"a", {{"old", 1, 2}}, 77}, {"z", {{"eth0", 3, 4}}}},
-                                    {{"r", {"a", "z"}, 5, 6}}));
+  Start(*Topology::Create({{"a", {{"old", 1, 2}}, 77}, {"z", {{"eth0", 3, 4}}}},
+                          {{"r", {"a", "z"}, 5, 6}}));
   StartWorkers();
   workers_[1]->probes().SetResult(absl::OkStatus(), 500, absl::Microseconds(40));
   ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure());
@@ -247,7 +205,7 @@ TEST_F(ControllerNetworkTest, WhatIsMeasuredBecomesTheDescriptionAndRacksStay) {
 }
 
 TEST_F(ControllerNetworkTest, AnImpossibleFigureIsRefusedAndNothingIsStored) {
-  StartController();
+  Start();
   StartWorkers();
   for (const int64_t rate : {int64_t{0}, int64_t{-1}, Topology::kNicBytesPerSecondMax + 1}) {
     workers_[1]->probes().SetResult(absl::OkStatus(), rate, absl::Microseconds(40));
@@ -260,7 +218,7 @@ TEST_F(ControllerNetworkTest, AnImpossibleFigureIsRefusedAndNothingIsStored) {
 }
 
 TEST_F(ControllerNetworkTest, AnEndOfALinkThatFailsIsNamed) {
-  StartController();
+  Start();
   StartWorkers();
   const std::vector<std::pair<absl::Status, std::vector<std::string>>> cases = {
       {absl::DeadlineExceededError("nothing more came"),
@@ -278,7 +236,7 @@ TEST_F(ControllerNetworkTest, AnEndOfALinkThatFailsIsNamed) {
 }
 
 TEST_F(ControllerNetworkTest, AMeasurementMayKeepTheDescription) {
-  StartController(*Topology::Create({{"z", {{"eth0", 3, 4}}}}, {}));
+  Start(*Topology::Create({{"z", {{"eth0", 3, 4}}}}, {}));
   StartWorkers();
   const std::string before = GetNetwork().SerializeAsString();
   v1::MeasureNetworkRequest request;
@@ -290,8 +248,8 @@ TEST_F(ControllerNetworkTest, AMeasurementMayKeepTheDescription) {
   EXPECT_EQ(GetNetwork().SerializeAsString(), before);
 }
 
-TEST_F(ControllerNetworkTest, AMeasurementThatKeepsTheDescriptionNamesWhatReachesNobody) {
-  StartController();
+TEST_F(ControllerNetworkTest, AMeasurementThatKeepsTheDescriptionNamesWhatReachesNoOther) {
+  Start();
   StartWorkers();
   workers_[2]->probes().SetResult(absl::FailedPreconditionError("no route"), 0,
                                   absl::ZeroDuration());
@@ -303,68 +261,57 @@ TEST_F(ControllerNetworkTest, AMeasurementThatKeepsTheDescriptionNamesWhatReache
 }
 
 TEST_F(ControllerNetworkTest, OneMeasurementRunsAtATime) {
-  StartController();
+  Start();
   StartWorkers();
-  workers_[0]->probes().Hold();
-  grpc::ClientContext context;
-  const std::unique_ptr<Measurement> first = StartMeasuring(context);
+  Measurement first = StartHeldMeasurement();
   workers_[0]->probes().WaitUntilHolding();
   EXPECT_THAT(Measure().status(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another measurement")));
   workers_[0]->probes().Release();
-  EXPECT_OK(ResultOf(*first).status());
+  EXPECT_OK(ResultOf(first).status());
   EXPECT_OK(Measure().status());
 }
 
 TEST_F(ControllerNetworkTest, OperationsThatRunMeanwhileAreAWarning) {
-  StartController();
+  Start();
   StartWorkers();
   for (const auto& worker : workers_) worker->SetManner(FakeWorker::Manner::kHolding);
   v1::ExecuteReshardRequest request;
   request.set_request_id("held");
-  *request.mutable_spec() = SpecOf(std::nullopt);
+  *request.mutable_spec() = Spec();
   request.mutable_spec()->mutable_source()->set_storage("s");
   request.mutable_spec()->mutable_destination()->set_storage("t");
-  grpc::ClientContext context;
-  SetDeadline(context);
-  const auto operation = reshards_->ExecuteReshard(&context, request);
+  auto operation = StartExecution(request);
   workers_[0]->WaitUntilHolding(1);
   ASSERT_OK_AND_ASSIGN(const v1::MeasureNetworkResponse::Result result, Measure());
   EXPECT_THAT(result.warnings(), ElementsAre(HasSubstr("operations ran meanwhile")));
   for (const auto& worker : workers_) worker->Release();
-  v1::ExecuteReshardResponse response;
-  while (operation->Read(&response)) {
-  }
-  EXPECT_OK(FromGrpcStatus(operation->Finish()));
+  EXPECT_OK(operation.Last().status());
 }
 
 TEST_F(ControllerNetworkTest, AControllerThatStopsBreaksTheMeasurementOff) {
-  StartController();
+  Start();
   StartWorkers();
-  workers_[0]->probes().Hold();
-  grpc::ClientContext context;
-  const std::unique_ptr<Measurement> measurement = StartMeasuring(context);
+  Measurement measurement = StartHeldMeasurement();
   workers_[0]->probes().WaitUntilHolding();
   controller_->Shutdown(absl::ZeroDuration());
-  EXPECT_THAT(ResultOf(*measurement).status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(ResultOf(measurement).status(), StatusIs(absl::StatusCode::kUnavailable));
   workers_[0]->probes().Release();
 }
 
 TEST_F(ControllerNetworkTest, AChangeMeanwhileIsNotOverwritten) {
-  StartController();
+  Start();
   StartWorkers();
-  workers_[0]->probes().Hold();
-  grpc::ClientContext context;
-  const std::unique_ptr<Measurement> measurement = StartMeasuring(context);
+  Measurement measurement = StartHeldMeasurement();
   workers_[0]->probes().WaitUntilHolding();
   ASSERT_OK(SetNetwork(Describing("a", 1000)).status());
   workers_[0]->probes().Release();
-  EXPECT_THAT(ResultOf(*measurement).status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(ResultOf(measurement).status(), StatusIs(absl::StatusCode::kAborted));
   EXPECT_EQ(GetNetwork().source(), v1::NETWORK_SOURCE_CLIENT);
 }
 
 TEST_F(ControllerNetworkTest, WhatCannotBeMeasuredIsRefused) {
-  StartController();
+  Start();
   EXPECT_THAT(Measure().status(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two hosts or more")));
   StartWorkers();
@@ -381,7 +328,7 @@ TEST_F(ControllerNetworkTest, WhatCannotBeMeasuredIsRefused) {
 }
 
 TEST_F(ControllerNetworkTest, AWorkerWithTooManyInterfacesOrLongNamesDoesNotJoin) {
-  StartController();
+  Start();
   for (const std::vector<std::string>& interfaces :
        {std::vector<std::string>(65, "eth0"), {std::string(64, 'x')}, {""}}) {
     grpc::ClientContext context;

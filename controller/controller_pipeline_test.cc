@@ -1,16 +1,11 @@
 // Runs of pipelines through the controller's own API, with workers that compute nothing.
 
-#include "common/rpc/channel.h"
-#include "common/rpc/deadline.h"
-#include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
-#include "common/testing/temporary_folder.h"
 #include "common/wire/time_codec.h"
-#include "controller/controller.h"
-#include "controller/testing/fake_worker.h"
-#include "crossmesh/v1/mesh_service.grpc.pb.h"
+#include "controller/testing/controller_fixture.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,113 +24,59 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Manner = FakePrograms::Manner;
+using Pipelines = v1::PipelineService::Stub;
 
+// The states of a run.
 template <typename Response>
-class Reader {
+class RunReader : private StreamReader<Response> {
  public:
-  template <typename Open>
-  explicit Reader(const Open& open) {
-    SetDeadline(context_, absl::Minutes(1));
-    reader_ = open(&context_);
-  }
-  // The run's next state; an error when the stream has ended.
-  absl::StatusOr<v1::PipelineRun> Next() {
-    Response response;
-    if (reader_->Read(&response)) return response.run();
-    const absl::Status status = FromGrpcStatus(reader_->Finish());
-    return status.ok() ? absl::OutOfRangeError("the stream ended") : status;
-  }
+  using StreamReader<Response>::StreamReader;
+
+  absl::StatusOr<v1::PipelineRun> Next() { return RunOf(StreamReader<Response>::Next()); }
+  absl::StatusOr<v1::PipelineRun> Last() { return RunOf(StreamReader<Response>::Last()); }
   absl::StatusOr<v1::PipelineRun> NextIn(v1::PipelineRunState state) {
     while (true) {
       absl::StatusOr<v1::PipelineRun> run = Next();
       if (!run.ok() || run->state() == state) return run;
     }
   }
-  // The last state, when the stream has ended with OK.
-  absl::StatusOr<v1::PipelineRun> Last() {
-    absl::StatusOr<v1::PipelineRun> last = absl::OutOfRangeError("no run");
-    while (true) {
-      absl::StatusOr<v1::PipelineRun> run = Next();
-      if (absl::IsOutOfRange(run.status())) return last;
-      if (!run.ok()) return run;
-      last = std::move(run);
-    }
-  }
 
  private:
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReader<Response>> reader_;
+  static absl::StatusOr<v1::PipelineRun> RunOf(const absl::StatusOr<Response>& response) {
+    if (!response.ok()) return response.status();
+    return response->run();
+  }
 };
-using StartReader = Reader<v1::StartPipelineResponse>;
-using WatchReader = Reader<v1::WatchPipelineRunResponse>;
+using StartReader = RunReader<v1::StartPipelineResponse>;
+using WatchReader = RunReader<v1::WatchPipelineRunResponse>;
 
 // Two ranks, on worker w-a and on workers w-b and w-c.
-class ControllerPipelineTest : public ::testing::Test {
+class ControllerPipelineTest : public ControllerFixture {
  protected:
   void SetUp() override {
-    address_ = absl::StrCat("unix:", folder_.PathOf("controller.sock"));
-    ASSERT_OK_AND_ASSIGN(controller_, Controller::Create({.listen = {address_},
-                                                          .metrics_listen = "",
-                                                          .lost_after = absl::Minutes(10)}));
-    ASSERT_OK_AND_ASSIGN(const auto channel, BuildRpcChannel({.address = address_}));
-    meshes_ = v1::MeshService::NewStub(channel);
-    pipelines_ = v1::PipelineService::NewStub(channel);
+    StartController();
+    pipelines_ = v1::PipelineService::NewStub(channel_);
     ASSERT_OK(CreateMesh("first", "x=2", "a.0-1"));
     ASSERT_OK(CreateMesh("second", "x=2", "b.0,c.0"));
-  }
-  void TearDown() override {
-    workers_.clear();
-    controller_.reset();
   }
 
   void StartWorkers() {
     AddWorker("a", "a.0-1");
-    AddWorker("b", "b.0");
-    AddWorker("c", "c.0");
-  }
-  FakePrograms& AddWorker(const std::string& host, const std::string& devices) {
-    workers_.push_back(
-        std::make_unique<FakeWorker>(FakeWorker::Options{.folder = folder_.path(),
-                                                         .name = absl::StrCat("w-", host),
-                                                         .devices = devices,
-                                                         .controller = address_}));
-    return workers_.back()->programs();
+    AddWorker("b");
+    AddWorker("c");
   }
   FakePrograms& Programs(size_t worker) { return workers_[worker]->programs(); }
 
-  // A unary call with a deadline.
-  template <typename Service, typename Request, typename Response>
-  static absl::Status Call(typename Service::Stub& stub,
-                           grpc::Status (Service::Stub::*method)(grpc::ClientContext*,
-                                                                 const Request&, Response*),
-                           const Request& request, Response& response) {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    return FromGrpcStatus((stub.*method)(&context, request, &response));
-  }
-  absl::Status CreateMesh(const std::string& name, const std::string& axes,
-                          const std::string& devices) {
-    v1::CreateMeshRequest request;
-    request.mutable_mesh()->set_name(name);
-    request.mutable_mesh()->set_axes(axes);
-    request.mutable_mesh()->set_devices(devices);
-    v1::CreateMeshResponse response;
-    return Call<v1::MeshService>(*meshes_, &v1::MeshService::Stub::CreateMesh, request, response);
-  }
   absl::Status CreatePipeline(const v1::PipelineSpec& spec) {
     v1::CreatePipelineRequest request;
     *request.mutable_pipeline() = spec;
-    v1::CreatePipelineResponse response;
-    return Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::CreatePipeline,
-                                     request, response);
+    return Call(*pipelines_, &Pipelines::CreatePipeline, request).status();
   }
   absl::Status Stop(const std::string& id, bool now) {
     v1::StopPipelineRunRequest request;
     request.set_id(id);
     request.set_now(now);
-    v1::StopPipelineRunResponse response;
-    return Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun,
-                                     request, response);
+    return Call(*pipelines_, &Pipelines::StopPipelineRun, request).status();
   }
   StartReader Start(const v1::StartPipelineRequest& request) {
     return StartReader([&](auto* context) { return pipelines_->StartPipeline(context, request); });
@@ -145,6 +86,12 @@ class ControllerPipelineTest : public ::testing::Test {
     request.set_id(id);
     return WatchReader(
         [&](auto* context) { return pipelines_->WatchPipelineRun(context, request); });
+  }
+  // A run of which w-c does not complete the first iteration.
+  StartReader StartHeld(const v1::StartPipelineRequest& request) {
+    StartWorkers();
+    Programs(2).SetManner(Manner::kHolding);
+    return Start(request);
   }
 
   static v1::PipelineSpec Spec() {
@@ -182,12 +129,7 @@ class ControllerPipelineTest : public ::testing::Test {
     return request;
   }
 
-  TemporaryFolder folder_;
-  std::string address_;
-  std::unique_ptr<Controller> controller_;
-  std::unique_ptr<v1::MeshService::Stub> meshes_;
-  std::unique_ptr<v1::PipelineService::Stub> pipelines_;
-  std::vector<std::unique_ptr<FakeWorker>> workers_;
+  std::unique_ptr<Pipelines> pipelines_;
 };
 
 TEST_F(ControllerPipelineTest, PipelinesAreKeptByName) {
@@ -203,23 +145,16 @@ TEST_F(ControllerPipelineTest, PipelinesAreKeptByName) {
 
   v1::GetPipelineRequest get;
   get.set_name("two");
-  v1::GetPipelineResponse got;
-  ASSERT_OK(
-      Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::GetPipeline, get, got));
+  ASSERT_OK_AND_ASSIGN(const auto got, Call(*pipelines_, &Pipelines::GetPipeline, get));
   EXPECT_EQ(got.pipeline().SerializeAsString(), Spec().SerializeAsString());
-  v1::ListPipelinesResponse listed;
-  ASSERT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::ListPipelines, {},
-                                      listed));
+  ASSERT_OK_AND_ASSIGN(const auto listed, Call(*pipelines_, &Pipelines::ListPipelines, {}));
   EXPECT_THAT(listed.pipelines(), SizeIs(1));
 
   v1::DeletePipelineRequest erase;
   erase.set_name("two");
-  v1::DeletePipelineResponse erased;
-  EXPECT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::DeletePipeline,
-                                      erase, erased));
-  EXPECT_THAT(
-      Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::GetPipeline, get, got),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("two")));
+  EXPECT_OK(Call(*pipelines_, &Pipelines::DeletePipeline, erase));
+  EXPECT_THAT(Call(*pipelines_, &Pipelines::GetPipeline, get),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("two")));
 }
 
 TEST_F(ControllerPipelineTest, PlansWithoutWorkers) {
@@ -227,17 +162,14 @@ TEST_F(ControllerPipelineTest, PlansWithoutWorkers) {
   v1::PlanPipelineRequest request;
   request.set_pipeline("two");
   request.mutable_choice()->set_schedule("1f1b");
-  v1::PlanPipelineResponse response;
-  ASSERT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::PlanPipeline,
-                                      request, response));
+  ASSERT_OK_AND_ASSIGN(const auto response, Call(*pipelines_, &Pipelines::PlanPipeline, request));
   EXPECT_EQ(response.plan().pipeline(), "two");
   EXPECT_EQ(response.plan().rank_ops(1), "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3");
   EXPECT_THAT(response.plan().transfers(), SizeIs(2));
   EXPECT_GT(response.plan().plan_seconds(), 0);
 
   request.set_pipeline("three");
-  EXPECT_THAT(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::PlanPipeline,
-                                        request, response),
+  EXPECT_THAT(Call(*pipelines_, &Pipelines::PlanPipeline, request),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("three")));
 }
 
@@ -264,16 +196,14 @@ TEST_F(ControllerPipelineTest, ARunGoesThroughAllIterations) {
   EXPECT_EQ(Programs(0).last_start().peers(0).devices(), "a.0-1");
   EXPECT_EQ(Programs(2).last_program().ranks(0).actions(), run.plan().rank_ops(1));
 
-  // It is there for whoever asks later.
+  // It is there for clients that ask later.
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun watched, Watch(run.id()).Last());
   EXPECT_EQ(watched.revision(), run.revision());
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun again, Start(request).Last());
   EXPECT_EQ(again.id(), run.id());
   request.set_iterations(6);
   EXPECT_THAT(Start(request).Last(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("r")));
-  v1::ListPipelineRunsResponse listed;
-  ASSERT_OK(Call<v1::PipelineService>(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns, {},
-                                      listed));
+  ASSERT_OK_AND_ASSIGN(const auto listed, Call(*pipelines_, &Pipelines::ListPipelineRuns, {}));
   ASSERT_THAT(listed.runs(), SizeIs(1));
   EXPECT_THAT(listed.runs(0).plan().rank_ops(), IsEmpty());
   EXPECT_FALSE(listed.runs(0).has_measurement());
@@ -293,24 +223,21 @@ TEST_F(ControllerPipelineTest, AProgramOfManyPiecesArrivesWhole) {
 }
 
 TEST_F(ControllerPipelineTest, ABadRequestIsRefused) {
-  const auto refusal = [this](const v1::StartPipelineRequest& request) {
-    return Start(request).Last().status();
+  using Change = std::function<void(v1::StartPipelineRequest&)>;
+  const std::vector<std::pair<Change, std::string>> cases = {
+      {[](auto& r) { r.clear_request_id(); }, "request_id"},
+      {[](auto& r) { r.set_iterations(0); }, "iterations"},
+      {[](auto& r) { *r.mutable_iteration_deadline() = ToProto(absl::Milliseconds(1)); },
+       "iteration_deadline"},
+      {[](auto& r) { r.clear_pipeline_source(); }, "pipeline_source"},
+      {[](auto& r) { r.mutable_choice()->set_schedule("best"); }, "best"},
   };
-  v1::StartPipelineRequest request = Request("", 1);
-  EXPECT_THAT(refusal(request), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(refusal(Request("r", 0)),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("iterations")));
-  request = Request("r", 1);
-  *request.mutable_iteration_deadline() = ToProto(absl::Milliseconds(1));
-  EXPECT_THAT(refusal(request),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("iteration_deadline")));
-  request = Request("r", 1);
-  request.clear_pipeline_source();
-  EXPECT_THAT(refusal(request),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pipeline_source")));
-  request = Request("r", 1);
-  request.mutable_choice()->set_schedule("best");
-  EXPECT_THAT(refusal(request), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("best")));
+  for (const auto& [change, said] : cases) {
+    v1::StartPipelineRequest request = Request("r", 1);
+    change(request);
+    EXPECT_THAT(Start(request).Last(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(said)));
+  }
   EXPECT_THAT(Watch("pr-1").Last(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("pr-1")));
   EXPECT_THAT(Stop("pr-1", true), StatusIs(absl::StatusCode::kNotFound, HasSubstr("pr-1")));
 }
@@ -348,14 +275,12 @@ TEST_F(ControllerPipelineTest, AFailedIterationIsToldAndTheNextOneRuns) {
 }
 
 TEST_F(ControllerPipelineTest, AWorkerThatDiesInMidIterationMayComeBack) {
-  StartWorkers();
-  Programs(2).SetManner(Manner::kHolding);
-  StartReader reader = Start(Request("r", 3));
+  StartReader reader = StartHeld(Request("r", 3));
   Programs(2).WaitForIterations(1);
   workers_.pop_back();
   ASSERT_OK_AND_ASSIGN(v1::PipelineRun run, reader.NextIn(v1::PIPELINE_RUN_STATE_WAITING));
   EXPECT_THAT(run.done(0).error(), HasSubstr("worker w-c"));
-  AddWorker("c", "c.0");
+  AddWorker("c");
   ASSERT_OK_AND_ASSIGN(run, reader.Last());
   EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_DONE) << run.error();
   EXPECT_EQ(run.failed_iterations(), 1);
@@ -363,11 +288,9 @@ TEST_F(ControllerPipelineTest, AWorkerThatDiesInMidIterationMayComeBack) {
 }
 
 TEST_F(ControllerPipelineTest, AWorkerThatDoesNotComeBackFailsTheRun) {
-  StartWorkers();
-  Programs(2).SetManner(Manner::kHolding);
   v1::StartPipelineRequest request = Request("r", 3);
   *request.mutable_rejoin_limit() = ToProto(absl::Milliseconds(300));
-  StartReader reader = Start(request);
+  StartReader reader = StartHeld(request);
   Programs(2).WaitForIterations(1);
   workers_.pop_back();
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, reader.Last());
@@ -377,19 +300,15 @@ TEST_F(ControllerPipelineTest, AWorkerThatDoesNotComeBackFailsTheRun) {
 }
 
 TEST_F(ControllerPipelineTest, AnIterationThatTakesTooLongFails) {
-  StartWorkers();
-  Programs(2).SetManner(Manner::kHolding);
   v1::StartPipelineRequest request = Request("r", 1);
   *request.mutable_iteration_deadline() = ToProto(absl::Milliseconds(100));
-  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(request).Last());
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, StartHeld(request).Last());
   EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
   EXPECT_THAT(run.error(), AllOf(HasSubstr("without word of w-c"), HasSubstr("rank 1: waits")));
 }
 
 TEST_F(ControllerPipelineTest, ARunIsStoppedByAnyClient) {
-  StartWorkers();
-  Programs(2).SetManner(Manner::kHolding);
-  StartReader reader = Start(Request("r", 1000));
+  StartReader reader = StartHeld(Request("r", 1000));
   Programs(2).WaitForIterations(1);
   ASSERT_OK_AND_ASSIGN(v1::PipelineRun run, reader.NextIn(v1::PIPELINE_RUN_STATE_RUNNING));
   EXPECT_OK(Stop(run.id(), /*now=*/false));
@@ -402,9 +321,7 @@ TEST_F(ControllerPipelineTest, ARunIsStoppedByAnyClient) {
 }
 
 TEST_F(ControllerPipelineTest, AControllerThatStopsTellsWorkersWhy) {
-  StartWorkers();
-  Programs(2).SetManner(Manner::kHolding);
-  StartReader reader = Start(Request("r", 1000));
+  StartReader reader = StartHeld(Request("r", 1000));
   Programs(2).WaitForIterations(1);
   controller_->Shutdown(absl::Seconds(10));
   ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, reader.Last());
@@ -414,9 +331,7 @@ TEST_F(ControllerPipelineTest, AControllerThatStopsTellsWorkersWhy) {
 }
 
 TEST_F(ControllerPipelineTest, AControllerWithoutTimeBreaksRunsOff) {
-  StartWorkers();
-  Programs(2).SetManner(Manner::kHolding);
-  StartReader reader = Start(Request("r", 1000));
+  StartReader reader = StartHeld(Request("r", 1000));
   Programs(2).WaitForIterations(1);
   controller_.reset();
   while (reader.Next().ok()) {

@@ -46,13 +46,9 @@ class FakeProbeGateway final : public ProbeGateway {
     lines.push_back(absl::StrCat(address, " ", run.interface, " > ", run.to.ip));
     waiting_.push_back([this, on_result = std::move(on_result)]() mutable { on_result(result); });
   }
-  // All that wait get their answer, those that come of it too when there is nobody else.
+  // All that wait get their answer, and those that come of it as well.
   void AnswerAll() {
-    while (!waiting_.empty()) {
-      auto answer = std::move(waiting_.front());
-      waiting_.pop_front();
-      answer();
-    }
+    while (!waiting_.empty()) AnswerOne();
   }
   size_t waiting() const { return waiting_.size(); }
   size_t tokens() const { return tokens_.size(); }
@@ -63,7 +59,7 @@ class FakeProbeGateway final : public ProbeGateway {
   }
 
   absl::StatusOr<ProbeResult> result = ProbeResult{100, 1000, 40};
-  std::string silent;  // address of who does not answer
+  std::string silent;  // address of the worker that does not answer
   std::vector<std::string> lines;
 
  private:

@@ -27,25 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What the sink was told, by run.
-class FakePipelineSink final : public RunSink<v1::PipelineRun> {
- public:
-  void Commit(std::shared_ptr<const v1::PipelineRun> /*run*/,
-              absl::AnyInvocable<void(absl::Status)> /*done*/) override {
-    FAIL() << "a run of a pipeline has no intent";
-  }
-  void OnChange(std::shared_ptr<const v1::PipelineRun> run) override {
-    const auto& known = latest[run->id()];
-    if (known != nullptr) {
-      EXPECT_GT(run->revision(), known->revision());
-      EXPECT_FALSE(known->has_end_time()) << "ended twice";
-    }
-    latest[run->id()] = run;
-  }
-
-  std::map<std::string, std::shared_ptr<const v1::PipelineRun>> latest;
-};
-
 std::string CountingToken() {
   static int last = 0;
   return absl::StrFormat("%016d", ++last);
@@ -57,6 +38,8 @@ class RunningPipelineTest : public DispatchFixture {
   RunningPipelineTest() {
     for (const char* host : kHosts) Join(host);
   }
+
+  void TearDown() override { EXPECT_EQ(sink_.intents, 0) << "a run of a pipeline has none"; }
 
   void LoseWorker(const std::string& host) {
     EndSession(host);
@@ -137,7 +120,7 @@ class RunningPipelineTest : public DispatchFixture {
   void StopAfterIteration() {
     running_.With("pr-1", [](RunningPipeline& run) { run.Stop(/*now=*/false, "a test says so"); });
   }
-  const v1::PipelineRun& Latest() { return *sink_.latest.at("pr-1"); }
+  const v1::PipelineRun& Latest() { return sink_.latest.at("pr-1"); }
 
   static constexpr const char* kHosts[] = {"a", "b", "c", "d"};
   static constexpr int64_t kMillisecond = 1'000'000;
@@ -145,7 +128,7 @@ class RunningPipelineTest : public DispatchFixture {
 
   v1::PipelineSpec spec_ = SamplePipeline({4, 4});
   FakeGateway<FakeProgramCall> gateway_;
-  FakePipelineSink sink_;
+  FakeSink<v1::PipelineRun> sink_;
   RunNumbers numbers_{7};
   RunningTable<RunningPipeline> running_{{.gateway = gateway_,
                                           .workers = registry_,

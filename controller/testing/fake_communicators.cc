@@ -1,22 +1,13 @@
 #include "controller/testing/fake_communicators.h"
 
 #include "common/base/status_macros.h"
-#include "common/rpc/status_codec.h"
 #include "common/wire/communicator_codec.h"
+#include "controller/service/unary.h"
 
 #include <string>
 #include <utility>
 
 namespace crossmesh {
-namespace {
-
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
-}  // namespace
 
 std::optional<RankName> FakeCommunicators::process() const {
   const MutexLock lock(mutex_);
@@ -73,7 +64,7 @@ grpc::ServerUnaryReactor* FakeCommunicators::GetPreflight(grpc::CallbackServerCo
     *response->mutable_report() = ToProto(PreflightReport{
         .rank = *process_, .nccl_version = 23007, .free_bytes = int64_t{100} << 30});
   }
-  return Finish(context, status);
+  return Answer(context, status);
 }
 
 grpc::ServerUnaryReactor* FakeCommunicators::MintCommunicatorId(
@@ -81,7 +72,7 @@ grpc::ServerUnaryReactor* FakeCommunicators::MintCommunicatorId(
     v1::MintCommunicatorIdResponse* response) {
   const MutexLock lock(mutex_);
   response->set_id(std::string(128, '\xff'));
-  return Finish(context, Admit(request->rank(), request->epoch()));
+  return Answer(context, Admit(request->rank(), request->epoch()));
 }
 
 grpc::ServerUnaryReactor* FakeCommunicators::CreateCommunicator(
@@ -96,19 +87,19 @@ grpc::ServerUnaryReactor* FakeCommunicators::CreateCommunicator(
   if (request->id().size() != 128) status.Update(absl::InvalidArgumentError("a bad id"));
   if (status.ok()) keys_.insert(*std::move(key));
   response->set_size_bytes(int64_t{1} << 28);
-  return Finish(context, status);
+  return Answer(context, status);
 }
 
 grpc::ServerUnaryReactor* FakeCommunicators::DestroyCommunicator(
     grpc::CallbackServerContext* context, const v1::DestroyCommunicatorRequest* request,
     v1::DestroyCommunicatorResponse* /*response*/) {
-  return Finish(context, Remove(request->key(), request->rank()));
+  return Answer(context, Remove(request->key(), request->rank()));
 }
 
 grpc::ServerUnaryReactor* FakeCommunicators::StopCommunicator(
     grpc::CallbackServerContext* context, const v1::StopCommunicatorRequest* request,
     v1::StopCommunicatorResponse* /*response*/) {
-  return Finish(context, Remove(request->key(), request->rank()));
+  return Answer(context, Remove(request->key(), request->rank()));
 }
 
 }  // namespace crossmesh

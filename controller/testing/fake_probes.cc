@@ -1,6 +1,6 @@
 #include "controller/testing/fake_probes.h"
 
-#include "common/rpc/status_codec.h"
+#include "controller/service/unary.h"
 
 #include <utility>
 
@@ -40,28 +40,18 @@ grpc::ServerUnaryReactor* FakeProbes::OpenProbe(grpc::CallbackServerContext* con
                                                 v1::OpenProbeResponse* response) {
   response->set_ip(request->token());
   response->set_port(1);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status());
-  return reactor;
+  return Answer(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* FakeProbes::RunProbe(grpc::CallbackServerContext* context,
                                                const v1::RunProbeRequest* /*request*/,
                                                v1::RunProbeResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Status status;
-  {
-    const MutexLock lock(mutex_);
-    status = status_;
-    *response = result_;
-    if (holding_) {
-      held_.push_back(reactor);
-      changed_.SignalAll();
-      return reactor;
-    }
-  }
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
+  const MutexLock lock(mutex_);
+  *response = result_;
+  if (!holding_) return Answer(context, status_);
+  held_.push_back(context->DefaultReactor());
+  changed_.SignalAll();
+  return held_.back();
 }
 
 }  // namespace crossmesh

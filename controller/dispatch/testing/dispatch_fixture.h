@@ -5,6 +5,7 @@
 #include "common/metrics/controller_metrics.h"
 #include "common/plan/tensor_table.h"
 #include "controller/dispatch/communicator_leases.h"
+#include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
 #include "controller/membership/worker_registry.h"
@@ -17,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <absl/functional/any_invocable.h>
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <gtest/gtest.h>
 
@@ -28,6 +31,31 @@ class NoNews : public MembershipListener {
   void OnWorkerLost(const WorkerRecord& /*worker*/, const absl::Status& /*why*/) override {}
   void OnWorkerReady(const WorkerRecord& /*worker*/) override {}
   void OnGpuProcessLost(const RankName& /*process*/, const absl::Status& /*why*/) override {}
+};
+
+// What the sink was told, by run.
+template <typename Subject>
+class FakeSink final : public RunSink<Subject> {
+ public:
+  void Commit(std::shared_ptr<const Subject> run,
+              absl::AnyInvocable<void(absl::Status)> done) override {
+    ++intents;
+    latest[run->id()] = *run;
+    done(intent_result);
+  }
+  void OnChange(std::shared_ptr<const Subject> run) override {
+    Subject& known = latest[run->id()];
+    EXPECT_GT(run->revision(), known.revision());
+    EXPECT_FALSE(known.has_end_time()) << "ended twice";
+    if constexpr (requires { run->has_report(); }) {
+      EXPECT_EQ(run->has_end_time(), run->has_report());
+    }
+    known = *run;
+  }
+
+  absl::Status intent_result;
+  int intents = 0;
+  std::map<std::string, Subject> latest;
 };
 
 // A tensor of 16 rows, from one placement to another, whose axis "replica" counts replicas.

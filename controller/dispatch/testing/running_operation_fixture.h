@@ -20,28 +20,6 @@
 
 namespace crossmesh {
 
-// What the sink was told, by operation.
-class FakeSink final : public RunSink<v1::Operation> {
- public:
-  void Commit(std::shared_ptr<const v1::Operation> operation,
-              absl::AnyInvocable<void(absl::Status)> done) override {
-    ++intents;
-    latest[operation->id()] = *operation;
-    done(intent_result);
-  }
-  void OnChange(std::shared_ptr<const v1::Operation> operation) override {
-    v1::Operation& known = latest[operation->id()];
-    EXPECT_GT(operation->revision(), known.revision());
-    EXPECT_FALSE(known.has_end_time()) << "ended twice";
-    EXPECT_EQ(operation->has_end_time(), operation->has_report());
-    known = *operation;
-  }
-
-  absl::Status intent_result;
-  int intents = 0;
-  std::map<std::string, v1::Operation> latest;
-};
-
 inline absl::Status ErrorOf(const v1::Operation& operation) {
   return StatusFromCode(operation.error_code(), operation.error());
 }
@@ -141,7 +119,7 @@ class RunningOperationTest : public DispatchFixture {
   const v1::Operation& Latest(const std::string& id) { return sink_.latest[id]; }
 
   FakeGateway<FakeTaskCall> gateway_;
-  FakeSink sink_;
+  FakeSink<v1::Operation> sink_;
   // A tensor that a.0 and b.0 both hold, and a replica of it on each of c.0 and d.0.
   std::shared_ptr<const TensorTable> tensors_ = SampleTable().Make();
   int planned_ = 0;
