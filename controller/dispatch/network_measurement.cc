@@ -1,7 +1,5 @@
 #include "controller/dispatch/network_measurement.h"
 
-#include "common/base/status_macros.h"
-
 #include <utility>
 
 #include <absl/container/btree_map.h>

@@ -1,6 +1,5 @@
 #include "controller/dispatch/running_operation.h"
 
-#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/controller_metrics.h"
@@ -12,6 +11,7 @@
 #include "controller/dispatch/planned_reshard.h"
 #include "controller/dispatch/remaining_tensors.h"
 #include "controller/dispatch/task_connection.h"
+#include "controller/membership/worker_registry.h"
 
 #include <algorithm>
 #include <numeric>
