@@ -60,6 +60,20 @@ void Cli::PrintDocument(const nlohmann::json& document) {
             << std::flush;
 }
 
+absl::Status Cli::Answer(const google::protobuf::Message& message, absl::string_view text) {
+  // Only if it is wanted: measurements of runs are long.
+  return json_ ? Answer(ToJson(message), text) : Answer(nlohmann::json(), text);
+}
+
+absl::Status Cli::Answer(const nlohmann::json& document, absl::string_view text) {
+  if (json_) {
+    PrintDocument(document);
+  } else {
+    Print(text);
+  }
+  return absl::OkStatus();
+}
+
 nlohmann::json ToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
@@ -70,10 +84,23 @@ nlohmann::json ToJson(const google::protobuf::Message& message) {
   return nlohmann::json::parse(text);
 }
 
+absl::Status FromJson(const std::string& file, const std::string& json,
+                      google::protobuf::Message& message) {
+  const auto status = google::protobuf::util::JsonStringToMessage(json, &message);
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(file, ": expected the JSON of a ",
+                                                 message.GetDescriptor()->name(), ": ",
+                                                 std::string(status.message())));
+}
+
 nlohmann::json ErrorDocument(const absl::Status& status) {
   return {{"error",
            {{"code", absl::StatusCodeToString(status.code())},
             {"message", std::string(status.message())}}}};
+}
+
+absl::Status At(absl::string_view where, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <absl/status/status.h>
@@ -42,6 +43,9 @@ class Cli {
   void Print(absl::string_view text) const;
   void PrintDocument(const google::protobuf::Message& message);
   void PrintDocument(const nlohmann::json& document);
+  // The document with --json, else the text. OK, so that it can end a command.
+  absl::Status Answer(const google::protobuf::Message& message, absl::string_view text);
+  absl::Status Answer(const nlohmann::json& document, absl::string_view text);
   bool printed_document() const { return printed_document_; }
 
  private:
@@ -55,8 +59,23 @@ class Cli {
 // As in the API's JSON: field names as in the .proto files, 64-bit numbers as strings.
 nlohmann::json ToJson(const google::protobuf::Message& message);
 
+// {"meshes": [...]}: what a command that lists things answers.
+template <typename Messages>
+nlohmann::json ListDocument(const std::string& name, const Messages& messages) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& message : messages) list.push_back(ToJson(message));
+  return {{name, std::move(list)}};
+}
+
+// Reads what ToJson writes, or people write as the API's JSON; InvalidArgument names `file`.
+absl::Status FromJson(const std::string& file, const std::string& json,
+                      google::protobuf::Message& message);
+
 // {"error": {"code": "NOT_FOUND", "message": "..."}}
 nlohmann::json ErrorDocument(const absl::Status& status);
+
+// The same error, with the file or flag that it is about before its message.
+absl::Status At(absl::string_view where, const absl::Status& status);
 
 // InvalidArgument, naming `path`, when the file cannot be read; "-" is standard input.
 absl::StatusOr<std::string> ReadFile(const std::string& path);

@@ -46,7 +46,7 @@ absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
     checks.push_back(CheckLinks(client.MeasureNetwork(ShortProbe(), [](const auto&) {})));
   }
   nlohmann::json document = {{"checks", nlohmann::json::array()}};
-  TextTable table({{"CHECK"}, {"STATE"}, {"FOUND"}});
+  TextTable table({"CHECK", "STATE", "FOUND"});
   std::string advice;
   for (const HostCheck& check : checks) {
     const std::string state(StateName(check.state));
@@ -55,11 +55,8 @@ absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
     table.AddRow({check.name, state, check.found});
     if (!check.advice.empty()) absl::StrAppend(&advice, check.name, ": ", check.advice, "\n");
   }
-  if (cli.json()) {
-    cli.PrintDocument(document);
-  } else {
-    cli.Print(absl::StrCat(table.ToString(), advice.empty() ? "" : "\n", advice));
-  }
+  RETURN_IF_ERROR(
+      cli.Answer(document, absl::StrCat(table.ToString(), advice.empty() ? "" : "\n", advice)));
   const auto problems = std::ranges::count(checks, HostCheck::State::kProblem, &HostCheck::state);
   if (problems == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(

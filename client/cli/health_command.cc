@@ -37,12 +37,7 @@ absl::Status Ask(Cli& cli, const std::string& ready_file) {
                    BuildRpcChannel({.address = address, .insecure = true}));
   ASSIGN_OR_RETURN(const bool serving, IsServing(channel, "", kAnswerMax));
   if (!serving) return absl::UnavailableError(absl::StrCat(address, " does not serve"));
-  if (cli.json()) {
-    cli.PrintDocument({{"address", address}, {"serving", true}});
-  } else {
-    cli.Print(absl::StrCat(address, " serves\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"address", address}, {"serving", true}}, absl::StrCat(address, " serves\n"));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "client/cli/cli.h"
+#include "client/cli/report_text.h"
 #include "client/cli/tensor_flags.h"
-#include "common/base/byte_count.h"
-#include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 #include "common/mesh/layout_rules.h"
@@ -117,19 +116,13 @@ nlohmann::json Document(const PlacedTensor& placed, const std::vector<Tile>& til
 
 std::string Table(const PlacedTensor& placed, const std::vector<Tile>& tiles) {
   const Mesh& mesh = placed.placement.mesh;
-  TextTable table({{"SLOT", TextTable::Align::kRight},
-                   {"AT"},
-                   {"DEVICE"},
-                   {"BOXES"},
-                   {"ELEMENTS", TextTable::Align::kRight},
-                   {"SIZE", TextTable::Align::kRight}});
+  TextTable table({"SLOT>", "AT", "DEVICE", "BOXES", "ELEMENTS>", "SIZE>"});
   for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
     const int64_t elements = Volume(tiles[slot]);
     const std::string boxes = absl::StrJoin(BoxTexts(tiles[slot]), " ");
     table.AddRow({absl::StrCat(slot), CoordinatesToString(CoordinatesOf(mesh, slot)),
                   ToString(mesh.devices()[slot]), boxes.empty() ? "-" : boxes,
-                  absl::StrCat(elements),
-                  FormatBytes(ByteCount(elements * ItemBytes(placed.tensor.type)))});
+                  absl::StrCat(elements), Bytes(elements * ItemBytes(placed.tensor.type))});
   }
   const absl::string_view name = placed.tensor.name;
   return absl::StrCat(name, name.empty() ? "" : " ", DataTypeName(placed.tensor.type), " ",
@@ -141,12 +134,7 @@ absl::Status Show(Cli& cli, const LayoutShowFlags& flags) {
   ASSIGN_OR_RETURN(const PlacedTensor placed, Place(flags));
   const std::vector<Tile> tiles =
       placed.placement.layout.Tiles(placed.placement.mesh, placed.tensor.shape);
-  if (cli.json()) {
-    cli.PrintDocument(Document(placed, tiles));
-  } else {
-    cli.Print(Table(placed, tiles));
-  }
-  return absl::OkStatus();
+  return cli.Answer(Document(placed, tiles), Table(placed, tiles));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "client/cli/cli.h"
+#include "client/cli/report_text.h"
 #include "client/cli/tensor_flags.h"
-#include "common/base/byte_count.h"
-#include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 #include "common/wire/tensor_codec.h"
@@ -15,76 +14,53 @@
 namespace crossmesh {
 namespace {
 
-using Align = TextTable::Align;
-
 struct ManifestFlags {
   std::string name;
   std::string file;
   int64_t revision = 0;
 };
 
-std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
-
 absl::Status Put(Cli& cli, const ManifestFlags& flags) {
   ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(flags.file));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::PutManifestResponse response,
                    client.PutManifest(flags.name, manifest));
-  if (cli.json()) {
-    cli.PrintDocument(response);
-  } else {
-    cli.Print(absl::StrCat("manifest ", flags.name, ": ", response.tensors(), " tensors of ",
-                           Bytes(response.size_bytes()), ", digest ", response.digest(),
-                           ", revision ", response.revision(), "\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer(response,
+                    absl::StrCat("manifest ", flags.name, ": ", response.tensors(), " tensors of ",
+                                 Bytes(response.size_bytes()), ", digest ", response.digest(),
+                                 ", revision ", response.revision(), "\n"));
 }
 
 absl::Status List(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::ListManifestsResponse::Entry> manifests,
                    client.ListManifests());
-  nlohmann::json document = {{"manifests", nlohmann::json::array()}};
-  TextTable table({{"NAME"}, {"TENSORS", Align::kRight}, {"SIZE", Align::kRight}, {"DIGEST"}});
+  TextTable table({"NAME", "TENSORS>", "SIZE>", "DIGEST"});
   for (const v1::ListManifestsResponse::Entry& entry : manifests) {
-    document["manifests"].push_back(ToJson(entry));
     table.AddRow(
         {entry.name(), absl::StrCat(entry.tensors()), Bytes(entry.size_bytes()), entry.digest()});
   }
-  if (cli.json()) {
-    cli.PrintDocument(document);
-  } else {
-    cli.Print(table.ToString());
-  }
-  return absl::OkStatus();
+  return cli.Answer(ListDocument("manifests", manifests), table.ToString());
 }
 
 absl::Status Show(Cli& cli, const ManifestFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const Manifest manifest, client.GetManifest(flags.name));
-  if (cli.json()) {
-    cli.PrintDocument(ToProto(manifest, flags.name));
-    return absl::OkStatus();
-  }
-  TextTable table({{"TENSOR"}, {"TYPE"}, {"SHAPE"}, {"SIZE", Align::kRight}});
+  TextTable table({"TENSOR", "TYPE", "SHAPE", "SIZE>"});
   for (const TensorSpec& tensor : manifest.tensors()) {
     table.AddRow({tensor.name, std::string(DataTypeName(tensor.type)), ToString(tensor.shape),
                   Bytes(tensor.bytes())});
   }
-  cli.Print(absl::StrCat(table.ToString(), "\n", manifest.tensors().size(), " tensors of ",
-                         Bytes(manifest.bytes()), ", digest ", manifest.digest().ToString(), "\n"));
-  return absl::OkStatus();
+  return cli.Answer(
+      ToProto(manifest, flags.name),
+      absl::StrCat(table.ToString(), "\n", manifest.tensors().size(), " tensors of ",
+                   Bytes(manifest.bytes()), ", digest ", manifest.digest().ToString(), "\n"));
 }
 
 absl::Status Delete(Cli& cli, const ManifestFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DeleteManifest(flags.name, flags.revision));
-  if (cli.json()) {
-    cli.PrintDocument({{"deleted", flags.name}});
-  } else {
-    cli.Print(absl::StrCat("manifest ", flags.name, " deleted\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"deleted", flags.name}}, absl::StrCat("manifest ", flags.name, " deleted\n"));
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
+// What was measured of an iteration, as plans have it.
+
 #pragma once
 
 #include "crossmesh/v1/pipeline_service.pb.h"
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/timeline.h"
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -14,5 +17,10 @@ namespace crossmesh {
 // logarithm.
 absl::StatusOr<PipelineTimeline> MeasuredTimeline(const v1::PipelineMeasurement& measurement,
                                                   const OpTable& ops);
+
+// Gives every edge between two ranks the times that its transfers took with microbatches of the
+// first size, so that the next plan is made with them. InvalidArgument names an edge that was not
+// measured in a direction.
+absl::Status SetMeasuredTimes(const v1::PipelineMeasurement& measurement, v1::PipelineSpec& spec);
 
 }  // namespace crossmesh

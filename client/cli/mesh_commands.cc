@@ -23,43 +23,29 @@ absl::Status Create(Cli& cli, const MeshFlags& flags) {
   ASSIGN_OR_RETURN(const Mesh mesh, ParseMesh(flags.mesh));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const int64_t revision, client.CreateMesh(ToProto(mesh, flags.name)));
-  if (cli.json()) {
-    cli.PrintDocument({{"name", flags.name}, {"revision", revision}});
-  } else {
-    cli.Print(
-        absl::StrCat("mesh ", flags.name, ": ", mesh.slots(), " slots, revision ", revision, "\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer(
+      {{"name", flags.name}, {"revision", revision}},
+      absl::StrCat("mesh ", flags.name, ": ", mesh.slots(), " slots, revision ", revision, "\n"));
 }
 
 absl::Status List(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes, client.ListMeshes());
-  nlohmann::json document = {{"meshes", nlohmann::json::array()}};
-  TextTable table({{"NAME"}, {"AXES"}, {"DEVICES"}});
+  TextTable table({"NAME", "AXES", "DEVICES"});
   for (const v1::Mesh& mesh : meshes) {
-    document["meshes"].push_back(ToJson(mesh));
     table.AddRow({mesh.name(), mesh.axes(), mesh.devices()});
   }
-  if (cli.json()) {
-    cli.PrintDocument(document);
-  } else {
-    cli.Print(table.ToString());
-  }
-  return absl::OkStatus();
+  return cli.Answer(ListDocument("meshes", meshes), table.ToString());
 }
 
 absl::Status Show(Cli& cli, const MeshFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::GetMeshResponse response, client.GetMesh(flags.name));
-  if (cli.json()) {
-    cli.PrintDocument(response);
-    return absl::OkStatus();
-  }
+  if (cli.json()) return cli.Answer(response, "");
   ASSIGN_OR_RETURN(const Mesh mesh, FromProto(response.mesh()));
-  std::vector<TextTable::Column> columns = {{"SLOT", TextTable::Align::kRight}};
-  for (const Axis& axis : mesh.axes()) columns.push_back({axis.name, TextTable::Align::kRight});
-  columns.push_back({"DEVICE"});
+  std::vector<std::string> columns = {"SLOT>"};
+  for (const Axis& axis : mesh.axes()) columns.push_back(axis.name + ">");
+  columns.emplace_back("DEVICE");
   TextTable table(columns);
   for (int64_t slot = 0; slot < mesh.slots(); ++slot) {
     std::vector<std::string> row = {absl::StrCat(slot)};
@@ -77,12 +63,7 @@ absl::Status Show(Cli& cli, const MeshFlags& flags) {
 absl::Status Delete(Cli& cli, const MeshFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DeleteMesh(flags.name, flags.revision));
-  if (cli.json()) {
-    cli.PrintDocument({{"deleted", flags.name}});
-  } else {
-    cli.Print(absl::StrCat("mesh ", flags.name, " deleted\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"deleted", flags.name}}, absl::StrCat("mesh ", flags.name, " deleted\n"));
 }
 
 }  // namespace

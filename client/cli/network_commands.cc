@@ -31,32 +31,21 @@ absl::Status Show(Cli& cli, const NetworkFlags& flags) {
   if (flags.as_file) {
     ASSIGN_OR_RETURN(const Topology topology, FromProto(network.topology()));
     cli.Print(ToTopologyFile(topology));
-  } else if (cli.json()) {
-    cli.PrintDocument(network);
-  } else {
-    cli.Print(NetworkText(network));
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return cli.Answer(network, NetworkText(network));
 }
 
 absl::Status Set(Cli& cli, const NetworkFlags& flags) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file));
   const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
-  if (!topology.ok()) {
-    return absl::Status(topology.status().code(),
-                        absl::StrCat(flags.file, ": ", topology.status().message()));
-  }
+  if (!topology.ok()) return At(flags.file, topology.status());
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::Network network,
                    client.SetNetwork(ToProto(*topology), flags.revision));
-  if (cli.json()) {
-    cli.PrintDocument(network);
-  } else {
-    cli.Print(absl::StrCat("network revision ", network.revision(), ": ",
-                           network.topology().hosts_size(), " hosts, ",
-                           network.topology().racks_size(), " racks\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer(network, absl::StrCat("network revision ", network.revision(), ": ",
+                                          network.topology().hosts_size(), " hosts, ",
+                                          network.topology().racks_size(), " racks\n"));
 }
 
 absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
@@ -73,12 +62,7 @@ absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
                         absl::StrCat(now.measured_links(), " of ", now.links(), " links"));
       }));
   progress.Finish(absl::StrCat("measured ", result.links_size(), " links"));
-  if (cli.json()) {
-    cli.PrintDocument(result);
-  } else {
-    cli.Print(MeasurementText(result));
-  }
-  return absl::OkStatus();
+  return cli.Answer(result, MeasurementText(result));
 }
 
 }  // namespace

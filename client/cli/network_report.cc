@@ -1,34 +1,21 @@
 #include "client/cli/network_report.h"
 
 #include "client/cli/plan_report.h"
-#include "common/base/byte_count.h"
+#include "client/cli/report_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
-#include "common/wire/time_codec.h"
 
-#include <vector>
-
-#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 namespace {
-
-using Align = TextTable::Align;
 
 std::string Rate(int64_t bytes_per_second) {
   return FormatRate(static_cast<double>(bytes_per_second));
 }
 std::string Latency(int64_t latency_ns) {
   return FormatSeconds(static_cast<double>(latency_ns) / 1e9);
-}
-
-std::string Time(const google::protobuf::Timestamp& proto) {
-  const absl::StatusOr<absl::Time> time = FromProto(proto);
-  if (!time.ok()) return std::string(time.status().message());
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", *time, absl::UTCTimeZone());
 }
 
 std::string Origin(v1::NetworkSource source) {
@@ -45,13 +32,7 @@ std::string Origin(v1::NetworkSource source) {
 }
 
 std::string HostTable(const v1::Topology& topology) {
-  TextTable table({{"HOST"},
-                   {"NIC"},
-                   {"OUT", Align::kRight},
-                   {"IN", Align::kRight},
-                   {"OUT LATENCY", Align::kRight},
-                   {"IN LATENCY", Align::kRight},
-                   {"LOCAL", Align::kRight}});
+  TextTable table({"HOST", "NIC", "OUT>", "IN>", "OUT LATENCY>", "IN LATENCY>", "LOCAL>"});
   for (const v1::Host& host : topology.hosts()) {
     const int64_t local = host.local_bytes_per_second();
     for (const v1::Nic& nic : host.nics()) {
@@ -64,7 +45,7 @@ std::string HostTable(const v1::Topology& topology) {
 }
 
 std::string RackTable(const v1::Topology& topology) {
-  TextTable table({{"RACK"}, {"UP", Align::kRight}, {"DOWN", Align::kRight}, {"HOSTS"}});
+  TextTable table({"RACK", "UP>", "DOWN>", "HOSTS"});
   for (const v1::Rack& rack : topology.racks()) {
     table.AddRow({rack.name(), Rate(rack.up_bytes_per_second()), Rate(rack.down_bytes_per_second()),
                   absl::StrJoin(rack.hosts(), ",")});
@@ -76,10 +57,11 @@ std::string RackTable(const v1::Topology& topology) {
 
 std::string NetworkText(const v1::Network& network) {
   const v1::Topology& topology = network.topology();
-  std::string text = network.revision() == 0 ? "the network is not described\n"
-                                             : absl::StrCat("network revision ", network.revision(),
-                                                            ", ", Origin(network.source()), ", ",
-                                                            Time(network.update_time()), "\n");
+  std::string text =
+      network.revision() == 0
+          ? "the network is not described\n"
+          : absl::StrCat("network revision ", network.revision(), ", ", Origin(network.source()),
+                         ", ", UtcText(network.update_time()), " UTC\n");
   if (topology.hosts_size() > 0) absl::StrAppend(&text, "\n", HostTable(topology));
   if (topology.racks_size() > 0) absl::StrAppend(&text, "\n", RackTable(topology));
   return absl::StrCat(text,
@@ -88,14 +70,10 @@ std::string NetworkText(const v1::Network& network) {
 }
 
 std::string MeasurementText(const v1::MeasureNetworkResponse::Result& result) {
-  TextTable table({{"FROM"},
-                   {"TO"},
-                   {"RATE", Align::kRight},
-                   {"LATENCY", Align::kRight},
-                   {"RECEIVED", Align::kRight}});
+  TextTable table({"FROM", "TO", "RATE>", "LATENCY>", "RECEIVED>"});
   for (const v1::MeasureNetworkResponse::Link& link : result.links()) {
     table.AddRow({link.from(), link.to(), Rate(link.bytes_per_second()), Latency(link.latency_ns()),
-                  FormatBytes(ByteCount(link.received_bytes()))});
+                  Bytes(link.received_bytes())});
   }
   return absl::StrCat(table.ToString(), "\n", WarningLines(result.warnings()),
                       result.warnings_size() > 0 ? "\n" : "", NetworkText(result.network()));

@@ -1,7 +1,5 @@
 #include "client/cli/cli.h"
 #include "client/cli/operation_report.h"
-#include "client/cli/progress.h"
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 #include <memory>
@@ -28,57 +26,26 @@ absl::Status List(Cli& cli, const OperationFlags& flags) {
   }
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Operation> operations, client.ListOperations(flags.count));
-  if (!cli.json()) {
-    cli.Print(OperationTable(operations));
-    return absl::OkStatus();
-  }
-  nlohmann::json document = {{"operations", nlohmann::json::array()}};
-  for (const v1::Operation& operation : operations) {
-    document["operations"].push_back(ToJson(operation));
-  }
-  cli.PrintDocument(document);
-  return absl::OkStatus();
-}
-
-void PrintOperation(Cli& cli, const v1::Operation& operation) {
-  if (cli.json()) {
-    cli.PrintDocument(operation);
-  } else {
-    cli.Print(OperationText(operation));
-  }
+  return cli.Answer(ListDocument("operations", operations), OperationTable(operations));
 }
 
 absl::Status Show(Cli& cli, const OperationFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::Operation operation, client.GetOperation(flags.id));
-  PrintOperation(cli, operation);
-  return absl::OkStatus();
+  return cli.Answer(operation, OperationText(operation));
 }
 
 absl::Status Watch(Cli& cli, const OperationFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  const RealClock clock;
-  Progress progress(flags.id, 0, Progress::FormFor(cli.json()), clock);
-  const absl::StatusOr<v1::Operation> operation =
-      client.Watch(flags.id, [&progress](const v1::Operation& now) {
-        progress.SetTotal(now.total_bytes());
-        progress.Update(now.moved_bytes(), StateName(now.state()));
-      });
-  RETURN_IF_ERROR(operation.status());
-  progress.Finish(absl::StrCat(flags.id, ": ", StateName(operation->state())));
-  PrintOperation(cli, *operation);
-  return OutcomeOf(*operation);
+  return FollowOperation(
+      cli, flags.id, [&](Client::OnChange on_change) { return client.Watch(flags.id, on_change); });
 }
 
 absl::Status Cancel(Cli& cli, const OperationFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.CancelOperation(flags.id, flags.reason));
-  if (cli.json()) {
-    cli.PrintDocument({{"cancelling", flags.id}});
-  } else {
-    cli.Print(absl::StrCat("operation ", flags.id, " is being cancelled\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"cancelling", flags.id}},
+                    absl::StrCat("operation ", flags.id, " is being cancelled\n"));
 }
 
 }  // namespace

@@ -1,33 +1,18 @@
 #include "client/cli/operation_report.h"
 
 #include "client/cli/plan_report.h"
-#include "client/client.h"
-#include "common/base/byte_count.h"
+#include "client/cli/progress.h"
+#include "client/cli/report_text.h"
+#include "common/base/clock.h"
 #include "common/base/format.h"
+#include "common/base/status_macros.h"
 #include "common/base/table.h"
-#include "common/wire/time_codec.h"
-
-#include <utility>
-#include <vector>
 
 #include <absl/container/btree_set.h>
-#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 namespace {
-
-using Align = TextTable::Align;
-
-std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
-
-std::string Time(const google::protobuf::Timestamp& proto) {
-  const absl::StatusOr<absl::Time> time = FromProto(proto);
-  if (!time.ok()) return std::string(time.status().message());
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::UTCTimeZone());
-}
 
 std::string StrategyOf(const v1::Operation& operation) {
   const std::string& strategy = operation.reshard().strategy();
@@ -35,7 +20,7 @@ std::string StrategyOf(const v1::Operation& operation) {
 }
 
 std::string ReplicaTable(const v1::Operation& operation) {
-  TextTable table({{"REPLICA", Align::kRight}, {"STATE"}, {"DEVICES"}, {"ERROR"}});
+  TextTable table({"REPLICA>", "STATE", "DEVICES", "ERROR"});
   for (const v1::Replica& replica : operation.replicas()) {
     table.AddRow({absl::StrCat(replica.index()), StateName(replica.state()), replica.devices(),
                   replica.error()});
@@ -45,15 +30,8 @@ std::string ReplicaTable(const v1::Operation& operation) {
 
 // A line for each task, which says of which attempt when that is not the first.
 std::string WorkerTable(const v1::OperationReport& report) {
-  TextTable table({{"WORKER"},
-                   {"SENT", Align::kRight},
-                   {"RECEIVED", Align::kRight},
-                   {"COPIED", Align::kRight},
-                   {"BIND", Align::kRight},
-                   {"MOVE", Align::kRight},
-                   {"PACK", Align::kRight},
-                   {"UNPACK", Align::kRight},
-                   {"CHECKSUM", Align::kRight}});
+  TextTable table({"WORKER", "SENT>", "RECEIVED>", "COPIED>", "BIND>", "MOVE>", "PACK>", "UNPACK>",
+                   "CHECKSUM>"});
   for (const v1::TaskReport& task : report.workers()) {
     table.AddRow({task.attempt() > 1 ? absl::StrCat(task.worker(), ", attempt ", task.attempt())
                                      : task.worker(),
@@ -77,34 +55,32 @@ absl::btree_set<absl::string_view> GpuLibraries(const v1::OperationReport& repor
 std::string ReportText(const v1::OperationReport& report) {
   const std::string plan_time =
       report.plan_cached() ? "cached" : FormatSeconds(report.plan_seconds());
-  const std::vector<std::pair<std::string, std::string>> lines = {
-      {"moved", absl::StrCat(Bytes(report.destination_bytes()), " in ",
-                             FormatSeconds(report.transfer_seconds()), ", ",
-                             FormatRate(report.throughput_bytes_per_second()))},
-      {"network", absl::StrCat(Bytes(report.network_bytes()), ", at least ",
-                               Bytes(report.least_network_bytes()), " by any plan")},
-      {"busiest host",
-       absl::StrCat(Bytes(report.busiest_host_bytes()), " (", report.busiest_host(), ")")},
-      {"bound", absl::StrCat(FormatSeconds(report.bound_seconds()), "; it took ",
-                             RatioToBound(report.transfer_seconds(), report.bound_seconds()))},
-      {"predicted", FormatSeconds(report.predicted_seconds())},
-      {"phases",
-       absl::StrCat("plan ", plan_time, ", dispatch ", FormatSeconds(report.dispatch_seconds()),
-                    ", first byte ", FormatSeconds(report.first_byte_seconds()), ", transfer ",
-                    FormatSeconds(report.transfer_seconds()), ", commit ",
-                    FormatSeconds(report.commit_seconds()), ", total ",
-                    FormatSeconds(report.total_seconds()))},
-  };
-  std::string text;
-  for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
+  std::string text =
+      absl::StrCat(ReportLine("moved", Bytes(report.destination_bytes()), " in ",
+                              FormatSeconds(report.transfer_seconds()), ", ",
+                              FormatRate(report.throughput_bytes_per_second())),
+                   ReportLine("network", Bytes(report.network_bytes()), ", at least ",
+                              Bytes(report.least_network_bytes()), " by any plan"),
+                   ReportLine("busiest host", Bytes(report.busiest_host_bytes()), " (",
+                              report.busiest_host(), ")"),
+                   ReportLine("bound", FormatSeconds(report.bound_seconds()), "; it took ",
+                              RatioToBound(report.transfer_seconds(), report.bound_seconds())),
+                   ReportLine("predicted", FormatSeconds(report.predicted_seconds())),
+                   ReportLine("phases", "plan ", plan_time, ", dispatch ",
+                              FormatSeconds(report.dispatch_seconds()), ", first byte ",
+                              FormatSeconds(report.first_byte_seconds()), ", transfer ",
+                              FormatSeconds(report.transfer_seconds()), ", commit ",
+                              FormatSeconds(report.commit_seconds()), ", total ",
+                              FormatSeconds(report.total_seconds())));
   for (const v1::SlowLink& link : report.slow_links()) {
-    absl::StrAppendFormat(
-        &text, "%-13s %s to %s: %s took %s, the operation was predicted to take %s\n", "slow link",
-        link.from(), link.to(), Bytes(link.sent_bytes()), FormatSeconds(link.busy_seconds()),
-        FormatSeconds(report.predicted_seconds()));
+    absl::StrAppend(
+        &text, ReportLine("slow link", link.from(), " to ", link.to(), ": ",
+                          Bytes(link.sent_bytes()), " took ", FormatSeconds(link.busy_seconds()),
+                          ", the operation was predicted to take ",
+                          FormatSeconds(report.predicted_seconds())));
   }
   for (const absl::string_view library : GpuLibraries(report)) {
-    absl::StrAppendFormat(&text, "%-13s %s\n", "between GPUs", library);
+    absl::StrAppend(&text, ReportLine("between GPUs", library));
   }
   return absl::StrCat(text, BroadcastLines(report.broadcast_groups()),
                       WarningLines(report.warnings()));
@@ -113,20 +89,16 @@ std::string ReportText(const v1::OperationReport& report) {
 }  // namespace
 
 std::string OperationText(const v1::Operation& operation) {
-  std::string text = absl::StrFormat("%-13s %s\n%-13s %s\n%-13s %s, attempt %d\n", "operation",
-                                     operation.id(), "state", StateName(operation.state()),
-                                     "strategy", StrategyOf(operation), operation.attempt());
-  if (!operation.plan_id().empty()) {
-    absl::StrAppendFormat(&text, "%-13s %s\n", "plan", operation.plan_id());
-  }
-  if (!operation.error().empty()) {
-    absl::StrAppendFormat(&text, "%-13s %s\n", "error", operation.error());
-  }
+  std::string text = absl::StrCat(
+      ReportLine("operation", operation.id()), ReportLine("state", StateName(operation.state())),
+      ReportLine("strategy", StrategyOf(operation), ", attempt ", operation.attempt()),
+      operation.plan_id().empty() ? "" : ReportLine("plan", operation.plan_id()),
+      operation.error().empty() ? "" : ReportLine("error", operation.error()));
   if (operation.has_report()) {
     absl::StrAppend(&text, ReportText(operation.report()));
   } else {
-    absl::StrAppendFormat(&text, "%-13s %s of %s\n", "moved", Bytes(operation.moved_bytes()),
-                          Bytes(operation.total_bytes()));
+    absl::StrAppend(&text, ReportLine("moved", Bytes(operation.moved_bytes()), " of ",
+                                      Bytes(operation.total_bytes())));
   }
   if (!operation.replicas().empty()) absl::StrAppend(&text, "\n", ReplicaTable(operation));
   if (!operation.report().workers().empty()) {
@@ -136,19 +108,29 @@ std::string OperationText(const v1::Operation& operation) {
 }
 
 std::string OperationTable(std::span<const v1::Operation> operations) {
-  TextTable table({{"OPERATION"},
-                   {"STATE"},
-                   {"STRATEGY"},
-                   {"MOVED", Align::kRight},
-                   {"TOTAL", Align::kRight},
-                   {"CREATED (UTC)"},
-                   {"ERROR"}});
+  TextTable table({"OPERATION", "STATE", "STRATEGY", "MOVED>", "TOTAL>", "CREATED (UTC)", "ERROR"});
   for (const v1::Operation& operation : operations) {
     table.AddRow({operation.id(), StateName(operation.state()), StrategyOf(operation),
                   Bytes(operation.moved_bytes()), Bytes(operation.total_bytes()),
-                  Time(operation.create_time()), operation.error()});
+                  UtcText(operation.create_time()), operation.error()});
   }
   return table.ToString();
+}
+
+absl::Status FollowOperation(
+    Cli& cli, const std::string& label,
+    absl::FunctionRef<absl::StatusOr<v1::Operation>(Client::OnChange)> follow) {
+  const RealClock clock;
+  Progress progress(label, 0, Progress::FormFor(cli.json()), clock);
+  const auto on_change = [&progress](const v1::Operation& now) {
+    progress.SetTotal(now.total_bytes());
+    progress.Update(now.moved_bytes(), StateName(now.state()));
+  };
+  ASSIGN_OR_RETURN(const v1::Operation operation, follow(on_change));
+  progress.Finish(absl::StrCat(operation.id(), ": ", StateName(operation.state())));
+  // What an operation that failed came to is of use as well: its error follows its report.
+  RETURN_IF_ERROR(cli.Answer(operation, OperationText(operation)));
+  return OutcomeOf(operation);
 }
 
 }  // namespace crossmesh

@@ -1,9 +1,15 @@
 #pragma once
 
+#include "client/cli/cli.h"
+#include "client/client.h"
 #include "crossmesh/v1/operation_service.pb.h"
 
 #include <span>
 #include <string>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 namespace crossmesh {
 
@@ -12,5 +18,11 @@ std::string OperationText(const v1::Operation& operation);
 
 // One row per operation.
 std::string OperationTable(std::span<const v1::Operation> operations);
+
+// Shows how far an operation is while `follow` follows it to its end, then what became of it. Its
+// error is that of `follow`, or the operation's.
+absl::Status FollowOperation(
+    Cli& cli, const std::string& label,
+    absl::FunctionRef<absl::StatusOr<v1::Operation>(Client::OnChange)> follow);
 
 }  // namespace crossmesh

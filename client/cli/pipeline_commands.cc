@@ -60,13 +60,8 @@ absl::Status Plan(Cli& cli, const PlanFlags& flags, bool explain) {
   RETURN_IF_ERROR(flags.files.Write(*planned));
   v1::PipelinePlan summary = planned->Summary();
   summary.set_plan_seconds(seconds);
-  if (cli.json()) {
-    cli.PrintDocument(summary);
-    return absl::OkStatus();
-  }
-  cli.Print(PipelinePlanText(summary));
-  if (explain) cli.Print("\n" + PipelineExplanation(summary));
-  return absl::OkStatus();
+  return cli.Answer(
+      summary, PipelinePlanText(summary) + (explain ? "\n" + PipelineExplanation(summary) : ""));
 }
 
 absl::Status Compare(Cli& cli, const PipelineFlags& flags) {
@@ -82,12 +77,7 @@ absl::Status Compare(Cli& cli, const PipelineFlags& flags) {
   all.set_busiest_port(summary.busiest_port());
   all.set_busiest_port_bytes(summary.busiest_port_bytes());
   for (const v1::PipelineCandidate& candidate : found) *all.add_candidates() = candidate;
-  if (cli.json()) {
-    cli.PrintDocument(all);
-  } else {
-    cli.Print(ComparisonTable(all));
-  }
-  return absl::OkStatus();
+  return cli.Answer(all, ComparisonTable(all));
 }
 
 absl::Status Draw(Cli& cli, const PipelineFlags& flags, const std::string& svg) {
@@ -101,12 +91,7 @@ absl::Status Draw(Cli& cli, const PipelineFlags& flags, const std::string& svg) 
     drawn.push_back({.title = one.schedule_name, .ops = one.ops.get(), .run = &one.run});
   }
   RETURN_IF_ERROR(WriteFile(svg, DrawPipelines(drawn)));
-  if (cli.json()) {
-    cli.PrintDocument(nlohmann::json{{"file", svg}});
-  } else {
-    cli.Print(absl::StrCat("Drawn to ", svg, "\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer(nlohmann::json{{"file", svg}}, absl::StrCat("Drawn to ", svg, "\n"));
 }
 
 void AddPlanCommands(Cli& cli, CLI::App& group) {

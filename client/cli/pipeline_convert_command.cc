@@ -70,10 +70,6 @@ absl::StatusOr<std::string> Written(const ScheduleFile& file, const std::string&
   return DrawPipelines({{.title = "schedule", .ops = &ops, .run = &run}}, DrawnTime::kAny);
 }
 
-absl::Status InFile(const std::string& file, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
-}
-
 absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
   ASSIGN_OR_RETURN(const std::string from, FormatOf("from", flags.from, flags.from_file));
   ASSIGN_OR_RETURN(const std::string to, FormatOf("to", flags.to, flags.to_file));
@@ -82,18 +78,15 @@ absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
         absl::StrCat("--from: expected ", kJson, ", ", kCompute, " or ", kComms, ", found ", from));
   }
   const absl::StatusOr<ScheduleFile> schedule = ReadSchedule(flags.from_file, from);
-  if (!schedule.ok()) return InFile(flags.from_file, schedule.status());
+  if (!schedule.ok()) return At(flags.from_file, schedule.status());
   const absl::StatusOr<std::string> text = Written(*schedule, to);
-  if (!text.ok()) return InFile(flags.to_file, text.status());
+  if (!text.ok()) return At(flags.to_file, text.status());
   RETURN_IF_ERROR(WriteFile(flags.to_file, *text));
-  if (cli.json()) {
-    cli.PrintDocument(nlohmann::json{{"file", flags.to_file}, {"format", to}});
-  } else {
-    cli.Print(absl::StrCat(schedule->schedule.ranks.size(), " ranks, ", schedule->schedule.stages,
-                           " stages, ", schedule->schedule.microbatches, " microbatches: ",
-                           flags.from_file, " (", from, ") to ", flags.to_file, " (", to, ")\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer(
+      nlohmann::json{{"file", flags.to_file}, {"format", to}},
+      absl::StrCat(schedule->schedule.ranks.size(), " ranks, ", schedule->schedule.stages,
+                   " stages, ", schedule->schedule.microbatches, " microbatches: ", flags.from_file,
+                   " (", from, ") to ", flags.to_file, " (", to, ")\n"));
 }
 
 }  // namespace

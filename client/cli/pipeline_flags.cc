@@ -9,18 +9,13 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
-#include <google/protobuf/util/json_util.h>
 
 namespace crossmesh {
 
 absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   v1::PipelineSpec spec;
-  const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file, ": expected the JSON of a PipelineSpec: ", std::string(status.message())));
-  }
+  RETURN_IF_ERROR(FromJson(file, text, spec));
   return spec;
 }
 
@@ -56,9 +51,8 @@ absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {
   }
   absl::StatusOr<PipelineDescription> description =
       FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
-  if (description.ok()) return description;
-  return absl::Status(description.status().code(),
-                      absl::StrCat(file_, ": ", description.status().message()));
+  if (!description.ok()) return At(file_, description.status());
+  return description;
 }
 
 absl::StatusOr<v1::PipelineChoice> PipelineFlags::Choice() const {

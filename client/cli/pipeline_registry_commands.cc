@@ -19,13 +19,9 @@ absl::Status Register(Cli& cli, const std::string& file) {
   }
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const int64_t revision, client.CreatePipeline(spec));
-  if (cli.json()) {
-    cli.PrintDocument({{"name", spec.name()}, {"revision", revision}});
-  } else {
-    cli.Print(absl::StrCat("pipeline ", spec.name(), ": ", spec.stages_size(), " stages on ",
-                           spec.ranks_size(), " ranks, revision ", revision, "\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"name", spec.name()}, {"revision", revision}},
+                    absl::StrCat("pipeline ", spec.name(), ": ", spec.stages_size(), " stages on ",
+                                 spec.ranks_size(), " ranks, revision ", revision, "\n"));
 }
 
 int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {
@@ -35,37 +31,20 @@ int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {
 }
 
 absl::Status List(Cli& cli) {
-  using Align = TextTable::Align;
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineSpec> pipelines, client.ListPipelines());
-  nlohmann::json document = {{"pipelines", nlohmann::json::array()}};
-  TextTable table({{"NAME"},
-                   {"RANKS", Align::kRight},
-                   {"STAGES", Align::kRight},
-                   {"EDGES", Align::kRight},
-                   {"MICROBATCHES", Align::kRight}});
+  TextTable table({"NAME", "RANKS>", "STAGES>", "EDGES>", "MICROBATCHES>"});
   for (const v1::PipelineSpec& spec : pipelines) {
-    document["pipelines"].push_back(ToJson(spec));
     table.AddRow({spec.name(), absl::StrCat(spec.ranks_size()), absl::StrCat(spec.stages_size()),
                   absl::StrCat(spec.edges_size()), absl::StrCat(MicrobatchesOf(spec))});
   }
-  if (cli.json()) {
-    cli.PrintDocument(document);
-  } else {
-    cli.Print(table.ToString());
-  }
-  return absl::OkStatus();
+  return cli.Answer(ListDocument("pipelines", pipelines), table.ToString());
 }
 
 absl::Status Delete(Cli& cli, const std::string& name) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DeletePipeline(name));
-  if (cli.json()) {
-    cli.PrintDocument({{"deleted", name}});
-  } else {
-    cli.Print(absl::StrCat("pipeline ", name, " deleted\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"deleted", name}}, absl::StrCat("pipeline ", name, " deleted\n"));
 }
 
 }  // namespace

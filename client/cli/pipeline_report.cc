@@ -1,6 +1,7 @@
 #include "client/cli/pipeline_report.h"
 
 #include "client/cli/plan_report.h"
+#include "client/cli/report_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 
@@ -12,11 +13,8 @@
 namespace crossmesh {
 namespace {
 
-using Align = TextTable::Align;
-
 constexpr size_t kDigestShown = 12;
 
-std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
 std::string Percent(double part) {
   return absl::StrFormat("%.1f %%", std::round(1000 * part) / 10 + 0.0);  // never -0.0
 }
@@ -26,13 +24,7 @@ double GapOf(const v1::PipelinePlan& plan) {
 }
 
 std::string RankTable(const v1::PipelinePlan& plan) {
-  TextTable table({{"RANK", Align::kRight},
-                   {"BUSY", Align::kRight},
-                   {"PART", Align::kRight},
-                   {"PEAK MEMORY", Align::kRight},
-                   {"AT"},
-                   {"STATIC", Align::kRight},
-                   {"BUFFERS", Align::kRight}});
+  TextTable table({"RANK>", "BUSY>", "PART>", "PEAK MEMORY>", "AT", "STATIC>", "BUFFERS>"});
   for (int i = 0; i < plan.ranks_size(); ++i) {
     const v1::PipelineRankSummary& rank = plan.ranks(i);
     table.AddRow(
@@ -45,14 +37,7 @@ std::string RankTable(const v1::PipelinePlan& plan) {
 }
 
 std::string TransferTable(const v1::PipelinePlan& plan) {
-  TextTable table({{"EDGE", Align::kRight},
-                   {"WAY"},
-                   {"SAMPLES", Align::kRight},
-                   {"TIME", Align::kRight},
-                   {"BOUND", Align::kRight},
-                   {"BYTES", Align::kRight},
-                   {"BUFFERS", Align::kRight},
-                   {"PLAN"}});
+  TextTable table({"EDGE>", "WAY", "SAMPLES>", "TIME>", "BOUND>", "BYTES>", "BUFFERS>", "PLAN"});
   for (const v1::PipelineTransferSummary& transfer : plan.transfers()) {
     table.AddRow(
         {absl::StrCat(transfer.edge()), transfer.backward() ? "backward" : "forward",
@@ -101,12 +86,7 @@ std::string PipelineExplanation(const v1::PipelinePlan& plan) {
   }
   if (plan.candidates().empty()) return text;
   absl::StrAppend(&text, "\nLooked at, * where no other one beats it in time and memory:\n");
-  TextTable table({{""},
-                   {"SCHEDULE"},
-                   {"TIME", Align::kRight},
-                   {"SPAN", Align::kRight},
-                   {"GAP", Align::kRight},
-                   {"PEAK MEMORY", Align::kRight}});
+  TextTable table({"", "SCHEDULE", "TIME>", "SPAN>", "GAP>", "PEAK MEMORY>"});
   for (const v1::PipelineCandidate& candidate : plan.candidates()) {
     table.AddRow({candidate.pareto() ? "*" : "", candidate.name(),
                   FormatSeconds(candidate.seconds()), FormatSeconds(candidate.span_seconds()),
@@ -116,13 +96,7 @@ std::string PipelineExplanation(const v1::PipelinePlan& plan) {
 }
 
 std::string ComparisonTable(const v1::PipelinePlan& compared) {
-  TextTable table({{""},
-                   {"SCHEDULE"},
-                   {"TIME", Align::kRight},
-                   {"SPAN", Align::kRight},
-                   {"BUBBLE", Align::kRight},
-                   {"GAP", Align::kRight},
-                   {"PEAK MEMORY", Align::kRight}});
+  TextTable table({"", "SCHEDULE", "TIME>", "SPAN>", "BUBBLE>", "GAP>", "PEAK MEMORY>"});
   std::string refused;
   for (const v1::PipelineCandidate& candidate : compared.candidates()) {
     const std::string name =

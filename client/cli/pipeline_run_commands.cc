@@ -1,5 +1,5 @@
 #include "client/cli/cli.h"
-#include "client/cli/measured_times.h"
+#include "client/cli/measured_timeline.h"
 #include "client/cli/pipeline_run_flags.h"
 #include "client/cli/pipeline_run_report.h"
 #include "client/cli/progress.h"
@@ -22,14 +22,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kListedDefault = 20;
-
-void PrintRun(Cli& cli, const v1::PipelineRun& run) {
-  if (cli.json()) {
-    cli.PrintDocument(run);
-  } else {
-    cli.Print(PipelineRunText(run));
-  }
-}
 
 // As people write it: camel case, and no fields without a value.
 std::string ToFile(const v1::PipelineSpec& spec) {
@@ -92,7 +84,7 @@ absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
   };
   ASSIGN_OR_RETURN(const v1::PipelineRun run, client->StartPipeline(request, on_change));
   progress.Finish(absl::StrCat(run.id(), ": ", StateOf(run)));
-  PrintRun(cli, run);
+  RETURN_IF_ERROR(cli.Answer(run, PipelineRunText(run)));
   // Files of a run that failed are of use as well; its own error comes first.
   const absl::Status outcome = OutcomeOf(run);
   const absl::Status written = WriteFiles(*client, flags, request, run);
@@ -112,34 +104,22 @@ absl::Status List(Cli& cli, const RunListFlags& flags) {
   }
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineRun> runs, client.ListPipelineRuns(flags.count));
-  if (!cli.json()) {
-    cli.Print(PipelineRunTable(runs));
-    return absl::OkStatus();
-  }
-  nlohmann::json document = {{"runs", nlohmann::json::array()}};
-  for (const v1::PipelineRun& run : runs) document["runs"].push_back(ToJson(run));
-  cli.PrintDocument(document);
-  return absl::OkStatus();
+  return cli.Answer(ListDocument("runs", runs), PipelineRunTable(runs));
 }
 
 absl::Status Show(Cli& cli, const RunListFlags& flags) {
   if (flags.id.empty()) return List(cli, flags);
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
-  PrintRun(cli, run);
-  return absl::OkStatus();
+  return cli.Answer(run, PipelineRunText(run));
 }
 
 absl::Status Stop(Cli& cli, const RunListFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.StopPipelineRun(flags.id, flags.now));
-  if (cli.json()) {
-    cli.PrintDocument({{"stopping", flags.id}});
-  } else {
-    cli.Print(absl::StrCat("pipeline run ", flags.id, " ends ",
-                           flags.now ? "at once" : "after its iteration", "\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer({{"stopping", flags.id}},
+                    absl::StrCat("pipeline run ", flags.id, " ends ",
+                                 flags.now ? "at once" : "after its iteration", "\n"));
 }
 
 void AddRunCommand(Cli& cli, CLI::App& group, bool rehearsal) {

@@ -1,9 +1,9 @@
 #include "client/cli/pipeline_run_report.h"
 
+#include "client/cli/report_text.h"
 #include "client/outcome.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
-#include "common/wire/time_codec.h"
 #include "planner/pipeline/op.h"
 
 #include <algorithm>
@@ -19,12 +19,9 @@
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
-#include <absl/time/time.h>
 
 namespace crossmesh {
 namespace {
-
-using Align = TextTable::Align;
 
 constexpr size_t kDigestShown = 12;
 constexpr int kErrorsShown = 5;
@@ -39,12 +36,6 @@ std::string Deviation(std::optional<double> predicted, std::optional<double> mea
   return absl::StrFormat("%+.1f %%", 100 * (*measured / *predicted - 1));
 }
 
-std::string Time(const google::protobuf::Timestamp& proto) {
-  const absl::StatusOr<absl::Time> time = FromProto(proto);
-  if (!time.ok()) return std::string(time.status().message());
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::UTCTimeZone());
-}
-
 bool HasMedian(const v1::PipelineRun& run) { return run.median_seconds() > 0; }
 
 int64_t IterationsComplete(const v1::PipelineRun& run) {
@@ -57,6 +48,7 @@ std::string FailureLines(const v1::PipelineRun& run) {
     if (!iteration.error().empty() || iteration.error_code() != 0) failed.push_back(&iteration);
   }
   if (failed.empty()) return "";
+  // Of a long run only the last iterations are told, so more may have failed than are here.
   const size_t shown = std::min<size_t>(failed.size(), kErrorsShown);
   std::string text = shown < static_cast<size_t>(run.failed_iterations())
                          ? absl::StrCat("\nThe last ", shown, " iterations that failed:\n")
@@ -101,11 +93,7 @@ std::map<int, double> MeasuredBusy(const v1::PipelineMeasurement& measurement) {
 
 std::string RankTable(const v1::PipelineRun& run) {
   const std::map<int, double> busy = MeasuredBusy(run.measurement());
-  TextTable table({{"RANK", Align::kRight},
-                   {"STAGES"},
-                   {"BUSY: PREDICTED", Align::kRight},
-                   {"MEASURED", Align::kRight},
-                   {"DEVIATION", Align::kRight}});
+  TextTable table({"RANK>", "STAGES", "BUSY: PREDICTED>", "MEASURED>", "DEVIATION>"});
   for (int rank = 0; rank < run.plan().ranks_size(); ++rank) {
     const double predicted = run.plan().ranks(rank).busy_seconds();
     const auto found = busy.find(rank);
@@ -132,13 +120,8 @@ std::string TransferTable(const v1::PipelineRun& run) {
   for (const v1::PipelineMeasurement::Transfer& transfer : run.measurement().transfers()) {
     ways[{transfer.edge(), transfer.backward(), transfer.samples()}].measured = &transfer;
   }
-  TextTable table({{"EDGE", Align::kRight},
-                   {"WAY"},
-                   {"SAMPLES", Align::kRight},
-                   {"TRANSFER: PREDICTED", Align::kRight},
-                   {"MEASURED", Align::kRight},
-                   {"DEVIATION", Align::kRight},
-                   {"FIRST BYTE", Align::kRight}});
+  TextTable table({"EDGE>", "WAY", "SAMPLES>", "TRANSFER: PREDICTED>", "MEASURED>", "DEVIATION>",
+                   "FIRST BYTE>"});
   for (const auto& [key, times] : ways) {
     const auto& [edge, backward, samples] = key;
     std::optional<double> measured, first_byte;
@@ -161,26 +144,23 @@ int64_t IterationsTried(const v1::PipelineRun& run) {
 }
 
 std::string PipelineRunText(const v1::PipelineRun& run) {
-  std::string text;
-  const auto line = [&text](absl::string_view name, absl::string_view value) {
-    absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
-  };
-  line("run", absl::StrCat(run.id(), run.rehearsal() ? ", a rehearsal" : ""));
-  line("state", StateName(run.state()));
-  line("pipeline", absl::StrCat(run.pipeline().empty() ? "given inline" : run.pipeline(),
-                                run.plan().schedule().empty() ? "" : ", " + run.plan().schedule()));
-  line("iterations",
-       absl::StrCat(IterationsTried(run), " of ", run.iterations(), " tried, ",
-                    IterationsComplete(run), " complete, ", run.failed_iterations(), " failed"));
-  if (!run.error().empty()) line("error", run.error());
+  std::string text = absl::StrCat(
+      ReportLine("run", run.id(), run.rehearsal() ? ", a rehearsal" : ""),
+      ReportLine("state", StateName(run.state())),
+      ReportLine("pipeline", run.pipeline().empty() ? "given inline" : run.pipeline(),
+                 run.plan().schedule().empty() ? "" : ", " + run.plan().schedule()),
+      ReportLine("iterations", IterationsTried(run), " of ", run.iterations(), " tried, ",
+                 IterationsComplete(run), " complete, ", run.failed_iterations(), " failed"),
+      run.error().empty() ? "" : ReportLine("error", run.error()));
   if (run.has_plan()) {
-    line("plan", run.plan().id().substr(0, kDigestShown));
-    line("predicted", FormatSeconds(run.plan().predicted_seconds()));
+    absl::StrAppend(&text, ReportLine("plan", run.plan().id().substr(0, kDigestShown)),
+                    ReportLine("predicted", FormatSeconds(run.plan().predicted_seconds())));
   }
   if (HasMedian(run)) {
-    line("measured",
-         absl::StrCat(FormatSeconds(run.median_seconds()), ", the median of complete iterations, ",
-                      Deviation(run.plan().predicted_seconds(), run.median_seconds())));
+    absl::StrAppend(&text,
+                    ReportLine("measured", FormatSeconds(run.median_seconds()),
+                               ", the median of complete iterations, ",
+                               Deviation(run.plan().predicted_seconds(), run.median_seconds())));
   }
   absl::StrAppend(&text, FailureLines(run));
   if (run.has_plan()) absl::StrAppend(&text, RankTable(run), TransferTable(run));
@@ -188,18 +168,8 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
 }
 
 std::string PipelineRunTable(std::span<const v1::PipelineRun> runs) {
-  TextTable table({{"RUN"},
-                   {"STATE"},
-                   {"PIPELINE"},
-                   {"SCHEDULE"},
-                   {"KIND"},
-                   {"TRIED", Align::kRight},
-                   {"OF", Align::kRight},
-                   {"FAILED", Align::kRight},
-                   {"PREDICTED", Align::kRight},
-                   {"MEDIAN", Align::kRight},
-                   {"CREATED (UTC)"},
-                   {"ERROR"}});
+  TextTable table({"RUN", "STATE", "PIPELINE", "SCHEDULE", "KIND", "TRIED>", "OF>", "FAILED>",
+                   "PREDICTED>", "MEDIAN>", "CREATED (UTC)", "ERROR"});
   for (const v1::PipelineRun& run : runs) {
     table.AddRow({run.id(), StateName(run.state()), run.pipeline().empty() ? "-" : run.pipeline(),
                   run.plan().schedule().empty() ? "-" : run.plan().schedule(),
@@ -207,7 +177,7 @@ std::string PipelineRunTable(std::span<const v1::PipelineRun> runs) {
                   absl::StrCat(run.iterations()), absl::StrCat(run.failed_iterations()),
                   run.has_plan() ? FormatSeconds(run.plan().predicted_seconds()) : "-",
                   HasMedian(run) ? FormatSeconds(run.median_seconds()) : "-",
-                  Time(run.create_time()), run.error()});
+                  UtcText(run.create_time()), run.error()});
   }
   return table.ToString();
 }

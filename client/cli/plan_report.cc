@@ -1,20 +1,16 @@
 #include "client/cli/plan_report.h"
 
-#include "common/base/byte_count.h"
+#include "client/cli/report_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 
 namespace crossmesh {
 namespace {
-
-std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
 
 std::string Terms(const v1::PlanSummary& summary) {
   std::string terms = absl::StrCat("ingress ", FormatSeconds(summary.ingress_seconds()),
@@ -62,10 +58,10 @@ std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::Broadcas
   std::string lines;
   for (const v1::BroadcastGroup& group : groups) {
     const bool is_chosen = group.broadcast_seconds() < group.relay_seconds();
-    absl::StrAppendFormat(&lines, "%-13s %s: %s, if GPUs; %s by relays, %s by broadcasts\n",
-                          "group", group.devices(), is_chosen ? "broadcasts" : "relays",
-                          FormatSeconds(group.relay_seconds()),
-                          FormatSeconds(group.broadcast_seconds()));
+    absl::StrAppend(&lines,
+                    ReportLine("group", group.devices(), ": ", is_chosen ? "broadcasts" : "relays",
+                               ", if GPUs; ", FormatSeconds(group.relay_seconds()), " by relays, ",
+                               FormatSeconds(group.broadcast_seconds()), " by broadcasts"));
   }
   return lines;
 }
@@ -80,44 +76,31 @@ std::string RatesNote(const v1::PlanSummary& summary) {
 }
 
 std::string PlanSummaryText(const v1::PlanSummary& summary) {
-  const std::vector<std::pair<std::string, std::string>> lines = {
-      {"plan", summary.id()},
-      {"strategy", summary.strategy()},
-      {"tensors", absl::StrCat(summary.tensors(), " in ", summary.groups(), " groups, ",
-                               summary.classes(), " classes")},
-      {"replicas", absl::StrCat(summary.replicas())},
-      {"relays",
-       absl::StrCat(summary.relays(), " with ", summary.hops(), " hops over ", summary.channels(),
-                    " channels, at most ", summary.depth(), " hosts deep")},
-      {"destination", Bytes(summary.destination_bytes())},
-      {"network", absl::StrCat(Bytes(summary.network_bytes()), ", at least ",
-                               Bytes(summary.least_network_bytes()), " by any plan")},
-      {"busiest host", BusiestHost(summary)},
-      {"bound", absl::StrCat(FormatSeconds(summary.bound_seconds()), " (", Terms(summary), ")")},
-      {"predicted", absl::StrCat(FormatSeconds(summary.predicted_seconds()), ", ",
-                                 RatioToBound(summary.predicted_seconds(), summary.bound_seconds()),
-                                 " the bound")},
-      {"excess", ExcessText(summary)},
-      {"device peak",
-       absl::StrCat(Bytes(summary.peak_device_bytes()), " (", summary.peak_device(), ")")},
-      {"planned in",
-       absl::StrCat(FormatSeconds(summary.plan_seconds()), summary.cached() ? " (cached)" : "")},
-  };
-  std::string text;
-  for (const auto& [name, value] : lines) absl::StrAppendFormat(&text, "%-13s %s\n", name, value);
-  if (!summary.search().empty())
-    absl::StrAppendFormat(&text, "%-13s %s\n", "search", summary.search());
-  return absl::StrCat(text, BroadcastLines(summary.broadcast_groups()), RatesNote(summary));
+  return absl::StrCat(
+      ReportLine("plan", summary.id()), ReportLine("strategy", summary.strategy()),
+      ReportLine("tensors", summary.tensors(), " in ", summary.groups(), " groups, ",
+                 summary.classes(), " classes"),
+      ReportLine("replicas", summary.replicas()),
+      ReportLine("relays", summary.relays(), " with ", summary.hops(), " hops over ",
+                 summary.channels(), " channels, at most ", summary.depth(), " hosts deep"),
+      ReportLine("destination", Bytes(summary.destination_bytes())),
+      ReportLine("network", Bytes(summary.network_bytes()), ", at least ",
+                 Bytes(summary.least_network_bytes()), " by any plan"),
+      ReportLine("busiest host", BusiestHost(summary)),
+      ReportLine("bound", FormatSeconds(summary.bound_seconds()), " (", Terms(summary), ")"),
+      ReportLine("predicted", FormatSeconds(summary.predicted_seconds()), ", ",
+                 RatioToBound(summary.predicted_seconds(), summary.bound_seconds()), " the bound"),
+      ReportLine("excess", ExcessText(summary)),
+      ReportLine("device peak", Bytes(summary.peak_device_bytes()), " (", summary.peak_device(),
+                 ")"),
+      ReportLine("planned in", FormatSeconds(summary.plan_seconds()),
+                 summary.cached() ? " (cached)" : ""),
+      summary.search().empty() ? "" : ReportLine("search", summary.search()),
+      BroadcastLines(summary.broadcast_groups()), RatesNote(summary));
 }
 
 std::string StrategyTable(std::span<const v1::PlanSummary> summaries) {
-  using Align = TextTable::Align;
-  TextTable table({{"STRATEGY"},
-                   {"PREDICTED", Align::kRight},
-                   {"BUSIEST HOST", Align::kRight},
-                   {"NETWORK", Align::kRight},
-                   {"BOUND", Align::kRight},
-                   {"RATIO", Align::kRight}});
+  TextTable table({"STRATEGY", "PREDICTED>", "BUSIEST HOST>", "NETWORK>", "BOUND>", "RATIO>"});
   for (const v1::PlanSummary& summary : summaries) {
     table.AddRow({summary.strategy(), FormatSeconds(summary.predicted_seconds()),
                   Bytes(summary.busiest_host_bytes()), Bytes(summary.network_bytes()),

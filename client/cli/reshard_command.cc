@@ -1,14 +1,10 @@
 #include "client/cli/cli.h"
 #include "client/cli/operation_report.h"
-#include "client/cli/progress.h"
 #include "client/cli/spec_flags.h"
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 #include <memory>
 #include <string>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -23,21 +19,9 @@ absl::Status Reshard(Cli& cli, const ReshardFlags& flags) {
   ASSIGN_OR_RETURN(*request.mutable_spec(), flags.spec.Read());
   request.set_request_id(flags.request_id.empty() ? NewRequestId() : flags.request_id);
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  const RealClock clock;
-  Progress progress("reshard", 0, Progress::FormFor(cli.json()), clock);
-  const absl::StatusOr<v1::Operation> operation =
-      client.Execute(request, [&progress](const v1::Operation& now) {
-        progress.SetTotal(now.total_bytes());
-        progress.Update(now.moved_bytes(), StateName(now.state()));
-      });
-  RETURN_IF_ERROR(operation.status());
-  progress.Finish(absl::StrCat(operation->id(), ": ", StateName(operation->state())));
-  if (cli.json()) {
-    cli.PrintDocument(*operation);
-  } else {
-    cli.Print(OperationText(*operation));
-  }
-  return OutcomeOf(*operation);
+  return FollowOperation(cli, "reshard", [&](Client::OnChange on_change) {
+    return client.Execute(request, on_change);
+  });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "client/cli/simulation_report.h"
 
 #include "client/cli/plan_report.h"
-#include "common/base/byte_count.h"
+#include "client/cli/report_text.h"
 #include "common/base/format.h"
 #include "common/base/table.h"
 
@@ -56,20 +56,14 @@ std::vector<int64_t> PortsByUse(const SimulatedTimeline& run) {
 }
 
 std::string PortTable(const SimulatedTimeline& run, int64_t ports_max) {
-  using Align = TextTable::Align;
-  TextTable table({{"PORT"},
-                   {"KIND"},
-                   {"RATE", Align::kRight},
-                   {"BYTES", Align::kRight},
-                   {"BUSY", Align::kRight}});
+  TextTable table({"PORT", "KIND", "RATE>", "BYTES>", "BUSY>"});
   const std::vector<int64_t> ports = PortsByUse(run);
   const auto shown = std::min<int64_t>(ports_max, std::ssize(ports));
   for (int64_t i = 0; i < shown; ++i) {
     const NetworkPort& port = run.ports[ports[i]];
     const auto bytes = std::llround(run.port_bytes[ports[i]]);
     table.AddRow({port.name, std::string(PortName(port.kind)), FormatRate(port.bytes_per_second),
-                  FormatBytes(ByteCount(bytes)),
-                  absl::StrFormat("%.1f %%", 100 * UseOf(run, ports[i]))});
+                  Bytes(bytes), absl::StrFormat("%.1f %%", 100 * UseOf(run, ports[i]))});
   }
   std::string text = table.ToString();
   if (shown < std::ssize(ports)) {
@@ -79,12 +73,7 @@ std::string PortTable(const SimulatedTimeline& run, int64_t ports_max) {
 }
 
 std::string ChainTable(const Plan& plan, const SimulatedTimeline& run) {
-  using Align = TextTable::Align;
-  TextTable table({{"CRITICAL CHAIN"},
-                   {"RELAY", Align::kRight},
-                   {"CHUNKS", Align::kRight},
-                   {"FROM", Align::kRight},
-                   {"TO", Align::kRight}});
+  TextTable table({"CRITICAL CHAIN", "RELAY>", "CHUNKS>", "FROM>", "TO>"});
   for (const auto& [first, last] : CriticalSteps(run)) {
     table.AddRow(
         {HopText(plan, *first), absl::StrCat(first->relay),
@@ -98,13 +87,12 @@ std::string ChainTable(const Plan& plan, const SimulatedTimeline& run) {
 
 std::string SimulationText(const Plan& plan, const SimulatedTimeline& run, int64_t ports_max) {
   const double bound = plan.figures().bound.seconds;
-  std::string text;
-  absl::StrAppendFormat(&text, "%-13s %s\n", "strategy", plan.figures().strategy);
-  absl::StrAppendFormat(&text, "%-13s %s, %s the bound\n", "simulated", FormatSeconds(run.seconds),
-                        RatioToBound(run.seconds, bound));
-  absl::StrAppendFormat(&text, "%-13s %s\n", "bound", FormatSeconds(bound));
-  absl::StrAppendFormat(&text, "%-13s %s\n", "predicted",
-                        FormatSeconds(plan.figures().predicted_seconds));
+  std::string text =
+      absl::StrCat(ReportLine("strategy", plan.figures().strategy),
+                   ReportLine("simulated", FormatSeconds(run.seconds), ", ",
+                              RatioToBound(run.seconds, bound), " the bound"),
+                   ReportLine("bound", FormatSeconds(bound)),
+                   ReportLine("predicted", FormatSeconds(plan.figures().predicted_seconds)));
   if (run.transfers.empty()) return text;
   return absl::StrCat(text, "\n", PortTable(run, ports_max), "\n", ChainTable(plan, run));
 }

@@ -8,23 +8,15 @@
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology_file.h"
 #include "common/wire/tensor_codec.h"
-#include "common/wire/time_codec.h"
 #include "crossmesh/v1/reshard_service.pb.h"
 #include "planner/reshard/strategy.h"
 
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <absl/time/time.h>
-#include <google/protobuf/duration.pb.h>
-#include <google/protobuf/util/json_util.h>
 
 namespace crossmesh {
 namespace {
-
-absl::Status InFlag(absl::string_view flag, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("--", flag, ": ", status.message()));
-}
 
 // A request file is the API's JSON: a PlanReshardRequest, an ExecuteReshardRequest, or the
 // specification by itself.
@@ -33,11 +25,7 @@ absl::StatusOr<v1::ReshardSpec> ReadRequestFile(const std::string& path) {
   ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(path, text));
   if (document.is_object() && document.contains("spec")) document = document["spec"];
   v1::ReshardSpec spec;
-  const auto status = google::protobuf::util::JsonStringToMessage(document.dump(), &spec);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected the JSON of a ReshardSpec: ", std::string(status.message())));
-  }
+  RETURN_IF_ERROR(FromJson(path, document.dump(), spec));
   return spec;
 }
 
@@ -117,7 +105,7 @@ absl::Status SpecFlags::ReadSide(const std::string& name, const Side& side,
     proto.set_mesh(side.mesh);
   } else if (!side.mesh.empty()) {
     const absl::StatusOr<Mesh> mesh = ParseMesh(side.mesh);
-    if (!mesh.ok()) return InFlag(name, mesh.status());
+    if (!mesh.ok()) return At("--" + name, mesh.status());
     *proto.mutable_inline_mesh() = ToProto(*mesh);
   } else if (proto.mesh_source_case() == v1::ReshardSide::MESH_SOURCE_NOT_SET) {
     return absl::InvalidArgumentError(absl::StrCat("--", name, ": expected a mesh, found none"));
@@ -131,7 +119,7 @@ absl::Status SpecFlags::ReadSide(const std::string& name, const Side& side,
     proto.mutable_rules()->Assign(rules.begin(), rules.end());
   } else if (!side.layout.empty()) {
     const absl::StatusOr<v1::LayoutRule> rule = RuleForAll(side.layout);
-    if (!rule.ok()) return InFlag(absl::StrCat(name, "-layout"), rule.status());
+    if (!rule.ok()) return At(absl::StrCat("--", name, "-layout"), rule.status());
     proto.clear_rules();
     *proto.add_rules() = *rule;
   }
@@ -145,7 +133,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   }
   if (!strategy_.empty()) {
     const absl::StatusOr<Strategy> strategy = ParseStrategy(strategy_);
-    if (!strategy.ok()) return InFlag("strategy", strategy.status());
+    if (!strategy.ok()) return At("--strategy", strategy.status());
     spec.set_strategy(strategy_);
   }
   if (seed_ != 0) spec.set_seed(seed_);
@@ -157,7 +145,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (!topology_.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
     const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
-    if (!topology.ok()) return InFlag("topology", topology.status());
+    if (!topology.ok()) return At("--topology", topology.status());
     *spec.mutable_topology() = ToProto(*topology);
   }
   return absl::OkStatus();

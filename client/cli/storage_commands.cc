@@ -123,6 +123,7 @@ class SideOpener {
       const std::string text = ToString(device);
       ASSIGN_OR_RETURN(MappedStorage storage, create ? memory.Create(name_, text, tiles.bytes())
                                                      : memory.Open(name_, text));
+      // Opened, it may be of another reshard with the same name.
       if (std::ssize(storage.bytes()) != tiles.bytes()) {
         return absl::FailedPreconditionError(
             absl::StrCat("storage \"", name_, "\" on ", text, ": expected ", tiles.bytes(),
@@ -160,6 +161,7 @@ absl::Status OnEach(Cli& cli, const char* label, std::span<const Holding> holdin
       --running;
     });
   }
+  // Only this thread writes to the terminal, so it looks at a counter instead of being told.
   while (running > 0) {
     Pause(kProgressInterval);
     progress.Update(done_bytes);

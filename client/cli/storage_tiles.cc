@@ -104,6 +104,7 @@ absl::Status StorageTiles::Check(const TensorValues& values, std::span<const std
       const std::span<const std::byte> stretch = memory.subspan(offset, count * item_bytes);
       offset += count * item_bytes;
       AddProgress(done_bytes, count * item_bytes);
+      // The visit cannot be ended: after the first wrong element it only counts.
       const std::optional<int64_t> wrong =
           status.ok() ? values.FirstWrong(tensor, first, stretch) : std::nullopt;
       if (!wrong) return;

@@ -23,10 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status InFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
-
 absl::string_view WithoutComment(absl::string_view line) {
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '#' && (i == 0 || absl::ascii_isspace(line[i - 1]))) return line.substr(0, i);
@@ -86,14 +82,14 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   absl::StatusOr<ManifestFile> file = ParseManifestFile(text);
-  if (!file.ok()) return InFile(path, file.status());
+  if (!file.ok()) return At(path, file.status());
   return std::move(file->manifest);
 }
 
 absl::StatusOr<std::vector<v1::LayoutRule>> ReadRules(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   absl::StatusOr<std::vector<v1::LayoutRule>> rules = SplitRules(text);
-  if (!rules.ok()) return InFile(path, rules.status());
+  if (!rules.ok()) return At(path, rules.status());
   return rules;
 }
 

@@ -45,6 +45,7 @@ std::optional<int64_t> TensorValues::FirstWrong(int64_t tensor, int64_t first,
     const std::span<std::byte> expected =
         std::span(block).first(std::min(found.size(), kBlockBytes));
     Write(tensor, first, expected);
+    // Nearly every block is right, and costs no more than this; only a wrong one is searched.
     if (std::memcmp(expected.data(), found.data(), expected.size()) != 0) {
       const auto differs = std::ranges::mismatch(expected, found.first(expected.size())).in1;
       return first + (differs - expected.begin()) / static_cast<int64_t>(item_bytes);

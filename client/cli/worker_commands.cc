@@ -1,6 +1,5 @@
 #include "client/cli/cli.h"
-#include "common/base/byte_count.h"
-#include "common/base/format.h"
+#include "client/cli/report_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 
@@ -16,40 +15,23 @@ namespace {
 absl::Status List(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
-  nlohmann::json document = {{"workers", nlohmann::json::array()}};
-  TextTable table({{"NAME"},
-                   {"STATE"},
-                   {"DEVICES"},
-                   {"GPUS", TextTable::Align::kRight},
-                   {"TASKS", TextTable::Align::kRight},
-                   {"MEMORY", TextTable::Align::kRight},
-                   {"TRANSPORT"},
-                   {"ADDRESS"},
-                   {"VERSION"}});
+  TextTable table({"NAME", "STATE", "DEVICES", "GPUS>", "TASKS>", "MEMORY>", "TRANSPORT", "ADDRESS",
+                   "VERSION"});
   for (const v1::Worker& worker : workers) {
-    document["workers"].push_back(ToJson(worker));
     table.AddRow({worker.name(), StateName(worker.state()), worker.devices(),
                   absl::StrCat(worker.gpus_size()), absl::StrCat(worker.running_tasks()),
-                  FormatBytes(ByteCount(worker.memory_bytes())), worker.transport(),
-                  worker.execution_address(), worker.version()});
+                  Bytes(worker.memory_bytes()), worker.transport(), worker.execution_address(),
+                  worker.version()});
   }
-  if (cli.json()) {
-    cli.PrintDocument(document);
-  } else {
-    cli.Print(table.ToString());
-  }
-  return absl::OkStatus();
+  return cli.Answer(ListDocument("workers", workers), table.ToString());
 }
 
 absl::Status Drain(Cli& cli, const std::string& name) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DrainWorker(name));
-  if (cli.json()) {
-    cli.PrintDocument({{"draining", name}});
-  } else {
-    cli.Print(absl::StrCat("worker ", name, " gets no new work, and leaves when it is idle\n"));
-  }
-  return absl::OkStatus();
+  return cli.Answer(
+      {{"draining", name}},
+      absl::StrCat("worker ", name, " gets no new work, and leaves when it is idle\n"));
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ class HostChecker {
           absl::StrSplit(line, absl::ByAnyChar(": "), absl::SkipEmpty());
       int64_t value = 0;
       if (words.size() < 2 || !absl::SimpleAtoi(words[1], &value)) continue;
+      // Sizes have the unit kB, counts have none.
       values[std::string(words[0])] = words.size() > 2 ? value * 1024 : value;
     }
     return values;
@@ -177,6 +178,7 @@ class HostChecker {
       const std::string state = Read(folder + "operstate").value_or("unknown");
       const std::string speed = Read(folder + "speed").value_or("");
       int64_t megabits = 0;
+      // That of an interface which is down is -1, or cannot be read.
       const bool known = absl::SimpleAtoi(speed, &megabits) && megabits > 0;
       texts.push_back(
           absl::StrCat(name, " ", state, known ? absl::StrCat(" ", megabits, " Mbit/s") : ""));
@@ -236,7 +238,7 @@ class HostChecker {
   }
 
   void ClockSynchronised() {
-    timex time = {};
+    timex time = {};  // without modes: only reads
     const bool synchronised = adjtimex(&time) >= 0 && (time.status & STA_UNSYNC) == 0;
     Add("clock", synchronised ? State::kGood : State::kNote,
         synchronised ? "synchronised" : "not synchronised",

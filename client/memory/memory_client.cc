@@ -107,6 +107,7 @@ absl::StatusOr<std::vector<StorageDescription>> MemoryClient::List() {
 
 absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& request) {
   const std::string datagram = Encode(request);
+  // Without a signal: that the worker has gone is an error of this call, not the process's end.
   if (send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL) < 0) {
     return Failed("send");
   }

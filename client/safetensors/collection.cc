@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr absl::string_view kFileSuffix = ".safetensors";
 
+// What a file says may be long, and hold any bytes.
 std::string Escaped(absl::string_view text) { return absl::CHexEscape(text.substr(0, 80)); }
 
 // Tensor to file name, as the index says.
@@ -105,6 +106,7 @@ absl::StatusOr<SafetensorsCollection> SafetensorsCollection::Open(const std::str
     return OpenFiles(paths);
   }
   ASSIGN_OR_RETURN(Index index, ReadIndex(index_path));
+  // Each once, and in the order of a folder without an index.
   std::set<std::string> names;
   for (const auto& [tensor, name] : index) names.insert((fs::path(path) / name).string());
   ASSIGN_OR_RETURN(SafetensorsCollection collection, OpenFiles({names.begin(), names.end()}));

@@ -5,10 +5,17 @@
 #include <algorithm>
 #include <utility>
 
+#include <absl/strings/string_view.h>
+#include <absl/strings/strip.h>
+
 namespace crossmesh {
 
-TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
-  for (const Column& column : columns_) widths_.push_back(column.header.size());
+TextTable::TextTable(const std::vector<std::string>& columns) {
+  for (absl::string_view header : columns) {
+    const bool is_right = absl::ConsumeSuffix(&header, ">");
+    columns_.push_back({.header = std::string(header), .is_right = is_right});
+    widths_.push_back(header.size());
+  }
 }
 
 void TextTable::AddRow(std::vector<std::string> cells) {
@@ -38,7 +45,7 @@ void TextTable::AppendRow(const std::vector<std::string>& cells, std::string& ou
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const std::string padding(widths_[i] - cells[i].size(), ' ');
     if (i > 0) out += "  ";
-    out += columns_[i].align == Align::kRight ? padding + cells[i] : cells[i] + padding;
+    out += columns_[i].is_right ? padding + cells[i] : cells[i] + padding;
   }
   const std::size_t last = out.find_last_not_of(' ');
   // A row of empty cells is an empty line; it must not eat the line before it.

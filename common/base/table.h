@@ -12,16 +12,12 @@ namespace crossmesh {
 //   -----  ------
 //   wte    154 MB
 //
-// Widths count bytes, so cells should be ASCII. Thread-compatible.
+// is TextTable({"NAME", "BYTES>"}). Widths count bytes, so cells should be ASCII.
+// Thread-compatible.
 class TextTable {
  public:
-  enum class Align { kLeft, kRight };
-  struct Column {
-    std::string header;
-    Align align = Align::kLeft;
-  };
-
-  explicit TextTable(std::vector<Column> columns);
+  // By their headers; a ">" that ends one aligns its column to the right, and is not shown.
+  explicit TextTable(const std::vector<std::string>& columns);
 
   // `cells` has one entry per column.
   void AddRow(std::vector<std::string> cells);
@@ -32,9 +28,14 @@ class TextTable {
   std::string ToString() const;
 
  private:
+  struct Column {
+    std::string header;
+    bool is_right = false;
+  };
+
   void AppendRow(const std::vector<std::string>& cells, std::string& out) const;
 
-  const std::vector<Column> columns_;
+  std::vector<Column> columns_;
   std::vector<std::size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -6,7 +6,7 @@ namespace crossmesh {
 namespace {
 
 TEST(TextTableTest, AlignsColumns) {
-  TextTable table({{"NAME"}, {"BYTES", TextTable::Align::kRight}, {"STATE"}});
+  TextTable table({"NAME", "BYTES>", "STATE"});
   table.AddRow({"wte", "154 MB", "COMMITTED"});
   table.AddRow({"long name", "3 MB", "RUNNING"});
   EXPECT_EQ(table.ToString(),
@@ -18,14 +18,14 @@ TEST(TextTableTest, AlignsColumns) {
 }
 
 TEST(TextTableTest, EmptyCellsLeaveNoTrailingSpace) {
-  TextTable table({{"A"}, {"B"}});
+  TextTable table({"A", "B"});
   table.AddRow({"x", ""});
   table.AddRow({"", ""});
   EXPECT_EQ(table.ToString(), "A  B\n-  -\nx\n\n");
 }
 
 TEST(TextTableDeathTest, RowsHaveOneCellPerColumn) {
-  TextTable table({{"A"}, {"B"}});
+  TextTable table({"A", "B"});
   EXPECT_DEATH(table.AddRow({"x"}), "1 vs. 2");
 }
 

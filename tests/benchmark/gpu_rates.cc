@@ -21,13 +21,7 @@ constexpr int64_t kRandomBytes = int64_t{64} << 20;
 
 }  // namespace
 
-RateTable::RateTable()
-    : table_({{"WHAT"},
-              {"GB/S", TextTable::Align::kRight},
-              {"COPY GB/S", TextTable::Align::kRight},
-              {"OF COPY", TextTable::Align::kRight},
-              {"WANTED", TextTable::Align::kRight},
-              {"MET", TextTable::Align::kRight}}) {}
+RateTable::RateTable() : table_({"WHAT", "GB/S>", "COPY GB/S>", "OF COPY>", "WANTED>", "MET>"}) {}
 
 void RateTable::Add(const MeasuredWork& work, double seconds, double copy_seconds) {
   const auto gigabytes_per_second = [&](double time) {

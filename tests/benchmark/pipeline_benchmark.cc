@@ -29,8 +29,6 @@
 namespace crossmesh {
 namespace {
 
-using Align = TextTable::Align;
-
 constexpr int64_t kFirstAnswerOps = 1;  // one schedule is looked at whatever the budget
 constexpr int64_t kExactNodesMax = 10'000'000;
 
@@ -69,13 +67,7 @@ PipelineProfile LargeChain(const Options& options, int64_t seed, bool is_of_each
 }
 
 void MeasureLarge(const Options& options) {
-  TextTable table({{"BACKWARD"},
-                   {"MEMORY"},
-                   {"SEED", Align::kRight},
-                   {"FIRST", Align::kRight},
-                   {"GAP", Align::kRight},
-                   {"BEST", Align::kRight},
-                   {"GAP", Align::kRight}});
+  TextTable table({"BACKWARD", "MEMORY", "SEED>", "FIRST>", "GAP>", "BEST>", "GAP>"});
   for (const BackwardForm form : {BackwardForm::kFull, BackwardForm::kSplit}) {
     for (const bool is_of_each : {false, true}) {
       for (int64_t seed = 1; seed <= options.instances; ++seed) {
@@ -95,11 +87,7 @@ void MeasureLarge(const Options& options) {
 }
 
 void MeasureSmall(const Options& options) {
-  TextTable table({{"BACKWARD"},
-                   {"CASES", Align::kRight},
-                   {"MEAN", Align::kRight},
-                   {"WORST", Align::kRight},
-                   {"SEED", Align::kRight}});
+  TextTable table({"BACKWARD", "CASES>", "MEAN>", "WORST>", "SEED>"});
   for (const BackwardForm form : {BackwardForm::kFull, BackwardForm::kSplit}) {
     double sum = 0;
     std::pair<double, int64_t> worst;  // and its seed

@@ -27,8 +27,6 @@
 namespace crossmesh {
 namespace {
 
-using Align = TextTable::Align;
-
 constexpr double kEqual = 1e-9;  // gaps
 
 int32_t OneOf(std::mt19937_64& random, std::initializer_list<int32_t> values) {
@@ -120,13 +118,7 @@ std::vector<double> FullGaps(int64_t seed, SlowEdges slow, double deviation) {
 }
 
 bool MeasureFull(int64_t instances) {
-  TextTable table({{"TRANSFERS"},
-                   {"STAGES"},
-                   {"1F1B", Align::kRight},
-                   {"EAGER", Align::kRight},
-                   {"WINDOWS", Align::kRight},
-                   {"AUTO", Align::kRight},
-                   {"WORST", Align::kRight}});
+  TextTable table({"TRANSFERS", "STAGES", "1F1B>", "EAGER>", "WINDOWS>", "AUTO>", "WORST>"});
   bool good = true;
   const std::pair<SlowEdges, const char*> kinds[] = {{SlowEdges::kAll, "all edges"},
                                                      {SlowEdges::kEveryFourth, "every fourth"},
@@ -177,13 +169,7 @@ std::vector<double> SplitGaps(int64_t seed, double transfer, double deviation, i
 }
 
 bool MeasureSplit(int64_t instances) {
-  TextTable table({{"TRANSFERS"},
-                   {"STAGES"},
-                   {"MEMORY", Align::kRight},
-                   {"ZB-H1", Align::kRight},
-                   {"DELAYED", Align::kRight},
-                   {"AUTO", Align::kRight},
-                   {"WORST", Align::kRight}});
+  TextTable table({"TRANSFERS", "STAGES", "MEMORY>", "ZB-H1>", "DELAYED>", "AUTO>", "WORST>"});
   bool good = true;
   const std::pair<double, double> kinds[] = {{0, 0}, {0, 0.3}, {0.034, 0.3}, {0.14, 0.3}};
   for (const auto& [transfer, deviation] : kinds) {

@@ -186,10 +186,7 @@ int main(int argc, char** argv) {
   app.add_option("--instances", instances, "Of each size")->check(CLI::PositiveNumber);
   app.add_option("--interface", interface, "Network interface of both workers");
   CLI11_PARSE(app, argc, argv);
-  TextTable table({{"BYTES", TextTable::Align::kRight},
-                   {"FIRST BYTE", TextTable::Align::kRight},
-                   {"ARRIVED", TextTable::Align::kRight},
-                   {"RATE", TextTable::Align::kRight}});
+  TextTable table({"BYTES>", "FIRST BYTE>", "ARRIVED>", "RATE>"});
   for (const int64_t bytes :
        {int64_t{1} << 12, int64_t{1} << 16, int64_t{1} << 20, int64_t{1} << 24, int64_t{1} << 26}) {
     crossmesh::Benchmark benchmark(bytes, {.interfaces = {interface}, .shared_memory = false});

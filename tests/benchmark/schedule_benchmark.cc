@@ -281,25 +281,10 @@ class Report {
   }
 
  private:
-  using Align = TextTable::Align;
-
   const Options& options_;
-  TextTable table_{{{"STRATEGY"},
-                    {"TO"},
-                    {"MEAN", Align::kRight},
-                    {"P90", Align::kRight},
-                    {"P99", Align::kRight},
-                    {"WORST", Align::kRight},
-                    {"> 1.005", Align::kRight},
-                    {"WORST BESIDE FILL", Align::kRight},
-                    {"SEED", Align::kRight}}};
-  TextTable worst_{{{"STRATEGY"},
-                    {"TO"},
-                    {"SEED", Align::kRight},
-                    {"RUN", Align::kRight},
-                    {"BUSIEST PORT", Align::kRight},
-                    {"FILL", Align::kRight},
-                    {"BLOCKING", Align::kRight}}};
+  TextTable table_{{"STRATEGY", "TO", "MEAN>", "P90>", "P99>", "WORST>", "> 1.005>",
+                    "WORST BESIDE FILL>", "SEED>"}};
+  TextTable worst_{{"STRATEGY", "TO", "SEED>", "RUN>", "BUSIEST PORT>", "FILL>", "BLOCKING>"}};
 };
 
 void Run(const Options& options) {

@@ -1,6 +1,7 @@
 #include "client/cli/testing/example_run.h"
 
-#include <string>
+#include "planner/pipeline/planning/testing/example_pipeline.h"
+#include "planner/pipeline/planning/testing/planned_pipelines.h"
 
 namespace crossmesh {
 namespace {
@@ -68,6 +69,10 @@ v1::PipelineRun ExampleRun(const PlannedPipeline& planned, double slower) {
   run.mutable_create_time()->set_seconds(1'795'444'800);
   run.mutable_end_time()->set_seconds(1'795'444'810);
   return run;
+}
+
+v1::PipelineRun ExampleRunOf(const std::string& schedule, double slower) {
+  return ExampleRun(**PlanOf(ExamplePipeline(), ChoiceOf(schedule)), slower);
 }
 
 }  // namespace crossmesh

@@ -1,10 +1,6 @@
-// Commands that run pipelines: their reports, files and drawings, and the program against a
-// controller that only plays them.
+// Commands that run pipelines: the program against a controller that only plays them.
 
-#include "client/cli/measured_timeline.h"
-#include "client/cli/measured_times.h"
 #include "client/cli/pipeline_run_report.h"
-#include "client/cli/run_picture.h"
 #include "client/cli/testing/example_run.h"
 #include "client/cli/testing/program_run.h"
 #include "common/base/mutex.h"
@@ -13,14 +9,13 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/pipeline_service.grpc.pb.h"
-#include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/testing/example_pipeline.h"
+#include "planner/pipeline/planning/testing/planned_pipelines.h"
 
 #include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <google/protobuf/util/json_util.h>
@@ -32,127 +27,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
-
-std::shared_ptr<const PlannedPipeline> PlannedOf(const v1::PipelineSpec& spec,
-                                                 const v1::PipelineChoice& choice) {
-  auto description = FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
-  EXPECT_OK(description.status());
-  auto planned = PlanPipeline(*std::move(description), choice);
-  EXPECT_OK(planned.status());
-  return *std::move(planned);
-}
-
-v1::PipelineChoice Named(const std::string& schedule) {
-  v1::PipelineChoice choice;
-  choice.set_schedule(schedule);
-  return choice;
-}
-
-v1::PipelineRun ExampleRunOf(const std::string& schedule, double slower) {
-  return ExampleRun(*PlannedOf(ExamplePipeline(), Named(schedule)), slower);
-}
-
-TEST(PipelineRunReportTest, HasWhatWasPredictedBesideWhatWasMeasured) {
-  ExpectGolden("pipeline_run.txt", PipelineRunText(ExampleRunOf("1f1b", 1.05)));
-}
-
-TEST(PipelineRunReportTest, OfARunThatHasMeasuredNothingYetSaysSo) {
-  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
-  run.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
-  run.clear_done();
-  run.clear_measurement();
-  run.clear_median_seconds();
-  run.clear_failed_iterations();
-  EXPECT_THAT(PipelineRunText(run),
-              AllOf(HasSubstr("state         RUNNING"), HasSubstr("0 of 3 tried"),
-                    HasSubstr("         -          -"), Not(HasSubstr("failed:"))));
-}
-
-TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
-  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
-  run.set_state(v1::PIPELINE_RUN_STATE_FAILED);
-  run.set_error("worker node-b is lost");
-  run.clear_done();
-  run.set_failed_iterations(2000);
-  for (int64_t i = 1000; i < 2000; ++i) {
-    v1::PipelineIteration& iteration = *run.add_done();
-    iteration.set_index(i);
-    iteration.set_error(absl::StrCat("error ", i));
-    iteration.set_error_code(14);
-  }
-  EXPECT_THAT(
-      PipelineRunText(run),
-      AllOf(HasSubstr("2000 of 3 tried, 0 complete, 2000 failed"),
-            HasSubstr("error         worker node-b is lost"),
-            HasSubstr("The last 5 iterations that failed"), Not(HasSubstr("error 1994")),
-            HasSubstr("  iteration 1995, UNAVAILABLE\n    error 1995\n"), HasSubstr("error 1999")));
-}
-
-TEST(MeasuredTimelineTest, HasTheTimesOfEveryOpAndMessage) {
-  const auto planned = PlannedOf(ExamplePipeline(), Named("eager_1f1b"));
-  ASSERT_OK_AND_ASSIGN(const PipelineTimeline measured,
-                       MeasuredTimeline(ExampleRun(*planned, 2).measurement(), *planned->ops));
-  ASSERT_EQ(measured.ops.size(), planned->run.ops.size());
-  for (size_t i = 0; i < measured.ops.size(); ++i) {
-    EXPECT_DOUBLE_EQ(measured.ops[i].begin, 2 * planned->run.ops[i].begin);
-    EXPECT_DOUBLE_EQ(measured.ops[i].end, 2 * planned->run.ops[i].end);
-  }
-  ASSERT_EQ(measured.messages.size(), planned->run.messages.size());
-  for (size_t i = 0; i < measured.messages.size(); ++i) {
-    EXPECT_DOUBLE_EQ(measured.messages[i].end, 2 * planned->run.messages[i].end);
-  }
-  EXPECT_DOUBLE_EQ(measured.seconds, 2 * planned->run.seconds);
-  EXPECT_DOUBLE_EQ(measured.span_seconds, 2 * planned->run.span_seconds);
-}
-
-TEST(MeasuredTimelineTest, WhatDoesNotFitTheScheduleIsNamed) {
-  const auto planned = PlannedOf(ExamplePipeline(), Named("1f1b"));
-  const auto refused = [&](const v1::PipelineMeasurement& measurement) {
-    return MeasuredTimeline(measurement, *planned->ops).status();
-  };
-  const v1::PipelineMeasurement good = ExampleRun(*planned, 1).measurement();
-  v1::PipelineMeasurement bad = good;
-  bad.mutable_ranks(0)->mutable_ops()->set_name(0, "0F99");
-  EXPECT_THAT(refused(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0F99")));
-  bad = good;
-  bad.mutable_ranks()->RemoveLast();
-  EXPECT_THAT(refused(bad),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected op 3F0")));
-  bad = good;
-  bad.mutable_transfers(0)->set_edge(4);
-  EXPECT_THAT(refused(bad),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("edge below 4, found 4")));
-  bad = good;
-  bad.mutable_transfers(0)->mutable_messages()->mutable_end()->RemoveLast();
-  EXPECT_THAT(refused(bad),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16 ops, found 16 and 15")));
-}
-
-TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
-  v1::PipelineSpec spec = ExamplePipeline();
-  v1::PipelineMeasurement measurement = ExampleRunOf("1f1b", 1).measurement();
-  EXPECT_OK(SetMeasuredTimes(measurement, spec));
-  measurement.mutable_transfers()->RemoveLast();
-  EXPECT_THAT(SetMeasuredTimes(measurement, spec),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("edges[3]"), HasSubstr("backward"))));
-}
-
-TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
-  v1::PipelineRun run = ExampleRunOf("1f1b", 1.05);
-  ASSERT_OK_AND_ASSIGN(const std::string picture,
-                       DrawMeasured(ExamplePipeline(), Named("1f1b"), run));
-  EXPECT_THAT(picture, HasSubstr("measured, the lower row of each rank"));
-  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("gpipe"), run),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("have changed since")));
-  run.mutable_measurement()->clear_ranks();
-  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("1f1b"), run),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
-  run.clear_measurement();
-  EXPECT_THAT(DrawMeasured(ExamplePipeline(), Named("1f1b"), run),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("complete iteration")));
-}
 
 // A stream of runs that others may write to.
 template <typename Response>
@@ -187,7 +61,7 @@ class PlayedPipelines final : public v1::PipelineService::CallbackService {
     request_ = *request;
     const v1::PipelineSpec spec =
         request->pipeline().empty() ? request->inline_pipeline() : ExamplePipeline();
-    run_ = ExampleRun(*PlannedOf(spec, request->choice()), 1.05);
+    run_ = ExampleRun(**PlanOf(spec, request->choice()), 1.05);
     v1::PipelineRun begun = run_;
     begun.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
     if (request->request_id() == "fails") {
@@ -374,7 +248,7 @@ TEST_F(PipelineRunCommandsTest, WhatWasMeasuredIsDrawnAndWrittenBack) {
   v1::PipelineSpec written;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ReadAll(times), &written).ok());
   const v1::PipelineSpec example = ExamplePipeline();
-  const v1::PipelinePlan plan = PlannedOf(example, {})->Summary();
+  const v1::PipelinePlan plan = (*PlanOf(example, {}))->Summary();
   for (const v1::PipelineTransferSummary& transfer : plan.transfers()) {
     const v1::PipelineEdge& edge = written.edges(transfer.edge());
     const double seconds = transfer.backward() ? edge.backward_seconds() : edge.forward_seconds();

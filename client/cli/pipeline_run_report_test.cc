@@ -1,0 +1,127 @@
+// What is made of a run: its report, its timeline and times, and the picture of them.
+
+#include "client/cli/pipeline_run_report.h"
+
+#include "client/cli/measured_timeline.h"
+#include "client/cli/run_picture.h"
+#include "client/cli/testing/example_run.h"
+#include "client/cli/testing/program_run.h"
+#include "common/testing/status_matchers.h"
+#include "planner/pipeline/planning/testing/example_pipeline.h"
+#include "planner/pipeline/planning/testing/planned_pipelines.h"
+
+#include <functional>
+#include <string>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(PipelineRunReportTest, HasWhatWasPredictedBesideWhatWasMeasured) {
+  ExpectGolden("pipeline_run.txt", PipelineRunText(ExampleRunOf("1f1b", 1.05)));
+}
+
+TEST(PipelineRunReportTest, OfARunThatHasMeasuredNothingYetSaysSo) {
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
+  run.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
+  run.clear_done();
+  run.clear_measurement();
+  run.clear_median_seconds();
+  run.clear_failed_iterations();
+  EXPECT_THAT(PipelineRunText(run),
+              AllOf(HasSubstr("state         RUNNING"), HasSubstr("0 of 3 tried"),
+                    HasSubstr("         -          -"), Not(HasSubstr("failed:"))));
+}
+
+TEST(PipelineRunReportTest, ShowsTheLastOfManyErrors) {
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
+  run.set_state(v1::PIPELINE_RUN_STATE_FAILED);
+  run.set_error("worker node-b is lost");
+  run.clear_done();
+  run.set_failed_iterations(2000);
+  for (int64_t i = 1000; i < 2000; ++i) {
+    v1::PipelineIteration& iteration = *run.add_done();
+    iteration.set_index(i);
+    iteration.set_error(absl::StrCat("error ", i));
+    iteration.set_error_code(14);
+  }
+  EXPECT_THAT(
+      PipelineRunText(run),
+      AllOf(HasSubstr("2000 of 3 tried, 0 complete, 2000 failed"),
+            HasSubstr("error         worker node-b is lost"),
+            HasSubstr("The last 5 iterations that failed"), Not(HasSubstr("error 1994")),
+            HasSubstr("  iteration 1995, UNAVAILABLE\n    error 1995\n"), HasSubstr("error 1999")));
+}
+
+TEST(MeasuredTimelineTest, HasTheTimesOfEveryOpAndMessage) {
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(ExamplePipeline(), ChoiceOf("eager_1f1b")));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline measured,
+                       MeasuredTimeline(ExampleRun(*planned, 2).measurement(), *planned->ops));
+  ASSERT_EQ(measured.ops.size(), planned->run.ops.size());
+  for (size_t i = 0; i < measured.ops.size(); ++i) {
+    EXPECT_DOUBLE_EQ(measured.ops[i].begin, 2 * planned->run.ops[i].begin);
+    EXPECT_DOUBLE_EQ(measured.ops[i].end, 2 * planned->run.ops[i].end);
+  }
+  ASSERT_EQ(measured.messages.size(), planned->run.messages.size());
+  for (size_t i = 0; i < measured.messages.size(); ++i) {
+    EXPECT_DOUBLE_EQ(measured.messages[i].end, 2 * planned->run.messages[i].end);
+  }
+  EXPECT_DOUBLE_EQ(measured.seconds, 2 * planned->run.seconds);
+  EXPECT_DOUBLE_EQ(measured.span_seconds, 2 * planned->run.span_seconds);
+}
+
+TEST(MeasuredTimelineTest, WhatDoesNotFitTheScheduleIsNamed) {
+  ASSERT_OK_AND_ASSIGN(const auto planned, PlanOf(ExamplePipeline(), ChoiceOf("1f1b")));
+  struct Bad {
+    std::function<void(v1::PipelineMeasurement&)> spoil;
+    const char* message;
+  };
+  const Bad cases[] = {
+      {[](auto& measured) { measured.mutable_ranks(0)->mutable_ops()->set_name(0, "0F99"); },
+       "0F99"},
+      {[](auto& measured) { measured.mutable_ranks()->RemoveLast(); }, "expected op 3F0"},
+      {[](auto& measured) { measured.mutable_transfers(0)->set_edge(4); }, "edge below 4, found 4"},
+      {[](auto& measured) {
+         measured.mutable_transfers(0)->mutable_messages()->mutable_end()->RemoveLast();
+       },
+       "16 ops, found 16 and 15"}};
+  for (const Bad& bad : cases) {
+    v1::PipelineMeasurement measurement = ExampleRun(*planned, 1).measurement();
+    bad.spoil(measurement);
+    EXPECT_THAT(MeasuredTimeline(measurement, *planned->ops),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
+  }
+}
+
+TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
+  v1::PipelineSpec spec = ExamplePipeline();
+  v1::PipelineMeasurement measurement = ExampleRunOf("1f1b", 1).measurement();
+  EXPECT_OK(SetMeasuredTimes(measurement, spec));
+  measurement.mutable_transfers()->RemoveLast();
+  EXPECT_THAT(SetMeasuredTimes(measurement, spec),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("edges[3]"), HasSubstr("backward"))));
+}
+
+TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1.05);
+  ASSERT_OK_AND_ASSIGN(const std::string picture,
+                       DrawMeasured(ExamplePipeline(), ChoiceOf("1f1b"), run));
+  EXPECT_THAT(picture, HasSubstr("measured, the lower row of each rank"));
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), ChoiceOf("gpipe"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("have changed since")));
+  run.mutable_measurement()->clear_ranks();
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), ChoiceOf("1f1b"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
+  run.clear_measurement();
+  EXPECT_THAT(DrawMeasured(ExamplePipeline(), ChoiceOf("1f1b"), run),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("complete iteration")));
+}
+
+}  // namespace
+}  // namespace crossmesh
