@@ -28,15 +28,6 @@ FOREIGN_SIGNATURES = {
 # Files that are over a limit for now, and why. An entry that nothing needs fails as well.
 KNOWN: dict[str, str] = {
     "common/plan/packed_segments_test.cc": "nesting",
-    "controller/controller.cc": "headers",
-    "controller/controller_network_test.cc": "lines",
-    "controller/controller_pipeline_test.cc": "lines",
-    "controller/controller_test.cc": "lines",
-    "controller/dispatch/communicator_leases_test.cc": "lines",
-    "controller/dispatch/remaining_tensors.cc": "nesting",
-    "controller/dispatch/running_pipeline_test.cc": "lines",
-    "controller/service/pipeline_service.cc": "headers",
-    "controller/service/reshard_service.cc": "headers",
     "tests/live/bad_input_test.cc": "a long function",
     "worker/gpu/executor/gpu_executor.cc": "headers",
     "worker/gpu/loop/gpu_tasks.cc": "headers",
