@@ -1,17 +1,11 @@
 #pragma once
 
-#include "client/cli/storage_tiles.h"
-#include "client/cli/tensor_values.h"
-#include "client/memory/memory_client.h"
 #include "common/mesh/manifest.h"
-#include "common/plan/tensor_table.h"
 #include "crossmesh/v1/operation_service.pb.h"
-#include "crossmesh/v1/reshard.pb.h"
 #include "tests/live/live_cluster.h"
+#include "tests/live/reshard_case.h"
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -30,33 +24,16 @@ class ClusterCase {
   };
 
   // Starts the daemons of this build.
-  static absl::StatusOr<std::unique_ptr<ClusterCase>> Create(Options options);
+  static absl::StatusOr<std::unique_ptr<ClusterCase>> Create(const Options& options);
 
   // Moves everything once, in place, and waits until it has committed.
   absl::StatusOr<v1::Operation> Move();
   // DataLoss for the first element of a destination that is not as it should be.
-  absl::Status Check() const;
+  absl::Status Check() const { return reshard_->CheckAll(1); }
 
  private:
-  // A device's part of one side, with its memory.
-  struct Holding {
-    StorageTiles tiles;
-    MappedStorage storage;
-  };
-
-  explicit ClusterCase(Options options)
-      : options_(std::move(options)), values_(options_.manifest) {}
-  absl::Status Start();
-  absl::Status MakeRequest();
-  absl::StatusOr<Holding> Open(const std::string& worker, Side side, const std::string& storage);
-
-  const Options options_;
-  const GeneratedValues values_;
-  v1::ReshardSpec spec_;
-  std::unique_ptr<const TensorTable> tensors_;
   std::unique_ptr<LiveCluster> cluster_;
-  std::vector<Holding> sources_;
-  std::vector<Holding> destinations_;
+  std::unique_ptr<ReshardCase> reshard_;
 };
 
 }  // namespace crossmesh

@@ -3,15 +3,14 @@
 // off. What is left includes looks at work that is not done yet, of which there are more than over
 // a GPU, since the stand-in is slower.
 
-#include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "tests/benchmark/measure.h"
 #include "tests/standin/rank_processes.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <iostream>
 #include <map>
 #include <string>
@@ -25,12 +24,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int kRanks = 3;
-
-double ThreadCpuUs() {
-  timespec now;
-  CHECK_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
-}
 
 // The log has wall time, in which others may have had the processor: so each call is taken to last
 // as long as the median of its name.
@@ -55,10 +48,10 @@ absl::Status Measure(int number, Meeting& meeting, int64_t chunks, int runs) {
   ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
   for (int run = 0; run < runs; ++run) {
     const size_t calls_before = rank->stand_in().Calls().size();
-    const double cpu_before_us = ThreadCpuUs();
+    const double cpu_before = ThreadSeconds();
     spec.key.instance = run;
     RETURN_IF_ERROR(rank->Run(spec).status());
-    const double cpu_us = ThreadCpuUs() - cpu_before_us;
+    const double cpu_us = (ThreadSeconds() - cpu_before) * 1e6;
     std::vector<StandInCall> calls = rank->stand_in().Calls();
     calls.erase(calls.begin(), calls.begin() + static_cast<ptrdiff_t>(calls_before));
     const auto per_chunk = [&](double value) { return value / static_cast<double>(chunks); };

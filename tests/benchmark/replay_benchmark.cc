@@ -8,15 +8,11 @@
 #include "common/base/mutex.h"
 #include "common/base/table.h"
 #include "common/plan/worker_part.h"
-#include "common/reshard/reshard_tensors.h"
-#include "planner/reshard/plan_reshard.h"
-#include "tests/benchmark/data_plane.h"
+#include "tests/benchmark/benchmark_worker.h"
 #include "tests/benchmark/measure.h"
-#include "tests/benchmark/models.h"
 #include "worker/data_transport.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/executor/replay_runner.h"
-#include "worker/memory/arena.h"
 
 #include <array>
 #include <chrono>
@@ -39,21 +35,6 @@ constexpr int32_t kBuffers = 2;
 
 double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// The whole tensor from device a.0 to b.0.
-Plan PlanOfBytes(int64_t bytes) {
-  const Mesh source = *ParseMesh("on a.0");
-  const Mesh destination = *ParseMesh("on b.0");
-  const LayoutRules rules = *LayoutRules::Parse("* [...]");
-  absl::StatusOr<TensorTable> tensors =
-      BuildReshardTensors(OneMatrix(1, bytes / 4), {.mesh = source, .rules = rules},
-                          {.mesh = destination, .rules = rules}, {});
-  CHECK_OK(tensors);
-  absl::StatusOr<Plan> plan =
-      PlanReshard({.tensors = std::make_shared<const TensorTable>(*std::move(tensors))});
-  CHECK_OK(plan);
-  return *std::move(plan);
 }
 
 // One end; waits for its instances.
@@ -108,8 +89,9 @@ struct Medians {
 class Benchmark {
  public:
   Benchmark(int64_t bytes, const DataTransportOptions& transport)
-      : planes_{std::make_unique<DataPlane>(transport), std::make_unique<DataPlane>(transport)} {
-    const Plan plan = PlanOfBytes(bytes);
+      : planes_{std::make_unique<BenchmarkWorker>(transport),
+                std::make_unique<BenchmarkWorker>(transport)} {
+    const Plan plan = PlanOfOneTensor("b.0", bytes);
     const std::vector<std::vector<DeviceId>> devices = {{{.host = "a", .index = 0}},
                                                         {{.host = "b", .index = 0}}};
     absl::StatusOr<std::vector<WorkerPart>> parts = CutParts(plan, devices);
@@ -125,13 +107,10 @@ class Benchmark {
       const DeviceRank own = *plan.tensors().FindDevice(devices[i][0]);
       spec.peer_of_device[*plan.tensors().FindDevice(devices[1 - i][0])] = 1 - i;
       for (int32_t buffer = 0; buffer < kBuffers; ++buffer) {
-        auto arena = Arena::Create("benchmark", ByteCount(bytes));
-        CHECK_OK(arena);
-        std::ranges::fill((*arena)->bytes(), std::byte{1});
-        BoundTiles tiles{.tensor = {(*arena)->bytes().data()}};
+        arenas_.push_back(FilledArena(bytes, std::byte{1}));
+        BoundTiles tiles{.tensor = {arenas_.back()->bytes().data()}};
         ReplaySpec::Buffer& bound = spec.buffers.emplace_back();
         (i == 0 ? bound.sources : bound.destinations)[own] = std::move(tiles);
-        arenas_.push_back(*std::move(arena));
       }
       planes_[i]->loop().RunAndWait([&] {
         CHECK_OK(planes_[i]->executor().replays().StartReplays(std::move(spec), ends_[i]));
@@ -171,7 +150,7 @@ class Benchmark {
  private:
   std::vector<std::shared_ptr<Arena>> arenas_;
   End ends_[2];
-  std::array<std::unique_ptr<DataPlane>, 2> planes_;
+  std::array<std::unique_ptr<BenchmarkWorker>, 2> planes_;
 };
 
 }  // namespace

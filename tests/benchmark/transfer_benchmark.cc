@@ -2,17 +2,9 @@
 // between two slots of one worker beside memcpy of the same memory. Prints one line of JSON; the
 // script `run` sets it beside ucx_perftest.
 
-#include "common/base/check.h"
-#include "common/base/clock.h"
-#include "common/plan/proof.h"
-#include "common/plan/worker_part.h"
-#include "common/reshard/reshard_tensors.h"
-#include "planner/reshard/plan_reshard.h"
-#include "tests/benchmark/data_plane.h"
+#include "tests/benchmark/benchmark_worker.h"
 #include "tests/benchmark/measure.h"
-#include "tests/benchmark/models.h"
 #include "worker/data_transport.h"
-#include "worker/memory/arena.h"
 
 #include <cstdio>
 #include <cstring>
@@ -21,7 +13,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <absl/strings/str_cat.h>
+#include <absl/functional/function_ref.h>
 #include <nlohmann/json.hpp>
 
 namespace crossmesh {
@@ -40,37 +32,15 @@ struct Options {
   }
 };
 
-// The whole tensor from device a.0 to device `to`.
-Plan PlanTo(const std::string& to, int64_t bytes) {
-  const Mesh source = *ParseMesh("on a.0");
-  const Mesh destination = *ParseMesh("on " + to);
-  const LayoutRules rules = *LayoutRules::Parse("* [...]");
-  absl::StatusOr<TensorTable> tensors =
-      BuildReshardTensors(OneMatrix(1, bytes / 4), {.mesh = source, .rules = rules},
-                          {.mesh = destination, .rules = rules}, {});
-  CHECK_OK(tensors);
-  absl::StatusOr<Plan> plan =
-      PlanReshard({.tensors = std::make_shared<const TensorTable>(*std::move(tensors))});
-  CHECK_OK(plan);
-  return *std::move(plan);
-}
-
-std::shared_ptr<Arena> FilledArena(int64_t bytes, int value) {
-  absl::StatusOr<std::shared_ptr<Arena>> arena = Arena::Create("benchmark", ByteCount(bytes));
-  CHECK_OK(arena);
-  std::memset((*arena)->bytes().data(), value, bytes);
-  return *std::move(arena);
-}
-
 class Transfers {
  public:
   explicit Transfers(const Options& options)
       : options_(options),
         bytes_(options.mebibytes << 20),
-        source_(FilledArena(bytes_, 1)),
-        destination_(FilledArena(bytes_, 0)),
-        to_other_worker_(PlanTo("b.0", bytes_)),
-        to_other_slot_(PlanTo("a.1", bytes_)),
+        source_(FilledArena(bytes_, std::byte{1})),
+        destination_(FilledArena(bytes_, std::byte{0})),
+        to_other_worker_(PlanOfOneTensor("b.0", bytes_)),
+        to_other_slot_(PlanOfOneTensor("a.1", bytes_)),
         a_(options.transport()),
         b_(options.transport()) {}
 
@@ -123,8 +93,8 @@ class Transfers {
   const std::shared_ptr<Arena> destination_;
   const Plan to_other_worker_;
   const Plan to_other_slot_;
-  DataPlane a_;
-  DataPlane b_;
+  BenchmarkWorker a_;
+  BenchmarkWorker b_;
 };
 
 }  // namespace

@@ -50,8 +50,8 @@ class BadInputTest : public testing::Test {
 struct BadSpec {
   std::string what;
   std::function<void(v1::ReshardSpec&)> spoil;
-  absl::StatusCode code = absl::StatusCode::kInvalidArgument;
   std::vector<std::string> message_parts;
+  absl::StatusCode code = absl::StatusCode::kInvalidArgument;
 };
 
 void SetLayout(v1::ReshardSide& side, const std::string& layout) {
@@ -72,88 +72,76 @@ void SetOneTensor(v1::ReshardSpec& spec, const std::string& name, std::vector<in
   tensor.mutable_shape()->Assign(shape.begin(), shape.end());
 }
 
-std::vector<BadSpec> BadSpecs() {
-  const absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
-  return {
-      {"an unknown mesh",
-       [](auto& spec) { spec.mutable_source()->set_mesh("atlantis"); },
-       absl::StatusCode::kNotFound,
-       {"mesh", "atlantis"}},
-      {"an unknown manifest",
-       [](auto& spec) { spec.set_manifest("atlantis"); },
-       absl::StatusCode::kNotFound,
-       {"manifest", "atlantis"}},
-      {"an axis used twice",
-       [](auto& spec) {
-         SetMesh(*spec.mutable_source(), "data=2", "node-0.0,node-1.0");
-         SetOneTensor(spec, "wte", {4, 4});
-         SetLayout(*spec.mutable_source(), "[data, data]");
-       },
-       kInvalid,
-       {"data"}},
-      {"a dimension that does not divide",
-       [](auto& spec) {
-         SetMesh(*spec.mutable_source(), "data=2", "node-0.0,node-1.0");
-         SetOneTensor(spec, "wte", {5, 4});
-         SetLayout(*spec.mutable_source(), "[data, -]");
-       },
-       kInvalid,
-       {"wte", "5", "2"}},
-      {"a layout of another rank",
-       [](auto& spec) {
-         SetOneTensor(spec, "wte", {4, 4});
-         SetLayout(*spec.mutable_destination(), "[-, -, -]");
-       },
-       kInvalid,
-       {"wte", "3", "2"}},
-      {"a size that overflows",
-       [](auto& spec) { SetOneTensor(spec, "wte", {int64_t{1} << 40, int64_t{1} << 40}); },
-       kInvalid,
-       {"wte"}},
-      {"a device in two slots",
-       [](auto& spec) { SetMesh(*spec.mutable_source(), "data=2", "node-0.0,node-0.0"); },
-       kInvalid,
-       {"node-0.0"}},
-      {"a tensor named twice",
-       [](auto& spec) {
-         SetOneTensor(spec, "wte", {4, 4});
-         *spec.mutable_inline_manifest()->add_tensors() = spec.inline_manifest().tensors(0);
-       },
-       kInvalid,
-       {"wte"}},
-      {"a tensor that no rule matches",
-       [](auto& spec) {
-         SetOneTensor(spec, "wte", {4, 4});
-         spec.mutable_source()->mutable_rules(0)->set_pattern("h.*");
-       },
-       kInvalid,
-       {"wte"}},
-      {"an unknown strategy",
-       [](auto& spec) { spec.set_strategy("telepathy"); },
-       kInvalid,
-       {"telepathy", "relay"}},
-      {"a replica axis that there is not",
-       [](auto& spec) { spec.add_replica_axes("replica"); },
-       kInvalid,
-       {"replica"}},
-      {"a device that no worker owns",
-       [](auto& spec) { SetMesh(*spec.mutable_source(), "", "node-9.0"); },
-       absl::StatusCode::kFailedPrecondition,
-       {"node-9.0"}},
-      {"a destination without memory",
-       [](auto& spec) { spec.mutable_destination()->set_storage("nowhere"); },
-       absl::StatusCode::kFailedPrecondition,
-       {"node-1", "nowhere"}},
-      // Of either side, whichever worker is the first to say so.
-      {"storages of another size",
-       [](auto& spec) { SetOneTensor(spec, "wte", {4, 4}); },
-       absl::StatusCode::kFailedPrecondition,
-       {"storage", "expected 64 bytes"}},
-  };
-}
+const std::vector<BadSpec> kBadSpecs = {
+    {"an unknown mesh",
+     [](auto& spec) { spec.mutable_source()->set_mesh("atlantis"); },
+     {"mesh", "atlantis"},
+     absl::StatusCode::kNotFound},
+    {"an unknown manifest",
+     [](auto& spec) { spec.set_manifest("atlantis"); },
+     {"manifest", "atlantis"},
+     absl::StatusCode::kNotFound},
+    {"an axis used twice",
+     [](auto& spec) {
+       SetMesh(*spec.mutable_source(), "data=2", "node-0.0,node-1.0");
+       SetOneTensor(spec, "wte", {4, 4});
+       SetLayout(*spec.mutable_source(), "[data, data]");
+     },
+     {"data"}},
+    {"a dimension that does not divide",
+     [](auto& spec) {
+       SetMesh(*spec.mutable_source(), "data=2", "node-0.0,node-1.0");
+       SetOneTensor(spec, "wte", {5, 4});
+       SetLayout(*spec.mutable_source(), "[data, -]");
+     },
+     {"wte", "5", "2"}},
+    {"a layout of another rank",
+     [](auto& spec) {
+       SetOneTensor(spec, "wte", {4, 4});
+       SetLayout(*spec.mutable_destination(), "[-, -, -]");
+     },
+     {"wte", "3", "2"}},
+    {"a size that overflows",
+     [](auto& spec) { SetOneTensor(spec, "wte", {int64_t{1} << 40, int64_t{1} << 40}); },
+     {"wte"}},
+    {"a device in two slots",
+     [](auto& spec) { SetMesh(*spec.mutable_source(), "data=2", "node-0.0,node-0.0"); },
+     {"node-0.0"}},
+    {"a tensor named twice",
+     [](auto& spec) {
+       SetOneTensor(spec, "wte", {4, 4});
+       *spec.mutable_inline_manifest()->add_tensors() = spec.inline_manifest().tensors(0);
+     },
+     {"wte"}},
+    {"a tensor that no rule matches",
+     [](auto& spec) {
+       SetOneTensor(spec, "wte", {4, 4});
+       spec.mutable_source()->mutable_rules(0)->set_pattern("h.*");
+     },
+     {"wte"}},
+    {"an unknown strategy",
+     [](auto& spec) { spec.set_strategy("telepathy"); },
+     {"telepathy", "relay"}},
+    {"a replica axis that there is not",
+     [](auto& spec) { spec.add_replica_axes("replica"); },
+     {"replica"}},
+    {"a device that no worker owns",
+     [](auto& spec) { SetMesh(*spec.mutable_source(), "", "node-9.0"); },
+     {"node-9.0"},
+     absl::StatusCode::kFailedPrecondition},
+    {"a destination without memory",
+     [](auto& spec) { spec.mutable_destination()->set_storage("nowhere"); },
+     {"node-1", "nowhere"},
+     absl::StatusCode::kFailedPrecondition},
+    // Of either side, whichever worker is the first to say so.
+    {"storages of another size",
+     [](auto& spec) { SetOneTensor(spec, "wte", {4, 4}); },
+     {"storage", "expected 64 bytes"},
+     absl::StatusCode::kFailedPrecondition},
+};
 
 TEST_F(BadInputTest, IsRefusedByNameAndHarmsNothing) {
-  for (const BadSpec& bad : BadSpecs()) {
+  for (const BadSpec& bad : kBadSpecs) {
     v1::ReshardSpec spec = case_->spec();
     bad.spoil(spec);
     const absl::Status status = Outcome(spec);

@@ -69,7 +69,8 @@ class Prometheus {
       const absl::StatusOr<std::vector<double>> up = Query("sum(up)");
       return up.ok() && *up == std::vector<double>{static_cast<double>(daemons)};
     });
-    return scraped ? absl::OkStatus() : absl::UnavailableError("prometheus scrapes nobody");
+    return scraped ? absl::OkStatus()
+                   : absl::UnavailableError("prometheus does not scrape all daemons");
   }
 
   // The samples of an instant query. Internal: what Prometheus has against it.

@@ -2,10 +2,7 @@
 
 #include "client/cli/storage_tiles.h"
 #include "common/base/clock.h"
-#include "common/mesh/mesh.h"
-#include "common/reshard/reshard_tensors.h"
 #include "common/testing/status_matchers.h"
-#include "common/wire/tensor_codec.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
 #include "tests/live/running_reshard.h"
@@ -76,7 +73,6 @@ struct GpuTiles {
 
 class GpuTest : public testing::Test {
  protected:
-  // From a cut in 4 to 2 replicas that are cut in 2.
   void Start(const std::string& driver = StandInDriverPath()) {
     setenv("CROSSMESH_STANDIN_DEVICES", absl::StrCat(kGpus).c_str(), 1);
     setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
@@ -91,26 +87,16 @@ class GpuTest : public testing::Test {
     }
     ASSERT_OK_AND_ASSIGN(cluster_, LiveCluster::Start(std::move(options)));
   }
-  struct Sides {
-    std::string source = absl::StrCat("fsdp=4 on ", kDevices);
-    std::string source_layout = "[fsdp, ...] chunk";
-    std::string destination = absl::StrCat("replica=2,model=2 on ", kDevices);
-    std::string destination_layout = "[model, ...] chunk";
-  };
-  void MakeCase(const Sides& sides) {
-    const Mesh source = *ParseMesh(sides.source);
-    const Mesh destination = *ParseMesh(sides.destination);
-    *spec_.mutable_inline_manifest() = ToProto(manifest_);
-    SetSide(*spec_.mutable_source(), source, sides.source_layout, "training");
-    SetSide(*spec_.mutable_destination(), destination, sides.destination_layout, "serving");
-    spec_.add_replica_axes("replica");
-    ASSERT_OK_AND_ASSIGN(const LayoutRules source_rules, FromProto(spec_.source().rules()));
-    ASSERT_OK_AND_ASSIGN(const LayoutRules destination_rules,
-                         FromProto(spec_.destination().rules()));
-    ASSERT_OK_AND_ASSIGN(TensorTable tensors,
-                         BuildReshardTensors(manifest_, {source, source_rules},
-                                             {destination, destination_rules}, {"replica"}));
-    tensors_ = std::make_unique<const TensorTable>(std::move(tensors));
+  // From a cut in 4 to 2 replicas that are cut in 2, unless `options` say something else.
+  void MakeCase(ReshardOptions options = {
+                    .source = absl::StrCat("fsdp=4 on ", kDevices),
+                    .source_layout = "[fsdp, ...] chunk",
+                    .destination = absl::StrCat("replica=2,model=2 on ", kDevices),
+                    .destination_layout = "[model, ...] chunk"}) {
+    options.manifest = manifest_;
+    ASSERT_OK_AND_ASSIGN(DescribedReshard reshard, DescribedReshard::Create(options));
+    spec_ = std::move(reshard.spec);
+    tensors_ = std::move(reshard.tensors);
     for (int number = 0; number < kGpus; ++number) {
       const std::optional<DeviceRank> rank = tensors_->FindDevice(DeviceOf(number));
       if (!rank.has_value()) continue;
@@ -121,14 +107,6 @@ class GpuTest : public testing::Test {
         destinations_.push_back(Create(Side::kDestination, number, "serving"));
       }
     }
-  }
-  static void SetSide(v1::ReshardSide& side, const Mesh& mesh, const std::string& layout,
-                      const std::string& storage) {
-    *side.mutable_inline_mesh() = ToProto(mesh);
-    v1::LayoutRule& rule = *side.add_rules();
-    rule.set_pattern("*");
-    rule.set_layout(layout);
-    side.set_storage(storage);
   }
   static DeviceId DeviceOf(int number) {
     return {.host = absl::StrCat("node-", number / 2), .index = number % 2 + 1};
@@ -186,7 +164,7 @@ class GpuTest : public testing::Test {
 
 TEST_F(GpuTest, MovesTensorsBetweenGpusAgainAndAgain) {
   Start();
-  MakeCase({});
+  MakeCase();
   for (const uint8_t version : {1, 2, 3}) ExpectCommits(version);
 }
 
@@ -216,7 +194,7 @@ TEST_F(GpuTest, SmallTensorsAreBroadcastWithTheSameResult) {
 
 TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
   Start();
-  MakeCase({});
+  MakeCase();
   ExpectCommits(1);
   FillSources(2);
   RunningReshard running(cluster_->controller_address(), spec_);
@@ -235,7 +213,7 @@ TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
         cluster_->Metric("node-1", "crossmesh_worker_gpus", R"(state="up")");
     return up.ok() && *up == 2;
   }));
-  // The sources have survived: nobody filled them again.
+  // The sources have survived: they are not filled again.
   ASSERT_OK_AND_ASSIGN(const v1::Operation next, Execute(cluster_->controller_address(), spec_));
   ASSERT_EQ(next.state(), v1::OPERATION_STATE_COMMITTED) << next.ShortDebugString();
   ExpectDestinations(2);
@@ -243,7 +221,7 @@ TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
 
 TEST_F(GpuTest, AWorkerThatWasOutOfSightIsBackWithItsGpus) {
   Start();
-  MakeCase({});
+  MakeCase();
   ExpectCommits(1);
   cluster_->Signal("node-1", SIGSTOP);
   ASSERT_OK(cluster_->WaitForWorker("node-1", v1::WORKER_STATE_LOST));

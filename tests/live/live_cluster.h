@@ -24,7 +24,7 @@ namespace crossmesh {
 // another process makes true, so there is nothing to wait on.
 bool WaitUntil(absl::Duration limit, absl::FunctionRef<bool()> holds);
 
-// The document behind http://ADDRESS/PATH. Unavailable: nobody answers; Internal: not status 200.
+// The document at http://ADDRESS/PATH. Unavailable: there is no answer; Internal: not status 200.
 absl::StatusOr<std::string> HttpGet(const std::string& address, const std::string& path);
 
 // A controller and workers, the real programs, as children of this process; on Unix sockets in a

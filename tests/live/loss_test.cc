@@ -164,8 +164,8 @@ TEST_F(LossTest, AStoppedWorkerIsFoundByItsProgressAndServesAgainWhenItGoesOn) {
   WaitForBytes("node-2");
   ASSERT_FALSE(running->HasEnded());
   cluster_->Signal("node-2", SIGSTOP);
-  // The stall limit, and as much again for those who are slow to notice. Its connections stay open,
-  // and the controller hears its silence only later.
+  // The stall limit, and as much again for workers that are slow to notice. Its connections stay
+  // open, and the controller hears its silence only later.
   ExpectReplicaFails(*running, 1, "node-2", absl::Seconds(1) + kLossMax);
   ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running->Result());
   EXPECT_EQ(operation.state(), v1::OPERATION_STATE_PARTIAL) << operation.ShortDebugString();

@@ -1,10 +1,10 @@
 // The network that plans are made for, through real daemons: described, measured, and what is
 // refused.
 
+#include "client/cli/testing/program_run.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "tests/live/live_cluster.h"
-#include "tests/live/run_program.h"
 
 #include <csignal>
 #include <fstream>
@@ -42,8 +42,8 @@ class NetworkTest : public testing::Test {
     return files_.PathOf(name);
   }
   ProgramResult Crossmesh(const std::string& arguments) const {
-    return RunProgram(absl::StrCat(ProgramPath("crossmesh"), " ", arguments, " --controller ",
-                                   cluster_->controller_address()));
+    return crossmesh::Crossmesh(
+        absl::StrCat(arguments, " --controller ", cluster_->controller_address()));
   }
   ProgramResult Plan() const {
     return Crossmesh(absl::StrCat("plan --manifest ", SourcePath("client/cli/testdata/small.json"),
@@ -58,32 +58,32 @@ class NetworkTest : public testing::Test {
 TEST_F(NetworkTest, IsDescribedByAFileAtTheStartAndByAClientLater) {
   Start({}, {"--topology", Write("start.json", kFile)});
   const ProgramResult first = Crossmesh("network show");
-  ASSERT_EQ(first.exit_text, "exit status 0") << first.errors;
+  ASSERT_EQ(first.exit_status, 0) << first.error;
   EXPECT_THAT(
-      first.output,
+      first.out,
       AllOf(HasSubstr("network revision 1, from the controller's file, 20"),
             HasSubstr("node-0  eth0  1.0 kB/s  2.0 kB/s       3.0 us         0 s  4.0 kB/s"),
             HasSubstr("r1    5.0 kB/s  6.0 kB/s  node-0"),
             HasSubstr("Hosts that are not named: 12.5 GB/s per direction, assumed.")));
-  EXPECT_THAT(Plan().output, HasSubstr("WARNING: the network description lacks node-1: 12.5 GB/s"));
+  EXPECT_THAT(Plan().out, HasSubstr("WARNING: the network description lacks node-1: 12.5 GB/s"));
 
   const std::string other =
       Write("other.json", R"({"hosts": [{"name": "node-1", "nics": [{"name": "n",
           "out_bytes_per_second": 7, "in_bytes_per_second": 8}]}]})");
   const ProgramResult set = Crossmesh("network set --revision 1 " + other);
-  EXPECT_EQ(set.output, "network revision 2: 1 hosts, 0 racks\n") << set.errors;
-  EXPECT_THAT(Plan().output, HasSubstr("lacks node-0:"));
+  EXPECT_EQ(set.out, "network revision 2: 1 hosts, 0 racks\n") << set.error;
+  EXPECT_THAT(Plan().out, HasSubstr("lacks node-0:"));
   const ProgramResult late = Crossmesh("network set --revision 1 " + other);
-  EXPECT_EQ(late.exit_text, "exit status 1");
-  EXPECT_THAT(late.errors, HasSubstr("expected revision 1, found 2"));
+  EXPECT_EQ(late.exit_status, 1);
+  EXPECT_THAT(late.error, HasSubstr("expected revision 1, found 2"));
 
-  const nlohmann::json shown = nlohmann::json::parse(Crossmesh("network show --json").output);
+  const nlohmann::json shown = nlohmann::json::parse(Crossmesh("network show --json").out);
   EXPECT_EQ(shown["revision"], "2");
   EXPECT_EQ(shown["source"], "NETWORK_SOURCE_CLIENT");
   EXPECT_EQ(shown["topology"]["hosts"][0]["nics"][0]["in_bytes_per_second"], "8");
   const ProgramResult file = Crossmesh("network show --as-file");
-  const ProgramResult again = Crossmesh("network set " + Write("again.json", file.output));
-  EXPECT_EQ(again.output, "network revision 2: 1 hosts, 0 racks\n") << again.errors;
+  const ProgramResult again = Crossmesh("network set " + Write("again.json", file.out));
+  EXPECT_EQ(again.out, "network revision 2: 1 hosts, 0 racks\n") << again.error;
 }
 
 TEST_F(NetworkTest, ABadFileIsRefusedByNameAndChangesNothing) {
@@ -104,20 +104,19 @@ TEST_F(NetworkTest, ABadFileIsRefusedByNameAndChangesNothing) {
        "unknown key \"latency\""}};
   for (const auto& [text, message] : cases) {
     const ProgramResult result = Crossmesh("network set " + Write("bad.json", text));
-    EXPECT_EQ(result.exit_text, "exit status 1") << text;
-    EXPECT_THAT(result.errors, AllOf(HasSubstr("bad.json: "), HasSubstr(message)));
+    EXPECT_EQ(result.exit_status, 1) << text;
+    EXPECT_THAT(result.error, AllOf(HasSubstr("bad.json: "), HasSubstr(message)));
   }
-  EXPECT_THAT(Crossmesh("network set " + files_.PathOf("none.json")).errors,
-              HasSubstr("none.json"));
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("the network is not described"));
+  EXPECT_THAT(Crossmesh("network set " + files_.PathOf("none.json")).error, HasSubstr("none.json"));
+  EXPECT_THAT(Crossmesh("network show").out, HasSubstr("the network is not described"));
 }
 
 TEST_F(NetworkTest, IsMeasuredBetweenAllWorkers) {
   Start({"node-0", "node-1", "node-2"}, {"--topology", Write("start.json", kFile)});
   const ProgramResult measured =
       Crossmesh("network measure --link-seconds 0.05 --link-bytes 20000000 --json");
-  ASSERT_EQ(measured.exit_text, "exit status 0") << measured.errors;
-  const nlohmann::json result = nlohmann::json::parse(measured.output);
+  ASSERT_EQ(measured.exit_status, 0) << measured.error;
+  const nlohmann::json result = nlohmann::json::parse(measured.out);
   ASSERT_EQ(result["links"].size(), 6);
   for (const nlohmann::json& link : result["links"]) {
     EXPECT_THAT(link["from"], HasSubstr("/lo"));
@@ -140,37 +139,37 @@ TEST_F(NetworkTest, IsMeasuredBetweenAllWorkers) {
   EXPECT_EQ(network.topology().hosts(0).local_bytes_per_second(), 4000);
   EXPECT_EQ(network.topology().racks_size(), 1);
   const ProgramResult plan = Plan();
-  EXPECT_EQ(plan.exit_text, "exit status 0") << plan.errors;
-  EXPECT_THAT(plan.output, AllOf(Not(HasSubstr("WARNING")), Not(HasSubstr("assumed"))));
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("network revision 2, measured, 20"));
+  EXPECT_EQ(plan.exit_status, 0) << plan.error;
+  EXPECT_THAT(plan.out, AllOf(Not(HasSubstr("WARNING")), Not(HasSubstr("assumed"))));
+  EXPECT_THAT(Crossmesh("network show").out, HasSubstr("network revision 2, measured, 20"));
 }
 
 TEST_F(NetworkTest, TheDoctorTriesTheLinksAndStoresNothing) {
   Start({"node-0", "node-1"});
   const ProgramResult result = Crossmesh("doctor --json");  // this host may have problems
-  const nlohmann::json checks = nlohmann::json::parse(result.output)["checks"];
-  ASSERT_FALSE(checks.empty()) << result.errors;
+  const nlohmann::json checks = nlohmann::json::parse(result.out)["checks"];
+  ASSERT_FALSE(checks.empty()) << result.error;
   EXPECT_EQ(checks.back()["name"], "links");
   EXPECT_NE(checks.back()["state"], "problem") << checks.back();
   EXPECT_THAT(checks.back()["found"], HasSubstr("2 at "));
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("the network is not described"));
+  EXPECT_THAT(Crossmesh("network show").out, HasSubstr("the network is not described"));
 }
 
 TEST_F(NetworkTest, AWorkerThatDoesNotAnswerIsNamedAndNothingIsStored) {
   Start({"node-0", "node-1"});
   cluster_->Signal("node-1", SIGSTOP);
   const ProgramResult result = Crossmesh("network measure --link-seconds 0.05");
-  EXPECT_EQ(result.exit_text, "exit status 1");
-  EXPECT_THAT(result.errors, HasSubstr("worker node-1"));
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.error, HasSubstr("worker node-1"));
   cluster_->Signal("node-1", SIGCONT);
-  EXPECT_THAT(Crossmesh("network show").output, HasSubstr("the network is not described"));
+  EXPECT_THAT(Crossmesh("network show").out, HasSubstr("the network is not described"));
 }
 
 TEST_F(NetworkTest, OneHostHasNothingToMeasure) {
   Start({"node-0"});
-  EXPECT_THAT(Crossmesh("network measure").errors,
+  EXPECT_THAT(Crossmesh("network measure").error,
               HasSubstr("expected workers on two hosts or more, found host node-0 only"));
-  EXPECT_THAT(Crossmesh("network measure --link-bytes 1").errors, HasSubstr("link_bytes"));
+  EXPECT_THAT(Crossmesh("network measure --link-bytes 1").error, HasSubstr("link_bytes"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The programs as a user runs them: the demo, and what daemons refuse.
 
+#include "client/cli/testing/program_run.h"
 #include "client/safetensors/file.h"
 #include "client/safetensors/writer.h"
 #include "common/testing/child_process.h"
@@ -8,7 +9,6 @@
 #include "common/testing/temporary_folder.h"
 #include "planner/reshard/strategy.h"
 #include "tests/live/live_cluster.h"
-#include "tests/live/run_program.h"
 #include "tests/standin/stand_in.h"
 
 #include <algorithm>
@@ -23,9 +23,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_replace.h>
+#include <absl/strings/string_view.h>
 #include <nlohmann/json.hpp>
 
 namespace crossmesh {
@@ -43,6 +47,19 @@ absl::Status WriteOne(const std::string& path, const std::string& name, std::vec
   entry.spec.shape = Shape::Create(shape).value();
   entry.bytes = bytes;
   return WriteSafetensors(path, std::vector<SafetensorsEntry>{entry});
+}
+
+// The command lines of all processes in which `text` occurs.
+std::string ProcessesWith(absl::string_view text) {
+  std::string found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    // Its words end with zeros.
+    const std::string command = absl::StrReplaceAll(ReadAll((entry.path() / "cmdline").string()),
+                                                    {{std::string(1, '\0'), " "}});
+    if (absl::StrContains(command, text)) absl::StrAppend(&found, command, "\n");
+  }
+  return found;
 }
 
 class DemoTest : public testing::Test {
@@ -75,12 +92,12 @@ TEST_F(DemoTest, MovesAFolderOfSafetensorsByteForByte) {
   ASSERT_OK(WriteOne(files.PathOf("in/b.safetensors"), "b", {10, 4}, bias));
   std::ofstream(files.PathOf("rules")) << "w  [-, model]\nb  [-, -]\n";
 
-  const ProgramResult result = RunProgram(Demo(absl::StrCat(
+  const ProgramResult result = RunShell(Demo(absl::StrCat(
       files.PathOf("in"), " --json --strategy relay,send_recv ", "--destination-rules ",
       files.PathOf("rules"), " --output ", files.PathOf("out"))));
-  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
-  const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
-  ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.output;
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.out;
   EXPECT_EQ(document.at("strategies").size(), 2);
   EXPECT_TRUE(document.at("verified").get<bool>());
 
@@ -112,11 +129,11 @@ TEST_F(DemoTest, ConvertsOnTheWay) {
   ASSERT_OK(WriteOne(files.PathOf("in.safetensors"), "w", {6, 8}, {bytes.begin(), bytes.end()}));
   std::ofstream(files.PathOf("rules")) << "w  [-, model] as BF16\n";
 
-  const ProgramResult result = RunProgram(Demo(
+  const ProgramResult result = RunShell(Demo(
       absl::StrCat(files.PathOf("in.safetensors"), " --json --strategy relay --destination-rules ",
                    files.PathOf("rules"), " --output ", files.PathOf("out"))));
-  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
-  EXPECT_TRUE(nlohmann::json::parse(result.output).at("verified").get<bool>());
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_TRUE(nlohmann::json::parse(result.out).at("verified").get<bool>());
 
   ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
                        SafetensorsFile::Open(files.PathOf("out/node-3.0.safetensors")));
@@ -172,9 +189,9 @@ TEST_P(DemoFp8Test, SendsScalesBesideFp8) {
       Demo(absl::StrCat(files.PathOf("in.safetensors"), " --json --destination-rules ",
                         files.PathOf("rules"), " --output ", files.PathOf("out")));
   const ProgramResult result =
-      RunProgram(on_gpus ? absl::StrCat(gpus.environment, demo, gpus.flags) : demo);
-  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
-  EXPECT_TRUE(nlohmann::json::parse(result.output).at("verified").get<bool>());
+      RunShell(on_gpus ? absl::StrCat(gpus.environment, demo, gpus.flags) : demo);
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_TRUE(nlohmann::json::parse(result.out).at("verified").get<bool>());
 
   // The second half of the rows.
   ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
@@ -205,12 +222,12 @@ TEST_F(DemoTest, MovesBetweenGpus) {
   ASSERT_OK(WriteOne(files.PathOf("w.safetensors"), "w", {256, 512}, matrix));
   std::ofstream(files.PathOf("rules")) << "w  [-, model]\n";
   const DemoGpus gpus;
-  const ProgramResult result = RunProgram(absl::StrCat(
+  const ProgramResult result = RunShell(absl::StrCat(
       gpus.environment, Demo(absl::StrCat(files.PathOf("w.safetensors"), " --json", gpus.flags,
                                           " --destination-rules ", files.PathOf("rules")))));
-  ASSERT_EQ(result.exit_text, "exit status 0") << result.errors;
-  const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
-  ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.output;
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << "expected one JSON document, found: " << result.out;
   EXPECT_THAT(document.at("source").get<std::string>(), HasSubstr("node-0.1"));
   EXPECT_EQ(document.at("strategies").size(), std::size(kAllStrategies));
   EXPECT_TRUE(document.at("verified").get<bool>());
@@ -250,37 +267,37 @@ TEST_F(DemoTest, AKilledDemoTakesItsDaemonsAlong) {
 }
 
 TEST_F(DemoTest, RefusesBeforeItStartsAnything) {
-  const ProgramResult result = RunProgram(Demo("--json --strategy telepathy"));
-  EXPECT_NE(result.exit_text, "exit status 0");
-  const nlohmann::json document = nlohmann::json::parse(result.output, nullptr, false);
-  ASSERT_TRUE(document.is_object()) << result.output;
+  const ProgramResult result = RunShell(Demo("--json --strategy telepathy"));
+  EXPECT_NE(result.exit_status, 0);
+  const nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << result.out;
   EXPECT_THAT(document.at("error").at("message").get<std::string>(), HasSubstr("telepathy"));
   ExpectNothingIsLeft();
 }
 
 TEST(DaemonTest, AnAddressBeyondThisHostNeedsInsecure) {
   const ProgramResult controller =
-      RunProgram(ProgramPath("crossmesh-controller") + " --listen 0.0.0.0:0 2>&1");
-  EXPECT_EQ(controller.exit_text, "exit status 64") << controller.output;
-  EXPECT_THAT(controller.output, HasSubstr("--insecure"));
+      RunShell(ProgramPath("crossmesh-controller") + " --listen 0.0.0.0:0 2>&1");
+  EXPECT_EQ(controller.exit_status, 64) << controller.out;
+  EXPECT_THAT(controller.out, HasSubstr("--insecure"));
   const ProgramResult worker =
-      RunProgram(ProgramPath("crossmesh-worker") +
-                 " --name w --devices w.0 --controller 127.0.0.1:1 --listen 0.0.0.0:0 2>&1");
-  EXPECT_EQ(worker.exit_text, "exit status 64") << worker.output;
-  EXPECT_THAT(worker.output, HasSubstr("--insecure"));
+      RunShell(ProgramPath("crossmesh-worker") +
+               " --name w --devices w.0 --controller 127.0.0.1:1 --listen 0.0.0.0:0 2>&1");
+  EXPECT_EQ(worker.exit_status, 64) << worker.out;
+  EXPECT_THAT(worker.out, HasSubstr("--insecure"));
 }
 
 TEST(DaemonTest, AnAddressInUseExitsWithSeventyFive) {
   ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({.workers = {"node-0"}}));
-  const ProgramResult controller = RunProgram(absl::StrCat(
+  const ProgramResult controller = RunShell(absl::StrCat(
       ProgramPath("crossmesh-controller"), " --listen ", cluster->controller_address(), " 2>&1"));
-  EXPECT_EQ(controller.exit_text, "exit status 75") << controller.output;
-  EXPECT_THAT(controller.output, HasSubstr(cluster->controller_address()));
-  const ProgramResult worker = RunProgram(absl::StrCat(
+  EXPECT_EQ(controller.exit_status, 75) << controller.out;
+  EXPECT_THAT(controller.out, HasSubstr(cluster->controller_address()));
+  const ProgramResult worker = RunShell(absl::StrCat(
       ProgramPath("crossmesh-worker"), " --name w --devices w.0 --controller ",
       cluster->controller_address(), " --listen unix:", cluster->PathOf("node-0.sock"), " 2>&1"));
-  EXPECT_EQ(worker.exit_text, "exit status 75") << worker.output;
-  EXPECT_THAT(worker.output, HasSubstr("node-0.sock"));
+  EXPECT_EQ(worker.exit_status, 75) << worker.out;
+  EXPECT_THAT(worker.out, HasSubstr("node-0.sock"));
   // The one that was there first is not disturbed.
   EXPECT_OK(cluster->client().ListWorkers());
 }
@@ -290,20 +307,20 @@ TEST(PlanProgramTest, DrawsAPlanOfAControllerFromWhatTheRequestSays) {
   ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({}));
   const std::string picture = cluster->PathOf("plan.svg");
   const auto plan = [&](const std::string& manifest) {
-    return RunProgram(absl::StrCat(
+    return RunShell(absl::StrCat(
         ProgramPath("crossmesh"), " plan --controller ", cluster->controller_address(),
         " --manifest ", manifest, " --source 'x=1 on a.0' --source-layout '[...]'",
         " --destination 'y=2 on b.0,c.0' --destination-layout '[...]' --svg ", picture));
   };
   const ProgramResult drawn = plan(SourcePath("examples/gpt2.json"));
-  EXPECT_EQ(drawn.exit_text, "exit status 0") << drawn.errors;
+  EXPECT_EQ(drawn.exit_status, 0) << drawn.error;
   EXPECT_TRUE(fs::exists(picture));
 
-  const ProgramResult put = RunProgram(
+  const ProgramResult put = RunShell(
       absl::StrCat(ProgramPath("crossmesh"), " manifest put --controller ",
                    cluster->controller_address(), " gpt2 ", SourcePath("examples/gpt2.json")));
-  ASSERT_EQ(put.exit_text, "exit status 0") << put.errors;
-  EXPECT_THAT(plan("gpt2").errors, HasSubstr("--svg and --trace plan in this process: manifest"));
+  ASSERT_EQ(put.exit_status, 0) << put.error;
+  EXPECT_THAT(plan("gpt2").error, HasSubstr("--svg and --trace plan in this process: manifest"));
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ constexpr char kSourceStorage[] = "training";
 constexpr char kDestinationStorage[] = "serving";
 constexpr int64_t kSamples = 4096;
 
-void SetRule(v1::ReshardSide& side, const std::string& layout) {
+void AddRule(v1::ReshardSide& side, const std::string& pattern, const std::string& layout) {
   v1::LayoutRule& rule = *side.add_rules();
-  rule.set_pattern("*");
+  rule.set_pattern(pattern);
   rule.set_layout(layout);
 }
 
@@ -57,33 +57,38 @@ Manifest TensorsOf(int64_t bytes) {
   return *std::move(manifest);
 }
 
-absl::StatusOr<std::unique_ptr<ReshardCase>> ReshardCase::Create(Options options,
-                                                                 LiveCluster& cluster) {
-  std::unique_ptr<ReshardCase> result(new ReshardCase(std::move(options), cluster));
-  RETURN_IF_ERROR(result->MakeSpec());
-  for (const std::string& worker : cluster.workers()) RETURN_IF_ERROR(result->Prepare(worker));
-  return result;
+absl::StatusOr<DescribedReshard> DescribedReshard::Create(const ReshardOptions& options) {
+  DescribedReshard made;
+  ASSIGN_OR_RETURN(const Mesh source, ParseMesh(options.source));
+  ASSIGN_OR_RETURN(const Mesh destination, ParseMesh(options.destination));
+  *made.spec.mutable_inline_manifest() = ToProto(options.manifest);
+  v1::ReshardSide& from = *made.spec.mutable_source();
+  v1::ReshardSide& to = *made.spec.mutable_destination();
+  *from.mutable_inline_mesh() = ToProto(source);
+  *to.mutable_inline_mesh() = ToProto(destination);
+  AddRule(from, "*", options.source_layout);
+  for (const std::string& name : options.whole_tensors) AddRule(to, name, "[...]");
+  AddRule(to, "*", options.destination_layout);
+  from.set_storage(kSourceStorage);
+  to.set_storage(kDestinationStorage);
+  for (const std::string& axis : options.replica_axes) made.spec.add_replica_axes(axis);
+  made.spec.set_binding(options.binding);
+  ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(from.rules()));
+  ASSIGN_OR_RETURN(const LayoutRules destination_rules, FromProto(to.rules()));
+  ASSIGN_OR_RETURN(TensorTable tensors,
+                   BuildReshardTensors(options.manifest, {source, source_rules},
+                                       {destination, destination_rules}, options.replica_axes));
+  made.tensors = std::make_unique<const TensorTable>(std::move(tensors));
+  return made;
 }
 
-absl::Status ReshardCase::MakeSpec() {
-  ASSIGN_OR_RETURN(const Mesh source, ParseMesh(options_.source));
-  ASSIGN_OR_RETURN(const Mesh destination, ParseMesh(options_.destination));
-  *spec_.mutable_inline_manifest() = ToProto(options_.manifest);
-  *spec_.mutable_source()->mutable_inline_mesh() = ToProto(source);
-  *spec_.mutable_destination()->mutable_inline_mesh() = ToProto(destination);
-  SetRule(*spec_.mutable_source(), options_.source_layout);
-  SetRule(*spec_.mutable_destination(), options_.destination_layout);
-  spec_.mutable_source()->set_storage(kSourceStorage);
-  spec_.mutable_destination()->set_storage(kDestinationStorage);
-  for (const std::string& axis : options_.replica_axes) spec_.add_replica_axes(axis);
-  spec_.set_binding(options_.binding);
-  ASSIGN_OR_RETURN(const LayoutRules source_rules, FromProto(spec_.source().rules()));
-  ASSIGN_OR_RETURN(const LayoutRules destination_rules, FromProto(spec_.destination().rules()));
-  ASSIGN_OR_RETURN(TensorTable tensors,
-                   BuildReshardTensors(options_.manifest, {source, source_rules},
-                                       {destination, destination_rules}, options_.replica_axes));
-  tensors_ = std::make_unique<const TensorTable>(std::move(tensors));
-  return absl::OkStatus();
+absl::StatusOr<std::unique_ptr<ReshardCase>> ReshardCase::Create(const ReshardOptions& options,
+                                                                 LiveCluster& cluster) {
+  ASSIGN_OR_RETURN(DescribedReshard reshard, DescribedReshard::Create(options));
+  std::unique_ptr<ReshardCase> result(
+      new ReshardCase(options.manifest, std::move(reshard), cluster));
+  for (const std::string& worker : cluster.workers()) RETURN_IF_ERROR(result->Prepare(worker));
+  return result;
 }
 
 absl::Status ReshardCase::Prepare(const std::string& worker) {
@@ -98,9 +103,9 @@ absl::Status ReshardCase::Prepare(const std::string& worker) {
 
 absl::StatusOr<ReshardCase::Holding> ReshardCase::MakeHolding(const std::string& worker, Side side,
                                                               uint8_t version) {
-  const std::optional<DeviceRank> rank = tensors_->FindDevice({.host = worker});
+  const std::optional<DeviceRank> rank = reshard_.tensors->FindDevice({.host = worker});
   if (!rank) return Holding{};
-  Holding holding{.tiles = std::make_unique<StorageTiles>(*tensors_, side, *rank)};
+  Holding holding{.tiles = std::make_unique<StorageTiles>(*reshard_.tensors, side, *rank)};
   if (holding.tiles->bytes() == 0) return Holding{};
   ASSIGN_OR_RETURN(MemoryClient memory, cluster_.Memory(worker));
   ASSIGN_OR_RETURN(MappedStorage storage,

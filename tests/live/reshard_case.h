@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -37,27 +38,38 @@ class VersionedValues final : public TensorValues {
 // A few tensors of `bytes` bytes together: large ones, and small ones of odd shapes.
 Manifest TensorsOf(int64_t bytes);
 
-// A reshard of all tensors of a manifest between workers of a cluster, and the memory it works on.
+// A reshard of all tensors of a manifest.
+struct ReshardOptions {
+  Manifest manifest;
+  std::string source = "on node-0.0";  // mesh
+  std::string source_layout = "[...]";
+  std::string destination = "replica=2 on node-1.0,node-2.0";
+  std::string destination_layout = "[...]";
+  std::vector<std::string> whole_tensors = {};  // by name: not cut at the destination
+  std::vector<std::string> replica_axes = {"replica"};
+  v1::BindingMode binding = v1::BINDING_MODE_SHADOW;
+};
+
+// What a client asks for, from storage "training" to storage "serving", and its table.
+struct DescribedReshard {
+  static absl::StatusOr<DescribedReshard> Create(const ReshardOptions& options);
+
+  v1::ReshardSpec spec;
+  std::unique_ptr<const TensorTable> tensors;
+};
+
+// A reshard between workers of a cluster, and the memory it works on.
 // Source and destination tiles are versions of values: what arrived, and from when, can be told.
 // Thread-compatible; keeps a reference to the cluster.
 class ReshardCase {
  public:
-  struct Options {
-    Manifest manifest;
-    std::string source = "on node-0.0";  // mesh
-    std::string source_layout = "[...]";
-    std::string destination = "replica=2 on node-1.0,node-2.0";
-    std::string destination_layout = "[...]";
-    std::vector<std::string> replica_axes = {"replica"};
-    v1::BindingMode binding = v1::BINDING_MODE_SHADOW;
-  };
-
   // Creates the storages; sources hold version 1, destinations version 0.
-  static absl::StatusOr<std::unique_ptr<ReshardCase>> Create(Options options, LiveCluster& cluster);
+  static absl::StatusOr<std::unique_ptr<ReshardCase>> Create(const ReshardOptions& options,
+                                                             LiveCluster& cluster);
 
   // What is to be done; tests change it.
-  v1::ReshardSpec& spec() { return spec_; }
-  const Manifest& manifest() const { return options_.manifest; }
+  v1::ReshardSpec& spec() { return reshard_.spec; }
+  const Manifest& manifest() const { return manifest_; }
 
   // Creates and fills the storages of one worker, e.g. after it was started again.
   absl::Status Prepare(const std::string& worker);
@@ -78,15 +90,13 @@ class ReshardCase {
     std::vector<std::byte> samples;  // of the storage, as it was prepared
   };
 
-  ReshardCase(Options options, LiveCluster& cluster)
-      : options_(std::move(options)), cluster_(cluster) {}
-  absl::Status MakeSpec();
+  ReshardCase(Manifest manifest, DescribedReshard reshard, LiveCluster& cluster)
+      : manifest_(std::move(manifest)), reshard_(std::move(reshard)), cluster_(cluster) {}
   absl::StatusOr<Holding> MakeHolding(const std::string& worker, Side side, uint8_t version);
 
-  const Options options_;
+  const Manifest manifest_;
+  DescribedReshard reshard_;
   LiveCluster& cluster_;
-  v1::ReshardSpec spec_;
-  std::unique_ptr<const TensorTable> tensors_;
   // By worker; those that take part on that side.
   std::map<std::string, Holding> sources_;
   std::map<std::string, Holding> destinations_;

@@ -1,10 +1,14 @@
-#include "tests/benchmark/data_plane.h"
+#include "tests/benchmark/benchmark_worker.h"
 
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/plan/worker_part.h"
+#include "common/reshard/reshard_tensors.h"
+#include "planner/reshard/plan_reshard.h"
+#include "tests/benchmark/models.h"
 #include "worker/executor/prepared_part.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -63,7 +67,7 @@ void Bind(const PlanRun& run, size_t worker, TaskSpec& spec) {
 
 }  // namespace
 
-DataPlane::DataPlane(const DataTransportOptions& options) {
+BenchmarkWorker::BenchmarkWorker(const DataTransportOptions& options) {
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create(clock_, {});
   CHECK_OK(loop);
   loop_ = *std::move(loop);
@@ -74,6 +78,27 @@ DataPlane::DataPlane(const DataTransportOptions& options) {
   CHECK_OK(executor_->Attach(*transport_));
   loop_->AddSource(*transport_);
   loop_->Start();
+}
+
+Plan PlanOfOneTensor(const std::string& to, int64_t bytes) {
+  const Mesh source = *ParseMesh("on a.0");
+  const Mesh destination = *ParseMesh("on " + to);
+  const LayoutRules rules = *LayoutRules::Parse("* [...]");
+  absl::StatusOr<TensorTable> tensors =
+      BuildReshardTensors(OneMatrix(1, bytes / 4), {.mesh = source, .rules = rules},
+                          {.mesh = destination, .rules = rules}, {});
+  CHECK_OK(tensors);
+  absl::StatusOr<Plan> plan =
+      PlanReshard({.tensors = std::make_shared<const TensorTable>(*std::move(tensors))});
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+std::shared_ptr<Arena> FilledArena(int64_t bytes, std::byte value) {
+  absl::StatusOr<std::shared_ptr<Arena>> arena = Arena::Create("benchmark", ByteCount(bytes));
+  CHECK_OK(arena);
+  std::ranges::fill((*arena)->bytes(), value);
+  return *std::move(arena);
 }
 
 void RunPlan(const PlanRun& run) {

@@ -6,9 +6,11 @@
 #include "common/plan/plan.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
+#include "worker/memory/arena.h"
 #include "worker/transport/transport.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,10 +18,10 @@
 namespace crossmesh {
 
 // What moves a worker's bytes: a loop on a thread of its own, a transport, and the executor.
-class DataPlane {
+class BenchmarkWorker {
  public:
-  explicit DataPlane(const DataTransportOptions& options);
-  ~DataPlane() { loop_->Stop(); }
+  explicit BenchmarkWorker(const DataTransportOptions& options);
+  ~BenchmarkWorker() { loop_->Stop(); }
 
   EventLoop& loop() { return *loop_; }
   Executor& executor() { return *executor_; }
@@ -32,10 +34,15 @@ class DataPlane {
   std::unique_ptr<Executor> executor_;
 };
 
+// The whole of one tensor from device a.0 to device `to`.
+Plan PlanOfOneTensor(const std::string& to, int64_t bytes);
+
+std::shared_ptr<Arena> FilledArena(int64_t bytes, std::byte value);
+
 // A plan of one tensor with one source and one destination device.
 struct PlanRun {
   const Plan& plan;
-  std::vector<DataPlane*> workers;
+  std::vector<BenchmarkWorker*> workers;
   std::vector<std::vector<DeviceId>> devices_of_worker;
   std::byte* source = nullptr;
   std::byte* destination = nullptr;
