@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/plan/element_boundaries.h"
 #include "common/plan/testing/random_tensors.h"
+#include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 
 #include <algorithm>
@@ -273,6 +274,41 @@ void CheckClasses(const TensorTable& tensors, const Slicing& slicing) {
       ASSERT_TRUE(std::ranges::equal(slicing.holders(c), holders)) << "cell " << box;
       ASSERT_TRUE(std::ranges::equal(slicing.receivers(c), receivers)) << "cell " << box;
       ASSERT_EQ(slicing.Find(holders, receivers, tensors.conversion_of(g)), c);
+    }
+  }
+}
+
+Segment SegmentAt(PackedSegments& segments, ClassIndex c, int64_t offset) {
+  segments.Seek(c, offset);
+  return segments.Next(1 << 20);
+}
+
+// One holder has a class for each of 40 receivers. The first ones have two rows of a tensor, the
+// last ones one row: where one class was left is the wrong place for another.
+TEST(PackedSegmentsTest, ClassesByTurnsAreFoundWhereEachWasLeft) {
+  TensorTable::Spec spec =
+      TableSpecOf({TensorOf("[60]: x=1 on a.0 [-] -> y=40 on b.0-39 [y] balanced")});
+  spec.group_of_tensor = {0, 0, 0};
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  ASSERT_EQ(slicing.classes().size(), 40u);
+  const TileMap map(tensors, slicing, Side::kSource, 0);
+  PackedSegments by_turns(map);
+  const auto expect_found = [&](ClassIndex c, int64_t tensor) {
+    const int64_t offset = tensor * slicing.grid(0).bytes[c];
+    PackedSegments alone(map);
+    const Segment expected = SegmentAt(alone, c, offset);
+    const Segment found = SegmentAt(by_turns, c, offset);
+    EXPECT_EQ(found.tensor, tensor) << "class " << c;
+    EXPECT_EQ(found.tile_offset, expected.tile_offset) << "class " << c << " tensor " << tensor;
+    EXPECT_EQ(found.bytes, expected.bytes) << "class " << c << " tensor " << tensor;
+  };
+  for (ClassIndex first = 0; first < 40; ++first) {
+    for (ClassIndex second = 0; second < 40; ++second) {
+      for (int64_t tensor = 0; tensor < 3; ++tensor) {
+        expect_found(first, 2 - tensor);
+        expect_found(second, tensor);
+      }
     }
   }
 }

@@ -109,6 +109,20 @@ TEST(ProofTest, FindsAHopFromWhereNothingIs) {
   ExpectInternal(spec, AllOf(HasSubstr("relay 0"), HasSubstr("one from b.0 to b.1")));
 }
 
+TEST(ProofTest, FindsAHopFromWhereOnlyAnotherRelayWent) {
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[8]: x=1 on a.0 [-] -> x=2 on b.0-1 [-]")}));
+  spec.relays = {
+      {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 2},
+      {.slice_class = 0, .root = 0, .begin = 16, .end = 32, .first_hop = 2, .hop_count = 2}};
+  spec.hops = {{.from = 0, .to = 1},
+               {.from = 1, .to = 2},
+               {.from = 0, .to = 1, .place = 1},
+               {.from = 1, .to = 2, .place = 1}};
+  EXPECT_OK(ProofOf(spec));
+  std::swap(spec.hops[2], spec.hops[3]);
+  ExpectInternal(spec, AllOf(HasSubstr("relay 1"), HasSubstr("one from b.0 to b.1")));
+}
+
 TEST(ProofTest, FindsAHopFromAHolderThatIsNotTheRoot) {
   Plan::Spec spec = SpecOf(TableOf({TensorOf("[8]: x=2 on a.0-1 [-] -> x=2 on b.0-1 [-]")}));
   spec.relays = {
@@ -230,6 +244,27 @@ TEST(ProofTest, FindsASharedStorageThatIsOverwrittenInPlace) {
   EXPECT_OK(ProofOf(spec));
 }
 
+TEST(ProofTest, EveryDevicesSharedStorageIsLookedAtInPlace) {
+  // Ranks a.0, b.0, c.0: one has a source only, one has a destination only, and b.0 has both, whose
+  // tile moves.
+  for (const char* tensor : {"[4]: x=2 on a.0,b.0 [x] -> x=2 on b.0,c.0 [x]",
+                             "[4]: x=2 on b.0,c.0 [x] -> x=2 on a.0,b.0 [x]"}) {
+    Plan::Spec spec = SpecOf(TableOf({TensorOf(tensor)}));
+    for (ClassIndex c = 0; c < 2; ++c) {
+      const DeviceRank from = spec.slicing->holders(c)[0], to = spec.slicing->receivers(c)[0];
+      spec.relays.push_back(
+          {.slice_class = c, .root = from, .begin = 0, .end = 8, .first_hop = c, .hop_count = 1});
+      spec.hops.push_back({.from = from, .to = to});
+    }
+    spec.shared_storage = true;
+    EXPECT_OK(ProofOf(spec));
+    spec.binding = BindingMode::kInPlace;
+    EXPECT_THAT(ProofOf(spec), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        AllOf(HasSubstr("b.0"), HasSubstr("same tile"))))
+        << tensor;
+  }
+}
+
 TEST(ProofTest, SharedStorageInPlaceIsFineWhereTilesStay) {
   Plan::Spec spec = SpecOf(TableOf({TensorOf("[4]: x=1 on a.0 [-] -> x=2 on a.0,b.0 [-]")}));
   spec.relays = {
@@ -240,6 +275,25 @@ TEST(ProofTest, SharedStorageInPlaceIsFineWhereTilesStay) {
   spec.shared_storage = true;
   ASSERT_OK_AND_ASSIGN(const Proof proof, ProofOf(spec));
   EXPECT_EQ(proof.peak_device_bytes, 16);
+}
+
+TEST(ProofTest, CountsTheStorageThatIsMadeInPlaceWhereThereIsNoSource) {
+  // a.0 keeps its 16 bytes, b.0 gets the same 16 and 32 of c.0, into a storage that is new there.
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[4]: x=1 on a.0 [-] -> x=2 on a.0,b.0 [-]"),
+                                    TensorOf("[8]: x=1 on c.0 [-] -> x=1 on b.0 [-]")}));
+  spec.relays = {
+      {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 1},
+      {.slice_class = 1, .root = 2, .begin = 0, .end = 32, .first_hop = 1, .hop_count = 1}};
+  spec.hops = {{.from = 0, .to = 1}, {.from = 2, .to = 1}};
+  spec.copies = {{.slice_class = 0, .device = 0}};
+  spec.binding = BindingMode::kInPlace;
+  spec.shared_storage = true;
+  ASSERT_OK_AND_ASSIGN(const Proof proof, ProofOf(spec));
+  EXPECT_EQ(proof.peak_device_bytes, 48);
+  EXPECT_THAT(proof.peak_device, AllOf(HasSubstr("b.0"), HasSubstr("destination 48")));
+  EXPECT_OK(ProofOf(spec, {.device_bytes_max = 48}));
+  EXPECT_THAT(ProofOf(spec, {.device_bytes_max = 47}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("b.0")));
 }
 
 TEST(ProofTest, ATileThatIsConvertedDoesNotStay) {
@@ -311,6 +365,22 @@ TEST(ProofTest, FindsASlicingOfOtherTensors) {
   spec = Chains();
   spec.tensors = std::make_shared<const TensorTable>(std::move(tensors));
   ExpectInternal(spec, AllOf(HasSubstr("class 0"), HasSubstr("128 bytes")));
+}
+
+TEST(ProofTest, FindsASlicingOfOtherConversions) {
+  const TensorText as_half =
+      TensorOf("[4]: x=1 on a.0 [-] -> x=1 on b.0 [-]", DataType::kF32, DataType::kF16);
+  TensorText as_brain = as_half;
+  as_brain.sent_as = DataType::kBF16;
+  // As many bytes of the same devices: a class of both tensors, where there are two.
+  Plan::Spec spec = SpecOf(TableOf({as_half, as_half}));
+  spec.relays = {
+      {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 1}};
+  spec.hops = {{.from = 0, .to = 1}};
+  EXPECT_OK(ProofOf(spec));
+  spec.tensors = SpecOf(TableOf({as_half, as_brain})).tensors;
+  ExpectInternal(
+      spec, AllOf(HasSubstr("group 1"), HasSubstr("expected conversion 1 of class 0, found 0")));
 }
 
 TEST(ProofTest, FindsThatAScopedSlicingLacksClasses) {

@@ -114,6 +114,31 @@ TEST(SlicingTest, MoreCellsThanTheLimitAreRefused) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("[16384, 16384]")));
 }
 
+// "a.0-1023,b.0-1023" of "ab".
+std::string WholeHosts(absl::string_view letters) {
+  std::string text;
+  for (const char letter : letters) {
+    absl::StrAppend(&text, text.empty() ? "" : ",", std::string(1, letter), ".0-1023");
+  }
+  return text;
+}
+
+TEST(SlicingTest, TheCellsOfAllGroupsTogetherAreLimited) {
+  // 8,192 times 5,120 cells of each group: one has fewer than there may be, two have more.
+  const TensorText grid = {.shape = "[8192, 5120]",
+                           .source_mesh = "x=8192 on " + WholeHosts("abcdefgh"),
+                           .source = "[x, -]",
+                           .destination_mesh = "z=5120 on " + WholeHosts("ijklm"),
+                           .destination = "[-, z]"};
+  TensorText other_type = grid;
+  other_type.type = DataType::kU8;
+  const TensorTable tensors = TableOf({grid, other_type});
+  static_assert(8192 * 5120 < Slicing::kCellsMax && 2 * 8192 * 5120 > Slicing::kCellsMax);
+  EXPECT_THAT(Slicing::Create(tensors, {.devices = {0}}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("tensor group 1"), HasSubstr("of all groups together"))));
+}
+
 TEST(SlicingTest, ZeroSizedTensorsHaveNoCells) {
   const TensorTable tensors =
       TableOf({TensorOf("[0, 4]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, x]")});

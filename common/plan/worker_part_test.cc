@@ -1,6 +1,7 @@
 #include "common/plan/worker_part.h"
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/plan/proof.h"
 #include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
@@ -190,6 +191,58 @@ TEST(ProvePartTest, FindsAHopFromWhereNothingCanBe) {
   ExpectRefused([](WorkerPart::Spec& spec) { spec.hops[0].from = 1; }, HasSubstr("from a.1"));
   ExpectRefused([](WorkerPart::Spec& spec) { std::swap(spec.hops[0], spec.hops[1]); },
                 HasSubstr("from b.0"));
+}
+
+// The part that b.0 and b.1 have of a plan that need not be good.
+absl::Status ProofOfB(const TensorText& tensor, std::vector<Relay> relays, std::vector<Hop> hops) {
+  auto tensors = std::make_shared<const TensorTable>(TableOf({tensor}));
+  ASSIGN_OR_RETURN(Slicing slicing, Slicing::Create(*tensors));
+  const auto shared = std::make_shared<const Slicing>(std::move(slicing));
+  ASSIGN_OR_RETURN(const Plan plan, Plan::Create({.tensors = tensors,
+                                                  .slicing = shared,
+                                                  .relays = std::move(relays),
+                                                  .hops = std::move(hops)}));
+  ASSIGN_OR_RETURN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
+  return ProvePart(parts[1], *shared);
+}
+
+TEST(ProvePartTest, FindsAHopFromAnotherWorkersHolderThatIsNotTheRoot) {
+  const std::vector<Relay> relay = {
+      {.slice_class = 0, .root = 0, .begin = 0, .end = 32, .first_hop = 0, .hop_count = 2}};
+  const TensorText holds = TensorOf("[8]: x=2 on a.0-1 [-] -> x=2 on b.0-1 [-]");
+  EXPECT_OK(ProofOfB(holds, relay, {{.from = 0, .to = 2}, {.from = 0, .to = 3}}));
+  EXPECT_THAT(ProofOfB(holds, relay, {{.from = 0, .to = 2}, {.from = 1, .to = 3}}),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("one from a.1 to b.1")));
+  // A holder that needs it as well copies it, and forwards nothing.
+  const TensorText needs = TensorOf("[8]: x=2 on a.0-1 [-] -> x=3 on a.1,b.0-1 [-]");
+  EXPECT_OK(ProofOfB(needs, relay, {{.from = 0, .to = 2}, {.from = 2, .to = 3}}));
+  EXPECT_THAT(ProofOfB(needs, relay, {{.from = 0, .to = 2}, {.from = 1, .to = 3}}),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("one from a.1 to b.1")));
+}
+
+TEST(ProvePartTest, FindsAHopFromWhereOnlyAnotherRelayWent) {
+  const std::vector<Relay> halves = {
+      {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 2},
+      {.slice_class = 0, .root = 0, .begin = 16, .end = 32, .first_hop = 2, .hop_count = 2}};
+  const TensorText tensor = TensorOf("[8]: x=2 on a.0-1 [-] -> x=2 on b.0-1 [-]");
+  std::vector<Hop> hops = {{.from = 0, .to = 2},
+                           {.from = 2, .to = 3},
+                           {.from = 0, .to = 2, .place = 1},
+                           {.from = 2, .to = 3, .place = 1}};
+  EXPECT_OK(ProofOfB(tensor, halves, hops));
+  std::swap(hops[2], hops[3]);
+  EXPECT_THAT(ProofOfB(tensor, halves, hops),
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("relay 1"), HasSubstr("one from b.0 to b.1"))));
+}
+
+TEST(ProvePartTest, FindsABroadcastGroupThatItsRelaysLeave) {
+  ExpectRefused(
+      [](WorkerPart::Spec& spec) {
+        spec.broadcast_groups = {spec.device_sets.size()};
+        spec.device_sets.Add(std::vector<DeviceRank>{1, 2, 3});
+      },
+      HasSubstr("relay 0: expected all of its devices in one broadcast group"));
 }
 
 TEST(ProvePartTest, FindsAReceiverThatDoesNotNeedIt) {

@@ -6,6 +6,7 @@
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -80,6 +81,32 @@ TEST(PlanReshardTest, EntriesAndRootsAreSpreadOverTheDevicesOfAHost) {
   EXPECT_OK(Prove(plan));
   ASSERT_EQ(plan.relays().size(), 2u);
   EXPECT_NE(plan.hops(plan.relays()[0])[0].to, plan.hops(plan.relays()[1])[0].to);
+}
+
+// Of a class that goes in one relay between hosts: its root, and the device that it enters at.
+std::pair<DeviceId, DeviceId> RootAndEntryOf(const Plan& plan, ClassIndex slice_class) {
+  const auto relay = std::ranges::find(plan.relays(), slice_class, &Relay::slice_class);
+  CHECK(relay != plan.relays().end());
+  const std::vector<DeviceId>& devices = plan.tensors().devices();
+  return {devices[relay->root], devices[plan.hops(*relay)[0].to]};
+}
+
+TEST(PlanReshardTest, AnEntryIsTheDeviceThatHasReceivedLeastHoweverMuchItHasSent) {
+  const ReshardRequest request = RequestOf({TensorOf("[64]: x=1 on c.0 [-] -> y=1 on d.0 [-]"),
+                                            TensorOf("[8]: x=1 on a.0 [-] -> y=1 on c.1 [-]"),
+                                            TensorOf("[8]: x=1 on a.0 [-] -> y=2 on c.0-1 [-]")});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_EQ(RootAndEntryOf(plan, 2), std::pair(DeviceId{"a", 0}, DeviceId{"c", 0}));
+}
+
+TEST(PlanReshardTest, ARootIsTheHolderThatHasSentLeastHoweverMuchItHasReceived) {
+  const ReshardRequest request = RequestOf({TensorOf("[64]: x=1 on a.0 [-] -> y=1 on c.0 [-]"),
+                                            TensorOf("[8]: x=1 on c.1 [-] -> y=1 on d.0 [-]"),
+                                            TensorOf("[8]: x=2 on c.0-1 [-] -> y=1 on d.0 [-]")});
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_EQ(RootAndEntryOf(plan, 2), std::pair(DeviceId{"c", 0}, DeviceId{"d", 0}));
 }
 
 TEST(PlanReshardTest, ClassesOfMixedItemSizesAreCutBetweenElements) {
