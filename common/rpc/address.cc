@@ -7,6 +7,8 @@
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/strip.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/un.h>
 
 namespace crossmesh {
@@ -36,15 +38,12 @@ absl::StatusOr<RpcAddress> ParseUnix(absl::string_view text, absl::string_view p
 bool IsHostByte(char c) { return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_'; }
 bool IsIpv6Byte(char c) { return absl::ascii_isxdigit(c) || c == ':' || c == '.'; }
 
-// Four numbers from 0 to 255, the first of which is 127. A name such as 127.example.org is not one.
-bool IsIpv4Loopback(absl::string_view host) {
-  if (!absl::ConsumePrefix(&host, "127.")) return false;
-  int dots = 0;
-  for (const char c : host) {
-    if (c != '.' && !absl::ascii_isdigit(c)) return false;
-    dots += c == '.';
-  }
-  return dots == 2;
+// Four numbers from 0 to 255, the first of which is 127. Whatever else there is, 127.example.org or
+// 127.0.0.256, is a name, which a resolver may find on another machine.
+bool IsIpv4Loopback(const std::string& host) {
+  in_addr address = {};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 &&
+         ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 }  // namespace

@@ -49,8 +49,12 @@ TEST(AddressTest, OnlySocketsAndLoopbackAreLocal) {
     EXPECT_TRUE(address.local()) << text;
     EXPECT_OK(CheckPlaintextAllowed(address, false));
   }
-  for (const absl::string_view text : {"0.0.0.0:1", "[::]:1", "128.0.0.1:1", "127.example.org:1",
-                                       "127.0.1:1", "node-a:1", "[::ffff:127.0.0.1]:1"}) {
+  // A name is not local, however much it looks like a number: a resolver may find it anywhere.
+  for (const absl::string_view text :
+       {"0.0.0.0:1", "[::]:1", "128.0.0.1:1", "127.example.org:1", "127.a.b.c:1", "127.0.0.evil:1",
+        "127.0.0.example:1", "127.0.0.1a:1", "127.0.1:1", "127.0.0.0.1:1", "127.0.0.256:1",
+        "127.999.0.1:1", "127...:1", "127.0.0.1.:1", "node-a:1", "localhost.evil:1",
+        "[::ffff:127.0.0.1]:1"}) {
     ASSERT_OK_AND_ASSIGN(const RpcAddress address, ParseRpcAddress(text));
     EXPECT_FALSE(address.local()) << text;
     EXPECT_THAT(CheckPlaintextAllowed(address, false),
