@@ -1,6 +1,6 @@
 # What `cmake --install` puts below its prefix, in three components: controller, worker (with the process of a GPU) and
-# client (the command line and what its demo moves). Every program finds the others beside it, and the demo's files in
-# share/crossmesh beside the folder of programs, so any prefix will do.
+# client (the command line, its demo with what that moves, and what draws its pictures). Every program finds the others
+# beside it, and these files in share/crossmesh beside the folder of programs, so any prefix will do.
 #
 # A component <name>_service has what makes a Debian machine run the daemon as a service. It goes to absolute paths, so
 # only packages have it (packages.cmake).
@@ -14,8 +14,10 @@ endif()
 install(TARGETS crossmesh-controller RUNTIME COMPONENT controller)
 install(TARGETS crossmesh-worker crossmesh-gpu RUNTIME COMPONENT worker)
 install(TARGETS crossmesh RUNTIME COMPONENT client)
-install(FILES examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
+install(FILES examples/demo.py examples/gpt2.fsdp.rules examples/gpt2.json examples/gpt2.tp.rules
   DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client)
+install(DIRECTORY client/draw DESTINATION "${CMAKE_INSTALL_DATADIR}/crossmesh" COMPONENT client
+  FILES_MATCHING PATTERN "*.py" PATTERN "*_test.py" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
 foreach(component IN ITEMS controller worker client)
   install(FILES deploy/debian/copyright docs/operations.md

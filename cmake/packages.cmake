@@ -55,7 +55,9 @@ _crossmesh_package(worker "worker of a cluster that moves sharded tensors")
 _crossmesh_package(client "command line of a cluster that moves sharded tensors")
 _crossmesh_package_of_service(controller)
 _crossmesh_package_of_service(worker)
-# `crossmesh demo` starts daemons of its own.
+# `crossmesh demo` is a script, and starts daemons of its own. Only pictures need matplotlib.
+set(CPACK_DEBIAN_CLIENT_PACKAGE_DEPENDS "python3")
+set(CPACK_DEBIAN_CLIENT_PACKAGE_RECOMMENDS "python3-matplotlib")
 set(CPACK_DEBIAN_CLIENT_PACKAGE_SUGGESTS "crossmesh-controller, crossmesh-worker")
 
 include(CPack)

@@ -4,9 +4,11 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -122,6 +124,12 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   file.close();
   if (file) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("writing ", path));
+}
+
+std::string SharedFile(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return program.parent_path().parent_path() / "share" / "crossmesh" / name;
 }
 
 }  // namespace crossmesh

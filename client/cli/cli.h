@@ -83,6 +83,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // The system's error, naming `path`, when the file cannot be written.
 absl::Status WriteFile(const std::string& path, const std::string& text);
 
+// Absolute path of a file in share/crossmesh, which lies beside the folder of this program.
+std::string SharedFile(const std::string& name);
+
 // The command groups.
 void AddDemoCommand(Cli& cli, CLI::App& app);
 void AddDoctorCommand(Cli& cli, CLI::App& app);

@@ -199,9 +199,9 @@ TEST(CliTest, DrawsAPlanAndWritesItsTrace) {
       DocumentOf(absl::StrCat("plan ", kGpt2, " --svg ", svg, " --trace ", trace));
   EXPECT_EQ(document["summary"]["strategy"], "relay");
   const std::string picture = ReadAll(svg);
-  EXPECT_THAT(picture, StartsWith("<svg xmlns="));
+  EXPECT_THAT(picture, StartsWith("<?xml "));
   for (const char* host : {"a", "b", "c", "d", "e", "f"}) {
-    EXPECT_THAT(picture, HasSubstr(absl::StrCat("<title>", host, "</title>")));
+    EXPECT_THAT(picture, HasSubstr(absl::StrCat(">", host, "</text>")));
   }
   EXPECT_THAT(picture, EndsWith("</svg>\n"));
   EXPECT_FALSE(nlohmann::json::parse(ReadAll(trace))["traceEvents"].empty());

@@ -1,9 +1,7 @@
 #include "client/cli/cli.h"
 
 #include <cerrno>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -13,16 +11,9 @@
 namespace crossmesh {
 namespace {
 
-namespace fs = std::filesystem;
-
-// The demo is a script of this command line's commands, which lies in share/crossmesh beside the
-// folder of the programs.
+// The demo is a script of this command line's commands.
 absl::Status BecomeDemo(const std::vector<std::string>& arguments) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  std::vector<std::string> texts = {
-      "python3",
-      (program.parent_path().parent_path() / "share" / "crossmesh" / "demo.py").string()};
+  std::vector<std::string> texts = {"python3", SharedFile("demo.py")};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   std::vector<char*> words;
   for (std::string& text : texts) words.push_back(text.data());

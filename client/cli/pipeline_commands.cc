@@ -1,7 +1,8 @@
 #include "client/cli/cli.h"
+#include "client/cli/picture.h"
 #include "client/cli/pipeline_flags.h"
+#include "client/cli/pipeline_picture.h"
 #include "client/cli/pipeline_report.h"
-#include "client/drawing/pipeline_drawing.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/pipeline_trace.h"
 #include "planner/pipeline/formats/schedule_file.h"
@@ -26,16 +27,17 @@ struct PipelineFiles {
   std::string schedule;
 
   void AddTo(CLI::App& command) {
-    command.add_option("--svg", svg, "Draw the run to this file");
+    command.add_option("--svg", svg, "Draw the run to this file: .svg, .png or .pdf");
     command.add_option("--trace", trace, "Write the run in Chrome's trace format to this file");
     command.add_option("--output", schedule, "Write the schedule to this file, for --schedule");
   }
 
   absl::Status Write(const PlannedPipeline& planned) const {
     if (!svg.empty()) {
-      RETURN_IF_ERROR(WriteFile(svg, DrawPipelines({{.title = planned.schedule_name,
-                                                     .ops = planned.ops.get(),
-                                                     .run = &planned.run}})));
+      RETURN_IF_ERROR(DrawPicture(
+          PipelinePicture(
+              {{.title = planned.schedule_name, .ops = planned.ops.get(), .run = &planned.run}}),
+          svg));
     }
     if (!trace.empty()) {
       RETURN_IF_ERROR(WriteFile(trace, PipelineTrace(*planned.ops, planned.run).dump() + "\n"));
@@ -90,7 +92,7 @@ absl::Status Draw(Cli& cli, const PipelineFlags& flags, const std::string& svg) 
     const PlannedPipeline& one = *planned.back();
     drawn.push_back({.title = one.schedule_name, .ops = one.ops.get(), .run = &one.run});
   }
-  RETURN_IF_ERROR(WriteFile(svg, DrawPipelines(drawn)));
+  RETURN_IF_ERROR(DrawPicture(PipelinePicture(drawn), svg));
   return cli.Answer(nlohmann::json{{"file", svg}}, absl::StrCat("Drawn to ", svg, "\n"));
 }
 
@@ -126,7 +128,7 @@ void AddDrawCommand(Cli& cli, CLI::App& group) {
   const auto flags = std::make_shared<PipelineFlags>();
   flags->AddTo(command, {.one_schedule = false});
   const auto svg = std::make_shared<std::string>("pipeline.svg");
-  command.add_option("--svg", *svg, "The file")->capture_default_str();
+  command.add_option("--svg", *svg, "The file: .svg, .png or .pdf")->capture_default_str();
   cli.Run(command, [&cli, flags, svg] { return Draw(cli, *flags, *svg); });
 }
 

@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
-#include "client/drawing/pipeline_drawing.h"
+#include "client/cli/picture.h"
+#include "client/cli/pipeline_picture.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/pipeline_trace.h"
 #include "planner/pipeline/formats/placed_ops.h"
@@ -29,12 +30,17 @@ struct ConvertFlags {
   std::string to;
 };
 
+bool IsPicture(const std::string& format) {
+  return format == kSvg || format == "png" || format == "pdf";
+}
+
 // CSV does not say which dialect it is in, and a trace is JSON as well: these must be named.
 absl::StatusOr<std::string> FormatOf(const std::string& flag, const std::string& named,
                                      const std::string& file) {
   if (!named.empty()) return named;
   if (absl::EndsWith(file, ".json")) return kJson;
-  if (absl::EndsWith(file, ".svg")) return kSvg;
+  const std::string ending = file.substr(file.rfind('.') + 1);
+  if (IsPicture(ending)) return ending;
   return absl::InvalidArgumentError(absl::StrCat(
       file, ": expected --", flag, " with the format, since the name of the file does not say it"));
 }
@@ -59,21 +65,26 @@ PipelineProfile UnitTimes(const ScheduleFile& file) {
   return profile;
 }
 
-absl::StatusOr<std::string> Written(const ScheduleFile& file, const std::string& format) {
-  const PipelineProfile profile = UnitTimes(file);
-  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(file.schedule, profile));
+absl::StatusOr<std::string> Written(const OpTable& ops, const std::string& format) {
   if (format == kJson) return ToScheduleFile(ops);
   if (format == kCompute) return ToScheduleCsv(ops, CsvDialect::kComputeOnly);
   if (format == kComms) return ToScheduleCsv(ops, CsvDialect::kComputeComms);
+  // Only what shows times needs a schedule that can run.
   ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
   if (format == kTrace) return PipelineTrace(ops, run).dump() + "\n";
-  return DrawPipelines({{.title = "schedule", .ops = &ops, .run = &run}}, DrawnTime::kAny);
+  return PipelinePicture({{.title = "schedule", .ops = &ops, .run = &run}}, DrawnTime::kAny);
+}
+
+absl::StatusOr<std::string> Written(const ScheduleFile& file, const std::string& format) {
+  const PipelineProfile profile = UnitTimes(file);
+  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(file.schedule, profile));
+  return Written(ops, format);
 }
 
 absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
   ASSIGN_OR_RETURN(const std::string from, FormatOf("from", flags.from, flags.from_file));
   ASSIGN_OR_RETURN(const std::string to, FormatOf("to", flags.to, flags.to_file));
-  if (from == kSvg || from == kTrace) {
+  if (from == kTrace || IsPicture(from)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--from: expected ", kJson, ", ", kCompute, " or ", kComms, ", found ", from));
   }
@@ -81,7 +92,8 @@ absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
   if (!schedule.ok()) return At(flags.from_file, schedule.status());
   const absl::StatusOr<std::string> text = Written(*schedule, to);
   if (!text.ok()) return At(flags.to_file, text.status());
-  RETURN_IF_ERROR(WriteFile(flags.to_file, *text));
+  RETURN_IF_ERROR(IsPicture(to) ? DrawPicture(*text, flags.to_file)
+                                : WriteFile(flags.to_file, *text));
   return cli.Answer(
       nlohmann::json{{"file", flags.to_file}, {"format", to}},
       absl::StrCat(schedule->schedule.ranks.size(), " ranks, ", schedule->schedule.stages,
@@ -104,7 +116,8 @@ void AddPipelineConvertCommand(Cli& cli, CLI::App& group) {
   command.add_option("to_file", flags->to_file, "What is written")->required();
   command.add_option("--from", flags->from, "Its format; may be left out for .json")
       ->check(formats);
-  command.add_option("--to", flags->to, "Its format; may be left out for .json and .svg")
+  command
+      .add_option("--to", flags->to, "Its format; may be left out for .json, .svg, .png and .pdf")
       ->check(formats);
   cli.Run(command, [&cli, flags] { return Convert(cli, *flags); });
 }

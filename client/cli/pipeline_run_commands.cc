@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 #include "client/cli/measured_timeline.h"
+#include "client/cli/picture.h"
 #include "client/cli/pipeline_run_flags.h"
 #include "client/cli/pipeline_run_report.h"
 #include "client/cli/progress.h"
@@ -43,8 +44,8 @@ absl::Status WriteFiles(Client& client, const PipelineRunFlags& flags,
   }
   if (!flags.svg().empty()) {
     ASSIGN_OR_RETURN(const v1::PipelineSpec described, Described(client, spec));
-    ASSIGN_OR_RETURN(const std::string picture, DrawMeasured(described, request.choice(), run));
-    RETURN_IF_ERROR(WriteFile(flags.svg(), picture));
+    ASSIGN_OR_RETURN(const std::string picture, MeasuredPicture(described, request.choice(), run));
+    RETURN_IF_ERROR(DrawPicture(picture, flags.svg()));
   }
   if (flags.times().empty()) return absl::OkStatus();
   RETURN_IF_ERROR(SetMeasuredTimes(run.measurement(), spec));
@@ -67,6 +68,7 @@ void StopAsAsked(Client& client, const std::string& id, bool now) {
 
 absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
   ASSIGN_OR_RETURN(const v1::StartPipelineRequest request, flags.Request());
+  if (!flags.svg().empty()) RETURN_IF_ERROR(CheckPicture(flags.svg()));
   // Signals are to be blocked before a connection has threads.
   std::optional<Client> client;
   ASSIGN_OR_RETURN(const std::unique_ptr<RunInterrupts> interrupts,

@@ -28,7 +28,9 @@ void PipelineRunFlags::AddTo(CLI::App& command) {
                    "End with the first iteration that fails");
   command.add_option("--request-id", request_id_,
                      "Names this request: given again, it is the same run");
-  command.add_option("--svg", svg_, "Draw what was measured beside what was planned to this file");
+  command.add_option(
+      "--svg", svg_,
+      "Draw what was measured beside what was planned to this file: .svg, .png or .pdf");
   if (rehearsal_) {
     command.add_option("--write-times", times_,
                        "Write the pipeline to this file, with the measured times of its edges");

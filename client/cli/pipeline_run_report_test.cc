@@ -111,15 +111,15 @@ TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
 TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
   v1::PipelineRun run = ExampleRunOf("1f1b", 1.05);
   ASSERT_OK_AND_ASSIGN(const std::string picture,
-                       DrawMeasured(ExamplePipeline(), ChoiceOf("1f1b"), run));
-  EXPECT_THAT(picture, HasSubstr("measured, the lower row of each rank"));
-  EXPECT_THAT(DrawMeasured(ExamplePipeline(), ChoiceOf("gpipe"), run),
+                       MeasuredPicture(ExamplePipeline(), ChoiceOf("1f1b"), run));
+  EXPECT_THAT(picture, HasSubstr("\"measured\":"));
+  EXPECT_THAT(MeasuredPicture(ExamplePipeline(), ChoiceOf("gpipe"), run),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("have changed since")));
   run.mutable_measurement()->clear_ranks();
-  EXPECT_THAT(DrawMeasured(ExamplePipeline(), ChoiceOf("1f1b"), run),
+  EXPECT_THAT(MeasuredPicture(ExamplePipeline(), ChoiceOf("1f1b"), run),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too many")));
   run.clear_measurement();
-  EXPECT_THAT(DrawMeasured(ExamplePipeline(), ChoiceOf("1f1b"), run),
+  EXPECT_THAT(MeasuredPicture(ExamplePipeline(), ChoiceOf("1f1b"), run),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("complete iteration")));
 }
 

@@ -1,7 +1,7 @@
 #include "client/cli/run_picture.h"
 
 #include "client/cli/measured_timeline.h"
-#include "client/drawing/pipeline_drawing.h"
+#include "client/cli/pipeline_picture.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
@@ -27,9 +27,9 @@ absl::StatusOr<v1::PipelineSpec> Described(Client& client, v1::PipelineSpec spec
   return spec;
 }
 
-absl::StatusOr<std::string> DrawMeasured(const v1::PipelineSpec& spec,
-                                         const v1::PipelineChoice& choice,
-                                         const v1::PipelineRun& run) {
+absl::StatusOr<std::string> MeasuredPicture(const v1::PipelineSpec& spec,
+                                            const v1::PipelineChoice& choice,
+                                            const v1::PipelineRun& run) {
   if (!run.has_measurement()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "pipeline run ", run.id(), ": expected a complete iteration to draw, found ", "none"));
@@ -50,10 +50,10 @@ absl::StatusOr<std::string> DrawMeasured(const v1::PipelineSpec& spec,
   }
   ASSIGN_OR_RETURN(const PipelineTimeline measured,
                    MeasuredTimeline(run.measurement(), *planned->ops));
-  return DrawPipelines({{.title = planned->schedule_name,
-                         .ops = planned->ops.get(),
-                         .run = &planned->run,
-                         .measured = &measured}});
+  return PipelinePicture({{.title = planned->schedule_name,
+                           .ops = planned->ops.get(),
+                           .run = &planned->run,
+                           .measured = &measured}});
 }
 
 }  // namespace crossmesh

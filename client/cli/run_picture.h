@@ -13,12 +13,12 @@ namespace crossmesh {
 // the network. As GetMesh and GetNetwork.
 absl::StatusOr<v1::PipelineSpec> Described(Client& client, v1::PipelineSpec spec);
 
-// What was measured of the run's last complete iteration beside what was planned, as an SVG
-// picture. The plan is made again from `spec`, which is Described. FailedPrecondition: no iteration
-// is complete, or it has too many ops for their times to be told, or the plan is another one,
-// because meshes or the network have changed since.
-absl::StatusOr<std::string> DrawMeasured(const v1::PipelineSpec& spec,
-                                         const v1::PipelineChoice& choice,
-                                         const v1::PipelineRun& run);
+// What was measured of the run's last complete iteration beside what was planned, as DrawPicture
+// takes it. The plan is made again from `spec`, which is Described. FailedPrecondition: no
+// iteration is complete, or it has too many ops for their times to be told, or the plan is another
+// one, because meshes or the network have changed since.
+absl::StatusOr<std::string> MeasuredPicture(const v1::PipelineSpec& spec,
+                                            const v1::PipelineChoice& choice,
+                                            const v1::PipelineRun& run);
 
 }  // namespace crossmesh

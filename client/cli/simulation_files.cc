@@ -1,20 +1,23 @@
 #include "client/cli/simulation_files.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/picture.h"
+#include "client/cli/plan_picture.h"
 #include "client/cli/simulation_report.h"
-#include "client/drawing/plan_drawing.h"
 #include "common/base/status_macros.h"
 
 namespace crossmesh {
+
 void SimulationFiles::AddTo(CLI::App& command) {
-  command.add_option("--svg", svg_, "Draw hosts, routes and the run over time to this file");
+  command.add_option("--svg", svg_,
+                     "Draw hosts, routes and the run over time to this file: .svg, .png or .pdf");
   command.add_option("--trace", trace_, "Write the run in Chrome's trace format to this file");
 }
 
 absl::Status SimulationFiles::Write(const Plan& plan, const Topology& topology,
                                     const SimulatedTimeline& run) const {
   if (!svg_.empty()) {
-    RETURN_IF_ERROR(WriteFile(svg_, DrawPlan({.plan = plan, .topology = topology, .run = run})));
+    RETURN_IF_ERROR(DrawPicture(PlanPicture(plan, topology, run), svg_));
   }
   if (trace_.empty()) return absl::OkStatus();
   return WriteFile(trace_, SimulationTrace(plan, run).dump() + "\n");

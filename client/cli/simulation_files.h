@@ -17,8 +17,7 @@ class SimulationFiles {
   void AddTo(CLI::App& command);
   bool wanted() const { return !svg_.empty() || !trace_.empty(); }
 
-  // Writes those asked for. The run must have kept its transfers. Otherwise the system's error,
-  // naming the file.
+  // Writes those asked for. The run must have kept its transfers. As WriteFile and DrawPicture.
   absl::Status Write(const Plan& plan, const Topology& topology,
                      const SimulatedTimeline& run) const;
 

@@ -159,13 +159,22 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(self.machine.user(USER), user)
         self.assertNotIn("crossmesh", self.machine.run("dpkg-query", "--list"))
 
-    def test_cmake_installs_programs_and_examples_below_any_prefix(self):
+    def test_cmake_installs_programs_and_their_files_below_any_prefix(self):
         prefix = self.machine.path("/opt/crossmesh")
         subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, capture_output=True)
         found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
         documents = {f"share/doc/{package}/{name}" for package in PACKAGES for name in ("copyright", "operations.md")}
-        examples = {f"share/crossmesh/{name}" for name in ("gpt2.fsdp.rules", "gpt2.json", "gpt2.tp.rules")}
-        self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples)
+        examples = {f"share/crossmesh/{name}" for name in ("demo.py", "gpt2.fsdp.rules", "gpt2.json", "gpt2.tp.rules")}
+        drawing = {f"share/crossmesh/draw/{name}.py" for name in
+                   ("draw", "network", "pipeline", "plan", "plan_picture", "sheet")}
+        self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing)
+
+    def test_pictures_name_the_package_that_they_lack(self):
+        self.assertEqual(control(self.packages[0], "Recommends"), "python3-matplotlib")
+        with self.assertRaisesRegex(AssertionError, "python3-matplotlib"):
+            self.crossmesh("plan", "--manifest", "/usr/share/crossmesh/gpt2.json", "--source", "on a.0",
+                           "--source-layout", "[...]", "--destination", "on b.0", "--destination-layout", "[...]",
+                           "--svg", "/tmp/plan.svg")
 
 
 def main() -> None:

@@ -20,12 +20,9 @@ struct DrawnPipeline {
 // The unit of the runs' times.
 enum class DrawnTime : uint8_t { kSeconds, kAny };
 
-// Runs of schedules, one below the other on one scale of time, as an SVG picture: a row for each
-// rank with a box for each op, and a line for each transfer from the end of the op that makes it to
-// its arrival. Under each run stands what a microbatch takes in the middle of it, from the first
-// stage's backward ops. What would be too fine to be seen is merged or left out, and the picture
-// says so. `runs` has at least one.
-std::string DrawPipelines(const std::vector<DrawnPipeline>& runs,
-                          DrawnTime time = DrawnTime::kSeconds);
+// Runs of schedules, to be drawn one below the other on one scale of time, as DrawPicture takes
+// them. Cost: ops and messages.
+std::string PipelinePicture(const std::vector<DrawnPipeline>& runs,
+                            DrawnTime time = DrawnTime::kSeconds);
 
 }  // namespace crossmesh

@@ -1,0 +1,133 @@
+"""Draws descriptions as the command line does, and looks for what has to be in the pictures."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "draw.py"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(description: str, path: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-B", PROGRAM, path], input=description, capture_output=True, text=True,
+                          check=False)
+
+
+def chain(hosts: int, name: str = "host-{}", chunks: int = 8) -> dict:
+    """A plan that passes bytes on from host to host."""
+    ports = [{"name": f"{name.format(host)}/nic", "direction": direction, "host": host, "bytes_per_second": 100,
+              "bytes": 100 * (host + 1 < hosts if direction == "out" else host > 0)}
+             for host in range(hosts) for direction in ("out", "in")]
+    routes = [{"sender": host, "receiver": host + 1, "root": 0, "ports": [2 * host, 2 * host + 3], "bytes": 100,
+               "latency_seconds": 0, "bars": [[(host + i) / chunks, (host + i + 1) / chunks] for i in range(chunks)]}
+              for host in range(hosts - 1)]
+    return {"picture": "plan", "strategy": "relay", "seconds": (hosts + chunks - 2) / chunks, "bound_seconds": 1,
+            "assumed_rates": True, "network_bytes": 100 * (hosts - 1), "relays": 1, "depth": hosts - 1,
+            "chunk_bytes": 13, "ports": ports, "routes": routes,
+            "hosts": [{"name": name.format(host), "rack": f"rack{host % 2}"} for host in range(hosts)],
+            "critical": [[0, 0, 1 / chunks]] * (hosts > 1)}
+
+
+def schedule(ranks: int, microbatches: int, measured: bool = False) -> dict:
+    """All forward ops, then all backward ones, each a time unit long."""
+    def ops(slower: float) -> list:
+        return [[f"{rank}{kind}{m}", slower * (rank + m + shift), slower * (rank + m + shift + 1)]
+                for kind, shift in (("F", 0), ("B", ranks + microbatches))
+                for rank in range(ranks) for m in range(microbatches)]
+
+    end = 2 * (ranks + microbatches)
+    transfers = [["F", rank, rank + 1, rank + m + 1, rank + m + 1]
+                 for rank in range(ranks - 1) for m in range(microbatches)]
+    document = {"title": f"{ranks} ranks", "ranks": ranks, "microbatches": microbatches,
+                "stage_ranks": list(range(ranks)), "planned": {"seconds": end, "ops": ops(1)}, "transfers": transfers}
+    return document | ({"measured": {"seconds": 1.5 * end, "ops": ops(1.5)}} if measured else {})
+
+
+class DrawTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def draw(self, description: dict, name: str = "picture.svg") -> bytes:
+        path = self.folder / name
+        result = run(json.dumps(description), str(path))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return path.read_bytes()
+
+    def pieces(self, description: dict) -> tuple[dict[str, int], set[str]]:
+        """What an SVG file has: by name how many shapes of a line or a polygon, and all texts."""
+        root = xml.etree.ElementTree.fromstring(self.draw(description))
+        shapes = {group.get("id"): sum(path.get("d").count("M") for path in group.iter(f"{SVG}path"))
+                  for group in root.iter(f"{SVG}g")}
+        return shapes, {text.text for text in root.iter(f"{SVG}text")}
+
+    def pipeline(self, *runs: dict) -> tuple[dict[str, int], set[str]]:
+        return self.pieces({"picture": "pipeline", "has_unit": True, "runs": runs})
+
+    def test_a_plan_has_every_host_route_and_port(self):
+        for hosts in (2, 5, 40):
+            shapes, texts = self.pieces(chain(hosts))
+            for host in range(hosts):
+                self.assertIn(f"host-{host}", shapes)
+                self.assertIn(f"host-{host}", texts)
+            self.assertEqual(sum(name.startswith("route-") for name in shapes), hosts - 1)
+            self.assertEqual(sum(name.startswith("port-") for name in shapes), 2 * (hosts - 1))
+            self.assertIn("critical-chain", shapes)
+            self.assertIn("host-0/nic out", texts)
+        self.assertIn("rack rack1", self.pieces(chain(2))[1])
+
+    def test_a_plan_that_is_too_large_says_what_is_left_out(self):
+        _, texts = self.pieces(chain(120))
+        self.assertIn("Not drawn, since others have more to do: 24 hosts, 24 routes, 110 ports.", texts)
+
+    def test_a_plan_without_routes_says_so(self):
+        texts = " ".join(self.pieces(chain(1))[1])
+        self.assertIn("Nothing crosses the network", texts)
+
+    def test_names_of_any_characters_are_drawn(self):
+        _, texts = self.pieces(chain(2, name="<$a_{}&\x01$>"))
+        self.assertIn("<$a_0&?$>", texts)
+
+    def test_a_pipeline_has_every_rank_and_op_and_transfer(self):
+        shapes, texts = self.pipeline(schedule(3, 4), schedule(2, 12, measured=True))
+        self.assertEqual(shapes["run-0-rank-2-planned-F0"], 4)
+        self.assertEqual(shapes["run-0-transfers-F"], 2 * 4)
+        for kind in "FB":
+            for form in ("planned", "measured"):
+                self.assertEqual(shapes[f"run-1-rank-1-{form}-{kind}0"], 12)
+        self.assertLessEqual({"rank 0", "rank 1", "rank 2", "rank 0, planned", "measured"}, texts)
+        self.assertLessEqual({str(m) for m in range(12)}, texts)
+        self.assertIn("3 microbatches on rank 0: 1.00 s each", texts)
+        self.assertIn("3 ranks: 14.00 s, bubble 42.9 %", texts)
+
+    def test_ops_that_are_too_fine_are_merged_and_said_to_be(self):
+        shapes, texts = self.pipeline(schedule(17, 2000))
+        self.assertLess(sum(shapes.values()), 2000)
+        self.assertIn("Where ops are narrower than a pixel, the kind is drawn that takes most of it. "
+                      "Transfers are left out: there are too many to be told apart.", texts)
+
+    def test_the_ending_says_the_format_and_equal_descriptions_give_equal_files(self):
+        for ending, begin in ((".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF"), ("", b"<?xml")):
+            first, second = (self.draw(chain(3), number + ending) for number in "12")
+            self.assertTrue(first.startswith(begin))
+            self.assertEqual(first, second)
+
+    def test_what_cannot_be_drawn_is_one_line(self):
+        good = json.dumps(chain(2))
+        for description in ("", "[]", "{}", '{"picture": "map"}', good.replace('"routes"', '"roots"'),
+                            good.replace('"root"', '"route"')):
+            result = run(description, str(self.folder / "picture.svg"))
+            self.assertEqual(result.returncode, 1, description)
+            self.assertRegex(result.stderr, r"^expected the description of a picture, found .*\n$")
+        missing = str(self.folder / "none" / "picture.svg")
+        result = run(good, missing)
+        self.assertEqual(result.stderr, f"writing {missing}: No such file or directory\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
