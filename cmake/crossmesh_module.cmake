@@ -7,7 +7,7 @@
 #     `/`. PURE: depends on pure modules and common/base only. EXTERNAL marks what ThreadSanitizer cannot see through;
 #     depending on gRPC::*, ucx::* or a marked module marks as well.
 #
-#   crossmesh_test(LABEL unit|service|live|lab|gpu|lint SOURCES box_test.cc DEPENDS crossmesh::common_mesh
+#   crossmesh_test(LABEL unit|service|live|lab|gpu|install|lint SOURCES box_test.cc DEPENDS crossmesh::common_mesh
 #                  [NAME common_mesh_slow_test] [TIMEOUT seconds] [SERIAL])
 #     One GoogleTest binary, named <folder>_test unless NAME is given. SERIAL: nothing else runs beside its tests.
 #     Target <LABEL>_tests builds all binaries of a label.
@@ -21,7 +21,7 @@
 #
 # Lists are sorted as by `LC_ALL=C sort`.
 
-set(crossmesh_labels unit service live lab gpu lint)
+set(crossmesh_labels unit service live lab gpu install lint)
 foreach(label IN LISTS crossmesh_labels)
   add_custom_target(${label}_tests)
 endforeach()
@@ -31,6 +31,7 @@ add_custom_target(headers)
 add_dependencies(live_tests programs)
 add_dependencies(lab_tests programs)
 add_dependencies(gpu_tests programs)
+add_dependencies(install_tests programs)
 
 function(crossmesh_module)
   cmake_parse_arguments(PARSE_ARGV 0 arg "PURE" "NAME;EXTERNAL" "SOURCES;HEADERS;DEPENDS")

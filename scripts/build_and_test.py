@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import test_reports
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LABELS = ("unit", "service", "live", "lab", "gpu", "lint")
+LABELS = ("unit", "service", "live", "lab", "gpu", "install", "lint")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Build:
 # sanitizers, and what starts the daemons does so with those that users run.
 CI = (
     Build("asan", ("unit_tests", "service_tests", "headers"), ("unit", "service")),
-    Build("release", ("programs", "live_tests", "lab_tests", "gpu_tests", "lint_tests"), ("live", "lab", "gpu", "lint")),
+    Build("release", ("programs", "live_tests", "lab_tests", "gpu_tests", "install_tests", "lint_tests"),
+          ("live", "lab", "gpu", "install", "lint")),
     Build("tsan", ("unit_tests",), ("unit",)),
 )
 

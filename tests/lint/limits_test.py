@@ -25,11 +25,6 @@ FOREIGN_SIGNATURES = {
     "OnActiveMessage": "a callback of UCX",
 }
 
-# Files that are over a limit for now, and why. An entry that nothing needs fails as well.
-KNOWN: dict[str, str] = {
-    "common/plan/packed_segments_test.cc": "nesting",
-}
-
 
 def size_problems(path: str, text: str) -> Iterator[str]:
     lines, limit = len(text.splitlines()), LINES_MAX[pathlib.PurePosixPath(path).suffix]
@@ -75,17 +70,10 @@ def problems_of(root: pathlib.Path, graph: source_tree.IncludeGraph) -> Iterator
     yield from header_problems(graph)
 
 
-def unknown(problems: list[str], known: dict[str, str]) -> Iterator[str]:
-    """The problems of files that are not known to be over a limit; the known files that are not."""
-    over = {problem.split(":")[0] for problem in problems}
-    yield from (problem for problem in problems if problem.split(":")[0] not in known)
-    yield from (f"{path}: keeps to all limits now; take it out of KNOWN" for path in sorted(set(known) - over))
-
-
 def main() -> int:
     root = pathlib.Path(sys.argv[1])
     graph = source_tree.IncludeGraph.read(root)
-    problems = list(unknown(list(problems_of(root, graph)), KNOWN))
+    problems = list(problems_of(root, graph))
     for problem in problems:
         print(problem)
     print(most_headers(graph))
