@@ -15,7 +15,6 @@ sys.dont_write_bytecode = True
 import bindings  # noqa: E402
 import equivalent  # noqa: E402
 import modules  # noqa: E402
-import mutants  # noqa: E402
 import parsing  # noqa: E402
 import report  # noqa: E402
 import suites  # noqa: E402
