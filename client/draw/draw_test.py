@@ -106,7 +106,7 @@ class DrawTest(unittest.TestCase):
         self.assertIn("3 ranks: 14.00 s, bubble 42.9 %", texts)
 
     def test_ops_that_are_too_fine_are_merged_and_said_to_be(self):
-        shapes, texts = self.pipeline(schedule(17, 2000))
+        shapes, texts = self.pipeline(schedule(17, 800))
         self.assertLess(sum(shapes.values()), 2000)
         self.assertIn("Where ops are narrower than a pixel, the kind is drawn that takes most of it. "
                       "Transfers are left out: there are too many to be told apart.", texts)

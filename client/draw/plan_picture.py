@@ -11,7 +11,7 @@ from sheet import (HEAD, INK, MARGIN, MUTED, ROW, SMALL, TEXT, add_axes, add_leg
 
 WIDTH, TITLE, AXIS, NOTE = 1000, 46, 48, 16
 USES = 106  # to the right of the plot
-ROWS_MAX, PIXELS = 128, 800
+ROWS_MAX, PIXELS, BINS = 128, 800, 200
 PITCHES = ((32, 20, TEXT), (64, 13, 8.5), (ROWS_MAX, 10, 7))  # of at most so many rows, and the size of their labels
 CHUNK_PIXELS = 5  # of the shortest chunks that are told apart
 # Beyond so many spans of the critical chain, the lines from one to the next would hide the rest.
@@ -82,10 +82,10 @@ class Timeline:
             self._part_chunks(axes, routes[0], port)
 
     def _edges(self, routes: list[Route], port: int) -> numpy.ndarray:
-        """Where chunks begin and end; pixels, where these are fewer."""
+        """Where chunks begin and end; of more than a row could show, so many parts that their turns do not flicker."""
         times = numpy.unique([time + self._delay(route, port)
                               for route in routes for bar in route.bars for time in bar])
-        return times if 1 < len(times) < PIXELS else numpy.linspace(0, self.whole, PIXELS + 1)
+        return times if 1 < len(times) < PIXELS else numpy.linspace(0, self.whole, BINS + 1)
 
     def _passed(self, route: Route, port: int, edges: numpy.ndarray) -> numpy.ndarray:
         """Bytes of a route through a port, between edges."""

@@ -76,6 +76,8 @@ class BareMachine:
         subprocess.run(["cp", "--archive", base, root], check=True)
         subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
         subprocess.run(["mount", "--bind", "/dev", root / "dev"], check=True)
+        # Which every Debian has, writable to all, and which the line above does not bring along.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", root / "dev/shm"], check=True)
 
     def path(self, path: str) -> pathlib.Path:
         """Where a file of the machine is on this one."""

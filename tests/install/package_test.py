@@ -172,7 +172,7 @@ class PackageTest(unittest.TestCase):
     def test_pictures_name_the_package_that_they_lack(self):
         self.assertEqual(control(self.packages[0], "Recommends"), "python3-matplotlib")
         with self.assertRaisesRegex(AssertionError, "python3-matplotlib"):
-            self.crossmesh("plan", "--manifest", "/usr/share/crossmesh/gpt2.json", "--source", "on a.0",
+            self.crossmesh("simulate", "--manifest", "/usr/share/crossmesh/gpt2.json", "--source", "on a.0",
                            "--source-layout", "[...]", "--destination", "on b.0", "--destination-layout", "[...]",
                            "--svg", "/tmp/plan.svg")
 
