@@ -173,6 +173,38 @@ TEST(FamiliesTest, InterleavingDividesTheBubble) {
   }
 }
 
+// Written by PyTorch 2.13, for 2 and 3 ranks.
+TEST(FamiliesTest, InterleavedZeroBubbleIsThatOfPyTorch) {
+  EXPECT_EQ(ToString(*MakeInterleavedZeroBubble({.ranks = 2, .chunks = 2, .microbatches = 4})),
+            "0F0 0F1 2F0 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 2I3 2W3 0I2 "
+            "0W2 0I3 0W3\n"
+            "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1F2 1I0 3W1 1F3 1I1 1W0 3F2 3I2 1W1 3F3 3I3 3W2 1I2 3W3 "
+            "1I3 1W2 1W3\n");
+  EXPECT_EQ(ToString(*MakeInterleavedZeroBubble({.ranks = 3, .chunks = 2, .microbatches = 6})),
+            "0F0 0F1 0F2 3F0 3F1 3F2 3I0 3W0 0F3 3I1 3W1 0F4 3I2 3W2 0F5 0I0 0W0 3F3 0I1 0W1 3F4 "
+            "0I2 0W2 3F5 3I3 3W3 3I4 3W4 3I5 3W5 0I3 0W3 0I4 0W4 0I5 0W5\n"
+            "1F0 1F1 1F2 4F0 4F1 4I0 4F2 4I1 4W0 1F3 4I2 4W1 1F4 1I0 4W2 1F5 1I1 1W0 4F3 1I2 1W1 "
+            "4F4 4I3 1W2 4F5 4I4 4W3 4I5 4W4 1I3 4W5 1I4 1W3 1I5 1W4 1W5\n"
+            "2F0 2F1 2F2 5F0 5I0 5F1 5I1 5F2 5I2 5W0 2F3 2I0 5W1 2F4 2I1 5W2 2F5 2I2 2W0 5F3 5I3 "
+            "2W1 5F4 5I4 2W2 5F5 5I5 5W3 2I3 5W4 2I4 5W5 2I5 2W3 2W4 2W5\n");
+}
+
+// The bubble of ZB-H1 over the chunks, where 1F1B's is that of whole backward ops.
+TEST(FamiliesTest, InterleavedZeroBubbleShortensTheBubble) {
+  for (const int32_t ranks : {2, 3, 4}) {
+    for (const int32_t chunks : {2, 3}) {
+      const InterleavedCounts counts = {
+          .ranks = ranks, .chunks = chunks, .microbatches = 4 * ranks};
+      const PipelineProfile profile = Looped(ranks, chunks, 1, 0);
+      EXPECT_LT(ProvenRunOf(MakeInterleavedZeroBubble(counts), profile).seconds,
+                ProvenRunOf(DelayWeightGradients(*MakeInterleaved(counts)), profile).seconds);
+      const std::vector<int64_t> peaks = PeaksOf(MakeInterleavedZeroBubble(counts), profile);
+      EXPECT_LE(std::ranges::max(peaks),
+                std::ranges::max(PeaksOf(MakeInterleaved(counts), profile)));
+    }
+  }
+}
+
 TEST(FamiliesTest, LoopedBreadthFirstHoldsEverything) {
   for (const int32_t ranks : {2, 4}) {
     for (const int32_t m : {2 * ranks, 3 * ranks}) {

@@ -23,4 +23,10 @@ struct InterleavedCounts {
 // one group, are smaller than the ranks.
 absl::StatusOr<Schedule> MakeInterleaved(const InterleavedCounts& counts);
 
+// The same placement and groups by the rule of ZB-H1, as PyTorch has it (interleaved zero bubble):
+// half as many ops lead, backward ops are in two, and on rank r the gradients of the weights begin
+// r gradients of the input later, so that all ranks hold about as much. InvalidArgument as
+// MakeInterleaved.
+absl::StatusOr<Schedule> MakeInterleavedZeroBubble(const InterleavedCounts& counts);
+
 }  // namespace crossmesh

@@ -28,6 +28,14 @@ std::vector<double> RoundTrips(const PipelineProfile& chain, BackwardForm form, 
   return trips;
 }
 
+// Rounded up; a period of nothing, of stages that take no time, is within others as often as can
+// be.
+int32_t PeriodsIn(double seconds, double period) {
+  constexpr double kMost = 1 << 16;
+  if (seconds == 0) return 0;
+  return static_cast<int32_t>(std::min(std::ceil(seconds / period - kRounding), kMost));
+}
+
 }  // namespace
 
 absl::Status CheckChain(const PipelineProfile& profile) {
@@ -86,8 +94,7 @@ absl::StatusOr<std::vector<int32_t>> SmallestWindows(const PipelineProfile& chai
   for (StageIndex i = static_cast<StageIndex>(windows.size()) - 2; i >= 0; --i) {
     const std::vector<double> trips = RoundTrips(chain, form, i);
     for (StageIndex j = i + 1; j < std::ssize(windows); ++j) {
-      const double periods = std::ceil(trips[j - i] / period - kRounding);
-      windows[i] = std::max(windows[i], windows[j] - 1 + static_cast<int32_t>(periods));
+      windows[i] = std::max(windows[i], windows[j] - 1 + PeriodsIn(trips[j - i], period));
     }
   }
   return windows;

@@ -55,6 +55,7 @@ struct NamedSchedule {
   absl::string_view name;
   const PlacementRule* placement = &kChain;
   absl::StatusOr<Schedule> (*make)(const NamedScheduleRequest& request) = nullptr;
+  bool is_split = false;  // by itself
 };
 
 int32_t StagesOf(const NamedScheduleRequest& request) {
@@ -89,20 +90,27 @@ constexpr std::array kSchedules = {
                     return MakeEagerOneForwardOneBackward(StagesOf(r), r.microbatches);
                   }},
     NamedSchedule{"window_order", &kChain, MakeGivenOrFastestWindows},
-    NamedSchedule{"zb_h1", &kChain,
-                  [](const NamedScheduleRequest& r) {
-                    return MakeZeroBubbleH1(StagesOf(r), r.microbatches);
-                  }},
-    NamedSchedule{"zb_h2", &kChain,
-                  [](const NamedScheduleRequest& r) {
-                    return MakeZeroBubbleH2(StagesOf(r), r.microbatches);
-                  }},
+    NamedSchedule{
+        "zb_h1", &kChain,
+        [](const NamedScheduleRequest& r) { return MakeZeroBubbleH1(StagesOf(r), r.microbatches); },
+        true},
+    NamedSchedule{
+        "zb_h2", &kChain,
+        [](const NamedScheduleRequest& r) { return MakeZeroBubbleH2(StagesOf(r), r.microbatches); },
+        true},
     NamedSchedule{"interleaved_1f1b", &kLooped,
                   [](const NamedScheduleRequest& r) {
                     return MakeInterleaved({.ranks = r.profile.ranks(),
                                             .chunks = StagesOf(r) / r.profile.ranks(),
                                             .microbatches = r.microbatches});
                   }},
+    NamedSchedule{"interleaved_zero_bubble", &kLooped,
+                  [](const NamedScheduleRequest& r) {
+                    return MakeInterleavedZeroBubble({.ranks = r.profile.ranks(),
+                                                      .chunks = StagesOf(r) / r.profile.ranks(),
+                                                      .microbatches = r.microbatches});
+                  },
+                  true},
     NamedSchedule{"looped_bfs", &kLooped,
                   [](const NamedScheduleRequest& r) {
                     return MakeLoopedBreadthFirst(r.profile.ranks(),
@@ -111,26 +119,31 @@ constexpr std::array kSchedules = {
     NamedSchedule{"zb_v", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeZeroBubbleV(r.profile.ranks(), r.microbatches);
-                  }},
+                  },
+                  true},
     NamedSchedule{"v_half", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeControllableMemory(MemoryBlock::kHalf, r.profile.ranks(),
                                                   r.microbatches);
-                  }},
+                  },
+                  true},
     NamedSchedule{"v_min", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeControllableMemory(MemoryBlock::kMin, r.profile.ranks(),
                                                   r.microbatches);
-                  }},
+                  },
+                  true},
     NamedSchedule{"dual_pipe_v", &kV,
                   [](const NamedScheduleRequest& r) {
                     return MakeDualPipeV(r.profile.ranks(), r.microbatches);
-                  }},
+                  },
+                  true},
     // So many microbatches each way.
     NamedSchedule{"dual_pipe", &kTwoWays,
                   [](const NamedScheduleRequest& r) {
                     return MakeDualPipe(r.profile.ranks(), 2 * r.microbatches);
-                  }},
+                  },
+                  true},
     NamedSchedule{kSequenceSplit, &kChain,
                   [](const NamedScheduleRequest& r) {
                     const int32_t parts = r.profile.sequence_parts;
@@ -153,6 +166,11 @@ std::vector<absl::string_view> ScheduleNames() {
   std::vector<absl::string_view> names;
   for (const NamedSchedule& schedule : kSchedules) names.push_back(schedule.name);
   return names;
+}
+
+bool HasWholeBackwardOps(absl::string_view schedule) {
+  const absl::StatusOr<const NamedSchedule*> named = FindSchedule(schedule);
+  return named.ok() && !(*named)->is_split;
 }
 
 absl::Status CheckPlacement(absl::string_view schedule, const PipelineProfile& profile) {

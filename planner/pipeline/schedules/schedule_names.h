@@ -22,6 +22,10 @@ std::vector<absl::string_view> ScheduleNames();
 // the profile are; and with another name than the above.
 absl::Status CheckPlacement(absl::string_view schedule, const PipelineProfile& profile);
 
+// Has it backward ops in one, where they are not asked for in two? Not where a schedule lives on
+// gradients of the weights that come later. False of a name that there is not.
+bool HasWholeBackwardOps(absl::string_view schedule);
+
 // What a named schedule is made for. The profile must be valid.
 struct NamedScheduleRequest {
   const PipelineProfile& profile;

@@ -93,7 +93,11 @@ TEST(SchedulesTest, WhatIsMadeCanRun) {
       expect_proof(MakeControllableMemory(MemoryBlock::kHalf, ranks, m), v);
       if (m >= 2 * ranks) expect_proof(MakeDualPipeV(ranks, m), v);
       const auto interleaved = MakeInterleaved({.ranks = ranks, .chunks = 3, .microbatches = m});
-      if (interleaved.ok()) expect_proof(interleaved, looped);
+      if (interleaved.ok()) {
+        expect_proof(interleaved, looped);
+        expect_proof(MakeInterleavedZeroBubble({.ranks = ranks, .chunks = 3, .microbatches = m}),
+                     looped);
+      }
       if (ranks % 2 == 0 && m % 2 == 0 && m >= 2 * ranks) {
         expect_proof(MakeDualPipe(ranks, m), BothWays(chain));
       }
