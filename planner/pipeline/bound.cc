@@ -43,6 +43,16 @@ class BoundFinder {
     }
   }
 
+  // Of a rank alone: it may begin when all that it needs is there, and others end after it.
+  absl::StatusOr<PipelineBound> FindSpan() && {
+    is_span_ = true;
+    for (std::vector<double>* none :
+         {&ways_.head, &ways_.tail, &ways_.head_pace, &ways_.tail_pace}) {
+      std::ranges::fill(*none, 0);
+    }
+    return std::move(*this).Find();
+  }
+
   absl::StatusOr<PipelineBound> Find() && {
     // Without room for one microbatch there is no schedule; a window of 0 is what the terms below
     // divide by.
@@ -56,7 +66,7 @@ class BoundFinder {
       }
       AddWindows(s);
     }
-    AddPorts();
+    if (!is_span_) AddPorts();
     return std::move(bound_);
   }
 
@@ -259,13 +269,23 @@ class BoundFinder {
   const int32_t microbatches_;
   const BackwardForm form_;
   const TransferModel model_;
-  const PipelineProfile least_;                 // if all microbatches were as small as the smallest
-  const double work_;                           // of all microbatches, in those of the largest
-  const PipelineWays ways_;                     // of the smallest
+  const PipelineProfile least_;  // if all microbatches were as small as the smallest
+  const double work_;            // of all microbatches, in those of the largest
+  PipelineWays ways_;            // of the smallest
+  bool is_span_ = false;
   std::vector<std::optional<ByteCount>> room_;  // by rank: for activations
   std::vector<std::vector<StageIndex>> stages_of_rank_;
   PipelineBound bound_;
 };
+
+absl::Status CheckRequest(const PipelineProfile& profile, int32_t microbatches) {
+  RETURN_IF_ERROR(Validate(profile));
+  if (microbatches < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline: expected microbatches, found ", microbatches));
+  }
+  return CheckMicrobatches(profile, microbatches);
+}
 
 }  // namespace
 
@@ -281,13 +301,14 @@ PipelineBoundKind PipelineBound::kind() const {
 absl::StatusOr<PipelineBound> ComputePipelineBound(const PipelineProfile& profile,
                                                    int32_t microbatches, BackwardForm form,
                                                    TransferModel model) {
-  RETURN_IF_ERROR(Validate(profile));
-  if (microbatches < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pipeline: expected microbatches, found ", microbatches));
-  }
-  RETURN_IF_ERROR(CheckMicrobatches(profile, microbatches));
+  RETURN_IF_ERROR(CheckRequest(profile, microbatches));
   return BoundFinder(profile, microbatches, form, model).Find();
+}
+
+absl::StatusOr<PipelineBound> ComputeSpanBound(const PipelineProfile& profile, int32_t microbatches,
+                                               BackwardForm form) {
+  RETURN_IF_ERROR(CheckRequest(profile, microbatches));
+  return BoundFinder(profile, microbatches, form, TransferModel::kLatency).FindSpan();
 }
 
 }  // namespace crossmesh

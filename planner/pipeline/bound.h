@@ -56,4 +56,9 @@ absl::StatusOr<PipelineBound> ComputePipelineBound(const PipelineProfile& profil
                                                    int32_t microbatches, BackwardForm form,
                                                    TransferModel model = TransferModel::kLatency);
 
+// The same of the longest time from the begin to the end of one rank, whatever the transfers share:
+// nothing is said of the ways to it and from it, since a rank may begin late.
+absl::StatusOr<PipelineBound> ComputeSpanBound(const PipelineProfile& profile, int32_t microbatches,
+                                               BackwardForm form);
+
 }  // namespace crossmesh

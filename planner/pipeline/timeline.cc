@@ -6,8 +6,13 @@
 #include "planner/pipeline/waiting_ranks.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 #include <utility>
+
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -25,14 +30,20 @@ struct Running {
 
 class Runner {
  public:
-  Runner(const OpTable& ops, TransferModel model)
+  Runner(const OpTable& ops, TransferModel model, const MessagePlaces& places)
       : ops_(ops),
         ports_(ops.profile(), model),
-        waiting_(ops.size(), ops.profile().ranks()),
+        places_(places),
+        taken_by_(places.size(), OpTable::kNone),
+        waiting_(ops.size() + static_cast<int32_t>(places.size()), ops.profile().ranks()),
         ended_(ops.size(), false),
+        asked_(places.size(), false),
         port_free_(ports_.size(), 0) {
     run_.ops.resize(ops.size());
     run_.messages.resize(ops.messages());
+    for (MessageIndex message = 0; message < std::ssize(places); ++message) {
+      if (places[message] != OpTable::kNone) taken_by_[places[message]] = message;
+    }
     for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) next_.push_back(ops.first(rank));
   }
 
@@ -40,9 +51,11 @@ class Runner {
     for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) BeginNext(rank);
     int32_t ended = 0;
     for (; !running_.empty(); ++ended) Finish(Pop());
-    // Ranks are stuck only when an op waits for itself, and the proof names the circle.
-    if (ended != ops_.size()) return ProveOrder(ops_);
-    return std::move(run_);
+    if (ended == ops_.size()) return std::move(run_);
+    // Where messages have places of their own, ranks are stuck only when an op waits for itself,
+    // and the proof names the circle.
+    RETURN_IF_ERROR(ProveOrder(ops_));
+    return StuckForPlaces();
   }
 
  private:
@@ -50,11 +63,16 @@ class Runner {
     const OpIndex next = next_[rank];
     if (next == ops_.first(rank + 1)) return;
     const Op& op = ops_.op(next);
-    const OpIndex waited = ops_.FindWaited(op, [this](OpIndex other) { return ended_[other]; });
+    OpIndex waited = ops_.FindWaited(op, [this](OpIndex other) { return ended_[other]; });
+    if (waited == OpTable::kNone) waited = FindWaitedMessage(op);
     if (waited != OpTable::kNone) return waiting_.Add(rank, waited);
     double begin = next == ops_.first(rank) ? 0 : run_.ops[next - 1].end;
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
       begin = std::max(begin, run_.messages[ops_.MessageOf(transfer, op.microbatch)].end);
+    }
+    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
+      const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
+      if (before != OpTable::kNone) begin = std::max(begin, run_.messages[before].end);
     }
     // An input of the same rank is there once the op before this one has ended.
     run_.ops[next] = {begin, begin + ops_.profile().SecondsOf(op)};
@@ -66,17 +84,75 @@ class Runner {
     const Op& op = ops_.op(index);
     // Sent before other ops begin: those that wait for this output need to know when it arrives.
     ended_[index] = true;
-    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) Send(transfer, op, running.end);
+    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
+      Send(transfer, op.microbatch, running.end);
+    }
+    if (!places_.empty()) GiveUpPlaces(op);
     waiting_.Release(index, [this](RankIndex rank) { BeginNext(rank); });
     BeginNext(running.rank);
   }
 
-  void Send(TransferIndex transfer, const Op& op, double begin) {
+  void Send(TransferIndex transfer, MicrobatchIndex m, double begin) {
     if (!ops_.Passes(transfer)) return;
+    const MessageIndex message = ops_.MessageOf(transfer, m);
+    if (const MessageIndex before = PlaceOf(message); before != OpTable::kNone) {
+      const OpIndex consumer = ConsumerOf(before);
+      if (!ended_[consumer]) return;  // sent when that one ends
+      begin = std::max(begin, run_.ops[consumer].end);
+    }
     for (const PortIndex port : ports_.Of(transfer)) begin = std::max(begin, port_free_[port]);
-    const double end = begin + ops_.SecondsOf(transfer, op.microbatch);
+    const double end = begin + ops_.SecondsOf(transfer, m);
     for (const PortIndex port : ports_.Of(transfer)) port_free_[port] = end;
-    run_.messages[ops_.MessageOf(transfer, op.microbatch)] = {begin, end};
+    run_.messages[message] = {begin, end};
+    if (places_.empty()) return;
+    asked_[message] = true;
+    waiting_.Release(ops_.size() + message, [this](RankIndex rank) { BeginNext(rank); });
+  }
+
+  // The messages that an op has used make place for others, which may be there already.
+  void GiveUpPlaces(const Op& op) {
+    for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+      const MessageIndex next = taken_by_[ops_.MessageOf(transfer, op.microbatch)];
+      if (next == OpTable::kNone || asked_[next]) continue;
+      const MicrobatchIndex m = next % ops_.schedule().microbatches;
+      const OpIndex producer = ops_.ProducerOf(transfer, m);
+      if (ended_[producer]) Send(transfer, m, run_.ops[producer].end);
+    }
+  }
+
+  MessageIndex PlaceOf(MessageIndex message) const {
+    return places_.empty() ? OpTable::kNone : places_[message];
+  }
+  OpIndex ConsumerOf(MessageIndex message) const {
+    const int32_t microbatches = ops_.schedule().microbatches;
+    return ops_.ConsumerOf(message / microbatches, message % microbatches);
+  }
+
+  // As a number after those of the ops: a message that comes in, or has a place that the op's
+  // output takes, and that is not under way yet.
+  OpIndex FindWaitedMessage(const Op& op) const {
+    if (places_.empty()) return OpTable::kNone;
+    for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+      const MessageIndex message = ops_.MessageOf(transfer, op.microbatch);
+      if (ops_.Passes(transfer) && !asked_[message]) return ops_.size() + message;
+    }
+    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
+      const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
+      if (before != OpTable::kNone && !asked_[before]) return ops_.size() + before;
+    }
+    return OpTable::kNone;
+  }
+
+  absl::Status StuckForPlaces() const {
+    std::vector<std::string> stuck;
+    for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) {
+      if (next_[rank] == ops_.first(rank + 1)) continue;
+      stuck.push_back(absl::StrCat("rank ", rank, " at ", ToString(ops_.op(next_[rank]))));
+    }
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "expected memory for more messages, found ranks that would wait for each other "
+        "for ever: ",
+        absl::StrJoin(stuck, ", ")));
   }
 
   // Only ports care which op ends first.
@@ -94,10 +170,13 @@ class Runner {
 
   const OpTable& ops_;
   const TransferPorts ports_;
-  WaitingRanks waiting_;
+  const MessagePlaces& places_;
+  MessagePlaces taken_by_;     // by message: the one that takes its place
+  WaitingRanks waiting_;       // for ops, and for messages, which are numbered after them
   std::vector<OpIndex> next_;  // by rank
   std::vector<Running> running_;
   std::vector<bool> ended_;        // by op
+  std::vector<bool> asked_;        // by message, where any takes a place
   std::vector<double> port_free_;  // since when, by port
   PipelineTimeline run_;
 };
@@ -116,15 +195,17 @@ void Measure(const OpTable& ops, PipelineTimeline& run) {
 
 }  // namespace
 
-absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferModel model) {
+absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferModel model,
+                                                  const MessagePlaces& places) {
   ASSIGN_OR_RETURN(PipelineTimeline run, model == TransferModel::kBlocking
                                              ? SimulateBlocking(ops)
-                                             : Runner(ops, model).Run());
+                                             : Runner(ops, model, places).Run());
   Measure(ops, run);
   return run;
 }
 
 double BubbleRatio(const OpTable& ops, const PipelineTimeline& run) {
+  if (run.seconds == 0) return 0;
   double work = 0;
   for (const TimeSpan& op : run.ops) work += op.end - op.begin;
   return 1 - work / (static_cast<double>(ops.profile().ranks()) * run.seconds);

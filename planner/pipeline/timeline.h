@@ -26,6 +26,10 @@ struct PipelineTimeline {
   double span_seconds = 0;
 };
 
+// By message: the one before it, of the same transfer, whose place in memory it takes at either
+// end; OpTable::kNone: it has a place of its own. Empty: all messages have.
+using MessagePlaces = std::vector<MessageIndex>;
+
 // Runs a schedule: an op begins when the one before it on its rank has ended and its inputs are
 // there; a transfer is asked for when its producer ends, and begins when its ports are free.
 //
@@ -34,12 +38,18 @@ struct PipelineTimeline {
 // transfers: that of their times, begin of the op or end of the producer, if transfers took none;
 // then transfers first; then by rank and place.
 //
+// Where messages take the places of others, an op begins only when those whose places its outputs
+// take have left, and a transfer is asked for only when the one whose place it takes was used.
+// kBlocking takes no places, since it has no messages that wait.
+//
 // InvalidArgument when an op waits for itself, as ProveOrder; under kBlocking also when one with an
-// output to transfer takes no time. Cost: linear, and log of the ranks
-// for every op where there are ports.
-absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferModel model);
+// output to transfer takes no time. ResourceExhausted when ranks wait for places for ever. Cost:
+// linear, and log of the ranks for every op where there are ports.
+absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferModel model,
+                                                  const MessagePlaces& places = {});
 
-// The part of the ranks' time in which they compute nothing: 1 - work / (ranks * seconds).
+// The part of the ranks' time in which they compute nothing: 1 - work / (ranks * seconds); 0 of no
+// time.
 double BubbleRatio(const OpTable& ops, const PipelineTimeline& run);
 
 }  // namespace crossmesh

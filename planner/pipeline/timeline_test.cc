@@ -7,6 +7,7 @@
 #include "planner/pipeline/testing/random_pipeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -179,6 +180,75 @@ TEST(RunTest, RanksThatBlockNeedTimeForWhatTheySend) {
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
   EXPECT_OK(SimulatePipeline(ops, TransferModel::kNic));
   EXPECT_THAT(SimulatePipeline(ops, TransferModel::kBlocking), IsRefused("op 0F0"));
+}
+
+// Two stages, two microbatches, room for one message at either end of the way forward.
+TEST(RunTest, MessagesWaitForTheirPlaces) {
+  PipelineProfile profile = UniformProfile(2, 1, 1);
+  profile.stages[1].forward_seconds = 4;
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  MessagePlaces places(ops.messages(), OpTable::kNone);
+  places[ops.MessageOf(0, 1)] = ops.MessageOf(0, 0);
+  for (const TransferModel model : {TransferModel::kLatency, TransferModel::kLink}) {
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline free, SimulatePipeline(ops, model));
+    EXPECT_EQ(free.ops[ops.Forward(0, 1)], (TimeSpan{1, 2}));
+    EXPECT_EQ(free.messages[ops.MessageOf(0, 1)], (TimeSpan{2, 3}));
+    ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, model, places));
+    // Its output has no place before the message has left, nor the message before the op has used
+    // the other one.
+    EXPECT_EQ(run.ops[ops.Forward(0, 1)], (TimeSpan{2, 3}));
+    EXPECT_EQ(run.messages[ops.MessageOf(0, 1)], (TimeSpan{6, 7}));
+    EXPECT_EQ(run.ops[ops.Forward(1, 1)], free.ops[ops.Forward(1, 1)]);
+  }
+}
+
+// The second message comes first where it is used, and would need the place of the other.
+TEST(RunTest, RanksThatWaitForPlacesForEverAreNamed) {
+  const PipelineProfile profile = UniformProfile(2, 1, 0);
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  EXPECT_OK(SimulatePipeline(ops, TransferModel::kLatency));
+  MessagePlaces places(ops.messages(), OpTable::kNone);
+  places[ops.MessageOf(0, 1)] = ops.MessageOf(0, 0);
+  EXPECT_THAT(SimulatePipeline(ops, TransferModel::kLatency, places),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::HasSubstr("for ever: rank 0 at 0B0, rank 1 at 1F1")));
+}
+
+// Each message takes the place of the one before it, or of an earlier one.
+TEST(RunTest, MorePlacesMakeNothingLater) {
+  int slower = 0;
+  ForEachSeed(200, [&](RandomSource& random) {
+    PipelineProfile profile = RandomProfile(random);
+    const Schedule schedule = RandomSchedule(random, profile, 5, BackwardForm::kSplit, true);
+    const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
+    ASSERT_OK(ops);
+    double less = std::numeric_limits<double>::infinity();
+    for (int32_t count = 1; count <= 5; ++count) {
+      MessagePlaces places(ops->messages(), OpTable::kNone);
+      for (MessageIndex message = 0; message < ops->messages(); ++message) {
+        const MicrobatchIndex m = message % 5;
+        if (ops->Passes(message / 5) && m >= count) places[message] = message - count;
+      }
+      const auto run = SimulatePipeline(*ops, TransferModel::kLatency, places);
+      if (!run.ok()) continue;  // they wait for ever
+      EXPECT_LE(run->seconds, less);
+      slower += run->seconds < less;
+      less = run->seconds;
+    }
+    EXPECT_EQ(less, RunOf(schedule, profile).seconds);
+  });
+  EXPECT_GT(slower, 210);
+}
+
+TEST(RunTest, NothingThatTakesNoTimeHasABubble) {
+  const PipelineProfile profile = UniformProfile(2, 0, 0);
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  EXPECT_EQ(BubbleRatio(ops, *SimulatePipeline(ops, TransferModel::kLatency)), 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "planner/pipeline/planning/buffer_proof.h"
 
+#include "planner/pipeline/planning/transfer_buffers.h"
+
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -42,18 +44,6 @@ class WaitGraph {
   std::vector<int32_t> waits_for_;
   std::vector<std::vector<size_t>> waited_by_;
 };
-
-// The messages of a plan, in the order in which their producers stand.
-std::vector<MicrobatchIndex> MessagesOf(const OpTable& ops, const EdgePlan& plan,
-                                        const std::vector<int64_t>& samples) {
-  std::vector<MicrobatchIndex> messages;
-  const RankIndex rank = ops.rank_of(ops.ProducerOf(plan.transfer, 0));
-  for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
-    const MicrobatchIndex m = ops.op(op).microbatch;
-    if (ops.ProducerOf(plan.transfer, m) == op && samples[m] == plan.samples) messages.push_back(m);
-  }
-  return messages;
-}
 
 }  // namespace
 

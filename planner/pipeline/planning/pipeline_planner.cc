@@ -6,6 +6,7 @@
 #include "planner/pipeline/formats/schedule_file.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/planning/buffer_proof.h"
+#include "planner/pipeline/planning/buffered_run.h"
 #include "planner/pipeline/planning/microbatch_sizes.h"
 #include "planner/pipeline/planning/plan_ports.h"
 #include "planner/pipeline/planning/transfer_buffers.h"
@@ -13,6 +14,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -101,7 +104,9 @@ PipelinePlanner::PipelinePlanner(PipelineDescription pipeline, std::vector<EdgeP
   AddStages();
   AddEdges();
   AddPorts();
-  profile_ = ProfileWithBuffers(2);
+  profile_ = ProfileWithBuffers(1);
+  // A second message for each transfer is nearly always of use; without memory for it, one does.
+  rooms_ = {ProfileWithBuffers(2), profile_};
 }
 
 absl::StatusOr<PipelinePlanner> PipelinePlanner::Create(PipelineDescription pipeline,
@@ -179,52 +184,77 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PipelinePlanner::Plan(
   auto planned = std::make_shared<PlannedPipeline>();
   planned->description = pipeline_;
   planned->model = choice.search.model;
+  planned->profile = profile_;
   RETURN_IF_ERROR(WithLeastMemory(MakeSchedule(choice, cancelled, *planned)));
   ASSIGN_OR_RETURN(OpTable ops, OpTable::Create(planned->schedule, planned->profile));
   planned->ops = std::make_unique<const OpTable>(std::move(ops));
-  ASSIGN_OR_RETURN(planned->run, SimulatePipeline(*planned->ops, planned->model));
-  // Buffers follow from the simulated run, so memory is known, and proven, only after it.
+  // First, since its reasons are those of the order: with messages that wait for memory the same
+  // orders would look as if they had too little of it.
+  absl::StatusOr<PipelineProof> proof = ProvePipeline(planned->schedule, planned->profile);
+  RETURN_IF_ERROR(WithLeastMemory(proof.status()));
+  planned->proof = *std::move(proof);
   RETURN_IF_ERROR(WithLeastMemory(AddTransfers(*planned)));
-  ASSIGN_OR_RETURN(planned->proof, ProvePipeline(planned->schedule, planned->profile));
-  ASSIGN_OR_RETURN(planned->bound, ComputePipelineBound(planned->profile, microbatches(),
+  ASSIGN_OR_RETURN(planned->bound, ComputePipelineBound(profile_, microbatches(),
                                                         FormOf(planned->schedule), planned->model));
   planned->id = IdOf(*planned);
   return planned;
 }
 
-// A second message for each transfer is nearly always of use; without memory for it, one must do.
-absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
-                                           PlannedPipeline& planned) const {
-  planned.profile = profile_;
-  const absl::Status status = TryToMakeSchedule(choice, cancelled, planned);
-  if (!absl::IsResourceExhausted(status)) return status;
-  planned.profile = ProfileWithBuffers(1);
-  return TryToMakeSchedule(choice, cancelled, planned);
+absl::StatusOr<PipelineBound> PipelinePlanner::BoundOfAll(const SearchOptions& search) const {
+  constexpr BackwardForm kForm = BackwardForm::kSplit;
+  if (search.objective == SearchObjective::kSpan) {
+    return ComputeSpanBound(profile_, microbatches(), kForm);
+  }
+  return ComputePipelineBound(profile_, microbatches(), kForm, search.model);
 }
 
-absl::Status PipelinePlanner::TryToMakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
-                                                PlannedPipeline& planned) const {
-  // The search checks memory itself; all other schedules are checked below.
-  if (choice.schedule == PipelineChoice::kAuto) {
-    ASSIGN_OR_RETURN(planned.search,
-                     SearchSchedules(planned.profile, microbatches(), choice.search, cancelled));
-    planned.schedule = planned.search->best().schedule;
-    planned.schedule_name = absl::StrCat(choice.schedule, ": ", planned.search->best().name);
-    return absl::OkStatus();
-  }
+absl::Status PipelinePlanner::MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
+                                           PlannedPipeline& planned) const {
+  if (choice.schedule == PipelineChoice::kAuto) return Search(choice, cancelled, planned);
   if (choice.schedule.empty()) {
     ASSIGN_OR_RETURN(planned.schedule, ReadSchedule(choice));
     planned.schedule_name = "schedule file";
-  } else {
-    ASSIGN_OR_RETURN(planned.schedule,
-                     MakeNamedSchedule(choice.schedule, {.profile = planned.profile,
+    return absl::OkStatus();
+  }
+  planned.schedule_name = choice.schedule;
+  std::vector<Schedule> made;  // windows depend on the memory that messages leave
+  for (const PipelineProfile& room : rooms_) {
+    ASSIGN_OR_RETURN(Schedule schedule,
+                     MakeNamedSchedule(choice.schedule, {.profile = room,
                                                          .microbatches = microbatches(),
                                                          .form = choice.search.form,
                                                          .windows = choice.windows}));
-    planned.schedule_name = choice.schedule;
+    if (made.empty() || made.front() != schedule) made.push_back(std::move(schedule));
   }
-  ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(planned.schedule, planned.profile));
-  return CheckMemory(ops, PeakMemory(ops));
+  const bool is_last_faster = made.size() > 1 && SecondsOf(made.back(), choice.search) <
+                                                     SecondsOf(made.front(), choice.search);
+  planned.schedule = std::move(is_last_faster ? made.back() : made.front());
+  return absl::OkStatus();
+}
+
+double PipelinePlanner::SecondsOf(const Schedule& schedule, const SearchOptions& search) const {
+  const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile_);
+  if (!ops.ok()) return std::numeric_limits<double>::infinity();
+  const absl::StatusOr<BufferedRun> found =
+      RunWithBuffers(*ops, {pipeline_.samples, plans_, search.model});
+  if (!found.ok()) return std::numeric_limits<double>::infinity();
+  return ObjectiveOf(found->run, search.objective);
+}
+
+absl::Status PipelinePlanner::Search(const PipelineChoice& choice, CancelCheck cancelled,
+                                     PlannedPipeline& planned) const {
+  SearchOptions options = choice.search;
+  const bool is_limited =
+      std::ranges::any_of(profile_.rank_bytes_max,
+                          [](const std::optional<ByteCount>& most) { return most.has_value(); });
+  if (is_limited) {
+    options.judge = JudgeByBuffers({pipeline_.samples, plans_, options.model});
+    options.rooms = rooms_;
+  }
+  ASSIGN_OR_RETURN(planned.search, SearchSchedules(profile_, microbatches(), options, cancelled));
+  planned.schedule = planned.search->best().schedule;
+  planned.schedule_name = absl::StrCat(choice.schedule, ": ", planned.search->best().name);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Schedule> PipelinePlanner::ReadSchedule(const PipelineChoice& choice) const {
@@ -250,7 +280,7 @@ absl::StatusOr<Schedule> PipelinePlanner::ReadSchedule(const PipelineChoice& cho
 // What cannot be has a reason that users can do something about: the rank that has too little.
 absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const {
   if (!absl::IsResourceExhausted(status)) return status;
-  const PipelineProfile profile = ProfileWithBuffers(1);
+  const PipelineProfile& profile = profile_;
   const Schedule schedule = OneByOne(profile, microbatches());
   ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile));
   const std::vector<RankMemory> memory = PeakMemory(ops);
@@ -268,25 +298,21 @@ absl::Status PipelinePlanner::WithLeastMemory(const absl::Status& status) const 
 }
 
 absl::Status PipelinePlanner::AddTransfers(PlannedPipeline& planned) const {
-  const std::vector<int32_t> needed =
-      NeededBuffers(*planned.ops, planned.run, pipeline_.samples, plans_);
-  std::vector<int32_t> buffers = needed;
-  FitBuffers(*planned.ops, plans_, buffers, planned.profile);
+  ASSIGN_OR_RETURN(BufferedRun found,
+                   RunWithBuffers(*planned.ops, {pipeline_.samples, plans_, planned.model}));
   for (size_t i = 0; i < plans_.size(); ++i) {
     planned.transfers.push_back({.index = plans_[i].transfer,
                                  .samples = plans_[i].samples,
                                  .seconds = plans_[i].seconds,
                                  .plan = plans_[i].plan,
-                                 .buffers = buffers[i],
-                                 .buffers_needed = needed[i]});
+                                 .buffers = found.buffers[i],
+                                 .buffers_needed = found.needed[i]});
   }
-  // Ranks that block take messages in one agreed order; fewer buffers than it needs would stop
-  // them.
-  if (planned.model == TransferModel::kBlocking && buffers != needed) {
-    return absl::ResourceExhaustedError(
-        "expected memory for all messages that wait while transfers block, found less");
-  }
-  return ProveBuffers(*planned.ops, pipeline_.samples, plans_, buffers);
+  planned.run = std::move(found.run);
+  planned.proof.memory = std::move(found.memory);
+  // In place, since the table of ops refers to it.
+  SetBufferBytes(plans_, found.buffers, planned.profile);
+  return ProveBuffers(*planned.ops, pipeline_.samples, plans_, found.buffers);
 }
 
 }  // namespace crossmesh

@@ -26,7 +26,11 @@ class PipelinePlanner {
   absl::StatusOr<std::shared_ptr<const PlannedPipeline>> Plan(const PipelineChoice& choice,
                                                               CancelCheck cancelled) const;
 
-  // Times and sizes of a microbatch of the largest size; transfers have room for two messages.
+  // What no schedule of the pipeline can do better in what the search minimises, whatever the form
+  // of its backward ops: ResourceExhausted as ComputePipelineBound.
+  absl::StatusOr<PipelineBound> BoundOfAll(const SearchOptions& search) const;
+
+  // Times and sizes of a microbatch of the largest size; transfers have room for one message.
   const PipelineProfile& profile() const { return profile_; }
 
  private:
@@ -38,8 +42,10 @@ class PipelinePlanner {
   PipelineProfile ProfileWithBuffers(int32_t buffers) const;
   absl::Status MakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
                             PlannedPipeline& planned) const;
-  absl::Status TryToMakeSchedule(const PipelineChoice& choice, CancelCheck cancelled,
-                                 PlannedPipeline& planned) const;
+  absl::Status Search(const PipelineChoice& choice, CancelCheck cancelled,
+                      PlannedPipeline& planned) const;
+  // Of what the search minimises; infinite where the schedule does not fit or cannot run.
+  double SecondsOf(const Schedule& schedule, const SearchOptions& search) const;
   absl::StatusOr<Schedule> ReadSchedule(const PipelineChoice& choice) const;
   absl::Status WithLeastMemory(const absl::Status& status) const;
   absl::Status AddTransfers(PlannedPipeline& planned) const;
@@ -50,6 +56,7 @@ class PipelinePlanner {
   std::vector<EdgePlan> plans_;
   std::vector<int32_t> counts_;  // of microbatches, by plan
   PipelineProfile profile_;
+  std::vector<PipelineProfile> rooms_;  // with room for more messages, and for one
 };
 
 }  // namespace crossmesh

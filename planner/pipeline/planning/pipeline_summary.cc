@@ -142,7 +142,7 @@ class SummaryWriter {
     Warn(absl::StrCat("The edge from stage ", edge.from, " to ", edge.to, ", ",
                       OpTable::IsForward(transfer.index) ? "forward" : "backward",
                       ", has memory for ", transfer.buffers, " of the ", transfer.buffers_needed,
-                      " messages of its predicted run: it may take longer."));
+                      " messages that there would be at once: the prediction counts the waits."));
   }
 
   void Warn(const std::string& warning) {

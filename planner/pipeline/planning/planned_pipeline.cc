@@ -14,13 +14,12 @@
 namespace crossmesh {
 namespace {
 
-v1::PipelineCandidate CandidateOf(const PlannedPipeline& planned, SearchObjective objective) {
+v1::PipelineCandidate CandidateOf(const PlannedPipeline& planned, SearchObjective objective,
+                                  double bound) {
   v1::PipelineCandidate candidate;
-  const double seconds =
-      objective == SearchObjective::kSeconds ? planned.run.seconds : planned.run.span_seconds;
   candidate.set_seconds(planned.run.seconds);
   candidate.set_span_seconds(planned.run.span_seconds);
-  if (planned.bound.seconds() > 0) candidate.set_gap(seconds / planned.bound.seconds() - 1);
+  candidate.set_gap(GapOf(ObjectiveOf(planned.run, objective), bound));
   const auto fullest = std::ranges::max_element(planned.proof.memory, {}, &RankMemory::bytes);
   candidate.set_peak_bytes(fullest->bytes().value());
   candidate.set_bubble_ratio(BubbleRatio(*planned.ops, planned.run));
@@ -65,6 +64,9 @@ absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
   // asked for, that alone.
   std::vector<BackwardForm> forms = {BackwardForm::kSplit};
   if (decoded.search.form == BackwardForm::kFull) forms.insert(forms.begin(), BackwardForm::kFull);
+  // One for all, so that gaps can be compared; where there is none, nothing can be planned.
+  const absl::StatusOr<PipelineBound> of_all = planner.BoundOfAll(decoded.search);
+  const double bound = of_all.ok() ? of_all->seconds() : 0;
   std::vector<v1::PipelineCandidate> candidates;
   decoded.schedule_file.clear();
   for (const std::string& name : names) {
@@ -80,7 +82,7 @@ absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
       if (IsTheSame(planned, before)) continue;
       v1::PipelineCandidate& candidate = candidates.emplace_back();
       if (planned.ok()) {
-        candidate = CandidateOf(**planned, decoded.search.objective);
+        candidate = CandidateOf(**planned, decoded.search.objective, bound);
       } else {
         candidate.set_refused(std::string(planned.status().message()));
       }

@@ -28,7 +28,7 @@ struct PlannedTransfer {
   double seconds = 0;                // predicted, or given by hand
   std::shared_ptr<const Plan> plan;  // proven; null where there are no tensors
   int32_t buffers = 1;               // messages for which either end has memory
-  int32_t buffers_needed = 1;        // that the predicted run needs not to wait for memory
+  int32_t buffers_needed = 1;        // for a run in which none waits for memory
 };
 
 // A schedule for a pipeline, proven, with the plans of everything that passes between its ranks and
@@ -40,8 +40,8 @@ struct PlannedPipeline {
   Schedule schedule;
   std::unique_ptr<const OpTable> ops;  // of `schedule` and `profile`
   TransferModel model = TransferModel::kLatency;
-  PipelineTimeline run;
-  PipelineBound bound;
+  PipelineTimeline run;  // messages wait for memory where it is short
+  PipelineBound bound;   // with memory for one message of each transfer
   PipelineProof proof;
   std::vector<PlannedTransfer> transfers;  // by transfer, then in the order of the sizes
   std::optional<SearchResult> search;      // of "auto"
@@ -60,7 +60,8 @@ absl::StatusOr<std::shared_ptr<const PlannedPipeline>> PlanPipeline(
 
 // Every schedule that fits the placement, by the same costs, then auto, each as it is and with its
 // gradients of the weights delayed where that is another one; only the latter where the choice
-// wants them. v1::PipelineCandidate has what became of each.
+// wants them. v1::PipelineCandidate has what became of each; all gaps are to one bound, which holds
+// for every schedule.
 absl::StatusOr<std::vector<v1::PipelineCandidate>> ComparePipelineSchedules(
     const PipelineDescription& description, const v1::PipelineChoice& choice,
     CancelCheck cancelled = NeverCancelled);

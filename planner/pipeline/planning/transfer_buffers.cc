@@ -49,6 +49,30 @@ std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineTimeline& r
   return buffers;
 }
 
+std::vector<MicrobatchIndex> MessagesOf(const OpTable& ops, const EdgePlan& plan,
+                                        const std::vector<int64_t>& samples) {
+  std::vector<MicrobatchIndex> messages;
+  const RankIndex rank = ops.rank_of(ops.ProducerOf(plan.transfer, 0));
+  for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
+    const MicrobatchIndex m = ops.op(op).microbatch;
+    if (ops.ProducerOf(plan.transfer, m) == op && samples[m] == plan.samples) messages.push_back(m);
+  }
+  return messages;
+}
+
+MessagePlaces PlacesOf(const OpTable& ops, const std::vector<int64_t>& samples,
+                       const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers) {
+  MessagePlaces places(ops.messages(), OpTable::kNone);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const std::vector<MicrobatchIndex> messages = MessagesOf(ops, plans[i], samples);
+    for (size_t k = buffers[i]; k < messages.size(); ++k) {
+      places[ops.MessageOf(plans[i].transfer, messages[k])] =
+          ops.MessageOf(plans[i].transfer, messages[k - buffers[i]]);
+    }
+  }
+  return places;
+}
+
 void SetBufferBytes(const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers,
                     PipelineProfile& profile) {
   for (EdgeProfile& edge : profile.edges) {

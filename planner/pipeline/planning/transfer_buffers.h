@@ -19,6 +19,14 @@ std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineTimeline& r
                                    const std::vector<int64_t>& samples,
                                    const std::vector<EdgePlan>& plans);
 
+// The messages of a plan, in the order in which their producers stand.
+std::vector<MicrobatchIndex> MessagesOf(const OpTable& ops, const EdgePlan& plan,
+                                        const std::vector<int64_t>& samples);
+
+// Whose place each message takes where there are so many of each plan. Cost: ops, for each plan.
+MessagePlaces PlacesOf(const OpTable& ops, const std::vector<int64_t>& samples,
+                       const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers);
+
 // Sets the memory of the profile's edges to so many messages of each plan.
 void SetBufferBytes(const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers,
                     PipelineProfile& profile);

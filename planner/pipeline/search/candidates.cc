@@ -33,18 +33,20 @@ class CandidateLister {
 
   std::vector<Candidate> List() && {
     if (profile_.sequence_parts > 1) {
+      AddNamed("sequence_split");
       AddSequenceSplits();
       return std::move(candidates_);
     }
-    // First, since a search that is cut short at once still returns this one.
+    // First, since it is nearly always the best of those that a search looks at whatever it may
+    // cost.
     AddList("list", windows_max_, {.rush = 1.5});
+    for (const absl::string_view name : ScheduleNames()) {
+      if (form_ == BackwardForm::kSplit || HasWholeBackwardOps(name)) AddNamed(name);
+    }
     const std::optional<PipelineProfile> chain = FindChain();
     if (chain) AddChainOrders(*chain);
     AddLists("list", windows_max_);
     if (chain) AddWindowedLists(*chain);
-    for (const char* name : {"interleaved_1f1b", "looped_bfs"}) AddNamed(name);
-    if (form_ == BackwardForm::kFull) return std::move(candidates_);
-    for (const char* name : {"zb_v", "v_half", "v_min", "dual_pipe_v"}) AddNamed(name);
     return std::move(candidates_);
   }
 
@@ -67,7 +69,6 @@ class CandidateLister {
 
   // Those of 1F1B's windows and larger ones, as far as memory goes, eager ones too.
   void AddSequenceSplits() {
-    AddNamed("sequence_split");
     for (const int32_t by : {0, 1, 2, 4}) {
       AddSequenceSplit(absl::StrCat("sequence_split, ", by, " more"), 1, by);
     }
@@ -80,11 +81,14 @@ class CandidateLister {
     for (StageIndex s = 0; s < stages(); ++s) {
       const int32_t fitting = std::max(windows_max_[s] - parts + 1, 1);
       windows.push_back(std::min(for_each_stage * (stages() - s) + more, fitting));
+      // A stage that waits for more microbatches than the stage before it sends would wait for
+      // ever.
+      if (s > 0) windows[s] = std::min(windows[s], windows[s - 1]);
     }
     candidates_.push_back(
-        {std::move(name),
-         [windows = std::move(windows), parts, m = microbatches_,
-          form = form_]() -> absl::StatusOr<Schedule> {
+        {.name = std::move(name),
+         .make = [windows = std::move(windows), parts, m = microbatches_,
+                  form = form_]() -> absl::StatusOr<Schedule> {
            ASSIGN_OR_RETURN(Schedule schedule, MakeSequenceSplit(windows, m / parts, parts));
            return form == BackwardForm::kFull ? schedule : DelayWeightGradients(schedule);
          }});
@@ -94,7 +98,9 @@ class CandidateLister {
   void AddNamed(absl::string_view name) {
     if (!CheckPlacement(name, profile_).ok()) return;
     candidates_.push_back(
-        {std::string(name), [name, this_profile = &profile_, m = microbatches_, form = form_] {
+        {.name = std::string(name),
+         .is_named = true,
+         .make = [name, this_profile = &profile_, m = microbatches_, form = form_] {
            return MakeNamedSchedule(name,
                                     {.profile = *this_profile, .microbatches = m, .form = form});
          }});
@@ -106,10 +112,11 @@ class CandidateLister {
                         .overlap = manner.overlap,
                         .target_seconds = seconds_ * manner.target,
                         .rush = manner.rush};
-    candidates_.push_back({std::move(name), [this_profile = &profile_, m = microbatches_,
-                                             options = std::move(options)] {
-                             return MakeListSchedule(*this_profile, m, options);
-                           }});
+    candidates_.push_back(
+        {.name = std::move(name),
+         .make = [this_profile = &profile_, m = microbatches_, options = std::move(options)] {
+           return MakeListSchedule(*this_profile, m, options);
+         }});
   }
 
   void AddLists(const std::string& name, const std::vector<int32_t>& windows) {
@@ -147,8 +154,9 @@ class CandidateLister {
 
   void AddWindowOrder(std::string name, std::vector<int32_t> windows) {
     candidates_.push_back(
-        {std::move(name),
-         [windows = std::move(windows), this_profile = &profile_, m = microbatches_, form = form_] {
+        {.name = std::move(name),
+         .make = [windows = std::move(windows), this_profile = &profile_, m = microbatches_,
+                  form = form_] {
            return MakeNamedSchedule(
                "window_order",
                {.profile = *this_profile, .microbatches = m, .form = form, .windows = windows});
@@ -156,16 +164,13 @@ class CandidateLister {
   }
 
   void AddChainOrders(const PipelineProfile& chain) {
-    for (const char* name : {"1f1b", "eager_1f1b", "gpipe"}) AddNamed(name);
     const absl::StatusOr<std::vector<int32_t>> fastest = FastestWindows(chain, form_, windows_max_);
     if (fastest.ok()) AddWindowsAround(chain, *fastest);
     if (form_ == BackwardForm::kFull) return;
-    for (const char* name : {"zb_h1", "zb_h2"}) AddNamed(name);
     AddDelayedOrders(chain);
   }
 
   void AddWindowsAround(const PipelineProfile& chain, const std::vector<int32_t>& fastest) {
-    AddWindowOrder("windows", fastest);
     for (const int32_t by : {1, 2, 4}) {
       AddWindowOrder(absl::StrCat("windows, ", by, " more"), Widened(fastest, by));
     }
@@ -193,8 +198,8 @@ class CandidateLister {
             {.leading = windows[i],
              .delay = static_cast<int32_t>(std::clamp<int64_t>(delay, 0, microbatches_))});
       }
-      candidates_.push_back({absl::StrCat("delayed, ", by, " more"),
-                             [delayed = std::move(delayed), m = microbatches_] {
+      candidates_.push_back({.name = absl::StrCat("delayed, ", by, " more"),
+                             .make = [delayed = std::move(delayed), m = microbatches_] {
                                return MakeDelayedOrder(delayed, m);
                              }});
     }

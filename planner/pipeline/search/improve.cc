@@ -1,7 +1,6 @@
 #include "planner/pipeline/search/improve.h"
 
 #include "common/base/status_macros.h"
-#include "planner/pipeline/memory.h"
 #include "planner/pipeline/op_table.h"
 
 #include <algorithm>
@@ -21,13 +20,24 @@ struct Place {
   int32_t place = 0;
 };
 
-// Places of ops that began as soon as the op before them ended, on a way to the last end. With
-// ports, ops that waited for a transfer which waited for a port end the way.
-std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineTimeline& run) {
-  OpIndex at = 0;
-  for (OpIndex i = 0; i < ops.size(); ++i) {
-    if (run.ops[i].end > run.ops[at].end) at = i;
+// The op that ends last, of all or of the rank that takes longest.
+OpIndex LastOp(const OpTable& ops, const PipelineTimeline& run, SearchObjective objective) {
+  OpIndex last = 0;
+  double most = 0;
+  for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
+    const OpIndex of_rank = ops.first(rank + 1) - 1;
+    const double begin =
+        objective == SearchObjective::kSeconds ? 0 : run.ops[ops.first(rank)].begin;
+    if (run.ops[of_rank].end - begin <= most) continue;
+    most = run.ops[of_rank].end - begin;
+    last = of_rank;
   }
+  return last;
+}
+
+// Places of ops that began as soon as the op before them ended, on a way to the end of that one.
+// Ops that waited for a transfer which waited for a port or for memory end the way.
+std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineTimeline& run, OpIndex at) {
   std::vector<Place> places;
   while (at != OpTable::kNone && run.ops[at].begin > 0) {
     const Op& op = ops.op(at);
@@ -50,18 +60,17 @@ std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineTimeline& ru
 
 class Improver {
  public:
-  Improver(Schedule schedule, const PipelineProfile& profile, TransferModel model, int64_t ops_max)
-      : profile_(profile), model_(model), ops_max_(ops_max) {
+  Improver(Schedule schedule, const PipelineProfile& profile, const ImproveOptions& options)
+      : profile_(profile), options_(options) {
     found_.schedule = std::move(schedule);
   }
 
   absl::StatusOr<ImprovedSchedule> Improve() && {
     ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(found_.schedule, profile_));
-    ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, model_));
+    ASSIGN_OR_RETURN(const JudgedRun judged, options_.judge(ops));
     found_.ops += ops.size();
-    found_.seconds = run.seconds;
-    begins_ = SumOfBegins(run);
-    std::vector<Place> places = CriticalPlaces(ops, run);
+    std::vector<Place> places;
+    Take(ops, judged.run, places);
     while (TakeBetter(places)) {
     }
     return std::move(found_);
@@ -80,7 +89,7 @@ class Improver {
             Try(rank, place - 1, place - 1 + reach, places)) {
           return true;
         }
-        if (found_.ops >= ops_max_) return false;
+        if (found_.ops >= options_.ops_max) return false;
       }
     }
     return false;
@@ -98,23 +107,26 @@ class Improver {
     Move(row, from, to);
     const absl::StatusOr<OpTable> ops = OpTable::Create(found_.schedule, profile_);
     found_.ops += ops->size();
-    if (CheckMemory(*ops, PeakMemory(*ops)).ok()) {
-      const absl::StatusOr<PipelineTimeline> run = SimulatePipeline(*ops, model_);
-      if (run.ok() && IsBetter(*run)) {
-        found_.seconds = run->seconds;
-        begins_ = SumOfBegins(*run);
-        places = CriticalPlaces(*ops, *run);
-        return true;
-      }
+    const absl::StatusOr<JudgedRun> judged = options_.judge(*ops);
+    if (judged.ok() && IsBetter(judged->run)) {
+      Take(*ops, judged->run, places);
+      return true;
     }
     Move(row, to, from);
     return false;
   }
 
+  void Take(const OpTable& ops, const PipelineTimeline& run, std::vector<Place>& places) {
+    found_.seconds = ObjectiveOf(run, options_.objective);
+    begins_ = SumOfBegins(run);
+    places = CriticalPlaces(ops, run, LastOp(ops, run, options_.objective));
+  }
+
   // Where the time stays, it helps that ops begin sooner: another move may then save time.
   bool IsBetter(const PipelineTimeline& run) const {
-    if (run.seconds < found_.seconds * (1 - kLeastGain)) return true;
-    return run.seconds <= found_.seconds && SumOfBegins(run) < begins_ * (1 - kLeastGain);
+    const double seconds = ObjectiveOf(run, options_.objective);
+    if (seconds < found_.seconds * (1 - kLeastGain)) return true;
+    return seconds <= found_.seconds && SumOfBegins(run) < begins_ * (1 - kLeastGain);
   }
   static double SumOfBegins(const PipelineTimeline& run) {
     double sum = 0;
@@ -131,8 +143,7 @@ class Improver {
   }
 
   const PipelineProfile& profile_;
-  const TransferModel model_;
-  const int64_t ops_max_;
+  const ImproveOptions& options_;
   ImprovedSchedule found_;
   double begins_ = 0;  // of its ops
 };
@@ -141,8 +152,8 @@ class Improver {
 
 absl::StatusOr<ImprovedSchedule> ImproveSchedule(const Schedule& schedule,
                                                  const PipelineProfile& profile,
-                                                 TransferModel model, int64_t ops_max) {
-  return Improver(schedule, profile, model, ops_max).Improve();
+                                                 const ImproveOptions& options) {
+  return Improver(schedule, profile, options).Improve();
 }
 
 }  // namespace crossmesh

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "planner/pipeline/profile.h"
 #include "planner/pipeline/schedule.h"
-#include "planner/pipeline/timeline.h"
+#include "planner/pipeline/search/schedule_judge.h"
 
 #include <cstdint>
 
@@ -11,17 +12,23 @@ namespace crossmesh {
 
 struct ImprovedSchedule {
   Schedule schedule;
-  double seconds = 0;
-  int64_t ops = 0;  // that were run to find it
+  double seconds = 0;  // of the objective
+  int64_t ops = 0;     // that were run to find it
+};
+
+struct ImproveOptions {
+  ScheduleJudge judge;
+  SearchObjective objective = SearchObjective::kSeconds;
+  int64_t ops_max = 0;
 };
 
 // Moves ops that the time of a schedule depends on, one by one, to another place in their rank's
-// order, as long as that saves time, or lets ops begin sooner in the same time, and every rank's
-// memory suffices; until no such move helps, or `ops_max` ops have been simulated.
-// Deterministic. The schedule must be complete and must run: InvalidArgument as OpTable::Create and
-// SimulatePipeline.
+// order, as long as that saves time, or lets ops begin sooner in the same time, and the judge
+// admits it; until no such move helps, or `ops_max` ops have been simulated. Deterministic. The
+// schedule must be complete and must run: InvalidArgument as OpTable::Create, and what the judge
+// finds.
 absl::StatusOr<ImprovedSchedule> ImproveSchedule(const Schedule& schedule,
                                                  const PipelineProfile& profile,
-                                                 TransferModel model, int64_t ops_max);
+                                                 const ImproveOptions& options);
 
 }  // namespace crossmesh

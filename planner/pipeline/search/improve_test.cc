@@ -18,13 +18,17 @@ double SecondsOf(const Schedule& schedule, const PipelineProfile& profile, Trans
   return RunOf(schedule, profile, model).seconds;
 }
 
+ImproveOptions OptionsOf(TransferModel model, int64_t ops_max) {
+  return {.judge = JudgeByProfile(model), .ops_max = ops_max};
+}
+
 TEST(ImproveTest, OpsGoToWhereTheyCostNoTime) {
   // The gradient of the weights keeps the next microbatch waiting.
   ASSERT_OK_AND_ASSIGN(const Schedule given,
                        ParseSchedule("0F0 0F1 0I0 0W0 0I1 0W1\n1F0 1I0 1W0 1F1 1I1 1W1\n"));
   ASSERT_OK_AND_ASSIGN(
       const ImprovedSchedule improved,
-      ImproveSchedule(given, UniformProfile(2, 1, 0), TransferModel::kLatency, 10'000));
+      ImproveSchedule(given, UniformProfile(2, 1, 0), OptionsOf(TransferModel::kLatency, 10'000)));
   EXPECT_EQ(improved.seconds, 7);
   EXPECT_LE(improved.ops, 10'000);
 }
@@ -43,7 +47,7 @@ TEST(ImproveTest, NothingGetsWorseAndMemoryIsKept) {
     for (const TransferModel model : {TransferModel::kLatency, TransferModel::kPair}) {
       const double before = SecondsOf(given, profile, model);
       ASSERT_OK_AND_ASSIGN(const ImprovedSchedule improved,
-                           ImproveSchedule(given, profile, model, 100'000));
+                           ImproveSchedule(given, profile, OptionsOf(model, 100'000)));
       EXPECT_OK(ProvePipeline(improved.schedule, profile));
       EXPECT_DOUBLE_EQ(SecondsOf(improved.schedule, profile, model), improved.seconds);
       EXPECT_LE(improved.seconds, before);
@@ -57,7 +61,7 @@ TEST(ImproveTest, StopsWhenItMayRunNoMoreOps) {
   ASSERT_OK_AND_ASSIGN(const Schedule given, MakeOneForwardOneBackward(4, 8));
   const PipelineProfile profile = UniformProfile(4, 1, 0.5);
   ASSERT_OK_AND_ASSIGN(const ImprovedSchedule improved,
-                       ImproveSchedule(given, profile, TransferModel::kLatency, 1));
+                       ImproveSchedule(given, profile, OptionsOf(TransferModel::kLatency, 1)));
   EXPECT_EQ(improved.schedule, given);
   EXPECT_LE(improved.ops, 3 * 64);
 }

@@ -1,11 +1,9 @@
 #include "planner/pipeline/search/schedule_search.h"
 
 #include "common/base/status_macros.h"
-#include "planner/pipeline/memory.h"
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/search/candidates.h"
 #include "planner/pipeline/search/improve.h"
-#include "planner/pipeline/timeline.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,55 +19,88 @@ class ScheduleSearch {
  public:
   ScheduleSearch(const PipelineProfile& profile, int32_t microbatches, const SearchOptions& options,
                  PipelineBound bound)
-      : profile_(profile), microbatches_(microbatches), options_(options) {
+      : profile_(profile),
+        microbatches_(microbatches),
+        options_(options),
+        judge_(options.judge ? options.judge : JudgeByProfile(options.model)) {
     result_.bound = std::move(bound);
   }
 
   absl::StatusOr<SearchResult> Search(CancelCheck cancelled) && {
-    const double bound = result_.bound.seconds();
-    for (const Candidate& candidate :
-         ListCandidates(profile_, microbatches_, options_.form, bound)) {
+    for (const Candidate& candidate : ListInAllRooms()) {
       RETURN_IF_ERROR(CheckWanted(cancelled));
-      // Something must be found whatever the budget; after that it counts.
-      if (!result_.pareto.empty() && !HasBudget()) break;
+      // Something must be found whatever the budget, and be no slower than what has a name; after
+      // that it counts.
+      if (!result_.pareto.empty() && !candidate.is_named && !HasBudget()) break;
       absl::StatusOr<Schedule> schedule = candidate.make();
-      // A family that does not suit this pipeline is no error: others are tried.
-      if (!schedule.ok()) continue;
-      RETURN_IF_ERROR(Look(candidate.name, *schedule));
+      // A family that does not suit this pipeline is no error, nor is an order that cannot run:
+      // others are tried.
+      if (!schedule.ok() || !Look(candidate.name, *schedule)) continue;
       RETURN_IF_ERROR(ImproveAtOnce(candidate.name, *schedule));
     }
-    if (result_.pareto.empty()) {
-      return absl::ResourceExhaustedError(
-          "schedules: expected one that fits the memory of the ranks, found none");
-    }
+    if (result_.pareto.empty()) return NothingFound();
     RETURN_IF_ERROR(Improve(cancelled));
     return std::move(result_);
   }
 
  private:
+  // Those of all rooms in turn, the named ones of all before any other.
+  std::vector<Candidate> ListInAllRooms() const {
+    std::vector<std::vector<Candidate>> lists;
+    const double bound = result_.bound.seconds();
+    for (const PipelineProfile& room : options_.rooms) {
+      lists.push_back(ListCandidates(room, microbatches_, options_.form, bound));
+    }
+    if (lists.empty()) {
+      lists.push_back(ListCandidates(profile_, microbatches_, options_.form, bound));
+    }
+    std::vector<Candidate> all;
+    for (size_t place = 0; std::ranges::any_of(
+             lists, [place](const std::vector<Candidate>& list) { return place < list.size(); });
+         ++place) {
+      for (std::vector<Candidate>& list : lists) {
+        if (place < list.size()) all.push_back(std::move(list[place]));
+      }
+    }
+    // One that has no name stays the first.
+    std::ranges::stable_partition(all.begin() + 1, all.end(), &Candidate::is_named);
+    return all;
+  }
+
   // A schedule costs its ops twice: to be made, and to be run.
   bool HasBudget() const { return result_.ops + 2 * ops_of_one_ <= options_.ops_max; }
   double ObjectiveOf(const FoundSchedule& found) const {
     return options_.objective == SearchObjective::kSeconds ? found.seconds : found.span_seconds;
   }
 
-  absl::Status Look(const std::string& name, Schedule schedule) {
-    ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(schedule, profile_));
-    ops_of_one_ = ops.size();
-    result_.ops += ops.size();  // to make it
-    const std::vector<RankMemory> memory = PeakMemory(ops);
-    if (!CheckMemory(ops, memory).ok()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const PipelineTimeline run, SimulatePipeline(ops, options_.model));
-    result_.ops += ops.size();
-    FoundSchedule found{
-        .name = name,
-        .seconds = run.seconds,
-        .span_seconds = run.span_seconds,
-        .peak_bytes = std::ranges::max_element(memory, {}, &RankMemory::bytes)->bytes(),
-        .schedule = std::move(schedule)};
-    found.gap = ObjectiveOf(found) / result_.bound.seconds() - 1;
+  // Returns whether it fits and can run.
+  bool Look(const std::string& name, Schedule schedule) {
+    const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile_);
+    if (!ops.ok()) return Skip(ops.status());
+    ops_of_one_ = ops->size();
+    result_.ops += ops->size();  // to make it
+    absl::StatusOr<JudgedRun> judged = judge_(*ops);
+    if (!judged.ok()) return Skip(judged.status());
+    result_.ops += ops->size();
+    FoundSchedule found{.name = name,
+                        .seconds = judged->run.seconds,
+                        .span_seconds = judged->run.span_seconds,
+                        .peak_bytes = judged->peak_bytes,
+                        .schedule = std::move(schedule)};
+    found.gap = GapOf(ObjectiveOf(found), result_.bound.seconds());
     Enter(std::move(found));
-    return absl::OkStatus();
+    return true;
+  }
+
+  bool Skip(const absl::Status& why) {
+    if (skipped_.ok() || absl::IsResourceExhausted(why)) skipped_ = why;
+    return false;
+  }
+
+  absl::Status NothingFound() const {
+    if (!skipped_.ok() && !absl::IsResourceExhausted(skipped_)) return skipped_;
+    return absl::ResourceExhaustedError(
+        "schedules: expected one that fits the memory of the ranks, found none");
   }
 
   void Enter(FoundSchedule found) {
@@ -99,23 +130,23 @@ class ScheduleSearch {
   // further. In larger ones single moves are too dear.
   absl::Status ImproveAtOnce(const std::string& name, const Schedule& schedule) {
     constexpr int64_t kPart = 64, kTrials = 64;
-    if (result_.pareto.empty()) return absl::OkStatus();  // nor has this one fitted the memory
     const int64_t ops_max = std::min(options_.ops_max / kPart, options_.ops_max - result_.ops);
     if (ops_of_one_ * kTrials > ops_max || result_.best().gap <= 0) return absl::OkStatus();
     return ImproveOne(name, schedule, ops_max);
   }
 
   absl::Status ImproveOne(const std::string& name, const Schedule& schedule, int64_t ops_max) {
-    if (options_.objective != SearchObjective::kSeconds) return absl::OkStatus();
-    ASSIGN_OR_RETURN(ImprovedSchedule improved,
-                     ImproveSchedule(schedule, profile_, options_.model, ops_max));
+    ASSIGN_OR_RETURN(
+        ImprovedSchedule improved,
+        ImproveSchedule(schedule, profile_,
+                        {.judge = judge_, .objective = options_.objective, .ops_max = ops_max}));
     result_.ops += improved.ops;
     constexpr absl::string_view kImproved = ", improved";
-    return Look(absl::StrCat(absl::StripSuffix(name, kImproved), kImproved),
-                std::move(improved.schedule));
+    Look(absl::StrCat(absl::StripSuffix(name, kImproved), kImproved), std::move(improved.schedule));
+    return absl::OkStatus();
   }
 
-  // The fastest ones, as far as the budget goes. Moves of ops shorten the time, not the span.
+  // The fastest ones, as far as the budget goes.
   absl::Status Improve(CancelCheck cancelled) {
     constexpr size_t kImproved = 4;
     const std::vector<FoundSchedule> begun(
@@ -132,7 +163,9 @@ class ScheduleSearch {
   const PipelineProfile& profile_;
   const int32_t microbatches_;
   const SearchOptions& options_;
+  const ScheduleJudge judge_;
   int64_t ops_of_one_ = 0;
+  absl::Status skipped_;  // why a candidate was: for want of memory, if any was
   SearchResult result_;
 };
 
@@ -141,7 +174,9 @@ class ScheduleSearch {
 absl::StatusOr<SearchResult> SearchSchedules(const PipelineProfile& profile, int32_t microbatches,
                                              const SearchOptions& options, CancelCheck cancelled) {
   ASSIGN_OR_RETURN(PipelineBound bound,
-                   ComputePipelineBound(profile, microbatches, options.form, options.model));
+                   options.objective == SearchObjective::kSeconds
+                       ? ComputePipelineBound(profile, microbatches, options.form, options.model)
+                       : ComputeSpanBound(profile, microbatches, options.form));
   return ScheduleSearch(profile, microbatches, options, std::move(bound)).Search(cancelled);
 }
 

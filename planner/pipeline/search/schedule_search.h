@@ -5,6 +5,7 @@
 #include "planner/pipeline/bound.h"
 #include "planner/pipeline/profile.h"
 #include "planner/pipeline/schedule.h"
+#include "planner/pipeline/search/schedule_judge.h"
 
 #include <cstdint>
 #include <string>
@@ -14,19 +15,17 @@
 
 namespace crossmesh {
 
-// What a search minimises.
-enum class SearchObjective : uint8_t {
-  kSeconds,  // from the first begin to the last end
-  kSpan,     // the longest from begin to end on one rank: where iterations overlap
-};
-
 struct SearchOptions {
   BackwardForm form = BackwardForm::kFull;  // kSplit: gradients of the weights may come later
   TransferModel model = TransferModel::kLatency;
   SearchObjective objective = SearchObjective::kSeconds;
-  // How many ops may be put in order or run in all, at about 10 million in a second. At least one
-  // schedule is looked at; as many as fit are.
+  // How many ops may be put in order or run in all, at about 10 million in a second. The published
+  // schedules, and one more, are looked at whatever it is.
   int64_t ops_max = int64_t{1} << 22;
+  ScheduleJudge judge;  // empty: JudgeByProfile
+  // Candidates are made for the memory that each of these leaves for activations, while the judge
+  // has the last word; empty: for that of the profile.
+  std::vector<PipelineProfile> rooms;
 };
 
 // A schedule that was looked at.
@@ -34,13 +33,13 @@ struct FoundSchedule {
   std::string name;
   double seconds = 0;
   double span_seconds = 0;
-  double gap = 0;        // of the objective over the bound: 0.01 is 1 %
+  double gap = 0;        // of the objective over its bound: 0.01 is 1 %
   ByteCount peak_bytes;  // on the fullest rank
   Schedule schedule;     // empty when another one is as good in time and memory
 };
 
 struct SearchResult {
-  PipelineBound bound;  // of kSeconds; a span may be shorter
+  PipelineBound bound;  // of the objective
   // The fastest first: each has less memory than the one before it.
   std::vector<FoundSchedule> pareto;
   std::vector<FoundSchedule>
@@ -52,10 +51,12 @@ struct SearchResult {
 
 // Looks for schedules that are fast in the memory that ranks have: "auto". Candidates come from
 // families and from lists, and are simulated; the fastest is improved op by op. Everything found
-// fits the memory and can be proven. Equal requests give equal results.
+// fits the memory and can be proven; a candidate that does not fit, or cannot run, is skipped.
+// Equal requests give equal results.
 //
 // InvalidArgument, ResourceExhausted as ComputePipelineBound; ResourceExhausted also when nothing
-// that was looked at fits. Cancelled when `cancelled` says so.
+// that was looked at fits, and InvalidArgument when nothing can run. Cancelled when `cancelled`
+// says so.
 absl::StatusOr<SearchResult> SearchSchedules(const PipelineProfile& profile, int32_t microbatches,
                                              const SearchOptions& options = {},
                                              CancelCheck cancelled = NeverCancelled);

@@ -5,6 +5,7 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/schedules/schedule_names.h"
 #include "planner/pipeline/search/testing/exact_schedule.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
@@ -177,6 +178,75 @@ TEST(ScheduleSearchTest, SequencesInPartsGetOrdersOfTheirOwn) {
       EXPECT_OK(ProvePipeline(found.schedule, profile));
     }
   }
+}
+
+// A memory that is larger on the later rank: its window must not be.
+TEST(ScheduleSearchTest, SequencesInPartsNeverWaitForThemselves) {
+  PipelineProfile profile = UniformProfile(2, 1, 0.1);
+  profile.sequence_parts = 2;
+  profile.rank_bytes_max = {ByteCount(3), ByteCount(4)};
+  ASSERT_OK_AND_ASSIGN(const SearchResult found, SearchSchedules(profile, 4));
+  EXPECT_OK(ProvePipeline(found.best().schedule, profile));
+  EXPECT_THAT(NamesOf(found), testing::Contains("sequence_split, 4 more"));
+}
+
+// The judge's word counts, whatever it finds.
+TEST(ScheduleSearchTest, CandidatesThatCannotRunAreSkipped) {
+  const PipelineProfile profile = UniformProfile(3, 1, 0.5);
+  int32_t judged = 0;
+  const ScheduleJudge judge = JudgeByProfile(TransferModel::kLatency);
+  SearchOptions options{.judge = [&](const OpTable& ops) -> absl::StatusOr<JudgedRun> {
+    if (++judged % 2 == 1) return absl::InvalidArgumentError("not this one");
+    return judge(ops);
+  }};
+  ASSERT_OK_AND_ASSIGN(const SearchResult found, SearchSchedules(profile, 6, options));
+  EXPECT_OK(ProvePipeline(found.best().schedule, profile));
+  options.judge = [](const OpTable& /*ops*/) { return absl::InvalidArgumentError("none of them"); };
+  EXPECT_THAT(SearchSchedules(profile, 6, options), IsRefused("none of them"));
+}
+
+// Whatever a search may cost, what has a name is looked at.
+TEST(ScheduleSearchTest, NoPublishedScheduleIsFasterThanAShortSearch) {
+  ForEachSeed(100, [&](RandomSource& random) {
+    PipelineProfile profile = RandomProfile(random, {.may_share_ranks = false, .may_skip = false});
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    const auto microbatches = static_cast<int32_t>(random.Between(1, 12));
+    ASSERT_OK_AND_ASSIGN(const SearchResult found,
+                         SearchSchedules(profile, microbatches, {.form = form, .ops_max = 1}));
+    for (const absl::string_view name : ScheduleNames()) {
+      if (!CheckPlacement(name, profile).ok()) continue;
+      if (form == BackwardForm::kFull && !HasWholeBackwardOps(name)) continue;
+      const auto schedule =
+          MakeNamedSchedule(name, {.profile = profile, .microbatches = microbatches, .form = form});
+      EXPECT_LE(found.best().seconds, RunOf(schedule, profile).seconds + 1e-9) << name;
+    }
+  });
+}
+
+// All times are 0: there is nothing to compare with.
+TEST(ScheduleSearchTest, NothingThatTakesNoTimeHasAGap) {
+  ASSERT_OK_AND_ASSIGN(const SearchResult found, SearchSchedules(UniformProfile(2, 0, 0), 3));
+  EXPECT_EQ(found.best().seconds, 0);
+  EXPECT_EQ(found.best().gap, 0);
+}
+
+TEST(ScheduleSearchTest, SpansAreImprovedAndHaveABoundOfTheirOwn) {
+  int improved = 0;
+  ForEachSeed(40, [&](RandomSource& random) {
+    const PipelineProfile profile =
+        RandomProfile(random, {.stages_max = 4, .may_share_ranks = false});
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    ASSERT_OK_AND_ASSIGN(
+        const SearchResult found,
+        SearchSchedules(profile, 6, {.form = form, .objective = SearchObjective::kSpan}));
+    EXPECT_GE(found.best().gap, -1e-9);
+    EXPECT_NEAR(found.best().gap, found.best().span_seconds / found.bound.seconds() - 1, 1e-9);
+    for (const FoundSchedule& other : found.others) {
+      EXPECT_GE(other.span_seconds, found.bound.seconds() * (1 - 1e-9));
+    }
+    improved += found.best().name.ends_with("improved");
+  });
+  EXPECT_GT(improved, 5);
 }
 
 TEST(ScheduleSearchTest, RefusesWhatCannotBe) {
