@@ -69,6 +69,7 @@ absl::Status ReadTopology(Flags& flags) {
 absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
   RETURN_IF_ERROR(ReadTopology(flags));
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
+  ASSIGN_OR_RETURN(ReadyFile ready, ReadyFile::Claim(daemon.ready_file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Controller> controller,
                    Controller::Create(flags.controller));
   for (const std::string& address : controller->addresses()) {
@@ -76,11 +77,9 @@ absl::Status RunController(Flags flags, const DaemonFlags& daemon) {
                                   {"metrics_address", controller->metrics_address()},
                                   {"epoch", controller->epoch()}});
   }
-  ASSIGN_OR_RETURN(
-      const ReadyFile ready,
-      ReadyFile::Write(daemon.ready_file, {{"addresses", controller->addresses()},
-                                           {"metrics_address", controller->metrics_address()},
-                                           {"epoch", controller->epoch()}}));
+  RETURN_IF_ERROR(ready.Write({{"addresses", controller->addresses()},
+                               {"metrics_address", controller->metrics_address()},
+                               {"epoch", controller->epoch()}}));
   RETURN_IF_ERROR(TellServiceManager("READY=1"));
   LogInfo("controller_stops", {{"signal", signals.Wait()}});
   return StopUnlessInsisted(signals,

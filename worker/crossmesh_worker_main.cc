@@ -118,14 +118,13 @@ absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(EventFd drained, EventFd::Create());
   flags.worker.on_drained = [&drained] { drained.Signal(); };
+  ASSIGN_OR_RETURN(ReadyFile ready, ReadyFile::Claim(daemon.ready_file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker, Worker::Create(flags.worker));
-  ASSIGN_OR_RETURN(
-      const ReadyFile ready,
-      ReadyFile::Write(daemon.ready_file, {{"name", worker->name()},
-                                           {"devices", DevicesToString(worker->devices())},
-                                           {"execution_address", worker->execution_address()},
-                                           {"memory_socket", flags.worker.memory_socket},
-                                           {"metrics_address", worker->metrics_address()}}));
+  RETURN_IF_ERROR(ready.Write({{"name", worker->name()},
+                               {"devices", DevicesToString(worker->devices())},
+                               {"execution_address", worker->execution_address()},
+                               {"memory_socket", flags.worker.memory_socket},
+                               {"metrics_address", worker->metrics_address()}}));
   RETURN_IF_ERROR(TellServiceManager("READY=1"));
   if (const int signal = signals.Wait(&drained); signal != 0) {
     LogInfo("worker_stops", {{"signal", signal}});

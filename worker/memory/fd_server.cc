@@ -12,39 +12,9 @@
 #include <absl/strings/str_cat.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
-
-absl::StatusOr<UniqueFd> Listen(const std::string& path) {
-  sockaddr_un address{.sun_family = AF_UNIX};
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "': expected 1 to ",
-                                                   sizeof(address.sun_path) - 1, " bytes, found ",
-                                                   path.size()));
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const auto failed = [&](absl::string_view what) {
-    return absl::UnavailableError(
-        absl::StrCat("socket ", path, ": ", absl::ErrnoToStatus(errno, what).message()));
-  };
-  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return failed("socket");
-  // A socket without a listener is in the way of bind; anything else is not ours.
-  struct stat found;
-  if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)) unlink(path.c_str());
-  // Bound without permissions for others from the first moment: fchmod on the socket before bind
-  // sets the mode that the file is made with.
-  if (fchmod(fd.get(), 0600) != 0) return failed("fchmod");
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return failed("bind");
-  }
-  if (listen(fd.get(), 16) != 0) return failed("listen");
-  return fd;
-}
 
 // Never blocks: a client that does not read its replies is not waited for.
 bool SendReply(int client, const std::string& datagram, int descriptor) {
@@ -76,7 +46,8 @@ StorageDescription Describe(const StorageStatus& status) {
 
 absl::StatusOr<std::unique_ptr<FdServer>> FdServer::Create(StorageTable& storages,
                                                            Options options) {
-  ASSIGN_OR_RETURN(UniqueFd listener, Listen(options.socket_path));
+  ASSIGN_OR_RETURN(UnixListener listener,
+                   UnixListener::Listen(options.socket_path, SOCK_SEQPACKET));
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
@@ -95,7 +66,7 @@ FdServer::FdServer(StorageTable& storages, Options options, Descriptors descript
       epoll_(std::move(descriptors.epoll)),
       stop_(std::move(descriptors.stop)),
       ready_(std::make_shared<Ready>(std::move(descriptors.ready))) {
-  Watch(listener_.get());
+  Watch(listener_.fd());
   Watch(stop_.fd());
   Watch(ready_->event.fd());
   thread_ = Thread("fd-server", [this] { Run(); });
@@ -105,8 +76,7 @@ void FdServer::Stop() {
   if (!thread_.joinable()) return;
   stop_.Signal();
   thread_.Join();
-  listener_.Reset();
-  unlink(options_.socket_path.c_str());
+  listener_.Close();
 }
 
 void FdServer::Watch(int fd) {
@@ -124,7 +94,7 @@ void FdServer::Run() {
     if (epoll_wait(epoll_.get(), &event, 1, -1) != 1) continue;
     const int fd = event.data.fd;
     if (fd == stop_.fd()) break;
-    if (fd == listener_.get()) {
+    if (fd == listener_.fd()) {
       Accept();
     } else if (fd == ready_->event.fd()) {
       SendReady();
@@ -137,11 +107,11 @@ void FdServer::Run() {
 
 void FdServer::Drop(int client) {
   clients_.erase(client);
-  if (!std::exchange(accepting_, true)) Watch(listener_.get());
+  if (!std::exchange(accepting_, true)) Watch(listener_.fd());
 }
 
 void FdServer::Accept() {
-  UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd client(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (client.valid()) {
     const int fd = client.get();
     Watch(fd);
@@ -150,7 +120,7 @@ void FdServer::Accept() {
   // Looks for more when a client has gone.
   if (std::ssize(clients_) < options_.clients_max) return;
   accepting_ = false;
-  Ignore(listener_.get());
+  Ignore(listener_.fd());
 }
 
 bool FdServer::Serve(int client) {

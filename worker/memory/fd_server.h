@@ -4,6 +4,7 @@
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "common/base/unique_fd.h"
+#include "common/base/unix_listener.h"
 #include "common/memory_protocol/memory_protocol.h"
 #include "worker/memory/storage_table.h"
 
@@ -25,19 +26,19 @@ namespace crossmesh {
 class FdServer {
  public:
   struct Options {
-    std::string socket_path;   // an old socket at this path is replaced
+    std::string socket_path;   // a socket that nothing listens on makes way
     int32_t clients_max = 64;  // further ones wait in the kernel
     int64_t storage_bytes_max = int64_t{1} << 40;
   };
 
-  // `storages` must outlive the server. InvalidArgument when the path is too long; Unavailable,
-  // with errno's text, when the socket cannot be made.
+  // `storages` must outlive the server. As UnixListener::Listen says; ResourceExhausted: there are
+  // no descriptors left.
   static absl::StatusOr<std::unique_ptr<FdServer>> Create(StorageTable& storages, Options options);
   ~FdServer() { Stop(); }
   FdServer(const FdServer&) = delete;
   FdServer& operator=(const FdServer&) = delete;
 
-  // Closes all connections, removes the socket and joins.
+  // Closes all connections, removes the socket unless it is another's by now, and joins.
   void Stop();
 
  private:
@@ -62,7 +63,7 @@ class FdServer {
   };
 
   struct Descriptors {
-    UniqueFd listener;
+    UnixListener listener;
     UniqueFd epoll;
     EventFd stop;
     EventFd ready;
@@ -85,7 +86,7 @@ class FdServer {
 
   StorageTable& storages_;
   const Options options_;
-  UniqueFd listener_;
+  UnixListener listener_;
   const UniqueFd epoll_;
   EventFd stop_;
   // Shared with the waiters for memory, which may outlive the server.

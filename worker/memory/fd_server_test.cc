@@ -153,6 +153,17 @@ TEST_F(FdServerTest, SaysWhatItRefuses) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(FdServerTest, AStorageIsAtMostAsLargeAsTheOptionsSay) {
+  Start({.storage_bytes_max = 4096});
+  RawClient client(path());
+  const MemoryReply refused =
+      client.Ask({.op = Op::kCreate, .storage = "x", .device = "a.0", .bytes = 4097});
+  EXPECT_THAT(refused.status,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("expected at most 4096")));
+  EXPECT_FALSE(client.descriptor.valid());
+  EXPECT_OK(client.Ask({.op = Op::kCreate, .storage = "x", .device = "a.0", .bytes = 4096}).status);
+}
+
 TEST_F(FdServerTest, SurvivesHostileDatagrams) {
   std::mt19937_64 random(1);
   const std::string good = Encode({.op = Op::kOpen, .storage = "trainer", .device = "a.0"});
@@ -197,10 +208,26 @@ TEST_F(FdServerTest, ReplacesTheSocketOfAPredecessorAndNothingElse) {
   FILE* precious = fopen(file.c_str(), "w");
   fclose(precious);
   EXPECT_THAT(FdServer::Create(storages_, {.socket_path = file}),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("bind")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found another file")));
   EXPECT_EQ(unlink(file.c_str()), 0);
   EXPECT_THAT(FdServer::Create(storages_, {.socket_path = std::string(200, 'x')}),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(FdServerTest, TheSocketOfAServerThatLivesStaysItsOwn) {
+  StorageTable others{Arena::Pages::kSmall};
+  EXPECT_THAT(FdServer::Create(others, {.socket_path = path()}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another server")));
+  ASSERT_OK(storages_.Create({"trainer", {"a", 0}}, 1));
+  EXPECT_EQ(RawClient(path()).Ask({.op = Op::kList}).storages.size(), 1U);
+}
+
+TEST_F(FdServerTest, ASocketThatHasTakenThePathSinceStaysWhenItStops) {
+  ASSERT_EQ(unlink(path().c_str()), 0);
+  StorageTable others{Arena::Pages::kSmall};
+  ASSERT_OK_AND_ASSIGN(const auto other, FdServer::Create(others, {.socket_path = path()}));
+  server_->Stop();
+  EXPECT_OK(RawClient(path()).Ask({.op = Op::kList}).status);
 }
 
 TEST_F(FdServerTest, StopHangsUpAndRemovesTheSocket) {
