@@ -81,6 +81,9 @@ void TaskConnection::OnMessage(v1::ExecuteResponse response) {
       return OnReport(std::move(*response.mutable_report()));
     case v1::ExecuteResponse::kResolved:
       return OnResolved(response.resolved());
+    case v1::ExecuteResponse::kRefusedAsReceiver:
+      as_receiver_ = true;
+      return;
     case v1::ExecuteResponse::kNeedPart:  // answered by the gateway
     case v1::ExecuteResponse::MESSAGE_NOT_SET:
       return;
@@ -160,7 +163,7 @@ void TaskConnection::OnCallEnded(const absl::Status& status) {
   if (acknowledged_ || let_go_) return;
   if (!accepted_ && IsRefusal(status)) {
     ended_ = true;
-    Emit(TaskEnded{options_.worker, status, {}});
+    Emit(TaskEnded{options_.worker, status, {}, as_receiver_});
     return;
   }
   // An accepted task to which no call can attach again counts as lost with its worker.

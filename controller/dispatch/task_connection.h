@@ -86,6 +86,7 @@ class TaskConnection : public std::enable_shared_from_this<TaskConnection> {
   uint64_t call_number_ = 0;
   int broken_calls_ = 0;
   bool accepted_ = false;
+  bool as_receiver_ = false;  // a refusal that comes is of its destinations only
   bool ended_ = false;
   bool acknowledged_ = false;
   bool let_go_ = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -16,28 +17,6 @@ absl::Status About(absl::string_view worker, const absl::Status& status) {
 bool IsRetryable(const absl::Status& status) { return absl::IsUnavailable(status); }
 
 }  // namespace
-
-absl::string_view OperationStateName(OperationState state) {
-  switch (state) {
-    case OperationState::kPreparing:
-      return "PREPARING";
-    case OperationState::kRunning:
-      return "RUNNING";
-    case OperationState::kVerifying:
-      return "VERIFYING";
-    case OperationState::kCommitted:
-      return "COMMITTED";
-    case OperationState::kPartial:
-      return "PARTIAL";
-    case OperationState::kFailed:
-      return "FAILED";
-    case OperationState::kCancelled:
-      return "CANCELLED";
-  }
-  return "UNKNOWN";
-}
-
-bool IsTerminal(OperationState state) { return state >= OperationState::kCommitted; }
 
 std::vector<OperationAction> OperationMachine::Handle(const OperationEvent& event) {
   if (IsTerminal(state_)) return {};
@@ -66,10 +45,9 @@ void OperationMachine::On(const Planned& event) {
 
 void OperationMachine::On(const PlanFailed& event) {
   if (planned_) return;
-  Blame(event.status);
-  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) {
-    FailReplica(i, event.status);
-  }
+  const absl::Status why = WithAbsent(event.status);
+  Blame(why);
+  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) FailReplica(i, why);
   planned_ = started_ = true;  // with no task at all
 }
 
@@ -139,7 +117,11 @@ void OperationMachine::On(const TaskEnded& event) {
   if (refused && ending_.ok()) {
     // Others would wait for its bytes; what they need is planned again without it.
     Blame(About(event.worker, event.status));
-    avoided_workers_.insert(event.worker);
+    // Its replicas have failed, so it is planned for as a source alone.
+    if (!event.as_receiver) {
+      avoided_workers_.insert(event.worker);
+      absent_.try_emplace(event.worker, event.status.message());
+    }
     for (const Task& other : tasks_) {
       if (other.ended()) continue;
       Do(TellPeerLost{other.share.worker, attempt_, event.worker,
@@ -246,6 +228,7 @@ void OperationMachine::LoseWorker(const std::string& worker, const absl::Status&
   Task* task = FindTask(worker);
   if (task == nullptr || task->state == TaskState::kLost) return;
   if (!started_) return;  // StartTasks looks again
+  absent_.try_emplace(worker, status.message());
   const bool was_needed = !task->ended();
   task->state = TaskState::kLost;
   task->unresolved.clear();
@@ -390,6 +373,15 @@ void OperationMachine::Finish() {
     state_ = absl::IsCancelled(ending_) ? OperationState::kCancelled : OperationState::kFailed;
   }
   Do(FinishOperation{});
+}
+
+absl::Status OperationMachine::WithAbsent(const absl::Status& status) const {
+  if (absent_.empty()) return status;
+  const auto text = [](std::string* out, const auto& absent) {
+    absl::StrAppend(out, "worker ", absent.first, ": ", absent.second);
+  };
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; planned without ",
+                                                  absl::StrJoin(absent_, ", without ", text)));
 }
 
 void OperationMachine::Blame(const absl::Status& status) {

@@ -2,6 +2,7 @@
 
 #include "common/plan/indices.h"
 #include "controller/operation/accusations.h"
+#include "controller/operation/operation_state.h"
 
 #include <cstdint>
 #include <set>
@@ -15,18 +16,6 @@
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
-
-enum class OperationState : uint8_t {
-  kPreparing,
-  kRunning,
-  kVerifying,
-  kCommitted,
-  kPartial,
-  kFailed,
-  kCancelled,
-};
-absl::string_view OperationStateName(OperationState state);
-bool IsTerminal(OperationState state);
 
 enum class ReplicaState : uint8_t { kReceiving, kCommitted, kFailed };
 
@@ -63,6 +52,7 @@ struct TaskEnded {
   std::string worker;
   absl::Status status;
   std::vector<std::string> lost_peers;
+  bool as_receiver = false;  // not accepted for its destinations' sake only: it may still send
 };
 struct DevicesResolved {
   std::string worker;
@@ -126,6 +116,9 @@ using OperationAction =
 //
 //   PREPARING --Planned, IntentCommitted, all accepted--> RUNNING --some replica whole--> VERIFYING
 //   any of them --> COMMITTED | PARTIAL | FAILED | CANCELLED
+//
+// A worker that refuses is left out from then on; one that refuses as a receiver only stays a
+// source.
 //
 // A replica commits when all its devices are done with OK, and by itself: others may still receive.
 // It fails when a worker that owns one of its devices is lost. What it was to get through another
@@ -203,6 +196,8 @@ class OperationMachine {
     actions_.push_back(std::move(action));
   }
   void Blame(const absl::Status& status);
+  // Why there is no plan, with the workers that it had to do without.
+  absl::Status WithAbsent(const absl::Status& status) const;
 
   OperationState state_ = OperationState::kPreparing;
   uint32_t attempt_ = 1;
@@ -215,7 +210,9 @@ class OperationMachine {
   Accusations accusations_;                // in the present attempt, not explained yet
   std::set<std::string> lost_workers_;     // that are gone
   std::set<std::string> avoided_workers_;  // that are there and refused
-  absl::Status ending_;                    // why nothing new is begun; OK: not ending
+  absl::btree_map<std::string, std::string>
+      absent_;           // of both, those of the first attempt, and why
+  absl::Status ending_;  // why nothing new is begun; OK: not ending
   absl::Status error_;
   std::vector<OperationAction> actions_;  // of the event being handled
 };

@@ -64,6 +64,7 @@ OperationEvent EventOf(absl::string_view line) {
   if (kind == "TaskAccepted") return TaskAccepted{words[1]};
   if (kind == "DeviceDone") return DeviceDone{words[1], Rank(words[2]), StatusOf(words, 3)};
   if (kind == "TaskEnded") return TaskEnded{words[1], StatusOf(words, 2), {}};
+  if (kind == "TaskRefusedAsReceiver") return TaskEnded{words[1], StatusOf(words, 2), {}, true};
   if (kind == "TaskBlames") {
     return TaskEnded{words[1], absl::OkStatus(), {words.begin() + 2, words.end()}};
   }
@@ -99,7 +100,8 @@ struct ActionText {
   }
   std::string operator()(const PlanAgain& a) const {
     return absl::StrCat("PlanAgain attempt ", a.attempt, " replicas ",
-                        absl::StrJoin(a.replicas, ","), " without ", absl::StrJoin(a.without, ","));
+                        absl::StrJoin(a.replicas, ","), " without ",
+                        a.without.empty() ? "none" : absl::StrJoin(a.without, ","));
   }
   std::string operator()(const AcknowledgeTask& a) const {
     return absl::StrCat("AcknowledgeTask ", a.worker, " attempt ", a.attempt);
@@ -122,6 +124,20 @@ std::string Play(const std::string& script) {
     absl::StrAppend(&played, "  ", OperationStateName(machine.state()), "\n");
     return played;
   });
+}
+
+TEST(OperationMachine, ARefusedPlanNamesTheWorkersThatItHadToDoWithout) {
+  OperationMachine machine(1);
+  for (const char* event :
+       {"Planned w0{} w1{1:0}", "IntentCommitted", "TaskAccepted w0", "TaskAccepted w1",
+        "WorkerLost w0 UNAVAILABLE its session ended",
+        "DeviceDone w1 1 UNAVAILABLE peer w0 is lost", "TaskEnded w1 OK", "DevicesResolved w1 1 OK",
+        "PlanFailed FAILED_PRECONDITION no source"}) {
+    machine.Handle(EventOf(event));
+  }
+  EXPECT_EQ(machine.state(), OperationState::kFailed);
+  EXPECT_EQ(machine.replicas()[0].error.message(),
+            "no source; planned without worker w0: its session ended");
 }
 
 TEST(OperationScripts, EveryScriptPlaysAsItIsWritten) {

@@ -91,7 +91,6 @@ void PipelineMachine::On(const Reported& event) {
 
 void PipelineMachine::CompleteIteration() {
   actions_.emplace_back(EndIteration{iteration_, absl::OkStatus()});
-  failure_ = absl::OkStatus();
   ++iteration_;
   if (iteration_ == options_.iterations || stop_reason_.has_value()) {
     StopAll("");

@@ -176,7 +176,7 @@ class PipelineMachine {
   int64_t iteration_ = 0;        // that runs, or is the next
   bool tried_ = false;           // it was begun
   absl::Status cause_;           // why programs are stopped; OK: the run is done
-  absl::Status failure_;         // of the last iteration tried; OK: it is complete
+  absl::Status failure_;         // of the last iteration that failed; told at once, or never
   bool awaits_workers_ = false;  // since the timer of kWorkers was started
   bool too_late_ = false;        // since it has run out
   absl::Status missing_;         // why workers are still waited for, or why the last start failed

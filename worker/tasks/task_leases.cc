@@ -52,6 +52,11 @@ absl::StatusOr<TaskLeases> TaskLeases::Take(const StartRequest& request, const L
   return status;
 }
 
+absl::Status TaskLeases::CheckSources(const StartRequest& request, const LaidOutPart& part,
+                                      StorageTable& storages) {
+  return TaskLeases(storages).TakeSources(request, part);
+}
+
 std::vector<StorageKey> TaskLeases::Destinations(const StartRequest& request,
                                                  const LaidOutPart& part) {
   std::vector<StorageKey> keys;

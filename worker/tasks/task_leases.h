@@ -25,6 +25,10 @@ class TaskLeases {
   static absl::StatusOr<TaskLeases> Take(const StartRequest& request, const LaidOutPart& part,
                                          StorageTable& storages);
 
+  // Could it lease all that the task reads? What Take says, of sources.
+  static absl::Status CheckSources(const StartRequest& request, const LaidOutPart& part,
+                                   StorageTable& storages);
+
   // The names of the storages that the task writes.
   static std::vector<StorageKey> Destinations(const StartRequest& request, const LaidOutPart& part);
 

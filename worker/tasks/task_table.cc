@@ -161,9 +161,12 @@ absl::Status TaskTable::TryBegin(const PendingStart& start) {
 
 absl::Status TaskTable::Begin(const PendingStart& start) {
   RETURN_IF_ERROR(CheckDevices(start.part->prepared->part()));
-  ASSIGN_OR_RETURN(TaskLeases leases,
-                   TaskLeases::Take(start.request, *start.part, ports_.storages));
-  auto task = std::make_unique<WorkerTask>(start.request, start.part, std::move(leases),
+  absl::StatusOr<TaskLeases> leases = TaskLeases::Take(start.request, *start.part, ports_.storages);
+  if (!leases.ok()) {
+    TellIfSource(start);
+    return NameWriter(start, leases.status());
+  }
+  auto task = std::make_unique<WorkerTask>(start.request, start.part, *std::move(leases),
                                            ports_.clock.Monotonic());
   ASSIGN_OR_RETURN(TaskSpec spec, task->Specify(options_.worker));
   task->Attach(start.caller);
@@ -178,6 +181,14 @@ absl::Status TaskTable::Begin(const PendingStart& start) {
   });
   StartSweeping();
   return absl::OkStatus();
+}
+
+// Others may need what this worker has.
+void TaskTable::TellIfSource(const PendingStart& start) const {
+  if (!TaskLeases::CheckSources(start.request, *start.part, ports_.storages).ok()) return;
+  v1::ExecuteResponse response;
+  response.mutable_refused_as_receiver();
+  start.caller->Say(response);
 }
 
 void TaskTable::Started(const TaskKey& key, const absl::Status& status) {
@@ -297,7 +308,7 @@ void TaskTable::CollectProgress(absl::AnyInvocable<void(std::vector<Progress>)> 
 void TaskTable::Drain(absl::AnyInvocable<void()> idle) {
   draining_ = true;
   EndAllPending(Draining());
-  on_idle_ = std::move(idle);
+  on_idle_.push_back(std::move(idle));
   TellIfIdle();
 }
 
@@ -375,12 +386,13 @@ bool TaskTable::Live(const WorkerTask& task) {
 }
 
 void TaskTable::TellIfIdle() {
-  if (!draining_ || !on_idle_) return;
+  if (!draining_ || on_idle_.empty()) return;
   const bool busy = std::any_of(tasks_.begin(), tasks_.end(), [this](const auto& entry) {
     const WorkerTask& task = *entry.second;
     return wait_for_callers_ ? Live(task) : task.state() != WorkerTask::State::kEnded;
   });
-  if (!busy) std::exchange(on_idle_, nullptr)();
+  if (busy) return;
+  for (absl::AnyInvocable<void()>& idle : std::exchange(on_idle_, {})) idle();
 }
 
 }  // namespace crossmesh

@@ -103,8 +103,16 @@ class TaskTable : private TaskObserver {
   // Calls `done` with all running tasks, later, on the control loop.
   void CollectProgress(absl::AnyInvocable<void(std::vector<Progress>)> done);
 
+  // Of controllers of `epoch` or a lower one: the operations of which there are tasks, also ended
+  // ones, each once.
+  std::vector<std::string> HeldOperations(uint64_t epoch) const;
+  // They have ended at the controller of `epoch`, which resolves none of their tasks any more, nor
+  // does a former one: what runs of them is cancelled, what is not resolved abandoned.
+  void GiveUp(std::span<const std::string> operations, uint64_t epoch);
+
   // From now on no task is started. Calls `idle` once no task runs and no caller has business left;
-  // at once when that is so.
+  // at once when that is so. Each time that it is asked, so that a second one does not undo the
+  // first.
   void Drain(absl::AnyInvocable<void()> idle);
   // Cancels every task that runs. A drain waits for no caller from now on.
   void CancelAll(const absl::Status& why);
@@ -131,6 +139,11 @@ class TaskTable : private TaskObserver {
   absl::Status MakeRoom();
   absl::Status TryBegin(const PendingStart& start);
   absl::Status Begin(const PendingStart& start);
+  // What the start of a task was refused with, and, if some other task writes its destinations,
+  // which.
+  absl::Status NameWriter(const PendingStart& start, absl::Status refusal) const;
+  // When the start is refused for the sake of a destination only.
+  void TellIfSource(const PendingStart& start) const;
 
   // Between controllers: task_table_fencing.cc.
   void SupersedeOlderEpochs(const TaskKey& key);
@@ -172,7 +185,7 @@ class TaskTable : private TaskObserver {
   bool sweeping_ = false;
   bool draining_ = false;
   bool wait_for_callers_ = true;  // when draining
-  absl::AnyInvocable<void()> on_idle_;
+  std::vector<absl::AnyInvocable<void()>> on_idle_;
 };
 
 }  // namespace crossmesh

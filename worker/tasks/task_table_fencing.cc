@@ -1,4 +1,5 @@
-// What a controller of a higher epoch does with the tasks of former ones.
+// What becomes of tasks that no controller resolves any more: those of former controllers, and
+// those of operations that have ended.
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -7,6 +8,7 @@
 #include "worker/tasks/worker_task.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -14,10 +16,13 @@
 namespace crossmesh {
 namespace {
 
+// The first of `a` that is in `b`; the end of `a` when none is.
+auto FindShared(const std::vector<StorageKey>& a, const std::vector<StorageKey>& b) {
+  return std::ranges::find_first_of(a, b);
+}
+
 bool SharesStorage(const std::vector<StorageKey>& a, const std::vector<StorageKey>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const StorageKey& storage) {
-    return std::find(b.begin(), b.end(), storage) != b.end();
-  });
+  return FindShared(a, b) != a.end();
 }
 
 // Half of what its peers, who may have begun, wait for a sign of this worker.
@@ -64,6 +69,51 @@ std::vector<TaskKey> TaskTable::FreeFencedDestinations(const StartRequest& reque
     }
   }
   return writers;
+}
+
+// Else a client could not know what to wait for, or to cancel.
+absl::Status TaskTable::NameWriter(const PendingStart& start, absl::Status refusal) const {
+  if (!absl::IsAborted(refusal)) return refusal;
+  const std::vector<StorageKey> wanted = TaskLeases::Destinations(start.request, *start.part);
+  for (const auto& [key, task] : tasks_) {
+    if (task->resolved()) continue;
+    const auto writes = TaskLeases::Destinations(task->request(), task->part());
+    const auto shared = FindShared(wanted, writes);
+    if (shared == wanted.end()) continue;
+    return absl::AbortedError(absl::StrCat("destination storage \"", shared->name, "\" of device ",
+                                           ToString(shared->device), ": is being written by ",
+                                           "operation ", task->request().operation_id, ", attempt ",
+                                           key.plan));
+  }
+  return refusal;
+}
+
+std::vector<std::string> TaskTable::HeldOperations(uint64_t epoch) const {
+  std::set<std::string> operations;
+  for (const auto& [key, task] : tasks_) {
+    if (key.epoch <= epoch && !unwanted_.contains(key)) {
+      operations.insert(task->request().operation_id);
+    }
+  }
+  return {operations.begin(), operations.end()};
+}
+
+void TaskTable::GiveUp(std::span<const std::string> operations, uint64_t epoch) {
+  std::vector<TaskKey> over;
+  for (const auto& [key, task] : tasks_) {
+    const std::string& operation = task->request().operation_id;
+    if (key.epoch > epoch || unwanted_.contains(key)) continue;
+    if (std::ranges::find(operations, operation) == operations.end()) continue;
+    over.push_back(key);
+    LogWarning(
+        "task_given_up",
+        {{"worker_id", options_.worker}, {"operation_id", operation}, {"attempt", key.plan}});
+  }
+  for (const TaskKey& key : over) {
+    Dismiss(key, absl::AbortedError("the operation has ended at its controller"));
+  }
+  BeginPending();
+  TellIfIdle();
 }
 
 void TaskTable::Wait(PendingStart start, const std::vector<TaskKey>& writers) {

@@ -80,5 +80,34 @@ TEST_F(WorkerTaskTest, ARepeatedResolutionIsAnsweredAndAnOppositeOneRefused) {
   EXPECT_EQ(call->caller->said.back(), "resolved 0 INVALID_ARGUMENT");
 }
 
+TEST_F(WorkerTaskTest, ADeviceOfWhichNoWordCameIsNotCommitted) {
+  const auto call = Start(Key(1));
+  executor_.EndWithout(Key(1), /*device=*/2);
+  RunLoops();
+  Send(*call, ResolveOf({2}, true));
+  EXPECT_EQ(call->caller->said.back(), "resolved 2 FAILED_PRECONDITION");
+  EXPECT_THAT(call->caller->last_message, AllOf(HasSubstr("b.0"), HasSubstr("not complete")));
+  EXPECT_EQ(StatusOf("new", "b.0").generation, 1);
+}
+
+TEST_F(WorkerTaskTest, AfterADeviceThatIsRefusedTheRestIsLeftOpen) {
+  const auto call = Start(Key(1));
+  executor_.EndWithout(Key(1), /*device=*/2);
+  RunLoops();
+  Send(*call, ResolveOf({2, 3}, true));
+  EXPECT_EQ(call->caller->said.back(), "resolved 2,3 FAILED_PRECONDITION");
+  EXPECT_THAT(call->caller->last_message, HasSubstr("b.0"));
+  EXPECT_TRUE(StatusOf("new", "b.1").writing);
+  EXPECT_EQ(StatusOf("new", "b.1").generation, 1);
+}
+
+TEST_F(WorkerTaskTest, AnEarlyResolutionThatIsRepeatedIsAnsweredOnce) {
+  const auto call = Start(Key(1));
+  for (int i = 0; i < 3; ++i) Send(*call, ResolveOf({2}, true));
+  Finish(Key(1));
+  EXPECT_THAT(call->caller->said,
+              ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK", "resolved 2 OK"));
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -47,6 +47,19 @@ class FakeExecutor final : public Executor {
     task.observer->OnTaskDone(report);
   }
 
+  // The task ends, and no word of `device` has come.
+  void EndWithout(const TaskKey& key, DeviceRank device) {
+    Running task = std::move(running_.at(key));
+    running_.erase(key);
+    TaskReport report{.key = key};
+    for (const DeviceRank rank : task.spec.part->destinations()) {
+      if (rank == device) continue;
+      report.devices.push_back({.device = rank, .bytes = 32});
+      task.observer->OnDeviceDone(key, report.devices.back());
+    }
+    task.observer->OnTaskDone(report);
+  }
+
   // The highest that it was told of.
   uint64_t epoch() const { return epoch_; }
 

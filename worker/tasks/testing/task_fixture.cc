@@ -74,6 +74,9 @@ void FakeCaller::Say(const v1::ExecuteResponse& response) {
       said.push_back(absl::StrCat("resolved ", absl::StrJoin(response.resolved().devices(), ","),
                                   " ", CodeName(response.resolved().code())));
       break;
+    case v1::ExecuteResponse::kRefusedAsReceiver:
+      said.push_back("refused as receiver");
+      break;
     case v1::ExecuteResponse::MESSAGE_NOT_SET:
       FAIL() << "an empty message";
   }
