@@ -395,6 +395,12 @@ absl::Status Client::DrainWorker(const std::string& name) {
       .status();
 }
 
+absl::Status Client::ForgetWorker(const std::string& name) {
+  return Call(*workers_, &v1::WorkerService::Stub::ForgetWorker,
+              Named<v1::ForgetWorkerRequest>(name))
+      .status();
+}
+
 std::string NewRequestId() { return absl::StrFormat("%016x%016x", RandomNumber(), RandomNumber()); }
 
 }  // namespace crossmesh

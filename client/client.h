@@ -125,6 +125,8 @@ class Client {
   // By name.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
   absl::Status DrainWorker(const std::string& name);
+  // NotFound; FailedPrecondition: it is not lost.
+  absl::Status ForgetWorker(const std::string& name);
 
  private:
   Client(std::string address, const ClientOptions& options,

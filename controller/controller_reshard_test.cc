@@ -207,6 +207,11 @@ TEST_F(ControllerReshardTest, CancelEndsARunningOperation) {
   EXPECT_EQ(workers_[2]->counts().cancels, 1);
   EXPECT_EQ(workers_[2]->counts().abandons, 1);
   EXPECT_OK(Cancel(operation.id(), "again"));
+  for (const auto& worker : workers_) worker->SetManner(FakeWorker::Manner::kDiligent);
+  ASSERT_OK_AND_ASSIGN(const v1::Operation committed, Execute(Request("r2")));
+  EXPECT_THAT(Cancel(committed.id(), "too late"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(committed.id()), HasSubstr("COMMITTED"))));
   EXPECT_THAT(Cancel("op-0", ""), StatusIs(absl::StatusCode::kNotFound, HasSubstr("op-0")));
 }
 
@@ -240,12 +245,15 @@ TEST_F(ControllerReshardTest, HeartbeatsTellProgress) {
                            workers_[2]->WaitUntilHolding(1);
                            workers_[2]->SendHeartbeat(now.id(), 1000);
                            sent = true;
-                         } else if (now.moved_bytes() == 1000) {
+                         } else if (now.moved_bytes() == 1000 && moved == 0) {
                            moved = now.moved_bytes();
+                           EXPECT_EQ(ListWorkers()[2].running_tasks(), 1);
                            workers_[2]->Release();
                          }
                        }));
   EXPECT_EQ(moved, 1000);
+  // Without another heartbeat.
+  EXPECT_EQ(ListWorkers()[2].running_tasks(), 0);
   EXPECT_EQ(operation.moved_bytes(), operation.total_bytes());
 }
 

@@ -70,7 +70,7 @@ ControllerServer::Parts::Parts(const Environment& environment,
                         .running = environment.pipelines,
                         .planners = environment.planners,
                         .clock = environment.clock}),
-      worker_service(environment.workers, sessions) {
+      worker_service(environment.workers, sessions, environment.operation_registry) {
   if (exporter == nullptr) return;
   exporter->Serve(environment.metrics.metrics());
   exporter->Serve(rpc_metrics.metrics());

@@ -1,9 +1,13 @@
 #include "controller/controller.h"
 
+#include "common/rpc/deadline.h"
+#include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
+#include "common/wire/session_protocol.h"
 #include "controller/testing/controller_fixture.h"
 
-#include <filesystem>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -77,14 +81,103 @@ TEST_F(ControllerTest, AManifestOfThousandsOfTensorsTravelsInPieces) {
   EXPECT_THAT(PutManifest("big", tensors), StatusIs(absl::StatusCode::kAlreadyExists));
 }
 
-TEST_F(ControllerTest, ASecondSessionOfAWorkerSupersedesTheFirst) {
+// A session that a test speaks in.
+class RawSession {
+ public:
+  explicit RawSession(v1::WorkerService::Stub& stub) {
+    SetDeadline(context_);
+    call_ = stub.WorkerSession(&context_);
+  }
+  ~RawSession() { context_.TryCancel(); }
+  // What the controller answers, or how it ends the session.
+  absl::StatusOr<v1::WorkerSessionResponse> Say(const v1::WorkerSessionRequest& request) {
+    call_->Write(request);
+    return Hear();
+  }
+  absl::StatusOr<v1::WorkerSessionResponse> Hear() {
+    v1::WorkerSessionResponse response;
+    if (call_->Read(&response)) return response;
+    const absl::Status status = FromGrpcStatus(call_->Finish());
+    return status.ok() ? absl::UnknownError("the session has ended") : status;
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerSessionRequest, v1::WorkerSessionResponse>>
+      call_;
+};
+
+v1::WorkerSessionRequest RegistrationOf(const std::string& address, uint64_t incarnation) {
+  v1::WorkerSessionRequest request;
+  v1::WorkerSessionRequest::Register& registration = *request.mutable_register_();
+  registration.set_worker("w-a");
+  registration.set_incarnation(incarnation);
+  registration.set_devices("a.0");
+  registration.set_execution_address(address);
+  registration.set_transport("inprocess");
+  registration.set_protocol(kSessionProtocol);
+  return request;
+}
+
+TEST_F(ControllerTest, ASecondSessionOfAProcessSupersedesTheFirst) {
   FakeWorker& first = AddWorker("a");
-  const std::string elsewhere = folder_.PathOf("elsewhere");
-  std::filesystem::create_directory(elsewhere);
-  const FakeWorker second(
-      {.folder = elsewhere, .name = "w-a", .devices = "a.0", .controller = address_});
+  RawSession second(*sessions_);
+  ASSERT_OK_AND_ASSIGN(
+      const v1::WorkerSessionResponse answer,
+      second.Say(RegistrationOf("unix:" + folder_.PathOf("w-a.sock"), /*incarnation=*/1)));
+  EXPECT_TRUE(answer.has_registered());
   EXPECT_THAT(first.ReadSession(), StatusIs(absl::StatusCode::kAborted, HasSubstr("superseded")));
   EXPECT_THAT(ListWorkers(), SizeIs(1));
+}
+
+TEST_F(ControllerTest, ASecondProcessOfANameIsRefusedUntilTheFirstIsGone) {
+  RawSession first(*sessions_);
+  ASSERT_OK(first.Say(RegistrationOf("unix:/first.sock", UINT64_MAX)));
+  EXPECT_THAT(RawSession(*sessions_).Say(RegistrationOf("unix:/second.sock", 7)),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("w-a")));
+  v1::WorkerSessionRequest leave;
+  leave.mutable_leave();
+  EXPECT_FALSE(first.Say(leave).ok());
+  // Once the controller has seen the end.
+  WaitUntil(
+      [this] { return RawSession(*sessions_).Say(RegistrationOf("unix:/second.sock", 7)).ok(); });
+}
+
+TEST_F(ControllerTest, AWorkerHearsWhatHasEndedOfWhatItHolds) {
+  RawSession session(*sessions_);
+  ASSERT_OK(session.Say(RegistrationOf("unix:/first.sock", 7)));
+  v1::WorkerSessionRequest beat;
+  beat.mutable_heartbeat()->add_held_operations("op-1");
+  ASSERT_OK_AND_ASSIGN(const v1::WorkerSessionResponse answer, session.Say(beat));
+  EXPECT_THAT(answer.operations_ended().operations(), ElementsAre("op-1"));
+}
+
+TEST_F(ControllerTest, AWorkerThatDrainsIsToldAgainOnItsNextStreamAndListedSo) {
+  RawSession first(*sessions_);
+  ASSERT_OK(first.Say(RegistrationOf("unix:/first.sock", 7)));
+  v1::DrainWorkerRequest drain;
+  drain.set_name("w-a");
+  ASSERT_OK(Call(*sessions_, &v1::WorkerService::Stub::DrainWorker, drain));
+  RawSession second(*sessions_);
+  ASSERT_OK(second.Say(RegistrationOf("unix:/first.sock", 7)));
+  ASSERT_OK_AND_ASSIGN(const v1::WorkerSessionResponse told, second.Hear());
+  EXPECT_TRUE(told.has_drain());
+  EXPECT_EQ(ListWorkers().front().state(), v1::WORKER_STATE_DRAINING);
+}
+
+TEST_F(ControllerTest, ALostStrangerCanBeForgotten) {
+  {
+    RawSession stranger(*sessions_);
+    ASSERT_OK(stranger.Say(RegistrationOf("unix:/first.sock", 7)));
+    v1::ForgetWorkerRequest forget;
+    forget.set_name("w-a");
+    EXPECT_THAT(Call(*sessions_, &v1::WorkerService::Stub::ForgetWorker, forget),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("w-a")));
+  }
+  v1::ForgetWorkerRequest forget;
+  forget.set_name("w-a");
+  WaitUntil([&] { return Call(*sessions_, &v1::WorkerService::Stub::ForgetWorker, forget).ok(); });
+  EXPECT_THAT(ListWorkers(), SizeIs(0));
 }
 
 TEST_F(ControllerTest, AnAddressInUseIsAFailedPrecondition) {

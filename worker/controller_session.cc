@@ -42,6 +42,13 @@ void ControllerSession::Start() {
   ports_.control.Post([this] { agent_->Start(); });
 }
 
+void ControllerSession::TellDraining() {
+  ports_.control.Post([this] {
+    draining_ = true;
+    agent_->HurryHeartbeat();
+  });
+}
+
 void ControllerSession::Leave() {
   const auto left = std::make_shared<Latch>();
   ports_.control.Post([this, left] { agent_->Leave([left] { left->Set(); }); });
@@ -71,11 +78,12 @@ v1::WorkerSessionRequest::Register ControllerSession::Registration(
 // Processes of GPUs come and go, so each registration names those of its time.
 void ControllerSession::Refresh(v1::WorkerSessionRequest::Register& registration) {
   ports_.devices.Describe(registration);
+  registration.set_draining(draining_);
 }
 
-void ControllerSession::MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) {
+void ControllerSession::MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) {
   ports_.tasks.CollectProgress(
-      [this, done = std::move(done)](const std::vector<TaskTable::Progress>& tasks) mutable {
+      [this, epoch, done = std::move(done)](const std::vector<TaskTable::Progress>& tasks) mutable {
         Heartbeat heartbeat;
         for (const TaskTable::Progress& task : tasks) {
           v1::WorkerSessionRequest::TaskProgress& progress = *heartbeat.add_tasks();
@@ -83,16 +91,31 @@ void ControllerSession::MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) 
           progress.set_attempt(task.attempt);
           progress.set_moved_bytes(task.moved_bytes);
         }
+        for (std::string& operation : ports_.tasks.HeldOperations(epoch)) {
+          heartbeat.add_held_operations(std::move(operation));
+        }
+        heartbeat.set_draining(draining_);
         ports_.devices.Describe(heartbeat);
         done(std::move(heartbeat));
       });
 }
 
 void ControllerSession::OnDrain() {
+  // Once: a session that is renewed asks again.
+  if (std::exchange(draining_, true)) return;
   LogInfo("worker_drains", {{"worker_id", options_.worker}, {"asked_by", "controller"}});
   ports_.tasks.Drain([this] {
     if (options_.on_drained) options_.on_drained();
   });
+}
+
+void ControllerSession::OnOperationsEnded(uint64_t epoch,
+                                          const std::vector<std::string>& operations) {
+  ports_.tasks.GiveUp(operations, epoch);
+}
+
+void ControllerSession::OnRefused(const absl::Status& why) {
+  if (options_.on_refused) options_.on_refused(why);
 }
 
 }  // namespace crossmesh

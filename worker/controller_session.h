@@ -2,6 +2,7 @@
 
 #include "worker/agent/session_agent.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,7 +27,8 @@ class ControllerSession final : private SessionHost {
     std::vector<std::string> controllers;  // addresses, at least one
     bool insecure = false;
     std::vector<std::string> data_interfaces;
-    std::function<void()> on_drained;  // as WorkerOptions says
+    std::function<void()> on_drained;                     // as WorkerOptions says
+    std::function<void(const absl::Status&)> on_refused;  // as WorkerOptions says
   };
   // All outlive it.
   struct Ports {
@@ -44,6 +46,8 @@ class ControllerSession final : private SessionHost {
   absl::Status Open(const std::string& execution_address, const Transport& transport);
   // Begins on the control loop, which may start later.
   void Start();
+  // Says from now on that the worker drains. Any thread.
+  void TellDraining();
   // On the control loop: as SessionAgent says.
   void HurryHeartbeat() { agent_->HurryHeartbeat(); }
   // Says goodbye, and waits until that is over.
@@ -55,12 +59,15 @@ class ControllerSession final : private SessionHost {
 
   // SessionHost; on the control loop.
   void Refresh(v1::WorkerSessionRequest::Register& registration) override;
-  void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) override;
+  void MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) override;
   void OnDrain() override;
+  void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) override;
+  void OnRefused(const absl::Status& why) override;
 
   const Options options_;
   const Ports ports_;
   std::unique_ptr<SessionAgent> agent_;
+  bool draining_ = false;  // on the control loop
 };
 
 }  // namespace crossmesh

@@ -118,6 +118,11 @@ absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   ASSIGN_OR_RETURN(const StopSignals signals, StopSignals::Block());
   ASSIGN_OR_RETURN(EventFd drained, EventFd::Create());
   flags.worker.on_drained = [&drained] { drained.Signal(); };
+  absl::Status refused;  // read when the worker's threads have ended
+  flags.worker.on_refused = [&drained, &refused](const absl::Status& why) {
+    refused = why;
+    drained.Signal();
+  };
   ASSIGN_OR_RETURN(ReadyFile ready, ReadyFile::Claim(daemon.ready_file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker, Worker::Create(flags.worker));
   RETURN_IF_ERROR(ready.Write({{"name", worker->name()},
@@ -129,8 +134,9 @@ absl::Status RunWorker(Flags flags, const DaemonFlags& daemon) {
   if (const int signal = signals.Wait(&drained); signal != 0) {
     LogInfo("worker_stops", {{"signal", signal}});
   }
-  return StopUnlessInsisted(signals,
-                            [&] { worker->Stop(absl::Seconds(flags.drain_timeout_seconds)); });
+  RETURN_IF_ERROR(StopUnlessInsisted(
+      signals, [&] { worker->Stop(absl::Seconds(flags.drain_timeout_seconds)); }));
+  return refused;
 }
 
 }  // namespace

@@ -127,7 +127,8 @@ absl::Status Worker::OpenServices() {
                                  .controllers = options_.controllers,
                                  .insecure = options_.insecure,
                                  .data_interfaces = options_.data.interfaces,
-                                 .on_drained = options_.on_drained},
+                                 .on_drained = options_.on_drained,
+                                 .on_refused = options_.on_refused},
       ControllerSession::Ports{.control = *control_,
                                .devices = *devices_,
                                .tasks = data_plane_->tasks(),
@@ -138,6 +139,7 @@ absl::Status Worker::OpenServices() {
 
 void Worker::Stop(absl::Duration drain_timeout) {
   if (std::exchange(stopped_, true) || !started_) return;
+  session_->TellDraining();
   data_plane_->FinishTasks(drain_timeout);
   services_->StopPrograms();
   session_->Leave();

@@ -30,6 +30,9 @@ struct WorkerOptions {
   // Called once on a thread of the worker, which it must not block, when the controller has asked
   // for a drain and nothing runs any more: the owner should call Stop.
   std::function<void()> on_drained;
+  // Called once, likewise, when the name or a device belongs to another process and the worker
+  // gives up: the owner should call Stop.
+  std::function<void(const absl::Status&)> on_refused;
 };
 
 }  // namespace crossmesh

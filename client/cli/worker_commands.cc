@@ -34,10 +34,16 @@ absl::Status Drain(Cli& cli, const std::string& name) {
       absl::StrCat("worker ", name, " gets no new work, and leaves when it is idle\n"));
 }
 
+absl::Status Forget(Cli& cli, const std::string& name) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  RETURN_IF_ERROR(client.ForgetWorker(name));
+  return cli.Answer({{"forgotten", name}}, absl::StrCat("worker ", name, " is off the list\n"));
+}
+
 }  // namespace
 
 void AddWorkerCommands(Cli& cli, CLI::App& app) {
-  CLI::App& group = cli.AddGroup(app, "worker", "Shows and drains workers");
+  CLI::App& group = cli.AddGroup(app, "worker", "Shows, drains and forgets workers");
   CLI::App& list = cli.AddCommand(group, "list", "Lists all workers by name",
                                   "  crossmesh worker list --controller 127.0.0.1:7400\n");
   cli.Run(list, [&cli] { return List(cli); });
@@ -49,7 +55,12 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
   drain.add_option("name", *name, "Name")->required();
   cli.Run(drain, [&cli, name] { return Drain(cli, *name); });
 
-  for (CLI::App* command : {&list, &drain}) cli.AddControllerFlags(*command);
+  CLI::App& forget = cli.AddCommand(group, "forget", "Takes a lost worker off the list",
+                                    "  crossmesh worker forget node-a\n");
+  forget.add_option("name", *name, "Name")->required();
+  cli.Run(forget, [&cli, name] { return Forget(cli, *name); });
+
+  for (CLI::App* command : {&list, &drain, &forget}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

@@ -29,6 +29,8 @@ int ExitCodeOf(const absl::Status& status) {
       return kExitUsage;
     case absl::StatusCode::kFailedPrecondition:
       return kExitAddressInUse;
+    case absl::StatusCode::kAlreadyExists:
+      return kExitNameTaken;
     default:
       return kExitFailure;
   }

@@ -12,9 +12,10 @@ namespace crossmesh {
 inline constexpr int kExitUsage = 64;
 inline constexpr int kExitFailure = 70;
 inline constexpr int kExitAddressInUse = 75;
+inline constexpr int kExitNameTaken = 76;
 
 // What a daemon exits with when it ends with this status: InvalidArgument is of its flags,
-// FailedPrecondition of an address that is taken.
+// FailedPrecondition of an address that is taken, AlreadyExists of a name that is.
 int ExitCodeOf(const absl::Status& status);
 
 // The flags that every daemon has.

@@ -73,6 +73,14 @@ class RunningTable {
     });
   }
 
+  // Calls `then` on the queue, if there are any, with those of `ids` that do not run.
+  void FindEnded(std::vector<std::string> ids, std::function<void(std::vector<std::string>)> then) {
+    environment_.queue.Post([this, ids = std::move(ids), then = std::move(then)]() mutable {
+      std::erase_if(ids, [this](const std::string& id) { return table_.contains(id); });
+      if (!ids.empty()) then(std::move(ids));
+    });
+  }
+
   int64_t running() const {
     const MutexLock lock(mutex_);
     return running_;

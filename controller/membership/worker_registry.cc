@@ -31,6 +31,11 @@ absl::Status CheckGpus(const WorkerRecord& record) {
   return absl::OkStatus();
 }
 
+// A process keeps both from its start to its end.
+bool SameProcess(const WorkerRecord& a, const WorkerRecord& b) {
+  return a.incarnation == b.incarnation && a.execution_address == b.execution_address;
+}
+
 bool HasProcess(const WorkerRecord& worker, const RankName& process) {
   return std::ranges::find(worker.gpus, process, &GpuRecord::process) != worker.gpus.end();
 }
@@ -87,6 +92,19 @@ absl::Status WorkerRegistry::CheckDevicesAreFree(const WorkerRecord& record) con
   return absl::OkStatus();
 }
 
+absl::Status WorkerRegistry::CheckNameIsFree(const WorkerRecord& record) const {
+  const auto found = workers_.find(record.name);
+  if (found == workers_.end()) return absl::OkStatus();
+  const Member& member = found->second;
+  if (!IsLive(member.record.state) || !member.stream_open) return absl::OkStatus();
+  if (SameProcess(member.record, record)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrFormat("worker %s: expected a name that no other process has, found it in a session "
+                      "of incarnation %d at %s, which is open; this is incarnation %d at %s",
+                      record.name, member.record.incarnation, member.record.execution_address,
+                      record.incarnation, record.execution_address));
+}
+
 void WorkerRegistry::Own(const WorkerRecord& record) {
   for (const DeviceId& device : record.devices) owner_[device] = record.name;
   for (const GpuRecord& gpu : record.gpus) gpu_owner_[gpu.process.gpu] = record.name;
@@ -123,27 +141,25 @@ absl::StatusOr<uint64_t> WorkerRegistry::Register(WorkerRecord record) {
   uint64_t session = 0;
   {
     const MutexLock lock(mutex_);
+    if (absl::Status status = CheckNameIsFree(record); !status.ok()) return status;
     if (absl::Status status = CheckDevicesAreFree(record); !status.ok()) return status;
     const auto found = workers_.find(record.name);
     if (found != workers_.end()) {
       const WorkerRecord& old = found->second.record;
-      if (old.incarnation > record.incarnation) {
-        return absl::AbortedError(absl::StrFormat("worker %s: incarnation %d is older than %d",
-                                                  record.name, record.incarnation,
-                                                  old.incarnation));
-      }
+      const bool same = SameProcess(old, record);
+      record.draining |= same && old.draining;
       if (IsLive(old.state)) {
         // The same process on another stream still has its tasks, and is not lost.
-        (old.incarnation == record.incarnation ? before : superseded) = old;
+        (same ? before : superseded) = old;
         Disown(old);
       }
     }
-    record.state = WorkerState::kReady;
+    record.state = record.draining ? WorkerState::kDraining : WorkerState::kReady;
     record.last_heartbeat = clock_.Now();
-    record.last_heartbeat_monotonic = clock_.Monotonic();
     Own(record);
     session = ++last_session_;
-    workers_[record.name] = Member{record, session};
+    workers_[record.name] =
+        Member{.record = record, .session = session, .looked = clock_.Monotonic()};
   }
   // The loss first: listeners then forget what they have of the worker, which must not be what they
   // make for the new process.
@@ -170,10 +186,13 @@ bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Hear
     if (member == nullptr) return false;
     WorkerRecord& record = member->record;
     record.last_heartbeat = clock_.Now();
-    record.last_heartbeat_monotonic = clock_.Monotonic();
+    member->silence = absl::ZeroDuration();
+    member->looked = clock_.Monotonic();
     record.memory_bytes = heartbeat.memory_bytes;
     record.running_tasks = heartbeat.running_tasks;
-    if (record.state == WorkerState::kSuspect) record.state = WorkerState::kReady;
+    record.running_operations = heartbeat.running_operations;
+    record.draining |= heartbeat.draining;
+    record.state = record.draining ? WorkerState::kDraining : WorkerState::kReady;
     if (record.gpus.empty()) return true;  // the copies below are for GPUs only
     before = record;
     SetProcesses(record, heartbeat.gpu_processes);
@@ -183,12 +202,22 @@ bool WorkerRegistry::Beat(absl::string_view worker, uint64_t session, const Hear
   return true;
 }
 
+void WorkerRegistry::StreamEnded(absl::string_view worker, uint64_t session) {
+  const MutexLock lock(mutex_);
+  Member* member = FindSession(worker, session);
+  if (member != nullptr) member->stream_open = false;
+}
+
 void WorkerRegistry::SessionEnded(absl::string_view worker, uint64_t session, bool left) {
   WorkerRecord lost;
   {
     const MutexLock lock(mutex_);
     Member* member = FindSession(worker, session);
     if (member == nullptr) return;
+    if (!left && clock_.Monotonic() < excused_until_) {
+      member->stream_open = false;
+      return;
+    }
     lost = Lose(*member);
     // A worker that left on purpose is not listed as lost.
     if (left) workers_.erase(lost.name);
@@ -198,6 +227,8 @@ void WorkerRegistry::SessionEnded(absl::string_view worker, uint64_t session, bo
 
 WorkerRecord WorkerRegistry::Lose(Member& member) {
   member.record.state = WorkerState::kLost;
+  member.record.running_tasks = 0;
+  member.record.running_operations.clear();
   Disown(member.record);
   return member.record;
 }
@@ -209,6 +240,20 @@ absl::Status WorkerRegistry::Drain(absl::string_view worker) {
     return absl::NotFoundError(absl::StrCat("no live worker ", worker));
   }
   found->second.record.state = WorkerState::kDraining;
+  found->second.record.draining = true;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::Forget(absl::string_view worker) {
+  const MutexLock lock(mutex_);
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return absl::NotFoundError(absl::StrCat("no worker ", worker));
+  const WorkerState state = found->second.record.state;
+  if (IsLive(state)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", worker, ": expected it LOST, found ", WorkerStateName(state)));
+  }
+  workers_.erase(found);
   return absl::OkStatus();
 }
 
@@ -217,15 +262,20 @@ void WorkerRegistry::Sweep() {
   {
     const MutexLock lock(mutex_);
     const absl::Duration now = clock_.Monotonic();
+    if (now - swept_.value_or(now) > 2 * kHeartbeatInterval) {
+      excused_until_ = now + options_.lost_after;
+    }
+    swept_ = now;
     for (auto& [name, member] : workers_) {
       WorkerRecord& record = member.record;
       if (!IsLive(record.state)) continue;
-      const absl::Duration silence = now - record.last_heartbeat_monotonic;
-      if (silence >= options_.lost_after) {
+      member.silence += std::min(now - member.looked, kHeartbeatInterval);
+      member.looked = now;
+      if (member.silence >= options_.lost_after) {
         record.silent = true;
         lost.push_back(Lose(member));
       } else if (record.state == WorkerState::kReady &&
-                 silence > kHeartbeatInterval * (kSuspectAfterMissed + 1)) {
+                 member.silence > kHeartbeatInterval * (kSuspectAfterMissed + 1)) {
         record.state = WorkerState::kSuspect;
       }
     }

@@ -42,11 +42,12 @@ struct WorkerRecord {
   std::vector<std::string> data_interfaces;  // network interfaces of its data plane
   std::string version;
   WorkerState state = WorkerState::kReady;
-  bool silent = false;  // lost for want of heartbeats, while its session was open
+  bool silent = false;    // lost for want of heartbeats, while its session was open
+  bool draining = false;  // it was asked to, or says so; holds for its process, whatever its state
   int64_t memory_bytes = 0;
   int32_t running_tasks = 0;
-  absl::Time last_heartbeat;                // wall clock, for people
-  absl::Duration last_heartbeat_monotonic;  // for decisions
+  std::vector<std::string> running_operations;  // as of the last heartbeat
+  absl::Time last_heartbeat;                    // wall clock, for people
 };
 
 // Hears of workers that come and are lost. Called without any lock held, on the thread that found
@@ -73,23 +74,34 @@ class WorkerRegistry {
   };
   WorkerRegistry(Options options, const Clock& clock, MembershipListener& listener);
 
-  // A new session. A higher incarnation (or the same one again) supersedes the old session, whose
-  // worker is reported lost first when it was another process. InvalidArgument: a bad name, no
-  // device, a GPU that is none of the devices or there twice; AlreadyExists: a device or GPU that
-  // another live worker owns (both named); Aborted: an older incarnation. Returns the session's
-  // number.
+  // A new session. Another one of the same process, which incarnation and address name, takes the
+  // old one's place. Another process gets the name when the old one's stream has ended, which is
+  // then reported lost first, or when it is lost: whatever the incarnations, since a stranger may
+  // name any. InvalidArgument: a bad name, no device, a GPU that is none of the devices or there
+  // twice; AlreadyExists: a device or GPU that another live worker owns (both named), or the name
+  // of another process, whose stream is open. Returns the session's number.
   absl::StatusOr<uint64_t> Register(WorkerRecord record);
   struct Heartbeat {
     int64_t memory_bytes = 0;
     int32_t running_tasks = 0;
     std::vector<RankName> gpu_processes;  // that drive GPUs now; those of strangers are left out
+    bool draining = false;
+    std::vector<std::string> running_operations;
   };
   // False when the session is not the worker's present one: it should end.
   bool Beat(absl::string_view worker, uint64_t session, const Heartbeat& heartbeat);
-  // The session's stream ended: lost at once. `left`: on purpose, without a task.
+  // The session's stream ended, and may be renewed: another process may take the name now.
+  void StreamEnded(absl::string_view worker, uint64_t session);
+  // The session is over: lost at once, or, soon after a pause of this process, when it stays
+  // silent: workers that had no answer have broken off, and come again. `left`: on purpose, without
+  // a task.
   void SessionEnded(absl::string_view worker, uint64_t session, bool left);
   absl::Status Drain(absl::string_view worker);  // NotFound
-  // Looks for silent workers; call every heartbeat interval or oftener.
+  // Takes a lost worker off the list. NotFound; FailedPrecondition: it is not lost.
+  absl::Status Forget(absl::string_view worker);
+  // Looks for silent workers; call every heartbeat interval or oftener. Between two calls a worker
+  // is silent for an interval at most: one that comes late tells that this process did not run, and
+  // then no beat was heard.
   void Sweep();
 
   std::vector<WorkerRecord> List() const;
@@ -109,7 +121,14 @@ class WorkerRegistry {
   struct Member {
     WorkerRecord record;
     uint64_t session = 0;
+    bool stream_open = true;
+    absl::Duration silence;  // until `looked`
+    absl::Duration looked;   // monotonic
   };
+
+  // May a process of this record have its name?
+  absl::Status CheckNameIsFree(const WorkerRecord& record) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Status CheckDevicesAreFree(const WorkerRecord& record) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -133,6 +152,8 @@ class WorkerRegistry {
   absl::flat_hash_map<DeviceId, std::string> owner_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::string> gpu_owner_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<absl::Duration> swept_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration excused_until_ ABSL_GUARDED_BY(mutex_);  // monotonic: this process did not run
 };
 
 }  // namespace crossmesh

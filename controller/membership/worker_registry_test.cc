@@ -3,6 +3,7 @@
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,7 @@ class WorkerRegistryTest : public testing::Test {
     record.name = std::move(name);
     record.incarnation = incarnation;
     record.devices = std::move(devices);
+    record.execution_address = "at-" + record.name;
     return record;
   }
   // The number of its session.
@@ -56,7 +58,15 @@ class WorkerRegistryTest : public testing::Test {
     return *session;
   }
   WorkerState StateOf(const std::string& worker) { return registry_.Get(worker)->state; }
+  // With a sweep every second.
   void Pass(absl::Duration duration) {
+    for (; duration > absl::ZeroDuration(); duration -= absl::Seconds(1)) {
+      clock_.Advance(absl::Seconds(1));
+      registry_.Sweep();
+    }
+  }
+  // This process does not run, and sweeps when it does again.
+  void Stand(absl::Duration duration) {
     clock_.Advance(duration);
     registry_.Sweep();
   }
@@ -93,15 +103,80 @@ TEST_F(WorkerRegistryTest, ALostWorkerIsReportedOnce) {
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "lost w0: its session ended"));
 }
 
-TEST_F(WorkerRegistryTest, AHigherIncarnationSupersedesTheOldProcess) {
+TEST_F(WorkerRegistryTest, APauseOfTheControllerIsNoWorkersSilence) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  Pass(absl::Seconds(1));
+  Stand(absl::Minutes(1));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
+  // It broke off meanwhile, and comes again.
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
+  Pass(absl::Seconds(3));
+  Join(Record("w0", {{"a", 0}}));
+  Pass(absl::Seconds(6));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "ready w0"));
+}
+
+TEST_F(WorkerRegistryTest, AWorkerThatDoesNotComeBackAfterAPauseIsLost) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  Pass(absl::Seconds(1));
+  Stand(absl::Minutes(1));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  Pass(absl::Seconds(6));
+  EXPECT_NE(StateOf("w0"), WorkerState::kLost);
+  Pass(absl::Seconds(1));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kLost);
+  // The excuse does not last.
+  const uint64_t other = Join(Record("w1", {{"b", 0}}));
+  Pass(absl::Seconds(3));
+  registry_.SessionEnded("w1", other, /*left=*/false);
+  EXPECT_EQ(StateOf("w1"), WorkerState::kLost);
+}
+
+TEST_F(WorkerRegistryTest, AnotherProcessDoesNotGetTheNameOfOneWhoseStreamIsOpen) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}, 5));
+  for (const uint64_t incarnation : {uint64_t{4}, uint64_t{6}, UINT64_MAX}) {
+    EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, incarnation)),
+                StatusIs(absl::StatusCode::kAlreadyExists,
+                         testing::AllOf(HasSubstr("w0"), HasSubstr("incarnation 5 at at-w0"))));
+  }
+  WorkerRecord elsewhere = Record("w0", {{"a", 0}}, 5);  // a copy of what the list shows
+  elsewhere.execution_address = "elsewhere";
+  EXPECT_THAT(registry_.Register(elsewhere), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_TRUE(registry_.Beat("w0", session, {}));
+  EXPECT_THAT(listener_.heard, ElementsAre("ready w0"));
+}
+
+TEST_F(WorkerRegistryTest, AnotherProcessGetsTheNameOnceTheStreamHasEnded) {
   const uint64_t old = Join(Record("w0", {{"a", 0}}, 1));
+  registry_.StreamEnded("w0", old);
   const uint64_t now = Join(Record("w0", {{"a", 0}}, 2));
   EXPECT_THAT(listener_.heard,
               ElementsAre("ready w0", "lost w0: superseded by a new process", "ready w0"));
   EXPECT_FALSE(registry_.Beat("w0", old, {}));
+  registry_.StreamEnded("w0", old);
   registry_.SessionEnded("w0", old, /*left=*/false);
   EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
   EXPECT_TRUE(registry_.Beat("w0", now, {}));
+  EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 3)),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST_F(WorkerRegistryTest, AnotherProcessGetsTheNameOfASilentOneAfterTheLossLimit) {
+  Join(Record("w0", {{"a", 0}}, 1));
+  Pass(absl::Seconds(9));
+  EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 2)),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  Pass(absl::Seconds(1));
+  Join(Record("w0", {{"a", 0}}, 2));
+}
+
+TEST_F(WorkerRegistryTest, AnIncarnationFromTheFutureDoesNotKeepTheName) {
+  const uint64_t stranger = Join(Record("w0", {{"a", 0}}, UINT64_MAX));
+  registry_.SessionEnded("w0", stranger, /*left=*/false);
+  Join(Record("w0", {{"a", 0}}, 1));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady);
 }
 
 TEST_F(WorkerRegistryTest, TheSameProcessMayOpenASecondSessionWithoutBeingLost) {
@@ -110,10 +185,34 @@ TEST_F(WorkerRegistryTest, TheSameProcessMayOpenASecondSessionWithoutBeingLost) 
   EXPECT_THAT(listener_.heard, ElementsAre("ready w0", "ready w0"));
 }
 
-TEST_F(WorkerRegistryTest, AnOlderIncarnationIsAborted) {
-  Join(Record("w0", {{"a", 0}}, 2));
-  EXPECT_THAT(registry_.Register(Record("w0", {{"a", 0}}, 1)),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("incarnation 1")));
+TEST_F(WorkerRegistryTest, AWorkerThatWasLostAndReturnsLeavesItsFormerDevicesToTheirOwner) {
+  registry_.SessionEnded("w0", Join(Record("w0", {{"a", 0}}, 1)), /*left=*/false);
+  Join(Record("w1", {{"a", 0}}));
+  Join(Record("w0", {{"a", 1}}, 2));
+  const std::vector<DeviceId> devices = {{"a", 0}};
+  ASSERT_OK_AND_ASSIGN(const std::vector<WorkerRecord> owners, registry_.OwnersOf(devices));
+  ASSERT_EQ(owners.size(), 1u);
+  EXPECT_EQ(owners[0].name, "w1");
+  EXPECT_THAT(listener_.heard,
+              ElementsAre("ready w0", "lost w0: its session ended", "ready w1", "ready w0"));
+}
+
+TEST_F(WorkerRegistryTest, ALostWorkerCanBeForgottenAndALiveOneNot) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  EXPECT_THAT(registry_.Forget("w0"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found READY")));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  EXPECT_OK(registry_.Forget("w0"));
+  EXPECT_TRUE(registry_.List().empty());
+  EXPECT_THAT(registry_.Forget("w0"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w0")));
+}
+
+TEST_F(WorkerRegistryTest, ALostWorkerRunsNothing) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  EXPECT_TRUE(registry_.Beat("w0", session, {.running_tasks = 1, .running_operations = {"op-1"}}));
+  registry_.SessionEnded("w0", session, /*left=*/false);
+  EXPECT_EQ(registry_.Get("w0")->running_tasks, 0);
+  EXPECT_TRUE(registry_.Get("w0")->running_operations.empty());
 }
 
 TEST_F(WorkerRegistryTest, ADeviceOfALiveWorkerIsRefusedWithBothNames) {
@@ -165,6 +264,34 @@ TEST_F(WorkerRegistryTest, ADrainingWorkerTakesNoNewWork) {
   EXPECT_THAT(registry_.OwnersOf(std::vector<DeviceId>{{"a", 0}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("draining")));
   EXPECT_THAT(registry_.Drain("w1"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("w1")));
+}
+
+TEST_F(WorkerRegistryTest, ADrainingWorkerStaysSoWhateverItMissesOrRenews) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  ASSERT_OK(registry_.Drain("w0"));
+  Pass(absl::Seconds(8));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
+  EXPECT_TRUE(registry_.Beat("w0", session, {}));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
+  // Streams end with age.
+  const uint64_t renewed = Join(Record("w0", {{"a", 0}}));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
+  registry_.SessionEnded("w0", renewed, /*left=*/false);
+  const uint64_t returned = Join(Record("w0", {{"a", 0}}));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
+  registry_.StreamEnded("w0", returned);
+  Join(Record("w0", {{"a", 0}}, 2));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kReady) << "a new process was not asked";
+}
+
+TEST_F(WorkerRegistryTest, AWorkerMaySayItselfThatItDrains) {
+  const uint64_t session = Join(Record("w0", {{"a", 0}}));
+  EXPECT_TRUE(registry_.Beat("w0", session, {.draining = true}));
+  EXPECT_EQ(StateOf("w0"), WorkerState::kDraining);
+  WorkerRecord record = Record("w1", {{"b", 0}});
+  record.draining = true;
+  Join(record);
+  EXPECT_EQ(StateOf("w1"), WorkerState::kDraining);
 }
 
 class GpuRegistryTest : public WorkerRegistryTest {

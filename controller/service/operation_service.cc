@@ -11,6 +11,7 @@
 #include <memory>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/strip.h>
 
 namespace crossmesh {
 
@@ -44,7 +45,7 @@ grpc::ServerWriteReactor<v1::WatchOperationResponse>* OperationService::WatchOpe
 grpc::ServerUnaryReactor* OperationService::CancelOperation(
     grpc::CallbackServerContext* context, const v1::CancelOperationRequest* request,
     v1::CancelOperationResponse* /*response*/) {
-  return Answer(context, Cancel(*request));
+  return Serve(context, *request, [&] { return Cancel(*request); });
 }
 
 absl::Status OperationService::Cancel(const v1::CancelOperationRequest& request) {
@@ -53,8 +54,14 @@ absl::Status OperationService::Cancel(const v1::CancelOperationRequest& request)
                                                    static_cast<size_t>(kReasonBytesMax),
                                                    " bytes, found ", request.reason().size()));
   }
-  // NotFound for an operation that never was; one that has ended stays as it is.
-  RETURN_IF_ERROR(registry_.Get(request.id()).status());
+  ASSIGN_OR_RETURN(const std::shared_ptr<const v1::Operation> now, registry_.Get(request.id()));
+  // What is asked for again is no error, what cannot be had any more is one.
+  if (now->state() == v1::OPERATION_STATE_CANCELLED) return absl::OkStatus();
+  if (now->has_end_time()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "operation ", request.id(), ": expected one that runs, found one that has ended: ",
+        absl::StripPrefix(v1::OperationState_Name(now->state()), "OPERATION_STATE_")));
+  }
   running_.With(request.id(), [reason = request.reason()](RunningOperation& operation) {
     operation.Cancel(reason.empty() ? "no reason given" : reason);
   });

@@ -68,6 +68,14 @@ absl::StatusOr<std::vector<RankName>> ProcessesOf(
   return processes;
 }
 
+std::vector<std::string> RunningOf(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
+  std::vector<std::string> operations;
+  for (const v1::WorkerSessionRequest::TaskProgress& task : heartbeat.tasks()) {
+    operations.push_back(task.operation_id());
+  }
+  return operations;
+}
+
 absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& message) {
   RETURN_IF_ERROR(CheckObjectName("worker", message.worker()));
   if (message.protocol() != kSessionProtocol) {
@@ -99,7 +107,8 @@ absl::StatusOr<WorkerRecord> RecordOf(const v1::WorkerSessionRequest::Register& 
       .transport = message.transport(),
       .data_address = message.data_address(),
       .data_interfaces = {message.data_interfaces().begin(), message.data_interfaces().end()},
-      .version = message.version()};
+      .version = message.version(),
+      .draining = message.draining()};
 }
 
 RegistrationResult ResultOf(const absl::Status& status) {
@@ -170,7 +179,32 @@ class SessionTable::Session final : public Stream,
     *response.mutable_registered()->mutable_heartbeat_interval() =
         ToProto(WorkerRegistry::kHeartbeatInterval);
     Send(std::move(response));
+    if (!message.draining()) RepeatDrain();
     return absl::OkStatus();
+  }
+
+  // The stream before may have broken before the worker heard it.
+  void RepeatDrain() {
+    const absl::StatusOr<WorkerRecord> record = options().registry.Get(worker_);
+    if (!record.ok() || !record->draining) return;
+    v1::WorkerSessionResponse response;
+    response.mutable_drain();
+    Send(std::move(response));
+  }
+
+  // A worker that was away gives up what has ended meanwhile.
+  void TellEnded(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
+    if (heartbeat.held_operations().empty()) return;
+    options().operations.FindEnded(
+        {heartbeat.held_operations().begin(), heartbeat.held_operations().end()},
+        [weak = weak_from_this()](const std::vector<std::string>& ended) {
+          const std::shared_ptr<Session> self = weak.lock();
+          if (self == nullptr) return;
+          v1::WorkerSessionResponse response;
+          response.mutable_operations_ended()->mutable_operations()->Assign(ended.begin(),
+                                                                            ended.end());
+          self->Send(std::move(response));
+        });
   }
 
   void OnHeartbeat(const v1::WorkerSessionRequest::Heartbeat& heartbeat) {
@@ -185,7 +219,9 @@ class SessionTable::Session final : public Stream,
     }
     const WorkerRegistry::Heartbeat beat{.memory_bytes = heartbeat.memory_bytes(),
                                          .running_tasks = heartbeat.tasks_size(),
-                                         .gpu_processes = *std::move(processes)};
+                                         .gpu_processes = *std::move(processes),
+                                         .draining = heartbeat.draining(),
+                                         .running_operations = RunningOf(heartbeat)};
     if (!options().registry.Beat(worker_, *session_, beat)) {
       End(absl::AbortedError(absl::StrCat("worker ", worker_,
                                           ": this session is over: the worker was lost, or has "
@@ -195,6 +231,7 @@ class SessionTable::Session final : public Stream,
     const absl::Duration now = options().clock.Monotonic();
     if (last_beat_.has_value()) options().metrics.Heartbeat(now - *last_beat_);
     last_beat_ = now;
+    TellEnded(heartbeat);
     for (const v1::WorkerSessionRequest::TaskProgress& task : heartbeat.tasks()) {
       options().operations.With(task.operation_id(),
                                 [worker = worker_, task](RunningOperation& operation) {
@@ -209,6 +246,7 @@ class SessionTable::Session final : public Stream,
   void OnEnd() override {
     if (!session_.has_value()) return;
     table_.Leave(worker_, *this);
+    options().registry.StreamEnded(worker_, *session_);
     const auto ended = [&registry = options().registry, worker = worker_, session = *session_,
                         left = left_] { registry.SessionEnded(worker, session, left); };
     if (left_) {

@@ -6,9 +6,11 @@
 #include "common/wire/time_codec.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/paging.h"
+#include "controller/service/run_registry.h"
 #include "controller/service/session_table.h"
 #include "controller/service/unary.h"
 
+#include <algorithm>
 #include <string>
 
 namespace crossmesh {
@@ -36,7 +38,6 @@ v1::Worker MessageOf(const WorkerRecord& record) {
   out.set_execution_address(record.execution_address);
   out.set_transport(record.transport);
   out.set_memory_bytes(record.memory_bytes);
-  out.set_running_tasks(record.running_tasks);
   out.set_incarnation(record.incarnation);
   *out.mutable_last_heartbeat_time() = ToProto(record.last_heartbeat);
   out.set_version(record.version);
@@ -62,7 +63,8 @@ grpc::ServerUnaryReactor* WorkerService::ListWorkers(grpc::CallbackServerContext
         response->set_next_page_token(response->workers(limit - 1).name());
         break;
       }
-      *response->add_workers() = MessageOf(record);
+      v1::Worker& worker = *response->add_workers() = MessageOf(record);
+      worker.set_running_tasks(CountRunning(record.running_operations));
     }
     return absl::OkStatus();
   });
@@ -76,6 +78,19 @@ grpc::ServerUnaryReactor* WorkerService::DrainWorker(grpc::CallbackServerContext
     sessions_.TellToDrain(request->name());
     return absl::OkStatus();
   });
+}
+
+grpc::ServerUnaryReactor* WorkerService::ForgetWorker(grpc::CallbackServerContext* context,
+                                                      const v1::ForgetWorkerRequest* request,
+                                                      v1::ForgetWorkerResponse* /*response*/) {
+  return Serve(context, *request, [&] { return registry_.Forget(request->name()); });
+}
+
+int32_t WorkerService::CountRunning(const std::vector<std::string>& operations) const {
+  return static_cast<int32_t>(std::ranges::count_if(operations, [this](const std::string& id) {
+    const auto operation = operations_.Get(id);
+    return operation.ok() && !(*operation)->has_end_time();
+  }));
 }
 
 grpc::ServerBidiReactor<v1::WorkerSessionRequest, v1::WorkerSessionResponse>*

@@ -117,6 +117,11 @@ void SessionAgent::OnResponse(uint64_t session, const v1::WorkerSessionResponse&
     case v1::WorkerSessionResponse::kDrain:
       host_.OnDrain();
       break;
+    case v1::WorkerSessionResponse::kOperationsEnded: {
+      const auto& ended = response.operations_ended().operations();
+      host_.OnOperationsEnded(epoch_, {ended.begin(), ended.end()});
+      break;
+    }
     case v1::WorkerSessionResponse::MESSAGE_NOT_SET:
       break;  // of a newer controller
   }
@@ -125,6 +130,8 @@ void SessionAgent::OnResponse(uint64_t session, const v1::WorkerSessionResponse&
 void SessionAgent::OnRegistered(const v1::WorkerSessionResponse::Registered& registered) {
   loop_.Cancel(timer_);
   backoff_.Reset();
+  refused_for_ = absl::ZeroDuration();
+  epoch_ = registered.epoch();
   heartbeat_interval_ =
       std::clamp(FromProto(registered.heartbeat_interval()).value_or(kHeartbeatMin), kHeartbeatMin,
                  kHeartbeatMax);
@@ -132,7 +139,8 @@ void SessionAgent::OnRegistered(const v1::WorkerSessionResponse::Registered& reg
   LogInfo("worker_registered", {{"worker_id", options_.registration.worker()},
                                 {"epoch", registered.epoch()},
                                 {"heartbeat_seconds", absl::ToDoubleSeconds(heartbeat_interval_)}});
-  if (!leaving_) ScheduleHeartbeat();
+  // At once: what the worker holds may have ended while it was away.
+  if (!leaving_) SendHeartbeat();
 }
 
 void SessionAgent::ScheduleHeartbeat() {
@@ -145,7 +153,7 @@ void SessionAgent::HurryHeartbeat() {
 }
 
 void SessionAgent::SendHeartbeat() {
-  host_.MakeHeartbeat([this, number = session_number_](SessionHost::Heartbeat heartbeat) {
+  host_.MakeHeartbeat(epoch_, [this, number = session_number_](SessionHost::Heartbeat heartbeat) {
     if (number != session_number_ || session_ == nullptr || leaving_) return;
     v1::WorkerSessionRequest request;
     *request.mutable_heartbeat() = std::move(heartbeat);
@@ -165,12 +173,23 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
     return;
   }
   const absl::Duration pause = backoff_.Next();
+  if (!was_registered && GivesUp(status, pause)) {
+    LogError("worker_refused",
+             {{"worker_id", options_.registration.worker()}, {"status", status.ToString()}});
+    host_.OnRefused(status);
+    return;
+  }
   if (was_registered) metrics_.SessionReconnect(ReasonOf(status));
   LogWarning("worker_session_ended", {{"worker_id", options_.registration.worker()},
                                       {"was_registered", was_registered},
                                       {"status", status.ToString()},
                                       {"retry_seconds", absl::ToDoubleSeconds(pause)}});
   timer_ = loop_.RunAfter(pause, [this] { Connect(); });
+}
+
+bool SessionAgent::GivesUp(const absl::Status& status, absl::Duration pause) {
+  refused_for_ = absl::IsAlreadyExists(status) ? refused_for_ + pause : absl::ZeroDuration();
+  return refused_for_ > options_.refused_max;
 }
 
 void SessionAgent::Leave(absl::AnyInvocable<void()> left) {

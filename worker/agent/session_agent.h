@@ -26,15 +26,20 @@ class SessionHost {
   virtual ~SessionHost() = default;
   // Brings what may have changed since the agent was made up to date.
   virtual void Refresh(v1::WorkerSessionRequest::Register& registration) = 0;
-  // Calls `done` on the loop, now or later.
-  virtual void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) = 0;
+  // For the controller of this epoch. Calls `done` on the loop, now or later.
+  virtual void MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) = 0;
   // The controller asks the worker to finish what runs and to leave.
   virtual void OnDrain() = 0;
+  // Of the operations that a heartbeat named these have ended at the controller of this epoch.
+  virtual void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) = 0;
+  // The name, or a device, is another process's, which goes on: the agent does not try again.
+  virtual void OnRefused(const absl::Status& why) = 0;
 };
 
 // Keeps this worker's session with a controller: registers, sends heartbeats at the interval that
 // the controller says, and comes again when the session breaks, to the next controller of the list,
-// after a pause with full jitter. Confined to its loop.
+// after a pause with full jitter. While its name or a device belongs to another process it comes
+// again as long as that one may be gone without its controller's knowing. Confined to its loop.
 class SessionAgent {
  public:
   struct Options {
@@ -43,6 +48,9 @@ class SessionAgent {
     v1::WorkerSessionRequest::Register registration;
     // A controller that has not answered a registration by then is left.
     absl::Duration register_timeout = absl::Seconds(10);
+    // Pauses between registrations that are refused for another process, together: longer than a
+    // controller takes to lose a silent worker.
+    absl::Duration refused_max = absl::Seconds(20);
     uint64_t backoff_seed = 0;
   };
 
@@ -73,6 +81,8 @@ class SessionAgent {
   // Of the session with this number; what an older one says is ignored.
   void OnResponse(uint64_t session, const v1::WorkerSessionResponse& response);
   void OnEnd(uint64_t session, const absl::Status& status);
+  // True: the agent is not to try again.
+  bool GivesUp(const absl::Status& status, absl::Duration pause);
   void OnRegistered(const v1::WorkerSessionResponse::Registered& registered);
   void ScheduleHeartbeat();
   void SendHeartbeat();
@@ -89,6 +99,8 @@ class SessionAgent {
   uint64_t session_number_ = 0;
   std::shared_ptr<Session> session_;  // null between sessions
   bool registered_ = false;
+  uint64_t epoch_ = 0;  // of the session's controller
+  absl::Duration refused_for_;
   bool leaving_ = false;
   absl::AnyInvocable<void()> left_;
   absl::Duration heartbeat_interval_;

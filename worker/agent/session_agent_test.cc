@@ -9,6 +9,8 @@
 #include "common/testing/temporary_folder.h"
 #include "worker/agent/testing/fake_controller.h"
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,8 +31,9 @@ using Seen = FakeController::Seen;
 // A host that says how many heartbeats it was asked for, and waits for a drain.
 class FakeHost final : public SessionHost {
  public:
-  void MakeHeartbeat(absl::AnyInvocable<void(Heartbeat)> done) override {
+  void MakeHeartbeat(uint64_t epoch, absl::AnyInvocable<void(Heartbeat)> done) override {
     Heartbeat heartbeat;
+    heartbeat.add_held_operations(absl::StrCat("op-of-", epoch));
     heartbeat.set_memory_bytes(++heartbeats_);
     done(std::move(heartbeat));
   }
@@ -42,19 +45,49 @@ class FakeHost final : public SessionHost {
     drained_ = true;
     changed_.SignalAll();
   }
-  bool WaitForDrain() {
+  void OnOperationsEnded(uint64_t epoch, const std::vector<std::string>& operations) override {
     MutexLock lock(mutex_);
-    while (!drained_) {
-      if (changed_.WaitFor(mutex_, absl::Seconds(20))) return drained_;
+    for (const std::string& operation : operations) {
+      ended_ = absl::StrCat(operation, " at ", epoch);
+    }
+    changed_.SignalAll();
+  }
+  void OnRefused(const absl::Status& why) override {
+    MutexLock lock(mutex_);
+    refused_ = why;
+    changed_.SignalAll();
+  }
+  bool WaitForDrain() {
+    return WaitUntil([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return drained_; });
+  }
+  // What it was told of; empty after 20 s.
+  std::string WaitForEnded() {
+    WaitUntil([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !ended_.empty(); });
+    MutexLock lock(mutex_);
+    return ended_;
+  }
+  // OK after 20 s without.
+  absl::Status WaitForRefusal() {
+    WaitUntil([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !refused_.ok(); });
+    MutexLock lock(mutex_);
+    return refused_;
+  }
+
+ private:
+  bool WaitUntil(const std::function<bool()>& holds) {
+    MutexLock lock(mutex_);
+    while (!holds()) {
+      if (changed_.WaitFor(mutex_, absl::Seconds(20))) return holds();
     }
     return true;
   }
 
- private:
   int64_t heartbeats_ = 0;
   Mutex mutex_;
   CondVar changed_;
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string ended_ ABSL_GUARDED_BY(mutex_);
+  absl::Status refused_ ABSL_GUARDED_BY(mutex_);
 };
 
 class SessionAgentTest : public ::testing::Test {
@@ -77,7 +110,9 @@ class SessionAgentTest : public ::testing::Test {
     return *std::move(controller);
   }
   void StartAgent(std::vector<std::string> controllers) {
-    SessionAgent::Options options{.controllers = std::move(controllers), .backoff_seed = 1};
+    SessionAgent::Options options{.controllers = std::move(controllers),
+                                  .refused_max = absl::Milliseconds(200),
+                                  .backoff_seed = 1};
     options.registration.set_worker("w1");
     options.registration.set_incarnation(99);
     auto agent = SessionAgent::Create(*loop_, std::move(options), host_, metrics_);
@@ -132,10 +167,10 @@ TEST_F(SessionAgentTest, HurriesAHeartbeatWhenItIsAsked) {
   controller->SetHeartbeatInterval(absl::Minutes(1));
   StartAgent({controller->address()});
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 1; }));
-  // Until the agent knows that it is registered.
-  while (!IsRegistered()) loop_->RunAndWait([] {});
+  // The first one is sent at once.
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
   loop_->RunAndWait([this] { agent_->HurryHeartbeat(); });
-  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 2; }));
 }
 
 TEST_F(SessionAgentTest, ComesAgainWhenItsSessionEnds) {
@@ -174,6 +209,34 @@ TEST_F(SessionAgentTest, TellsItsHostToDrain) {
   ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
   controller->SendDrain("w1");
   EXPECT_TRUE(host_.WaitForDrain());
+}
+
+TEST_F(SessionAgentTest, TellsItsHostWhatHasEnded) {
+  const auto controller = StartController(1);
+  StartAgent({controller->address()});
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
+  ASSERT_THAT(controller->seen("w1").heartbeat.held_operations(), ElementsAre("op-of-7"));
+  controller->SendOperationsEnded("w1", "op-of-7");
+  EXPECT_EQ(host_.WaitForEnded(), "op-of-7 at 7");
+}
+
+TEST_F(SessionAgentTest, GivesUpWhenItsNameStaysAnotherProcesss) {
+  const auto controller = StartController(1);
+  controller->Refuse(absl::AlreadyExistsError("worker w1: another one"));
+  StartAgent({controller->address()});
+  EXPECT_THAT(host_.WaitForRefusal(),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("another one")));
+  EXPECT_GE(controller->seen("w1").registrations, 1);
+}
+
+TEST_F(SessionAgentTest, GetsInWhenTheNameIsFreeInTime) {
+  const auto controller = StartController(1);
+  controller->Refuse(absl::UnavailableError("stopping"));
+  StartAgent({controller->address()});
+  // Longer than another process's name would be waited for.
+  ASSERT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.registrations >= 3; }));
+  controller->Refuse(absl::OkStatus());
+  EXPECT_TRUE(controller->WaitUntil("w1", [](const Seen& s) { return s.heartbeats >= 1; }));
 }
 
 TEST_F(SessionAgentTest, NeedsAControllerThatMayBeSpokenTo) {
