@@ -193,6 +193,19 @@ TEST_F(LyingLenderTest, ARegionWithPayloadsCannotBeForgotten) {
   EXPECT_THAT(node_->record().received[0].status, StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST_F(LyingLenderTest, NorOneWithAPayloadThatIsBeingCopied) {
+  RawPeer peer = Announcing(File(), {{.bytes = kLarge}});
+  ASSERT_TRUE(WaitAnnounced(1));
+  // The loop reads before it copies.
+  node_->ReceiveHeldThen(0, [&] {
+    Forget(peer, kRegion);
+    peer.WaitDelivered();
+  });
+  ASSERT_TRUE(WaitReceived(1));
+  EXPECT_THAT(node_->record().received[0].status, StatusIs(absl::StatusCode::kUnavailable));
+  ExpectClosed(peer, "region 7: expected no payloads in it when it is forgotten, found 1");
+}
+
 TEST_F(LyingLenderTest, AForgottenRegionIsUnmappedAndMayBeLentAgain) {
   RawPeer peer = Announcing(File(), {{.bytes = kLarge}});
   ASSERT_TRUE(WaitAnnounced(1));

@@ -122,14 +122,18 @@ TEST_F(LyingPeerTest, APayloadOfAnotherMessageIsRefused) {
 
 TEST_F(LyingPeerTest, AFloodOfAnnouncementsIsStopped) {
   RawPeer peer = Connect();
-  std::string flood;
-  for (uint64_t i = 0; i < 1000; ++i) {
-    const FrameHeader frame = {.kind = FrameKind::kAnnounce, .id = i};
-    const MessageHeader header = {.payload_bytes = kLarge};
-    flood.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
-    flood.append(reinterpret_cast<const char*>(&header), sizeof(header));
-  }
+  const std::string flood = Flood(1000);
   for (int i = 0; i < 66; ++i) peer.SendBytes(flood);
+  ExpectClosed(peer, "expected at most 65536 pages of them unanswered, found 65537");
+}
+
+// With each message that is dropped one place more is free, and one answer more waits to be read.
+TEST_F(LyingPeerTest, AFloodWhoseAnswersAreNotReadIsStopped) {
+  StartNode(absl::Minutes(1), TransportNode::Arrival::kDrop);
+  RawPeer peer = Connect();
+  const std::string flood = Flood(1000);
+  // More than the bound and what the system keeps of answers.
+  for (int i = 0; i < 500 && !HasFailure(); ++i) peer.SendBytes(flood);
   ExpectClosed(peer, "expected at most 65536 pages of them unanswered, found 65537");
 }
 
@@ -145,6 +149,26 @@ TEST_F(LyingPeerTest, AnAnswerToNoMessageIsRefused) {
 TEST_F(LyingPeerTest, AMessageIsAnsweredOnce) {
   ExpectAnswersRefused({{.kind = FrameKind::kTake, .id = 0}, {.kind = FrameKind::kDone, .id = 0}},
                        "expected the id of a message without answer, found 0");
+}
+
+TEST_F(LyingPeerTest, ALateAnswerIsNotTakenForOneToTheNextMessage) {
+  RawPeer peer = RawPeer::Listening();
+  ASSERT_OK_AND_ASSIGN(const PeerId id, node_->Connect(peer.address()));
+  peer.Accept();
+  peer.Read<SocketHandshake>();
+  const FrameHeader done = {.kind = FrameKind::kDone};
+  node_->SendMany(id, 1, kLarge);
+  EXPECT_EQ(peer.Read<FrameHeader>().id, done.id);
+  peer.Read<MessageHeader>();
+  peer.Send(done);
+  ASSERT_TRUE(node_->WaitUntil([](const auto& record) { return record.sent.size() == 1; }));
+  // It has the place of the first.
+  const Ticket next = node_->SendMany(id, 1, kLarge);
+  EXPECT_NE(peer.Read<FrameHeader>().id, done.id);
+  peer.Send(done);
+  ASSERT_TRUE(node_->WaitUntil([](const auto& record) { return record.sent.size() == 2; }));
+  EXPECT_THAT(node_->record().sent[next], StatusIs(absl::StatusCode::kUnavailable));
+  ExpectClosed(peer, "expected the id of a message without answer, found 0");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t kMessageBytes = 8 << 20;
 constexpr int kWindow = 8;
+constexpr int kPatienceMs = 30'000;
 
 // Sends for ever and parks what comes.
 class Flood final : public TransportSink {
@@ -63,6 +64,16 @@ absl::StatusOr<std::string> ReadLine(int fd) {
     line += next;
   }
   return absl::UnavailableError("the peer process ended");
+}
+
+// Of a process that has begun, which says it in one piece.
+absl::StatusOr<std::string> ReadAddress(int fd) {
+  pollfd wait = {.fd = fd, .events = POLLIN};
+  int ready = 0;
+  while ((ready = poll(&wait, 1, kPatienceMs)) < 0) CHECK_EQ(errno, EINTR);
+  if (ready > 0) return ReadLine(fd);
+  return absl::DeadlineExceededError(
+      absl::StrCat("waited ", kPatienceMs, " ms in vain for the address of the peer process"));
 }
 
 }  // namespace
@@ -108,7 +119,7 @@ absl::StatusOr<PeerProcess> PeerProcess::Start(std::string mode) {
   if (error != 0) return absl::ErrnoToStatus(error, "starting the peer process");
 
   child_out.Reset();
-  absl::StatusOr<std::string> address = ReadLine(from.get());
+  absl::StatusOr<std::string> address = ReadAddress(from.get());
   if (!address.ok()) return address.status();
   process.address_ = absl::HexStringToBytes(*address);
   return process;

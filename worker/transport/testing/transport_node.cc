@@ -91,6 +91,13 @@ void TransportNode::ReceiveHeld(size_t first, size_t count) {
   });
 }
 
+void TransportNode::ReceiveHeldThen(size_t index, absl::FunctionRef<void()> then) {
+  Call([&] {
+    ReceiveOnLoop(std::move(held_[index]));
+    then();
+  });
+}
+
 void TransportNode::DropHeld(size_t index) {
   Call([&] { held_[index].reset(); });
 }

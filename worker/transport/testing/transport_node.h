@@ -71,6 +71,8 @@ class TransportNode final : private TransportSink {
   Ticket SendMany(PeerId peer, int count, int64_t bytes);
   // Pending messages, numbered from 0 as announced, each once.
   void ReceiveHeld(size_t first, size_t count = 1);
+  // Receives one; `then` runs before the loop does anything else.
+  void ReceiveHeldThen(size_t index, absl::FunctionRef<void()> then);
   void DropHeld(size_t index);
   // Receives all held messages and disconnects before the loop does anything else.
   void ReceiveHeldAndDisconnect(PeerId peer);

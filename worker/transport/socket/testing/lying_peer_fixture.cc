@@ -12,12 +12,12 @@ namespace crossmesh {
 
 using ::testing::HasSubstr;
 
-void LyingPeerTest::StartNode(absl::Duration handshake_limit) {
+void LyingPeerTest::StartNode(absl::Duration handshake_limit, TransportNode::Arrival arrival) {
   const MakeTransport make = [handshake_limit](TransportSink& sink) {
     return SocketTransport::Create(
         sink, {.interface = "lo", .shared_memory = true, .handshake_limit = handshake_limit});
   };
-  auto node = TransportNode::Create(make, TransportNode::Arrival::kPark);
+  auto node = TransportNode::Create(make, arrival);
   CHECK_OK(node);
   node_ = *std::move(node);
 }
@@ -37,6 +37,17 @@ void LyingPeerTest::Announce(RawPeer& peer, const Announcement& announced) {
                         .id = announced.id,
                         .region = announced.region});
   peer.Send(MessageHeader{.sequence = announced.id, .payload_bytes = announced.bytes});
+}
+
+std::string LyingPeerTest::Flood(uint64_t messages) {
+  std::string flood;
+  for (uint64_t i = 0; i < messages; ++i) {
+    const FrameHeader frame = {.kind = FrameKind::kAnnounce, .id = i};
+    const MessageHeader header = {.payload_bytes = kLarge};
+    flood.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+    flood.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  }
+  return flood;
 }
 
 bool LyingPeerTest::WaitAnnounced(size_t count) {

@@ -22,7 +22,8 @@ class LyingPeerTest : public testing::Test {
   static constexpr uint64_t kLarge = 100000;
 
   LyingPeerTest() { StartNode(absl::Minutes(1)); }
-  void StartNode(absl::Duration handshake_limit);
+  void StartNode(absl::Duration handshake_limit,
+                 TransportNode::Arrival arrival = TransportNode::Arrival::kPark);
 
   RawPeer Connect(bool shared_memory = false, uint64_t number = 1);
   // Of a message; with pieces they lie in a region.
@@ -33,6 +34,8 @@ class LyingPeerTest : public testing::Test {
     uint64_t region = 0;
   };
   static void Announce(RawPeer& peer, const Announcement& announced);
+  // Announcements of large messages, as bytes.
+  static std::string Flood(uint64_t messages);
 
   bool WaitAnnounced(size_t count);
   bool WaitReceived(size_t count);

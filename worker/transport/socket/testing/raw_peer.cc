@@ -7,21 +7,40 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
+#include <absl/strings/str_cat.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 namespace crossmesh {
 namespace {
 
-constexpr TransportNonce kNonce = {'r', 'a', 'w'};
+using Clock = std::chrono::steady_clock;
 
-void Wait(int fd, short events) {
+constexpr TransportNonce kNonce = {'r', 'a', 'w'};
+// Far less than what the runner of tests gives a test, which would not say what was missing.
+constexpr std::chrono::milliseconds kPatience(30'000);
+
+void FailAwaiting(absl::string_view what) {
+  ADD_FAILURE() << "a raw peer waited " << kPatience.count() << " ms in vain for " << what;
+}
+
+// False, and the test fails, when `what` does not come.
+bool Await(int fd, short events, absl::string_view what) {
   pollfd wait = {.fd = fd, .events = events};
-  while (poll(&wait, 1, -1) < 0) CHECK_EQ(errno, EINTR);
+  int ready = 0;
+  while ((ready = poll(&wait, 1, static_cast<int>(kPatience.count()))) < 0) {
+    CHECK_EQ(errno, EINTR);
+  }
+  if (ready == 0) FailAwaiting(what);
+  return ready > 0;
 }
 
 void MakeBlocking(int fd) { CHECK_EQ(fcntl(fd, F_SETFL, 0), 0); }
@@ -33,7 +52,7 @@ RawPeer RawPeer::To(const std::string& address) {
   peer.nonce_file_ = *MakeNonceFile(kNonce);
   peer.other_ = *SocketAddress::Decode(address);
   peer.fd_ = *ConnectFrom(*FindInterface("lo"), peer.other_.endpoint);
-  Wait(peer.fd_.get(), POLLOUT);
+  Await(peer.fd_.get(), POLLOUT, absl::StrCat("a connection to ", address));
   MakeBlocking(peer.fd_.get());
   return peer;
 }
@@ -46,7 +65,7 @@ RawPeer RawPeer::Listening() {
 }
 
 void RawPeer::Accept() {
-  Wait(fd_.get(), POLLIN);
+  Await(fd_.get(), POLLIN, "a transport that connects");
   fd_ = AcceptAt(fd_.get());
   CHECK(fd_.valid());
   MakeBlocking(fd_.get());
@@ -67,21 +86,51 @@ void RawPeer::Lend(uint64_t region, const RegionFile& file) {
 
 void RawPeer::SendBytes(absl::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (!Await(fd_.get(), POLLOUT,
+               absl::StrCat("the transport to read, with ", bytes.size(), " bytes to send"))) {
+      return;
+    }
+    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EAGAIN) continue;
     if (sent < 0) return;  // closed already: WaitClosed is for that
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
 }
 
+void RawPeer::WaitDelivered() {
+  const Clock::time_point end = Clock::now() + kPatience;
+  int on_the_way = 1;
+  while (on_the_way > 0) {
+    if (Clock::now() > end) return FailAwaiting("the other side's system to have what was sent");
+    CHECK_EQ(ioctl(fd_.get(), SIOCOUTQ, &on_the_way), 0);
+    poll(nullptr, 0, on_the_way > 0 ? 1 : 0);
+  }
+}
+
 void RawPeer::WaitClosed() {
+  const Clock::time_point end = Clock::now() + kPatience;
   std::array<char, 4096> ignored;
-  while (recv(fd_.get(), ignored.data(), ignored.size(), 0) > 0) {
+  ssize_t read = 1;
+  while (read > 0) {
+    if (Clock::now() > end) return FailAwaiting("the transport to stop sending");
+    if (!Await(fd_.get(), POLLIN, "the transport to close the connection")) return;
+    read = recv(fd_.get(), ignored.data(), ignored.size(), 0);
   }
 }
 
 void RawPeer::ReadBytes(std::span<std::byte> into) {
-  CHECK_EQ(recv(fd_.get(), into.data(), into.size(), MSG_WAITALL),
-           static_cast<ssize_t>(into.size()));
+  const size_t expected = into.size();
+  while (!into.empty()) {
+    const std::string what = absl::StrCat("the transport to send ", expected, " bytes, of which ",
+                                          expected - into.size(), " came");
+    if (!Await(fd_.get(), POLLIN, what)) return;
+    const ssize_t read = recv(fd_.get(), into.data(), into.size(), 0);
+    if (read <= 0) {
+      ADD_FAILURE() << "expected " << what << "; found a connection that is closed";
+      return;
+    }
+    into = into.subspan(static_cast<size_t>(read));
+  }
 }
 
 }  // namespace crossmesh

@@ -14,7 +14,7 @@
 namespace crossmesh {
 
 // The other end of a SocketTransport's connection as a bare socket that says what a test makes it
-// say. Its calls block.
+// say. Its calls block, and fail the test when what they wait for does not come.
 class RawPeer {
  public:
   // Connects to the transport with this address.
@@ -42,10 +42,12 @@ class RawPeer {
   template <typename T>
     requires std::is_trivially_copyable_v<T>
   T Read() {
-    T object;
+    T object = {};
     ReadBytes(std::as_writable_bytes(std::span(&object, 1)));
     return object;
   }
+  // Waits until the transport has only to read what was sent.
+  void WaitDelivered();
   // Waits until the transport has closed the connection, dropping what it sends before.
   void WaitClosed();
 
