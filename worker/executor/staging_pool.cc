@@ -31,6 +31,7 @@ std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, Staging
   if (!begin.has_value()) {
     if (waiter.waits_for_units_ == 0) waiters_.push_back(&waiter);
     waiter.waits_for_units_ = units;
+    waiter.was_refused_ = true;
     return std::nullopt;
   }
   Forget(waiter);
@@ -66,10 +67,11 @@ void StagingPool::WakeWaiters() {
   while (!waiters_.empty()) {
     StagingWaiter& first = *waiters_.front();
     if (!FindFree(first.waits_for_units_).has_value()) return;
-    const int64_t used_before = used_units_;
+    first.was_refused_ = false;
     first.OnStagingFree();
-    // One that took nothing wants nothing.
-    if (used_units_ == used_before) Forget(first);
+    // One that asked for nothing wants nothing. One that asked for more than before, since it no
+    // longer wants what it waited for, goes on waiting.
+    if (!first.was_refused_) Forget(first);
   }
 }
 

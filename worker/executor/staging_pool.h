@@ -21,6 +21,7 @@ class StagingWaiter {
  private:
   friend class StagingPool;
   int64_t waits_for_units_ = 0;  // 0: does not wait
+  bool was_refused_ = false;     // since it was last told that memory is free
 };
 
 // Memory for chunks that are in too many pieces, in units of a leaf. A channel that finds too

@@ -30,11 +30,12 @@ class Waiter final : public StagingWaiter {
     return memory.has_value();
   }
   void StopWanting() { wants_ = false; }
+  void Want(int64_t bytes) { bytes_ = bytes; }
   std::span<std::byte> memory() const { return memory_; }
 
  private:
   StagingPool& pool_;
-  const int64_t bytes_;
+  int64_t bytes_;
   bool wants_ = true;
   std::span<std::byte> memory_;
 };
@@ -65,6 +66,27 @@ TEST(StagingPool, NoRequestOvertakesALargeOne) {
   EXPECT_TRUE(small.memory().empty());
   pool.Release(large.memory());
   EXPECT_FALSE(small.memory().empty());
+}
+
+// As a channel does whose next chunk has failed elsewhere, when the one after it is larger.
+TEST(StagingPool, OneThatWantsMoreThanItWaitedForKeepsItsPlace) {
+  StagingPool pool(MakeArena(2 * kUnit));
+  Waiter first(pool, kUnit);
+  Waiter second(pool, kUnit);
+  Waiter grows(pool, kUnit);
+  Waiter last(pool, kUnit);
+  ASSERT_TRUE(first.Try());
+  ASSERT_TRUE(second.Try());
+  EXPECT_FALSE(grows.Try());
+  EXPECT_FALSE(last.Try());
+  grows.Want(2 * kUnit);
+  pool.Release(first.memory());
+  EXPECT_TRUE(grows.memory().empty());
+  EXPECT_TRUE(last.memory().empty());
+  pool.Release(second.memory());
+  ASSERT_EQ(std::ssize(grows.memory()), 2 * kUnit);
+  pool.Release(grows.memory());
+  EXPECT_FALSE(last.memory().empty());
 }
 
 TEST(StagingPool, WhoWantsNothingAnyMoreDoesNotHoldUpTheLine) {
