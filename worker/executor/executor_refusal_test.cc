@@ -38,7 +38,7 @@ class RefusalTest : public ExecutorTest, private TransportSink {
   void ExpectReceiverSucceeds(uint64_t operation, const Reports& sent) {
     Reports received;
     ASSERT_OK(receiver().Start(SpecOf(operation, 1), received));
-    RunUntil([&] { return sent.task && received.task; });
+    RunUntil("both reports", [&] { return sent.task && received.task; });
     EXPECT_THAT(sent.task->lost_peers, IsEmpty());
     ASSERT_EQ(received.devices.size(), 2U);
     for (const DeviceReport& device : received.devices) EXPECT_OK(device.status);
@@ -80,7 +80,7 @@ TEST_F(RefusalTest, APeerGivenUpByOneTaskStillServesAnother) {
   ASSERT_OK(sender().Start(SpecOf(2, 0), other));
   sender().PeerLost(KeyOf(1), "w1", absl::UnavailableError(kWhy));
   receiver().Refuse(KeyOf(1));
-  RunUntil([&] { return refused.task.has_value(); });
+  RunUntil("the report of the refused task", [&] { return refused.task.has_value(); });
   EXPECT_THAT(refused.task->lost_peers, ElementsAre("w1"));
   ExpectReceiverSucceeds(2, other);
 }
@@ -99,7 +99,7 @@ TEST_F(RefusalTest, OnlyAPeerThatHoldsUpTheEndIsCutOff) {
   for (const absl::string_view worker : {"w1", "w2"}) {
     sender().PeerLost(KeyOf(1), worker, absl::UnavailableError(kWhy));
   }
-  RunUntil([&] { return refused.task.has_value(); });
+  RunUntil("the report of the refused task", [&] { return refused.task.has_value(); });
   EXPECT_FALSE(kept_.empty());
   kept_.clear();
   ExpectReceiverSucceeds(2, other);

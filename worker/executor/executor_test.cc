@@ -1,20 +1,12 @@
 #include "worker/executor/executor.h"
 
-#include "common/base/check.h"
 #include "common/plan/proof.h"
 #include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/testing/executor_fixture.h"
 #include "worker/executor/testing/tile_memory.h"
-#include "worker/executor/wire_message.h"
-#include "worker/transport/testing/inprocess_transport.h"
 
-#include <array>
-#include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <absl/status/status.h>
 #include <gmock/gmock.h>
@@ -60,12 +52,14 @@ TEST_F(ExecutorTest, AllocatesNothingBetweenTheFirstAndTheLastByteInsideAWorker)
   const Plan plan = MakePlan("a.0", "a.1-2");
   const TileMemory memory(plan);
   ASSERT_OK(workers_[0].executor->Start(MakeSpec(0, plan, memory), workers_[0].reports));
-  RunUntil([&] { return workers_[0].executor->MovedBytes(kKey).value_or(0) > 0; });
+  RunUntil("the first bytes",
+           [&] { return workers_[0].executor->MovedBytes(kKey).value_or(0) > 0; });
   const int64_t allocations = CountAllocations([&] {
-    RunUntil([&] { return workers_[0].executor->MovedBytes(kKey).value_or(4 << 20) >= 4 << 20; });
+    RunUntil("the last bytes",
+             [&] { return workers_[0].executor->MovedBytes(kKey).value_or(4 << 20) >= 4 << 20; });
   });
   EXPECT_EQ(allocations, 0);
-  RunUntil([&] { return workers_[0].reports.task.has_value(); });
+  RunUntil("the report", [&] { return workers_[0].reports.task.has_value(); });
   EXPECT_EQ(workers_[0].reports.task->copied_bytes, 4 << 20);
 }
 
@@ -83,9 +77,11 @@ TEST_P(NicsTest, AllocatesNothingButAnnouncedMessagesBetweenWorkers) {
   const TileMemory memory(plan);
   StartBoth(plan, memory);
   // Half way the transport's own memory is warm.
-  RunUntil([&] { return workers_[1].executor->MovedBytes(kKey).value_or(0) >= 2 << 20; });
+  RunUntil("half the bytes",
+           [&] { return workers_[1].executor->MovedBytes(kKey).value_or(0) >= 2 << 20; });
   const int64_t allocations = CountAllocations([&] {
-    RunUntil([&] { return workers_[1].executor->MovedBytes(kKey).value_or(4 << 20) >= 4 << 20; });
+    RunUntil("the last bytes",
+             [&] { return workers_[1].executor->MovedBytes(kKey).value_or(4 << 20) >= 4 << 20; });
   });
   // This transport makes an object for each message that it announces: 32 chunks, 2 checksums.
   EXPECT_LE(allocations, 34);
@@ -142,7 +138,7 @@ TEST_F(ExecutorTest, AnAwaitedSourceIsReadWhenItIsHereAndNoPeerIsTakenForStalled
   }
   bool is_late = false;
   loop_->RunAfter(2 * kStallLimit, [&] { is_late = true; });
-  RunUntil([&] { return is_late; });
+  RunUntil("a source that is late", [&] { return is_late; });
   for (const Worker& worker : workers_) EXPECT_EQ(worker.executor->MovedBytes(kKey), 0);
   workers_[0].executor->SourceHere(kKey, 0);
   RunToEnd();
@@ -160,7 +156,8 @@ TEST_F(ExecutorTest, ADeviceWithScalesDoesNotWaitForTheSourceOfAnother) {
   }
   // A block of elements, and its scale.
   constexpr int64_t kBytesOfOne = 128 * 128 + 4;
-  RunUntil([&] { return workers_[1].executor->MovedBytes(kKey) == kBytesOfOne; });
+  RunUntil("the bytes of one device",
+           [&] { return workers_[1].executor->MovedBytes(kKey) == kBytesOfOne; });
   workers_[0].executor->SourceHere(kKey, 0);
   RunToEnd();
   EXPECT_EQ(workers_[1].reports.task->received_bytes, 2 * kBytesOfOne);
@@ -174,7 +171,8 @@ TEST_F(ExecutorTest, ATaskWhoseSourceNeverComesEndsWhenItIsCancelled) {
   spec.awaited_sources = {0, 1};
   ASSERT_OK(workers_[0].executor->Start(std::move(spec), workers_[0].reports));
   workers_[0].executor->Cancel(kKey, absl::CancelledError("enough"));
-  RunUntil([&] { return workers_[0].reports.task.has_value(); });
+  RunUntil("the report of the cancelled task",
+           [&] { return workers_[0].reports.task.has_value(); });
   EXPECT_THAT(workers_[0].reports.task->status, StatusIs(absl::StatusCode::kCancelled));
 }
 
@@ -185,7 +183,7 @@ TEST_F(ExecutorTest, RefusesATaskThatRunsOrHasRun) {
   ASSERT_OK(executor.Start(MakeSpec(0, plan, memory), workers_[0].reports));
   EXPECT_THAT(executor.Start(MakeSpec(0, plan, memory), workers_[0].reports),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("operation 1")));
-  RunUntil([&] { return workers_[0].reports.task.has_value(); });
+  RunUntil("the report", [&] { return workers_[0].reports.task.has_value(); });
   EXPECT_THAT(executor.Start(MakeSpec(0, plan, memory), workers_[0].reports),
               StatusIs(absl::StatusCode::kAlreadyExists));
 }
@@ -227,101 +225,6 @@ TEST_F(LittleStagingTest, AChunkAsLargeAsItsHalfStillGoes) {
   StartBoth(plan, memory);
   RunToEnd();
   for (const DeviceReport& device : workers_[1].reports.devices) EXPECT_OK(device.status);
-}
-
-// A peer that says what the test wants it to say; the executor under test is the receiver.
-class LyingPeerTest : public ExecutorTest, private TransportSink {
- protected:
-  LyingPeerTest() : plan_(MakePlan("a.0", "b.0-1")), memory_(plan_) {
-    liar_ = *InProcessTransport::Create(fabric_, *this);
-    loop_->AddSource(*liar_);
-    TaskSpec spec = MakeSpec(1, plan_, memory_);
-    spec.peers[0].address = liar_->address();
-    CHECK_OK(workers_[1].executor->Start(std::move(spec), workers_[1].reports));
-    peer_ = *liar_->Connect(workers_[1].transport->address());
-  }
-
-  struct Lie {
-    uint64_t token_low = 6;
-    uint32_t channel = 0;
-  };
-  void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload) {
-    Say(kind, sequence, payload, Lie());
-  }
-  void Say(MessageKind kind, uint64_t sequence, std::span<const std::byte> payload, Lie lie) {
-    const iovec piece = PieceOf(payload);
-    liar_->Send(peer_,
-                {.token_high = 5,
-                 .token_low = lie.token_low,
-                 .operation = 1,
-                 .epoch = 1,
-                 .channel = lie.channel,
-                 .kind = static_cast<uint32_t>(kind),
-                 .sequence = sequence},
-                payload.empty() ? Pieces() : Pieces(&piece, 1), 0);
-    ++said_;
-    RunUntil([&] { return taken_ == said_; });
-  }
-  absl::Status DeviceStatus() {
-    RunUntil([&] { return !workers_[1].reports.devices.empty(); });
-    return workers_[1].reports.devices[0].status;
-  }
-  int64_t dropped() { return workers_[1].executor->counters().messages_dropped; }
-
-  const Plan plan_;
-  const TileMemory memory_;
-  const std::vector<std::byte> chunk_ = std::vector<std::byte>(Plan::kLeafBytes);
-  std::unique_ptr<InProcessTransport> liar_;
-
- private:
-  void OnMessage(std::unique_ptr<IncomingMessage> /*message*/) override {}
-  void OnSent(Ticket /*ticket*/, const absl::Status& /*status*/) override { ++taken_; }
-  void OnReceived(Ticket /*ticket*/, const absl::Status& /*status*/) override {}
-  void OnPeerLost(PeerId /*peer*/, const absl::Status& /*status*/) override {}
-
-  PeerId peer_;
-  int said_ = 0;
-  int taken_ = 0;
-};
-
-TEST_F(LyingPeerTest, AnotherOrderFailsTheChannelWithBothDigests) {
-  const OpeningPayload opening{.order = {1, 2}, .chunk_bytes = Plan::kLeafBytes, .checksums = 1};
-  Say(MessageKind::kOpening, 0, std::as_bytes(std::span(&opening, 1)));
-  EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal,
-                                       HasSubstr("found order 00000000000000010000000000000002")));
-}
-
-TEST_F(LyingPeerTest, AWrongTokenOrChannelIsDropped) {
-  Say(MessageKind::kChunk, 1, chunk_, {.token_low = 7});
-  EXPECT_EQ(dropped(), 1);
-  Say(MessageKind::kChunk, 1, chunk_, {.channel = 99});
-  EXPECT_EQ(dropped(), 2);
-  EXPECT_THAT(workers_[1].reports.devices, IsEmpty());
-}
-
-TEST_F(LyingPeerTest, ADuplicateIsDropped) {
-  Say(MessageKind::kChunk, 5, chunk_);
-  EXPECT_EQ(dropped(), 0);
-  Say(MessageKind::kChunk, 5, chunk_);
-  EXPECT_EQ(dropped(), 1);
-  EXPECT_THAT(workers_[1].reports.devices, IsEmpty());
-}
-
-TEST_F(LyingPeerTest, AWrongSizeFailsTheChannel) {
-  Say(MessageKind::kChunk, 1, std::span(chunk_).first(100));
-  EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal, HasSubstr("worker w0")));
-}
-
-TEST_F(LyingPeerTest, ANumberBehindTheEndFailsTheChannel) {
-  Say(MessageKind::kChunk, 1000, chunk_);
-  EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal, HasSubstr("number 1000")));
-}
-
-TEST_F(LyingPeerTest, ARelayThatFailedElsewhereNamesWhoIsToBlame) {
-  std::array<std::byte, kFailureBytesMax> bytes;
-  const size_t size = EncodeFailure(absl::UnavailableError("worker w9 is lost"), bytes);
-  Say(MessageKind::kFailed, 33, std::span(bytes).first(size));
-  EXPECT_EQ(DeviceStatus(), absl::UnavailableError("worker w9 is lost"));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ using ::testing::IsEmpty;
 
 class Message final : public IncomingMessage {
  public:
-  Message(uint64_t operation, uint64_t sequence)
-      : header_{.operation = operation, .sequence = sequence} {}
+  Message(uint64_t operation, uint64_t sequence, uint32_t instance = 0)
+      : header_{.operation = operation, .instance = instance, .sequence = sequence} {}
   const MessageHeader& header() const override { return header_; }
   void Receive(Pieces /*into*/, Ticket /*ticket*/) override {}
 
@@ -74,6 +74,22 @@ TEST(PendingMessages, DropsWhatIsHeldForATaskOfThePast) {
   EXPECT_EQ(pending.OnTaskEnded({.operation = 1}), 2);
   EXPECT_THAT(TakeAll(pending, 1), IsEmpty());
   EXPECT_THAT(TakeAll(pending, 2), ElementsAre(7));
+}
+
+TEST(PendingMessages, ReplaysThatStoppedLeaveWhatIsOfTheNextInstance) {
+  PendingMessages pending(10);
+  for (const uint32_t instance : {4U, 5U, 6U}) {
+    EXPECT_TRUE(pending.Add(std::make_unique<Message>(1, 10 + instance, instance)));
+  }
+  EXPECT_EQ(pending.OnReplaysStopped({.operation = 1}, /*next_instance=*/5), 1);
+  std::vector<uint64_t> left;
+  for (const uint32_t instance : {4U, 5U, 6U}) {
+    pending.Take({.operation = 1, .instance = instance},
+                 [&](const auto& message) { left.push_back(message->header().sequence); });
+  }
+  EXPECT_THAT(left, ElementsAre(15, 16));
+  EXPECT_FALSE(pending.Add(std::make_unique<Message>(1, 14, 4)));
+  EXPECT_TRUE(pending.Add(std::make_unique<Message>(1, 15, 5)));
 }
 
 TEST(PendingMessages, DropsWhatWasThereAWholeRound) {

@@ -152,7 +152,7 @@ class ReplayTest : public ExecutorTest {
     return std::ranges::find(replays_[worker].done, instance) != replays_[worker].done.end();
   }
   void RunAll(uint32_t count) {
-    RunUntil([&] {
+    RunUntil("the last instance", [&] {
       Advance(count);
       return looked_at_ == count;
     });
@@ -162,14 +162,14 @@ class ReplayTest : public ExecutorTest {
     for (int i = 0; i < 2; ++i) {
       Runner(i).StopReplays(kReplayKey, absl::CancelledError("enough"), next_instance);
     }
-    RunUntil([&] { return replays_[0].stopped && replays_[1].stopped; });
+    RunUntil("both workers to stop", [&] { return replays_[0].stopped && replays_[1].stopped; });
   }
 
   // Passes when so long has gone by on the loop.
   void RunFor(absl::Duration time) {
     bool over = false;
     loop_->RunAfter(time, [&over] { over = true; });
-    RunUntil([&over] { return over; });
+    RunUntil("time to go by", [&over] { return over; });
   }
 
   std::array<BufferMemory, kBuffers> memory_;
@@ -197,7 +197,7 @@ TEST_F(ReplayTest, SoDoThoseInsideAWorker) {
     memory.Clear();
     memory.Fill(instance);
     Send(instance);
-    RunUntil([&] { return IsDone(0, instance); });
+    RunUntil("the instance to end", [&] { return IsDone(0, instance); });
     EXPECT_EQ(memory.Wrong(instance), 0) << "instance " << instance;
   }
 }
@@ -207,7 +207,7 @@ TEST_F(ReplayTest, InstancesInsideAWorkerAllocateNothing) {
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
   const auto replay = [&](uint32_t instance) {
     Send(instance);
-    RunUntil([&] { return replays_[0].done.size() == instance + 1; });
+    RunUntil("the instance to end", [&] { return replays_[0].done.size() == instance + 1; });
   };
   for (uint32_t instance = 0; instance < 2 * kBuffers; ++instance) replay(instance);
   EXPECT_EQ(CountAllocations([&] {
@@ -229,7 +229,7 @@ TEST_F(ReplayTest, NothingIsSentBeforeTheReceiverIsReady) {
   EXPECT_THAT(replays_[0].done, IsEmpty());
   EXPECT_EQ(workers_[0].executor->counters().stalls, 0);
   Receive(0);
-  RunUntil([&] { return IsDone(0, 0) && IsDone(1, 0); });
+  RunUntil("the instance to end at both workers", [&] { return IsDone(0, 0) && IsDone(1, 0); });
   EXPECT_EQ(memory_[0].Wrong(0), 0);
   EXPECT_THAT(replays_[1].failures, IsEmpty());
 }
@@ -246,7 +246,8 @@ TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderBegins) {
     memory_[instance].Fill(instance);
     Send(instance);
   }
-  RunUntil([&] { return replays_[1].done.size() == kBuffers; });
+  RunUntil("all instances to end at the receiver",
+           [&] { return replays_[1].done.size() == kBuffers; });
   for (uint32_t instance = 0; instance < kBuffers; ++instance) {
     EXPECT_EQ(memory_[instance].Wrong(instance), 0);
   }
@@ -259,9 +260,9 @@ TEST_F(ReplayTest, TheFirstChunkIsOnItsWayBeforeTheOthersAreHashed) {
   RunFor(absl::Milliseconds(10));
   loop_->Post([this] { Runner(0).ReplaySourceHere(kReplayKey, 0); });
   const auto& links = workers_[1].executor->counters().links;
-  RunUntil([&] { return !links.empty(); });
+  RunUntil("the first chunk", [&] { return !links.empty(); });
   EXPECT_EQ(links[0].received, Plan::kLeafBytes);
-  RunUntil([&] { return IsDone(0, 0) && IsDone(1, 0); });
+  RunUntil("the instance to end at both workers", [&] { return IsDone(0, 0) && IsDone(1, 0); });
   EXPECT_EQ(memory_[0].Wrong(0), 0);
 }
 
@@ -270,13 +271,13 @@ TEST_F(ReplayTest, AReceiverThatAnswersNothingIsLost) {
   const Plan plan = MakePlan("a.0", "b.0-1");
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan, 0, absl::Milliseconds(40)), replays_[0]));
   Send(0);
-  RunUntil([&] { return IsDone(0, 0); });
+  RunUntil("the instance to fail", [&] { return IsDone(0, 0); });
   EXPECT_THAT(replays_[0].lost, ElementsAre("w1"));
   EXPECT_THAT(replays_[0].first_loss,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("worker w1 is lost: stalled")));
   // What comes after it fails at once.
   Runner(0).Replay(kReplayKey, 1, 1);
-  RunUntil([&] { return IsDone(0, 1); });
+  RunUntil("the next instance to fail", [&] { return IsDone(0, 1); });
 }
 
 TEST_F(ReplayTest, ASenderThatAnswersNothingFailsTheDevices) {
@@ -284,7 +285,7 @@ TEST_F(ReplayTest, ASenderThatAnswersNothingFailsTheDevices) {
   ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan, 0, absl::Milliseconds(40)), replays_[1]));
   for (uint32_t instance = 0; instance < 2; ++instance) {
     Runner(1).Replay(kReplayKey, 0, instance);
-    RunUntil([&] { return IsDone(1, instance); });
+    RunUntil("the instance to fail", [&] { return IsDone(1, instance); });
   }
   ASSERT_EQ(replays_[1].failures.size(), 4U);
   for (const absl::Status& failure : replays_[1].failures) {
@@ -324,6 +325,22 @@ TEST_F(ReplayTest, APlanThatTakesItsTimeTakesItEveryTime) {
   EXPECT_THAT(replays_[1].failures, IsEmpty());
 }
 
+TEST_F(ReplayTest, NoInstanceIsFasterThanItsPlan) {
+  constexpr double kLeastSeconds = 0.1;
+  StartBoth(MakeSlowPlan(kLeastSeconds));
+  // In the same buffer.
+  for (const uint32_t instance : {0U, uint32_t{kBuffers}}) {
+    const absl::Duration begin = clock_.Monotonic();
+    Receive(instance);
+    Send(instance);
+    RunUntil("the instance to end at both workers",
+             [&] { return IsDone(0, instance) && IsDone(1, instance); });
+    // 64 chunks: the last one may go when all others have had their time.
+    EXPECT_GE(absl::ToDoubleSeconds(clock_.Monotonic() - begin), kLeastSeconds * 62 / 64)
+        << "instance " << instance;
+  }
+}
+
 TEST_F(ReplayTest, AnObserverMayStartReplays) {
   class Starter final : public ReplayObserver {
    public:
@@ -347,7 +364,7 @@ TEST_F(ReplayTest, AnObserverMayStartReplays) {
   });
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), starter));
   Send(0);
-  RunUntil([&] { return started; });
+  RunUntil("the observer to start replays", [&] { return started; });
 }
 
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {

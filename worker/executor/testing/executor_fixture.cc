@@ -39,16 +39,35 @@ Plan PlanOf(TensorTable::Spec spec) {
   return *Plan::Create(std::move(plan));
 }
 
+void AddTensor(const std::vector<int64_t>& lengths, TensorTable::Spec& spec) {
+  spec.groups.push_back({.shape = *Shape::Create(lengths), .type = DataType::kF32});
+  spec.group_of_tensor = {0};
+}
+
 }  // namespace
 
 Plan MakePlan(const std::string& from, const std::string& to) {
   TensorTable::Spec spec;
   spec.sources.push_back({*ParseMesh(absl::StrCat("x=1 on ", from)), *ParseLayout("[x, -]")});
   spec.destinations.push_back({*ParseMesh(absl::StrCat("y=2 on ", to)), *ParseLayout("[-, y]")});
-  const std::vector<int64_t> lengths = {64, 16384};
-  spec.groups.push_back({.shape = *Shape::Create(lengths), .type = DataType::kF32});
-  spec.group_of_tensor = {0};
+  AddTensor({64, 16384}, spec);
   return PlanOf(std::move(spec));
+}
+
+Plan MakeGatheringPlan(const std::string& to, int64_t chunk_bytes) {
+  TensorTable::Spec tensors;
+  tensors.sources.push_back({*ParseMesh("x=2 on a.0-1"), *ParseLayout("[-, x]")});
+  tensors.destinations.push_back({*ParseMesh(absl::StrCat("y=1 on ", to)), *ParseLayout("[y, -]")});
+  AddTensor({256, 4096}, tensors);
+  Plan::Spec spec = PlanOf(std::move(tensors)).spec();
+  spec.chunk_bytes = chunk_bytes;
+  Relay last = spec.relays[0];
+  last.begin = spec.relays[0].end = last.end - Plan::kLeafBytes;
+  last.first_hop = std::ssize(spec.hops);
+  spec.hops.push_back({.from = last.root, .to = spec.hops[0].to});
+  spec.relays.insert(spec.relays.begin() + 1, last);
+  PlaceHopsInPlanOrder(spec);
+  return *Plan::Create(std::move(spec));
 }
 
 Plan MakeSlowPlan(double least_seconds) {

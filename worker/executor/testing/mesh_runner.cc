@@ -16,6 +16,10 @@ namespace crossmesh {
 
 namespace {
 
+// More than the deadline of a task, and less than what the runner of tests gives a test, which
+// would not say what was missing.
+constexpr absl::Duration kPatience = absl::Seconds(90);
+
 // Copies of a status share their text, counted inside a library that ThreadSanitizer does not see
 // into; so what goes to another thread is made anew.
 absl::Status Detached(const absl::Status& status) { return {status.code(), status.message()}; }
@@ -55,7 +59,13 @@ class MeshRunner::Collector final : public TaskObserver {
 
   absl::StatusOr<MeshOutcome> Wait() {
     MutexLock lock(mutex_);
-    while (open_ > 0) closed_.Wait(mutex_);
+    // Whatever the loops still run has this object: a test that waits in vain ends here.
+    while (open_ > 0) {
+      const bool late = closed_.WaitFor(mutex_, kPatience);
+      CHECK(!late || open_ == 0) << "waited " << kPatience << " in vain for the reports of "
+                                 << open_ << " workers; " << devices_.size()
+                                 << " devices have reported";
+    }
     RETURN_IF_ERROR(refused_);
     return MeshOutcome{.reports = std::move(reports_), .devices = std::move(devices_)};
   }
@@ -114,7 +124,11 @@ class MeshRunner::Replayer final : public ReplayObserver {
 
   absl::Status Wait() {
     MutexLock lock(mutex_);
-    while (!stopped_) changed_.Wait(mutex_);
+    while (!stopped_) {
+      const bool late = changed_.WaitFor(mutex_, kPatience);
+      CHECK(!late || stopped_) << "waited " << kPatience
+                               << " in vain for a worker to end all instances";
+    }
     return failure_;
   }
 
