@@ -115,6 +115,18 @@ TEST_F(StorageTableTest, AnAbandonedShadowChangesNothing) {
   EXPECT_FALSE(Now().writing);
 }
 
+TEST_F(StorageTableTest, ALeaseInPlaceThatTakesThePlaceOfAnotherStillUndoesItself) {
+  const StorageKey other{.name = "other", .device = {"a", 1}};
+  ASSERT_OK(table_.Create(other, 64));
+  std::optional<Lease> lease = *table_.LeaseForReading(other, 64);
+  *lease = *table_.LeaseForWriting(kKey, 64, /*shadow=*/false);
+  EXPECT_EQ(table_.Status(other)->readers, 0);
+  EXPECT_EQ(Now().state, StorageState::kDirty);
+  lease.reset();
+  EXPECT_EQ(Now().state, StorageState::kReady);
+  EXPECT_FALSE(Now().writing);
+}
+
 TEST_F(StorageTableTest, InPlaceIsDirtyUntilItsCommit) {
   {
     ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForWriting(kKey, 64, false));
