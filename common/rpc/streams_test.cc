@@ -30,6 +30,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Less than what the runner of tests gives a test, which would not say what was missing.
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
 // A value that a test waits for.
 template <typename T>
 class Box {
@@ -41,7 +44,10 @@ class Box {
   }
   T Take() {
     MutexLock lock(mutex_);
-    while (!value_.has_value()) changed_.Wait(mutex_);
+    while (!value_.has_value()) {
+      const bool late = changed_.WaitFor(mutex_, kPatience);
+      CHECK(!late || value_.has_value()) << "waited " << kPatience << " in vain for a value";
+    }
     return *std::exchange(value_, std::nullopt);
   }
 
@@ -99,13 +105,24 @@ class Echo final : public ServerBidiStream<v1::ExecuteRequest, v1::ExecuteRespon
   std::atomic<int>& ended_;
 };
 
+// Reads nothing of what the client sends.
+class Deaf final : public grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteResponse> {
+ private:
+  void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+  void OnDone() override { delete this; }
+};
+
 class Echoes final : public v1::ExecutionService::CallbackService {
  public:
   grpc::ServerBidiReactor<v1::ExecuteRequest, v1::ExecuteResponse>* Execute(
       grpc::CallbackServerContext* /*context*/) override {
+    ++begun;
+    if (deaf) return new Deaf;
     return Echo::Serve(std::make_shared<Echo>(ended));
   }
 
+  std::atomic<bool> deaf = false;
+  std::atomic<int> begun = 0;
   std::atomic<int> ended = 0;
 };
 
@@ -146,7 +163,11 @@ class Call final : public ClientBidiStream<v1::ExecuteRequest, v1::ExecuteRespon
   absl::Status WaitForEnd() { return end_.Take(); }
   void WaitForTexts(size_t count) {
     MutexLock lock(mutex_);
-    while (texts_.size() < count) more_.Wait(mutex_);
+    while (texts_.size() < count) {
+      const bool late = more_.WaitFor(mutex_, kPatience);
+      CHECK(!late || texts_.size() >= count)
+          << "waited " << kPatience << " in vain for text " << count << "; found " << texts_.size();
+    }
   }
 
  private:
@@ -293,6 +314,38 @@ TEST_F(StreamsTest, ACallThatNothingKeepsEndsByItself) {
   EXPECT_THAT(kept->texts(), ElementsAre("a"));
   server_->Shutdown(absl::Seconds(10));
   EXPECT_EQ(echoes_.ended, 2);
+}
+
+TEST_F(StreamsTest, AClientCancelsACallWhoseServerIsTooSlow) {
+  echoes_.deaf = true;
+  const std::shared_ptr<Call> call = StartCall();
+  // Large enough that the connection's own buffers fill up.
+  const std::string text(256 << 10, 'x');
+  int sent = 0;
+  while (sent < 10'000 && call->SendText(text)) ++sent;
+  EXPECT_LT(sent, 10'000);
+  EXPECT_THAT(call->WaitForEnd(), StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST_F(StreamsTest, OneCallMoreThanAConnectionMayHaveWaitsForAnotherToEnd) {
+  constexpr int kMax = RpcServer::kStreamsPerConnectionMax;
+  std::vector<std::shared_ptr<Call>> calls;
+  for (int i = 0; i < kMax + 1; ++i) {
+    calls.push_back(StartCall());
+    calls.back()->SendText("a");
+    // Calls keep their order from when there is a connection.
+    if (i == 0) calls[0]->WaitForTexts(1);
+  }
+  for (int i = 1; i < kMax; ++i) calls[i]->WaitForTexts(1);
+  // After this answer the server has read what the client wrote before.
+  calls[0]->SendText("b");
+  calls[0]->WaitForTexts(2);
+  EXPECT_EQ(echoes_.begun, kMax);
+  EXPECT_THAT(calls[kMax]->texts(), testing::IsEmpty());
+  calls[0]->CloseWrites();
+  calls[kMax]->WaitForTexts(1);
+  for (const std::shared_ptr<Call>& call : calls) call->CloseWrites();
+  for (const std::shared_ptr<Call>& call : calls) EXPECT_OK(call->WaitForEnd());
 }
 
 TEST_F(StreamsTest, CancelEndsACall) {
