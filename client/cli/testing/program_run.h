@@ -4,17 +4,20 @@
 
 #include <string>
 
+#include <absl/time/time.h>
+
 namespace crossmesh {
 
 struct ProgramResult {
-  int exit_status = -1;
+  int exit_status = -1;  // -1: it was killed
   std::string out;
   std::string error;
 };
 
 // What a shell makes of `command` in the repository's root, with no standard input. $CROSSMESH is
-// the program, and no controller is in the environment.
-ProgramResult RunShell(const std::string& command);
+// the program, and no controller is in the environment. After `limit` what still runs is killed,
+// and the test fails with the command and what it printed.
+ProgramResult RunShell(const std::string& command, absl::Duration limit = absl::Minutes(1));
 
 // The program with `arguments`, as a shell takes them.
 ProgramResult Crossmesh(const std::string& arguments);
