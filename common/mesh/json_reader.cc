@@ -108,6 +108,11 @@ std::optional<int64_t> IntegerOf(const json& value) {
 }  // namespace
 
 absl::StatusOr<json> ParseJson(absl::string_view what, absl::string_view text) {
+  // The library takes a zero byte for the end of the text, whatever follows.
+  if (const size_t zero = text.find('\0'); zero != absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ": expected strict JSON, found: malformed at byte ", zero + 1, ", a zero byte"));
+  }
   DocumentBuilder builder;
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
     return absl::InvalidArgumentError(
