@@ -49,7 +49,7 @@ absl::StatusOr<MemoryClient> MemoryClient::Connect(const std::string& socket_pat
   sockaddr_un address{.sun_family = AF_UNIX};
   if (socket_path.empty() || socket_path.size() >= sizeof(address.sun_path)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("socket path '", socket_path, "': expected 1 to ",
+        absl::StrCat("socket path \"", socket_path, "\": expected 1 to ",
                      sizeof(address.sun_path) - 1, " bytes, found ", socket_path.size()));
   }
   std::memcpy(address.sun_path, socket_path.data(), socket_path.size());
@@ -152,7 +152,7 @@ absl::StatusOr<GpuStorage> MemoryClient::AskForGpuStorage(const MemoryRequest& r
   ASSIGN_OR_RETURN(GpuStorage answer, AskForStorage(request));
   if (!answer.description.gpu.empty()) return answer;
   return absl::FailedPreconditionError(
-      absl::StrCat("storage '", request.storage, "' of device ", request.device,
+      absl::StrCat("storage \"", request.storage, "\" of device ", request.device,
                    ": expected memory of a GPU, found the host's"));
 }
 
@@ -161,14 +161,14 @@ absl::StatusOr<MappedStorage> MemoryClient::AskAndMap(const MemoryRequest& reque
   StorageDescription& storage = answer.description;
   if (!storage.gpu.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("storage '", storage.storage, "' of device ", storage.device,
+        absl::StrCat("storage \"", storage.storage, "\" of device ", storage.device,
                      ": expected host memory, which can be mapped, found memory of ", storage.gpu));
   }
   // Never maps more than there is: touching it would end this process.
   struct stat file;
   if (fstat(answer.descriptor.get(), &file) != 0) return Failed("fstat");
   if (file.st_size < storage.bytes) {
-    return absl::InternalError(absl::StrCat("storage '", storage.storage, "': expected ",
+    return absl::InternalError(absl::StrCat("storage \"", storage.storage, "\": expected ",
                                             storage.bytes, " bytes, found a file of ",
                                             file.st_size));
   }

@@ -137,7 +137,13 @@ absl::StatusOr<SafetensorsCollection> SafetensorsCollection::OpenFiles(
     }
     collection.files_.push_back(std::move(file));
   }
-  ASSIGN_OR_RETURN(collection.manifest_, Manifest::Create(std::move(tensors)));
+  absl::StatusOr<Manifest> manifest = Manifest::Create(std::move(tensors));
+  if (!manifest.ok()) {
+    return absl::Status(manifest.status().code(),
+                        absl::StrCat(paths.front(), paths.size() == 1 ? "" : " and others", ": ",
+                                     manifest.status().message()));
+  }
+  collection.manifest_ = *std::move(manifest);
   return collection;
 }
 

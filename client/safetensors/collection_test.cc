@@ -53,6 +53,17 @@ TEST_F(SafetensorsCollectionTest, TakesOneFile) {
   EXPECT_EQ(collection.manifest().tensors().size(), 1);
 }
 
+TEST_F(SafetensorsCollectionTest, NamesTheFileOfATensorThatNoManifestMayHave) {
+  const std::string header = R"({")" + std::string(300, 'n') +
+                             R"(": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(header.size() & 0xff);
+  length[1] = static_cast<char>(header.size() >> 8);
+  std::ofstream(folder_.PathOf("a.safetensors")) << length << header;
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr(folder_.PathOf("a.safetensors: "))));
+}
+
 TEST_F(SafetensorsCollectionTest, RefusesATensorInTwoFiles) {
   WriteFile("a.safetensors", {"z"});
   WriteFile("b.safetensors", {"z"});
