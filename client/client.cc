@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include "client/client_calls.h"
 #include "client/follower.h"
 #include "client/pause.h"
 #include "common/base/backoff.h"
@@ -7,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/server.h"
 #include "common/rpc/status_codec.h"
 #include "common/wire/tensor_codec.h"
 
@@ -15,12 +17,12 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
+#include <google/protobuf/message.h>
 #include <grpcpp/client_context.h>
 
 namespace crossmesh {
 namespace {
 
-constexpr int32_t kPageSize = 1000;
 constexpr size_t kTensorsPerMessage = 4096;
 
 // From the system's source, so that clients that start together differ.
@@ -29,18 +31,14 @@ uint64_t RandomNumber() {
   return uint64_t{device()} << 32 | device();
 }
 
-template <typename Request>
-Request WithId(const std::string& id) {
-  Request request;
-  request.set_id(id);
-  return request;
-}
-
-template <typename Request>
-Request Named(const std::string& name) {
-  Request request;
-  request.set_name(name);
-  return request;
+// What is larger is refused on its way, by a message that does not help.
+absl::Status CheckBytes(const google::protobuf::Message& request) {
+  constexpr size_t kBytesMax = RpcServer::kBulkMessageBytesMax;
+  const size_t bytes = request.ByteSizeLong();
+  if (bytes <= kBytesMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("request: expected at most ", kBytesMax, " bytes, found ", bytes,
+                   "; register the manifest (`crossmesh manifest create`) and give its name"));
 }
 
 }  // namespace
@@ -48,7 +46,10 @@ Request Named(const std::string& name) {
 absl::StatusOr<Client> Client::Connect(const std::string& address, const ClientOptions& options) {
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                    BuildRpcChannel({.address = address, .insecure = options.insecure}));
-  return Client(address, options, channel);
+  ClientOptions bounded = options;
+  bounded.call_timeout = std::min(options.call_timeout, options.timeout);
+  bounded.retry_for = std::min(options.retry_for, options.timeout);
+  return Client(address, bounded, channel);
 }
 
 Client::Client(std::string address, const ClientOptions& options,
@@ -88,46 +89,6 @@ absl::Status Client::Retry(absl::FunctionRef<absl::Status()> attempt) const {
     if (!absl::IsUnavailable(status) || clock.Monotonic() + pause >= until) return status;
     Pause(pause);
   }
-}
-
-template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> Client::CallOnce(Stub& stub, Method<Stub, Request, Response> method,
-                                          const Request& request) const {
-  grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
-  Response response;
-  RETURN_IF_ERROR(FromGrpcStatus((stub.*method)(&context, request, &response)));
-  return response;
-}
-
-template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> Client::Call(Stub& stub, Method<Stub, Request, Response> method,
-                                      const Request& request) const {
-  absl::StatusOr<Response> response;
-  RETURN_IF_ERROR(Retry([&] {
-    response = CallOnce(stub, method, request);
-    return response.status();
-  }));
-  return response;
-}
-
-template <typename Item, typename Stub, typename Request, typename Response>
-absl::StatusOr<std::vector<Item>> Client::Pages(
-    Stub& stub, Method<Stub, Request, Response> method,
-    const google::protobuf::RepeatedPtrField<Item>& (Response::*items)() const,
-    int64_t count) const {
-  std::vector<Item> all;
-  Request request;
-  do {
-    const int64_t missing = count - std::ssize(all);
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kPageSize)));
-    ASSIGN_OR_RETURN(const Response page, Call(stub, method, request));
-    const google::protobuf::RepeatedPtrField<Item>& found = (page.*items)();
-    const auto wanted = std::min<int64_t>(missing, found.size());
-    all.insert(all.end(), found.begin(), found.begin() + wanted);
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty() && std::ssize(all) < count);
-  return all;
 }
 
 absl::StatusOr<int64_t> Client::CreateMesh(const v1::Mesh& mesh) {
@@ -231,7 +192,7 @@ absl::StatusOr<v1::Network> Client::SetNetwork(const v1::Topology& topology,
 absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
     const v1::MeasureNetworkRequest& request, OnMeasured on_progress) {
   grpc::ClientContext context;
-  SetDeadline(context, kRpcDeadlineMax);
+  SetDeadline(context, std::min(kRpcDeadlineMax, options_.timeout));
   const auto reader = networks_->MeasureNetwork(&context, request);
   v1::MeasureNetworkResponse message;
   v1::MeasureNetworkResponse::Result result;
@@ -244,6 +205,7 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
 }
 
 absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {
+  RETURN_IF_ERROR(CheckBytes(request));
   return Call(*reshards_, &v1::ReshardService::Stub::PlanReshard, request);
 }
 
@@ -251,6 +213,7 @@ FollowerOptions Client::OptionsFor(absl::string_view noun) const {
   return {.noun = std::string(noun),
           .address = address_,
           .follow_for = options_.follow_for,
+          .timeout = options_.timeout,
           .seed = RandomNumber()};
 }
 
@@ -272,7 +235,21 @@ absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRe
 
 absl::StatusOr<v1::Operation> Client::Execute(const v1::ExecuteReshardRequest& request,
                                               OnChange on_change) {
+  RETURN_IF_ERROR(CheckBytes(request));
   return FollowOperation(&request, "", on_change);
+}
+
+absl::StatusOr<v1::Operation> Client::Start(const v1::ExecuteReshardRequest& request) {
+  RETURN_IF_ERROR(CheckBytes(request));
+  absl::StatusOr<v1::ExecuteReshardResponse> first;
+  // Made again it is the same operation, by its request id.
+  RETURN_IF_ERROR(Retry([&] {
+    grpc::ClientContext context;
+    SetDeadline(context, options_.call_timeout);
+    first = ReadFirst(context, reshards_->ExecuteReshard(&context, request));
+    return first.status();
+  }));
+  return std::move(*first->mutable_operation());
 }
 
 absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_change) {
@@ -357,21 +334,15 @@ absl::StatusOr<v1::PipelineRun> Client::WatchPipelineRun(const std::string& id,
 
 absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
   const auto request = WithId<v1::WatchPipelineRunRequest>(id);
-  v1::WatchPipelineRunResponse response;
-  const auto attempt = [&] {
+  absl::StatusOr<v1::WatchPipelineRunResponse> first;
+  RETURN_IF_ERROR(Retry([&] {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
-    const auto reader = pipelines_->WatchPipelineRun(&context, request);
     // The service has no call for a run alone: its watch tells the present state first.
-    const bool found = reader->Read(&response);
-    if (found) context.TryCancel();
-    const absl::Status status = FromGrpcStatus(reader->Finish());
-    if (found) return absl::OkStatus();
-    return status.ok() ? absl::UnavailableError("the stream ended before the run was told")
-                       : status;
-  };
-  RETURN_IF_ERROR(Retry(attempt));
-  return std::move(*response.mutable_run());
+    first = ReadFirst(context, pipelines_->WatchPipelineRun(&context, request));
+    return first.status();
+  }));
+  return std::move(*first->mutable_run());
 }
 
 absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t count) {

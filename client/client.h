@@ -38,6 +38,9 @@ struct ClientOptions {
   absl::Duration retry_for = absl::Seconds(5);
   // The same while an operation is followed; it goes on meanwhile.
   absl::Duration follow_for = absl::Minutes(1);
+  // The most of the time that a call takes, with all its attempts; of one that follows something,
+  // until that has ended: DeadlineExceeded then, while it goes on.
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
 // A controller's services as blocking calls. Every call has a deadline. A call that the server or
@@ -91,6 +94,9 @@ class Client {
   // than `follow_for`, while the operation may go on.
   absl::StatusOr<v1::Operation> Execute(const v1::ExecuteReshardRequest& request,
                                         OnChange on_change);
+  // Does it once, and returns the operation as it begins. Errors are those of a request that was
+  // refused.
+  absl::StatusOr<v1::Operation> Start(const v1::ExecuteReshardRequest& request);
   // Follows an operation to its end in the same way. NotFound.
   absl::StatusOr<v1::Operation> Watch(const std::string& id, OnChange on_change);
   absl::StatusOr<v1::Operation> GetOperation(const std::string& id);

@@ -96,6 +96,8 @@ class BrittleOperations final : public v1::OperationService::CallbackService {
   grpc::ServerWriteReactor<v1::WatchOperationResponse>* WatchOperation(
       grpc::CallbackServerContext* /*context*/, const v1::WatchOperationRequest* request) override {
     using Stream = ScriptedStream<v1::WatchOperationResponse, v1::OperationState>;
+    // Goes on for ever, in streams that end at once.
+    if (request->id() == "op-endless") return Stream::Play({}, absl::OkStatus());
     if (request->id() != "op-7") return Stream::Play({}, absl::NotFoundError("no operation"));
     switch (++calls_) {
       case 1:
@@ -274,6 +276,40 @@ TEST_F(ClientTest, ExecuteReturnsARefusalAtOnce) {
   request.set_request_id("refused");
   EXPECT_THAT(client_->Execute(request, [](const v1::Operation&) {}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("mesh \"b\"")));
+}
+
+TEST_F(ClientTest, StartReturnsTheOperationAsItBegins) {
+  v1::ExecuteReshardRequest request;
+  request.set_request_id("release-7");
+  ASSERT_OK_AND_ASSIGN(const v1::Operation operation, client_->Start(request));
+  EXPECT_EQ(operation.id(), "op-7");
+  EXPECT_EQ(operation.state(), v1::OPERATION_STATE_PREPARING);
+  request.set_request_id("refused");
+  EXPECT_THAT(client_->Start(request), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ClientTest, ARequestThatIsTooLargeSaysHowElseToGiveItsManifest) {
+  v1::ExecuteReshardRequest request;
+  request.mutable_spec()->mutable_inline_manifest()->add_tensors()->set_name(
+      std::string(5 << 20, 'a'));
+  const auto refused = StatusIs(absl::StatusCode::kResourceExhausted,
+                                AllOf(HasSubstr("expected at most 4194304 bytes, found 524"),
+                                      HasSubstr("`crossmesh manifest create`")));
+  EXPECT_THAT(client_->Start(request), refused);
+  EXPECT_THAT(client_->Execute(request, [](const v1::Operation&) {}), refused);
+  v1::PlanReshardRequest plan;
+  *plan.mutable_spec() = request.spec();
+  EXPECT_THAT(client_->Plan(plan), refused);
+}
+
+TEST_F(ClientTest, WhatTakesLongerThanTheTimeForAllIsLeftAlone) {
+  ASSERT_OK_AND_ASSIGN(Client client,
+                       Client::Connect(client_->address(), {.timeout = absl::Milliseconds(300)}));
+  EXPECT_THAT(client.Watch("op-endless", [](const v1::Operation&) {}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("expected the operation's end within 300ms; operation op-endless "
+                                 "may still be running")));
+  EXPECT_THAT(client.GetMesh("never"), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(ClientTest, WatchSaysThatThereIsNoSuchOperation) {

@@ -7,6 +7,7 @@
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,8 +29,23 @@ struct FollowerOptions {
   std::string address;  // of the controller
   // How long to try again when nothing is heard.
   absl::Duration follow_for;
+  // How long to follow in all.
+  absl::Duration timeout;
   uint64_t seed = 0;  // of the pauses
 };
+
+// The first message of a stream, of which the rest is not read: what it is about goes on. Errors
+// are the stream's; Unavailable when it ended without a message.
+template <typename Message>
+absl::StatusOr<Message> ReadFirst(grpc::ClientContext& context,
+                                  std::unique_ptr<grpc::ClientReader<Message>> reader) {
+  Message first;
+  const bool found = reader->Read(&first);
+  if (found) context.TryCancel();
+  const absl::Status status = FromGrpcStatus(reader->Finish());
+  if (found) return first;
+  return status.ok() ? absl::UnavailableError("the stream ended before it said anything") : status;
+}
 
 // Follows one thing that the controller does, an operation or a pipeline's run, to its end over as
 // many streams as it takes. Thread-compatible.
@@ -57,17 +73,25 @@ class Follower {
   }
 
   // Each reads one stream: `open` while the id is unknown, `watch` then. Returns the subject as it
-  // ended. Errors: of a request that was refused; Unavailable when the controller stays away.
+  // ended. Errors: of a request that was refused; Unavailable when the controller stays away;
+  // DeadlineExceeded when the subject has not ended within the time for all.
   absl::StatusOr<Subject> Follow(Open open, Watch watch, const std::string& id) {
     subject_.set_id(id);
     absl::Duration until = clock_.Monotonic() + options_.follow_for;
+    const absl::Duration end = clock_.Monotonic() + options_.timeout;
     while (true) {
+      const absl::Duration left = end - clock_.Monotonic();
+      if (left <= absl::ZeroDuration()) return TimedOut();
       grpc::ClientContext context;
-      SetDeadline(context, kRpcDeadlineMax);
+      SetDeadline(context, std::min(left, kRpcDeadlineMax));
       heard_ = false;
       const std::string known = subject_.id();
       const absl::Status status = known.empty() ? open(context) : watch(context, known);
       if (HasEnded(subject_)) return std::move(subject_);
+      // The stream's deadline may be told a little before this clock is there.
+      if (absl::IsDeadlineExceeded(status) && end - clock_.Monotonic() < kClockSlack) {
+        return TimedOut();
+      }
       if (!MayGoOn(status)) return status;
       if (heard_) {
         backoff_.Reset();
@@ -75,7 +99,7 @@ class Follower {
       }
       const absl::Duration pause = backoff_.Next();
       if (clock_.Monotonic() + pause >= until) return GiveUp(status);
-      Pause(pause);
+      Pause(std::min(pause, end - clock_.Monotonic()));
     }
   }
 
@@ -87,16 +111,27 @@ class Follower {
     return heard_ && (absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status));
   }
 
+  // What of the subject is known, for the end of a message.
+  std::string MayStillRun() const {
+    if (subject_.id().empty()) return "";
+    return absl::StrCat("; ", options_.noun, " ", subject_.id(), " may still be running");
+  }
+
+  absl::Status TimedOut() const {
+    return absl::DeadlineExceededError(
+        absl::StrCat("controller ", options_.address, ": expected the ", options_.noun,
+                     "'s end within ", absl::FormatDuration(options_.timeout), MayStillRun()));
+  }
+
   absl::Status GiveUp(const absl::Status& status) const {
     const std::string reason = status.ok()
                                    ? absl::StrCat("the stream ended before the ", options_.noun)
                                    : std::string(status.message());
-    return absl::UnavailableError(absl::StrCat(
-        "controller ", options_.address, ": ", reason,
-        subject_.id().empty()
-            ? ""
-            : absl::StrCat("; ", options_.noun, " ", subject_.id(), " may still be running")));
+    return absl::UnavailableError(
+        absl::StrCat("controller ", options_.address, ": ", reason, MayStillRun()));
   }
+
+  static constexpr absl::Duration kClockSlack = absl::Milliseconds(50);
 
   const FollowerOptions options_;
   const OnChange on_change_;
