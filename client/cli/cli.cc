@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -15,6 +16,12 @@
 #include <google/protobuf/util/json_util.h>
 
 namespace crossmesh {
+namespace {
+
+constexpr const char* kControllerFlag = "--controller";
+constexpr const char* kControllerVariable = "CROSSMESH_CONTROLLER";
+
+}  // namespace
 
 CLI::App& Cli::AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
                           const std::string& examples) {
@@ -31,22 +38,46 @@ CLI::App& Cli::AddGroup(CLI::App& parent, const std::string& name, const std::st
 }
 
 void Cli::AddControllerFlags(CLI::App& command) {
-  command
-      .add_option("--controller", controller_, "Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock")
-      ->envname("CROSSMESH_CONTROLLER");
+  command.add_option_function<std::string>(
+      kControllerFlag, [this](const std::string& address) { controllers_.push_back(address); },
+      absl::StrCat("Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock (default: that of ",
+                   kControllerVariable, ")"));
   command.add_flag("--insecure", insecure_, "Allow an address that other machines can reach");
 }
 
 void Cli::Run(CLI::App& command, Action action) {
-  command.callback([this, action = std::move(action)] { action_ = action; });
+  command.callback([this, &command, action = std::move(action)] {
+    command_ = &command;
+    action_ = action;
+  });
+}
+
+absl::Status Cli::CheckControllerFlags() const {
+  if (controllers_.empty()) return absl::OkStatus();
+  if (command_->get_option_no_throw(kControllerFlag) == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--controller: expected a command that asks a controller, found \"",
+                     command_->get_name(), "\""));
+  }
+  if (controllers_.front() == controllers_.back()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--controller: expected one address, found \"",
+                                                 controllers_.front(), "\" and \"",
+                                                 controllers_.back(), "\""));
+}
+
+std::string Cli::Controller() const {
+  if (!controllers_.empty()) return controllers_.front();
+  const char* const variable = std::getenv(kControllerVariable);
+  return variable == nullptr ? "" : variable;
 }
 
 absl::StatusOr<Client> Cli::Connect() const {
-  if (!has_controller()) {
+  const std::string controller = Controller();
+  if (controller.empty()) {
     return absl::FailedPreconditionError(
         "controller: expected an address by --controller or CROSSMESH_CONTROLLER, found none");
   }
-  return Client::Connect(controller_, {.insecure = insecure_});
+  return Client::Connect(controller, {.insecure = insecure_});
 }
 
 void Cli::Print(absl::string_view text) const { std::cout << text << std::flush; }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <absl/status/status.h>
@@ -26,7 +27,8 @@ class Cli {
                        const std::string& examples);
   // A group of subcommands, of which one must be given.
   CLI::App& AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
-  // The flags --controller and --insecure.
+  // The flags --controller and --insecure, of a command that asks a controller. Those of the
+  // application itself stand before the command, and mean the same.
   void AddControllerFlags(CLI::App& command);
 
   using Action = std::function<absl::Status()>;
@@ -34,8 +36,12 @@ class Cli {
   // The action of the command that was given.
   const Action& action() const { return action_; }
 
+  // InvalidArgument: --controller stands before a command that asks none, or is given twice with
+  // two addresses.
+  absl::Status CheckControllerFlags() const;
+
   bool json() const { return json_; }
-  bool has_controller() const { return !controller_.empty(); }
+  bool has_controller() const { return !Controller().empty(); }
   // FailedPrecondition without --controller and CROSSMESH_CONTROLLER.
   absl::StatusOr<Client> Connect() const;
 
@@ -49,10 +55,16 @@ class Cli {
   bool printed_document() const { return printed_document_; }
 
  private:
-  std::string controller_;
+  // The flag's address, else that of CROSSMESH_CONTROLLER; an empty flag is no controller. The
+  // variable is looked at here and not by the parser, which asks it for all commands, also for
+  // those that were not given, and so would put it over the flag of the one that was.
+  std::string Controller() const;
+
+  std::vector<std::string> controllers_;  // as the flags say, before and after the command
   bool insecure_ = false;
   bool json_ = false;
   bool printed_document_ = false;
+  const CLI::App* command_ = nullptr;  // the one that was given
   Action action_;
 };
 

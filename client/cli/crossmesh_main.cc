@@ -43,6 +43,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", VersionLine("crossmesh"), "Print the version and exit");
   app.footer(kExamples);
+  cli.AddControllerFlags(app);
   AddDemoCommand(cli, app);
   AddDoctorCommand(cli, app);
   AddHealthCommand(cli, app);
@@ -68,6 +69,8 @@ int Main(int argc, char** argv) {
         unknown.empty() ? error.what() : absl::StrCat("unknown argument \"", unknown.front(), "\"");
     return Fail(cli, json, absl::InvalidArgumentError(message), kMisused);
   }
+  const absl::Status misuse = cli.CheckControllerFlags();
+  if (!misuse.ok()) return Fail(cli, json, misuse, kMisused);
   // After parsing, so that a mistake in any flag is told before anything is done.
   const absl::Status status = cli.action()();
   return status.ok() ? 0 : Fail(cli, json, status, kFailed);
