@@ -27,13 +27,18 @@ CLI::App& Cli::AddCommand(CLI::App& parent, const std::string& name, const std::
                           const std::string& examples) {
   CLI::App& command = *parent.add_subcommand(name, description);
   command.add_flag("--json", json_, "Print one JSON document on standard output");
-  if (!examples.empty()) command.footer("Examples:\n" + examples);
+  // A footer is the parent's until it is set.
+  command.footer(examples.empty() ? "" : "Examples:\n" + examples);
+  if (parent.get_parent() != nullptr) {
+    parent.footer(parent.get_footer() + examples.substr(0, examples.find('\n') + 1));
+  }
   return command;
 }
 
 CLI::App& Cli::AddGroup(CLI::App& parent, const std::string& name, const std::string& description) {
   CLI::App& group = *parent.add_subcommand(name, description);
   group.require_subcommand(1);
+  group.footer("Examples:\n");
   return group;
 }
 

@@ -22,7 +22,8 @@ namespace crossmesh {
 // read. Thread-compatible.
 class Cli {
  public:
-  // The subcommand `name` of `parent` with the flag --json; `examples` end its help.
+  // The subcommand `name` of `parent` with the flag --json; `examples` end its help, and the first
+  // of them that of its group.
   CLI::App& AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
                        const std::string& examples);
   // A group of subcommands, of which one must be given.

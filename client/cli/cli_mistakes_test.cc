@@ -47,6 +47,14 @@ INSTANTIATE_TEST_SUITE_P(
     Table, CliMistakeTest,
     testing::Values(
         Mistake{"unknown_command", "frobnicate", "frobnicate"},
+        Mistake{"unknown_command_with_help", "--help frobnicate",
+                "unknown command \"frobnicate\": expected one of demo, doctor"},
+        Mistake{"misspelt_command", "mesh creat m 'x=1 on a.0'",
+                "mesh: unknown command \"creat\": expected one of create, list, show, delete; did "
+                "you mean \"create\"?"},
+        Mistake{"misspelt_command_with_help", "operation lsit --help", "did you mean \"list\"?"},
+        Mistake{"shortened_command", "mesh del m", "did you mean \"delete\"?"},
+        Mistake{"misspelt_group", "manifset list", "did you mean \"manifest\"?"},
         Mistake{"unknown_flag", "plan --frobnicate", "frobnicate"},
         Mistake{"nothing_given", "plan", "--manifest: expected a file or a name"},
         Mistake{"unknown_strategy", absl::StrCat("plan ", kSmall, " --strategy fastest"),

@@ -88,6 +88,15 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
   }
 }
 
+TEST(CliTest, AGroupsHelpHasTheFirstExampleOfEachOfItsCommands) {
+  const std::string help = TextOf("mesh --help");
+  for (const char* command : {"create trainer", "list --json", "show trainer", "delete trainer"}) {
+    EXPECT_THAT(help, HasSubstr(absl::StrCat("  crossmesh mesh ", command)));
+  }
+  EXPECT_THAT(help, Not(HasSubstr("crossmesh demo")));
+  EXPECT_THAT(TextOf("--help"), HasSubstr("  crossmesh demo\n"));
+}
+
 TEST(CliTest, TheVersionIsThatOfTheBuild) {
   EXPECT_EQ(TextOf("--version"), VersionLine("crossmesh") + "\n");
 }

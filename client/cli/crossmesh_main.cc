@@ -1,6 +1,7 @@
 // crossmesh: the command line.
 
 #include "client/cli/cli.h"
+#include "client/cli/command_line.h"
 #include "common/base/version.h"
 
 #include <algorithm>
@@ -40,6 +41,7 @@ int Main(int argc, char** argv) {
   });
   Cli cli;
   CLI::App app("Moves sharded tensors between device meshes.", "crossmesh");
+  HideOtherNames(app);
   app.require_subcommand(1);
   app.set_version_flag("--version", VersionLine("crossmesh"), "Print the version and exit");
   app.footer(kExamples);
@@ -61,8 +63,11 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& shown) {  // help, or the version
-    return app.exit(shown);
+    const absl::Status names = CheckCommandNames(app);
+    return names.ok() ? app.exit(shown) : Fail(cli, json, names, kMisused);
   } catch (const CLI::ParseError& error) {
+    const absl::Status names = CheckCommandNames(app);
+    if (!names.ok()) return Fail(cli, json, names, kMisused);
     // What the parser did not know says more than what it missed for that reason.
     const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
     const std::string message =

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// InvalidArgument when a group of commands was given a word that is none of its commands: it names
+// those that there are, and the one that was probably meant. To be called after parsing, also when
+// that ended with a help text: one of another command would be no answer.
+absl::Status CheckCommandNames(const CLI::App& app);
+
+// Has helps list commands without their other names, which are there for scripts that have them.
+void HideOtherNames(CLI::App& app);
+
+}  // namespace crossmesh
