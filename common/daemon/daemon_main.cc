@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/daemon/descriptor_limit.h"
 
 #include <cstdlib>
 #include <exception>
@@ -43,6 +44,9 @@ int RunDaemon(CLI::App& app, int argc, const char* const* argv,
     Declare(app, flags);
     app.parse(argc, argv);
     SetMinimumLogLevel(*ParseLogLevel(flags.log_level));
+    if (const absl::Status raised = RaiseDescriptorLimit(); !raised.ok()) {
+      LogWarning("descriptor_limit_stays", {{"status", raised.ToString()}});
+    }
     const absl::Status status = run(flags);
     if (!status.ok()) LogError("daemon_failed", {{"status", status.ToString()}});
     return ExitCodeOf(status);

@@ -99,6 +99,11 @@ inline constexpr absl::string_view kRpcCodes[] = {
     "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
     "DATA_LOSS", "UNAUTHENTICATED"};
 
+// Why a server closed a connection that it had accepted: too few descriptors are left, or the
+// client has said nothing in time, or too many say nothing.
+enum class ConnectionRefusal { kDescriptors, kSilent };
+inline constexpr absl::string_view kConnectionRefusals[] = {"descriptors", "silent"};
+
 // Methods whose calls are counted.
 struct RpcMethod {
   absl::string_view service;

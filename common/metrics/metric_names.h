@@ -36,6 +36,8 @@ inline constexpr MetricName kRpcHandled = {"grpc_server_handled_total", "RPCs fi
 inline constexpr MetricName kRpcSeconds = {"grpc_server_handling_seconds",
                                            "Time from an RPC's start to its status."};
 inline constexpr MetricName kRpcInFlight = {"crossmesh_requests_in_flight", "RPCs being handled."};
+inline constexpr MetricName kConnectionsRefused = {
+    "crossmesh_connections_refused_total", "Connections that were closed unserved, by reason."};
 
 // Controller.
 inline constexpr MetricName kEpoch = {"crossmesh_controller_epoch",

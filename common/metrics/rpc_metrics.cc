@@ -5,7 +5,8 @@ RpcMetrics::RpcMetrics(std::span<const RpcMethod> methods)
     : started_(metrics_, metric::kRpcStarted, MethodLabels(methods)),
       handled_(metrics_, metric::kRpcHandled, MethodLabels(methods), OneOf("grpc_code", kRpcCodes)),
       seconds_(metrics_, metric::kRpcSeconds, metric::kLatencyBuckets, MethodLabels(methods)),
-      in_flight_(metrics_, metric::kRpcInFlight, MethodLabels(methods)) {
+      in_flight_(metrics_, metric::kRpcInFlight, MethodLabels(methods)),
+      refused_(metrics_, metric::kConnectionsRefused, OneOf("reason", kConnectionRefusals)) {
   for (const RpcMethod& method : methods) {
     places_.emplace(std::pair(method.service, method.method), places_.size());
   }

@@ -28,6 +28,7 @@ class RpcMetrics {
   // Once for each CallStarted. A call whose client went away has the code kCancelled.
   void CallEnded(absl::string_view service, absl::string_view method, absl::StatusCode code,
                  absl::Duration duration);
+  void ConnectionRefused(ConnectionRefusal reason) { refused_.Increment(reason); }
 
  private:
   // Its place; nothing for a method that is not counted.
@@ -39,6 +40,7 @@ class RpcMetrics {
   Counters handled_;
   Histograms seconds_;
   Gauges in_flight_;
+  Counters refused_;
 };
 
 }  // namespace crossmesh

@@ -1,26 +1,22 @@
 #include "common/rpc/server.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
+#include "common/event_loop/event_loop.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call_observer.h"
+#include "common/rpc/connection_acceptor.h"
 #include "common/rpc/library_hold.h"
+#include "common/rpc/listening_address.h"
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include <absl/cleanup/cleanup.h>
 #include <absl/strings/str_cat.h>
 #include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -50,8 +46,9 @@ void SetLimits(const RpcServer::Options& options, grpc::ServerBuilder& builder) 
   // hundreds. Refused, with Unimplemented.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  // Otherwise a second server would silently share the port.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // From the first byte to the end of the handshake; two minutes by default.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             Milliseconds(options.handshake_max));
 }
 
 // Pings while calls are open, and only then: a client of the synchronous API answers pings only
@@ -72,80 +69,12 @@ void SetKeepalive(const RpcServer::Options& options, grpc::ServerBuilder& builde
                              Milliseconds(options.connection_age_grace));
 }
 
-absl::Status CannotListen(const RpcAddress& address, absl::string_view why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot listen on ", address.ToString(), ": ", why));
-}
-
-absl::Status CannotListen(const RpcAddress& address, int error) {
-  return CannotListen(address, std::strerror(error));  // NOLINT(concurrency-mt-unsafe)
-}
-
-sockaddr_un UnixSocketAddress(const RpcAddress& address) {
-  sockaddr_un result = {.sun_family = AF_UNIX, .sun_path = {}};
-  address.unix_path.copy(result.sun_path, sizeof(result.sun_path) - 1);
-  return result;
-}
-
-// Whether `bind` accepts the address now; errno tells why not.
-int BindError(const sockaddr* address, socklen_t size) {
-  const UniqueFd fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // As gRPC does: else a port whose connections are still closing would be called taken.
-  const int on = 1;
-  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      bind(fd.get(), address, size) != 0) {
-    return errno;
-  }
-  return 0;
-}
-
-// Makes way for a Unix socket: removes a socket file that no server listens on. FailedPrecondition:
-// a server does, or the file is no socket. (gRPC itself would take the file from a live server.)
-absl::Status RemoveStaleSocket(const RpcAddress& address) {
-  struct stat found = {};
-  if (lstat(address.unix_path.c_str(), &found) != 0) {
-    // Other errors are the listening call's to meet, and to explain.
-    return absl::OkStatus();
-  }
-  if (!S_ISSOCK(found.st_mode)) {
-    return CannotListen(address, "expected a socket or no file there, found another file");
-  }
-  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return CannotListen(address, errno);
-  const sockaddr_un name = UnixSocketAddress(address);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
-      errno != ECONNREFUSED) {
-    return CannotListen(address, "another server listens there");
-  }
-  if (unlink(address.unix_path.c_str()) != 0 && errno != ENOENT) {
-    return CannotListen(address, errno);
-  }
-  return absl::OkStatus();
-}
-
-// Why the address cannot be listened on, after gRPC has failed to without a reason:
-// FailedPrecondition with the system's message.
-absl::Status ExplainListenFailure(const RpcAddress& address) {
-  if (address.is_unix()) {
-    const sockaddr_un name = UnixSocketAddress(address);
-    const int error = BindError(reinterpret_cast<const sockaddr*>(&name), sizeof(name));
-    if (error != 0) return CannotListen(address, error);
-    // The attempt itself has just made the file.
-    unlink(address.unix_path.c_str());
-    return CannotListen(address, "the reason is gone by now");
-  }
-  const addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  const int resolved =
-      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (resolved != 0) return CannotListen(address, gai_strerror(resolved));
-  const absl::Cleanup release = [found] { freeaddrinfo(found); };
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const int error = BindError(one->ai_addr, one->ai_addrlen);
-    if (error == EADDRINUSE) return CannotListen(address, "another server listens there");
-    if (error != 0) return CannotListen(address, error);
-  }
-  return CannotListen(address, "the reason is gone by now");
+void SetThreads(grpc::ServerBuilder& builder) {
+  // Reflection is served by the synchronous API: one thread is enough for it.
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+  // How long a shutdown may wait for that thread to look up; the default is ten seconds.
+  builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 500);
 }
 
 // What gRPC knows per process rather than per server.
@@ -154,58 +83,117 @@ void EnableStandardServices() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
+absl::StatusOr<std::vector<ListeningAddress>> ListenOnAll(const RpcServer::Options& options) {
+  ASSIGN_OR_RETURN(const std::vector<RpcAddress> addresses, ParseAddresses(options));
+  std::vector<ListeningAddress> result;
+  for (const RpcAddress& address : addresses) {
+    ASSIGN_OR_RETURN(result.emplace_back(), ListenOn(address, options.keepalive_timeout));
+  }
+  return result;
+}
+
+std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> TakeConnections(
+    grpc::ServerBuilder& builder) {
+  using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  return builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD,
+                                                              grpc::InsecureServerCredentials());
+}
+
 }  // namespace
+
+// What serves. Members are destroyed from the last to the first.
+struct RpcServer::Parts {
+  void SetServing(absl::string_view name, bool serves) {
+    server->GetHealthCheckService()->SetServingStatus(std::string(name), serves);
+  }
+  // On the loop.
+  void PublishAccepting() {
+    SetServing("", serving && accepting);
+    SetServing(kAcceptingService, accepting);
+  }
+  ConnectionAcceptor::Calls CallsOfAcceptor(RpcMetrics* metrics);
+
+  const RealClock clock;
+  std::vector<std::string> addresses;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // of `server`
+  std::unique_ptr<EventLoop> loop;
+  std::unique_ptr<ConnectionAcceptor> acceptor;
+
+  // Confined to the loop: what "" was set to, and whether connections are accepted.
+  bool serving = true;
+  bool accepting = true;
+};
+
+ConnectionAcceptor::Calls RpcServer::Parts::CallsOfAcceptor(RpcMetrics* metrics) {
+  return {.take =
+              [this](UniqueFd connection) {
+                grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+                taken.fd = connection.Release();
+                connections->HandleNewConnection(&taken);
+              },
+          .refused =
+              [metrics](ConnectionRefusal reason) {
+                if (metrics != nullptr) metrics->ConnectionRefused(reason);
+              },
+          .accepting_changed =
+              [this](bool now) {
+                accepting = now;
+                PublishAccepting();
+              }};
+}
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& options) {
   HoldRpcLibrary();
-  ASSIGN_OR_RETURN(std::vector<RpcAddress> addresses, ParseAddresses(options));
+  ASSIGN_OR_RETURN(std::vector<ListeningAddress> listening, ListenOnAll(options));
   EnableStandardServices();
-
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
   SetKeepalive(options, builder);
-  // Reflection is served by the synchronous API: one thread is enough for it.
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
-  // How long a shutdown may wait for that thread to look up; the default is ten seconds.
-  builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 500);
+  SetThreads(builder);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> observers;
   observers.push_back(MakeCallObserver(options.metrics));
   builder.experimental().SetInterceptorCreators(std::move(observers));
   for (grpc::Service* service : options.services) builder.RegisterService(service);
 
-  std::vector<int> ports(addresses.size(), 0);
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    if (addresses[i].is_unix()) RETURN_IF_ERROR(RemoveStaleSocket(addresses[i]));
-    builder.AddListeningPort(addresses[i].ToString(), grpc::InsecureServerCredentials(), &ports[i]);
+  auto parts = std::make_unique<Parts>();
+  for (const ListeningAddress& one : listening) {
+    parts->addresses.push_back(one.address.ToString());
+    if (!one.address.local()) {
+      LogWarning("insecure_listener", {{"address", parts->addresses.back()}});
+    }
   }
-
-  std::unique_ptr<grpc::Server> server;
-  {
-    // Sockets are for their owner only, from the moment that they exist.
-    const mode_t before = umask(0177);
-    const absl::Cleanup restore = [before] { umask(before); };
-    server = builder.BuildAndStart();
+  ASSIGN_OR_RETURN(parts->loop, EventLoop::Create(parts->clock, {.name = "accept",
+                                                                 .spin = absl::ZeroDuration()}));
+  ASSIGN_OR_RETURN(parts->acceptor,
+                   ConnectionAcceptor::Create(*parts->loop, parts->clock, std::move(listening),
+                                              {.silence_max = options.handshake_max}));
+  parts->connections = TakeConnections(builder);
+  parts->server = builder.BuildAndStart();
+  if (parts->server == nullptr) {
+    return absl::InternalError("gRPC started no server and gave no reason");
   }
-
-  std::vector<std::string> bound;
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    if (ports[i] <= 0) return ExplainListenFailure(addresses[i]);
-    if (!addresses[i].is_unix()) addresses[i].port = static_cast<uint16_t>(ports[i]);
-    bound.push_back(addresses[i].ToString());
-    if (!addresses[i].local()) LogWarning("insecure_listener", {{"address", bound.back()}});
-  }
-  if (server == nullptr) return absl::InternalError("gRPC started no server and gave no reason");
-  return std::unique_ptr<RpcServer>(new RpcServer(std::move(server), std::move(bound)));
+  parts->PublishAccepting();
+  parts->acceptor->Start(parts->CallsOfAcceptor(options.metrics));
+  parts->loop->Start();
+  return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 
-RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses)
-    : server_(std::move(server)), addresses_(std::move(addresses)) {}
+RpcServer::RpcServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
+const std::vector<std::string>& RpcServer::addresses() const { return parts_->addresses; }
+
 void RpcServer::SetServing(absl::string_view name, bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(std::string(name), serving);
+  if (!name.empty()) {
+    parts_->SetServing(name, serving);
+    return;
+  }
+  parts_->loop->RunAndWait([this, serving] {
+    parts_->serving = serving;
+    parts_->PublishAccepting();
+  });
 }
 
 void RpcServer::Shutdown(absl::Duration grace) {
@@ -213,9 +201,12 @@ void RpcServer::Shutdown(absl::Duration grace) {
     MutexLock lock(mutex_);
     if (std::exchange(shut_down_, true)) return;
   }
-  server_->GetHealthCheckService()->Shutdown();
-  server_->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
-  server_->Wait();
+  parts_->server->GetHealthCheckService()->Shutdown();
+  // gRPC takes no connection once it shuts down, and would leave it open.
+  parts_->loop->Stop();
+  parts_->acceptor.reset();
+  parts_->server->Shutdown(gpr_time_from_millis(absl::ToInt64Milliseconds(grace), GPR_TIMESPAN));
+  parts_->server->Wait();
 }
 
 absl::Status CheckRequestBytes(const google::protobuf::Message& request) {

@@ -19,7 +19,8 @@ namespace crossmesh {
 // The one way to listen. A server that runs: its services, grpc.health.v1 and reflection.
 //
 // What is set, and why, stands in server.cc: one server per port, no compression, bounded messages,
-// metadata and streams, keepalive while calls are open, connections that end with age. Thread-safe.
+// metadata and streams, keepalive while calls are open, connections that end with age. It accepts
+// connections itself, as ConnectionAcceptor says. Thread-safe.
 class RpcServer {
  public:
   struct Options {
@@ -39,7 +40,12 @@ class RpcServer {
     absl::Duration keepalive_timeout = absl::Seconds(3);
     absl::Duration connection_age_max = absl::Hours(1);
     absl::Duration connection_age_grace = absl::Seconds(60);
+    // How long a client may be silent at first, and then take to say the rest of the handshake.
+    absl::Duration handshake_max = absl::Seconds(10);
   };
+
+  // NOT_SERVING while connections are closed because too few descriptors are left; so is "".
+  static constexpr absl::string_view kAcceptingService = "crossmesh.accepting";
 
   static constexpr int kMessageBytesMax = 1 << 20;
   static constexpr int kBulkMessageBytesMax = 4 << 20;
@@ -55,7 +61,7 @@ class RpcServer {
   ~RpcServer();
 
   // As given, with the port that was bound in place of 0.
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::vector<std::string>& addresses() const;
 
   // Answer of grpc.health.v1 for `name`; a name is unknown until it is set.
   void SetServing(absl::string_view name, bool serving);
@@ -65,10 +71,11 @@ class RpcServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  RpcServer(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses);
+  struct Parts;
 
-  const std::unique_ptr<grpc::Server> server_;
-  const std::vector<std::string> addresses_;
+  explicit RpcServer(std::unique_ptr<Parts> parts);
+
+  const std::unique_ptr<Parts> parts_;
 
   Mutex mutex_;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;

@@ -13,10 +13,13 @@
 #include "common/rpc/health_check.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/is_refused.h"
+#include "common/testing/scoped_descriptor_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
 
+#include <array>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -25,10 +28,13 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 namespace crossmesh {
@@ -232,6 +238,91 @@ TEST_F(ServerTest, CallsAreLoggedAndCounted) {
               ElementsAre(AllOf(HasSubstr(R"("method":"/crossmesh.v1.MeshService/GetMesh")"),
                                 HasSubstr(R"("code":"NOT_FOUND")"), HasSubstr(R"("level":"info")"),
                                 HasSubstr(R"("duration_ms":)"))));
+}
+
+// What a client of HTTP/2 says first: the preface, and settings without a setting.
+std::string Preface() {
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + std::string("\0\0\0\4\0\0\0\0\0", 9);
+}
+
+// A client of the Unix socket that says only this. A minute without an answer is an error.
+UniqueFd ConnectRaw(const std::string& path, const std::string& said) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval patience = {.tv_sec = 60, .tv_usec = 0};
+  EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+  sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+  // It may be closed by now.
+  static_cast<void>(send(fd.get(), said.data(), said.size(), MSG_NOSIGNAL));
+  return fd;
+}
+
+// Has the server closed it, or is there a byte? Waits for one or the other.
+bool IsClosed(const UniqueFd& client) {
+  char byte = 0;
+  const ssize_t size = recv(client.get(), &byte, 1, 0);
+  return size == 0 || (size < 0 && errno == ECONNRESET);
+}
+
+void ExpectEnd(const UniqueFd& client) {
+  std::array<char, 256> said;
+  ssize_t size = 1;
+  while (size > 0) size = recv(client.get(), said.data(), said.size(), 0);
+  EXPECT_TRUE(size == 0 || errno == ECONNRESET) << "errno " << errno;
+}
+
+TEST_F(ServerTest, ClientsThatDoNotFinishTheHandshakeAreEnded) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      RpcServer::Start({.addresses = {SocketAddress()}, .handshake_max = absl::Milliseconds(200)}));
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 300; ++i) clients.push_back(ConnectRaw(SocketPath(), ""));
+  clients.push_back(ConnectRaw(SocketPath(), "PRI"));
+  clients.push_back(ConnectRaw(SocketPath(), Preface().substr(0, 24)));
+  for (const UniqueFd& client : clients) ExpectEnd(client);
+}
+
+TEST_F(ServerTest, ServesAgainAsSoonAsDescriptorsAreFree) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start(SocketAddress()));
+  const auto channel = Connect(*server);
+  ASSERT_OK(GetMesh(channel, "a"));
+  const ScopedDescriptorLimit limit(LowestFreeDescriptor() + 100);
+  std::vector<UniqueFd> clients;
+  do {
+    ASSERT_LT(clients.size(), 100U);
+    clients.push_back(ConnectRaw(SocketPath(), Preface()));
+  } while (!IsClosed(clients.back()));
+  EXPECT_THAT(IsServing(channel, RpcServer::kAcceptingService, absl::Seconds(10)),
+              IsOkAndHolds(false));
+  EXPECT_THAT(IsServing(channel, "", absl::Seconds(10)), IsOkAndHolds(false));
+  EXPECT_GE(ValueOf(metrics_.metrics(), metric::kConnectionsRefused, "descriptors"), 1);
+
+  clients.clear();
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Seconds(10));
+  context.set_wait_for_ready(true);
+  EXPECT_OK(GetMesh(Connect(*server), "a", context));
+  for (const absl::string_view name : {RpcServer::kAcceptingService, absl::string_view()}) {
+    const absl::Time end = absl::Now() + absl::Seconds(30);
+    absl::StatusOr<bool> serving = false;
+    while (serving.ok() && !*serving && absl::Now() < end) {
+      serving = IsServing(channel, name, absl::Seconds(10));
+    }
+    EXPECT_THAT(serving, IsOkAndHolds(true)) << name;
+  }
+}
+
+TEST_F(ServerTest, HealthOfAllStaysAsItWasSet) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  server->SetServing("", false);
+  EXPECT_THAT(IsServing(Connect(*server), "", absl::Seconds(10)), IsOkAndHolds(false));
+}
+
+TEST_F(ServerTest, ListensOnAllThatANameStandsFor) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("localhost:0"));
+  EXPECT_THAT(server->addresses()[0], StartsWith("localhost:"));
+  EXPECT_OK(GetMesh(Connect(*server), "a"));
 }
 
 TEST_F(ServerTest, HealthIsServedByName) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/strings/numbers.h>
@@ -32,6 +33,12 @@ std::string NumericHost(const std::string& address) {
   return is_ipv4 || is_ipv6 ? host : "";
 }
 
+// A connection has a thread, also while it says nothing: of the library's two threads, and its half
+// minute of patience, two silent connections would take all.
+std::vector<std::string> ServerOptions(const std::string& address) {
+  return {"listening_ports", address, "num_threads", "8", "request_timeout_ms", "3000"};
+}
+
 bool IsLoopback(const std::string& host) { return host.starts_with("127.") || host == "[::1]"; }
 
 }  // namespace
@@ -46,7 +53,7 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Op
   }
   std::unique_ptr<prometheus::Exposer> exposer;
   try {
-    exposer = std::make_unique<prometheus::Exposer>(options.address);
+    exposer = std::make_unique<prometheus::Exposer>(ServerOptions(options.address));
   } catch (const std::exception& error) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot serve metrics on ", options.address, ": ", error.what()));
