@@ -1,6 +1,10 @@
 #include "client/cli/cli.h"
 
+#include "client/cli/duration_flag.h"
+#include "client/cli/report_text.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/mesh/json_reader.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -48,6 +52,8 @@ void Cli::AddControllerFlags(CLI::App& command) {
       absl::StrCat("Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock (default: that of ",
                    kControllerVariable, ")"));
   command.add_flag("--insecure", insecure_, "Allow an address that other machines can reach");
+  command.add_option("--timeout", timeout_text_,
+                     "Most of the time to wait, e.g. 90s; what was begun goes on");
 }
 
 void Cli::Run(CLI::App& command, Action action) {
@@ -57,7 +63,10 @@ void Cli::Run(CLI::App& command, Action action) {
   });
 }
 
-absl::Status Cli::CheckControllerFlags() const {
+absl::Status Cli::CheckControllerFlags() {
+  if (!timeout_text_.empty()) {
+    ASSIGN_OR_RETURN(timeout_, ParseDurationFlag("timeout", timeout_text_));
+  }
   if (controllers_.empty()) return absl::OkStatus();
   if (command_->get_option_no_throw(kControllerFlag) == nullptr) {
     return absl::InvalidArgumentError(
@@ -82,10 +91,21 @@ absl::StatusOr<Client> Cli::Connect() const {
     return absl::FailedPreconditionError(
         "controller: expected an address by --controller or CROSSMESH_CONTROLLER, found none");
   }
-  return Client::Connect(controller, {.insecure = insecure_});
+  return Client::Connect(controller, {.insecure = insecure_, .timeout = timeout_});
 }
 
-void Cli::Print(absl::string_view text) const { std::cout << text << std::flush; }
+void Cli::Write(absl::string_view text) {
+  errno = 0;
+  std::cout << text << std::flush;
+  if (!std::cout && output_errno_ == 0) output_errno_ = errno == 0 ? EIO : errno;
+}
+
+absl::Status Cli::OutputError() const {
+  if (output_errno_ == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(output_errno_, "cannot write to standard output");
+}
+
+void Cli::Print(absl::string_view text) { Write(Printable(text)); }
 
 void Cli::PrintDocument(const google::protobuf::Message& message) {
   PrintDocument(ToJson(message));
@@ -94,8 +114,29 @@ void Cli::PrintDocument(const google::protobuf::Message& message) {
 void Cli::PrintDocument(const nlohmann::json& document) {
   CHECK(!printed_document_) << "one document";
   printed_document_ = true;
-  std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n"
-            << std::flush;
+  // A document after events is one of them.
+  const int indent = printed_event_ ? -1 : 2;
+  Write(document.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void Cli::PrintEvent(const nlohmann::json& event, bool is_last) {
+  printed_event_ = true;
+  printed_document_ = printed_document_ || is_last;
+  Write(event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+ExitCode Cli::ExitCodeOf(const absl::Status& error) const {
+  if (exit_code_.has_value()) return *exit_code_;
+  switch (error.code()) {
+    case absl::StatusCode::kCancelled:
+      return ExitCode::kCancelled;
+    case absl::StatusCode::kUnavailable:
+      return ExitCode::kUnavailable;
+    case absl::StatusCode::kDeadlineExceeded:
+      return ExitCode::kTimeout;
+    default:
+      return ExitCode::kFailed;
+  }
 }
 
 absl::Status Cli::Answer(const google::protobuf::Message& message, absl::string_view text) {
@@ -124,6 +165,9 @@ nlohmann::json ToJson(const google::protobuf::Message& message) {
 
 absl::Status FromJson(const std::string& file, const std::string& json,
                       google::protobuf::Message& message) {
+  // Strictly first: what the library makes of a key given twice, or of bytes after a zero, is not
+  // what was meant.
+  RETURN_IF_ERROR(ParseJson(file, json).status());
   const auto status = google::protobuf::util::JsonStringToMessage(json, &message);
   if (status.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(file, ": expected the JSON of a ",

@@ -2,8 +2,10 @@
 
 #include "client/client.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,10 +14,22 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
+#include <absl/time/time.h>
 #include <google/protobuf/message.h>
 #include <nlohmann/json.hpp>
 
 namespace crossmesh {
+
+// How the program ends; docs/running.md has the table for its users.
+enum class ExitCode : uint8_t {
+  kDone = 0,
+  kFailed = 1,
+  kMisused = 2,
+  kPartial = 3,
+  kCancelled = 4,
+  kUnavailable = 5,
+  kTimeout = 6,
+};
 
 // What all commands share: flags, the connection to the controller, printing. A command group adds
 // its subcommands to the parser and says with Run what each does; main runs that once all flags are
@@ -26,10 +40,12 @@ class Cli {
   // of them that of its group.
   CLI::App& AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
                        const std::string& examples);
+  // Another name of a command, which scripts have and no help lists.
+  static void AddOtherName(CLI::App& command, const std::string& name) { command.alias(name); }
   // A group of subcommands, of which one must be given.
   CLI::App& AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
-  // The flags --controller and --insecure, of a command that asks a controller. Those of the
-  // application itself stand before the command, and mean the same.
+  // The flags --controller, --insecure and --timeout, of a command that asks a controller. Those of
+  // the application itself stand before the command, and mean the same.
   void AddControllerFlags(CLI::App& command);
 
   using Action = std::function<absl::Status()>;
@@ -38,22 +54,33 @@ class Cli {
   const Action& action() const { return action_; }
 
   // InvalidArgument: --controller stands before a command that asks none, or is given twice with
-  // two addresses.
-  absl::Status CheckControllerFlags() const;
+  // two addresses; --timeout is no duration.
+  absl::Status CheckControllerFlags();
 
   bool json() const { return json_; }
   bool has_controller() const { return !Controller().empty(); }
   // FailedPrecondition without --controller and CROSSMESH_CONTROLLER.
   absl::StatusOr<Client> Connect() const;
 
-  // Each prints on standard output. With --json exactly one document is printed.
-  void Print(absl::string_view text) const;
+  // Each prints on standard output. With --json exactly one document is printed, or events. Of text
+  // all control characters but the ends of lines are escaped: names come from users.
+  void Print(absl::string_view text);
   void PrintDocument(const google::protobuf::Message& message);
   void PrintDocument(const nlohmann::json& document);
   // The document with --json, else the text. OK, so that it can end a command.
   absl::Status Answer(const google::protobuf::Message& message, absl::string_view text);
   absl::Status Answer(const nlohmann::json& document, absl::string_view text);
   bool printed_document() const { return printed_document_; }
+  // With --json, of a command that tells one thing after the other: a document in a line of its
+  // own. After the last one no error's document is to follow.
+  void PrintEvent(const nlohmann::json& event, bool is_last);
+
+  // What standard output did not take: the error of the first time, if there was one.
+  absl::Status OutputError() const;
+
+  // How the program ends with this error; by its code, unless SetExitCode has said otherwise.
+  ExitCode ExitCodeOf(const absl::Status& error) const;
+  void SetExitCode(ExitCode code) { exit_code_ = code; }
 
  private:
   // The flag's address, else that of CROSSMESH_CONTROLLER; an empty flag is no controller. The
@@ -61,10 +88,17 @@ class Cli {
   // those that were not given, and so would put it over the flag of the one that was.
   std::string Controller() const;
 
+  void Write(absl::string_view text);
+
   std::vector<std::string> controllers_;  // as the flags say, before and after the command
   bool insecure_ = false;
   bool json_ = false;
+  std::string timeout_text_;
+  absl::Duration timeout_ = absl::InfiniteDuration();
   bool printed_document_ = false;
+  bool printed_event_ = false;
+  int output_errno_ = 0;  // of the first time that standard output took less than it was given
+  std::optional<ExitCode> exit_code_;
   const CLI::App* command_ = nullptr;  // the one that was given
   Action action_;
 };
@@ -114,6 +148,9 @@ void AddReshardCommand(Cli& cli, CLI::App& app);
 void AddSimulateCommand(Cli& cli, CLI::App& app);
 void AddStorageCommands(Cli& cli, CLI::App& app);
 void AddWorkerCommands(Cli& cli, CLI::App& app);
+
+// Of the group `storage`.
+void AddStorageRegistryCommands(Cli& cli, CLI::App& group);
 
 // Of the group `pipeline`.
 void AddPipelineConvertCommand(Cli& cli, CLI::App& group);

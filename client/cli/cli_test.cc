@@ -67,10 +67,10 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
       {"reshard", ""},
       {"layout", "show"},
       {"mesh", "create list show delete"},
-      {"manifest", "put list show delete"},
+      {"manifest", "create list show delete"},
       {"network", "show set measure"},
-      {"operation", "list show watch cancel"},
-      {"pipeline", "register list delete rehearse run show stop"},
+      {"operation", "list show watch wait cancel"},
+      {"pipeline", "create list delete rehearse run show stop"},
       {"storage", "check clear describe fill save"},
       {"worker", "list drain"}};
   std::vector<std::string> commands;
@@ -94,11 +94,23 @@ TEST(CliTest, AGroupsHelpHasTheFirstExampleOfEachOfItsCommands) {
     EXPECT_THAT(help, HasSubstr(absl::StrCat("  crossmesh mesh ", command)));
   }
   EXPECT_THAT(help, Not(HasSubstr("crossmesh demo")));
+  EXPECT_THAT(help, Not(HasSubstr("register")));  // a name that scripts have
   EXPECT_THAT(TextOf("--help"), HasSubstr("  crossmesh demo\n"));
 }
 
 TEST(CliTest, TheVersionIsThatOfTheBuild) {
   EXPECT_EQ(TextOf("--version"), VersionLine("crossmesh") + "\n");
+}
+
+TEST(CliTest, WhatStandardOutputDoesNotTakeIsAFailure) {
+  const std::string layout = "layout show --mesh 'x=2 on a.0-1' --layout '[x]' --shape '[4]'";
+  for (const std::string& arguments : {layout, layout + " --json", std::string("--help"),
+                                       std::string("mesh --help"), std::string("--version")}) {
+    const ProgramResult result = Crossmesh(arguments + " > /dev/full");
+    EXPECT_EQ(result.exit_status, 1) << arguments;
+    EXPECT_THAT(result.error, HasSubstr("cannot write to standard output: No space left on device"))
+        << arguments;
+  }
 }
 
 TEST(CliTest, LayoutShowIsATableOfSlots) {
@@ -298,6 +310,32 @@ TEST(CliTest, ASchedulePassesThroughEveryFormat) {
   EXPECT_EQ(convert("c.csv", "d.json", "--from csv-comms"), json);
   EXPECT_THAT(convert("b.json", "e.svg", ""), HasSubstr("rank 1"));
   EXPECT_TRUE(nlohmann::json::accept(convert("b.json", "f.json", "--to trace")));
+}
+
+TEST(CliTest, AZeroByteInAFileIsRefusedWithItsPlace) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("file.json");
+  std::ofstream(path) << "{}" << '\0' << "anything";
+  for (const char* command : {"pipeline plan ", "plan --request ", "plan --manifest ", "health "}) {
+    EXPECT_NE(Crossmesh(command + path).exit_status, 0) << command;
+  }
+  for (const char* command : {"pipeline plan ", "plan --request ", "plan --manifest "}) {
+    EXPECT_THAT(ErrorOf(command + path), AllOf(HasSubstr(path), HasSubstr("byte 3, a zero byte")));
+  }
+}
+
+TEST(CliTest, WhatAManifestOfTheApiHoldsIsTaken) {
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("shown.json");
+  // As `manifest show --json` prints it.
+  std::ofstream(path) << R"({"name": "m", "tensors": [
+      {"name": "w", "dtype": "F32", "shape": ["8", "8"]}]})";
+  const nlohmann::json document = DocumentOf(
+      absl::StrCat("plan --manifest ", path, " --source 'x=2 on a.0,b.0' --source-layout '[x, -]' ",
+                   "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'"));
+  EXPECT_EQ(document["summary"]["tensors"], "1");
+  std::ofstream(path) << R"({"name": "m", "tensor": []})";
+  EXPECT_THAT(ErrorOf("plan --manifest " + path), HasSubstr(path));
 }
 
 TEST(CliTest, WhatAPipelineLacksIsSaid) {

@@ -67,8 +67,8 @@ std::vector<std::string> CommandsWithAController() {
 // What each must be given; a command that is not here needs nothing.
 std::string ArgumentsOf(const std::string& command) {
   const std::map<std::string, std::string> arguments = {
+      {"manifest create", "m examples/gpt2.json"},
       {"manifest delete", "m"},
-      {"manifest put", "m examples/gpt2.json"},
       {"manifest show", "m"},
       {"mesh create", "m 'x=1 on a.0'"},
       {"mesh delete", "m"},
@@ -76,9 +76,10 @@ std::string ArgumentsOf(const std::string& command) {
       {"network set", "\"$NETWORK\""},
       {"operation cancel", "op-1"},
       {"operation show", "op-1"},
+      {"operation wait", "op-1"},
       {"operation watch", "op-1"},
+      {"pipeline create", "examples/pipeline.json"},
       {"pipeline delete", "p"},
-      {"pipeline register", "examples/pipeline.json"},
       {"pipeline rehearse", "examples/pipeline.json"},
       {"pipeline run", "examples/pipeline.json --iterations 1"},
       {"pipeline stop", "pr-1"},

@@ -2,12 +2,14 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/command_line.h"
+#include "client/cli/report_text.h"
 #include "common/base/version.h"
 
 #include <algorithm>
 #include <exception>
 #include <iostream>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kMisused = 2;
-
 constexpr const char* kExamples =
     "Examples:\n"
     "  crossmesh demo\n"
@@ -27,11 +26,18 @@ constexpr const char* kExamples =
     "--shape '[8, 6]'\n"
     "  crossmesh plan --help\n";
 
-int Fail(Cli& cli, bool json, const absl::Status& status, int code) {
+int Fail(Cli& cli, bool json, const absl::Status& status, ExitCode code) {
   std::cout << std::flush;
-  std::cerr << "crossmesh: error: " << status.message() << "\n";
+  std::cerr << "crossmesh: error: " << Printable(status.message()) << "\n";
   if (json && !cli.printed_document()) cli.PrintDocument(ErrorDocument(status));
-  return code;
+  return static_cast<int>(code);
+}
+
+// What was to be printed and was not is a failure as well: a script would go on with half of it.
+int Succeed(const absl::Status& output) {
+  if (output.ok()) return static_cast<int>(ExitCode::kDone);
+  std::cerr << "crossmesh: error: " << output.message() << "\n";
+  return static_cast<int>(ExitCode::kFailed);
 }
 
 int Main(int argc, char** argv) {
@@ -64,21 +70,26 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& shown) {  // help, or the version
     const absl::Status names = CheckCommandNames(app);
-    return names.ok() ? app.exit(shown) : Fail(cli, json, names, kMisused);
+    if (!names.ok()) return Fail(cli, json, names, ExitCode::kMisused);
+    std::ostringstream text;
+    app.exit(shown, text);
+    cli.Print(text.str());
+    return Succeed(cli.OutputError());
   } catch (const CLI::ParseError& error) {
     const absl::Status names = CheckCommandNames(app);
-    if (!names.ok()) return Fail(cli, json, names, kMisused);
+    if (!names.ok()) return Fail(cli, json, names, ExitCode::kMisused);
     // What the parser did not know says more than what it missed for that reason.
     const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
     const std::string message =
         unknown.empty() ? error.what() : absl::StrCat("unknown argument \"", unknown.front(), "\"");
-    return Fail(cli, json, absl::InvalidArgumentError(message), kMisused);
+    return Fail(cli, json, absl::InvalidArgumentError(message), ExitCode::kMisused);
   }
   const absl::Status misuse = cli.CheckControllerFlags();
-  if (!misuse.ok()) return Fail(cli, json, misuse, kMisused);
+  if (!misuse.ok()) return Fail(cli, json, misuse, ExitCode::kMisused);
   // After parsing, so that a mistake in any flag is told before anything is done.
   const absl::Status status = cli.action()();
-  return status.ok() ? 0 : Fail(cli, json, status, kFailed);
+  if (!status.ok()) return Fail(cli, json, status, cli.ExitCodeOf(status));
+  return Succeed(cli.OutputError());
 }
 
 }  // namespace
@@ -89,6 +100,6 @@ int main(int argc, char** argv) {
     return crossmesh::Main(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "crossmesh: error: " << error.what() << "\n";
-    return crossmesh::kFailed;
+    return static_cast<int>(crossmesh::ExitCode::kFailed);
   }
 }

@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/json_reader.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/health_check.h"
 
@@ -16,7 +17,7 @@ constexpr absl::Duration kAnswerMax = absl::Seconds(5);
 // A controller has a list of addresses, a worker one.
 absl::StatusOr<std::string> AddressIn(const std::string& ready_file) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(ready_file));
-  const nlohmann::json ready = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json ready = ParseJson(ready_file, text).value_or(nlohmann::json());
   const nlohmann::json* address = nullptr;
   if (ready.is_object() && ready.contains("execution_address")) {
     address = &ready["execution_address"];
@@ -31,6 +32,8 @@ absl::StatusOr<std::string> AddressIn(const std::string& ready_file) {
 }
 
 absl::Status Ask(Cli& cli, const std::string& ready_file) {
+  // The one code of a health check that fails, whatever the reason.
+  cli.SetExitCode(ExitCode::kFailed);
   ASSIGN_OR_RETURN(const std::string address, AddressIn(ready_file));
   // The daemon is one of this host, and is told nothing.
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,

@@ -20,15 +20,15 @@ struct ManifestFlags {
   int64_t revision = 0;
 };
 
-absl::Status Put(Cli& cli, const ManifestFlags& flags) {
+absl::Status Create(Cli& cli, const ManifestFlags& flags) {
   ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(flags.file));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::PutManifestResponse response,
                    client.PutManifest(flags.name, manifest));
-  return cli.Answer(response,
-                    absl::StrCat("manifest ", flags.name, ": ", response.tensors(), " tensors of ",
-                                 Bytes(response.size_bytes()), ", digest ", response.digest(),
-                                 ", revision ", response.revision(), "\n"));
+  return cli.Answer(
+      response, absl::StrCat("manifest \"", flags.name, "\": ", response.tensors(), " tensors of ",
+                             Bytes(response.size_bytes()), ", digest ", response.digest(),
+                             ", revision ", response.revision(), "\n"));
 }
 
 absl::Status List(Cli& cli) {
@@ -48,8 +48,8 @@ absl::Status Show(Cli& cli, const ManifestFlags& flags) {
   ASSIGN_OR_RETURN(const Manifest manifest, client.GetManifest(flags.name));
   TextTable table({"TENSOR", "TYPE", "SHAPE", "SIZE>"});
   for (const TensorSpec& tensor : manifest.tensors()) {
-    table.AddRow({tensor.name, std::string(DataTypeName(tensor.type)), ToString(tensor.shape),
-                  Bytes(tensor.bytes())});
+    table.AddRow({PrintableName(tensor.name), std::string(DataTypeName(tensor.type)),
+                  ToString(tensor.shape), Bytes(tensor.bytes())});
   }
   return cli.Answer(
       ToProto(manifest, flags.name),
@@ -60,7 +60,8 @@ absl::Status Show(Cli& cli, const ManifestFlags& flags) {
 absl::Status Delete(Cli& cli, const ManifestFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DeleteManifest(flags.name, flags.revision));
-  return cli.Answer({{"deleted", flags.name}}, absl::StrCat("manifest ", flags.name, " deleted\n"));
+  return cli.Answer({{"deleted", flags.name}},
+                    absl::StrCat("manifest \"", flags.name, "\" deleted\n"));
 }
 
 }  // namespace
@@ -69,12 +70,16 @@ void AddManifestCommands(Cli& cli, CLI::App& app) {
   CLI::App& group = cli.AddGroup(app, "manifest", "Registers and shows the tensors of models");
   const auto flags = std::make_shared<ManifestFlags>();
 
-  CLI::App& put = cli.AddCommand(group, "put", "Registers a manifest",
-                                 "  crossmesh manifest put gpt2 examples/gpt2.json\n"
-                                 "  crossmesh manifest put mine model.safetensors\n");
-  put.add_option("name", flags->name, "Name, [a-z0-9._-]{1,63}")->required();
-  put.add_option("file", flags->file, "Manifest file, or safetensors file or folder")->required();
-  cli.Run(put, [&cli, flags] { return Put(cli, *flags); });
+  CLI::App& create = cli.AddCommand(group, "create", "Registers a manifest",
+                                    "  crossmesh manifest create gpt2 examples/gpt2.json\n"
+                                    "  crossmesh manifest create mine model.safetensors\n");
+  for (const char* name : {"put", "register"}) Cli::AddOtherName(create, name);
+  create.add_option("name", flags->name, "Name, [a-z0-9._-]{1,63}")->required();
+  create
+      .add_option("file", flags->file,
+                  "Manifest file, what `show --json` prints, or safetensors file or folder")
+      ->required();
+  cli.Run(create, [&cli, flags] { return Create(cli, *flags); });
 
   CLI::App& list =
       cli.AddCommand(group, "list", "Lists all manifests by name", "  crossmesh manifest list\n");
@@ -91,7 +96,7 @@ void AddManifestCommands(Cli& cli, CLI::App& app) {
   remove.add_option("--revision", flags->revision, "Only if it still has this revision");
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
-  for (CLI::App* command : {&put, &list, &show, &remove}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&create, &list, &show, &remove}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

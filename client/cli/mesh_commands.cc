@@ -23,9 +23,9 @@ absl::Status Create(Cli& cli, const MeshFlags& flags) {
   ASSIGN_OR_RETURN(const Mesh mesh, ParseMesh(flags.mesh));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const int64_t revision, client.CreateMesh(ToProto(mesh, flags.name)));
-  return cli.Answer(
-      {{"name", flags.name}, {"revision", revision}},
-      absl::StrCat("mesh ", flags.name, ": ", mesh.slots(), " slots, revision ", revision, "\n"));
+  return cli.Answer({{"name", flags.name}, {"revision", revision}},
+                    absl::StrCat("mesh \"", flags.name, "\": ", mesh.slots(), " slots, revision ",
+                                 revision, "\n"));
 }
 
 absl::Status List(Cli& cli) {
@@ -63,7 +63,7 @@ absl::Status Show(Cli& cli, const MeshFlags& flags) {
 absl::Status Delete(Cli& cli, const MeshFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DeleteMesh(flags.name, flags.revision));
-  return cli.Answer({{"deleted", flags.name}}, absl::StrCat("mesh ", flags.name, " deleted\n"));
+  return cli.Answer({{"deleted", flags.name}}, absl::StrCat("mesh \"", flags.name, "\" deleted\n"));
 }
 
 }  // namespace
@@ -75,6 +75,7 @@ void AddMeshCommands(Cli& cli, CLI::App& app) {
   CLI::App& create =
       cli.AddCommand(group, "create", "Registers a mesh",
                      "  crossmesh mesh create trainer 'data=2,model=2 on node-a.0-1,node-b.0-1'\n");
+  for (const char* name : {"put", "register"}) Cli::AddOtherName(create, name);
   create.add_option("name", flags->name, "Name, [a-z0-9._-]{1,63}")->required();
   create.add_option("mesh", flags->mesh, "Mesh in text form")->required();
   cli.Run(create, [&cli, flags] { return Create(cli, *flags); });

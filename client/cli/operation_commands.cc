@@ -37,8 +37,24 @@ absl::Status Show(Cli& cli, const OperationFlags& flags) {
 
 absl::Status Watch(Cli& cli, const OperationFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
+  if (cli.json()) {
+    // As WatchOperation answers, a line for each.
+    ASSIGN_OR_RETURN(const v1::Operation operation,
+                     client.Watch(flags.id, [&cli](const v1::Operation& now) {
+                       cli.PrintEvent({{"operation", ToJson(now)}}, HasEnded(now));
+                     }));
+    return EndWith(cli, operation);
+  }
   return FollowOperation(
       cli, flags.id, [&](Client::OnChange on_change) { return client.Watch(flags.id, on_change); });
+}
+
+absl::Status Wait(Cli& cli, const OperationFlags& flags) {
+  ASSIGN_OR_RETURN(Client client, cli.Connect());
+  ASSIGN_OR_RETURN(const v1::Operation operation,
+                   client.Watch(flags.id, [](const v1::Operation&) {}));
+  RETURN_IF_ERROR(cli.Answer(operation, OperationText(operation)));
+  return EndWith(cli, operation);
 }
 
 absl::Status Cancel(Cli& cli, const OperationFlags& flags) {
@@ -64,18 +80,28 @@ void AddOperationCommands(Cli& cli, CLI::App& app) {
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& watch = cli.AddCommand(group, "watch", "Follows an operation to its end",
-                                   "  crossmesh operation watch op-0123456789abcdef\n");
+                                   "  crossmesh operation watch op-0123456789abcdef\n"
+                                   "With --json it prints a line for every change, "
+                                   "{\"operation\": ...}; the last one has the "
+                                   "end.\n");
   cli.Run(watch, [&cli, flags] { return Watch(cli, *flags); });
+
+  CLI::App& wait =
+      cli.AddCommand(group, "wait",
+                     "Waits for an operation's end without a word, and exits by what became "
+                     "of it",
+                     "  crossmesh operation wait op-0123456789abcdef --timeout 10m\n");
+  cli.Run(wait, [&cli, flags] { return Wait(cli, *flags); });
 
   CLI::App& cancel = cli.AddCommand(group, "cancel", "Asks for an operation's end",
                                     "  crossmesh operation cancel op-0123456789abcdef\n");
   cancel.add_option("--reason", flags->reason, "For the report")->capture_default_str();
   cli.Run(cancel, [&cli, flags] { return Cancel(cli, *flags); });
 
-  for (CLI::App* command : {&show, &watch, &cancel}) {
+  for (CLI::App* command : {&show, &watch, &wait, &cancel}) {
     command->add_option("id", flags->id, "The operation's id")->required();
   }
-  for (CLI::App* command : {&list, &show, &watch, &cancel}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&list, &show, &watch, &wait, &cancel}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

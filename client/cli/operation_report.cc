@@ -130,6 +130,21 @@ absl::Status FollowOperation(
   progress.Finish(absl::StrCat(operation.id(), ": ", StateName(operation.state())));
   // What an operation that failed came to is of use as well: its error follows its report.
   RETURN_IF_ERROR(cli.Answer(operation, OperationText(operation)));
+  return EndWith(cli, operation);
+}
+
+absl::Status EndWith(Cli& cli, const v1::Operation& operation) {
+  // By its state and not by its error's code: that one may be of a worker, not of the controller.
+  switch (operation.state()) {
+    case v1::OPERATION_STATE_PARTIAL:
+      cli.SetExitCode(ExitCode::kPartial);
+      break;
+    case v1::OPERATION_STATE_CANCELLED:
+      cli.SetExitCode(ExitCode::kCancelled);
+      break;
+    default:
+      cli.SetExitCode(ExitCode::kFailed);
+  }
   return OutcomeOf(operation);
 }
 

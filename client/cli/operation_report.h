@@ -25,4 +25,8 @@ absl::Status FollowOperation(
     Cli& cli, const std::string& label,
     absl::FunctionRef<absl::StatusOr<v1::Operation>(Client::OnChange)> follow);
 
+// The end of a command that followed this operation to its end: its outcome, with the exit code of
+// its state.
+absl::Status EndWith(Cli& cli, const v1::Operation& operation);
+
 }  // namespace crossmesh

@@ -12,16 +12,17 @@
 namespace crossmesh {
 namespace {
 
-absl::Status Register(Cli& cli, const std::string& file) {
+absl::Status Create(Cli& cli, const std::string& file) {
   ASSIGN_OR_RETURN(const v1::PipelineSpec spec, ReadPipelineSpec(file));
   if (spec.name().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": expected a name, found none"));
   }
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const int64_t revision, client.CreatePipeline(spec));
-  return cli.Answer({{"name", spec.name()}, {"revision", revision}},
-                    absl::StrCat("pipeline ", spec.name(), ": ", spec.stages_size(), " stages on ",
-                                 spec.ranks_size(), " ranks, revision ", revision, "\n"));
+  return cli.Answer(
+      {{"name", spec.name()}, {"revision", revision}},
+      absl::StrCat("pipeline \"", spec.name(), "\": ", spec.stages_size(), " stages on ",
+                   spec.ranks_size(), " ranks, revision ", revision, "\n"));
 }
 
 int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {
@@ -44,7 +45,7 @@ absl::Status List(Cli& cli) {
 absl::Status Delete(Cli& cli, const std::string& name) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   RETURN_IF_ERROR(client.DeletePipeline(name));
-  return cli.Answer({{"deleted", name}}, absl::StrCat("pipeline ", name, " deleted\n"));
+  return cli.Answer({{"deleted", name}}, absl::StrCat("pipeline \"", name, "\" deleted\n"));
 }
 
 }  // namespace
@@ -52,10 +53,11 @@ absl::Status Delete(Cli& cli, const std::string& name) {
 void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
   const auto file = std::make_shared<std::string>(), name = std::make_shared<std::string>();
 
-  CLI::App& enter = cli.AddCommand(group, "register", "Registers a pipeline under its name",
-                                   "  crossmesh pipeline register examples/pipeline.json\n");
-  enter.add_option("file", *file, "JSON file of the pipeline (PipelineSpec)")->required();
-  cli.Run(enter, [&cli, file] { return Register(cli, *file); });
+  CLI::App& create = cli.AddCommand(group, "create", "Registers a pipeline under its name",
+                                    "  crossmesh pipeline create examples/pipeline.json\n");
+  for (const char* other : {"put", "register"}) Cli::AddOtherName(create, other);
+  create.add_option("file", *file, "JSON file of the pipeline (PipelineSpec)")->required();
+  cli.Run(create, [&cli, file] { return Create(cli, *file); });
 
   CLI::App& list = cli.AddCommand(group, "list", "Lists all registered pipelines by name",
                                   "  crossmesh pipeline list --json\n");
@@ -66,7 +68,7 @@ void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
   remove.add_option("name", *name, "Name")->required();
   cli.Run(remove, [&cli, name] { return Delete(cli, *name); });
 
-  for (CLI::App* command : {&enter, &list, &remove}) cli.AddControllerFlags(*command);
+  for (CLI::App* command : {&create, &list, &remove}) cli.AddControllerFlags(*command);
 }
 
 }  // namespace crossmesh

@@ -89,6 +89,8 @@ absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
   RETURN_IF_ERROR(cli.Answer(run, PipelineRunText(run)));
   // Files of a run that failed are of use as well; its own error comes first.
   const absl::Status outcome = OutcomeOf(run);
+  cli.SetExitCode(run.state() == v1::PIPELINE_RUN_STATE_STOPPED ? ExitCode::kCancelled
+                                                                : ExitCode::kFailed);
   const absl::Status written = WriteFiles(*client, flags, request, run);
   return outcome.ok() ? written : outcome;
 }
@@ -118,6 +120,13 @@ absl::Status Show(Cli& cli, const RunListFlags& flags) {
 
 absl::Status Stop(Cli& cli, const RunListFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
+  // What has ended stays as it is, and the controller's answer does not tell.
+  ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
+  if (HasEnded(run)) {
+    return absl::FailedPreconditionError(absl::StrCat("pipeline run ", flags.id,
+                                                      ": expected one that runs, found it ",
+                                                      StateName(run.state()), " already"));
+  }
   RETURN_IF_ERROR(client.StopPipelineRun(flags.id, flags.now));
   return cli.Answer({{"stopping", flags.id}},
                     absl::StrCat("pipeline run ", flags.id, " ends ",

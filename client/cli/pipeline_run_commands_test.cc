@@ -42,9 +42,10 @@ class RunStream final : public ServerWriteStream<Response> {
   void OnEnd() override {}
 };
 
-// Plays runs: with the request id "fails" one that fails; with "waits" one that goes on until it
-// is stopped at once; with "deaf" one that goes on for ever; both tell in a pipe what is asked of
-// them. Else ExampleRun, 5 % slower than planned, through a stream that is cut.
+// Plays runs: with the request id "fails" one that fails; with "waits" one that goes on until it is
+// stopped at once; with "deaf" one that goes on for ever; both tell in a pipe what is asked of
+// them; with "endless" one that goes on for ever. Else ExampleRun, 5 % slower than planned, through
+// a stream that is cut.
 class PlayedPipelines final : public v1::PipelineService::CallbackService {
  public:
   explicit PlayedPipelines(std::string pipe) : pipe_(std::move(pipe)) {}
@@ -75,6 +76,7 @@ class PlayedPipelines final : public v1::PipelineService::CallbackService {
       stream->SendRun(begun);
       Tell("started");
     } else {
+      if (request->request_id() == "endless") run_ = begun;
       stream->SendRun(begun);
       stream->End(absl::UnavailableError("cut"));
     }
@@ -265,7 +267,7 @@ TEST_F(PipelineRunCommandsTest, WhatWasMeasuredIsDrawnAndWrittenBack) {
 
 TEST_F(PipelineRunCommandsTest, AnInterruptStopsTheRunAndASecondOneAtOnce) {
   const ProgramResult result = RunInterrupted("waits", 2);
-  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(result.exit_status, 4);
   EXPECT_THAT(result.out, AllOf(HasSubstr("started\nstopping\n"), HasSubstr("STOPPED")));
   EXPECT_THAT(result.error, AllOf(HasSubstr("stopping after this iteration"),
                                   HasSubstr("stopping it at once"), HasSubstr("ended STOPPED")));
@@ -287,20 +289,37 @@ TEST_F(PipelineRunCommandsTest, RunsAreListedShownAndStopped) {
   const ProgramResult none = Pipeline("show pr-1");
   EXPECT_EQ(none.exit_status, 1);
   EXPECT_THAT(none.error, HasSubstr("pipeline run pr-1"));
-  EXPECT_EQ(Pipeline("stop pr-1").out, "pipeline run pr-1 ends after its iteration\n");
-  EXPECT_EQ(Pipeline("stop pr-1 --now").out, "pipeline run pr-1 ends at once\n");
+  const ProgramResult late = Pipeline("stop pr-0123456789abcdef");
+  EXPECT_EQ(late.exit_status, 1);
+  EXPECT_THAT(late.error, HasSubstr("pipeline run pr-0123456789abcdef: expected one that runs, "
+                                    "found it DONE already"));
+}
+
+TEST_F(PipelineRunCommandsTest, ARunThatTakesTooLongIsLeftToItselfAndCanBeStopped) {
+  const ProgramResult left =
+      Pipeline("rehearse examples/pipeline.json --request-id endless --timeout 300ms");
+  EXPECT_EQ(left.exit_status, 6);
+  EXPECT_THAT(left.error, HasSubstr("expected the pipeline run's end within 300ms; pipeline run "
+                                    "pr-0123456789abcdef may still be running"));
+  const std::string id = "pr-0123456789abcdef";
+  EXPECT_EQ(Pipeline("stop " + id).out,
+            absl::StrCat("pipeline run ", id, " ends after its iteration\n"));
+  EXPECT_EQ(Pipeline(absl::StrCat("stop ", id, " --now")).out,
+            absl::StrCat("pipeline run ", id, " ends at once\n"));
 }
 
 TEST_F(PipelineRunCommandsTest, PipelinesAreRegisteredListedAndDeleted) {
-  EXPECT_EQ(Pipeline("register examples/pipeline.json").out,
-            "pipeline u-net: 4 stages on 4 ranks, revision 7\n");
+  for (const char* name : {"create", "register", "put"}) {
+    EXPECT_EQ(Pipeline(absl::StrCat(name, " examples/pipeline.json")).out,
+              "pipeline \"u-net\": 4 stages on 4 ranks, revision 7\n");
+  }
   EXPECT_EQ(Pipeline("list").out,
             "NAME   RANKS  STAGES  EDGES  MICROBATCHES\n"
             "-----  -----  ------  -----  ------------\n"
             "u-net      4       4      4            16\n");
-  EXPECT_EQ(Pipeline("delete u-net").out, "pipeline u-net deleted\n");
+  EXPECT_EQ(Pipeline("delete u-net").out, "pipeline \"u-net\" deleted\n");
   std::ofstream(folder_.PathOf("nameless.json")) << "{}";
-  EXPECT_THAT(Pipeline("register " + folder_.PathOf("nameless.json")).error,
+  EXPECT_THAT(Pipeline("create " + folder_.PathOf("nameless.json")).error,
               HasSubstr("expected a name, found none"));
 }
 

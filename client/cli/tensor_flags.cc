@@ -4,11 +4,14 @@
 #include "client/safetensors/collection.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/data_type.h"
+#include "common/mesh/json_reader.h"
 #include "common/mesh/layout_rules.h"
 #include "common/mesh/manifest_file.h"
 #include "common/wire/object_name.h"
+#include "common/wire/tensor_codec.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +20,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -62,6 +66,19 @@ v1::LayoutRule SplitRule(absl::string_view line) {
   return rule;
 }
 
+// What `manifest show --json` prints, the API's JSON: unlike a manifest file it has its name as
+// "name". Nothing for anything else.
+absl::StatusOr<std::optional<Manifest>> ReadShownManifest(const std::string& path,
+                                                          const std::string& text) {
+  const absl::StatusOr<nlohmann::json> document = ParseJson(path, text);
+  if (!document.ok() || !document->is_object() || !document->contains("name")) return std::nullopt;
+  v1::Manifest proto;
+  RETURN_IF_ERROR(FromJson(path, text, proto));
+  absl::StatusOr<Manifest> manifest = FromProto(proto);
+  if (!manifest.ok()) return At(path, manifest.status());
+  return *std::move(manifest);
+}
+
 absl::StatusOr<std::vector<v1::LayoutRule>> SplitRules(absl::string_view text) {
   RETURN_IF_ERROR(LayoutRules::Parse(text).status());
   std::vector<v1::LayoutRule> rules;
@@ -82,8 +99,10 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   absl::StatusOr<ManifestFile> file = ParseManifestFile(text);
-  if (!file.ok()) return At(path, file.status());
-  return std::move(file->manifest);
+  if (file.ok()) return std::move(file->manifest);
+  ASSIGN_OR_RETURN(std::optional<Manifest> shown, ReadShownManifest(path, text));
+  if (shown.has_value()) return *std::move(shown);
+  return At(path, file.status());
 }
 
 absl::StatusOr<std::vector<v1::LayoutRule>> ReadRules(const std::string& path) {

@@ -159,7 +159,7 @@ TEST_F(NetworkTest, AWorkerThatDoesNotAnswerIsNamedAndNothingIsStored) {
   Start({"node-0", "node-1"});
   cluster_->Signal("node-1", SIGSTOP);
   const ProgramResult result = Crossmesh("network measure --link-seconds 0.05");
-  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(result.exit_status, 5);
   EXPECT_THAT(result.error, HasSubstr("worker node-1"));
   cluster_->Signal("node-1", SIGCONT);
   EXPECT_THAT(Crossmesh("network show").out, HasSubstr("the network is not described"));
