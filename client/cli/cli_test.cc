@@ -71,7 +71,7 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
       {"network", "show set measure"},
       {"operation", "list show watch wait cancel"},
       {"pipeline", "create list delete rehearse run show stop"},
-      {"storage", "check clear describe fill save"},
+      {"storage", "check clear create delete describe export fill list"},
       {"worker", "list drain"}};
   std::vector<std::string> commands;
   for (const auto& [group, names] : groups) {

@@ -68,6 +68,15 @@ void SpecFlags::AddExecutionTo(CLI::App& command) {
   command.add_option("--stall-limit", stall_limit_, "E.g. 5s");
 }
 
+void SpecFlags::MirrorMissingSide() {
+  if (!request_.empty()) return;
+  if (source_.mesh.empty()) {
+    source_ = destination_;
+  } else if (destination_.mesh.empty()) {
+    destination_ = source_;
+  }
+}
+
 absl::StatusOr<v1::ReshardSpec> SpecFlags::Read() const {
   v1::ReshardSpec spec;
   if (!request_.empty()) {
@@ -145,7 +154,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (!topology_.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
     const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
-    if (!topology.ok()) return At("--topology", topology.status());
+    if (!topology.ok()) return At(absl::StrCat("--topology ", topology_), topology.status());
     *spec.mutable_topology() = ToProto(*topology);
   }
   return absl::OkStatus();

@@ -19,6 +19,9 @@ class SpecFlags {
   // Of execution, beside those of planning.
   void AddExecutionTo(CLI::App& command);
 
+  // Of commands that look at one side: a side of which no mesh is given is as the other one.
+  void MirrorMissingSide();
+
   // The specification of --request, if given, with what the other flags say put over it. A manifest
   // or mesh that is not a registered name is read, and given inline. InvalidArgument, naming flag
   // or file.

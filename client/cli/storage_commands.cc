@@ -3,6 +3,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
+#include "client/cli/memory_flag.h"
 #include "client/cli/progress.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/storage_tiles.h"
@@ -33,7 +34,6 @@
 
 #include <absl/functional/function_ref.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_split.h>
 
 namespace crossmesh {
 namespace {
@@ -98,15 +98,8 @@ class SideOpener {
     if (name_.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(flag_, ": expected a name, found none"));
     }
-    for (const std::string& entry : memory) {
-      const std::pair<std::string, std::string> parts =
-          absl::StrSplit(entry, absl::MaxSplits('=', 1));
-      if (parts.second.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--memory: expected HOST=SOCKET, found \"", entry, "\""));
-      }
-      RETURN_IF_ERROR(OpenHost(parts.first, parts.second, create));
-    }
+    ASSIGN_OR_RETURN(const std::vector<HostMemory> hosts, ParseMemoryFlag(memory));
+    for (const HostMemory& host : hosts) RETURN_IF_ERROR(OpenHost(host.host, host.socket, create));
     if (!holdings_.empty()) return std::move(holdings_);
     return absl::InvalidArgumentError(
         "--memory: expected the host of a device that has something on this side, found none");
@@ -264,8 +257,10 @@ constexpr const char* kExample =
 }  // namespace
 
 void AddStorageCommands(Cli& cli, CLI::App& app) {
-  CLI::App& group =
-      cli.AddGroup(app, "storage", "Fills, compares and saves storages of workers of this machine");
+  CLI::App& group = cli.AddGroup(
+      app, "storage",
+      "Lists, creates, fills, compares and exports storages of workers of this machine");
+  AddStorageRegistryCommands(cli, group);
   const auto flags = std::make_shared<StorageFlags>();
   const auto add = [&](const std::string& name, const std::string& description,
                        absl::Status (*run)(Cli&, const StorageFlags&)) -> CLI::App& {
@@ -273,25 +268,26 @@ void AddStorageCommands(Cli& cli, CLI::App& app) {
         group, name, description,
         absl::StrCat("  crossmesh storage ", name, kExample,
                      name == "describe" ? "" : " --memory a=/run/a.memory,b=/run/b.memory",
-                     name == "save" ? " --output out" : "", "\n"));
+                     name == "export" ? " --output out" : "",
+                     "\nA side of which no mesh is given is taken to be like the other one.\n"));
     flags->spec.AddTo(command);
     flags->spec.AddExecutionTo(command);
-    cli.Run(command, [&cli, flags, run] { return run(cli, *flags); });
+    cli.Run(command, [&cli, flags, run] {
+      flags->spec.MirrorMissingSide();
+      return run(cli, *flags);
+    });
     return command;
   };
   CLI::App& fill = add("fill", "Creates the source's storages, and fills them", Fill);
   CLI::App& clear = add("clear", "Creates the destination's storages, and zeroes them", Clear);
   CLI::App& check = add("check", "Compares every element of the destination's storages", Check);
   CLI::App& save =
-      add("save", "Writes a safetensors file for each device of the destination", Save);
+      add("export", "Writes a safetensors file for each device of the destination", Save);
+  Cli::AddOtherName(save, "save");
   add("describe", "Prints what the destination has afterwards, as a request to go on from",
       Describe);
   for (CLI::App* const command : {&fill, &clear, &check, &save}) {
-    command
-        ->add_option("--memory", flags->memory,
-                     "HOST=SOCKET,...: the memory sockets of the hosts that are looked at")
-        ->delimiter(',')
-        ->required();
+    AddMemoryFlag(*command, flags->memory);
   }
   for (CLI::App* const command : {&fill, &check}) {
     command->add_option("--values", flags->values,

@@ -117,6 +117,19 @@ absl::Status StorageTiles::Check(const TensorValues& values, std::span<const std
   });
 }
 
+void StorageTiles::AddEmptyTensors(const Manifest& manifest,
+                                   std::vector<SafetensorsEntry>& entries) const {
+  for (int64_t tensor = 0; tensor < std::ssize(layout_.offset_of_tensor); ++tensor) {
+    const TensorSpec& spec = manifest.tensors()[tensor];
+    const int32_t group = tensors_.group_of_tensor()[tensor];
+    if (spec.bytes() > 0 || group < 0) continue;
+    const std::vector<DeviceRank>& slots =
+        tensors_.slots(side_, tensors_.placement_of(side_, group));
+    if (std::ranges::find(slots, device_) != slots.end())
+      entries.push_back({.spec = spec, .bytes = {}});
+  }
+}
+
 absl::Status StorageTiles::Save(const Manifest& manifest, std::span<const std::byte> memory,
                                 const std::string& path) const {
   std::vector<SafetensorsEntry> entries;
@@ -135,6 +148,7 @@ absl::Status StorageTiles::Save(const Manifest& manifest, std::span<const std::b
                        .bytes = memory.subspan(offset, box.volume() * ItemBytes(spec.type))});
     return absl::OkStatus();
   }));
+  AddEmptyTensors(manifest, entries);
   return WriteSafetensors(path, entries);
 }
 

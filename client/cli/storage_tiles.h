@@ -1,6 +1,7 @@
 #pragma once
 
 #include "client/cli/tensor_values.h"
+#include "client/safetensors/writer.h"
 #include "common/mesh/box.h"
 #include "common/mesh/shape.h"
 #include "common/plan/storage_layout.h"
@@ -39,8 +40,8 @@ class StorageTiles {
   // the slot.
   absl::Status Check(const TensorValues& values, std::span<const std::byte> memory,
                      std::atomic<int64_t>& done_bytes) const;
-  // Writes the tiles as a safetensors file, tensors named as in the manifest. Unimplemented for a
-  // tile of more than one box.
+  // Writes the tiles as a safetensors file, tensors named as in the manifest, those without
+  // elements as well. Unimplemented for a tile of more than one box.
   absl::Status Save(const Manifest& manifest, std::span<const std::byte> memory,
                     const std::string& path) const;
 
@@ -49,6 +50,9 @@ class StorageTiles {
   using VisitBox = absl::FunctionRef<absl::Status(int64_t tensor, const Box& box, int64_t offset)>;
   absl::Status ForEachBox(VisitBox visit) const;
   std::string SlotText(int64_t tensor) const;
+  // Tensors without elements have no box; a program that loads the file looks for them all the
+  // same. They have their whole shape, of which a part has as many elements.
+  void AddEmptyTensors(const Manifest& manifest, std::vector<SafetensorsEntry>& entries) const;
 
   const TensorTable& tensors_;
   const Side side_;

@@ -128,5 +128,26 @@ TEST_F(StorageTilesTest, TilesAreSavedUnderTheirNames) {
   EXPECT_EQ(BytesText(file.Bytes(2)), values_.ElementText(2, 0));
 }
 
+TEST_F(StorageTilesTest, TensorsWithoutElementsAreSavedWithTheOthers) {
+  ASSERT_OK_AND_ASSIGN(
+      const Manifest manifest,
+      Manifest::Create({{.name = "none", .type = DataType::kBF16, .shape = ShapeOf({0, 8})},
+                        {.name = "some", .type = DataType::kU8, .shape = ShapeOf({4})}}));
+  const Mesh mesh = ParseMesh("x=2 on a.0-1").value();
+  const LayoutRules rules = LayoutRules::Parse("none [-, x]\nsome [x]").value();
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors,
+                       BuildReshardTensors(manifest, {mesh, rules}, {mesh, rules}, {}));
+  const StorageTiles tiles(tensors, Side::kDestination, 0);
+  const std::vector<std::byte> memory(tiles.bytes());
+  const TemporaryFolder folder;
+  const std::string path = folder.PathOf("tiles.safetensors");
+  ASSERT_OK(tiles.Save(manifest, memory, path));
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  ASSERT_EQ(file.header().tensors.size(), 2);
+  EXPECT_EQ(file.header().tensors[0].spec.name, "some");
+  EXPECT_EQ(file.header().tensors[1].spec.name, "none");
+  EXPECT_EQ(ToString(file.header().tensors[1].spec.shape), "[0, 8]");
+}
+
 }  // namespace
 }  // namespace crossmesh

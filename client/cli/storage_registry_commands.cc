@@ -1,0 +1,120 @@
+// Commands that list, create and delete storages through the memory sockets of workers.
+
+#include "client/cli/cli.h"
+#include "client/cli/memory_flag.h"
+#include "client/cli/report_text.h"
+#include "client/memory/memory_client.h"
+#include "common/base/status_macros.h"
+#include "common/base/table.h"
+#include "common/mesh/device.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
+
+namespace crossmesh {
+namespace {
+
+struct OneStorageFlags {
+  std::string name;
+  std::string device;
+  int64_t bytes = 0;
+  std::vector<std::string> memory;
+};
+
+nlohmann::json DocumentOf(const StorageDescription& storage) {
+  // As a memory socket answers.
+  return {{"storage", storage.storage},       {"device", storage.device}, {"bytes", storage.bytes},
+          {"generation", storage.generation}, {"dirty", storage.dirty},   {"gpu", storage.gpu}};
+}
+
+absl::Status List(Cli& cli, const OneStorageFlags& flags) {
+  ASSIGN_OR_RETURN(const std::vector<HostMemory> hosts, ParseMemoryFlag(flags.memory));
+  nlohmann::json documents = nlohmann::json::array();
+  TextTable table({"STORAGE", "DEVICE", "SIZE>", "GENERATION>", "STATE", "MEMORY"});
+  for (const HostMemory& host : hosts) {
+    ASSIGN_OR_RETURN(MemoryClient memory, MemoryClient::Connect(host.socket));
+    ASSIGN_OR_RETURN(const std::vector<StorageDescription> storages, memory.List());
+    for (const StorageDescription& storage : storages) {
+      documents.push_back(DocumentOf(storage));
+      table.AddRow({PrintableName(storage.storage), storage.device, Bytes(storage.bytes),
+                    absl::StrCat(storage.generation), storage.dirty ? "DIRTY" : "WHOLE",
+                    storage.gpu.empty() ? "host" : storage.gpu});
+    }
+  }
+  return cli.Answer({{"storages", documents}}, table.ToString());
+}
+
+// The worker of the device's host.
+absl::StatusOr<MemoryClient> WorkerOf(const OneStorageFlags& flags) {
+  ASSIGN_OR_RETURN(const std::vector<HostMemory> hosts, ParseMemoryFlag(flags.memory));
+  ASSIGN_OR_RETURN(const DeviceId device, ParseDevice(flags.device));
+  const auto found = std::ranges::find(hosts, device.host, &HostMemory::host);
+  if (found != hosts.end()) return MemoryClient::Connect(found->socket);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--memory: expected the socket of host \"", device.host, "\", found none"));
+}
+
+absl::StatusOr<StorageDescription> CreateIn(MemoryClient& memory, const OneStorageFlags& flags) {
+  const absl::StatusOr<MappedStorage> created =
+      memory.Create(flags.name, flags.device, flags.bytes);
+  if (created.ok()) return created->description();
+  if (!absl::IsFailedPrecondition(created.status())) return created.status();
+  // It may be a GPU's, which is created just so but cannot be mapped.
+  const absl::StatusOr<GpuStorage> on_gpu =
+      memory.CreateOnGpu(flags.name, flags.device, flags.bytes);
+  if (!on_gpu.ok()) return created.status();
+  return on_gpu->description;
+}
+
+absl::Status Create(Cli& cli, const OneStorageFlags& flags) {
+  ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
+  ASSIGN_OR_RETURN(const StorageDescription storage, CreateIn(memory, flags));
+  return cli.Answer(
+      DocumentOf(storage),
+      absl::StrCat("storage \"", storage.storage, "\" of device ", storage.device, ": ",
+                   Bytes(storage.bytes), ", generation ", storage.generation, "\n"));
+}
+
+absl::Status Delete(Cli& cli, const OneStorageFlags& flags) {
+  ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
+  RETURN_IF_ERROR(memory.Delete(flags.name, flags.device));
+  return cli.Answer(
+      {{"deleted", flags.name}, {"device", flags.device}},
+      absl::StrCat("storage \"", flags.name, "\" of device ", flags.device, " deleted\n"));
+}
+
+}  // namespace
+
+void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
+  const auto flags = std::make_shared<OneStorageFlags>();
+
+  CLI::App& list =
+      cli.AddCommand(group, "list", "Lists the storages of workers",
+                     "  crossmesh storage list --memory a=/run/a.memory,b=/run/b.memory\n");
+  cli.Run(list, [&cli, flags] { return List(cli, *flags); });
+
+  CLI::App& create = cli.AddCommand(
+      group, "create", "Creates a storage, or finds it with this size already",
+      "  crossmesh storage create weights a.0 --bytes 1073741824 --memory a=/run/a.memory\n");
+  create.add_option("--bytes", flags->bytes, "Its size")->check(CLI::NonNegativeNumber)->required();
+  cli.Run(create, [&cli, flags] { return Create(cli, *flags); });
+
+  CLI::App& remove =
+      cli.AddCommand(group, "delete", "Deletes a storage that no operation uses",
+                     "  crossmesh storage delete weights a.0 --memory a=/run/a.memory\n");
+  cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
+
+  for (CLI::App* command : {&create, &remove}) {
+    command->add_option("name", flags->name, "The storage's name")->required();
+    command->add_option("device", flags->device, "Its device, e.g. node-a.0")->required();
+  }
+  for (CLI::App* command : {&list, &create, &remove}) AddMemoryFlag(*command, flags->memory);
+}
+
+}  // namespace crossmesh
