@@ -99,6 +99,16 @@ void OperationAttempt::AddReports(v1::OperationReport& report) const {
   }
 }
 
+Remainder OperationAttempt::RemainderOf(const std::set<int32_t>& replicas,
+                                        const std::set<std::string>& without) const {
+  Remainder remainder{.first = planned, .replicas = replicas};
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (!without.contains(workers[i].name)) continue;
+    remainder.lost.insert(devices[i].begin(), devices[i].end());
+  }
+  return remainder;
+}
+
 void OperationAttempt::TellBroken(const TaskEnded& ended) {
   const std::optional<v1::TaskReport>& report = Task(ended.worker).report();
   if (!report.has_value()) return;  // refused: it has used nothing

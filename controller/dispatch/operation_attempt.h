@@ -2,6 +2,7 @@
 
 #include "controller/dispatch/attempt_communicators.h"
 #include "controller/dispatch/planned_reshard.h"
+#include "controller/dispatch/remainder.h"
 #include "controller/dispatch/task_connection.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/operation/operation_machine.h"
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,9 @@ struct OperationAttempt {
   // What tasks have moved by their reports, or by their workers' heartbeats where these say more.
   int64_t MovedBytes() const;
   void AddReports(v1::OperationReport& report) const;
+  // What is to be planned again, without workers of these names.
+  Remainder RemainderOf(const std::set<int32_t>& replicas,
+                        const std::set<std::string>& without) const;
   // Says so when the task that ended has found communicators broken.
   void TellBroken(const TaskEnded& ended);
   // Other operations may have them. What a task may still use is of no use to others.

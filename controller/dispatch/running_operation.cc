@@ -9,7 +9,7 @@
 #include "controller/dispatch/operation_attempt.h"
 #include "controller/dispatch/operation_message.h"
 #include "controller/dispatch/planned_reshard.h"
-#include "controller/dispatch/remaining_tensors.h"
+#include "controller/dispatch/remainder.h"
 #include "controller/dispatch/task_connection.h"
 #include "controller/membership/worker_registry.h"
 
@@ -20,25 +20,6 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-// What of `first` is still to be moved.
-struct Remainder {
-  std::shared_ptr<const PlannedReshard> first;
-  std::set<int32_t> replicas;
-  std::set<DeviceId> lost;
-};
-
-OperationRequest::Planned PlanRemainder(const Remainder& remainder, const Clock& clock) {
-  const PlannedReshard& first = *remainder.first;
-  ASSIGN_OR_RETURN(TensorTable tensors,
-                   RemainingTensors(first.tensors(), remainder.replicas, remainder.lost));
-  ReshardRequest request = first.request();
-  request.tensors = std::make_shared<const TensorTable>(std::move(tensors));
-  return PlannedReshard::Create(std::move(request), first.limits(), clock);
-}
-
-}  // namespace
 
 RunningOperation::RunningOperation(const Environment& environment, OperationRequest request,
                                    absl::AnyInvocable<void()> on_finished)
@@ -279,11 +260,7 @@ void RunningOperation::Do(const PlanAgain& action) {
   OperationAttempt& last = attempts_.back();
   // Now, since the next attempt needs the same GPUs.
   last.ReturnCommunicators();
-  Remainder remainder{.first = last.planned, .replicas = action.replicas};
-  for (size_t i = 0; i < last.workers.size(); ++i) {
-    if (!action.without.contains(last.workers[i].name)) continue;
-    remainder.lost.insert(last.devices[i].begin(), last.devices[i].end());
-  }
+  Remainder remainder = last.RemainderOf(action.replicas, action.without);
   OperationAttempt& next = AddAttempt();
   next.replica_numbers.assign(action.replicas.begin(), action.replicas.end());
   AtPlanner<OperationRequest::Planned>(
@@ -291,6 +268,18 @@ void RunningOperation::Do(const PlanAgain& action) {
         return PlanRemainder(remainder, clock);
       },
       &RunningOperation::OnPlanned);
+}
+
+void RunningOperation::Do(const CheckHope& action) {
+  AtPlanner<Hope>(
+      [remainder = attempts_.back().RemainderOf(action.replicas, action.without)]() -> Hope {
+        return FindHopeless(remainder);
+      },
+      &RunningOperation::OnHope);
+}
+
+void RunningOperation::OnHope(Hope hope) {
+  if (hope.ok() && !hope->replicas.empty() && attempts_.size() == 1) Feed(*hope);
 }
 
 void RunningOperation::Do(const AcknowledgeTask& action) {

@@ -93,6 +93,8 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void AssignWorkers();
   using Parts = absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>>;
   void OnParts(Parts parts);
+  using Hope = absl::StatusOr<Hopeless>;
+  void OnHope(Hope hope);
   // Last of all, for plans between GPUs: what fails it fails the planning.
   void GetCommunicators();
   void StartTasks();
@@ -108,6 +110,7 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
   void Do(const ResolveDevices& action);
   void Do(const TellPeerLost& action);
   void Do(const PlanAgain& action);
+  void Do(const CheckHope& action);
   void Do(const AcknowledgeTask& action);
   void Do(const PublishChange& action);
   void Do(const FinishOperation& action);

@@ -283,5 +283,22 @@ TEST_F(RunningOperationTest, TooManyOperationsAreRefused) {
   EXPECT_THAT(running_.Start(Request("one-more")), StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
+TEST_F(RunningOperationTest, AReplicaThatNoPlanCanServeFailsBeforeAllTasksHaveEnded) {
+  Start(Request("op-1"));
+  AcceptAll();
+  LoseWorker("a");
+  LoseWorker("b");
+  FailAsUnavailable("c", "a");
+  const v1::Operation& now = Latest("op-1");
+  EXPECT_EQ(now.replicas(0).state(), v1::REPLICA_STATE_FAILED);
+  EXPECT_THAT(now.replicas(0).error(), HasSubstr("planned without worker w-a"));
+  // Its bytes may all have come.
+  EXPECT_EQ(now.replicas(1).state(), v1::REPLICA_STATE_RECEIVING);
+  Succeed("d");
+  Resolve("d");
+  Resolve("c");
+  EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_PARTIAL);
+}
+
 }  // namespace
 }  // namespace crossmesh

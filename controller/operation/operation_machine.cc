@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -41,14 +40,6 @@ void OperationMachine::On(const Planned& event) {
   } else {
     StartTasks();
   }
-}
-
-void OperationMachine::On(const PlanFailed& event) {
-  if (planned_) return;
-  const absl::Status why = WithAbsent(event.status);
-  Blame(why);
-  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) FailReplica(i, why);
-  planned_ = started_ = true;  // with no task at all
 }
 
 void OperationMachine::On(const IntentCommitted&) {
@@ -286,7 +277,7 @@ void OperationMachine::Settle() {
   // While a task runs it may write to its destinations, and while a lease is open the worker keeps
   // them for it: only after both may they be planned for again, or the operation be over.
   const bool all_ended = !started_ || std::ranges::all_of(tasks_, &Task::ended);
-  if (!all_ended) return;
+  if (!all_ended) return AskForHope();
   Abandon();
   if (!EverythingResolved()) return;
   if (PlanRemaining()) return;
@@ -312,37 +303,6 @@ void OperationMachine::Abandon() {
 
 bool OperationMachine::EverythingResolved() const {
   return std::ranges::all_of(tasks_, [](const Task& t) { return t.unresolved.empty(); });
-}
-
-bool OperationMachine::PlanRemaining() {
-  std::set<int32_t> remaining;
-  for (int32_t i = 0; i < static_cast<int32_t>(replicas_.size()); ++i) {
-    if (replicas_[i].state == ReplicaState::kReceiving && replicas_[i].to_retry) {
-      remaining.insert(i);
-    }
-  }
-  if (remaining.empty() || attempt_ != 1 || !ending_.ok()) return false;
-  for (const Task& task : tasks_) {
-    if (task.accepted && task.state != TaskState::kLost) {
-      earlier_tasks_.emplace_back(task.share.worker, attempt_);
-    }
-  }
-  tasks_.clear();
-  accusations_.Clear();
-  attempt_ = 2;
-  planned_ = started_ = false;
-  for (Replica& replica : replicas_) {
-    if (replica.state != ReplicaState::kReceiving) continue;
-    replica.devices.clear();
-    replica.done.clear();
-    replica.to_retry = false;
-  }
-  std::set<std::string> without = lost_workers_;
-  without.insert(avoided_workers_.begin(), avoided_workers_.end());
-  state_ = OperationState::kRunning;
-  Do(PlanAgain{attempt_, std::move(remaining), std::move(without)});
-  Do(PublishChange{});
-  return true;
 }
 
 void OperationMachine::Finish() {
@@ -373,15 +333,6 @@ void OperationMachine::Finish() {
     state_ = absl::IsCancelled(ending_) ? OperationState::kCancelled : OperationState::kFailed;
   }
   Do(FinishOperation{});
-}
-
-absl::Status OperationMachine::WithAbsent(const absl::Status& status) const {
-  if (absent_.empty()) return status;
-  const auto text = [](std::string* out, const auto& absent) {
-    absl::StrAppend(out, "worker ", absent.first, ": ", absent.second);
-  };
-  return absl::Status(status.code(), absl::StrCat(status.message(), "; planned without ",
-                                                  absl::StrJoin(absent_, ", without ", text)));
 }
 
 void OperationMachine::Blame(const absl::Status& status) {

@@ -63,6 +63,10 @@ struct WorkerLost {
   std::string worker;
   absl::Status status;
 };
+struct Hopeless {  // no plan can serve these replicas without the workers that are gone: why
+  std::set<int32_t> replicas;
+  absl::Status status;
+};
 struct CancelRequested {
   std::string reason;
 };
@@ -71,7 +75,7 @@ struct CancelRequested {
 struct DeadlinePassed {};
 using OperationEvent =
     std::variant<Planned, PlanFailed, IntentCommitted, IntentFailed, TaskAccepted, DeviceDone,
-                 TaskEnded, DevicesResolved, WorkerLost, CancelRequested, DeadlinePassed>;
+                 TaskEnded, DevicesResolved, WorkerLost, Hopeless, CancelRequested, DeadlinePassed>;
 
 // Actions, to be carried out in order.
 struct CommitIntent {};  // then IntentCommitted or IntentFailed
@@ -101,6 +105,10 @@ struct PlanAgain {  // then Planned or PlanFailed
   std::set<int32_t> replicas;     // what remains to be served
   std::set<std::string> without;  // workers that are lost or refused
 };
+struct CheckHope {                // could they be planned again now? then Hopeless, or nothing
+  std::set<int32_t> replicas;     // that failed for want of a worker
+  std::set<std::string> without;  // workers that are lost or refused
+};
 struct AcknowledgeTask {  // the worker may forget the task and release its sources
   std::string worker;
   uint32_t attempt = 1;
@@ -109,7 +117,7 @@ struct PublishChange {};    // watchers are to be told
 struct FinishOperation {};  // terminal: record, report, forget
 using OperationAction =
     std::variant<CommitIntent, StartTask, CancelTask, ResolveDevices, TellPeerLost, PlanAgain,
-                 AcknowledgeTask, PublishChange, FinishOperation>;
+                 CheckHope, AcknowledgeTask, PublishChange, FinishOperation>;
 
 // The life of one operation: events in, actions out. Pure: no clock, no I/O, no threads.
 // Thread-compatible; its owner feeds it one event at a time.
@@ -123,9 +131,10 @@ using OperationAction =
 // A replica commits when all its devices are done with OK, and by itself: others may still receive.
 // It fails when a worker that owns one of its devices is lost. What it was to get through another
 // worker that is lost is planned again once, when every task of the first attempt has ended, and
-// fails for good when that does not work either. An error that planning cannot mend (a checksum
-// that differs, no memory) fails the replica at once. The operation is over when every replica has
-// committed or failed, every task has ended or its worker is lost, and every device is resolved.
+// fails for good when that does not work either, or as soon as it is clear that it will not. An
+// error that planning cannot mend (a checksum that differs, no memory) fails the replica at once.
+// The operation is over when every replica has committed or failed, every task has ended or its
+// worker is lost, and every device is resolved.
 class OperationMachine {
  public:
   using DeviceOfWorker = std::pair<std::string, DeviceRank>;
@@ -172,6 +181,7 @@ class OperationMachine {
   void On(const TaskEnded& event);
   void On(const DevicesResolved& event);
   void On(const WorkerLost& event);
+  void On(const Hopeless& event);
   void On(const CancelRequested& event);
   void On(const DeadlinePassed& event);
 
@@ -189,7 +199,13 @@ class OperationMachine {
   void Settle();
   void Abandon();
   bool EverythingResolved() const;
+  // Workers that are missing: operation_replanning.cc.
   bool PlanRemaining();
+  // While tasks run, whenever more has failed or gone: what is hopeless does not wait for their
+  // end.
+  void AskForHope();
+  std::set<int32_t> ToRetry() const;
+  std::set<std::string> Without() const;
   void Finish();
   template <typename Action>
   void Do(Action action) {
@@ -212,6 +228,7 @@ class OperationMachine {
   std::set<std::string> avoided_workers_;  // that are there and refused
   absl::btree_map<std::string, std::string>
       absent_;           // of both, those of the first attempt, and why
+  CheckHope asked_;      // last
   absl::Status ending_;  // why nothing new is begun; OK: not ending
   absl::Status error_;
   std::vector<OperationAction> actions_;  // of the event being handled

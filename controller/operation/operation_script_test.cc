@@ -69,6 +69,7 @@ OperationEvent EventOf(absl::string_view line) {
     return TaskEnded{words[1], absl::OkStatus(), {words.begin() + 2, words.end()}};
   }
   if (kind == "WorkerLost") return WorkerLost{words[1], StatusOf(words, 2)};
+  if (kind == "Hopeless") return Hopeless{{Rank(words[1])}, StatusOf(words, 2)};
   if (kind == "CancelRequested") return CancelRequested{words[1]};
   if (kind == "DeadlinePassed") return DeadlinePassed{};
   if (kind == "DevicesResolved") {
@@ -102,6 +103,10 @@ struct ActionText {
     return absl::StrCat("PlanAgain attempt ", a.attempt, " replicas ",
                         absl::StrJoin(a.replicas, ","), " without ",
                         a.without.empty() ? "none" : absl::StrJoin(a.without, ","));
+  }
+  std::string operator()(const CheckHope& a) const {
+    return absl::StrCat("CheckHope replicas ", absl::StrJoin(a.replicas, ","), " without ",
+                        absl::StrJoin(a.without, ","));
   }
   std::string operator()(const AcknowledgeTask& a) const {
     return absl::StrCat("AcknowledgeTask ", a.worker, " attempt ", a.attempt);
