@@ -64,6 +64,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--data-interface", flags.worker.data.interfaces,
                  "Network interface of the data plane; repeat it to use more at once")
       ->capture_default_str();
+  app.add_option("--trusted-network", flags.worker.data.trusted_networks,
+                 "Network, e.g. 10.1.0.0/16, whose addresses tensors may be received at without "
+                 "encryption; repeat it for more. --insecure allows all");
   app.add_option("--shared-memory", flags.shared_memory,
                  "Read the memory of workers of this host directly")
       ->check(on_or_off)
@@ -107,6 +110,7 @@ absl::Status Resolve(Flags& flags) {
                                                    flags.worker.gpu_process.ctas_min));
   }
   flags.worker.data.kind = flags.transport == "ucx" ? DataTransport::kUcx : DataTransport::kSocket;
+  flags.worker.data.insecure = flags.worker.insecure;
   flags.worker.data.shared_memory = flags.shared_memory == "on";
   flags.worker.pages = flags.pages == "on" ? Arena::Pages::kHuge : Arena::Pages::kSmall;
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
+#include "worker/data_exposure.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor.h"
 #include "worker/gpu/tasks/bridged_task_runner.h"
@@ -108,6 +109,7 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(const Ports& ports,
                                                              const DataTransportOptions& transport,
                                                              const ExecutorOptions& executor) {
   std::unique_ptr<DataPlane> plane(new DataPlane(ports, executor.staging_bytes));
+  RETURN_IF_ERROR(CheckDataExposure(transport));
   plane->executor_ = Executor::Create(ports.data, executor);
   ASSIGN_OR_RETURN(plane->transport_, MakeDataTransport(transport, *plane->executor_));
   RETURN_IF_ERROR(plane->executor_->Attach(*plane->transport_));

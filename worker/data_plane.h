@@ -38,7 +38,7 @@ class DataPlane {
     WorkerMetrics& metrics;
   };
 
-  // Before the loops start; as MakeDataTransport and Executor::Attach say.
+  // Before the loops start; as CheckDataExposure, MakeDataTransport and Executor::Attach say.
   static absl::StatusOr<std::unique_ptr<DataPlane>> Create(const Ports& ports,
                                                            const DataTransportOptions& transport,
                                                            const ExecutorOptions& executor);

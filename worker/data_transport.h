@@ -23,6 +23,9 @@ struct DataTransportOptions {
   std::vector<std::string> interfaces = {"lo"};
   // Memory of other workers of this host that have it as well is read directly.
   bool shared_memory = true;
+  // What allows interfaces that are not loopback, as CheckDataExposure says.
+  bool insecure = false;
+  std::vector<std::string> trusted_networks = {};  // e.g. "10.1.0.0/16"
 };
 
 // What is wanted; for kUcx without shared memory where the system does not let workers read each

@@ -22,8 +22,9 @@ struct WorkerOptions {
   std::string metrics_listen;            // as MetricsExporter says; empty: none
   bool insecure = false;                 // allows addresses that are not local, of metrics as well
   Arena::Pages pages = Arena::Pages::kSmall;
-  DataTransportOptions data;  // as far as the system allows it
-  std::string state_folder;   // remembers the controller's epoch; empty: in memory only
+  // As far as the system allows it. `insecure` above is not what allows its interfaces.
+  DataTransportOptions data;
+  std::string state_folder;  // remembers the controller's epoch; empty: in memory only
   ExecutorOptions executor;
   GpuProcessOptions gpu_process;    // of each GPU, but for its UUID
   bool computes_pipelines = false;  // the process calls WaitForPipeline
