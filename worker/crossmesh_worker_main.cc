@@ -7,10 +7,12 @@
 #include "common/daemon/ready_file.h"
 #include "common/daemon/service_manager.h"
 #include "common/daemon/stop_signals.h"
+#include "common/mesh/device.h"
 #include "common/mesh/mesh.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/worker.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +21,7 @@
 #include <CLI/CLI.hpp>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
 #include <nlohmann/json.hpp>
 
@@ -57,6 +60,11 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--huge-pages", flags.pages, "Storages in huge pages")
       ->check(on_or_off)
       ->capture_default_str();
+  app.add_option(
+         "--memory-max", flags.worker.memory_max,
+         "Bytes of host memory for all storages, shadows and buffers, e.g. 64G; 0.9 of what "
+         "the machine or its control group has if not given")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   app.add_option("--data-transport", flags.transport,
                  "How tensors travel: socket (TCP) or ucx (RDMA); the same for all workers")
       ->check(CLI::IsMember({"socket", "ucx"}))
@@ -96,9 +104,18 @@ void Declare(CLI::App& app, Flags& flags) {
       ->capture_default_str();
 }
 
+absl::Status CheckEachOnce(std::vector<DeviceId> devices) {
+  std::ranges::sort(devices);
+  const auto twice = std::ranges::adjacent_find(devices);
+  if (twice == devices.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--devices: expected each device once, found ", ToString(*twice), " twice"));
+}
+
 absl::Status Resolve(Flags& flags) {
   if (!flags.devices.empty()) {
     ASSIGN_OR_RETURN(flags.worker.devices, ParseDevices(flags.devices));
+    RETURN_IF_ERROR(CheckEachOnce(flags.worker.devices));
   }
   for (const std::string& text : flags.gpus) {
     ASSIGN_OR_RETURN(flags.worker.gpus.emplace_back(), ParseGpuName(text));

@@ -2,15 +2,19 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
+#include "common/mesh/mesh.h"
 #include "common/wire/communicator_codec.h"
+#include "common/wire/object_name.h"
 #include "worker/arena_lender.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/latch.h"
 #include "worker/memory/fd_server.h"
 #include "worker/worker_options.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -18,12 +22,21 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
+namespace {
+
+// Some is left for the system, and for what processes have beside arenas.
+int64_t MemoryMax(const WorkerOptions& options) {
+  return options.memory_max > 0 ? options.memory_max : MemoryLimit() / 10 * 9;
+}
+
+}  // namespace
 
 WorkerDevices::WorkerDevices(const WorkerOptions& options, const Ports& ports)
     : options_(options),
       ports_(ports),
       devices_(options.devices),
       lender_(std::make_unique<ArenaLender>()),
+      memory_(ByteCount(MemoryMax(options)), ByteCount(options.executor.staging_bytes)),
       storages_([this](const StorageKey& key, ByteCount bytes) { return MakeArena(key, bytes); }) {
   lender_->Start({.data = ports_.data, .memory = ports_.memory, .transport = ports_.transport});
 }
@@ -31,6 +44,11 @@ WorkerDevices::WorkerDevices(const WorkerOptions& options, const Ports& ports)
 WorkerDevices::~WorkerDevices() = default;
 
 absl::Status WorkerDevices::Open() {
+  if (memory_.used_bytes() > memory_.bytes_max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker ", options_.name, ": expected at least ", memory_.used_bytes(),
+        " bytes of memory, which staging takes, found ", memory_.bytes_max(), " (--memory-max)"));
+  }
   EventLoop& data = ports_.data;
   ASSIGN_OR_RETURN(
       gpus_,
@@ -94,13 +112,25 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) con
 
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey& key,
                                                                 ByteCount bytes) {
+  RETURN_IF_ERROR(CheckObjectName("storage", key.name));
   if (gpus_->Has(key.device)) return gpus_->MakeArena(key, bytes);
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, MakeHostArena(key, bytes, options_.pages));
+  RETURN_IF_ERROR(CheckIsOwn(key));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<Arena> arena,
+      memory_.MakeArena(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)), bytes,
+                        options_.pages));
   return lender_->Lend(std::move(arena));
 }
 
+absl::Status WorkerDevices::CheckIsOwn(const StorageKey& key) const {
+  if (std::ranges::find(devices_, key.device) != devices_.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("storage \"", key.name, "\": expected a device of worker ", options_.name,
+                   ", which has ", DevicesToString(devices_), ", found ", ToString(key.device)));
+}
+
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeBounceBuffer(ByteCount bytes) {
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create("crossmesh:gpu_mirror", bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, memory_.MakeArena("crossmesh:gpu_mirror", bytes));
   return lender_->Lend(std::move(arena));
 }
 

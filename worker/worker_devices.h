@@ -3,6 +3,7 @@
 #include "common/base/byte_count.h"
 #include "common/mesh/device.h"
 #include "crossmesh/v1/worker_service.pb.h"
+#include "worker/memory/memory_budget.h"
 #include "worker/memory/storage_table.h"
 
 #include <memory>
@@ -40,6 +41,7 @@ class WorkerDevices {
   ~WorkerDevices();
 
   // Starts the data loop, and the processes of the GPUs; returns once each is up or given up.
+  // InvalidArgument: the memory that is allowed is less than buffers take from the start;
   // FailedPrecondition: no device is left, with the reason; what GpuDevices::Create says.
   absl::Status Open();
   // Serves the storages to user processes, if the options have a socket; as FdServer::Create says.
@@ -59,16 +61,21 @@ class WorkerDevices {
   void Describe(v1::WorkerSessionRequest::Register& registration) const;
   void Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) const;
 
-  // Of a device of the host or a GPU. Thread-safe.
+  // Of a device of the host or a GPU. InvalidArgument: the device is not this worker's, or the name
+  // none that the API has; ResourceExhausted: as MemoryBudget says; else as Arena::Create and
+  // GpuDevices::MakeArena. From Open on thread-safe.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes);
-  // In host memory, for a task that joins GPUs and the host. Thread-safe.
+  // In host memory, for a task that joins GPUs and the host. As MemoryBudget says. Thread-safe.
   absl::StatusOr<std::shared_ptr<Arena>> MakeBounceBuffer(ByteCount bytes);
 
  private:
+  absl::Status CheckIsOwn(const StorageKey& key) const;
+
   const WorkerOptions& options_;
   const Ports ports_;
   std::vector<DeviceId> devices_;
   const std::unique_ptr<ArenaLender> lender_;
+  MemoryBudget memory_;
   StorageTable storages_;
   std::unique_ptr<FdServer> fd_server_;  // null: no memory socket
   std::unique_ptr<GpuDevices> gpus_;

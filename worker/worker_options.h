@@ -6,6 +6,7 @@
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/memory/arena.h"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct WorkerOptions {
   std::string metrics_listen;            // as MetricsExporter says; empty: none
   bool insecure = false;                 // allows addresses that are not local, of metrics as well
   Arena::Pages pages = Arena::Pages::kSmall;
+  // Bytes of host memory for all storages, shadows and buffers; 0: 0.9 of MemoryLimit.
+  int64_t memory_max = 0;
   // As far as the system allows it. `insecure` above is not what allows its interfaces.
   DataTransportOptions data;
   std::string state_folder;  // remembers the controller's epoch; empty: in memory only
