@@ -52,26 +52,42 @@ absl::btree_set<absl::string_view> GpuLibraries(const v1::OperationReport& repor
   return libraries;
 }
 
-std::string ReportText(const v1::OperationReport& report) {
+// Time and rate are of what was committed: without any there is nothing to hold to the bound.
+std::string MovedLine(const v1::Operation& operation) {
+  const v1::OperationReport& report = operation.report();
+  if (report.destination_bytes() == 0 && operation.total_bytes() > 0) {
+    return ReportLine("moved", Bytes(operation.moved_bytes()), " of ",
+                      Bytes(operation.total_bytes()), ", none of it committed");
+  }
+  return ReportLine("moved", Bytes(report.destination_bytes()), " in ",
+                    FormatSeconds(report.transfer_seconds()), ", ",
+                    FormatRate(report.throughput_bytes_per_second()));
+}
+
+std::string BoundLine(const v1::OperationReport& report) {
+  const std::string bound = FormatSeconds(report.bound_seconds());
+  if (report.destination_bytes() == 0) return ReportLine("bound", bound);
+  return ReportLine("bound", bound, "; it took ",
+                    RatioToBound(report.transfer_seconds(), report.bound_seconds()));
+}
+
+std::string ReportText(const v1::Operation& operation) {
+  const v1::OperationReport& report = operation.report();
   const std::string plan_time =
       report.plan_cached() ? "cached" : FormatSeconds(report.plan_seconds());
-  std::string text =
-      absl::StrCat(ReportLine("moved", Bytes(report.destination_bytes()), " in ",
-                              FormatSeconds(report.transfer_seconds()), ", ",
-                              FormatRate(report.throughput_bytes_per_second())),
-                   ReportLine("network", Bytes(report.network_bytes()), ", at least ",
-                              Bytes(report.least_network_bytes()), " by any plan"),
-                   ReportLine("busiest host", Bytes(report.busiest_host_bytes()), " (",
-                              report.busiest_host(), ")"),
-                   ReportLine("bound", FormatSeconds(report.bound_seconds()), "; it took ",
-                              RatioToBound(report.transfer_seconds(), report.bound_seconds())),
-                   ReportLine("predicted", FormatSeconds(report.predicted_seconds())),
-                   ReportLine("phases", "plan ", plan_time, ", dispatch ",
-                              FormatSeconds(report.dispatch_seconds()), ", first byte ",
-                              FormatSeconds(report.first_byte_seconds()), ", transfer ",
-                              FormatSeconds(report.transfer_seconds()), ", commit ",
-                              FormatSeconds(report.commit_seconds()), ", total ",
-                              FormatSeconds(report.total_seconds())));
+  std::string text = absl::StrCat(
+      MovedLine(operation),
+      ReportLine("network", Bytes(report.network_bytes()), ", at least ",
+                 Bytes(report.least_network_bytes()), " by any plan"),
+      ReportLine("busiest host", Bytes(report.busiest_host_bytes()), " (", report.busiest_host(),
+                 ")"),
+      BoundLine(report), ReportLine("predicted", FormatSeconds(report.predicted_seconds())),
+      ReportLine("phases", "plan ", plan_time, ", dispatch ",
+                 FormatSeconds(report.dispatch_seconds()), ", first byte ",
+                 FormatSeconds(report.first_byte_seconds()), ", transfer ",
+                 FormatSeconds(report.transfer_seconds()), ", commit ",
+                 FormatSeconds(report.commit_seconds()), ", total ",
+                 FormatSeconds(report.total_seconds())));
   for (const v1::SlowLink& link : report.slow_links()) {
     absl::StrAppend(
         &text, ReportLine("slow link", link.from(), " to ", link.to(), ": ",
@@ -95,7 +111,7 @@ std::string OperationText(const v1::Operation& operation) {
       operation.plan_id().empty() ? "" : ReportLine("plan", operation.plan_id()),
       operation.error().empty() ? "" : ReportLine("error", operation.error()));
   if (operation.has_report()) {
-    absl::StrAppend(&text, ReportText(operation.report()));
+    absl::StrAppend(&text, ReportText(operation));
   } else {
     absl::StrAppend(&text, ReportLine("moved", Bytes(operation.moved_bytes()), " of ",
                                       Bytes(operation.total_bytes())));

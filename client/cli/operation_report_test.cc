@@ -1,0 +1,39 @@
+#include "client/cli/operation_report.h"
+
+#include "crossmesh/v1/operation_service.pb.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::Operation Ended(v1::OperationState state, int64_t committed_bytes) {
+  v1::Operation operation;
+  operation.set_id("op-1");
+  operation.set_state(state);
+  operation.set_moved_bytes(195'500'000);
+  operation.set_total_bytes(243'600'000);
+  operation.mutable_report()->set_destination_bytes(committed_bytes);
+  operation.mutable_report()->set_bound_seconds(7.92);
+  if (committed_bytes > 0) operation.mutable_report()->set_transfer_seconds(15.84);
+  return operation;
+}
+
+TEST(OperationReportTest, WhatCameToNothingIsNotHeldToTheBound) {
+  EXPECT_THAT(OperationText(Ended(v1::OPERATION_STATE_FAILED, 0)),
+              AllOf(HasSubstr("195.5 MB of 243.6 MB, none of it committed"), HasSubstr("7.92 s"),
+                    Not(HasSubstr("it took"))));
+}
+
+TEST(OperationReportTest, WhatIsCommittedIsHeldToTheBound) {
+  EXPECT_THAT(OperationText(Ended(v1::OPERATION_STATE_COMMITTED, 243'600'000)),
+              AllOf(HasSubstr("243.6 MB in 15.84 s"), HasSubstr("it took 2.00x")));
+}
+
+}  // namespace
+}  // namespace crossmesh
