@@ -3,6 +3,7 @@
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/memory.h"
+#include "planner/pipeline/shared_rank_bound.h"
 #include "planner/pipeline/ways.h"
 
 #include <algorithm>
@@ -57,9 +58,12 @@ class BoundFinder {
     // Without room for one microbatch there is no schedule; a window of 0 is what the terms below
     // divide by.
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) RETURN_IF_ERROR(CheckRoom(s));
-    for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) AddWork(rank);
+    for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
+      AddWork(rank);
+      if (stages_of_rank_[rank].size() > 1) AddSharedRank(rank);
+    }
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
-      // A rank of several stages has other ops to do while one of them waits.
+      // A rank of several stages has other ops to do while one of them waits: AddSharedRank.
       if (stages_of_rank_[StageAt(s).rank].size() == 1) {
         AddStartup(s);
         AddRamps(s);
@@ -111,6 +115,35 @@ class BoundFinder {
     // does not add to them: the larger of both sums holds.
     Add(PipelineBoundKind::kWork, head + split_work + tail, place);
     Add(PipelineBoundKind::kWork, head + work, place);
+  }
+
+  void AddSharedRank(RankIndex rank) {
+    const bool is_split = form_ == BackwardForm::kSplit;
+    SharedRank shared{.room = room_[rank],
+                      .microbatches = microbatches_,
+                      .is_split = is_split,
+                      .is_uniform = profile_.microbatch_scale.empty()};
+    for (const StageIndex s : stages_of_rank_[rank]) {
+      const StageProfile& stage = StageAt(s);
+      const StageProfile& least = least_.stages[s];
+      shared.work += work_ * stage.seconds();
+      shared.stages.push_back(
+          {.head = ways_.head[s],
+           .gap = ways_.gap[s],
+           .tail = ways_.tail[s],
+           .head_pace = ways_.head_pace[s],
+           .tail_pace = ways_.tail_pace[s],
+           .round_trip = ways_.gap[s] + Backward(s),
+           .forward = stage.forward_seconds,
+           .backward = BackwardSeconds(stage, form_),
+           .weights = is_split ? stage.weight_gradient_seconds : 0,
+           .backward_bytes = is_split ? least.input_gradient_bytes : least.activation_bytes(),
+           .weights_bytes = is_split ? least.weight_gradient_bytes : ByteCount(0),
+           .least_weights = is_split ? least.weight_gradient_seconds : 0});
+    }
+    const std::string place = absl::StrCat("rank ", rank);
+    Add(PipelineBoundKind::kRamps, RampsOfSharedRank(shared), place);
+    Add(PipelineBoundKind::kWindow, WindowOfSharedRank(shared), place);
   }
 
   // Of a stage alone on its rank: what it can do before its first backward op is forward ops.

@@ -46,12 +46,13 @@ struct PipelineBound {
 // rank's memory as it is. Each op begins after the shortest way from the first stages to it, and
 // the shortest way from it to the end is still to come. A memory holds as many microbatches of a
 // stage as fit beside what is static and what transfers set aside; a microbatch that does not fit
-// waits for the round trip of another. Stages that share a rank don't bind each other's windows,
-// and have no startup and no ramps. Of microbatches of several sizes, work counts as it is, ways
-// and windows as of the smallest.
+// waits for the round trip of another. Of stages that share a rank the ramps are those of the rank,
+// and round trips fill its memory; startup is part of these ramps. Of microbatches of several
+// sizes, work counts as it is, ways and windows as of the smallest.
 //
 // InvalidArgument: no microbatches; what Validate finds. ResourceExhausted, with the least bytes
-// that could do, when a rank has no room for one microbatch. Cost: linear in stages and edges.
+// that could do, when a rank has no room for one microbatch. Cost: linear in stages and edges; of
+// ranks with several stages in ops, times the logarithm, and the stages of a rank.
 absl::StatusOr<PipelineBound> ComputePipelineBound(const PipelineProfile& profile,
                                                    int32_t microbatches, BackwardForm form,
                                                    TransferModel model = TransferModel::kLatency);

@@ -65,8 +65,35 @@ TEST(PipelineBoundTest, NoScheduleIsFaster) {
                            ComputePipelineBound(profile, microbatches, form, model));
       EXPECT_LE(bound.seconds(), run.seconds + 1e-9)
           << PipelineBoundKindName(bound.kind()) << " of " << bound.at(bound.kind()).place;
+      ASSERT_OK_AND_ASSIGN(const PipelineBound span, ComputeSpanBound(profile, microbatches, form));
+      EXPECT_LE(span.seconds(), run.span_seconds + 1e-9)
+          << PipelineBoundKindName(span.kind()) << " of " << span.at(span.kind()).place;
     }
   });
+}
+
+// Two stages to a rank, of ops that take a second, and transfers that take none: rank 0 has stages
+// 0 and 2, whose round trips take 12 and 6 s.
+TEST(PipelineBoundTest, StagesOfOneRankShareItsMemory) {
+  PipelineProfile profile = UniformProfile(4, 1, 0);
+  profile.rank_bytes_max.resize(2);
+  for (StageIndex s = 0; s < 4; ++s) profile.stages[s].rank = s % 2;
+  profile.rank_bytes_max[0] = ByteCount(2);
+  ASSERT_OK_AND_ASSIGN(const PipelineBound window,
+                       ComputePipelineBound(profile, 8, BackwardForm::kFull));
+  EXPECT_EQ(window.kind(), PipelineBoundKind::kWindow);
+  EXPECT_EQ(window.at(window.kind()).place, "rank 0");
+  EXPECT_EQ(window.seconds(), 8 * (12 + 6) / 2);
+  // The first gradient can be back after 6 s, in which the rank has two forward ops to do. After
+  // its last forward op, of stage 2, it has 9 s to the end, and two backward ops, 4 s, to do.
+  EXPECT_EQ(window.at(PipelineBoundKind::kRamps).seconds, 8 * 6 + (6 - 2) + (9 - 4));
+
+  // One microbatch, with memory for all of it: either wait may be in the other.
+  profile.rank_bytes_max[0].reset();
+  ASSERT_OK_AND_ASSIGN(const PipelineBound free,
+                       ComputePipelineBound(profile, 1, BackwardForm::kFull));
+  EXPECT_EQ(free.at(PipelineBoundKind::kRamps).seconds, 6 + (9 - 4));
+  EXPECT_EQ(free.seconds(), 12);
 }
 
 TEST(PipelineBoundTest, SaysWhatBinds) {
