@@ -34,7 +34,7 @@ absl::StatusOr<BufferedRun> RunWithBuffers(const OpTable& ops, const MessageTraf
   ASSIGN_OR_RETURN(found.run, SimulatePipeline(ops, traffic.model));
   found.needed = NeededBuffers(ops, found.run, traffic.samples, traffic.plans);
   found.buffers = found.needed;
-  FitBuffers(ops, traffic.plans, found.buffers, profile);
+  FitBuffers(peak, traffic.plans, found.buffers, profile);
   found.memory = MemoryWith(profile, std::move(peak));
   if (found.buffers == found.needed) return found;
   // Ranks that block take messages in one agreed order; fewer buffers than it needs would stop

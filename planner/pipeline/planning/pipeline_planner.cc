@@ -247,7 +247,8 @@ absl::Status PipelinePlanner::Search(const PipelineChoice& choice, CancelCheck c
   const bool is_limited =
       std::ranges::any_of(profile_.rank_bytes_max,
                           [](const std::optional<ByteCount>& most) { return most.has_value(); });
-  if (is_limited) {
+  // Without limits, or where messages take no memory, none ever waits for it.
+  if (is_limited && rooms_.front() != rooms_.back()) {
     options.judge = JudgeByBuffers({pipeline_.samples, plans_, options.model});
     options.rooms = rooms_;
   }

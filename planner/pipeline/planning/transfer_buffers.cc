@@ -1,7 +1,5 @@
 #include "planner/pipeline/planning/transfer_buffers.h"
 
-#include "planner/pipeline/memory.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -10,20 +8,28 @@
 namespace crossmesh {
 namespace {
 
-// The most spans that there are at one time; one that ends when another begins is not there with
-// it.
-int32_t MostAtOnce(const std::vector<TimeSpan>& spans) {
-  std::vector<std::pair<double, int32_t>> changes;
-  for (const TimeSpan& span : spans) {
-    changes.emplace_back(span.begin, 1);
-    changes.emplace_back(span.end, -1);
+// Begins and ends of what is there for a time.
+struct Stays {
+  std::vector<double> begins, ends;
+
+  void Add(double begin, double end) {
+    begins.push_back(begin);
+    ends.push_back(end);
   }
-  // At equal times ends sort before begins: a buffer that is given back may be taken at once.
-  std::ranges::sort(changes);
-  int32_t there = 0, most = 0;
-  for (const auto& [time, change] : changes) {
-    there += change;
-    most = std::max(most, there);
+};
+
+// The most that there are at one time; one that ends when another begins is not there with it: a
+// buffer that is given back may be taken at once.
+int32_t MostAtOnce(Stays stays) {
+  for (std::vector<double>* times : {&stays.begins, &stays.ends}) {
+    // Nearly always they are, since messages keep to one order.
+    if (!std::ranges::is_sorted(*times)) std::ranges::sort(*times);
+  }
+  int32_t most = 0, ended = 0, begun = 0;
+  for (const double begin : stays.begins) {
+    ++begun;
+    while (ended < std::ssize(stays.ends) && stays.ends[ended] <= begin) ++ended;
+    most = std::max(most, begun - ended);
   }
   return most;
 }
@@ -35,16 +41,17 @@ std::vector<int32_t> NeededBuffers(const OpTable& ops, const PipelineTimeline& r
                                    const std::vector<EdgePlan>& plans) {
   std::vector<int32_t> buffers;
   for (const EdgePlan& plan : plans) {
-    std::vector<TimeSpan> sent, received;
+    Stays sent, received;
     for (MicrobatchIndex m = 0; m < std::ssize(samples); ++m) {
       if (samples[m] != plan.samples) continue;
       const TimeSpan& passing = run.messages[ops.MessageOf(plan.transfer, m)];
-      sent.push_back({run.ops[ops.ProducerOf(plan.transfer, m)].begin, passing.end});
-      received.push_back({passing.begin, run.ops[ops.ConsumerOf(plan.transfer, m)].end});
+      sent.Add(run.ops[ops.ProducerOf(plan.transfer, m)].begin, passing.end);
+      received.Add(passing.begin, run.ops[ops.ConsumerOf(plan.transfer, m)].end);
     }
-    const int32_t most = std::max(MostAtOnce(sent), MostAtOnce(received));
+    const auto messages = static_cast<int32_t>(sent.begins.size());
+    const int32_t most = std::max(MostAtOnce(std::move(sent)), MostAtOnce(std::move(received)));
     // One more than the run needs, so that a message that is late holds up no other.
-    buffers.push_back(std::min(most + 1, static_cast<int32_t>(sent.size())));
+    buffers.push_back(std::min(most + 1, messages));
   }
   return buffers;
 }
@@ -88,9 +95,8 @@ void SetBufferBytes(const std::vector<EdgePlan>& plans, const std::vector<int32_
   }
 }
 
-void FitBuffers(const OpTable& ops, const std::vector<EdgePlan>& plans,
+void FitBuffers(const std::vector<RankMemory>& peak, const std::vector<EdgePlan>& plans,
                 std::vector<int32_t>& buffers, PipelineProfile& profile) {
-  const std::vector<RankMemory> peak = PeakMemory(ops);
   for (;;) {
     SetBufferBytes(plans, buffers, profile);
     const std::vector<RankMemory> fixed = FixedMemory(profile);

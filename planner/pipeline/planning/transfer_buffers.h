@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "planner/pipeline/memory.h"
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/planning/edge_plans.h"
 #include "planner/pipeline/timeline.h"
@@ -32,9 +33,9 @@ void SetBufferBytes(const std::vector<EdgePlan>& plans, const std::vector<int32_
                     PipelineProfile& profile);
 
 // Takes buffers away, at least 1 of each left, where a rank would hold more than it may beside what
-// it holds in the schedule: always where most are, the first one of equals. Sets the profile's
-// memory. Cost: edges, for each that is taken away.
-void FitBuffers(const OpTable& ops, const std::vector<EdgePlan>& plans,
+// it holds at its peak: always where most are, the first one of equals. Sets the profile's memory.
+// Cost: edges, for each that is taken away.
+void FitBuffers(const std::vector<RankMemory>& peak, const std::vector<EdgePlan>& plans,
                 std::vector<int32_t>& buffers, PipelineProfile& profile);
 
 }  // namespace crossmesh

@@ -7,6 +7,7 @@
 #include "planner/pipeline/schedules/sequence_split.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/schedules/zero_bubble.h"
+#include "planner/pipeline/search/beam_schedule.h"
 #include "planner/pipeline/search/list_schedule.h"
 
 #include <algorithm>
@@ -20,13 +21,13 @@ namespace {
 
 class CandidateLister {
  public:
-  CandidateLister(const PipelineProfile& profile, int32_t microbatches, BackwardForm form,
-                  double seconds)
+  CandidateLister(const PipelineProfile& profile, const CandidateRequest& request)
       : profile_(profile),
-        microbatches_(microbatches),
-        form_(form),
-        seconds_(seconds),
-        windows_max_(WindowsThatFit(profile, microbatches)) {
+        microbatches_(request.microbatches),
+        form_(request.form),
+        seconds_(request.seconds),
+        beam_ops_(request.beam_ops),
+        windows_max_(WindowsThatFit(profile, request.microbatches)) {
     const std::vector<std::optional<ByteCount>> of_rank = RoomForActivations(profile);
     for (const StageProfile& stage : profile.stages) room_.push_back(of_rank[stage.rank]);
   }
@@ -43,6 +44,10 @@ class CandidateLister {
     for (const absl::string_view name : ScheduleNames()) {
       if (form_ == BackwardForm::kSplit || HasWholeBackwardOps(name)) AddNamed(name);
     }
+    if (stages() > profile_.ranks()) {
+      AddBeam();
+      AddListsByStage();
+    }
     const std::optional<PipelineProfile> chain = FindChain();
     if (chain) AddChainOrders(*chain);
     AddLists("list", windows_max_);
@@ -56,6 +61,7 @@ class CandidateLister {
     double overlap = 0.6;
     double target = 1;  // of the bound
     double rush = 0;
+    bool by_stage = false;  // memory
   };
 
   int32_t stages() const { return static_cast<int32_t>(profile_.stages.size()); }
@@ -106,12 +112,29 @@ class CandidateLister {
          }});
   }
 
+  // As wide as it may be, if that is of use at all.
+  void AddBeam() {
+    // Each op is looked at in some places of each of its rows, and costs much more than in a run.
+    constexpr int32_t kEffort = 50, kWidthMax = 128, kWidthMin = 4;
+    const int64_t ops = int64_t{stages()} * microbatches_ * (form_ == BackwardForm::kFull ? 2 : 3);
+    const auto width =
+        static_cast<int32_t>(std::min<int64_t>(kWidthMax, beam_ops_ / (kEffort * ops)));
+    if (width < kWidthMin) return;
+    candidates_.push_back(
+        {.name = "beam",
+         .effort = kEffort * width,
+         .make = [width, this_profile = &profile_, m = microbatches_, form = form_] {
+           return MakeBeamSchedule(*this_profile, m, form, width);
+         }});
+  }
+
   void AddList(std::string name, std::vector<int32_t> windows, const ListManner& manner) {
     ListOptions options{.form = form_,
                         .windows = std::move(windows),
                         .overlap = manner.overlap,
                         .target_seconds = seconds_ * manner.target,
-                        .rush = manner.rush};
+                        .rush = manner.rush,
+                        .by_stage = manner.by_stage};
     candidates_.push_back(
         {.name = std::move(name),
          .make = [this_profile = &profile_, m = microbatches_, options = std::move(options)] {
@@ -133,6 +156,15 @@ class CandidateLister {
       AddList(absl::StrCat(name, ", overlap ", manner.overlap, ", target ", manner.target,
                            ", rush ", manner.rush),
               windows, manner);
+    }
+  }
+
+  // Where a rank has memory for some of its stages but not for all of them.
+  void AddListsByStage() {
+    for (const ListManner& manner : {ListManner{0.6, 1, 0, true}, ListManner{0.6, 1, 1.5, true},
+                                     ListManner{1, 1, 0, true}, ListManner{0, 1, 0.5, true}}) {
+      AddList(absl::StrCat("list by stage, overlap ", manner.overlap, ", rush ", manner.rush),
+              windows_max_, manner);
     }
   }
 
@@ -220,6 +252,7 @@ class CandidateLister {
   const int32_t microbatches_;
   const BackwardForm form_;
   const double seconds_;
+  const int64_t beam_ops_;
   std::vector<std::optional<ByteCount>> room_;  // by stage: for activations of its rank
   std::vector<int32_t> windows_max_;            // by stage
   std::vector<Candidate> candidates_;
@@ -227,9 +260,9 @@ class CandidateLister {
 
 }  // namespace
 
-std::vector<Candidate> ListCandidates(const PipelineProfile& profile, int32_t microbatches,
-                                      BackwardForm form, double seconds) {
-  return CandidateLister(profile, microbatches, form, seconds).List();
+std::vector<Candidate> ListCandidates(const PipelineProfile& profile,
+                                      const CandidateRequest& request) {
+  return CandidateLister(profile, request).List();
 }
 
 }  // namespace crossmesh

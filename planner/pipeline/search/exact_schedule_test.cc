@@ -5,6 +5,8 @@
 #include "planner/pipeline/bound.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
+#include "planner/pipeline/search/testing/shared_pipeline.h"
+#include "planner/pipeline/testing/cases.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
 #include "planner/pipeline/timeline.h"
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -171,6 +174,33 @@ TEST(ExactScheduleTest, TheBoundIsNotAboveTheLeastTime) {
   });
   EXPECT_GT(binding, 300);
   EXPECT_GT(met, 200);
+}
+
+// Of ranks with several stages: within a tenth of it in the mean.
+TEST(ExactScheduleTest, TheBoundOfSharedRanksIsNearTheLeastTime) {
+  double sum = 0;
+  int solved = 0, binding = 0;  // by ramps or windows
+  ForEachSeed(CasesOr(120), [&](RandomSource& random) {
+    const auto [profile, microbatches] = RandomSharedPipeline(random);
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    const absl::StatusOr<ExactSchedule> exact =
+        FindExactSchedule(profile, microbatches, form, 30'000);
+    if (absl::IsResourceExhausted(exact.status())) return;  // too many orders
+    ASSERT_OK(exact);
+    ASSERT_OK_AND_ASSIGN(const PipelineBound bound,
+                         ComputePipelineBound(profile, microbatches, form));
+    EXPECT_LE(bound.seconds(), exact->seconds + 1e-9);
+    ASSERT_OK_AND_ASSIGN(const PipelineBound span, ComputeSpanBound(profile, microbatches, form));
+    EXPECT_LE(span.seconds(), RunOf(exact->schedule, profile).span_seconds + 1e-9);
+    sum += exact->seconds / bound.seconds() - 1;
+    ++solved;
+    binding += bound.kind() == PipelineBoundKind::kRamps;
+    binding += bound.kind() == PipelineBoundKind::kWindow;
+  });
+  RecordProperty("gap", absl::StrCat(sum / solved));
+  EXPECT_GE(solved, 35);
+  EXPECT_GE(binding, solved / 3);
+  EXPECT_LE(sum / solved, 0.1);
 }
 
 TEST(ExactScheduleTest, GivesUpWhereItIsTold) {

@@ -55,6 +55,9 @@ struct RankState {
   std::optional<ByteCount> room;  // nothing: no limit
   ByteCount microbatch_bytes;     // of all its stages
   MicrobatchIndex taken = 0;
+  // Where memory is set aside by stage: what a microbatch holds, and what it will still need.
+  std::vector<ByteCount> held, needed;
+  MicrobatchIndex first = 0, end = 0;  // from the first that has not ended to the last that began
 };
 
 struct Choice {
@@ -124,6 +127,11 @@ class Lister {
       prepare(stages_[s].forward, into_[s].size());
       prepare(stages_[s].backward, out_of_[s].size() + 1);  // its own forward op
     }
+    for (RankState& rank : ranks_) {
+      if (!options_.by_stage || rank.stages.size() == 1 || !rank.room) continue;
+      rank.held.assign(microbatches_, ByteCount(0));
+      rank.needed.assign(microbatches_, rank.microbatch_bytes);
+    }
   }
 
   absl::Status CheckRoom(RankIndex rank) const {
@@ -138,9 +146,23 @@ class Lister {
     const OpQueue& queue = stages_[s].forward;
     const RankState& rank = ranks_[profile_.stages[s].rank];
     const bool has_window = queue.next - stages_[s].backward.next < options_.windows[s];
-    const bool has_room =
-        queue.next < rank.taken || !rank.room || *rank.room >= rank.microbatch_bytes;
-    return has_window && has_room ? queue.At() : kNever;
+    return has_window && queue.At() < kNever && HasRoom(rank, s) ? queue.At() : kNever;
+  }
+
+  bool HasRoom(const RankState& rank, StageIndex s) const {
+    const MicrobatchIndex next = stages_[s].forward.next;
+    if (!rank.room) return true;
+    if (rank.held.empty()) return next < rank.taken || *rank.room >= rank.microbatch_bytes;
+    const ByteCount bytes = profile_.stages[s].activation_bytes();
+    ByteCount room = *rank.room - bytes;
+    if (room < ByteCount(0)) return false;
+    // Each microbatch gives back what it holds before the next one needs the rest.
+    for (MicrobatchIndex m = rank.first; m < rank.end && room < rank.microbatch_bytes; ++m) {
+      const ByteCount taken = m == next ? bytes : ByteCount(0);
+      if (room < rank.needed[m] - taken) return false;
+      room += rank.held[m] + taken;
+    }
+    return true;
   }
 
   void BeginNext(RankIndex rank) {
@@ -207,12 +229,30 @@ class Lister {
 
   void Account(const Op& op, RankState& rank) {
     if (!rank.room) return;
+    if (!rank.held.empty()) return AccountByStage(op, rank);
     *rank.room += profile_.stages[op.stage].FreedBy(op.kind);
     if (op.kind != OpKind::kForward || op.microbatch < rank.taken) return;
     // For all stages of the rank at once: a later stage must never wait for room that an earlier
     // one holds.
     *rank.room -= rank.microbatch_bytes;
     ++rank.taken;
+  }
+
+  void AccountByStage(const Op& op, RankState& rank) {
+    const StageProfile& stage = profile_.stages[op.stage];
+    const MicrobatchIndex m = op.microbatch;
+    ByteCount taken = ByteCount(0) - stage.FreedBy(op.kind);
+    if (op.kind == OpKind::kForward) {
+      taken = stage.activation_bytes();
+      rank.needed[m] -= taken;
+      rank.end = std::max(rank.end, m + 1);
+    }
+    *rank.room -= taken;
+    rank.held[m] += taken;
+    while (rank.first < rank.end && rank.held[rank.first] == ByteCount(0) &&
+           rank.needed[rank.first] == ByteCount(0)) {
+      ++rank.first;
+    }
   }
 
   // The output of an op that has just begun.

@@ -23,17 +23,20 @@ struct ListOptions {
   // times the way from forward to backward op: so that there is something to do while the last
   // microbatch is under way.
   double rush = 0;
+  // Memory is set aside when a stage takes a microbatch, wherever the rank can still finish those
+  // that it has begun, one after the other; else for all stages of the rank at once, when the first
+  // of them takes it.
+  bool by_stage = false;
 };
 
 // A schedule made by simulating it: whenever a rank is free it begins the backward op that could
 // begin first, else a forward op, where windows and memory allow it, else a gradient of the
-// weights. Stages take microbatches in ascending order. A rank sets memory aside for all its stages
-// when it takes a microbatch, so that no stage can shut out a later one. Messages share nothing.
-// Memory is set aside as for the largest microbatch.
+// weights. Stages take microbatches in ascending order, and no stage shuts out a later one.
+// Messages share nothing. Memory is set aside as for the largest microbatch.
 //
 // InvalidArgument: no microbatches, or windows that are not one for each stage, at least 1; what
 // Validate finds. ResourceExhausted when a rank has no room for one microbatch. Cost: ops, times
-// log of the ranks and the stages of a rank.
+// log of the ranks and the stages of a rank; by stage, also times the microbatches under way.
 absl::StatusOr<Schedule> MakeListSchedule(const PipelineProfile& profile, int32_t microbatches,
                                           const ListOptions& options);
 

@@ -51,13 +51,31 @@ TEST(ListScheduleTest, WhatIsMadeCanRun) {
     ListOptions options{.form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull,
                         .overlap = static_cast<double>(random.Between(0, 4)) / 4,
                         .target_seconds = static_cast<double>(random.Between(0, 60)),
-                        .rush = static_cast<double>(random.Between(0, 4)) / 2};
+                        .rush = static_cast<double>(random.Between(0, 4)) / 2,
+                        .by_stage = random.OneIn(2)};
     for (size_t s = 0; s < profile.stages.size(); ++s) {
       options.windows.push_back(static_cast<int32_t>(random.Between(1, 6)));
     }
     ASSERT_OK_AND_ASSIGN(const Schedule list, MakeListSchedule(profile, 5, options));
     EXPECT_OK(ProvePipeline(list, profile));
   });
+}
+
+// Room for three microbatches of a stage: with memory for both stages set aside there is one at a
+// time, by stage a second one comes while the first is elsewhere.
+TEST(ListScheduleTest, MemoryThatIsSetAsideByStageIsUsedSooner) {
+  PipelineProfile profile = UniformProfile(4, 1, 2);
+  profile.rank_bytes_max = {ByteCount(3), ByteCount(3)};
+  for (StageIndex s = 0; s < 4; ++s) profile.stages[s].rank = s % 2;
+  double seconds[2] = {};
+  for (const bool by_stage : {false, true}) {
+    ASSERT_OK_AND_ASSIGN(
+        const Schedule list,
+        MakeListSchedule(profile, 4, {.windows = {4, 4, 4, 4}, .by_stage = by_stage}));
+    EXPECT_OK(ProvePipeline(list, profile));
+    seconds[by_stage] = RunOf(list, profile).seconds;
+  }
+  EXPECT_LT(seconds[true], seconds[false]);
 }
 
 TEST(ListScheduleTest, RefusesWhatItCannotDo) {

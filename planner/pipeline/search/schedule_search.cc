@@ -6,14 +6,36 @@
 #include "planner/pipeline/search/improve.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/strip.h>
 
 namespace crossmesh {
 namespace {
+
+constexpr int64_t kPartOfBeam = 8;  // of the budget, for each beam
+
+// The same for equal orders, and hardly ever for others.
+uint64_t FingerprintOf(const Schedule& schedule) {
+  uint64_t fingerprint = 0;
+  const auto add = [&fingerprint](int64_t value) {
+    // By the multiplier of FNV-1a, and with the high bits brought down again.
+    fingerprint = (fingerprint ^ static_cast<uint64_t>(value)) * 0x100000001b3;
+    fingerprint ^= fingerprint >> 29;
+  };
+  for (const std::vector<Op>& row : schedule.ranks) {
+    for (const Op& op : row) {
+      add((int64_t{op.stage} << 32) | op.microbatch);
+      add(static_cast<int64_t>(op.kind) + 1);
+    }
+    add(-1);
+  }
+  return fingerprint;
+}
 
 class ScheduleSearch {
  public:
@@ -29,14 +51,15 @@ class ScheduleSearch {
   absl::StatusOr<SearchResult> Search(CancelCheck cancelled) && {
     for (const Candidate& candidate : ListInAllRooms()) {
       RETURN_IF_ERROR(CheckWanted(cancelled));
-      // Something must be found whatever the budget, and be no slower than what has a name; after
-      // that it counts.
-      if (!result_.pareto.empty() && !candidate.is_named && !HasBudget()) break;
+      // Something must be found whatever the budget; after that it counts.
+      if (!result_.pareto.empty() && !MayLook(candidate)) break;
       absl::StatusOr<Schedule> schedule = candidate.make();
+      result_.ops += (candidate.effort - 1) * ops_of_one_;
       // A family that does not suit this pipeline is no error, nor is an order that cannot run:
       // others are tried.
-      if (!schedule.ok() || !Look(candidate.name, *schedule)) continue;
-      RETURN_IF_ERROR(ImproveAtOnce(candidate.name, *schedule));
+      if (schedule.ok() && Look(candidate.name, *schedule)) {
+        ImproveAtOnce(candidate.name, *schedule);
+      }
     }
     if (result_.pareto.empty()) return NothingFound();
     RETURN_IF_ERROR(Improve(cancelled));
@@ -47,13 +70,14 @@ class ScheduleSearch {
   // Those of all rooms in turn, the named ones of all before any other.
   std::vector<Candidate> ListInAllRooms() const {
     std::vector<std::vector<Candidate>> lists;
-    const double bound = result_.bound.seconds();
+    const CandidateRequest request{.microbatches = microbatches_,
+                                   .form = options_.form,
+                                   .seconds = result_.bound.seconds(),
+                                   .beam_ops = options_.ops_max / kPartOfBeam};
     for (const PipelineProfile& room : options_.rooms) {
-      lists.push_back(ListCandidates(room, microbatches_, options_.form, bound));
+      lists.push_back(ListCandidates(room, request));
     }
-    if (lists.empty()) {
-      lists.push_back(ListCandidates(profile_, microbatches_, options_.form, bound));
-    }
+    if (lists.empty()) lists.push_back(ListCandidates(profile_, request));
     std::vector<Candidate> all;
     for (size_t place = 0; std::ranges::any_of(
              lists, [place](const std::vector<Candidate>& list) { return place < list.size(); });
@@ -67,14 +91,27 @@ class ScheduleSearch {
     return all;
   }
 
+  // What has a name is always looked at, so that nothing found is slower: but for a search that may
+  // not even put one schedule in order.
+  bool MayLook(const Candidate& candidate) const {
+    return HasBudget() || (candidate.is_named && options_.ops_max >= ops_of_one_);
+  }
+
   // A schedule costs its ops twice: to be made, and to be run.
   bool HasBudget() const { return result_.ops + 2 * ops_of_one_ <= options_.ops_max; }
   double ObjectiveOf(const FoundSchedule& found) const {
     return options_.objective == SearchObjective::kSeconds ? found.seconds : found.span_seconds;
   }
 
-  // Returns whether it fits and can run.
+  // Returns whether it is another one than before, fits and can run.
   bool Look(const std::string& name, Schedule schedule) {
+    const uint64_t fingerprint = FingerprintOf(schedule);
+    if (const auto known = known_.find(fingerprint); known != known_.end()) {
+      result_.ops += ops_of_one_;
+      result_.others.push_back(known->second);
+      result_.others.back().name = name;
+      return false;
+    }
     const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile_);
     if (!ops.ok()) return Skip(ops.status());
     ops_of_one_ = ops->size();
@@ -85,9 +122,10 @@ class ScheduleSearch {
     FoundSchedule found{.name = name,
                         .seconds = judged->run.seconds,
                         .span_seconds = judged->run.span_seconds,
-                        .peak_bytes = judged->peak_bytes,
-                        .schedule = std::move(schedule)};
+                        .peak_bytes = judged->peak_bytes};
     found.gap = GapOf(ObjectiveOf(found), result_.bound.seconds());
+    known_.emplace(fingerprint, found);
+    found.schedule = std::move(schedule);
     Enter(std::move(found));
     return true;
   }
@@ -128,22 +166,21 @@ class ScheduleSearch {
 
   // Small schedules are improved each, with a part of the budget: from many places some lead
   // further. In larger ones single moves are too dear.
-  absl::Status ImproveAtOnce(const std::string& name, const Schedule& schedule) {
+  void ImproveAtOnce(const std::string& name, const Schedule& schedule) {
     constexpr int64_t kPart = 64, kTrials = 64;
     const int64_t ops_max = std::min(options_.ops_max / kPart, options_.ops_max - result_.ops);
-    if (ops_of_one_ * kTrials > ops_max || result_.best().gap <= 0) return absl::OkStatus();
-    return ImproveOne(name, schedule, ops_max);
+    if (ops_of_one_ * kTrials > ops_max || result_.best().gap <= 0) return;
+    ImproveOne(name, schedule, ops_max);
   }
 
-  absl::Status ImproveOne(const std::string& name, const Schedule& schedule, int64_t ops_max) {
-    ASSIGN_OR_RETURN(
-        ImprovedSchedule improved,
-        ImproveSchedule(schedule, profile_,
-                        {.judge = judge_, .objective = options_.objective, .ops_max = ops_max}));
-    result_.ops += improved.ops;
+  void ImproveOne(const std::string& name, const Schedule& schedule, int64_t ops_max) {
+    absl::StatusOr<ImprovedSchedule> improved = ImproveSchedule(
+        schedule, profile_, {.judge = judge_, .objective = options_.objective, .ops_max = ops_max});
+    if (!improved.ok()) return;
+    result_.ops += improved->ops;
     constexpr absl::string_view kImproved = ", improved";
-    Look(absl::StrCat(absl::StripSuffix(name, kImproved), kImproved), std::move(improved.schedule));
-    return absl::OkStatus();
+    Look(absl::StrCat(absl::StripSuffix(name, kImproved), kImproved),
+         std::move(improved->schedule));
   }
 
   // The fastest ones, as far as the budget goes.
@@ -155,7 +192,7 @@ class ScheduleSearch {
     for (const FoundSchedule& from : begun) {
       RETURN_IF_ERROR(CheckWanted(cancelled));
       if (!HasBudget() || from.gap <= 0) continue;
-      RETURN_IF_ERROR(ImproveOne(from.name, from.schedule, options_.ops_max - result_.ops));
+      ImproveOne(from.name, from.schedule, options_.ops_max - result_.ops);
     }
     return absl::OkStatus();
   }
@@ -164,6 +201,7 @@ class ScheduleSearch {
   const int32_t microbatches_;
   const SearchOptions& options_;
   const ScheduleJudge judge_;
+  absl::flat_hash_map<uint64_t, FoundSchedule> known_;  // by fingerprint, without their ops
   int64_t ops_of_one_ = 0;
   absl::Status skipped_;  // why a candidate was: for want of memory, if any was
   SearchResult result_;

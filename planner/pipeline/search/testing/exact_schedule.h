@@ -18,7 +18,8 @@ struct ExactSchedule {
 // A schedule that no other one beats under TransferModel::kLatency and the memory of the ranks:
 // branch and bound over active schedules (Giffler and Thompson 1960), each stage taking
 // microbatches in ascending order, which costs nothing, since all are alike. For pipelines of a few
-// stages and microbatches: what others are held to.
+// stages and microbatches: what others are held to. Where ranks have several stages and limits of
+// memory, waiting for memory may pay, and active schedules don't do that: others may be faster.
 //
 // ResourceExhausted when it takes more nodes, or no rank order fits the memory; InvalidArgument as
 // ComputePipelineBound, with microbatches of several sizes, and with sequences in parts. Cost:
