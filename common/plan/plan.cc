@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include <absl/strings/str_cat.h>
 
@@ -17,6 +18,12 @@ bool InRange(int64_t index, size_t size) {
 
 absl::Status Bad(absl::string_view object, absl::string_view expected, int64_t found) {
   return absl::InternalError(absl::StrCat(object, ": expected ", expected, ", found ", found));
+}
+
+absl::Status CheckCount(absl::string_view object, int64_t count, int64_t most) {
+  if (count <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(object, " of a plan: expected at most ", most, ", found ", count));
 }
 
 }  // namespace
@@ -53,14 +60,9 @@ absl::Status Plan::CheckSettings() const {
   }
   if (spec_.periods < 0) return Bad("periods", "0 or more", spec_.periods);
   if (spec_.least_run_ns < 0) return Bad("least run", "0 or more", spec_.least_run_ns);
-  if (static_cast<int64_t>(spec_.relays.size()) > kRelaysMax) {
-    return Bad("relays", absl::StrCat("at most ", kRelaysMax),
-               static_cast<int64_t>(spec_.relays.size()));
-  }
-  if (static_cast<int64_t>(spec_.hops.size()) > kHopsMax) {
-    return Bad("hops", absl::StrCat("at most ", kHopsMax), static_cast<int64_t>(spec_.hops.size()));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckCount("relays", std::ssize(spec_.relays), kRelaysMax));
+  RETURN_IF_ERROR(CheckCount("hops", std::ssize(spec_.hops), kHopsMax));
+  return CheckCount("copies", std::ssize(spec_.copies), kCopiesMax);
 }
 
 absl::Status Plan::CheckRelays() const {

@@ -132,7 +132,9 @@ struct PlanFigures {
 class Plan {
  public:
   static constexpr int64_t kRelaysMax = int64_t{1} << 21;
-  static constexpr int64_t kHopsMax = int64_t{1} << 26;
+  // To plan, to prove and to cut into parts takes a hundred bytes and more of each.
+  static constexpr int64_t kHopsMax = int64_t{1} << 24;
+  static constexpr int64_t kCopiesMax = int64_t{1} << 24;
   static constexpr int64_t kChunkBytesDefault = int64_t{1} << 20;
   static constexpr int64_t kLeafBytes = int64_t{1} << 16;
   // Leaves that so many bytes of a chunk are cut into; the last may be shorter.
@@ -158,9 +160,9 @@ class Plan {
     PlanFigures figures;
   };
 
-  // Checks only that indices are in range, limits kept and every hop in one relay (Internal
-  // otherwise: a planner's bug); what a plan promises is Prove's to check (proof.h). Cost: linear
-  // in relays and hops.
+  // Checks only that indices are in range and every hop in one relay (Internal otherwise: a
+  // planner's bug), and that no limit is passed (ResourceExhausted; planners look before they make
+  // so many); what a plan promises is Prove's to check (proof.h). Cost: linear in relays and hops.
   static absl::StatusOr<Plan> Create(Spec spec);
 
   const TensorTable& tensors() const { return *spec_.tensors; }

@@ -64,7 +64,14 @@ TEST(PlanTest, RefusesWhatIsOutOfRange) {
   expect_refused([](Plan::Spec& s) { s.least_run_ns = -1; });
   expect_refused([](Plan::Spec& s) { s.copies[0].slice_class = 1; });
   expect_refused([](Plan::Spec& s) { s.copies[0].device = 3; });
-  expect_refused([](Plan::Spec& s) { s.relays.resize(Plan::kRelaysMax + 1, s.relays[0]); });
+}
+
+TEST(PlanTest, MoreRelaysThanTheLimitAreTooLargeAndNoBug) {
+  Plan::Spec spec = OneRelay();
+  spec.relays.resize(Plan::kRelaysMax + 1, spec.relays[0]);
+  EXPECT_THAT(Plan::Create(std::move(spec)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("relays of a plan: expected at most 2097152, found 2097153")));
 }
 
 TEST(PlanTest, TheIdIsOfEverythingButTheFigures) {

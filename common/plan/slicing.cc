@@ -205,6 +205,7 @@ class SlicingBuilder {
         row.destination += interval.destination;
       }
       RETURN_IF_ERROR(AddRow(sides, row, columns, grid));
+      RETURN_IF_ERROR(CheckClasses(sides.group));
       int d = rank - 2;
       while (d >= 0 && ++index[d] == sides.dimensions[d].size()) index[d--] = 0;
       if (d < 0) return absl::OkStatus();
@@ -232,6 +233,15 @@ class SlicingBuilder {
       bytes_of_class_[found] += row.length * column.length;
     }
     return absl::OkStatus();
+  }
+
+  // After each row, which has few cells beside that many classes.
+  absl::Status CheckClasses(int32_t group) const {
+    if (std::ssize(slicing_.classes_) <= Slicing::kClassesMax) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tensor group ", group, " of shape ", ToString(tensors_.groups()[group].shape),
+                     ": expected at most ", Slicing::kClassesMax,
+                     " classes of slices of all groups together, found more"));
   }
 
   ClassIndex AddClass(int32_t holders, int32_t receivers) {

@@ -64,10 +64,13 @@ class Slicing {
   };
 
   static constexpr int64_t kCellsMax = int64_t{1} << 26;
+  // A class takes some hundred bytes. Twice as many as a plan may have relays: classes that no
+  // device receives from another one take none.
+  static constexpr int64_t kClassesMax = int64_t{1} << 22;
 
   // InvalidArgument when a needed box has no holder (named with group and device).
-  // ResourceExhausted when the groups have more than kCellsMax cells together. Cost: linear in
-  // cells of all groups (tensors of a group share theirs), plus slots.
+  // ResourceExhausted when the groups have more than kCellsMax cells, or kClassesMax classes,
+  // together. Cost: linear in cells of all groups (tensors of a group share theirs), plus slots.
   static absl::StatusOr<Slicing> Create(const TensorTable& tensors, const Scope& scope = {});
 
   const std::vector<SliceClass>& classes() const { return classes_; }

@@ -139,6 +139,20 @@ TEST(SlicingTest, TheCellsOfAllGroupsTogetherAreLimited) {
                        AllOf(HasSubstr("tensor group 1"), HasSubstr("of all groups together"))));
 }
 
+TEST(SlicingTest, MoreClassesThanTheLimitAreRefused) {
+  // Each of 2,048 times 2,049 cells has another holder and receiver.
+  const TensorTable tensors =
+      TableOf({{.shape = "[2048, 2049]",
+                .source_mesh = "x=2048 on " + WholeHosts("ab"),
+                .source = "[x, -]",
+                .destination_mesh = "z=2049 on " + WholeHosts("cd") + ",e.0",
+                .destination = "[-, z]"}});
+  static_assert(2048 * 2048 == Slicing::kClassesMax);
+  EXPECT_THAT(Slicing::Create(tensors),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("[2048, 2049]"), HasSubstr("at most 4194304 classes"))));
+}
+
 TEST(SlicingTest, ZeroSizedTensorsHaveNoCells) {
   const TensorTable tensors =
       TableOf({TensorOf("[0, 4]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, x]")});

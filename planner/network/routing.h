@@ -56,8 +56,17 @@ struct Routes {
   }
 };
 
-// ResourceExhausted, naming strategy and limit, when a plan cannot have that many relays.
+// ResourceExhausted, naming strategy and limit, when a plan cannot have that many relays, or hops.
+// To be asked with what routes will have, before they are made.
 absl::Status CheckRelayCount(absl::string_view strategy, int64_t relays);
+absl::Status CheckHopCount(absl::string_view strategy, int64_t hops);
+
+// The receivers of a class that do not hold it: whatever its routes, each of them takes a hop.
+int64_t LeastHops(const Slicing& slicing, ClassIndex slice_class);
+
+// The same two checks, and one of copies, for what any plan of these classes has. Cost: linear in
+// the classes and in the smaller set of each, or less where it is refused.
+absl::Status CheckClassCounts(absl::string_view strategy, const Slicing& slicing);
 
 // Sets every hop's place: channels carry their relays in the order of the list, so that with the
 // data edges the whole is acyclic; and its period: hops between the root and it. Cost: linear.

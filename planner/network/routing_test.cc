@@ -1,8 +1,15 @@
 #include "planner/network/routing.h"
 
+#include "common/base/check.h"
+#include "common/plan/testing/for_each_seed.h"
+#include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 #include "common/testing/status_matchers.h"
 #include "planner/network/port_load.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -89,10 +96,43 @@ TEST(RoutingTest, DevicesOnAHostAreAPartOfTheList) {
   EXPECT_TRUE(DevicesOnHost({&devices[1], 2}, 0, tensors).empty());
 }
 
-TEST(RoutingTest, TooManyRelaysAreRefusedByName) {
+TEST(RoutingTest, TooManyRelaysAndHopsAreRefusedByName) {
   EXPECT_OK(CheckRelayCount("relay", Plan::kRelaysMax));
   EXPECT_THAT(CheckRelayCount("relay", Plan::kRelaysMax + 1),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("strategy relay")));
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("strategy relay needs 2097153 relays or more")));
+  EXPECT_OK(CheckHopCount("relay", Plan::kHopsMax));
+  EXPECT_THAT(CheckHopCount("relay", Plan::kHopsMax + 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("strategy relay needs 16777217 hops or more")));
+}
+
+int64_t LeastHopsOf(absl::string_view tensor) {
+  const absl::StatusOr<Slicing> slicing = Slicing::Create(TableOf({TensorOf(tensor)}));
+  CHECK_OK(slicing);
+  EXPECT_EQ(slicing->classes().size(), 1u);
+  return LeastHops(*slicing, 0);
+}
+
+TEST(RoutingTest, EveryReceiverThatHoldsNothingTakesAHop) {
+  EXPECT_EQ(LeastHopsOf("[8]: x=2 on a.0-1 [-] -> y=3 on b.0-2 [-]"), 3);
+  EXPECT_EQ(LeastHopsOf("[8]: x=2 on a.0-1 [-] -> y=3 on a.1-3 [-]"), 2);
+  EXPECT_EQ(LeastHopsOf("[8]: x=2 on a.0-1 [-] -> y=2 on a.0-1 [-]"), 0);
+  EXPECT_EQ(LeastHopsOf("[8]: x=100 on a.0-99 [-] -> y=3 on a.7,a.99-100 [-]"), 1);
+  EXPECT_EQ(LeastHopsOf("[8]: x=2 on a.0,a.64 [-] -> y=100 on a.10-109 [-]"), 99);
+}
+
+TEST(RoutingTest, LeastHopsAreTheReceiversWithoutTheHolders) {
+  ForEachSeed(200, [](RandomSource& random) {
+    const TensorTable tensors = RandomTensorTable(random);
+    ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+    for (ClassIndex c = 0; c < std::ssize(slicing.classes()); ++c) {
+      std::vector<DeviceRank> without;
+      std::ranges::set_difference(slicing.receivers(c), slicing.holders(c),
+                                  std::back_inserter(without));
+      ASSERT_EQ(LeastHops(slicing, c), std::ssize(without));
+    }
+  });
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "planner/reshard/host_routes.h"
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "planner/network/bound.h"
+#include "planner/network/routing.h"
 #include "planner/reshard/whole_degrees.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 namespace crossmesh {
@@ -101,9 +104,27 @@ HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const H
   return routes;
 }
 
-HostRoutes RouteByFlow(const Demands& demands, const HostNetwork& network, const Fraction& seconds,
-                       int64_t fan_out) {
-  return RoundShares(demands, ComputeSendShares(demands, network, seconds), network, fan_out);
+absl::Status CheckPieces(const Demands& demands, const SendShares& shares) {
+  int64_t hops = 0;
+  for (size_t d = 0; d < demands.demands.size(); ++d) {
+    if (shares.first[d] == SendShares::kSole) continue;
+    const Demand& demand = demands.demands[d];
+    // Of holders too: a section has the degree of each.
+    const int64_t hosts =
+        std::ssize(demands.holders(demand)) + std::ssize(demands.receivers(demand));
+    const std::span<const absl::int128> amounts{&shares.amounts[shares.first[d]],
+                                                static_cast<size_t>(hosts)};
+    hops += hosts * CountSections(amounts, demand.bytes, shares.unit);
+    RETURN_IF_ERROR(CheckHopCount("relay", hops));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HostRoutes> RouteByFlow(const Demands& demands, const HostNetwork& network,
+                                       const Fraction& seconds, int64_t fan_out) {
+  const SendShares shares = ComputeSendShares(demands, network, seconds);
+  RETURN_IF_ERROR(CheckPieces(demands, shares));
+  return RoundShares(demands, shares, network, fan_out);
 }
 
 }  // namespace crossmesh

@@ -9,6 +9,9 @@
 #include <span>
 #include <vector>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
 namespace crossmesh {
 
 // A byte range of a group, from the end of the piece before to `end`, that goes one way. The hops
@@ -69,9 +72,13 @@ struct HostRoutes {
 HostRoutes RoundShares(const Demands& demands, const SendShares& shares, const HostNetwork& network,
                        int64_t fan_out = 1);
 
+// ResourceExhausted when the shares cut groups into so many pieces that these, each to all of its
+// group's hosts, have more hops than a plan may have. Cost: that of sorting hosts, once a group.
+absl::Status CheckPieces(const Demands& demands, const SendShares& shares);
+
 // The routes of the shares that need no longer than `seconds`, at least the bound; racks' uplinks
-// are not considered.
-HostRoutes RouteByFlow(const Demands& demands, const HostNetwork& network, const Fraction& seconds,
-                       int64_t fan_out = 1);
+// are not considered. ResourceExhausted as above.
+absl::StatusOr<HostRoutes> RouteByFlow(const Demands& demands, const HostNetwork& network,
+                                       const Fraction& seconds, int64_t fan_out = 1);
 
 }  // namespace crossmesh

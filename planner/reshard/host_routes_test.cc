@@ -1,9 +1,11 @@
 #include "planner/reshard/host_routes.h"
 
+#include "common/testing/status_matchers.h"
 #include "planner/network/bound.h"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -16,6 +18,7 @@ namespace crossmesh {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 HostNetwork NetworkOf(std::vector<int64_t> rates) {
   HostNetwork network;
@@ -59,6 +62,28 @@ TEST(HostRoutesTest, FractionalDegreesCutTheGroup) {
   EXPECT_EQ(routes.pieces[1].end, 10);
   EXPECT_THAT(routes.HopsOf(routes.pieces[1]),
               ElementsAre(HostHop{0, 0, 1}, HostHop{0, 1, 2}, HostHop{0, 2, 3}));
+}
+
+// Every one of the hosts sends another fraction, so there are as many pieces as hosts.
+SendShares FractionsOf(int32_t hosts, int64_t bytes) {
+  std::vector<absl::int128> amounts;
+  for (int32_t h = 0; h < hosts; ++h) amounts.push_back(bytes / 2 + 1 + h);
+  return SharesOf(std::move(amounts));
+}
+
+TEST(HostRoutesTest, PiecesOfTooManyHopsAreCountedAndNotMade) {
+  const int64_t bytes = int64_t{1} << 40;
+  std::vector<int32_t> receivers(4096);
+  std::iota(receivers.begin(), receivers.end(), 1);
+  EXPECT_THAT(CheckPieces(OneDemand({0}, receivers, bytes), FractionsOf(4097, bytes)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("hops or more")));
+  receivers.resize(4094);
+  EXPECT_OK(CheckPieces(OneDemand({0}, receivers, bytes), FractionsOf(4095, bytes)));
+  // As many degrees, of holders, for one receiver.
+  std::vector<int32_t> holders(4096);
+  std::iota(holders.begin(), holders.end(), 0);
+  EXPECT_THAT(CheckPieces(OneDemand(holders, {4096}, bytes), FractionsOf(4097, bytes)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("hops or more")));
 }
 
 TEST(HostRoutesTest, HoldersShareAReceiver) {

@@ -217,8 +217,11 @@ absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
   const int64_t fan_out = ChooseFanOut(planning.problem, plan);
   if (fan_out == 1) return plan;
   RETURN_IF_ERROR(CheckWanted(planning.problem.cancelled));
-  ASSIGN_OR_RETURN(Routes routes, RouteByRelays(planning.problem, fan_out));
-  ASSIGN_OR_RETURN(Plan flat, MakePlan(planning, std::move(routes), fan_out));
+  absl::StatusOr<Routes> routes = RouteByRelays(planning.problem, fan_out);
+  // Trees have more relays than chains, perhaps more than there may be; the chains will do.
+  if (absl::IsResourceExhausted(routes.status())) return plan;
+  if (!routes.ok()) return routes.status();
+  ASSIGN_OR_RETURN(Plan flat, MakePlan(planning, *std::move(routes), fan_out));
   // The choice was by an estimate of depth alone; the simulated prediction has the last word.
   return flat.figures().predicted_seconds < plan.figures().predicted_seconds ? std::move(flat)
                                                                              : std::move(plan);
@@ -237,12 +240,13 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   const TensorTable& tensors = *request.tensors;
   ASSIGN_OR_RETURN(Slicing created, Slicing::Create(tensors));
   RETURN_IF_ERROR(CheckWanted(cancelled));
+  RETURN_IF_ERROR(CheckClassCounts(StrategyName(request.strategy), created));
   const auto slicing = std::make_shared<const Slicing>(std::move(created));
   const HostNetwork network = HostNetworkOf(tensors, topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
   ASSIGN_OR_RETURN(const int64_t chunk_bytes, ChunkBytesOf(request, groups.demands, network));
   ExactBound bound = ComputeBound(groups.demands, network);
-  AddMix(groups.demands, network, bound);
+  RETURN_IF_ERROR(AddMix(groups.demands, network, bound));
   RETURN_IF_ERROR(CheckWanted(cancelled));
   const RoutingProblem problem{.tensors = tensors,
                                .slicing = *slicing,

@@ -20,6 +20,7 @@
 namespace crossmesh {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 ReshardRequest RequestOf(const std::vector<TensorText>& tensors) {
@@ -193,6 +194,79 @@ TEST(PlanReshardTest, StrategiesOfTooManyRelaysAreRefusedByName) {
                          .strategy = Strategy::kSendRecv};
   EXPECT_THAT(PlanReshard(request),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("strategy send_recv")));
+}
+
+// "PREFIX0.0-1023,PREFIX1.0-1023,...": so many hosts of `devices` devices.
+std::string HostsOf(absl::string_view prefix, int hosts, int devices = 1024) {
+  std::string text;
+  for (int h = 0; h < hosts; ++h) {
+    absl::StrAppend(&text, h == 0 ? "" : ",", prefix, h, ".0-", devices - 1);
+  }
+  return text;
+}
+
+TEST(PlanReshardTest, RequestsOfTooManyHopsAreRefusedBeforeRoutesAreMade) {
+  // All of 16,384 devices need what each of 16,384 others holds.
+  ReshardRequest request = RequestOf({{.shape = "[16384]",
+                                       .source_mesh = "x=16384 on " + HostsOf("a", 16),
+                                       .source = "[x]",
+                                       .destination_mesh = "y=16384 on " + HostsOf("b", 16),
+                                       .destination = "[-]"}});
+  for (const Strategy strategy : kAllStrategies) {
+    request.strategy = strategy;
+    int steps = 0;
+    EXPECT_THAT(PlanReshard(request, [&steps] { return ++steps < 0; }),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr(absl::StrCat("strategy ", StrategyName(strategy))),
+                               HasSubstr("hops or more; a plan has at most 16777216"))));
+    EXPECT_EQ(steps, 1) << "after the slicing only";
+  }
+}
+
+TEST(PlanReshardTest, PiecesThatTakeTooManyHopsAreRefused) {
+  // Each of 600 hosts sends another fraction, so there is a piece for each, to the 64 devices of
+  // each.
+  constexpr int kHosts = 600;
+  ReshardRequest request = RequestOf({{.shape = "[1073741824]",
+                                       .source_mesh = "x=1 on a.0",
+                                       .source = "[x]",
+                                       .destination_mesh = "y=38400 on " + HostsOf("b", kHosts, 64),
+                                       .destination = "[-]"}});
+  std::vector<Host> hosts = {{"a", {{"n", 1000, 100'000}}}};
+  for (int h = 0; h < kHosts; ++h) {
+    hosts.push_back({absl::StrCat("b", h), {{"n", 900 + h * 7 % 200, 100'000}}});
+  }
+  ASSERT_OK_AND_ASSIGN(request.topology, Topology::Create(std::move(hosts), {}));
+  EXPECT_THAT(PlanReshard(request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("strategy relay needs"), HasSubstr("hops or more"))));
+}
+
+TEST(PlanReshardTest, PartsThatTakeTooManyHopsAreRefused) {
+  // A part for each receiver goes to all of its host, or to all.
+  ReshardRequest request = RequestOf({{.shape = "[4096]",
+                                       .source_mesh = "x=2 on a.0-1",
+                                       .source = "[x]",
+                                       .destination_mesh = "y=65536 on " + HostsOf("b", 64),
+                                       .destination = "[-]"}});
+  request.strategy = Strategy::kLocalAllGather;
+  EXPECT_THAT(PlanReshard(request), StatusIs(absl::StatusCode::kResourceExhausted,
+                                             HasSubstr("local_all_gather needs 67108864 hops")));
+  request.strategy = Strategy::kGlobalAllGather;
+  EXPECT_THAT(PlanReshard(request), StatusIs(absl::StatusCode::kResourceExhausted,
+                                             HasSubstr("global_all_gather needs 134217728 hops")));
+}
+
+TEST(PlanReshardTest, HoldersBeyondWhatAStrategyCanChooseAmongAreRefused) {
+  ReshardRequest request = RequestOf({{.shape = "[16384]",
+                                       .source_mesh = "x=16384 on " + HostsOf("a", 16),
+                                       .source = "[-]",
+                                       .destination_mesh = "y=16384 on " + HostsOf("b", 16),
+                                       .destination = "[y]"}});
+  request.strategy = Strategy::kSendRecv;
+  EXPECT_THAT(PlanReshard(request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("send_recv chooses among 268451840 holders and receivers")));
 }
 
 TEST(StrategyTest, NamesAreReadBack) {

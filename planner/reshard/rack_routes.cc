@@ -1,5 +1,6 @@
 #include "planner/reshard/rack_routes.h"
 
+#include "common/base/status_macros.h"
 #include "planner/network/port_load.h"
 
 #include <algorithm>
@@ -10,15 +11,16 @@
 
 namespace crossmesh {
 
-void AddMix(const Demands& demands, const HostNetwork& network, ExactBound& bound) {
-  if (!network.has_racks() || demands.demands.empty()) return;
+absl::Status AddMix(const Demands& demands, const HostNetwork& network, ExactBound& bound) {
+  if (!network.has_racks() || demands.demands.empty()) return absl::OkStatus();
   const Fraction terms = bound.terms();
-  const HostRoutes routes = RouteByFlow(demands, network, terms);
+  ASSIGN_OR_RETURN(const HostRoutes routes, RouteByFlow(demands, network, terms));
   const RouteLoad load = LoadOfRoutes(demands, routes, network);
   // Routes that meet the terms prove them to be the least time: the linear programme would say the
   // same.
-  if (load.busiest_seconds <= terms.ToDouble() * kAsGoodAsBound) return;
+  if (load.busiest_seconds <= terms.ToDouble() * kAsGoodAsBound) return absl::OkStatus();
   bound.mix = MixDeliveries(demands, network, terms);
+  return absl::OkStatus();
 }
 
 HostRoutes RoutesOfMix(const Demands& demands, const DeliveryMix& mix) {

@@ -8,14 +8,17 @@
 
 #include <cstdint>
 
+#include <absl/status/status.h>
+
 namespace crossmesh {
 
 // Routes this many times above the bound are still taken for as good.
 inline constexpr double kAsGoodAsBound = 1.001;
 
 // Adds the mix to a bound with racks whose terms the routes of the flow do not reach. Where they
-// do, these terms are the least time, and the bound stays as it is.
-void AddMix(const Demands& demands, const HostNetwork& network, ExactBound& bound);
+// do, these terms are the least time, and the bound stays as it is. ResourceExhausted: these routes
+// have more hops than a plan may have.
+absl::Status AddMix(const Demands& demands, const HostNetwork& network, ExactBound& bound);
 
 // Every part of a mix as a piece. A mix that is not empty. Cost: linear in its hops.
 HostRoutes RoutesOfMix(const Demands& demands, const DeliveryMix& mix);

@@ -7,6 +7,7 @@
 #include "planner/reshard/rack_routes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,94 @@ DueTime DueInPiece(int64_t begin, int64_t end, int64_t bytes) {
           .end = static_cast<int32_t>(static_cast<double>(end) * parts)};
 }
 
+// The parts of classes that the pieces of their groups bring.
+class ClassPieces {
+ public:
+  ClassPieces(const RoutingProblem& problem, const HostRoutes& host_routes)
+      : problem_(problem),
+        host_routes_(host_routes),
+        group_offset_(problem.groups.demands.demands.size()),
+        next_piece_(problem.groups.demands.demands.size()) {}
+
+  // Calls `visit` with each part, as a relay without a root, and its hops between hosts. Classes
+  // must come in order: the bytes of a group are those of its classes one after the other.
+  template <typename Visit>
+  void ForEach(ClassIndex c, Visit visit) {
+    const int32_t group = problem_.groups.group_of_class[c];
+    if (group == HostGroups::kNone) return;
+    const int64_t bytes = problem_.slicing.classes()[c].bytes;
+    const int64_t offset = std::exchange(group_offset_[group], group_offset_[group] + bytes);
+    const std::span<const Piece> pieces = host_routes_.PiecesOf(group);
+    if (pieces.empty()) {
+      const HostHop hop = OnlyHopOf(group);
+      const DueTime due = DueInPiece(offset, offset + bytes, DemandOf(group).bytes);
+      return visit(Relay{.slice_class = c, .end = bytes, .due = due}, std::span(&hop, 1));
+    }
+    int64_t& next = next_piece_[group];
+    for (int64_t begin = 0; begin < bytes;) {
+      const Piece& piece = pieces[next];
+      const int64_t piece_begin = next == 0 ? 0 : pieces[next - 1].end;
+      int64_t end = bytes;
+      if (piece.end - offset < bytes) end = RoundToElement(c, piece.end - offset);
+      // A piece that ends with this class, or within it, has nothing for the next one.
+      if (piece.end - offset <= bytes) ++next;
+      if (begin < end) {
+        // Rounding may have moved them beyond the piece.
+        const int64_t first = std::max(offset + begin, piece_begin) - piece_begin;
+        const int64_t last = std::min(offset + end, piece.end) - piece_begin;
+        const DueTime due = DueInPiece(first, last, piece.end - piece_begin);
+        visit(Relay{.slice_class = c, .begin = begin, .end = end, .due = due},
+              host_routes_.HopsOf(piece));
+      }
+      begin = std::max(begin, end);
+    }
+  }
+
+ private:
+  const Demand& DemandOf(int32_t group) const { return problem_.groups.demands.demands[group]; }
+
+  HostHop OnlyHopOf(int32_t group) const {
+    const Demands& demands = problem_.groups.demands;
+    const HostRank holder = demands.holders(DemandOf(group))[0];
+    return {.root = holder, .from = holder, .to = demands.receivers(DemandOf(group))[0]};
+  }
+
+  int64_t RoundToElement(ClassIndex c, int64_t offset) {
+    if (!boundaries_.has_value()) boundaries_.emplace(problem_.tensors, problem_.slicing);
+    return boundaries_->AtOrBefore(c, offset);
+  }
+
+  const RoutingProblem& problem_;
+  const HostRoutes& host_routes_;
+  std::optional<ElementBoundaries> boundaries_;  // most requests cut no class
+  std::vector<int64_t> group_offset_;            // bytes of the classes so far, by group
+  std::vector<int64_t> next_piece_;              // of the group, where its next class begins
+};
+
+// That the relays of all pieces have no more hops than a plan may: those between hosts go to all
+// receivers there. What is not cut has been counted before (CheckClassCounts), and most is not.
+absl::Status CheckPiecesOfClasses(const RoutingProblem& problem, const HostRoutes& host_routes) {
+  ClassPieces pieces(problem, host_routes);
+  int64_t repeated = 0;  // hops, of pieces beyond the first of each class
+  const auto classes = static_cast<ClassIndex>(problem.slicing.classes().size());
+  for (ClassIndex c = 0; c < classes; ++c) {
+    int64_t parts = 0, hops = 0;
+    pieces.ForEach(c, [&](const Relay&, std::span<const HostHop> host_hops) {
+      if (++parts != 2) return;
+      // The same for every piece, and of no use where there is one.
+      for (const HostHop& hop : host_hops) {
+        hops += std::ssize(DevicesOnHost(problem.slicing.receivers(c), hop.to, problem.tensors));
+      }
+    });
+    if (parts > 1) repeated += (parts - 1) * hops;
+    RETURN_IF_ERROR(CheckHopCount("relay", repeated));
+  }
+  if (repeated == 0) return absl::OkStatus();
+  int64_t least = 0;
+  for (ClassIndex c = 0; c < classes; ++c) least += LeastHops(problem.slicing, c);
+  return CheckHopCount("relay", least + repeated);
+}
+
 // Expands routes between hosts to routes between devices, class by class. The pieces of all groups
 // go side by side from the beginning to the end of the run; those of the classes in a piece one
 // after the other.
@@ -32,22 +121,20 @@ class RelayExpansion {
  public:
   RelayExpansion(const RoutingProblem& problem, const HostRoutes& host_routes)
       : problem_(problem),
-        host_routes_(host_routes),
+        pieces_(problem, host_routes),
         sent_(problem.tensors.devices().size()),
         received_(problem.tensors.devices().size()),
-        device_of_host_(problem.tensors.hosts().size()),
-        group_offset_(problem.groups.demands.demands.size()),
-        next_piece_(problem.groups.demands.demands.size()) {
+        device_of_host_(problem.tensors.hosts().size()) {
     routes_.relays.reserve(problem.slicing.classes().size());  // at least, as a rule
     routes_.hops.reserve(problem.slicing.classes().size());
   }
 
-  // Classes must come in order: the bytes of a group are those of its classes one after the other.
+  // Classes must come in order. Stops within one that takes more relays than a plan may have.
   void RouteClass(ClassIndex c) {
-    const SliceClass& slice_class = problem_.slicing.classes()[c];
-    RouteInsideHosts(c, slice_class.bytes);
-    const int32_t group = problem_.groups.group_of_class[c];
-    if (group != HostGroups::kNone) RouteBetweenHosts(c, group, slice_class.bytes);
+    RouteInsideHosts(c, problem_.slicing.classes()[c].bytes);
+    pieces_.ForEach(c, [this](const Relay& relay, std::span<const HostHop> hops) {
+      if (relays() <= Plan::kRelaysMax) AddRelays(relay, hops);
+    });
   }
 
   int64_t relays() const { return static_cast<int64_t>(routes_.relays.size()); }
@@ -70,45 +157,6 @@ class RelayExpansion {
         if (!std::ranges::binary_search(sources, device)) routes_.AddHop(root, device);
       }
     }
-  }
-
-  void RouteBetweenHosts(ClassIndex c, int32_t group, int64_t bytes) {
-    const int64_t offset = std::exchange(group_offset_[group], group_offset_[group] + bytes);
-    const Demands& demands = problem_.groups.demands;
-    const Demand& demand = demands.demands[group];
-    const std::span<const Piece> pieces = host_routes_.PiecesOf(group);
-    if (pieces.empty()) {
-      const HostRank holder = demands.holders(demand)[0];
-      const HostHop hop{.root = holder, .from = holder, .to = demands.receivers(demand)[0]};
-      return AddRelays(
-          {.slice_class = c, .end = bytes, .due = DueInPiece(offset, offset + bytes, demand.bytes)},
-          {&hop, 1});
-    }
-    int64_t& next = next_piece_[group];
-    for (int64_t begin = 0; begin < bytes;) {
-      const Piece& piece = pieces[next];
-      const int64_t piece_begin = next == 0 ? 0 : pieces[next - 1].end;
-      int64_t end = bytes;
-      if (piece.end - offset < bytes) end = RoundToElement(c, piece.end - offset);
-      // A piece that ends with this class, or within it, has nothing for the next one.
-      if (piece.end - offset <= bytes) ++next;
-      if (begin < end) {
-        // Rounding may have moved them beyond the piece.
-        const int64_t first = std::max(offset + begin, piece_begin) - piece_begin;
-        const int64_t last = std::min(offset + end, piece.end) - piece_begin;
-        AddRelays({.slice_class = c,
-                   .begin = begin,
-                   .end = end,
-                   .due = DueInPiece(first, last, piece.end - piece_begin)},
-                  host_routes_.HopsOf(piece));
-      }
-      begin = std::max(begin, end);
-    }
-  }
-
-  int64_t RoundToElement(ClassIndex c, int64_t offset) {
-    if (!boundaries_.has_value()) boundaries_.emplace(problem_.tensors, problem_.slicing);
-    return boundaries_->AtOrBefore(c, offset);
   }
 
   // One such relay for every root of the hops.
@@ -152,17 +200,14 @@ class RelayExpansion {
   }
 
   const RoutingProblem& problem_;
-  const HostRoutes& host_routes_;
-  std::optional<ElementBoundaries> boundaries_;  // most requests cut no class
+  ClassPieces pieces_;
   Routes routes_;
   std::vector<int64_t> sent_;               // bytes of relays that a device is the root of
   std::vector<int64_t> received_;           // bytes that enter a host at this device
   std::vector<DeviceRank> device_of_host_;  // that has the bytes of the present relay
-  std::vector<int64_t> group_offset_;       // bytes of the classes so far, by group
-  std::vector<int64_t> next_piece_;         // of the group, where its next class begins
 };
 
-HostRoutes RouteByFlow(const RoutingProblem& problem, int64_t fan_out = 1) {
+absl::StatusOr<HostRoutes> RouteByFlow(const RoutingProblem& problem, int64_t fan_out = 1) {
   return RouteByFlow(problem.groups.demands, problem.network, problem.bound.terms(), fan_out);
 }
 
@@ -174,11 +219,12 @@ struct RackRoutes {
 
 // Of the flow's routes and the mix's those that load no port longer. The former have fewer pieces
 // as a rule, and are as good in nine of ten cases.
-RackRoutes RouteWithRacks(const RoutingProblem& problem) {
+absl::StatusOr<RackRoutes> RouteWithRacks(const RoutingProblem& problem) {
   const Demands& demands = problem.groups.demands;
   const DeliveryMix& mix = problem.bound.mix;
   const double good_seconds = problem.bound.seconds().ToDouble() * kAsGoodAsBound;
-  RackRoutes result{.routes = RouteByFlow(problem)};
+  RackRoutes result;
+  ASSIGN_OR_RETURN(result.routes, RouteByFlow(problem));
   RouteLoad load = LoadOfRoutes(demands, result.routes, problem.network);
   double planned_seconds = load.busiest_seconds;
   if (load.busiest_seconds > good_seconds && !mix.parts.empty()) {
@@ -200,9 +246,14 @@ RackRoutes RouteWithRacks(const RoutingProblem& problem) {
 
 absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem, int64_t fan_out) {
   const Demands& demands = problem.groups.demands;
-  const auto [host_routes, planned_seconds, search] =
-      problem.network.has_racks() ? RouteWithRacks(problem)
-                                  : RackRoutes{RouteByFlow(problem, fan_out)};
+  RackRoutes between_hosts;
+  if (problem.network.has_racks()) {
+    ASSIGN_OR_RETURN(between_hosts, RouteWithRacks(problem));
+  } else {
+    ASSIGN_OR_RETURN(between_hosts.routes, RouteByFlow(problem, fan_out));
+  }
+  const auto& [host_routes, planned_seconds, search] = between_hosts;
+  RETURN_IF_ERROR(CheckPiecesOfClasses(problem, host_routes));
   RelayExpansion expansion(problem, host_routes);
   const ClassIndex classes = static_cast<ClassIndex>(problem.slicing.classes().size());
   for (ClassIndex c = 0; c < classes; ++c) {

@@ -21,7 +21,8 @@ namespace crossmesh {
 // would make, at depth 1. The root is the holder on the host that has sent least. Devices that need
 // what another device of their host holds are fed from there. Ties go by rank.
 //
-// ResourceExhausted when that takes more relays than a plan may have. Cost: two or three maximum
+// ResourceExhausted when that takes more relays, or hops, than a plan may have; hops are counted
+// before any is made. Cost: two or three maximum
 // flows over the groups, then linear in classes and hops.
 absl::StatusOr<Routes> RouteByRelays(const RoutingProblem& problem, int64_t fan_out = 1);
 

@@ -1,6 +1,7 @@
 #include "planner/reshard/whole_degrees.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace crossmesh {
 namespace {
@@ -66,6 +67,10 @@ std::vector<DegreeSection> WholeDegrees(std::span<const absl::int128> amounts, i
     begin = end;
   }
   return sections;
+}
+
+int64_t CountSections(std::span<const absl::int128> amounts, int64_t bytes, absl::int128 unit) {
+  return std::ssize(SectionEnds(Degrees(amounts, bytes, unit), bytes));
 }
 
 std::vector<DegreeSection> FanOut(const DegreeSection& section, int64_t begin, int64_t holders,

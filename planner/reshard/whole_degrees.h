@@ -22,6 +22,8 @@ struct DegreeSection {
 // most. Amounts are bytes times `unit`.
 std::vector<DegreeSection> WholeDegrees(std::span<const absl::int128> amounts, int64_t bytes,
                                         absl::int128 unit);
+// How many sections that makes, in the memory of one.
+int64_t CountSections(std::span<const absl::int128> amounts, int64_t bytes, absl::int128 unit);
 
 // The same sums at every byte, and the same bytes sent by every host, by fewer hosts at a time:
 // receivers with the degree 1 are dealt out to `fan_out` parts of the section's bytes, which begin

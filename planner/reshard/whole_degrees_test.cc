@@ -18,6 +18,7 @@ TEST(WholeDegreesTest, FractionsAreLaidAroundTheBytes) {
   EXPECT_THAT(sections[0].degrees, ElementsAre(2, 1, 0, 0));
   EXPECT_EQ(sections[1].end, 10);
   EXPECT_THAT(sections[1].degrees, ElementsAre(1, 1, 1, 0));
+  EXPECT_EQ(CountSections(amounts, 10, 1), 2);
 }
 
 TEST(WholeDegreesTest, AFanOutDealsOutReceiversWithOneCopy) {

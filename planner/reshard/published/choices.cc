@@ -30,6 +30,10 @@ std::vector<DeviceRank> OnHost(std::span<const DeviceRank> devices, HostRank hos
   return result;
 }
 
+int64_t PartsOf(const Slice& slice, int64_t devices) {
+  return std::min(devices, slice.bytes() / slice.item_bytes);
+}
+
 int64_t PartEnd(const Slice& slice, int64_t part, int64_t parts) {
   const int64_t items = slice.bytes() / slice.item_bytes;
   // 128 bits: items times parts may exceed 64.

@@ -30,6 +30,9 @@ std::vector<HostRank> ReceiverHosts(const Slices& slices, const Slice& slice,
 std::vector<DeviceRank> OnHost(std::span<const DeviceRank> devices, HostRank host,
                                const TensorTable& tensors);
 
+// Of nearly equal parts of a slice for `devices` devices, those that are not empty.
+int64_t PartsOf(const Slice& slice, int64_t devices);
+
 // The end of part `part` of `parts` nearly equal ones of a slice, in packed bytes of its class; cut
 // between elements, so that parts may be empty.
 int64_t PartEnd(const Slice& slice, int64_t part, int64_t parts);

@@ -5,9 +5,9 @@
 #include "planner/reshard/published/slices.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <vector>
-
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -31,10 +31,15 @@ void CountSent(const TensorTable& tensors, const Routes& routes, std::vector<int
   }
 }
 
-absl::Status CheckHops(size_t hops) {
-  if (static_cast<int64_t>(hops) <= kGlobalAllGatherHopsMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("strategy global_all_gather needs more than ",
-                                                   kGlobalAllGatherHopsMax, " hops"));
+// Before any is made: a part for each receiver goes to all of them.
+absl::Status CheckHops(absl::string_view name, const Slices& slices) {
+  int64_t hops = 0;
+  for (const Slice& slice : slices.all()) {
+    const int64_t ring = std::ssize(slices.receivers(slice));
+    hops += ring * PartsOf(slice, ring);
+    RETURN_IF_ERROR(CheckHopCount(name, hops));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -43,6 +48,7 @@ absl::StatusOr<Routes> RouteByGlobalAllGather(const RoutingProblem& problem) {
   constexpr absl::string_view kName = "global_all_gather";
   const TensorTable& tensors = problem.tensors;
   ASSIGN_OR_RETURN(const Slices slices, Slices::List(kName, tensors, problem.slicing));
+  RETURN_IF_ERROR(CheckHops(kName, slices));
   std::vector<int64_t> sent(tensors.hosts().size());
   Routes routes;
   for (const Slice& slice : slices.all()) {
@@ -63,7 +69,6 @@ absl::StatusOr<Routes> RouteByGlobalAllGather(const RoutingProblem& problem) {
                          .end = end});
       AddHops(ring, part, routes);
       CountSent(tensors, routes, sent);
-      RETURN_IF_ERROR(CheckHops(routes.hops.size()));
       begin = end;
     }
     RETURN_IF_ERROR(CheckRelayCount(kName, static_cast<int64_t>(routes.relays.size())));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace crossmesh {
@@ -29,12 +30,31 @@ void AddParts(const Slice& slice, std::span<const DeviceRank> from, std::span<co
   }
 }
 
+// Before any is made: on a host, a part for each of its receivers goes to all of them.
+absl::Status CheckHops(absl::string_view name, const TensorTable& tensors, const Slices& slices) {
+  std::vector<int64_t> receivers_on_host(tensors.hosts().size());
+  int64_t hops = 0;
+  for (const Slice& slice : slices.all()) {
+    for (const DeviceRank device : slices.receivers(slice)) {
+      ++receivers_on_host[tensors.host_of(device)];
+    }
+    // The first receiver of a host takes all of the count, so that none is left for the next slice.
+    for (const DeviceRank device : slices.receivers(slice)) {
+      const int64_t here = std::exchange(receivers_on_host[tensors.host_of(device)], 0);
+      hops += here * PartsOf(slice, here);
+    }
+    RETURN_IF_ERROR(CheckHopCount(name, hops));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Routes> RouteByLocalAllGather(const RoutingProblem& problem) {
   constexpr absl::string_view kName = "local_all_gather";
   const TensorTable& tensors = problem.tensors;
   ASSIGN_OR_RETURN(const Slices slices, Slices::List(kName, tensors, problem.slicing));
+  RETURN_IF_ERROR(CheckHops(kName, tensors, slices));
   std::vector<int64_t> sent(tensors.hosts().size());
   Routes routes;
   for (const Slice& slice : slices.all()) {

@@ -10,8 +10,8 @@ namespace crossmesh {
 // where layouts are awkward): every slice goes once to every receiving host, ascending, from the
 // holder host that has sent least so far (the lowest rank of several). Of the B receiving devices
 // there device k gets part k of B, and passes it on to the others. Receivers beside a holder get
-// their parts from it. ResourceExhausted: more relays than a plan may have. Cost: linear in parts
-// and hops.
+// their parts from it. ResourceExhausted: more relays, or hops, than a plan may have. Cost: linear
+// in parts and hops.
 absl::StatusOr<Routes> RouteByLocalAllGather(const RoutingProblem& problem);
 
 }  // namespace crossmesh

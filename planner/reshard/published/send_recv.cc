@@ -5,6 +5,7 @@
 #include "planner/reshard/published/slices.h"
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 namespace crossmesh {
@@ -12,6 +13,9 @@ namespace crossmesh {
 absl::StatusOr<Routes> RouteBySendRecv(const RoutingProblem& problem) {
   constexpr absl::string_view kName = "send_recv";
   ASSIGN_OR_RETURN(const Slices slices, Slices::List(kName, problem.tensors, problem.slicing));
+  int64_t relays = 0;
+  for (const Slice& slice : slices.all()) relays += std::ssize(slices.receivers(slice));
+  RETURN_IF_ERROR(CheckRelayCount(kName, relays));
   std::vector<int64_t> sent(problem.tensors.devices().size());
   Routes routes;
   for (const Slice& slice : slices.all()) {
@@ -25,7 +29,6 @@ absl::StatusOr<Routes> RouteBySendRecv(const RoutingProblem& problem) {
                          .end = slice.end});
       routes.AddHop(sender, receiver);
     }
-    RETURN_IF_ERROR(CheckRelayCount(kName, static_cast<int64_t>(routes.relays.size())));
   }
   return routes;
 }

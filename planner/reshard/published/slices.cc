@@ -4,9 +4,12 @@
 #include "planner/network/routing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -45,6 +48,27 @@ std::vector<int64_t> InPublishedOrder(const GroupGrid& grid, const Slicing& slic
   return order;
 }
 
+absl::StatusOr<int64_t> CountSlices(absl::string_view strategy, const TensorTable& tensors,
+                                    const Slicing& slicing) {
+  const int32_t groups = static_cast<int32_t>(tensors.groups().size());
+  int64_t slices = 0, devices = 0;
+  for (int32_t g = 0; g < groups; ++g) {
+    const int64_t of_group = tensors.tensors_in_group(g);
+    if (of_group == 0) continue;
+    slices += of_group * std::ssize(slicing.grid(g).classes);
+    RETURN_IF_ERROR(CheckRelayCount(strategy, slices));
+    for (const ClassIndex c : slicing.grid(g).classes) {
+      devices += of_group * (std::ssize(slicing.holders(c)) + std::ssize(slicing.receivers(c)));
+    }
+    if (devices > Plan::kHopsMax) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "strategy ", strategy, " chooses among ", devices,
+          " holders and receivers of all slices, or more; expected at most ", Plan::kHopsMax));
+    }
+  }
+  return slices;
+}
+
 }  // namespace
 
 std::vector<Slices::Ordered> Slices::AddParties(const TensorTable& tensors, const Slicing& slicing,
@@ -77,13 +101,8 @@ std::vector<Slices::Ordered> Slices::AddParties(const TensorTable& tensors, cons
 absl::StatusOr<Slices> Slices::List(absl::string_view strategy, const TensorTable& tensors,
                                     const Slicing& slicing) {
   const int32_t groups = static_cast<int32_t>(tensors.groups().size());
-  int64_t count = 0;
-  for (int32_t g = 0; g < groups; ++g) {
-    count += tensors.tensors_in_group(g) * static_cast<int64_t>(slicing.grid(g).classes.size());
-  }
   // Before anything is as large as the slices would be.
-  RETURN_IF_ERROR(CheckRelayCount(strategy, count));
-
+  ASSIGN_OR_RETURN(const int64_t count, CountSlices(strategy, tensors, slicing));
   Slices result;
   result.slices_.reserve(count);
   std::vector<std::vector<Ordered>> classes_of_group(groups);

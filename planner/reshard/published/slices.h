@@ -29,8 +29,10 @@ struct Slice {
 // element of what the receivers share, then of what the holders share. Immutable.
 class Slices {
  public:
-  // ResourceExhausted, naming the strategy, when there are more than a plan may have relays. Cost:
-  // linear in the slices, and in the devices of the classes of each tensor group.
+  // ResourceExhausted, naming the strategy, when there are more than a plan may have relays, or
+  // more pairs of a slice and a device that holds or needs it than a plan may have hops; nothing is
+  // listed before. Cost: linear in the slices, and in the devices of the classes of each tensor
+  // group.
   static absl::StatusOr<Slices> List(absl::string_view strategy, const TensorTable& tensors,
                                      const Slicing& slicing);
 

@@ -42,7 +42,7 @@ struct ProblemFixture {
  private:
   static ExactBound BoundOf(const Demands& demands, const HostNetwork& network) {
     ExactBound bound = ComputeBound(demands, network);
-    AddMix(demands, network, bound);
+    CHECK_OK(AddMix(demands, network, bound));
     return bound;
   }
   static Slicing SlicingOf(const TensorTable& table) {
