@@ -105,6 +105,20 @@ TEST_F(RunRecordsTest, ARequestIdIsRememberedForADay) {
   EXPECT_THAT(records_.FindRequest("request-1", again.content), Began(2));
 }
 
+TEST_F(RunRecordsTest, EveryRequestIdThatIsADayOldMayBeginAnother) {
+  for (int i = 1; i <= 3; ++i) ASSERT_OK(records_.Begin(Record(i)));
+  clock_.Advance(absl::Hours(24));
+  // Neither the oldest nor the youngest comes first.
+  int number = 4;
+  for (const char* id : {"request-2", "request-3", "request-1"}) {
+    RunRecord again = Record(number);
+    again.request_id = id;
+    ASSERT_OK(records_.Begin(again)) << id;
+    EXPECT_THAT(records_.FindRequest(id, again.content), Began(number)) << id;
+    ++number;
+  }
+}
+
 TEST_F(RunRecordsTest, NoRequestIsForgottenEarlySoANewOneIsRefusedWhenThereIsNoRoom) {
   RunRecords records(store_, /*epoch=*/1, clock_,
                      {.noun = "operation", .id_prefix = "op-", .requests_max = 3});
