@@ -4,6 +4,7 @@
 #include "client/cli/simulation_files.h"
 #include "client/cli/spec_flags.h"
 #include "common/base/status_macros.h"
+#include "common/wire/tensor_codec.h"
 #include "planner/network/simulator.h"
 #include "planner/reshard/strategy.h"
 
@@ -74,12 +75,32 @@ absl::Status WriteFiles(const SimulationFiles& files, const LocalPlan& made) {
   return files.Write(made.plan, made.topology, run);
 }
 
-// A controller answers with figures, not with the plan: it is made here once more, and drawn only
-// if it is the same.
-absl::Status WriteFilesOf(const v1::PlanReshardResponse& response,
-                          const v1::PlanReshardRequest& request, const SimulationFiles& files) {
+// With what the controller knows by these names, and of the network, in their place.
+absl::StatusOr<v1::ReshardSpec> WithNamedObjects(Client& client, v1::ReshardSpec spec) {
+  if (spec.has_manifest()) {
+    ASSIGN_OR_RETURN(const Manifest manifest, client.GetManifest(spec.manifest()));
+    *spec.mutable_inline_manifest() = ToProto(manifest);
+  }
+  for (v1::ReshardSide* side : {spec.mutable_source(), spec.mutable_destination()}) {
+    if (!side->has_mesh()) continue;
+    ASSIGN_OR_RETURN(v1::GetMeshResponse named, client.GetMesh(side->mesh()));
+    named.mutable_mesh()->clear_name();
+    *side->mutable_inline_mesh() = std::move(*named.mutable_mesh());
+  }
+  if (!spec.has_topology()) {
+    ASSIGN_OR_RETURN(v1::Network network, client.GetNetwork());
+    *spec.mutable_topology() = std::move(*network.mutable_topology());
+  }
+  return spec;
+}
+
+// A controller answers with figures, not with the plan: it is made here once more, of the same
+// objects, and drawn only if it is the same.
+absl::Status WriteFilesOf(const v1::PlanReshardResponse& response, Client& client,
+                          const v1::ReshardSpec& asked, const SimulationFiles& files) {
   if (!files.wanted()) return absl::OkStatus();
-  const absl::StatusOr<LocalPlan> made = MakeLocalPlan(request.spec());
+  ASSIGN_OR_RETURN(const v1::ReshardSpec spec, WithNamedObjects(client, asked));
+  const absl::StatusOr<LocalPlan> made = MakeLocalPlan(spec);
   if (!made.ok()) {
     return absl::Status(
         made.status().code(),
@@ -90,7 +111,7 @@ absl::Status WriteFilesOf(const v1::PlanReshardResponse& response,
   return absl::FailedPreconditionError(absl::StrCat(
       "--svg and --trace plan in this process: expected the controller's plan, ",
       response.summary().id(), ", found ", id,
-      "; give --topology with the network that the controller knows, or no controller"));
+      "; what the controller knows has changed meanwhile, or its version is another one"));
 }
 
 absl::Status RunPlan(Cli& cli, const PlanFlags& flags) {
@@ -109,7 +130,7 @@ absl::Status RunPlan(Cli& cli, const PlanFlags& flags) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   return PlanBy(cli, flags, [&](const v1::PlanReshardRequest& request) -> Response {
     ASSIGN_OR_RETURN(v1::PlanReshardResponse response, client.Plan(request));
-    RETURN_IF_ERROR(WriteFilesOf(response, request, flags.files));
+    RETURN_IF_ERROR(WriteFilesOf(response, client, request.spec(), flags.files));
     return response;
   });
 }

@@ -303,24 +303,84 @@ TEST(DaemonTest, AnAddressInUseExitsWithSeventyFive) {
 }
 
 // A controller answers with figures, so the client makes the plan once more.
-TEST(PlanProgramTest, DrawsAPlanOfAControllerFromWhatTheRequestSays) {
+TEST(PlanProgramTest, DrawsAPlanOfAControllerFromWhatTheRequestSaysAndTheControllerKnows) {
   ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({}));
-  const std::string picture = cluster->PathOf("plan.svg");
-  const auto plan = [&](const std::string& manifest) {
-    return RunShell(absl::StrCat(
-        ProgramPath("crossmesh"), " plan --controller ", cluster->controller_address(),
-        " --manifest ", manifest, " --source 'x=1 on a.0' --source-layout '[...]'",
-        " --destination 'y=2 on b.0,c.0' --destination-layout '[...]' --svg ", picture));
+  // By the variable, as users name their controller.
+  const auto run = [&](const std::string& arguments) {
+    return RunShell(absl::StrCat("CROSSMESH_CONTROLLER='", cluster->controller_address(),
+                                 "' \"$CROSSMESH\" ", arguments));
   };
-  const ProgramResult drawn = plan(SourcePath("examples/gpt2.json"));
-  EXPECT_EQ(drawn.exit_status, 0) << drawn.error;
-  EXPECT_TRUE(fs::exists(picture));
+  const auto plan = [&](const std::string& objects) {
+    const std::string picture = cluster->PathOf("plan.json");
+    const ProgramResult drawn = run(absl::StrCat("plan ", objects, " --source-layout '[...]' ",
+                                                 "--destination-layout '[...]' --svg ", picture));
+    EXPECT_EQ(drawn.exit_status, 0) << objects << ": " << drawn.error;
+    EXPECT_TRUE(fs::remove(picture)) << objects;
+  };
+  plan("--manifest examples/gpt2.json --source 'x=1 on a.0' --destination 'y=2 on b.0,c.0'");
+  for (const char* command :
+       {"manifest create gpt2 examples/gpt2.json", "mesh create trainer 'x=1 on a.0'",
+        "mesh create server 'y=2 on b.0,c.0'"}) {
+    const ProgramResult created = run(command);
+    ASSERT_EQ(created.exit_status, 0) << created.error;
+  }
+  plan("--manifest gpt2 --source trainer --destination server");
+  // Under a network of the controller's as well.
+  std::ofstream(cluster->PathOf("network.json")) << R"({"hosts": [{"name": "a", "nics": [
+      {"name": "n", "out_bytes_per_second": 7000000, "in_bytes_per_second": 9000000}]}]})";
+  ASSERT_EQ(run("network set " + cluster->PathOf("network.json")).exit_status, 0);
+  plan("--manifest gpt2 --source trainer --destination server");
+}
 
-  const ProgramResult put = RunShell(
-      absl::StrCat(ProgramPath("crossmesh"), " manifest put --controller ",
-                   cluster->controller_address(), " gpt2 ", SourcePath("examples/gpt2.json")));
-  ASSERT_EQ(put.exit_status, 0) << put.error;
-  EXPECT_THAT(plan("gpt2").error, HasSubstr("--svg and --trace plan in this process: manifest"));
+TEST(ManifestProgramTest, WhatIsShownCanBeRegisteredAgain) {
+  ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({}));
+  const auto run = [&](const std::string& arguments) {
+    return RunShell(absl::StrCat("\"$CROSSMESH\" manifest ", arguments, " --controller ",
+                                 cluster->controller_address()));
+  };
+  ASSERT_EQ(run("create gpt2 examples/gpt2.json").exit_status, 0);
+  const ProgramResult again =
+      run(absl::StrCat("show gpt2 --json > ", cluster->PathOf("shown.json"), " --controller ",
+                       cluster->controller_address(), " && \"$CROSSMESH\" manifest put again ",
+                       cluster->PathOf("shown.json")));
+  EXPECT_EQ(again.exit_status, 0) << again.error;
+  const nlohmann::json manifests = nlohmann::json::parse(run("list --json").out)["manifests"];
+  ASSERT_EQ(manifests.size(), 2);
+  EXPECT_EQ(manifests[0]["digest"], manifests[1]["digest"]);
+}
+
+TEST(StorageProgramTest, SafetensorsGoIntoAStorageAndComeOut) {
+  ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({.workers = {"node-0"}}));
+  std::vector<std::byte> matrix(6 * 8 * 4);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = std::byte{static_cast<uint8_t>(i)};
+  const std::string in = cluster->PathOf("in.safetensors"), out = cluster->PathOf("out");
+  ASSERT_OK(WriteOne(in, "w", {6, 8}, matrix));
+  const auto storage = [&](const std::string& arguments) {
+    return RunShell(absl::StrCat("\"$CROSSMESH\" storage ", arguments,
+                                 " --memory node-0=", cluster->PathOf("node-0.memory")));
+  };
+  // Only the side that is meant is described.
+  const ProgramResult filled = storage(absl::StrCat(
+      "fill --manifest ", in, " --values ", in,
+      " --source 'x=1 on node-0.0' --source-layout '[x, -]' --source-storage weights"));
+  EXPECT_EQ(filled.exit_status, 0) << filled.error;
+  const ProgramResult exported = storage(absl::StrCat(
+      "export --manifest ", in, " --destination 'x=1 on node-0.0' --destination-layout '[x, -]' ",
+      "--destination-storage weights --output ", out));
+  EXPECT_EQ(exported.exit_status, 0) << exported.error;
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
+                       SafetensorsFile::Open(absl::StrCat(out, "/node-0.0.safetensors")));
+  const std::span<const std::byte> found = file.Bytes(0);
+  EXPECT_EQ(std::vector<std::byte>(found.begin(), found.end()), matrix);
+
+  EXPECT_THAT(storage("create more node-0.0 --bytes 4096").out,
+              HasSubstr("storage \"more\" of device node-0.0: 4.1 kB"));
+  const nlohmann::json listed = nlohmann::json::parse(storage("list --json").out)["storages"];
+  ASSERT_EQ(listed.size(), 2);
+  EXPECT_EQ(listed[0]["bytes"].get<int64_t>() + listed[1]["bytes"].get<int64_t>(), 4096 + 192);
+  EXPECT_EQ(storage("delete more node-0.0").exit_status, 0);
+  EXPECT_THAT(storage("delete more node-0.0").error, HasSubstr("not found"));
+  EXPECT_THAT(storage("delete more node-7.0").error, HasSubstr("socket of host \"node-7\""));
 }
 
 }  // namespace
