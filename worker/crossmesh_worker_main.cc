@@ -38,25 +38,9 @@ struct Flags {
   double drain_timeout_seconds = 60;
 };
 
-void Declare(CLI::App& app, Flags& flags) {
+// How tensors travel, and where they lie.
+void DeclareData(CLI::App& app, Flags& flags) {
   const CLI::IsMember on_or_off({"on", "off"});
-  app.add_option("--name", flags.worker.name, "Name of this worker, [a-z0-9._-]{1,63}")->required();
-  app.add_option("--devices", flags.devices, "Its devices in host memory, e.g. node-a.0-3");
-  app.add_option("--gpu", flags.gpus,
-                 "A device that is a GPU, e.g. node-a.4=GPU-4bd8...; repeat it for each. UUIDs are "
-                 "those of nvidia-smi -L. On a host without a driver it is left out");
-  app.add_option("--controller", flags.worker.controllers,
-                 "Address of the controller; repeat it for more than one")
-      ->required();
-  app.add_option("--listen", flags.worker.listen,
-                 "Where the controller reaches it: HOST:PORT (port 0: any) or unix:/PATH")
-      ->capture_default_str();
-  app.add_option("--memory-socket", flags.worker.memory_socket,
-                 "Unix socket at which user processes get its storages");
-  app.add_option("--metrics-listen", flags.worker.metrics_listen,
-                 "Where Prometheus scrapes, e.g. 127.0.0.1:9401");
-  app.add_flag("--insecure", flags.worker.insecure,
-               "Allow addresses beyond this host, without encryption");
   app.add_option("--huge-pages", flags.pages, "Storages in huge pages")
       ->check(on_or_off)
       ->capture_default_str();
@@ -79,6 +63,26 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Read the memory of workers of this host directly")
       ->check(on_or_off)
       ->capture_default_str();
+}
+
+void Declare(CLI::App& app, Flags& flags) {
+  app.add_option("--name", flags.worker.name, "Name of this worker, [a-z0-9._-]{1,63}")->required();
+  app.add_option("--devices", flags.devices, "Its devices in host memory, e.g. node-a.0-3");
+  app.add_option("--gpu", flags.gpus,
+                 "A device that is a GPU, e.g. node-a.4=GPU-4bd8...; repeat it for each. UUIDs are "
+                 "those of nvidia-smi -L. On a host without a driver it is left out");
+  app.add_option("--controller", flags.worker.controllers,
+                 "Address of the controller; repeat it for more than one")
+      ->required();
+  app.add_option("--listen", flags.worker.listen,
+                 "Where the controller reaches it: HOST:PORT (port 0: any) or unix:/PATH")
+      ->capture_default_str();
+  app.add_option("--memory-socket", flags.worker.memory_socket,
+                 "Unix socket at which user processes get its storages");
+  app.add_option("--metrics-listen", flags.worker.metrics_listen,
+                 "Where Prometheus scrapes, e.g. 127.0.0.1:9401");
+  app.add_flag("--insecure", flags.worker.insecure,
+               "Allow addresses beyond this host, without encryption");
   app.add_option("--cuda-library", flags.worker.gpu_process.driver_library, "The CUDA driver")
       ->capture_default_str();
   app.add_option("--nccl-library", flags.worker.gpu_process.nccl_library,
@@ -102,6 +106,7 @@ void Declare(CLI::App& app, Flags& flags) {
                  "Seconds for running tasks to end after SIGTERM")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  DeclareData(app, flags);
 }
 
 absl::Status CheckEachOnce(std::vector<DeviceId> devices) {

@@ -2,12 +2,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/memory_limit.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
-#include "common/mesh/mesh.h"
 #include "common/wire/communicator_codec.h"
-#include "common/wire/object_name.h"
 #include "worker/arena_lender.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/latch.h"
@@ -18,15 +15,16 @@
 #include <cstdint>
 #include <utility>
 
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
 namespace {
 
-// Some is left for the system, and for what processes have beside arenas.
-int64_t MemoryMax(const WorkerOptions& options) {
-  return options.memory_max > 0 ? options.memory_max : MemoryLimit() / 10 * 9;
+ByteCount MemoryMax(const WorkerOptions& options) {
+  return options.memory_max > 0 ? ByteCount(options.memory_max) : MemoryMaxByDefault();
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ WorkerDevices::WorkerDevices(const WorkerOptions& options, const Ports& ports)
       ports_(ports),
       devices_(options.devices),
       lender_(std::make_unique<ArenaLender>()),
-      memory_(ByteCount(MemoryMax(options)), ByteCount(options.executor.staging_bytes)),
+      memory_(MemoryMax(options), ByteCount(options.executor.staging_bytes)),
       storages_([this](const StorageKey& key, ByteCount bytes) { return MakeArena(key, bytes); }) {
   lender_->Start({.data = ports_.data, .memory = ports_.memory, .transport = ports_.transport});
 }
@@ -112,7 +110,12 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) con
 
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey& key,
                                                                 ByteCount bytes) {
-  RETURN_IF_ERROR(CheckObjectName("storage", key.name));
+  // The pattern of the API's names is that of hosts.
+  if (!IsHostName(key.name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("storage name: expected [a-z0-9._-]{1,63}, found \"",
+                     absl::CHexEscape(key.name.substr(0, 63)), "\""));
+  }
   if (gpus_->Has(key.device)) return gpus_->MakeArena(key, bytes);
   RETURN_IF_ERROR(CheckIsOwn(key));
   ASSIGN_OR_RETURN(
@@ -124,9 +127,9 @@ absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey
 
 absl::Status WorkerDevices::CheckIsOwn(const StorageKey& key) const {
   if (std::ranges::find(devices_, key.device) != devices_.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("storage \"", key.name, "\": expected a device of worker ", options_.name,
-                   ", which has ", DevicesToString(devices_), ", found ", ToString(key.device)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "storage \"", key.name, "\": expected a device of worker ", options_.name, ", which has ",
+      absl::StrJoin(devices_, ", ", absl::StreamFormatter()), ", found ", ToString(key.device)));
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeBounceBuffer(ByteCount bytes) {

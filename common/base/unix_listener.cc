@@ -8,9 +8,8 @@
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
-#include <absl/time/clock.h>
-#include <absl/time/time.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -49,18 +48,17 @@ std::string FolderOf(const std::string& path) {
 // lock of the folder, which leaves no file behind. None where the folder cannot be read, which
 // then only these moments do without. Others may lock the folder as well, so the wait has an end.
 absl::StatusOr<UniqueFd> LockFolder(const std::string& path) {
-  constexpr absl::Duration kPause = absl::Milliseconds(5);
+  constexpr int kPauseMs = 5;
   constexpr int kTriesMax = 400;
   UniqueFd folder(open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return folder;
   for (int tries = 1; flock(folder.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (errno != EWOULDBLOCK && errno != EINTR) return UniqueFd();
     if (tries == kTriesMax) {
-      return CannotListen(
-          path, absl::StrCat("another process has held the lock of ", FolderOf(path), " for ",
-                             absl::FormatDuration(kPause * kTriesMax)));
+      return CannotListen(path, absl::StrCat("another process has held the lock of ",
+                                             FolderOf(path), " for ", kPauseMs * kTriesMax, " ms"));
     }
-    absl::SleepFor(kPause);
+    poll(nullptr, 0, kPauseMs);
   }
   return folder;
 }

@@ -1,11 +1,15 @@
 #include "worker/memory/memory_budget.h"
 
+#include "common/base/memory_limit.h"
+
 #include <utility>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
+
+ByteCount MemoryMaxByDefault() { return ByteCount(MemoryLimit() / 10 * 9); }
 
 MemoryBudget::MemoryBudget(ByteCount bytes_max, ByteCount used_bytes)
     : bytes_max_(bytes_max.value()),

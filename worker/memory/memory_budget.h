@@ -12,6 +12,9 @@
 
 namespace crossmesh {
 
+// 0.9 of MemoryLimit: some is left for the system, and for what processes have beside arenas.
+ByteCount MemoryMaxByDefault();
+
 // How much memory of the host the arenas of a worker take together: storages, their shadows, the
 // messages of pipelines, and buffers. The system promises far more than there is, and ends a
 // process when it cannot keep its word; so what is too much is refused here. Thread-safe; arenas
