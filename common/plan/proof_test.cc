@@ -330,59 +330,6 @@ TEST(ProofTest, AShadowOfASharedStorageCountsTwice) {
   EXPECT_EQ(proof.peak_device_bytes, 256);
 }
 
-TEST(ProofTest, FindsASlicingOfOtherLayouts) {
-  for (const char* destination : {"[x, -]", "[-, x]"}) {
-    Plan::Spec other = SpecOf(TableOf({{.shape = "[8, 4]",
-                                        .source_mesh = "x=2 on a.0-1",
-                                        .source = "[x, -]",
-                                        .destination_mesh = "x=2 on b.0-1",
-                                        .destination = destination}}));
-    Plan::Spec spec = Chains();
-    spec.slicing = other.slicing;
-    spec.relays.clear();
-    spec.hops.clear();
-    ExpectInternal(spec, HasSubstr("of its destination tile"));
-    std::swap(other.slicing, spec.slicing);
-    other.slicing = Chains().slicing;
-    ExpectInternal(other, HasSubstr("inside the tile of its receiver b."));
-  }
-  Plan::Spec swapped =
-      SpecOf(TableOf({TensorOf("[8, 4]: x=2 on a.1,a.0 [x, -] -> x=2 on b.0-1 [-, -]")}));
-  Plan::Spec spec = Chains();
-  spec.slicing = swapped.slicing;
-  ExpectInternal(spec, HasSubstr("inside the tile of its holder"));
-}
-
-TEST(ProofTest, FindsASlicingOfOtherTensors) {
-  Plan::Spec longer =
-      SpecOf(TableOf({TensorOf("[8, 6]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, -]")}));
-  Plan::Spec spec = Chains();
-  spec.slicing = longer.slicing;
-  ExpectInternal(spec, HasSubstr("cuts ascending from 0 to 4 in dimension 1"));
-  TensorTable::Spec table = Chains().tensors->spec();
-  table.group_of_tensor = {0, 0};
-  ASSERT_OK_AND_ASSIGN(TensorTable tensors, TensorTable::Create(table));
-  spec = Chains();
-  spec.tensors = std::make_shared<const TensorTable>(std::move(tensors));
-  ExpectInternal(spec, AllOf(HasSubstr("class 0"), HasSubstr("128 bytes")));
-}
-
-TEST(ProofTest, FindsASlicingOfOtherConversions) {
-  const TensorText as_half =
-      TensorOf("[4]: x=1 on a.0 [-] -> x=1 on b.0 [-]", DataType::kF32, DataType::kF16);
-  TensorText as_brain = as_half;
-  as_brain.sent_as = DataType::kBF16;
-  // As many bytes of the same devices: a class of both tensors, where there are two.
-  Plan::Spec spec = SpecOf(TableOf({as_half, as_half}));
-  spec.relays = {
-      {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 1}};
-  spec.hops = {{.from = 0, .to = 1}};
-  EXPECT_OK(ProofOf(spec));
-  spec.tensors = SpecOf(TableOf({as_half, as_brain})).tensors;
-  ExpectInternal(
-      spec, AllOf(HasSubstr("group 1"), HasSubstr("expected conversion 1 of class 0, found 0")));
-}
-
 TEST(ProofTest, FindsThatAScopedSlicingLacksClasses) {
   Plan::Spec spec = Chains();
   ASSERT_OK_AND_ASSIGN(Slicing scoped, Slicing::Create(*spec.tensors, {.devices = {0}}));
