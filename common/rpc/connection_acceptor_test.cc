@@ -29,6 +29,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// Clang's sanitizer of undefined behaviour opens a pipe before it looks at an object, and calls
+// what it cannot look at an error.
+#ifdef __has_feature
+constexpr bool kLooksNeedDescriptors = __has_feature(undefined_behavior_sanitizer);
+#else
+constexpr bool kLooksNeedDescriptors = false;
+#endif
+
 class ConnectionAcceptorTest : public testing::Test {
  protected:
   void Start(const ConnectionAcceptor::Options& options) {
@@ -175,6 +183,7 @@ TEST_F(ConnectionAcceptorTest, ConnectionsLeaveDescriptorsFree) {
 }
 
 TEST_F(ConnectionAcceptorTest, AcceptsAgainAfterThereWereNoDescriptorsAtAll) {
+  if (kLooksNeedDescriptors) GTEST_SKIP() << "a sanitizer that needs descriptors itself";
   Start({.retry_pause = absl::Milliseconds(100), .refusing_for = absl::Milliseconds(50)});
   const UniqueFd waiting = Connect("a");
   {

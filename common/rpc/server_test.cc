@@ -69,7 +69,10 @@ class ServerTest : public testing::Test {
                              .message_bytes_max = message_bytes_max});
   }
   static std::shared_ptr<grpc::Channel> Connect(const RpcServer& server) {
-    auto channel = BuildRpcChannel({.address = server.addresses()[0]});
+    return Connect(server.addresses()[0]);
+  }
+  static std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+    auto channel = BuildRpcChannel({.address = address});
     CHECK_OK(channel);
     return *std::move(channel);
   }
@@ -321,8 +324,10 @@ TEST_F(ServerTest, HealthOfAllStaysAsItWasSet) {
 
 TEST_F(ServerTest, ListensOnAllThatANameStandsFor) {
   ASSERT_OK_AND_ASSIGN(const auto server, Start("localhost:0"));
-  EXPECT_THAT(server->addresses()[0], StartsWith("localhost:"));
-  EXPECT_OK(GetMesh(Connect(*server), "a"));
+  const std::string& address = server->addresses()[0];
+  ASSERT_THAT(address, StartsWith("localhost:"));
+  // By its number, since Debian's c-ares leaks some bytes of each name that it resolves.
+  EXPECT_OK(GetMesh(Connect(absl::StrCat("127.0.0.1", address.substr(address.find(':')))), "a"));
 }
 
 TEST_F(ServerTest, HealthIsServedByName) {
