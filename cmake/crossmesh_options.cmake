@@ -33,6 +33,7 @@ target_link_libraries(crossmesh_options INTERFACE Threads::Threads)
 
 if(CROSSMESH_SANITIZE)
   target_compile_options(crossmesh_options INTERFACE
-    -fsanitize=${CROSSMESH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    -fsanitize=${CROSSMESH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+    "-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/sanitizer_ignorelist.txt")
   target_link_options(crossmesh_options INTERFACE -fsanitize=${CROSSMESH_SANITIZE})
 endif()

@@ -59,7 +59,7 @@ class UnitsTest(unittest.TestCase):
     def test_systemd_waits_for_longer_than_the_daemon_takes_to_stop(self):
         for unit, settings in self.each():
             usage = subprocess.run([BUILD / "bin" / unit.stem, "--help"], capture_output=True, text=True, check=True)
-            own = re.search(r"--(?:shutdown|drain)-timeout FLOAT\S*.*?\[(\d+)\]", usage.stdout, re.DOTALL)
+            own = re.search(r"--(?:shutdown|drain)-timeout FLOAT.*=(\d+)$", usage.stdout, re.MULTILINE)
             self.assertIsNotNone(own, usage.stdout)
             self.assertGreater(int(settings["TimeoutStopSec"][0]), int(own[1]))
 
