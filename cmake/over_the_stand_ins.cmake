@@ -1,12 +1,11 @@
 # Checks and measurements that load the driver and NCCL of the machine, run over the stand-ins of the tests.
 #
-#   crossmesh_over_the_stand_ins(tests_gpu_test unit|service [arguments...])
-#     A test <target>.over_the_stand_ins, without the target's _test, with this label. Eight devices are there, nothing
-#     may be skipped, and a violation fails it. None with ThreadSanitizer, which sees the same threads in the modules' own
-#     tests, and takes minutes.
+#   crossmesh_over_the_stand_ins(tests_gpu_test [arguments...])
+#     A test <target>.over_the_stand_ins, without the target's _test, with label gpu. Eight devices are there, nothing
+#     may be skipped, and a violation fails it.
 
-function(crossmesh_over_the_stand_ins target label)
-  if(NOT TARGET ${target} OR CROSSMESH_SANITIZE STREQUAL "thread")
+function(crossmesh_over_the_stand_ins target)
+  if(NOT TARGET ${target})
     return()
   endif()
   string(REGEX REPLACE "_test$" "" name "${target}")
@@ -21,8 +20,8 @@ function(crossmesh_over_the_stand_ins target label)
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "${environment}"
     FAIL_REGULAR_EXPRESSION "SKIPPED;Nothing measured;Crossmesh stand-in, process"
-    LABELS ${label}
+    LABELS gpu
     TIMEOUT 300)
   add_dependencies(${target} crossmesh_tests_standin_kernels)
-  add_dependencies(${label}_tests ${target})
+  add_dependencies(gpu_tests ${target})
 endfunction()
