@@ -85,9 +85,13 @@ class KubernetesTest(unittest.TestCase):
             ports = {entry["name"]: entry["containerPort"] for entry in container["ports"]}
             self.assertEqual(ports, {"grpc": deployed.port(deployed.flag(command, "--listen")),
                                      "metrics": deployed.port(deployed.flag(command, "--metrics-listen"))})
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                self.assertEqual(container[probe]["grpc"]["port"], ports["grpc"])
+            self.assertEqual(container["readinessProbe"]["grpc"], {"port": ports["grpc"]})
             self.assertEqual(template["metadata"]["annotations"]["prometheus.io/port"], str(ports["metrics"]))
+
+    def test_a_daemon_is_not_restarted_for_having_all_its_connections(self):
+        for _, _, container in self.each():
+            for probe in ("startupProbe", "livenessProbe"):
+                self.assertEqual(container[probe]["httpGet"], {"path": "/metrics", "port": "metrics"})
 
     def test_workers_find_the_controller_by_its_service(self):
         [controller] = deployed.containers_of(WORKLOADS["crossmesh-controller"])
