@@ -37,8 +37,8 @@ class DependencyTest(unittest.TestCase):
             len(self.problems(catalog, target("module", "planner/reshard", ("controller/catalog",), pure=True))), 1)
 
     def test_controller_worker_and_client_do_not_use_each_other(self):
-        drawing = target("module", "client/drawing", pure=True)
-        self.assertEqual(len(self.problems(drawing, target("module", "worker/service", ("client/drawing",)))), 1)
+        client = target("module", "client/cli", pure=True)
+        self.assertEqual(len(self.problems(client, target("module", "worker/service", ("client/cli",)))), 1)
 
     def test_the_planner_is_pure(self):
         self.assertEqual(len(layers_test.purity_problems(layers_of(target("module", "planner/reshard")))), 1)
