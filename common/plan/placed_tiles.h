@@ -29,7 +29,8 @@ struct Cut {
 class PlacedTiles {
  public:
   static constexpr int64_t kTuplesMax = int64_t{1} << 26;
-  static constexpr int64_t kPaintedMax = int64_t{1} << 28;
+  // Each takes some bytes while tiles are listed.
+  static constexpr int64_t kPaintedMax = int64_t{1} << 26;
 
   // `rank`: of the tensors. Interns the device sets of all tiles. ResourceExhausted when explicit
   // tiles give more than kTuplesMax tuples, or the tuples of all their boxes are more than

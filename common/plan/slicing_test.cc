@@ -1,6 +1,7 @@
 #include "common/plan/slicing.h"
 
 #include "common/plan/packed_segments.h"
+#include "common/plan/placed_tiles.h"
 #include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
@@ -151,6 +152,29 @@ TEST(SlicingTest, MoreClassesThanTheLimitAreRefused) {
   EXPECT_THAT(Slicing::Create(tensors),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("[2048, 2049]"), HasSubstr("at most 4194304 classes"))));
+}
+
+// One slot cuts the tensor into 8,192 parts, and each of as many others needs them all: a text of
+// some kilobytes, and a gigabyte of cells.
+TEST(SlicingTest, ExplicitBoxesOfMoreCellsThanTheLimitAreRefused) {
+  constexpr int64_t kParts = 8192;
+  static_assert(kParts * kParts == PlacedTiles::kPaintedMax);
+  ExplicitLayout tiles;
+  Tile& parts = tiles.slots.emplace_back();
+  for (int64_t i = 0; i < kParts; ++i) parts.push_back(Box({{i, i + 1}}));
+  while (std::ssize(tiles.slots) <= kParts) tiles.slots.push_back({Box({{0, kParts}})});
+  TensorTable::Spec spec =
+      TableSpecOf({{.shape = "[8192]",
+                    .source_mesh = "x=1 on z.0",
+                    .source = "[-]",
+                    .destination_mesh = "y=8193 on " + WholeHosts("abcdefgh") + ",i.0",
+                    .destination = "[-]"}});
+  spec.destinations[0].layout = Layout(std::move(tiles));
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(std::move(spec)));
+  EXPECT_THAT(Slicing::Create(tensors),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("cells of all explicit boxes together: expected at most 67108864, "
+                                 "found more")));
 }
 
 TEST(SlicingTest, ZeroSizedTensorsHaveNoCells) {

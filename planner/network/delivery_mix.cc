@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -233,6 +234,19 @@ class MixSearch {
   MixBasis basis_;
 };
 
+bool LeavesChoice(const Demands& demands, const Demand& demand) {
+  return demands.holders(demand).size() > 1 || demands.receivers(demand).size() > 1;
+}
+
+int64_t PlacesWithChoice(const Demands& demands) {
+  int64_t places = 0;
+  for (const Demand& demand : demands.demands) {
+    if (!LeavesChoice(demands, demand)) continue;
+    places += std::ssize(demands.holders(demand)) + std::ssize(demands.receivers(demand));
+  }
+  return places;
+}
+
 // What all bytes pay at least, divided by what the ports could take in a second.
 Fraction ProvenSeconds(const Demands& demands, const HostNetwork& network,
                        const PortPrices& prices) {
@@ -259,14 +273,14 @@ Fraction ProvenSeconds(const Demands& demands, const HostNetwork& network,
 DeliveryMix MixDeliveries(const Demands& demands, const HostNetwork& network,
                           const Fraction& known) {
   const LimitingPorts ports(demands, network);
-  if (ports.size() > kPortsMax) return {};
+  if (ports.size() > kPortsMax || PlacesWithChoice(demands) > kMixPlacesMax) return {};
   const double unit_seconds = known.ToDouble();
   std::vector<Group> groups;
   std::vector<double> fixed_loads(ports.size());
   for (size_t d = 0; d < demands.demands.size(); ++d) {
     const Demand& demand = demands.demands[d];
     const HostRank from = demands.holders(demand)[0], to = demands.receivers(demand)[0];
-    if (demands.holders(demand).size() > 1 || demands.receivers(demand).size() > 1) {
+    if (LeavesChoice(demands, demand)) {
       // Only demands with a choice get columns; all others are a fixed load, which keeps the
       // programme small.
       groups.push_back({d, demand.bytes, DeliverySearch(demands, demand, network)});

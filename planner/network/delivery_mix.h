@@ -5,6 +5,7 @@
 #include "planner/network/fraction.h"
 #include "planner/network/host_network.h"
 
+#include <cstdint>
 #include <vector>
 
 namespace crossmesh {
@@ -29,6 +30,8 @@ struct DeliveryMix {
   std::vector<std::vector<Part>> parts;
 };
 
+inline constexpr int64_t kMixPlacesMax = int64_t{1} << 22;
+
 // Mixes deliveries by the linear programme over all of them, whose columns come one by one
 // (Dantzig and Wolfe 1960): prices of ports from those at hand, then for each demand the cheapest
 // delivery at these prices, until none helps. The prices at the end prove the bound. The network
@@ -38,7 +41,8 @@ struct DeliveryMix {
 // A mix has at most as many parts as there are demands and full ports. Cost: ports^2 for each
 // delivery that helps, a few times as many as ports and demands; about a second at most, after
 // which the mix may need longer than its prices say. Nothing is done with more than a thousand
-// ports.
+// ports, or when the demands with a choice have more than kMixPlacesMax holders and receivers
+// together, which take some ten bytes each and more.
 DeliveryMix MixDeliveries(const Demands& demands, const HostNetwork& network,
                           const Fraction& known);
 

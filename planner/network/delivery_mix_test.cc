@@ -3,6 +3,7 @@
 #include "planner/network/bound.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 #include <vector>
@@ -69,6 +70,27 @@ TEST(DeliveryMixTest, OneHolderAndOneReceiverLeaveNoChoice) {
   Add(demands, {0}, {2}, 12);
   Add(demands, {1}, {2}, 12);
   EXPECT_THAT(MixDeliveries(demands, network, Fraction(24)).parts, IsEmpty());
+}
+
+// Each demand may have all hosts as holders, so their number alone bounds no memory.
+TEST(DeliveryMixTest, NothingIsMixedOfMorePlacesThanTheLimit) {
+  constexpr int32_t kHosts = 512;
+  std::vector<int32_t> racks(kHosts);
+  std::vector<int32_t> holders;
+  for (int32_t host = 0; host < kHosts; ++host) {
+    racks[host] = host % 2;
+    if (host > 0) holders.push_back(host);
+  }
+  const HostNetwork network = NetworkOf(std::vector<int64_t>(kHosts, 4), racks, {1, 1});
+  Demands demands;
+  Add(demands, holders, {0}, 1 << 20);
+  const Fraction known = ComputeBound(demands, network).terms();
+  EXPECT_THAT(MixDeliveries(demands, network, known).parts, SizeIs(1));
+  demands.demands.resize(kMixPlacesMax / kHosts, demands.demands[0]);
+  const int64_t at_limit = std::ssize(demands.demands) * kHosts;
+  EXPECT_EQ(at_limit, kMixPlacesMax);
+  demands.demands.push_back(demands.demands[0]);
+  EXPECT_THAT(MixDeliveries(demands, network, known).parts, IsEmpty());
 }
 
 // What cannot be helped at a port leaves less of it to the others.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -38,9 +39,10 @@ absl::Status InEdge(const Edge& edge, bool is_forward, const absl::Status& statu
 
 class EdgePlanner {
  public:
-  EdgePlanner(const PipelineDescription& pipeline, CancelCheck cancelled)
+  EdgePlanner(const PipelineDescription& pipeline, CancelCheck cancelled, int64_t hops_max)
       : pipeline_(pipeline),
         cancelled_(cancelled),
+        hops_max_(hops_max),
         topology_(pipeline.topology.value_or(Topology())) {}
 
   absl::StatusOr<std::vector<EdgePlan>> PlanAll() && {
@@ -63,7 +65,7 @@ class EdgePlanner {
   }
 
  private:
-  absl::Status PlanOne(const Edge& edge, EdgePlan& plan) const {
+  absl::Status PlanOne(const Edge& edge, EdgePlan& plan) {
     const bool is_forward = OpTable::IsForward(plan.transfer);
     if (!edge.tensors.empty()) {
       ASSIGN_OR_RETURN(const TensorTable tensors, TensorsOf(edge, is_forward, plan.samples));
@@ -73,6 +75,12 @@ class EdgePlanner {
                        PlanReshard({.tensors = std::make_shared<const TensorTable>(tensors),
                                     .topology = topology_},
                                    cancelled_));
+      hops_ += std::ssize(made.hops());
+      if (hops_ > hops_max_) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("hops of this edge and those before it: expected at most ", hops_max_,
+                         " together, found ", hops_));
+      }
       RETURN_IF_ERROR(Prove(made).status());
       plan.seconds = made.figures().predicted_seconds;
       plan.plan = std::make_shared<const Plan>(std::move(made));
@@ -127,15 +135,17 @@ class EdgePlanner {
 
   const PipelineDescription& pipeline_;
   const CancelCheck cancelled_;
+  const int64_t hops_max_;
   const Topology topology_;
   std::vector<EdgePlan> plans_;
+  int64_t hops_ = 0;  // of all of them
 };
 
 }  // namespace
 
 absl::StatusOr<std::vector<EdgePlan>> PlanEdges(const PipelineDescription& pipeline,
-                                                CancelCheck cancelled) {
-  return EdgePlanner(pipeline, cancelled).PlanAll();
+                                                CancelCheck cancelled, int64_t hops_max) {
+  return EdgePlanner(pipeline, cancelled, hops_max).PlanAll();
 }
 
 }  // namespace crossmesh

@@ -4,6 +4,7 @@
 #include "common/base/cancel_check.h"
 #include "common/plan/plan.h"
 #include "planner/pipeline/op_table.h"
+#include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/pipeline_description.h"
 
 #include <cstdint>
@@ -28,8 +29,10 @@ struct EdgePlan {
 // Plans what passes between different ranks, by transfer, then in the order of the sizes. The
 // gradient has shapes and layouts of its activation, from the one side to the other. Times given by
 // hand are in proportion to the samples. InvalidArgument and what PlanReshard and Prove find, with
-// the edge; Cancelled. Cost: that of the plans.
+// the edge; ResourceExhausted, with the edge, as soon as the plans have more than `hops_max` hops
+// together; Cancelled. Cost: that of the plans.
 absl::StatusOr<std::vector<EdgePlan>> PlanEdges(const PipelineDescription& pipeline,
-                                                CancelCheck cancelled = NeverCancelled);
+                                                CancelCheck cancelled = NeverCancelled,
+                                                int64_t hops_max = PipelineLimits::kHops);
 
 }  // namespace crossmesh

@@ -23,6 +23,7 @@ struct PipelineLimits {
   static constexpr int64_t kSamples = int64_t{1} << 40;  // of a microbatch
   static constexpr int64_t kOps = int64_t{1} << 22;      // stages or edges times microbatches
   static constexpr int64_t kBytes = int64_t{1} << 50;    // of anything on a device
+  static constexpr int64_t kHops = int64_t{1} << 24;     // of the plans of all edges together
   static constexpr double kSeconds = 1e6;                // of an op or transfer
 };
 
