@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include <malloc.h>
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
@@ -20,6 +22,7 @@ struct Counting {
   bool is_on = false;
   bool (*is_ignored)() = nullptr;
   int64_t allocations = 0;
+  int64_t kept_bytes = 0;
 };
 
 thread_local Counting counting;
@@ -27,10 +30,17 @@ thread_local Counting counting;
 }  // namespace
 
 int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)()) {
-  counting = {.is_on = true, .is_ignored = is_ignored, .allocations = 0};
+  counting = {.is_on = true, .is_ignored = is_ignored};
   work();
   counting.is_on = false;
   return counting.allocations;
+}
+
+int64_t CountKeptBytes(absl::FunctionRef<void()> work) {
+  counting = {.is_on = true};
+  work();
+  counting.is_on = false;
+  return counting.kept_bytes;
 }
 
 #if defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
@@ -45,13 +55,25 @@ bool CanCountAllocations() { return true; }
 
 namespace {
 
+// With the word in which malloc notes the size.
+int64_t BytesOf(void* memory) {
+  return static_cast<int64_t>(malloc_usable_size(memory) + sizeof(size_t));
+}
+
 void* Allocate(size_t size) {
   // Off, since the answer to what is ignored may allocate.
   if (std::exchange(counting.is_on, false)) {
     if (counting.is_ignored == nullptr || !counting.is_ignored()) ++counting.allocations;
     counting.is_on = true;
   }
-  return std::malloc(size);
+  void* memory = std::malloc(size);
+  if (counting.is_on) counting.kept_bytes += BytesOf(memory);
+  return memory;
+}
+
+void Free(void* memory) {
+  if (counting.is_on && memory != nullptr) counting.kept_bytes -= BytesOf(memory);
+  std::free(memory);
 }
 
 }  // namespace
@@ -59,9 +81,9 @@ void* Allocate(size_t size) {
 
 void* operator new(size_t size) { return crossmesh::Allocate(size); }
 void* operator new[](size_t size) { return crossmesh::Allocate(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t /*size*/) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t /*size*/) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { crossmesh::Free(memory); }
+void operator delete[](void* memory) noexcept { crossmesh::Free(memory); }
+void operator delete(void* memory, size_t /*size*/) noexcept { crossmesh::Free(memory); }
+void operator delete[](void* memory, size_t /*size*/) noexcept { crossmesh::Free(memory); }
 
 #endif

@@ -13,4 +13,9 @@ bool CanCountAllocations();
 // true; that may allocate what it likes. 0 where allocations cannot be counted. Not to be nested.
 int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)() = nullptr);
 
+// By how many bytes of malloc, its own words included, this thread has more at the end of `work`:
+// what it took from operator new there, but for what it gave back. 0 where allocations cannot be
+// counted. Not to be nested, not with the other either.
+int64_t CountKeptBytes(absl::FunctionRef<void()> work);
+
 }  // namespace crossmesh

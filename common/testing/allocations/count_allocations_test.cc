@@ -40,6 +40,13 @@ TEST_F(CountAllocationsTest, WhatIsIgnoredDoesNotCount) {
   EXPECT_EQ(CountAllocations([this] { Allocate(2); }, ignore_the_second), 2 * kEach - 1);
 }
 
+TEST_F(CountAllocationsTest, WhatIsKeptIsCountedAsMallocTakesIt) {
+  std::unique_ptr<char[]> kept;
+  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(1000); }), 1008);
+  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(24); }), 32 - 1008);
+  EXPECT_EQ(CountKeptBytes([&] { kept = std::make_unique<char[]>(1); }), 0);
+}
+
 TEST_F(CountAllocationsTest, OtherThreadsDoNotCount) {
   std::thread other;
   const int64_t of_start = CountAllocations([&] { other = std::thread([] {}); });
