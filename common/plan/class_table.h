@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/base/heap_bytes.h"
 #include "common/plan/indices.h"
 
 #include <cstdint>
@@ -32,6 +33,8 @@ class ClassTable {
     const auto found = map_.find(std::pair(row, column));
     return found == map_.end() ? kNoClass : found->second;
   }
+
+  int64_t heap_bytes() const { return HeapBytes(table_) + TableBytes(map_); }
 
  private:
   static int64_t DenseMax(int64_t uses) {

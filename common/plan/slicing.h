@@ -90,6 +90,9 @@ class Slicing {
   const GroupGrid& grid(int32_t group) const { return grids_[group]; }
   int32_t grids() const { return static_cast<int32_t>(grids_.size()); }
 
+  // Of all but classes and grids, as heap_bytes.h counts.
+  int64_t heap_bytes_of_sets() const { return sets_.heap_bytes() + class_of_sets_.heap_bytes(); }
+
  private:
   friend class SlicingBuilder;
 

@@ -1,0 +1,45 @@
+// How much memory values keep on the heap, beside their own objects: for bounds on what is kept.
+
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace crossmesh {
+
+// What glibc's malloc takes for so many bytes: a word of its own, in steps of 16, at least 32.
+inline int64_t AllocationBytes(size_t bytes) {
+  return bytes == 0 ? 0 : static_cast<int64_t>(std::max<size_t>(32, (bytes + 8 + 15) / 16 * 16));
+}
+
+inline int64_t HeapBytes(const std::string& text) {
+  return text.capacity() == std::string().capacity() ? 0 : AllocationBytes(text.capacity() + 1);
+}
+
+// Of the vector alone, whose elements may keep more.
+template <typename T>
+int64_t ArrayBytes(const std::vector<T>& values) {
+  return AllocationBytes(values.capacity() * sizeof(T));
+}
+
+// Elements that need no destructor keep nothing.
+template <typename T>
+  requires std::is_trivially_destructible_v<T>
+int64_t HeapBytes(const std::vector<T>& values) {
+  return ArrayBytes(values);
+}
+
+// Of one of Abseil's flat hash tables alone, whose elements may keep more: a slot and a byte for
+// each place, and what it needs to look at 16 places at once.
+template <typename Table>
+int64_t TableBytes(const Table& table) {
+  const size_t places = table.capacity();
+  return places == 0 ? 0
+                     : AllocationBytes(places * (sizeof(typename Table::value_type) + 1) + 16 + 8);
+}
+
+}  // namespace crossmesh
