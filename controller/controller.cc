@@ -1,5 +1,6 @@
 #include "controller/controller.h"
 
+#include "common/base/freed_memory.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -18,6 +19,7 @@
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/running_table.h"
+#include "controller/dispatch/thread_planning_queue.h"
 #include "controller/dispatch/thread_task_queue.h"
 #include "controller/membership/worker_registry.h"
 #include "controller/service/random_token.h"
@@ -25,6 +27,7 @@
 #include "controller/store/memory_store.h"
 
 #include <array>
+#include <thread>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -32,7 +35,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr size_t kPlansWaitingMax = 256;
 // Of the memory of a GPU. NCCL takes some hundred MiB for a communicator, more with many peers.
 constexpr CommunicatorRegistry::Options kCommunicatorBounds = {
     .gpu_bytes_max = int64_t{4} << 30, .expected_bytes = int64_t{512} << 20};
@@ -148,8 +150,8 @@ struct Controller::Parts {
   GrpcProbeGateway probes;
   GrpcCommunicatorGateway communicator_gateway;
 
-  ThreadTaskQueue queue;     // all operations and pipelines, sessions' timers, watchers
-  ThreadTaskQueue planners;  // what takes long
+  ThreadTaskQueue queue;         // all operations and pipelines, sessions' timers, watchers
+  ThreadPlanningQueue planners;  // what takes long
   OperationStates operation_states;
   RunRegistry<v1::Operation> operation_registry;
   CommunicatorLeases communicators;
@@ -176,7 +178,8 @@ Controller::Parts::Parts(const Options& options)
       probes(channels),
       communicator_gateway(channels),
       queue({.name = "operations"}, clock),
-      planners({.name = "planner", .tasks_max = kPlansWaitingMax}, clock),
+      planners(ThreadPlanningQueue::ThreadsFor(std::thread::hardware_concurrency()), clock,
+               metrics),
       operation_states(metrics),
       operation_registry(
           {.records = operation_records,
@@ -221,6 +224,7 @@ Controller::Parts::Parts(const Options& options)
 void Controller::Parts::Sweep() {
   workers.Sweep();
   CountWorkers(workers, metrics);
+  GiveBackFreedMemory();
   queue.PostAfter(WorkerRegistry::kHeartbeatInterval, [this] { Sweep(); });
 }
 

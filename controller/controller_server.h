@@ -17,6 +17,7 @@ namespace crossmesh {
 
 class ControllerMetrics;
 class MetadataStore;
+class PlanningQueue;
 class ProbeGateway;
 class RunningOperation;
 class RunningPipeline;
@@ -40,7 +41,7 @@ class ControllerServer {
     WorkerRegistry& workers;
     ProbeGateway& probes;
     TaskQueue& queue;
-    TaskQueue& planners;
+    PlanningQueue& planners;
     RunRegistry<v1::Operation>& operation_registry;
     RunningTable<RunningOperation>& operations;
     RunRegistry<v1::PipelineRun>& pipeline_run_registry;

@@ -56,6 +56,9 @@ class ControllerMetrics {
   // Planning and proof.
   void PlanComputed(absl::string_view strategy, absl::Duration duration, int64_t relays);
   void PlanUsed(const PlanFacts& plan);
+  void SetPlanCacheBytes(int64_t bytes) { cache_bytes_.Set(bytes); }
+  void SetPlansWaiting(int64_t jobs) { plans_waiting_.Set(jobs); }
+  void PlanWaited(absl::Duration duration) { plan_wait_seconds_.Observe(duration); }
 
   void SetOperationsInProgress(RunningState state, int64_t operations) {
     in_progress_.Set(operations, state);
@@ -78,9 +81,12 @@ class ControllerMetrics {
                                    metric::kTransferBuckets};
   Gauges objects_{metrics_, metric::kObjects, OneOf("kind", kObjectKinds)};
   Counters cache_requests_{metrics_, metric::kPlanCacheRequests, OneOf("result", kCacheResults)};
+  Gauges cache_bytes_{metrics_, metric::kPlanCacheBytes};
   Histograms plan_seconds_{metrics_, metric::kPlanSeconds, metric::kPlanBuckets,
                            OneOf("strategy", kStrategies)};
   Histograms plan_relays_{metrics_, metric::kPlanRelays, metric::kRelaysBuckets};
+  Gauges plans_waiting_{metrics_, metric::kPlansWaiting};
+  Histograms plan_wait_seconds_{metrics_, metric::kPlanWaitSeconds, metric::kPlanBuckets};
   Counters plan_bytes_{metrics_, metric::kPlanBytes, OneOf("strategy", kStrategies)};
   Counters plan_least_bytes_{metrics_, metric::kPlanLeastBytes, OneOf("strategy", kStrategies)};
   Gauges in_progress_{metrics_, metric::kOperationsInProgress, OneOf("state", kRunningStates)};

@@ -1,6 +1,7 @@
 #include "controller/catalog/catalog.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/plan_memory.h"
 #include "crossmesh/v1/tensor.pb.h"
 
 #include <string>
@@ -49,12 +50,21 @@ absl::StatusOr<PipelineRecord> DecodePipeline(const std::string& bytes) {
   return pipeline;
 }
 
+int64_t HeapBytesOfPipeline(const PipelineRecord& pipeline) {
+  return static_cast<int64_t>(pipeline.spec.SpaceUsedLong());
+}
+
 }  // namespace
 
 Catalog::Catalog(MetadataStore& store, uint64_t epoch)
-    : meshes("mesh", {EncodeMesh, DecodeMesh}, store, epoch),
-      manifests("manifest", {EncodeManifest, DecodeManifest}, store, epoch),
-      pipelines("pipeline", {EncodePipeline, DecodePipeline}, store, epoch),
+    : meshes({"mesh", EncodeMesh, DecodeMesh, HeapBytes}, store, epoch),
+      manifests({.name = "manifest",
+                 .encode = EncodeManifest,
+                 .decode = DecodeManifest,
+                 .heap_bytes = HeapBytes,
+                 .bytes_max = kManifestBytesMax},
+                store, epoch),
+      pipelines({"pipeline", EncodePipeline, DecodePipeline, HeapBytesOfPipeline}, store, epoch),
       network(store, epoch) {}
 
 }  // namespace crossmesh

@@ -22,6 +22,9 @@ struct PipelineRecord {
 
 // What clients register by name, and the network. Thread-safe.
 struct Catalog {
+  // Of the largest ones, ten and more.
+  static constexpr int64_t kManifestBytesMax = int64_t{4} << 30;
+
   // `store` must outlive the catalog; `epoch` is the controller's fencing number.
   Catalog(MetadataStore& store, uint64_t epoch);
 

@@ -91,8 +91,57 @@ TEST_F(CatalogTest, ListsPageByPageInTheOrderOfNames) {
 TEST_F(CatalogTest, DeletesOnlyTheRevisionThatWasMeant) {
   ASSERT_OK_AND_ASSIGN(const int64_t revision, catalog_.meshes.Put("a", MeshOf("data=1 on a.0")));
   EXPECT_THAT(catalog_.meshes.Delete("a", revision + 1), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_OK(catalog_.meshes.Delete("a", revision));
+  EXPECT_THAT(catalog_.meshes.Delete("a", revision), IsOkAndHolds(revision));
   EXPECT_THAT(catalog_.meshes.Delete("a", 0), StatusIs(absl::StatusCode::kNotFound));
+}
+
+// A table of strings, of which three may be kept, in 200 bytes: each takes twice its length.
+class BoundedTableTest : public testing::Test {
+ protected:
+  MemoryStore store_;
+  RecordTable<std::string> table_{
+      {.name = "word",
+       .encode = [](const std::string& word) { return word; },
+       .decode = [](const std::string& bytes) -> absl::StatusOr<std::string> { return bytes; },
+       .heap_bytes = [](const std::string& word) { return static_cast<int64_t>(word.size()); },
+       .objects_max = 3,
+       .bytes_max = 200},
+      store_,
+      /*epoch=*/1};
+};
+
+TEST_F(BoundedTableTest, ObjectsThatTakeTooMuchMemoryTogetherAreRefusedWithFigures) {
+  ASSERT_OK(table_.Put("a", std::string(70, 'a')).status());
+  EXPECT_THAT(
+      table_.Put("b", std::string(31, 'b')),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("word \"b\": expected at most 3 of them in 200 bytes of memory, found "
+                         "1 in 140, and it takes 62 more")));
+  EXPECT_OK(table_.Put("b", std::string(30, 'b')).status());
+  EXPECT_THAT(table_.Put("c", "c"), StatusIs(absl::StatusCode::kResourceExhausted));
+  // What is there already takes nothing.
+  EXPECT_OK(table_.Put("a", std::string(70, 'a')).status());
+  EXPECT_THAT(table_.Put("a", "other"), StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST_F(BoundedTableTest, TooManyObjectsAreRefusedUntilOneIsDeleted) {
+  for (const char* name : {"a", "b", "c"}) ASSERT_OK(table_.Put(name, name).status());
+  EXPECT_THAT(table_.Put("d", "d"), StatusIs(absl::StatusCode::kResourceExhausted));
+  ASSERT_OK(table_.Delete("b", 0).status());
+  EXPECT_OK(table_.Put("d", "d").status());
+  EXPECT_THAT(table_.Put("b", "b"), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(BoundedTableTest, WhatCouldNotBeStoredTakesNoPlace) {
+  RecordTable<std::string> later(
+      {.name = "word",
+       .encode = [](const std::string& word) { return word; },
+       .heap_bytes = [](const std::string& /*word*/) -> int64_t { return 0; }},
+      store_, /*epoch=*/2);
+  ASSERT_OK(later.Put("x", "x").status());  // fences the first one
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(table_.Put("a", "a"), StatusIs(absl::StatusCode::kAborted));
+  }
 }
 
 TEST_F(CatalogTest, AFencedControllerRegistersNothing) {

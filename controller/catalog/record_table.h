@@ -6,6 +6,7 @@
 #include "controller/store/metadata_store.h"
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,33 +34,45 @@ struct Registered {
 template <typename T>
 class RecordTable {
  public:
-  struct Codec {
+  struct Kind {
+    std::string name;
     std::string (*encode)(const T& value);
     absl::StatusOr<T> (*decode)(const std::string& bytes);
+    int64_t (*heap_bytes)(const T& value);  // that it takes decoded
+    // Of what this table has put: so many objects, and so much memory, encoded and decoded.
+    int64_t objects_max = 10'000;
+    int64_t bytes_max = int64_t{1} << 30;
   };
 
-  // Objects live under "KIND/" in the store, which must outlive the table. `epoch` is the
-  // controller's fencing number.
-  RecordTable(std::string kind, Codec codec, MetadataStore& store, uint64_t epoch)
-      : kind_(std::move(kind)), codec_(codec), store_(store), epoch_(epoch) {}
+  // Objects live under "NAME/" of the kind in the store, which must outlive the table. `epoch` is
+  // the controller's fencing number.
+  RecordTable(Kind kind, MetadataStore& store, uint64_t epoch)
+      : kind_(std::move(kind)), store_(store), epoch_(epoch) {}
 
   // The object's revision. The same content again is OK and changes nothing. AlreadyExists names
-  // the object when the content differs; InvalidArgument: a bad name.
+  // the object when the content differs; InvalidArgument: a bad name; ResourceExhausted: a bound.
   absl::StatusOr<int64_t> Put(absl::string_view name, T value) {
-    RETURN_IF_ERROR(CheckObjectName(kind_, name));
-    const StoreTransaction create{.epoch = epoch_,
-                                  .requirements = {{KeyOf(name), 0}},
-                                  .writes = {{KeyOf(name), codec_.encode(value)}}};
+    RETURN_IF_ERROR(CheckObjectName(kind_.name, name));
+    if (const auto present = Get(name); present.ok()) return RevisionIfSame(*present, value);
+    StoreTransaction create{.epoch = epoch_,
+                            .requirements = {{KeyOf(name), 0}},
+                            .writes = {{KeyOf(name), kind_.encode(value)}}};
+    const int64_t bytes = std::ssize(*create.writes[0].value) + kind_.heap_bytes(value);
+    RETURN_IF_ERROR(Reserve(name, bytes));
     absl::StatusOr<int64_t> revision = store_.Commit(create);
     if (revision.ok()) {
       Keep({std::string(name), std::make_shared<const T>(std::move(value)), *revision});
+      const MutexLock lock(mutex_);
+      bytes_of_[name] = bytes;
       return revision;
+    }
+    {
+      const MutexLock lock(mutex_);
+      Release(bytes);
     }
     const absl::StatusOr<Registered<T>> present = Get(name);
     if (!present.ok()) return revision.status();  // not refused for an object of that name
-    if (*present->value == value) return present->revision;
-    return absl::AlreadyExistsError(
-        absl::StrCat(kind_, " ", name, " exists with other content; delete it first"));
+    return RevisionIfSame(*present, value);
   }
 
   // NotFound names the object.
@@ -67,7 +80,7 @@ class RecordTable {
     ASSIGN_OR_RETURN(const int64_t revision, store_.RevisionOf(KeyOf(name)));
     if (std::optional<Registered<T>> kept = FindKept(name, revision)) return *std::move(kept);
     const absl::StatusOr<StoredObject> object = store_.Get(KeyOf(name));
-    if (!object.ok()) return absl::NotFoundError(absl::StrCat("unknown ", kind_, " ", name));
+    if (!object.ok()) return absl::NotFoundError(absl::StrCat("unknown ", kind_.name, " ", name));
     return Decode(*object);
   }
 
@@ -83,8 +96,8 @@ class RecordTable {
     return listed;
   }
 
-  // NotFound; Aborted when `revision` is not 0 and not the object's.
-  absl::Status Delete(absl::string_view name, int64_t revision) {
+  // The revision that it had. NotFound; Aborted when `revision` is not 0 and not the object's.
+  absl::StatusOr<int64_t> Delete(absl::string_view name, int64_t revision) {
     ASSIGN_OR_RETURN(const Registered<T> present, Get(name));
     const StoreTransaction erase{
         .epoch = epoch_,
@@ -93,11 +106,38 @@ class RecordTable {
     RETURN_IF_ERROR(store_.Commit(erase).status());
     const MutexLock lock(mutex_);
     decoded_.erase(present.name);
-    return absl::OkStatus();
+    if (const auto put = bytes_of_.find(name); put != bytes_of_.end()) {
+      Release(put->second);
+      bytes_of_.erase(put);
+    }
+    return present.revision;
   }
 
  private:
-  std::string KeyOf(absl::string_view name) const { return absl::StrCat(kind_, "/", name); }
+  std::string KeyOf(absl::string_view name) const { return absl::StrCat(kind_.name, "/", name); }
+
+  absl::StatusOr<int64_t> RevisionIfSame(const Registered<T>& present, const T& value) const {
+    if (*present.value == value) return present.revision;
+    return absl::AlreadyExistsError(
+        absl::StrCat(kind_.name, " ", present.name, " exists with other content; delete it first"));
+  }
+
+  absl::Status Reserve(absl::string_view name, int64_t bytes) {
+    const MutexLock lock(mutex_);
+    if (objects_ >= kind_.objects_max || bytes_ + bytes > kind_.bytes_max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(kind_.name, " \"", name, "\": expected at most ", kind_.objects_max,
+                       " of them in ", kind_.bytes_max, " bytes of memory, found ", objects_,
+                       " in ", bytes_, ", and it takes ", bytes, " more; delete some first"));
+    }
+    ++objects_;
+    bytes_ += bytes;
+    return absl::OkStatus();
+  }
+  void Release(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    --objects_;
+    bytes_ -= bytes;
+  }
 
   std::optional<Registered<T>> FindKept(absl::string_view name, int64_t revision) {
     const MutexLock lock(mutex_);
@@ -107,14 +147,14 @@ class RecordTable {
   }
 
   absl::StatusOr<Registered<T>> Decode(const StoredObject& object) {
-    const std::string name = object.key.substr(kind_.size() + 1);
+    const std::string name = object.key.substr(kind_.name.size() + 1);
     if (std::optional<Registered<T>> kept = FindKept(name, object.revision)) {
       return *std::move(kept);
     }
-    absl::StatusOr<T> value = codec_.decode(object.value);
+    absl::StatusOr<T> value = kind_.decode(object.value);
     if (!value.ok()) {
       return absl::InternalError(
-          absl::StrCat("stored ", kind_, " ", name, ": ", value.status().message()));
+          absl::StrCat("stored ", kind_.name, " ", name, ": ", value.status().message()));
     }
     Registered<T> registered{name, std::make_shared<const T>(*std::move(value)), object.revision};
     Keep(registered);
@@ -127,13 +167,15 @@ class RecordTable {
     decoded_[std::move(name)] = std::move(registered);
   }
 
-  const std::string kind_;
-  const Codec codec_;
+  const Kind kind_;
   MetadataStore& store_;
   const uint64_t epoch_;
 
   Mutex mutex_;
   absl::flat_hash_map<std::string, Registered<T>> decoded_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, int64_t> bytes_of_ ABSL_GUARDED_BY(mutex_);  // that it has put
+  int64_t objects_ ABSL_GUARDED_BY(mutex_) = 0;                                 // these two: of
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;                                   // which, in all
 };
 
 }  // namespace crossmesh

@@ -137,8 +137,8 @@ TEST_F(GpuBroadcastTest, ABrokenCommunicatorLeavesTheOtherGroupsAlone) {
 
 TEST_F(GpuBroadcastTest, WithoutBroadcastsThereIsOneCommunicatorForAll) {
   OperationRequest request = Request("op-1");
-  request.plan = [this] {
-    return PlannedReshard::Create({.tensors = tensors_, .no_broadcasts = true}, {}, clock_);
+  request.plan = [this](auto done) {
+    done(PlannedReshard::Create({.tensors = tensors_, .no_broadcasts = true}, {}, clock_));
   };
   Start(std::move(request));
   ASSERT_THAT(CommunicatorsOf("c"), SizeIs(1));

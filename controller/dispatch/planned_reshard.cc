@@ -1,9 +1,23 @@
 #include "controller/dispatch/planned_reshard.h"
 
+#include "common/base/heap_bytes.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/mesh.h"
+#include "common/plan/plan_memory.h"
+#include "controller/dispatch/planning_queue.h"
+
+#include <iterator>
 
 namespace crossmesh {
+namespace {
+
+int64_t DevicesBytes(const std::vector<DeviceId>& devices) {
+  int64_t bytes = ArrayBytes(devices);
+  for (const DeviceId& device : devices) bytes += HeapBytes(device.host);
+  return bytes;
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlannedReshard::Create(
     ReshardRequest request, const ProofLimits& limits, const Clock& clock, CancelCheck cancelled) {
@@ -16,8 +30,13 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> PlannedReshard::Create(
   planned->proof_ = proof;
   planned->DescribeReplicas();
   planned->FindMovingDevices();
+  planned->own_heap_bytes_ = planned->OwnHeapBytes();
   planned->plan_time_ = clock.Monotonic() - start;
   return planned;
+}
+
+int64_t PlannedReshard::planning_cost() const {
+  return PlanningCost(std::ssize(tensors().group_of_tensor()), std::ssize(tensors().devices()));
 }
 
 void PlannedReshard::DescribeReplicas() {
@@ -52,22 +71,36 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard::Parts>> PlannedReshard::Cut
     DevicesOfWorkers devices) const {
   ASSIGN_OR_RETURN(Parts cut, CutParts(plan_, devices));
   auto parts = std::make_shared<const Parts>(std::move(cut));
-  const MutexLock lock(mutex_);
-  cut_for_ = std::move(devices);
-  parts_ = parts;
+  int64_t bytes = ArrayBytes(*parts) + ArrayBytes(devices);
+  for (const WorkerPart& part : *parts) bytes += HeapBytes(part);
+  for (const std::vector<DeviceId>& of_worker : devices) bytes += DevicesBytes(of_worker);
+  std::function<void(int64_t)> told;
+  {
+    const MutexLock lock(mutex_);
+    cut_for_ = std::move(devices);
+    parts_ = parts;
+    heap_bytes_of_parts_ = bytes;
+    told = told_of_growth_;
+  }
+  if (told != nullptr) told(own_heap_bytes_ + bytes);
   return parts;
 }
 
-int64_t PlannedReshard::weight() const {
-  // Hops are in the plan and, once at each end, in the parts; every tensor and class has a few
-  // integers; cells of the slicing dominate what has many groups.
-  const Slicing& slicing = plan_.slicing();
-  int64_t cells = 0;
-  for (int32_t g = 0; g < slicing.grids(); ++g) cells += slicing.grid(g).cell_count();
-  return 4096 + 128 * static_cast<int64_t>(plan_.hops().size() + plan_.relays().size()) +
-         16 * static_cast<int64_t>(tensors().group_of_tensor().size()) +
-         64 * static_cast<int64_t>(slicing.classes().size() + tensors().devices().size()) +
-         24 * cells;
+int64_t PlannedReshard::OwnHeapBytes() const {
+  int64_t bytes = AllocationBytes(sizeof(PlannedReshard)) + HeapBytes(plan_) +
+                  HeapBytes(request_.topology) + ArrayBytes(replicas_) + HeapBytes(moving_devices_);
+  for (const Replica& replica : replicas_) bytes += HeapBytes(replica.devices);
+  return bytes;
+}
+
+int64_t PlannedReshard::heap_bytes() const {
+  const MutexLock lock(mutex_);
+  return own_heap_bytes_ + heap_bytes_of_parts_;
+}
+
+void PlannedReshard::OnGrowth(std::function<void(int64_t heap_bytes)> told) const {
+  const MutexLock lock(mutex_);
+  told_of_growth_ = std::move(told);
 }
 
 }  // namespace crossmesh

@@ -10,6 +10,7 @@
 #include "planner/reshard/plan_reshard.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,6 +40,8 @@ class PlannedReshard {
   const TensorTable& tensors() const { return plan_.tensors(); }
   const Proof& proof() const { return proof_; }
   absl::Duration plan_time() const { return plan_time_; }
+  // Of the same again, as PlanningCost counts.
+  int64_t planning_cost() const;
   // That send, receive or copy; ascending.
   const std::vector<DeviceRank>& moving_devices() const { return moving_devices_; }
 
@@ -54,26 +57,32 @@ class PlannedReshard {
   // Cuts and keeps them. What CutParts finds. Cost: linear in relays and hops.
   absl::StatusOr<std::shared_ptr<const Parts>> Cut(DevicesOfWorkers devices) const;
 
-  // About how much memory it takes, parts included.
-  int64_t weight() const;
+  // The memory that it keeps, parts included.
+  int64_t heap_bytes() const;
+  // `told` is called with that whenever parts were cut, on the same thread.
+  void OnGrowth(std::function<void(int64_t heap_bytes)> told) const;
 
  private:
   PlannedReshard(ReshardRequest request, const ProofLimits& limits, Plan plan)
       : request_(std::move(request)), limits_(limits), plan_(std::move(plan)) {}
   void DescribeReplicas();
   void FindMovingDevices();
+  int64_t OwnHeapBytes() const;
 
   const ReshardRequest request_;
   const ProofLimits limits_;
   const Plan plan_;
   Proof proof_;
   absl::Duration plan_time_;
+  int64_t own_heap_bytes_ = 0;  // without parts
   std::vector<Replica> replicas_;
   std::vector<DeviceRank> moving_devices_;
 
   mutable Mutex mutex_;
   mutable DevicesOfWorkers cut_for_ ABSL_GUARDED_BY(mutex_);
   mutable std::shared_ptr<const Parts> parts_ ABSL_GUARDED_BY(mutex_);
+  mutable int64_t heap_bytes_of_parts_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::function<void(int64_t)> told_of_growth_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace crossmesh

@@ -14,6 +14,7 @@
 #include "controller/membership/worker_registry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 
@@ -40,21 +41,23 @@ void RunningOperation::Begin() {
   if (request_.planned != nullptr) {
     OnPlanned(request_.planned);
   } else {
-    AtPlanner(std::move(request_.plan), &RunningOperation::OnPlanned);
+    AtPlanner(request_.plan_cost, std::move(request_.plan), &RunningOperation::OnPlanned);
   }
 }
 
 template <typename Result>
-void RunningOperation::AtPlanner(absl::AnyInvocable<Result()> work,
-                                 void (RunningOperation::*done)(Result)) {
-  const bool taken = environment_.planners.Post(
-      [self = shared_from_this(), done, work = std::move(work)]() mutable {
-        self->environment_.queue.Post(
-            [self, done, result = work()]() mutable { ((*self).*done)(std::move(result)); });
-      });
-  if (!taken) {
-    (this->*done)(absl::ResourceExhaustedError("too many requests wait for the planner"));
-  }
+void RunningOperation::AtPlanner(int64_t cost, Work<Result> work,
+                                 void (RunningOperation::*next)(Result)) {
+  const auto done = [self = shared_from_this(), next](Result result) {
+    self->environment_.queue.Post(
+        [self, next, result = std::move(result)]() mutable { ((*self).*next)(std::move(result)); });
+  };
+  environment_.planners.Post(
+      {.client = request_.client,
+       .cost = cost,
+       .work = [done, work = std::move(work)](const absl::Status& turn) mutable {
+         turn.ok() ? work(done) : done(turn);
+       }});
 }
 
 void RunningOperation::OnPlanned(OperationRequest::Planned planned) {
@@ -87,8 +90,12 @@ void RunningOperation::AssignWorkers() {
   }
   attempt.SetWorkers(*std::move(owners));
   if (auto parts = planned.FindParts(attempt.devices)) return OnParts(std::move(parts));
+  const Plan& plan = planned.plan();
   AtPlanner<Parts>(
-      [shared = attempt.planned, devices = attempt.devices] { return shared->Cut(devices); },
+      std::ssize(plan.relays()) + std::ssize(plan.hops()),
+      [shared = attempt.planned, devices = attempt.devices](auto done) {
+        done(shared->Cut(devices));
+      },
       &RunningOperation::OnParts);
 }
 
@@ -261,19 +268,22 @@ void RunningOperation::Do(const PlanAgain& action) {
   // Now, since the next attempt needs the same GPUs.
   last.ReturnCommunicators();
   Remainder remainder = last.RemainderOf(action.replicas, action.without);
+  const int64_t cost = remainder.first->planning_cost();
   OperationAttempt& next = AddAttempt();
   next.replica_numbers.assign(action.replicas.begin(), action.replicas.end());
   AtPlanner<OperationRequest::Planned>(
-      [remainder = std::move(remainder), &clock = environment_.clock] {
-        return PlanRemainder(remainder, clock);
+      cost,
+      [remainder = std::move(remainder), &clock = environment_.clock](auto done) {
+        done(PlanRemainder(remainder, clock));
       },
       &RunningOperation::OnPlanned);
 }
 
 void RunningOperation::Do(const CheckHope& action) {
   AtPlanner<Hope>(
-      [remainder = attempts_.back().RemainderOf(action.replicas, action.without)]() -> Hope {
-        return FindHopeless(remainder);
+      attempts_.back().planned->planning_cost(),
+      [remainder = attempts_.back().RemainderOf(action.replicas, action.without)](auto done) {
+        done(FindHopeless(remainder));
       },
       &RunningOperation::OnHope);
 }

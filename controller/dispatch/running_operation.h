@@ -2,6 +2,7 @@
 
 #include "common/base/clock.h"
 #include "controller/dispatch/operation_times.h"
+#include "controller/dispatch/planning_queue.h"
 #include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "controller/dispatch/worker_gateway.h"
@@ -39,11 +40,14 @@ struct OperationRequest {
   // What all workers are told in all attempts.
   v1::ExecuteRequest::Start start;
   std::optional<absl::Duration> deadline;  // nothing: DefaultDeadline
+  std::string client;                      // as PlanningJob::client
 
   using Planned = absl::StatusOr<std::shared_ptr<const PlannedReshard>>;
-  // A cached plan; else `plan` is called by a planner's thread.
+  // A cached plan; else `plan` is called by a planner's thread, and calls its argument with what
+  // came of it, then or later on another one.
   std::shared_ptr<const PlannedReshard> planned;
-  absl::AnyInvocable<Planned()> plan;
+  absl::AnyInvocable<void(absl::AnyInvocable<void(Planned)>)> plan;
+  int64_t plan_cost = 0;  // as PlanningCost counts
 };
 
 // One operation that runs: its machine, fed from calls, timers and membership, and the carrying out
@@ -65,8 +69,8 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
     TaskGateway& gateway;
     CommunicatorLeases& communicators;
     WorkerRegistry& workers;
-    TaskQueue& queue;     // runs one task after the other
-    TaskQueue& planners;  // for what takes long
+    TaskQueue& queue;         // runs one task after the other
+    PlanningQueue& planners;  // for what takes long
     const Clock& clock;
     RunSink<v1::Operation>& sink;
     ControllerMetrics& metrics;
@@ -88,7 +92,9 @@ class RunningOperation : public std::enable_shared_from_this<RunningOperation> {
  private:
   // Planning, in steps; each goes through a planner's thread where it may take long.
   template <typename Result>
-  void AtPlanner(absl::AnyInvocable<Result()> work, void (RunningOperation::*done)(Result));
+  using Work = absl::AnyInvocable<void(absl::AnyInvocable<void(Result)> done)>;
+  template <typename Result>
+  void AtPlanner(int64_t cost, Work<Result> work, void (RunningOperation::*next)(Result));
   void OnPlanned(OperationRequest::Planned planned);
   void AssignWorkers();
   using Parts = absl::StatusOr<std::shared_ptr<const std::vector<WorkerPart>>>;

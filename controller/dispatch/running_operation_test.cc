@@ -71,13 +71,21 @@ TEST_F(RunningOperationTest, ACachedPlanIsNeitherPlannedNorCutAgain) {
 
 TEST_F(RunningOperationTest, APlanThatFailsFailsTheOperationWithItsError) {
   OperationRequest request = Request("op-1");
-  request.plan = [] { return absl::InvalidArgumentError("tensor x: no rule matches"); };
+  request.plan = [](auto done) { done(absl::InvalidArgumentError("tensor x: no rule matches")); };
   Start(std::move(request));
   EXPECT_EQ(Latest("op-1").state(), v1::OPERATION_STATE_FAILED);
   EXPECT_THAT(ErrorOf(Latest("op-1")),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tensor x")));
   EXPECT_THAT(gateway_.calls, IsEmpty());
   EXPECT_EQ(sink_.intents, 0);
+}
+
+TEST_F(RunningOperationTest, PlannersWorkForTheClientOfTheRequest) {
+  OperationRequest request = Request("op-1");
+  request.client = "ipv4:192.0.2.1:77";
+  Start(std::move(request));
+  EXPECT_THAT(planners_.clients(), ElementsAre("ipv4:192.0.2.1:77", "ipv4:192.0.2.1:77"))
+      << "to plan and to cut";
 }
 
 TEST_F(RunningOperationTest, AFullPlannerFailsTheOperation) {

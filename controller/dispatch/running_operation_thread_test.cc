@@ -8,6 +8,7 @@
 #include "controller/dispatch/running_operation.h"
 #include "controller/dispatch/running_table.h"
 #include "controller/dispatch/testing/dispatch_fixture.h"
+#include "controller/dispatch/thread_planning_queue.h"
 #include "controller/dispatch/thread_task_queue.h"
 
 #include <atomic>
@@ -151,9 +152,9 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
   DiligentWorkers gateway(clock);
   CountingSink sink;
   ThreadTaskQueue queue({.name = "operations"}, clock);
-  ThreadTaskQueue planners({.name = "planner", .threads = 2}, clock);
-  FakeCommunicatorGateway communicator_gateway;
   ControllerMetrics metrics;
+  ThreadPlanningQueue planners(2, clock, metrics);
+  FakeCommunicatorGateway communicator_gateway;
   CommunicatorLeases communicators({.gateway = communicator_gateway,
                                     .workers = registry,
                                     .queue = queue,
@@ -178,8 +179,8 @@ TEST(RunningOperationThreadTest, EveryOperationEndsWhateverHappensAtOnce) {
     if (random() % 2 == 0) {
       request.planned = planned;
     } else {
-      request.plan = [&clock] {
-        return PlannedReshard::Create({.tensors = SampleTable().Make()}, {}, clock);
+      request.plan = [&clock](auto done) {
+        done(PlannedReshard::Create({.tensors = SampleTable().Make()}, {}, clock));
       };
     }
     ASSERT_OK(running.Start(std::move(request)));

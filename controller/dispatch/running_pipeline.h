@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/mesh/device.h"
 #include "controller/dispatch/iteration_measurement.h"
+#include "controller/dispatch/planning_queue.h"
 #include "controller/dispatch/run_numbers.h"
 #include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
@@ -42,6 +43,8 @@ struct PipelineRequest {
   using Planned = absl::StatusOr<std::shared_ptr<const PlannedPipeline>>;
   // Called once, by a planner's thread.
   absl::AnyInvocable<Planned(CancelCheck)> plan;
+  int64_t plan_cost = 0;  // as PlanningCost counts
+  std::string client;     // as PlanningJob::client
 };
 
 // One pipeline that runs: its machine, fed from calls, timers and membership, and the carrying out
@@ -70,8 +73,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   struct Environment {
     ProgramGateway& gateway;
     WorkerRegistry& workers;
-    TaskQueue& queue;     // runs one task after the other
-    TaskQueue& planners;  // for what takes long
+    TaskQueue& queue;         // runs one task after the other
+    PlanningQueue& planners;  // for what takes long
     const Clock& clock;
     RunSink<v1::PipelineRun>& sink;
     RunNumbers& numbers;

@@ -39,10 +39,11 @@ absl::Status CheckTakesPart(const WorkerRecord& worker, const std::set<DeviceId>
 }  // namespace
 
 void RunningPipeline::Begin() {
-  const bool taken = environment_.planners.Post([self = shared_from_this()] {
+  const auto plan = [self = shared_from_this()](const absl::Status& turn) {
     const absl::Duration begin = self->environment_.clock.Monotonic();
     PipelineRequest::Planned planned =
-        self->request_.plan([given_up = self->given_up_] { return given_up->load(); });
+        turn.ok() ? self->request_.plan([given_up = self->given_up_] { return given_up->load(); })
+                  : PipelineRequest::Planned(turn);
     const absl::Duration took = self->environment_.clock.Monotonic() - begin;
     v1::PipelinePlan summary;
     if (planned.ok()) {
@@ -54,8 +55,8 @@ void RunningPipeline::Begin() {
           *self->run_.mutable_plan() = std::move(summary);
           self->OnPlanned(std::move(planned));
         });
-  });
-  if (!taken) OnPlanned(absl::ResourceExhaustedError("too many requests wait for the planner"));
+  };
+  environment_.planners.Post({.client = request_.client, .cost = request_.plan_cost, .work = plan});
 }
 
 void RunningPipeline::OnPlanned(PipelineRequest::Planned planned) {
@@ -118,18 +119,16 @@ RunningPipeline::Programs RunningPipeline::MakeBytes(const PlannedPipeline& plan
 }
 
 void RunningPipeline::MakePrograms(DevicesOfWorkers devices) {
-  const bool taken = environment_.planners.Post(
-      [self = shared_from_this(), planned = planned_, devices = std::move(devices)]() mutable {
-        Programs programs = MakeBytes(*planned, devices);
-        self->environment_.queue.Post(
-            [self, devices = std::move(devices), programs = std::move(programs)]() mutable {
-              self->OnPrograms(std::move(devices), std::move(programs));
-            });
-      });
-  if (!taken) {
-    Feed(Machine::PreparationFailed{
-        absl::ResourceExhaustedError("too many requests wait for the planner")});
-  }
+  auto make = [self = shared_from_this(), planned = planned_,
+               devices = std::move(devices)](const absl::Status& turn) mutable {
+    Programs programs = turn.ok() ? MakeBytes(*planned, devices) : Programs(turn);
+    self->environment_.queue.Post(
+        [self, devices = std::move(devices), programs = std::move(programs)]() mutable {
+          self->OnPrograms(std::move(devices), std::move(programs));
+        });
+  };
+  environment_.planners.Post(
+      {.client = request_.client, .cost = request_.plan_cost, .work = std::move(make)});
 }
 
 void RunningPipeline::OnPrograms(DevicesOfWorkers devices, Programs programs) {

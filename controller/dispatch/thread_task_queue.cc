@@ -8,9 +8,7 @@ namespace crossmesh {
 
 ThreadTaskQueue::ThreadTaskQueue(Options options, const Clock& clock)
     : options_(std::move(options)), clock_(clock) {
-  for (int i = 0; i < options_.threads; ++i) {
-    threads_.emplace_back(options_.name, [this] { Run(); });
-  }
+  thread_ = Thread(options_.name, [this] { Run(); });
 }
 
 bool ThreadTaskQueue::Post(Task task) {
@@ -53,8 +51,8 @@ void ThreadTaskQueue::Stop() {
     dropped_tasks.swap(tasks_);
     dropped_timers.swap(timers_);
   }
-  changed_.SignalAll();
-  for (Thread& thread : threads_) thread.Join();
+  changed_.Signal();
+  thread_.Join();
 }
 
 void ThreadTaskQueue::Run() {

@@ -8,19 +8,16 @@
 #include <cstddef>
 #include <deque>
 #include <string>
-#include <vector>
 
 #include <absl/container/btree_map.h>
 
 namespace crossmesh {
 
-// A task queue with threads of its own. With one thread, tasks run one after the other.
-// Thread-safe.
+// A task queue with a thread of its own, which runs one task after the other. Thread-safe.
 class ThreadTaskQueue final : public TaskQueue {
  public:
   struct Options {
-    std::string name;  // of the threads
-    int threads = 1;
+    std::string name;            // of the thread
     size_t tasks_max = 1 << 20;  // that wait to run; timers are not counted
   };
 
@@ -43,7 +40,7 @@ class ThreadTaskQueue final : public TaskQueue {
 
   const Options options_;
   const Clock& clock_;
-  std::vector<Thread> threads_;
+  Thread thread_;
 
   Mutex mutex_;
   CondVar changed_;

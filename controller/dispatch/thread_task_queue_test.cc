@@ -1,6 +1,6 @@
 #include "controller/dispatch/thread_task_queue.h"
 
-#include "common/base/mutex.h"
+#include "controller/dispatch/testing/gate.h"
 
 #include <atomic>
 #include <memory>
@@ -13,25 +13,6 @@ namespace crossmesh {
 namespace {
 
 using ::testing::ElementsAre;
-
-// Lets a test wait for tasks.
-class Gate {
- public:
-  void Open() {
-    const MutexLock lock(mutex_);
-    open_ = true;
-    opened_.SignalAll();
-  }
-  void Wait() {
-    const MutexLock lock(mutex_);
-    while (!open_) opened_.Wait(mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  CondVar opened_;
-  bool open_ ABSL_GUARDED_BY(mutex_) = false;
-};
 
 class ThreadTaskQueueTest : public ::testing::Test {
  protected:

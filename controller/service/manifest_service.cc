@@ -8,6 +8,7 @@
 #include "controller/catalog/catalog.h"
 #include "controller/service/object_count.h"
 #include "controller/service/paging.h"
+#include "controller/service/reshard_planner.h"
 #include "controller/service/unary.h"
 
 #include <algorithm>
@@ -146,7 +147,9 @@ grpc::ServerUnaryReactor* ManifestService::DeleteManifest(
     grpc::CallbackServerContext* context, const v1::DeleteManifestRequest* request,
     v1::DeleteManifestResponse* /*response*/) {
   return Serve(context, *request, [&]() -> absl::Status {
-    RETURN_IF_ERROR(catalog_.manifests.Delete(request->name(), request->revision()));
+    ASSIGN_OR_RETURN(const int64_t deleted,
+                     catalog_.manifests.Delete(request->name(), request->revision()));
+    planner_.Forget(deleted);
     metrics_.SetObjects(ObjectKind::kManifest, CountObjects(catalog_.manifests));
     return absl::OkStatus();
   });

@@ -5,6 +5,7 @@
 namespace crossmesh {
 
 class ControllerMetrics;
+class ReshardPlanner;
 struct Catalog;
 
 // Tensor manifests by name. Thread-safe.
@@ -13,8 +14,9 @@ class ManifestService final : public v1::ManifestService::CallbackService {
   // Tensors of one message.
   static constexpr int kTensorsPerMessageMax = 4096;
 
-  ManifestService(Catalog& catalog, ControllerMetrics& metrics)
-      : catalog_(catalog), metrics_(metrics) {}
+  // The planner forgets plans of what is deleted.
+  ManifestService(Catalog& catalog, ReshardPlanner& planner, ControllerMetrics& metrics)
+      : catalog_(catalog), planner_(planner), metrics_(metrics) {}
 
   grpc::ServerReadReactor<v1::PutManifestRequest>* PutManifest(
       grpc::CallbackServerContext* context, v1::PutManifestResponse* response) override;
@@ -29,6 +31,7 @@ class ManifestService final : public v1::ManifestService::CallbackService {
 
  private:
   Catalog& catalog_;
+  ReshardPlanner& planner_;
   ControllerMetrics& metrics_;
 };
 

@@ -7,6 +7,7 @@
 #include "controller/catalog/catalog.h"
 #include "controller/service/object_count.h"
 #include "controller/service/paging.h"
+#include "controller/service/reshard_planner.h"
 #include "controller/service/unary.h"
 
 #include <utility>
@@ -60,7 +61,9 @@ grpc::ServerUnaryReactor* MeshService::DeleteMesh(grpc::CallbackServerContext* c
                                                   const v1::DeleteMeshRequest* request,
                                                   v1::DeleteMeshResponse* /*response*/) {
   return Serve(context, *request, [&]() -> absl::Status {
-    RETURN_IF_ERROR(catalog_.meshes.Delete(request->name(), request->revision()));
+    ASSIGN_OR_RETURN(const int64_t deleted,
+                     catalog_.meshes.Delete(request->name(), request->revision()));
+    planner_.Forget(deleted);
     metrics_.SetObjects(ObjectKind::kMesh, CountObjects(catalog_.meshes));
     return absl::OkStatus();
   });

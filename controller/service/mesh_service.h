@@ -5,13 +5,15 @@
 namespace crossmesh {
 
 class ControllerMetrics;
+class ReshardPlanner;
 struct Catalog;
 
 // Meshes by name. Thread-safe.
 class MeshService final : public v1::MeshService::CallbackService {
  public:
-  MeshService(Catalog& catalog, ControllerMetrics& metrics)
-      : catalog_(catalog), metrics_(metrics) {}
+  // The planner forgets plans of what is deleted.
+  MeshService(Catalog& catalog, ReshardPlanner& planner, ControllerMetrics& metrics)
+      : catalog_(catalog), planner_(planner), metrics_(metrics) {}
 
   grpc::ServerUnaryReactor* CreateMesh(grpc::CallbackServerContext* context,
                                        const v1::CreateMeshRequest* request,
@@ -28,6 +30,7 @@ class MeshService final : public v1::MeshService::CallbackService {
 
  private:
   Catalog& catalog_;
+  ReshardPlanner& planner_;
   ControllerMetrics& metrics_;
 };
 

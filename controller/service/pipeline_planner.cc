@@ -3,9 +3,11 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "controller/catalog/catalog.h"
+#include "controller/dispatch/planning_queue.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -51,13 +53,31 @@ absl::StatusOr<PipelineDescription> DescribeSource(Catalog& catalog, const Reque
       "pipeline_source: expected the name of a pipeline or a specification, found neither");
 }
 
+// Every edge is planned both ways. To search a schedule takes about as long for each of its ops as
+// to plan for kOpCost tensors of one slot.
+int64_t CostOf(const PipelineDescription& pipeline) {
+  constexpr int64_t kOpCost = 32;
+  int64_t cost = kOpCost * std::ssize(pipeline.stages) * std::ssize(pipeline.samples);
+  for (const PipelineDescription::Edge& edge : pipeline.edges) {
+    int64_t slots = 0;
+    for (const StageIndex stage : {edge.from, edge.to}) {
+      slots += pipeline.ranks[pipeline.stages[stage].rank].mesh->slots();
+    }
+    cost += 2 * PlanningCost(std::ssize(edge.tensors), slots);
+  }
+  return cost;
+}
+
 // All that is named is looked up now: the plan is of what was registered when the request came.
 template <typename Request>
 absl::StatusOr<PipelinePlanner::Planning> OpenSource(Catalog& catalog, const Request& request) {
   ASSIGN_OR_RETURN(PipelineDescription pipeline, DescribeSource(catalog, request));
-  return [pipeline = std::move(pipeline), choice = request.choice()](CancelCheck cancelled) {
-    return PlanPipeline(pipeline, choice, cancelled);
-  };
+  const int64_t cost = CostOf(pipeline);
+  return PipelinePlanner::Planning{
+      .cost = cost,
+      .plan = [pipeline = std::move(pipeline), choice = request.choice()](CancelCheck cancelled) {
+        return PlanPipeline(pipeline, choice, cancelled);
+      }};
 }
 
 }  // namespace
@@ -80,7 +100,7 @@ absl::StatusOr<v1::PipelinePlan> PipelinePlanner::Plan(Planning& planning,
                                                        CancelCheck cancelled) const {
   RETURN_IF_ERROR(CheckWanted(cancelled));
   const absl::Duration begin = clock_.Monotonic();
-  ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedPipeline> planned, planning(cancelled));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedPipeline> planned, planning.plan(cancelled));
   v1::PipelinePlan summary = planned->Summary();
   summary.set_plan_seconds(absl::ToDoubleSeconds(clock_.Monotonic() - begin));
   return summary;

@@ -3,6 +3,7 @@
 #include "common/base/cancel_check.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
 
+#include <cstdint>
 #include <memory>
 
 #include <absl/functional/any_invocable.h>
@@ -24,9 +25,11 @@ class PipelinePlanner {
   // field.
   absl::Status Check(const v1::PipelineSpec& spec) const;
 
-  // What a planner's thread does, once: what PlanPipeline finds.
-  using Planning =
-      absl::AnyInvocable<absl::StatusOr<std::shared_ptr<const PlannedPipeline>>(CancelCheck)>;
+  struct Planning {
+    int64_t cost = 0;  // as PlanningCost counts
+    // What a planner's thread does, once: what PlanPipeline finds.
+    absl::AnyInvocable<absl::StatusOr<std::shared_ptr<const PlannedPipeline>>(CancelCheck)> plan;
+  };
   // Of a request with a source and a choice: with the meshes that are registered under the names of
   // ranks, and the current network where the specification has none. As Check; NotFound names the
   // pipeline; InvalidArgument: there is no source.

@@ -69,7 +69,7 @@ grpc::ServerUnaryReactor* PipelineService::DeletePipeline(
     grpc::CallbackServerContext* context, const v1::DeletePipelineRequest* request,
     v1::DeletePipelineResponse* /*response*/) {
   return Serve(context, *request,
-               [&] { return options_.catalog.pipelines.Delete(request->name(), 0); });
+               [&] { return options_.catalog.pipelines.Delete(request->name(), 0).status(); });
 }
 
 grpc::ServerUnaryReactor* PipelineService::PlanPipeline(grpc::CallbackServerContext* context,
@@ -77,22 +77,24 @@ grpc::ServerUnaryReactor* PipelineService::PlanPipeline(grpc::CallbackServerCont
                                                         v1::PlanPipelineResponse* response) {
   absl::StatusOr<PipelinePlanner::Planning> planning = planner_.Open(*request);
   if (!planning.ok()) return Answer(context, planning.status());
-  return ServeAtPlanner(
-      context, options_.planners,
-      [this, response, planning = *std::move(planning)](CancelCheck cancelled) mutable {
-        absl::StatusOr<v1::PipelinePlan> plan = planner_.Plan(planning, cancelled);
-        if (plan.ok()) *response->mutable_plan() = *std::move(plan);
-        return plan.status();
-      });
+  const int64_t cost = planning->cost;
+  return ServeAtPlanner(context, options_.planners, cost,
+                        [=, this, planning = *std::move(planning)](const auto& end) mutable {
+                          absl::StatusOr<v1::PipelinePlan> plan =
+                              planner_.Plan(planning, [context] { return context->IsCancelled(); });
+                          if (plan.ok()) *response->mutable_plan() = *std::move(plan);
+                          end(plan.status());
+                        });
 }
 
 grpc::ServerWriteReactor<v1::StartPipelineResponse>* PipelineService::StartPipeline(
-    grpc::CallbackServerContext* /*context*/, const v1::StartPipelineRequest* request) {
+    grpc::CallbackServerContext* context, const v1::StartPipelineRequest* request) {
   return RunWatch<v1::PipelineRun, v1::StartPipelineResponse>::Follow(
-      options_.registry, Begin(*request), &v1::StartPipelineResponse::mutable_run);
+      options_.registry, Begin(*request, context->peer()), &v1::StartPipelineResponse::mutable_run);
 }
 
-absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineRequest& request) {
+absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineRequest& request,
+                                                   const std::string& client) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   v1::PipelineRun first;
   first.set_request_id(request.request_id());
@@ -107,6 +109,7 @@ absl::StatusOr<std::string> PipelineService::Begin(const v1::StartPipelineReques
                                  [&](RunRegistry<v1::PipelineRun>::Entry entry) -> absl::Status {
                                    ASSIGN_OR_RETURN(PipelineRequest run, RequestOf(request));
                                    run.shown = std::move(entry.run);
+                                   run.client = client;
                                    return options_.running.Start(std::move(run));
                                  });
 }
@@ -132,7 +135,9 @@ absl::StatusOr<PipelineRequest> PipelineService::RequestOf(
                      DurationIn(request.rejoin_limit(), kRejoinLimits, "rejoin_limit"));
   }
   RETURN_IF_ERROR(FromProto(request.choice()).status());
-  ASSIGN_OR_RETURN(run.plan, planner_.Open(request));
+  ASSIGN_OR_RETURN(PipelinePlanner::Planning planning, planner_.Open(request));
+  run.plan_cost = planning.cost;
+  run.plan = std::move(planning.plan);
   return run;
 }
 

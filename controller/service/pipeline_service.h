@@ -9,8 +9,8 @@
 
 namespace crossmesh {
 
+class PlanningQueue;
 class RunningPipeline;
-class TaskQueue;
 struct PipelineRequest;
 template <typename Subject>
 class RunRegistry;
@@ -24,7 +24,7 @@ class PipelineService final : public v1::PipelineService::CallbackService {
     Catalog& catalog;
     RunRegistry<v1::PipelineRun>& registry;
     RunningTable<RunningPipeline>& running;
-    TaskQueue& planners;
+    PlanningQueue& planners;
     const Clock& clock;
   };
   explicit PipelineService(const Options& options)
@@ -58,7 +58,8 @@ class PipelineService final : public v1::PipelineService::CallbackService {
 
  private:
   // The id of the run, begun now or before.
-  absl::StatusOr<std::string> Begin(const v1::StartPipelineRequest& request);
+  absl::StatusOr<std::string> Begin(const v1::StartPipelineRequest& request,
+                                    const std::string& client);
   absl::StatusOr<PipelineRequest> RequestOf(const v1::StartPipelineRequest& request);
 
   const Options options_;

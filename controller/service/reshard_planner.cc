@@ -1,5 +1,6 @@
 #include "controller/service/reshard_planner.h"
 
+#include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
@@ -7,9 +8,12 @@
 #include "common/reshard/reshard_inputs.h"
 #include "common/wire/reshard_codec.h"
 #include "controller/catalog/catalog.h"
+#include "controller/catalog/plan_cache.h"
 #include "controller/dispatch/planned_reshard.h"
+#include "controller/dispatch/planning_queue.h"
 #include "planner/reshard/reshard_request.h"
 
+#include <iterator>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -44,17 +48,27 @@ struct ReshardPlanner::Objects {
 };
 
 struct ReshardPlanner::Ticket::Draft {
+  Objects objects;
   ReshardInputs inputs;
   ReshardRequest request;  // without its tensors
 };
 
+ReshardPlanner::ReshardPlanner(Catalog& catalog, const Clock& clock, ControllerMetrics& metrics)
+    : catalog_(catalog),
+      clock_(clock),
+      metrics_(metrics),
+      cache_(std::make_shared<PlanCache<PlannedReshard>>(kCacheBytesMax)) {}
+
 absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(const v1::ReshardSpec& spec) {
   ASSIGN_OR_RETURN(const Objects objects, Find(spec));
   Ticket ticket{.key = KeyOf(spec, objects)};
-  ticket.planned = cache_.Find(ticket.key);
+  ticket.planned = cache_->Find(ticket.key);
   metrics_.PlanCacheRequest(ticket.planned != nullptr ? CacheResult::kHit : CacheResult::kMiss);
   if (ticket.planned == nullptr) {
     ASSIGN_OR_RETURN(ticket.draft, Decode(spec, objects));
+    const ReshardInputs& inputs = ticket.draft->inputs;
+    ticket.cost = PlanningCost(std::ssize(inputs.manifest->tensors()),
+                               inputs.source.mesh->slots() + inputs.destination.mesh->slots());
   }
   return ticket;
 }
@@ -101,6 +115,7 @@ Digest ReshardPlanner::KeyOf(const v1::ReshardSpec& spec, const Objects& objects
 absl::StatusOr<std::shared_ptr<const ReshardPlanner::Ticket::Draft>> ReshardPlanner::Decode(
     const v1::ReshardSpec& spec, const Objects& objects) const {
   auto draft = std::make_shared<Ticket::Draft>();
+  draft->objects = objects;
   ASSIGN_OR_RETURN(draft->inputs, FromProto(spec, {.manifest = objects.manifest.value,
                                                    .source_mesh = objects.source.value,
                                                    .destination_mesh = objects.destination.value}));
@@ -111,11 +126,17 @@ absl::StatusOr<std::shared_ptr<const ReshardPlanner::Ticket::Draft>> ReshardPlan
   return draft;
 }
 
-absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardPlanner::Plan(const Ticket& ticket,
-                                                                           CancelCheck cancelled) {
-  if (ticket.planned != nullptr) return ticket.planned;
+void ReshardPlanner::Plan(const Ticket& ticket, Flights::Wanted wanted) {
+  if (ticket.planned != nullptr) return wanted.done(ticket.planned);
+  flights_.Do(ticket.key, std::move(wanted),
+              [&](CancelCheck cancelled) { return PlanNow(ticket, cancelled); });
+}
+
+ReshardPlanner::Flights::Result ReshardPlanner::PlanNow(const Ticket& ticket,
+                                                        CancelCheck cancelled) {
+  RETURN_IF_ERROR(CheckWanted(cancelled));
   // Another request for the same may have been planned since the ticket was opened.
-  if (auto planned = cache_.Find(ticket.key)) return planned;
+  if (auto planned = cache_->Find(ticket.key)) return planned;
   const Ticket::Draft& draft = *ticket.draft;
   const absl::Duration begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(TensorTable tensors, BuildReshardTensors(draft.inputs));
@@ -126,8 +147,43 @@ absl::StatusOr<std::shared_ptr<const PlannedReshard>> ReshardPlanner::Plan(const
       PlannedReshard::Create(std::move(request), draft.inputs.limits, clock_, cancelled));
   metrics_.PlanComputed(planned->plan().figures().strategy, clock_.Monotonic() - begin,
                         static_cast<int64_t>(planned->plan().relays().size()));
-  cache_.Insert(ticket.key, planned, planned->weight());
+  Keep(ticket, planned);
   return planned;
+}
+
+void ReshardPlanner::Keep(const Ticket& ticket,
+                          const std::shared_ptr<const PlannedReshard>& planned) {
+  const Objects& objects = ticket.draft->objects;
+  cache_->Insert(ticket.key, {.value = planned,
+                              .weight = planned->heap_bytes(),
+                              .objects = {objects.manifest.revision, objects.source.revision,
+                                          objects.destination.revision}});
+  planned->OnGrowth(
+      [weak = std::weak_ptr(cache_), &metrics = metrics_, key = ticket.key](int64_t heap_bytes) {
+        const auto cache = weak.lock();
+        if (cache == nullptr) return;
+        cache->SetWeight(key, heap_bytes);
+        metrics.SetPlanCacheBytes(cache->weight());
+      });
+  // What was deleted meanwhile has been forgotten too early for this one.
+  if (!AreCurrent(objects)) cache_->Erase(ticket.key);
+  metrics_.SetPlanCacheBytes(cache_->weight());
+}
+
+void ReshardPlanner::Forget(int64_t revision) {
+  cache_->EraseOf(revision);
+  metrics_.SetPlanCacheBytes(cache_->weight());
+}
+
+bool ReshardPlanner::AreCurrent(const Objects& objects) {
+  const auto is_current = [](auto& table, const auto& object) {
+    if (object.value == nullptr) return true;  // inline
+    const auto found = table.Get(object.name);
+    return found.ok() && found->revision == object.revision;
+  };
+  return is_current(catalog_.manifests, objects.manifest) &&
+         is_current(catalog_.meshes, objects.source) &&
+         is_current(catalog_.meshes, objects.destination);
 }
 
 }  // namespace crossmesh

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "common/base/cancel_check.h"
 #include "common/base/digest.h"
-#include "controller/catalog/plan_cache.h"
+#include "controller/catalog/single_flight.h"
 #include "crossmesh/v1/reshard.pb.h"
 
 #include <cstdint>
@@ -16,15 +15,16 @@ class Clock;
 class ControllerMetrics;
 class PlannedReshard;
 struct Catalog;
+template <typename T>
+class PlanCache;
 
 // Where specifications become plans: looks up what they name, decodes them within limits, plans,
 // proves, and keeps what was planned. Thread-safe.
 class ReshardPlanner {
  public:
-  static constexpr int64_t kCacheWeightMax = int64_t{512} << 20;  // of plans, about in bytes
+  static constexpr int64_t kCacheBytesMax = int64_t{512} << 20;  // of memory that plans keep
 
-  ReshardPlanner(Catalog& catalog, const Clock& clock, ControllerMetrics& metrics)
-      : catalog_(catalog), clock_(clock), metrics_(metrics) {}
+  ReshardPlanner(Catalog& catalog, const Clock& clock, ControllerMetrics& metrics);
 
   // A specification that can be planned.
   struct Ticket {
@@ -36,20 +36,29 @@ class ReshardPlanner {
     std::shared_ptr<const PlannedReshard> planned;
     struct Draft;
     std::shared_ptr<const Draft> draft;
+    int64_t cost = 0;  // of planning it, as PlanningCost counts
   };
   // Cost: linear in the specification; with a cached plan nothing of it is decoded. NotFound names
   // a mesh or manifest that is not registered; InvalidArgument names the field.
   absl::StatusOr<Ticket> Open(const v1::ReshardSpec& spec);
 
-  // Plans and proves, unless it is cached by now. What BuildReshardTensors, PlanReshard and Prove
-  // find. May take seconds; Cancelled soon after `cancelled` says so.
-  absl::StatusOr<std::shared_ptr<const PlannedReshard>> Plan(
-      const Ticket& ticket, CancelCheck cancelled = NeverCancelled);
+  // Plans and proves, unless it is cached by now, or planned on another thread, which then tells
+  // this call as well. What BuildReshardTensors, PlanReshard and Prove find; Cancelled soon after
+  // all that want it say so. May take seconds.
+  using Flights = SingleFlight<PlannedReshard>;
+  void Plan(const Ticket& ticket, Flights::Wanted wanted);
+
+  // The mesh or manifest of this revision was deleted: no request finds plans of it any more.
+  void Forget(int64_t revision);
 
  private:
   struct Objects;
 
+  Flights::Result PlanNow(const Ticket& ticket, CancelCheck cancelled);
   absl::StatusOr<Objects> Find(const v1::ReshardSpec& spec);
+  // Are they registered still?
+  bool AreCurrent(const Objects& objects);
+  void Keep(const Ticket& ticket, const std::shared_ptr<const PlannedReshard>& planned);
   absl::StatusOr<std::shared_ptr<const Ticket::Draft>> Decode(const v1::ReshardSpec& spec,
                                                               const Objects& objects) const;
   Digest KeyOf(const v1::ReshardSpec& spec, const Objects& objects) const;
@@ -57,7 +66,9 @@ class ReshardPlanner {
   Catalog& catalog_;
   const Clock& clock_;
   ControllerMetrics& metrics_;
-  PlanCache<PlannedReshard> cache_{kCacheWeightMax};
+  // Plans that are executed tell it how they grow, maybe when the planner is gone.
+  const std::shared_ptr<PlanCache<PlannedReshard>> cache_;
+  Flights flights_;
 };
 
 }  // namespace crossmesh

@@ -49,13 +49,15 @@ grpc::ServerUnaryReactor* ReshardService::PlanReshard(grpc::CallbackServerContex
   if (ticket->planned != nullptr) {
     return Answer(context, Tell(*ticket->planned, /*cached=*/true, *request, *response));
   }
+  const int64_t cost = ticket->cost;
   return ServeAtPlanner(
-      context, options_.planners,
-      [=, this, ticket = *std::move(ticket)](CancelCheck cancelled) -> absl::Status {
-        RETURN_IF_ERROR(CheckWanted(cancelled));
-        ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedReshard> planned,
-                         options_.planner.Plan(ticket, cancelled));
-        return Tell(*planned, /*cached=*/false, *request, *response);
+      context, options_.planners, cost, [=, this, ticket = *std::move(ticket)](const auto& end) {
+        const auto done = [=, this](const ReshardPlanner::Flights::Result& planned) {
+          end(planned.ok() ? Tell(**planned, /*cached=*/false, *request, *response)
+                           : planned.status());
+        };
+        options_.planner.Plan(
+            ticket, {.cancelled = [context] { return context->IsCancelled(); }, .done = done});
       });
 }
 
@@ -80,12 +82,14 @@ absl::Status ReshardService::Tell(const PlannedReshard& planned, bool cached,
 }
 
 grpc::ServerWriteReactor<v1::ExecuteReshardResponse>* ReshardService::ExecuteReshard(
-    grpc::CallbackServerContext* /*context*/, const v1::ExecuteReshardRequest* request) {
+    grpc::CallbackServerContext* context, const v1::ExecuteReshardRequest* request) {
   return RunWatch<v1::Operation, v1::ExecuteReshardResponse>::Follow(
-      options_.registry, Begin(*request), &v1::ExecuteReshardResponse::mutable_operation);
+      options_.registry, Begin(*request, context->peer()),
+      &v1::ExecuteReshardResponse::mutable_operation);
 }
 
-absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardRequest& request) {
+absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardRequest& request,
+                                                  const std::string& client) {
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   const v1::ReshardSpec& spec = request.spec();
   v1::Operation first;
@@ -98,6 +102,7 @@ absl::StatusOr<std::string> ReshardService::Begin(const v1::ExecuteReshardReques
                                    ASSIGN_OR_RETURN(
                                        OperationRequest operation,
                                        RequestOf(spec, std::move(entry.run), entry.number));
+                                   operation.client = client;
                                    return options_.running.Start(std::move(operation));
                                  });
 }
@@ -127,8 +132,9 @@ absl::StatusOr<OperationRequest> ReshardService::RequestOf(const v1::ReshardSpec
   ASSIGN_OR_RETURN(ReshardPlanner::Ticket ticket, options_.planner.Open(spec));
   request.planned = ticket.planned;
   if (request.planned == nullptr) {
-    request.plan = [&planner = options_.planner, ticket = std::move(ticket)] {
-      return planner.Plan(ticket);
+    request.plan_cost = ticket.cost;
+    request.plan = [&planner = options_.planner, ticket = std::move(ticket)](auto done) {
+      planner.Plan(ticket, {.cancelled = NeverCancelled, .done = std::move(done)});
     };
   }
   return request;

@@ -12,9 +12,9 @@ namespace crossmesh {
 
 class ControllerMetrics;
 class PlannedReshard;
+class PlanningQueue;
 class ReshardPlanner;
 class RunningOperation;
-class TaskQueue;
 struct OperationRequest;
 template <typename Subject>
 class RunRegistry;
@@ -28,7 +28,7 @@ class ReshardService final : public v1::ReshardService::CallbackService {
     ReshardPlanner& planner;
     RunRegistry<v1::Operation>& registry;
     RunningTable<RunningOperation>& running;
-    TaskQueue& planners;
+    PlanningQueue& planners;
     ControllerMetrics& metrics;
   };
   explicit ReshardService(const Options& options) : options_(options) {}
@@ -41,7 +41,8 @@ class ReshardService final : public v1::ReshardService::CallbackService {
 
  private:
   // The id of the operation, begun now or before.
-  absl::StatusOr<std::string> Begin(const v1::ExecuteReshardRequest& request);
+  absl::StatusOr<std::string> Begin(const v1::ExecuteReshardRequest& request,
+                                    const std::string& client);
   // Of a new operation with this number, which is shown as `first`.
   absl::StatusOr<OperationRequest> RequestOf(const v1::ReshardSpec& spec, v1::Operation first,
                                              uint64_t number);

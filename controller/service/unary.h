@@ -1,10 +1,11 @@
 #pragma once
 
-#include "common/base/cancel_check.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_codec.h"
-#include "controller/dispatch/task_queue.h"
+#include "controller/dispatch/planning_queue.h"
 
+#include <cstdint>
+#include <functional>
 #include <utility>
 
 #include <absl/functional/any_invocable.h>
@@ -32,19 +33,17 @@ inline grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context,
   return Answer(context, size.ok() ? handler() : size);
 }
 
-// Serves a unary call by `handler` on a planner's thread. ResourceExhausted when too many requests
-// wait for one.
+// Serves a unary call by `handler` on a planner's thread. It ends the call by its argument, then or
+// later. `cost` is as PlanningCost counts. What PlanningQueue says when there is no turn.
 inline grpc::ServerUnaryReactor* ServeAtPlanner(
-    grpc::CallbackServerContext* context, TaskQueue& planners,
-    absl::AnyInvocable<absl::Status(CancelCheck)> handler) {
+    grpc::CallbackServerContext* context, PlanningQueue& planners, int64_t cost,
+    absl::AnyInvocable<void(std::function<void(const absl::Status&)>)> handler) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool taken = planners.Post([context, reactor, handler = std::move(handler)]() mutable {
-    reactor->Finish(ToGrpcStatus(handler([context] { return context->IsCancelled(); })));
-  });
-  if (!taken) {
-    reactor->Finish(
-        ToGrpcStatus(absl::ResourceExhaustedError("too many requests wait for the planner")));
-  }
+  auto work = [reactor, handler = std::move(handler)](const absl::Status& turn) mutable {
+    const auto end = [reactor](const absl::Status& s) { reactor->Finish(ToGrpcStatus(s)); };
+    turn.ok() ? handler(end) : end(turn);
+  };
+  planners.Post({.client = context->peer(), .cost = cost, .work = std::move(work)});
   return reactor;
 }
 

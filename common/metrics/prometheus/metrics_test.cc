@@ -170,6 +170,9 @@ TEST_F(MetricsTest, ControllerRecordsAreServed) {
   controller_->PlanCacheRequest(CacheResult::kHit);
   controller_->PlanComputed("relay", absl::Milliseconds(3), 17);
   controller_->PlanUsed({.strategy = "relay", .network_bytes = 110, .least_network_bytes = 100});
+  controller_->SetPlanCacheBytes(4096);
+  controller_->SetPlansWaiting(9);
+  controller_->PlanWaited(absl::Seconds(6));
   controller_->SetOperationsInProgress(RunningState::kVerifying, 2);
   controller_->Dispatched(absl::Milliseconds(2));
   controller_->OperationEnded({.strategy = "send_recv",
@@ -200,6 +203,9 @@ TEST_F(MetricsTest, ControllerRecordsAreServed) {
   EXPECT_EQ(value("plan_relays_sum"), 17);
   EXPECT_EQ(value(R"(plan_bytes_total{strategy="relay"})"), 110);
   EXPECT_EQ(value(R"(plan_least_bytes_total{strategy="relay"})"), 100);
+  EXPECT_EQ(value("plan_cache_bytes"), 4096);
+  EXPECT_EQ(value("plans_waiting"), 9);
+  EXPECT_EQ(value("plan_wait_seconds_sum"), 6);
   EXPECT_EQ(value(R"(operations_in_progress{state="verifying"})"), 2);
   EXPECT_EQ(value("dispatch_seconds_count"), 1);
   EXPECT_EQ(value(R"(operations_total{result="partial",strategy="send_recv"})"), 1);

@@ -7,6 +7,7 @@
 #include "controller/dispatch/communicator_leases.h"
 #include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/testing/fake_communicator_gateway.h"
+#include "controller/dispatch/testing/manual_planning_queue.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
 #include "controller/membership/worker_registry.h"
 
@@ -118,7 +119,7 @@ class DispatchFixture : public ::testing::Test, public NoNews {
 
   FakeClock clock_;
   ManualTaskQueue queue_{clock_};
-  ManualTaskQueue planners_{clock_};
+  ManualPlanningQueue planners_;
   WorkerRegistry registry_{{}, clock_, *this};
   std::map<std::string, uint64_t> sessions_;  // the latest, by host
   FakeCommunicatorGateway communicator_gateway_;

@@ -17,7 +17,6 @@ class ManualTaskQueue final : public TaskQueue {
   explicit ManualTaskQueue(FakeClock& clock) : clock_(clock) {}
 
   bool Post(Task task) override {
-    if (refusing_) return false;
     tasks_.push_back(std::move(task));
     return true;
   }
@@ -44,7 +43,6 @@ class ManualTaskQueue final : public TaskQueue {
     }
   }
 
-  void Refuse() { refusing_ = true; }
   size_t timers() const { return timers_.size(); }
 
  private:
@@ -52,7 +50,6 @@ class ManualTaskQueue final : public TaskQueue {
   std::deque<Task> tasks_;
   absl::btree_map<Timer, Task> timers_;
   uint64_t last_timer_ = 0;
-  bool refusing_ = false;
 };
 
 }  // namespace crossmesh

@@ -38,9 +38,9 @@ class RunningOperationTest : public DispatchFixture {
     request.start.set_operation_id(id);
     request.start.set_source_storage("s");
     request.start.set_destination_storage("t");
-    request.plan = [this] {
+    request.plan = [this](auto done) {
       ++planned_;
-      return PlannedReshard::Create({.tensors = tensors_}, {}, clock_);
+      done(PlannedReshard::Create({.tensors = tensors_}, {}, clock_));
     };
     return request;
   }

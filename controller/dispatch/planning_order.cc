@@ -1,0 +1,61 @@
+#include "controller/dispatch/planning_order.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+absl::Status TooMany(int64_t waiting, absl::string_view of, int64_t most) {
+  return absl::ResourceExhaustedError(absl::StrCat("planner: ", waiting, " requests of ", of,
+                                                   " wait already, expected at most ", most));
+}
+
+}  // namespace
+
+absl::Status PlanningOrder::Add(Waiting& waiting) {
+  if (size_ >= kWaitingMax) return TooMany(size_, "all clients", kWaitingMax);
+  auto client = std::ranges::find(clients_, waiting.job.client, &Client::name);
+  if (client == clients_.end()) {
+    client = clients_.insert(client, Client{.name = waiting.job.client});
+  }
+  if (std::ssize(client->jobs) >= kWaitingOfClientMax) {
+    return TooMany(std::ssize(client->jobs), "this client", kWaitingOfClientMax);
+  }
+  client->jobs.push_back(std::move(waiting));
+  ++size_;
+  return absl::OkStatus();
+}
+
+std::optional<PlanningOrder::Waiting> PlanningOrder::Next(bool long_too) {
+  for (auto client = clients_.begin(); client != clients_.end(); ++client) {
+    const auto chosen = Choose(*client, long_too);
+    if (chosen == client->jobs.end()) continue;
+    for (auto older = client->jobs.begin(); older != chosen; ++older) ++older->overtaken;
+    Waiting next = std::move(*chosen);
+    client->jobs.erase(chosen);
+    --size_;
+    if (client->jobs.empty()) {
+      clients_.erase(client);
+    } else {
+      clients_.splice(clients_.end(), clients_, client);
+    }
+    return next;
+  }
+  return std::nullopt;
+}
+
+std::deque<PlanningOrder::Waiting>::iterator PlanningOrder::Choose(Client& client, bool long_too) {
+  auto chosen = client.jobs.end();
+  for (auto job = client.jobs.begin(); job != client.jobs.end(); ++job) {
+    if (job->is_long() && !long_too) continue;
+    if (job->overtaken >= kOvertakenMax) return job;
+    if (chosen == client.jobs.end() || job->job.cost < chosen->job.cost) chosen = job;
+  }
+  return chosen;
+}
+
+}  // namespace crossmesh

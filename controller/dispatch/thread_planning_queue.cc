@@ -1,0 +1,78 @@
+#include "controller/dispatch/thread_planning_queue.h"
+
+#include "common/metrics/controller_metrics.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+namespace {
+
+// More gain little, and each may hold gigabytes while it makes the plan of a large request.
+constexpr unsigned kThreadsMax = 8;
+
+absl::Status Stopped() { return absl::UnavailableError("the controller is stopping"); }
+
+}  // namespace
+
+int ThreadPlanningQueue::ThreadsFor(unsigned processors) {
+  return static_cast<int>(std::clamp(processors, 2U, kThreadsMax));
+}
+
+ThreadPlanningQueue::ThreadPlanningQueue(int threads, const Clock& clock,
+                                         ControllerMetrics& metrics)
+    : long_max_(threads / 2), clock_(clock), metrics_(metrics) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back("planner", [this] { Run(); });
+}
+
+void ThreadPlanningQueue::Post(PlanningJob job) {
+  PlanningOrder::Waiting waiting{.job = std::move(job), .since = clock_.Monotonic()};
+  absl::Status taken;
+  {
+    const MutexLock lock(mutex_);
+    taken = stopped_ ? Stopped() : order_.Add(waiting);
+    metrics_.SetPlansWaiting(order_.size());
+  }
+  if (!taken.ok()) return waiting.job.work(taken);
+  changed_.Signal();
+}
+
+void ThreadPlanningQueue::Stop() {
+  std::vector<PlanningOrder::Waiting> left;
+  {
+    const MutexLock lock(mutex_);
+    stopped_ = true;
+    while (auto waiting = order_.Next(/*long_too=*/true)) left.push_back(*std::move(waiting));
+    metrics_.SetPlansWaiting(0);
+  }
+  changed_.SignalAll();
+  for (PlanningOrder::Waiting& waiting : left) waiting.job.work(Stopped());
+  for (Thread& thread : threads_) thread.Join();
+}
+
+void ThreadPlanningQueue::Run() {
+  while (std::optional<PlanningOrder::Waiting> next = Next()) {
+    metrics_.PlanWaited(clock_.Monotonic() - next->since);
+    next->job.work(absl::OkStatus());
+    if (!next->is_long()) continue;
+    const MutexLock lock(mutex_);
+    --long_running_;
+  }
+}
+
+std::optional<PlanningOrder::Waiting> ThreadPlanningQueue::Next() {
+  const MutexLock lock(mutex_);
+  while (!stopped_) {
+    if (auto next = order_.Next(long_running_ < long_max_)) {
+      if (next->is_long()) ++long_running_;
+      metrics_.SetPlansWaiting(order_.size());
+      return next;
+    }
+    changed_.Wait(mutex_);
+  }
+  return std::nullopt;
+}
+
+}  // namespace crossmesh
