@@ -81,6 +81,30 @@ TEST_F(ControllerTest, AManifestOfThousandsOfTensorsTravelsInPieces) {
   EXPECT_THAT(PutManifest("big", tensors), StatusIs(absl::StatusCode::kAlreadyExists));
 }
 
+// Before what follows is read.
+TEST_F(ControllerTest, AManifestOfTooManyTensorsIsRefusedAtItsFirstMessage) {
+  const auto put = [this](int64_t count, int tensors) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::PutManifestResponse response;
+    const auto writer = manifests_->PutManifest(&context, &response);
+    v1::PutManifestRequest request;
+    request.set_name("m");
+    request.set_tensor_count(count);
+    for (int i = 0; i < tensors; ++i) {
+      request.add_tensors()->set_name(absl::StrCat("t", i));
+      request.mutable_tensors(i)->set_dtype("F32");
+    }
+    writer->Write(request);
+    return FromGrpcStatus(writer->Finish());
+  };
+  EXPECT_THAT(put(1'000'001, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("expected at most 1000000 tensors, found 1000001")));
+  EXPECT_THAT(put(1, 2), StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr("expected 1 tensors, as the first message says")));
+}
+
 // A session that a test speaks in.
 class RawSession {
  public:

@@ -38,6 +38,10 @@ class ManifestUpload final
       name_ = request.name();
       tensor_count_ = request.tensor_count();
       begun_ = true;
+      if (tensor_count_ > Manifest::kTensorsMax) {
+        return Bad(absl::StrCat("expected at most ", static_cast<int64_t>(Manifest::kTensorsMax),
+                                " tensors, found ", tensor_count_));
+      }
     } else if (!request.name().empty()) {
       return Bad(absl::StrCat("expected a name in the first message only, found \"", request.name(),
                               "\" in a later one"));
@@ -47,9 +51,9 @@ class ManifestUpload final
                               static_cast<int>(ManifestService::kTensorsPerMessageMax),
                               " tensors in a message, found ", request.tensors_size()));
     }
-    if (static_cast<int64_t>(tensors_.size()) + request.tensors_size() > Manifest::kTensorsMax) {
-      return Bad(absl::StrCat("expected at most ", static_cast<int64_t>(Manifest::kTensorsMax),
-                              " tensors, found more"));
+    if (std::ssize(tensors_) + request.tensors_size() > tensor_count_) {
+      return Bad(absl::StrCat("expected ", tensor_count_,
+                              " tensors, as the first message says, found more"));
     }
     for (const v1::TensorSpec& tensor : request.tensors()) {
       absl::StatusOr<TensorSpec> decoded = FromProto(tensor);

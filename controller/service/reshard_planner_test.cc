@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -103,6 +104,18 @@ TEST_F(ReshardPlannerTest, APlanWhoseManifestWasDeletedMeanwhileIsNotKept) {
   });
   EXPECT_FALSE(catalog_.manifests.Get("model").ok());
   EXPECT_TRUE(planned.expired());
+}
+
+TEST_F(ReshardPlannerTest, APlanWhoseClientHasGoneIsGivenUpAndMadeForTheNext) {
+  ASSERT_OK_AND_ASSIGN(const ReshardPlanner::Ticket ticket, planner_.Open(Spec()));
+  absl::Status told;
+  int asked = 0;
+  planner_.Plan(ticket,
+                {.cancelled = [&] { return ++asked > 1; },  // in the midst of planning
+                 .done = [&](const ReshardPlanner::Flights::Result& r) { told = r.status(); }});
+  EXPECT_THAT(told, StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_GT(asked, 1);
+  EXPECT_NE(PlanOf(Spec()), nullptr);
 }
 
 TEST_F(ReshardPlannerTest, APlanThatWasCutWeighsMore) {
