@@ -48,8 +48,10 @@ void SpecFlags::AddTo(CLI::App& command) {
       ->delimiter(',');
   command.add_option("--strategy", strategy_, "relay (the default) or one to compare with");
   command.add_option("--seed", seed_, "Of strategies that draw");
-  command.add_option("--chunk-bytes", chunk_bytes_,
-                     "Most of a chunk, a multiple of 65536 (default: by the bytes of the request)");
+  command.add_option(
+      "--chunk-bytes", chunk_bytes_,
+      "Most of a chunk, a multiple of 65536 up to 16777216 (default: by the bytes of the "
+      "request)");
   command.add_option("--nic-share", nic_share_,
                      "Share of every NIC that may be used, above 0 to 1 (default 1)");
   command.add_flag("--no-broadcasts", no_broadcasts_,

@@ -136,6 +136,8 @@ class Plan {
   static constexpr int64_t kHopsMax = int64_t{1} << 24;
   static constexpr int64_t kCopiesMax = int64_t{1} << 24;
   static constexpr int64_t kChunkBytesDefault = int64_t{1} << 20;
+  // What a worker's staging takes in one direction. Larger chunks would be refused by every worker.
+  static constexpr int64_t kChunkBytesMax = int64_t{1} << 24;
   static constexpr int64_t kLeafBytes = int64_t{1} << 16;
   // Leaves that so many bytes of a chunk are cut into; the last may be shorter.
   static constexpr int64_t LeavesOf(int64_t bytes) { return (bytes + kLeafBytes - 1) / kLeafBytes; }

@@ -128,10 +128,11 @@ PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& probl
 
 absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
                                      const HostNetwork& network) {
-  if (request.chunk_bytes < 0 || request.chunk_bytes % Plan::kLeafBytes != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chunk size: expected a positive multiple of ", Plan::kLeafBytes,
-                     " bytes, or 0 for the default, found ", request.chunk_bytes));
+  if (request.chunk_bytes < 0 || request.chunk_bytes > Plan::kChunkBytesMax ||
+      request.chunk_bytes % Plan::kLeafBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "chunk size: expected a multiple of ", Plan::kLeafBytes, " up to ", Plan::kChunkBytesMax,
+        " bytes, or 0 for the default, found ", request.chunk_bytes));
   }
   if (request.chunk_bytes > 0) return request.chunk_bytes;
   const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());

@@ -35,12 +35,12 @@ struct ReshardRequest {
 // bound, the predicted time and the bytes. Not proven yet: that is Prove's part. Pure: equal
 // requests give equal plans.
 //
-// InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes; nic_share is out of range;
-// what Slicing::Create finds. ResourceExhausted: the strategy takes more relays or hops than a plan
-// may have, which are counted before they are made, or a longer search than it allows itself. Cost:
-// that of the slicing, of the bound and of the strategy; otherwise linear in classes and hops.
-// Cancelled when `cancelled` says so, which is asked between the steps and inside those that
-// search.
+// InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes, or above
+// Plan::kChunkBytesMax; nic_share is out of range; what Slicing::Create finds. ResourceExhausted:
+// the strategy takes more relays or hops than a plan may have, which are counted before they are
+// made, or a longer search than it allows itself. Cost: that of the slicing, of the bound and of
+// the strategy; otherwise linear in classes and hops. Cancelled when `cancelled` says so, which is
+// asked between the steps and inside those that search.
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request,
                                  CancelCheck cancelled = NeverCancelled);
 

@@ -151,16 +151,19 @@ TEST(PlanReshardTest, AShareOfTheNicsTakesItsTime) {
   }
 }
 
-TEST(PlanReshardTest, ChunksOfBrokenLeavesAreRefused) {
+TEST(PlanReshardTest, ChunksOfBrokenLeavesOrForNoStagingAreRefused) {
   ReshardRequest request = RequestOf({{.shape = "[8]",
                                        .source_mesh = "x=1 on a.0",
                                        .source = "[-]",
                                        .destination_mesh = "y=1 on b.0",
                                        .destination = "[-]"}});
-  for (const int64_t chunk_bytes : {int64_t{-65536}, int64_t{65537}}) {
+  for (const int64_t chunk_bytes :
+       {int64_t{-65536}, int64_t{65537}, int64_t{16842752}, int64_t{1} << 62}) {
     request.chunk_bytes = chunk_bytes;
-    EXPECT_THAT(PlanReshard(request), IsRefused("chunk size"));
+    EXPECT_THAT(PlanReshard(request), IsRefused("up to 16777216 bytes"));
   }
+  request.chunk_bytes = Plan::kChunkBytesMax;
+  EXPECT_OK(PlanReshard(request));
 }
 
 TEST(PlanReshardTest, EndsBetweenTwoStepsWhenItIsCancelled) {

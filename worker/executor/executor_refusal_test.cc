@@ -1,7 +1,9 @@
 // Tasks that a worker takes no part in: what was sent to it ends, and no other worker is harmed.
 
+#include "common/plan/plan.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/executor.h"
+#include "worker/executor/executor_options.h"
 #include "worker/executor/testing/executor_fixture.h"
 #include "worker/transport/testing/inprocess_transport.h"
 
@@ -103,6 +105,10 @@ TEST_F(RefusalTest, OnlyAPeerThatHoldsUpTheEndIsCutOff) {
   EXPECT_FALSE(kept_.empty());
   kept_.clear();
   ExpectReceiverSucceeds(2, other);
+}
+
+TEST(ExecutorOptionsTest, StagingTakesTheLargestChunkOfAPlanInEachDirection) {
+  EXPECT_EQ(ExecutorOptions().staging_bytes, 2 * Plan::kChunkBytesMax);
 }
 
 }  // namespace
