@@ -151,7 +151,11 @@ std::string PipelineRunText(const v1::PipelineRun& run) {
                  run.plan().schedule().empty() ? "" : ", " + run.plan().schedule()),
       ReportLine("iterations", IterationsTried(run), " of ", run.iterations(), " tried, ",
                  IterationsComplete(run), " complete, ", run.failed_iterations(), " failed"),
-      run.error().empty() ? "" : ReportLine("error", run.error()));
+      run.error().empty() ? "" : ReportLine("error", run.error()),
+      run.lost_ranks().empty()
+          ? ""
+          : ReportLine("state lost", "of rank ", absl::StrJoin(run.lost_ranks(), ", "),
+                       ": all ranks have to say that they go on"));
   if (run.has_plan()) {
     absl::StrAppend(&text, ReportLine("plan", run.plan().id().substr(0, kDigestShown)),
                     ReportLine("predicted", FormatSeconds(run.plan().predicted_seconds())));

@@ -108,6 +108,15 @@ TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
                        AllOf(HasSubstr("edges[3]"), HasSubstr("backward"))));
 }
 
+TEST(PipelineRunReportTest, SaysWhoseStateIsLost) {
+  v1::PipelineRun run;
+  run.set_state(v1::PIPELINE_RUN_STATE_WAITING);
+  EXPECT_THAT(PipelineRunText(run), Not(HasSubstr("state lost")));
+  run.add_lost_ranks(1);
+  run.add_lost_ranks(3);
+  EXPECT_THAT(PipelineRunText(run), HasSubstr("state lost    of rank 1, 3: all ranks have to say"));
+}
+
 TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {
   v1::PipelineRun run = ExampleRunOf("1f1b", 1.05);
   ASSERT_OK_AND_ASSIGN(const std::string picture,

@@ -137,16 +137,22 @@ v1::RunProgramRequest::Start RunningPipeline::StartOfGeneration() const {
   start.set_rehearsal(run_.rehearsal());
   *start.mutable_stall_limit() = crossmesh::ToProto(request_.stall_limit);
   if (complete_iteration_.has_value()) start.set_complete_iteration(*complete_iteration_);
+  *start.mutable_lost_ranks() = run_.lost_ranks();
   return start;
 }
 
 void RunningPipeline::Do(const Machine::StartPrograms& action) {
   generation_ = action.generation;  // first: calls of earlier ones are not heard from now on
+  FindProcesses();
   const v1::RunProgramRequest::Start start = StartOfGeneration();
   for (const WorkerRecord& worker : workers_) Call(worker, start);
 }
 
 void RunningPipeline::Do(const Machine::BeginIteration& action) {
+  // All processes have said that they go on together. Before that what was lost stays lost, also
+  // when the start fails and some had answered.
+  if (!starting_.empty()) computed_ = std::exchange(starting_, {});
+  run_.clear_lost_ranks();
   reports_.clear();
   v1::RunProgramRequest begin;
   begin.mutable_begin_iteration()->set_iteration(action.iteration);
@@ -175,7 +181,7 @@ absl::Duration RunningPipeline::TimeFor(Machine::Wait wait) const {
     case Machine::Wait::kWorkers:
       return request_.rejoin_limit;
     case Machine::Wait::kStart:
-      return kAcceptLimit;
+      return run_.lost_ranks().empty() ? kAcceptLimit : kRestoreLimit;
     case Machine::Wait::kIteration:
       return request_.iteration_deadline.value_or(DefaultDeadline(planned_->run.seconds));
     case Machine::Wait::kEnd:

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/container/btree_map.h>
@@ -58,6 +59,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   static constexpr absl::string_view kPlural = "pipelines";
   // Time that workers have to accept their programs.
   static constexpr absl::Duration kAcceptLimit = absl::Seconds(30);
+  // The same where state is lost: processes may have checkpoints to read before they go on.
+  static constexpr absl::Duration kRestoreLimit = absl::Minutes(10);
   // Time that calls have to end, once the programs are stopped.
   static constexpr absl::Duration kEndingGrace = absl::Seconds(5);
   // Between two looks for workers that are not there.
@@ -98,6 +101,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   };
   using Programs = absl::StatusOr<std::vector<Program>>;
   using DevicesOfWorkers = absl::btree_map<std::string, std::vector<DeviceId>>;
+  // By device, the process that computes there: its worker, and which start of that.
+  using Processes = absl::btree_map<DeviceId, std::pair<std::string, uint64_t>>;
 
   // Preparing, in steps; each goes through a planner's thread where it may take long.
   void OnPlanned(PipelineRequest::Planned planned);
@@ -107,6 +112,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   void MakePrograms(DevicesOfWorkers devices);
   void OnPrograms(DevicesOfWorkers devices, Programs programs);
   void TellWorkersReady();
+  // At a start: which processes compute now, and which ranks have lost their state with others.
+  void FindProcesses();
 
   // What calls of the present generation say.
   void Call(const WorkerRecord& worker, const v1::RunProgramRequest::Start& start);
@@ -144,6 +151,8 @@ class RunningPipeline : public std::enable_shared_from_this<RunningPipeline> {
   DevicesOfWorkers devices_;                        // for which the programs were made
   absl::btree_map<std::string, Program> programs_;  // by worker
   int32_t generation_ = 0;
+  Processes starting_;  // of the start that runs; empty once all have accepted
+  Processes computed_;  // of the last iteration that was begun
   // Those that have not ended.
   absl::btree_map<std::string, std::unique_ptr<WorkerCall<v1::RunProgramRequest>>> calls_;
   absl::btree_map<std::string, WorkerReport> reports_;  // of the iteration that runs

@@ -1,14 +1,17 @@
 // What comes before programs start: the plan, the workers, and their programs.
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "controller/dispatch/running_pipeline.h"
 #include "controller/dispatch/worker_programs.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -138,13 +141,37 @@ void RunningPipeline::OnPrograms(DevicesOfWorkers devices, Programs programs) {
   programs_.clear();
   auto program = programs->begin();
   for (const auto& [worker, of_worker] : devices_) programs_[worker] = std::move(*program++);
-  TellWorkersReady();
+  // Again: meanwhile another process may have taken a worker's place.
+  LookForWorkers();
 }
 
 void RunningPipeline::TellWorkersReady() {
   Machine::WorkersReady ready;
   for (const auto& [worker, of_worker] : devices_) ready.workers.push_back(worker);
   Feed(ready);
+}
+
+void RunningPipeline::FindProcesses() {
+  starting_.clear();
+  for (const WorkerRecord& worker : workers_) {
+    for (const DeviceId& device : devices_.at(worker.name)) {
+      starting_[device] = {worker.name, worker.incarnation};
+    }
+  }
+  const auto is_replaced = [this](const DeviceId& device) {
+    const auto before = computed_.find(device);
+    return before != computed_.end() && before->second != starting_.at(device);
+  };
+  run_.clear_lost_ranks();
+  const std::vector<PipelineDescription::Rank>& ranks = planned_->description.ranks;
+  for (int32_t rank = 0; rank < std::ssize(ranks); ++rank) {
+    if (std::ranges::any_of(ranks[rank].mesh->devices(), is_replaced)) run_.add_lost_ranks(rank);
+  }
+  if (run_.lost_ranks().empty()) return;
+  LogWarning("pipeline_state_lost", {{"run_id", run_.id()},
+                                     {"ranks", absl::StrJoin(run_.lost_ranks(), ",")},
+                                     {"complete_iteration", complete_iteration_.value_or(-1)}});
+  PublishSoon();
 }
 
 }  // namespace crossmesh

@@ -34,6 +34,8 @@ class ShardedLinear {
   void DropGradient();
 
   const Shards& gradient() const { return gradient_; }
+  const Shards& weights() const { return weights_; }
+  Shards& weights() { return weights_; }
 
  private:
   int devices() const { return static_cast<int>(weights_.size()); }

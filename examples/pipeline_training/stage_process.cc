@@ -29,11 +29,23 @@ std::vector<int> BalancedParts(int length, int parts) {
   return lengths;
 }
 
+void Answer(PipelineLoop& loop, const absl::Status& status) {
+  if (status.ok()) {
+    loop.Done();
+  } else {
+    loop.Fail(status);
+  }
+}
+
 }  // namespace
 
-StageProcess::StageProcess(int stage, std::vector<DeviceId> devices,
-                           std::function<void(double)> on_step)
-    : number_(stage), stage_(stage), on_step_(std::move(on_step)) {
+StageProcess::StageProcess(int stage, std::vector<DeviceId> devices, Options options)
+    : number_(stage),
+      stage_(stage),
+      on_step_(std::move(options.on_step)),
+      checkpoints_(options.checkpoints.empty()
+                       ? std::nullopt
+                       : std::make_optional<Checkpoints>(options.checkpoints)) {
   for (const DeviceId& device : devices)
     devices_.emplace(device, static_cast<int>(devices_.size()));
 }
@@ -49,20 +61,53 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
         if (is_first_op || pending_ != step.op->iteration) stage_.DropGradients();
         is_first_op = false;
         pending_ = step.op->iteration;
-        if (const absl::Status computed = Compute(*step.op); computed.ok()) {
-          loop.Done();
-        } else {
-          loop.Fail(computed);
-        }
+        Answer(loop, Compute(*step.op));
         break;
       case PipelineStep::Kind::kComplete:
-        if (pending_ == step.iteration) on_step_(stage_.ApplyGradients());
-        pending_.reset();
+        if (std::exchange(pending_, std::nullopt) == step.iteration) {
+          RETURN_IF_ERROR(Complete(step.iteration));
+        }
+        break;
+      case PipelineStep::Kind::kStateLost:
+        Answer(loop, GoBack(step));
         break;
       case PipelineStep::Kind::kOver:
         return step.why;
     }
   }
+}
+
+absl::Status StageProcess::Complete(int64_t iteration) {
+  on_step_(step_++, stage_.ApplyGradients());
+  if (!checkpoints_.has_value()) return absl::OkStatus();
+  const absl::string_view step(reinterpret_cast<const char*>(&step_), sizeof(step_));
+  return checkpoints_->Write(number_, iteration, absl::StrCat(step, stage_.WeightBytes()));
+}
+
+// All processes have to choose the same checkpoint. What the lost ones have written stays as it is;
+// the others have it as well, since none is more than one behind: a process begins an iteration
+// when it has written the checkpoint of the last one, and an iteration is complete with all of
+// them. This one has none more to write: what was complete is told before what is lost.
+absl::Status StageProcess::GoBack(const PipelineStep& step) {
+  if (step.iteration >= 0 && !checkpoints_.has_value()) {
+    return absl::FailedPreconditionError("expected checkpoints to go back to, found none");
+  }
+  // Each stage of this pipeline is a rank. Weights are what they were at first until an iteration
+  // is complete.
+  const int64_t chosen = step.iteration < 0 ? -1 : checkpoints_->NewestOf(step.lost_ranks);
+  std::string checkpoint(sizeof(step_), '\0');
+  if (chosen < 0) {
+    checkpoint += TrainingStage(number_).WeightBytes();
+  } else {
+    ASSIGN_OR_RETURN(checkpoint, checkpoints_->Read(number_, chosen));
+  }
+  if (checkpoint.size() < sizeof(step_)) {
+    return absl::InvalidArgumentError("checkpoint: expected a step and weights, found less");
+  }
+  RETURN_IF_ERROR(stage_.SetWeightBytes(absl::string_view(checkpoint).substr(sizeof(step_))));
+  std::memcpy(&step_, checkpoint.data(), sizeof(step_));
+  if (checkpoints_.has_value()) checkpoints_->GoBackTo(number_, chosen);
+  return absl::OkStatus();
 }
 
 absl::Status StageProcess::Compute(const PipelineOp& op) {

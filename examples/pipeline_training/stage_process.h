@@ -1,8 +1,10 @@
 #pragma once
 
+#include "examples/pipeline_training/checkpoints.h"
 #include "examples/pipeline_training/training_stage.h"
 #include "worker/pipeline/pipeline_loop.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -17,16 +19,26 @@ namespace crossmesh::training {
 // Computes a stage for pipelines: brings tiles of its devices into matrices and back.
 class StageProcess {
  public:
-  // `devices`: those of the stage, in the order of its mesh. `on_step` hears the loss of every step
-  // that is complete, which only the last stage knows.
-  StageProcess(int stage, std::vector<DeviceId> devices, std::function<void(double)> on_step);
+  struct Options {
+    // Hears the loss of every step that is complete, which only the last stage knows.
+    std::function<void(int step, double loss)> on_step;
+    // The folder of the run's checkpoints; empty: none are written. Then the run ends when a
+    // process is replaced, unless no iteration was complete.
+    std::string checkpoints;
+  };
+  // `devices`: those of the stage, in the order of its mesh.
+  StageProcess(int stage, std::vector<DeviceId> devices, Options options);
 
-  // Until it is over; returns why. With an error the next loop goes on where this one was. An op
-  // that is not one of the model fails with InvalidArgument, which names it: another stage or
-  // microbatch, a tensor that is missing, of another type, or with tiles of another size.
+  // Until it is over; returns why, or that a checkpoint cannot be written. With an error the next
+  // loop goes on where this one was. When a process of the run was replaced, all go back to the
+  // checkpoint that the lost ones had, and count on from its step. An op that is not one of the
+  // model fails with InvalidArgument, which names it: another stage or microbatch, a tensor that is
+  // missing, of another type, or with tiles of another size.
   absl::Status Run(PipelineLoop& loop);
 
  private:
+  absl::Status Complete(int64_t iteration);
+  absl::Status GoBack(const PipelineStep& step);
   absl::Status Compute(const PipelineOp& op);
   absl::Status Forward(const PipelineOp& op);
   absl::Status InputGradient(const PipelineOp& op);
@@ -41,7 +53,9 @@ class StageProcess {
   const int number_;
   TrainingStage stage_;
   std::map<DeviceId, int> devices_;
-  std::function<void(double)> on_step_;
+  const std::function<void(int, double)> on_step_;
+  const std::optional<Checkpoints> checkpoints_;
+  int32_t step_ = 0;                // the next one to be complete
   std::optional<int64_t> pending_;  // the iteration whose gradients wait to be applied, or dropped
 };
 

@@ -4,11 +4,14 @@
 #include "common/plan/testing/random_source.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "examples/pipeline_training/testing/planned_loops.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -23,6 +26,7 @@
 namespace crossmesh::training {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using PlannedPointer = std::shared_ptr<const PlannedPipeline>;
 
@@ -50,13 +54,20 @@ absl::StatusOr<PlannedPointer> PlanOf(const v1::PipelineSpec& spec, const std::s
 // The processes of all stages, each on a thread.
 class Processes {
  public:
-  explicit Processes(PlannedPointer planned) : planned_(std::move(planned)) {
-    for (int stage = 0; stage < Model::kStages; ++stage) {
-      processes_.push_back(std::make_unique<StageProcess>(
-          stage, planned_->description.ranks[stage].mesh->devices(), [this, stage](double loss) {
-            if (stage == Model::kStages - 1) losses_.push_back(loss);
-          }));
-    }
+  explicit Processes(PlannedPointer planned, std::string checkpoints = "")
+      : planned_(std::move(planned)), checkpoints_(std::move(checkpoints)) {
+    processes_.resize(Model::kStages);
+    for (int stage = 0; stage < Model::kStages; ++stage) Replace(stage);
+  }
+
+  // By one that knows nothing.
+  void Replace(int stage) {
+    const auto on_step = [this, stage](int step, double loss) {
+      if (stage == Model::kStages - 1) OnLoss(step, loss);
+    };
+    processes_[stage] = std::make_unique<StageProcess>(
+        stage, planned_->description.ranks[stage].mesh->devices(),
+        StageProcess::Options{.on_step = on_step, .checkpoints = checkpoints_});
   }
 
   // Until their loops are over; returns why, by rank.
@@ -80,7 +91,15 @@ class Processes {
   int64_t ops() const { return planned_->ops->size(); }
 
  private:
+  // A step that is done once more has the same loss to the bit.
+  void OnLoss(int step, double loss) {
+    ASSERT_LE(step, std::ssize(losses_));
+    if (step == std::ssize(losses_)) losses_.push_back(loss);
+    EXPECT_EQ(losses_[step], loss);
+  }
+
   const PlannedPointer planned_;
+  const std::string checkpoints_;
   std::vector<double> losses_;
   std::vector<std::unique_ptr<StageProcess>> processes_;
 };
@@ -155,6 +174,49 @@ TEST_F(StageProcessTest, AStepThatIsCompleteIsTakenOnceByAll) {
         {.first_iteration = 4, .iterations = kSteps - 4, .complete_iteration = 3});
     EXPECT_EQ(processes.losses(), losses_);
   }
+}
+
+// A run that is cut short since processes were replaced, in the middle of an iteration, or before
+// all have heard that it is complete.
+TEST_F(StageProcessTest, WhatAReplacedProcessHasLostIsReadFromACheckpoint) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    RandomSource random(seed);
+    const TemporaryFolder folder;
+    Processes processes(planned_, folder.path());
+    const int64_t complete = random.Between(0, 3);  // iterations
+    const int64_t more = random.Between(complete == 0 ? 1 : 0, processes.ops() - 1);
+    std::set<RankIndex> told, lost = {static_cast<RankIndex>(random.Below(Model::kStages))};
+    for (RankIndex rank = 0; rank < Model::kStages; ++rank) {
+      if (random.OneIn(2)) told.insert(rank);
+      if (random.OneIn(3)) lost.insert(rank);
+    }
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", complete, " complete and ", more, " ops, lost ",
+                              testing::PrintToString(lost), ", told ",
+                              testing::PrintToString(told)));
+    processes.Run({.iterations = kSteps,
+                   .ops_max = complete * processes.ops() + more,
+                   .told = more == 0 ? told : std::set<RankIndex>()});
+    for (const RankIndex rank : lost) processes.Replace(rank);
+    // What a lost process was not told of is done once more.
+    const bool all_had_last = more > 0 || std::ranges::includes(told, lost);
+    processes.RunToTheEnd(
+        {.first_iteration = complete + 1,
+         .iterations = kSteps - complete + (all_had_last ? 0 : 1),
+         .complete_iteration = complete == 0 ? std::nullopt : std::make_optional(complete - 1),
+         .lost_ranks = {lost.begin(), lost.end()}});
+    EXPECT_EQ(processes.losses(), losses_);
+  }
+}
+
+TEST_F(StageProcessTest, WithoutCheckpointsTheRunEndsWhenAProcessIsReplaced) {
+  Processes processes(planned_);
+  processes.RunToTheEnd({.iterations = 1});
+  processes.Replace(1);
+  for (const absl::Status& why :
+       processes.Run({.first_iteration = 2, .complete_iteration = 0, .lost_ranks = {1}})) {
+    EXPECT_THAT(why, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("checkpoints")));
+  }
+  EXPECT_THAT(processes.losses(), ElementsAre(losses_[0]));
 }
 
 // Why stages fail on a pipeline that is not that of the model.

@@ -4,6 +4,7 @@
 #include "examples/pipeline_training/stage_process.h"
 #include "worker/worker.h"
 
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -20,6 +21,8 @@ struct Flags {
   int stage = 0;
   int steps = 20;
   std::string controller;
+  std::string checkpoints;
+  int dies_after = -1;
 };
 
 void PrintLoss(int step, double loss) {
@@ -53,12 +56,12 @@ int TrainStage(const Flags& flags) {
   if (!worker.ok()) return Fail(worker.status());
   std::printf("ready\n");
   std::fflush(stdout);
-  int step = 0;
-  const bool last = TrainingStage::ShapeOf(flags.stage).last;
-  StageProcess process(flags.stage, *devices, [&step, last](double loss) {
-    if (last) PrintLoss(step, loss);
-    ++step;
-  });
+  const auto on_step = [&flags](int step, double loss) {
+    if (TrainingStage::ShapeOf(flags.stage).last) PrintLoss(step, loss);
+    if (step == flags.dies_after) std::raise(SIGKILL);
+  };
+  StageProcess process(flags.stage, *devices,
+                       {.on_step = on_step, .checkpoints = flags.checkpoints});
   for (;;) {
     const absl::StatusOr<std::unique_ptr<PipelineLoop>> loop = (*worker)->WaitForPipeline();
     if (!loop.ok()) return Fail(loop.status());
@@ -78,6 +81,12 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0, Model::kStages - 1))
       ->excludes(alone);
   app.add_option("--controller", flags.controller, "Address of the controller")->excludes(alone);
+  app.add_option("--checkpoints", flags.checkpoints,
+                 "An empty folder for the checkpoints of this run, the same for all stages")
+      ->excludes(alone);
+  app.add_option("--die-after", flags.dies_after,
+                 "Kill this process after that step, before its checkpoint is written")
+      ->excludes(alone);
   CLI11_PARSE(app, argc, argv);
   return flags.alone ? TrainAloneAndPrint(flags.steps) : TrainStage(flags);
 }

@@ -1,7 +1,10 @@
 #include "examples/pipeline_training/training_stage.h"
 
+#include <cstring>
 #include <numeric>
 #include <utility>
+
+#include <absl/strings/str_cat.h>
 
 namespace crossmesh::training {
 
@@ -88,6 +91,33 @@ double TrainingStage::ApplyGradients() {
 void TrainingStage::DropGradients() {
   for (ShardedLinear& linear : linears_) linear.DropGradient();
   ForgetStep();
+}
+
+std::string TrainingStage::WeightBytes() const {
+  std::string bytes;
+  for (const ShardedLinear& linear : linears_) {
+    for (const Matrix& shard : linear.weights()) {
+      bytes.append(reinterpret_cast<const char*>(shard.data()), shard.size() * sizeof(float));
+    }
+  }
+  return bytes;
+}
+
+absl::Status TrainingStage::SetWeightBytes(absl::string_view bytes) {
+  const size_t expected = WeightBytes().size();
+  if (bytes.size() != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights: expected ", expected, " bytes, found ", bytes.size()));
+  }
+  for (ShardedLinear& linear : linears_) {
+    for (Matrix& shard : linear.weights()) {
+      const size_t size = shard.size() * sizeof(float);
+      std::memcpy(shard.data(), bytes.data(), size);
+      bytes.remove_prefix(size);
+    }
+  }
+  DropGradients();
+  return absl::OkStatus();
 }
 
 }  // namespace crossmesh::training

@@ -3,7 +3,11 @@
 #include "examples/pipeline_training/model.h"
 #include "examples/pipeline_training/sharded_linear.h"
 
+#include <string>
 #include <vector>
+
+#include <absl/status/status.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh::training {
 
@@ -36,6 +40,11 @@ class TrainingStage {
   // The step is done, or given up. The first returns the loss of the last stage.
   double ApplyGradients();
   void DropGradients();
+
+  // Those of all devices, as floats.
+  std::string WeightBytes() const;
+  // Drops gradients as well. InvalidArgument: so many bytes are not the weights of this stage.
+  absl::Status SetWeightBytes(absl::string_view bytes);
 
  private:
   struct Kept {

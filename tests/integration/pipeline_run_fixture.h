@@ -35,6 +35,11 @@ class ProgramListener final : public ProgramObserver {
  public:
   using Report = v1::RunProgramResponse::IterationReport;
 
+  void OnReady(const absl::Status& status) override {
+    MutexLock lock(mutex_);
+    ready_.push_back(status);
+    changed_.Signal();
+  }
   void OnReport(const Report& report) override {
     MutexLock lock(mutex_);
     reports_.push_back(report);
@@ -44,6 +49,23 @@ class ProgramListener final : public ProgramObserver {
     MutexLock lock(mutex_);
     stopped_ = true;
     changed_.Signal();
+  }
+  // DeadlineExceeded when nothing comes for a long time.
+  absl::Status NextReady() {
+    MutexLock lock(mutex_);
+    while (ready_.empty()) {
+      if (changed_.WaitFor(mutex_, absl::Seconds(30))) {
+        return absl::DeadlineExceededError("the program is not ready");
+      }
+    }
+    const absl::Status status = ready_.front();
+    ready_.pop_front();
+    return status;
+  }
+  // What came before.
+  bool IsReady() {
+    MutexLock lock(mutex_);
+    return !ready_.empty();
   }
   // One of no iteration when none comes for a long time.
   Report NextReport() {
@@ -70,6 +92,7 @@ class ProgramListener final : public ProgramObserver {
  private:
   Mutex mutex_;
   CondVar changed_;
+  std::deque<absl::Status> ready_ ABSL_GUARDED_BY(mutex_);
   std::deque<Report> reports_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -111,7 +134,8 @@ class PipelineRunTest : public testing::Test {
   void StartPrograms(const PlannedPipeline& planned,
                      const std::vector<std::vector<DeviceId>>& devices, bool checksums = true,
                      absl::Duration stall_limit = absl::Seconds(20),
-                     std::optional<int64_t> complete_iteration = std::nullopt) {
+                     std::optional<int64_t> complete_iteration = std::nullopt,
+                     const std::vector<RankIndex>& lost_ranks = {}) {
     ASSERT_OK_AND_ASSIGN(const std::vector<PlannedProgram> programs,
                          MakeWorkerPrograms(planned, devices));
     ProgramStart start{.run_id = "pr-1",
@@ -122,7 +146,8 @@ class PipelineRunTest : public testing::Test {
                        .checksums = checksums,
                        .rehearsal = true,
                        .stall_limit = stall_limit,
-                       .complete_iteration = complete_iteration};
+                       .complete_iteration = complete_iteration,
+                       .lost_ranks = lost_ranks};
     for (size_t i = 0; i < workers_.size(); ++i) {
       start.peers.push_back({.worker = absl::StrCat("w", i),
                              .data_address = workers_[i]->transport->address(),

@@ -15,6 +15,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSide = 256;
@@ -44,10 +45,11 @@ class TwoRanksTest : public PipelineRunTest {
     StartTwo();
   }
 
-  void StartTwo(std::optional<int64_t> complete_iteration = std::nullopt) {
+  void StartTwo(std::optional<int64_t> complete_iteration = std::nullopt,
+                const std::vector<RankIndex>& lost_ranks = {}) {
     std::vector<std::vector<DeviceId>> devices;
     for (const auto& rank : planned_->description.ranks) devices.push_back(rank.mesh->devices());
-    StartPrograms(*planned_, devices, true, absl::Seconds(20), complete_iteration);
+    StartPrograms(*planned_, devices, true, absl::Seconds(20), complete_iteration, lost_ranks);
   }
 
   TestWorker& first() { return *workers_[0]; }
@@ -101,6 +103,68 @@ TEST_F(TwoRanksTest, AProcessIsToldAgainWhatIsComplete) {
   EXPECT_EQ(step.iteration, 4);
   Stop(absl::OkStatus());
   EXPECT_EQ(queue.Next().kind, PipelineStep::Kind::kOver);
+}
+
+// Two ranks that are asked whether they go on since rank 1 has lost its state.
+class LostStateTest : public TwoRanksTest {
+ protected:
+  void SetUp() override {
+    TwoRanksTest::SetUp();
+    Stop(absl::CancelledError("w1 is lost"));
+    for (const auto& worker : workers_) EXPECT_OK(worker->listener.NextReady());
+    ASSERT_NO_FATAL_FAILURE(StartTwo(/*complete_iteration=*/4, /*lost_ranks=*/{1}));
+  }
+
+  static void ExpectAsked(RankQueue& queue) {
+    EXPECT_EQ(queue.Next().kind, PipelineStep::Kind::kComplete);
+    const PipelineStep step = queue.Next();
+    EXPECT_EQ(step.kind, PipelineStep::Kind::kStateLost);
+    EXPECT_EQ(step.iteration, 4);
+    EXPECT_THAT(step.lost_ranks, ElementsAre(1));
+  }
+};
+
+TEST_F(LostStateTest, IterationsBeginWhenEveryRankHasSaidThatItGoesOn) {
+  ExpectAsked(QueueOf(first()));
+  first().loop->RunAndWait([&] {
+    EXPECT_FALSE(first().listener.IsReady());
+    EXPECT_THAT(first().program->BeginIteration(5),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("all ranks go on")));
+  });
+  QueueOf(first()).Done();
+  Compute(second());  // a rehearsal has no state
+  for (const auto& worker : workers_) EXPECT_OK(worker->listener.NextReady());
+  Compute(first());
+  BeginIteration(5);
+  for (const auto& worker : workers_) EXPECT_EQ(worker->listener.NextReport().code(), 0);
+  Stop(absl::OkStatus());
+}
+
+TEST_F(LostStateTest, ARankThatDoesNotGoOnSaysWhy) {
+  ExpectAsked(QueueOf(first()));
+  QueueOf(first()).Fail(absl::UnavailableError("no checkpoint of iteration 4"));
+  EXPECT_THAT(first().listener.NextReady(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "rank 0 does not go on after the loss of the state of rank 1: no "
+                       "checkpoint of iteration 4"));
+  Stop(absl::CancelledError("it ends"));
+}
+
+// So a process that does not know of the question trains on with nothing that is wrong.
+TEST_F(LostStateTest, WithoutAnAnswerARankDoesNotGoOn) {
+  RankQueue& queue = QueueOf(first());
+  ExpectAsked(queue);
+  Thread user("user", [&queue] { EXPECT_EQ(queue.Next().kind, PipelineStep::Kind::kOver); });
+  EXPECT_THAT(first().listener.NextReady(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                     HasSubstr("went on without an answer")));
+  std::unique_ptr<PipelineLoop> loop = MakePipelineLoop(second().program->queues()[0]);
+  loop->Next();
+  loop->Next();
+  loop.reset();
+  EXPECT_THAT(second().listener.NextReady(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has left the pipeline")));
+  Stop(absl::CancelledError("it ends"));
+  user.Join();
 }
 
 TEST_F(TwoRanksTest, AProcessThatNeverAnswersIsNamed) {

@@ -46,12 +46,21 @@ struct PipelineStep {
   enum class Kind : uint8_t {
     kOp,        // compute it, then Done
     kComplete,  // the iteration is complete on all ranks: weights may change
+    // Before the first op: processes of the lost ranks were replaced since the last iteration that
+    // was begun. Whatever they knew of the iterations before is gone, such as their weights; this
+    // process may be such a new one. Done when this process can go on with all others, for example
+    // since it has read the checkpoint that they read as well; Fail, and the run ends FAILED with
+    // this reason. Next, or the end of the loop, without an answer is Fail. Iterations begin once
+    // all ranks have answered; if that fails the same is asked again. The limit is 10 minutes.
+    kStateLost,
     kOver,  // nothing follows. `why` is OK when the run is done; otherwise it was cut short, and
             // goes on with another loop
   };
   Kind kind = Kind::kOver;
   const PipelineOp* op = nullptr;  // of kOp; until Done
-  int64_t iteration = 0;           // of kComplete
+  // Of kComplete; of kStateLost, the last that is complete on all ranks, or -1: none is.
+  int64_t iteration = 0;
+  std::vector<RankIndex> lost_ranks;  // of kStateLost, ascending
   absl::Status why;
 };
 
@@ -60,12 +69,14 @@ struct PipelineStep {
 //
 // A run that is cut short goes on with another loop. Whether its last iteration is complete is not
 // known then: the next loop may begin with kComplete of it, or with an op of a later one, when what
-// it left is to be dropped. It may also name an iteration for the second time.
+// it left is to be dropped. It may also name an iteration for the second time. After kComplete and
+// before all ops comes kStateLost, if a process of any rank was replaced meanwhile.
 //
 //   for (;;) {
 //     const PipelineStep step = loop.Next();
 //     if (step.kind == PipelineStep::Kind::kOver) return step.why;
 //     if (step.kind == PipelineStep::Kind::kComplete) ApplyGradients();
+//     if (step.kind == PipelineStep::Kind::kStateLost) { ReadCheckpoint(); loop.Done(); }
 //     if (step.kind == PipelineStep::Kind::kOp) { Compute(*step.op); loop.Done(); }
 //   }
 class PipelineLoop {
@@ -78,9 +89,11 @@ class PipelineLoop {
   // Blocks until there is something to do: an op begins when its inputs are in place and there is
   // room for its outputs.
   virtual PipelineStep Next() = 0;
-  // The op of the last Next is done: what it gives starts to move at once.
+  // The op of the last Next is done: what it gives starts to move at once. Or the process goes on
+  // although state is lost.
   virtual void Done() = 0;
-  // It cannot be done: the iteration fails everywhere, with this reason.
+  // It cannot be done: the iteration fails everywhere, with this reason; where state is lost, the
+  // run.
   virtual void Fail(const absl::Status& why) = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
@@ -39,6 +40,14 @@ absl::StatusOr<ProgramStart> FromProto(const v1::RunProgramRequest::Start& start
   ASSIGN_OR_RETURN(decoded.stall_limit,
                    DurationIn(start.stall_limit(), kStallLimits, "start.stall_limit"));
   if (start.has_complete_iteration()) decoded.complete_iteration = start.complete_iteration();
+  for (const int32_t rank : start.lost_ranks()) {
+    if (rank <= (decoded.lost_ranks.empty() ? -1 : decoded.lost_ranks.back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("start.lost_ranks: expected ascending ranks from 0 on, found ",
+                       absl::StrJoin(start.lost_ranks(), ", ")));
+    }
+    decoded.lost_ranks.push_back(rank);
+  }
   for (const v1::RunProgramRequest::Peer& proto : start.peers()) {
     RETURN_IF_ERROR(CheckText("peers.worker", proto.worker(), kNameBytesMax));
     RETURN_IF_ERROR(CheckText("peers.data_address", proto.data_address(), kDataAddressBytesMax));

@@ -2,6 +2,7 @@
 
 #include "common/mesh/device.h"
 #include "crossmesh/v1/pipeline_execution_service.pb.h"
+#include "planner/pipeline/op.h"
 
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,7 @@ struct ProgramStart {
   bool rehearsal = false;
   absl::Duration stall_limit;
   std::optional<int64_t> complete_iteration;  // the last one everywhere
+  std::vector<RankIndex> lost_ranks;          // ascending: a process of theirs was replaced
 };
 
 // InvalidArgument, naming the field, what was expected and what was found.

@@ -69,6 +69,15 @@ void RankQueue::GiveComplete(int64_t iteration) {
   changed_.SignalAll();
 }
 
+void RankQueue::GiveStateLost(int64_t complete_iteration,
+                              const std::vector<RankIndex>& lost_ranks) {
+  MutexLock lock(mutex_);
+  steps_.push_back({.kind = PipelineStep::Kind::kStateLost,
+                    .iteration = complete_iteration,
+                    .lost_ranks = lost_ranks});
+  changed_.SignalAll();
+}
+
 void RankQueue::End(absl::Status why) {
   MutexLock lock(mutex_);
   if (std::exchange(ended_, true)) return;
@@ -79,13 +88,16 @@ void RankQueue::End(absl::Status why) {
 
 PipelineStep RankQueue::Next() {
   MutexLock lock(mutex_);
-  CHECK(!computing_) << "Next before Done, in rank " << rank_;
+  CHECK(unanswered_ != PipelineStep::Kind::kOp) << "Next before Done, in rank " << rank_;
+  if (unanswered_.has_value()) {
+    Tell(absl::FailedPreconditionError("its process went on without an answer"));
+  }
   while (steps_.empty() && !ended_) changed_.Wait(mutex_);
   // What was given before the end is handed out first.
   if (steps_.empty()) return {.kind = PipelineStep::Kind::kOver, .why = why_};
   PipelineStep step = std::move(steps_.front());
   steps_.pop_front();
-  computing_ = step.kind == PipelineStep::Kind::kOp;
+  if (step.kind != PipelineStep::Kind::kComplete) unanswered_ = step.kind;
   outcome_.begin_ns = absl::GetCurrentTimeNanos();
   return step;
 }
@@ -101,7 +113,7 @@ void RankQueue::Fail(const absl::Status& why) {
 }
 
 void RankQueue::Tell(const absl::Status& why) {
-  CHECK(std::exchange(computing_, false))
+  CHECK(std::exchange(unanswered_, std::nullopt).has_value())
       << "an op was ended that was not begun, in rank " << rank_;
   outcome_.end_ns = absl::GetCurrentTimeNanos();
   outcome_.status = why;
@@ -111,7 +123,7 @@ void RankQueue::Tell(const absl::Status& why) {
 
 void RankQueue::Leave() {
   MutexLock lock(mutex_);
-  computing_ = false;
+  unanswered_.reset();
   outcome_.status = absl::CancelledError("the process has left the pipeline");
   if (!ended_) data_.Post([queue = shared_from_this()] { queue->OnData(); });
 }

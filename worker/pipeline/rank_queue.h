@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -21,7 +22,7 @@ struct ProgramMemory;
 // memory for as long as that thread may use it. Thread-safe.
 class RankQueue : public std::enable_shared_from_this<RankQueue> {
  public:
-  // How an op came out, and when it was computed.
+  // How an op came out, and when it was computed; or the answer to a question.
   struct Outcome {
     absl::Status status;
     int64_t begin_ns = 0;  // Unix time
@@ -39,6 +40,8 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   // One at a time: the next when this one is done.
   void GiveOp(int64_t iteration, int32_t op);
   void GiveComplete(int64_t iteration);
+  // As PipelineStep::kStateLost; told by an outcome as ops are.
+  void GiveStateLost(int64_t complete_iteration, const std::vector<RankIndex>& lost_ranks);
   // The last that is given. With an error, what was not taken yet is dropped.
   void End(absl::Status why);
   // Nothing is told any more.
@@ -70,7 +73,8 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
   Mutex mutex_;
   CondVar changed_;
   std::deque<PipelineStep> steps_ ABSL_GUARDED_BY(mutex_);
-  bool computing_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the step that is with the thread until Done or Fail.
+  std::optional<PipelineStep::Kind> unanswered_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);  // of the end
   Outcome outcome_ ABSL_GUARDED_BY(mutex_);   // of the op that was computed last

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/time/clock.h>
 
 namespace crossmesh {
@@ -43,13 +44,18 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
   }
   for (int32_t rank = 0; rank < std::ssize(program().ranks); ++rank) {
     const size_t ops = program().ranks[rank].ops.size();
-    ranks_.push_back({.begin_ns = std::vector<int64_t>(ops), .end_ns = std::vector<int64_t>(ops)});
+    ranks_.push_back({.asked = !start_.lost_ranks.empty(),
+                      .begin_ns = std::vector<int64_t>(ops),
+                      .end_ns = std::vector<int64_t>(ops)});
     queues_.push_back(std::make_shared<RankQueue>(
         ports_.data, memory_, rank,
         [this, rank](const RankQueue::Outcome& outcome) { OnOutcome(rank, outcome); }));
     // The run was cut short before, and the process may not know that this one is complete.
     if (start_.complete_iteration.has_value()) {
       queues_.back()->GiveComplete(*start_.complete_iteration);
+    }
+    if (ranks_.back().asked) {
+      queues_.back()->GiveStateLost(start_.complete_iteration.value_or(-1), start_.lost_ranks);
     }
   }
 }
@@ -61,8 +67,15 @@ absl::Status RunningProgram::Open() {
     return absl::Status(status.code(), absl::StrCat("transfer ", program().transfers[index].Name(),
                                                     ": ", status.message()));
   }
+  TellIfReady();
   return absl::OkStatus();
 }
+
+void RunningProgram::TellIfReady() {
+  if (!stopping_ && !Asks()) ports_.listener.OnReady(absl::OkStatus());
+}
+
+bool RunningProgram::Asks() const { return std::ranges::any_of(ranks_, &Rank::asked); }
 
 absl::Status RunningProgram::OpenTransfer(int32_t index) {
   RETURN_IF_ERROR(ports_.runner.StartReplays(SpecOf(index), *this));
@@ -93,12 +106,13 @@ ReplaySpec RunningProgram::SpecOf(int32_t index) const {
 
 absl::Status RunningProgram::BeginIteration(int64_t iteration) {
   RETURN_IF_ERROR(gone_);
-  if (running_ || failed_ || stopping_ || iteration <= iteration_) {
+  if (running_ || failed_ || stopping_ || Asks() || iteration <= iteration_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "iteration ", iteration, ": expected it after a complete one, found ", iteration_,
         running_    ? " running"
         : failed_   ? " failed"
         : stopping_ ? " the last"
+        : Asks()    ? " before all ranks go on"
                     : " done"));
   }
   // Instances of all iterations are numbered on, in 32 bits.
@@ -236,11 +250,21 @@ void RunningProgram::OnTaskDone(const TaskReport& report) {
 }
 
 void RunningProgram::OnOutcome(int32_t rank, const RankQueue::Outcome& outcome) {
-  if (outcome.status.ok()) {
+  if (std::exchange(ranks_[rank].asked, false)) {
+    OnAnswer(rank, outcome.status);
+  } else if (outcome.status.ok()) {
     OnOpDone(rank, outcome);
   } else {
     OnOpFailed(rank, outcome.status);
   }
+}
+
+void RunningProgram::OnAnswer(int32_t index, const absl::Status& answer) {
+  if (answer.ok()) return TellIfReady();
+  // Whatever its code: a controller that started the program once more would be told the same.
+  ports_.listener.OnReady(absl::FailedPreconditionError(absl::StrCat(
+      "rank ", program().ranks[index].rank, " does not go on after the loss of the state of rank ",
+      absl::StrJoin(start_.lost_ranks, ", "), ": ", answer.message())));
 }
 
 void RunningProgram::OnOpDone(int32_t index, const RankQueue::Outcome& outcome) {

@@ -25,6 +25,9 @@ struct ProgramMemory;
 class ProgramObserver {
  public:
   virtual ~ProgramObserver() = default;
+  // After Open: OK, and iterations may begin; or FailedPrecondition, why the process of a rank does
+  // not go on since others have lost their state. Then Stop is to follow.
+  virtual void OnReady(const absl::Status& status) = 0;
   virtual void OnReport(const v1::RunProgramResponse::IterationReport& report) = 0;
   // The last call: the executor neither reads nor writes the program's memory any more.
   virtual void OnStopped() = 0;
@@ -48,11 +51,11 @@ class RunningProgram final : private ReplayObserver {
   // By rank of the program. Any thread.
   const std::vector<std::shared_ptr<RankQueue>>& queues() const { return queues_; }
 
-  // Connects to the other workers. An error is what ReplayRunner::StartReplays finds, with the
-  // transfer; then Stop is to follow.
+  // Connects to the other workers, and tells when iterations may begin. An error is what
+  // ReplayRunner::StartReplays finds, with the transfer; then Stop is to follow.
   absl::Status Open();
-  // FailedPrecondition when one runs or has failed, or the program stops; why a rank has no process
-  // that computes it.
+  // FailedPrecondition when one runs or has failed, the program stops, or a rank has not said that
+  // it goes on; why a rank has no process that computes it.
   absl::Status BeginIteration(int64_t iteration);
   // OK: the last iteration is complete everywhere. Repeatable.
   void Stop(const absl::Status& why);
@@ -73,6 +76,7 @@ class RunningProgram final : private ReplayObserver {
     std::vector<int64_t> fill_ns;  // from the end of the op to here
   };
   struct Rank {
+    bool asked = false;    // whether it goes on without the state that is lost; no answer yet
     int32_t running = -1;  // op
     std::vector<int64_t> begin_ns;
     std::vector<int64_t> end_ns;
@@ -82,6 +86,7 @@ class RunningProgram final : private ReplayObserver {
   void OnTaskDone(const TaskReport& report) override;
   void OnReplaysStopped(const ReplayKey& key) override;
   void OnOutcome(int32_t rank, const RankQueue::Outcome& outcome);
+  void OnAnswer(int32_t rank, const absl::Status& answer);
   void OnOpDone(int32_t rank, const RankQueue::Outcome& outcome);
   void OnOpFailed(int32_t rank, const absl::Status& why);
 
@@ -93,6 +98,9 @@ class RunningProgram final : private ReplayObserver {
   void Do(const std::vector<ProgramProgress::Work>& work);
   void FailIteration(const absl::Status& why);
   void SendReport(const absl::Status& status);
+  void TellIfReady();
+  // Has a rank not answered yet?
+  bool Asks() const;
   void TellIfStopped();
   const WorkerProgram& program() const;
 

@@ -115,9 +115,6 @@ void ServedProgram::Open() {
   } else {
     host_.Offer(program_->queues());
   }
-  v1::RunProgramResponse response;
-  response.mutable_accepted();
-  caller_->Say(response);
 }
 
 void ServedProgram::BeginIteration(int64_t iteration) {
@@ -125,6 +122,13 @@ void ServedProgram::BeginIteration(int64_t iteration) {
   if (status.ok()) return;
   end_.Update(status);
   program_->Stop(status);
+}
+
+void ServedProgram::OnReady(const absl::Status& status) {
+  if (!status.ok()) return StopProgram(status);
+  v1::RunProgramResponse response;
+  response.mutable_accepted();
+  caller_->Say(response);
 }
 
 void ServedProgram::OnReport(const v1::RunProgramResponse::IterationReport& report) {

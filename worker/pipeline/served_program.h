@@ -48,6 +48,7 @@ class ServedProgram final : public std::enable_shared_from_this<ServedProgram>,
   // On the data loop.
   void Open();
   void BeginIteration(int64_t iteration);
+  void OnReady(const absl::Status& status) override;
   void OnReport(const v1::RunProgramResponse::IterationReport& report) override;
   void OnStopped() override;
 

@@ -53,7 +53,7 @@ class PlannedLoops::Loop : public PipelineLoop {
         table_(*all.planned_->ops),
         rank_(rank),
         iteration_(all.options_.first_iteration),
-        first_step_(all.FirstStep()) {
+        first_steps_(all.FirstSteps()) {
     for (OpIndex i = table_.first(rank); i < table_.first(rank + 1); ++i) {
       ops_.push_back(table_.op(i));
     }
@@ -63,7 +63,12 @@ class PlannedLoops::Loop : public PipelineLoop {
   const std::vector<Op>& ops() const override { return ops_; }
 
   PipelineStep Next() override {
-    if (first_step_.has_value()) return *std::exchange(first_step_, std::nullopt);
+    if (!first_steps_.empty()) {
+      PipelineStep first = std::move(first_steps_.front());
+      first_steps_.pop_front();
+      is_asked_ = first.kind == PipelineStep::Kind::kStateLost;
+      return first;
+    }
     if (next_ == ops_.size()) {
       const absl::Status barrier = all_.WaitForBarrier(rank_, iteration_);
       if (!barrier.ok()) return {.why = barrier};
@@ -78,6 +83,7 @@ class PlannedLoops::Loop : public PipelineLoop {
   }
 
   void Done() override {
+    if (std::exchange(is_asked_, false)) return;
     std::vector<std::pair<MessageKey, Message>> messages;
     auto memory = outputs_.begin();
     for (const TransferIndex transfer : table_.TransfersOutOf(op_.op)) {
@@ -163,7 +169,8 @@ class PlannedLoops::Loop : public PipelineLoop {
   std::vector<Op> ops_;
   int64_t iteration_;
   size_t next_ = 0;  // of ops_
-  std::optional<PipelineStep> first_step_;
+  std::deque<PipelineStep> first_steps_;
+  bool is_asked_ = false;  // whether it goes on
   PipelineOp op_;
   std::deque<std::vector<float>> inputs_, outputs_;  // of op_, by transfer, tensor and slot
 };
@@ -175,10 +182,18 @@ std::unique_ptr<PipelineLoop> PlannedLoops::LoopOf(RankIndex rank) {
   return std::make_unique<Loop>(*this, rank);
 }
 
-std::optional<PipelineStep> PlannedLoops::FirstStep() const {
-  if (!options_.complete_iteration.has_value()) return std::nullopt;
-  return PipelineStep{.kind = PipelineStep::Kind::kComplete,
-                      .iteration = *options_.complete_iteration};
+std::deque<PipelineStep> PlannedLoops::FirstSteps() const {
+  std::deque<PipelineStep> steps;
+  if (options_.complete_iteration.has_value()) {
+    steps.push_back(
+        {.kind = PipelineStep::Kind::kComplete, .iteration = *options_.complete_iteration});
+  }
+  if (!options_.lost_ranks.empty()) {
+    steps.push_back({.kind = PipelineStep::Kind::kStateLost,
+                     .iteration = options_.complete_iteration.value_or(-1),
+                     .lost_ranks = options_.lost_ranks});
+  }
+  return steps;
 }
 
 absl::Status PlannedLoops::WaitForMessage(const MessageKey& key, Message& message) {

@@ -8,6 +8,7 @@
 #include "worker/pipeline/pipeline_loop.h"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,6 +32,8 @@ class PlannedLoops {
     int64_t iterations = 1;
     // What each loop begins with, as after a run that was cut short.
     std::optional<int64_t> complete_iteration;
+    // Not empty: each loop asks whether its process goes on without the state of these ranks.
+    std::vector<RankIndex> lost_ranks;
     // The run is cut short when so many ops are done, all ranks together.
     std::optional<int64_t> ops_max;
     // Ranks that are told again that the iteration which was cut short at its end is complete.
@@ -48,7 +51,7 @@ class PlannedLoops {
 
   // For loops.
   absl::Status why();
-  std::optional<PipelineStep> FirstStep() const;
+  std::deque<PipelineStep> FirstSteps() const;
   absl::Status WaitForMessage(const MessageKey& key, Message& message);
   absl::Status WaitForBarrier(RankIndex rank, int64_t iteration);
   void OnDone(std::vector<std::pair<MessageKey, Message>> messages);
