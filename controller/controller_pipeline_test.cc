@@ -242,6 +242,19 @@ TEST_F(ControllerPipelineTest, ABadRequestIsRefused) {
   EXPECT_THAT(Stop("pr-1", true), StatusIs(absl::StatusCode::kNotFound, HasSubstr("pr-1")));
 }
 
+TEST_F(ControllerPipelineTest, ARunThatCannotBePlannedHasNoPlanAndSaysWhy) {
+  v1::StartPipelineRequest request = Request("r", 5);
+  request.mutable_inline_pipeline()->mutable_stages(0)->set_static_bytes(2);
+  request.mutable_inline_pipeline()->mutable_ranks(0)->set_device_bytes_max(1);
+  ASSERT_OK_AND_ASSIGN(const v1::PipelineRun run, Start(request).Last());
+  EXPECT_EQ(run.state(), v1::PIPELINE_RUN_STATE_FAILED);
+  EXPECT_THAT(run.error(), HasSubstr("rank 0"));
+  EXPECT_FALSE(run.has_plan());
+  ASSERT_OK_AND_ASSIGN(const auto listed, Call(*pipelines_, &Pipelines::ListPipelineRuns, {}));
+  ASSERT_THAT(listed.runs(), SizeIs(1));
+  EXPECT_FALSE(listed.runs(0).has_plan());
+}
+
 TEST_F(ControllerPipelineTest, ARefusedProgramFailsTheRun) {
   StartWorkers();
   Programs(1).SetManner(Manner::kRefusing);

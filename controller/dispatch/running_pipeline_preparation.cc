@@ -55,7 +55,7 @@ void RunningPipeline::Begin() {
     }
     self->environment_.queue.Post(
         [self, planned = std::move(planned), summary = std::move(summary)]() mutable {
-          *self->run_.mutable_plan() = std::move(summary);
+          if (planned.ok()) *self->run_.mutable_plan() = std::move(summary);
           self->OnPlanned(std::move(planned));
         });
   };

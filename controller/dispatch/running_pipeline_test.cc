@@ -115,6 +115,7 @@ TEST_F(RunningPipelineTest, WhatCannotBePlannedFailsTheRun) {
   StartIterations(2);
   EXPECT_EQ(Latest().state(), v1::PIPELINE_RUN_STATE_FAILED);
   EXPECT_THAT(Latest().error(), HasSubstr("stages[1]"));
+  EXPECT_FALSE(Latest().has_plan());
 }
 
 TEST_F(RunningPipelineTest, TheDeadlineIsOfEachIteration) {

@@ -149,7 +149,7 @@ grpc::ServerUnaryReactor* PipelineService::ListPipelineRuns(
       // What grows with the pipeline would make a page of runs too large.
       v1::PipelineRun& listed = *response->add_runs() = run;
       listed.clear_measurement();
-      listed.mutable_plan()->clear_rank_ops();
+      if (listed.has_plan()) listed.mutable_plan()->clear_rank_ops();
     });
   });
 }
