@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -32,6 +35,34 @@ TEST(KeepFreedMemoryTest, TheNextArrayTakesNoPagesFromTheSystem) {
   KeepFreedMemory();
   PagesToFillAnArray();
   EXPECT_LE(PagesToFillAnArray(), 16);
+}
+
+long ResidentMebibytes() {
+  long mapped_pages = 0;
+  long resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped_pages >> resident_pages;
+  return resident_pages * long{kPageBytes} >> 20;
+}
+
+// Takes so much in small pieces and frees them, but for the last one, so that the heap does not end
+// with what is free.
+std::unique_ptr<char[]> TakeAndFree(long mebibytes) {
+  constexpr size_t kPieceBytes = 1 << 10;
+  std::vector<std::unique_ptr<char[]>> pieces(mebibytes << 10);
+  for (auto& piece : pieces) piece = std::make_unique<char[]>(kPieceBytes);
+  return std::move(pieces.back());
+}
+
+TEST(GiveBackFreedMemoryTest, GivesAllBackAboveHalfAGibibyte) {
+  if (!CanCountAllocations()) GTEST_SKIP() << "a sanitizer's own allocator";
+  KeepFreedMemory();
+  const auto first = TakeAndFree(400);
+  GiveBackFreedMemory();
+  EXPECT_GE(ResidentMebibytes(), 400);
+  const auto second = TakeAndFree(700);
+  EXPECT_GE(ResidentMebibytes(), 700);
+  GiveBackFreedMemory();
+  EXPECT_LE(ResidentMebibytes(), 100);
 }
 
 }  // namespace
