@@ -1,5 +1,5 @@
 #include "client/cli/cli.h"
-#include "client/cli/measured_timeline.h"
+#include "client/cli/measured_times.h"
 #include "client/cli/picture.h"
 #include "client/cli/pipeline_run_flags.h"
 #include "client/cli/pipeline_run_report.h"
@@ -48,7 +48,7 @@ absl::Status WriteFiles(Client& client, const PipelineRunFlags& flags,
     RETURN_IF_ERROR(DrawPicture(picture, flags.svg()));
   }
   if (flags.times().empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(SetMeasuredTimes(run.measurement(), spec));
+  RETURN_IF_ERROR(SetMeasuredTimes(run, spec));
   return WriteFile(flags.times(), ToFile(spec));
 }
 
@@ -142,6 +142,8 @@ void AddRunCommand(Cli& cli, CLI::App& group, bool rehearsal) {
                   "  crossmesh pipeline rehearse --pipeline u-net --write-times measured.json\n"
                   "Interrupting it ends the run after its iteration, a second time at once.\n"
                 : "  crossmesh pipeline run --pipeline u-net --schedule auto --iterations 1000\n"
+                  "  crossmesh pipeline run --pipeline u-net --iterations 9 --write-times "
+                  "measured.json\n"
                   "Interrupting it ends the run after its iteration, a second time at once.\n");
   const auto flags = std::make_shared<PipelineRunFlags>(rehearsal);
   cli.AddControllerFlags(command);

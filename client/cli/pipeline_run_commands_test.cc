@@ -68,6 +68,7 @@ class PlayedPipelines final : public v1::PipelineService::CallbackService {
     const v1::PipelineSpec spec =
         request->pipeline().empty() ? request->inline_pipeline() : ExamplePipeline();
     run_ = ExampleRun(**PlanOf(spec, request->choice()), 1.05);
+    run_.set_rehearsal(request->rehearsal());
     v1::PipelineRun begun = run_;
     begun.set_state(v1::PIPELINE_RUN_STATE_RUNNING);
     if (request->request_id() == "fails") {
@@ -267,6 +268,33 @@ TEST_F(PipelineRunCommandsTest, WhatWasMeasuredIsDrawnAndWrittenBack) {
   }
   EXPECT_EQ(written.SerializeAsString(), example.SerializeAsString());
   EXPECT_EQ(Crossmesh("pipeline plan " + times).exit_status, 0);
+}
+
+// Processes computed the ops, so their times are known as well.
+TEST_F(PipelineRunCommandsTest, ThePlanThatIsMadeFromTheTimesOfARunTakesThem) {
+  const std::string times = folder_.PathOf("times.json");
+  const ProgramResult run =
+      Pipeline("run --pipeline u-net --schedule 1f1b --iterations 3 --write-times " + times);
+  ASSERT_EQ(run.exit_status, 0) << run.error;
+  v1::PipelineSpec written;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ReadAll(times), &written).ok());
+  const v1::PipelineSpec example = ExamplePipeline();
+  for (int i = 0; i < example.stages_size(); ++i) {
+    const v1::PipelineStage &stage = written.stages(i), &before = example.stages(i);
+    EXPECT_NEAR(stage.forward_seconds(), 1.05 * before.forward_seconds(), 1e-9);
+    EXPECT_NEAR(stage.input_gradient_seconds(), 1.05 * before.input_gradient_seconds(), 1e-9);
+    EXPECT_NEAR(stage.weight_gradient_seconds(), 1.05 * before.weight_gradient_seconds(), 1e-9);
+  }
+  const ProgramResult plan =
+      Crossmesh("pipeline plan " + times + " --schedule 1f1b --delay-weight-gradients --json");
+  ASSERT_EQ(plan.exit_status, 0) << plan.error;
+  const nlohmann::json ranks = nlohmann::json::parse(plan.out)["ranks"];
+  const v1::PipelinePlan first = (*PlanOf(example, ChoiceOf("1f1b")))->Summary();
+  ASSERT_EQ(ranks.size(), 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_NEAR(ranks[rank]["busy_seconds"].get<double>(), 1.05 * first.ranks(rank).busy_seconds(),
+                1e-6);
+  }
 }
 
 TEST_F(PipelineRunCommandsTest, AnInterruptStopsTheRunAndASecondOneAtOnce) {

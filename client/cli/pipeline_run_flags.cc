@@ -31,10 +31,10 @@ void PipelineRunFlags::AddTo(CLI::App& command) {
   command.add_option(
       "--svg", svg_,
       "Draw what was measured beside what was planned to this file: .svg, .png or .pdf");
-  if (rehearsal_) {
-    command.add_option("--write-times", times_,
-                       "Write the pipeline to this file, with the measured times of its edges");
-  }
+  command.add_option(
+      "--write-times", times_,
+      absl::StrCat("Write the pipeline to this file, with the measured times of its ",
+                   rehearsal_ ? "edges" : "ops and edges"));
 }
 
 absl::StatusOr<v1::StartPipelineRequest> PipelineRunFlags::Request() const {

@@ -3,6 +3,7 @@
 #include "client/cli/pipeline_run_report.h"
 
 #include "client/cli/measured_timeline.h"
+#include "client/cli/measured_times.h"
 #include "client/cli/run_picture.h"
 #include "client/cli/testing/example_run.h"
 #include "client/cli/testing/program_run.h"
@@ -100,12 +101,46 @@ TEST(MeasuredTimelineTest, WhatDoesNotFitTheScheduleIsNamed) {
 
 TEST(MeasuredTimesTest, AnEdgeThatWasNotMeasuredIsNamed) {
   v1::PipelineSpec spec = ExamplePipeline();
-  v1::PipelineMeasurement measurement = ExampleRunOf("1f1b", 1).measurement();
-  EXPECT_OK(SetMeasuredTimes(measurement, spec));
-  measurement.mutable_transfers()->RemoveLast();
-  EXPECT_THAT(SetMeasuredTimes(measurement, spec),
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
+  EXPECT_OK(SetMeasuredTimes(run, spec));
+  run.mutable_measurement()->mutable_transfers()->RemoveLast();
+  EXPECT_THAT(SetMeasuredTimes(run, spec),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("edges[3]"), HasSubstr("backward"))));
+}
+
+TEST(MeasuredTimesTest, AnOpThatWasNotMeasuredIsNamed) {
+  v1::PipelineSpec spec = ExamplePipeline();
+  v1::PipelineRun run = ExampleRunOf("1f1b", 1);
+  run.set_rehearsal(false);
+  run.mutable_measurement()->mutable_ranks()->RemoveLast();
+  EXPECT_THAT(SetMeasuredTimes(run, spec),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("stages[3]"), HasSubstr("forward ops, found none"))));
+  run.mutable_measurement()->mutable_ranks(0)->mutable_ops()->set_name(0, "0F99");
+  EXPECT_THAT(SetMeasuredTimes(run, spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("below 16, found op 0F99")));
+}
+
+// Here half as large, and so in half the time: the profile is of the first ones.
+TEST(MeasuredTimesTest, OpsAreMeasuredWithMicrobatchesOfTheFirstSize) {
+  v1::PipelineSpec spec = ExamplePipeline();
+  spec.mutable_microbatches(0)->set_count(1);
+  v1::PipelineMicrobatches& smaller = *spec.add_microbatches();
+  smaller.set_count(5);
+  smaller.set_samples(spec.microbatches(0).samples() / 2);
+  v1::PipelineChoice choice = ChoiceOf("1f1b");
+  choice.set_delay_weight_gradients(true);
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer planned, PlanOf(spec, choice));
+  v1::PipelineRun run = ExampleRun(*planned, 2);
+  run.set_rehearsal(false);
+  v1::PipelineSpec measured = spec;
+  ASSERT_OK(SetMeasuredTimes(run, measured));
+  for (int i = 0; i < spec.stages_size(); ++i) {
+    const v1::PipelineStage &stage = measured.stages(i), &before = spec.stages(i);
+    EXPECT_NEAR(stage.forward_seconds(), 2 * before.forward_seconds(), 1e-9);
+    EXPECT_NEAR(stage.weight_gradient_seconds(), 2 * before.weight_gradient_seconds(), 1e-9);
+  }
 }
 
 TEST(PipelineRunReportTest, SaysWhoseStateIsLost) {
