@@ -58,7 +58,10 @@ void SpecFlags::AddTo(CLI::App& command) {
                    "Relays only, even where GPUs are predicted to broadcast faster");
   command.add_flag("--in-place", in_place_, "Receive into the destination's only memory");
   command.add_option("--topology", topology_, "Network file; without one, rates are assumed");
-  command.add_option("--device-bytes-max", device_bytes_max_, "Most bytes per device at any time");
+  command.add_option(
+      "--device-bytes-max", device_bytes_max_,
+      "Most bytes of the operation on a device at any time: its source, its destination, "
+      "and the destination's shadow; other storages are not counted");
 }
 
 void SpecFlags::AddExecutionTo(CLI::App& command) {

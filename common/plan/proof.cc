@@ -256,13 +256,11 @@ absl::Status ProveMemory(const Plan& plan, const TileMemory& memory, const Proof
                          Proof& proof) {
   for (size_t d = 0; d < memory.source_bytes.size(); ++d) {
     const int64_t source = memory.source_bytes[d];
-    // In place the destination is the source's memory; a shadow lives beside the old arena until
-    // commit.
-    int64_t destination = memory.destination_bytes[d];
-    if (plan.shared_storage()) {
-      const bool same = source > 0 && plan.binding() == BindingMode::kInPlace;
-      destination *= same ? 0 : plan.binding() == BindingMode::kShadow ? 2 : 1;
-    }
+    // A shadow lives beside the arena that it replaces. Of a storage that is source and destination
+    // that one is the source's.
+    int64_t arenas = plan.binding() == BindingMode::kShadow ? 2 : 1;
+    if (plan.shared_storage() && source > 0) --arenas;
+    const int64_t destination = memory.destination_bytes[d] * arenas;
     const int64_t total = source + destination + limits.staging_bytes;
     if (total <= proof.peak_device_bytes) continue;
     proof.peak_device_bytes = total;

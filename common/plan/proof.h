@@ -11,9 +11,10 @@
 namespace crossmesh {
 
 struct ProofLimits {
-  // Most bytes that a device may hold at once: source tiles with their scales, destination tiles
-  // (twice under kShadow when storages are shared, since the old arena lives until commit; not at
-  // all under kInPlace where they are the source tiles) and staging. 0: no limit.
+  // Most bytes that the operation may have on a device at once: source tiles with their scales,
+  // destination tiles (twice under kShadow, since the old arena lives until commit; once less where
+  // the source tiles are of the same storage) and staging. Other storages are not counted. 0: no
+  // limit.
   int64_t device_bytes_max = 0;
   int64_t staging_bytes = 0;  // that the executor sets aside per device
 };

@@ -60,8 +60,8 @@ TEST(ProofTest, AcceptsAGoodPlanAndCountsIt) {
   EXPECT_EQ(proof.hops, 4);
   EXPECT_EQ(proof.channels, 4);
   EXPECT_EQ(proof.destination_bytes, 256);
-  EXPECT_EQ(proof.peak_device_bytes, 135);
-  EXPECT_THAT(proof.peak_device, AllOf(HasSubstr("b.0"), HasSubstr("destination 128")));
+  EXPECT_EQ(proof.peak_device_bytes, 263);
+  EXPECT_THAT(proof.peak_device, AllOf(HasSubstr("b.0"), HasSubstr("destination 256")));
 }
 
 TEST(ProofTest, FindsADroppedRelay) {
@@ -313,21 +313,33 @@ TEST(ProofTest, CountsTheMemoryOfEachSideByItsType) {
   spec.copies = {{0, 0}};
   ASSERT_OK_AND_ASSIGN(const Proof proof, ProofOf(spec));
   EXPECT_EQ(proof.destination_bytes, 8);
-  EXPECT_EQ(proof.peak_device_bytes, 16 + 8);
+  EXPECT_EQ(proof.peak_device_bytes, 16 + 2 * 8);
 }
 
 TEST(ProofTest, FindsMoreMemoryThanTheLimit) {
-  EXPECT_OK(ProofOf(Chains(), {.device_bytes_max = 130, .staging_bytes = 2}));
-  EXPECT_THAT(ProofOf(Chains(), {.device_bytes_max = 129, .staging_bytes = 2}),
+  EXPECT_OK(ProofOf(Chains(), {.device_bytes_max = 258, .staging_bytes = 2}));
+  EXPECT_THAT(ProofOf(Chains(), {.device_bytes_max = 257, .staging_bytes = 2}),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("b.0"), HasSubstr("at most 129"), HasSubstr("found 130"))));
+                       AllOf(HasSubstr("b.0"), HasSubstr("at most 257"), HasSubstr("found 258"))));
 }
 
-TEST(ProofTest, AShadowOfASharedStorageCountsTwice) {
+TEST(ProofTest, ADestinationCountsTwiceWithItsShadow) {
   Plan::Spec spec = Chains();
+  for (const bool shared : {false, true}) {
+    spec.shared_storage = shared;
+    spec.binding = BindingMode::kShadow;
+    EXPECT_EQ(ProofOf(spec)->peak_device_bytes, 256) << shared;
+    spec.binding = BindingMode::kInPlace;
+    EXPECT_EQ(ProofOf(spec)->peak_device_bytes, 128) << shared;
+  }
+}
+
+TEST(ProofTest, TheShadowOfASourceIsTheDestination) {
+  Plan::Spec spec = SpecOf(TableOf({TensorOf("[4]: x=1 on a.0 [-] -> x=1 on a.0 [-]")}));
+  spec.copies = {{0, 0}};
+  EXPECT_EQ(ProofOf(spec)->peak_device_bytes, 16 + 2 * 16);
   spec.shared_storage = true;
-  ASSERT_OK_AND_ASSIGN(const Proof proof, ProofOf(spec));
-  EXPECT_EQ(proof.peak_device_bytes, 256);
+  EXPECT_EQ(ProofOf(spec)->peak_device_bytes, 16 + 16);
 }
 
 TEST(ProofTest, FindsThatAScopedSlicingLacksClasses) {
