@@ -91,13 +91,8 @@ bool DataPlane::Sampler::RecordCounters(const ExecutorCounters& now) {
 
 void DataPlane::Sampler::RecordMemory(const ExecutorCounters& now) {
   plane_.ports_.metrics.SetStagingBytes(now.staging_bytes_used, plane_.staging_bytes_);
-  int64_t resident = 0;
-  int64_t receiving = 0;
-  for (const StorageStatus& storage : storages_.List()) {
-    if (storage.state == StorageState::kReady) resident += storage.bytes;
-    if (storage.writing) receiving += storage.bytes;
-  }
-  plane_.ports_.metrics.SetTensorBytes(resident, receiving);
+  const StorageBytes bytes = storages_.Bytes();
+  plane_.ports_.metrics.SetTensorBytes(bytes.resident, bytes.receiving, bytes.shadows);
 }
 
 DataPlane::DataPlane(const Ports& ports, int64_t staging_bytes)

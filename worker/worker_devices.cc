@@ -100,9 +100,7 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Register& registration) c
 }
 
 void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) const {
-  int64_t memory_bytes = 0;
-  for (const StorageStatus& storage : storages_.List()) memory_bytes += storage.bytes;
-  heartbeat.set_memory_bytes(memory_bytes);
+  heartbeat.set_memory_bytes(storages_.Bytes().total());
   for (const GpuDevices::Driver& driver : gpus_->drivers()) {
     if (driver.rank.incarnation != 0) *heartbeat.add_gpu_processes() = ToProto(driver.rank);
   }

@@ -72,7 +72,7 @@ TEST_F(WorkerDevicesTest, MemoryHasALimitForStoragesAndTheirShadows) {
                        AllOf(HasSubstr("weights"), HasSubstr(absl::StrCat(64 * kMiB)),
                              HasSubstr(absl::StrCat("found ", 32 * kMiB, " in use")))));
   ASSERT_OK(storages.Create(key, 20 * kMiB));
-  EXPECT_THAT(storages.LeaseForWriting(key, 20 * kMiB, /*shadow=*/true),
+  EXPECT_THAT(storages.LeaseForWriting(key, 20 * kMiB, {.shadow = true}),
               StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_OK(storages.Create({"weights", {"a", 1}}, 12 * kMiB));
 }

@@ -241,7 +241,8 @@ TEST_F(WorkerTest, TellsItsProgressInHeartbeats) {
   ASSERT_TRUE(b->WaitFor(v1::ExecuteResponse::kAccepted));
   EXPECT_TRUE(controller_->WaitUntil("wb", [](const Seen& s) {
     return s.heartbeat.tasks_size() == 1 && s.heartbeat.tasks(0).operation_id() == "op-1" &&
-           s.heartbeat.memory_bytes() == 4 * kHalfBytes;
+           // Two storages of both halves, each with the shadow that it receives into.
+           s.heartbeat.memory_bytes() == 8 * kHalfBytes;
   }));
 }
 

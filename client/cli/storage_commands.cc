@@ -259,7 +259,7 @@ constexpr const char* kExample =
 void AddStorageCommands(Cli& cli, CLI::App& app) {
   CLI::App& group = cli.AddGroup(
       app, "storage",
-      "Lists, creates, fills, compares and exports storages of workers of this machine");
+      "Lists, creates, trims, fills, compares and exports storages of workers of this machine");
   AddStorageRegistryCommands(cli, group);
   const auto flags = std::make_shared<StorageFlags>();
   const auto add = [&](const std::string& name, const std::string& description,

@@ -1,4 +1,4 @@
-// Commands that list, create and delete storages through the memory sockets of workers.
+// Commands that list, create, trim and delete storages through the memory sockets of workers.
 
 #include "client/cli/cli.h"
 #include "client/cli/memory_flag.h"
@@ -29,22 +29,24 @@ struct OneStorageFlags {
 
 nlohmann::json DocumentOf(const StorageDescription& storage) {
   // As a memory socket answers.
-  return {{"storage", storage.storage},       {"device", storage.device}, {"bytes", storage.bytes},
-          {"generation", storage.generation}, {"dirty", storage.dirty},   {"gpu", storage.gpu}};
+  return {
+      {"storage", storage.storage},          {"device", storage.device}, {"bytes", storage.bytes},
+      {"generation", storage.generation},    {"dirty", storage.dirty},   {"gpu", storage.gpu},
+      {"shadow_bytes", storage.shadow_bytes}};
 }
 
 absl::Status List(Cli& cli, const OneStorageFlags& flags) {
   ASSIGN_OR_RETURN(const std::vector<HostMemory> hosts, ParseMemoryFlag(flags.memory));
   nlohmann::json documents = nlohmann::json::array();
-  TextTable table({"STORAGE", "DEVICE", "SIZE>", "GENERATION>", "STATE", "MEMORY"});
+  TextTable table({"STORAGE", "DEVICE", "SIZE>", "SHADOW>", "GENERATION>", "STATE", "MEMORY"});
   for (const HostMemory& host : hosts) {
     ASSIGN_OR_RETURN(MemoryClient memory, MemoryClient::Connect(host.socket));
     ASSIGN_OR_RETURN(const std::vector<StorageDescription> storages, memory.List());
     for (const StorageDescription& storage : storages) {
       documents.push_back(DocumentOf(storage));
       table.AddRow({PrintableName(storage.storage), storage.device, Bytes(storage.bytes),
-                    absl::StrCat(storage.generation), storage.dirty ? "DIRTY" : "WHOLE",
-                    storage.gpu.empty() ? "host" : storage.gpu});
+                    Bytes(storage.shadow_bytes), absl::StrCat(storage.generation),
+                    storage.dirty ? "DIRTY" : "WHOLE", storage.gpu.empty() ? "host" : storage.gpu});
     }
   }
   return cli.Answer({{"storages", documents}}, table.ToString());
@@ -81,6 +83,14 @@ absl::Status Create(Cli& cli, const OneStorageFlags& flags) {
                    Bytes(storage.bytes), ", generation ", storage.generation, "\n"));
 }
 
+absl::Status Trim(Cli& cli, const OneStorageFlags& flags) {
+  ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
+  RETURN_IF_ERROR(memory.Trim(flags.name, flags.device));
+  return cli.Answer(
+      {{"trimmed", flags.name}, {"device", flags.device}},
+      absl::StrCat("storage \"", flags.name, "\" of device ", flags.device, " has no shadow\n"));
+}
+
 absl::Status Delete(Cli& cli, const OneStorageFlags& flags) {
   ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
   RETURN_IF_ERROR(memory.Delete(flags.name, flags.device));
@@ -105,16 +115,24 @@ void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
   create.add_option("--bytes", flags->bytes, "Its size")->check(CLI::NonNegativeNumber)->required();
   cli.Run(create, [&cli, flags] { return Create(cli, *flags); });
 
+  CLI::App& trim = cli.AddCommand(
+      group, "trim",
+      "Frees a storage's shadow, the second copy that is kept for the next operation",
+      "  crossmesh storage trim weights a.0 --memory a=/run/a.memory\n");
+  cli.Run(trim, [&cli, flags] { return Trim(cli, *flags); });
+
   CLI::App& remove =
       cli.AddCommand(group, "delete", "Deletes a storage that no operation uses",
                      "  crossmesh storage delete weights a.0 --memory a=/run/a.memory\n");
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
-  for (CLI::App* command : {&create, &remove}) {
+  for (CLI::App* command : {&create, &trim, &remove}) {
     command->add_option("name", flags->name, "The storage's name")->required();
     command->add_option("device", flags->device, "Its device, e.g. node-a.0")->required();
   }
-  for (CLI::App* command : {&list, &create, &remove}) AddMemoryFlag(*command, flags->memory);
+  for (CLI::App* command : {&list, &create, &trim, &remove}) {
+    AddMemoryFlag(*command, flags->memory);
+  }
 }
 
 }  // namespace crossmesh

@@ -95,6 +95,10 @@ absl::Status MemoryClient::Delete(const std::string& storage, const std::string&
   return Ask({.op = MemoryRequest::Op::kDelete, .storage = storage, .device = device}).status();
 }
 
+absl::Status MemoryClient::Trim(const std::string& storage, const std::string& device) {
+  return Ask({.op = MemoryRequest::Op::kTrim, .storage = storage, .device = device}).status();
+}
+
 absl::StatusOr<std::vector<StorageDescription>> MemoryClient::List() {
   ASSIGN_OR_RETURN(Answer answer, Ask({.op = MemoryRequest::Op::kList}));
   if (!answer.reply.complete) {

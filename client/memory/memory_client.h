@@ -66,6 +66,8 @@ class MemoryClient {
                                          int64_t bytes);
   absl::StatusOr<GpuStorage> OpenOnGpu(const std::string& storage, const std::string& device);
   absl::Status Delete(const std::string& storage, const std::string& device);
+  // Frees its shadow, if it has one; the next operation that wants one makes it anew.
+  absl::Status Trim(const std::string& storage, const std::string& device);
   absl::StatusOr<std::vector<StorageDescription>> List();
 
  private:

@@ -14,10 +14,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::pair<MemoryRequest::Op, absl::string_view> kOps[] = {
-    {MemoryRequest::Op::kCreate, "create"},
-    {MemoryRequest::Op::kOpen, "open"},
-    {MemoryRequest::Op::kList, "list"},
-    {MemoryRequest::Op::kDelete, "delete"},
+    {MemoryRequest::Op::kCreate, "create"}, {MemoryRequest::Op::kOpen, "open"},
+    {MemoryRequest::Op::kList, "list"},     {MemoryRequest::Op::kDelete, "delete"},
+    {MemoryRequest::Op::kTrim, "trim"},
 };
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected) {
@@ -63,8 +62,10 @@ absl::StatusOr<bool> GetFlag(const Json& object, const char* field) {
 }
 
 Json ToJson(const StorageDescription& storage) {
-  return {{"storage", storage.storage},       {"device", storage.device}, {"bytes", storage.bytes},
-          {"generation", storage.generation}, {"dirty", storage.dirty},   {"gpu", storage.gpu}};
+  return {
+      {"storage", storage.storage},          {"device", storage.device}, {"bytes", storage.bytes},
+      {"generation", storage.generation},    {"dirty", storage.dirty},   {"gpu", storage.gpu},
+      {"shadow_bytes", storage.shadow_bytes}};
 }
 
 absl::StatusOr<StorageDescription> StorageFromJson(const Json& json) {
@@ -77,6 +78,7 @@ absl::StatusOr<StorageDescription> StorageFromJson(const Json& json) {
   storage.generation = static_cast<uint64_t>(generation);
   ASSIGN_OR_RETURN(storage.dirty, GetFlag(json, "dirty"));
   ASSIGN_OR_RETURN(storage.gpu, GetText(json, "gpu", MemoryRequest::kNameBytesMax));
+  ASSIGN_OR_RETURN(storage.shadow_bytes, GetCount(json, "shadow_bytes"));
   return storage;
 }
 
@@ -105,7 +107,7 @@ absl::StatusOr<MemoryRequest> DecodeMemoryRequest(absl::string_view datagram) {
     request.op = op;
     known = true;
   }
-  if (!known) return Malformed("op", "create, open, list or delete");
+  if (!known) return Malformed("op", "create, open, list, delete or trim");
   if (request.op == MemoryRequest::Op::kList) return request;
   ASSIGN_OR_RETURN(request.storage, GetText(json, "storage", MemoryRequest::kNameBytesMax));
   if (request.storage.empty()) return Malformed("storage", "a name");

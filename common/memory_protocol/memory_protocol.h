@@ -15,7 +15,7 @@ namespace crossmesh {
 inline constexpr int64_t kMemoryDatagramBytesMax = int64_t{64} * 1024;
 
 struct MemoryRequest {
-  enum class Op : uint8_t { kCreate, kOpen, kList, kDelete };
+  enum class Op : uint8_t { kCreate, kOpen, kList, kDelete, kTrim };
   static constexpr size_t kNameBytesMax = 255;
 
   Op op = Op::kList;
@@ -34,6 +34,9 @@ struct StorageDescription {
   // The UUID of the GPU whose memory it is; empty: host memory. The descriptor is then one for
   // cuMemImportFromShareableHandle, not for mmap.
   std::string gpu = {};
+  // Of the shadow, the second copy that an operation writes and that is kept for the next one; 0:
+  // there is none.
+  int64_t shadow_bytes = 0;
   friend bool operator==(const StorageDescription&, const StorageDescription&) = default;
 };
 

@@ -19,6 +19,7 @@ TEST(MemoryProtocol, RequestsSurviveTheWire) {
                .op = Op::kCreate, .storage = "trainer", .device = "a.0", .bytes = 1 << 30},
            MemoryRequest{.op = Op::kOpen, .storage = "tr\"ainer", .device = "a.0"},
            MemoryRequest{.op = Op::kDelete, .storage = "trainer", .device = "a.0"},
+           MemoryRequest{.op = Op::kTrim, .storage = "trainer", .device = "a.0"},
            MemoryRequest{.op = Op::kList},
        }) {
     EXPECT_THAT(DecodeMemoryRequest(Encode(request)), IsOkAndHolds(request));
@@ -27,7 +28,7 @@ TEST(MemoryProtocol, RequestsSurviveTheWire) {
 
 TEST(MemoryProtocol, RepliesSurviveTheWire) {
   const MemoryReply reply{.status = absl::NotFoundError("no such storage"),
-                          .storages = {{"trainer", "a.0", 64, 3, true, "GPU-1"}}};
+                          .storages = {{"trainer", "a.0", 64, 3, true, "GPU-1", 128}}};
   EXPECT_THAT(DecodeMemoryReply(Encode(reply)), IsOkAndHolds(reply));
 }
 

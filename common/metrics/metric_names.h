@@ -129,8 +129,9 @@ inline constexpr MetricName kGpuProcessesLost = {
     "Processes of GPUs that were up and ended or were killed; others take their places."};
 inline constexpr MetricName kStagingBytes = {"crossmesh_worker_staging_bytes",
                                              "Staging buffers, used and limit."};
-inline constexpr MetricName kTensorBytes = {"crossmesh_worker_tensor_bytes",
-                                            "Tensor bytes held, readable and being received."};
+inline constexpr MetricName kTensorBytes = {
+    "crossmesh_worker_tensor_bytes",
+    "Tensor bytes held: at rest, being received, and in idle shadows."};
 
 // Upper bounds of buckets, in the metric's unit; +Inf is added.
 inline constexpr double kLatencyBuckets[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,

@@ -33,8 +33,9 @@ void WorkerMetrics::SetStagingBytes(int64_t used, int64_t limit) { SetBoth(stagi
 
 void WorkerMetrics::SetGpus(int64_t up, int64_t down) { SetBoth(gpus_, up, down); }
 
-void WorkerMetrics::SetTensorBytes(int64_t resident, int64_t receiving) {
+void WorkerMetrics::SetTensorBytes(int64_t resident, int64_t receiving, int64_t shadows) {
   SetBoth(tensors_, resident, receiving);
+  tensors_.Set(shadows, 2);
 }
 
 void WorkerMetrics::SetBoth(Gauges& gauges, int64_t first, int64_t second) {

@@ -53,13 +53,14 @@ class WorkerMetrics {
   // One that was up; another takes its place.
   void GpuProcessLost() { gpu_processes_lost_.Increment(); }
 
-  // In readable arenas; in arenas that wait for a commit.
-  void SetTensorBytes(int64_t resident, int64_t receiving);
+  // Of storages that nothing writes; in memory that is being written; in shadows that wait for the
+  // next version.
+  void SetTensorBytes(int64_t resident, int64_t receiving, int64_t shadows);
 
  private:
   static constexpr absl::string_view kGpuStates[] = {"up", "down"};
   static constexpr absl::string_view kStagingStates[] = {"used", "limit"};
-  static constexpr absl::string_view kTensorStates[] = {"resident", "receiving"};
+  static constexpr absl::string_view kTensorStates[] = {"resident", "receiving", "shadow"};
 
   // Both series of a pair of states.
   static void SetBoth(Gauges& gauges, int64_t first, int64_t second);

@@ -128,8 +128,9 @@ void WriteMemoryDatagrams(const CorpusWriter& corpus) {
   write("open", MemoryRequest{Op::kOpen, "trainer", "a.0"});
   write("list", MemoryRequest{});
   write("delete", MemoryRequest{Op::kDelete, "trainer", "a.0"});
+  write("trim", MemoryRequest{Op::kTrim, "trainer", "a.0"});
   write("storages", MemoryReply{.storages = {{"trainer", "a.0", 4096, 7, false},
-                                             {"serving", "a.1", 64, 1, true}}});
+                                             {"serving", "a.1", 64, 1, true, "", 64}}});
   write("refusal", MemoryReply{.status = absl::NotFoundError("storage 'x' of device a.0")});
 }
 

@@ -88,7 +88,7 @@ TEST_F(MemorySocketTest, ACommitIsSeenByTheNextOpenAndNotByTheMappingsBefore) {
   MemoryClient client = Connect();
   ASSERT_OK_AND_ASSIGN(const MappedStorage first, client.Create("trainer", "a.0", kBytes));
   for (uint8_t version = 2; version <= 4; ++version) {
-    ASSERT_OK_AND_ASSIGN(auto lease, storages_.LeaseForWriting(key_, kBytes, /*shadow=*/true));
+    ASSERT_OK_AND_ASSIGN(auto lease, storages_.LeaseForWriting(key_, kBytes, {.shadow = true}));
     ASSERT_OK_AND_ASSIGN(const MappedStorage before, client.Open("trainer", "a.0"));
     std::ranges::fill(lease.bytes(), std::byte{version});
     EXPECT_EQ(before.description().generation, version - 1);
@@ -107,7 +107,7 @@ TEST_F(MemorySocketTest, ACommitIsSeenByTheNextOpenAndNotByTheMappingsBefore) {
 TEST_F(MemorySocketTest, WhatIsWrittenInPlaceIsToldToBeDirty) {
   MemoryClient client = Connect();
   ASSERT_OK_AND_ASSIGN(const MappedStorage mapped, client.Create("trainer", "a.0", kBytes));
-  ASSERT_OK_AND_ASSIGN(auto lease, storages_.LeaseForWriting(key_, kBytes, /*shadow=*/false));
+  ASSERT_OK_AND_ASSIGN(auto lease, storages_.LeaseForWriting(key_, kBytes, {.shadow = false}));
   lease.BeginWriting();
   lease.bytes().front() = std::byte{1};
   EXPECT_EQ(mapped.bytes().front(), std::byte{1});
@@ -120,7 +120,7 @@ TEST_F(MemorySocketTest, WhatIsNotThereIsRefusedAndNamed) {
   MemoryClient client = Connect();
   EXPECT_THAT(client.Open("trainer", "a.0"),
               StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("storage 'trainer'"), HasSubstr("a.0"))));
+                       AllOf(HasSubstr("storage \"trainer\""), HasSubstr("a.0"))));
   EXPECT_THAT(client.Delete("trainer", "a.0"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(client.Open("trainer", "a"), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_OK(client.Create("trainer", "a.0", kBytes)) << "the connection goes on";

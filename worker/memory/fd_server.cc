@@ -39,7 +39,8 @@ StorageDescription Describe(const StorageStatus& status) {
           .bytes = status.bytes,
           .generation = status.generation,
           .dirty = status.state == StorageState::kDirty,
-          .gpu = status.gpu};
+          .gpu = status.gpu,
+          .shadow_bytes = status.shadow_bytes};
 }
 
 }  // namespace
@@ -197,10 +198,14 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(const MemoryRequest& request)
     RETURN_IF_ERROR(storages_.Delete(key));
     return answer;
   }
+  if (request.op == MemoryRequest::Op::kTrim) {
+    RETURN_IF_ERROR(storages_.Trim(key));
+    return answer;
+  }
   const bool create = request.op == MemoryRequest::Op::kCreate;
   if (create && request.bytes > options_.storage_bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat("storage '", key.name, "' of ", request.bytes,
-                                                     " bytes: expected at most ",
+    return absl::ResourceExhaustedError(absl::StrCat("storage \"", key.name, "\" of ",
+                                                     request.bytes, " bytes: expected at most ",
                                                      options_.storage_bytes_max));
   }
   ASSIGN_OR_RETURN(StorageTable::Opened opened,

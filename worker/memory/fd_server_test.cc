@@ -116,7 +116,7 @@ TEST_F(FdServerTest, HandsOutTheMemoryOfAStorage) {
 TEST_F(FdServerTest, OpenGivesTheCurrentArenaAfterACommit) {
   const StorageKey key{"trainer", {"a", 0}};
   ASSERT_OK(storages_.Create(key, 4096));
-  auto shadow = *storages_.LeaseForWriting(key, 4096, true);
+  auto shadow = *storages_.LeaseForWriting(key, 4096, {.shadow = true});
   shadow.bytes()[0] = std::byte{3};
   ASSERT_OK(storages_.Commit(std::move(shadow)));
   RawClient client(path());
@@ -137,6 +137,24 @@ TEST_F(FdServerTest, ListsAndDeletes) {
   const MemoryReply list = client.Ask({.op = Op::kList});
   ASSERT_EQ(list.storages.size(), 1U);
   EXPECT_EQ(list.storages[0].storage, "a");
+}
+
+TEST_F(FdServerTest, ListsShadowsAndFreesThem) {
+  const StorageKey key{"trainer", {"a", 0}};
+  ASSERT_OK(storages_.Create(key, 4096));
+  RawClient client(path());
+  const auto shadow_bytes = [&] {
+    return client.Ask({.op = Op::kList}).storages.at(0).shadow_bytes;
+  };
+  const MemoryRequest trim = {.op = Op::kTrim, .storage = "trainer", .device = "a.0"};
+  EXPECT_EQ(shadow_bytes(), 0);
+  auto shadow = *storages_.LeaseForWriting(key, 4096, {.shadow = true, .user = "operation op-1"});
+  EXPECT_EQ(shadow_bytes(), 4096);
+  EXPECT_THAT(client.Ask(trim).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("operation op-1")));
+  ASSERT_OK(storages_.Commit(std::move(shadow)));
+  EXPECT_OK(client.Ask(trim).status);
+  EXPECT_EQ(shadow_bytes(), 0);
 }
 
 TEST_F(FdServerTest, SaysWhatItRefuses) {

@@ -88,10 +88,10 @@ TEST(MemoryBudgetTest, AShadowIsRefusedAsAStorageIs) {
       [&](const StorageKey& key, ByteCount bytes) { return budget.MakeArena(key.name, bytes); });
   const StorageKey key = {"serving", {"a", 0}};
   ASSERT_OK(storages.Create(key, 100));
-  EXPECT_THAT(storages.LeaseForWriting(key, 100, /*shadow=*/true),
+  EXPECT_THAT(storages.LeaseForWriting(key, 100, {.shadow = true}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("100 in use")));
   // It is as it was, and not taken.
-  EXPECT_OK(storages.LeaseForWriting(key, 100, /*shadow=*/false));
+  EXPECT_OK(storages.LeaseForWriting(key, 100, {.shadow = false}));
   EXPECT_OK(storages.Delete(key));
   EXPECT_EQ(budget.used_bytes(), 0);
 }

@@ -3,15 +3,17 @@
 #include "common/base/status_macros.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 namespace crossmesh {
 namespace {
 
 std::string NameOf(const StorageKey& key) {
-  return absl::StrCat("storage '", key.name, "' of device ", ToString(key.device));
+  return absl::StrCat("storage \"", key.name, "\" of device ", ToString(key.device));
 }
 
 absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
@@ -59,6 +61,7 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Create(const StorageKey& key,
     return absl::AlreadyExistsError(
         absl::StrCat(NameOf(key), ": expected ", bytes, " bytes, found one of ", size));
   }
+  entry.provisional = false;
   return Opened{.arena = entry.current, .status = StatusOf(key, entry)};
 }
 
@@ -74,13 +77,24 @@ absl::Status StorageTable::Delete(const StorageKey& key) {
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return NotThere(key);
-  const Entry& entry = found->second;
-  if (entry.readers > 0 || entry.writing) {
-    return absl::FailedPreconditionError(absl::StrCat(NameOf(key), ": expected no leases, found ",
-                                                      entry.readers, " for reading, ",
-                                                      entry.writing ? 1 : 0, " for writing"));
+  if (!found->second.uses.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(key), ": expected no leases, found ", UsersOf(found->second)));
   }
   entries_.erase(found);
+  return absl::OkStatus();
+}
+
+absl::Status StorageTable::Trim(const StorageKey& key) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Entry* const entry, FindLocked(key));
+  const auto is_of_shadow = [&](const Use& use) { return use.arena == entry->alternate.get(); };
+  if (std::ranges::any_of(entry->uses, is_of_shadow)) {
+    return absl::FailedPreconditionError(absl::StrCat(NameOf(key),
+                                                      ": expected a shadow without leases, found ",
+                                                      UsersOf(*entry, entry->alternate.get())));
+  }
+  entry->alternate = nullptr;
   return absl::OkStatus();
 }
 
@@ -94,6 +108,20 @@ std::vector<StorageStatus> StorageTable::List() const {
   }
   std::ranges::sort(list, {}, &StorageStatus::key);
   return list;
+}
+
+StorageBytes StorageTable::Bytes() const {
+  StorageBytes bytes;
+  MutexLock lock(mutex_);
+  for (const auto& [key, entry] : entries_) {
+    if (HasFailed(entry)) continue;
+    const Use* const writer = WriterOf(entry);
+    const bool in_place = writer != nullptr && writer->arena == entry.current.get();
+    const bool in_shadow = writer != nullptr && !in_place;
+    (in_place ? bytes.receiving : bytes.resident) += std::ssize(entry.current->bytes());
+    (in_shadow ? bytes.receiving : bytes.shadows) += ShadowBytesOf(entry);
+  }
+  return bytes;
 }
 
 absl::StatusOr<StorageStatus> StorageTable::Status(const StorageKey& key) const {
@@ -110,47 +138,77 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Open(const StorageKey& key) c
 }
 
 absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForReading(const StorageKey& key,
-                                                                  int64_t bytes) {
+                                                                  int64_t bytes,
+                                                                  absl::string_view user) {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Entry * entry, FindLocked(key));
+  if (entry->provisional) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(key), " has nothing to read yet: it is made by ", UsersOf(*entry)));
+  }
   if (entry->state == StorageState::kDirty) {
     return absl::FailedPreconditionError(
         absl::StrCat(NameOf(key), " is DIRTY: it was received in place and not committed"));
   }
   const int64_t size = std::ssize(entry->current->bytes());
   if (size != bytes) return OtherSize(key, bytes, size);
-  entry->readers++;
-  return Lease(*this, key, entry->current, /*writes=*/false);
+  entry->uses.push_back({.user = std::string(user), .arena = entry->current.get()});
+  return Lease(*this, key, entry->current, std::prev(entry->uses.end()));
 }
 
 absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageKey& key,
-                                                                  int64_t bytes, bool shadow) {
+                                                                  int64_t bytes,
+                                                                  const Writing& how) {
   MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(Entry * entry, FindLocked(key));
-  if (entry->writing) {
-    return absl::AbortedError(absl::StrCat(NameOf(key), " is being written by somebody else"));
+  ASSIGN_OR_RETURN(Entry * entry, FindOrMakeLocked(key, bytes, how.create));
+  absl::StatusOr<std::shared_ptr<Arena>> arena = ArenaForWriting(key, bytes, *entry, how.shadow);
+  if (!arena.ok()) {
+    DropIfProvisionalLocked(key);
+    return arena.status();
   }
-  const int64_t size = std::ssize(entry->current->bytes());
-  if (size != bytes) return OtherSize(key, bytes, size);
-  if (!shadow && entry->readers > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        NameOf(key), ": expected no readers before writing in place, found ", entry->readers));
-  }
-  // A shadow that readers from before the last flip still hold is not ours to write.
-  if (shadow && (entry->alternate == nullptr || entry->alternate.use_count() > 1 ||
-                 !entry->alternate->status().ok())) {
-    ASSIGN_OR_RETURN(entry->alternate, make_arena_(key, ByteCount(bytes)));
-  }
-  entry->writing = true;
-  Lease lease(*this, key, shadow ? entry->alternate : entry->current, /*writes=*/true);
+  entry->uses.push_back({.user = how.user, .arena = arena->get(), .writes = true});
+  Lease lease(*this, key, *std::move(arena), std::prev(entry->uses.end()));
   // Dirty from now on, so that no reader gets half of what is written; the lease puts the state
   // back if nothing was.
-  if (!shadow) lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
+  if (!how.shadow) lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
   return lease;
 }
 
+absl::StatusOr<StorageTable::Entry*> StorageTable::FindOrMakeLocked(const StorageKey& key,
+                                                                    int64_t bytes, bool create) {
+  absl::StatusOr<Entry*> found = FindLocked(key);
+  // One that could not be made stays while it has leases.
+  if (!create || !absl::IsNotFound(found.status()) || entries_.contains(key)) return found;
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, make_arena_(key, ByteCount(bytes)));
+  Entry& entry = entries_[key];
+  entry.current = std::move(arena);
+  entry.provisional = true;
+  return &entry;
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> StorageTable::ArenaForWriting(const StorageKey& key,
+                                                                     int64_t bytes, Entry& entry,
+                                                                     bool shadow) {
+  if (const Use* const writer = WriterOf(entry)) {
+    return absl::AbortedError(absl::StrCat(NameOf(key), " is being written by ", writer->user));
+  }
+  const int64_t size = std::ssize(entry.current->bytes());
+  if (size != bytes) return OtherSize(key, bytes, size);
+  if (!shadow) {
+    if (entry.uses.empty()) return entry.current;
+    return absl::FailedPreconditionError(absl::StrCat(
+        NameOf(key), ": expected no readers before writing in place, found ", UsersOf(entry)));
+  }
+  // A shadow that readers from before the last flip still hold is not ours to write.
+  if (entry.alternate == nullptr || entry.alternate.use_count() > 1 ||
+      !entry.alternate->status().ok()) {
+    ASSIGN_OR_RETURN(entry.alternate, make_arena_(key, ByteCount(bytes)));
+  }
+  return entry.alternate;
+}
+
 absl::Status StorageTable::Commit(Lease lease) {
-  if (lease.table_ != this || !lease.writes_) {
+  if (lease.table_ != this || !lease.use_->writes) {
     return absl::FailedPreconditionError(
         absl::StrCat(NameOf(lease.key_), ": expected a lease for writing to commit"));
   }
@@ -160,7 +218,8 @@ absl::Status StorageTable::Commit(Lease lease) {
   if (lease.arena_ == entry.alternate) std::swap(entry.current, entry.alternate);
   entry.state = StorageState::kReady;
   entry.generation++;
-  entry.writing = false;
+  entry.provisional = false;
+  entry.uses.erase(lease.use_);
   // It has ended here: its destructor must not release it.
   lease.table_ = nullptr;
   return absl::OkStatus();
@@ -169,21 +228,43 @@ absl::Status StorageTable::Commit(Lease lease) {
 void StorageTable::Release(const Lease& lease) {
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(lease.key_);
-  if (lease.writes_) {
-    entry.writing = false;
-    entry.state = lease.state_unwritten_.value_or(entry.state);
-  } else {
-    entry.readers--;
+  if (lease.use_->writes) entry.state = lease.state_unwritten_.value_or(entry.state);
+  entry.uses.erase(lease.use_);
+  DropIfProvisionalLocked(lease.key_);
+}
+
+void StorageTable::DropIfProvisionalLocked(const StorageKey& key) {
+  const auto found = entries_.find(key);
+  if (found->second.provisional && found->second.uses.empty()) entries_.erase(found);
+}
+
+const StorageTable::Use* StorageTable::WriterOf(const Entry& entry) {
+  const auto found = std::ranges::find(entry.uses, true, &Use::writes);
+  return found == entry.uses.end() ? nullptr : &*found;
+}
+
+std::string StorageTable::UsersOf(const Entry& entry, const Arena* arena) {
+  std::vector<std::string> users;
+  for (const Use& use : entry.uses) {
+    if (arena != nullptr && use.arena != arena) continue;
+    users.push_back(absl::StrCat(use.user, use.writes ? " (writes)" : " (reads)"));
   }
+  return absl::StrJoin(users, ", ");
+}
+
+int64_t StorageTable::ShadowBytesOf(const Entry& entry) {
+  if (entry.alternate == nullptr || !entry.alternate->status().ok()) return 0;
+  return std::ssize(entry.alternate->bytes());
 }
 
 StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) {
   return {.key = key,
           .bytes = std::ssize(entry.current->bytes()),
+          .shadow_bytes = ShadowBytesOf(entry),
           .generation = entry.generation,
           .state = entry.state,
-          .readers = entry.readers,
-          .writing = entry.writing,
+          .readers = static_cast<int32_t>(std::ranges::count(entry.uses, false, &Use::writes)),
+          .writing = WriterOf(entry) != nullptr,
           .gpu = entry.current->device_memory() == nullptr ? ""
                                                            : entry.current->device_memory()->gpu()};
 }
@@ -194,7 +275,7 @@ absl::StatusOr<StorageTable::Entry*> StorageTable::FindLocked(const StorageKey& 
   if (!HasFailed(found->second)) return &found->second;
   const absl::Status status = NotThere(key, found->second);
   // Leases find their entry until they end.
-  if (found->second.readers == 0 && !found->second.writing) entries_.erase(found);
+  if (found->second.uses.empty()) entries_.erase(found);
   return status;
 }
 
@@ -213,7 +294,7 @@ StorageTable::Lease& StorageTable::Lease::operator=(Lease&& other) noexcept {
   table_ = std::exchange(other.table_, nullptr);
   key_ = std::move(other.key_);
   arena_ = std::move(other.arena_);
-  writes_ = other.writes_;
+  use_ = other.use_;
   state_unwritten_ = other.state_unwritten_;
   return *this;
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,11 +47,20 @@ enum class StorageState : uint8_t {
 struct StorageStatus {
   StorageKey key;
   int64_t bytes = 0;
-  uint64_t generation = 0;  // counts commits and replacements; 1 at creation
+  int64_t shadow_bytes = 0;  // beside `bytes`; 0: it has no shadow
+  uint64_t generation = 0;   // counts commits and replacements; 1 at creation
   StorageState state = StorageState::kReady;
   int32_t readers = 0;
   bool writing = false;
   std::string gpu = {};  // the UUID of the one that has the bytes; empty: host memory
+};
+
+// What the storages of a worker take, in bytes, apart from versions that only their readers hold.
+struct StorageBytes {
+  int64_t resident = 0;   // versions that nothing writes
+  int64_t receiving = 0;  // written now: shadows, and storages in place
+  int64_t shadows = 0;    // shadows that wait for the next version
+  int64_t total() const { return resident + receiving + shadows; }
 };
 
 // The storages of a worker, their leases and the flip at commit. Thread-safe; never blocks.
@@ -58,6 +68,9 @@ struct StorageStatus {
 // Invariants: an arena that a lease names stays mapped until the lease is released; at most one
 // writer per storage; under kInPlace no reader while DIRTY; a shadow replaces the current arena
 // only in Commit, so that a reader sees the old bytes or the new ones, never both.
+//
+// A lease says what uses it, e.g. "operation op-1, attempt 1"; what a lease stands in the way of is
+// refused with that name.
 //
 // A storage of a GPU is there before its memory is, for which its users wait. One whose memory
 // could not be made is as good as none.
@@ -69,6 +82,9 @@ class StorageTable {
   // Makes an arena for a storage. Thread-safe, never blocks.
   using MakeArena =
       std::function<absl::StatusOr<std::shared_ptr<Arena>>(const StorageKey&, ByteCount)>;
+
+  // What uses a lease that no operation has.
+  static constexpr absl::string_view kOwnProcess = "the worker's process";
 
   explicit StorageTable(MakeArena make_arena) : make_arena_(std::move(make_arena)) {}
   // Of host memory alone.
@@ -89,33 +105,55 @@ class StorageTable {
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
   // FailedPrecondition while leased; NotFound.
   absl::Status Delete(const StorageKey& key);
+  // Frees the shadow, if there is one; the next writer that wants one makes it anew.
+  // FailedPrecondition while it is leased: written, or read as the version before; NotFound.
+  absl::Status Trim(const StorageKey& key);
   std::vector<StorageStatus> List() const;
+  StorageBytes Bytes() const;
   // NotFound.
   absl::StatusOr<StorageStatus> Status(const StorageKey& key) const;
   // NotFound. One that is DIRTY is handed out as well, since its owner may have to fill it anew:
   // the status says so.
   absl::StatusOr<Opened> Open(const StorageKey& key) const;
 
-  // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY or of another size.
-  absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes);
-  // For a destination. kShadow: a second arena (kept from commit to commit, so that a steady stream
-  // of versions allocates nothing). kInPlace: the storage turns DIRTY, and stays so unless the
-  // lease ends before Lease::BeginWriting; FailedPrecondition while readers hold it. Aborted when
-  // another writer has it. NotFound when there is no such storage.
-  absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, bool shadow);
+  // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY, of another size, or
+  // made by a writer that has not committed yet.
+  absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes,
+                                        absl::string_view user = kOwnProcess);
+
+  struct Writing {
+    // A second arena, kept from commit to commit, so that a steady stream of versions allocates
+    // nothing. Else in place: the storage turns DIRTY, and stays so unless the lease ends before
+    // Lease::BeginWriting.
+    bool shadow = true;
+    // Makes the storage where there is none. Unless the lease is committed, or the storage is
+    // created by others meanwhile, it goes again with the lease.
+    bool create = false;
+    std::string user = std::string(kOwnProcess);
+  };
+  // For a destination. In place FailedPrecondition while readers hold it. Aborted when another
+  // writer has it. NotFound when there is no such storage, and it is not to be made. What the maker
+  // of arenas says.
+  absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, const Writing& how);
   // Makes what was written current and READY, ends the lease, adds 1 to the generation. Readers of
   // the old arena keep it until they release. FailedPrecondition when the lease is not one for
   // writing.
   absl::Status Commit(Lease lease);
 
  private:
+  // A lease, as the table sees it.
+  struct Use {
+    std::string user;
+    const Arena* arena = nullptr;
+    bool writes = false;
+  };
   struct Entry {
     std::shared_ptr<Arena> current;
     std::shared_ptr<Arena> alternate;  // the shadow; none until one is wanted
     uint64_t generation = 1;
     StorageState state = StorageState::kReady;
-    int32_t readers = 0;
-    bool writing = false;
+    bool provisional = false;  // made for the writer that it has
+    std::list<Use> uses;       // leases find theirs
   };
 
   // Its memory could not be made.
@@ -123,7 +161,18 @@ class StorageTable {
   static absl::Status NotThere(const StorageKey& key);
   static absl::Status NotThere(const StorageKey& key, const Entry& failed);
   static StorageStatus StatusOf(const StorageKey& key, const Entry& entry);
+  static const Use* WriterOf(const Entry& entry);  // null: none
+  // In words, of those of `arena`, or of all.
+  static std::string UsersOf(const Entry& entry, const Arena* arena = nullptr);
+  static int64_t ShadowBytesOf(const Entry& entry);
   absl::StatusOr<Entry*> FindLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Entry*> FindOrMakeLocked(const StorageKey& key, int64_t bytes, bool create)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a writer may write.
+  absl::StatusOr<std::shared_ptr<Arena>> ArenaForWriting(const StorageKey& key, int64_t bytes,
+                                                         Entry& entry, bool shadow);
+  // It was made for a writer, which is gone.
+  void DropIfProvisionalLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(const Lease& lease);
 
   const MakeArena make_arena_;
@@ -139,7 +188,7 @@ class StorageTable::Lease {
       : table_(std::exchange(other.table_, nullptr)),
         key_(std::move(other.key_)),
         arena_(std::move(other.arena_)),
-        writes_(other.writes_),
+        use_(other.use_),
         state_unwritten_(other.state_unwritten_) {}
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { End(); }
@@ -151,14 +200,15 @@ class StorageTable::Lease {
 
  private:
   friend class StorageTable;
-  Lease(StorageTable& table, StorageKey key, std::shared_ptr<Arena> arena, bool writes)
-      : table_(&table), key_(std::move(key)), arena_(std::move(arena)), writes_(writes) {}
+  Lease(StorageTable& table, StorageKey key, std::shared_ptr<Arena> arena,
+        std::list<Use>::iterator use)
+      : table_(&table), key_(std::move(key)), arena_(std::move(arena)), use_(use) {}
   void End();
 
   StorageTable* table_;  // none: ended
   StorageKey key_;
   std::shared_ptr<Arena> arena_;
-  bool writes_;
+  std::list<Use>::iterator use_;  // in the entry of key_, until the lease has ended
   // Of a lease in place before BeginWriting: what the storage was, and is again if nothing is
   // written.
   std::optional<StorageState> state_unwritten_;

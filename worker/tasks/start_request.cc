@@ -49,6 +49,10 @@ absl::StatusOr<StartRequest::Communicator> ParseCommunicator(
 
 }  // namespace
 
+std::string StartRequest::Name() const {
+  return absl::StrCat("operation ", operation_id, ", attempt ", key.plan);
+}
+
 bool StartRequest::SameWork(const StartRequest& other) const {
   const auto work = [](const StartRequest& r) {
     return std::tie(r.key, r.operation_id, r.token_high, r.token_low, r.part, r.source_storage,

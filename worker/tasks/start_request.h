@@ -44,6 +44,7 @@ struct StartRequest {
   absl::Duration deadline;
   absl::Duration stall_limit;
 
+  std::string Name() const;  // "operation op-1, attempt 2"
   // Is it the same work? Deadlines and addresses may differ when a start is repeated.
   bool SameWork(const StartRequest& other) const;
 };

@@ -42,14 +42,10 @@ BoundTiles Bind(const StorageLayout& layout, std::span<std::byte> memory) {
 absl::StatusOr<TaskLeases> TaskLeases::Take(const StartRequest& request, const LaidOutPart& part,
                                             StorageTable& storages) {
   TaskLeases leases(storages);
-  std::vector<StorageKey> created;
   // Sources first: a destination in place is dirty from its lease on.
-  absl::Status status = leases.TakeSources(request, part);
-  if (status.ok()) status = leases.TakeDestinations(request, part, created);
-  if (status.ok()) return leases;
-  leases.AbandonAll();
-  for (const StorageKey& key : created) RETURN_IF_ERROR(storages.Delete(key));
-  return status;
+  RETURN_IF_ERROR(leases.TakeSources(request, part));
+  RETURN_IF_ERROR(leases.TakeDestinations(request, part));
+  return leases;
 }
 
 absl::Status TaskLeases::CheckSources(const StartRequest& request, const LaidOutPart& part,
@@ -79,27 +75,23 @@ absl::Status TaskLeases::TakeSources(const StartRequest& request, const LaidOutP
       continue;
     }
     const StorageKey key = KeyOf(part, request.source_storage, device);
-    absl::StatusOr<StorageTable::Lease> lease = storages_->LeaseForReading(key, layout.bytes);
+    absl::StatusOr<StorageTable::Lease> lease =
+        storages_->LeaseForReading(key, layout.bytes, request.Name());
     if (!lease.ok()) return Explain("source", key, layout.bytes, lease.status());
     sources_.emplace(device, *std::move(lease));
   }
   return absl::OkStatus();
 }
 
-absl::Status TaskLeases::TakeDestinations(const StartRequest& request, const LaidOutPart& part,
-                                          std::vector<StorageKey>& created) {
-  const bool shadow = part.prepared->part().spec().binding == BindingMode::kShadow;
+absl::Status TaskLeases::TakeDestinations(const StartRequest& request, const LaidOutPart& part) {
+  const StorageTable::Writing how = {
+      .shadow = part.prepared->part().spec().binding == BindingMode::kShadow,
+      .create = request.create_destination,
+      .user = request.Name()};
   for (const auto& [device, layout] : part.destinations) {
     if (layout.bytes == 0) continue;
     const StorageKey key = KeyOf(part, request.destination_storage, device);
-    absl::StatusOr<StorageTable::Lease> lease =
-        storages_->LeaseForWriting(key, layout.bytes, shadow);
-    if (absl::IsNotFound(lease.status()) && request.create_destination) {
-      RETURN_IF_ERROR(
-          Explain("destination", key, layout.bytes, storages_->Create(key, layout.bytes).status()));
-      created.push_back(key);
-      lease = storages_->LeaseForWriting(key, layout.bytes, shadow);
-    }
+    absl::StatusOr<StorageTable::Lease> lease = storages_->LeaseForWriting(key, layout.bytes, how);
     if (!lease.ok()) return Explain("destination", key, layout.bytes, lease.status());
     destinations_.emplace(device, *std::move(lease));
   }

@@ -17,11 +17,12 @@
 namespace crossmesh {
 
 // The memory that a task uses: leases of the storages that it reads and writes. What is neither
-// committed nor abandoned when this is destroyed is abandoned. Thread-compatible.
+// committed nor abandoned when this is destroyed is abandoned. A storage that was made for the task
+// goes when its device is abandoned. Thread-compatible.
 class TaskLeases {
  public:
-  // What StorageTable refuses, with side, storage, device and sizes named. Leases all or nothing;
-  // storages that it had to create are deleted again when it fails. `storages` must outlive it.
+  // What StorageTable refuses, with side, storage, device and sizes named. Leases all or nothing.
+  // `storages` must outlive it.
   static absl::StatusOr<TaskLeases> Take(const StartRequest& request, const LaidOutPart& part,
                                          StorageTable& storages);
 
@@ -47,8 +48,7 @@ class TaskLeases {
   explicit TaskLeases(StorageTable& storages) : storages_(&storages) {}
 
   absl::Status TakeSources(const StartRequest& request, const LaidOutPart& part);
-  absl::Status TakeDestinations(const StartRequest& request, const LaidOutPart& part,
-                                std::vector<StorageKey>& created);
+  absl::Status TakeDestinations(const StartRequest& request, const LaidOutPart& part);
 
   StorageTable* storages_;
   absl::btree_map<DeviceRank, StorageTable::Lease> sources_;

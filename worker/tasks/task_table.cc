@@ -164,7 +164,7 @@ absl::Status TaskTable::Begin(const PendingStart& start) {
   absl::StatusOr<TaskLeases> leases = TaskLeases::Take(start.request, *start.part, ports_.storages);
   if (!leases.ok()) {
     TellIfSource(start);
-    return NameWriter(start, leases.status());
+    return leases.status();
   }
   auto task = std::make_unique<WorkerTask>(start.request, start.part, *std::move(leases),
                                            ports_.clock.Monotonic());

@@ -139,9 +139,6 @@ class TaskTable : private TaskObserver {
   absl::Status MakeRoom();
   absl::Status TryBegin(const PendingStart& start);
   absl::Status Begin(const PendingStart& start);
-  // What the start of a task was refused with, and, if some other task writes its destinations,
-  // which.
-  absl::Status NameWriter(const PendingStart& start, absl::Status refusal) const;
   // When the start is refused for the sake of a destination only.
   void TellIfSource(const PendingStart& start) const;
 

@@ -16,13 +16,8 @@
 namespace crossmesh {
 namespace {
 
-// The first of `a` that is in `b`; the end of `a` when none is.
-auto FindShared(const std::vector<StorageKey>& a, const std::vector<StorageKey>& b) {
-  return std::ranges::find_first_of(a, b);
-}
-
 bool SharesStorage(const std::vector<StorageKey>& a, const std::vector<StorageKey>& b) {
-  return FindShared(a, b) != a.end();
+  return std::ranges::find_first_of(a, b) != a.end();
 }
 
 // Half of what its peers, who may have begun, wait for a sign of this worker.
@@ -69,23 +64,6 @@ std::vector<TaskKey> TaskTable::FreeFencedDestinations(const StartRequest& reque
     }
   }
   return writers;
-}
-
-// Else a client could not know what to wait for, or to cancel.
-absl::Status TaskTable::NameWriter(const PendingStart& start, absl::Status refusal) const {
-  if (!absl::IsAborted(refusal)) return refusal;
-  const std::vector<StorageKey> wanted = TaskLeases::Destinations(start.request, *start.part);
-  for (const auto& [key, task] : tasks_) {
-    if (task->resolved()) continue;
-    const auto writes = TaskLeases::Destinations(task->request(), task->part());
-    const auto shared = FindShared(wanted, writes);
-    if (shared == wanted.end()) continue;
-    return absl::AbortedError(absl::StrCat("destination storage \"", shared->name, "\" of device ",
-                                           ToString(shared->device), ": is being written by ",
-                                           "operation ", task->request().operation_id, ", attempt ",
-                                           key.plan));
-  }
-  return refusal;
 }
 
 std::vector<std::string> TaskTable::HeldOperations(uint64_t epoch) const {

@@ -143,25 +143,6 @@ TEST_F(TaskTableTest, MissingSourcesAndDestinationsAreNamed) {
   EXPECT_THAT(Rejections(), ElementsAre("invalid", "invalid"));
 }
 
-TEST_F(TaskTableTest, CreatesDestinationsWhenAskedAndLeavesNoneBehindWhenItFails) {
-  DeleteAllStorages();
-  MakeStorage("old", "a.0");
-  v1::ExecuteRequest start = StartOf(Key(1));
-  start.mutable_start()->set_create_destination(true);
-  ASSERT_OK(storages_.Create({"new", {"b", 1}}, 128));  // of another size
-  MakeStorage("old", "a.1");
-  const auto refused = StartWith(start);
-  EXPECT_THAT(refused->caller->end,
-              Optional(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("b.1"))));
-  EXPECT_THAT(storages_.Status({"new", {"b", 0}}), StatusIs(absl::StatusCode::kNotFound));
-
-  ASSERT_OK(storages_.Delete({"new", {"b", 1}}));
-  start.mutable_start()->set_operation(2);
-  const auto accepted = StartWith(start);
-  EXPECT_THAT(accepted->caller->said, ElementsAre("accepted"));
-  EXPECT_EQ(StatusOf("new", "b.1").bytes, kStorageBytes);
-}
-
 TEST_F(TaskTableTest, WhatTheExecutorRefusesEndsTheCallAndFreesEverything) {
   executor_.RefuseStarts(absl::InvalidArgumentError("no such worker"));
   const auto call = Start(Key(1));

@@ -236,7 +236,7 @@ TEST_F(MetricsTest, WorkerRecordsAreServed) {
   worker_->SetGpus(7, 1);
   worker_->GpuProcessLost();
   worker_->SetStagingBytes(1, 2);
-  worker_->SetTensorBytes(3, 4);
+  worker_->SetTensorBytes(3, 4, 5);
 
   const std::string text = Text();
   const auto value = [&](const std::string& name) {
@@ -263,6 +263,7 @@ TEST_F(MetricsTest, WorkerRecordsAreServed) {
   EXPECT_EQ(value(R"(checksum_failures_total{link="local",transport="inprocess"})"), 1);
   EXPECT_EQ(value(R"(staging_bytes{state="limit"})"), 2);
   EXPECT_EQ(value(R"(tensor_bytes{state="receiving"})"), 4);
+  EXPECT_EQ(value(R"(tensor_bytes{state="shadow"})"), 5);
 }
 
 TEST_F(MetricsTest, CallsAreServedByMethodAndCode) {
