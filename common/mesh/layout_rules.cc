@@ -114,9 +114,9 @@ absl::StatusOr<Layout> LayoutRules::LayoutForRank(const Rule& rule, absl::string
   AxisLayout layout = *rule.layout.axes();
   const int named = static_cast<int>(layout.dimensions.size());
   if (named > rank || (named < rank && !rule.ellipsis)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(tensor), " has rank ", rank, ", but layout rules, line ",
-                     rule.line, ", expect ", rule.ellipsis ? "at least " : "", named));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quoted(tensor), ": expected a rank of ", rule.ellipsis ? "at least " : "", named,
+        ", as layout rules, line ", rule.line, ", say, found ", rank));
   }
   if (rule.ellipsis) {
     layout.dimensions.insert(layout.dimensions.begin() + static_cast<ptrdiff_t>(*rule.ellipsis),
@@ -141,9 +141,8 @@ absl::StatusOr<RuleMatch> LayoutRules::Match(absl::string_view tensor, int rank)
     match.line = rule.line;
     return match;
   }
-  return absl::NotFoundError(absl::StrCat("tensor ", Quoted(tensor),
-                                          " matches none of the layout rules, ", rules_.size(),
-                                          " in number"));
+  return absl::NotFoundError(absl::StrCat("tensor ", Quoted(tensor), ": expected one of the ",
+                                          rules_.size(), " layout rules to match it, found none"));
 }
 
 }  // namespace crossmesh

@@ -82,8 +82,8 @@ int64_t Keeps::Of(const TensorTable& tensors) {
   const TensorTable::Spec& spec = tensors.spec();
   int64_t bytes = AllocationBytes(sizeof(TensorTable)) + Of(spec.sources) + Of(spec.destinations) +
                   Of(spec.groups) + Of(spec.group_of_tensor) + Of(spec.scaled_tensors) +
-                  Of(spec.replica_axes) + Of(tensors.devices()) + Of(tensors.hosts()) +
-                  Of(tensors.conversions());
+                  Of(spec.replica_axes) + Of(spec.names) + Of(tensors.devices()) +
+                  Of(tensors.hosts()) + Of(tensors.conversions());
   // By device: its host and its replica; by group: its tensors, its conversion, and a bit.
   bytes += 2 * AllocationBytes(tensors.devices().size() * sizeof(int32_t));
   const size_t groups = spec.groups.size();

@@ -126,9 +126,9 @@ absl::StatusOr<std::vector<GroupSides>> MergeGroups(const TensorTable& tensors,
       sides.cells *= static_cast<int64_t>(sides.dimensions.back().size());
       // Checked dimension by dimension, before the product can overflow.
       if (cells + sides.cells > Slicing::kCellsMax) {
-        return absl::ResourceExhaustedError(absl::StrCat(
-            "tensor group ", group, " of shape ", ToString(shape), ": expected at most ",
-            Slicing::kCellsMax, " slices of all groups together, found more"));
+        return absl::ResourceExhaustedError(
+            absl::StrCat(tensors.NameOf(group), ": expected at most ", Slicing::kCellsMax,
+                         " slices of all groups together, found more"));
       }
     }
     cells += sides.cells;
@@ -239,8 +239,7 @@ class SlicingBuilder {
   absl::Status CheckClasses(int32_t group) const {
     if (std::ssize(slicing_.classes_) <= Slicing::kClassesMax) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat("tensor group ", group, " of shape ", ToString(tensors_.groups()[group].shape),
-                     ": expected at most ", Slicing::kClassesMax,
+        absl::StrCat(tensors_.NameOf(group), ": expected at most ", Slicing::kClassesMax,
                      " classes of slices of all groups together, found more"));
   }
 
@@ -280,8 +279,7 @@ class SlicingBuilder {
     // CellBox divides by the cuts, which are complete, so it serves for the cell in hand as well.
     const Box box = grid.CellBox(static_cast<int64_t>(grid.class_of_cell.size()));
     return absl::InvalidArgumentError(
-        absl::StrCat("box ", ToString(box), " of tensor group ", group, " of shape ",
-                     ToString(tensors_.groups()[group].shape), ", needed by device ",
+        absl::StrCat("box ", ToString(box), " of ", tensors_.NameOf(group), ", needed by device ",
                      ToString(tensors_.devices()[slicing_.sets_[receivers].front()]),
                      ": expected a source slot that holds it, found none"));
   }

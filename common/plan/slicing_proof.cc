@@ -309,10 +309,7 @@ class SlicingProver {
     return absl::OkStatus();
   }
 
-  std::string Name() const {
-    return absl::StrCat("tensor group ", group_, " of shape ",
-                        ToString(tensors_.groups()[group_].shape));
-  }
+  std::string Name() const { return tensors_.NameOf(group_); }
 
   absl::Status Bad(absl::string_view expected, absl::string_view found) const {
     return absl::InternalError(
@@ -359,7 +356,7 @@ absl::Status ProveInPlace(const TensorTable& tensors, const TileMemory& memory) 
     if (memory.source_bytes[d] == 0 || memory.destination_bytes[d] == 0) continue;
     if (memory.moved_group[d] == -1) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        "device ", ToString(tensors.devices()[d]), ", tensor group ", memory.moved_group[d],
+        "device ", ToString(tensors.devices()[d]), ", ", tensors.NameOf(memory.moved_group[d]),
         ": expected the same tile, of the same type, on both sides, since source and destination "
         "are one storage "
         "that is written in place, found others"));

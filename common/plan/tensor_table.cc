@@ -8,9 +8,11 @@
 #include "common/plan/scale_tensors.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -200,6 +202,14 @@ absl::Status TensorTable::CheckScalesOf(int32_t of, int32_t scales) const {
   return absl::OkStatus();
 }
 
+std::string TensorTable::NameOf(int32_t group) const {
+  const std::string shape = absl::StrCat(" of shape ", ToString(spec_.groups[group].shape));
+  if (group >= std::ssize(spec_.names)) return absl::StrCat("tensor group ", group, shape);
+  const int64_t others = tensors_in_group_[group] - 1;
+  return absl::StrCat("tensor \"", absl::CHexEscape(spec_.names[group]), "\"",
+                      others == 0 ? "" : absl::StrCat(" and ", others, " more"), shape);
+}
+
 void TensorTable::RankDevices() {
   absl::flat_hash_map<DeviceId, DeviceRank> rank_of;
   for (const Side side : {Side::kSource, Side::kDestination}) {
@@ -236,7 +246,7 @@ absl::Status TensorTable::CountReplicas() {
   for (size_t i = 0; i < axes.size(); ++i) {
     if (std::find(axes.begin(), axes.begin() + i, axes[i]) != axes.begin() + i) {
       return absl::InvalidArgumentError(
-          absl::StrCat("replica axis '", axes[i], "': expected once, found twice"));
+          absl::StrCat("replica axis \"", axes[i], "\": expected once, found twice"));
     }
   }
   replica_of_device_.assign(devices_.size(), -1);
@@ -254,7 +264,7 @@ absl::Status TensorTable::CountReplicasOf(int32_t destination) {
     const std::optional<int> axis = mesh.FindAxis(name);
     if (!axis.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "replica axis '", name, "': expected on every destination mesh, not found on mesh ",
+          "replica axis \"", name, "\": expected on every destination mesh, not found on mesh ",
           AxesToString(mesh.axes())));
     }
     axes.push_back(*axis);

@@ -61,7 +61,11 @@ class TensorTable {
     Digest manifest;
     // Axes of the destination meshes that count replicas; none: all of it is one replica.
     std::vector<std::string> replica_axes;
+    // Of the first tensor of each group, for messages alone: of the first kNamesMax groups. What
+    // comes over the network has none.
+    std::vector<std::string> names;
   };
+  static constexpr size_t kNamesMax = 4096;
 
   // So that no sum over devices overflows.
   static constexpr int64_t kSlotBytesMax = int64_t{1} << 61;
@@ -83,6 +87,8 @@ class TensorTable {
   const std::vector<TensorGroup>& groups() const { return spec_.groups; }
   const std::vector<int32_t>& group_of_tensor() const { return spec_.group_of_tensor; }
   int64_t tensors_in_group(int32_t group) const { return tensors_in_group_[group]; }
+  // For people: tensor "wte" and 3 others of shape [8, 8]; without names, by the group's number.
+  std::string NameOf(int32_t group) const;
   DataType TypeOf(Side side, int32_t group) const;
   // Of an element in the tiles of that side. Packed elements are those of destination tiles.
   int64_t ItemBytesOf(Side side, int32_t group) const { return ItemBytes(TypeOf(side, group)); }
@@ -97,7 +103,7 @@ class TensorTable {
     return static_cast<int32_t>(spec_.group_of_tensor.size() - spec_.scaled_tensors.size());
   }
   const Digest& manifest() const { return spec_.manifest; }
-  // Of everything in the spec.
+  // Of everything in the spec but names.
   const Digest& digest() const { return digest_; }
   const Spec& spec() const { return spec_; }
 

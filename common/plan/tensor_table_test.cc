@@ -98,7 +98,7 @@ TEST(TensorTableTest, CountsReplicasOverTheReplicaAxes) {
 TEST(TensorTableTest, RefusesReplicaAxesThatAMeshDoesNotHave) {
   TensorTable::Spec spec = TableSpecOf({Simple()});
   spec.replica_axes = {"z"};
-  EXPECT_THAT(TensorTable::Create(spec), IsRefused("'z'"));
+  EXPECT_THAT(TensorTable::Create(spec), IsRefused("\"z\""));
   spec.replica_axes = {"r", "r"};
   EXPECT_THAT(TensorTable::Create(spec), IsRefused("found twice"));
 }

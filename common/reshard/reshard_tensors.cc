@@ -5,12 +5,15 @@
 #include "common/plan/scale_tensors.h"
 
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/strip.h>
 
 namespace crossmesh {
 namespace {
@@ -96,8 +99,9 @@ class PlacementTable {
   }
 
   absl::Status Refused(const TensorSpec& tensor, const absl::Status& why) const {
+    const std::string name = absl::StrCat("tensor \"", absl::CHexEscape(tensor.name), "\": ");
     return absl::InvalidArgumentError(
-        absl::StrCat(side_, " layout of tensor \"", tensor.name, "\": ", why.message()));
+        absl::StrCat(side_, " layout of ", name, absl::StripPrefix(why.message(), name)));
   }
 
   const absl::string_view side_;
@@ -137,6 +141,7 @@ absl::StatusOr<TensorTable> BuildReshardTensors(const Manifest& manifest,
                .source = from.placement,
                .destination = to.placement};
       if (to.type != tensor.type) group.sent_as = to.type;
+      if (spec.names.size() < TensorTable::kNamesMax) spec.names.push_back(tensor.name);
     }
     spec.group_of_tensor.push_back(found->second);
     if (HasScales(spec.groups[found->second])) {

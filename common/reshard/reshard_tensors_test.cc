@@ -64,6 +64,28 @@ TEST_F(ReshardTensorsTest, TensorsAlikeShareAGroupAndEqualLayoutsAPlacement) {
   EXPECT_EQ(ToString(table.placements(Side::kDestination)[2].mesh), "model=2 on b.2-3");
 }
 
+TEST_F(ReshardTensorsTest, AGroupIsCalledByItsFirstTensorForPeopleAlone) {
+  ASSERT_OK_AND_ASSIGN(const TensorTable table,
+                       Build({Tensor("h.0.w\n", {8, 4}), Tensor("b", {4}), Tensor("h.1.w", {8, 4}),
+                              Tensor("h.2.w", {8, 4})},
+                             "* [data, ...]", "* [...]"));
+  EXPECT_EQ(table.NameOf(0), "tensor \"h.0.w\\n\" and 2 more of shape [8, 4]");
+  EXPECT_EQ(table.NameOf(1), "tensor \"b\" of shape [4]");
+  TensorTable::Spec nameless = table.spec();
+  nameless.names.clear();
+  ASSERT_OK_AND_ASSIGN(const TensorTable parts, TensorTable::Create(nameless));
+  EXPECT_EQ(parts.NameOf(1), "tensor group 1 of shape [4]");
+  EXPECT_EQ(parts.digest(), table.digest());
+}
+
+TEST_F(ReshardTensorsTest, NamesOfVeryManyGroupsAreNotKept) {
+  std::vector<TensorSpec> tensors;
+  for (int64_t i = 0; i < 5000; ++i) tensors.push_back(Tensor(absl::StrCat("t", i), {4 + i}));
+  ASSERT_OK_AND_ASSIGN(const TensorTable table, Build(tensors, "* [-]", "* [-]"));
+  EXPECT_EQ(table.NameOf(4095), "tensor \"t4095\" of shape [4099]");
+  EXPECT_EQ(table.NameOf(4096), "tensor group 4096 of shape [4100]");
+}
+
 TEST_F(ReshardTensorsTest, ReplicaAxesReachTheTable) {
   ASSERT_OK_AND_ASSIGN(const TensorTable table,
                        Build({Tensor("w", {8})}, "* [data]", "* [model]", {"stage"}));
@@ -106,9 +128,12 @@ TEST_F(ReshardTensorsTest, ErrorsNameSideAndTensor) {
                           HasSubstr(std::string(what))));
   };
   const std::vector<TensorSpec> tensors = {Tensor("w", {6, 4})};
-  EXPECT_THAT(Build(tensors, "h.* [data, ...]", "* [...]"), refused("source", "rule"));
+  EXPECT_THAT(Build(tensors, "h.* [data, ...]", "* [...]"),
+              refused("source", "\"w\": expected one of the 1 layout rules to match it"));
   EXPECT_THAT(Build(tensors, "* [-, data]", "v [-, -]"), refused("destination", "rule"));
-  EXPECT_THAT(Build(tensors, "* [-]", "* [...]"), refused("source", "1"));
+  EXPECT_THAT(
+      Build(tensors, "* [-]", "* [...]"),
+      refused("source", "\"w\": expected a rank of 1, as layout rules, line 1, say, found 2"));
   EXPECT_THAT(Build(tensors, "* [data, -]", "* [...]"), refused("source", "6"));
   EXPECT_THAT(Build(tensors, "* [-, data]", "* [data, -]"), refused("destination", "data"));
   EXPECT_THAT(Build(tensors, "* [-, data]", "* [...] on stage=2"), refused("destination", "2"));
