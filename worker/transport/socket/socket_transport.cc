@@ -263,7 +263,7 @@ void SocketTransport::Accept() {
     }
     // Taken and closed: left alone it would wake the loop again and again.
     if (greeting_.size() == kGreetingMax) {
-      LogWarning("socket_connection_refused", {{"without_handshake_max", kGreetingMax}});
+      warnings_.TooMany(kGreetingMax);
       continue;
     }
     auto stream = std::make_unique<IncomingStream>(std::move(fd), work_list_, told_, unmapped_);
@@ -356,10 +356,7 @@ SocketConnection& SocketTransport::OpenConnection(SocketRemote& remote, uint64_t
 }
 
 void SocketTransport::Fail(SocketStream& stream, const absl::Status& failure) {
-  if (absl::IsInvalidArgument(failure)) {
-    LogWarning("socket_connection_malformed",
-               {{"other_side", stream.other_side}, {"problem", failure.message()}});
-  }
+  if (absl::IsInvalidArgument(failure)) warnings_.Malformed(stream.other_side, failure.message());
   const absl::Status why = absl::UnavailableError(
       absl::StrCat("connection with ", stream.other_side, ": ", failure.message()));
   if (stream.connection == nullptr) return Bury(TakeGreeting(stream), why);

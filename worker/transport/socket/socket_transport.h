@@ -1,7 +1,9 @@
 #pragma once
 
+#include "common/base/clock.h"
 #include "common/base/unique_fd.h"
 #include "worker/transport/socket/connection_numbers.h"
+#include "worker/transport/socket/connection_warnings.h"
 #include "worker/transport/socket/incoming_stream.h"
 #include "worker/transport/socket/lent_regions.h"
 #include "worker/transport/socket/outgoing_stream.h"
@@ -149,6 +151,8 @@ class SocketTransport final : public Transport {
   absl::flat_hash_map<PeerId, Peer> peers_;
   absl::flat_hash_map<std::string, std::unique_ptr<SocketRemote>> remotes_;  // by nonce
   std::vector<std::unique_ptr<IncomingStream>> greeting_;                    // no handshake yet
+  const RealClock clock_;
+  ConnectionWarnings warnings_{clock_};
   // Ended inside of what still knows them.
   std::vector<std::unique_ptr<SocketStream>> ended_;
 };
