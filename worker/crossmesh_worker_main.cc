@@ -46,8 +46,8 @@ void DeclareData(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option(
          "--memory-max", flags.worker.memory_max,
-         "Bytes of host memory for all storages, shadows and buffers, e.g. 64G; 0.9 of what "
-         "the machine or its control group has if not given")
+         "Bytes of host memory for all storages, shadows, buffers and plans, e.g. 64G; 0.9 of "
+         "what the machine or its control group has if not given")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   app.add_option("--data-transport", flags.transport,
                  "How tensors travel: socket (TCP) or ucx (RDMA); the same for all workers")

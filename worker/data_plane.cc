@@ -137,6 +137,7 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
                        .data = ports_.data,
                        .runner = *router_,
                        .storages = devices.storages(),
+                       .memory = devices.memory(),
                        .clock = ports_.clock,
                        .metrics = ports_.metrics},
       std::move(fence));

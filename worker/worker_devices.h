@@ -56,6 +56,7 @@ class WorkerDevices {
   const std::vector<DeviceId>& devices() const { return devices_; }
   GpuDevices& gpus() { return *gpus_; }
   StorageTable& storages() { return storages_; }
+  MemoryBudget& memory() { return memory_; }
 
   // What controllers are to know: which process drives which GPU, and how much memory is used.
   void Describe(v1::WorkerSessionRequest::Register& registration) const;

@@ -10,6 +10,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/string_view.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -58,6 +59,14 @@ int64_t MemoryLimit(const std::string& root) {
     }
   }
   return least;
+}
+
+int64_t AddressSpaceLeft() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNone;
+  int64_t mapped_pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped_pages;
+  return static_cast<int64_t>(limit.rlim_cur) - mapped_pages * sysconf(_SC_PAGE_SIZE);
 }
 
 }  // namespace crossmesh

@@ -10,4 +10,8 @@ namespace crossmesh {
 // which /proc and /sys/fs/cgroup are looked for; for tests.
 int64_t MemoryLimit(const std::string& root = "");
 
+// How many bytes this process may map beside what it has mapped, by its limit of address space
+// (ulimit -v); the largest number where there is none.
+int64_t AddressSpaceLeft();
+
 }  // namespace crossmesh

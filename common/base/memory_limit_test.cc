@@ -5,9 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -72,6 +75,24 @@ TEST_F(MemoryLimitTest, WhatIsMalformedSaysNothing) {
   Write("/proc/self/cgroup", "0::/a\nx\n::\n0:memory\n7:memory:relative");
   Write("/sys/fs/cgroup/a/memory.max", "-1");
   EXPECT_EQ(MemoryLimit(root_), machine_);
+}
+
+TEST(AddressSpaceLeftTest, IsWhatTheLimitLeavesBesideWhatIsMapped) {
+  EXPECT_EQ(AddressSpaceLeft(), std::numeric_limits<int64_t>::max());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  int64_t mapped_pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped_pages;
+  constexpr int64_t kRoom = int64_t{1} << 30;
+  const rlimit tight = {
+      .rlim_cur = static_cast<rlim_t>(mapped_pages * sysconf(_SC_PAGE_SIZE) + kRoom),
+      .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const int64_t left = AddressSpaceLeft();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  // Some may have been mapped or unmapped since.
+  EXPECT_LT(left, kRoom / 2 * 3);
+  EXPECT_GT(left, kRoom / 2);
 }
 
 }  // namespace

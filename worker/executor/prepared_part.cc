@@ -51,6 +51,28 @@ class PreparedPart::RelayCutter {
   std::vector<int64_t> offsets_;
 };
 
+// In floating point, since a part from the network may name far more than 2^63 bytes.
+int64_t PreparedPart::BytesFor(const WorkerPart& part) {
+  // A vector that grows has its old memory and twice as much.
+  constexpr double kCutBytes = 3 * sizeof(Cut);
+  constexpr double kHopBytes = 3 * (sizeof(RelayHop) + sizeof(Entry) + sizeof(Out));
+  constexpr double kNodeBytes = 3 * sizeof(Node);
+  const WorkerPart::Spec& spec = part.spec();
+  double bytes = 0;
+  for (const WorkerPart::PartRelay& relay : spec.relays) {
+    const int64_t relay_bytes = relay.end - relay.begin;
+    const double chunks = RelayChunks(relay_bytes, relay.due, spec.chunk_bytes, spec.periods);
+    const double leaves = chunks + Plan::LeavesOf(relay_bytes);
+    const auto hops = std::span(spec.hops).subspan(relay.first_hop, relay.hop_count);
+    const auto nodes = 1 + std::ranges::count_if(hops, [&](const WorkerPart::PartHop& hop) {
+                         return std::ranges::binary_search(spec.devices, hop.to);
+                       });
+    bytes += chunks * kCutBytes + relay.hop_count * kHopBytes +
+             nodes * (kNodeBytes + leaves * sizeof(uint64_t));
+  }
+  return static_cast<int64_t>(std::min(bytes, 1e18));
+}
+
 absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(
     std::shared_ptr<const WorkerPart> part) {
   const std::vector<DeviceRank>& devices = part->spec().devices;

@@ -102,6 +102,9 @@ class PreparedPart {
     TileMap destination;
   };
 
+  // How many bytes preparing the part and a run of it take beside tiles and staging, nearly: what
+  // grows with chunks, leaves and hops. Cost: linear in relays and hops.
+  static int64_t BytesFor(const WorkerPart& part);
   // What ProvePart refuses, with its codes. Cost: linear in the part and the cells in scope.
   static absl::StatusOr<std::shared_ptr<const PreparedPart>> Create(
       std::shared_ptr<const WorkerPart> part);

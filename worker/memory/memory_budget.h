@@ -15,16 +15,21 @@ namespace crossmesh {
 // 0.9 of MemoryLimit: some is left for the system, and for what processes have beside arenas.
 ByteCount MemoryMaxByDefault();
 
-// How much memory of the host the arenas of a worker take together: storages, their shadows, the
-// messages of pipelines, and buffers. The system promises far more than there is, and ends a
-// process when it cannot keep its word; so what is too much is refused here. Thread-safe; arenas
-// may outlive it.
+// How much memory of the host a worker takes for what others ask of it: storages, their shadows,
+// the messages of pipelines, buffers, and what it has to know of plans. The system promises far
+// more than there is, and ends a process when it cannot keep its word; so what is too much is
+// refused here. Thread-safe; what was taken may outlive it.
 class MemoryBudget {
  public:
   // `used_bytes`: taken from the start, for as long as it lives.
   explicit MemoryBudget(ByteCount bytes_max, ByteCount used_bytes = ByteCount(0));
 
-  // ResourceExhausted, with the name and how much is wanted, in use and allowed; as Arena::Create.
+  // Given back when the last copy goes.
+  using Share = std::shared_ptr<const void>;
+  // ResourceExhausted, with the name and how much is wanted, in use and allowed, here or by the
+  // limit of address space.
+  absl::StatusOr<Share> Take(absl::string_view name, ByteCount bytes);
+  // As Take; as Arena::Create.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(absl::string_view name, ByteCount bytes,
                                                    Arena::Pages pages = Arena::Pages::kSmall);
 
@@ -33,7 +38,7 @@ class MemoryBudget {
 
  private:
   const int64_t bytes_max_;
-  // Shared with the arenas, which give back what they took.
+  // Shared with the shares, which give back what they took.
   const std::shared_ptr<std::atomic<int64_t>> used_bytes_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +14,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -52,6 +55,39 @@ TEST(MemoryBudgetTest, WhatTheSystemRefusesIsNotCounted) {
   MemoryBudget budget(ByteCount(INT64_MAX));
   EXPECT_THAT(budget.MakeArena("vast", ByteCount(int64_t{1} << 60)),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("arena vast")));
+  EXPECT_EQ(budget.used_bytes(), 0);
+}
+
+TEST(MemoryBudgetTest, SomeOfTheAddressSpaceIsLeftToTheProcess) {
+  MemoryBudget budget(ByteCount(INT64_MAX));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  int64_t mapped_pages = 0;
+  std::ifstream("/proc/self/statm") >> mapped_pages;
+  constexpr int64_t kRoom = int64_t{1} << 30;
+  const rlimit tight = {
+      .rlim_cur = static_cast<rlim_t>(mapped_pages * sysconf(_SC_PAGE_SIZE) + kRoom),
+      .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const absl::Status refused = budget.MakeArena("a", ByteCount(kRoom / 8 * 7)).status();
+  const absl::Status made = budget.MakeArena("a", ByteCount(kRoom / 2)).status();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                AllOf(HasSubstr("a: expected at most"), HasSubstr("ulimit -v"))));
+  EXPECT_OK(made);
+  EXPECT_EQ(budget.used_bytes(), 0);
+}
+
+TEST(MemoryBudgetTest, WhatIsNoArenaTakesOfItToo) {
+  MemoryBudget budget(ByteCount(100));
+  ASSERT_OK_AND_ASSIGN(MemoryBudget::Share share, budget.Take("plan", ByteCount(60)));
+  MemoryBudget::Share copy = share;
+  share.reset();
+  EXPECT_EQ(budget.used_bytes(), 60);
+  EXPECT_THAT(
+      budget.Take("other", ByteCount(41)),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("found 60 in use and 41 wanted")));
+  copy.reset();
   EXPECT_EQ(budget.used_bytes(), 0);
 }
 

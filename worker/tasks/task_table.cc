@@ -2,8 +2,8 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/wire/worker_part_codec.h"
 #include "worker/executor/laid_out_part.h"
+#include "worker/tasks/admitted_part.h"
 #include "worker/tasks/task_end_metrics.h"
 #include "worker/tasks/task_leases.h"
 #include "worker/tasks/worker_task.h"
@@ -19,16 +19,6 @@ namespace crossmesh {
 namespace {
 
 constexpr absl::Duration kSweepInterval = absl::Seconds(1);
-
-std::string NameOf(const StartRequest& request) {
-  return absl::StrCat("operation ", request.operation_id, ", attempt ", request.key.plan);
-}
-
-absl::StatusOr<std::shared_ptr<const LaidOutPart>> ParsePart(absl::string_view bytes,
-                                                             const Digest& digest) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const WorkerPart> part, ParseWorkerPart(bytes, digest));
-  return LaidOutPart::Create(std::move(part));
-}
 
 }  // namespace
 
@@ -103,13 +93,13 @@ absl::Status TaskTable::CheckSameWork(const StartRequest& known, const StartRequ
   return Refuse(
       CommandRejection::kDuplicate,
       absl::AlreadyExistsError(absl::StrCat(
-          NameOf(request), " was started before with other content: part ", known.part.ToString(),
+          request.Name(), " was started before with other content: part ", known.part.ToString(),
           " and storage \"", known.destination_storage, "\", now part ", request.part.ToString(),
           " and storage \"", request.destination_storage, "\"")));
 }
 
 absl::Status TaskTable::AddPart(const TaskKey& key, const Digest& digest, absl::string_view bytes) {
-  absl::StatusOr<std::shared_ptr<const LaidOutPart>> part = ParsePart(bytes, digest);
+  absl::StatusOr<std::shared_ptr<const LaidOutPart>> part = AdmitPart(bytes, digest, ports_.memory);
   if (!part.ok()) return RefuseTask(CommandRejection::kInvalid, key, part.status());
   parts_.Insert(digest, *std::move(part), static_cast<int64_t>(bytes.size()));
   return absl::OkStatus();

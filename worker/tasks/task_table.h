@@ -5,6 +5,7 @@
 #include "common/mesh/device.h"
 #include "common/metrics/worker_metrics.h"
 #include "worker/executor/task_runner.h"
+#include "worker/memory/memory_budget.h"
 #include "worker/memory/storage_table.h"
 #include "worker/tasks/epoch_fence.h"
 #include "worker/tasks/part_cache.h"
@@ -61,6 +62,7 @@ class TaskTable : private TaskObserver {
     EventLoop& data;
     TaskRunner& runner;  // on the data loop
     StorageTable& storages;
+    MemoryBudget& memory;  // of which parts take
     const Clock& clock;
     WorkerMetrics& metrics;
   };
@@ -82,7 +84,8 @@ class TaskTable : private TaskObserver {
   absl::StatusOr<StartResult> Start(const StartRequest& request,
                                     const std::shared_ptr<TaskCaller>& caller);
   // The part that Start of `key` needed. InvalidArgument: the bytes are not
-  // that part, or LaidOutPart::Create refuses it.
+  // that part, or LaidOutPart::Create refuses it. ResourceExhausted: as MemoryBudget says, before
+  // memory is spent.
   absl::Status AddPart(const TaskKey& key, const Digest& digest, absl::string_view bytes);
 
   // Of the task of `key`, when `caller` is attached to it; nothing happens otherwise.

@@ -6,13 +6,16 @@
 #include <memory>
 #include <string>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace crossmesh {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -48,6 +51,20 @@ TEST_F(TaskRoomTest, AStartThatWaitsTakesRoom) {
   EXPECT_THAT(waiting->caller->said, IsEmpty());
   const auto refused = StartOn("new-3", Key(3, 6));
   EXPECT_THAT(refused->caller->end, Optional(StatusIs(absl::StatusCode::kResourceExhausted)));
+}
+
+TEST_F(TaskRoomTest, APartForWhichThereIsNoMemoryIsRefusedWithTheFigures) {
+  ASSERT_OK_AND_ASSIGN(MemoryBudget::Share rest,
+                       memory_.Take("the rest", ByteCount(memory_.bytes_max() - 1)));
+  const auto refused = StartOn("new-1", Key(1));
+  EXPECT_THAT(
+      refused->caller->end,
+      Optional(StatusIs(absl::StatusCode::kResourceExhausted,
+                        AllOf(HasSubstr(part_digest_.ToString()),
+                              HasSubstr(absl::StrCat(memory_.bytes_max() - 1, " in use"))))));
+  rest.reset();
+  EXPECT_THAT(StartOn("new-1", Key(2))->caller->said, ElementsAre("accepted"));
+  EXPECT_GT(memory_.used_bytes(), 0);
 }
 
 TEST_F(TaskRoomTest, AStartThatFailedForWantOfAWorkerMayBeTriedAgain) {

@@ -158,6 +158,7 @@ TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
                    .data = *data_,
                    .runner = executor_,
                    .storages = storages_,
+                   .memory = memory_,
                    .clock = clock_,
                    .metrics = metrics_},
                   EpochFence());

@@ -105,6 +105,7 @@ TaskTable TaskFixture::MakeTable(TaskTable::Options options) {
                     .data = *data_,
                     .runner = executor_,
                     .storages = storages_,
+                    .memory = memory_,
                     .clock = clock_,
                     .metrics = metrics_},
                    EpochFence());

@@ -78,6 +78,7 @@ class TaskFixture : public ::testing::Test {
   std::unique_ptr<EventLoop> control_;
   std::unique_ptr<EventLoop> data_;
   StorageTable storages_{Arena::Pages::kSmall};
+  MemoryBudget memory_{ByteCount(1 << 20)};
   FakeExecutor executor_;
   Digest part_digest_;
   std::string part_bytes_;
