@@ -7,14 +7,19 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 
 namespace crossmesh {
 namespace {
+
+// Before it tries again to accept a client.
+constexpr timespec kRetryPause = {.tv_sec = 0, .tv_nsec = 100'000'000};
 
 // Never blocks: a client that does not read its replies is not waited for.
 bool SendReply(int client, const std::string& datagram, int descriptor) {
@@ -53,11 +58,14 @@ absl::StatusOr<std::unique_ptr<FdServer>> FdServer::Create(StorageTable& storage
   if (!epoll.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   ASSIGN_OR_RETURN(EventFd ready, EventFd::Create());
+  UniqueFd retry(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!retry.valid()) return absl::ErrnoToStatus(errno, "timerfd_create");
   return std::unique_ptr<FdServer>(new FdServer(storages, std::move(options),
                                                 {.listener = std::move(listener),
                                                  .epoll = std::move(epoll),
                                                  .stop = std::move(stop),
-                                                 .ready = std::move(ready)}));
+                                                 .ready = std::move(ready),
+                                                 .retry = std::move(retry)}));
 }
 
 FdServer::FdServer(StorageTable& storages, Options options, Descriptors descriptors)
@@ -66,10 +74,12 @@ FdServer::FdServer(StorageTable& storages, Options options, Descriptors descript
       listener_(std::move(descriptors.listener)),
       epoll_(std::move(descriptors.epoll)),
       stop_(std::move(descriptors.stop)),
-      ready_(std::make_shared<Ready>(std::move(descriptors.ready))) {
+      ready_(std::make_shared<Ready>(std::move(descriptors.ready))),
+      retry_(std::move(descriptors.retry)) {
   Watch(listener_.fd());
   Watch(stop_.fd());
   Watch(ready_->event.fd());
+  Watch(retry_.get());
   thread_ = Thread("fd-server", [this] { Run(); });
 }
 
@@ -99,6 +109,9 @@ void FdServer::Run() {
       Accept();
     } else if (fd == ready_->event.fd()) {
       SendReady();
+    } else if (fd == retry_.get()) {
+      SetRetry({});
+      GoOnAccepting();
     } else if (!Serve(fd)) {
       Drop(fd);
     }
@@ -108,20 +121,37 @@ void FdServer::Run() {
 
 void FdServer::Drop(int client) {
   clients_.erase(client);
-  if (!std::exchange(accepting_, true)) Watch(listener_.fd());
+  GoOnAccepting();
 }
 
 void FdServer::Accept() {
   UniqueFd client(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (client.valid()) {
-    const int fd = client.get();
-    Watch(fd);
-    clients_.emplace(fd, std::move(client));
+  if (!client.valid()) {
+    // Mostly no descriptor is left. The client still waits, so the listener would wake the thread
+    // again at once.
+    PauseAccepting();
+    SetRetry(kRetryPause);
+    return;
   }
+  const int fd = client.get();
+  Watch(fd);
+  clients_.emplace(fd, std::move(client));
   // Looks for more when a client has gone.
-  if (std::ssize(clients_) < options_.clients_max) return;
-  accepting_ = false;
-  Ignore(listener_.fd());
+  if (std::ssize(clients_) >= options_.clients_max) PauseAccepting();
+}
+
+void FdServer::SetRetry(timespec after) {
+  const itimerspec timer = {.it_interval = {}, .it_value = after};
+  CHECK_EQ(timerfd_settime(retry_.get(), 0, &timer, nullptr), 0) << "errno " << errno;
+}
+
+void FdServer::PauseAccepting() {
+  if (std::exchange(accepting_, false)) Ignore(listener_.fd());
+}
+
+void FdServer::GoOnAccepting() {
+  if (std::ssize(clients_) >= options_.clients_max || std::exchange(accepting_, true)) return;
+  Watch(listener_.fd());
 }
 
 bool FdServer::Serve(int client) {
@@ -212,7 +242,7 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(const MemoryRequest& request)
                    create ? storages_.Create(key, request.bytes) : storages_.Open(key));
   if (opened.arena->fd() < 0 && opened.arena->device_memory() == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("storage '", key.name, "' of device ", request.device,
+        absl::StrCat("storage \"", key.name, "\" of device ", request.device,
                      " lies in memory of the embedding process, which has no descriptor"));
   }
   answer.reply.storages.push_back(Describe(opened.status));

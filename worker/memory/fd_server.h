@@ -9,6 +9,7 @@
 #include "worker/memory/storage_table.h"
 
 #include <cstdint>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -67,12 +68,18 @@ class FdServer {
     UniqueFd epoll;
     EventFd stop;
     EventFd ready;
+    UniqueFd retry;
   };
 
   FdServer(StorageTable& storages, Options options, Descriptors descriptors);
 
   void Run();
   void Accept();
+  void PauseAccepting();
+  // Zero: no more.
+  void SetRetry(timespec after);
+  // Unless there are as many clients as it keeps.
+  void GoOnAccepting();
   // Answers one request. False when the client is gone or breaks the rules.
   bool Serve(int client);
   // The client is not heard until its answer is ready.
@@ -91,6 +98,7 @@ class FdServer {
   EventFd stop_;
   // Shared with the waiters for memory, which may outlive the server.
   const std::shared_ptr<Ready> ready_;
+  const UniqueFd retry_;             // a timer: after a pause for want of descriptors
   bool accepting_ = true;            // of the thread
   std::map<int, UniqueFd> clients_;  // of the thread
   Thread thread_;

@@ -2,19 +2,24 @@
 
 #include "common/base/check.h"
 #include "common/base/mutex.h"
+#include "common/testing/scoped_descriptor_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -59,6 +64,10 @@ class RawClient {
       descriptor.Reset(fd);
     }
     return DecodeMemoryReply(absl::string_view(datagram.data(), size));
+  }
+  bool HearsWithin(absl::Duration patience) {
+    pollfd waiting = {.fd = socket_.get(), .events = POLLIN};
+    return poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) > 0;
   }
   MemoryReply Ask(const MemoryRequest& request) {
     Say(Encode(request));
@@ -217,6 +226,26 @@ TEST_F(FdServerTest, ServesMoreClientsThanItKeepsOneAfterTheOther) {
   second.Say(Encode({.op = Op::kList}));
   first.reset();
   EXPECT_OK(second.Hear());
+}
+
+absl::Duration CpuTime() {
+  timespec used = {};
+  CHECK_EQ(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+  return absl::DurationFromTimespec(used);
+}
+
+TEST_F(FdServerTest, AClientWaitsForDescriptorsWhichCostsNoTime) {
+  RawClient served(path());
+  EXPECT_OK(served.Ask({.op = Op::kList}).status);
+  std::optional<ScopedDescriptorLimit> limit(LowestFreeDescriptor() + 1);
+  RawClient waiting(path());  // has the last descriptor
+  waiting.Say(Encode({.op = Op::kList}));
+  const absl::Duration before = CpuTime();
+  EXPECT_FALSE(waiting.HearsWithin(absl::Milliseconds(500)));
+  EXPECT_LT(CpuTime() - before, absl::Milliseconds(200));
+  EXPECT_OK(served.Ask({.op = Op::kList}).status);
+  limit.reset();
+  EXPECT_OK(waiting.Hear());
 }
 
 TEST_F(FdServerTest, ReplacesTheSocketOfAPredecessorAndNothingElse) {
