@@ -154,7 +154,7 @@ void DataPlane::FinishTasks(absl::Duration drain_timeout) {
   LogWarning("worker_cancels_tasks",
              {{"worker_id", worker_}, {"drain_seconds", absl::ToDoubleSeconds(drain_timeout)}});
   ports_.control.Post([this] {
-    tasks_->CancelAll(absl::CancelledError(absl::StrCat("worker ", worker_, " stops")));
+    tasks_->CancelAll(absl::CancelledError(absl::StrCat("worker ", worker_, ": it stops")));
   });
   idle->WaitFor(ports_.clock, kCancelGrace);
 }

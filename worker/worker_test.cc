@@ -286,7 +286,7 @@ TEST_F(WorkerTest, ADrainRefusesNewTasksAndTellsWhenItIsDone) {
     while (!drained) ASSERT_FALSE(changed.WaitFor(mutex, absl::Seconds(20)));
   }
   EXPECT_THAT(Execute(*b_, 1, 2)->WaitForEnd(),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("wb")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("wb")));
   b_->Stop(absl::Seconds(1));
 }
 

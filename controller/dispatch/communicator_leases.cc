@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/metrics/controller_metrics.h"
 #include "controller/membership/worker_registry.h"
+#include "controller/operation/worker_error.h"
 
 #include <algorithm>
 #include <optional>
@@ -17,12 +18,6 @@ namespace crossmesh {
 namespace {
 
 const RankName& NameOf(const CommunicatorRank& at) { return at.key.ranks[at.rank]; }
-
-// `worker` is empty when none has the rank.
-absl::Status About(absl::string_view worker, const absl::Status& status) {
-  if (worker.empty()) return status;
-  return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
-}
 
 // Does the answer to an order to end a communicator say that nothing of it is there? Processes that
 // have heard of a later epoch have stopped what is of this one.
@@ -267,9 +262,9 @@ void CommunicatorLeases::OnLimit(const CommunicatorKey& key, uint64_t order, abs
   if (found == orders_.end() || found->second.number != order) return;
   const CommunicatorRank at = {key, *found->second.unanswered.begin()};
   const auto place = options_.workers.FindGpuProcess(NameOf(at));
-  Fail(at, About(place.has_value() ? place->worker : "",
-                 absl::DeadlineExceededError(
-                     absl::StrCat("expected an answer within ", absl::FormatDuration(limit)))));
+  Fail(at, AboutWorker(place.has_value() ? place->worker : "",
+                       absl::DeadlineExceededError(absl::StrCat("expected an answer within ",
+                                                                absl::FormatDuration(limit)))));
 }
 
 template <typename Value, typename Ask, typename OnValue>
@@ -284,7 +279,7 @@ void CommunicatorLeases::Call(const CommunicatorRank& at, const Ask& ask, OnValu
       const auto order = orders_.find(at.key);
       if (order == orders_.end() || order->second.number != number) return;
       if (order->second.unanswered.erase(at.rank) == 0) return;
-      if (!value.ok()) return Fail(at, About(worker, value.status()));
+      if (!value.ok()) return Fail(at, AboutWorker(worker, value.status()));
       on_value(at, *std::move(value));
     });
   };

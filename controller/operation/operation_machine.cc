@@ -1,5 +1,7 @@
 #include "controller/operation/operation_machine.h"
 
+#include "controller/operation/worker_error.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,10 +9,6 @@
 
 namespace crossmesh {
 namespace {
-
-absl::Status About(absl::string_view worker, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
-}
 
 // Errors that another plan may mend: another worker was not there.
 bool IsRetryable(const absl::Status& status) { return absl::IsUnavailable(status); }
@@ -103,20 +101,20 @@ void OperationMachine::On(const TaskEnded& event) {
       DeviceFailed(event.worker, device, absl::InternalError("no word of a device at the end"));
     }
     // Planning again leaves out a worker that refused, so its replicas cannot be served.
-    if (refused) FailReplica(index, About(event.worker, event.status));
+    if (refused) FailReplica(index, AboutWorker(event.worker, event.status));
   }
   if (refused && ending_.ok()) {
     // Others would wait for its bytes; what they need is planned again without it.
-    Blame(About(event.worker, event.status));
+    Blame(AboutWorker(event.worker, event.status));
     // Its replicas have failed, so it is planned for as a source alone.
     if (!event.as_receiver) {
       avoided_workers_.insert(event.worker);
-      absent_.try_emplace(event.worker, event.status.message());
+      absent_.try_emplace(event.worker, ReasonOf(event.worker, event.status));
     }
     for (const Task& other : tasks_) {
       if (other.ended()) continue;
       Do(TellPeerLost{other.share.worker, attempt_, event.worker,
-                      std::string(event.status.message())});
+                      std::string(ReasonOf(event.worker, event.status))});
     }
   }
   for (const std::string& peer : event.lost_peers) accusations_.Add(event.worker, peer);
@@ -134,7 +132,7 @@ void OperationMachine::On(const DevicesResolved& event) {
     if (!replica.committing) continue;
     if (!event.status.ok()) {
       replica.committing = false;
-      FailReplica(index, About(event.worker, event.status));
+      FailReplica(index, AboutWorker(event.worker, event.status));
       continue;
     }
     replica.committed.insert({event.worker, device});
@@ -173,15 +171,15 @@ OperationMachine::Task* OperationMachine::FindTask(absl::string_view worker) {
 void OperationMachine::DeviceFailed(const std::string& worker, DeviceRank device,
                                     const absl::Status& status) {
   const int32_t index = FindTask(worker)->share.replica_of_device.at(device);
-  Blame(About(worker, status));
+  Blame(AboutWorker(worker, status));
   Replica& replica = replicas_[index];
   if (replica.state != ReplicaState::kReceiving || replica.committing) return;
   if (IsRetryable(status) && ending_.ok() && attempt_ == 1) {
     replica.to_retry = true;
-    if (replica.error.ok()) replica.error = About(worker, status);
+    if (replica.error.ok()) replica.error = AboutWorker(worker, status);
     return;
   }
-  FailReplica(index, About(worker, status));
+  FailReplica(index, AboutWorker(worker, status));
 }
 
 void OperationMachine::FailReplica(int32_t index, const absl::Status& status) {
@@ -219,20 +217,20 @@ void OperationMachine::LoseWorker(const std::string& worker, const absl::Status&
   Task* task = FindTask(worker);
   if (task == nullptr || task->state == TaskState::kLost) return;
   if (!started_) return;  // StartTasks looks again
-  absent_.try_emplace(worker, status.message());
+  absent_.try_emplace(worker, ReasonOf(worker, status));
   const bool was_needed = !task->ended();
   task->state = TaskState::kLost;
   task->unresolved.clear();
-  Blame(About(worker, status));
+  Blame(AboutWorker(worker, status));
   for (const auto& [device, replica] : task->share.replica_of_device) {
     if (!replicas_[replica].committed.contains({worker, device})) {
-      FailReplica(replica, About(worker, status));
+      FailReplica(replica, AboutWorker(worker, status));
     }
   }
   if (!was_needed) return;
   for (const Task& other : tasks_) {
     if (other.ended()) continue;
-    Do(TellPeerLost{other.share.worker, attempt_, worker, std::string(status.message())});
+    Do(TellPeerLost{other.share.worker, attempt_, worker, std::string(ReasonOf(worker, status))});
   }
 }
 

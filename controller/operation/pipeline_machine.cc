@@ -1,5 +1,7 @@
 #include "controller/operation/pipeline_machine.h"
 
+#include "controller/operation/worker_error.h"
+
 #include <algorithm>
 
 #include <absl/strings/str_cat.h>
@@ -7,10 +9,6 @@
 
 namespace crossmesh {
 namespace {
-
-absl::Status About(absl::string_view worker, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("worker ", worker, ": ", status.message()));
-}
 
 // Why a call that ought to go on has ended.
 absl::Status EndOf(const absl::Status& status) {
@@ -81,7 +79,7 @@ void PipelineMachine::On(const Reported& event) {
   // Those of programs that are being stopped come as well: they say where the iteration hung.
   if (!event.positions.empty()) worker->positions = event.positions;
   if (phase_ == Phase::kEnding) return;
-  if (!event.status.ok()) return Fail(About(event.worker, event.status));
+  if (!event.status.ok()) return Fail(AboutWorker(event.worker, event.status));
   if (phase_ != Phase::kIterating || event.iteration != iteration_) return;
   worker->reported = true;
   if (std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.reported; })) {
@@ -105,7 +103,7 @@ void PipelineMachine::On(const CallEnded& event) {
   if (worker == nullptr) return;
   worker->ended = true;
   if (phase_ == Phase::kEnding) return;
-  const absl::Status why = About(event.worker, EndOf(event.status));
+  const absl::Status why = AboutWorker(event.worker, EndOf(event.status));
   // A program that a worker refuses it would refuse again; one that did not reach it, perhaps not.
   if (!worker->accepted && !absl::IsUnavailable(why)) refusal_ = why;
   Fail(why);
@@ -113,7 +111,7 @@ void PipelineMachine::On(const CallEnded& event) {
 
 void PipelineMachine::On(const WorkerGone& event) {
   if (FindOpen(event.worker) == nullptr) return;
-  Fail(About(event.worker, event.status));
+  Fail(AboutWorker(event.worker, event.status));
   // No worker is left that could end its call.
   actions_.emplace_back(CancelCall{event.worker});
 }

@@ -34,7 +34,7 @@ absl::Status ProgramHost::CheckRuns(const ProgramStart& start) const {
   {
     MutexLock lock(mutex_);
     if (stopped_) {
-      return absl::UnavailableError(absl::StrCat("worker ", options_.worker, " stops"));
+      return absl::UnavailableError(absl::StrCat("worker ", options_.worker, ": it stops"));
     }
   }
   if (start.rehearsal || options_.computes) return absl::OkStatus();
@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
   for (;;) {
     while (offered_.empty() && !stopped_) changed_.Wait(mutex_);
     if (stopped_) {
-      return absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops"));
+      return absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops"));
     }
     std::shared_ptr<RankQueue> queue = std::move(offered_.front());
     offered_.pop_front();
@@ -87,7 +87,7 @@ void ProgramHost::Enter(std::shared_ptr<ServedProgram> program) {
     // One that comes while the host stops is given up like those that were there.
     if (!stopped_) return;
   }
-  entered.GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops")));
+  entered.GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));
 }
 
 std::shared_ptr<ServedProgram> ProgramHost::Leave(ServedProgram* program) {
@@ -108,7 +108,7 @@ void ProgramHost::Stop(absl::Duration timeout) {
     for (const auto& [key, program] : programs_) programs.push_back(program);
   }
   for (const auto& program : programs) {
-    program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, " stops")));
+    program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));
   }
   const absl::Time until = absl::Now() + timeout;
   MutexLock lock(mutex_);

@@ -33,7 +33,8 @@ TaskTable::TaskTable(Options options, Ports ports, EpochFence fence)
 TaskTable::~TaskTable() = default;
 
 absl::Status TaskTable::Draining() const {
-  return absl::UnavailableError(absl::StrCat("worker ", options_.worker, " drains"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "worker ", options_.worker, ": expected one that takes tasks, found it draining"));
 }
 
 absl::Status TaskTable::Refuse(CommandRejection reason, absl::Status status) {

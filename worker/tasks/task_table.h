@@ -74,13 +74,14 @@ class TaskTable : private TaskObserver {
 
   // Starts a task for `caller`, or attaches the caller to the task of this key. What becomes of it
   // the caller is told: Accepted, or the end of its call. Errors, which are counted:
-  //   FailedPrecondition  epoch or attempt is over; a storage is missing or of another size
+  //   FailedPrecondition  epoch or attempt is over; a storage is missing or of another size; the
+  //                       worker drains, so that its tasks are planned without it
   //   AlreadyExists       the key is that of a task that was started otherwise
   //   InvalidArgument     the part is not for this worker's devices; a peer is missing
   //   Aborted             another task writes a destination; of a former controller's task that
   //                       does not end in time, the caller is told so later
   //   ResourceExhausted   too many tasks, no memory
-  //   Unavailable         the worker drains; the epoch cannot be written down
+  //   Unavailable         the epoch cannot be written down
   absl::StatusOr<StartResult> Start(const StartRequest& request,
                                     const std::shared_ptr<TaskCaller>& caller);
   // The part that Start of `key` needed. InvalidArgument: the bytes are not

@@ -126,8 +126,8 @@ TEST_F(FencedTaskTest, AStartThatWaitsWithOtherContentIsRefused) {
 TEST_F(FencedTaskTest, ADrainEndsStartsThatWait) {
   const auto next = Start(Key(2, 6));
   table_.Drain([] {});
-  EXPECT_THAT(next->caller->end,
-              Optional(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("drains"))));
+  EXPECT_THAT(next->caller->end, Optional(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                   HasSubstr("found it draining"))));
 }
 
 }  // namespace

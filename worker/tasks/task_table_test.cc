@@ -289,7 +289,7 @@ TEST_F(TaskTableTest, DrainsWhenWhatRunsIsAcknowledged) {
   table_.Drain([&] { idle = true; });
   const auto refused = Start(Key(2));
   EXPECT_THAT(refused->caller->end,
-              Optional(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("w1"))));
+              Optional(StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("w1"))));
   EXPECT_THAT(Rejections(), ElementsAre("busy"));
   Finish(Key(1));
   EXPECT_FALSE(idle);
