@@ -266,7 +266,7 @@ TEST_F(ControllerNetworkTest, OneMeasurementRunsAtATime) {
   Measurement first = StartHeldMeasurement();
   workers_[0]->probes().WaitUntilHolding();
   EXPECT_THAT(Measure().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another measurement")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found another one")));
   workers_[0]->probes().Release();
   EXPECT_OK(ResultOf(first).status());
   EXPECT_OK(Measure().status());

@@ -94,7 +94,7 @@ TEST_F(ControllerReshardTest, BadSpecificationsAreRefusedWithTheirField) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   const std::vector<std::tuple<Change, absl::StatusCode, std::string>> cases = {
       {[](auto& s, auto&) { s.mutable_source()->set_mesh("nowhere"); }, absl::StatusCode::kNotFound,
-       "spec.source.mesh: unknown mesh nowhere"},
+       "spec.source.mesh: mesh \"nowhere\": expected a registered one, found none"},
       {[](auto& s, auto&) { s.set_manifest("nothing"); }, absl::StatusCode::kNotFound,
        "spec.manifest"},
       {[](auto& s, auto&) { s.set_strategy("magic"); }, kInvalid, "spec.strategy"},

@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
+#include "common/rpc/error_details.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -47,6 +48,10 @@ CLI::App& Cli::AddGroup(CLI::App& parent, const std::string& name, const std::st
 }
 
 void Cli::AddControllerFlags(CLI::App& command) {
+  CLI::App* const group = command.get_parent();
+  if (group != nullptr && group->get_option_no_throw(kControllerFlag) == nullptr) {
+    AddControllerFlags(*group);
+  }
   command.add_option_function<std::string>(
       kControllerFlag, [this](const std::string& address) { controllers_.push_back(address); },
       absl::StrCat("Address, e.g. 127.0.0.1:7400 or unix:/run/c.sock (default: that of ",
@@ -176,9 +181,13 @@ absl::Status FromJson(const std::string& file, const std::string& json,
 }
 
 nlohmann::json ErrorDocument(const absl::Status& status) {
-  return {{"error",
-           {{"code", absl::StatusCodeToString(status.code())},
-            {"message", std::string(status.message())}}}};
+  nlohmann::json error = {{"code", absl::StatusCodeToString(status.code())},
+                          {"message", std::string(status.message())}};
+  const ErrorDetails details = DetailsOf(status);
+  if (!details.object.empty()) error["object"] = details.object;
+  if (!details.expected.empty()) error["expected"] = details.expected;
+  if (!details.found.empty()) error["found"] = details.found;
+  return {{"error", std::move(error)}};
 }
 
 absl::Status At(absl::string_view where, const absl::Status& status) {

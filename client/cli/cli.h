@@ -44,8 +44,8 @@ class Cli {
   static void AddOtherName(CLI::App& command, const std::string& name) { command.alias(name); }
   // A group of subcommands, of which one must be given.
   CLI::App& AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
-  // The flags --controller, --insecure and --timeout, of a command that asks a controller. Those of
-  // the application itself stand before the command, and mean the same.
+  // The flags --controller, --insecure and --timeout, of a command that asks a controller, and of
+  // its group. Those of a group and of the application stand before the command, and mean the same.
   void AddControllerFlags(CLI::App& command);
 
   using Action = std::function<absl::Status()>;
@@ -118,7 +118,8 @@ nlohmann::json ListDocument(const std::string& name, const Messages& messages) {
 absl::Status FromJson(const std::string& file, const std::string& json,
                       google::protobuf::Message& message);
 
-// {"error": {"code": "NOT_FOUND", "message": "..."}}
+// {"error": {"code": "NOT_FOUND", "message": "...", "object": "...", "expected": "...",
+// "found": "..."}}, the last three as in ErrorDetails where they are known.
 nlohmann::json ErrorDocument(const absl::Status& status);
 
 // The same error, with the file or flag that it is about before its message.

@@ -48,7 +48,11 @@ int RunDaemon(CLI::App& app, int argc, const char* const* argv,
       LogWarning("descriptor_limit_stays", {{"status", raised.ToString()}});
     }
     const absl::Status status = run(flags);
-    if (!status.ok()) LogError("daemon_failed", {{"status", status.ToString()}});
+    if (!status.ok()) {
+      // Without the details for programs, whose bytes are none for people.
+      LogError("daemon_failed",
+               {{"status", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
+    }
     return ExitCodeOf(status);
   } catch (const CLI::ParseError& error) {
     // Asking for help or for the version is one of these as well.

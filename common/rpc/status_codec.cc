@@ -1,5 +1,7 @@
 #include "common/rpc/status_codec.h"
 
+#include "common/rpc/error_details.h"
+
 #include <string>
 
 #include <absl/strings/string_view.h>
@@ -21,17 +23,20 @@ absl::string_view Cut(absl::string_view text) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
+  const absl::Status cut(status.code(), Cut(status.message()));
   // Both enumerations are the canonical numbers.
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(Cut(status.message())));
+  return grpc::Status(static_cast<grpc::StatusCode>(cut.code()), std::string(cut.message()),
+                      EncodeDetails(cut));
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const int code = status.error_code();
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      status.error_message());
+  absl::Status decoded(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                       status.error_message());
+  DecodeDetails(status.error_details(), decoded);
+  return decoded;
 }
 
 }  // namespace crossmesh

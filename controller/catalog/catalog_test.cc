@@ -65,7 +65,8 @@ TEST_F(CatalogTest, APipelineIsReadAsItWasRegistered) {
 }
 
 TEST_F(CatalogTest, AnUnknownObjectIsNotFoundAndNamed) {
-  EXPECT_THAT(catalog_.meshes.Get("x"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("mesh x")));
+  EXPECT_THAT(catalog_.meshes.Get("x"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("mesh \"x\"")));
 }
 
 TEST_F(CatalogTest, NamesOutsideTheRuleAreRefused) {

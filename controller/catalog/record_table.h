@@ -16,6 +16,7 @@
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
 
@@ -80,7 +81,10 @@ class RecordTable {
     ASSIGN_OR_RETURN(const int64_t revision, store_.RevisionOf(KeyOf(name)));
     if (std::optional<Registered<T>> kept = FindKept(name, revision)) return *std::move(kept);
     const absl::StatusOr<StoredObject> object = store_.Get(KeyOf(name));
-    if (!object.ok()) return absl::NotFoundError(absl::StrCat("unknown ", kind_.name, " ", name));
+    if (!object.ok()) {
+      return absl::NotFoundError(absl::StrCat(kind_.name, " \"", absl::CHexEscape(name),
+                                              "\": expected a registered one, found none"));
+    }
     return Decode(*object);
   }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 
@@ -12,6 +13,12 @@ namespace crossmesh {
 namespace {
 
 bool IsLive(WorkerState state) { return state != WorkerState::kLost; }
+
+// The name may be anything that a client has asked for.
+absl::Status NotFound(absl::string_view worker, absl::string_view expected) {
+  return absl::NotFoundError(absl::StrCat("worker \"", absl::CHexEscape(worker), "\": expected ",
+                                          expected, ", found none"));
+}
 
 absl::Status CheckGpus(const WorkerRecord& record) {
   std::set<DeviceId> devices;
@@ -237,7 +244,7 @@ absl::Status WorkerRegistry::Drain(absl::string_view worker) {
   const MutexLock lock(mutex_);
   const auto found = workers_.find(worker);
   if (found == workers_.end() || !IsLive(found->second.record.state)) {
-    return absl::NotFoundError(absl::StrCat("no live worker ", worker));
+    return NotFound(worker, "a live one");
   }
   found->second.record.state = WorkerState::kDraining;
   found->second.record.draining = true;
@@ -247,7 +254,7 @@ absl::Status WorkerRegistry::Drain(absl::string_view worker) {
 absl::Status WorkerRegistry::Forget(absl::string_view worker) {
   const MutexLock lock(mutex_);
   const auto found = workers_.find(worker);
-  if (found == workers_.end()) return absl::NotFoundError(absl::StrCat("no worker ", worker));
+  if (found == workers_.end()) return NotFound(worker, "one that is known");
   const WorkerState state = found->second.record.state;
   if (IsLive(state)) {
     return absl::FailedPreconditionError(
@@ -297,7 +304,7 @@ std::vector<WorkerRecord> WorkerRegistry::List() const {
 absl::StatusOr<WorkerRecord> WorkerRegistry::Get(absl::string_view worker) const {
   const MutexLock lock(mutex_);
   const auto found = workers_.find(worker);
-  if (found == workers_.end()) return absl::NotFoundError(absl::StrCat("no worker ", worker));
+  if (found == workers_.end()) return NotFound(worker, "one that is known");
   return found->second.record;
 }
 
@@ -324,7 +331,8 @@ absl::StatusOr<std::vector<WorkerRecord>> WorkerRegistry::OwnersOf(
     const WorkerRecord& record = workers_.find(owner->second)->second.record;
     if (record.state == WorkerState::kDraining) {
       return absl::FailedPreconditionError(
-          absl::StrCat("device ", ToString(device), ": its worker ", record.name, " is draining"));
+          absl::StrCat("device ", ToString(device), ": expected a worker that takes tasks, found ",
+                       record.name, " draining"));
     }
     owners.emplace(record.name, &record);
   }

@@ -102,7 +102,8 @@ grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* NetworkService::MeasureNet
 
 void NetworkService::MeasurementCall::Start(const v1::MeasureNetworkRequest& request) {
   if (!service_.Enter()) {
-    End(absl::FailedPreconditionError("another measurement of the network runs"));
+    End(absl::FailedPreconditionError(
+        "measurement of the network: expected none that runs, found another one"));
     return;
   }
   if (absl::Status status = Begin(request); !status.ok()) {

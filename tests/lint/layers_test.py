@@ -20,6 +20,7 @@ import source_tree
 # What is above may use what is below, never the reverse; of what stands side by side nothing uses another.
 HEIGHTS = {"common": 0, "planner": 1, "client": 2, "controller": 2, "worker": 2}
 # Generated headers are included as "crossmesh/v1/mesh.pb.h"; their folder in the table is this one.
+GENERATED = ("crossmesh/v1/", "google/rpc/")
 PROTO_FOLDER = "proto"
 # The worker, which outlives what CUDA does to a process, and what loads CUDA.
 WITHOUT_CUDA = ("worker", "worker/gpu/process")
@@ -191,7 +192,7 @@ def cuda_problems(layers: Layers) -> list[str]:
 
 
 def include_problem(path: str, include: str, quote: str, may_include: set[str]) -> str | None:
-    folder = PROTO_FOLDER if include.startswith("crossmesh/v1/") else str(pathlib.PurePosixPath(include).parent)
+    folder = PROTO_FOLDER if include.startswith(GENERATED) else str(pathlib.PurePosixPath(include).parent)
     ours = folder == PROTO_FOLDER or top(folder) in source_tree.ROOTS
     if quote == "<":
         return f'include "{include}" with quotes: it is ours' if ours else None

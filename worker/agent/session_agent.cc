@@ -175,15 +175,17 @@ void SessionAgent::OnEnd(uint64_t session, const absl::Status& status) {
   const absl::Duration pause = backoff_.Next();
   if (!was_registered && GivesUp(status, pause)) {
     LogError("worker_refused",
-             {{"worker_id", options_.registration.worker()}, {"status", status.ToString()}});
+             {{"worker_id", options_.registration.worker()},
+              {"status", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
     host_.OnRefused(status);
     return;
   }
   if (was_registered) metrics_.SessionReconnect(ReasonOf(status));
-  LogWarning("worker_session_ended", {{"worker_id", options_.registration.worker()},
-                                      {"was_registered", was_registered},
-                                      {"status", status.ToString()},
-                                      {"retry_seconds", absl::ToDoubleSeconds(pause)}});
+  LogWarning("worker_session_ended",
+             {{"worker_id", options_.registration.worker()},
+              {"was_registered", was_registered},
+              {"status", status.ToString(absl::StatusToStringMode::kWithNoExtraData)},
+              {"retry_seconds", absl::ToDoubleSeconds(pause)}});
   timer_ = loop_.RunAfter(pause, [this] { Connect(); });
 }
 

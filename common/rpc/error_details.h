@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include <absl/status/status.h>
+
+namespace crossmesh {
+
+// What an error says, for programs. Empty is what it does not say.
+struct ErrorDetails {
+  std::string object;  // the field, flag, file or thing that it is about
+  std::string expected;
+  std::string found;
+
+  friend bool operator==(const ErrorDetails&, const ErrorDetails&) = default;
+};
+
+// Of an error that came over gRPC the details that came with it. Else those of its message: all of
+// ours have the form "OBJECT: expected EXPECTED, found FOUND; MORE", or "OBJECT: FOUND; MORE", with
+// names of users in double quotes. All empty where it has no such form. Cost: linear in the message.
+ErrorDetails DetailsOf(const absl::Status& status);
+
+// The details as the bytes of a google.rpc.Status with a google.rpc.ErrorInfo, which gRPC sends as
+// "grpc-status-details-bin"; empty when there are none, or when they would be larger than a trailer
+// should be.
+std::string EncodeDetails(const absl::Status& status);
+
+// Gives `status` the details of such bytes. Bytes that are none, of a peer that is not ours, change
+// nothing.
+void DecodeDetails(const std::string& bytes, absl::Status& status);
+
+}  // namespace crossmesh
