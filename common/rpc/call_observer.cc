@@ -10,6 +10,7 @@
 
 #include <absl/status/status.h>
 #include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
 #include <absl/strings/strip.h>
 #include <absl/time/clock.h>
@@ -30,11 +31,20 @@ std::pair<absl::string_view, absl::string_view> SplitMethod(absl::string_view pa
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
+absl::Status Malformed(absl::string_view path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("request of ", path, ": expected one message of its type, found other bytes"));
+}
+
 // Lives as long as its call. gRPC's calls come one after the other.
 class CallObserver final : public grpc::experimental::Interceptor {
  public:
-  CallObserver(RpcMetrics* metrics, absl::string_view path)
-      : metrics_(metrics), path_(path), start_(clock_.Monotonic()) {
+  CallObserver(RpcMetrics* metrics, const ServerRpcInfo& call)
+      : metrics_(metrics),
+        path_(call.method()),
+        has_one_request_(call.type() == ServerRpcInfo::Type::UNARY ||
+                         call.type() == ServerRpcInfo::Type::SERVER_STREAMING),
+        start_(clock_.Monotonic()) {
     const auto [service, method] = SplitMethod(path_);
     if (metrics_ != nullptr) metrics_->CallStarted(service, method);
   }
@@ -52,7 +62,12 @@ class CallObserver final : public grpc::experimental::Interceptor {
   }
 
   void Intercept(InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
+      malformed_ = has_one_request_ && methods->GetRecvMessage() == nullptr;
+    }
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+      // gRPC says that the method is not there, without a message.
+      if (malformed_) methods->ModifySendStatus(ToGrpcStatus(Malformed(path_)));
       status_ = FromGrpcStatus(methods->GetSendStatus());
       end_ = clock_.Monotonic();
     }
@@ -63,7 +78,10 @@ class CallObserver final : public grpc::experimental::Interceptor {
   RpcMetrics* const metrics_;
   const RealClock clock_;
   const std::string path_;
+  // Of a stream of requests a malformed one and its end look alike.
+  const bool has_one_request_;
   const absl::Duration start_;
+  bool malformed_ = false;
   absl::Status status_ = absl::CancelledError("the client is gone");
   std::optional<absl::Duration> end_;
 };
@@ -74,7 +92,7 @@ class CallObserverFactory final : public grpc::experimental::ServerInterceptorFa
 
   // gRPC takes ownership.
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
-    return new CallObserver(metrics_, info->method());
+    return new CallObserver(metrics_, *info);
   }
 
  private:

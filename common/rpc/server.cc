@@ -10,6 +10,7 @@
 #include "common/rpc/connection_acceptor.h"
 #include "common/rpc/library_hold.h"
 #include "common/rpc/listening_address.h"
+#include "common/rpc/service_names.h"
 
 #include <utility>
 
@@ -108,19 +109,20 @@ struct RpcServer::Parts {
   }
   // On the loop.
   void PublishAccepting() {
-    SetServing("", serving && accepting);
+    for (const std::string& name : service_names) SetServing(name, serving && accepting);
     SetServing(kAcceptingService, accepting);
   }
   ConnectionAcceptor::Calls CallsOfAcceptor(RpcMetrics* metrics);
 
   const RealClock clock;
   std::vector<std::string> addresses;
+  std::vector<std::string> service_names;  // "", which is all of them, among them
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // of `server`
   std::unique_ptr<EventLoop> loop;
   std::unique_ptr<ConnectionAcceptor> acceptor;
 
-  // Confined to the loop: what "" was set to, and whether connections are accepted.
+  // Confined to the loop: what the services were set to, and whether connections are accepted.
   bool serving = true;
   bool accepting = true;
 };
@@ -169,10 +171,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const Options& optio
                    ConnectionAcceptor::Create(*parts->loop, parts->clock, std::move(listening),
                                               {.silence_max = options.handshake_max}));
   parts->connections = TakeConnections(builder);
+  CollectServiceNames(parts->service_names, builder);
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr) {
     return absl::InternalError("gRPC started no server and gave no reason");
   }
+  parts->service_names.emplace_back();
   parts->PublishAccepting();
   parts->acceptor->Start(parts->CallsOfAcceptor(options.metrics));
   parts->loop->Start();
@@ -212,9 +216,9 @@ void RpcServer::Shutdown(absl::Duration grace) {
 absl::Status CheckRequestBytes(const google::protobuf::Message& request) {
   const size_t bytes = request.ByteSizeLong();
   if (bytes <= RpcServer::kMessageBytesMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(request.GetTypeName(), " has ", bytes,
-                                                   " bytes, expected at most ",
-                                                   static_cast<int>(RpcServer::kMessageBytesMax)));
+  return absl::ResourceExhaustedError(absl::StrCat(request.GetTypeName(), ": expected at most ",
+                                                   static_cast<int>(RpcServer::kMessageBytesMax),
+                                                   " bytes, found ", bytes));
 }
 
 }  // namespace crossmesh

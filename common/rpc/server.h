@@ -44,7 +44,8 @@ class RpcServer {
     absl::Duration handshake_max = absl::Seconds(10);
   };
 
-  // NOT_SERVING while connections are closed because too few descriptors are left; so is "".
+  // NOT_SERVING while connections are closed because too few descriptors are left; so are "" and
+  // the services.
   static constexpr absl::string_view kAcceptingService = "crossmesh.accepting";
 
   static constexpr int kMessageBytesMax = 1 << 20;
@@ -52,9 +53,10 @@ class RpcServer {
   static constexpr int kMetadataBytesMax = 8 << 10;
   static constexpr int kStreamsPerConnectionMax = 128;
 
-  // Listens and serves; health of "" is SERVING. InvalidArgument: no address, an address malformed
-  // or not local without `insecure`. FailedPrecondition: an address is in use, or cannot be
-  // listened on for a reason that the message gives.
+  // Listens and serves; health of "" and of each service by its full name is SERVING.
+  // InvalidArgument: no address, an address malformed or not local without `insecure`.
+  // FailedPrecondition: an address is in use, or cannot be listened on for a reason that the
+  // message gives.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const Options& options);
 
   // As Shutdown(0).
@@ -63,7 +65,8 @@ class RpcServer {
   // As given, with the port that was bound in place of 0.
   const std::vector<std::string>& addresses() const;
 
-  // Answer of grpc.health.v1 for `name`; a name is unknown until it is set.
+  // Answer of grpc.health.v1 for `name`, of "" for all services; another name is unknown until it
+  // is set.
   void SetServing(absl::string_view name, bool serving);
 
   // Health of every name becomes NOT_SERVING, new calls are refused, calls in progress have `grace`

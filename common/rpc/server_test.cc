@@ -31,6 +31,7 @@
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -330,11 +331,49 @@ TEST_F(ServerTest, ListensOnAllThatANameStandsFor) {
   EXPECT_OK(GetMesh(Connect(absl::StrCat("127.0.0.1", address.substr(address.find(':')))), "a"));
 }
 
+// What a method answers to these bytes.
+absl::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                     const std::string& bytes) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::CompletionQueue queue;
+  grpc::GenericStub stub(channel);
+  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
+  call->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return FromGrpcStatus(status);
+}
+
+TEST_F(ServerTest, ARequestThatIsNoneIsInvalid) {
+  ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
+  const std::string method = "/crossmesh.v1.MeshService/GetMesh";
+  EXPECT_OK(CallRaw(Connect(*server), method, ""));
+  EXPECT_THAT(CallRaw(Connect(*server), method, "\xff"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(method)));
+  EXPECT_THAT(CallRaw(Connect(*server), method + "s", "\xff"),
+              StatusIs(absl::StatusCode::kUnimplemented));
+}
+
 TEST_F(ServerTest, HealthIsServedByName) {
   constexpr absl::Duration kTimeout = absl::Seconds(10);
   ASSERT_OK_AND_ASSIGN(const auto server, Start("127.0.0.1:0"));
   const auto channel = Connect(*server);
   EXPECT_THAT(IsServing(channel, "", kTimeout), IsOkAndHolds(true));
+  // As a client of the standard asks: of a service.
+  const std::string service = v1::MeshService::service_full_name();
+  EXPECT_THAT(IsServing(channel, service, kTimeout), IsOkAndHolds(true));
+  server->SetServing("", false);
+  EXPECT_THAT(IsServing(channel, service, kTimeout), IsOkAndHolds(false));
   EXPECT_THAT(IsServing(channel, "read", kTimeout), StatusIs(absl::StatusCode::kNotFound));
   server->SetServing("read", true);
   EXPECT_THAT(IsServing(channel, "read", kTimeout), IsOkAndHolds(true));
