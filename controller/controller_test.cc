@@ -1,10 +1,12 @@
 #include "controller/controller.h"
 
 #include "common/rpc/deadline.h"
+#include "common/rpc/error_details.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/session_protocol.h"
 #include "controller/testing/controller_fixture.h"
+#include "crossmesh/v1/pipeline_service.grpc.pb.h"
 
 #include <cstdint>
 #include <memory>
@@ -53,6 +55,43 @@ TEST_F(ControllerTest, MeshesAreRegisteredReadListedAndDeleted) {
   EXPECT_OK(Call(*meshes_, &Meshes::DeleteMesh, erase));
   EXPECT_THAT(Call(*meshes_, &Meshes::DeleteMesh, erase),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("m2")));
+}
+
+TEST_F(ControllerTest, APageTokenThatIsNoneIsRefused) {
+  const auto list = [](auto& stub, auto method, auto request) {
+    request.set_page_token("no such, or \n");
+    return Call(stub, method, request).status();
+  };
+  using Pipelines = v1::PipelineService::Stub;
+  const auto pipelines = v1::PipelineService::NewStub(channel_);
+  const std::vector<absl::Status> answers = {
+      list(*meshes_, &v1::MeshService::Stub::ListMeshes, v1::ListMeshesRequest()),
+      list(*manifests_, &v1::ManifestService::Stub::ListManifests, v1::ListManifestsRequest()),
+      list(*operations_, &v1::OperationService::Stub::ListOperations, v1::ListOperationsRequest()),
+      list(*pipelines, &Pipelines::ListPipelines, v1::ListPipelinesRequest()),
+      list(*pipelines, &Pipelines::ListPipelineRuns, v1::ListPipelineRunsRequest()),
+      list(*sessions_, &v1::WorkerService::Stub::ListWorkers, v1::ListWorkersRequest())};
+  for (const absl::Status& answer : answers) {
+    EXPECT_THAT(answer, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("page_token: expected that of the page before")));
+  }
+  // The form of an id, of another kind of run.
+  v1::ListOperationsRequest request;
+  request.set_page_token("pr-0000000000000000");
+  EXPECT_THAT(Call(*operations_, &v1::OperationService::Stub::ListOperations, request),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(ControllerTest, ErrorsHaveDetails) {
+  v1::GetMeshRequest request;
+  request.set_name("none");
+  const absl::Status unknown = Call(*meshes_, &v1::MeshService::Stub::GetMesh, request).status();
+  EXPECT_FALSE(unknown.GetPayload("type.googleapis.com/google.rpc.ErrorInfo")->empty());
+  EXPECT_EQ(DetailsOf(unknown), (ErrorDetails{"mesh \"none\"", "a registered one", "none"}));
+  v1::ListMeshesRequest list;
+  list.set_page_size(-1);
+  EXPECT_EQ(DetailsOf(Call(*meshes_, &v1::MeshService::Stub::ListMeshes, list).status()),
+            (ErrorDetails{"page_size", "0 to 1000", "-1"}));
 }
 
 TEST_F(ControllerTest, AManifestOfThousandsOfTensorsTravelsInPieces) {

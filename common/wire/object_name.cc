@@ -24,11 +24,13 @@ std::string Shown(absl::string_view name) {
 
 }  // namespace
 
+bool IsObjectName(absl::string_view name) {
+  return !name.empty() && name.size() <= kNameBytesMax &&
+         std::all_of(name.begin(), name.end(), IsNameByte);
+}
+
 absl::Status CheckObjectName(absl::string_view kind, absl::string_view name) {
-  if (!name.empty() && name.size() <= kNameBytesMax &&
-      std::all_of(name.begin(), name.end(), IsNameByte)) {
-    return absl::OkStatus();
-  }
+  if (IsObjectName(name)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(kind, " name: expected [a-z0-9._-]{1,63}, found ", Shown(name)));
 }

@@ -5,8 +5,10 @@
 
 namespace crossmesh {
 
-// InvalidArgument, naming kind and name, unless `name` matches [a-z0-9._-]{1,63}: what meshes,
-// manifests, workers and storages are called. `kind` is for the message, e.g. "mesh".
+// Does `name` match [a-z0-9._-]{1,63}? So meshes, manifests, workers and storages are called.
+bool IsObjectName(absl::string_view name);
+
+// InvalidArgument, naming kind and name, unless it does. `kind` is for the message, e.g. "mesh".
 absl::Status CheckObjectName(absl::string_view kind, absl::string_view name);
 
 // The same for a request id, [a-zA-Z0-9._-]{1,63}.

@@ -2,15 +2,29 @@
 
 #include "common/base/status_macros.h"
 
+#include <algorithm>
 #include <utility>
 
+#include <absl/strings/ascii.h>
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
+#include <absl/strings/strip.h>
 
 namespace crossmesh {
+namespace {
+
+constexpr int kIdDigits = 16;
+
+}  // namespace
 
 std::string RunRecords::IdOf(uint64_t number) const {
-  return absl::StrFormat("%s%016x", options_.id_prefix, number);
+  return absl::StrFormat("%s%0*x", options_.id_prefix, kIdDigits, number);
+}
+
+bool RunRecords::IsId(absl::string_view text) const {
+  return absl::ConsumePrefix(&text, options_.id_prefix) && text.size() == kIdDigits &&
+         std::ranges::all_of(text, absl::ascii_isxdigit);
 }
 
 std::string RunRecords::KeyOf(absl::string_view id) const {
@@ -99,7 +113,10 @@ bool RunRecords::TooMany(size_t forgotten, size_t forgotten_bytes, size_t bytes)
 
 absl::StatusOr<std::string> RunRecords::Get(absl::string_view id) const {
   absl::StatusOr<StoredObject> object = store_.Get(KeyOf(id));
-  if (!object.ok()) return absl::NotFoundError(absl::StrCat("unknown ", noun(), " ", id));
+  if (!object.ok()) {
+    return absl::NotFoundError(absl::StrCat(noun(), " \"", absl::CHexEscape(id),
+                                            "\": expected one that is known, found none"));
+  }
   return std::move(object->value);
 }
 

@@ -54,6 +54,8 @@ class RunRecords {
   const std::string& noun() const { return options_.noun; }
   // The prefix and 16 hexadecimal digits: ids sort as the numbers do.
   std::string IdOf(uint64_t number) const;
+  // Does the text have the form of an id?
+  bool IsId(absl::string_view text) const;
 
   // The id of the run that this request began before; nothing when it is new. AlreadyExists
   // names the request id when the content was another; ResourceExhausted: it is new, and there is

@@ -4,6 +4,7 @@
 #include "common/testing/status_matchers.h"
 #include "controller/store/memory_store.h"
 
+#include <cstdint>
 #include <string>
 
 #include <absl/strings/str_format.h>
@@ -36,6 +37,15 @@ class RunRecordsTest : public testing::Test {
                       clock_,
                       {.noun = "operation", .id_prefix = "op-", .finished_max = 10}};
 };
+
+TEST_F(RunRecordsTest, AnIdHasAForm) {
+  EXPECT_TRUE(records_.IsId(records_.IdOf(0)));
+  EXPECT_TRUE(records_.IsId(records_.IdOf(UINT64_MAX)));
+  for (const char* text : {"", "op-", "op-1", "pr-0000000000000000", "op-000000000000000g",
+                           "op-00000000000000000", "0000000000000000"}) {
+    EXPECT_FALSE(records_.IsId(text)) << text;
+  }
+}
 
 TEST_F(RunRecordsTest, ARequestIsNewUntilItsOperationBegan) {
   const RunRecord record = Record(1);

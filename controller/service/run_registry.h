@@ -68,6 +68,8 @@ class RunRegistry final : public RunSink<Subject> {
   // Ends all watches.
   void DismissWatchers(const absl::Status& why);
 
+  // Does the text have the form of an id of such a run?
+  bool IsId(const std::string& text) const { return options_.records.IsId(text); }
   // NotFound names the run.
   absl::StatusOr<std::shared_ptr<const Subject>> Get(const std::string& id) const;
   // Newest first, those with an id less than `before` (empty: all).

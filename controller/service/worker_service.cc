@@ -57,6 +57,7 @@ grpc::ServerUnaryReactor* WorkerService::ListWorkers(grpc::CallbackServerContext
                                                      v1::ListWorkersResponse* response) {
   return Serve(context, *request, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const int32_t limit, PageSize(request->page_size()));
+    RETURN_IF_ERROR(CheckPageToken(request->page_token(), IsObjectName(request->page_token())));
     for (const WorkerRecord& record : registry_.List()) {
       if (record.name <= request->page_token()) continue;
       if (response->workers_size() == limit) {
