@@ -43,6 +43,15 @@ TEST_P(CliMistakeTest, FailsWithItsReasonInBothForms) {
   EXPECT_THAT(document["error"]["code"].get<std::string>(), Not(IsEmpty()));
 }
 
+TEST(CliMistakesTest, AnErrorsDocumentSaysWhatItIsAboutWhatWasExpectedAndWhatWasFound) {
+  const ProgramResult result =
+      Crossmesh("pipeline rehearse examples/pipeline.json --iterations 0 --json");
+  const nlohmann::json error = nlohmann::json::parse(result.out, nullptr, false)["error"];
+  EXPECT_EQ(error["object"], "--iterations");
+  EXPECT_EQ(error["expected"], "at least 1");
+  EXPECT_EQ(error["found"], "0");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, CliMistakeTest,
     testing::Values(
@@ -55,7 +64,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"misspelt_command_with_help", "operation lsit --help", "did you mean \"list\"?"},
         Mistake{"shortened_command", "mesh del m", "did you mean \"delete\"?"},
         Mistake{"misspelt_group", "manifset list", "did you mean \"manifest\"?"},
-        Mistake{"unknown_flag", "plan --frobnicate", "frobnicate"},
+        Mistake{"unknown_flag", "plan --frobnicate", "plan: unknown flag \"--frobnicate\""},
+        Mistake{"misspelt_flag", "worker list --contoller=unix:s",
+                "unknown flag \"--contoller\"; did you mean \"--controller\"?"},
+        Mistake{"misspelt_flag_of_a_group", "mesh --contoller unix:s list",
+                "mesh: unknown flag \"--contoller\"; did you mean \"--controller\"?"},
         Mistake{"nothing_given", "plan", "--manifest: expected a file or a name"},
         Mistake{"unknown_strategy", absl::StrCat("plan ", kSmall, " --strategy fastest"),
                 "fastest"},

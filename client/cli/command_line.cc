@@ -58,29 +58,64 @@ std::optional<std::string> Nearest(absl::string_view word, const std::vector<std
   return nearest;
 }
 
-std::vector<std::string> NamesOf(const std::vector<const CLI::App*>& commands) {
+std::vector<std::string> CommandsOf(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   return names;
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options({})) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The first group or command that was given something unknown, else the last one that was given.
+const CLI::App& Last(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (last->remaining().empty() && !last->get_subcommands().empty()) {
+    last = last->get_subcommands().front();
+  }
+  return *last;
+}
+
+// The first word that it does not know, without the value that a flag has; empty: there is none.
+// What follows a flag may be its value.
+std::string Unknown(const CLI::App& app) {
+  const std::vector<std::string> unknown = app.remaining();
+  return unknown.empty() ? "" : unknown.front().substr(0, unknown.front().find('='));
+}
+
+bool IsFlag(absl::string_view word) { return absl::StartsWith(word, "-"); }
+
+absl::Status Refuse(const CLI::App& last, absl::string_view what,
+                    const std::optional<std::string>& nearest) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(last.get_parent() == nullptr ? "" : absl::StrCat(last.get_name(), ": "), what,
+                   nearest.has_value() ? absl::StrCat("; did you mean \"", *nearest, "\"?") : ""));
 }
 
 }  // namespace
 
 absl::Status CheckCommandNames(const CLI::App& app) {
-  // The group or command that the last known name is of.
-  const CLI::App* last = &app;
-  while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
-  const std::vector<std::string> names = NamesOf(last->get_subcommands({}));
-  if (names.empty()) return absl::OkStatus();
-  const std::vector<std::string> unknown = last->remaining();
-  const auto word = std::ranges::find_if(
-      unknown, [](const std::string& argument) { return !absl::StartsWith(argument, "-"); });
-  if (word == unknown.end()) return absl::OkStatus();
-  const std::optional<std::string> nearest = Nearest(*word, names);
-  return absl::InvalidArgumentError(
-      absl::StrCat(last == &app ? "" : absl::StrCat(last->get_name(), ": "), "unknown command \"",
-                   absl::CHexEscape(*word), "\": expected one of ", absl::StrJoin(names, ", "),
-                   nearest.has_value() ? absl::StrCat("; did you mean \"", *nearest, "\"?") : ""));
+  const CLI::App& last = Last(app);
+  const std::string word = Unknown(last);
+  const std::vector<std::string> names = CommandsOf(last);
+  if (word.empty() || IsFlag(word) || names.empty()) return absl::OkStatus();
+  return Refuse(last,
+                absl::StrCat("unknown command \"", absl::CHexEscape(word), "\": expected one of ",
+                             absl::StrJoin(names, ", ")),
+                Nearest(word, names));
+}
+
+absl::Status CheckFlagNames(const CLI::App& app) {
+  const CLI::App& last = Last(app);
+  const std::string word = Unknown(last);
+  if (!IsFlag(word)) return absl::OkStatus();
+  return Refuse(last, absl::StrCat("unknown flag \"", absl::CHexEscape(word), "\""),
+                Nearest(word, FlagsOf(last)));
 }
 
 void HideOtherNames(CLI::App& app) { app.formatter(std::make_shared<Help>()); }

@@ -10,6 +10,10 @@ namespace crossmesh {
 // that ended with a help text: one of another command would be no answer.
 absl::Status CheckCommandNames(const CLI::App& app);
 
+// InvalidArgument when a flag was given that the command does not have: it names the one that was
+// probably meant, if there is one. To be called when parsing has failed.
+absl::Status CheckFlagNames(const CLI::App& app);
+
 // Has helps list commands without their other names, which are there for scripts that have them.
 void HideOtherNames(CLI::App& app);
 

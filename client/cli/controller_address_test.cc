@@ -140,6 +140,12 @@ TEST_F(ControllerAddressTest, TheFlagOfEveryCommandIsBeforeTheVariable) {
 TEST_F(ControllerAddressTest, TheFlagMayStandBeforeTheCommand) {
   ExpectAsked(Run(kWrong, absl::StrCat("--controller ", live_, " worker list")), "before");
   ExpectRefused(Run(live_, absl::StrCat("--controller ", kWrong, " worker list")), "before");
+  ExpectAsked(Run(kWrong, absl::StrCat("worker --controller ", live_, " list")), "in the group");
+  ExpectRefused(Run(live_, absl::StrCat("worker --controller ", kWrong, " list")), "in the group");
+  EXPECT_THAT(Run("", absl::StrCat("mesh --controller ", live_, " lsit")).error,
+              HasSubstr("mesh: unknown command \"lsit\""));
+  EXPECT_THAT(Run("", absl::StrCat("layout --controller ", live_, " show")).error,
+              HasSubstr("layout: unknown flag \"--controller\""));
   const ProgramResult twice =
       Run("", absl::StrCat("--controller ", live_, " worker list --controller ", kWrong));
   EXPECT_EQ(twice.exit_status, 2);

@@ -76,8 +76,9 @@ int Main(int argc, char** argv) {
     cli.Print(text.str());
     return Succeed(cli.OutputError());
   } catch (const CLI::ParseError& error) {
-    const absl::Status names = CheckCommandNames(app);
-    if (!names.ok()) return Fail(cli, json, names, ExitCode::kMisused);
+    for (const absl::Status& names : {CheckCommandNames(app), CheckFlagNames(app)}) {
+      if (!names.ok()) return Fail(cli, json, names, ExitCode::kMisused);
+    }
     // What the parser did not know says more than what it missed for that reason.
     const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
     const std::string message =

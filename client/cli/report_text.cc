@@ -18,7 +18,7 @@ bool IsUpperControl(unsigned char byte, unsigned char next) {
   return byte == 0xC2 && next >= 0x80 && next < 0xA0;
 }
 
-std::string Escaped(absl::string_view text, char kept) {
+std::string Escaped(absl::string_view text, bool keeps_lines) {
   std::string shown;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -26,7 +26,7 @@ std::string Escaped(absl::string_view text, char kept) {
     if (IsUpperControl(byte, next)) {
       absl::StrAppendFormat(&shown, "\\u%04x", next);
       ++i;
-    } else if (absl::ascii_iscntrl(byte) && text[i] != kept) {
+    } else if (absl::ascii_iscntrl(byte) && !(keeps_lines && text[i] == '\n')) {
       absl::StrAppendFormat(&shown, "\\x%02x", byte);
     } else {
       shown.push_back(text[i]);
@@ -37,9 +37,9 @@ std::string Escaped(absl::string_view text, char kept) {
 
 }  // namespace
 
-std::string Printable(absl::string_view text) { return Escaped(text, '\n'); }
+std::string Printable(absl::string_view text) { return Escaped(text, /*keeps_lines=*/true); }
 
-std::string PrintableName(absl::string_view name) { return Escaped(name, '\0'); }
+std::string PrintableName(absl::string_view name) { return Escaped(name, /*keeps_lines=*/false); }
 
 std::string Bytes(int64_t bytes) { return FormatBytes(ByteCount(bytes)); }
 
