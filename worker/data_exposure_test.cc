@@ -82,7 +82,7 @@ TEST(DataExposureTest, OnlyWhatIsExposedIsWarnedOf) {
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], AllOf(HasSubstr("insecure_data_plane"), HasSubstr("mlx5_0:1")));
   EXPECT_THAT(CheckDataExposure({.interfaces = {"none"}}),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("'none'")));
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("\"none\"")));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ absl::Status CannotListen(const std::string& path, int error) {
 absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "': expected 1 to ",
+    return absl::InvalidArgumentError(absl::StrCat("socket path \"", path, "\": expected 1 to ",
                                                    sizeof(address.sun_path) - 1, " bytes, found ",
                                                    path.size()));
   }

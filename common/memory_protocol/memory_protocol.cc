@@ -21,7 +21,7 @@ constexpr std::pair<MemoryRequest::Op, absl::string_view> kOps[] = {
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected) {
   return absl::InvalidArgumentError(
-      absl::StrCat("field '", field, "' of a memory datagram: expected ", expected));
+      absl::StrCat("field \"", field, "\" of a memory datagram: expected ", expected));
 }
 
 std::string Dump(const Json& json) {

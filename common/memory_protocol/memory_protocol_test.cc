@@ -48,16 +48,17 @@ TEST(MemoryProtocol, NamesTheFieldThatIsWrong) {
   };
   error("", "JSON object");
   error("[]", "JSON object");
-  error(R"({"op":"format"})", "'op'");
-  error(R"({"op":7})", "'op'");
-  error(R"({"op":"open"})", "'storage'");
-  error(R"({"op":"open","storage":""})", "'storage'");
-  error(R"({"op":"open","storage":"s"})", "'device'");
-  error(R"({"op":"create","storage":"s","device":"a.0"})", "'bytes'");
-  error(R"({"op":"create","storage":"s","device":"a.0","bytes":-1})", "'bytes'");
-  error(R"({"op":"create","storage":"s","device":"a.0","bytes":1.5})", "'bytes'");
-  error(R"({"op":"create","storage":"s","device":"a.0","bytes":18446744073709551615})", "'bytes'");
-  error(absl::StrCat(R"({"op":"open","storage":")", std::string(256, 'x'), R"("})"), "'storage'");
+  error(R"({"op":"format"})", "\"op\"");
+  error(R"({"op":7})", "\"op\"");
+  error(R"({"op":"open"})", "\"storage\"");
+  error(R"({"op":"open","storage":""})", "\"storage\"");
+  error(R"({"op":"open","storage":"s"})", "\"device\"");
+  error(R"({"op":"create","storage":"s","device":"a.0"})", "\"bytes\"");
+  error(R"({"op":"create","storage":"s","device":"a.0","bytes":-1})", "\"bytes\"");
+  error(R"({"op":"create","storage":"s","device":"a.0","bytes":1.5})", "\"bytes\"");
+  error(R"({"op":"create","storage":"s","device":"a.0","bytes":18446744073709551615})",
+        "\"bytes\"");
+  error(absl::StrCat(R"({"op":"open","storage":")", std::string(256, 'x'), R"("})"), "\"storage\"");
 }
 
 TEST(MemoryProtocol, SurvivesRandomDatagrams) {

@@ -106,7 +106,7 @@ absl::StatusOr<PreflightReport> FromProto(const v1::PreflightReport& proto) {
   for (const v1::PreflightReport::Variable& variable : proto.environment()) {
     if (!report.environment.emplace(variable.name(), variable.value()).second) {
       return Malformed("preflight.environment", "each variable once",
-                       absl::StrCat("'", variable.name(), "' twice"));
+                       absl::StrCat("\"", variable.name(), "\" twice"));
     }
   }
   return report;

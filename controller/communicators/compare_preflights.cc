@@ -27,7 +27,7 @@ bool MustBeEqual(absl::string_view variable) {
 
 std::string ValueOf(const PreflightReport& report, const std::string& variable) {
   const auto found = report.environment.find(variable);
-  return found == report.environment.end() ? "unset" : absl::StrCat("'", found->second, "'");
+  return found == report.environment.end() ? "unset" : absl::StrCat("\"", found->second, "\"");
 }
 
 // What one rank has.
@@ -68,7 +68,7 @@ absl::Status CheckGpus(std::span<const PreflightReport> reports) {
   for (const PreflightReport& report : reports) {
     const auto [other, is_new] = by_gpu.emplace(report.rank.gpu, &report);
     // Environments have been compared, so the other one has the same value.
-    if (is_new || ValueOf(report, "NCCL_MULTI_RANK_GPU_ENABLE") == "'1'") continue;
+    if (is_new || ValueOf(report, "NCCL_MULTI_RANK_GPU_ENABLE") == "\"1\"") continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "duplicate GPU: ranks ", other->second->rank.ToString(), " and ", report.rank.ToString(),
         " are on ", report.rank.gpu, ", and NCCL_MULTI_RANK_GPU_ENABLE is not 1"));

@@ -44,9 +44,9 @@ TEST(ComparePreflightsTest, WhatDoesNotFitIsToldWithTheRanks) {
        "NCCL version differs: rank GPU-a#1 has 23007 (NCCL 2.30.7, /lib), "
        "rank GPU-c#1 has 22907 (NCCL 2.29.7, /old)"},
       {[](Reports& r) { r[1].environment["NCCL_CUMEM_ENABLE"] = "0"; },
-       "NCCL_CUMEM_ENABLE differs: rank GPU-a#1 has '1', rank GPU-b#1 has '0'"},
+       "NCCL_CUMEM_ENABLE differs: rank GPU-a#1 has \"1\", rank GPU-b#1 has \"0\""},
       {[](Reports& r) { r[0].environment["NCCL_P2P_DISABLE"] = "1"; },
-       "NCCL_P2P_DISABLE differs: rank GPU-a#1 has '1', rank GPU-b#1 has unset"},
+       "NCCL_P2P_DISABLE differs: rank GPU-a#1 has \"1\", rank GPU-b#1 has unset"},
       {[](Reports& r) { r[2].rank = {"GPU-b", 9}; },
        "duplicate GPU: ranks GPU-b#1 and GPU-b#9 are on GPU-b, "
        "and NCCL_MULTI_RANK_GPU_ENABLE is not 1"},

@@ -31,7 +31,7 @@ absl::StatusOr<Op> ParseOp(absl::string_view text) {
   if (at == absl::string_view::npos || !ParseIndex(text.substr(0, at), op.stage) ||
       !ParseIndex(text.substr(at + 1), op.microbatch)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "op '", text, "': expected a stage, one of F, B, I, W, and a microbatch, such as 3F7"));
+        "op \"", text, "\": expected a stage, one of F, B, I, W, and a microbatch, such as 3F7"));
   }
   op.kind = static_cast<OpKind>(kLetters.find(text[at]));
   return op;

@@ -26,7 +26,7 @@ absl::StatusOr<Strategy> ParseStrategy(absl::string_view name) {
   const auto append_name = [](std::string* out, Strategy s) {
     absl::StrAppend(out, StrategyName(s));
   };
-  return absl::InvalidArgumentError(absl::StrCat("strategy '", name, "': expected one of ",
+  return absl::InvalidArgumentError(absl::StrCat("strategy \"", name, "\": expected one of ",
                                                  absl::StrJoin(kAllStrategies, ", ", append_name)));
 }
 

@@ -24,8 +24,8 @@ constexpr int kUnsentBytesMax = 256 << 10;
 
 absl::Status NotReached(const ProbeOrder& order, const absl::Status& why) {
   if (absl::IsCancelled(why)) return why;
-  return absl::FailedPreconditionError(absl::StrCat("interface '", order.interface,
-                                                    "' does not reach ", order.to.ToString(), ": ",
+  return absl::FailedPreconditionError(absl::StrCat("interface \"", order.interface,
+                                                    "\" does not reach ", order.to.ToString(), ": ",
                                                     why.message()));
 }
 

@@ -142,7 +142,7 @@ TEST_F(ProbeTest, WithoutAListenerTheAddressIsNotReached) {
   }
   EXPECT_THAT(SendProbe(order, For(absl::Seconds(20))).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("interface 'lo' does not reach 127.0.0.1:")));
+                       HasSubstr("interface \"lo\" does not reach 127.0.0.1:")));
 }
 
 TEST_F(ProbeTest, AnInterfaceThatIsNotThereIsNamed) {

@@ -94,7 +94,7 @@ TEST_F(ProbeServiceTest, OneProbeIsOpenedAndRun) {
   EXPECT_GT(response.round_trip_ns(), 0);
   // It is for one probe.
   EXPECT_THAT(Run(request).status(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                              HasSubstr("interface 'lo' does not reach")));
+                                              HasSubstr("interface \"lo\" does not reach")));
 }
 
 TEST_F(ProbeServiceTest, ABadFieldIsRefusedByName) {

@@ -21,7 +21,7 @@ absl::StatusOr<std::string> ReadBootId() {
   text.erase(std::remove(text.begin(), text.end(), '-'), text.end());
   std::string boot_id = absl::HexStringToBytes(text);
   if (text.size() != 2 * kBootIdBytes || boot_id.size() != kBootIdBytes) {
-    return absl::InternalError(absl::StrCat(kBootIdPath, ": expected an id, found '", text, "'"));
+    return absl::InternalError(absl::StrCat(kBootIdPath, ": expected an id, found \"", text, "\""));
   }
   return boot_id;
 }

@@ -41,8 +41,8 @@ bool HasMicrobatch(Kind kind) {
 }
 
 absl::Status Unexpected(absl::string_view expected, absl::string_view found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("expected ", expected, ", found '", absl::CHexEscape(found.substr(0, 80)), "'"));
+  return absl::InvalidArgumentError(absl::StrCat("expected ", expected, ", found \"",
+                                                 absl::CHexEscape(found.substr(0, 80)), "\""));
 }
 
 absl::StatusOr<CsvAction> ParseAction(absl::string_view text) {

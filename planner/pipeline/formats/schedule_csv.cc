@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<CsvAction>> ReadCell(absl::string_view cell, CsvDiale
   ASSIGN_OR_RETURN(std::vector<CsvAction> actions, ParseCsvCell(cell));
   if (is_compute_only && actions[0].kind != Kind::kCompute) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expected ops only in this dialect, found '", cell, "'"));
+        absl::StrCat("expected ops only in this dialect, found \"", cell, "\""));
   }
   return actions;
 }

@@ -87,9 +87,9 @@ TEST(ScheduleFileTest, RefusesWhatIsNoSchedule) {
       {"}\n  ]", "}, {\"from\": 0, \"to\": 1}]",
        "edge from stage 0 to 1: expected it once, found it again"},
       {"{\n      \"from\": 0,\n      \"to\": 1\n    }", "7", "edges[0]: expected an object"},
-      {"\"0F0 0F1", "\"0F0  0F1", "schedule file ranks[0], op 1: op ''"},
-      {"1I0", "1X0", "schedule file ranks[1], op 1: op '1X0': expected a stage, one of F, B, I"},
-      {"1B1\"", "1B1 \"", "ranks[1], op 5: op ''"},
+      {"\"0F0 0F1", "\"0F0  0F1", "schedule file ranks[0], op 1: op \"\""},
+      {"1I0", "1X0", "schedule file ranks[1], op 1: op \"1X0\": expected a stage, one of F, B, I"},
+      {"1B1\"", "1B1 \"", "ranks[1], op 5: op \"\""},
       {"\"0F0 0F1 0B0 0B1\"", "5", "expected \"ranks\"[0] to be a string"},
       {"0F1", "0F0",
        "schedule file ranks[0], op 1: expected a forward op once, found 0F0 after "

@@ -65,7 +65,7 @@ absl::StatusOr<IpEndpoint> FindInterface(const std::string& interface) {
   }
   if (found.has_value()) return *found;
   return absl::UnavailableError(
-      absl::StrCat("network interface '", interface, "': expected an IP address, found none"));
+      absl::StrCat("network interface \"", interface, "\": expected an IP address, found none"));
 }
 
 std::vector<std::string> InterfacesInSubnetOf(const IpEndpoint& to,
