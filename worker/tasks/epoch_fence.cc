@@ -67,7 +67,9 @@ absl::Status EpochFence::Raise(uint64_t epoch) {
   return absl::OkStatus();
 }
 
-// A new file takes the old one's place, so that after a crash one of both is there, whole.
+// A new file takes the old one's place, so that after a crash one of both is there, whole. An error
+// may come when the new one has its name already: it is an epoch that was not obeyed, so that a
+// worker which starts with it refuses more than it need, and is written again before it is obeyed.
 absl::Status EpochFence::Write(uint64_t epoch) const {
   const std::string next_path = path_ + ".next";
   const std::string text = absl::StrCat(epoch, "\n");

@@ -24,7 +24,7 @@ class EpochFence {
   absl::Status Check(uint64_t epoch) const;
 
   // Check, and from now on nothing lower passes. A higher epoch is on disk before this returns.
-  // Unavailable, and nothing changes, when it cannot be written.
+  // The system's error, and nothing lower is refused yet, when it cannot be written for certain.
   absl::Status Raise(uint64_t epoch);
 
   uint64_t highest() const { return highest_; }

@@ -1,8 +1,10 @@
 #include "worker/tasks/epoch_fence.h"
 
+#include "common/testing/scoped_descriptor_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -52,6 +54,24 @@ TEST_F(EpochFenceTest, KeepsTheOldEpochWhenTheNewOneCannotBeWritten) {
   ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open("/no/such/folder/epoch"));
   EXPECT_THAT(fence.Raise(3), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/folder")));
   EXPECT_EQ(fence.highest(), 0);
+}
+
+TEST_F(EpochFenceTest, AnEpochThatACrashMayTakeBackIsNotObeyed) {
+  ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
+  absl::Status raised;
+  {
+    // Enough for the file, but not for the folder that is to be synced when the file has its name.
+    const ScopedDescriptorLimit limit(LowestFreeDescriptor() + 1);
+    raised = fence.Raise(5);
+  }
+  EXPECT_THAT(raised, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("sync folder")));
+  EXPECT_EQ(fence.highest(), 0);
+  EXPECT_OK(fence.Check(4)) << "the worker may go on with what it obeyed before";
+  // Not taken as written, although it is there to be read.
+  std::filesystem::remove(path_);
+  ASSERT_OK(fence.Raise(5));
+  ASSERT_OK_AND_ASSIGN(const EpochFence again, EpochFence::Open(path_));
+  EXPECT_EQ(again.highest(), 5);
 }
 
 }  // namespace
