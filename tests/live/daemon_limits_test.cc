@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <arpa/inet.h>
@@ -61,8 +62,9 @@ class DescriptorsTest : public testing::Test {
         {.program = "/bin/sh",
          .arguments = {"-c", absl::StrCat("ulimit -n ", descriptors, " && exec ",
                                           ProgramPath("crossmesh-controller"), " --listen ",
-                                          unix_address(), " --listen 127.0.0.1:0 --ready-file ",
-                                          ready_path)},
+                                          unix_address(),
+                                          " --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0",
+                                          " --ready-file ", ready_path)},
          .log_path = folder_.PathOf("log")});
     ASSERT_OK(started.status());
     controller_.emplace(*std::move(started));
@@ -71,6 +73,7 @@ class DescriptorsTest : public testing::Test {
         nlohmann::json::parse(ReadAll(ready_path), nullptr, /*allow_exceptions=*/false);
     ASSERT_TRUE(ready.is_object());
     tcp_address_ = ready.at("addresses").at(1).get<std::string>();
+    metrics_address_ = ready.at("metrics_address").get<std::string>();
   }
   uint16_t port() const {
     int port = 0;
@@ -86,6 +89,7 @@ class DescriptorsTest : public testing::Test {
   const TemporaryFolder folder_;
   std::optional<ChildProcess> controller_;
   std::string tcp_address_;
+  std::string metrics_address_;
 };
 
 TEST_F(DescriptorsTest, ADaemonServesAgainOnceItsDescriptorsAreFree) {
@@ -99,9 +103,25 @@ TEST_F(DescriptorsTest, ADaemonServesAgainOnceItsDescriptorsAreFree) {
   // The reserve is for those who are on this machine.
   EXPECT_OK(Ask(unix_address()));
   EXPECT_FALSE(Ask(tcp_address_).ok());
+  // What decides whether it is to be restarted asks there.
+  EXPECT_OK(HttpGet(metrics_address_, "/metrics").status());
   clients.clear();
   EXPECT_TRUE(WaitUntil(absl::Seconds(10), [&] { return Ask(tcp_address_).ok(); }));
   EXPECT_OK(Ask(unix_address()));
+}
+
+TEST_F(DescriptorsTest, ADaemonServesAgainAfterItHadNoDescriptorsAtAll) {
+  StartController(1024);
+  rlimit before = {};
+  // Fewer than it has already, so that not even one connection can be accepted.
+  const rlimit none = {.rlim_cur = 3, .rlim_max = 1024};
+  ASSERT_EQ(prlimit(controller_->pid(), RLIMIT_NOFILE, &none, &before), 0) << "errno " << errno;
+  const UniqueFd waiting = ConnectAndStay(port());
+  EXPECT_TRUE(WaitUntil(absl::Seconds(10), [&] {
+    return absl::StrContains(ReadAll(folder_.PathOf("log")), "Too many open files");
+  }));
+  ASSERT_EQ(prlimit(controller_->pid(), RLIMIT_NOFILE, &before, nullptr), 0) << "errno " << errno;
+  EXPECT_TRUE(WaitUntil(absl::Seconds(10), [&] { return Ask(tcp_address_).ok(); }));
 }
 
 class SecondWorkerTest : public testing::Test {
