@@ -2,6 +2,7 @@
 
 #include "common/base/unique_fd.h"
 #include "common/plan/testing/random_source.h"
+#include "common/testing/send_signal.h"
 #include "common/wire/time_codec.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
 
@@ -137,11 +138,11 @@ TEST_F(CopyTilesTest, ACancelledCopyEndsWithItsCauseAndTheNextWorks) {
     ranges.push_back({.offset = window * kWindowBytes, .bytes = 1});
   }
   // It finds all three requests there, and so cannot be done with more than two windows.
-  kill(child_->process->pid(), SIGSTOP);
+  SendSignal(child_->process->pid(), SIGSTOP);
   const auto first = BeginCopy(RequestOf(CopyTiles::DIRECTION_STORE, ranges));
   const auto second = BeginCopy(RequestOf(CopyTiles::DIRECTION_STORE, ranges));
   const auto cancel = Begin(*child_, CancelTaskRequest(kTask, absl::CancelledError("enough")));
-  kill(child_->process->pid(), SIGCONT);
+  SendSignal(child_->process->pid(), SIGCONT);
   for (const auto& result : {first, second, cancel}) Await(*result);
   EXPECT_OK(cancel->status());
   EXPECT_THAT(first->status(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));

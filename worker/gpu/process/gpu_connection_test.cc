@@ -4,6 +4,7 @@
 
 #include "common/base/fake_clock.h"
 #include "common/event_loop/event_loop.h"
+#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message.h"
@@ -12,6 +13,7 @@
 
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +60,12 @@ class GpuConnectionTest : public testing::Test {
   }
 
   template <typename Condition>
-  void RunUntil(Condition condition) {
-    while (!condition()) loop_->RunOnce(absl::Seconds(1));
+  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
+    const Patience patience(where);
+    while (!condition()) {
+      patience.Check();
+      loop_->RunOnce(absl::Seconds(1));
+    }
   }
 
   static v1::GpuNotice Hello(const RankName& rank, uint32_t protocol = kGpuProtocol) {

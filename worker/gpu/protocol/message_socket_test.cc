@@ -2,6 +2,7 @@
 
 #include "common/base/clock.h"
 #include "common/event_loop/event_loop.h"
+#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/protocol/sealed_file.h"
 
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -54,8 +56,12 @@ class MessageSocketTest : public testing::Test {
   void TearDown() override { loop_->RemoveSource(*socket_); }
 
   template <typename Condition>
-  void RunUntil(Condition condition) {
-    while (!condition()) loop_->RunOnce(absl::Seconds(1));
+  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
+    const Patience patience(where);
+    while (!condition()) {
+      patience.Check();
+      loop_->RunOnce(absl::Seconds(1));
+    }
   }
 
   // A socket of ours at the other end.

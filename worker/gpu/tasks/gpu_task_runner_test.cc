@@ -3,6 +3,7 @@
 #include "worker/gpu/tasks/gpu_task_runner.h"
 
 #include "common/plan/worker_part.h"
+#include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
@@ -136,7 +137,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   const TaskKey key = SpecOf(0, communicator).key;
   const TaskReports reports = Run(SpecOf(0, communicator), [&] {
     gpus_.RunUntil([&] { return gpu.MovedBytes(key).has_value(); });
-    kill(gpu.process().pid(), SIGKILL);
+    SendSignal(gpu.process().pid(), SIGKILL);
   });
   EXPECT_THAT(reports.task->status,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("device b.0 (" + StandInUuid(1))));
@@ -179,7 +180,7 @@ TEST_F(GpuTaskRunnerTest, ANewProcessGetsPartsAnew) {
   ASSERT_OK_AND_ASSIGN(CommunicatorKey communicator, gpus_.MakeCommunicator());
   ExpectMoves(0, communicator);
   for (const char* device : {"a.0", "b.0", "b.1"}) {
-    kill(gpus_[device].process().pid(), SIGKILL);
+    SendSignal(gpus_[device].process().pid(), SIGKILL);
     gpus_.AwaitReplacement(gpus_[device]);
   }
   ASSERT_OK_AND_ASSIGN(communicator, gpus_.MakeCommunicator());

@@ -7,6 +7,7 @@
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
 #include "common/testing/paths.h"
+#include "common/testing/patience.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/devices/gpu_devices.h"
@@ -17,6 +18,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -53,7 +55,9 @@ class StandInGpus {
   GpuDevices& devices() { return *devices_; }
   GpuDevice& operator[](const std::string& device) const;
 
-  void RunUntil(absl::FunctionRef<bool()> holds);
+  // With Patience.
+  void RunUntil(absl::FunctionRef<bool()> holds,
+                std::source_location where = std::source_location::current());
   absl::StatusOr<GpuProcess::Reply> Call(GpuDevice& gpu, v1::GpuRequest request);
   // Until another process has taken the place of the one of `gpu`, which is lost.
   void AwaitReplacement(const GpuDevice& gpu);
@@ -119,8 +123,12 @@ inline GpuDevice& StandInGpus::operator[](const std::string& device) const {
   return *devices_->Find(*ParseDevice(device));
 }
 
-inline void StandInGpus::RunUntil(absl::FunctionRef<bool()> holds) {
-  while (!holds()) loop_->RunOnce(absl::Seconds(1));
+inline void StandInGpus::RunUntil(absl::FunctionRef<bool()> holds, std::source_location where) {
+  const Patience patience(where);
+  while (!holds()) {
+    patience.Check();
+    loop_->RunOnce(absl::Seconds(1));
+  }
 }
 
 inline absl::StatusOr<GpuProcess::Reply> StandInGpus::Call(GpuDevice& gpu, v1::GpuRequest request) {

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/testing/patience.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/gpu_task.h"
@@ -110,8 +111,10 @@ absl::StatusOr<GpuTaskSpec> ExecutorRank::Spec(std::shared_ptr<const CompiledPar
   return spec;
 }
 
-void ExecutorRank::RunUntil(absl::FunctionRef<bool()> condition) {
+void ExecutorRank::RunUntil(absl::FunctionRef<bool()> condition, std::source_location where) {
+  const Patience patience(where);
   while (!condition()) {
+    patience.Check();
     loop_->RunOnce(absl::Milliseconds(1));
     PollCommunicator();
   }

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -77,8 +78,9 @@ class ExecutorRank final : public CommunicatorOwner {
   // The same with tiles of a GPU.
   absl::StatusOr<GpuTaskSpec> Spec(std::shared_ptr<const CompiledPart> compiled,
                                    const GpuTiles& tiles, uint32_t instance = 0);
-  // Drives the loop and the communicator until it is so.
-  void RunUntil(absl::FunctionRef<bool()> condition);
+  // Drives the loop and the communicator until it is so, with Patience.
+  void RunUntil(absl::FunctionRef<bool()> condition,
+                std::source_location where = std::source_location::current());
   // Starts the task and waits for its end.
   absl::StatusOr<TaskReport> Run(GpuTaskSpec spec);
   // Until the communicator has come to its end.

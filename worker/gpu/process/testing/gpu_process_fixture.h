@@ -3,6 +3,7 @@
 #include "common/base/fake_clock.h"
 #include "common/event_loop/event_loop.h"
 #include "common/testing/paths.h"
+#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/standin/stand_in.h"
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -91,8 +93,12 @@ class GpuProcessTest : public testing::Test {
   }
 
   template <typename Condition>
-  void RunUntil(Condition condition) {
-    while (!condition()) loop_->RunOnce(absl::Seconds(1));
+  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
+    const Patience patience(where);
+    while (!condition()) {
+      patience.Check();
+      loop_->RunOnce(absl::Seconds(1));
+    }
   }
   void AwaitUps(Child& child, size_t count) {
     RunUntil([&] { return child.told.ups.size() >= count || !child.told.given_up.empty(); });
