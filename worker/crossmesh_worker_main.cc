@@ -9,7 +9,7 @@
 #include "common/daemon/stop_signals.h"
 #include "common/mesh/device.h"
 #include "common/mesh/mesh.h"
-#include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/devices/gpu_name.h"
 #include "worker/worker.h"
 
 #include <algorithm>

@@ -14,6 +14,7 @@
 #include "crossmesh/v1/communicator_service.grpc.pb.h"
 #include "worker/agent/testing/fake_controller.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
+#include "worker/memory/storage_table.h"
 #include "worker/testing/execution.h"
 #include "worker/worker.h"
 

@@ -8,6 +8,7 @@
 #include "worker/control_services.h"
 #include "worker/controller_session.h"
 #include "worker/data_plane.h"
+#include "worker/gpu/devices/gpu_devices.h"
 #include "worker/worker_devices.h"
 
 #include <algorithm>

@@ -3,7 +3,8 @@
 #include "common/mesh/device.h"
 #include "worker/data_transport.h"
 #include "worker/executor/executor_options.h"
-#include "worker/gpu/devices/gpu_devices.h"
+#include "worker/gpu/devices/gpu_name.h"
+#include "worker/gpu/process/gpu_process_options.h"
 #include "worker/memory/arena.h"
 
 #include <cstdint>

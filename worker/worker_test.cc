@@ -10,6 +10,7 @@
 #include "common/testing/temporary_folder.h"
 #include "common/wire/worker_part_codec.h"
 #include "worker/agent/testing/fake_controller.h"
+#include "worker/memory/storage_table.h"
 #include "worker/testing/execution.h"
 #include "worker/transport/testing/system_filter.h"
 

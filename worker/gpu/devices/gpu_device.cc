@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/plan/worker_part.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/worker_part_codec.h"
 #include "worker/gpu/protocol/gpu_message.h"

@@ -5,7 +5,6 @@
 #include "common/communicators/communicator_key.h"
 #include "common/event_loop/event_loop.h"
 #include "common/mesh/device.h"
-#include "common/plan/worker_part.h"
 #include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/devices/storage_arenas.h"
@@ -23,6 +22,8 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class WorkerPart;
 
 // A GPU as a device of its worker: its process, the memory of its storages, and what the process
 // is known to have. Confined to the loop but for construction, destruction and what StorageArenas

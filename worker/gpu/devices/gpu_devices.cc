@@ -10,7 +10,6 @@
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_split.h>
 
 namespace crossmesh {
 namespace {
@@ -37,17 +36,6 @@ absl::Status CheckNames(const std::vector<GpuName>& names) {
 bool IsSettled(State state) { return state == State::kUp || state == State::kGivenUp; }
 
 }  // namespace
-
-absl::StatusOr<GpuName> ParseGpuName(absl::string_view text) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text, absl::MaxSplits('=', 1));
-  if (parts.second.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("GPU \"", text, "\": expected DEVICE=UUID, e.g. node-a.0=GPU-4bd8..."));
-  }
-  ASSIGN_OR_RETURN(DeviceId device, ParseDevice(parts.first));
-  return GpuName{.device = std::move(device), .gpu = std::string(parts.second)};
-}
 
 absl::StatusOr<std::unique_ptr<GpuDevices>> GpuDevices::Create(EventLoop& loop, const Clock& clock,
                                                                const Options& options,

@@ -7,7 +7,8 @@
 #include "common/mesh/device.h"
 #include "common/metrics/worker_metrics.h"
 #include "worker/gpu/devices/gpu_device.h"
-#include "worker/gpu/process/gpu_process.h"
+#include "worker/gpu/devices/gpu_name.h"
+#include "worker/gpu/process/gpu_process_options.h"
 #include "worker/memory/storage_table.h"
 
 #include <functional>
@@ -23,17 +24,6 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
-
-// Which GPU a device of a worker is.
-struct GpuName {
-  DeviceId device;
-  std::string gpu;  // its UUID
-
-  friend bool operator==(const GpuName&, const GpuName&) = default;
-};
-
-// "node-a.4=GPU-4bd8...". InvalidArgument, with the text, for anything else.
-absl::StatusOr<GpuName> ParseGpuName(absl::string_view text);
 
 // The GPUs of a worker. Confined to the loop, apart from construction, destruction, and what says
 // otherwise; destroyed when the loop has stopped.

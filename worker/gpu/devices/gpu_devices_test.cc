@@ -1,5 +1,6 @@
 #include "worker/gpu/devices/gpu_devices.h"
 
+#include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
 
@@ -32,13 +33,6 @@ class GpuDevicesTest : public testing::Test {
   StandInGpus gpus_{{"a.4", "a.5"}};
 };
 
-TEST(GpuNameTest, IsADeviceAndAUuid) {
-  EXPECT_THAT(ParseGpuName("a.4=GPU-1"), IsOkAndHolds(GpuName{.device = {"a", 4}, .gpu = "GPU-1"}));
-  for (const char* text : {"a.4", "a.4=", "=GPU-1", "a=GPU-1", ""}) {
-    EXPECT_THAT(ParseGpuName(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
-  }
-}
-
 TEST_F(GpuDevicesTest, DevicesAndGpusAreThereOnce) {
   const std::vector<GpuName> good = gpus_.options.gpus;
   gpus_.options.gpus[1].device = good[0].device;
@@ -70,7 +64,7 @@ TEST_F(GpuDevicesTest, MemorySurvivesTheProcessAndOthersHearOfTheNextOne) {
   gpus_.devices().SetOnChange([&] { ++changes; });
   ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus_.MakeArena("a.4", 5));
   StandInGpus::Write(*arena, "bytes");
-  kill(gpu.process().pid(), SIGKILL);
+  SendSignal(gpu.process().pid(), SIGKILL);
   gpus_.RunUntil([&] { return gpu.state() == GpuDevice::State::kDown; });
   EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(5)),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("is not up")));
@@ -117,7 +111,7 @@ TEST_F(GpuDevicesTest, AddressesTellWhereTilesLie) {
 TEST_F(GpuDevicesTest, AWaitForMemoryIsToldOfTheEnd) {
   gpus_.options.process.stop_limit = absl::Milliseconds(10);
   ASSERT_OK(gpus_.Open());
-  kill(gpus_["a.4"].process().pid(), SIGSTOP);
+  SendSignal(gpus_["a.4"].process().pid(), SIGSTOP);
   ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena,
                        gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(100)));
   gpus_.loop().RunOnce(absl::ZeroDuration());

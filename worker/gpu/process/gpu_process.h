@@ -9,6 +9,7 @@
 #include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/gpu/process/gpu_child.h"
 #include "worker/gpu/process/gpu_connection.h"
+#include "worker/gpu/process/gpu_process_options.h"
 #include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
@@ -24,28 +25,6 @@
 #include <absl/time/time.h>
 
 namespace crossmesh {
-
-struct GpuProcessOptions {
-  std::string gpu;      // its UUID
-  std::string program;  // path; empty: crossmesh-gpu beside this process's own program
-  std::string driver_library = "libcuda.so.1";
-  std::string nccl_library = "libnccl.so.2";
-  std::vector<std::string> environment;  // "NAME=value", beside this process's own
-  ByteCount staging_bytes{int64_t{256} << 20};
-  // Thread blocks of a communicator, at least and at most; 0: as NCCL thinks best.
-  int ctas_min = 0;
-  int ctas_max = 0;
-
-  absl::Duration start_limit = absl::Minutes(2);    // from the start of the program to its hello
-  absl::Duration answer_limit = absl::Seconds(30);  // of a request, beyond the time that it gives
-  absl::Duration ping_interval = absl::Seconds(1);
-  absl::Duration ping_limit = absl::Seconds(20);  // a call of the driver can take seconds
-  // Of the abort of a communicator; what takes longer hangs. Below answer_limit.
-  absl::Duration communicator_end_limit = absl::Seconds(20);
-  absl::Duration stop_limit = absl::Seconds(5);  // for the process to end by itself
-  // Before another process takes the place of one that was lost.
-  Backoff::Options backoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(30)};
-};
 
 // Keeps one GPU usable: starts a process for it, replaces a process that is lost, and keeps the
 // arenas across processes. Links no CUDA.
