@@ -28,9 +28,11 @@ std::string SecondsText(absl::Duration duration) {
   return absl::StrCat(absl::ToDoubleSeconds(duration));
 }
 
-// Said before the process had its GPU: another one would say the same.
+// Said before the process had its GPU, or in the place of a process: another one would say the
+// same.
 bool IsFinal(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status);
+  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
+         absl::IsPermissionDenied(status);
 }
 
 // In a request of ours.
@@ -77,7 +79,18 @@ void GpuProcess::StartProcess() {
   state_ = State::kStarting;
   ++incarnation_;
   const absl::Status status = TryStart();
-  if (!status.ok()) loop_.Post([this, status] { GiveUp(status); });
+  if (status.ok()) return;
+  // What has begun of it must not tell that it is lost.
+  Drop();
+  loop_.Post([this, status] { OnNotStarted(status); });
+}
+
+// What the system lacks for a process now, such as descriptors, it may have later.
+void GpuProcess::OnNotStarted(const absl::Status& why) {
+  if (state_ == State::kStopped) return;
+  LogWarning("gpu_process_not_started", {{"gpu", options_.gpu}, {"cause", why.ToString()}});
+  cause_ = why;
+  Replace();
 }
 
 absl::Status GpuProcess::TryStart() {

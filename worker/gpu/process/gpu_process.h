@@ -31,7 +31,8 @@ namespace crossmesh {
 //
 //   STARTING --hello--> RESTORING --arenas imported--> UP
 //   any of them --lost--> ENDING --it has ended--> PAUSING --backoff--> STARTING
-//   STARTING --it says why there will be no GPU--> ENDING --it has ended--> GIVEN_UP
+//   STARTING --no process can be started--> PAUSING
+//   STARTING --why there will be no GPU, before the first time UP--> GIVEN_UP
 //
 // Lost means: it ended, was late, said what it must not, or that it can do nothing more. It is
 // killed then, since nothing else ends what hangs in a driver; memory lives on in the descriptors
@@ -48,7 +49,8 @@ class GpuProcess {
     absl::AnyInvocable<void(const PreflightReport& preflight)> on_up;
     // It cannot be used for now: calls have ended, communicators and parts are gone.
     absl::AnyInvocable<void(const absl::Status& why)> on_down;
-    // It cannot be used at all: FailedPrecondition without a driver, NotFound without such a GPU.
+    // It cannot be used at all, and never was: FailedPrecondition without a driver, NotFound
+    // without such a GPU or its program, PermissionDenied when the program may not be run.
     absl::AnyInvocable<void(const absl::Status& why)> on_given_up;
     // As GpuConnection::Handlers says.
     absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;
@@ -105,6 +107,7 @@ class GpuProcess {
   void OnLost(const absl::Status& why);
 
   void StartProcess();
+  void OnNotStarted(const absl::Status& why);
   absl::Status TryStart();
   GpuChild::Options ChildOptions() const;
   void Restore(PreflightReport preflight);

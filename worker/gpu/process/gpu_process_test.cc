@@ -3,10 +3,14 @@
 #include "common/base/log.h"
 #include "common/base/process_end.h"
 #include "common/base/unique_fd.h"
+#include "common/testing/send_signal.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -66,7 +70,7 @@ TEST_F(GpuProcessTest, ItEndsWhenItsWorkerIsKilled) {
   int pid = -1;
   ASSERT_EQ(read(ends[0], &pid, sizeof(pid)), static_cast<ssize_t>(sizeof(pid)));
   ASSERT_OK_AND_ASSIGN(const UniqueFd process, OpenProcess(pid));
-  kill(worker, SIGKILL);
+  SendSignal(worker, SIGKILL);
   EXPECT_EQ(waitpid(worker, nullptr, 0), worker);
   EXPECT_TRUE(AwaitEnd(process, absl::Minutes(1)));
   close(ends[0]);
@@ -81,7 +85,7 @@ TEST_F(GpuProcessTest, ArenasKeepTheirBytesWhenTheProcessIsKilled) {
   EXPECT_EQ(Read(memory, 4), std::string(4, '\0'));
   Write(memory, "weights");
 
-  kill(child.process->pid(), SIGKILL);
+  SendSignal(child.process->pid(), SIGKILL);
   AwaitReplacement(child);
   EXPECT_THAT(child.told.downs, SizeIs(1));
   EXPECT_GT(child.told.ups.at(1).rank.incarnation, child.told.ups.at(0).rank.incarnation);
@@ -96,7 +100,7 @@ TEST_F(GpuProcessTest, ArenasKeepTheirBytesWhenTheProcessIsKilled) {
 
 TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
   Child& child = StartUp(OptionsOf(0));
-  kill(child.process->pid(), SIGSTOP);
+  SendSignal(child.process->pid(), SIGSTOP);
   const auto call = Begin(child, MintCommunicatorIdRequest());
   clock_.Advance(absl::Seconds(31));
   Await(*call);
@@ -131,6 +135,38 @@ TEST_F(GpuProcessTest, AProgramThatIsNotThereIsTold) {
               ElementsAre(StatusIs(absl::StatusCode::kNotFound, HasSubstr("cannot run "))));
 }
 
+// A package that is being replaced has no program for a moment, and then half of one.
+TEST_F(GpuProcessTest, AProgramThatCannotBeStartedForAWhileIsTriedAgain) {
+  int tries = 0;
+  const ScopedLogSink sink(
+      [&](const LogRecord& record) { tries += record.event == "gpu_process_not_started"; });
+  GpuProcessOptions options = OptionsOf(0);
+  const std::string program = std::exchange(options.program, folder_.PathOf("crossmesh-gpu"));
+  std::ofstream(options.program) << "half";
+  std::filesystem::permissions(options.program, std::filesystem::perms::owner_all);
+  Child& child = Start(options);
+  const auto await_try = [&](int number) {
+    RunUntil([&] { return tries == number || !child.told.given_up.empty(); });
+    ASSERT_THAT(child.told.given_up, IsEmpty());
+  };
+  await_try(1);
+  std::filesystem::remove(options.program);
+  std::filesystem::create_symlink(program, options.program);
+  clock_.Advance(options.backoff.max);
+  AwaitUps(child, 1);
+
+  std::filesystem::remove(options.program);
+  SendSignal(child.process->pid(), SIGKILL);
+  RunUntil([&] { return child.process->pid() < 0; });
+  clock_.Advance(options.backoff.max);
+  await_try(2);
+  EXPECT_THAT(MakeArena(child, 1),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(options.program)));
+  std::filesystem::create_symlink(program, options.program);
+  clock_.Advance(options.backoff.max);
+  AwaitUps(child, 2);
+}
+
 TEST_F(GpuProcessTest, ProcessesMakeACommunicatorAndDestroyIt) {
   Child& a = StartUp(OptionsOf(0));
   Child& b = StartUp(OptionsOf(1));
@@ -145,7 +181,7 @@ TEST_F(GpuProcessTest, TheCommunicatorsOfAProcessThatIsKilledEndAtTheOthers) {
   Child& b = StartUp(OptionsOf(1));
   ASSERT_THAT(CreateCommunicator({&a, &b}), Each(IsOk()));
   const CommunicatorKey key = KeyOf({&a, &b});
-  kill(b.process->pid(), SIGKILL);
+  SendSignal(b.process->pid(), SIGKILL);
   AwaitReplacement(b);
   const auto stop =
       Begin(a, StopCommunicatorRequest(key, absl::UnavailableError("a peer is gone")));
