@@ -52,6 +52,12 @@ void CommunicatorProxy::Forget(const RankName& rank, const CommunicatorKey& key)
   std::erase(made_, Made(rank, key));
 }
 
+// One that is refused says nothing of what an earlier order has made, which goes on.
+void CommunicatorProxy::ForgetOrder(const Made& made) {
+  const auto found = std::ranges::find(made_, made);
+  if (found != made_.end()) made_.erase(found);
+}
+
 void CommunicatorProxy::GetPreflight(
     const RankName& rank, uint64_t epoch,
     absl::AnyInvocable<void(absl::StatusOr<PreflightReport>)> done) {
@@ -90,7 +96,7 @@ void CommunicatorProxy::Create(const RankOfKey& at, v1::GpuRequest::CreateCommun
                                  [this, at, done = std::move(done)](
                                      const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
                                    if (reply.ok()) return done(reply->answer.communicator_bytes());
-                                   Forget(at.rank, at.key);
+                                   ForgetOrder({at.rank, at.key});
                                    done(reply.status());
                                  });
         });

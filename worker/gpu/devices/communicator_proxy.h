@@ -60,11 +60,12 @@ class CommunicatorProxy {
   void StopThoseMade();
   void OnStopped();
   void Forget(const RankName& rank, const CommunicatorKey& key);
+  void ForgetOrder(const Made& made);
 
   GpuDevices& gpus_;
   uint64_t epoch_ = 0;
-  std::vector<Made> made_;                           // or on their way, of this epoch
-  size_t stopping_ = 0;                              // of earlier ones
+  std::vector<Made> made_;  // or ordered: one for each order, of this epoch
+  size_t stopping_ = 0;     // of earlier ones
   std::vector<absl::AnyInvocable<void()>> waiting_;  // for that
 };
 
