@@ -6,6 +6,7 @@
 #include "common/plan/plan.h"
 #include "common/plan/proof.h"
 #include "common/plan/testing/tables.h"
+#include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/tasks/testing/bridged_workers.h"
 
@@ -127,7 +128,7 @@ class BridgedTaskRunnerTest : public testing::Test {
     EXPECT_EQ(reports_[0].task, std::nullopt);
   }
   GpuDevice& gpu() { return gpus()["a.0"]; }
-  void Signal(int signal) { kill(gpu().process().pid(), signal); }
+  void Signal(int signal) { SendSignal(gpu().process().pid(), signal); }
   void AwaitBoth() {
     gpus().RunUntil([&] { return reports_[0].task && reports_[1].task; });
   }
@@ -243,7 +244,10 @@ TEST_F(BridgedTaskRunnerTest, AHostThatIsLostEndsTheTask) {
 
 TEST_F(BridgedTaskRunnerTest, AHostThatIsSaidToBeLostEndsTheTask) {
   Open(FromTo("a.0", "c.0"));
-  Start(0);
+  TaskSpec spec = memory_->SpecOf(0, KeyOf(0));
+  // What was sent is under way for so long: the other end takes nothing before it has the task.
+  spec.stall_limit = absl::Seconds(1);
+  StartAs(0, std::move(spec));
   workers_.bridge().PeerLost(KeyOf(0), "w1", absl::UnavailableError("no heartbeat"));
   AwaitFirst();
   EXPECT_THAT(reports_[0].task->lost_peers, ElementsAre("w1"));
