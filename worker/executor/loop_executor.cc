@@ -57,9 +57,7 @@ absl::Status LoopExecutor::Start(TaskSpec spec, TaskObserver& observer) {
 absl::Status LoopExecutor::CheckStart(const TaskSpec& spec) const {
   CHECK(shared_ != nullptr) << "Start before Attach";
   if (tasks_.contains(spec.key) || pending_.IsPast(spec.key)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("operation ", spec.key.operation, " of epoch ", spec.key.epoch, ", plan ",
-                     spec.key.plan, ", instance ", spec.key.instance, " was started before"));
+    return absl::AlreadyExistsError(absl::StrCat(spec.key.ToString(), " was started before"));
   }
   return CheckTask(spec, shared_->send_staging.bytes());
 }

@@ -15,6 +15,7 @@
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -27,6 +28,13 @@ struct TaskKey {
   uint64_t epoch = 0;     // of the controller that started it
   uint32_t plan = 0;      // of the operation: the attempt that made it; of a program: the transfer
   uint32_t instance = 0;  // replay of the plan
+
+  // "operation 3 of epoch 5, plan 1, instance 0"
+  std::string ToString() const {
+    return absl::StrCat("operation ", operation, " of epoch ", epoch, ", plan ", plan,
+                        ", instance ", instance);
+  }
+
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const TaskKey& k) {

@@ -50,9 +50,7 @@ absl::Status GpuExecutor::Start(GpuTaskSpec spec, TaskObserver& observer) {
   RETURN_IF_ERROR(health_);
   const TaskKey key = spec.key;
   if (Find(key) != nullptr) {
-    return absl::AlreadyExistsError(absl::StrCat("operation ", key.operation, " of epoch ",
-                                                 key.epoch, ", plan ", key.plan, ", instance ",
-                                                 key.instance, " was started before"));
+    return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " was started before"));
   }
   if (tasks_.size() >= options_.tasks_max) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -195,9 +195,7 @@ BridgedTaskRunner::~BridgedTaskRunner() = default;
 absl::Status BridgedTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   const TaskKey key = spec.key;
   if (tasks_.contains(key)) {
-    return absl::AlreadyExistsError(absl::StrCat("operation ", key.operation, " of epoch ",
-                                                 key.epoch, ", plan ", key.plan, ", instance ",
-                                                 key.instance, " runs here"));
+    return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
   }
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceBridge>> bridges, BridgeGpus(spec));
   if (bridges.empty()) return ports_.executor.Start(std::move(spec), observer);

@@ -195,9 +195,7 @@ GpuTaskRunner::~GpuTaskRunner() = default;
 absl::Status GpuTaskRunner::Start(TaskSpec spec, TaskObserver& observer) {
   const TaskKey key = spec.key;
   if (Find(key) != nullptr) {
-    return absl::AlreadyExistsError(absl::StrCat("operation ", key.operation, " of epoch ",
-                                                 key.epoch, ", plan ", key.plan, ", instance ",
-                                                 key.instance, " runs here"));
+    return absl::AlreadyExistsError(absl::StrCat(key.ToString(), " runs here"));
   }
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<DeviceTask>> devices, MakeDeviceTasks(spec));
   tasks_[key] = std::make_unique<Task>(std::move(spec), std::move(devices), observer);
