@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@ using ::testing::Le;
 struct Case {
   const char* name;
   std::function<ReshardRequest()> make;
+
+  friend void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
 };
 
 Placement PlacementOf(const std::string& mesh, const std::string& layout) {
@@ -45,6 +48,7 @@ ReshardRequest Matrices(int tensors, bool are_equal) {
     const int group = are_equal ? 0 : i;
     if (group == std::ssize(spec.groups)) {
       spec.groups.push_back({.shape = *Shape::Create(std::vector<int64_t>{8, 100 + i})});
+      if (spec.names.size() < TensorTable::kNamesMax) spec.names.emplace_back(256, 'n');
     }
     spec.group_of_tensor.push_back(group);
   }
@@ -124,6 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
     Plans, PlannedReshardMemoryTest,
     ::testing::Values(Case{"DifferentShapes", [] { return Matrices(20'000, false); }},
                       Case{"EqualShapes", [] { return Matrices(100'000, true); }},
+                      Case{"LongNames", [] { return Matrices(4000, false); }},
                       Case{"ExplicitTiles", [] { return Boxes(100, 300); }},
                       Case{"ManyHops", [] { return Hosts(128); }}),
     [](const auto& info) { return std::string(info.param.name); });
