@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include "client/testing/answers.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
@@ -19,20 +20,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-v1::Operation OperationIn(v1::OperationState state) {
-  v1::Operation operation;
-  operation.set_id("op-7");
-  operation.set_state(state);
-  return operation;
-}
-
-v1::PipelineRun RunIn(v1::PipelineRunState state) {
-  v1::PipelineRun run;
-  run.set_id("pr-7");
-  run.set_state(state);
-  return run;
-}
 
 template <typename Response>
 Response About(v1::OperationState state) {
@@ -65,13 +52,6 @@ class ScriptedStream final : public ServerWriteStream<Response> {
  private:
   void OnEnd() override {}
 };
-
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
-                                 const absl::Status& status = absl::OkStatus()) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 // Starts the operation in its second stream only; both end before the operation has.
 class BrittleReshards final : public v1::ReshardService::CallbackService {

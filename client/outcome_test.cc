@@ -1,5 +1,6 @@
 #include "client/outcome.h"
 
+#include "client/testing/answers.h"
 #include "common/testing/status_matchers.h"
 #include "crossmesh/v1/operation_service.pb.h"
 #include "crossmesh/v1/pipeline_service.pb.h"
@@ -12,20 +13,6 @@ namespace crossmesh {
 namespace {
 
 using ::testing::HasSubstr;
-
-v1::Operation OperationIn(v1::OperationState state) {
-  v1::Operation operation;
-  operation.set_id("op-7");
-  operation.set_state(state);
-  return operation;
-}
-
-v1::PipelineRun RunIn(v1::PipelineRunState state) {
-  v1::PipelineRun run;
-  run.set_id("pr-7");
-  run.set_state(state);
-  return run;
-}
 
 TEST(OutcomeTest, KeepsTheOperationsCode) {
   v1::Operation operation = OperationIn(v1::OPERATION_STATE_PARTIAL);

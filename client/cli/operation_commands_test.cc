@@ -2,6 +2,7 @@
 // plays them.
 
 #include "client/cli/testing/program_run.h"
+#include "client/testing/answers.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
@@ -102,13 +103,6 @@ class PlayedOperations final : public v1::OperationService::CallbackService {
                                             const v1::CancelOperationRequest* /*request*/,
                                             v1::CancelOperationResponse* /*response*/) override {
     return Answer(context);
-  }
-
- private:
-  static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
   }
 };
 

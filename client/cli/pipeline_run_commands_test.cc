@@ -3,6 +3,7 @@
 #include "client/cli/pipeline_run_report.h"
 #include "client/cli/testing/example_run.h"
 #include "client/cli/testing/program_run.h"
+#include "client/testing/answers.h"
 #include "common/base/mutex.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_streams.h"
@@ -154,12 +155,6 @@ class PlayedPipelines final : public v1::PipelineService::CallbackService {
   }
 
  private:
-  static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-
   void Tell(const std::string& line) const { std::ofstream(pipe_) << line << std::endl; }
 
   const std::string pipe_;
