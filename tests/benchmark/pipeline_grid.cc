@@ -4,8 +4,6 @@
 #include "common/base/table.h"
 #include "planner/pipeline/bound.h"
 #include "planner/pipeline/op_table.h"
-#include "planner/pipeline/schedules/eager_one_f_one_b.h"
-#include "planner/pipeline/schedules/one_f_one_b.h"
 #include "planner/pipeline/schedules/period_law.h"
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/schedules/zero_bubble.h"

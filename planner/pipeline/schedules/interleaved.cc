@@ -56,42 +56,43 @@ class Turns {
   const RankIndex rank_;
 };
 
-}  // namespace
+// What a rank does for a microbatch of a stage on its way back, its unit of that number.
+using GoBack = void (*)(RowBuilder& row, StageIndex stage, RankIndex rank, int32_t unit);
 
-absl::StatusOr<Schedule> MakeInterleaved(const InterleavedCounts& counts) {
-  ASSIGN_OR_RETURN(const int32_t group, GroupOf("interleaved_1f1b", counts));
+absl::StatusOr<Schedule> TakeTurns(absl::string_view schedule, const InterleavedCounts& counts,
+                                   int32_t leading_for_each_rank, GoBack go_back) {
+  ASSIGN_OR_RETURN(const int32_t group, GroupOf(schedule, counts));
   Schedule made{.stages = counts.ranks * counts.chunks, .microbatches = counts.microbatches};
   for (RankIndex rank = 0; rank < counts.ranks; ++rank) {
     const Turns turns(counts, group, rank);
     RowBuilder row(counts.microbatches);
-    const int32_t leading = turns.leading(2);
+    const int32_t leading = turns.leading(leading_for_each_rank);
     for (int32_t unit = 0; unit < leading; ++unit) row.Forward(turns.Forward(unit));
     for (int32_t unit = 0; unit < turns.units(); ++unit) {
       if (leading + unit < turns.units()) row.Forward(turns.Forward(leading + unit));
-      row.Backward(turns.Backward(unit));
-    }
-    made.ranks.push_back(std::move(row).Finish());
-  }
-  return made;
-}
-
-absl::StatusOr<Schedule> MakeInterleavedZeroBubble(const InterleavedCounts& counts) {
-  ASSIGN_OR_RETURN(const int32_t group, GroupOf("interleaved_zero_bubble", counts));
-  Schedule made{.stages = counts.ranks * counts.chunks, .microbatches = counts.microbatches};
-  for (RankIndex rank = 0; rank < counts.ranks; ++rank) {
-    const Turns turns(counts, group, rank);
-    RowBuilder row(counts.microbatches);
-    const int32_t leading = turns.leading(1);
-    for (int32_t unit = 0; unit < leading; ++unit) row.Forward(turns.Forward(unit));
-    for (int32_t unit = 0; unit < turns.units(); ++unit) {
-      if (leading + unit < turns.units()) row.Forward(turns.Forward(leading + unit));
-      row.InputGradient(turns.Backward(unit));
-      if (unit >= rank) row.WeightGradient();
+      go_back(row, turns.Backward(unit), rank, unit);
     }
     while (row.has_pending()) row.WeightGradient();
     made.ranks.push_back(std::move(row).Finish());
   }
   return made;
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> MakeInterleaved(const InterleavedCounts& counts) {
+  return TakeTurns("interleaved_1f1b", counts, 2,
+                   [](RowBuilder& row, StageIndex stage, RankIndex /*rank*/, int32_t /*unit*/) {
+                     row.Backward(stage);
+                   });
+}
+
+absl::StatusOr<Schedule> MakeInterleavedZeroBubble(const InterleavedCounts& counts) {
+  return TakeTurns("interleaved_zero_bubble", counts, 1,
+                   [](RowBuilder& row, StageIndex stage, RankIndex rank, int32_t unit) {
+                     row.InputGradient(stage);
+                     if (unit >= rank) row.WeightGradient();
+                   });
 }
 
 }  // namespace crossmesh

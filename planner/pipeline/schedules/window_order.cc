@@ -5,6 +5,7 @@
 #include "planner/pipeline/schedules/row_builder.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace crossmesh {
 
@@ -27,6 +28,23 @@ absl::StatusOr<Schedule> MakeWindowOrder(std::span<const int32_t> windows, int32
     made.ranks.push_back(std::move(row).Finish());
   }
   return made;
+}
+
+absl::StatusOr<Schedule> MakeGpipe(int32_t stages, int32_t microbatches) {
+  return MakeWindowOrder(std::vector<int32_t>(std::max(stages, 0), std::max(microbatches, 1)),
+                         microbatches, "gpipe");
+}
+
+absl::StatusOr<Schedule> MakeOneForwardOneBackward(int32_t stages, int32_t microbatches) {
+  std::vector<int32_t> windows;
+  for (StageIndex i = 0; i < stages; ++i) windows.push_back(stages - i);
+  return MakeWindowOrder(windows, microbatches, "1f1b");
+}
+
+absl::StatusOr<Schedule> MakeEagerOneForwardOneBackward(int32_t stages, int32_t microbatches) {
+  std::vector<int32_t> windows;
+  for (StageIndex i = 0; i < stages; ++i) windows.push_back(2 * (stages - i) - 1);
+  return MakeWindowOrder(windows, microbatches, "eager_1f1b");
 }
 
 }  // namespace crossmesh

@@ -68,7 +68,7 @@ class Improver {
   absl::StatusOr<ImprovedSchedule> Improve() && {
     ASSIGN_OR_RETURN(const OpTable ops, OpTable::Create(found_.schedule, profile_));
     ASSIGN_OR_RETURN(const JudgedRun judged, options_.judge(ops));
-    found_.ops += ops.size();
+    ops_of_one_ = found_.ops = ops.size();
     std::vector<Place> places;
     Take(ops, judged.run, places);
     while (TakeBetter(places)) {
@@ -89,7 +89,7 @@ class Improver {
             Try(rank, place - 1, place - 1 + reach, places)) {
           return true;
         }
-        if (found_.ops >= options_.ops_max) return false;
+        if (!HasBudget()) return false;
       }
     }
     return false;
@@ -103,10 +103,10 @@ class Improver {
     const auto is_alike = [&op = row[from]](const Op& other) {
       return op.kind == other.kind && op.stage == other.stage;
     };
-    if (std::ranges::any_of(passed, is_alike)) return false;
+    if (std::ranges::any_of(passed, is_alike) || !HasBudget()) return false;
     Move(row, from, to);
     const absl::StatusOr<OpTable> ops = OpTable::Create(found_.schedule, profile_);
-    found_.ops += ops->size();
+    found_.ops += ops_of_one_;
     const absl::StatusOr<JudgedRun> judged = options_.judge(*ops);
     if (judged.ok() && IsBetter(judged->run)) {
       Take(*ops, judged->run, places);
@@ -115,6 +115,8 @@ class Improver {
     Move(row, to, from);
     return false;
   }
+
+  bool HasBudget() const { return found_.ops + ops_of_one_ <= options_.ops_max; }
 
   void Take(const OpTable& ops, const PipelineTimeline& run, std::vector<Place>& places) {
     found_.seconds = ObjectiveOf(run, options_.objective);
@@ -145,6 +147,7 @@ class Improver {
   const PipelineProfile& profile_;
   const ImproveOptions& options_;
   ImprovedSchedule found_;
+  int64_t ops_of_one_ = 0;
   double begins_ = 0;  // of its ops
 };
 

@@ -24,9 +24,9 @@ struct ImproveOptions {
 
 // Moves ops that the time of a schedule depends on, one by one, to another place in their rank's
 // order, as long as that saves time, or lets ops begin sooner in the same time, and the judge
-// admits it; until no such move helps, or `ops_max` ops have been simulated. Deterministic. The
-// schedule must be complete and must run: InvalidArgument as OpTable::Create, and what the judge
-// finds.
+// admits it; until no such move helps, or one more run would simulate more than `ops_max` ops. The
+// schedule itself is run in any case; it must be complete and must run: InvalidArgument as
+// OpTable::Create, and what the judge finds. Deterministic.
 absl::StatusOr<ImprovedSchedule> ImproveSchedule(const Schedule& schedule,
                                                  const PipelineProfile& profile,
                                                  const ImproveOptions& options);

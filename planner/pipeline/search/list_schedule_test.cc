@@ -5,7 +5,7 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/pipeline_proof.h"
-#include "planner/pipeline/schedules/eager_one_f_one_b.h"
+#include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
 
