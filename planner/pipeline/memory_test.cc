@@ -83,5 +83,17 @@ TEST(MemoryTest, StagesOfARankAndEndsOfTransfersAddUp) {
                                  "static, 36 B of messages, 230 B of activations")));
 }
 
+// The devices of either end may hold parts of a message that differ in size.
+TEST(MemoryTest, EachEndOfAnEdgeHoldsItsOwnBuffers) {
+  PipelineProfile profile = UniformProfile(3, 1, 0);
+  profile.edges[0].from_buffer_bytes = ByteCount(7);
+  profile.edges[0].to_buffer_bytes = ByteCount(100);
+  profile.edges[1].from_buffer_bytes = ByteCount(2000);
+  const std::vector<RankMemory> memory = FixedMemory(profile);
+  EXPECT_EQ(memory[0].buffer_bytes, ByteCount(7));
+  EXPECT_EQ(memory[1].buffer_bytes, ByteCount(2100));
+  EXPECT_EQ(memory[2].buffer_bytes, ByteCount(0));
+}
+
 }  // namespace
 }  // namespace crossmesh

@@ -154,6 +154,28 @@ TEST(QueuesTest, WhatGoesOnWithNothingWaitingGoesOnWithAny) {
   EXPECT_GT(went_on, 300);
 }
 
+// Rank 1 has an op of 6 s and one of 2 s to do before it takes the first of two messages, of which
+// one may wait. So the second one, which could be sent at 5, is sent at 8.
+TEST(QueuesTest, AMessageWaitsUntilTheOneBeforeItIsTaken) {
+  PipelineProfile profile = UniformProfile(3, 1, 0);
+  profile.rank_bytes_max.resize(2);
+  profile.stages[2] = {.rank = 1, .forward_seconds = 6, .input_gradient_seconds = 2};
+  profile.edges = {{.from = 0, .to = 1, .forward_seconds = 3}};
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0F1 0B0 0B1\n2F0 2B0 1F0 1F1 1B0 1B1 2F1 2B1\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const RankActions actions,
+                       MakeRankActions(ops, ReceivePlacement::kBeforeUse));
+  const auto seconds = [&](int32_t waiting_max) {
+    return SimulateQueues(ops, actions,
+                          {.scope = QueueScope::kWholeRank, .waiting_max = waiting_max});
+  };
+  // Taken at 8 and 11, computed until 12; then four seconds backward and eight of the other stage.
+  EXPECT_THAT(seconds(1), IsOkAndHolds(24));
+  // Sent at 5, there at 8, taken at 9.
+  EXPECT_THAT(seconds(2), IsOkAndHolds(22));
+}
+
 TEST(QueuesTest, EndsThatDisagreeAreNamed) {
   ASSERT_OK_AND_ASSIGN(const Schedule schedule,
                        ParseSchedule("0F0 0F1 0B1 0B0\n1F0 1F1 1B0 1B1\n"));

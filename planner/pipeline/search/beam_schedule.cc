@@ -5,12 +5,13 @@
 #include "planner/pipeline/ways.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include <absl/container/flat_hash_set.h>
+#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
@@ -200,18 +201,40 @@ class BeamSearch {
     return backwards > 0 ? at + backwards * backward + ways_.tail[s] : 0;
   }
 
-  // The best, but of those that have done as much by the same times only one.
+  // When ranks are free, and when outputs are there that may still be waited for.
+  std::vector<double> TimesOf(const Beginning& of) const {
+    std::vector<double> times = of.free_at;
+    const auto add = [&](Op op, MicrobatchIndex end) {
+      for (; op.microbatch < end; ++op.microbatch) times.push_back(of.ends[PlaceOf(op)]);
+    };
+    const OpKind backward = kinds_.front();
+    for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
+      add({OpKind::kForward, s, DoneOf(of, backward, s)}, DoneOf(of, OpKind::kForward, s));
+    }
+    for (const EdgeProfile& edge : profile_.edges) {
+      add({backward, edge.to, DoneOf(of, backward, edge.from)}, DoneOf(of, backward, edge.to));
+    }
+    return times;
+  }
+
+  // The best, but none that has done as much as a better one, and nothing of it sooner.
   std::vector<Beginning> Take(const std::vector<Beginning>& beam, const std::vector<Longer>& longer,
                               size_t width) {
     std::vector<Beginning> taken;
-    absl::flat_hash_set<std::pair<std::vector<MicrobatchIndex>, std::vector<double>>> known;
+    absl::flat_hash_map<std::vector<MicrobatchIndex>, std::vector<std::vector<double>>> known;
     for (const Longer& l : longer) {
       Beginning next = beam[l.from];
       const Op& op = l.next.op;
       ++next.done[op.stage * kKinds + KindOf(op.kind)];
       next.free_at[l.next.rank] = l.next.end;
-      if (!known.emplace(next.done, next.free_at).second) continue;
       next.ends[PlaceOf(op)] = l.next.end;
+      std::vector<double> times = TimesOf(next);
+      std::vector<std::vector<double>>& others = known[next.done];
+      const auto is_as_soon = [&times](const std::vector<double>& other) {
+        return std::ranges::equal(other, times, std::less_equal<>());
+      };
+      if (std::ranges::any_of(others, is_as_soon)) continue;
+      others.push_back(std::move(times));
       next.left[l.next.rank] -= profile_.SecondsOf(op);
       steps_.push_back({next.step, op});
       next.step = static_cast<int32_t>(steps_.size()) - 1;

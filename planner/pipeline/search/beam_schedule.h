@@ -11,7 +11,8 @@ namespace crossmesh {
 
 // A schedule that is built op by op in many ways at once: of the active schedules that begin alike
 // (Giffler and Thompson 1960) the `width` with the least bounds of their time are followed, from
-// one op to the next. For ranks with several stages, where no list knows which stage should go
+// one op to the next; none of them has done the same as a better one, and nothing of it sooner. For
+// small schedules, above all where ranks have several stages and no list knows which one should go
 // first. A forward op takes memory only where all microbatches under way can still be finished, one
 // after the other. Messages share nothing; stages take microbatches in ascending order.
 //

@@ -44,10 +44,11 @@ class CandidateLister {
     for (const absl::string_view name : ScheduleNames()) {
       if (form_ == BackwardForm::kSplit || HasWholeBackwardOps(name)) AddNamed(name);
     }
-    if (stages() > profile_.ranks()) {
-      AddBeam();
-      AddListsByStage();
-    }
+    // Lists are nearly always good where stages are alone on their ranks.
+    constexpr int32_t kWidthMin = 4, kWidthMinOfChains = 32;
+    const bool is_shared = stages() > profile_.ranks();
+    AddBeam(is_shared ? kWidthMin : kWidthMinOfChains);
+    if (is_shared) AddListsByStage();
     const std::optional<PipelineProfile> chain = FindChain();
     if (chain) AddChainOrders(*chain);
     AddLists("list", windows_max_);
@@ -113,13 +114,13 @@ class CandidateLister {
   }
 
   // As wide as it may be, if that is of use at all.
-  void AddBeam() {
+  void AddBeam(int32_t width_min) {
     // Each op is looked at in some places of each of its rows, and costs much more than in a run.
-    constexpr int32_t kEffort = 50, kWidthMax = 128, kWidthMin = 4;
+    constexpr int32_t kEffort = 50, kWidthMax = 128;
     const int64_t ops = int64_t{stages()} * microbatches_ * (form_ == BackwardForm::kFull ? 2 : 3);
     const auto width =
         static_cast<int32_t>(std::min<int64_t>(kWidthMax, beam_ops_ / (kEffort * ops)));
-    if (width < kWidthMin) return;
+    if (width < width_min) return;
     candidates_.push_back(
         {.name = "beam",
          .effort = kEffort * width,

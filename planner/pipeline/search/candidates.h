@@ -30,9 +30,9 @@ struct CandidateRequest {
 // that want stages placed as they are, and then, roughly the best first, more lists and, where
 // stages are alone on their ranks, one after the other, window orders and delayed orders as large
 // as the memory, and smaller ones. Where sequences are in parts, orders of these as large as the
-// memory, and smaller ones. Where ranks have several stages, and schedules are small, one of a
-// beam. Not all fit the memory. The profile must be valid, with memory for a microbatch on every
-// rank, and outlive the candidates.
+// memory, and smaller ones. Where schedules are small, also those of beams. Not all fit the memory.
+// The profile must be valid, with memory for a microbatch on every rank, and outlive the
+// candidates.
 std::vector<Candidate> ListCandidates(const PipelineProfile& profile,
                                       const CandidateRequest& request);
 

@@ -43,7 +43,9 @@ class ScheduleSearch {
       : profile_(profile),
         microbatches_(microbatches),
         options_(options),
-        judge_(options.judge ? options.judge : JudgeByProfile(options.model)) {
+        judge_(options.judge ? options.judge : JudgeByProfile(options.model)),
+        ops_of_one_(std::ssize(profile.stages) * microbatches *
+                    (options.form == BackwardForm::kFull ? 2 : 3)) {
     result_.bound = std::move(bound);
   }
 
@@ -51,7 +53,7 @@ class ScheduleSearch {
     for (const Candidate& candidate : ListInAllRooms()) {
       RETURN_IF_ERROR(CheckWanted(cancelled));
       // Something must be found whatever the budget; after that it counts.
-      if (!result_.pareto.empty() && !MayLook(candidate)) break;
+      if (!result_.pareto.empty() && !MayLook(candidate)) continue;
       absl::StatusOr<Schedule> schedule = candidate.make();
       result_.ops += (candidate.effort - 1) * ops_of_one_;
       // A family that does not suit this pipeline is no error, nor is an order that cannot run:
@@ -93,11 +95,11 @@ class ScheduleSearch {
   // What has a name is always looked at, so that nothing found is slower: but for a search that may
   // not even put one schedule in order.
   bool MayLook(const Candidate& candidate) const {
-    return HasBudget() || (candidate.is_named && options_.ops_max >= ops_of_one_);
+    if (candidate.is_named) return options_.ops_max >= ops_of_one_;
+    return (candidate.effort + 1) * ops_of_one_ <= budget();  // it is made, and run
   }
 
-  // A schedule costs its ops twice: to be made, and to be run.
-  bool HasBudget() const { return result_.ops + 2 * ops_of_one_ <= options_.ops_max; }
+  int64_t budget() const { return options_.ops_max - result_.ops; }
   double ObjectiveOf(const FoundSchedule& found) const {
     return options_.objective == SearchObjective::kSeconds ? found.seconds : found.span_seconds;
   }
@@ -114,11 +116,10 @@ class ScheduleSearch {
     }
     const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile_);
     if (!ops.ok()) return Skip(ops.status());
-    ops_of_one_ = ops->size();
-    result_.ops += ops->size();  // to make it
+    result_.ops += ops_of_one_;  // to make it
     absl::StatusOr<JudgedRun> judged = judge_(*ops);
     if (!judged.ok()) return Skip(judged.status());
-    result_.ops += ops->size();
+    result_.ops += ops_of_one_;
     FoundSchedule found{.name = name,
                         .seconds = judged->run.seconds,
                         .span_seconds = judged->run.span_seconds,
@@ -168,14 +169,16 @@ class ScheduleSearch {
   // further. In larger ones single moves are too dear.
   void ImproveAtOnce(const std::string& name, const Schedule& schedule) {
     constexpr int64_t kPart = 64, kTrials = 64;
-    const int64_t ops_max = std::min(options_.ops_max / kPart, options_.ops_max - result_.ops);
+    const int64_t ops_max = std::min(options_.ops_max / kPart, budget());
     if (ops_of_one_ * kTrials > ops_max || result_.best().gap <= 0) return;
     ImproveOne(name, schedule, ops_max);
   }
 
+  // With so many ops, those included in which it is looked at.
   void ImproveOne(const std::string& name, const Schedule& schedule, int64_t ops_max) {
     absl::StatusOr<ImprovedSchedule> improved = ImproveSchedule(
-        schedule, profile_, {.judge = judge_, .objective = options_.objective, .ops_max = ops_max});
+        schedule, profile_,
+        {.judge = judge_, .objective = options_.objective, .ops_max = ops_max - 2 * ops_of_one_});
     if (!improved.ok()) return;
     result_.ops += improved->ops;
     constexpr absl::string_view kImproved = ", improved";
@@ -191,8 +194,8 @@ class ScheduleSearch {
         result_.pareto.begin() + std::min(kImproved, result_.pareto.size()));
     for (const FoundSchedule& from : begun) {
       RETURN_IF_ERROR(CheckWanted(cancelled));
-      if (!HasBudget() || from.gap <= 0) continue;
-      ImproveOne(from.name, from.schedule, options_.ops_max - result_.ops);
+      if (budget() < 4 * ops_of_one_ || from.gap <= 0) continue;  // not one move
+      ImproveOne(from.name, from.schedule, budget());
     }
     return absl::OkStatus();
   }
@@ -202,7 +205,7 @@ class ScheduleSearch {
   const SearchOptions& options_;
   const ScheduleJudge judge_;
   absl::flat_hash_map<uint64_t, FoundSchedule> known_;  // by fingerprint, without their ops
-  int64_t ops_of_one_ = 0;
+  const int64_t ops_of_one_;
   absl::Status skipped_;  // why a candidate was: for want of memory, if any was
   SearchResult result_;
 };

@@ -69,11 +69,11 @@ TEST(ScheduleSearchTest, SmallPipelinesTakeNearlyTheLeastTime) {
   }
 }
 
-// The same where ranks have several stages.
-TEST(ScheduleSearchTest, SharedRanksTakeNearlyTheLeastTime) {
+// Where ranks have several stages it is the least time itself.
+TEST(ScheduleSearchTest, SharedRanksTakeTheLeastTime) {
   double sum = 0, worst = 0;
   int solved = 0;
-  ForEachSeed(CasesOr(80), [&](RandomSource& random) {
+  ForEachSeed(CasesOr(400), [&](RandomSource& random) {
     const auto [profile, microbatches] = RandomSharedPipeline(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto exact = FindExactSchedule(profile, microbatches, form, 30'000);
@@ -81,7 +81,7 @@ TEST(ScheduleSearchTest, SharedRanksTakeNearlyTheLeastTime) {
     ASSERT_OK_AND_ASSIGN(const SearchResult found,
                          SearchSchedules(profile, microbatches, {.form = form}));
     const double ratio = found.best().seconds / exact->seconds;
-    EXPECT_LE(ratio, 1.03);
+    EXPECT_LE(ratio, 1.001);
     worst = std::max(worst, ratio);
     // With limits of memory the exact search may miss the least time of such ranks.
     sum += std::max(ratio, 1.0);
@@ -90,8 +90,8 @@ TEST(ScheduleSearchTest, SharedRanksTakeNearlyTheLeastTime) {
   RecordProperty("solved", solved);
   RecordProperty("worst", absl::StrCat(worst));
   RecordProperty("mean", absl::StrCat(sum / solved));
-  EXPECT_GE(solved, 25);
-  EXPECT_LE(sum / solved, 1.002);
+  EXPECT_GE(solved, 150);
+  EXPECT_LE(sum / solved, 1.0001);
 }
 
 // Whatever the pipeline: the set is one of Pareto, all that is in it can be proven, and says of
@@ -104,7 +104,7 @@ TEST(ScheduleSearchTest, WhatIsFoundCanRunAsItSays) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", TransferModelName(model)));
       const SearchOptions options{.form = form, .model = model, .ops_max = 100'000};
       ASSERT_OK_AND_ASSIGN(const SearchResult found, SearchSchedules(profile, 6, options));
-      EXPECT_LE(found.ops, options.ops_max * 11 / 10);
+      EXPECT_LE(found.ops, options.ops_max);
       for (size_t i = 0; i < found.pareto.size(); ++i) {
         const FoundSchedule& f = found.pareto[i];
         SCOPED_TRACE(f.name);
@@ -230,6 +230,22 @@ TEST(ScheduleSearchTest, CandidatesThatCannotRunAreSkipped) {
   EXPECT_OK(ProvePipeline(found.best().schedule, profile));
   options.judge = [](const OpTable& /*ops*/) { return absl::InvalidArgumentError("none of them"); };
   EXPECT_THAT(SearchSchedules(profile, 6, options), IsRefused("none of them"));
+}
+
+// To the last schedule, wherever the budget ends among those that have no name.
+TEST(ScheduleSearchTest, NoSearchGoesOverItsBudget) {
+  for (const bool is_shared : {false, true}) {
+    PipelineProfile profile = UniformProfile(4, 1, 0.5);
+    if (is_shared) profile = PlacedBy(LoopedRank, 2, profile);
+    profile.stages[1].forward_seconds = 1.5;  // nothing reaches the bound
+    for (int64_t ops_max = 1'000; ops_max < 16'000; ops_max += ops_max / 29) {
+      SCOPED_TRACE(absl::StrCat(ops_max, is_shared ? " shared" : ""));
+      ASSERT_OK_AND_ASSIGN(const SearchResult found,
+                           SearchSchedules(profile, 5, {.ops_max = ops_max}));
+      EXPECT_LE(found.ops, ops_max);
+      if (!is_shared) EXPECT_GT(found.ops, ops_max / 2);
+    }
+  }
 }
 
 // What has a name is looked at by every search that may put one schedule in order.
