@@ -17,7 +17,8 @@ struct ErrorDetails {
 
 // Of an error that came over gRPC the details that came with it. Else those of its message: all of
 // ours have the form "OBJECT: expected EXPECTED, found FOUND; MORE", or "OBJECT: FOUND; MORE", with
-// names of users in double quotes. All empty where it has no such form. Cost: linear in the message.
+// names of users in double quotes. All empty where it has no such form. Cost: linear in the
+// message.
 ErrorDetails DetailsOf(const absl::Status& status);
 
 // The details as the bytes of a google.rpc.Status with a google.rpc.ErrorInfo, which gRPC sends as

@@ -84,7 +84,7 @@ TEST(CommunicatorCodecTest, NegativeNumbersOfAReportAreRefused) {
 TEST(CommunicatorCodecTest, AVariableThatIsThereTwiceIsRefused) {
   v1::PreflightReport proto = ToProto(Report());
   *proto.add_environment() = proto.environment(0);
-  ExpectRefused(proto, "'CUDA_VISIBLE_DEVICES' twice");
+  ExpectRefused(proto, "\"CUDA_VISIBLE_DEVICES\" twice");
 }
 
 TEST(CommunicatorCodecTest, TooManyVariablesAreRefused) {

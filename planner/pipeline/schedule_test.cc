@@ -21,7 +21,7 @@ TEST(OpTest, TextsAreReadAsAWhole) {
   EXPECT_THAT(ParseOp("10I0"), IsOkAndHolds(Op{OpKind::kInputGradient, 10, 0}));
   for (const char* text : {"", "F", "3F", "F7", "3X7", "3F7 ", " 3F7", "3F7B", "-3F7", "3F+7",
                            "3F7F8", "3f7", "3F99999999999", "2147483647F0", "0F2147483647"}) {
-    EXPECT_THAT(ParseOp(text), IsRefused(absl::StrCat("'", text, "'")));
+    EXPECT_THAT(ParseOp(text), IsRefused(absl::StrCat("\"", text, "\"")));
   }
 }
 
