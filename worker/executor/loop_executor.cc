@@ -1,12 +1,10 @@
 #include "worker/executor/loop_executor.h"
 
-#include "common/base/byte_count.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/event_loop/event_loop.h"
 #include "worker/executor/stall_counter.h"
 #include "worker/executor/task_check.h"
-#include "worker/memory/arena.h"
 
 #include <utility>
 
@@ -23,18 +21,19 @@ LoopExecutor::LoopExecutor(EventLoop& loop, ExecutorOptions options)
 
 absl::Status LoopExecutor::Attach(Transport& transport) {
   CHECK(shared_ == nullptr) << "a transport was attached already";
-  const ByteCount bytes(StagingPool::WholeUnits(options_.staging_bytes / 2));
-  ASSIGN_OR_RETURN(auto send_staging, Arena::Create("crossmesh:send_staging", bytes));
-  ASSIGN_OR_RETURN(auto receive_staging, Arena::Create("crossmesh:receive_staging", bytes));
-  transport.Lend({.bytes = send_staging->bytes(), .fd = send_staging->fd()});
+  const int64_t bytes = options_.staging_bytes / 2;
+  ASSIGN_OR_RETURN(StagingPool send_staging, StagingPool::Create("crossmesh:send_staging", bytes));
+  ASSIGN_OR_RETURN(StagingPool receive_staging,
+                   StagingPool::Create("crossmesh:receive_staging", bytes));
+  transport.Lend({.bytes = send_staging.memory(), .fd = send_staging.fd()});
   shared_.reset(new ExecutorResources{
       .loop = loop_,
       .transport = transport,
       .options = options_,
       .on_peer_stalled = [this](PeerId peer, const absl::Status& why) { OnPeerStalled(peer, why); },
       .steps = StepRequests(loop_, [this] { Step(); }),
-      .send_staging = StagingPool(std::move(send_staging)),
-      .receive_staging = StagingPool(std::move(receive_staging))});
+      .send_staging = std::move(send_staging),
+      .receive_staging = std::move(receive_staging)});
   replays_.emplace(*shared_, peers_, pending_);
   return absl::OkStatus();
 }

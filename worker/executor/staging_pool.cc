@@ -1,6 +1,8 @@
 #include "worker/executor/staging_pool.h"
 
+#include "common/base/byte_count.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "worker/memory/arena.h"
 
 #include <algorithm>
@@ -15,12 +17,19 @@ int64_t UnitsFor(int64_t bytes) {
 
 }  // namespace
 
+absl::StatusOr<StagingPool> StagingPool::Create(absl::string_view name, int64_t bytes) {
+  ASSIGN_OR_RETURN(auto arena, Arena::Create(name, ByteCount(UnitsFor(bytes) * kUnitBytes)));
+  return StagingPool(std::move(arena));
+}
+
 StagingPool::StagingPool(std::shared_ptr<Arena> arena)
     : arena_(std::move(arena)), used_(UnitsFor(std::ssize(arena_->bytes())), false) {
   CHECK_EQ(bytes(), std::ssize(arena_->bytes()));
 }
 
-int64_t StagingPool::WholeUnits(int64_t bytes) { return UnitsFor(bytes) * kUnitBytes; }
+std::span<std::byte> StagingPool::memory() const { return arena_->bytes(); }
+
+int StagingPool::fd() const { return arena_->fd(); }
 
 std::optional<std::span<std::byte>> StagingPool::Allocate(int64_t bytes, StagingWaiter& waiter) {
   const int64_t units = UnitsFor(bytes);

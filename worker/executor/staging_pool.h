@@ -7,6 +7,9 @@
 #include <span>
 #include <vector>
 
+#include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
+
 namespace crossmesh {
 
 class Arena;
@@ -32,12 +35,16 @@ class StagingWaiter {
 // other. Confined to the loop.
 class StagingPool {
  public:
+  // With an arena of its own of that name: `bytes` in whole units, at least one. What Arena::Create
+  // says.
+  static absl::StatusOr<StagingPool> Create(absl::string_view name, int64_t bytes);
   // Of whole units.
   explicit StagingPool(std::shared_ptr<Arena> arena);
-  // `bytes`, rounded up to whole units; at least one unit.
-  static int64_t WholeUnits(int64_t bytes);
 
   int64_t bytes() const { return static_cast<int64_t>(used_.size()) * kUnitBytes; }
+  // All of it, and its descriptor.
+  std::span<std::byte> memory() const;
+  int fd() const;
   int64_t used_bytes() const { return used_units_ * kUnitBytes; }
 
   // Nothing when `waiter` must wait; it is told later. `bytes` is at most bytes().
