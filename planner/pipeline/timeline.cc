@@ -3,9 +3,12 @@
 #include "common/base/status_macros.h"
 #include "planner/pipeline/blocking_timeline.h"
 #include "planner/pipeline/order_proof.h"
+#include "planner/pipeline/shared_ports.h"
 #include "planner/pipeline/waiting_ranks.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,6 +19,8 @@
 
 namespace crossmesh {
 namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // An op that has begun. Ordered for a heap that gives the one that ends first.
 struct Running {
@@ -35,9 +40,9 @@ class Runner {
         ports_(ops.profile(), model),
         places_(places),
         taken_by_(places.size(), OpTable::kNone),
-        waiting_(ops.size() + static_cast<int32_t>(places.size()), ops.profile().ranks()),
         ended_(ops.size(), false),
-        asked_(places.size(), false),
+        is_timed_(IsShared(model) || !places.empty() ? ops.messages() : 0, false),
+        waiting_(ops.size() + static_cast<int32_t>(is_timed_.size()), ops.profile().ranks()),
         port_free_(ports_.size(), 0) {
     run_.ops.resize(ops.size());
     run_.messages.resize(ops.messages());
@@ -45,12 +50,21 @@ class Runner {
       if (places[message] != OpTable::kNone) taken_by_[places[message]] = message;
     }
     for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) next_.push_back(ops.first(rank));
+    if (IsShared(model)) shared_.emplace(ops, ports_);
   }
 
   absl::StatusOr<PipelineTimeline> Run() && {
     for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) BeginNext(rank);
     int32_t ended = 0;
-    for (; !running_.empty(); ++ended) Finish(Pop());
+    while (!running_.empty() || NextArrival() < kNever) {
+      if (!running_.empty() && running_.front().end < NextArrival()) {
+        Finish(Pop());
+        ++ended;
+      } else {
+        const auto [message, passing] = shared_->TakeNext();
+        Pass(message, passing);
+      }
+    }
     if (ended == ops_.size()) return std::move(run_);
     // Where messages have places of their own, ranks are stuck only when an op waits for itself,
     // and the proof names the circle.
@@ -100,12 +114,19 @@ class Runner {
       if (!ended_[consumer]) return;  // sent when that one ends
       begin = std::max(begin, run_.ops[consumer].end);
     }
-    for (const PortIndex port : ports_.Of(transfer)) begin = std::max(begin, port_free_[port]);
+    const auto& ports = ports_.Of(transfer);
+    if (shared_ && !ports.empty()) return shared_->Send(message, begin);
+    for (const PortIndex port : ports) begin = std::max(begin, port_free_[port]);
     const double end = begin + ops_.SecondsOf(transfer, m);
-    for (const PortIndex port : ports_.Of(transfer)) port_free_[port] = end;
-    run_.messages[message] = {begin, end};
-    if (places_.empty()) return;
-    asked_[message] = true;
+    for (const PortIndex port : ports) port_free_[port] = end;
+    Pass(message, {begin, end});
+  }
+
+  // Whatever waits for the message or its places knows when they are there.
+  void Pass(MessageIndex message, const TimeSpan& passing) {
+    run_.messages[message] = passing;
+    if (is_timed_.empty()) return;
+    is_timed_[message] = true;
     waiting_.Release(ops_.size() + message, [this](RankIndex rank) { BeginNext(rank); });
   }
 
@@ -113,7 +134,7 @@ class Runner {
   void GiveUpPlaces(const Op& op) {
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
       const MessageIndex next = taken_by_[ops_.MessageOf(transfer, op.microbatch)];
-      if (next == OpTable::kNone || asked_[next]) continue;
+      if (next == OpTable::kNone || is_timed_[next]) continue;
       const MicrobatchIndex m = next % ops_.schedule().microbatches;
       const OpIndex producer = ops_.ProducerOf(transfer, m);
       if (ended_[producer]) Send(transfer, m, run_.ops[producer].end);
@@ -129,16 +150,16 @@ class Runner {
   }
 
   // As a number after those of the ops: a message that comes in, or has a place that the op's
-  // output takes, and that is not under way yet.
+  // output takes, and of which it is not known yet when it will have passed.
   OpIndex FindWaitedMessage(const Op& op) const {
-    if (places_.empty()) return OpTable::kNone;
+    if (is_timed_.empty()) return OpTable::kNone;
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
       const MessageIndex message = ops_.MessageOf(transfer, op.microbatch);
-      if (ops_.Passes(transfer) && !asked_[message]) return ops_.size() + message;
+      if (ops_.Passes(transfer) && !is_timed_[message]) return ops_.size() + message;
     }
     for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
       const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
-      if (before != OpTable::kNone && !asked_[before]) return ops_.size() + before;
+      if (before != OpTable::kNone && !is_timed_[before]) return ops_.size() + before;
     }
     return OpTable::kNone;
   }
@@ -155,6 +176,11 @@ class Runner {
         absl::StrJoin(stuck, ", ")));
   }
 
+  bool IsShared(TransferModel model) const {
+    return model == TransferModel::kPorts && ports_.size() > 0;
+  }
+  double NextArrival() const { return shared_ ? shared_->next_end() : kNever; }
+
   // Only ports care which op ends first.
   bool has_order() const { return ports_.size() > 0; }
   void Push(const Running& running) {
@@ -170,13 +196,15 @@ class Runner {
 
   const OpTable& ops_;
   const TransferPorts ports_;
+  std::optional<SharedPorts> shared_;  // nothing: transfers take turns
   const MessagePlaces& places_;
   MessagePlaces taken_by_;     // by message: the one that takes its place
-  WaitingRanks waiting_;       // for ops, and for messages, which are numbered after them
   std::vector<OpIndex> next_;  // by rank
   std::vector<Running> running_;
-  std::vector<bool> ended_;        // by op
-  std::vector<bool> asked_;        // by message, where any takes a place
+  std::vector<bool> ended_;  // by op
+  // By message: it is known when it passes. Empty where that is known as soon as its op ends.
+  std::vector<bool> is_timed_;
+  WaitingRanks waiting_;           // for ops, and for messages, which are numbered after them
   std::vector<double> port_free_;  // since when, by port
   PipelineTimeline run_;
 };

@@ -34,9 +34,10 @@ using MessagePlaces = std::vector<MessageIndex>;
 // there; a transfer is asked for when its producer ends, and begins when its ports are free.
 //
 // Ports serve in the order in which they are asked; at one time, in the order in which the
-// producers began, then by rank. Under kBlocking the ranks keep to one order of all ops and
-// transfers: that of their times, begin of the op or end of the producer, if transfers took none;
-// then transfers first; then by rank and place.
+// producers began, then by rank. Under kPorts they serve all transfers at once, each of which takes
+// longer the more share its ports, as SharedPorts says. Under kBlocking the ranks keep to one order
+// of all ops and transfers: that of their times, begin of the op or end of the producer, if
+// transfers took none; then transfers first; then by rank and place.
 //
 // Where messages take the places of others, an op begins only when those whose places its outputs
 // take have left, and a transfer is asked for only when the one whose place it takes was used.
@@ -44,7 +45,8 @@ using MessagePlaces = std::vector<MessageIndex>;
 //
 // InvalidArgument when an op waits for itself, as ProveOrder; under kBlocking also when one with an
 // output to transfer takes no time. ResourceExhausted when ranks wait for places for ever. Cost:
-// linear, and log of the ranks for every op where there are ports.
+// linear, and log of the ranks for every op where there are ports; under kPorts also the transfers
+// that share ports, for every message.
 absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferModel model,
                                                   const MessagePlaces& places = {});
 

@@ -100,6 +100,10 @@ std::map<std::string, std::vector<TimeSpan>> BusySpans(const OpTable& ops,
       }
       EXPECT_GE(message.begin, run.ops[i].end);
       EXPECT_GE(run.ops[consumer].begin, message.end);
+      if (model == TransferModel::kPorts) {
+        EXPECT_GE(message.end - message.begin, ops.SecondsOf(c, op.microbatch) - kTolerance);
+        continue;  // passes beside others
+      }
       EXPECT_DOUBLE_EQ(message.end - message.begin, ops.SecondsOf(c, op.microbatch));
       for (const PortIndex port : ports.Of(c)) {
         busy[absl::StrCat("port ", port)].push_back(message);
@@ -112,8 +116,8 @@ std::map<std::string, std::vector<TimeSpan>> BusySpans(const OpTable& ops,
   return busy;
 }
 
-// Under every model nothing overlaps that shares a port or a rank, and nothing comes before what it
-// waits for.
+// Under every model nothing overlaps that takes turns at a port or shares a rank, and nothing comes
+// before what it waits for.
 TEST(RunTest, NothingOverlapsOnARankOrAPort) {
   ForEachSeed(300, [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
@@ -149,20 +153,6 @@ TEST(RunTest, APortOutOfARankIsSharedByItsPeers) {
   EXPECT_EQ(nic.messages[ops.MessageOf(2, 0)], (TimeSpan{5, 7}));  // into rank 2, after it
 }
 
-// The two that leave stage 0 share a port that neither end has alone.
-TEST(RunTest, EdgesThatNameAPortTakeTurns) {
-  PipelineProfile profile = UniformProfile(3, 1, 2);
-  profile.edges.push_back({.from = 0, .to = 2, .forward_seconds = 2, .backward_seconds = 2});
-  profile.edges[0].forward_ports = {0, 4};
-  profile.edges[2].forward_ports = {4, 5};
-  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0B0\n1F0 1B0\n2F0 2B0\n"));
-  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
-  ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kPorts));
-  EXPECT_EQ(run.messages[ops.MessageOf(0, 0)], (TimeSpan{1, 3}));
-  EXPECT_EQ(run.messages[ops.MessageOf(4, 0)], (TimeSpan{3, 5}));
-  EXPECT_EQ(run.messages[ops.MessageOf(2, 0)], (TimeSpan{4, 6}));
-}
-
 TEST(RunTest, AnOpThatWaitsForItselfIsRefused) {
   ASSERT_OK_AND_ASSIGN(const Schedule schedule,
                        ParseSchedule("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1\n"));
@@ -186,12 +176,14 @@ TEST(RunTest, RanksThatBlockNeedTimeForWhatTheySend) {
 TEST(RunTest, MessagesWaitForTheirPlaces) {
   PipelineProfile profile = UniformProfile(2, 1, 1);
   profile.stages[1].forward_seconds = 4;
+  profile.edges[0].forward_ports = {0};
   ASSERT_OK_AND_ASSIGN(const Schedule schedule,
                        ParseSchedule("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n"));
   ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
   MessagePlaces places(ops.messages(), OpTable::kNone);
   places[ops.MessageOf(0, 1)] = ops.MessageOf(0, 0);
-  for (const TransferModel model : {TransferModel::kLatency, TransferModel::kLink}) {
+  for (const TransferModel model :
+       {TransferModel::kLatency, TransferModel::kLink, TransferModel::kPorts}) {
     ASSERT_OK_AND_ASSIGN(const PipelineTimeline free, SimulatePipeline(ops, model));
     EXPECT_EQ(free.ops[ops.Forward(0, 1)], (TimeSpan{1, 2}));
     EXPECT_EQ(free.messages[ops.MessageOf(0, 1)], (TimeSpan{2, 3}));

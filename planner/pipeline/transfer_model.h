@@ -12,13 +12,13 @@
 
 namespace crossmesh {
 
-// What transfers between ranks share, and so wait for.
+// What transfers between ranks share. They take turns, but for kPorts.
 enum class TransferModel : uint8_t {
   kLatency,   // nothing: any number are under way beside computation
   kLink,      // a port for each ordered pair of ranks
   kPair,      // a port for each pair of ranks, for both directions
   kNic,       // a port out of each rank, and one into it
-  kPorts,     // the ports that the edges of the profile name
+  kPorts,     // the ports that the edges of the profile name, all at once: see SharedPorts
   kBlocking,  // the ranks themselves: a rank that sends or receives does not compute
 };
 
@@ -38,7 +38,7 @@ class TransferPorts {
   TransferPorts(const PipelineProfile& profile, TransferModel model);
 
   int32_t size() const { return size_; }
-  // Those that each message of a transfer holds at once; none when both ends are one rank.
+  // Those that each message of a transfer needs at once; none when both ends are one rank.
   const absl::InlinedVector<PortIndex, 2>& Of(TransferIndex transfer) const {
     return of_transfer_[transfer];
   }

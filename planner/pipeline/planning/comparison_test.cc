@@ -46,6 +46,8 @@ const v1::PipelineCandidate& Find(const Candidates& candidates, const std::strin
   const auto found = std::ranges::find_if(candidates, [&](const v1::PipelineCandidate& candidate) {
     return candidate.name() == name && candidate.delay_weight_gradients() == is_delayed;
   });
+  // With delayed gradients of the weights it may come out the same, and stands there once.
+  if (found == candidates.end() && is_delayed) return Find(candidates, name);
   CHECK(found != candidates.end()) << name;
   return *found;
 }
@@ -99,8 +101,8 @@ TEST(ComparisonTest, AutoIsBestInATightMemory) {
   const Candidates found = Compare(SpecOf("tight.json"), ChoiceOf("auto"));
   ExpectAutoIsBest(found);
   ExpectOneBound(found);
-  EXPECT_LE(Find(found, "auto").seconds(), 2.83);
-  EXPECT_LE(Find(found, "auto", true).seconds(), 2.42);
+  EXPECT_LE(Find(found, "auto").seconds(), 2.89);
+  EXPECT_LE(Find(found, "auto", true).seconds(), 2.46);
 }
 
 TEST(ComparisonTest, SequencesInPartsAreCompared) {
@@ -209,14 +211,29 @@ MemoryCase RandomCase(RandomSource& random) {
   return made;
 }
 
+// With delayed gradients of the weights the messages of eager-1F1B are in each other's way.
+TEST(ComparisonTest, WholeBackwardOpsMayBeFasterThanDelayedOnes) {
+  RandomSource random(447);
+  MemoryCase made = RandomCase(random);
+  int rank = 0;
+  for (const int64_t bytes : {351, 347, 173}) {
+    made.spec.mutable_ranks(rank++)->set_device_bytes_max(bytes);
+  }
+  const Candidates found = Compare(made.spec, ChoiceOf("auto"));
+  EXPECT_LT(Find(found, "eager_1f1b").seconds(), Find(found, "eager_1f1b", true).seconds());
+  ExpectAutoIsBest(found);
+}
+
 // Whatever the memory and the messages: auto is no slower than what has a name, no gap is below
-// nothing, and more memory makes auto no slower, but for what a short search misses.
+// nothing, and more memory makes auto no slower. But where messages share ports, one that waits for
+// no memory may be in the way of another one: the same schedule may take longer with more buffers.
 TEST(ComparisonTest, AutoIsBestInAnyMemory) {
-  constexpr double kMissed = 1.02;
   int slower = 0;
-  ForEachSeed(CasesOr(60), [&](RandomSource& random) {
+  ForEachSeed(CasesOr(60), [&](RandomSource& random, uint64_t seed) {
     MemoryCase made = RandomCase(random);
-    v1::PipelineChoice choice = ChoiceOf("auto");
+    const bool has_ports = seed % 2 == 1;
+    const double most = has_ports ? 1.015 : 1 + 1e-9;
+    v1::PipelineChoice choice = ChoiceOf("auto", has_ports ? "ports" : "latency");
     double before[] = {1e9, 1e9};
     for (int i = 0; i < made.spec.ranks_size(); ++i) {
       made.spec.mutable_ranks(i)->set_device_bytes_max(made.bytes[i]);
@@ -228,7 +245,7 @@ TEST(ComparisonTest, AutoIsBestInAnyMemory) {
       ExpectOneBound(found);
       for (const bool is_delayed : {false, true}) {
         const double seconds = Find(found, PipelineChoice::kAuto, is_delayed).seconds();
-        EXPECT_LE(seconds, before[is_delayed] * kMissed) << "with more memory";
+        EXPECT_LE(seconds, before[is_delayed] * most) << "with more memory";
         slower += seconds > before[is_delayed] * (1 + 1e-9);
         before[is_delayed] = seconds;
       }

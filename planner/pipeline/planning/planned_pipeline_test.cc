@@ -230,8 +230,9 @@ TEST(PlannedPipelineTest, RefusesChoicesThatAreNone) {
   EXPECT_THAT(chosen([](auto& c) { c.set_search_ops_max(-1); }), IsRefused("search_ops_max: "));
 }
 
-// Both leave stage 0 at once, and share its hosts' ports.
-TEST(PlannedPipelineTest, EdgesOutOfOneHostTakeTurns) {
+// Both leave stage 0 at once, and share its hosts' ports: each has half of them, until one is
+// there.
+TEST(PlannedPipelineTest, EdgesOutOfOneHostShareItsPorts) {
   v1::PipelineSpec spec = Chain(3, 1);
   *spec.add_edges() = spec.edges(0);
   spec.mutable_edges(2)->set_to(2);
@@ -239,13 +240,15 @@ TEST(PlannedPipelineTest, EdgesOutOfOneHostTakeTurns) {
   spec.mutable_edges(0)->set_forward_seconds(3);
   spec.mutable_edges(1)->set_forward_seconds(0);
   spec.mutable_edges(2)->set_forward_seconds(4);
-  const auto arrival = [&](const char* model) {
+  const auto arrival = [&](StageIndex stage, const char* model) {
     const absl::StatusOr<PlannedPointer> planned = PlanOf(spec, ChoiceOf("1f1b", model));
     const OpTable& ops = *(*planned)->ops;
-    return (*planned)->run.ops[ops.Forward(2, 0)].begin;
+    return (*planned)->run.ops[ops.Forward(stage, 0)].begin;
   };
-  EXPECT_DOUBLE_EQ(arrival("latency"), 0.01 + 4);
-  EXPECT_DOUBLE_EQ(arrival("ports"), 0.01 + 3 + 4);
+  EXPECT_DOUBLE_EQ(arrival(1, "latency"), 0.01 + 3);
+  EXPECT_DOUBLE_EQ(arrival(2, "latency"), 0.01 + 4);
+  EXPECT_DOUBLE_EQ(arrival(1, "ports"), 0.01 + 3 + 3);
+  EXPECT_DOUBLE_EQ(arrival(2, "ports"), 0.01 + 3 + 4);
   ASSERT_OK_AND_ASSIGN(const PlannedPointer planned, PlanOf(spec, ChoiceOf("1f1b")));
   // Of 4 MiB to each, half comes from either host.
   EXPECT_EQ(planned->Summary().busiest_port_bytes(), 2 * (2 << 20));

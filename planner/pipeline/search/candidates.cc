@@ -27,6 +27,7 @@ class CandidateLister {
         form_(request.form),
         seconds_(request.seconds),
         beam_ops_(request.beam_ops),
+        shares_ports_(request.shares_ports),
         windows_max_(WindowsThatFit(profile, request.microbatches)) {
     const std::vector<std::optional<ByteCount>> of_rank = RoomForActivations(profile);
     for (const StageProfile& stage : profile.stages) room_.push_back(of_rank[stage.rank]);
@@ -34,7 +35,7 @@ class CandidateLister {
 
   std::vector<Candidate> List() && {
     if (profile_.sequence_parts > 1) {
-      AddNamed("sequence_split");
+      AddNamed("sequence_split", form_);
       AddSequenceSplits();
       return std::move(candidates_);
     }
@@ -42,7 +43,10 @@ class CandidateLister {
     // cost.
     AddList("list", windows_max_, {.rush = 1.5});
     for (const absl::string_view name : ScheduleNames()) {
-      if (form_ == BackwardForm::kSplit || HasWholeBackwardOps(name)) AddNamed(name);
+      if (form_ == BackwardForm::kSplit || HasWholeBackwardOps(name)) AddNamed(name, form_);
+      if (form_ == BackwardForm::kSplit && shares_ports_ && HasWholeBackwardOps(name)) {
+        AddNamed(name, BackwardForm::kFull);
+      }
     }
     // Lists are nearly always good where stages are alone on their ranks.
     constexpr int32_t kWidthMin = 4, kWidthMinOfChains = 32;
@@ -102,15 +106,14 @@ class CandidateLister {
   }
 
   // Where stages are placed as it wants.
-  void AddNamed(absl::string_view name) {
+  void AddNamed(absl::string_view name, BackwardForm form) {
     if (!CheckPlacement(name, profile_).ok()) return;
-    candidates_.push_back(
-        {.name = std::string(name),
-         .is_named = true,
-         .make = [name, this_profile = &profile_, m = microbatches_, form = form_] {
-           return MakeNamedSchedule(name,
-                                    {.profile = *this_profile, .microbatches = m, .form = form});
-         }});
+    candidates_.push_back({.name = std::string(name),
+                           .is_named = true,
+                           .make = [name, this_profile = &profile_, m = microbatches_, form] {
+                             return MakeNamedSchedule(
+                                 name, {.profile = *this_profile, .microbatches = m, .form = form});
+                           }});
   }
 
   // As wide as it may be, if that is of use at all.
@@ -254,6 +257,7 @@ class CandidateLister {
   const BackwardForm form_;
   const double seconds_;
   const int64_t beam_ops_;
+  const bool shares_ports_;
   std::vector<std::optional<ByteCount>> room_;  // by stage: for activations of its rank
   std::vector<int32_t> windows_max_;            // by stage
   std::vector<Candidate> candidates_;

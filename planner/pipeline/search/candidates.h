@@ -24,6 +24,8 @@ struct CandidateRequest {
   BackwardForm form = BackwardForm::kFull;
   double seconds = 0;    // a bound of the time
   int64_t beam_ops = 0;  // that a beam may put in order
+  // Messages may be in each other's way, and so gradients that leave earlier too.
+  bool shares_ports = false;
 };
 
 // Schedules for a pipeline whose backward ops have that form: a list schedule, the published ones

@@ -74,7 +74,8 @@ class ScheduleSearch {
     const CandidateRequest request{.microbatches = microbatches_,
                                    .form = options_.form,
                                    .seconds = result_.bound.seconds(),
-                                   .beam_ops = options_.ops_max / kPartOfBeam};
+                                   .beam_ops = options_.ops_max / kPartOfBeam,
+                                   .shares_ports = options_.model != TransferModel::kLatency};
     for (const PipelineProfile& room : options_.rooms) {
       lists.push_back(ListCandidates(room, request));
     }

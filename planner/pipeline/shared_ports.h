@@ -1,0 +1,85 @@
+#pragma once
+
+#include "planner/pipeline/op_table.h"
+#include "planner/pipeline/timeline.h"
+#include "planner/pipeline/transfer_model.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <vector>
+
+namespace crossmesh {
+
+// A message that has arrived.
+struct Arrival {
+  MessageIndex message = 0;
+  TimeSpan passing;
+};
+
+// Transfers that share ports as streams of TCP do: at any time the ports' speed is divided max-min
+// fairly, so that no transfer has more of it unless one with less of it has less. The messages of a
+// transfer go one after the other. A transfer that has all of its ports to itself takes its own
+// time. Thread-compatible.
+class SharedPorts {
+ public:
+  // Both must outlive it.
+  SharedPorts(const OpTable& ops, const TransferPorts& ports);
+
+  // Of a transfer that has ports. Times never go back.
+  void Send(MessageIndex message, double now);
+  // When the next message arrives unless another one is sent before that; never: infinity.
+  double next_end() const { return ends_.empty() ? kNever : ends_.top().seconds; }
+  // That message. There must be one. Cost: the transfers that it shared ports with, directly or by
+  // way of others.
+  Arrival TakeNext();
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  struct Stream {
+    std::vector<MessageIndex> messages;
+    size_t next = 0;  // the one under way
+    double begin = 0;
+    double left = 0;       // of its own time, when it was last looked at,
+    double looked_at = 0;  // which was then
+    double speed = 0;      // of its own
+    int32_t changes = 0;   // of the speed; an end that was expected before is void
+    bool is_reached = false;
+  };
+  struct Port {
+    std::vector<TransferIndex> active;
+    double left = 0;      // while sharing: not given away
+    int32_t sharing = 0;  // those without a speed yet
+    bool is_reached = false;
+  };
+  struct ExpectedEnd {
+    double seconds = 0;
+    TransferIndex transfer = 0;
+    int32_t changes = 0;
+
+    friend bool operator>(const ExpectedEnd& a, const ExpectedEnd& b) {
+      return a.seconds != b.seconds ? a.seconds > b.seconds : a.transfer > b.transfer;
+    }
+  };
+
+  void BeginNext(TransferIndex transfer, double now);
+  void Settle(TransferIndex changed, double now);
+  void Reach(TransferIndex changed);
+  void Share();
+  void Give(TransferIndex transfer, double speed);
+  void DropVoidEnds();
+
+  const OpTable& ops_;
+  const TransferPorts& ports_;
+  std::vector<Stream> streams_;  // by transfer
+  std::vector<Port> port_;
+  // The top one is not void.
+  std::priority_queue<ExpectedEnd, std::vector<ExpectedEnd>, std::greater<>> ends_;
+  std::vector<TransferIndex> reached_;    // by a change
+  std::vector<PortIndex> reached_ports_;  // likewise
+};
+
+}  // namespace crossmesh
