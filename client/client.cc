@@ -56,13 +56,19 @@ Client::Client(std::string address, const ClientOptions& options,
                const std::shared_ptr<grpc::Channel>& channel)
     : address_(std::move(address)),
       options_(options),
-      meshes_(v1::MeshService::NewStub(channel)),
-      manifests_(v1::ManifestService::NewStub(channel)),
-      networks_(v1::NetworkService::NewStub(channel)),
-      reshards_(v1::ReshardService::NewStub(channel)),
-      operations_(v1::OperationService::NewStub(channel)),
-      pipelines_(v1::PipelineService::NewStub(channel)),
-      workers_(v1::WorkerService::NewStub(channel)) {}
+      stubs_(std::make_unique<Stubs>(Stubs{
+          .meshes = v1::MeshService::NewStub(channel),
+          .manifests = v1::ManifestService::NewStub(channel),
+          .networks = v1::NetworkService::NewStub(channel),
+          .reshards = v1::ReshardService::NewStub(channel),
+          .operations = v1::OperationService::NewStub(channel),
+          .pipelines = v1::PipelineService::NewStub(channel),
+          .workers = v1::WorkerService::NewStub(channel),
+      })) {}
+
+Client::Client(Client&& other) noexcept = default;
+Client& Client::operator=(Client&& other) noexcept = default;
+Client::~Client() = default;
 
 absl::Status Client::Explain(const absl::Status& status) const {
   switch (status.code()) {
@@ -95,16 +101,17 @@ absl::StatusOr<int64_t> Client::CreateMesh(const v1::Mesh& mesh) {
   v1::CreateMeshRequest request;
   *request.mutable_mesh() = mesh;
   request.set_request_id(NewRequestId());
-  ASSIGN_OR_RETURN(auto response, Call(*meshes_, &v1::MeshService::Stub::CreateMesh, request));
+  ASSIGN_OR_RETURN(auto response,
+                   Call(*stubs_->meshes, &v1::MeshService::Stub::CreateMesh, request));
   return response.revision();
 }
 
 absl::StatusOr<v1::GetMeshResponse> Client::GetMesh(const std::string& name) {
-  return Call(*meshes_, &v1::MeshService::Stub::GetMesh, Named<v1::GetMeshRequest>(name));
+  return Call(*stubs_->meshes, &v1::MeshService::Stub::GetMesh, Named<v1::GetMeshRequest>(name));
 }
 
 absl::StatusOr<std::vector<v1::Mesh>> Client::ListMeshes() {
-  return Pages<v1::Mesh>(*meshes_, &v1::MeshService::Stub::ListMeshes,
+  return Pages<v1::Mesh>(*stubs_->meshes, &v1::MeshService::Stub::ListMeshes,
                          &v1::ListMeshesResponse::meshes);
 }
 
@@ -112,7 +119,7 @@ absl::Status Client::DeleteMesh(const std::string& name, int64_t revision) {
   auto request = Named<v1::DeleteMeshRequest>(name);
   request.set_revision(revision);
   // Once: a second answer would be that there is none.
-  return Explain(CallOnce(*meshes_, &v1::MeshService::Stub::DeleteMesh, request).status());
+  return Explain(CallOnce(*stubs_->meshes, &v1::MeshService::Stub::DeleteMesh, request).status());
 }
 
 absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& name,
@@ -121,7 +128,7 @@ absl::StatusOr<v1::PutManifestResponse> Client::PutManifest(const std::string& n
   const auto attempt = [&] {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
-    const auto writer = manifests_->PutManifest(&context, &response);
+    const auto writer = stubs_->manifests->PutManifest(&context, &response);
     v1::PutManifestRequest message;
     message.set_name(name);
     message.set_tensor_count(static_cast<int64_t>(manifest.tensors().size()));
@@ -146,7 +153,8 @@ absl::StatusOr<Manifest> Client::GetManifest(const std::string& name) {
     manifest.Clear();
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
-    const auto reader = manifests_->GetManifest(&context, Named<v1::GetManifestRequest>(name));
+    const auto reader =
+        stubs_->manifests->GetManifest(&context, Named<v1::GetManifestRequest>(name));
     v1::GetManifestResponse message;
     while (reader->Read(&message)) manifest.mutable_tensors()->MergeFrom(message.tensors());
     return FromGrpcStatus(reader->Finish());
@@ -156,7 +164,7 @@ absl::StatusOr<Manifest> Client::GetManifest(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<v1::ListManifestsResponse::Entry>> Client::ListManifests() {
-  return Pages<v1::ListManifestsResponse::Entry>(*manifests_,
+  return Pages<v1::ListManifestsResponse::Entry>(*stubs_->manifests,
                                                  &v1::ManifestService::Stub::ListManifests,
                                                  &v1::ListManifestsResponse::manifests);
 }
@@ -165,11 +173,11 @@ absl::Status Client::DeleteManifest(const std::string& name, int64_t revision) {
   auto request = Named<v1::DeleteManifestRequest>(name);
   request.set_revision(revision);
   return Explain(
-      CallOnce(*manifests_, &v1::ManifestService::Stub::DeleteManifest, request).status());
+      CallOnce(*stubs_->manifests, &v1::ManifestService::Stub::DeleteManifest, request).status());
 }
 
 absl::StatusOr<v1::Network> Client::GetNetwork() {
-  ASSIGN_OR_RETURN(auto response, Call(*networks_, &v1::NetworkService::Stub::GetNetwork,
+  ASSIGN_OR_RETURN(auto response, Call(*stubs_->networks, &v1::NetworkService::Stub::GetNetwork,
                                        v1::GetNetworkRequest()));
   return std::move(*response.mutable_network());
 }
@@ -181,7 +189,7 @@ absl::StatusOr<v1::Network> Client::SetNetwork(const v1::Topology& topology,
   if (revision.has_value()) request.set_revision(*revision);
   absl::StatusOr<v1::SetNetworkResponse> response;
   const auto once = [&] {
-    response = CallOnce(*networks_, &v1::NetworkService::Stub::SetNetwork, request);
+    response = CallOnce(*stubs_->networks, &v1::NetworkService::Stub::SetNetwork, request);
     return response.status();
   };
   // Of a revision only once: a second answer would be that another one is there.
@@ -193,7 +201,7 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
     const v1::MeasureNetworkRequest& request, OnMeasured on_progress) {
   grpc::ClientContext context;
   SetDeadline(context, std::min(kRpcDeadlineMax, options_.timeout));
-  const auto reader = networks_->MeasureNetwork(&context, request);
+  const auto reader = stubs_->networks->MeasureNetwork(&context, request);
   v1::MeasureNetworkResponse message;
   v1::MeasureNetworkResponse::Result result;
   while (reader->Read(&message)) {
@@ -206,7 +214,7 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
 
 absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {
   RETURN_IF_ERROR(CheckBytes(request));
-  return Call(*reshards_, &v1::ReshardService::Stub::PlanReshard, request);
+  return Call(*stubs_->reshards, &v1::ReshardService::Stub::PlanReshard, request);
 }
 
 FollowerOptions Client::OptionsFor(absl::string_view noun) const {
@@ -222,12 +230,12 @@ absl::StatusOr<v1::Operation> Client::FollowOperation(const v1::ExecuteReshardRe
   Follower<v1::Operation> follower(OptionsFor("operation"), on_change);
   const auto open = [&](grpc::ClientContext& context) {
     if (request == nullptr) return absl::InvalidArgumentError("operation id: found none");
-    return follower.Read(reshards_->ExecuteReshard(&context, *request),
+    return follower.Read(stubs_->reshards->ExecuteReshard(&context, *request),
                          &v1::ExecuteReshardResponse::mutable_operation);
   };
   const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
     const auto watched = WithId<v1::WatchOperationRequest>(known);
-    return follower.Read(operations_->WatchOperation(&context, watched),
+    return follower.Read(stubs_->operations->WatchOperation(&context, watched),
                          &v1::WatchOperationResponse::mutable_operation);
   };
   return follower.Follow(open, watch, id);
@@ -246,7 +254,7 @@ absl::StatusOr<v1::Operation> Client::Start(const v1::ExecuteReshardRequest& req
   RETURN_IF_ERROR(Retry([&] {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
-    first = ReadFirst(context, reshards_->ExecuteReshard(&context, request));
+    first = ReadFirst(context, stubs_->reshards->ExecuteReshard(&context, request));
     return first.status();
   }));
   return std::move(*first->mutable_operation());
@@ -257,51 +265,52 @@ absl::StatusOr<v1::Operation> Client::Watch(const std::string& id, OnChange on_c
 }
 
 absl::StatusOr<v1::Operation> Client::GetOperation(const std::string& id) {
-  ASSIGN_OR_RETURN(auto response, Call(*operations_, &v1::OperationService::Stub::GetOperation,
-                                       WithId<v1::GetOperationRequest>(id)));
+  ASSIGN_OR_RETURN(auto response,
+                   Call(*stubs_->operations, &v1::OperationService::Stub::GetOperation,
+                        WithId<v1::GetOperationRequest>(id)));
   return std::move(*response.mutable_operation());
 }
 
 absl::StatusOr<std::vector<v1::Operation>> Client::ListOperations(int64_t count) {
-  return Pages<v1::Operation>(*operations_, &v1::OperationService::Stub::ListOperations,
+  return Pages<v1::Operation>(*stubs_->operations, &v1::OperationService::Stub::ListOperations,
                               &v1::ListOperationsResponse::operations, count);
 }
 
 absl::Status Client::CancelOperation(const std::string& id, const std::string& reason) {
   auto request = WithId<v1::CancelOperationRequest>(id);
   request.set_reason(reason);
-  return Call(*operations_, &v1::OperationService::Stub::CancelOperation, request).status();
+  return Call(*stubs_->operations, &v1::OperationService::Stub::CancelOperation, request).status();
 }
 
 absl::StatusOr<int64_t> Client::CreatePipeline(const v1::PipelineSpec& pipeline) {
   v1::CreatePipelineRequest request;
   *request.mutable_pipeline() = pipeline;
   ASSIGN_OR_RETURN(auto response,
-                   Call(*pipelines_, &v1::PipelineService::Stub::CreatePipeline, request));
+                   Call(*stubs_->pipelines, &v1::PipelineService::Stub::CreatePipeline, request));
   return response.revision();
 }
 
 absl::StatusOr<v1::PipelineSpec> Client::GetPipeline(const std::string& name) {
-  ASSIGN_OR_RETURN(auto response, Call(*pipelines_, &v1::PipelineService::Stub::GetPipeline,
+  ASSIGN_OR_RETURN(auto response, Call(*stubs_->pipelines, &v1::PipelineService::Stub::GetPipeline,
                                        Named<v1::GetPipelineRequest>(name)));
   return std::move(*response.mutable_pipeline());
 }
 
 absl::StatusOr<std::vector<v1::PipelineSpec>> Client::ListPipelines() {
-  return Pages<v1::PipelineSpec>(*pipelines_, &v1::PipelineService::Stub::ListPipelines,
+  return Pages<v1::PipelineSpec>(*stubs_->pipelines, &v1::PipelineService::Stub::ListPipelines,
                                  &v1::ListPipelinesResponse::pipelines);
 }
 
 absl::Status Client::DeletePipeline(const std::string& name) {
   // Once: a second answer would be that there is none.
-  return Explain(CallOnce(*pipelines_, &v1::PipelineService::Stub::DeletePipeline,
+  return Explain(CallOnce(*stubs_->pipelines, &v1::PipelineService::Stub::DeletePipeline,
                           Named<v1::DeletePipelineRequest>(name))
                      .status());
 }
 
 absl::StatusOr<v1::PipelinePlan> Client::PlanPipeline(const v1::PlanPipelineRequest& request) {
   ASSIGN_OR_RETURN(auto response,
-                   Call(*pipelines_, &v1::PipelineService::Stub::PlanPipeline, request));
+                   Call(*stubs_->pipelines, &v1::PipelineService::Stub::PlanPipeline, request));
   return std::move(*response.mutable_plan());
 }
 
@@ -311,12 +320,12 @@ absl::StatusOr<v1::PipelineRun> Client::FollowPipelineRun(const v1::StartPipelin
   Follower<v1::PipelineRun> follower(OptionsFor("pipeline run"), on_change);
   const auto open = [&](grpc::ClientContext& context) {
     if (request == nullptr) return absl::InvalidArgumentError("pipeline run id: found none");
-    return follower.Read(pipelines_->StartPipeline(&context, *request),
+    return follower.Read(stubs_->pipelines->StartPipeline(&context, *request),
                          &v1::StartPipelineResponse::mutable_run);
   };
   const auto watch = [&](grpc::ClientContext& context, const std::string& known) {
     const auto watched = WithId<v1::WatchPipelineRunRequest>(known);
-    return follower.Read(pipelines_->WatchPipelineRun(&context, watched),
+    return follower.Read(stubs_->pipelines->WatchPipelineRun(&context, watched),
                          &v1::WatchPipelineRunResponse::mutable_run);
   };
   return follower.Follow(open, watch, id);
@@ -339,35 +348,36 @@ absl::StatusOr<v1::PipelineRun> Client::GetPipelineRun(const std::string& id) {
     grpc::ClientContext context;
     SetDeadline(context, options_.call_timeout);
     // The service has no call for a run alone: its watch tells the present state first.
-    first = ReadFirst(context, pipelines_->WatchPipelineRun(&context, request));
+    first = ReadFirst(context, stubs_->pipelines->WatchPipelineRun(&context, request));
     return first.status();
   }));
   return std::move(*first->mutable_run());
 }
 
 absl::StatusOr<std::vector<v1::PipelineRun>> Client::ListPipelineRuns(int64_t count) {
-  return Pages<v1::PipelineRun>(*pipelines_, &v1::PipelineService::Stub::ListPipelineRuns,
+  return Pages<v1::PipelineRun>(*stubs_->pipelines, &v1::PipelineService::Stub::ListPipelineRuns,
                                 &v1::ListPipelineRunsResponse::runs, count);
 }
 
 absl::Status Client::StopPipelineRun(const std::string& id, bool now) {
   auto request = WithId<v1::StopPipelineRunRequest>(id);
   request.set_now(now);
-  return Call(*pipelines_, &v1::PipelineService::Stub::StopPipelineRun, request).status();
+  return Call(*stubs_->pipelines, &v1::PipelineService::Stub::StopPipelineRun, request).status();
 }
 
 absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
-  return Pages<v1::Worker>(*workers_, &v1::WorkerService::Stub::ListWorkers,
+  return Pages<v1::Worker>(*stubs_->workers, &v1::WorkerService::Stub::ListWorkers,
                            &v1::ListWorkersResponse::workers);
 }
 
 absl::Status Client::DrainWorker(const std::string& name) {
-  return Call(*workers_, &v1::WorkerService::Stub::DrainWorker, Named<v1::DrainWorkerRequest>(name))
+  return Call(*stubs_->workers, &v1::WorkerService::Stub::DrainWorker,
+              Named<v1::DrainWorkerRequest>(name))
       .status();
 }
 
 absl::Status Client::ForgetWorker(const std::string& name) {
-  return Call(*workers_, &v1::WorkerService::Stub::ForgetWorker,
+  return Call(*stubs_->workers, &v1::WorkerService::Stub::ForgetWorker,
               Named<v1::ForgetWorkerRequest>(name))
       .status();
 }

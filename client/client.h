@@ -2,13 +2,13 @@
 
 #include "client/outcome.h"
 #include "common/mesh/manifest.h"
-#include "crossmesh/v1/manifest_service.grpc.pb.h"
-#include "crossmesh/v1/mesh_service.grpc.pb.h"
-#include "crossmesh/v1/network_service.grpc.pb.h"
-#include "crossmesh/v1/operation_service.grpc.pb.h"
-#include "crossmesh/v1/pipeline_service.grpc.pb.h"
-#include "crossmesh/v1/reshard_service.grpc.pb.h"
-#include "crossmesh/v1/worker_service.grpc.pb.h"
+#include "crossmesh/v1/manifest_service.pb.h"
+#include "crossmesh/v1/mesh_service.pb.h"
+#include "crossmesh/v1/network_service.pb.h"
+#include "crossmesh/v1/operation_service.pb.h"
+#include "crossmesh/v1/pipeline_service.pb.h"
+#include "crossmesh/v1/reshard_service.pb.h"
+#include "crossmesh/v1/worker_service.pb.h"
 
 #include <cstdint>
 #include <limits>
@@ -24,7 +24,12 @@
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 #include <google/protobuf/repeated_ptr_field.h>
-#include <grpcpp/channel.h>
+
+namespace grpc {
+class Channel;
+class ClientContext;
+class Status;
+}  // namespace grpc
 
 namespace crossmesh {
 
@@ -52,6 +57,10 @@ class Client {
   // Connects at the first call. InvalidArgument: the address is malformed, or not local without
   // `insecure`.
   static absl::StatusOr<Client> Connect(const std::string& address, const ClientOptions& options);
+
+  Client(Client&& other) noexcept;
+  Client& operator=(Client&& other) noexcept;
+  ~Client();
 
   const std::string& address() const { return address_; }
 
@@ -135,6 +144,8 @@ class Client {
   absl::Status ForgetWorker(const std::string& name);
 
  private:
+  struct Stubs;  // apart, so that users read no headers of gRPC
+
   Client(std::string address, const ClientOptions& options,
          const std::shared_ptr<grpc::Channel>& channel);
 
@@ -167,13 +178,7 @@ class Client {
 
   std::string address_;
   ClientOptions options_;
-  std::unique_ptr<v1::MeshService::Stub> meshes_;
-  std::unique_ptr<v1::ManifestService::Stub> manifests_;
-  std::unique_ptr<v1::NetworkService::Stub> networks_;
-  std::unique_ptr<v1::ReshardService::Stub> reshards_;
-  std::unique_ptr<v1::OperationService::Stub> operations_;
-  std::unique_ptr<v1::PipelineService::Stub> pipelines_;
-  std::unique_ptr<v1::WorkerService::Stub> workers_;
+  std::unique_ptr<Stubs> stubs_;
 };
 
 // A request id that is never used again: 128 random bits.

@@ -1,5 +1,5 @@
 // How a Client makes calls that answer once: again while the controller is unavailable, and page by
-// page. Only client.cc needs these.
+// page, and the stubs that it makes them by. Only client.cc needs these.
 
 #pragma once
 
@@ -7,9 +7,17 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/status_codec.h"
+#include "crossmesh/v1/manifest_service.grpc.pb.h"
+#include "crossmesh/v1/mesh_service.grpc.pb.h"
+#include "crossmesh/v1/network_service.grpc.pb.h"
+#include "crossmesh/v1/operation_service.grpc.pb.h"
+#include "crossmesh/v1/pipeline_service.grpc.pb.h"
+#include "crossmesh/v1/reshard_service.grpc.pb.h"
+#include "crossmesh/v1/worker_service.grpc.pb.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +26,16 @@
 #include <grpcpp/client_context.h>
 
 namespace crossmesh {
+
+struct Client::Stubs {
+  std::unique_ptr<v1::MeshService::Stub> meshes;
+  std::unique_ptr<v1::ManifestService::Stub> manifests;
+  std::unique_ptr<v1::NetworkService::Stub> networks;
+  std::unique_ptr<v1::ReshardService::Stub> reshards;
+  std::unique_ptr<v1::OperationService::Stub> operations;
+  std::unique_ptr<v1::PipelineService::Stub> pipelines;
+  std::unique_ptr<v1::WorkerService::Stub> workers;
+};
 
 template <typename Request>
 Request WithId(const std::string& id) {

@@ -5,6 +5,11 @@
 #include "common/rpc/server_streams.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "crossmesh/v1/manifest_service.grpc.pb.h"
+#include "crossmesh/v1/mesh_service.grpc.pb.h"
+#include "crossmesh/v1/operation_service.grpc.pb.h"
+#include "crossmesh/v1/pipeline_service.grpc.pb.h"
+#include "crossmesh/v1/reshard_service.grpc.pb.h"
 
 #include <atomic>
 #include <memory>

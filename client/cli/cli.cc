@@ -2,6 +2,7 @@
 
 #include "client/cli/duration_flag.h"
 #include "client/cli/report_text.h"
+#include "client/client.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
@@ -17,8 +18,10 @@
 #include <system_error>
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <absl/strings/str_cat.h>
 #include <google/protobuf/util/json_util.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -39,6 +42,8 @@ CLI::App& Cli::AddCommand(CLI::App& parent, const std::string& name, const std::
   }
   return command;
 }
+
+void Cli::AddOtherName(CLI::App& command, const std::string& name) { command.alias(name); }
 
 CLI::App& Cli::AddGroup(CLI::App& parent, const std::string& name, const std::string& description) {
   CLI::App& group = *parent.add_subcommand(name, description);

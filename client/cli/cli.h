@@ -1,7 +1,5 @@
 #pragma once
 
-#include "client/client.h"
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,15 +8,20 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
 #include <absl/time/time.h>
 #include <google/protobuf/message.h>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace crossmesh {
+
+class Client;
 
 // How the program ends; docs/running.md has the table for its users.
 enum class ExitCode : uint8_t {
@@ -41,7 +44,7 @@ class Cli {
   CLI::App& AddCommand(CLI::App& parent, const std::string& name, const std::string& description,
                        const std::string& examples);
   // Another name of a command, which scripts have and no help lists.
-  static void AddOtherName(CLI::App& command, const std::string& name) { command.alias(name); }
+  static void AddOtherName(CLI::App& command, const std::string& name);
   // A group of subcommands, of which one must be given.
   CLI::App& AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
   // The flags --controller, --insecure and --timeout, of a command that asks a controller, and of
@@ -105,14 +108,6 @@ class Cli {
 
 // As in the API's JSON: field names as in the .proto files, 64-bit numbers as strings.
 nlohmann::json ToJson(const google::protobuf::Message& message);
-
-// {"meshes": [...]}: what a command that lists things answers.
-template <typename Messages>
-nlohmann::json ListDocument(const std::string& name, const Messages& messages) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& message : messages) list.push_back(ToJson(message));
-  return {{name, std::move(list)}};
-}
 
 // Reads what ToJson writes, or people write as the API's JSON; InvalidArgument names `file`.
 absl::Status FromJson(const std::string& file, const std::string& json,

@@ -1,7 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <absl/status/status.h>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace crossmesh {
 

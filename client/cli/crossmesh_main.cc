@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {

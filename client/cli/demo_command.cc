@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 #include <unistd.h>

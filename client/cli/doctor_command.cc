@@ -1,4 +1,6 @@
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
+#include "client/client.h"
 #include "client/doctor/host_checks.h"
 #include "client/doctor/link_check.h"
 #include "common/base/byte_count.h"
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -73,9 +76,9 @@ void AddDoctorCommand(Cli& cli, CLI::App& app) {
                      "  crossmesh doctor --controller 10.0.0.5:7400 --insecure\n"
                      "With a controller it also sends a little over the links between workers.\n");
   const auto flags = std::make_shared<DoctorFlags>();
-  command.add_option("--listen", flags->listen, "Address that a daemon is to have: HOST:PORT");
-  command.add_option("--memory-bytes", flags->memory_bytes, "That a worker's storages are to have")
-      ->check(CLI::NonNegativeNumber);
+  AddOption(command, "--listen", flags->listen, "Address that a daemon is to have: HOST:PORT");
+  AddOption(command, "--memory-bytes", flags->memory_bytes, "That a worker's storages are to have")
+      .NotNegative();
   cli.AddControllerFlags(command);
   cli.Run(command, [&cli, flags] { return Examine(cli, *flags); });
 }

@@ -1,4 +1,5 @@
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 #include "common/rpc/channel.h"
@@ -8,6 +9,7 @@
 #include <string>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -50,8 +52,8 @@ void AddHealthCommand(Cli& cli, CLI::App& app) {
                                      "  crossmesh health /run/crossmesh-worker/ready\n"
                                      "Exits with an error when the daemon does not.\n");
   const auto ready_file = std::make_shared<std::string>();
-  command.add_option("ready_file", *ready_file, "What the daemon was given as --ready-file")
-      ->required();
+  AddOption(command, "ready_file", *ready_file, "What the daemon was given as --ready-file")
+      .Required();
   cli.Run(command, [&cli, ready_file] { return Ask(cli, *ready_file); });
 }
 

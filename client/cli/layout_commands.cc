@@ -1,4 +1,5 @@
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
 #include "client/cli/report_text.h"
 #include "client/cli/tensor_flags.h"
 #include "common/base/status_macros.h"
@@ -15,6 +16,7 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -148,13 +150,13 @@ void AddLayoutCommands(Cli& cli, CLI::App& app) {
       "  crossmesh layout show --mesh 'fsdp=4 on a.0-3' --manifest examples/gpt2.json "
       "--rules examples/gpt2.fsdp.rules --tensor wte.weight\n");
   const auto flags = std::make_shared<LayoutShowFlags>();
-  show.add_option("--mesh", flags->mesh, "Mesh, e.g. 'data=2 on a.0-1'")->required();
-  show.add_option("--layout", flags->layout, "Layout, e.g. '[data, -] chunk'");
-  show.add_option("--shape", flags->shape, "Shape, e.g. '[50257, 768]'");
-  show.add_option("--dtype", flags->type, "Element type")->capture_default_str();
-  show.add_option("--manifest", flags->manifest, "Manifest or safetensors file");
-  show.add_option("--rules", flags->rules, "Layout rules file");
-  show.add_option("--tensor", flags->tensor, "Name of a tensor of the manifest");
+  AddOption(show, "--mesh", flags->mesh, "Mesh, e.g. 'data=2 on a.0-1'").Required();
+  AddOption(show, "--layout", flags->layout, "Layout, e.g. '[data, -] chunk'");
+  AddOption(show, "--shape", flags->shape, "Shape, e.g. '[50257, 768]'");
+  AddOption(show, "--dtype", flags->type, "Element type").ShowDefault();
+  AddOption(show, "--manifest", flags->manifest, "Manifest or safetensors file");
+  AddOption(show, "--rules", flags->rules, "Layout rules file");
+  AddOption(show, "--tensor", flags->tensor, "Name of a tensor of the manifest");
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 }
 

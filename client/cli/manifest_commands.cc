@@ -1,6 +1,9 @@
 #include "client/cli/cli.h"
+#include "client/cli/list_document.h"
+#include "client/cli/options.h"
 #include "client/cli/report_text.h"
 #include "client/cli/tensor_flags.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 #include "common/wire/tensor_codec.h"
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -74,11 +78,10 @@ void AddManifestCommands(Cli& cli, CLI::App& app) {
                                     "  crossmesh manifest create gpt2 examples/gpt2.json\n"
                                     "  crossmesh manifest create mine model.safetensors\n");
   for (const char* name : {"put", "register"}) Cli::AddOtherName(create, name);
-  create.add_option("name", flags->name, "Name, [a-z0-9._-]{1,63}")->required();
-  create
-      .add_option("file", flags->file,
-                  "Manifest file, what `show --json` prints, or safetensors file or folder")
-      ->required();
+  AddOption(create, "name", flags->name, "Name, [a-z0-9._-]{1,63}").Required();
+  AddOption(create, "file", flags->file,
+            "Manifest file, what `show --json` prints, or safetensors file or folder")
+      .Required();
   cli.Run(create, [&cli, flags] { return Create(cli, *flags); });
 
   CLI::App& list =
@@ -87,13 +90,13 @@ void AddManifestCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows a manifest, tensor by tensor",
                                   "  crossmesh manifest show gpt2\n");
-  show.add_option("name", flags->name, "Name")->required();
+  AddOption(show, "name", flags->name, "Name").Required();
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& remove =
       cli.AddCommand(group, "delete", "Deletes a manifest", "  crossmesh manifest delete gpt2\n");
-  remove.add_option("name", flags->name, "Name")->required();
-  remove.add_option("--revision", flags->revision, "Only if it still has this revision");
+  AddOption(remove, "name", flags->name, "Name").Required();
+  AddOption(remove, "--revision", flags->revision, "Only if it still has this revision");
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
   for (CLI::App* command : {&create, &list, &show, &remove}) cli.AddControllerFlags(*command);

@@ -1,5 +1,7 @@
 #include "client/cli/memory_flag.h"
 
+#include "client/cli/options.h"
+
 #include <utility>
 
 #include <absl/status/status.h>
@@ -9,11 +11,10 @@
 namespace crossmesh {
 
 void AddMemoryFlag(CLI::App& command, std::vector<std::string>& entries) {
-  command
-      .add_option("--memory", entries,
-                  "HOST=SOCKET,...: the memory sockets of the hosts that are looked at")
-      ->delimiter(',')
-      ->required();
+  AddOption(command, "--memory", entries,
+            "HOST=SOCKET,...: the memory sockets of the hosts that are looked at")
+      .SplitAt(',')
+      .Required();
 }
 
 absl::StatusOr<std::vector<HostMemory>> ParseMemoryFlag(std::span<const std::string> entries) {

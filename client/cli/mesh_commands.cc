@@ -1,4 +1,7 @@
 #include "client/cli/cli.h"
+#include "client/cli/list_document.h"
+#include "client/cli/options.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 #include "common/mesh/mesh.h"
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -76,8 +80,8 @@ void AddMeshCommands(Cli& cli, CLI::App& app) {
       cli.AddCommand(group, "create", "Registers a mesh",
                      "  crossmesh mesh create trainer 'data=2,model=2 on node-a.0-1,node-b.0-1'\n");
   for (const char* name : {"put", "register"}) Cli::AddOtherName(create, name);
-  create.add_option("name", flags->name, "Name, [a-z0-9._-]{1,63}")->required();
-  create.add_option("mesh", flags->mesh, "Mesh in text form")->required();
+  AddOption(create, "name", flags->name, "Name, [a-z0-9._-]{1,63}").Required();
+  AddOption(create, "mesh", flags->mesh, "Mesh in text form").Required();
   cli.Run(create, [&cli, flags] { return Create(cli, *flags); });
 
   CLI::App& list =
@@ -86,13 +90,13 @@ void AddMeshCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows a mesh, slot by slot",
                                   "  crossmesh mesh show trainer\n");
-  show.add_option("name", flags->name, "Name")->required();
+  AddOption(show, "name", flags->name, "Name").Required();
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& remove =
       cli.AddCommand(group, "delete", "Deletes a mesh", "  crossmesh mesh delete trainer\n");
-  remove.add_option("name", flags->name, "Name")->required();
-  remove.add_option("--revision", flags->revision, "Only if it still has this revision");
+  AddOption(remove, "name", flags->name, "Name").Required();
+  AddOption(remove, "--revision", flags->revision, "Only if it still has this revision");
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
   for (CLI::App* command : {&create, &list, &show, &remove}) cli.AddControllerFlags(*command);

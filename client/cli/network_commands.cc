@@ -1,6 +1,8 @@
 #include "client/cli/cli.h"
 #include "client/cli/network_report.h"
+#include "client/cli/options.h"
 #include "client/cli/progress.h"
+#include "client/client.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/topology_file.h"
@@ -75,14 +77,14 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
   CLI::App& show = cli.AddCommand(group, "show", "Shows hosts, NICs and racks",
                                   "  crossmesh network show\n"
                                   "  crossmesh network show --as-file > network.json\n");
-  show.add_flag("--as-file", flags->as_file, "Print the file that `set` reads");
+  AddFlag(show, "--as-file", flags->as_file, "Print the file that `set` reads");
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& set = cli.AddCommand(group, "set", "Describes the network from now on",
                                  "  crossmesh network set network.json\n"
                                  "  crossmesh network set --revision 3 network.json --json\n");
-  set.add_option("file", flags->file, "Network file; - is standard input")->required();
-  set.add_option("--revision", flags->revision, "Only if this is still the current revision");
+  AddOption(set, "file", flags->file, "Network file; - is standard input").Required();
+  AddOption(set, "--revision", flags->revision, "Only if this is still the current revision");
   cli.Run(set, [&cli, flags] { return Set(cli, *flags); });
 
   CLI::App& measure = cli.AddCommand(
@@ -91,11 +93,11 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
       "  crossmesh network measure --link-seconds 2 --link-bytes 10000000000 --json\n"
       "Every NIC sends to and receives from two others where there are that many. Racks stay as\n"
       "they were described.\n");
-  measure.add_option("--link-seconds", flags->link_seconds, "How long each link is filled")
-      ->check(CLI::Range(0.01, 10.0))
-      ->capture_default_str();
-  measure.add_option("--link-bytes", flags->link_bytes,
-                     "The most that is sent over each, from 65536 to 2^36 (default 2^30)");
+  AddOption(measure, "--link-seconds", flags->link_seconds, "How long each link is filled")
+      .Between(0.01, 10.0)
+      .ShowDefault();
+  AddOption(measure, "--link-bytes", flags->link_bytes,
+            "The most that is sent over each, from 65536 to 2^36 (default 2^30)");
   cli.Run(measure, [&cli, flags] { return Measure(cli, *flags); });
 
   for (CLI::App* command : {&show, &set, &measure}) cli.AddControllerFlags(*command);

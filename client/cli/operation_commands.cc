@@ -1,5 +1,8 @@
 #include "client/cli/cli.h"
+#include "client/cli/list_document.h"
 #include "client/cli/operation_report.h"
+#include "client/cli/options.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 
 #include <memory>
@@ -7,6 +10,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -72,7 +76,7 @@ void AddOperationCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& list = cli.AddCommand(group, "list", "Lists operations, newest first",
                                   "  crossmesh operation list --count 5\n");
-  list.add_option("--count", flags->count, "At most so many")->capture_default_str();
+  AddOption(list, "--count", flags->count, "At most so many").ShowDefault();
   cli.Run(list, [&cli, flags] { return List(cli, *flags); });
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows an operation as it is now",
@@ -95,11 +99,11 @@ void AddOperationCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& cancel = cli.AddCommand(group, "cancel", "Asks for an operation's end",
                                     "  crossmesh operation cancel op-0123456789abcdef\n");
-  cancel.add_option("--reason", flags->reason, "For the report")->capture_default_str();
+  AddOption(cancel, "--reason", flags->reason, "For the report").ShowDefault();
   cli.Run(cancel, [&cli, flags] { return Cancel(cli, *flags); });
 
   for (CLI::App* command : {&show, &watch, &wait, &cancel}) {
-    command->add_option("id", flags->id, "The operation's id")->required();
+    AddOption(*command, "id", flags->id, "The operation's id").Required();
   }
   for (CLI::App* command : {&list, &show, &watch, &wait, &cancel}) cli.AddControllerFlags(*command);
 }

@@ -3,6 +3,7 @@
 #include "client/cli/plan_report.h"
 #include "client/cli/progress.h"
 #include "client/cli/report_text.h"
+#include "client/client.h"
 #include "common/base/clock.h"
 #include "common/base/format.h"
 #include "common/base/status_macros.h"

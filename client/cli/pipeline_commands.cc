@@ -1,4 +1,5 @@
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/pipeline_flags.h"
 #include "client/cli/pipeline_picture.h"
@@ -16,6 +17,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -27,9 +29,9 @@ struct PipelineFiles {
   std::string schedule;
 
   void AddTo(CLI::App& command) {
-    command.add_option("--svg", svg, "Draw the run to this file: .svg, .png or .pdf");
-    command.add_option("--trace", trace, "Write the run in Chrome's trace format to this file");
-    command.add_option("--output", schedule, "Write the schedule to this file, for --schedule");
+    AddOption(command, "--svg", svg, "Draw the run to this file: .svg, .png or .pdf");
+    AddOption(command, "--trace", trace, "Write the run in Chrome's trace format to this file");
+    AddOption(command, "--output", schedule, "Write the schedule to this file, for --schedule");
   }
 
   absl::Status Write(const PlannedPipeline& planned) const {
@@ -128,7 +130,7 @@ void AddDrawCommand(Cli& cli, CLI::App& group) {
   const auto flags = std::make_shared<PipelineFlags>();
   flags->AddTo(command, {.one_schedule = false});
   const auto svg = std::make_shared<std::string>("pipeline.svg");
-  command.add_option("--svg", *svg, "The file: .svg, .png or .pdf")->capture_default_str();
+  AddOption(command, "--svg", *svg, "The file: .svg, .png or .pdf").ShowDefault();
   cli.Run(command, [&cli, flags, svg] { return Draw(cli, *flags, *svg); });
 }
 

@@ -1,4 +1,5 @@
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/pipeline_picture.h"
 #include "common/base/status_macros.h"
@@ -13,9 +14,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -111,14 +114,13 @@ void AddPipelineConvertCommand(Cli& cli, CLI::App& group) {
       "CSV is PyTorch's, with compute only or with its communication as well. Traces and drawings "
       "have unit times.\n");
   const auto flags = std::make_shared<ConvertFlags>();
-  const CLI::IsMember formats({kJson, kCompute, kComms, kTrace, kSvg});
-  command.add_option("from_file", flags->from_file, "The schedule")->required();
-  command.add_option("to_file", flags->to_file, "What is written")->required();
-  command.add_option("--from", flags->from, "Its format; may be left out for .json")
-      ->check(formats);
-  command
-      .add_option("--to", flags->to, "Its format; may be left out for .json, .svg, .png and .pdf")
-      ->check(formats);
+  const std::vector<std::string> formats = {kJson, kCompute, kComms, kTrace, kSvg};
+  AddOption(command, "from_file", flags->from_file, "The schedule").Required();
+  AddOption(command, "to_file", flags->to_file, "What is written").Required();
+  AddOption(command, "--from", flags->from, "Its format; may be left out for .json").OneOf(formats);
+  AddOption(command, "--to", flags->to,
+            "Its format; may be left out for .json, .svg, .png and .pdf")
+      .OneOf(formats);
   cli.Run(command, [&cli, flags] { return Convert(cli, *flags); });
 }
 

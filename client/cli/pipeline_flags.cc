@@ -1,6 +1,7 @@
 #include "client/cli/pipeline_flags.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 
@@ -20,24 +21,23 @@ absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
 }
 
 void PipelineFlags::AddTo(CLI::App& command, const PipelineFlagsForm& form) {
-  command.add_option("file", file_, "JSON file of the pipeline (PipelineSpec)")
-      ->required(form.file_required);
-  CLI::Option* const schedule =
-      command.add_option("--schedule", schedules_,
-                         "auto (default), a name such as 1f1b, or a file FILE.json of a schedule");
-  if (form.one_schedule) schedule->expected(1);
-  command.add_flag("--delay-weight-gradients", delay_weight_gradients_,
-                   "Split backward ops: the gradient of the weights comes after that of the input");
-  command.add_option("--windows", windows_, "Of window_order, by stage: 5,3,1")->delimiter(',');
-  command
-      .add_option("--objective", objective_, "seconds (default): of an iteration; span: of a rank")
-      ->check(CLI::IsMember({"seconds", "span"}));
-  command
-      .add_option("--transfer-model", transfer_model_,
-                  "What transfers share: ports (default), those that their plans use; latency, "
-                  "link, pair, nic; blocking: ranks do nothing else meanwhile")
-      ->check(CLI::IsMember({"ports", "latency", "link", "pair", "nic", "blocking"}));
-  command.add_option("--search-ops", search_ops_max_, "Bounds the search of auto, in ops");
+  AddOption(command, "file", file_, "JSON file of the pipeline (PipelineSpec)")
+      .Required(form.file_required);
+  Option schedule =
+      AddOption(command, "--schedule", schedules_,
+                "auto (default), a name such as 1f1b, or a file FILE.json of a schedule");
+  if (form.one_schedule) schedule.Expect(1);
+  AddFlag(command, "--delay-weight-gradients", delay_weight_gradients_,
+          "Split backward ops: the gradient of the weights comes after that of the input");
+  AddOption(command, "--windows", windows_, "Of window_order, by stage: 5,3,1").SplitAt(',');
+  AddOption(command, "--objective", objective_,
+            "seconds (default): of an iteration; span: of a rank")
+      .OneOf({"seconds", "span"});
+  AddOption(command, "--transfer-model", transfer_model_,
+            "What transfers share: ports (default), those that their plans use; latency, "
+            "link, pair, nic; blocking: ranks do nothing else meanwhile")
+      .OneOf({"ports", "latency", "link", "pair", "nic", "blocking"});
+  AddOption(command, "--search-ops", search_ops_max_, "Bounds the search of auto, in ops");
 }
 
 absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {

@@ -1,5 +1,8 @@
 #include "client/cli/cli.h"
+#include "client/cli/list_document.h"
+#include "client/cli/options.h"
 #include "client/cli/pipeline_flags.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -56,7 +60,7 @@ void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
   CLI::App& create = cli.AddCommand(group, "create", "Registers a pipeline under its name",
                                     "  crossmesh pipeline create examples/pipeline.json\n");
   for (const char* other : {"put", "register"}) Cli::AddOtherName(create, other);
-  create.add_option("file", *file, "JSON file of the pipeline (PipelineSpec)")->required();
+  AddOption(create, "file", *file, "JSON file of the pipeline (PipelineSpec)").Required();
   cli.Run(create, [&cli, file] { return Create(cli, *file); });
 
   CLI::App& list = cli.AddCommand(group, "list", "Lists all registered pipelines by name",
@@ -65,7 +69,7 @@ void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
 
   CLI::App& remove = cli.AddCommand(group, "delete", "Deletes a registered pipeline",
                                     "  crossmesh pipeline delete u-net\n");
-  remove.add_option("name", *name, "Name")->required();
+  AddOption(remove, "name", *name, "Name").Required();
   cli.Run(remove, [&cli, name] { return Delete(cli, *name); });
 
   for (CLI::App* command : {&create, &list, &remove}) cli.AddControllerFlags(*command);

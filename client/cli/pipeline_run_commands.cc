@@ -1,11 +1,14 @@
 #include "client/cli/cli.h"
+#include "client/cli/list_document.h"
 #include "client/cli/measured_times.h"
+#include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/pipeline_run_flags.h"
 #include "client/cli/pipeline_run_report.h"
 #include "client/cli/progress.h"
 #include "client/cli/run_interrupts.h"
 #include "client/cli/run_picture.h"
+#include "client/client.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -18,6 +21,7 @@
 
 #include <absl/strings/str_cat.h>
 #include <google/protobuf/util/json_util.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -161,14 +165,14 @@ void AddPipelineRunCommands(Cli& cli, CLI::App& group) {
   CLI::App& show = cli.AddCommand(group, "show", "Shows a run as it is now, or lists all",
                                   "  crossmesh pipeline show\n"
                                   "  crossmesh pipeline show pr-0123456789abcdef\n");
-  show.add_option("id", flags->id, "The run's id; without it, all runs, newest first");
-  show.add_option("--count", flags->count, "Of a list, at most so many")->capture_default_str();
+  AddOption(show, "id", flags->id, "The run's id; without it, all runs, newest first");
+  AddOption(show, "--count", flags->count, "Of a list, at most so many").ShowDefault();
   cli.Run(show, [&cli, flags] { return Show(cli, *flags); });
 
   CLI::App& stop = cli.AddCommand(group, "stop", "Asks for a run's end",
                                   "  crossmesh pipeline stop pr-0123456789abcdef\n");
-  stop.add_option("id", flags->id, "The run's id")->required();
-  stop.add_flag("--now", flags->now, "At once, not after the iteration that runs");
+  AddOption(stop, "id", flags->id, "The run's id").Required();
+  AddFlag(stop, "--now", flags->now, "At once, not after the iteration that runs");
   cli.Run(stop, [&cli, flags] { return Stop(cli, *flags); });
 
   for (CLI::App* command : {&show, &stop}) cli.AddControllerFlags(*command);

@@ -1,6 +1,7 @@
 #include "client/cli/pipeline_run_flags.h"
 
 #include "client/cli/duration_flag.h"
+#include "client/cli/options.h"
 #include "client/client.h"
 #include "common/base/status_macros.h"
 
@@ -10,31 +11,28 @@ namespace crossmesh {
 
 void PipelineRunFlags::AddTo(CLI::App& command) {
   pipeline_.AddTo(command, {.file_required = false});
-  command.add_option("--pipeline", name_, "A registered pipeline, instead of a file");
-  CLI::Option* const iterations =
-      command.add_option("--iterations", iterations_, "So many, at least 1");
+  AddOption(command, "--pipeline", name_, "A registered pipeline, instead of a file");
+  Option iterations = AddOption(command, "--iterations", iterations_, "So many, at least 1");
   if (rehearsal_) {
-    iterations->capture_default_str();
+    iterations.ShowDefault();
   } else {
-    iterations->required();
+    iterations.Required();
   }
-  command.add_flag("--no-checksums", no_checksums_, "Transfers are not verified");
-  command.add_option("--iteration-deadline", iteration_deadline_,
-                     "Of each, e.g. 90s (default: 3 times the prediction and 30s)");
-  command.add_option("--stall-limit", stall_limit_, "Of transfers (default: 5s)");
-  command.add_option("--rejoin-limit", rejoin_limit_,
-                     "How long a failed iteration waits for all workers (default: 30s)");
-  command.add_flag("--stop-at-failure", stop_at_failure_,
-                   "End with the first iteration that fails");
-  command.add_option("--request-id", request_id_,
-                     "Names this request: given again, it is the same run");
-  command.add_option(
-      "--svg", svg_,
-      "Draw what was measured beside what was planned to this file: .svg, .png or .pdf");
-  command.add_option(
-      "--write-times", times_,
-      absl::StrCat("Write the pipeline to this file, with the measured times of its ",
-                   rehearsal_ ? "edges" : "ops and edges"));
+  AddFlag(command, "--no-checksums", no_checksums_, "Transfers are not verified");
+  AddOption(command, "--iteration-deadline", iteration_deadline_,
+            "Of each, e.g. 90s (default: 3 times the prediction and 30s)");
+  AddOption(command, "--stall-limit", stall_limit_, "Of transfers (default: 5s)");
+  AddOption(command, "--rejoin-limit", rejoin_limit_,
+            "How long a failed iteration waits for all workers (default: 30s)");
+  AddFlag(command, "--stop-at-failure", stop_at_failure_,
+          "End with the first iteration that fails");
+  AddOption(command, "--request-id", request_id_,
+            "Names this request: given again, it is the same run");
+  AddOption(command, "--svg", svg_,
+            "Draw what was measured beside what was planned to this file: .svg, .png or .pdf");
+  AddOption(command, "--write-times", times_,
+            absl::StrCat("Write the pipeline to this file, with the measured times of its ",
+                         rehearsal_ ? "edges" : "ops and edges"));
 }
 
 absl::StatusOr<v1::StartPipelineRequest> PipelineRunFlags::Request() const {

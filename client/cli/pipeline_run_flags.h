@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <absl/status/statusor.h>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace crossmesh {
 

@@ -1,8 +1,10 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
+#include "client/cli/options.h"
 #include "client/cli/plan_report.h"
 #include "client/cli/simulation_files.h"
 #include "client/cli/spec_flags.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 #include "common/wire/tensor_codec.h"
 #include "planner/network/simulator.h"
@@ -16,6 +18,7 @@
 
 #include <absl/functional/function_ref.h>
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -149,9 +152,9 @@ void AddPlanCommand(Cli& cli, CLI::App& app) {
   const auto flags = std::make_shared<PlanFlags>();
   cli.AddControllerFlags(command);
   flags->spec.AddTo(command);
-  command.add_flag("--all-strategies", flags->all_strategies, "Plan with each, and compare");
-  command.add_flag("--explain", flags->explain, "Print the plan as well");
-  command.add_option("--explain-relays", flags->explain_relays, "Relays listed (default 1000)");
+  AddFlag(command, "--all-strategies", flags->all_strategies, "Plan with each, and compare");
+  AddFlag(command, "--explain", flags->explain, "Print the plan as well");
+  AddOption(command, "--explain-relays", flags->explain_relays, "Relays listed (default 1000)");
   flags->files.AddTo(command);
   cli.Run(command, [&cli, flags] { return RunPlan(cli, *flags); });
 }

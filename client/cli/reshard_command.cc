@@ -1,7 +1,9 @@
 #include "client/cli/cli.h"
 #include "client/cli/interrupt_notice.h"
 #include "client/cli/operation_report.h"
+#include "client/cli/options.h"
 #include "client/cli/spec_flags.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 
 #include <iostream>
@@ -73,10 +75,10 @@ void AddReshardCommand(Cli& cli, CLI::App& app) {
   cli.AddControllerFlags(command);
   flags->spec.AddTo(command);
   flags->spec.AddExecutionTo(command);
-  command.add_option("--request-id", flags->request_id,
-                     "Names this request: given again, it is the same operation");
-  command.add_flag("--detach", flags->detach,
-                   "Print the operation's id as soon as it has begun, and leave it to itself");
+  AddOption(command, "--request-id", flags->request_id,
+            "Names this request: given again, it is the same operation");
+  AddFlag(command, "--detach", flags->detach,
+          "Print the operation's id as soon as it has begun, and leave it to itself");
   cli.Run(command, [&cli, flags] { return Reshard(cli, *flags); });
 }
 

@@ -2,6 +2,7 @@
 
 #include "client/cli/measured_timeline.h"
 #include "client/cli/pipeline_picture.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"

@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
+#include "client/cli/options.h"
 #include "client/cli/plan_report.h"
 #include "client/cli/simulation_files.h"
 #include "client/cli/simulation_report.h"
@@ -57,13 +58,12 @@ void AddSimulateCommand(Cli& cli, CLI::App& app) {
       "Open the trace with chrome://tracing or ui.perfetto.dev.\n");
   const auto flags = std::make_shared<SimulateFlags>();
   flags->spec.AddTo(command);
-  command
-      .add_option("--sharing", flags->sharing,
-                  "How connections share a NIC: planned, by the bytes sent over them, as workers "
-                  "see to (default), or equal")
-      ->check(CLI::IsMember({"equal", "planned"}));
+  AddOption(command, "--sharing", flags->sharing,
+            "How connections share a NIC: planned, by the bytes sent over them, as workers "
+            "see to (default), or equal")
+      .OneOf({"equal", "planned"});
   flags->files.AddTo(command);
-  command.add_option("--ports", flags->ports_max, "Ports listed, the busiest first (default 12)");
+  AddOption(command, "--ports", flags->ports_max, "Ports listed, the busiest first (default 12)");
   cli.Run(command, [&cli, flags] { return RunSimulate(cli, *flags); });
 }
 

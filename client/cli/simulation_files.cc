@@ -1,6 +1,7 @@
 #include "client/cli/simulation_files.h"
 
 #include "client/cli/cli.h"
+#include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/plan_picture.h"
 #include "client/cli/simulation_report.h"
@@ -9,9 +10,9 @@
 namespace crossmesh {
 
 void SimulationFiles::AddTo(CLI::App& command) {
-  command.add_option("--svg", svg_,
-                     "Draw hosts, routes and the run over time to this file: .svg, .png or .pdf");
-  command.add_option("--trace", trace_, "Write the run in Chrome's trace format to this file");
+  AddOption(command, "--svg", svg_,
+            "Draw hosts, routes and the run over time to this file: .svg, .png or .pdf");
+  AddOption(command, "--trace", trace_, "Write the run in Chrome's trace format to this file");
 }
 
 absl::Status SimulationFiles::Write(const Plan& plan, const Topology& topology,

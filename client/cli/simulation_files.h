@@ -6,8 +6,11 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <absl/status/status.h>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace crossmesh {
 

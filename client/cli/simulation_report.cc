@@ -14,6 +14,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_split.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/duration_flag.h"
+#include "client/cli/options.h"
 #include "client/cli/tensor_flags.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
@@ -11,9 +12,11 @@
 #include "crossmesh/v1/reshard_service.pb.h"
 #include "planner/reshard/strategy.h"
 
+#include <filesystem>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -32,45 +35,43 @@ absl::StatusOr<v1::ReshardSpec> ReadRequestFile(const std::string& path) {
 }  // namespace
 
 void SpecFlags::AddSideTo(CLI::App& command, const std::string& name, Side& side) {
-  command.add_option("--" + name, side.mesh,
-                     "Mesh, as text ('data=2 on a.0-1') or a registered name");
-  command.add_option("--" + name + "-rules", side.rules, "File of layout rules for its tensors");
-  command.add_option("--" + name + "-layout", side.layout, "One layout for all tensors instead");
+  AddOption(command, "--" + name, side.mesh,
+            "Mesh, as text ('data=2 on a.0-1') or a registered name");
+  AddOption(command, "--" + name + "-rules", side.rules, "File of layout rules for its tensors");
+  AddOption(command, "--" + name + "-layout", side.layout, "One layout for all tensors instead");
 }
 
 void SpecFlags::AddTo(CLI::App& command) {
-  command.add_option("--request", request_, "JSON file of the API request; other flags go over it");
-  command.add_option("--manifest", manifest_,
-                     "Manifest file, safetensors file or folder, or a registered name");
+  AddOption(command, "--request", request_, "JSON file of the API request; other flags go over it");
+  AddOption(command, "--manifest", manifest_,
+            "Manifest file, safetensors file or folder, or a registered name");
   AddSideTo(command, "source", source_);
   AddSideTo(command, "destination", destination_);
-  command.add_option("--replica-axes", replica_axes_, "Destination axes that count replicas, a,b")
-      ->delimiter(',');
-  command.add_option("--strategy", strategy_, "relay (the default) or one to compare with");
-  command.add_option("--seed", seed_, "Of strategies that draw");
-  command.add_option(
-      "--chunk-bytes", chunk_bytes_,
-      "Most of a chunk, a multiple of 65536 up to 16777216 (default: by the bytes of the "
-      "request)");
-  command.add_option("--nic-share", nic_share_,
-                     "Share of every NIC that may be used, above 0 to 1 (default 1)");
-  command.add_flag("--no-broadcasts", no_broadcasts_,
-                   "Relays only, even where GPUs are predicted to broadcast faster");
-  command.add_flag("--in-place", in_place_, "Receive into the destination's only memory");
-  command.add_option("--topology", topology_, "Network file; without one, rates are assumed");
-  command.add_option(
-      "--device-bytes-max", device_bytes_max_,
-      "Most bytes of the operation on a device at any time: its source, its destination, "
-      "and the destination's shadow; other storages are not counted");
+  AddOption(command, "--replica-axes", replica_axes_, "Destination axes that count replicas, a,b")
+      .SplitAt(',');
+  AddOption(command, "--strategy", strategy_, "relay (the default) or one to compare with");
+  AddOption(command, "--seed", seed_, "Of strategies that draw");
+  AddOption(command, "--chunk-bytes", chunk_bytes_,
+            "Most of a chunk, a multiple of 65536 up to 16777216 (default: by the bytes of the "
+            "request)");
+  AddOption(command, "--nic-share", nic_share_,
+            "Share of every NIC that may be used, above 0 to 1 (default 1)");
+  AddFlag(command, "--no-broadcasts", no_broadcasts_,
+          "Relays only, even where GPUs are predicted to broadcast faster");
+  AddFlag(command, "--in-place", in_place_, "Receive into the destination's only memory");
+  AddOption(command, "--topology", topology_, "Network file; without one, rates are assumed");
+  AddOption(command, "--device-bytes-max", device_bytes_max_,
+            "Most bytes of the operation on a device at any time: its source, its destination, "
+            "and the destination's shadow; other storages are not counted");
 }
 
 void SpecFlags::AddExecutionTo(CLI::App& command) {
-  command.add_option("--source-storage", source_.storage, "The workers' storage that is read");
-  command.add_option("--destination-storage", destination_.storage, "The storage that is written");
-  command.add_flag("--create-destination", create_destination_, "Create storages that lack");
-  command.add_flag("--no-checksums", no_checksums_, "Do not check what arrives");
-  command.add_option("--deadline", deadline_, "E.g. 90s (default: by the prediction)");
-  command.add_option("--stall-limit", stall_limit_, "E.g. 5s");
+  AddOption(command, "--source-storage", source_.storage, "The workers' storage that is read");
+  AddOption(command, "--destination-storage", destination_.storage, "The storage that is written");
+  AddFlag(command, "--create-destination", create_destination_, "Create storages that lack");
+  AddFlag(command, "--no-checksums", no_checksums_, "Do not check what arrives");
+  AddOption(command, "--deadline", deadline_, "E.g. 90s (default: by the prediction)");
+  AddOption(command, "--stall-limit", stall_limit_, "E.g. 5s");
 }
 
 void SpecFlags::MirrorMissingSide() {
@@ -103,7 +104,7 @@ absl::Status SpecFlags::ReadManifestTo(v1::ReshardSpec& spec) const {
     return absl::InvalidArgumentError("--manifest: expected a file or a name, found none");
   }
   // What could be either is a file if there is one.
-  const bool is_file = CLI::ExistingPath(manifest_).empty();
+  const bool is_file = std::filesystem::exists(manifest_);
   if (!is_file && IsRegisteredName(manifest_)) {
     spec.set_manifest(manifest_);
     return absl::OkStatus();

@@ -4,10 +4,12 @@
 #include "client/cli/cli.h"
 #include "client/cli/local_plan.h"
 #include "client/cli/memory_flag.h"
+#include "client/cli/options.h"
 #include "client/cli/progress.h"
 #include "client/cli/spec_flags.h"
 #include "client/cli/storage_tiles.h"
 #include "client/cli/tensor_values.h"
+#include "client/client.h"
 #include "client/memory/memory_client.h"
 #include "client/pause.h"
 #include "client/safetensors/collection.h"
@@ -34,6 +36,7 @@
 
 #include <absl/functional/function_ref.h>
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -290,10 +293,10 @@ void AddStorageCommands(Cli& cli, CLI::App& app) {
     AddMemoryFlag(*command, flags->memory);
   }
   for (CLI::App* const command : {&fill, &check}) {
-    command->add_option("--values", flags->values,
-                        "Safetensors file or folder (default: generated values)");
+    AddOption(*command, "--values", flags->values,
+              "Safetensors file or folder (default: generated values)");
   }
-  save.add_option("--output", flags->output, "Folder for the files")->required();
+  AddOption(save, "--output", flags->output, "Folder for the files").Required();
 }
 
 }  // namespace crossmesh

@@ -2,7 +2,9 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/memory_flag.h"
+#include "client/cli/options.h"
 #include "client/cli/report_text.h"
+#include "client/client.h"
 #include "client/memory/memory_client.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
@@ -112,7 +114,7 @@ void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
   CLI::App& create = cli.AddCommand(
       group, "create", "Creates a storage, or finds it with this size already",
       "  crossmesh storage create weights a.0 --bytes 1073741824 --memory a=/run/a.memory\n");
-  create.add_option("--bytes", flags->bytes, "Its size")->check(CLI::NonNegativeNumber)->required();
+  AddOption(create, "--bytes", flags->bytes, "Its size").NotNegative().Required();
   cli.Run(create, [&cli, flags] { return Create(cli, *flags); });
 
   CLI::App& trim = cli.AddCommand(
@@ -127,8 +129,8 @@ void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
   cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
 
   for (CLI::App* command : {&create, &trim, &remove}) {
-    command->add_option("name", flags->name, "The storage's name")->required();
-    command->add_option("device", flags->device, "Its device, e.g. node-a.0")->required();
+    AddOption(*command, "name", flags->name, "The storage's name").Required();
+    AddOption(*command, "device", flags->device, "Its device, e.g. node-a.0").Required();
   }
   for (CLI::App* command : {&list, &create, &trim, &remove}) {
     AddMemoryFlag(*command, flags->memory);

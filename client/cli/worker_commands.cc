@@ -1,5 +1,8 @@
 #include "client/cli/cli.h"
+#include "client/cli/list_document.h"
+#include "client/cli/options.h"
 #include "client/cli/report_text.h"
+#include "client/client.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
 
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -52,12 +56,12 @@ void AddWorkerCommands(Cli& cli, CLI::App& app) {
       cli.AddCommand(group, "drain", "Gives a worker no new work; it leaves when idle",
                      "  crossmesh worker drain node-a\n");
   const auto name = std::make_shared<std::string>();
-  drain.add_option("name", *name, "Name")->required();
+  AddOption(drain, "name", *name, "Name").Required();
   cli.Run(drain, [&cli, name] { return Drain(cli, *name); });
 
   CLI::App& forget = cli.AddCommand(group, "forget", "Takes a lost worker off the list",
                                     "  crossmesh worker forget node-a\n");
-  forget.add_option("name", *name, "Name")->required();
+  AddOption(forget, "name", *name, "Name").Required();
   cli.Run(forget, [&cli, name] { return Forget(cli, *name); });
 
   for (CLI::App* command : {&list, &drain, &forget}) cli.AddControllerFlags(*command);
