@@ -1,6 +1,5 @@
 #pragma once
 
-#include "common/base/heap_bytes.h"
 #include "common/plan/indices.h"
 
 #include <cstdint>
@@ -16,30 +15,27 @@ namespace crossmesh {
 class ClassTable {
  public:
   // For rows and columns below these numbers, looked up about `uses` times.
-  ClassTable(int64_t rows, int64_t columns, int64_t uses)
-      : rows_(rows), columns_(columns), dense_(rows * columns <= DenseMax(uses)) {
-    if (dense_) table_.assign(rows * columns, kNoClass);
-  }
+  ClassTable(int64_t rows, int64_t columns, int64_t uses);
+  ClassTable(ClassTable&&) noexcept;
+  ClassTable& operator=(ClassTable&&) noexcept;
+  ~ClassTable();
 
   // The place of the class; kNoClass where there is none yet. Valid until the next call.
   ClassIndex& At(int32_t row, int32_t column) {
-    if (dense_) return table_[row * columns_ + column];
-    return map_.try_emplace(std::pair(row, column), kNoClass).first->second;
+    return dense_ ? table_[row * columns_ + column] : AtSparse(row, column);
   }
 
   ClassIndex Find(int32_t row, int32_t column) const {
     if (row >= rows_ || column >= columns_) return kNoClass;
-    if (dense_) return table_[row * columns_ + column];
-    const auto found = map_.find(std::pair(row, column));
-    return found == map_.end() ? kNoClass : found->second;
+    return dense_ ? table_[row * columns_ + column] : FindSparse(row, column);
   }
 
-  int64_t heap_bytes() const { return HeapBytes(table_) + TableBytes(map_); }
+  int64_t heap_bytes() const;
 
  private:
-  static int64_t DenseMax(int64_t uses) {
-    return uses < (int64_t{1} << 22) ? (int64_t{1} << 14) + 4 * uses : int64_t{1} << 24;
-  }
+  // Of the map.
+  ClassIndex& AtSparse(int32_t row, int32_t column);
+  ClassIndex FindSparse(int32_t row, int32_t column) const;
 
   int64_t rows_;
   int64_t columns_;
