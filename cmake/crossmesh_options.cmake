@@ -29,6 +29,9 @@ target_compile_options(crossmesh_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>  # for ccache
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<CXX_COMPILER_ID:Clang>:-Werror=thread-safety>)
+# Test programs have the property CROSSMESH_TEST.
+target_compile_options(crossmesh_options INTERFACE
+  $<$<BOOL:$<TARGET_PROPERTY:CROSSMESH_TEST>>:${CROSSMESH_TEST_OPTIONS}>)
 target_link_libraries(crossmesh_options INTERFACE Threads::Threads)
 
 if(CROSSMESH_SANITIZE)
@@ -36,4 +39,9 @@ if(CROSSMESH_SANITIZE)
     -fsanitize=${CROSSMESH_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
     "-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/sanitizer_ignorelist.txt")
   target_link_options(crossmesh_options INTERFACE -fsanitize=${CROSSMESH_SANITIZE})
+  # A fuzzer follows the paths through what is tested, not through tests.
+  if(CROSSMESH_SANITIZE MATCHES "fuzzer-no-link")
+    target_compile_options(crossmesh_options INTERFACE
+      $<$<BOOL:$<TARGET_PROPERTY:CROSSMESH_TEST>>:-fno-sanitize=fuzzer-no-link>)
+  endif()
 endif()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import test_reports
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LABELS = ("unit", "service", "live", "lab", "gpu", "install", "lint")
+LABELS = ("unit", "allocation", "service", "live", "lab", "gpu", "install", "lint")
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,12 @@ class Build:
 
 
 # What continuous integration builds: nothing is compiled or run twice without need. What runs in one process does so under
-# sanitizers, and what starts the daemons does so with those that users run.
+# sanitizers, unless it counts allocations, and what starts the daemons does so with those that users run.
 CI = (
     Build("asan", ("unit_tests", "service_tests", "headers"), ("unit", "service")),
-    Build("release", ("programs", "live_tests", "lab_tests", "gpu_tests", "install_tests", "lint_tests"),
-          ("live", "lab", "gpu", "install", "lint")),
+    Build("release", ("programs", "allocation_tests", "live_tests", "lab_tests", "gpu_tests", "install_tests",
+                      "lint_tests"),
+          ("allocation", "live", "lab", "gpu", "install", "lint")),
     Build("tsan", ("unit_tests",), ("unit",)),
 )
 

@@ -274,7 +274,7 @@ absl::Status Prove(const OpTable& ops, const std::vector<int32_t>& buffers) {
 
 TEST(PipelineProgram, RandomProgramsEndIfTheirBuffersAreProven) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1);
-  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 600);
+  const int64_t cases = RandomCases(600);
   int64_t proven = 0;
   for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
@@ -300,7 +300,7 @@ TEST(PipelineProgram, RandomProgramsEndIfTheirBuffersAreProven) {
 
 TEST(PipelineProgram, SoDoThoseWhoseRanksWaitForTheirTransfers) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1000);
-  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 400);
+  const int64_t cases = RandomCases(400);
   for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));
     RandomSource random(seed + i);

@@ -92,7 +92,7 @@ void ExpectComplete(const ProgramListener::Report& report, int64_t iteration) {
 
 TEST_F(PipelineRunTest, EveryIterationOfARandomPipelineIsComplete) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1);
-  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 60);
+  const int64_t cases = RandomCases(60);
   AddWorkers(3, {.seed = 7, .delay_probability = 0.1, .reorder_channels = true});
   for (int64_t i = 0; i < cases && !HasFailure(); ++i) {
     SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));

@@ -57,7 +57,7 @@ void PlanProveExecuteCompare(RandomSource& random, MeshRunner& runner) {
 }
 
 TEST(PlannedReshard, EveryElementOfEveryStrategyArrives) {
-  const int64_t cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", kCases));
+  const int64_t cases = RandomCases(kCases);
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 1);
   MeshRunner runner({.workers = 4});
   for (int64_t i = 0; i < cases && !HasFailure(); ++i) {

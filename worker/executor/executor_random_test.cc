@@ -39,13 +39,12 @@ void RunCases(int64_t cases, const MeshRunner::Options& options, uint64_t seed,
 }
 
 TEST(ExecutorRandom, EveryElementArrives) {
-  RunCases(FromEnvironment("CROSSMESH_CASES", 1500), {.workers = 3},
-           FromEnvironment("CROSSMESH_SEED", 1));
+  RunCases(RandomCases(1500), {.workers = 3}, FromEnvironment("CROSSMESH_SEED", 1));
 }
 
 TEST(ExecutorRandom, EveryElementOfEveryReplayArrives) {
   const uint64_t seed = FromEnvironment("CROSSMESH_SEED", 600'000);
-  const int64_t cases = FromEnvironment("CROSSMESH_CASES", 300);
+  const int64_t cases = RandomCases(300);
   MeshRunner runner({.workers = 4,
                      .faults = {.seed = 7, .delay_probability = 0.2, .reorder_channels = true},
                      .executor = {.staging_bytes = 2 << 20}});
@@ -63,31 +62,31 @@ TEST(ExecutorRandom, EveryElementOfEveryReplayArrives) {
 }
 
 TEST(ExecutorRandom, EveryElementArrivesThroughLittleStaging) {
-  RunCases(FromEnvironment("CROSSMESH_CASES", 300),
+  RunCases(RandomCases(300),
            {.workers = 4, .executor = {.staging_bytes = 2 << 20, .window_periods = 2}},
            FromEnvironment("CROSSMESH_SEED", 100'000));
 }
 
 TEST(ExecutorRandom, QuantizedElementsArriveWithTheirScales) {
-  RunCases(FromEnvironment("CROSSMESH_CASES", 40), {.workers = 3, .nics = {2, 1}},
+  RunCases(RandomCases(40), {.workers = 3, .nics = {2, 1}},
            FromEnvironment("CROSSMESH_SEED", 500'000), RandomQuantizedCase);
 }
 
 TEST(ExecutorRandom, DelayAndReorderChangeNothing) {
   RunCases(
-      FromEnvironment("CROSSMESH_CASES", 400),
+      RandomCases(400),
       {.workers = 4, .faults = {.seed = 5, .delay_probability = 0.3, .reorder_channels = true}},
       FromEnvironment("CROSSMESH_SEED", 200'000));
 }
 
 TEST(ExecutorRandom, EveryElementArrivesOverSeveralNics) {
-  RunCases(FromEnvironment("CROSSMESH_CASES", 400), {.workers = 4, .nics = {2, 1, 3}},
+  RunCases(RandomCases(400), {.workers = 4, .nics = {2, 1, 3}},
            FromEnvironment("CROSSMESH_SEED", 300'000));
 }
 
 // What is late on one lane arrives after what was sent later: chunks, checksums, openings.
 TEST(ExecutorRandom, LanesThatOvertakeEachOtherChangeNothing) {
-  RunCases(FromEnvironment("CROSSMESH_CASES", 400),
+  RunCases(RandomCases(400),
            {.workers = 3,
             .faults = {.seed = 6, .delay_probability = 0.5, .delay_polls_max = 40},
             .executor = {.staging_bytes = 2 << 20},

@@ -1,11 +1,8 @@
-#include "common/testing/allocations/count_allocations.h"
 #include "common/testing/status_matchers.h"
 #include "worker/executor/replay_runner.h"
-#include "worker/executor/testing/executor_fixture.h"
-#include "worker/executor/testing/tile_memory.h"
+#include "worker/executor/testing/replay_fixture.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -23,162 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The tensor of MakePlan.
-constexpr int64_t kRows = 64, kColumns = 16384, kHalf = kColumns / 2;
-constexpr int32_t kBuffers = 3;
-constexpr ReplayKey kReplayKey{.operation = 9, .epoch = 1, .plan = 4};
-
-// Memory of a buffer at all devices of the plan: one that has the whole, two that get half the
-// columns each.
-struct BufferMemory {
-  std::vector<uint32_t> whole = std::vector<uint32_t>(kRows * kColumns);
-  std::array<std::vector<uint32_t>, 2> halves = {std::vector<uint32_t>(kRows * kHalf),
-                                                 std::vector<uint32_t>(kRows* kHalf)};
-
-  void Fill(uint32_t instance) {
-    for (size_t i = 0; i < whole.size(); ++i) whole[i] = instance * 2654435761U + i;
-  }
-  // How many elements are not those of the instance.
-  int64_t Wrong(uint32_t instance) const {
-    int64_t wrong = 0;
-    for (int64_t row = 0; row < kRows; ++row) {
-      for (int64_t column = 0; column < kColumns; ++column) {
-        const uint32_t found = halves[column / kHalf][row * kHalf + column % kHalf];
-        wrong += found == instance * 2654435761U + row * kColumns + column ? 0 : 1;
-      }
-    }
-    return wrong;
-  }
-  void Clear() {
-    for (std::vector<uint32_t>& half : halves) std::ranges::fill(half, 0xdeadU);
-  }
-};
-
-class Replays final : public ReplayObserver {
- public:
-  Replays() { done.reserve(4096); }
-  void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& report) override {
-    if (!report.status.ok()) failures.push_back(report.status);
-  }
-  void OnTaskDone(const TaskReport& report) override {
-    done.push_back(report.key.instance);
-    if (!report.lost_peers.empty()) lost = report.lost_peers;
-    first_loss = report.first_loss;
-    first_byte = report.seconds.first_byte;
-  }
-  void OnReplaysStopped(const ReplayKey& key) override { stopped = key == kReplayKey; }
-
-  std::vector<uint32_t> done;
-  std::vector<absl::Status> failures;
-  std::vector<std::string> lost;
-  absl::Status first_loss;
-  double first_byte = 0;
-  bool stopped = false;
-};
-
-class ReplayTest : public ExecutorTest {
- protected:
-  // Of worker 0 on host a and worker 1 on host b.
-  ReplaySpec MakeReplays(int worker, const Plan& plan, uint32_t first_instance = 0,
-                         absl::Duration stall_limit = absl::Seconds(5)) {
-    const TileMemory unused(plan);
-    const TaskSpec task = MakeSpec(worker, plan, unused);
-    ReplaySpec spec{.key = kReplayKey,
-                    .token_high = task.token_high,
-                    .token_low = task.token_low,
-                    .part = task.part,
-                    .peers = task.peers,
-                    .peer_of_device = task.peer_of_device,
-                    .stall_limit = stall_limit,
-                    .first_instance = first_instance};
-    for (BufferMemory& memory : memory_) {
-      ReplaySpec::Buffer& buffer = spec.buffers.emplace_back();
-      for (const auto& [device, tiles] : task.sources) {
-        buffer.sources[device] = Bound(plan, Side::kSource, device, memory);
-        buffer.destinations[device] = Bound(plan, Side::kDestination, device, memory);
-      }
-    }
-    return spec;
-  }
-
-  static BoundTiles Bound(const Plan& plan, Side side, DeviceRank device, BufferMemory& memory) {
-    const Placement& placement = side == Side::kSource ? plan.tensors().spec().sources[0]
-                                                       : plan.tensors().spec().destinations[0];
-    const std::vector<DeviceId>& devices = placement.mesh.devices();
-    const auto found = std::ranges::find(devices, plan.tensors().devices()[device]);
-    if (found == devices.end()) return {.tensor = {nullptr}};
-    uint32_t* const tile =
-        side == Side::kSource ? memory.whole.data() : memory.halves[found - devices.begin()].data();
-    return {.tensor = {reinterpret_cast<std::byte*>(tile)}};
-  }
-
-  ReplayRunner& Runner(int worker) { return workers_[worker].executor->replays(); }
-
-  void StartBoth(const Plan& plan, uint32_t first_instance = 0,
-                 absl::Duration stall_limit = absl::Seconds(5)) {
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_OK(
-          Runner(i).StartReplays(MakeReplays(i, plan, first_instance, stall_limit), replays_[i]));
-    }
-  }
-
-  // Begins an instance at worker 0, whose source is filled, or at worker 1, in the buffer that is
-  // its by number.
-  void Send(uint32_t instance) {
-    Runner(0).Replay(kReplayKey, static_cast<int32_t>(instance % kBuffers), instance);
-    Runner(0).ReplaySourceHere(kReplayKey, instance);
-  }
-  void Receive(uint32_t instance) {
-    Runner(1).Replay(kReplayKey, static_cast<int32_t>(instance % kBuffers), instance);
-  }
-
-  // Both workers begin what the buffers allow, up to `count` instances in all; a buffer's contents
-  // are looked at when both have ended with it.
-  void Advance(uint32_t count) {
-    while (sent_ < count && sent_ < looked_at_ + kBuffers) {
-      memory_[sent_ % kBuffers].Fill(sent_);
-      Send(sent_++);
-    }
-    while (received_ < count && received_ < looked_at_ + kBuffers) {
-      memory_[received_ % kBuffers].Clear();
-      Receive(received_++);
-    }
-    while (looked_at_ < count && IsDone(0, looked_at_) && IsDone(1, looked_at_)) {
-      EXPECT_EQ(memory_[looked_at_ % kBuffers].Wrong(looked_at_), 0) << "instance " << looked_at_;
-      ++looked_at_;
-    }
-  }
-  bool IsDone(int worker, uint32_t instance) const {
-    return std::ranges::find(replays_[worker].done, instance) != replays_[worker].done.end();
-  }
-  void RunAll(uint32_t count) {
-    RunUntil("the last instance", [&] {
-      Advance(count);
-      return looked_at_ == count;
-    });
-  }
-
-  void StopBoth(uint32_t next_instance) {
-    for (int i = 0; i < 2; ++i) {
-      Runner(i).StopReplays(kReplayKey, absl::CancelledError("enough"), next_instance);
-    }
-    RunUntil("both workers to stop", [&] { return replays_[0].stopped && replays_[1].stopped; });
-  }
-
-  // Passes when so long has gone by on the loop.
-  void RunFor(absl::Duration time) {
-    bool over = false;
-    loop_->RunAfter(time, [&over] { over = true; });
-    RunUntil("time to go by", [&over] { return over; });
-  }
-
-  std::array<BufferMemory, kBuffers> memory_;
-  Replays replays_[2];
-  uint32_t sent_ = 0;
-  uint32_t received_ = 0;
-  uint32_t looked_at_ = 0;
-};
-
 TEST_F(ReplayTest, EveryInstanceArrivesWithItsOwnContents) {
   StartBoth(MakePlan("a.0", "b.0-1"));
   RunAll(40);
@@ -193,29 +34,13 @@ TEST_F(ReplayTest, SoDoThoseInsideAWorker) {
   const Plan plan = MakePlan("a.0", "a.1-2");
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
   for (uint32_t instance = 0; instance < 20; ++instance) {
-    BufferMemory& memory = memory_[instance % kBuffers];
+    ReplayedTensor& memory = memory_[instance % kBuffers];
     memory.Clear();
     memory.Fill(instance);
     Send(instance);
     RunUntil("the instance to end", [&] { return IsDone(0, instance); });
     EXPECT_EQ(memory.Wrong(instance), 0) << "instance " << instance;
   }
-}
-
-TEST_F(ReplayTest, InstancesInsideAWorkerAllocateNothing) {
-  const Plan plan = MakePlan("a.0", "a.1-2");
-  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
-  const auto replay = [&](uint32_t instance) {
-    Send(instance);
-    RunUntil("the instance to end", [&] { return replays_[0].done.size() == instance + 1; });
-  };
-  for (uint32_t instance = 0; instance < 2 * kBuffers; ++instance) replay(instance);
-  EXPECT_EQ(CountAllocations([&] {
-              for (uint32_t instance = 2 * kBuffers; instance < 12 * kBuffers; ++instance) {
-                replay(instance);
-              }
-            }),
-            0);
 }
 
 TEST_F(ReplayTest, NothingIsSentBeforeTheReceiverIsReady) {

@@ -7,14 +7,6 @@
 
 #include <malloc.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CROSSMESH_CANNOT_COUNT_ALLOCATIONS
-#endif
-
 namespace crossmesh {
 namespace {
 
@@ -42,16 +34,6 @@ int64_t CountKeptBytes(absl::FunctionRef<void()> work) {
   counting.is_on = false;
   return counting.kept_bytes;
 }
-
-#if defined(CROSSMESH_CANNOT_COUNT_ALLOCATIONS)
-
-bool CanCountAllocations() { return false; }
-
-}  // namespace crossmesh
-
-#else
-
-bool CanCountAllocations() { return true; }
 
 namespace {
 
@@ -85,5 +67,3 @@ void operator delete(void* memory) noexcept { crossmesh::Free(memory); }
 void operator delete[](void* memory) noexcept { crossmesh::Free(memory); }
 void operator delete(void* memory, size_t /*size*/) noexcept { crossmesh::Free(memory); }
 void operator delete[](void* memory, size_t /*size*/) noexcept { crossmesh::Free(memory); }
-
-#endif

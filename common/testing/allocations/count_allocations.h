@@ -6,16 +6,13 @@
 
 namespace crossmesh {
 
-// False under sanitizers, which bring their own operator new.
-bool CanCountAllocations();
-
 // How often this thread calls operator new in `work`, but for the calls in which `is_ignored` is
-// true; that may allocate what it likes. 0 where allocations cannot be counted. Not to be nested.
+// true; that may allocate what it likes. Not to be nested.
 int64_t CountAllocations(absl::FunctionRef<void()> work, bool (*is_ignored)() = nullptr);
 
 // By how many bytes of malloc, its own words included, this thread has more at the end of `work`:
-// what it took from operator new there, but for what it gave back. 0 where allocations cannot be
-// counted. Not to be nested, not with the other either.
+// what it took from operator new there, but for what it gave back. Not to be nested, not with the
+// other either.
 int64_t CountKeptBytes(absl::FunctionRef<void()> work);
 
 }  // namespace crossmesh

@@ -12,10 +12,6 @@ namespace {
 
 class CountAllocationsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!CanCountAllocations()) GTEST_SKIP() << "sanitizers bring their own operator new";
-  }
-
   // Through an object, so that no compiler takes both away.
   void Allocate(int count) {
     for (int i = 0; i < count; ++i) kept_ = std::make_unique<std::vector<int>>(1);

@@ -4,6 +4,7 @@
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -88,6 +89,15 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   uint64_t value = 0;
   return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
+}
+
+int64_t RandomCases(int64_t count) {
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+  count = std::max<int64_t>(count / 4, 1);
+#endif
+#endif
+  return static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", count));
 }
 
 }  // namespace crossmesh

@@ -84,7 +84,7 @@ class PartRandom : public testing::Test {
 
   template <typename MakePlan>
   void RunCases(MakePlan make_plan, int64_t cases, uint64_t seed) {
-    cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", cases));
+    cases = RandomCases(cases);
     seed = FromEnvironment("CROSSMESH_SEED", seed);
     for (int64_t i = 0; i < cases && !HasFailure(); ++i) {
       SCOPED_TRACE(absl::StrCat("CROSSMESH_SEED=", seed + i, " CROSSMESH_CASES=1"));

@@ -20,7 +20,7 @@ namespace {
 
 void RunCases(Plan (*make_plan)(RandomSource&), int64_t cases, uint64_t seed) {
   seed = FromEnvironment("CROSSMESH_SEED", seed);
-  cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", cases));
+  cases = RandomCases(cases);
   BridgedWorkers workers;
   ASSERT_OK(workers.Open());
   for (int64_t i = 0; i < cases && !testing::Test::HasFailure(); ++i) {

@@ -132,7 +132,7 @@ Plan RandomOfSize(int64_t devices_max, MakePlan make_plan, RandomSource& random)
 
 absl::Status RunRandomCases(uint64_t seed, int64_t cases,
                             absl::FunctionRef<absl::Status(RandomSource& random)> run) {
-  cases = static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", cases));
+  cases = RandomCases(cases);
   seed = FromEnvironment("CROSSMESH_SEED", seed);
   for (const uint64_t end = seed + cases; seed < end; ++seed) {
     RandomSource random(seed);
