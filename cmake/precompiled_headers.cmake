@@ -2,11 +2,14 @@
 # a file costs. A file still includes what it uses; scripts/tidy compiles without these.
 
 set(crossmesh_library_headers
-  <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>
-  <absl/time/time.h> <algorithm> <chrono> <cstdint> <functional> <map> <memory> <optional> <span> <string> <utility>
-  <vector>
+  <absl/container/flat_hash_map.h> <absl/functional/any_invocable.h> <absl/functional/function_ref.h>
+  <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/time/time.h> <algorithm> <chrono>
+  <condition_variable> <cstdint> <filesystem> <functional> <map> <memory> <optional> <random> <ranges> <span> <string>
+  <thread> <utility> <variant> <vector>
   # What generated messages include; a quarter of all files read some.
-  <google/protobuf/descriptor.h> <google/protobuf/map.h> <google/protobuf/message.h>)
+  <google/protobuf/descriptor.h> <google/protobuf/extension_set.h> <google/protobuf/generated_message_reflection.h>
+  <google/protobuf/map.h> <google/protobuf/message.h> <google/protobuf/repeated_field.h>
+  <google/protobuf/unknown_field_set.h>)
 
 # _crossmesh_make_precompiled(library headers...): what targets of that kind reuse.
 function(_crossmesh_make_precompiled kind)

@@ -102,7 +102,8 @@ def main() -> int:
         parser.error(f"no such label: {' '.join(sorted(unknown))}; there are {' '.join(LABELS)}")
 
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count()))
-    os.environ.setdefault("CTEST_PARALLEL_LEVEL", str(os.cpu_count()))
+    # One more than there are processors, since some tests wait.
+    os.environ.setdefault("CTEST_PARALLEL_LEVEL", str(os.cpu_count() + 1))
     labels = tuple(arguments.labels)
     one = Build(arguments.preset, tuple(f"{label}_tests" for label in labels), labels or LABELS)
     builds = CI if arguments.ci else (one,)

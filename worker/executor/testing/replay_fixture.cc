@@ -7,8 +7,17 @@
 
 namespace crossmesh {
 
+namespace {
+
+// Of an instance, by its place in the whole tensor.
+uint32_t Element(uint32_t instance, int64_t index) {
+  return instance * 2654435761U + static_cast<uint32_t>(index);
+}
+
+}  // namespace
+
 void ReplayedTensor::Fill(uint32_t instance) {
-  for (size_t i = 0; i < whole.size(); ++i) whole[i] = instance * 2654435761U + i;
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] = Element(instance, static_cast<int64_t>(i));
 }
 
 int64_t ReplayedTensor::Wrong(uint32_t instance) const {
@@ -16,7 +25,7 @@ int64_t ReplayedTensor::Wrong(uint32_t instance) const {
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t column = 0; column < kColumns; ++column) {
       const uint32_t found = halves[column / kHalf][row * kHalf + column % kHalf];
-      wrong += found == instance * 2654435761U + row * kColumns + column ? 0 : 1;
+      wrong += found == Element(instance, row * kColumns + column) ? 0 : 1;
     }
   }
   return wrong;
