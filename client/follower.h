@@ -86,7 +86,7 @@ class Follower {
       SetDeadline(context, std::min(left, kRpcDeadlineMax));
       heard_ = false;
       const std::string known = subject_.id();
-      const absl::Status status = known.empty() ? open(context) : watch(context, known);
+      absl::Status status = known.empty() ? open(context) : watch(context, known);
       if (HasEnded(subject_)) return std::move(subject_);
       // The stream's deadline may be told a little before this clock is there.
       if (absl::IsDeadlineExceeded(status) && end - clock_.Monotonic() < kClockSlack) {

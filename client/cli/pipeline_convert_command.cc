@@ -42,7 +42,7 @@ absl::StatusOr<std::string> FormatOf(const std::string& flag, const std::string&
                                      const std::string& file) {
   if (!named.empty()) return named;
   if (absl::EndsWith(file, ".json")) return kJson;
-  const std::string ending = file.substr(file.rfind('.') + 1);
+  std::string ending = file.substr(file.rfind('.') + 1);
   if (IsPicture(ending)) return ending;
   return absl::InvalidArgumentError(absl::StrCat(
       file, ": expected --", flag, " with the format, since the name of the file does not say it"));
