@@ -70,6 +70,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"misspelt_flag_of_a_group", "mesh --contoller unix:s list",
                 "mesh: unknown flag \"--contoller\"; did you mean \"--controller\"?"},
         Mistake{"nothing_given", "plan", "--manifest: expected a file or a name"},
+        // No file has such a name, and the system says so by an error.
+        Mistake{"name_too_long",
+                absl::StrCat("plan --source 'x=1 on a.0' --destination 'x=1 on b.0' --manifest ",
+                             std::string(300, 'a')),
+                "aaa: cannot be read"},
         Mistake{"unknown_strategy", absl::StrCat("plan ", kSmall, " --strategy fastest"),
                 "fastest"},
         Mistake{"unknown_strategy_of_demo", "demo --strategy fastest", "fastest"},

@@ -13,6 +13,7 @@
 #include "planner/reshard/strategy.h"
 
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -104,7 +105,8 @@ absl::Status SpecFlags::ReadManifestTo(v1::ReshardSpec& spec) const {
     return absl::InvalidArgumentError("--manifest: expected a file or a name, found none");
   }
   // What could be either is a file if there is one.
-  const bool is_file = std::filesystem::exists(manifest_);
+  std::error_code unreachable;
+  const bool is_file = std::filesystem::exists(manifest_, unreachable);
   if (!is_file && IsRegisteredName(manifest_)) {
     spec.set_manifest(manifest_);
     return absl::OkStatus();

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 namespace crossmesh {
-
 namespace {
 
 // Of an instance, by its place in the whole tensor.
