@@ -4,17 +4,25 @@
 
 #include <string>
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
 namespace {
 
-constexpr size_t kMessageBytesMax = 3 << 10;
+constexpr size_t kSentBytesMax = 3 << 10;
+
+// gRPC sends messages percent-encoded.
+size_t SentBytes(char c) { return absl::ascii_isprint(c) && c != '%' ? 1 : 3; }
 
 // The longest start of `text` within the limit that does not end inside a UTF-8 character.
 absl::string_view Cut(absl::string_view text) {
-  if (text.size() <= kMessageBytesMax) return text;
-  size_t end = kMessageBytesMax;
+  size_t end = 0;
+  for (size_t sent = 0; end < text.size(); ++end) {
+    sent += SentBytes(text[end]);
+    if (sent > kSentBytesMax) break;
+  }
+  if (end == text.size()) return text;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end);
 }

@@ -5,9 +5,9 @@
 
 namespace crossmesh {
 
-// Code and message survive both ways, and so do the details of ErrorDetails. Messages are cut at 3
-// KiB, at a character's boundary, so that with details a call's trailers stay below 8 KiB when
-// percent encoding leaves them alone.
+// Code and message survive both ways, and so do the details of ErrorDetails. Messages are cut where
+// they would take more than 3 KiB on their way, percent-encoded, at a character's boundary: with
+// details a call's trailers stay below 8 KiB, beyond which clients drop them.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 

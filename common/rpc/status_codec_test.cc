@@ -26,9 +26,16 @@ TEST(StatusCodecTest, CodesBeyondTheCanonicalOnesAreUnknown) {
 
 TEST(StatusCodecTest, LongMessagesAreCutBetweenCharacters) {
   std::string text = "x";
-  while (text.size() < 5000) text += "\u00e9";  // two bytes, at odd offsets
+  while (text.size() < 5000) text += "\u00e9";  // two bytes, at odd offsets, which travel as six
   const std::string cut = ToGrpcStatus(absl::InternalError(text)).error_message();
-  EXPECT_EQ(cut, text.substr(0, 3071));
+  EXPECT_EQ(cut, text.substr(0, 1023));
+}
+
+TEST(StatusCodecTest, LongMessagesOfAsciiAreThreeKibibytes) {
+  const std::string text(5000, '~');
+  EXPECT_EQ(ToGrpcStatus(absl::InternalError(text)).error_message(), text.substr(0, 3 << 10));
+  const std::string encoded(5000, '%');
+  EXPECT_EQ(ToGrpcStatus(absl::InternalError(encoded)).error_message(), encoded.substr(0, 1 << 10));
 }
 
 }  // namespace
