@@ -1,4 +1,5 @@
-"""A link that breaks in the middle of a pipeline's iteration. Some seconds; nothing here is timed closely.
+"""Pipelines in the lab: a rehearsal, and a link that breaks in the middle of an iteration. Some seconds; nothing here is
+timed closely.
 
     pipeline_lab_test.py PROGRAMS [TESTS]
 """
@@ -12,6 +13,8 @@ from cluster import Cluster
 from lab_fixture import NICS, PROGRAMS, run_tests
 from measure import MEBI
 from network import Host, Network
+from pipeline_cases import EAGER
+from rehearsal import Rehearsal, rehearse
 
 STALL_SECONDS = 2
 ITERATIONS = 30
@@ -28,7 +31,9 @@ def two_stages(topology: dict) -> dict:
             "microbatches": [{"count": 8, "samples": 1}], "topology": topology}
 
 
-class PipelineCutLinkTest(unittest.TestCase):
+class PipelineTest(unittest.TestCase):
+    """Two workers, and a pipeline over both."""
+
     def setUp(self) -> None:
         self.network = self.enterContext(Network([Host(name, NICS) for name in "ab"]))
         topology = self.network.description(dict.fromkeys(self.network.rates(), 0.95))
@@ -36,6 +41,18 @@ class PipelineCutLinkTest(unittest.TestCase):
         self.spec = self.network.folder / "pipeline.json"
         self.spec.write_text(json.dumps(two_stages(topology)))
 
+
+class PipelineRehearsalTest(PipelineTest):
+    def test_it_has_all_that_the_table_shows(self):
+        rehearsal = Rehearsal("two", EAGER.name())
+        rehearse(self.cluster, self.spec, EAGER, rehearsal)
+        self.assertEqual(rehearsal.errors, [])
+        self.assertGreater(rehearsal.predicted, 0)
+        self.assertEqual(len(rehearsal.measured), 1)
+        self.assertEqual(len(rehearsal.first_byte), 2)  # forward and backward
+
+
+class PipelineCutLinkTest(PipelineTest):
     def failed(self) -> int:
         runs = self.cluster.crossmesh("pipeline", "show", "--controller", self.cluster.controller).get("runs", [])
         return int(runs[0].get("failed_iterations", 0)) if runs else 0
