@@ -1,8 +1,12 @@
 #include "controller/catalog/single_flight.h"
 
+#include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -15,6 +19,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 using Flights = SingleFlight<int>;
 
 // What calls are told, in order: "NAME=VALUE" or "NAME!CODE". Work that calls again stands for
@@ -30,6 +35,7 @@ class SingleFlightTest : public ::testing::Test {
                told_.push_back(name + (result.ok() ? "=" + std::to_string(**result)
                                                    : "!" + std::string(absl::StatusCodeToString(
                                                                result.status().code()))));
+               on_told_();
              }},
         work);
   }
@@ -43,6 +49,7 @@ class SingleFlightTest : public ::testing::Test {
   std::string gone_;
   int made_ = 0;
   std::vector<std::string> told_;
+  std::function<void()> on_told_ = [] {};
 };
 
 TEST_F(SingleFlightTest, WhatIsWantedTwiceAtOnceIsDoneOnce) {
@@ -87,12 +94,74 @@ TEST_F(SingleFlightTest, WorkThatIsGivenUpIsNotJoined) {
   EXPECT_THAT(told_, ElementsAre("b=1", "a!CANCELLED"));
 }
 
+TEST_F(SingleFlightTest, WhatIsCancelledBetweenTheWorkAndItsAnswerIsToldWhatTheWorkCameTo) {
+  for (const std::string gone : {"a", "b", "all"}) {
+    told_.clear();
+    gone_.clear();
+    Do("a", 1, [&](CancelCheck cancelled) {
+      Do("b", 1, [&](CancelCheck c) { return Make(c); });
+      Flights::Result made = Make(cancelled);
+      gone_ = gone;
+      return made;
+    });
+    EXPECT_THAT(told_, ElementsAre(StartsWith("a="), StartsWith("b="))) << gone;
+  }
+}
+
+TEST_F(SingleFlightTest, WhatIsCancelledBetweenTwoAnswersIsToldAsWell) {
+  on_told_ = [this] { gone_ = "b"; };
+  Do("a", 1, [&](CancelCheck cancelled) {
+    Do("b", 1, [&](CancelCheck c) { return Make(c); });
+    return Make(cancelled);
+  });
+  EXPECT_THAT(told_, ElementsAre("a=1", "b=1"));
+}
+
 TEST_F(SingleFlightTest, WhatFailsFailsForAll) {
   Do("a", 1, [&](CancelCheck /*cancelled*/) -> Flights::Result {
     Do("b", 1, [&](CancelCheck c) { return Make(c); });
     return absl::InvalidArgumentError("no");
   });
   EXPECT_THAT(told_, ElementsAre("a!INVALID_ARGUMENT", "b!INVALID_ARGUMENT"));
+}
+
+// What still wants the work is never told that it was given up, whatever is cancelled meanwhile.
+TEST(SingleFlightThreadsTest, EachCallIsToldOnceAndCancelledOnlyIfItWas) {
+  constexpr int kThreads = 4;
+  constexpr int kCalls = 2000;
+  Flights flights;
+  std::atomic<int> told = 0;
+  std::atomic<int> wrong = 0;
+  const auto work = [](CancelCheck cancelled) -> Flights::Result {
+    for (int step = 0; step < 3; ++step) {
+      if (cancelled()) return absl::CancelledError("not wanted");
+    }
+    return std::make_shared<const int>(1);
+  };
+  const auto call = [&](int looks) {
+    // How often it is looked at before it is cancelled.
+    const auto left = std::make_shared<std::atomic<int>>(looks);
+    flights.Do(Digest::Of("one"),
+               {.cancelled = [left] { return left->fetch_sub(1) <= 0; },
+                .done =
+                    [&told, &wrong, left](const Flights::Result& result) {
+                      ++told;
+                      if (!result.ok() && *left >= 0) ++wrong;
+                    }},
+               work);
+  };
+  std::vector<Thread> threads;
+  for (int seed = 0; seed < kThreads; ++seed) {
+    threads.emplace_back("caller", [&call, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < kCalls; ++i) {
+        call(random() % 2 == 0 ? 1000 : static_cast<int>(random() % 4));
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(told, kThreads * kCalls);
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
