@@ -3,7 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/thread.h"
 #include "common/plan/plan.h"
-#include "common/plan/testing/tables.h"
+#include "common/plan/testing/chain_plan.h"
 #include "common/plan/worker_part.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_codec.h"
@@ -43,25 +43,9 @@ constexpr uint64_t kEpoch = 7;
 
 // All bytes of one device go to another.
 Plan MakePlan(const std::string& from, const std::string& to) {
-  auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = absl::StrCat("[", kFloats, "]"),
-                                                    .source_mesh = absl::StrCat("x=1 on ", from),
-                                                    .source = "[-]",
-                                                    .destination_mesh = absl::StrCat("x=1 on ", to),
-                                                    .destination = "[-]"}}));
-  auto slicing = Slicing::Create(*tensors);
-  CHECK_OK(slicing);
-  auto plan = Plan::Create({.tensors = tensors,
-                            .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
-                            .relays = {{.slice_class = 0,
-                                        .root = 0,
-                                        .begin = 0,
-                                        .end = kBytes,
-                                        .first_hop = 0,
-                                        .hop_count = 1}},
-                            .hops = {{.from = 0, .to = 1}}});
-  CHECK_OK(plan);
-  return *std::move(plan);
+  return ChainPlan(
+      TensorOf(absl::StrCat("[", kFloats, "]: x=1 on ", from, " [-] -> x=1 on ", to, " [-]")),
+      {absl::StrCat(from, " > ", to)});
 }
 
 std::string Pattern() {

@@ -4,7 +4,7 @@
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "common/plan/plan.h"
-#include "common/plan/testing/tables.h"
+#include "common/plan/testing/chain_plan.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
@@ -39,37 +39,10 @@ using Seen = FakeController::Seen;
 constexpr int64_t kFloats = 1 << 20;
 constexpr int64_t kHalfBytes = kFloats / 2 * 4;
 
-// 4 MiB, halves of which a.0 (rank 0) and a.1 (rank 1) hold, to b.0 (rank 2) and b.1 (rank 3): one
-// half goes a.0 > b.0 > b.1, the other one a.1 > b.1 > b.0.
+// 4 MiB, halves of which a.0 (rank 0) and a.1 (rank 1) hold, to b.0 (rank 2) and b.1 (rank 3).
 Plan MakePlan() {
-  auto tensors =
-      std::make_shared<const TensorTable>(TableOf({{.shape = absl::StrCat("[", kFloats, "]"),
-                                                    .source_mesh = "x=2 on a.0-1",
-                                                    .source = "[x]",
-                                                    .destination_mesh = "x=2 on b.0-1",
-                                                    .destination = "[-]"}}));
-  auto slicing = Slicing::Create(*tensors);
-  CHECK_OK(slicing);
-  auto plan = Plan::Create({.tensors = tensors,
-                            .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
-                            .relays = {{.slice_class = 0,
-                                        .root = 0,
-                                        .begin = 0,
-                                        .end = kHalfBytes,
-                                        .first_hop = 0,
-                                        .hop_count = 2},
-                                       {.slice_class = 1,
-                                        .root = 1,
-                                        .begin = 0,
-                                        .end = kHalfBytes,
-                                        .first_hop = 2,
-                                        .hop_count = 2}},
-                            .hops = {{.from = 0, .to = 2},
-                                     {.from = 2, .to = 3},
-                                     {.from = 1, .to = 3},
-                                     {.from = 3, .to = 2}}});
-  CHECK_OK(plan);
-  return *std::move(plan);
+  return ChainPlan(TensorOf(absl::StrCat("[", kFloats, "]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [-]")),
+                   {"a.0 > b.0 > b.1", "a.1 > b.1 > b.0"});
 }
 
 // Workers "wa" of a.0-1 and "wb" of b.0-1 with a controller that only knows their sessions; the

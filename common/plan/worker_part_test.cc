@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/plan/proof.h"
+#include "common/plan/testing/chain_plan.h"
 #include "common/plan/testing/for_each_seed.h"
 #include "common/plan/testing/random_tensors.h"
 #include "common/plan/testing/tables.h"
@@ -49,24 +50,10 @@ Workers RandomWorkers(RandomSource& random, const TensorTable& tensors) {
   return workers;
 }
 
-// Ranks: a.0 0, a.1 1, b.0 2, b.1 3; relay 0 goes a.0>b.0>b.1, relay 1 a.1>b.1>b.0.
+// Ranks: a.0 0, a.1 1, b.0 2, b.1 3.
 Plan Chains() {
-  auto tensors = std::make_shared<const TensorTable>(
-      TableOf({TensorOf("[8]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [-]")}));
-  auto slicing = Slicing::Create(*tensors);
-  CHECK_OK(slicing);
-  auto plan = Plan::Create(
-      {.tensors = tensors,
-       .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
-       .relays =
-           {{.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 2},
-            {.slice_class = 1, .root = 1, .begin = 0, .end = 16, .first_hop = 2, .hop_count = 2}},
-       .hops = {{.from = 0, .to = 2},
-                {.from = 2, .to = 3},
-                {.from = 1, .to = 3},
-                {.from = 3, .to = 2}}});
-  CHECK_OK(plan);
-  return *std::move(plan);
+  return ChainPlan(TensorOf("[8]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [-]"),
+                   {"a.0 > b.0 > b.1", "a.1 > b.1 > b.0"});
 }
 
 const Workers kTwoHosts = {{{"a", 0}, {"a", 1}}, {{"b", 0}, {"b", 1}, {"c", 9}}};

@@ -1,8 +1,7 @@
 #include "worker/tasks/task_leases.h"
 
 #include "common/base/check.h"
-#include "common/plan/plan.h"
-#include "common/plan/testing/tables.h"
+#include "common/plan/testing/chain_plan.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/status_matchers.h"
 
@@ -27,25 +26,10 @@ DeviceRank RankOf(const TensorTable& tensors, const DeviceId& device) {
 // One element goes from a.1 to a.0, in place and in one storage: a.1 has a source and nothing to
 // receive, a.0 the reverse.
 std::shared_ptr<const LaidOutPart> PartThatMovesAll() {
-  auto tensors = std::make_shared<const TensorTable>(TableOf({{.shape = "[1]",
-                                                               .source_mesh = "x=2 on a.1,a.0",
-                                                               .source = "[x] chunk",
-                                                               .destination_mesh = "x=2 on a.0-1",
-                                                               .destination = "[x] chunk"}}));
-  auto slicing = Slicing::Create(*tensors);
-  CHECK_OK(slicing);
-  const DeviceRank from = RankOf(*tensors, {"a", 1});
-  const DeviceRank to = RankOf(*tensors, {"a", 0});
-  auto plan = Plan::Create(
-      {.tensors = tensors,
-       .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
-       .relays =
-           {{.slice_class = 0, .root = from, .begin = 0, .end = 4, .first_hop = 0, .hop_count = 1}},
-       .hops = {{.from = from, .to = to}},
-       .binding = BindingMode::kInPlace,
-       .shared_storage = true});
-  CHECK_OK(plan);
-  auto parts = CutParts(*plan, {tensors->devices()});
+  const Plan plan =
+      ChainPlan(TensorOf("[1]: x=2 on a.1,a.0 [x] chunk -> x=2 on a.0-1 [x] chunk"), {"a.1 > a.0"},
+                {.binding = BindingMode::kInPlace, .shared_storage = true});
+  auto parts = CutParts(plan, {plan.tensors().devices()});
   CHECK_OK(parts);
   auto part = LaidOutPart::Create(std::make_shared<const WorkerPart>(parts->front()));
   CHECK_OK(part);

@@ -4,8 +4,7 @@
 #include "common/metrics/label_set.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/testing/metric_value.h"
-#include "common/plan/plan.h"
-#include "common/plan/testing/tables.h"
+#include "common/plan/testing/chain_plan.h"
 #include "common/wire/worker_part_codec.h"
 
 #include <utility>
@@ -27,24 +26,9 @@ std::unique_ptr<EventLoop> MakeLoop(const Clock& clock) {
 }
 
 WorkerPart MakePart(BindingMode binding) {
-  auto tensors = std::make_shared<const TensorTable>(TableOf({{.shape = "[8]",
-                                                               .source_mesh = "x=2 on a.0-1",
-                                                               .source = "[x]",
-                                                               .destination_mesh = "x=2 on b.0-1",
-                                                               .destination = "[-]"}}));
-  auto slicing = Slicing::Create(*tensors);
-  CHECK_OK(slicing);
-  auto plan = Plan::Create(
-      {.tensors = tensors,
-       .slicing = std::make_shared<const Slicing>(*std::move(slicing)),
-       .relays =
-           {{.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 2},
-            {.slice_class = 1, .root = 1, .begin = 0, .end = 16, .first_hop = 2, .hop_count = 2}},
-       .hops =
-           {{.from = 0, .to = 2}, {.from = 2, .to = 3}, {.from = 1, .to = 3}, {.from = 3, .to = 2}},
-       .binding = binding});
-  CHECK_OK(plan);
-  auto parts = CutParts(*plan, {tensors->devices()});
+  const Plan plan = ChainPlan(TensorOf("[8]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [-]"),
+                              {"a.0 > b.0 > b.1", "a.1 > b.1 > b.0"}, {.binding = binding});
+  auto parts = CutParts(plan, {plan.tensors().devices()});
   CHECK_OK(parts);
   return parts->front();
 }
