@@ -4,16 +4,15 @@
 
 #include "common/base/fake_clock.h"
 #include "common/event_loop/event_loop.h"
-#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
+#include "worker/gpu/protocol/testing/run_until.h"
 
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,15 +58,6 @@ class GpuConnectionTest : public testing::Test {
     loop_->RemoveSource(*process_);
   }
 
-  template <typename Condition>
-  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
-    const Patience patience(where);
-    while (!condition()) {
-      patience.Check();
-      loop_->RunOnce(absl::Seconds(1));
-    }
-  }
-
   static v1::GpuNotice Hello(const RankName& rank, uint32_t protocol = kGpuProtocol) {
     v1::GpuNotice notice;
     notice.mutable_hello()->set_protocol(protocol);
@@ -88,16 +78,16 @@ class GpuConnectionTest : public testing::Test {
   void Say(const v1::GpuNotice& notice) { ASSERT_OK(process_->Send(notice.SerializeAsString())); }
   void SayHello() {
     Say(Hello(kRank));
-    RunUntil([&] { return hellos_ == 1 && !requests_.empty(); });
+    RunUntil(*loop_, [&] { return hellos_ == 1 && !requests_.empty(); });
   }
   // Begins a call, and waits until the process has it. The first request is a ping.
   void Call(v1::GpuRequest request = MintCommunicatorIdRequest()) {
     connection_->Call(std::move(request), UniqueFd(), absl::Seconds(30),
                       [this](auto reply) { reply_.emplace(std::move(reply)); });
-    RunUntil([&] { return requests_.size() == 2; });
+    RunUntil(*loop_, [&] { return requests_.size() == 2; });
   }
   void ExpectLost(absl::StatusCode code, const std::string& text) {
-    RunUntil([&] { return lost_.has_value(); });
+    RunUntil(*loop_, [&] { return lost_.has_value(); });
     EXPECT_THAT(*lost_, StatusIs(code, HasSubstr(text)));
   }
 
@@ -117,7 +107,7 @@ TEST_F(GpuConnectionTest, ACallEndsWithItsAnswer) {
   SayHello();
   Call();
   Say(IdFor(requests_[1].id()));
-  RunUntil([&] { return reply_.has_value(); });
+  RunUntil(*loop_, [&] { return reply_.has_value(); });
   ASSERT_OK(*reply_);
   EXPECT_EQ((*reply_)->answer.communicator_id(), "id");
 }
@@ -128,7 +118,7 @@ TEST_F(GpuConnectionTest, ARefusalComesWithTheNameOfTheGpu) {
   v1::GpuNotice refusal = AnswerTo(requests_[1].id());
   *refusal.mutable_answer()->mutable_status() = ToProto(absl::NotFoundError("arena 3"));
   Say(refusal);
-  RunUntil([&] { return reply_.has_value(); });
+  RunUntil(*loop_, [&] { return reply_.has_value(); });
   EXPECT_THAT(*reply_, StatusIs(absl::StatusCode::kNotFound, "process of GPU-a#7: arena 3"));
 }
 
@@ -241,7 +231,7 @@ TEST_F(GpuConnectionTest, PingsFollowEachOther) {
   while (loop_->RunOnce(absl::ZeroDuration()) > 0) {
   }
   clock_.Advance(absl::Seconds(1));
-  RunUntil([&] { return requests_.size() == 2; });
+  RunUntil(*loop_, [&] { return requests_.size() == 2; });
   clock_.Advance(absl::Seconds(20));
   ExpectLost(absl::StatusCode::kDeadlineExceeded, "did not answer Ping within 20s");
 }

@@ -3,7 +3,6 @@
 #include "common/base/clock.h"
 #include "common/event_loop/event_loop.h"
 #include "common/testing/paths.h"
-#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/process/gpu_child.h"
@@ -11,16 +10,15 @@
 #include "worker/gpu/protocol/gpu_message.h"
 #include "worker/gpu/protocol/message_socket.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
+#include "worker/gpu/protocol/testing/run_until.h"
 
 #include <deque>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,17 +57,9 @@ class LyingWorkerTest : public testing::Test {
     loop_->RemoveSource(*child_);
   }
 
-  template <typename Condition>
-  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
-    const Patience patience(where);
-    while (!condition()) {
-      patience.Check();
-      loop_->RunOnce(absl::Seconds(1));
-    }
-  }
   // None when the process has ended without another one.
   v1::GpuNotice Next() {
-    RunUntil([this] { return !notices_.empty() || exit_.has_value(); });
+    RunUntil(*loop_, [this] { return !notices_.empty() || exit_.has_value(); });
     if (notices_.empty()) return {};
     v1::GpuNotice notice = std::move(notices_.front());
     notices_.pop_front();
@@ -88,7 +78,7 @@ class LyingWorkerTest : public testing::Test {
     ASSERT_TRUE(notice.has_last_words());
     EXPECT_THAT(FromProto(notice.last_words().cause()),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
-    RunUntil([this] { return exit_.has_value(); });
+    RunUntil(*loop_, [this] { return exit_.has_value(); });
     EXPECT_EQ(*exit_, "exit status 70");
   }
   static v1::GpuRequest ImportOf(uint64_t arena, int64_t bytes) {

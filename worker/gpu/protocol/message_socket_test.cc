@@ -2,15 +2,14 @@
 
 #include "common/base/clock.h"
 #include "common/event_loop/event_loop.h"
-#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/protocol/sealed_file.h"
+#include "worker/gpu/protocol/testing/run_until.h"
 
 #include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -55,15 +54,6 @@ class MessageSocketTest : public testing::Test {
   }
   void TearDown() override { loop_->RemoveSource(*socket_); }
 
-  template <typename Condition>
-  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
-    const Patience patience(where);
-    while (!condition()) {
-      patience.Check();
-      loop_->RunOnce(absl::Seconds(1));
-    }
-  }
-
   // A socket of ours at the other end.
   void Join() {
     ASSERT_OK_AND_ASSIGN(peer_, MessageSocket::Create(std::move(other_), from_socket_.handlers()));
@@ -88,7 +78,7 @@ class MessageSocketTest : public testing::Test {
     ASSERT_EQ(sendmsg(other_.get(), &message, 0), std::ssize(bytes));
   }
   void ExpectRefused(const std::string& text) {
-    RunUntil([&] { return received_.closed.has_value(); });
+    RunUntil(*loop_, [&] { return received_.closed.has_value(); });
     EXPECT_THAT(*received_.closed, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
     EXPECT_THAT(received_.messages, SizeIs(0));
   }
@@ -107,7 +97,7 @@ TEST_F(MessageSocketTest, MessagesOfAnySizeComeInOrder) {
   for (const size_t size : {size_t{1}, size_t{16383}, size_t{16384}, size_t{2} << 20}) {
     ASSERT_OK(peer_->Send(std::string(size, static_cast<char>('a' + size % 7))));
   }
-  RunUntil([&] { return received_.messages.size() == 4; });
+  RunUntil(*loop_, [&] { return received_.messages.size() == 4; });
   EXPECT_EQ(received_.messages[1], std::string(16383, static_cast<char>('a' + 16383 % 7)));
   EXPECT_EQ(received_.messages[2].size(), 16384U);
   EXPECT_EQ(received_.messages[3].size(), size_t{2} << 20);
@@ -120,7 +110,7 @@ TEST_F(MessageSocketTest, ADescriptorComesWithItsMessageSmallOrLarge) {
     ASSERT_OK_AND_ASSIGN(UniqueFd file, MakeSealedFile("content"));
     ASSERT_OK(peer_->Send(std::string(size, 'x'), std::move(file)));
   }
-  RunUntil([&] { return received_.messages.size() == 2; });
+  RunUntil(*loop_, [&] { return received_.messages.size() == 2; });
   for (const UniqueFd& descriptor : received_.descriptors) {
     EXPECT_THAT(ReadSealedFile(descriptor.get(), 100), IsOkAndHolds("content"));
     EXPECT_NE(fcntl(descriptor.get(), F_GETFD) & FD_CLOEXEC, 0);
@@ -135,7 +125,7 @@ TEST_F(MessageSocketTest, WhatTheOtherEndDoesNotTakeWaitsUpToABound) {
   EXPECT_GT(sent, MessageSocket::kWaitingMax);
   EXPECT_THAT(socket_->Send(message), StatusIs(absl::StatusCode::kResourceExhausted));
   loop_->AddSource(*peer_);
-  RunUntil([&] { return from_socket_.messages.size() == sent; });
+  RunUntil(*loop_, [&] { return from_socket_.messages.size() == sent; });
   loop_->RemoveSource(*peer_);
   EXPECT_OK(socket_->Send(message));
 }
@@ -149,7 +139,7 @@ TEST_F(MessageSocketTest, TheEndOfTheOtherIsToldOnceAfterItsMessages) {
   Join();
   ASSERT_OK(peer_->Send("last"));
   peer_.reset();
-  RunUntil([&] { return received_.closed.has_value(); });
+  RunUntil(*loop_, [&] { return received_.closed.has_value(); });
   EXPECT_THAT(received_.messages, SizeIs(1));
   EXPECT_THAT(*received_.closed, StatusIs(absl::StatusCode::kUnavailable));
   received_.closed.reset();

@@ -7,11 +7,11 @@
 #include "common/event_loop/event_loop.h"
 #include "common/metrics/worker_metrics.h"
 #include "common/testing/paths.h"
-#include "common/testing/patience.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
+#include "worker/gpu/protocol/testing/run_until.h"
 
 #include <cstdint>
 #include <fstream>
@@ -124,11 +124,7 @@ inline GpuDevice& StandInGpus::operator[](const std::string& device) const {
 }
 
 inline void StandInGpus::RunUntil(absl::FunctionRef<bool()> holds, std::source_location where) {
-  const Patience patience(where);
-  while (!holds()) {
-    patience.Check();
-    loop_->RunOnce(absl::Seconds(1));
-  }
+  crossmesh::RunUntil(*loop_, holds, where);
 }
 
 inline absl::StatusOr<GpuProcess::Reply> StandInGpus::Call(GpuDevice& gpu, v1::GpuRequest request) {

@@ -3,12 +3,12 @@
 #include "common/base/fake_clock.h"
 #include "common/event_loop/event_loop.h"
 #include "common/testing/paths.h"
-#include "common/testing/patience.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/process/gpu_process.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
+#include "worker/gpu/protocol/testing/run_until.h"
 
 #include <fstream>
 #include <list>
@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include <absl/functional/function_ref.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <absl/time/time.h>
@@ -92,13 +93,10 @@ class GpuProcessTest : public testing::Test {
     return child;
   }
 
-  template <typename Condition>
-  void RunUntil(Condition condition, std::source_location where = std::source_location::current()) {
-    const Patience patience(where);
-    while (!condition()) {
-      patience.Check();
-      loop_->RunOnce(absl::Seconds(1));
-    }
+  // With Patience.
+  void RunUntil(absl::FunctionRef<bool()> condition,
+                std::source_location where = std::source_location::current()) {
+    crossmesh::RunUntil(*loop_, condition, where);
   }
   void AwaitUps(Child& child, size_t count) {
     RunUntil([&] { return child.told.ups.size() >= count || !child.told.given_up.empty(); });
