@@ -2,6 +2,7 @@
 
 #include "tests/standin/driver/call.h"
 #include "tests/standin/driver/driver_state.h"
+#include "tests/standin/driver/faults.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -21,6 +22,13 @@ Outcome NeedDevice(CUdevice device) {
   RETURN_IF_FAILED(Call::NeedDriver());
   if (device >= 0 && device < State().device_count()) return {};
   return Violation(CUDA_ERROR_INVALID_DEVICE, absl::StrCat("no device ", device));
+}
+
+// The result that a fault gives a call.
+Outcome InjectedResult(const char* fault) {
+  const int64_t result = Faults::OfProcess().Value(fault);
+  if (result == 0) return {};
+  return Failure(static_cast<CUresult>(result), absl::StrCat("injected fault ", fault));
 }
 
 std::string DeviceName(int device) { return absl::StrCat(crossmeshStandInName(), " GPU ", device); }
@@ -48,6 +56,7 @@ const std::map<CUresult, const char*>& ErrorNames() {
   static const std::map<CUresult, const char*> names = {
       CROSSMESH_ERROR(CUDA_SUCCESS),
       CROSSMESH_ERROR(CUDA_ERROR_ALREADY_MAPPED),
+      CROSSMESH_ERROR(CUDA_ERROR_DEVICE_UNAVAILABLE),
       CROSSMESH_ERROR(CUDA_ERROR_FILE_NOT_FOUND),
       CROSSMESH_ERROR(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED),
       CROSSMESH_ERROR(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
@@ -66,6 +75,7 @@ const std::map<CUresult, const char*>& ErrorNames() {
       CROSSMESH_ERROR(CUDA_ERROR_OPERATING_SYSTEM),
       CROSSMESH_ERROR(CUDA_ERROR_OUT_OF_MEMORY),
       CROSSMESH_ERROR(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND),
+      CROSSMESH_ERROR(CUDA_ERROR_SYSTEM_NOT_READY),
   };
 #undef CROSSMESH_ERROR
   return names;
@@ -100,6 +110,7 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
 CUresult cuInit(unsigned int flags) {
   Call call("cuInit");
   if (flags != 0) return call.Refuse(CUDA_ERROR_INVALID_VALUE, "flags must be 0");
+  END_IF_FAILED(call, crossmesh::InjectedResult("driver_result"));
   return call.End(State().Initialize());
 }
 
@@ -141,6 +152,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   Call call("cuDevicePrimaryCtxRetain");
   END_IF_FAILED(call, crossmesh::NeedDevice(device));
+  END_IF_FAILED(call, crossmesh::InjectedResult("context_result"));
   *context = State().RetainContext(device);
   return call.End();
 }

@@ -3,8 +3,11 @@
 #include "tests/standin/driver/journal.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
@@ -12,10 +15,10 @@
 namespace crossmesh {
 namespace {
 
-constexpr absl::string_view kNames[] = {
-    "abort_hangs",        "async_error_at",    "corrupt_at", "corrupt_copy_at",
-    "illegal_address_at", "in_progress_polls", "init_fails", "init_never_ends",
-    "out_of_memory_at",   "stall_at"};
+constexpr absl::string_view kNames[] = {"abort_hangs",        "async_error_at",    "context_result",
+                                        "corrupt_at",         "corrupt_copy_at",   "driver_result",
+                                        "illegal_address_at", "in_progress_polls", "init_fails",
+                                        "init_never_ends",    "out_of_memory_at",  "stall_at"};
 
 bool IsName(absl::string_view name) {
   for (const absl::string_view known : kNames) {
@@ -24,15 +27,27 @@ bool IsName(absl::string_view name) {
   return false;
 }
 
+std::string TextOf(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? "" : text;
+}
+
+// Empty when there is no such file.
+std::string ContentOf(const std::string& path) {
+  std::stringstream content;
+  content << std::ifstream(path).rdbuf();
+  return std::string(absl::StripAsciiWhitespace(content.str()));
+}
+
 }  // namespace
 
 Faults& Faults::OfProcess() {
   static Faults& faults = *[] {
     auto* made = new Faults;
-    const char* text = std::getenv("CROSSMESH_STANDIN_FAULTS");
-    if (text != nullptr && !made->Set(text)) {
-      Journal::OfProcess().Violate(
-          absl::StrCat("CROSSMESH_STANDIN_FAULTS cannot be read: '", text, "'"));
+    const std::string text = absl::StrCat(TextOf("CROSSMESH_STANDIN_FAULTS"), ",",
+                                          ContentOf(TextOf("CROSSMESH_STANDIN_FAULTS_FILE")));
+    if (!made->Set(text)) {
+      Journal::OfProcess().Violate(absl::StrCat("faults cannot be read: '", text, "'"));
     }
     return made;
   }();

@@ -13,8 +13,9 @@ namespace crossmesh {
 // Named faults with a number each: a count, or the event at which the fault happens. Thread-safe.
 class Faults {
  public:
-  // The process's, from CROSSMESH_STANDIN_FAULTS at first. Lives as long as the process, since the
-  // calls of a C library have no object.
+  // The process's, at first from CROSSMESH_STANDIN_FAULTS and the file that
+  // CROSSMESH_STANDIN_FAULTS_FILE names. Lives as long as the process, since the calls of a C
+  // library have no object.
   static Faults& OfProcess();
 
   // "stall_at=3,in_progress_polls=5". Returns whether it could be read; else nothing changes.

@@ -108,10 +108,11 @@ GpuProcess::Handlers GpuDevice::ProcessHandlers() {
 }
 
 void GpuDevice::ChangeTo(State state, const absl::Status& cause) {
-  state_ = state;
+  const State before = std::exchange(state_, state);
   cause_ = cause;
   arenas_.SetAvailable(state == State::kUp ? absl::OkStatus() : NotUp());
-  on_change_(*this);
+  // One that is down is tried again and again.
+  if (state != before) on_change_(*this);
 }
 
 absl::Status GpuDevice::NotUp() const {

@@ -31,7 +31,7 @@ class WorkerPart;
 class GpuDevice {
  public:
   enum class State : uint8_t { kStarting, kUp, kDown, kGivenUp };
-  // It is up, down or given up. Called on the loop, never from inside a call.
+  // It is up, down or given up, and was not. Called on the loop, never from inside a call.
   using OnChange = absl::AnyInvocable<void(const GpuDevice& gpu)>;
 
   // Parts that the process is taken to have; it keeps more.

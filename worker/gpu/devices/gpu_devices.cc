@@ -33,7 +33,8 @@ absl::Status CheckNames(const std::vector<GpuName>& names) {
   return absl::OkStatus();
 }
 
-bool IsSettled(State state) { return state == State::kUp || state == State::kGivenUp; }
+// What is down is tried again, for as long as it takes: the worker goes on without it.
+bool IsSettled(State state) { return state != State::kStarting; }
 
 }  // namespace
 

@@ -2,13 +2,18 @@
 
 #include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_folder.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -129,6 +134,43 @@ TEST_F(GpuDevicesTest, AHostWithoutADriverHasNone) {
   EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.5"), ByteCount(5)),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("libcrossmesh-no-driver.so")));
 }
+
+// A state of the machine that passes, as the driver tells it: by a fault, and in words.
+using PassingState = std::pair<std::string, std::string>;
+
+class PassingStateTest : public GpuDevicesTest, public testing::WithParamInterface<PassingState> {
+ protected:
+  void SetUp() override {
+    std::ofstream(faults_) << GetParam().first;
+    gpus_.options.process.environment.push_back(
+        absl::StrCat("CROSSMESH_STANDIN_FAULTS_FILE=", faults_));
+  }
+
+  const TemporaryFolder folder_;
+  const std::string faults_ = folder_.PathOf("faults");
+};
+
+TEST_P(PassingStateTest, IsWaitedForAtTheFirstGpuToo) {
+  ASSERT_OK(gpus_.Open());
+  EXPECT_THAT(gpus_.devices().drivers(), SizeIs(2));
+  EXPECT_EQ(gpus_["a.4"].state(), GpuDevice::State::kDown);
+  EXPECT_THAT(gpus_["a.4"].cause(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(GetParam().second)));
+  EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.4"), ByteCount(5)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(GetParam().second)));
+  std::filesystem::remove(faults_);
+  gpus_.RunUntil([&] {
+    return gpus_["a.4"].state() == GpuDevice::State::kUp &&
+           gpus_["a.5"].state() == GpuDevice::State::kUp;
+  });
+  EXPECT_OK(gpus_.MakeArena("a.4", 5));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PassingStateTest,
+    testing::Values(PassingState{"driver_result=802", "CUDA_ERROR_SYSTEM_NOT_READY"},
+                    PassingState{"driver_result=304", "CUDA_ERROR_OPERATING_SYSTEM"},
+                    PassingState{"context_result=46", "CUDA_ERROR_DEVICE_UNAVAILABLE"}));
 
 TEST_F(GpuDevicesTest, AGpuThatIsNotThereStaysUnavailable) {
   gpus_.options.gpus[1].gpu = "GPU-00000000-0000-0000-0000-000000000000";

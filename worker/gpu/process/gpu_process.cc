@@ -90,6 +90,7 @@ void GpuProcess::OnNotStarted(const absl::Status& why) {
   if (state_ == State::kStopped) return;
   LogWarning("gpu_process_not_started", {{"gpu", options_.gpu}, {"cause", why.ToString()}});
   cause_ = why;
+  if (!is_hopeless()) handlers_.on_down(why);
   Replace();
 }
 
@@ -172,7 +173,7 @@ void GpuProcess::OnLost(const absl::Status& why) {
   cause_ = why;
   // Nothing else ends a call that hangs in the driver; the next process waits for OnExit.
   child_->Kill();
-  if (was_up) handlers_.on_down(why);
+  if (!is_hopeless()) handlers_.on_down(why);
 }
 
 void GpuProcess::OnExit(const std::string& how) {
@@ -186,9 +187,11 @@ void GpuProcess::OnExit(const std::string& how) {
   });
 }
 
+bool GpuProcess::is_hopeless() const { return !was_up_ && IsFinal(cause_); }
+
 void GpuProcess::Replace() {
   Drop();
-  if (!was_up_ && IsFinal(cause_)) return GiveUp(cause_);
+  if (is_hopeless()) return GiveUp(cause_);
   state_ = State::kPausing;
   restart_ = loop_.RunAfter(backoff_.Next(), [this] { StartProcess(); });
 }

@@ -32,7 +32,7 @@ namespace crossmesh {
 //   STARTING --hello--> RESTORING --arenas imported--> UP
 //   any of them --lost--> ENDING --it has ended--> PAUSING --backoff--> STARTING
 //   STARTING --no process can be started--> PAUSING
-//   STARTING --why there will be no GPU, before the first time UP--> GIVEN_UP
+//   STARTING --why there will never be a GPU, before the first time UP--> GIVEN_UP
 //
 // Lost means: it ended, was late, said what it must not, or that it can do nothing more. It is
 // killed then, since nothing else ends what hangs in a driver; memory lives on in the descriptors
@@ -47,10 +47,12 @@ class GpuProcess {
     // The GPU can be used; all arenas are there, with their bytes. Each time another process
     // begins.
     absl::AnyInvocable<void(const PreflightReport& preflight)> on_up;
-    // It cannot be used for now: calls have ended, communicators and parts are gone.
+    // It cannot be used for now, and is tried again: calls have ended, communicators and parts are
+    // gone. Also each time when it does not come up.
     absl::AnyInvocable<void(const absl::Status& why)> on_down;
-    // It cannot be used at all, and never was: FailedPrecondition without a driver, NotFound
-    // without such a GPU or its program, PermissionDenied when the program may not be run.
+    // It cannot be used at all, and never was: FailedPrecondition without libraries that are new
+    // enough, NotFound without such a GPU or its program, PermissionDenied when the program may not
+    // be run.
     absl::AnyInvocable<void(const absl::Status& why)> on_given_up;
     // As GpuConnection::Handlers says.
     absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;
@@ -113,6 +115,8 @@ class GpuProcess {
   void Restore(PreflightReport preflight);
   void GoUp(const PreflightReport& preflight);
   void OnExit(const std::string& how);
+  // What makes it end would end each other process as well.
+  bool is_hopeless() const;
   void Replace();
   void Drop();
   void GiveUp(const absl::Status& why);
