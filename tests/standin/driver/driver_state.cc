@@ -1,5 +1,7 @@
 #include "tests/standin/driver/driver_state.h"
 
+#include "tests/standin/driver/faults.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -108,7 +110,9 @@ void DriverState::BreakContext(int device) {
 Outcome DriverState::CheckContext(int device) {
   MutexLock lock(mutex_);
   if (!contexts_[device].broken) return {};
-  return Failure(CUDA_ERROR_ILLEGAL_ADDRESS, "injected fault illegal_address_at, some time before");
+  const int64_t result = Faults::OfProcess().Value("broken_result");
+  return Failure(result == 0 ? CUDA_ERROR_ILLEGAL_ADDRESS : static_cast<CUresult>(result),
+                 "injected fault illegal_address_at, some time before");
 }
 
 void DriverState::SynchronizeDevice(int device) {

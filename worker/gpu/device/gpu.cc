@@ -27,7 +27,7 @@ std::string TextOf(const CUuuid& uuid) {
 }
 
 // Errors of work on the GPU, not of a call: cuda.h says that the process must be ended after them,
-// or that hardware has failed.
+// or that hardware has failed. The last two are what is left to say of a GPU that fell off the bus.
 bool EndsContext(CUresult result) {
   switch (static_cast<int>(result)) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -46,6 +46,8 @@ bool EndsContext(CUresult result) {
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
     case CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_UNKNOWN:
       return true;
     default:
       return false;

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -38,14 +39,14 @@ absl::Status Await(GpuEvent& event) {
   }
 }
 
-absl::Status LoseGpu() {
+absl::Status LoseGpu(const std::string& faults) {
   setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
   ASSIGN_OR_RETURN(const auto stand_in, StandIn::Load());
   ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(stand_in->driver()));
   ASSIGN_OR_RETURN(auto gpu, Gpu::Create(stand_in->driver(), uuids.at(0)));
   ASSIGN_OR_RETURN(auto stream, GpuStream::Create(*gpu));
   ASSIGN_OR_RETURN(auto event, GpuEvent::Create(*gpu));
-  RETURN_IF_ERROR(stand_in->SetFaults("illegal_address_at=1"));
+  RETURN_IF_ERROR(stand_in->SetFaults(faults));
   const auto pack = gpu->KernelNamed<PackArguments>("crossmesh_pack");
   RETURN_IF_ERROR(gpu->Launch(pack, 1, {}, *stream));
   // The launch itself went well. Whether this record sees the error is a matter of time.
@@ -63,9 +64,20 @@ absl::Status LoseGpu() {
 }
 
 TEST(GpuHealthTest, AKernelThatTouchesMemoryWhichIsNotThereTakesTheGpuFromTheProcess) {
-  const std::string found = RunRanks(1, [](int, Meeting&) { return LoseGpu(); })[0];
+  const std::string found =
+      RunRanks(1, [](int, Meeting&) { return LoseGpu("illegal_address_at=1"); })[0];
   EXPECT_THAT(found, AllOf(HasSubstr("GPU-7374616e-6469-6e00-0000-000000000000"),
                            HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)")));
+}
+
+// The driver has no result of its own for that.
+TEST(GpuHealthTest, AGpuThatFellOffTheBusIsGoneFromTheProcess) {
+  for (const auto& [result, name] :
+       {std::pair(999, "CUDA_ERROR_UNKNOWN (999)"), std::pair(4, "CUDA_ERROR_DEINITIALIZED (4)")}) {
+    const std::string faults = absl::StrCat("illegal_address_at=1,broken_result=", result);
+    const std::string found = RunRanks(1, [&](int, Meeting&) { return LoseGpu(faults); })[0];
+    EXPECT_THAT(found, HasSubstr(name));
+  }
 }
 
 }  // namespace
