@@ -21,9 +21,11 @@ GpuDevice::GpuDevice(EventLoop& loop, const Clock& clock, Options options, OnCha
       process_(loop, clock, std::move(options.process), ProcessHandlers()),
       arenas_(loop, gpu_, process_) {}
 
-void GpuDevice::Stop() {
-  process_.Stop();
-  arenas_.Close();
+void GpuDevice::StopAll(std::span<GpuDevice* const> gpus) {
+  std::vector<GpuProcess*> processes;
+  for (GpuDevice* gpu : gpus) processes.push_back(&gpu->process_);
+  GpuProcess::StopAll(processes);
+  for (GpuDevice* gpu : gpus) gpu->arenas_.Close();
 }
 
 void GpuDevice::GiveUp(const absl::Status& why) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,8 @@ class GpuDevice {
 
   // Once.
   void Start() { process_.Start(); }
-  void Stop();
+  // As GpuProcess::StopAll.
+  static void StopAll(std::span<GpuDevice* const> gpus);
   // In the place of Start: there is no use in it, because of `why`.
   void GiveUp(const absl::Status& why);
 

@@ -110,7 +110,9 @@ void GpuDevices::GiveUpAll(const absl::Status& why) {
 }
 
 void GpuDevices::Stop() {
-  for (const auto& [device, gpu] : gpus_) gpu->Stop();
+  std::vector<GpuDevice*> gpus;
+  for (const auto& [device, gpu] : gpus_) gpus.push_back(gpu.get());
+  GpuDevice::StopAll(gpus);
 }
 
 GpuDevice* GpuDevices::Find(const DeviceId& device) const {

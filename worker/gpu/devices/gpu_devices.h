@@ -44,11 +44,11 @@ class GpuDevices {
                                                             const Options& options,
                                                             WorkerMetrics& metrics);
 
-  // Starts all processes. Calls `opened` once each GPU is up, given up, or to be tried again, or has
-  // had time for it, with OK; or at the first one with why the host has no GPUs,
+  // Starts all processes. Calls `opened` once each GPU is up, given up, or to be tried again, or
+  // has had time for it, with OK; or at the first one with why the host has no GPUs,
   // FailedPrecondition: then there are none.
   void Open(absl::AnyInvocable<void(absl::Status)> opened);
-  // As GpuProcess::Stop, of all. Repeatable.
+  // As GpuProcess::StopAll. Repeatable.
   void Stop();
 
   // From now on called on the loop when another process drives a GPU, or none.

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,6 +125,21 @@ TEST_F(GpuDevicesTest, AWaitForMemoryIsToldOfTheEnd) {
   EXPECT_OK(arena->status());
   gpus_.Stop();
   EXPECT_THAT(arena->status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("stops")));
+}
+
+// One after the other would take four times as long.
+TEST(GpuDevicesStopTest, GpusThatDoNotEndStopWithinOneLimit) {
+  StandInGpus gpus({"a.0", "a.1", "a.2", "a.3"});
+  gpus.options.process.stop_limit = absl::Milliseconds(500);
+  ASSERT_OK(gpus.Open());
+  for (const GpuDevices::Driver& driver : gpus.devices().drivers()) {
+    SendSignal(gpus.devices().Find(driver.device)->process().pid(), SIGSTOP);
+  }
+  const absl::Time begin = absl::Now();
+  gpus.Stop();
+  const absl::Duration taken = absl::Now() - begin;
+  EXPECT_GE(taken, absl::Milliseconds(500));
+  EXPECT_LT(taken, absl::Milliseconds(1500));
 }
 
 TEST_F(GpuDevicesTest, AHostWithoutADriverHasNone) {

@@ -1,6 +1,7 @@
 #include "worker/gpu/process/gpu_child.h"
 
 #include "common/base/child_exit.h"
+#include "common/base/log.h"
 #include "common/base/process_end.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
@@ -13,11 +14,15 @@
 #include <absl/memory/memory.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/string_view.h>
 #include <spawn.h>
 #include <unistd.h>
 
 namespace crossmesh {
 namespace {
+
+constexpr absl::string_view kHangs =
+    "SIGKILL did not end it: it hangs in the driver, which takes a reset of the GPU or of the host";
 
 std::vector<char*> PointersTo(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -67,22 +72,41 @@ absl::StatusOr<std::unique_ptr<GpuChild>> GpuChild::Start(const Options& options
   if (const int error = Spawn(options, socket.get(), pid); error != 0) {
     return absl::ErrnoToStatus(error, absl::StrCat("cannot run ", options.program));
   }
-  auto child = absl::WrapUnique(new GpuChild(pid, std::move(on_exit)));
+  auto child = absl::WrapUnique(new GpuChild(pid, options, std::move(on_exit)));
   ASSIGN_OR_RETURN(child->process_, OpenProcess(pid));
   return child;
 }
 
+GpuChild::GpuChild(pid_t pid, const Options& options, OnExit on_exit)
+    : pid_(pid),
+      kill_signal_(options.kill_signal),
+      kill_limit_(options.kill_limit),
+      on_exit_(std::move(on_exit)) {}
+
 GpuChild::~GpuChild() {
+  if (has_ended_) return;
   Kill();
-  if (!has_ended_) AwaitChild(pid_);
+  // Without its descriptor it has only just begun, and hangs nowhere.
+  if (process_.valid() && !AwaitExit(kill_limit_)) {
+    GiveUp();
+  } else {
+    AwaitChild(pid_);
+  }
 }
 
 // Once the end is reaped, the number may be another process's.
 void GpuChild::Kill() {
-  if (!has_ended_) kill(pid_, SIGKILL);
+  if (!has_ended_) kill(pid_, kill_signal_);
 }
 
-void GpuChild::AwaitExit(absl::Duration timeout) { AwaitEnd(process_, timeout); }
+bool GpuChild::AwaitExit(absl::Duration timeout) {
+  return has_ended_ || AwaitEnd(process_, timeout);
+}
+
+void GpuChild::GiveUp() {
+  if (std::exchange(has_ended_, true)) return;
+  LogError("gpu_process_does_not_end", {{"pid", pid_}, {"found", kHangs}});
+}
 
 int GpuChild::Progress() {
   if (has_ended_) return 0;

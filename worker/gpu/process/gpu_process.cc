@@ -67,12 +67,45 @@ void GpuProcess::Start() {
 }
 
 void GpuProcess::Stop() {
+  GpuProcess* const self[] = {this};
+  StopAll(self);
+}
+
+void GpuProcess::StopAll(std::span<GpuProcess* const> processes) {
+  if (processes.empty()) return;
+  const auto await_all = [&](absl::Duration GpuProcessOptions::* limit_of) {
+    absl::Duration limit;
+    for (const GpuProcess* process : processes) {
+      limit = std::max(limit, process->options_.*limit_of);
+    }
+    const Clock& clock = processes.front()->clock_;
+    const absl::Duration deadline = clock.Monotonic() + limit;
+    for (const GpuProcess* process : processes) {
+      process->AwaitExit(std::max(deadline - clock.Monotonic(), absl::ZeroDuration()));
+    }
+  };
+  for (GpuProcess* process : processes) process->BeginStop();
+  await_all(&GpuProcessOptions::stop_limit);
+  for (GpuProcess* process : processes) {
+    if (process->child_ != nullptr) process->child_->Kill();
+  }
+  await_all(&GpuProcessOptions::kill_limit);
+  for (GpuProcess* process : processes) {
+    if (!process->AwaitExit(absl::ZeroDuration())) process->child_->GiveUp();
+    process->Drop();
+  }
+}
+
+// A closed socket asks the process to end.
+void GpuProcess::BeginStop() {
   if (std::exchange(state_, State::kStopped) == State::kStopped) return;
   loop_.Cancel(restart_);
+  loop_.Cancel(kill_late_);
   if (connection_ != nullptr) connection_->Close();
-  // A closed socket asks the process to end; Drop kills it when it does not.
-  if (child_ != nullptr) child_->AwaitExit(options_.stop_limit);
-  Drop();
+}
+
+bool GpuProcess::AwaitExit(absl::Duration timeout) const {
+  return child_ == nullptr || child_->AwaitExit(timeout);
 }
 
 void GpuProcess::StartProcess() {
@@ -124,7 +157,9 @@ GpuChild::Options GpuProcess::ChildOptions() const {
                         "--ctas-max", absl::StrCat(options_.ctas_max),                    //
                         "--communicator-end-limit",                                       //
                         SecondsText(options_.communicator_end_limit)},
-          .environment = options_.environment};
+          .environment = options_.environment,
+          .kill_signal = options_.kill_signal,
+          .kill_limit = options_.kill_limit};
 }
 
 void GpuProcess::OnHello(const PreflightReport& preflight) {
@@ -173,12 +208,26 @@ void GpuProcess::OnLost(const absl::Status& why) {
   cause_ = why;
   // Nothing else ends a call that hangs in the driver; the next process waits for OnExit.
   child_->Kill();
+  kill_late_ = loop_.RunAfter(options_.kill_limit, [this] { OnKillLate(); });
   if (!is_hopeless()) handlers_.on_down(why);
+}
+
+// Another process could not use the GPU either; one is started when this one ends after all.
+void GpuProcess::OnKillLate() {
+  cause_ = absl::UnavailableError(absl::StrCat("its process ", pid(), " goes on ",
+                                               absl::FormatDuration(options_.kill_limit),
+                                               " after SIGKILL, so it hangs in the driver, which "
+                                               "takes a reset of the GPU or of the host; it "
+                                               "was killed because: ",
+                                               cause_.message()));
+  LogError("gpu_process_does_not_end", {{"gpu", options_.gpu}, {"cause", cause_.ToString()}});
+  if (!is_hopeless()) handlers_.on_down(cause_);
 }
 
 void GpuProcess::OnExit(const std::string& how) {
   // Usually its socket has told before.
   connection_->Lose(absl::UnavailableError(absl::StrCat("it ended: ", how)));
+  loop_.Cancel(kill_late_);
   LogWarning("gpu_process_ended",
              {{"gpu", options_.gpu}, {"how", how}, {"cause", cause_.ToString()}});
   // Not from inside the child's own call.

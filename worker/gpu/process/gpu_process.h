@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,9 +68,11 @@ class GpuProcess {
 
   // Once.
   void Start();
-  // Lets the process end, kills it after the limit, and waits for that. Calls that are open end
-  // without a word. Repeatable.
+  // Lets the process end, kills it after the limit, and waits for that, within its limit. Calls
+  // that are open end without a word. Repeatable.
   void Stop();
+  // The same of several, which share the longest of their limits.
+  static void StopAll(std::span<GpuProcess* const> processes);
 
   // Zeros. ResourceExhausted; Unavailable while the GPU is not up.
   void CreateArena(ByteCount bytes, absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
@@ -118,7 +121,10 @@ class GpuProcess {
   // What makes it end would end each other process as well.
   bool is_hopeless() const;
   void Replace();
+  void OnKillLate();
   void Drop();
+  void BeginStop();
+  bool AwaitExit(absl::Duration timeout) const;
   void GiveUp(const absl::Status& why);
   // For its answer.
   absl::Duration LimitOf(const v1::GpuRequest& request) const;
@@ -137,6 +143,7 @@ class GpuProcess {
   Backoff backoff_;
   absl::Duration up_since_;  // on the monotonic clock
   TimerId restart_;
+  TimerId kill_late_;  // in kEnding
   std::unique_ptr<GpuChild> child_;
   std::unique_ptr<GpuConnection> connection_;
   uint64_t last_arena_ = 0;

@@ -3,6 +3,7 @@
 #include "common/base/backoff.h"
 #include "common/base/byte_count.h"
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct GpuProcessOptions {
   // Of the abort of a communicator; what takes longer hangs. Below answer_limit.
   absl::Duration communicator_end_limit = absl::Seconds(20);
   absl::Duration stop_limit = absl::Seconds(5);  // for the process to end by itself
+  absl::Duration kill_limit = absl::Seconds(5);  // for the system to end it, once it is killed
+  int kill_signal = SIGKILL;                     // as GpuChild::Options
   // Before another process takes the place of one that was lost.
   Backoff::Options backoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(30)};
 };

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 namespace crossmesh {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -54,6 +56,45 @@ TEST_F(GpuProcessTest, ItEndsWhenItsWorkerStopsIt) {
   child.process->Stop();
   EXPECT_TRUE(AwaitEnd(process, absl::ZeroDuration()));
   EXPECT_THAT(child.told.downs, IsEmpty());
+}
+
+TEST_F(GpuProcessTest, AProcessThatSigkillDoesNotEndIsGivenUpAndLogged) {
+  std::vector<std::string> logged;
+  const ScopedLogSink sink([&](const LogRecord& record) {
+    if (record.event == "gpu_process_does_not_end") logged.push_back(record.ToText());
+  });
+  GpuProcessOptions options = OptionsOf(0);
+  options.kill_signal = 0;
+  options.stop_limit = absl::Milliseconds(10);
+  options.kill_limit = absl::Milliseconds(10);
+  Child& child = StartUp(options);
+  const int pid = child.process->pid();
+  SendSignal(pid, SIGSTOP);
+  child.process->Stop();
+  EXPECT_EQ(child.process->pid(), -1);
+  EXPECT_THAT(logged, ElementsAre(HasSubstr(absl::StrCat(pid))));
+  SendSignal(pid, SIGKILL);
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+TEST_F(GpuProcessTest, AGpuWhoseProcessDoesNotEndSaysSoAndComesBackWhenItDoes) {
+  GpuProcessOptions options = OptionsOf(0);
+  options.kill_signal = 0;
+  Child& child = StartUp(options);
+  const int pid = child.process->pid();
+  SendSignal(pid, SIGSTOP);
+  const auto call = Begin(child, MintCommunicatorIdRequest());
+  clock_.Advance(options.answer_limit + absl::Seconds(1));
+  RunUntil([&] { return child.told.downs.size() == 1; });
+  clock_.Advance(options.kill_limit + absl::Seconds(1));
+  RunUntil([&] { return child.told.downs.size() == 2; });
+  EXPECT_THAT(child.told.downs[1],
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("goes on 5s after SIGKILL"), HasSubstr("did not answer"))));
+  EXPECT_THAT(MakeArena(child, 1),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("goes on 5s after SIGKILL")));
+  SendSignal(pid, SIGKILL);
+  AwaitReplacement(child);
 }
 
 // The worker of another process of this test, which is killed, and cannot stop anything.
