@@ -32,11 +32,22 @@ void DeviceMemory::WhenMade(Waiter waiter) {
   waiter(*outcome);
 }
 
+void DeviceMemory::Lose(const absl::Status& why) {
+  MutexLock lock(mutex_);
+  loss_.Update(why);
+}
+
 absl::StatusOr<bool> DeviceMemory::is_made() const {
   MutexLock lock(mutex_);
+  if (!loss_.ok()) return loss_;
   if (!made_.has_value()) return false;
   if (!made_->ok()) return made_->status();
   return true;
+}
+
+absl::Status DeviceMemory::loss() const {
+  MutexLock lock(mutex_);
+  return loss_;
 }
 
 }  // namespace crossmesh

@@ -32,13 +32,19 @@ class DeviceMemory {
   // Calls `waiter` from Finish, or at once when that was before.
   void WhenMade(Waiter waiter);
 
-  // Whether it is there; the error, once it could not be made.
+  // It was there, and is gone from the GPU because of `why`. The first loss counts.
+  void Lose(const absl::Status& why);
+
+  // Whether it is there; the error, once it could not be made or is lost.
   absl::StatusOr<bool> is_made() const;
+  // Why it is lost; OK while it is not.
+  absl::Status loss() const;
 
  private:
   const std::string gpu_;
   mutable Mutex mutex_;
   std::optional<const Made> made_ ABSL_GUARDED_BY(mutex_);  // set once
+  absl::Status loss_ ABSL_GUARDED_BY(mutex_);
   std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
 };
 

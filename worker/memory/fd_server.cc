@@ -43,7 +43,7 @@ StorageDescription Describe(const StorageStatus& status) {
           .device = ToString(status.key.device),
           .bytes = status.bytes,
           .generation = status.generation,
-          .dirty = status.state == StorageState::kDirty,
+          .dirty = status.state != StorageState::kReady,
           .gpu = status.gpu,
           .shadow_bytes = status.shadow_bytes};
 }

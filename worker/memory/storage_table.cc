@@ -46,9 +46,10 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Create(const StorageKey& key,
     RETURN_IF_ERROR(arena.status());
   }
   MutexLock lock(mutex_);
-  static_cast<void>(FindLocked(key));  // drops one that failed
+  MakeWayLocked(key);
   const auto [found, added] = entries_.try_emplace(key);
   Entry& entry = found->second;
+  if (!added && IsLost(entry)) return Lost(key, entry);
   if (added) {
     if (!arena.ok()) {
       entries_.erase(found);
@@ -114,7 +115,7 @@ StorageBytes StorageTable::Bytes() const {
   StorageBytes bytes;
   MutexLock lock(mutex_);
   for (const auto& [key, entry] : entries_) {
-    if (HasFailed(entry)) continue;
+    if (!entry.current->status().ok()) continue;
     const Use* const writer = WriterOf(entry);
     const bool in_place = writer != nullptr && writer->arena == entry.current.get();
     const bool in_shadow = writer != nullptr && !in_place;
@@ -134,6 +135,7 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Open(const StorageKey& key) c
   const auto found = entries_.find(key);
   if (found == entries_.end()) return NotThere(key);
   if (HasFailed(found->second)) return NotThere(key, found->second);
+  if (IsLost(found->second)) return Lost(key, found->second);
   return Opened{.arena = found->second.current, .status = StatusOf(key, found->second)};
 }
 
@@ -262,7 +264,7 @@ StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) 
           .bytes = std::ssize(entry.current->bytes()),
           .shadow_bytes = ShadowBytesOf(entry),
           .generation = entry.generation,
-          .state = entry.state,
+          .state = IsLost(entry) ? StorageState::kLost : entry.state,
           .readers = static_cast<int32_t>(std::ranges::count(entry.uses, false, &Use::writes)),
           .writing = WriterOf(entry) != nullptr,
           .gpu = entry.current->device_memory() == nullptr ? ""
@@ -272,11 +274,23 @@ StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) 
 absl::StatusOr<StorageTable::Entry*> StorageTable::FindLocked(const StorageKey& key) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return NotThere(key);
+  if (IsLost(found->second)) return Lost(key, found->second);
   if (!HasFailed(found->second)) return &found->second;
   const absl::Status status = NotThere(key, found->second);
+  MakeWayLocked(key);
+  return status;
+}
+
+void StorageTable::MakeWayLocked(const StorageKey& key) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end() || found->second.current->status().ok()) return;
   // Leases find their entry until they end.
   if (found->second.uses.empty()) entries_.erase(found);
-  return status;
+}
+
+absl::Status StorageTable::LossOf(const Entry& entry) {
+  const std::shared_ptr<DeviceMemory>& memory = entry.current->device_memory();
+  return memory == nullptr ? absl::OkStatus() : memory->loss();
 }
 
 absl::Status StorageTable::NotThere(const StorageKey& key) {
@@ -286,6 +300,13 @@ absl::Status StorageTable::NotThere(const StorageKey& key) {
 absl::Status StorageTable::NotThere(const StorageKey& key, const Entry& failed) {
   return absl::NotFoundError(absl::StrCat(
       NameOf(key), " not found: it could not be made: ", failed.current->status().message()));
+}
+
+absl::Status StorageTable::Lost(const StorageKey& key, const Entry& lost) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(NameOf(key), " is LOST: expected its ", lost.current->bytes().size(),
+                   " bytes in the memory of GPU ", lost.current->device_memory()->gpu(),
+                   ", found: ", LossOf(lost).message(), "; delete it, or create it again"));
 }
 
 StorageTable::Lease& StorageTable::Lease::operator=(Lease&& other) noexcept {

@@ -42,6 +42,7 @@ absl::StatusOr<std::shared_ptr<Arena>> MakeHostArena(const StorageKey& key, Byte
 enum class StorageState : uint8_t {
   kReady,  // readers see whole contents
   kDirty,  // received in place, or being so, and not committed: readers are refused
+  kLost,   // its GPU has lost the memory: it can be deleted, or created again, and no more
 };
 
 struct StorageStatus {
@@ -73,7 +74,8 @@ struct StorageBytes {
 // refused with that name.
 //
 // A storage of a GPU is there before its memory is, for which its users wait. One whose memory
-// could not be made is as good as none.
+// could not be made is as good as none. One whose memory the GPU has lost stays, so that what it
+// held is not taken for something that never was: it is refused with the cause.
 class StorageTable {
  public:
   // A right to use one arena. Released by destruction. Move-only.
@@ -97,9 +99,9 @@ class StorageTable {
     std::shared_ptr<Arena> arena;
     StorageStatus status;
   };
-  // Makes it unless it is there with this size, and opens it. AlreadyExists when the name is taken
-  // with another size; what the maker of arenas says: ResourceExhausted without memory, Unavailable
-  // when a GPU is not up.
+  // Makes it unless it is there with this size, and opens it; one that is LOST is made anew.
+  // AlreadyExists when the name is taken with another size; what the maker of arenas says:
+  // ResourceExhausted without memory, Unavailable when a GPU is not up.
   absl::StatusOr<Opened> Create(const StorageKey& key, int64_t bytes);
   // Lends memory of the embedding process. AlreadyExists when the name is taken.
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
@@ -110,14 +112,14 @@ class StorageTable {
   absl::Status Trim(const StorageKey& key);
   std::vector<StorageStatus> List() const;
   StorageBytes Bytes() const;
-  // NotFound.
+  // NotFound; FailedPrecondition when LOST.
   absl::StatusOr<StorageStatus> Status(const StorageKey& key) const;
-  // NotFound. One that is DIRTY is handed out as well, since its owner may have to fill it anew:
-  // the status says so.
+  // NotFound; FailedPrecondition when LOST. One that is DIRTY is handed out as well, since its
+  // owner may have to fill it anew: the status says so.
   absl::StatusOr<Opened> Open(const StorageKey& key) const;
 
-  // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY, of another size, or
-  // made by a writer that has not committed yet.
+  // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY or LOST, of another
+  // size, or made by a writer that has not committed yet.
   absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes,
                                         absl::string_view user = kOwnProcess);
 
@@ -131,9 +133,9 @@ class StorageTable {
     bool create = false;
     std::string user = std::string(kOwnProcess);
   };
-  // For a destination. In place FailedPrecondition while readers hold it. Aborted when another
-  // writer has it. NotFound when there is no such storage, and it is not to be made. What the maker
-  // of arenas says.
+  // For a destination. FailedPrecondition when LOST, and in place while readers hold it. Aborted
+  // when another writer has it. NotFound when there is no such storage, and it is not to be made.
+  // What the maker of arenas says.
   absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, const Writing& how);
   // Makes what was written current and READY, ends the lease, adds 1 to the generation. Readers of
   // the old arena keep it until they release. FailedPrecondition when the lease is not one for
@@ -156,16 +158,24 @@ class StorageTable {
     std::list<Use> uses;       // leases find theirs
   };
 
+  // Its memory was made and is gone; why.
+  static absl::Status LossOf(const Entry& entry);
+  static bool IsLost(const Entry& entry) { return !LossOf(entry).ok(); }
   // Its memory could not be made.
-  static bool HasFailed(const Entry& entry) { return !entry.current->status().ok(); }
+  static bool HasFailed(const Entry& entry) {
+    return !entry.current->status().ok() && !IsLost(entry);
+  }
   static absl::Status NotThere(const StorageKey& key);
   static absl::Status NotThere(const StorageKey& key, const Entry& failed);
+  static absl::Status Lost(const StorageKey& key, const Entry& lost);
   static StorageStatus StatusOf(const StorageKey& key, const Entry& entry);
   static const Use* WriterOf(const Entry& entry);  // null: none
   // In words, of those of `arena`, or of all.
   static std::string UsersOf(const Entry& entry, const Arena* arena = nullptr);
   static int64_t ShadowBytesOf(const Entry& entry);
   absl::StatusOr<Entry*> FindLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops one that failed or is lost, unless it has leases.
+  void MakeWayLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Entry*> FindOrMakeLocked(const StorageKey& key, int64_t bytes, bool create)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What a writer may write.

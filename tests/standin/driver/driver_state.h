@@ -3,12 +3,14 @@
 #include "common/base/mutex.h"
 #include "tests/standin/control/handles.h"
 #include "tests/standin/control/outcome.h"
+#include "tests/standin/driver/device_life.h"
 #include "tests/standin/driver/event.h"
 #include "tests/standin/driver/kernels.h"
 #include "tests/standin/driver/memory.h"
 #include "tests/standin/driver/stream.h"
 
 #include <atomic>
+#include <string>
 #include <vector>
 
 namespace crossmesh {
@@ -31,6 +33,8 @@ class DriverState {
 
   int device_count() const { return static_cast<int>(contexts_.size()); }
   CUuuid UuidOf(int device) const;
+  // Names the GPU, and the life of it that began no later than cuInit: "3.1". Memory is of both.
+  std::string OriginOf(int device) const;
 
   CUcontext RetainContext(int device);
   // A violation that tells what is left of it, when that was the last reference.
@@ -57,6 +61,7 @@ class DriverState {
 
   const int first_device_;
   std::atomic<bool> initialized_ = false;
+  std::vector<DeviceLife> lives_;  // by device; from cuInit on
 
   Mutex mutex_;
   // Never changes in size.

@@ -1,5 +1,6 @@
 #include "tests/standin/driver/memory.h"
 
+#include "tests/standin/driver/driver_state.h"
 #include "tests/standin/driver/faults.h"
 
 #include <algorithm>
@@ -8,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include <absl/strings/numbers.h>
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
-#include <absl/strings/strip.h>
+#include <absl/strings/string_view.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -40,6 +41,17 @@ std::string NameOfFile(int fd) {
   return bytes < 0 ? "" : std::string(link.data(), bytes);
 }
 
+// The device of this process that memory of such a file is on, in the life that the device has now;
+// -1: none.
+int DeviceOf(absl::string_view file_name) {
+  const DriverState& state = DriverState::OfProcess();
+  file_name = file_name.substr(0, file_name.find(' '));  // " (deleted)" follows
+  for (int device = 0; device < state.device_count(); ++device) {
+    if (file_name == absl::StrCat("/memfd:", kFileName, state.OriginOf(device))) return device;
+  }
+  return -1;
+}
+
 bool IsOverlapping(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -59,7 +71,8 @@ Outcome Memory::MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& bloc
   block->bytes = bytes;
   block->device = device;
   block->owner = this;
-  block->fd.Reset(memfd_create(absl::StrCat(kFileName, device).c_str(), MFD_CLOEXEC));
+  const std::string name = absl::StrCat(kFileName, DriverState::OfProcess().OriginOf(device));
+  block->fd.Reset(memfd_create(name.c_str(), MFD_CLOEXEC));
   if (!block->fd.valid() || ftruncate(block->fd.get(), static_cast<off_t>(bytes)) != 0) {
     return Failure(CUDA_ERROR_OUT_OF_MEMORY, absl::StrCat("the system refuses ", bytes, " bytes"));
   }
@@ -80,14 +93,17 @@ Outcome Memory::Create(int device, size_t bytes, bool shareable,
 
 Outcome Memory::Import(int fd, CUmemGenericAllocationHandle& handle) {
   const std::string name = NameOfFile(fd);
-  absl::string_view number = name;
-  auto block = std::make_shared<Block>();
   struct stat status = {};
-  number = number.substr(0, number.find(' '));  // " (deleted)" follows
-  if (!absl::ConsumePrefix(&number, absl::StrCat("/memfd:", kFileName)) ||
-      !absl::SimpleAtoi(number, &block->device) || fstat(fd, &status) != 0) {
+  if (!absl::StartsWith(name, absl::StrCat("/memfd:", kFileName)) || fstat(fd, &status) != 0) {
     return Violation(CUDA_ERROR_INVALID_VALUE,
                      absl::StrCat("descriptor ", fd, " is no exported memory but '", name, "'"));
+  }
+  auto block = std::make_shared<Block>();
+  block->device = DeviceOf(name);
+  if (block->device < 0) {
+    const int64_t result = Faults::OfProcess().Value("import_result");
+    return Failure(result == 0 ? CUDA_ERROR_INVALID_HANDLE : static_cast<CUresult>(result),
+                   absl::StrCat("memory '", name, "' of a device that is not here, or was reset"));
   }
   block->fd.Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   block->bytes = status.st_size;

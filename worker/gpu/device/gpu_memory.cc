@@ -52,10 +52,11 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> GpuMemory::Import(Gpu& gpu, int fd, B
   ASSIGN_OR_RETURN(auto memory, Prepare(gpu, bytes));
   // The driver takes the descriptor itself in place of a pointer.
   void* const shared = reinterpret_cast<void*>(intptr_t{fd});
+  // Not by the GPU's own check: what another process sent says nothing of this GPU's health.
   absl::Status status =
-      gpu.Check(gpu.driver().cuMemImportFromShareableHandle(
-                    &memory->handle_, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                "cuMemImportFromShareableHandle");
+      gpu.driver().Check(gpu.driver().cuMemImportFromShareableHandle(
+                             &memory->handle_, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                         "cuMemImportFromShareableHandle");
   if (status.ok()) status = memory->Map();
   if (status.ok()) return memory;
   if (!gpu.health().ok() || status.code() != absl::StatusCode::kInternal) return status;

@@ -100,6 +100,8 @@ GpuProcess::Handlers GpuDevice::ProcessHandlers() {
                 preflight_ = preflight;
                 ChangeTo(State::kUp, absl::OkStatus());
               },
+          .on_arena_lost = [this](ArenaId arena,
+                                  const absl::Status& why) { arenas_.MarkLost(arena, why); },
           .on_down =
               [this](const absl::Status& why) {
                 parts_.clear();  // they went with the process

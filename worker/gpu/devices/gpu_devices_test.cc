@@ -84,6 +84,22 @@ TEST_F(GpuDevicesTest, MemorySurvivesTheProcessAndOthersHearOfTheNextOne) {
   EXPECT_EQ(StandInGpus::Read(*arena), "bytes");
 }
 
+TEST_F(GpuDevicesTest, MemoryThatAResetTookIsToldAsLostAndCanBeMadeAgain) {
+  const TemporaryFolder system;
+  gpus_.options.process.environment.push_back(
+      absl::StrCat("CROSSMESH_STANDIN_NO_PERSISTENCE=", system.path()));
+  ASSERT_OK(gpus_.Open());
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus_.MakeArena("a.4", 5));
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> other, gpus_.MakeArena("a.5", 5));
+  std::ofstream(system.PathOf("lives0"), std::ios::app) << '.';
+  SendSignal(gpus_["a.4"].process().pid(), SIGKILL);
+  gpus_.AwaitReplacement(gpus_["a.4"]);
+  EXPECT_THAT(arena->device_memory()->loss(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("was reset")));
+  EXPECT_OK(other->status());
+  EXPECT_OK(gpus_.MakeArena("a.4", 5));
+}
+
 TEST_F(GpuDevicesTest, AnArenaGoesWithItsLastHand) {
   gpus_.options.process.environment.push_back("CROSSMESH_STANDIN_MEMORY_MIB=64");
   ASSERT_OK(gpus_.Open());

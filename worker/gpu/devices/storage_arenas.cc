@@ -1,8 +1,10 @@
 #include "worker/gpu/devices/storage_arenas.h"
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -40,6 +42,19 @@ void StorageArenas::SetAvailable(const absl::Status& status) {
   shared_->available = status;
 }
 
+void StorageArenas::MarkLost(ArenaId arena, const absl::Status& why) {
+  const auto found =
+      std::ranges::find_if(arenas_, [&](const auto& entry) { return entry.second.arena == arena; });
+  if (found == arenas_.end()) return;
+  Entry& entry = found->second;
+  LogError("gpu_memory_lost", {{"gpu", gpu_},
+                               {"storage", entry.storage},
+                               {"bytes", entry.bytes.value()},
+                               {"cause", why.ToString()}});
+  entry.arena = ArenaId();
+  entry.memory->Lose(why);
+}
+
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view name,
                                                            ByteCount bytes) {
   {
@@ -50,9 +65,9 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view nam
   auto memory = std::make_shared<DeviceMemory>(gpu_);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(name, bytes, memory));
   const std::byte* const first = arena->bytes().data();
-  const bool is_posted = loop_.Post([this, first, bytes, memory = std::move(memory)]() mutable {
-    MakeOnLoop(first, bytes, std::move(memory));
-  });
+  Entry entry = {.storage = std::string(name), .memory = std::move(memory), .bytes = bytes};
+  const bool is_posted = loop_.Post(
+      [this, first, entry = std::move(entry)]() mutable { MakeOnLoop(first, std::move(entry)); });
   if (!is_posted) return Stopping();
   // The last user may be on any thread, but only the loop may release memory of the process.
   Arena* const in_use = arena.get();
@@ -62,13 +77,12 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view nam
       });
 }
 
-void StorageArenas::MakeOnLoop(const std::byte* first, ByteCount bytes,
-                               std::shared_ptr<DeviceMemory> memory) {
-  arenas_[first] = {.memory = memory, .bytes = bytes};
-  process_.CreateArena(bytes,
-                       [this, first, memory = std::move(memory)](absl::StatusOr<ArenaId> made) {
+void StorageArenas::MakeOnLoop(const std::byte* first, Entry entry) {
+  process_.CreateArena(entry.bytes,
+                       [this, first, memory = entry.memory](absl::StatusOr<ArenaId> made) {
                          OnMade(first, *memory, std::move(made));
                        });
+  arenas_[first] = std::move(entry);
 }
 
 void StorageArenas::OnMade(const std::byte* first, DeviceMemory& memory,

@@ -37,6 +37,9 @@ class StorageArenas {
   // OK: memory can be made from now on. Otherwise why not; known to Make at once.
   void SetAvailable(const absl::Status& status);
 
+  // The memory is gone from the GPU; logged.
+  void MarkLost(ArenaId arena, const absl::Status& why);
+
   // The process has stopped: what waits for memory is told so. Repeatable.
   void Close();
 
@@ -54,9 +57,10 @@ class StorageArenas {
 
  private:
   struct Entry {
+    std::string storage;  // its name
     std::shared_ptr<DeviceMemory> memory;
     ByteCount bytes;
-    ArenaId arena = ArenaId();  // 0: not made yet
+    ArenaId arena = ArenaId();  // 0: not made yet, or lost
   };
   // Shared with the arenas, which may go on any thread.
   struct Shared {
@@ -66,7 +70,7 @@ class StorageArenas {
   };
 
   absl::Status Stopping() const;
-  void MakeOnLoop(const std::byte* first, ByteCount bytes, std::shared_ptr<DeviceMemory> memory);
+  void MakeOnLoop(const std::byte* first, Entry entry);
   void OnMade(const std::byte* first, DeviceMemory& memory, absl::StatusOr<ArenaId> made);
   void Release(const std::byte* first);
   static void PostRelease(Shared& shared, std::shared_ptr<Arena> arena);

@@ -18,6 +18,9 @@
 namespace crossmesh {
 namespace {
 
+// Processes that may be lost at the import of an arena before it is taken to be the reason.
+constexpr int kImportsMax = 3;
+
 std::string ProgramBesideThisOne() {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -168,17 +171,17 @@ void GpuProcess::OnHello(const PreflightReport& preflight) {
 }
 
 void GpuProcess::Restore(PreflightReport preflight) {
-  const auto check = [this](const absl::StatusOr<Reply>& reply) {
-    if (!reply.ok()) connection_->Lose(reply.status());
-  };
-  // Storages and tasks count on every arena with its bytes, so the GPU is up only with all of them.
-  for (const auto& [arena, kept] : arenas_) {
+  suspect_ = ArenaId();
+  for (const auto& [id, kept] : arenas_) {
     absl::StatusOr<UniqueFd> descriptor = Duplicate(kept.descriptor);
     if (!descriptor.ok()) return connection_->Lose(descriptor.status());
     v1::GpuRequest import;
-    import.mutable_import_arena()->set_arena(arena.value());
+    import.mutable_import_arena()->set_arena(id.value());
     import.mutable_import_arena()->set_size_bytes(kept.bytes.value());
-    connection_->Call(std::move(import), *std::move(descriptor), options_.answer_limit, check);
+    connection_->Call(std::move(import), *std::move(descriptor), options_.answer_limit,
+                      [this, arena = id](const absl::StatusOr<Reply>& reply) {
+                        OnImported(arena, reply.status());
+                      });
   }
   // Imports are answered in the order of the requests, so all are there when the last answer is.
   v1::GpuRequest ping;
@@ -187,6 +190,34 @@ void GpuProcess::Restore(PreflightReport preflight) {
                     [this, preflight = std::move(preflight)](const absl::StatusOr<Reply>& reply) {
                       if (reply.ok()) GoUp(preflight);
                     });
+}
+
+void GpuProcess::OnImported(ArenaId arena, const absl::Status& imported) {
+  const auto kept = arenas_.find(arena);
+  if (kept == arenas_.end()) return;  // released meanwhile
+  if (imported.ok()) {
+    kept->second.failed_imports = 0;
+    return;
+  }
+  if (!absl::IsUnavailable(imported) && !absl::IsResourceExhausted(imported)) {
+    return LoseArena(arena, imported);
+  }
+  // The process is lost, or lacks what another one may have. The first arena that it did not import
+  // may be why: the same one again and again must not keep the GPU down.
+  if (suspect_ == ArenaId()) suspect_ = arena;
+  connection_->Lose(imported);
+}
+
+void GpuProcess::JudgeSuspect(const absl::Status& why) {
+  const auto kept = arenas_.find(suspect_);
+  if (kept != arenas_.end() && ++kept->second.failed_imports >= kImportsMax) {
+    LoseArena(suspect_, why);
+  }
+}
+
+void GpuProcess::LoseArena(ArenaId arena, const absl::Status& why) {
+  arenas_.erase(arena);
+  handlers_.on_arena_lost(arena, why);
 }
 
 void GpuProcess::GoUp(const PreflightReport& preflight) {
@@ -202,6 +233,7 @@ void GpuProcess::GoUp(const PreflightReport& preflight) {
 
 void GpuProcess::OnLost(const absl::Status& why) {
   const bool was_up = state_ == State::kUp;
+  if (state_ == State::kRestoring) JudgeSuspect(why);
   // Only after a while: what fails soon after each start is to be started ever later.
   if (was_up && clock_.Monotonic() - up_since_ > options_.backoff.max) backoff_.Reset();
   state_ = State::kEnding;

@@ -30,14 +30,15 @@ namespace crossmesh {
 // Keeps one GPU usable: starts a process for it, replaces a process that is lost, and keeps the
 // arenas across processes. Links no CUDA.
 //
-//   STARTING --hello--> RESTORING --arenas imported--> UP
+//   STARTING --hello--> RESTORING --arenas imported, or lost--> UP
 //   any of them --lost--> ENDING --it has ended--> PAUSING --backoff--> STARTING
 //   STARTING --no process can be started--> PAUSING
 //   STARTING --why there will never be a GPU, before the first time UP--> GIVEN_UP
 //
 // Lost means: it ended, was late, said what it must not, or that it can do nothing more. It is
 // killed then, since nothing else ends what hangs in a driver; memory lives on in the descriptors
-// that are kept here. Confined to the loop, apart from construction and destruction.
+// that are kept here. What the next process cannot import is lost, and the GPU comes up without it.
+// Confined to the loop, apart from construction and destruction.
 class GpuProcess {
  public:
   using Reply = GpuConnection::Reply;
@@ -45,9 +46,11 @@ class GpuProcess {
 
   // Called on the loop, never from inside a call.
   struct Handlers {
-    // The GPU can be used; all arenas are there, with their bytes. Each time another process
-    // begins.
+    // The GPU can be used; all arenas that are not lost are there, with their bytes. Each time
+    // another process begins.
     absl::AnyInvocable<void(const PreflightReport& preflight)> on_up;
+    // The arena is gone with its bytes, because of `why`, as if it were released.
+    absl::AnyInvocable<void(ArenaId arena, const absl::Status& why)> on_arena_lost;
     // It cannot be used for now, and is tried again: calls have ended, communicators and parts are
     // gone. Also each time when it does not come up.
     absl::AnyInvocable<void(const absl::Status& why)> on_down;
@@ -106,6 +109,7 @@ class GpuProcess {
   struct KeptArena {
     ByteCount bytes;
     UniqueFd descriptor;
+    int failed_imports = 0;  // one after the other
   };
 
   void OnHello(const PreflightReport& preflight);
@@ -116,6 +120,9 @@ class GpuProcess {
   absl::Status TryStart();
   GpuChild::Options ChildOptions() const;
   void Restore(PreflightReport preflight);
+  void OnImported(ArenaId arena, const absl::Status& imported);
+  void JudgeSuspect(const absl::Status& why);
+  void LoseArena(ArenaId arena, const absl::Status& why);
   void GoUp(const PreflightReport& preflight);
   void OnExit(const std::string& how);
   // What makes it end would end each other process as well.
@@ -148,6 +155,7 @@ class GpuProcess {
   std::unique_ptr<GpuConnection> connection_;
   uint64_t last_arena_ = 0;
   std::map<ArenaId, KeptArena> arenas_;
+  ArenaId suspect_;  // while kRestoring: whose import may have cost the process
 };
 
 }  // namespace crossmesh

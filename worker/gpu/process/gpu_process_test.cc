@@ -28,6 +28,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 // The bytes of an arena, as another process of the host that has its descriptor finds them.
@@ -137,6 +138,58 @@ TEST_F(GpuProcessTest, ArenasKeepTheirBytesWhenTheProcessIsKilled) {
   EXPECT_THAT(child.process->ExportArena(first), StatusIs(absl::StatusCode::kNotFound));
   ASSERT_OK_AND_ASSIGN(const ArenaId third, MakeArena(child, 1000));
   EXPECT_NE(third, first);
+}
+
+// GPUs of a system that keeps their memory only while they are in use.
+class GpuWithoutPersistenceTest : public GpuProcessTest {
+ protected:
+  GpuProcessOptions OptionsWith(const std::string& faults = "") {
+    return OptionsOf(0, {{"CROSSMESH_STANDIN_NO_PERSISTENCE", folder_.path()},
+                         {"CROSSMESH_STANDIN_FAULTS", faults}});
+  }
+  // As `nvidia-smi --gpu-reset` does, or the driver after an error of the hardware.
+  void Reset() { std::ofstream(folder_.PathOf("lives0"), std::ios::app) << '.'; }
+};
+
+TEST_F(GpuWithoutPersistenceTest, AGpuThatWasResetComesUpWithoutItsArenas) {
+  Child& child = StartUp(OptionsWith());
+  ASSERT_OK_AND_ASSIGN(const ArenaId first, MakeArena(child, 1000));
+  ASSERT_OK_AND_ASSIGN(const ArenaId second, MakeArena(child, 1000));
+  SendSignal(child.process->pid(), SIGKILL);
+  Reset();
+  AwaitReplacement(child);
+  const auto is_gone = StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(HasSubstr(StandInUuid(0)), HasSubstr("was reset")));
+  EXPECT_THAT(child.told.lost, ElementsAre(Pair(first, is_gone), Pair(second, is_gone)));
+  EXPECT_THAT(child.process->ExportArena(first), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_OK(MakeArena(child, 1000));
+}
+
+// 999 ends a context elsewhere.
+TEST_F(GpuWithoutPersistenceTest, AnImportThatFailsWithoutAReasonCostsItsArenaAlone) {
+  Child& child = StartUp(OptionsWith("import_result=999"));
+  ASSERT_OK_AND_ASSIGN(const ArenaId arena, MakeArena(child, 1000));
+  SendSignal(child.process->pid(), SIGKILL);
+  Reset();
+  AwaitReplacement(child);
+  EXPECT_THAT(child.told.lost, ElementsAre(Pair(arena, testing::_)));
+  EXPECT_OK(MakeArena(child, 1000));
+}
+
+TEST_F(GpuWithoutPersistenceTest, AnImportThatOnlyPassesForALackOfMemoryIsTriedThreeTimes) {
+  Child& child = StartUp(OptionsWith("import_result=2"));
+  ASSERT_OK_AND_ASSIGN(const ArenaId arena, MakeArena(child, 1000));
+  SendSignal(child.process->pid(), SIGKILL);
+  Reset();
+  for (size_t tries = 1; tries <= 3; ++tries) {
+    EXPECT_THAT(child.told.lost, IsEmpty());
+    RunUntil([&] { return child.process->pid() < 0; });
+    clock_.Advance(absl::Seconds(30));
+    RunUntil([&] { return child.told.downs.size() == tries + 1; });
+  }
+  AwaitReplacement(child);
+  EXPECT_THAT(child.told.lost,
+              ElementsAre(Pair(arena, StatusIs(absl::StatusCode::kResourceExhausted))));
 }
 
 TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {

@@ -18,6 +18,7 @@
 #include <source_location>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/functional/function_ref.h>
@@ -33,12 +34,15 @@ namespace crossmesh {
 struct Told {
   GpuProcess::Handlers handlers() {
     return {.on_up = [this](const PreflightReport& preflight) { ups.push_back(preflight); },
+            .on_arena_lost = [this](ArenaId arena,
+                                    const absl::Status& why) { lost.emplace_back(arena, why); },
             .on_down = [this](const absl::Status& why) { downs.push_back(why); },
             .on_given_up = [this](const absl::Status& why) { given_up.push_back(why); },
             .on_notice = [](const v1::GpuNotice& /*notice*/) { return absl::OkStatus(); }};
   }
 
   std::vector<PreflightReport> ups;
+  std::vector<std::pair<ArenaId, absl::Status>> lost;
   std::vector<absl::Status> downs;
   std::vector<absl::Status> given_up;
 };
