@@ -34,7 +34,9 @@ Outcome InjectedResult(const char* fault) {
 std::string DeviceName(int device) { return absl::StrCat(crossmeshStandInName(), " GPU ", device); }
 
 // As of a GPU of compute capability 9.0, where our callers ask.
-int AttributeOf(CUdevice_attribute attribute) {
+int AttributeOf(CUdevice_attribute attribute, CUdevice device) {
+  // Its PCI address is 0000:NN:00.0.
+  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return State().NumberOf(device);
   static const std::map<int, int> attributes = {
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
@@ -147,7 +149,7 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   Call call("cuDeviceGetAttribute");
   END_IF_FAILED(call, crossmesh::NeedDevice(device));
-  *value = crossmesh::AttributeOf(attribute);
+  *value = crossmesh::AttributeOf(attribute, device);
   return call.End();
 }
 

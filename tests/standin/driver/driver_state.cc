@@ -39,7 +39,7 @@ DriverState::DriverState()
 Outcome DriverState::Initialize() {
   if (contexts_.empty()) return Failure(CUDA_ERROR_NO_DEVICE, "CROSSMESH_STANDIN_DEVICES is 0");
   if (initialized_.exchange(true)) return {};
-  for (const Context& context : contexts_) lives_.emplace_back(first_device_ + context.device);
+  for (const Context& context : contexts_) lives_.emplace_back(NumberOf(context.device));
   const char* path = std::getenv("CROSSMESH_STANDIN_KERNELS");
   if (path == nullptr) return {};
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -54,13 +54,13 @@ Outcome DriverState::Initialize() {
 CUuuid DriverState::UuidOf(int device) const {
   CUuuid uuid = {};
   std::memcpy(uuid.bytes, "standin", 7);
-  const int number = first_device_ + device;
+  const int number = NumberOf(device);
   std::memcpy(uuid.bytes + 8, &number, sizeof(number));
   return uuid;
 }
 
 std::string DriverState::OriginOf(int device) const {
-  return absl::StrCat(first_device_ + device, ".", lives_[device].number());
+  return absl::StrCat(NumberOf(device), ".", lives_[device].number());
 }
 
 CUcontext DriverState::RetainContext(int device) {

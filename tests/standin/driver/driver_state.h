@@ -32,6 +32,7 @@ class DriverState {
   Outcome Initialize();
 
   int device_count() const { return static_cast<int>(contexts_.size()); }
+  int NumberOf(int device) const { return first_device_ + device; }
   CUuuid UuidOf(int device) const;
   // Names the GPU, and the life of it that began no later than cuInit: "3.1". Memory is of both.
   std::string OriginOf(int device) const;

@@ -14,6 +14,7 @@
 #include <absl/memory/memory.h>
 #include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
 namespace crossmesh {
@@ -121,6 +122,19 @@ absl::StatusOr<Gpu::MemoryAmounts> Gpu::Memory() {
   RETURN_IF_ERROR(Check(driver_.cuMemGetInfo(&free, &total), "cuMemGetInfo"));
   return MemoryAmounts{.free = ByteCount(static_cast<int64_t>(free)),
                        .total = ByteCount(static_cast<int64_t>(total))};
+}
+
+absl::StatusOr<std::string> Gpu::PciAddress() {
+  int domain = 0;
+  int bus = 0;
+  int device = 0;
+  for (const auto& [value, attribute] : {std::pair(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                                         std::pair(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                                         std::pair(&device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)}) {
+    RETURN_IF_ERROR(
+        Check(driver_.cuDeviceGetAttribute(value, attribute, device_), "cuDeviceGetAttribute"));
+  }
+  return absl::StrFormat("%04x:%02x:%02x.0", domain, bus, device);
 }
 
 const GpuFunction& Gpu::FunctionNamed(absl::string_view name, KernelParameter parameter) const {

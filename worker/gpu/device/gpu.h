@@ -66,6 +66,9 @@ class Gpu {
   const std::string& uuid() const { return uuid_; }
   CUdevice device() const { return device_; }
 
+  // "0000:4b:00.0"; errors of the driver.
+  absl::StatusOr<std::string> PciAddress();
+
   // OK, or the error after which this process can do nothing more with the GPU: a kernel that
   // touched memory which is not there, hardware that failed. From then on each call gives it.
   const absl::Status& health() const { return health_; }

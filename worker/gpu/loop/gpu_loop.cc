@@ -51,8 +51,10 @@ absl::Status GpuLoop::Open(const Clock& clock, Options options) {
                    GpuRequests::Create(loop_, clock, std::move(options),
                                        [this](const v1::GpuNotice& notice) { Say(notice); }));
   ASSIGN_OR_RETURN(const PreflightReport preflight, requests_->Preflight());
+  ASSIGN_OR_RETURN(const std::string pci_address, requests_->PciAddress());
   v1::GpuNotice notice;
   notice.mutable_hello()->set_protocol(kGpuProtocol);
+  notice.mutable_hello()->set_pci_address(pci_address);
   *notice.mutable_hello()->mutable_preflight() = ToProto(preflight);
   Say(notice);
   return absl::OkStatus();

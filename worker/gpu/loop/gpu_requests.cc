@@ -123,6 +123,8 @@ absl::StatusOr<PreflightReport> GpuRequests::Preflight() const {
                        {.gpu = options_.gpu, .incarnation = options_.incarnation});
 }
 
+absl::StatusOr<std::string> GpuRequests::PciAddress() const { return gpu_->PciAddress(); }
+
 void GpuRequests::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor, Answer answer) {
   const auto end = [&](const absl::Status& status) { answer(AnswerOf(status), UniqueFd()); };
   switch (request.body_case()) {

@@ -58,6 +58,7 @@ class GpuRequests {
 
   // What the process has, for its hello.
   absl::StatusOr<PreflightReport> Preflight() const;
+  absl::StatusOr<std::string> PciAddress() const;
 
   // `answer` is called once, from inside or when Poll has seen the end. A request that says what it
   // must not is answered with InvalidArgument.

@@ -130,7 +130,7 @@ absl::Status GpuConnection::OnHello(const v1::GpuNotice::Hello& hello) {
   }
   loop_.Cancel(next_ping_);
   Ping();
-  handlers_.on_hello(preflight);
+  handlers_.on_hello(preflight, hello.pci_address());
   return absl::OkStatus();
 }
 

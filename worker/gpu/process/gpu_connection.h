@@ -37,7 +37,8 @@ class GpuConnection {
 
   // Called from the loop, never from inside Call. The connection may not be destroyed there.
   struct Handlers {
-    absl::AnyInvocable<void(const PreflightReport& preflight)> on_hello;
+    absl::AnyInvocable<void(const PreflightReport& preflight, const std::string& pci_address)>
+        on_hello;
     // What the process says of its own accord: a task's progress, a lost communicator. When that is
     // refused, the process is lost.
     absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;

@@ -49,7 +49,8 @@ class GpuConnectionTest : public testing::Test {
              .start_limit = absl::Seconds(60),
              .ping_interval = absl::Seconds(1),
              .ping_limit = absl::Seconds(20)},
-            {.on_hello = [this](const PreflightReport& /*preflight*/) { ++hellos_; },
+            {.on_hello = [this](const PreflightReport& /*preflight*/,
+                                const std::string& /*pci_address*/) { ++hellos_; },
              .on_notice = [this](const v1::GpuNotice& /*notice*/) { return judgement_; },
              .on_lost = [this](const absl::Status& why) { lost_ = why; }}));
   }

@@ -7,19 +7,15 @@
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
-#include <fcntl.h>
 
 namespace crossmesh {
 namespace {
-
-// Processes that may be lost at the import of an arena before it is taken to be the reason.
-constexpr int kImportsMax = 3;
 
 std::string ProgramBesideThisOne() {
   std::error_code error;
@@ -43,12 +39,6 @@ absl::Duration TimeOf(const google::protobuf::Duration& proto) {
   return FromProto(proto).value_or(absl::ZeroDuration());
 }
 
-absl::StatusOr<UniqueFd> Duplicate(const UniqueFd& descriptor) {
-  UniqueFd copy(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy.valid()) return absl::ErrnoToStatus(errno, "duplicating a descriptor");
-  return copy;
-}
-
 }  // namespace
 
 GpuProcess::GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions options,
@@ -60,7 +50,8 @@ GpuProcess::GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions op
       // From the time, so that the processes of a worker that is started again are others.
       incarnation_(absl::ToUnixMicros(clock.Now())),
       cause_(absl::UnavailableError("it has not begun")),
-      backoff_(options_.backoff, incarnation_) {}
+      backoff_(options_.backoff, incarnation_),
+      arenas_(options_.gpu, options_.system_root) {}
 
 GpuProcess::~GpuProcess() { Stop(); }
 
@@ -105,6 +96,8 @@ void GpuProcess::BeginStop() {
   loop_.Cancel(restart_);
   loop_.Cancel(kill_late_);
   if (connection_ != nullptr) connection_->Close();
+  // Before the process has ended: the last close of the GPU takes a second or more.
+  arenas_.ReleaseDevice();
 }
 
 bool GpuProcess::AwaitExit(absl::Duration timeout) const {
@@ -140,7 +133,11 @@ absl::Status GpuProcess::TryStart() {
            .start_limit = options_.start_limit,
            .ping_interval = options_.ping_interval,
            .ping_limit = options_.ping_limit},
-          {.on_hello = [this](const PreflightReport& preflight) { OnHello(preflight); },
+          {.on_hello =
+               [this](const PreflightReport& preflight, const std::string& pci_address) {
+                 pci_address_ = pci_address;
+                 OnHello(preflight);
+               },
            .on_notice = [this](const v1::GpuNotice& notice) { return handlers_.on_notice(notice); },
            .on_lost = [this](const absl::Status& why) { OnLost(why); }}));
   ASSIGN_OR_RETURN(child_, GpuChild::Start(ChildOptions(), std::move(ends.second),
@@ -171,9 +168,9 @@ void GpuProcess::OnHello(const PreflightReport& preflight) {
 }
 
 void GpuProcess::Restore(PreflightReport preflight) {
-  suspect_ = ArenaId();
-  for (const auto& [id, kept] : arenas_) {
-    absl::StatusOr<UniqueFd> descriptor = Duplicate(kept.descriptor);
+  arenas_.BeginImports();
+  for (const auto& [id, kept] : arenas_.all()) {
+    absl::StatusOr<UniqueFd> descriptor = arenas_.Export(id);
     if (!descriptor.ok()) return connection_->Lose(descriptor.status());
     v1::GpuRequest import;
     import.mutable_import_arena()->set_arena(id.value());
@@ -193,31 +190,14 @@ void GpuProcess::Restore(PreflightReport preflight) {
 }
 
 void GpuProcess::OnImported(ArenaId arena, const absl::Status& imported) {
-  const auto kept = arenas_.find(arena);
-  if (kept == arenas_.end()) return;  // released meanwhile
-  if (imported.ok()) {
-    kept->second.failed_imports = 0;
-    return;
+  switch (arenas_.OnImported(arena, imported)) {
+    case KeptArenas::Import::kDone:
+      return;
+    case KeptArenas::Import::kLost:
+      return handlers_.on_arena_lost(arena, imported);
+    case KeptArenas::Import::kMayBeDone:
+      return connection_->Lose(imported);
   }
-  if (!absl::IsUnavailable(imported) && !absl::IsResourceExhausted(imported)) {
-    return LoseArena(arena, imported);
-  }
-  // The process is lost, or lacks what another one may have. The first arena that it did not import
-  // may be why: the same one again and again must not keep the GPU down.
-  if (suspect_ == ArenaId()) suspect_ = arena;
-  connection_->Lose(imported);
-}
-
-void GpuProcess::JudgeSuspect(const absl::Status& why) {
-  const auto kept = arenas_.find(suspect_);
-  if (kept != arenas_.end() && ++kept->second.failed_imports >= kImportsMax) {
-    LoseArena(suspect_, why);
-  }
-}
-
-void GpuProcess::LoseArena(ArenaId arena, const absl::Status& why) {
-  arenas_.erase(arena);
-  handlers_.on_arena_lost(arena, why);
 }
 
 void GpuProcess::GoUp(const PreflightReport& preflight) {
@@ -227,13 +207,16 @@ void GpuProcess::GoUp(const PreflightReport& preflight) {
   LogInfo("gpu_process_up", {{"gpu", options_.gpu},
                              {"pid", pid()},
                              {"nccl", preflight.nccl_library},
-                             {"arenas", std::ssize(arenas_)}});
+                             {"arenas", std::ssize(arenas_.all())}});
   handlers_.on_up(preflight);
 }
 
 void GpuProcess::OnLost(const absl::Status& why) {
   const bool was_up = state_ == State::kUp;
-  if (state_ == State::kRestoring) JudgeSuspect(why);
+  if (state_ == State::kRestoring) {
+    const std::optional<ArenaId> lost = arenas_.JudgeSuspect();
+    if (lost.has_value()) handlers_.on_arena_lost(*lost, why);
+  }
   // Only after a while: what fails soon after each start is to be started ever later.
   if (was_up && clock_.Monotonic() - up_since_ > options_.backoff.max) backoff_.Reset();
   state_ = State::kEnding;
@@ -348,27 +331,18 @@ void GpuProcess::CreateArena(ByteCount bytes,
 void GpuProcess::Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,
                       absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
   if (!reply.ok()) return done(reply.status());
-  arenas_[arena] = {.bytes = bytes, .descriptor = std::move(reply->descriptor)};
+  arenas_.Keep(arena, {.bytes = bytes, .descriptor = std::move(reply->descriptor)}, pci_address_);
   done(arena);
 }
 
 void GpuProcess::ReleaseArena(ArenaId arena) {
-  if (arenas_.erase(arena) == 0) return;
+  if (!arenas_.Forget(arena)) return;
   // No other process has it: what is not kept is not imported.
   if (state_ != State::kUp && state_ != State::kRestoring) return;
   v1::GpuRequest request;
   request.mutable_release_arena()->set_arena(arena.value());
   connection_->Call(std::move(request), UniqueFd(), options_.answer_limit,
                     [](const absl::StatusOr<Reply>& /*reply*/) {});
-}
-
-absl::StatusOr<UniqueFd> GpuProcess::ExportArena(ArenaId arena) const {
-  const auto found = arenas_.find(arena);
-  if (found == arenas_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("arena ", arena.value(), " of GPU ", options_.gpu, " is not there"));
-  }
-  return Duplicate(found->second.descriptor);
 }
 
 }  // namespace crossmesh

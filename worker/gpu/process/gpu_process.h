@@ -10,10 +10,10 @@
 #include "worker/gpu/process/gpu_child.h"
 #include "worker/gpu/process/gpu_connection.h"
 #include "worker/gpu/process/gpu_process_options.h"
+#include "worker/gpu/process/kept_arenas.h"
 #include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,8 +81,8 @@ class GpuProcess {
   void CreateArena(ByteCount bytes, absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
   // No task uses it.
   void ReleaseArena(ArenaId arena);
-  // For another process, which has the memory with it. NotFound.
-  absl::StatusOr<UniqueFd> ExportArena(ArenaId arena) const;
+  // For another process, which has the memory with it. NotFound, ResourceExhausted.
+  absl::StatusOr<UniqueFd> ExportArena(ArenaId arena) const { return arenas_.Export(arena); }
 
   // Any request but those for arenas. `done` is called once, from the loop, as GpuConnection::Call
   // says; Unavailable while the GPU is not up.
@@ -106,11 +106,6 @@ class GpuProcess {
     kGivenUp,
     kStopped
   };
-  struct KeptArena {
-    ByteCount bytes;
-    UniqueFd descriptor;
-    int failed_imports = 0;  // one after the other
-  };
 
   void OnHello(const PreflightReport& preflight);
   void OnLost(const absl::Status& why);
@@ -121,8 +116,6 @@ class GpuProcess {
   GpuChild::Options ChildOptions() const;
   void Restore(PreflightReport preflight);
   void OnImported(ArenaId arena, const absl::Status& imported);
-  void JudgeSuspect(const absl::Status& why);
-  void LoseArena(ArenaId arena, const absl::Status& why);
   void GoUp(const PreflightReport& preflight);
   void OnExit(const std::string& how);
   // What makes it end would end each other process as well.
@@ -154,8 +147,8 @@ class GpuProcess {
   std::unique_ptr<GpuChild> child_;
   std::unique_ptr<GpuConnection> connection_;
   uint64_t last_arena_ = 0;
-  std::map<ArenaId, KeptArena> arenas_;
-  ArenaId suspect_;  // while kRestoring: whose import may have cost the process
+  std::string pci_address_;  // of the GPU
+  KeptArenas arenas_;
 };
 
 }  // namespace crossmesh

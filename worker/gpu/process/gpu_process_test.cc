@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -144,12 +145,40 @@ TEST_F(GpuProcessTest, ArenasKeepTheirBytesWhenTheProcessIsKilled) {
 class GpuWithoutPersistenceTest : public GpuProcessTest {
  protected:
   GpuProcessOptions OptionsWith(const std::string& faults = "") {
-    return OptionsOf(0, {{"CROSSMESH_STANDIN_NO_PERSISTENCE", folder_.path()},
-                         {"CROSSMESH_STANDIN_FAULTS", faults}});
+    GpuProcessOptions options = OptionsOf(0, {{"CROSSMESH_STANDIN_NO_PERSISTENCE", folder_.path()},
+                                              {"CROSSMESH_STANDIN_FAULTS", faults}});
+    options.system_root = folder_.path();
+    const std::string gpu = folder_.PathOf("proc/driver/nvidia/gpus/0000:00:00.0");
+    std::filesystem::create_directories(gpu);
+    std::ofstream(absl::StrCat(gpu, "/information")) << "Device Minor: \t 0\n";
+    return options;
+  }
+  bool IsDeviceOpen() const {
+    const std::string device = folder_.PathOf("dev/nvidia0");
+    return UniqueFd(open(device.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)).valid();
   }
   // As `nvidia-smi --gpu-reset` does, or the driver after an error of the hardware.
   void Reset() { std::ofstream(folder_.PathOf("lives0"), std::ios::app) << '.'; }
 };
+
+TEST_F(GpuWithoutPersistenceTest, TheWorkerKeepsTheMemoryWhileThereIsNoProcess) {
+  Child& child = StartUp(OptionsWith());
+  ASSERT_OK_AND_ASSIGN(const ArenaId arena, MakeArena(child, 1000));
+  SendSignal(child.process->pid(), SIGKILL);
+  AwaitReplacement(child);
+  EXPECT_THAT(child.told.lost, IsEmpty());
+  EXPECT_OK(child.process->ExportArena(arena));
+}
+
+// So that it can be reset.
+TEST_F(GpuWithoutPersistenceTest, AGpuWithoutArenasIsFreeOnceItsProcessHasEnded) {
+  Child& child = StartUp(OptionsWith());
+  ASSERT_OK_AND_ASSIGN(const ArenaId arena, MakeArena(child, 1000));
+  child.process->ReleaseArena(arena);
+  SendSignal(child.process->pid(), SIGKILL);
+  RunUntil([&] { return child.process->pid() < 0; });
+  EXPECT_FALSE(IsDeviceOpen());
+}
 
 TEST_F(GpuWithoutPersistenceTest, AGpuThatWasResetComesUpWithoutItsArenas) {
   Child& child = StartUp(OptionsWith());
