@@ -3,6 +3,7 @@
 #include "tests/standin/driver/call.h"
 #include "tests/standin/driver/driver_state.h"
 #include "tests/standin/driver/faults.h"
+#include "tests/standin/driver/visible_devices.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -142,7 +143,7 @@ CUresult cuDeviceGetName(char* name, int bytes, CUdevice device) {
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   Call call("cuDeviceGetUuid");
   END_IF_FAILED(call, crossmesh::NeedDevice(device));
-  *uuid = State().UuidOf(device);
+  *uuid = crossmesh::UuidOfNumber(State().NumberOf(device));
   return call.End();
 }
 

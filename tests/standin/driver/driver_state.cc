@@ -1,14 +1,17 @@
 #include "tests/standin/driver/driver_state.h"
 
 #include "tests/standin/driver/faults.h"
+#include "tests/standin/driver/journal.h"
+#include "tests/standin/driver/visible_devices.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <string>
+#include <utility>
 
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
 #include <dlfcn.h>
 
 namespace crossmesh {
@@ -22,6 +25,17 @@ int NumberFromEnvironment(const char* name, int otherwise) {
   return text != nullptr && absl::SimpleAtoi(text, &number) && number >= 0 ? number : otherwise;
 }
 
+// Settings under which calls wait for what never ends.
+void CheckSettings() {
+  for (const char* setting : {"CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_DEVICE_WAITS_ON_EXCEPTION=1",
+                              "CUDA_LAUNCH_BLOCKING=1", "NCCL_COMM_BLOCKING=1"}) {
+    const std::pair<std::string, std::string> wrong = absl::StrSplit(setting, '=');
+    const char* const value = std::getenv(wrong.first.c_str());
+    if (value == nullptr || value != wrong.second) continue;
+    Journal::OfProcess().Violate(absl::StrCat("cuInit: expected another setting than ", setting));
+  }
+}
+
 }  // namespace
 
 DriverState& DriverState::OfProcess() {
@@ -31,14 +45,15 @@ DriverState& DriverState::OfProcess() {
 
 DriverState::DriverState()
     : memory(int64_t{NumberFromEnvironment("CROSSMESH_STANDIN_MEMORY_MIB", 1024)} << 20),
-      first_device_(NumberFromEnvironment("CROSSMESH_STANDIN_FIRST_DEVICE", 0)),
-      contexts_(NumberFromEnvironment("CROSSMESH_STANDIN_DEVICES", 1)) {
+      numbers_(VisibleDevices()),
+      contexts_(numbers_.size()) {
   for (int device = 0; device < device_count(); ++device) contexts_[device].device = device;
 }
 
 Outcome DriverState::Initialize() {
-  if (contexts_.empty()) return Failure(CUDA_ERROR_NO_DEVICE, "CROSSMESH_STANDIN_DEVICES is 0");
+  if (contexts_.empty()) return Failure(CUDA_ERROR_NO_DEVICE, "this process sees no device");
   if (initialized_.exchange(true)) return {};
+  CheckSettings();
   for (const Context& context : contexts_) lives_.emplace_back(NumberOf(context.device));
   const char* path = std::getenv("CROSSMESH_STANDIN_KERNELS");
   if (path == nullptr) return {};
@@ -49,14 +64,6 @@ Outcome DriverState::Initialize() {
   if (add_all == nullptr) return Failure(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, dlerror());
   add_all(crossmeshStandInAddKernel);
   return {};
-}
-
-CUuuid DriverState::UuidOf(int device) const {
-  CUuuid uuid = {};
-  std::memcpy(uuid.bytes, "standin", 7);
-  const int number = NumberOf(device);
-  std::memcpy(uuid.bytes + 8, &number, sizeof(number));
-  return uuid;
 }
 
 std::string DriverState::OriginOf(int device) const {

@@ -32,8 +32,8 @@ class DriverState {
   Outcome Initialize();
 
   int device_count() const { return static_cast<int>(contexts_.size()); }
-  int NumberOf(int device) const { return first_device_ + device; }
-  CUuuid UuidOf(int device) const;
+  // On this host, in all processes.
+  int NumberOf(int device) const { return numbers_[device]; }
   // Names the GPU, and the life of it that began no later than cuInit: "3.1". Memory is of both.
   std::string OriginOf(int device) const;
 
@@ -60,7 +60,7 @@ class DriverState {
  private:
   DriverState();
 
-  const int first_device_;
+  const std::vector<int> numbers_;  // by device
   std::atomic<bool> initialized_ = false;
   std::vector<DeviceLife> lives_;  // by device; from cuInit on
 

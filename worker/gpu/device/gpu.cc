@@ -16,6 +16,7 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
+#include <absl/strings/strip.h>
 
 namespace crossmesh {
 namespace {
@@ -25,6 +26,11 @@ std::string TextOf(const CUuuid& uuid) {
   const absl::string_view digits = hex;
   return absl::StrCat("GPU-", digits.substr(0, 8), "-", digits.substr(8, 4), "-",
                       digits.substr(12, 4), "-", digits.substr(16, 4), "-", digits.substr(20));
+}
+
+absl::string_view WithoutKind(absl::string_view uuid) {
+  if (!absl::ConsumePrefix(&uuid, "GPU-")) absl::ConsumePrefix(&uuid, "MIG-");
+  return uuid;
 }
 
 // Errors of work on the GPU, not of a call: cuda.h says that the process must be ended after them,
@@ -73,8 +79,13 @@ absl::StatusOr<std::vector<std::string>> Gpu::Uuids(const DriverApi& driver) {
 }
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Create(const DriverApi& driver, const std::string& uuid) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Uuids(driver));
-  const auto found = std::ranges::find(uuids, uuid);
+  const absl::StatusOr<std::vector<std::string>> visible = Uuids(driver);
+  if (!visible.ok()) {
+    return absl::Status(visible.status().code(),
+                        absl::StrCat("of GPU ", uuid, ": ", visible.status().message()));
+  }
+  const std::vector<std::string>& uuids = *visible;
+  const auto found = std::ranges::find(uuids, WithoutKind(uuid), WithoutKind);
   if (found == uuids.end()) {
     return absl::NotFoundError(
         absl::StrCat("no GPU ", uuid, "; there are ", absl::StrJoin(uuids, ", ")));

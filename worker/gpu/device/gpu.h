@@ -49,12 +49,13 @@ class Gpu {
   };
 
   // The GPUs that the driver shows to this process, in its order, each as nvidia-smi prints it:
-  // "GPU-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0". FailedPrecondition when there is none.
+  // "GPU-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"; "GPU-" also for a MIG instance, since the driver
+  // does not tell which it is. NotFound when there is none.
   static absl::StatusOr<std::vector<std::string>> Uuids(const DriverApi& driver);
 
-  // `uuid` is one of these; NotFound names them. `driver` must outlive the GPU.
-  // FailedPrecondition when the GPU cannot run our kernels; ResourceExhausted without memory for a
-  // context. Takes seconds where the context is not there yet.
+  // `uuid` is one of these, or the same with "MIG-"; NotFound names them. `driver` must outlive the
+  // GPU. FailedPrecondition when the GPU cannot run our kernels; ResourceExhausted without memory
+  // for a context. Takes seconds where the context is not there yet.
   static absl::StatusOr<std::unique_ptr<Gpu>> Create(const DriverApi& driver,
                                                      const std::string& uuid);
   // What was queued must have ended.

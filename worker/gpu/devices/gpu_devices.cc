@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/gpu/process/child_environment.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +11,7 @@
 
 #include <absl/memory/memory.h>
 #include <absl/strings/str_cat.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -61,6 +63,10 @@ void GpuDevices::Open(absl::AnyInvocable<void(absl::Status)> opened) {
   NoteDrivers();
   if (gpus_.empty()) return opened(absl::OkStatus());
   opened_ = std::move(opened);
+  for (const ChildVariable& variable : VariablesNotInherited(environ)) {
+    LogWarning("gpu_variable_not_inherited",
+               {{"variable", variable.name}, {"reason", variable.reason}});
+  }
   // A GPU that does not begin does not hold up the worker: it may be up later, or never.
   open_limit_ = loop_.RunAfter(start_limit_, [this] {
     StartOthers();

@@ -214,7 +214,19 @@ TEST_F(GpuDevicesTest, AGpuThatIsNotThereStaysUnavailable) {
   EXPECT_EQ(gpus_.devices().drivers()[1].rank.incarnation, 0);
   EXPECT_THAT(gpus_.devices().MakeArena(KeyOf("a.5"), ByteCount(5)),
               StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("GPU-00000000"), HasSubstr(StandInUuid(0)))));
+                       AllOf(HasSubstr("GPU-00000000"), HasSubstr("CUDA_ERROR_NO_DEVICE"))));
+}
+
+// A process sees the first instance, unless another one is named.
+TEST_F(GpuDevicesTest, MigInstancesAreGpusByTheirUuids) {
+  gpus_.options.process.environment.push_back("CROSSMESH_STANDIN_MIG=1");
+  for (GpuName& name : gpus_.options.gpus) name.gpu.replace(0, 3, "MIG");
+  ASSERT_OK(gpus_.Open());
+  for (const char* const device : {"a.4", "a.5"}) {
+    EXPECT_EQ(gpus_[device].state(), GpuDevice::State::kUp) << gpus_[device].cause();
+    EXPECT_EQ(gpus_[device].rank().gpu, gpus_[device].gpu());
+    EXPECT_OK(gpus_.MakeArena(device, 5));
+  }
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ struct GpuName {
   friend bool operator==(const GpuName&, const GpuName&) = default;
 };
 
-// "node-a.4=GPU-4bd8...". InvalidArgument, with the text, for anything else.
+// "node-a.4=GPU-4bd8...", or "MIG-" for an instance of a GPU. InvalidArgument, with the text, for
+// anything else.
 absl::StatusOr<GpuName> ParseGpuName(absl::string_view text);
 
 }  // namespace crossmesh

@@ -10,7 +10,8 @@ namespace {
 
 TEST(GpuNameTest, IsADeviceAndAUuid) {
   EXPECT_THAT(ParseGpuName("a.4=GPU-1"), IsOkAndHolds(GpuName{.device = {"a", 4}, .gpu = "GPU-1"}));
-  for (const char* text : {"a.4", "a.4=", "=GPU-1", "a=GPU-1", ""}) {
+  EXPECT_THAT(ParseGpuName("a.4=MIG-1"), IsOkAndHolds(GpuName{.device = {"a", 4}, .gpu = "MIG-1"}));
+  for (const char* text : {"a.4", "a.4=", "=GPU-1", "a=GPU-1", "a.4=0", ""}) {
     EXPECT_THAT(ParseGpuName(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
   }
 }

@@ -19,6 +19,8 @@ absl::StatusCode CodeOf(CUresult result) {
   switch (static_cast<int>(result)) {
     case CUDA_ERROR_OUT_OF_MEMORY:
       return absl::StatusCode::kResourceExhausted;
+    case CUDA_ERROR_NO_DEVICE:
+      return absl::StatusCode::kNotFound;
     // Another process has the GPU to itself; the system lacks something; the driver is being
     // replaced; the fabric manager has not come up yet, as after every start of an HGX.
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
@@ -28,7 +30,6 @@ absl::StatusCode CodeOf(CUresult result) {
       return absl::StatusCode::kUnavailable;
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_STUB_LIBRARY:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
       return absl::StatusCode::kFailedPrecondition;

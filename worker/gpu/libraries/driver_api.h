@@ -36,8 +36,8 @@ class DriverApi {
 
   // OK for CUDA_SUCCESS; else an error with `call`, the driver's name for the result and its text.
   // ResourceExhausted for lack of memory; Unavailable for a state of the machine that passes;
-  // FailedPrecondition for what it lacks for good: a device, a driver or kernels that are new
-  // enough; Internal for all else.
+  // NotFound without a device; FailedPrecondition without a driver or kernels that are new enough;
+  // Internal for all else.
   absl::Status Check(CUresult result, absl::string_view call) const;
 
   int version() const { return version_; }  // 13000 is CUDA 13.0

@@ -31,15 +31,6 @@ std::vector<char*> PointersTo(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The first of a name counts.
-std::vector<std::string> EnvironmentWith(const std::vector<std::string>& additions) {
-  std::vector<std::string> environment = additions;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    environment.emplace_back(*variable);
-  }
-  return environment;
-}
-
 // 0, or the error's number.
 int Spawn(const GpuChild::Options& options, int socket, pid_t& pid) {
   posix_spawn_file_actions_t actions;
@@ -59,7 +50,7 @@ int Spawn(const GpuChild::Options& options, int socket, pid_t& pid) {
 
   std::vector<std::string> arguments = options.arguments;
   arguments.insert(arguments.begin(), options.program);
-  std::vector<std::string> environment = EnvironmentWith(options.environment);
+  std::vector<std::string> environment = options.environment;
   return posix_spawn(&pid, options.program.c_str(), &actions, &attributes,
                      PointersTo(arguments).data(), PointersTo(environment).data());
 }

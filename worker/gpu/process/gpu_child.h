@@ -21,7 +21,7 @@ class GpuChild final : public EventSource {
   struct Options {
     std::string program;  // path
     std::vector<std::string> arguments;
-    std::vector<std::string> environment;  // "NAME=value", beside that of this process
+    std::vector<std::string> environment;  // "NAME=value"; all that it gets
     int kill_signal = SIGKILL;  // for tests: 0 does nothing to it, as if it hung in the system
     absl::Duration kill_limit = absl::Seconds(5);  // for the system to end it, once it is killed
   };

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/time_codec.h"
+#include "worker/gpu/process/child_environment.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -147,6 +149,11 @@ absl::Status GpuProcess::TryStart() {
 }
 
 GpuChild::Options GpuProcess::ChildOptions() const {
+  std::vector<std::string> environment = options_.environment;
+  // A process sees no MIG instance but one that is named. Others see their GPU alone, so that NCCL
+  // and CUDA, where they take the first one, take the right one; NCCL finds peers that are not
+  // visible by NVML (ncclTopoCheckP2p and p2pCanConnect of NCCL 2.30).
+  environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", options_.gpu));
   return {.program = options_.program.empty() ? ProgramBesideThisOne() : options_.program,
           .arguments = {"--gpu", options_.gpu,                                            //
                         "--incarnation", absl::StrCat(incarnation_),                      //
@@ -157,7 +164,7 @@ GpuChild::Options GpuProcess::ChildOptions() const {
                         "--ctas-max", absl::StrCat(options_.ctas_max),                    //
                         "--communicator-end-limit",                                       //
                         SecondsText(options_.communicator_end_limit)},
-          .environment = options_.environment,
+          .environment = ChildEnvironment(std::move(environment), environ),
           .kill_signal = options_.kill_signal,
           .kill_limit = options_.kill_limit};
 }

@@ -4,11 +4,14 @@
 #include "common/base/process_end.h"
 #include "common/base/unique_fd.h"
 #include "common/testing/send_signal.h"
+#include "worker/gpu/process/child_environment.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +32,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
@@ -50,6 +54,21 @@ TEST_F(GpuProcessTest, ItSaysWhatItHasOnceItIsUp) {
   EXPECT_THAT(report.environment, Contains(std::pair("NCCL_DEBUG", "WARN")));
   EXPECT_GT(report.free_bytes, 0);
   EXPECT_TRUE(child.process->is_up());
+}
+
+// The stand-in takes some of them for mistakes.
+TEST_F(GpuProcessTest, ItDoesNotInheritWhatChangesTheMeaningOfCalls) {
+  for (const ChildVariable& variable : ChildVariables()) {
+    setenv(std::string(variable.name).c_str(), "1", 1);
+  }
+  const Child& child = StartUp(OptionsOf(0));
+  for (const ChildVariable& variable : ChildVariables()) {
+    unsetenv(std::string(variable.name).c_str());
+  }
+  const std::map<std::string, std::string>& environment = child.told.ups.at(0).environment;
+  EXPECT_THAT(environment, Contains(Pair("NCCL_COMM_BLOCKING", "0")));
+  EXPECT_THAT(environment, Not(Contains(Pair("NCCL_COMM_ID", testing::_))));
+  EXPECT_THAT(environment, Contains(Pair("CUDA_VISIBLE_DEVICES", StandInUuid(0))));
 }
 
 TEST_F(GpuProcessTest, ItEndsWhenItsWorkerStopsIt) {

@@ -5,6 +5,7 @@
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "tests/standin/stand_in.h"
+#include "worker/gpu/process/child_environment.h"
 #include "worker/gpu/process/gpu_child.h"
 #include "worker/gpu/process/testing/gpu_process_fixture.h"
 #include "worker/gpu/protocol/gpu_message.h"
@@ -21,6 +22,7 @@
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -46,7 +48,8 @@ class LyingWorkerTest : public testing::Test {
              .arguments = {"--gpu", StandInUuid(0), "--incarnation", "1", "--staging-bytes",
                            absl::StrCat(1 << 20), "--driver-library", StandInDriverPath(),
                            "--nccl-library", StandInNcclPath()},
-             .environment = {absl::StrCat("CROSSMESH_STANDIN_KERNELS=", StandInKernelsPath())}},
+             .environment = ChildEnvironment(
+                 {absl::StrCat("CROSSMESH_STANDIN_KERNELS=", StandInKernelsPath())}, environ)},
             std::move(ends.second), [this](const std::string& how) { exit_ = how; }));
     loop_->AddSource(*socket_);
     loop_->AddSource(*child_);

@@ -1,0 +1,77 @@
+#include "worker/gpu/process/child_environment.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr ChildVariable kVariables[] = {
+    {.name = "CUDA_DEVICE_MAX_CONNECTIONS",
+     .value = "",
+     .reason = "1, as training sets it, puts packs, transfers and unpacks into one hardware queue, "
+               "where a transfer that waits for its peer holds up all others"},
+    {.name = "CUDA_DEVICE_WAITS_ON_EXCEPTION",
+     .value = "",
+     .reason = "after an error the process would wait for a debugger instead of telling it"},
+    {.name = "CUDA_LAUNCH_BLOCKING",
+     .value = "",
+     .reason =
+         "a launch would wait for its kernel, and a kernel of NCCL waits until all ranks have "
+         "launched theirs"},
+    // Set, since /etc/nccl.conf adds variables that are not there.
+    {.name = "NCCL_COMM_BLOCKING",
+     .value = "0",
+     .reason = "1 counts more than what a communicator is made with: NCCL's calls would block the "
+               "thread that issues all work"},
+    {.name = "NCCL_COMM_ID", .value = "", .reason = "all communicators would meet at one address"},
+};
+
+absl::string_view NameIn(absl::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+absl::string_view ValueIn(absl::string_view variable) {
+  const size_t sign = variable.find('=');
+  return sign == absl::string_view::npos ? "" : variable.substr(sign + 1);
+}
+
+}  // namespace
+
+std::span<const ChildVariable> ChildVariables() { return kVariables; }
+
+std::vector<ChildVariable> VariablesNotInherited(const char* const* inherited) {
+  std::vector<ChildVariable> found;
+  for (; *inherited != nullptr; ++inherited) {
+    const auto* const variable =
+        std::ranges::find(kVariables, NameIn(*inherited), &ChildVariable::name);
+    if (variable != std::end(kVariables) && ValueIn(*inherited) != variable->value) {
+      found.push_back(*variable);
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> ChildEnvironment(std::vector<std::string> own,
+                                          const char* const* inherited) {
+  std::vector<std::string> environment = std::move(own);
+  const auto has = [&](absl::string_view name) {
+    return std::ranges::find(environment, name, NameIn) != environment.end();
+  };
+  for (const ChildVariable& variable : kVariables) {
+    if (variable.value.empty() || has(variable.name)) continue;
+    environment.push_back(absl::StrCat(variable.name, "=", variable.value));
+  }
+  for (; *inherited != nullptr; ++inherited) {
+    const absl::string_view name = NameIn(*inherited);
+    const bool is_ruled =
+        std::ranges::find(kVariables, name, &ChildVariable::name) != std::end(kVariables);
+    if (!is_ruled && !has(name)) environment.emplace_back(*inherited);
+  }
+  return environment;
+}
+
+}  // namespace crossmesh
