@@ -1,6 +1,7 @@
 #include "common/base/process_end.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
@@ -14,6 +15,13 @@ absl::StatusOr<UniqueFd> OpenProcess(pid_t process) {
   // The C library's own function cannot be linked from C++ (glibc 2.36).
   UniqueFd descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
   if (descriptor.valid()) return descriptor;
+  if (errno == EPERM || errno == ENOSYS) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot open process ", process,
+                     ": expected the system call pidfd_open, of Linux 5.3 or later and a seccomp "
+                     "profile that knows it (Docker 20.10 or later), found: ",
+                     std::strerror(errno)));
+  }
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot open process ", process));
 }
 

@@ -11,7 +11,8 @@
 namespace crossmesh {
 
 // A descriptor that can be read once the process has ended. NotFound when there is none of that
-// number; ResourceExhausted without descriptors.
+// number; ResourceExhausted without descriptors; FailedPrecondition where the system, or a filter
+// of its calls, lacks the call for it.
 absl::StatusOr<UniqueFd> OpenProcess(pid_t process);
 
 // Waits for the end of a process at most so long. Whether it has ended.
