@@ -55,21 +55,22 @@ std::vector<ChildVariable> VariablesNotInherited(const char* const* inherited) {
   return found;
 }
 
+bool HasVariable(const std::vector<std::string>& environment, absl::string_view name) {
+  return std::ranges::find(environment, name, NameIn) != environment.end();
+}
+
 std::vector<std::string> ChildEnvironment(std::vector<std::string> own,
                                           const char* const* inherited) {
   std::vector<std::string> environment = std::move(own);
-  const auto has = [&](absl::string_view name) {
-    return std::ranges::find(environment, name, NameIn) != environment.end();
-  };
   for (const ChildVariable& variable : kVariables) {
-    if (variable.value.empty() || has(variable.name)) continue;
+    if (variable.value.empty() || HasVariable(environment, variable.name)) continue;
     environment.push_back(absl::StrCat(variable.name, "=", variable.value));
   }
   for (; *inherited != nullptr; ++inherited) {
     const absl::string_view name = NameIn(*inherited);
     const bool is_ruled =
         std::ranges::find(kVariables, name, &ChildVariable::name) != std::end(kVariables);
-    if (!is_ruled && !has(name)) environment.emplace_back(*inherited);
+    if (!is_ruled && !HasVariable(environment, name)) environment.emplace_back(*inherited);
   }
   return environment;
 }

@@ -21,6 +21,9 @@ std::span<const ChildVariable> ChildVariables();
 // Those of `inherited`, as `environ` has it, with a value that is not passed on.
 std::vector<ChildVariable> VariablesNotInherited(const char* const* inherited);
 
+// Whether it has a variable of this name.
+bool HasVariable(const std::vector<std::string>& environment, absl::string_view name);
+
 // "NAME=value": `own`, then what ChildVariables() says, then what else is inherited; each name
 // once.
 std::vector<std::string> ChildEnvironment(std::vector<std::string> own,

@@ -38,6 +38,9 @@ int Spawn(const GpuChild::Options& options, int socket, pid_t& pid) {
   const absl::Cleanup free_actions = [&] { posix_spawn_file_actions_destroy(&actions); };
   // Also where both are the same number: then it makes the child inherit it.
   posix_spawn_file_actions_adddup2(&actions, socket, kGpuSocketDescriptor);
+  if (options.standard_output >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, options.standard_output, STDOUT_FILENO);
+  }
 
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);

@@ -21,7 +21,8 @@ class GpuChild final : public EventSource {
   struct Options {
     std::string program;  // path
     std::vector<std::string> arguments;
-    std::vector<std::string> environment;  // "NAME=value"; all that it gets
+    std::vector<std::string> environment;   // "NAME=value"; all that it gets
+    int standard_output = UniqueFd::kNone;  // a descriptor; none: that of this process
     int kill_signal = SIGKILL;  // for tests: 0 does nothing to it, as if it hung in the system
     absl::Duration kill_limit = absl::Seconds(5);  // for the system to end it, once it is killed
   };

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/time_codec.h"
 #include "worker/gpu/process/child_environment.h"
+#include "worker/gpu/process/child_output.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <algorithm>
@@ -142,7 +143,19 @@ absl::Status GpuProcess::TryStart() {
                },
            .on_notice = [this](const v1::GpuNotice& notice) { return handlers_.on_notice(notice); },
            .on_lost = [this](const absl::Status& why) { OnLost(why); }}));
-  ASSIGN_OR_RETURN(child_, GpuChild::Start(ChildOptions(), std::move(ends.second),
+  GpuChild::Options options = ChildOptions();
+  UniqueFd output;
+  // Whoever asks for more than warnings, or elsewhere, gets it there.
+  if (!HasVariable(options.environment, "NCCL_DEBUG") &&
+      !HasVariable(options.environment, "NCCL_DEBUG_FILE")) {
+    options.environment.emplace_back("NCCL_DEBUG=WARN");
+    ASSIGN_OR_RETURN(ChildOutput::Made made, ChildOutput::Create());
+    output_ = std::move(made.output);
+    loop_.AddSource(*output_);
+    output = std::move(made.end);
+    options.standard_output = output.get();
+  }
+  ASSIGN_OR_RETURN(child_, GpuChild::Start(options, std::move(ends.second),
                                            [this](const std::string& how) { OnExit(how); }));
   loop_.AddSource(*child_);
   return absl::OkStatus();
@@ -250,8 +263,10 @@ void GpuProcess::OnExit(const std::string& how) {
   // Usually its socket has told before.
   connection_->Lose(absl::UnavailableError(absl::StrCat("it ended: ", how)));
   loop_.Cancel(kill_late_);
-  LogWarning("gpu_process_ended",
-             {{"gpu", options_.gpu}, {"how", how}, {"cause", cause_.ToString()}});
+  LogWarning("gpu_process_ended", {{"gpu", options_.gpu},
+                                   {"how", how},
+                                   {"cause", cause_.ToString()},
+                                   {"output", LastOutput()}});
   // Not from inside the child's own call.
   loop_.Post([this] {
     if (state_ == State::kEnding) Replace();
@@ -271,6 +286,12 @@ void GpuProcess::Drop() {
   connection_.reset();
   if (child_ != nullptr) loop_.RemoveSource(*child_);
   child_.reset();
+  if (output_ != nullptr) loop_.RemoveSource(*output_);
+  output_.reset();
+}
+
+std::string GpuProcess::LastOutput() const {
+  return output_ == nullptr ? "" : output_->LastLines();
 }
 
 void GpuProcess::GiveUp(const absl::Status& why) {

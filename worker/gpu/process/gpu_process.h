@@ -27,6 +27,8 @@
 
 namespace crossmesh {
 
+class ChildOutput;
+
 // Keeps one GPU usable: starts a process for it, replaces a process that is lost, and keeps the
 // arenas across processes. Links no CUDA.
 //
@@ -92,6 +94,9 @@ class GpuProcess {
   void Call(v1::GpuRequest request, UniqueFd descriptor, Done done);
 
   bool is_up() const { return state_ == State::kUp; }
+  // The last lines that it has written to its standard output, where NCCL puts its warnings; none
+  // where the environment sends them elsewhere.
+  std::string LastOutput() const;
   // The process's number, for tests and logs; -1 without one.
   int pid() const { return child_ == nullptr ? -1 : child_->pid(); }
 
@@ -144,6 +149,7 @@ class GpuProcess {
   absl::Duration up_since_;  // on the monotonic clock
   TimerId restart_;
   TimerId kill_late_;  // in kEnding
+  std::unique_ptr<ChildOutput> output_;
   std::unique_ptr<GpuChild> child_;
   std::unique_ptr<GpuConnection> connection_;
   uint64_t last_arena_ = 0;

@@ -253,6 +253,21 @@ TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
   EXPECT_EQ(MintIdAt(child).size(), 128U);
 }
 
+// As NCCL does.
+TEST_F(GpuProcessTest, WarningsThatAProcessPrintedAreLoggedWithItsEnd) {
+  std::string logged;
+  const ScopedLogSink sink([&](const LogRecord& record) {
+    if (record.event == "gpu_process_ended") logged = record.ToText();
+  });
+  GpuProcessOptions options = OptionsOf(0);
+  options.program = folder_.PathOf("crossmesh-gpu");
+  std::ofstream(options.program) << "#!/bin/sh\necho \"NCCL $NCCL_DEBUG no room\"\nexit 70\n";
+  std::filesystem::permissions(options.program, std::filesystem::perms::owner_all);
+  const Child& child = Start(options);
+  RunUntil([&] { return !child.told.downs.empty() && child.process->pid() < 0; });
+  EXPECT_THAT(logged, AllOf(HasSubstr("exit status 70"), HasSubstr("NCCL WARN no room")));
+}
+
 TEST_F(GpuProcessTest, WithoutADriverThereIsNoGpuWhichIsLoggedOnce) {
   std::vector<std::string> logged;
   const ScopedLogSink sink([&](const LogRecord& record) {
