@@ -2,7 +2,9 @@
 
 #include "common/base/byte_count.h"
 #include "common/base/format.h"
+#include "common/base/free_space.h"
 #include "common/base/unique_fd.h"
+#include "common/communicators/shared_memory.h"
 
 #include <algorithm>
 #include <array>
@@ -36,6 +38,9 @@ namespace fs = std::filesystem;
 // A controller with 4,096 workers, or a worker with as many peers, has a descriptor for each.
 constexpr uint64_t kOpenFilesMin = 4096;
 
+// Communicators of all GPUs of a host that there should be room for.
+constexpr int64_t kCommunicatorsMin = 4;
+
 class HostChecker {
  public:
   explicit HostChecker(const HostCheckOptions& options) : options_(options) {}
@@ -47,6 +52,7 @@ class HostChecker {
     LockedMemory();
     Memory();
     HugePages();
+    SharedMemory();
     NumaNodes();
     Interfaces();
     RdmaDevices();
@@ -156,6 +162,27 @@ class HostChecker {
     }
     Add("huge pages", State::kGood,
         absl::StrCat(free->second, " of ", FormatBytes(ByteCount(size->second)), " free"));
+  }
+
+  // NCCL's, of the GPUs of this host.
+  void SharedMemory() {
+    const std::optional<int64_t> free = options_.shared_memory_bytes.has_value()
+                                            ? options_.shared_memory_bytes
+                                            : FreeBytesAt(options_.root + "dev/shm");
+    if (!free.has_value()) return Add("shared memory", State::kNote, "no /dev/shm");
+    const auto gpus = std::ssize(EntriesOf("proc/driver/nvidia/gpus"));
+    const std::string found =
+        absl::StrCat(FormatBytes(ByteCount(*free)), " free for ", gpus, " GPUs");
+    if (gpus == 0) return Add("shared memory", State::kGood, found);
+    if (const auto shortage = SharedMemoryShortage(*free, gpus)) {
+      return Add("shared memory", State::kProblem, *shortage, std::string(kSharedMemoryAdvice));
+    }
+    // A worker keeps several.
+    const bool is_little = SharedMemoryShortage(*free, kCommunicatorsMin * gpus).has_value();
+    Add("shared memory", is_little ? State::kNote : State::kGood, found,
+        is_little ? absl::StrCat("less than ", kCommunicatorsMin,
+                                 " communicators of all of them: ", kSharedMemoryAdvice)
+                  : "");
   }
 
   void NumaNodes() {

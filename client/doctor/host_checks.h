@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct HostCheckOptions {
   std::string programs;      // the folder of this installation's programs
   std::string listen;        // HOST:PORT that a daemon is to listen on; empty: any of loopback
   int64_t memory_bytes = 0;  // that a worker's storages are to have
+  std::optional<int64_t> shared_memory_bytes;  // free in /dev/shm; none: asks the system
 };
 
 // Looks at what Crossmesh needs of this host, in the order in which a person would: programs,

@@ -70,6 +70,20 @@ TEST_F(HostChecksTest, AHostWithoutFilesIsAnsweredAsWell) {
   EXPECT_EQ(Find("NUMA nodes").found, "1");
 }
 
+TEST_F(HostChecksTest, ComparesSharedMemoryWithWhatNcclTakesForTheGpus) {
+  options_.shared_memory_bytes = int64_t{64} << 20;  // that of a container
+  EXPECT_EQ(Find("shared memory").state, State::kGood) << "without GPUs";
+  Write("proc/driver/nvidia/gpus/0000:1b:00.0/information", "");
+  EXPECT_EQ(Find("shared memory").state, State::kNote);
+  Write("proc/driver/nvidia/gpus/0000:5c:00.0/information", "");
+  const HostCheck check = Find("shared memory");
+  EXPECT_EQ(check.state, State::kProblem);
+  EXPECT_THAT(check.found, HasSubstr("expected 68.4 MB free for a communicator with 2 ranks"));
+  EXPECT_THAT(check.advice, HasSubstr("--shm-size"));
+  options_.shared_memory_bytes = int64_t{1} << 30;
+  EXPECT_EQ(Find("shared memory").state, State::kGood);
+}
+
 TEST_F(HostChecksTest, ListsInterfacesAndDevices) {
   Write("sys/class/net/eth0/operstate", "up\n");
   Write("sys/class/net/eth0/speed", "25000\n");

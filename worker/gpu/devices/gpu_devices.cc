@@ -1,12 +1,16 @@
 #include "worker/gpu/devices/gpu_devices.h"
 
+#include "common/base/free_space.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/shared_memory.h"
 #include "worker/gpu/process/child_environment.h"
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include <absl/memory/memory.h>
@@ -33,6 +37,15 @@ absl::Status CheckNames(const std::vector<GpuName>& names) {
     }
   }
   return absl::OkStatus();
+}
+
+// NCCL needs none where all GPUs reach each other over NVLink alone, so it is no error yet.
+void WarnOfLittleSharedMemory(int64_t gpus) {
+  const std::optional<int64_t> free = FreeBytesAt("/dev/shm");
+  if (!free.has_value()) return;
+  const std::optional<std::string> shortage = SharedMemoryShortage(*free, gpus);
+  if (!shortage.has_value()) return;
+  LogWarning("little_shared_memory", {{"cause", *shortage}, {"advice", kSharedMemoryAdvice}});
 }
 
 // What is down is tried again, for as long as it takes: the worker goes on without it.
@@ -63,6 +76,7 @@ void GpuDevices::Open(absl::AnyInvocable<void(absl::Status)> opened) {
   NoteDrivers();
   if (gpus_.empty()) return opened(absl::OkStatus());
   opened_ = std::move(opened);
+  WarnOfLittleSharedMemory(std::ssize(gpus_));
   for (const ChildVariable& variable : VariablesNotInherited(environ)) {
     LogWarning("gpu_variable_not_inherited",
                {{"variable", variable.name}, {"reason", variable.reason}});

@@ -1,15 +1,34 @@
 #include "worker/gpu/loop/communicator_orders.h"
 
+#include "common/base/free_space.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/shared_memory.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
+namespace {
+
+// NCCL says of a full /dev/shm only that a system call failed. What it had taken is there again by
+// now, but for the other ranks' on this host.
+absl::Status WithShortage(const absl::Status& cause) {
+  const std::optional<int64_t> free = FreeBytesAt("/dev/shm");
+  if (!free.has_value()) return cause;
+  const std::optional<std::string> shortage = SharedMemoryShortage(*free, /*ranks=*/2);
+  if (!shortage.has_value()) return cause;
+  return absl::Status(cause.code(),
+                      absl::StrCat(cause.message(), "; ", *shortage, ": ", kSharedMemoryAdvice));
+}
+
+}  // namespace
 
 void CommunicatorOrders::Create(const v1::GpuRequest::CreateCommunicator& order, Done done) {
   Keep(Begin(order), std::move(done));
@@ -126,7 +145,7 @@ void CommunicatorOrders::OnGone(const CommunicatorTable::Change& change) {
     if (order.kind == Kind::kStop || change.cause.ok()) {
       order.done(0);
     } else {
-      order.done(change.cause);
+      order.done(WithShortage(change.cause));
     }
   }
 }
