@@ -133,11 +133,10 @@ absl::Status GpuDevice::OnNotice(const v1::GpuNotice& notice) {
     // Tasks that use it end by themselves; others find it gone.
     ASSIGN_OR_RETURN(const CommunicatorKey key, FromProto(notice.communicator_lost().key()));
     const absl::Status cause = CauseFromProto(notice.communicator_lost().cause());
-    LogWarning("communicator_lost",
-               {{"gpu", gpu_},
-                {"communicator", key.ToString()},
-                {"cause", cause.ToString()},
-                {"output", process_.LastOutput()}});
+    LogWarning("communicator_lost", {{"gpu", gpu_},
+                                     {"communicator", key.ToString()},
+                                     {"cause", cause.ToString()},
+                                     {"output", process_.LastOutput()}});
   }
   return absl::OkStatus();
 }
