@@ -39,8 +39,9 @@ absl::Status RealRank::JoinAll(int size, int place, Meeting& meeting) {
   ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                    NcclCommunicator::Begin(
                        *nccl_, {.name = "test", .id = std::move(id), .rank = place, .size = size}));
-  life_ = std::make_unique<CommunicatorLife>(clock_, std::move(communicator), staging_.get(),
-                                             CommunicatorTimeouts());
+  life_ = std::make_unique<CommunicatorLife>(
+      clock_, std::move(communicator),
+      CommunicatorLife::Options{.driver = *driver_, .staging = staging_.get()});
   RETURN_IF_ERROR(AwaitState(CommunicatorState::kReady));
   mirrored_ = std::make_unique<MirroredCommunicator>(*life_->communicator(), *mirror_);
   return absl::OkStatus();

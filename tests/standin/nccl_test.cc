@@ -63,6 +63,25 @@ TEST_F(NcclTest, NothingIsCalledWhileACallIsInProgress) {
   ASSERT_OK(gpu_->Synchronize());
 }
 
+TEST_F(NcclTest, AGroupIsInProgressForAWhile) {
+  ASSERT_EQ(Exchange(communicator_, from_, to_), ncclInProgress);
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(nccl().ncclCommGetAsyncError(communicator_, &state), ncclSuccess);
+  EXPECT_EQ(state, ncclInProgress);
+  ASSERT_OK(gpu_->Poll(communicator_));
+  ASSERT_OK(gpu_->Synchronize());
+}
+
+TEST_F(NcclTest, TheEndIsCalledOnAThreadOfTheDevice) {
+  CUcontext context = nullptr;
+  ASSERT_OK(Check(driver().cuCtxGetCurrent(&context)));
+  ASSERT_OK(Check(driver().cuCtxSetCurrent(nullptr)));
+  EXPECT_VIOLATION(nccl().ncclCommAbort(communicator_),
+                   "ncclCommAbort: this thread has no current context, the communicator is on "
+                   "device 0");
+  EXPECT_OK(Check(driver().cuCtxSetCurrent(context)));
+}
+
 TEST_F(NcclTest, TheStreamIsNotReliedOnWhileAGroupIsInProgress) {
   CUevent event = nullptr;
   ASSERT_OK(Check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)));

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -103,6 +104,40 @@ TEST(RanksTest, AMessageOnTheOtherSideOfACollectiveIsTold) {
                           : result;
   });
   EXPECT_THAT(results, Each(HasSubstr("message 1 from rank 0 to rank 1 is sent as 100 bytes")));
+}
+
+// As NCCL, which connects two ranks when they have the first message.
+TEST(RanksTest, TheFirstGroupWaitsForThePeerAndTakesMemory) {
+  const auto results = RunRanks(2, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(Rank rank, Join(number, meeting));
+    ASSIGN_OR_RETURN(const auto memory, rank.gpu->Allocate(4096));
+    ASSIGN_OR_RETURN(const int64_t free_before, rank.gpu->FreeBytes());
+    if (number == 1) meeting.Wait();
+    const ncclResult_t begun =
+        number == 0 ? rank.nccl().ncclSend(memory.data(), 100, ncclUint8, 1, rank.communicator,
+                                           rank.gpu->stream())
+                    : rank.nccl().ncclRecv(memory.data(), 100, ncclUint8, 0, rank.communicator,
+                                           rank.gpu->stream());
+    RETURN_IF_ERROR(rank.stand_in->Check(begun, ""));
+    if (number == 0) {
+      for (int poll = 0; poll < 1000; ++poll) {
+        ncclResult_t state = ncclSuccess;
+        rank.nccl().ncclCommGetAsyncError(rank.communicator, &state);
+        if (state != ncclInProgress) return absl::InternalError("it went on without its peer");
+      }
+      meeting.Wait();
+    }
+    RETURN_IF_ERROR(rank.gpu->Poll(rank.communicator));
+    RETURN_IF_ERROR(rank.gpu->Synchronize());
+    ASSIGN_OR_RETURN(const int64_t free_after, rank.gpu->FreeBytes());
+    uint64_t bytes = 0;
+    RETURN_IF_ERROR(rank.stand_in->Check(
+        rank.nccl().ncclCommMemStats(rank.communicator, ncclStatGpuMemTotal, &bytes), ""));
+    RETURN_IF_ERROR(rank.gpu->FinalizeAndDestroy(rank.communicator));
+    return absl::UnknownError(absl::StrCat(free_before - free_after, " of ", bytes));
+  });
+  EXPECT_THAT(results, ElementsAre(HasSubstr(absl::StrCat(0, " of ", 16 << 20)),
+                                   HasSubstr(absl::StrCat(4 << 20, " of ", 20 << 20))));
 }
 
 std::string ReadFile(const std::string& path) {

@@ -168,6 +168,13 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return call.End(State().ReleaseContext(device));
 }
 
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  Call call("cuCtxGetCurrent");
+  END_IF_FAILED(call, Call::NeedDriver());
+  *context = State().CurrentContext();
+  return call.End();
+}
+
 CUresult cuCtxSetCurrent(CUcontext context) {
   Call call("cuCtxSetCurrent");
   END_IF_FAILED(call, Call::NeedDriver());

@@ -96,10 +96,15 @@ Outcome DriverState::ReleaseContext(int device) {
                                 left_events, " events and ", left_bytes, " bytes"));
 }
 
-int DriverState::CurrentDevice() {
+CUcontext DriverState::CurrentContext() {
   MutexLock lock(mutex_);
-  if (current_context == nullptr || current_context->references == 0) return -1;
-  return current_context->device;
+  const bool is_there = current_context != nullptr && current_context->references > 0;
+  return is_there ? reinterpret_cast<CUcontext>(current_context) : nullptr;
+}
+
+int DriverState::CurrentDevice() {
+  const auto* const context = reinterpret_cast<const Context*>(CurrentContext());
+  return context == nullptr ? -1 : context->device;
 }
 
 Outcome DriverState::SetCurrentContext(CUcontext context) {

@@ -40,7 +40,8 @@ class DriverState {
   CUcontext RetainContext(int device);
   // A violation that tells what is left of it, when that was the last reference.
   Outcome ReleaseContext(int device);
-  // Of the calling thread; -1 without one.
+  // Of the calling thread; null, or -1, without one.
+  CUcontext CurrentContext();
   int CurrentDevice();
   Outcome SetCurrentContext(CUcontext context);
   // Work of the device has touched memory that is not there: nothing of it works any more.

@@ -17,6 +17,9 @@
 namespace crossmesh {
 namespace {
 
+// What a receiver keeps for the messages of one peer.
+constexpr int64_t kConnectionBytes = 4 << 20;
+
 struct Extents {
   size_t from = 0;
   size_t to = 0;
@@ -146,6 +149,20 @@ Result Communicator::CheckOperation(const Operation& operation) const {
   return CheckBuffer("destination", operation.to, extents.to);
 }
 
+Result Communicator::Connect(std::span<const Operation> operations, Connections& awaited) {
+  for (const Operation& operation : operations) {
+    if (operation.is_collective() || operation.peer == rank_) continue;
+    const int peer = operation.peer;
+    const bool sends = operation.kind == OperationKind::kSend;
+    if (!(sends ? connected_to_ : connected_from_).insert(peer).second) continue;
+    if (!sends) RETURN_IF_FAILED(TakeMemory("a connection", kConnectionBytes));
+    RendezvousRing& ring = sends ? rendezvous_->ring(rank_, peer) : rendezvous_->ring(peer, rank_);
+    ring.ends |= sends ? RendezvousRing::kSender : RendezvousRing::kReceiver;
+    awaited.push_back(&ring);
+  }
+  return {};
+}
+
 Result Communicator::Submit(std::span<const Operation> operations) {
   for (const Operation& operation : operations) {
     if (operation.is_collective() != operations[0].is_collective()) {
@@ -153,6 +170,8 @@ Result Communicator::Submit(std::span<const Operation> operations) {
     }
   }
   RETURN_IF_FAILED(CheckOverlaps(operations));
+  Connections awaited;
+  RETURN_IF_FAILED(Connect(operations, awaited));
 
   auto work = std::make_unique<Work>(*rendezvous_, rank_);
   for (const Operation& operation : operations) {
@@ -178,7 +197,12 @@ Result Communicator::Submit(std::span<const Operation> operations) {
   }
   // The analyzer does not see that the work goes with what advances it.
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
-  auto advance = [this, stream, ready = std::move(work)]() mutable -> std::optional<Result> {
+  auto advance = [this, stream, ready = std::move(work),
+                  awaited = std::move(awaited)]() mutable -> std::optional<Result> {
+    const bool all_came = std::ranges::all_of(awaited, [](const RendezvousRing* ring) {
+      return ring->ends == RendezvousRing::kBoth;
+    });
+    if (!all_came) return std::nullopt;
     Enqueue(std::move(ready), stream);
     return Result{};
   };

@@ -2,6 +2,7 @@
 
 #include "tests/standin/control/stand_in_control.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -33,12 +34,10 @@ Result Communicator::Init(absl::string_view call, Place place, const Identity& i
         "the other");
   }
   identity_ = identity;
-  if (crossmeshStandInTakeMemory(device_, kCommunicatorBytes) != 0) {
+  if (const Result taken = TakeMemory("a communicator", kCommunicatorBytes); !taken.ok()) {
     Close(call);
-    return Failure(ncclUnhandledCudaError, absl::StrCat("out of memory: a communicator takes ",
-                                                        kCommunicatorBytes, " bytes"));
+    return taken;
   }
-  taken_bytes_ = kCommunicatorBytes;
   const bool fails = crossmeshStandInFaultDue("init_fails") != 0;
   auto advance = [this, place = std::move(place), fails]() -> std::optional<Result> {
     if (fails) return Failure(ncclSystemError, "injected fault init_fails");
@@ -48,6 +47,15 @@ Result Communicator::Init(absl::string_view call, Place place, const Identity& i
     return CompareIdentities();
   };
   return Start({.call = std::string(call), .advance = std::move(advance)});
+}
+
+Result Communicator::TakeMemory(absl::string_view what, int64_t bytes) {
+  if (crossmeshStandInTakeMemory(device_, bytes) != 0) {
+    return Failure(ncclUnhandledCudaError,
+                   absl::StrCat("out of memory: ", what, " takes ", bytes, " bytes"));
+  }
+  taken_bytes_ += bytes;
+  return {};
 }
 
 Result Communicator::Join(const Place& place) {
@@ -105,7 +113,8 @@ Result Communicator::CompareIdentities() const {
 Result Communicator::Start(Pending pending) {
   phase_ = Phase::kBusy;
   pending_ = std::move(pending);
-  polls_left_ = crossmeshStandInFault("in_progress_polls");
+  polls_left_ = std::max<int64_t>(crossmeshStandInFault("in_progress_polls"), 1);
+  in_progress_until_ = std::chrono::steady_clock::now() + kInProgressLeast;
   return {ncclInProgress};
 }
 
@@ -136,10 +145,8 @@ Result Communicator::Poll() {
     return broken;
   }
   if (pending_.has_value()) {
-    if (polls_left_ > 0) {
-      --polls_left_;
-      return {ncclInProgress};
-    }
+    const bool is_early = std::chrono::steady_clock::now() < in_progress_until_;
+    if (polls_left_-- > 0 || is_early) return {ncclInProgress};
     const std::optional<Result> ended = pending_->advance();
     if (!ended.has_value()) return {ncclInProgress};
     EndPending(*ended);

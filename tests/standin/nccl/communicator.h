@@ -8,10 +8,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +70,8 @@ class Communicator {
   Result Register(void* memory, size_t bytes, void*& handle);
   Result Deregister(void* handle);
 
+  int64_t taken_bytes() const { return taken_bytes_; }
+
   int device() const { return device_; }
   int rank() const { return rank_; }
   int ranks() const { return rendezvous_ == nullptr ? 0 : rendezvous_->ranks(); }
@@ -88,7 +92,11 @@ class Communicator {
   };
   struct Queued;
 
+  // NCCL's thread for the call needs at least that long, and no poll before sees its end.
+  static constexpr std::chrono::microseconds kInProgressLeast{50};
+
   Result Start(Pending pending);
+  Result TakeMemory(absl::string_view what, int64_t bytes);
   void EndPending(const Result& result);
   void Fail(const Result& failure);
 
@@ -99,6 +107,10 @@ class Communicator {
   Result Publish(const std::string& text);
   void Close(absl::string_view by);
 
+  // Begins to connect with the peers of operations that had no messages before. `awaited` gets the
+  // connections, of which both ends must have come before anything is on the stream.
+  using Connections = std::vector<const RendezvousRing*>;
+  Result Connect(std::span<const Operation> operations, Connections& awaited);
   void AddOperation(const Operation& operation, Work& work);
   Transfer NextTransfer(int peer, const void* memory, const Operation& operation,
                         std::vector<uint64_t>& counts);
@@ -117,6 +129,7 @@ class Communicator {
   std::optional<Result> async_error_;  // an injected one, to be told
   std::optional<Pending> pending_;
   int64_t polls_left_ = 0;
+  std::chrono::steady_clock::time_point in_progress_until_;
   std::unique_ptr<Rendezvous> rendezvous_;
   int rank_ = -1;
   Identity identity_;
@@ -124,6 +137,8 @@ class Communicator {
   uint64_t collectives_ = 0;
   uint64_t orders_ = 0;
   uint64_t order_hash_ = 0;
+  std::set<int> connected_to_;
+  std::set<int> connected_from_;
   std::vector<uint64_t> sent_;                   // messages, by peer
   std::vector<uint64_t> received_;               // messages, by peer
   std::map<void*, Registration> registrations_;  // by handle

@@ -47,8 +47,8 @@ Result CheckConfig(const ncclConfig_t* config) {
   if (config->magic != NCCL_API_MAGIC || config->size == 0) {
     return Violation(ncclInvalidArgument, "the config was not begun with NCCL_CONFIG_INITIALIZER");
   }
-  // NCCL_CONFIG_UNDEF_INT is the least integer.
-  if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > config->maxCTAs) {
+  // As NCCL compares them: what is not set is the least integer.
+  if (config->minCTAs > config->maxCTAs) {
     return Violation(ncclInvalidArgument,
                      absl::StrCat("minCTAs ", config->minCTAs, ", maxCTAs ", config->maxCTAs));
   }
@@ -83,6 +83,16 @@ Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
   return begun;
 }
 
+// NCCL would take the thread for one of device 0 and leave it so, by which it makes a context there.
+Result CheckThread(const Communicator& communicator) {
+  const int device = crossmeshStandInCurrentDevice();
+  if (device == communicator.device()) return {};
+  return Violation(ncclInvalidUsage,
+                   absl::StrCat("this thread has ",
+                                device < 0 ? "no current context" : absl::StrCat("device ", device),
+                                ", the communicator is on device ", communicator.device()));
+}
+
 // A call on a communicator that has no place in a group.
 template <typename Function>
 ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose purpose,
@@ -97,6 +107,7 @@ ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose
 }  // namespace
 }  // namespace crossmesh
 
+using crossmesh::CheckThread;
 using crossmesh::Communicator;
 using crossmesh::Group;
 using crossmesh::NcclCall;
@@ -151,6 +162,19 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
   return ncclSuccess;
 }
 
+ncclResult_t ncclCommMemStats(ncclComm_t handle, ncclCommMemStat_t stat, uint64_t* value) {
+  return RunAlone("ncclCommMemStats", handle, Purpose::kCommunicate,
+                  [&](Communicator& communicator) -> Result {
+                    // As where the environment has turned off what counts.
+                    if (crossmesh::Version() < NCCL_VERSION(2, 29, 7)) return {ncclInvalidUsage};
+                    if (stat != ncclStatGpuMemTotal) {
+                      return Violation(ncclInvalidArgument, "expected the total");
+                    }
+                    *value = communicator.taken_bytes();
+                    return {};
+                  });
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return RunAlone("ncclCommFinalize", handle, Purpose::kCommunicate,
                   [](Communicator& communicator) { return communicator.Finalize(); });
@@ -158,7 +182,10 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return RunAlone("ncclCommDestroy", handle, Purpose::kDestroy,
-                  [](Communicator& communicator) { return communicator.Destroy(); });
+                  [](Communicator& communicator) -> Result {
+                    RETURN_IF_FAILED(CheckThread(communicator));
+                    return communicator.Destroy();
+                  });
 }
 
 ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) {
@@ -174,6 +201,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Communicator* communicator = nullptr;
   END_IF_FAILED(call, NcclCall::NeedOpen(handle, communicator));
   END_IF_FAILED(call, Group::OfThread().CheckNone());
+  END_IF_FAILED(call, CheckThread(*communicator));
   while (crossmeshStandInFault("abort_hangs") != 0) pause();
   return call.End(communicator->Abort());
 }

@@ -35,6 +35,9 @@ struct RendezvousCell {
 // A ring of bytes from one rank to another; positions only grow.
 struct RendezvousRing {
   static constexpr uint64_t kBytes = 64 << 10;
+  // The ends that have come to connect, before the first message.
+  enum Ends : uint32_t { kSender = 1, kReceiver = 2, kBoth = 3 };
+  std::atomic<uint32_t> ends;
   std::atomic<uint64_t> written;
   std::atomic<uint64_t> read;
   std::array<std::byte, kBytes> bytes;

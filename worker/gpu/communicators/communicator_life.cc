@@ -5,6 +5,7 @@
 #include "common/base/thread.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/libraries/driver_api.h"
 
 #include <optional>
 #include <utility>
@@ -69,13 +70,9 @@ class CommunicatorLife::LastCall {
 
 CommunicatorLife::CommunicatorLife(const Clock& clock,
                                    std::unique_ptr<NcclCommunicator> communicator,
-                                   const RegisteredStaging* staging,
-                                   const CommunicatorTimeouts& timeouts)
-    : clock_(clock),
-      staging_(staging),
-      timeouts_(timeouts),
-      communicator_(std::move(communicator)) {
-  Enter(CommunicatorState::kCreating, timeouts_.creating);
+                                   const Options& options)
+    : clock_(clock), options_(options), communicator_(std::move(communicator)) {
+  Enter(CommunicatorState::kCreating, options_.timeouts.creating);
 }
 
 CommunicatorLife::~CommunicatorLife() {
@@ -97,9 +94,11 @@ CommunicatorState CommunicatorLife::Poll() {
 }
 
 Communicator* CommunicatorLife::communicator() {
-  const bool usable =
-      state_ == CommunicatorState::kReady || state_ == CommunicatorState::kExchanging;
-  return usable ? communicator_.get() : nullptr;
+  return is_usable() ? communicator_.get() : nullptr;
+}
+
+std::optional<int64_t> CommunicatorLife::MemoryBytes() const {
+  return is_usable() ? communicator_->MemoryBytes() : std::nullopt;
 }
 
 void CommunicatorLife::PollCommunicator() {
@@ -108,7 +107,7 @@ void CommunicatorLife::PollCommunicator() {
   if (*progress == Communicator::Progress::kIdle) return OnIdle();
   // The user calls the communicator without a word to this class; that a call has begun shows here.
   if (state_ == CommunicatorState::kReady) {
-    Enter(CommunicatorState::kExchanging, timeouts_.exchanging);
+    Enter(CommunicatorState::kExchanging, options_.timeouts.exchanging);
   }
   if (IsLate()) Abort(LateError());
 }
@@ -118,8 +117,8 @@ void CommunicatorLife::OnIdle() {
   switch (state_) {
     case CommunicatorState::kCreating:
       // NCCL takes calls from now on; the user's first one is to find the staging registered.
-      if (staging_ != nullptr) {
-        status = communicator_->Register(staging_->address(), staging_->bytes());
+      if (options_.staging != nullptr) {
+        status = communicator_->Register(options_.staging->address(), options_.staging->bytes());
       }
       Enter(CommunicatorState::kReady, absl::InfiniteDuration());
       break;
@@ -171,7 +170,7 @@ absl::Status CommunicatorLife::Finalize() {
   absl::Status status = communicator_->Deregister();
   if (status.ok()) status = communicator_->Finalize();
   if (status.ok()) {
-    Enter(CommunicatorState::kFinalizing, timeouts_.finalizing);
+    Enter(CommunicatorState::kFinalizing, options_.timeouts.finalizing);
   } else {
     Abort(status);
   }
@@ -184,7 +183,7 @@ void CommunicatorLife::Stop(const absl::Status& cause) {
   // Revoking is the gentler end, but a call of NCCL as well, for which the communicator must be
   // idle. In the middle of another one there is only the abort.
   if (state_ == CommunicatorState::kReady && communicator_->Revoke().ok()) {
-    Enter(CommunicatorState::kRevoking, timeouts_.revoking);
+    Enter(CommunicatorState::kRevoking, options_.timeouts.revoking);
   } else {
     Abort(cause);
   }
@@ -207,15 +206,23 @@ void CommunicatorLife::Abort(const absl::Status& cause) {
 }
 
 void CommunicatorLife::End(CommunicatorState state) {
-  Enter(state, timeouts_.ending);
+  Enter(state, options_.timeouts.ending);
   const bool destroys = state == CommunicatorState::kDestroying;
+  const DriverApi& driver = options_.driver;
+  CUcontext context = nullptr;
+  const absl::Status found = driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
   // Both calls free what the handle stands for, so it is taken from the communicator first: no
   // other call can be made beside this one or after it.
-  last_call_ = std::make_unique<LastCall>(
-      [&nccl = communicator_->nccl(), handle = communicator_->Release(), destroys] {
-        return destroys ? nccl.Check(nccl.ncclCommDestroy(handle), "ncclCommDestroy")
-                        : nccl.Check(nccl.ncclCommAbort(handle), "ncclCommAbort");
-      });
+  last_call_ = std::make_unique<LastCall>([&driver, context, found, &nccl = communicator_->nccl(),
+                                           handle = communicator_->Release(),
+                                           destroys]() -> absl::Status {
+    RETURN_IF_ERROR(found);
+    // NCCL leaves a thread with the device that it came with, which makes a context there. Without
+    // one that is the first GPU of the machine, whoever uses it.
+    RETURN_IF_ERROR(driver.Check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent"));
+    return destroys ? nccl.Check(nccl.ncclCommDestroy(handle), "ncclCommDestroy")
+                    : nccl.Check(nccl.ncclCommAbort(handle), "ncclCommAbort");
+  });
 }
 
 }  // namespace crossmesh

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
@@ -12,6 +13,7 @@
 
 namespace crossmesh {
 
+class DriverApi;
 class NcclCommunicator;
 class RegisteredStaging;
 
@@ -57,9 +59,15 @@ struct CommunicatorTimeouts {
 // Confined to the thread that issues all work of the GPU.
 class CommunicatorLife {
  public:
-  // `communicator` has just begun. `staging` may be null.
+  struct Options {
+    const DriverApi& driver;
+    const RegisteredStaging* staging = nullptr;  // registered with it; null: none
+    CommunicatorTimeouts timeouts = {};
+  };
+
+  // `communicator` has just begun on this thread. Driver and staging must outlive this.
   CommunicatorLife(const Clock& clock, std::unique_ptr<NcclCommunicator> communicator,
-                   const RegisteredStaging* staging, const CommunicatorTimeouts& timeouts);
+                   const Options& options);
   // One that is not over is aborted, which may block; what hangs is left to the process's end.
   ~CommunicatorLife();
   CommunicatorLife(const CommunicatorLife&) = delete;
@@ -76,6 +84,9 @@ class CommunicatorLife {
   // class has led to another state.
   Communicator* communicator();
 
+  // NcclCommunicator::MemoryBytes of one that can be used.
+  std::optional<int64_t> MemoryBytes() const;
+
   // Begins the orderly end. All that its user put on streams must be done; all ranks must do the
   // same. FailedPrecondition unless it is ready.
   absl::Status Finalize();
@@ -87,6 +98,9 @@ class CommunicatorLife {
  private:
   class LastCall;
 
+  bool is_usable() const {
+    return state_ == CommunicatorState::kReady || state_ == CommunicatorState::kExchanging;
+  }
   void PollCommunicator();
   void PollLastCall();
   void OnIdle();
@@ -98,8 +112,7 @@ class CommunicatorLife {
   void End(CommunicatorState state);
 
   const Clock& clock_;
-  const RegisteredStaging* const staging_;
-  const CommunicatorTimeouts timeouts_;
+  const Options options_;
   CommunicatorState state_ = CommunicatorState::kCreating;
   absl::Duration deadline_;  // of the state, on the monotonic clock
   absl::Status cause_;

@@ -104,6 +104,7 @@ TEST_F(CommunicatorLifeTest, AStallIsEndedByARevoke) {
   ASSERT_OK(rank_->JoinAlone());
   SetFaults("stall_at=1");
   ASSERT_OK(rank_->BeginExchange(0));
+  ASSERT_OK(rank_->AwaitState(CommunicatorState::kReady));
   for (int poll = 0; poll < 100; ++poll) ASSERT_EQ(life().Poll(), CommunicatorState::kReady);
   EXPECT_EQ(rank_->driver().cuStreamQuery(rank_->stream()), CUDA_ERROR_NOT_READY);
   life().Stop(absl::DeadlineExceededError("step 3 stalls"));

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/communicator_checks.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -76,6 +77,9 @@ absl::string_view NameOfCall(CollectiveKind kind) {
   return "";
 }
 
+// The most thread blocks that NCCL gives a communicator, unless it is told of fewer.
+constexpr int kNcclCtasMax = 64;
+
 void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 ncclConfig_t ConfigOf(const NcclCommunicator::Options& options) {
@@ -85,7 +89,11 @@ ncclConfig_t ConfigOf(const NcclCommunicator::Options& options) {
   config.splitShare = 0;
   // NCCL keeps the pointer, not the text; the options live as long as the communicator.
   config.commName = options.name.c_str();
-  if (options.ctas.min > 0) config.minCTAs = options.ctas.min;
+  if (options.ctas.min > 0) {
+    config.minCTAs = options.ctas.min;
+    // A least number without a largest one is refused: NCCL compares it with what was not set.
+    config.maxCTAs = std::max(options.ctas.min, kNcclCtasMax);
+  }
   if (options.ctas.max > 0) config.maxCTAs = options.ctas.max;
   return config;
 }
@@ -119,6 +127,15 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(const 
 NcclCommunicator::~NcclCommunicator() {
   // Not destroyed: that would wait for peers which may never come.
   if (handle_ != nullptr) nccl_.ncclCommAbort(Release());
+}
+
+std::optional<int64_t> NcclCommunicator::MemoryBytes() const {
+  if (nccl_.ncclCommMemStats == nullptr || !CheckIdle("ncclCommMemStats").ok()) return std::nullopt;
+  uint64_t bytes = 0;
+  const ncclResult_t result = nccl_.ncclCommMemStats(handle_, ncclStatGpuMemTotal, &bytes);
+  // Refused, or 0, where the environment has turned off what counts.
+  if (result != ncclSuccess || bytes == 0) return std::nullopt;
+  return static_cast<int64_t>(bytes);
 }
 
 ncclComm_t NcclCommunicator::Release() { return std::exchange(handle_, nullptr); }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,6 +65,10 @@ class NcclCommunicator final : public Communicator {
   // Stops all work of this rank, the streams' too; afterwards there is only the end. In progress
   // like a call.
   absl::Status Revoke();
+
+  // What it takes of the GPU's memory, as NCCL counts it. Grows with the first message to or from a
+  // peer. Nothing while a call is in progress, and where NCCL does not tell.
+  std::optional<int64_t> MemoryBytes() const;
 
   const std::string& name() const { return options_.name; }
   const NcclApi& nccl() const { return nccl_; }

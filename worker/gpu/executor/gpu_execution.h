@@ -105,7 +105,8 @@ class GpuExecution {
   State state_ = State::kWaiting;
   AgreementExchange agreement_;
   StepPipeline pipeline_;
-  StallCounter stall_;
+  StallCounter agreement_stall_;
+  StallCounter stall_;  // of steps
   TaskReport report_;
 };
 

@@ -1,6 +1,7 @@
 // What becomes of a task, of its communicator and of its memory when a rank, or what is under it,
 // cannot go on; and that the ranks which are left run the next task.
 
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 #include "tests/standin/rank_processes.h"
@@ -40,8 +41,8 @@ constexpr int kMiddleOfStep2 = 4 + 1 + 2 + 1;
 // Longer than a rank may have to wait for a processor.
 constexpr absl::Duration kStallLimit = absl::Seconds(1);
 
-Matcher<std::string> Stalled() {
-  return AllOf(HasSubstr("UNAVAILABLE: stalled, nothing was done for 1s"), HasSubstr("missing: "));
+Matcher<std::string> Stalled(const std::string& limit = "1s") {
+  return AllOf(HasSubstr("UNAVAILABLE: stalled, nothing was done for " + limit + "; missing: "));
 }
 
 // What a rank does with its task, other than run it.
@@ -200,13 +201,14 @@ TEST_F(GpuExecutorFaultsTest, ATaskThatIsCancelledInTheMiddleGivesBackItsBuffers
 
 TEST_F(GpuExecutorFaultsTest, ATaskThatIsLateEndsWithWhatIsMissing) {
   const auto told = RunChains(-1, [](ExecutorRank& rank, int number, GpuTaskSpec& spec) {
+    if (number == 1) spec.stall_limit = absl::Milliseconds(200);
     if (number != 0) return absl::OkStatus();
     spec.deadline = absl::Milliseconds(50);
     return rank.stand_in().SetFaults("in_progress_polls=1000000000");
   });
   EXPECT_THAT(told, ElementsAre(HasSubstr("DEADLINE_EXCEEDED: deadline of 50ms; missing: the "
                                           "agreement of all peers"),
-                                Stalled(), Stalled(), IsEmpty()));
+                                Stalled("1.2s"), Stalled(), IsEmpty()));
 }
 
 TEST_F(GpuExecutorFaultsTest, ATaskWhoseCommunicatorIsStoppedByItsOwnerFails) {
@@ -238,6 +240,24 @@ TEST_F(GpuExecutorFaultsTest, PeersOfARankWithAnotherCompiledPartAreToldOfIt) {
   EXPECT_THAT(told,
               ElementsAre(Stalled(), AllOf(HasSubstr("FAILED_PRECONDITION: device b.1"), differs),
                           AllOf(HasSubstr("FAILED_PRECONDITION: device b.0"), differs), IsEmpty()));
+}
+
+// A peer may compile and bind its part for longer than what a step may take.
+TEST(GpuExecutorAgreementTest, APeerThatBeginsLateIsWaitedFor) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask chain(kChunks);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
+    spec.stall_limit = absl::Milliseconds(500);
+    const RealClock clock;
+    const absl::Duration late = clock.Monotonic() + 2 * spec.stall_limit;
+    if (number == 2) rank->RunUntil([&] { return clock.Monotonic() > late; });
+    RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
+    RETURN_IF_ERROR(chain.memory.CheckDestination(number));
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
 }
 
 // Bytes that change on the way harm no communicator, so this needs no second one.
@@ -275,7 +295,7 @@ TEST(GpuExecutorHungTest, WorkThatDoesNotEndIsGivenUpWithTheGpu) {
     RETURN_IF_ERROR(rank->stand_in().SetFaults("in_progress_polls=1000000000,abort_hangs=1"));
     const ChainTask chain(kChunks);
     ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[0], chain.memory));
-    spec.stall_limit = kStallLimit;
+    spec.stall_limit = absl::Milliseconds(200);
     const absl::Status stalled = rank->Run(std::move(spec)).status();
     const absl::Status& health = rank->executor().health();
     const bool is_told = absl::StrContains(health.message(), "does not end") &&

@@ -22,6 +22,7 @@
   X(cuDeviceGetName)                              \
   X(cuDeviceGetUuid)                              \
   /* Contexts */                                  \
+  X(cuCtxGetCurrent)                              \
   X(cuCtxSetCurrent)                              \
   X(cuCtxSynchronize)                             \
   X(cuDevicePrimaryCtxRelease)                    \

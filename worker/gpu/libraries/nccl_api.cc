@@ -42,6 +42,9 @@ absl::StatusOr<std::unique_ptr<const NcclApi>> NcclApi::Load(const Options& opti
   if (!api->library_.Resolve(#symbol, api->symbol)) missing.emplace_back(#symbol);
   CROSSMESH_NCCL_SYMBOLS(CROSSMESH_RESOLVE)
 #undef CROSSMESH_RESOLVE
+#define CROSSMESH_RESOLVE_IF_THERE(symbol) api->library_.Resolve(#symbol, api->symbol);
+  CROSSMESH_OPTIONAL_NCCL_SYMBOLS(CROSSMESH_RESOLVE_IF_THERE)
+#undef CROSSMESH_RESOLVE_IF_THERE
 
   if (api->ncclGetVersion != nullptr) api->ncclGetVersion(&api->version_);
   if (api->version_ < kVersionMin || !missing.empty()) {

@@ -18,7 +18,7 @@ namespace crossmesh {
 //
 //   RETURN_IF_ERROR(nccl.Check(nccl.ncclGroupStart(), "ncclGroupStart"));
 //
-// Immutable.
+// Those that a library may lack are null in one that does. Immutable.
 class NcclApi {
  public:
   // The oldest that Crossmesh was checked against, as ncclGetVersion counts.
@@ -47,6 +47,7 @@ class NcclApi {
 
 #define CROSSMESH_NCCL_MEMBER(symbol) decltype(&::symbol) symbol = nullptr;
   CROSSMESH_NCCL_SYMBOLS(CROSSMESH_NCCL_MEMBER)
+  CROSSMESH_OPTIONAL_NCCL_SYMBOLS(CROSSMESH_NCCL_MEMBER)
 #undef CROSSMESH_NCCL_MEMBER
 
  private:

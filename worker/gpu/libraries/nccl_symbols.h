@@ -3,6 +3,9 @@
 
 #pragma once
 
+// In no NCCL before 2.29.7.
+#define CROSSMESH_OPTIONAL_NCCL_SYMBOLS(X) X(ncclCommMemStats)
+
 // All of these are in every NCCL that NcclApi takes.
 #define CROSSMESH_NCCL_SYMBOLS(X) \
   /* Versions, errors */          \

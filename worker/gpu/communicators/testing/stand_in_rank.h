@@ -43,8 +43,10 @@ class StandInRank final : public RankUnderTest {
         std::unique_ptr<NcclCommunicator> communicator,
         NcclCommunicator::Begin(
             nccl(), {.name = "test", .id = std::move(id), .rank = place, .size = size}));
-    life_ = std::make_unique<CommunicatorLife>(clock_, std::move(communicator), staging_.get(),
-                                               timeouts_);
+    life_ = std::make_unique<CommunicatorLife>(
+        clock_, std::move(communicator),
+        CommunicatorLife::Options{
+            .driver = stand_in_->driver(), .staging = staging_.get(), .timeouts = timeouts_});
     return absl::OkStatus();
   }
   // A communicator that is ready.

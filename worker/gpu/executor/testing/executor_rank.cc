@@ -65,8 +65,10 @@ absl::Status ExecutorRank::Join(int size, int place, const std::string& id) {
   ASSIGN_OR_RETURN(
       auto communicator,
       NcclCommunicator::Begin(nccl_, {.name = "test", .id = id, .rank = place, .size = size}));
-  life_ = std::make_unique<CommunicatorLife>(clock_, std::move(communicator), staging_.get(),
-                                             timeouts_);
+  life_ = std::make_unique<CommunicatorLife>(
+      clock_, std::move(communicator),
+      CommunicatorLife::Options{
+          .driver = gpu_->driver(), .staging = staging_.get(), .timeouts = timeouts_});
   while (life_->Poll() != CommunicatorState::kReady) {
     if (IsOver(life_->state())) return life_->cause();
     loop_->RunOnce(absl::Microseconds(100));
