@@ -18,6 +18,8 @@ struct PreflightReport {
   // The variables that begin with NCCL_ or CUDA_.
   std::map<std::string, std::string> environment;
   int64_t free_bytes = 0;  // memory of the GPU
+  // What the process's communicators take of it, by the tickets that they were made with.
+  std::map<uint64_t, int64_t> communicators;
 
   friend bool operator==(const PreflightReport&, const PreflightReport&) = default;
 };

@@ -30,6 +30,11 @@ absl::Status CheckNumber(absl::string_view field, int64_t number) {
   return Malformed(field, "at least 0", absl::StrCat(number));
 }
 
+absl::Status CheckCount(absl::string_view field, int count, int count_max) {
+  if (count <= count_max) return absl::OkStatus();
+  return Malformed(field, absl::StrCat("at most ", count_max), absl::StrCat(count));
+}
+
 absl::Status CheckRanksDiffer(std::vector<RankName> ranks) {
   std::ranges::sort(ranks);
   const auto twice = std::ranges::adjacent_find(ranks);
@@ -86,15 +91,19 @@ v1::PreflightReport ToProto(const PreflightReport& report) {
     variable.set_value(value);
   }
   proto.set_free_bytes(report.free_bytes);
+  for (const auto& [ticket, bytes] : report.communicators) {
+    v1::PreflightReport::Held& held = *proto.add_communicators();
+    held.set_ticket(ticket);
+    held.set_size_bytes(bytes);
+  }
   return proto;
 }
 
 absl::StatusOr<PreflightReport> FromProto(const v1::PreflightReport& proto) {
-  if (proto.environment_size() > kPreflightVariablesMax) {
-    return Malformed("preflight.environment",
-                     absl::StrCat("at most ", kPreflightVariablesMax, " variables"),
-                     absl::StrCat(proto.environment_size()));
-  }
+  RETURN_IF_ERROR(CheckCount("preflight.environment", proto.environment_size(),
+                             kPreflightVariablesMax));
+  RETURN_IF_ERROR(CheckCount("preflight.communicators", proto.communicators_size(),
+                             kPreflightCommunicatorsMax));
   RETURN_IF_ERROR(CheckNumber("preflight.nccl_version", proto.nccl_version()));
   RETURN_IF_ERROR(CheckNumber("preflight.driver_version", proto.driver_version()));
   RETURN_IF_ERROR(CheckNumber("preflight.free_bytes", proto.free_bytes()));
@@ -107,6 +116,13 @@ absl::StatusOr<PreflightReport> FromProto(const v1::PreflightReport& proto) {
     if (!report.environment.emplace(variable.name(), variable.value()).second) {
       return Malformed("preflight.environment", "each variable once",
                        absl::StrCat("\"", variable.name(), "\" twice"));
+    }
+  }
+  for (const v1::PreflightReport::Held& held : proto.communicators()) {
+    RETURN_IF_ERROR(CheckNumber("preflight.communicators.size_bytes", held.size_bytes()));
+    if (!report.communicators.emplace(held.ticket(), held.size_bytes()).second) {
+      return Malformed("preflight.communicators", "each ticket once",
+                       absl::StrCat(held.ticket(), " twice"));
     }
   }
   return report;

@@ -13,6 +13,7 @@ namespace crossmesh {
 inline constexpr int kCommunicatorRanksMax = 4096;
 inline constexpr size_t kGpuNameBytesMax = 128;
 inline constexpr int kPreflightVariablesMax = 1024;
+inline constexpr int kPreflightCommunicatorsMax = 1024;
 
 v1::CommunicatorKey::Rank ToProto(const RankName& rank);
 // InvalidArgument unless the GPU's name has 1 to kGpuNameBytesMax bytes.
@@ -24,8 +25,8 @@ v1::CommunicatorKey ToProto(const CommunicatorKey& key);
 absl::StatusOr<CommunicatorKey> FromProto(const v1::CommunicatorKey& proto);
 
 v1::PreflightReport ToProto(const PreflightReport& report);
-// InvalidArgument for a bad rank, more than kPreflightVariablesMax variables, one that is there
-// twice, or a negative number.
+// InvalidArgument for a bad rank, more than kPreflightVariablesMax variables or
+// kPreflightCommunicatorsMax communicators, one that is there twice, or a negative number.
 absl::StatusOr<PreflightReport> FromProto(const v1::PreflightReport& proto);
 
 }  // namespace crossmesh

@@ -21,7 +21,8 @@ PreflightReport Report() {
           .nccl_library = "NCCL 2.30.7, /lib/\xff",
           .driver_version = 13000,
           .environment = {{"CUDA_VISIBLE_DEVICES", "3"}, {"NCCL_DEBUG", "\xfe"}},
-          .free_bytes = int64_t{140} << 30};
+          .free_bytes = int64_t{140} << 30,
+          .communicators = {{3, int64_t{1} << 31}, {8, 0}}};
 }
 
 template <typename Value>
@@ -90,7 +91,7 @@ TEST(CommunicatorCodecTest, AVariableThatIsThereTwiceIsRefused) {
 TEST(CommunicatorCodecTest, TooManyVariablesAreRefused) {
   v1::PreflightReport proto = ToProto(Report());
   for (int i = 0; i < kPreflightVariablesMax; ++i) *proto.add_environment() = proto.environment(0);
-  ExpectRefused(proto, "at most 1024 variables, found 1026");
+  ExpectRefused(proto, "preflight.environment: expected at most 1024, found 1026");
 }
 
 }  // namespace

@@ -50,8 +50,17 @@ void CommunicatorRegistry::On(const CommunicatorReleased& event) {
 void CommunicatorRegistry::On(const PreflightsCollected& event) {
   Communicator* const communicator = FindIn(State::kComparing, event.key);
   if (communicator == nullptr) return;
-  if (const absl::Status fit = ComparePreflights(event.reports, expected_bytes_); !fit.ok()) {
+  NoteHeld(event.reports);
+  // What was seen of another one may be too much, and would never be seen to be less if it kept all
+  // others from being made. So it decides who goes, and not whether one is tried.
+  const int64_t needed = std::min(ExpectedBytes(event.key), options_.expected_bytes);
+  if (const absl::Status fit = ComparePreflights(event.reports, needed); !fit.ok()) {
     EndWaits(event.key, fit);
+    communicators_.erase(event.key);
+    return;
+  }
+  // It waits again where the others turned out to take more than was known.
+  if (FullGpu(event.key) != nullptr) {
     communicators_.erase(event.key);
     return;
   }
@@ -72,10 +81,10 @@ void CommunicatorRegistry::On(const RankReady& event) {
   const auto held = communicator->held.find(event.rank);
   if (held == communicator->held.end()) return;
   held->second = event.bytes;
-  expected_bytes_ = std::max(expected_bytes_, event.bytes);
   const bool all_ready = std::ranges::none_of(
       communicator->held, [](const auto& entry) { return entry.second == kNotReady; });
   if (!all_ready) return;
+  Expect(event.key, *communicator);
   communicator->state = State::kReady;
   communicator->released = ++releases_;
 }
@@ -152,6 +161,34 @@ void CommunicatorRegistry::EndWaits(const CommunicatorKey& key, const absl::Stat
   std::erase_if(waits_, [&](const Wait& wait) { return wait.second == key; });
 }
 
+int64_t CommunicatorRegistry::ExpectedBytes(const CommunicatorKey& key) const {
+  const auto seen = expected_bytes_.find(key.ranks.size());
+  return seen == expected_bytes_.end() ? options_.expected_bytes : seen->second;
+}
+
+// Of the rank that takes most. What its neighbours took meanwhile may be counted in, so it is not
+// believed beyond what all communicators may take.
+void CommunicatorRegistry::Expect(const CommunicatorKey& key, const Communicator& seen) {
+  int64_t most = 0;
+  for (const auto& [rank, bytes] : seen.held) most = std::max(most, bytes);
+  expected_bytes_[key.ranks.size()] = std::min(most, options_.gpu_bytes_max);
+}
+
+void CommunicatorRegistry::NoteHeld(const std::vector<PreflightReport>& reports) {
+  for (auto& [key, communicator] : communicators_) {
+    if (communicator.state != State::kReady) continue;
+    bool is_noted = false;
+    for (const PreflightReport& report : reports) {
+      const auto held = communicator.held.find(report.rank);
+      const auto now = report.communicators.find(communicator.ticket);
+      if (held == communicator.held.end() || now == report.communicators.end()) continue;
+      held->second = now->second;
+      is_noted = true;
+    }
+    if (is_noted) Expect(key, communicator);
+  }
+}
+
 void CommunicatorRegistry::Settle() {
   GrantReady();
   CreateMinted();
@@ -180,7 +217,8 @@ void CommunicatorRegistry::CreateMinted() {
   auto& [key, communicator] = *minted;
   communicator.state = State::kCreating;
   for (const RankName& rank : key.ranks) communicator.held[rank] = kNotReady;
-  Do(CreateCommunicator{key, ++last_ticket_, communicator.id});
+  communicator.ticket = ++last_ticket_;
+  Do(CreateCommunicator{key, communicator.ticket, communicator.id});
 }
 
 bool CommunicatorRegistry::IsBusy() const {
@@ -216,7 +254,7 @@ void CommunicatorRegistry::BeginOrMakeRoom(const CommunicatorKey& key) {
   if (oldest == communicators_.end()) {
     EndWaits(key, absl::ResourceExhaustedError(
                       absl::StrCat(*full, ": communicators in use take ", BytesOn(*full),
-                                   " bytes, another one about ", expected_bytes_, ", of ",
+                                   " bytes, another one about ", ExpectedBytes(key), ", of ",
                                    options_.gpu_bytes_max, " that they may take")));
     return;
   }
@@ -250,7 +288,7 @@ int64_t CommunicatorRegistry::BytesOn(absl::string_view gpu) const {
   int64_t total = 0;
   for (const auto& [key, communicator] : communicators_) {
     for (const auto& [rank, bytes] : communicator.held) {
-      if (rank.gpu == gpu) total += bytes == kNotReady ? expected_bytes_ : bytes;
+      if (rank.gpu == gpu) total += bytes == kNotReady ? ExpectedBytes(key) : bytes;
     }
   }
   return total;
@@ -258,7 +296,10 @@ int64_t CommunicatorRegistry::BytesOn(absl::string_view gpu) const {
 
 const std::string* CommunicatorRegistry::FullGpu(const CommunicatorKey& key) const {
   const auto full = std::ranges::find_if(key.ranks, [&](const RankName& rank) {
-    return BytesOn(rank.gpu) + expected_bytes_ > options_.gpu_bytes_max;
+    const bool is_first = std::ranges::none_of(communicators_, [&](const auto& entry) {
+      return entry.first != key && HasGpu(entry.first, rank.gpu);
+    });
+    return !is_first && BytesOn(rank.gpu) + ExpectedBytes(key) > options_.gpu_bytes_max;
   });
   return full == key.ranks.end() ? nullptr : &full->gpu;
 }

@@ -3,6 +3,7 @@
 #include "common/communicators/communicator_key.h"
 #include "common/communicators/preflight_report.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -94,7 +95,7 @@ using CommunicatorAction =
 // events in, actions out. Pure: no clock, no I/O, no threads. Thread-compatible; its owner
 // feeds it one event at a time.
 //
-//   wanted --> COMPARING --preflights fit--> MINTING --id--> MINTED
+//   wanted --> COMPARING --preflights fit, and there is room--> MINTING --id--> MINTED
 //   MINTED --nothing is stopping--> CREATING --all ready--> READY
 //   READY --no lease is left, its memory is needed--> DESTROYING --all gone--> out of the
 //   registry any of them --a rank fails--> STOPPING --all gone--> out of the registry
@@ -107,8 +108,11 @@ using CommunicatorAction =
 // Users hold leases. A communicator that no user holds stays, for the next; when the communicators
 // of a GPU would take more memory than their bound, those go first that were released longest ago.
 // Where leases leave too little, the new one is refused rather than kept waiting, since a user
-// that waits may hold what another one waits for. A communicator that failed on one rank is gone
-// for all.
+// that waits may hold what another one waits for. The only one of its GPUs is never refused: what
+// one will take is a guess. A communicator that failed on one rank is gone for all.
+//
+// How much it takes grows with its first messages, so what the ranks hold is asked for again
+// whenever another one is to be made. The last that was seen of a size is expected of the next.
 //
 // A process that was lost may be back, with all that it had, when only its worker was out of sight.
 // So what it held is remembered, and stopped before anything is made with it again.
@@ -116,12 +120,11 @@ class CommunicatorRegistry {
  public:
   struct Options {
     int64_t gpu_bytes_max = 0;  // for the communicators of a GPU together
-    // What one takes of a GPU, until a larger one was seen.
+    // What one takes of a GPU, until one of as many ranks was seen.
     int64_t expected_bytes = 0;
   };
 
-  explicit CommunicatorRegistry(const Options& options)
-      : options_(options), expected_bytes_(options.expected_bytes) {}
+  explicit CommunicatorRegistry(const Options& options) : options_(options) {}
 
   // What to do now, in order. Events that came too late or twice give no action: messages repeat.
   std::vector<CommunicatorAction> Handle(const CommunicatorEvent& event);
@@ -150,7 +153,8 @@ class CommunicatorRegistry {
   };
   struct Communicator {
     State state = State::kComparing;
-    std::string id;  // once it is minted
+    std::string id;       // once it is minted
+    uint64_t ticket = 0;  // of the order that made it
     std::set<std::string> users;
     // Ranks that may hold something, and what they took: -1 until they are ready.
     std::map<RankName, int64_t> held;
@@ -174,6 +178,12 @@ class CommunicatorRegistry {
   void EraseIfGone(const CommunicatorKey& key);
   void EndWaits(const CommunicatorKey& key, const absl::Status& cause);
 
+  // What one of so many ranks is expected to take of each GPU.
+  int64_t ExpectedBytes(const CommunicatorKey& key) const;
+  void Expect(const CommunicatorKey& key, const Communicator& seen);
+  // What the processes of a group say that they hold.
+  void NoteHeld(const std::vector<PreflightReport>& reports);
+
   // Gives leases of what is ready, and begins the next thing when nothing is under way.
   void Settle();
   void GrantReady();
@@ -191,7 +201,7 @@ class CommunicatorRegistry {
   }
 
   Options options_;
-  int64_t expected_bytes_ = 0;
+  std::map<size_t, int64_t> expected_bytes_;  // by number of ranks, of those that were seen
   uint64_t releases_ = 0;
   uint64_t last_ticket_ = 0;
   Communicators communicators_;

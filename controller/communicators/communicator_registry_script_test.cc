@@ -1,10 +1,13 @@
 // Scripts (common/testing/scripts.h) of events, each followed by the actions that it must give.
-// "> Book 100 10" begins a registry with 100 bytes for each GPU, 10 of them expected of a
-// communicator.
+// "> Registry 100 10" begins a registry with 100 bytes for each GPU, 10 of them expected of a
+// communicator. "a#1:3=20" after the key of PreflightsCollected: rank a#1 holds 20 bytes in the
+// communicator that ticket 3 made.
 
 #include "common/testing/scripts.h"
 #include "controller/communicators/communicator_registry.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
@@ -45,12 +48,19 @@ absl::Status StatusOf(const std::vector<std::string>& words, int first) {
   return absl::UnavailableError(absl::StrJoin(words.begin() + first, words.end(), " "));
 }
 
-PreflightsCollected PreflightsOf(const CommunicatorKey& key, int version_of_last) {
-  PreflightsCollected collected = {.key = key};
-  for (const RankName& rank : key.ranks) {
+// Of the words of an event.
+PreflightsCollected PreflightsOf(const std::vector<std::string>& words, int version_of_last) {
+  PreflightsCollected collected = {.key = KeyOf(words[1])};
+  for (const RankName& rank : collected.key.ranks) {
     collected.reports.push_back({.rank = rank, .nccl_version = 23007, .free_bytes = 1000});
   }
   collected.reports.back().nccl_version = version_of_last;
+  for (size_t word = 2; word < words.size(); ++word) {
+    const std::vector<std::string> held = absl::StrSplit(words[word], absl::ByAnyChar(":="));
+    const auto report =
+        std::ranges::find(collected.reports, RankOf(held[0]), &PreflightReport::rank);
+    report->communicators[NumberOf<uint64_t>(held[1])] = NumberOf<int64_t>(held[2]);
+  }
   return collected;
 }
 
@@ -59,8 +69,8 @@ CommunicatorEvent EventOf(absl::string_view line) {
   const std::string& kind = words[0];
   if (kind == "CommunicatorWanted") return CommunicatorWanted{words[1], KeyOf(words[2])};
   if (kind == "CommunicatorReleased") return CommunicatorReleased{words[1], KeyOf(words[2])};
-  if (kind == "PreflightsCollected") return PreflightsOf(KeyOf(words[1]), 23007);
-  if (kind == "PreflightsThatDiffer") return PreflightsOf(KeyOf(words[1]), 22907);
+  if (kind == "PreflightsCollected") return PreflightsOf(words, 23007);
+  if (kind == "PreflightsThatDiffer") return PreflightsOf(words, 22907);
   if (kind == "IdMinted") return IdMinted{KeyOf(words[1]), "id"};
   if (kind == "RankReady") {
     return RankReady{KeyOf(words[1]), RankOf(words[2]), NumberOf<int64_t>(words[3])};
@@ -108,7 +118,7 @@ std::string Play(const std::string& script) {
   CommunicatorRegistry registry({});
   return PlayScript(script, [&registry](absl::string_view event) {
     std::string played;
-    if (absl::ConsumePrefix(&event, "Book ")) {
+    if (absl::ConsumePrefix(&event, "Registry ")) {
       const std::pair<std::string, std::string> bytes = absl::StrSplit(event, ' ');
       registry = CommunicatorRegistry({.gpu_bytes_max = NumberOf<int64_t>(bytes.first),
                                        .expected_bytes = NumberOf<int64_t>(bytes.second)});

@@ -111,7 +111,6 @@ class Cluster {
     for (const CommunicatorAction& action : registry_.Handle(event)) {
       std::visit([this](const auto& a) { Do(a); }, action);
     }
-    for (const RankName& name : names_) EXPECT_LE(registry_.BytesOn(name.gpu), kBytesMax);
   }
 
   // What the process of a rank answers an order with.
@@ -136,10 +135,21 @@ class Cluster {
         pending_.push_back(RankFailed{action.key, rank, absl::UnavailableError("not there")});
         return;
       }
-      collected.reports.push_back({.rank = rank, .free_bytes = 1000});
+      collected.reports.push_back(
+          {.rank = rank, .free_bytes = 1000, .communicators = HeldBy(rank)});
     }
     Answer(action.key, action.key.ranks[0], std::move(collected));
   }
+  // Each communicator takes something else at every look.
+  std::map<uint64_t, int64_t> HeldBy(const RankName& rank) {
+    std::map<uint64_t, int64_t> held;
+    for (const auto& [created, ticket] : created_) {
+      if (created.first == rank) held[ticket] = RandomBytes();
+    }
+    return held;
+  }
+  int64_t RandomBytes() { return static_cast<int64_t>(5 + Below(6)); }
+
   void Do(const MintId& action) {
     Answer(action.key, action.key.ranks[0], IdMinted{action.key, "id"});
   }
@@ -147,8 +157,9 @@ class Cluster {
     ExpectNothingUnderWay();
     for (const RankName& rank : action.key.ranks) {
       CheckTicket(rank, action.ticket);
-      EXPECT_TRUE(created_.insert({rank, action.key}).second);
-      Answer(action.key, rank, RankReady{action.key, rank, static_cast<int64_t>(5 + Below(6))});
+      EXPECT_LE(registry_.BytesOn(rank.gpu), kBytesMax) << "with what is expected of it";
+      EXPECT_TRUE(created_.insert({{rank, action.key}, action.ticket}).second);
+      Answer(action.key, rank, RankReady{action.key, rank, RandomBytes()});
     }
   }
   void Do(const DestroyCommunicator& action) {
@@ -199,7 +210,7 @@ class Cluster {
   std::set<Lease> wanted_;
   std::set<Lease> leases_;
   std::map<RankName, uint64_t> tickets_;
-  std::set<std::pair<RankName, CommunicatorKey>> created_;
+  std::map<std::pair<RankName, CommunicatorKey>, uint64_t> created_;  // with their tickets
   int granted_ = 0;
   int refused_ = 0;
 };

@@ -4,6 +4,7 @@
 #include "worker/gpu/communicators/preflight.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -88,8 +89,12 @@ absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t tick
                                       .rank = static_cast<int>(self - key.ranks.begin()),
                                       .size = static_cast<int>(key.ranks.size()),
                                       .ctas = options_.ctas}));
-  entries_[key] = {.life = std::make_unique<CommunicatorLife>(clock_, std::move(communicator),
-                                                              options_.staging, options_.timeouts),
+  entries_[key] = {.life = std::make_unique<CommunicatorLife>(
+                        clock_, std::move(communicator),
+                        CommunicatorLife::Options{.driver = driver_,
+                                                  .staging = options_.staging,
+                                                  .timeouts = options_.timeouts}),
+                   .ticket = ticket,
                    .free_bytes_before = free_bytes};
   return absl::OkStatus();
 }
@@ -119,7 +124,7 @@ std::vector<CommunicatorTable::Change> CommunicatorTable::Poll() {
     auto& [key, entry] = *it;
     const CommunicatorState state = WithoutCalls(entry.life->Poll());
     if (state != entry.told) {
-      if (state == CommunicatorState::kReady) Measure(entry);
+      if (state == CommunicatorState::kReady) entry.bytes = Measure(entry);
       entry.told = state;
       changes.push_back(
           {.key = key, .state = state, .cause = entry.life->cause(), .bytes = entry.bytes});
@@ -131,12 +136,22 @@ std::vector<CommunicatorTable::Change> CommunicatorTable::Poll() {
   return changes;
 }
 
-// From before it was made until it was ready. What else is made or freed on the same GPU meanwhile,
-// by other processes above all, is counted in, so this is an estimate, for the bound on all
-// communicators.
-void CommunicatorTable::Measure(Entry& entry) const {
+int64_t CommunicatorTable::Measure(const Entry& entry) const {
+  if (const std::optional<int64_t> told = entry.life->MemoryBytes()) return *told;
+  // An NCCL that does not tell: what else was made or freed on the GPU since then, by other
+  // processes above all, is counted in, and what connections will take is not.
   const absl::StatusOr<int64_t> free_bytes = FreeGpuBytes(driver_);
-  if (free_bytes.ok()) entry.bytes = std::max<int64_t>(entry.free_bytes_before - *free_bytes, 0);
+  return free_bytes.ok() ? std::max<int64_t>(entry.free_bytes_before - *free_bytes, 0) : 0;
+}
+
+std::map<uint64_t, int64_t> CommunicatorTable::MemoryByTicket() {
+  std::map<uint64_t, int64_t> memory;
+  for (auto& [key, entry] : entries_) {
+    if (entry.life->communicator() == nullptr) continue;
+    entry.bytes = entry.life->MemoryBytes().value_or(entry.bytes);
+    memory.emplace(entry.ticket, entry.bytes);
+  }
+  return memory;
 }
 
 Communicator* CommunicatorTable::Find(const CommunicatorKey& key) {

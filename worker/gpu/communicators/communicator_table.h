@@ -75,11 +75,14 @@ class CommunicatorTable {
     int64_t bytes = 0;
   };
   std::vector<Listing> List() const;
+  // What each that can be used takes of the GPU's memory now, by the ticket that it was made with.
+  std::map<uint64_t, int64_t> MemoryByTicket();
 
  private:
   struct Entry {
     std::unique_ptr<CommunicatorLife> life;
     CommunicatorState told = CommunicatorState::kCreating;
+    uint64_t ticket = 0;
     int64_t free_bytes_before = 0;
     int64_t bytes = 0;  // once it was ready
   };
@@ -87,7 +90,8 @@ class CommunicatorTable {
   absl::Status TakeTicket(const CommunicatorKey& key, uint64_t ticket);
   absl::Status CheckNothingUnderWay(const CommunicatorKey& key) const;
   absl::Status CheckKey(const CommunicatorKey& key) const;
-  void Measure(Entry& entry) const;
+  // Of one that has just become ready.
+  int64_t Measure(const Entry& entry) const;
 
   const Clock& clock_;
   const DriverApi& driver_;

@@ -10,8 +10,10 @@ namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 constexpr int64_t kCommunicatorBytes = 16 << 20;  // of the stand-in
@@ -89,6 +91,25 @@ TEST_F(CommunicatorTableTest, ItKnowsWhatItsCommunicatorsTook) {
   EXPECT_EQ(TotalBytes(), kCommunicatorBytes);
   EXPECT_THAT(table_->List(), SizeIs(1));
   EXPECT_THAT(table_->Poll(), IsEmpty());
+}
+
+TEST_F(CommunicatorTableTest, WhatANeighbourTakesMeanwhileIsNotItsOwn) {
+  ASSERT_OK(rank_->stand_in().SetFaults("init_never_ends=1"));
+  ASSERT_OK(Create(Key("relay"), 1));
+  ASSERT_OK(rank_->Allocate(int64_t{64} << 20));
+  ASSERT_OK(rank_->stand_in().SetFaults(""));
+  EXPECT_EQ(AwaitState(CommunicatorState::kReady).bytes, kCommunicatorBytes);
+}
+
+TEST_F(CommunicatorTableTest, WhatTheyTakeIsToldByTicket) {
+  EXPECT_THAT(table_->MemoryByTicket(), IsEmpty());
+  MakeReady(Key("relay"), 3);
+  MakeReady(Key("broadcast"), 5);
+  EXPECT_THAT(table_->MemoryByTicket(),
+              ElementsAre(Pair(3, kCommunicatorBytes), Pair(5, kCommunicatorBytes)));
+  ASSERT_OK(table_->Destroy(Key("relay"), 6));
+  EXPECT_THAT(table_->MemoryByTicket(), ElementsAre(Pair(5, kCommunicatorBytes)));
+  AwaitState(CommunicatorState::kDestroyed);
 }
 
 TEST_F(CommunicatorTableTest, CallsOfItsUserAreNoChanges) {

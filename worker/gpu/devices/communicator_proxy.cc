@@ -63,7 +63,14 @@ void CommunicatorProxy::GetPreflight(
     absl::AnyInvocable<void(absl::StatusOr<PreflightReport>)> done) {
   Admit(rank, epoch, [done = std::move(done)](absl::StatusOr<GpuDevice*> gpu) mutable {
     if (!gpu.ok()) return done(gpu.status());
-    done((*gpu)->preflight());
+    v1::GpuRequest request;
+    request.mutable_take_preflight();
+    (*gpu)->process().Call(
+        std::move(request),
+        [done = std::move(done)](const absl::StatusOr<GpuProcess::Reply>& reply) mutable {
+          if (!reply.ok()) return done(reply.status());
+          done(FromProto(reply->answer.preflight()));
+        });
   });
 }
 

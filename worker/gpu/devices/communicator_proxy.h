@@ -37,7 +37,7 @@ class CommunicatorProxy {
   CommunicatorProxy(const CommunicatorProxy&) = delete;
   CommunicatorProxy& operator=(const CommunicatorProxy&) = delete;
 
-  // As the process told it when it began.
+  // What the process has now.
   void GetPreflight(const RankName& rank, uint64_t epoch,
                     absl::AnyInvocable<void(absl::StatusOr<PreflightReport>)> done);
   void MintId(const RankName& rank, uint64_t epoch,

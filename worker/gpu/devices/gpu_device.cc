@@ -39,7 +39,7 @@ std::string GpuDevice::name() const {
 }
 
 RankName GpuDevice::rank() const {
-  return {.gpu = gpu_, .incarnation = state_ == State::kUp ? preflight_->rank.incarnation : 0};
+  return {.gpu = gpu_, .incarnation = state_ == State::kUp ? incarnation_ : 0};
 }
 
 void GpuDevice::Prepare(const WorkerPart& part, absl::AnyInvocable<void(absl::Status)> done) {
@@ -97,7 +97,7 @@ std::optional<int64_t> GpuDevice::MovedBytes(const TaskKey& key) const {
 GpuProcess::Handlers GpuDevice::ProcessHandlers() {
   return {.on_up =
               [this](const PreflightReport& preflight) {
-                preflight_ = preflight;
+                incarnation_ = preflight.rank.incarnation;
                 ChangeTo(State::kUp, absl::OkStatus());
               },
           .on_arena_lost = [this](ArenaId arena,

@@ -55,8 +55,6 @@ class GpuDevice {
   State state() const { return state_; }
   // Why it is not up.
   const absl::Status& cause() const { return cause_; }
-  // What the process told when it began. The GPU must be up.
-  const PreflightReport& preflight() const { return *preflight_; }
   // Without an incarnation while it is not up.
   RankName rank() const;
   StorageArenas& arenas() { return arenas_; }
@@ -92,7 +90,7 @@ class GpuDevice {
   OnChange on_change_;
   State state_ = State::kStarting;
   absl::Status cause_;
-  std::optional<PreflightReport> preflight_;
+  uint64_t incarnation_ = 0;  // of the process that is up, or was last
   std::vector<Digest> parts_;  // used last: in front
   std::map<TaskKey, int64_t> moved_bytes_;
   GpuProcess process_;

@@ -119,8 +119,11 @@ absl::Status GpuRequests::Open() {
 }
 
 absl::StatusOr<PreflightReport> GpuRequests::Preflight() const {
-  return TakePreflight(*driver_, *nccl_,
-                       {.gpu = options_.gpu, .incarnation = options_.incarnation});
+  ASSIGN_OR_RETURN(PreflightReport report,
+                   TakePreflight(*driver_, *nccl_,
+                                 {.gpu = options_.gpu, .incarnation = options_.incarnation}));
+  report.communicators = communicators_->MemoryByTicket();
+  return report;
 }
 
 absl::StatusOr<std::string> GpuRequests::PciAddress() const { return gpu_->PciAddress(); }
@@ -160,6 +163,8 @@ void GpuRequests::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor, A
       return end(absl::OkStatus());
     case v1::GpuRequest::kPing:
       return end(absl::OkStatus());
+    case v1::GpuRequest::kTakePreflight:
+      return AnswerPreflight(std::move(answer));
     case v1::GpuRequest::BODY_NOT_SET:
       break;
   }
@@ -171,6 +176,13 @@ void GpuRequests::MintCommunicatorId(Answer answer) {
   v1::GpuNotice::Answer with_id = AnswerOf(minted.status());
   if (minted.ok()) with_id.set_communicator_id(*minted);
   answer(std::move(with_id), UniqueFd());
+}
+
+void GpuRequests::AnswerPreflight(Answer answer) const {
+  const absl::StatusOr<PreflightReport> preflight = Preflight();
+  v1::GpuNotice::Answer with_preflight = AnswerOf(preflight.status());
+  if (preflight.ok()) *with_preflight.mutable_preflight() = ToProto(*preflight);
+  answer(std::move(with_preflight), UniqueFd());
 }
 
 void GpuRequests::RunTask(const v1::GpuRequest::RunTask& task, Answer answer) {

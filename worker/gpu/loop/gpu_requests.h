@@ -56,7 +56,7 @@ class GpuRequests {
   GpuRequests(const GpuRequests&) = delete;
   GpuRequests& operator=(const GpuRequests&) = delete;
 
-  // What the process has, for its hello.
+  // What the process has now.
   absl::StatusOr<PreflightReport> Preflight() const;
   absl::StatusOr<std::string> PciAddress() const;
 
@@ -85,6 +85,7 @@ class GpuRequests {
   absl::Status Open();
   absl::Status OpenLibraries();
   void MintCommunicatorId(Answer answer);
+  void AnswerPreflight(Answer answer) const;
   void RunTask(const v1::GpuRequest::RunTask& task, Answer answer);
   void Cancel(const v1::GpuRequest::CancelTask& request);
 
