@@ -5,8 +5,12 @@
 #include "worker/gpu/libraries/driver_symbols.h"
 #include "worker/gpu/libraries/nccl_symbols.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 
 #include <absl/strings/match.h>
 #include <dlfcn.h>
@@ -20,21 +24,35 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// [begin, end) of the symbols that a library defines, by its hash table (DT_GNU_HASH): it lists
+// these alone, at the end of all symbols, in chains of which the last entry is odd.
+std::pair<uint32_t, uint32_t> Defined(const uint32_t* table) {
+  const uint32_t bucket_count = table[0], first = table[1], filter_words = table[2];
+  const uint32_t* const buckets = table + 4 + 2 * filter_words;
+  const uint32_t* const chains = buckets + bucket_count;
+  uint32_t last = *std::max_element(buckets, chains);
+  if (last < first) return {first, first};
+  while (chains[last - first] % 2 == 0) ++last;
+  return {first, last + 1};
+}
+
 // Names that a loaded library defines, but for the control of a stand-in.
 std::set<std::string> ExportsOf(const std::string& path) {
   auto* const map = static_cast<link_map*>(dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD));
   const ElfW(Sym)* symbols = nullptr;
   const char* names = nullptr;
+  const uint32_t* hashes = nullptr;
   for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<ElfW(Sym)*>(entry->d_un.d_ptr);
     if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+    if (entry->d_tag == DT_GNU_HASH) hashes = reinterpret_cast<uint32_t*>(entry->d_un.d_ptr);
   }
   std::set<std::string> exports;
-  // The linker puts the names right after the symbols.
-  for (; reinterpret_cast<const char*>(symbols + 1) <= names; ++symbols) {
-    const std::string name = names + symbols->st_name;
-    if (symbols->st_shndx != SHN_UNDEF && !absl::StartsWith(name, "crossmeshStandIn") &&
-        ELF64_ST_TYPE(symbols->st_info) == STT_FUNC) {
+  const auto [begin, end] = Defined(hashes);
+  for (const ElfW(Sym)& symbol : std::span(symbols + begin, symbols + end)) {
+    const std::string name = names + symbol.st_name;
+    if (!absl::StartsWith(name, "crossmeshStandIn") &&
+        ELF64_ST_TYPE(symbol.st_info) == STT_FUNC) {
       exports.insert(name);
     }
   }
