@@ -4,6 +4,7 @@
 #include "client/cli/report_text.h"
 #include "client/client.h"
 #include "common/base/check.h"
+#include "common/base/standard_output.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 #include "common/rpc/error_details.h"
@@ -104,16 +105,7 @@ absl::StatusOr<Client> Cli::Connect() const {
   return Client::Connect(controller, {.insecure = insecure_, .timeout = timeout_});
 }
 
-void Cli::Write(absl::string_view text) {
-  errno = 0;
-  std::cout << text << std::flush;
-  if (!std::cout && output_errno_ == 0) output_errno_ = errno == 0 ? EIO : errno;
-}
-
-absl::Status Cli::OutputError() const {
-  if (output_errno_ == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(output_errno_, "cannot write to standard output");
-}
+void Cli::Write(absl::string_view text) { output_.Update(WriteToStandardOutput(text)); }
 
 void Cli::Print(absl::string_view text) { Write(Printable(text)); }
 

@@ -79,7 +79,7 @@ class Cli {
   void PrintEvent(const nlohmann::json& event, bool is_last);
 
   // What standard output did not take: the error of the first time, if there was one.
-  absl::Status OutputError() const;
+  const absl::Status& OutputError() const { return output_; }
 
   // How the program ends with this error; by its code, unless SetExitCode has said otherwise.
   ExitCode ExitCodeOf(const absl::Status& error) const;
@@ -100,7 +100,7 @@ class Cli {
   absl::Duration timeout_ = absl::InfiniteDuration();
   bool printed_document_ = false;
   bool printed_event_ = false;
-  int output_errno_ = 0;  // of the first time that standard output took less than it was given
+  absl::Status output_;  // of the first time that standard output took less than it was given
   std::optional<ExitCode> exit_code_;
   const CLI::App* command_ = nullptr;  // the one that was given
   Action action_;

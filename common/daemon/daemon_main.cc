@@ -1,12 +1,14 @@
 #include "common/daemon/daemon_main.h"
 
 #include "common/base/log.h"
+#include "common/base/standard_output.h"
 #include "common/base/version.h"
 #include "common/daemon/descriptor_limit.h"
 
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <sstream>
 
 namespace crossmesh {
 namespace {
@@ -18,6 +20,17 @@ void Declare(CLI::App& app, DaemonFlags& flags) {
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
+}
+
+// Help, or the version. What was to be printed and was not is a failure: a script would go on with
+// half of it.
+int Show(const CLI::App& app, const CLI::Success& asked) {
+  std::ostringstream text;
+  app.exit(asked, text);
+  const absl::Status shown = WriteToStandardOutput(text.str());
+  if (shown.ok()) return EXIT_SUCCESS;
+  std::cerr << app.get_name() << ": error: " << shown.message() << "\n";
+  return kExitFailure;
 }
 
 }  // namespace
@@ -54,9 +67,11 @@ int RunDaemon(CLI::App& app, int argc, const char* const* argv,
                {{"status", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
     }
     return ExitCodeOf(status);
+  } catch (const CLI::Success& asked) {
+    return Show(app, asked);
   } catch (const CLI::ParseError& error) {
-    // Asking for help or for the version is one of these as well.
-    return app.exit(error) == 0 ? EXIT_SUCCESS : kExitUsage;
+    app.exit(error);
+    return kExitUsage;
   } catch (const std::exception& error) {
     std::cerr << app.get_name() << ": error: " << error.what() << "\n";
     return kExitFailure;

@@ -1,14 +1,18 @@
 #include "common/daemon/daemon_main.h"
 
+#include "common/base/unique_fd.h"
 #include "common/base/version.h"
 
 #include <cstdlib>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -63,6 +67,38 @@ TEST(DaemonMainTest, TheVersionIsPrintedAndNothingRuns) {
   });
   EXPECT_EQ(testing::internal::GetCapturedStdout(), VersionLine("daemon") + "\n");
   EXPECT_EQ(exit_code, EXIT_SUCCESS);
+}
+
+// Standard output of this process on a file, until this goes.
+class ScopedStandardOutput {
+ public:
+  explicit ScopedStandardOutput(const char* path) : before_(dup(STDOUT_FILENO)) {
+    const UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
+    EXPECT_GE(dup2(file.get(), STDOUT_FILENO), 0);
+  }
+  ~ScopedStandardOutput() {
+    dup2(before_.get(), STDOUT_FILENO);
+    std::cout.clear();
+  }
+  ScopedStandardOutput(const ScopedStandardOutput&) = delete;
+  ScopedStandardOutput& operator=(const ScopedStandardOutput&) = delete;
+
+ private:
+  const UniqueFd before_;
+};
+
+TEST(DaemonMainTest, HelpAndVersionThatStandardOutputDoesNotTakeAreFailures) {
+  for (const char* flag : {"--help", "--version"}) {
+    testing::internal::CaptureStderr();
+    int exit_code = EXIT_SUCCESS;
+    {
+      const ScopedStandardOutput full("/dev/full");
+      exit_code = RunWith({flag}, [](const DaemonFlags&) { return absl::OkStatus(); });
+    }
+    EXPECT_EQ(exit_code, kExitFailure) << flag;
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "daemon: error: cannot write to standard output: No space left on device\n");
+  }
 }
 
 }  // namespace

@@ -303,6 +303,16 @@ TEST(DaemonTest, AnAddressInUseExitsWithSeventyFive) {
 }
 
 // A controller answers with figures, so the client makes the plan once more.
+TEST(DaemonTest, WhatStandardOutputDoesNotTakeIsAFailure) {
+  for (const std::string daemon : {"crossmesh-controller", "crossmesh-worker", "crossmesh-gpu"}) {
+    for (const char* flag : {" --help", " --version"}) {
+      const ProgramResult result = RunShell(ProgramPath(daemon) + flag + " > /dev/full");
+      EXPECT_EQ(result.exit_status, 70) << daemon << flag;
+      EXPECT_THAT(result.error, HasSubstr(daemon + ": error: cannot write to standard output"));
+    }
+  }
+}
+
 TEST(PlanProgramTest, DrawsAPlanOfAControllerFromWhatTheRequestSaysAndTheControllerKnows) {
   ASSERT_OK_AND_ASSIGN(const auto cluster, LiveCluster::Start({}));
   // By the variable, as users name their controller.
