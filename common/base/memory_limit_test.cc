@@ -1,5 +1,7 @@
 #include "common/base/memory_limit.h"
 
+#include "common/base/testing/resource_limit.h"
+
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -9,8 +11,6 @@
 #include <string>
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -79,17 +79,9 @@ TEST_F(MemoryLimitTest, WhatIsMalformedSaysNothing) {
 
 TEST(AddressSpaceLeftTest, IsWhatTheLimitLeavesBesideWhatIsMapped) {
   EXPECT_EQ(AddressSpaceLeft(), std::numeric_limits<int64_t>::max());
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  int64_t mapped_pages = 0;
-  std::ifstream("/proc/self/statm") >> mapped_pages;
   constexpr int64_t kRoom = int64_t{1} << 30;
-  const rlimit tight = {
-      .rlim_cur = static_cast<rlim_t>(mapped_pages * sysconf(_SC_PAGE_SIZE) + kRoom),
-      .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const ScopedResourceLimit tight(RLIMIT_AS, MappedBytes() + kRoom);
   const int64_t left = AddressSpaceLeft();
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   // Some may have been mapped or unmapped since.
   EXPECT_LT(left, kRoom / 2 * 3);
   EXPECT_GT(left, kRoom / 2);

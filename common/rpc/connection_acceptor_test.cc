@@ -3,8 +3,8 @@
 #include "common/base/check.h"
 #include "common/base/fake_clock.h"
 #include "common/base/log.h"
+#include "common/base/testing/resource_limit.h"
 #include "common/rpc/address.h"
-#include "common/testing/scoped_descriptor_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
@@ -152,7 +152,7 @@ TEST_F(ConnectionAcceptorTest, AFurtherSilentConnectionEndsTheOldest) {
 TEST_F(ConnectionAcceptorTest, ConnectionsLeaveDescriptorsFree) {
   Start({.reserve = 8, .refusing_for = absl::Seconds(1)});
   // Each connection has two descriptors in this process.
-  const ScopedDescriptorLimit limit(std::max<rlim_t>(LowestFreeDescriptor() + 20, 64));
+  const ScopedResourceLimit limit(RLIMIT_NOFILE, std::max<rlim_t>(LowestFreeDescriptor() + 20, 64));
   std::vector<UniqueFd> clients;
   std::vector<LogRecord> warnings;
   const ScopedLogSink sink([&](const LogRecord& record) {
@@ -187,7 +187,7 @@ TEST_F(ConnectionAcceptorTest, AcceptsAgainAfterThereWereNoDescriptorsAtAll) {
   Start({.retry_pause = absl::Milliseconds(100), .refusing_for = absl::Milliseconds(50)});
   const UniqueFd waiting = Connect("a");
   {
-    const ScopedDescriptorLimit limit(LowestFreeDescriptor());
+    const ScopedResourceLimit limit(RLIMIT_NOFILE, LowestFreeDescriptor());
     // Some rounds: without a pause the loop would have something to do for ever.
     Run();
     EXPECT_TRUE(taken_.empty());

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
+#include "common/base/testing/resource_limit.h"
 #include "common/base/unique_fd.h"
 #include "common/metrics/label_set.h"
 #include "common/metrics/metric_names.h"
@@ -13,7 +14,6 @@
 #include "common/rpc/health_check.h"
 #include "common/rpc/status_codec.h"
 #include "common/testing/is_refused.h"
-#include "common/testing/scoped_descriptor_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "crossmesh/v1/mesh_service.grpc.pb.h"
@@ -291,7 +291,7 @@ TEST_F(ServerTest, ServesAgainAsSoonAsDescriptorsAreFree) {
   ASSERT_OK_AND_ASSIGN(const auto server, Start(SocketAddress()));
   const auto channel = Connect(*server);
   ASSERT_OK(GetMesh(channel, "a"));
-  const ScopedDescriptorLimit limit(LowestFreeDescriptor() + 100);
+  const ScopedResourceLimit limit(RLIMIT_NOFILE, LowestFreeDescriptor() + 100);
   std::vector<UniqueFd> clients;
   do {
     ASSERT_LT(clients.size(), 100U);

@@ -3,10 +3,10 @@
 #include "client/cli/testing/program_run.h"
 #include "client/client.h"
 #include "client/memory/memory_client.h"
+#include "common/base/testing/resource_limit.h"
 #include "common/base/unique_fd.h"
 #include "common/testing/child_process.h"
 #include "common/testing/paths.h"
-#include "common/testing/scoped_descriptor_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "tests/live/live_cluster.h"
@@ -96,7 +96,7 @@ TEST_F(DescriptorsTest, ADaemonServesAgainOnceItsDescriptorsAreFree) {
   rlimit own = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &own), 0);
   if (own.rlim_max < 2048) GTEST_SKIP() << "2048 descriptors, found " << own.rlim_max;
-  const ScopedDescriptorLimit limit(own.rlim_max);
+  const ScopedResourceLimit limit(RLIMIT_NOFILE, own.rlim_max);
   StartController(1024);
   std::vector<UniqueFd> clients;
   for (int i = 0; i < 1100; ++i) clients.push_back(ConnectAndStay(port()));

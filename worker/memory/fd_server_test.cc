@@ -2,7 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/mutex.h"
-#include "common/testing/scoped_descriptor_limit.h"
+#include "common/base/testing/resource_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
@@ -237,7 +237,8 @@ absl::Duration CpuTime() {
 TEST_F(FdServerTest, AClientWaitsForDescriptorsWhichCostsNoTime) {
   RawClient served(path());
   EXPECT_OK(served.Ask({.op = Op::kList}).status);
-  std::optional<ScopedDescriptorLimit> limit(LowestFreeDescriptor() + 1);
+  std::optional<ScopedResourceLimit> limit(std::in_place, RLIMIT_NOFILE,
+                                           LowestFreeDescriptor() + 1);
   RawClient waiting(path());  // has the last descriptor
   waiting.Say(Encode({.op = Op::kList}));
   const absl::Duration before = CpuTime();

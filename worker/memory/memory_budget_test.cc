@@ -1,12 +1,12 @@
 #include "worker/memory/memory_budget.h"
 
+#include "common/base/testing/resource_limit.h"
 #include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
 #include "worker/memory/storage_table.h"
 
 #include <atomic>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,8 +14,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -60,18 +58,10 @@ TEST(MemoryBudgetTest, WhatTheSystemRefusesIsNotCounted) {
 
 TEST(MemoryBudgetTest, SomeOfTheAddressSpaceIsLeftToTheProcess) {
   MemoryBudget budget(ByteCount(INT64_MAX));
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  int64_t mapped_pages = 0;
-  std::ifstream("/proc/self/statm") >> mapped_pages;
   constexpr int64_t kRoom = int64_t{1} << 30;
-  const rlimit tight = {
-      .rlim_cur = static_cast<rlim_t>(mapped_pages * sysconf(_SC_PAGE_SIZE) + kRoom),
-      .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const ScopedResourceLimit tight(RLIMIT_AS, MappedBytes() + kRoom);
   const absl::Status refused = budget.MakeArena("a", ByteCount(kRoom / 8 * 7)).status();
   const absl::Status made = budget.MakeArena("a", ByteCount(kRoom / 2)).status();
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted,
                                 AllOf(HasSubstr("a: expected at most"), HasSubstr("ulimit -v"))));
   EXPECT_OK(made);

@@ -1,6 +1,6 @@
 #include "worker/tasks/epoch_fence.h"
 
-#include "common/testing/scoped_descriptor_limit.h"
+#include "common/base/testing/resource_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
@@ -61,7 +61,7 @@ TEST_F(EpochFenceTest, AnEpochThatACrashMayTakeBackIsNotObeyed) {
   absl::Status raised;
   {
     // Enough for the file, but not for the folder that is to be synced when the file has its name.
-    const ScopedDescriptorLimit limit(LowestFreeDescriptor() + 1);
+    const ScopedResourceLimit limit(RLIMIT_NOFILE, LowestFreeDescriptor() + 1);
     raised = fence.Raise(5);
   }
   EXPECT_THAT(raised, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("sync folder")));
