@@ -85,20 +85,21 @@ absl::Status Create(Cli& cli, const OneStorageFlags& flags) {
                    Bytes(storage.bytes), ", generation ", storage.generation, "\n"));
 }
 
-absl::Status Trim(Cli& cli, const OneStorageFlags& flags) {
-  ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
-  RETURN_IF_ERROR(memory.Trim(flags.name, flags.device));
-  return cli.Answer(
-      {{"trimmed", flags.name}, {"device", flags.device}},
-      absl::StrCat("storage \"", flags.name, "\" of device ", flags.device, " has no shadow\n"));
-}
+// What is done to a storage, and what is said of it then.
+struct Change {
+  absl::Status (MemoryClient::*run)(const std::string& storage, const std::string& device);
+  const char* key;   // of the storage in the document
+  const char* text;  // after the storage
+};
+constexpr Change kTrim = {&MemoryClient::Trim, "trimmed", "has no shadow"};
+constexpr Change kDelete = {&MemoryClient::Delete, "deleted", "deleted"};
 
-absl::Status Delete(Cli& cli, const OneStorageFlags& flags) {
+absl::Status Apply(const Change& change, Cli& cli, const OneStorageFlags& flags) {
   ASSIGN_OR_RETURN(MemoryClient memory, WorkerOf(flags));
-  RETURN_IF_ERROR(memory.Delete(flags.name, flags.device));
-  return cli.Answer(
-      {{"deleted", flags.name}, {"device", flags.device}},
-      absl::StrCat("storage \"", flags.name, "\" of device ", flags.device, " deleted\n"));
+  RETURN_IF_ERROR((memory.*change.run)(flags.name, flags.device));
+  return cli.Answer({{change.key, flags.name}, {"device", flags.device}},
+                    absl::StrCat("storage \"", flags.name, "\" of device ", flags.device, " ",
+                                 change.text, "\n"));
 }
 
 }  // namespace
@@ -121,12 +122,12 @@ void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
       group, "trim",
       "Frees a storage's shadow, the second copy that is kept for the next operation",
       "  crossmesh storage trim weights a.0 --memory a=/run/a.memory\n");
-  cli.Run(trim, [&cli, flags] { return Trim(cli, *flags); });
+  cli.Run(trim, [&cli, flags] { return Apply(kTrim, cli, *flags); });
 
   CLI::App& remove =
       cli.AddCommand(group, "delete", "Deletes a storage that no operation uses",
                      "  crossmesh storage delete weights a.0 --memory a=/run/a.memory\n");
-  cli.Run(remove, [&cli, flags] { return Delete(cli, *flags); });
+  cli.Run(remove, [&cli, flags] { return Apply(kDelete, cli, *flags); });
 
   for (CLI::App* command : {&create, &trim, &remove}) {
     AddOption(*command, "name", flags->name, "The storage's name").Required();
