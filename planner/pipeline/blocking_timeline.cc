@@ -50,8 +50,10 @@ absl::StatusOr<PipelineTimeline> SimulateBlocking(const OpTable& ops) {
     const Op& op = ops.op(step.op);
     double& own = free_at[ops.rank_of(step.op)];
     if (step.is_op) {  // its inputs have come by steps before it, which held this rank
-      run.ops[step.op] = {own, own + ops.profile().SecondsOf(op)};
-      own = run.ops[step.op].end;
+      const OpIndex first = ops.StepOf(step.op);
+      if (first == step.op) run.ops[first] = {own, own + ops.SecondsOfStep(first)};
+      run.ops[step.op] = run.ops[first];
+      own = run.ops[first].end;
       continue;
     }
     double& other = free_at[ops.rank_of(ops.ConsumerOf(step.transfer, op.microbatch))];

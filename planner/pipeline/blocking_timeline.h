@@ -13,7 +13,7 @@ namespace crossmesh {
 struct BlockingStep {
   double seconds = 0;  // when it would begin if messages took no time
   bool is_op = false;
-  OpIndex op = 0;
+  OpIndex op = 0;  // the second of fused ops stands right after the first
   TransferIndex transfer = 0;
 
   friend auto operator<=>(const BlockingStep&, const BlockingStep&) = default;

@@ -38,10 +38,12 @@ class BoundFinder {
         work_(profile.SumOfScales(microbatches)),
         ways_(FindWays(least_, form)),
         room_(RoomForActivations(profile)),
-        stages_of_rank_(profile.ranks()) {
+        stages_of_rank_(profile.ranks()),
+        saved_by_pairs_(profile.ranks(), 0) {
     for (StageIndex s = 0; s < std::ssize(profile.stages); ++s) {
       stages_of_rank_[profile.stages[s].rank].push_back(s);
     }
+    FindSavings();
   }
 
   // Of a rank alone: it may begin when all that it needs is there, and others end after it.
@@ -101,32 +103,51 @@ class BoundFinder {
                      " bytes) in all, found ", FormatBytes(*profile_.rank_bytes_max[rank])));
   }
 
+  // All ops of a rank, in as little time as pairs may take.
+  double WorkOf(RankIndex rank) const {
+    double seconds = 0;
+    for (const StageIndex s : stages_of_rank_[rank]) seconds += StageAt(s).seconds();
+    return work_ * (seconds - saved_by_pairs_[rank]);
+  }
+
+  // The most that pairs can save of the forward ops of a stage for a microbatch, each of which is
+  // in one pair at most, and so of those of each rank.
+  void FindSavings() {
+    std::vector<double> saved(profile_.stages.size(), 0);
+    for (const PairProfile& pair : profile_.pairs) {
+      const double of_pair = StageAt(pair.forward).forward_seconds +
+                             StageAt(pair.backward).backward_seconds() - pair.seconds;
+      saved[pair.forward] = std::max(saved[pair.forward], of_pair);
+    }
+    for (size_t s = 0; s < saved.size(); ++s) saved_by_pairs_[profile_.stages[s].rank] += saved[s];
+  }
+
   void AddWork(RankIndex rank) {
-    double head = kInfinity, tail = kInfinity, work = 0, split_work = 0;
+    double head = kInfinity, tail = kInfinity, split_work = 0;
     for (const StageIndex s : stages_of_rank_[rank]) {
       head = std::min(head, ways_.head[s]);
       tail = std::min(tail, ways_.tail[s]);
       // Of stages that share a rank only the shortest way in and out is sure.
-      work += work_ * StageAt(s).seconds();
       split_work += work_ * (StageAt(s).forward_seconds + BackwardSeconds(StageAt(s), form_));
     }
+    split_work -= work_ * saved_by_pairs_[rank];
     const std::string place = absl::StrCat("rank ", rank);
-    // In the split form gradients of the weights may come while the tail runs on other ranks, so it
-    // does not add to them: the larger of both sums holds.
+    // In the split form gradients of the weights may come while the tail runs on other ranks, or in
+    // a pair, so it does not add to them: the larger of both sums holds.
     Add(PipelineBoundKind::kWork, head + split_work + tail, place);
-    Add(PipelineBoundKind::kWork, head + work, place);
+    Add(PipelineBoundKind::kWork, head + WorkOf(rank), place);
   }
 
   void AddSharedRank(RankIndex rank) {
     const bool is_split = form_ == BackwardForm::kSplit;
     SharedRank shared{.room = room_[rank],
                       .microbatches = microbatches_,
+                      .work = WorkOf(rank),
                       .is_split = is_split,
                       .is_uniform = profile_.microbatch_scale.empty()};
     for (const StageIndex s : stages_of_rank_[rank]) {
       const StageProfile& stage = StageAt(s);
       const StageProfile& least = least_.stages[s];
-      shared.work += work_ * stage.seconds();
       shared.stages.push_back(
           {.head = ways_.head[s],
            .gap = ways_.gap[s],
@@ -154,8 +175,7 @@ class BoundFinder {
     const double idle = ways_.gap[s] - static_cast<double>(Window(s)) * stage.forward_seconds;
     const double tail = form_ == BackwardForm::kFull ? ways_.tail[s] : 0;
     Add(PipelineBoundKind::kStartup,
-        ways_.head[s] + std::max(0.0, idle) + work_ * stage.seconds() + tail,
-        absl::StrCat("stage ", s));
+        ways_.head[s] + std::max(0.0, idle) + WorkOf(stage.rank) + tail, absl::StrCat("stage ", s));
   }
 
   // The same at both ends, and with the pace at which microbatches can come and go.
@@ -165,7 +185,7 @@ class BoundFinder {
     // When all microbatches fit, the last one may begin before the first is back.
     const double idle = Window(s) < microbatches_ ? filling + std::max(emptying, tail)
                                                   : std::max(filling + tail, emptying);
-    Add(PipelineBoundKind::kRamps, ways_.head[s] + work_ * StageAt(s).seconds() + idle,
+    Add(PipelineBoundKind::kRamps, ways_.head[s] + WorkOf(StageAt(s).rank) + idle,
         absl::StrCat("stage ", s));
   }
 
@@ -277,11 +297,11 @@ class BoundFinder {
 
   // Transfers are work of both ranks.
   void AddBlockingRanks() {
-    std::vector<double> busy(profile_.ranks(), 0);
+    std::vector<double> busy;
+    for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) busy.push_back(WorkOf(rank));
     // A rank that blocks is busy from its first op or message on; nothing can be said of its end.
     std::vector<double> head(profile_.ranks(), kInfinity);
     for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
-      busy[StageAt(s).rank] += work_ * StageAt(s).seconds();
       head[StageAt(s).rank] = std::min(head[StageAt(s).rank], ways_.head[s]);
     }
     for (const EdgeProfile& edge : profile_.edges) {
@@ -308,6 +328,7 @@ class BoundFinder {
   bool is_span_ = false;
   std::vector<std::optional<ByteCount>> room_;  // by rank: for activations
   std::vector<std::vector<StageIndex>> stages_of_rank_;
+  std::vector<double> saved_by_pairs_;  // by rank: for a microbatch of the largest size
   PipelineBound bound_;
 };
 

@@ -48,7 +48,8 @@ struct PipelineBound {
 // stage as fit beside what is static and what transfers set aside; a microbatch that does not fit
 // waits for the round trip of another. Of stages that share a rank the ramps are those of the rank,
 // and round trips fill its memory; startup is part of these ramps. Of microbatches of several
-// sizes, work counts as it is, ways and windows as of the smallest.
+// sizes, work counts as it is, ways and windows as of the smallest. Every forward op may be in the
+// pair that saves most.
 //
 // InvalidArgument: no microbatches; what Validate finds. ResourceExhausted, with the least bytes
 // that could do, when a rank has no room for one microbatch. Cost: linear in stages and edges; of

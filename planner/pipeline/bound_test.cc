@@ -4,6 +4,7 @@
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/memory.h"
+#include "planner/pipeline/testing/cases.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
 #include "planner/pipeline/timeline.h"
@@ -46,11 +47,15 @@ TEST(PipelineBoundTest, TermsAreThoseOfTheCases) {
 
 // Any schedule proves that the bound for its own memory is none too high.
 TEST(PipelineBoundTest, NoScheduleIsFaster) {
-  ForEachSeed(1000, [&](RandomSource& random, uint64_t seed) {
+  ForEachSeed(CasesOr(1000), [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
-    const Schedule schedule = RandomSchedule(random, profile, microbatches, form, random.OneIn(2));
+    Schedule schedule = RandomSchedule(random, profile, microbatches, form, random.OneIn(2));
+    if (random.OneIn(2)) {
+      AddRandomPairs(random, profile);
+      FuseRandomOps(random, profile, schedule);
+    }
     AddRandomPorts(random, profile);
     if (random.OneIn(2)) AddRandomScales(random, microbatches, profile);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
@@ -70,6 +75,27 @@ TEST(PipelineBoundTest, NoScheduleIsFaster) {
           << PipelineBoundKindName(span.kind()) << " of " << span.at(span.kind()).place;
     }
   });
+}
+
+// Both stages of a rank may have all their forward ops in pairs: the one saves 0.5 with its own
+// backward ops and 0.75 with those of the other, which saves nothing.
+TEST(PipelineBoundTest, PairsMaySaveWork) {
+  PipelineProfile profile = UniformProfile(2, 1, 0);
+  profile.rank_bytes_max.resize(1);
+  profile.stages[1].rank = 0;
+  profile.pairs = {{0, 0, 2.5}, {0, 1, 2.25}, {1, 0, 3.5}};
+  for (const BackwardForm form : {BackwardForm::kFull, BackwardForm::kSplit}) {
+    ASSERT_OK_AND_ASSIGN(const PipelineBound bound, ComputePipelineBound(profile, 8, form));
+    EXPECT_EQ(bound.at(PipelineBoundKind::kWork).seconds, 8 * (6 - 0.75));
+    EXPECT_EQ(bound.kind(), PipelineBoundKind::kWork);
+  }
+  // A stage alone on its rank.
+  profile = UniformProfile(2, 1, 0);
+  profile.pairs = {{1, 1, 2}};
+  ASSERT_OK_AND_ASSIGN(const PipelineBound alone,
+                       ComputePipelineBound(profile, 8, BackwardForm::kFull));
+  EXPECT_EQ(alone.at(PipelineBoundKind::kWork).seconds, 8 * 3);
+  EXPECT_EQ(alone.at(PipelineBoundKind::kRamps).place, "stage 0");
 }
 
 // Two stages to a rank, of ops that take a second, and transfers that take none: rank 0 has stages

@@ -44,7 +44,7 @@ std::vector<RankMemory> PeakMemory(const OpTable& ops) {
       if (op.kind == OpKind::kForward) held += stage.ActivationBytes(scale);
       if (held > memory[rank].activation_bytes) {
         memory[rank].activation_bytes = held;
-        memory[rank].peak = op;
+        memory[rank].peak = Unfused(op);
       }
       held -= stage.FreedBy(op.kind, scale);
     }

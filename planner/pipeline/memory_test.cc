@@ -83,6 +83,16 @@ TEST(MemoryTest, StagesOfARankAndEndsOfTransfersAddUp) {
                                  "static, 36 B of messages, 230 B of activations")));
 }
 
+// The activations of the one are there before those of the other are freed.
+TEST(MemoryTest, FusedOpsHoldWhatBothHold) {
+  const PipelineProfile profile = UniformProfile(1, 1, 0);
+  for (const char* text : {"0F0 0F1& 0B0 0F2& 0B1 0B2\n", "0F0 0F1 0B0 0F2 0B1 0B2\n"}) {
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(text));
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    EXPECT_EQ(PeakMemory(ops)[0].activation_bytes, ByteCount(2));
+  }
+}
+
 // The devices of either end may hold parts of a message that differ in size.
 TEST(MemoryTest, EachEndOfAnEdgeHoldsItsOwnBuffers) {
   PipelineProfile profile = UniformProfile(3, 1, 0);

@@ -31,12 +31,21 @@ struct Op {
   OpKind kind = OpKind::kForward;
   StageIndex stage = 0;
   MicrobatchIndex microbatch = 0;
+  // Of a forward op: fused with the backward op right after it on its rank. They are computed as
+  // one: both begin when the inputs of both are there, and end at once.
+  bool is_fused = false;
 
   friend auto operator<=>(const Op&, const Op&) = default;
 };
 
+// The op by itself: what is said of it, not of its place in an order.
+inline Op Unfused(Op op) {
+  op.is_fused = false;
+  return op;
+}
+
 // Stage, letter, microbatch, as PyTorch writes them: "3F7" forward, "3B7" backward, "3I7" gradient
-// of the input, "3W7" of the weights.
+// of the input, "3W7" of the weights; "3F7&" forward, fused with the op after it.
 std::string ToString(const Op& op);
 // InvalidArgument, naming the text, when it is not such a text as a whole.
 absl::StatusOr<Op> ParseOp(absl::string_view text);

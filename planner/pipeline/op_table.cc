@@ -69,6 +69,7 @@ absl::StatusOr<OpTable> OpTable::Create(const Schedule& schedule, const Pipeline
   for (RankIndex rank = 0; rank < profile.ranks(); ++rank) {
     table.first_.push_back(table.size());
     for (const Op& op : schedule.ranks[rank]) RETURN_IF_ERROR(table.Enter(rank, op));
+    RETURN_IF_ERROR(table.CheckFused(rank));
   }
   // The end of the last rank, where a next one would begin.
   table.first_.push_back(table.size());
@@ -97,6 +98,22 @@ absl::Status OpTable::Enter(RankIndex rank, const Op& op) {
   return absl::OkStatus();
 }
 
+absl::Status OpTable::CheckFused(RankIndex rank) const {
+  for (OpIndex index = first_[rank]; index < size(); ++index) {
+    const Op& op = ops_[index];
+    if (!op.is_fused) continue;
+    const bool has_next = index + 1 < size();
+    if (op.kind == OpKind::kForward && has_next && GivesInputGradient(ops_[index + 1].kind)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, ", op ", ToString(op),
+                     ": expected a forward op, fused with the backward op right after it, found ",
+                     has_next ? ToString(ops_[index + 1]) : "nothing", " after it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OpTable::CheckComplete() const {
   for (StageIndex stage = 0; stage < schedule_->stages; ++stage) {
     for (MicrobatchIndex m = 0; m < schedule_->microbatches; ++m) {
@@ -113,6 +130,16 @@ absl::Status OpTable::CheckComplete() const {
     }
   }
   return absl::OkStatus();
+}
+
+double OpTable::SecondsOfStep(OpIndex step) const {
+  const Op& op = ops_[step];
+  return op.is_fused ? profile_->SecondsOfPair(op, ops_[step + 1]) : profile_->SecondsOf(op);
+}
+
+std::string OpTable::NameOfStep(OpIndex step) const {
+  const Op& op = ops_[step];
+  return op.is_fused ? absl::StrCat(ToString(op), " ", ToString(ops_[step + 1])) : ToString(op);
 }
 
 OpTable::Pass OpTable::PassOf(OpKind kind) {

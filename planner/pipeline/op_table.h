@@ -4,6 +4,7 @@
 #include "planner/pipeline/schedule.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -25,8 +26,9 @@ class OpTable {
   static constexpr int64_t kOpsMax = int64_t{1} << 28;
 
   // InvalidArgument, naming op and rank, unless each stage and microbatch has one forward op, and
-  // either one backward op or one of each gradient, all on the stage's rank; and what Validate
-  // finds. ResourceExhausted with more than kOpsMax ops. Cost: linear.
+  // either one backward op or one of each gradient, all on the stage's rank, and each fused op is a
+  // forward op before one that gives the gradient of the input; and what Validate finds.
+  // ResourceExhausted with more than kOpsMax ops. Cost: linear.
   static absl::StatusOr<OpTable> Create(const Schedule& schedule, const PipelineProfile& profile);
 
   const Schedule& schedule() const { return *schedule_; }
@@ -37,6 +39,17 @@ class OpTable {
   RankIndex rank_of(OpIndex index) const { return profile_->stages[ops_[index].stage].rank; }
   // The ops of a rank are [first(rank), first(rank + 1)).
   OpIndex first(RankIndex rank) const { return first_[rank]; }
+
+  // A rank computes step by step: an op, or two that are fused.
+  // A step is known by its first op; its ops are [step, EndOf(step)).
+  OpIndex EndOf(OpIndex step) const { return step + (ops_[step].is_fused ? 2 : 1); }
+  // The step that an op is in.
+  OpIndex StepOf(OpIndex index) const {
+    return index > 0 && ops_[index - 1].is_fused ? index - 1 : index;
+  }
+  double SecondsOfStep(OpIndex step) const;
+  // "3F7", "3F7& 0B3".
+  std::string NameOfStep(OpIndex step) const;
 
   OpIndex Forward(StageIndex stage, MicrobatchIndex m) const { return At(kForwardPass, stage, m); }
   // The op that computes the gradient of the input.
@@ -84,12 +97,21 @@ class OpTable {
     }
     return kNone;
   }
+  // The same of all ops of a step.
+  template <typename Ended>
+  OpIndex FindWaitedByStep(OpIndex step, Ended ended) const {
+    for (OpIndex index = step; index < EndOf(step); ++index) {
+      if (const OpIndex waited = FindWaited(ops_[index], ended); waited != kNone) return waited;
+    }
+    return kNone;
+  }
 
  private:
   enum Pass : uint8_t { kForwardPass, kBackwardPass, kWeightPass, kPasses };
 
   OpTable(const Schedule& schedule, const PipelineProfile& profile);
   absl::Status Enter(RankIndex rank, const Op& op);
+  absl::Status CheckFused(RankIndex rank) const;
   absl::Status CheckComplete() const;
 
   static Pass PassOf(OpKind kind);

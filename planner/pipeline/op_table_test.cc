@@ -60,6 +60,45 @@ TEST(OpTableTest, EveryOpIsThereOnce) {
   EXPECT_THAT(Refusal(whole), IsRefused("expected 2 ranks, found 1"));
 }
 
+TEST(OpTableTest, FusedOpsAreAStep) {
+  PipelineProfile profile = UniformProfile(2, 1, 0);
+  profile.pairs = {{.forward = 1, .backward = 1, .seconds = 2.5}};
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0F1 0B0 0B1\n1F0 1F1& 1B0 1B1\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  EXPECT_EQ(ops.size(), 8);
+  const OpIndex pair = ops.Forward(1, 1);
+  EXPECT_EQ(ops.EndOf(pair - 1), pair);
+  EXPECT_EQ(ops.EndOf(pair), pair + 2);
+  EXPECT_EQ(ops.StepOf(pair), pair);
+  EXPECT_EQ(ops.StepOf(ops.Backward(1, 0)), pair);
+  EXPECT_EQ(ops.StepOf(0), 0);
+  EXPECT_EQ(ops.NameOfStep(pair), "1F1& 1B0");
+  EXPECT_EQ(ops.NameOfStep(pair + 2), "1B1");
+  EXPECT_EQ(ops.SecondsOfStep(pair), 2.5);
+  EXPECT_EQ(ops.SecondsOfStep(pair + 2), 2);
+  const auto all_but_one = [&](OpIndex index) { return index != ops.Forward(0, 1); };
+  EXPECT_EQ(ops.FindWaitedByStep(pair, all_but_one), ops.Forward(0, 1));
+}
+
+TEST(OpTableTest, OnlyForwardOpsAreFusedWithTheBackwardOpAfterThem) {
+  const char* const whole = "0F0 0F1 0B0 0B1\n";
+  EXPECT_OK(Refusal(absl::StrCat(whole, "1F0 1F1& 1I0 1W0 1B1")));
+  EXPECT_THAT(
+      Refusal(absl::StrCat(whole, "1F0& 1F1 1B0 1B1")),
+      IsRefused(
+          "rank 1, op 1F0&: expected a forward op, fused with the backward op right after it, "
+          "found 1F1 after it"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1I0 1F1& 1W0 1B1")),
+              IsRefused("found 1W0 after it"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1F1 1B0& 1B1")), IsRefused("op 1B0&"));
+  EXPECT_THAT(
+      Refusal("0F0 0F1 0B0 0B1&\n1F0 1B0 1F1 1B1"),
+      IsRefused("op 0B1&: expected a forward op, fused with the backward op right after it, found "
+                "nothing after it"));
+  EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1B1 1F1&")), IsRefused("found nothing"));
+}
+
 TEST(OpTableTest, SizesAreLimited) {
   Schedule schedule{.stages = 2, .microbatches = int32_t{1} << 30, .ranks = {{}, {}}};
   EXPECT_THAT(OpTable::Create(schedule, UniformProfile(2, 1, 0)),

@@ -37,17 +37,20 @@ class OrderProver {
  private:
   bool IsDone(RankIndex rank) const { return next_[rank] == ops_.first(rank + 1); }
   OpIndex FindWaited(RankIndex rank) const {
-    return ops_.FindWaited(ops_.op(next_[rank]), [this](OpIndex op) { return ended_[op]; });
+    return ops_.FindWaitedByStep(next_[rank], [this](OpIndex op) { return ended_[op]; });
   }
 
   void Advance(RankIndex rank) {
-    for (; !IsDone(rank); ++next_[rank]) {
+    while (!IsDone(rank)) {
       if (const OpIndex waited = FindWaited(rank); waited != OpTable::kNone) {
         waiting_.Add(rank, waited);
         return;
       }
-      ended_[next_[rank]] = true;
-      waiting_.Release(next_[rank], [this](RankIndex other) { free_.push_back(other); });
+      const OpIndex end = ops_.EndOf(next_[rank]);
+      for (OpIndex& next = next_[rank]; next < end; ++next) {
+        ended_[next] = true;
+        waiting_.Release(next, [this](RankIndex other) { free_.push_back(other); });
+      }
     }
   }
 
@@ -62,10 +65,10 @@ class OrderProver {
     do {
       const OpIndex waited = FindWaited(rank);
       const RankIndex other = ops_.rank_of(waited);
-      steps.push_back(absl::StrCat("rank ", rank, ": ", ToString(ops_.op(next_[rank])),
-                                   " waits for ", ToString(ops_.op(waited))));
-      if (waited != next_[other]) {
-        absl::StrAppend(&steps.back(), ", behind ", ToString(ops_.op(next_[other])), " on rank ",
+      steps.push_back(absl::StrCat("rank ", rank, ": ", ops_.NameOfStep(next_[rank]), " waits for ",
+                                   ops_.NameOfStep(ops_.StepOf(waited))));
+      if (ops_.StepOf(waited) != next_[other]) {
+        absl::StrAppend(&steps.back(), ", behind ", ops_.NameOfStep(next_[other]), " on rank ",
                         other);
       }
       rank = other;

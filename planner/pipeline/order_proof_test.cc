@@ -40,6 +40,17 @@ TEST(OrderProofTest, OnlyTheCircleIsPrinted) {
                                                  "rank 2")));
 }
 
+// They wait for what either waits for: in turn they would have an order.
+TEST(OrderProofTest, FusedOpsWaitForEachOther) {
+  EXPECT_OK(Order("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n", 2));
+  EXPECT_OK(Order("0F0 0F1 0B0 0B1\n1F0 1F1& 1B0 1B1\n", 2));
+  EXPECT_OK(Order("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n", 2));
+  EXPECT_THAT(Order("0F0 0F1& 0B0 0B1\n1F0 1F1& 1B0 1B1\n", 2),
+              IsRefused("rank 0: 0F1& 0B0 waits for 1F1& 1B0; rank 1: 1F1& 1B0 waits for 0F1& "
+                        "0B0"));
+  EXPECT_THAT(Order("0F0& 0B0\n", 1), IsRefused("rank 0: 0F0& 0B0 waits for 0F0& 0B0"));
+}
+
 TEST(OrderProofTest, SchedulesThatRanHaveAnOrder) {
   ForEachSeed(200, [&](RandomSource& random) {
     const PipelineProfile profile = RandomProfile(random);

@@ -15,6 +15,10 @@
 namespace crossmesh {
 namespace {
 
+std::pair<StageIndex, StageIndex> KeyOf(const PairProfile& pair) {
+  return {pair.forward, pair.backward};
+}
+
 absl::Status CheckNumbers(const std::string& name, std::initializer_list<double> times,
                           std::initializer_list<ByteCount> sizes) {
   for (const double time : times) {
@@ -89,6 +93,35 @@ absl::Status CheckEdges(const PipelineProfile& profile) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPairs(const PipelineProfile& profile) {
+  const auto stages = static_cast<StageIndex>(profile.stages.size());
+  const PairProfile* before = nullptr;
+  for (const PairProfile& pair : profile.pairs) {
+    const std::string name =
+        absl::StrCat("pair of stages ", pair.forward, " and ", pair.backward, ": ");
+    if (std::min(pair.forward, pair.backward) < 0 ||
+        std::max(pair.forward, pair.backward) >= stages ||
+        profile.stages[pair.forward].rank != profile.stages[pair.backward].rank) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, "expected two of the ", stages, " stages, on one rank"));
+    }
+    if (before != nullptr && KeyOf(*before) >= KeyOf(pair)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, "expected each pair once, in ascending order, found it after that of stages ",
+          before->forward, " and ", before->backward));
+    }
+    before = &pair;
+    // Sums and scales of times are rounded.
+    constexpr double kTolerance = 1e-9;
+    const double least = std::max(profile.stages[pair.forward].forward_seconds,
+                                  profile.stages[pair.backward].backward_seconds());
+    if (std::isfinite(pair.seconds) && pair.seconds >= least * (1 - kTolerance)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, "expected at least the time of either op, ", least, ", found ", pair.seconds));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ByteCount StageProfile::FreedBy(OpKind kind, double scale) const {
@@ -123,6 +156,22 @@ double PipelineProfile::SecondsOf(const Op& op) const {
   return stages[op.stage].SecondsOf(op.kind) * ScaleOf(op.microbatch);
 }
 
+const PairProfile* FindPair(std::span<const PairProfile> pairs, StageIndex forward,
+                            StageIndex backward) {
+  const std::pair key(forward, backward);
+  const auto found = std::ranges::lower_bound(pairs, key, {}, KeyOf);
+  return found != pairs.end() && KeyOf(*found) == key ? &*found : nullptr;
+}
+
+double PipelineProfile::SecondsOfPair(const Op& forward, const Op& backward) const {
+  const double sum = SecondsOf(forward) + SecondsOf(backward);
+  const PairProfile* pair = FindPair(pairs, forward.stage, backward.stage);
+  if (pair == nullptr || backward.kind != OpKind::kBackward) return sum;
+  const double overlap = stages[forward.stage].forward_seconds +
+                         stages[backward.stage].backward_seconds() - pair->seconds;
+  return sum - std::min(ScaleOf(forward.microbatch), ScaleOf(backward.microbatch)) * overlap;
+}
+
 double PipelineProfile::SumOfScales(int32_t microbatches) const {
   if (microbatch_scale.empty()) return microbatches;
   return std::accumulate(microbatch_scale.begin(), microbatch_scale.end(), 0.0);
@@ -151,6 +200,7 @@ PipelineProfile PipelineProfile::OfScale(double scale) const {
     edge.forward_seconds *= scale;
     edge.backward_seconds *= scale;
   }
+  for (PairProfile& pair : scaled.pairs) pair.seconds *= scale;
   return scaled;
 }
 
@@ -175,6 +225,7 @@ absl::Status CheckWholeSequences(const PipelineProfile& profile) {
 absl::Status Validate(const PipelineProfile& profile) {
   RETURN_IF_ERROR(CheckStages(profile));
   RETURN_IF_ERROR(CheckEdges(profile));
+  RETURN_IF_ERROR(CheckPairs(profile));
   if (profile.transfer_buffers < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline: expected at least 1 buffer for a transfer, found ", profile.transfer_buffers));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -69,6 +70,20 @@ struct EdgeProfile {
   friend bool operator==(const EdgeProfile&, const EdgeProfile&) = default;
 };
 
+// A forward op and a whole backward op of stages of one rank, computed as one.
+struct PairProfile {
+  StageIndex forward = 0;
+  StageIndex backward = 0;
+  double seconds = 0;  // at least those of either op; less than their sum where they overlap
+
+  friend bool operator==(const PairProfile&, const PairProfile&) = default;
+};
+
+// That of these stages among pairs in ascending order; null where it has no time of its own. Cost:
+// logarithmic.
+const PairProfile* FindPair(std::span<const PairProfile> pairs, StageIndex forward,
+                            StageIndex backward);
+
 // What all schedules of a pipeline are judged by. Times are of any unit, the same everywhere; times
 // and activations of stages and edges are those of the largest microbatch.
 struct PipelineProfile {
@@ -76,6 +91,9 @@ struct PipelineProfile {
 
   std::vector<StageProfile> stages;
   std::vector<EdgeProfile> edges;  // no two between the same stages
+  // That have a time of their own, in ascending order of their stages. Others take that of both
+  // ops: without a measured time nothing is known to overlap.
+  std::vector<PairProfile> pairs;
   // The most bytes that a rank may hold, by rank; nothing: no limit.
   std::vector<std::optional<ByteCount>> rank_bytes_max;
   // Messages for which a transfer, that is an edge in one direction, sets memory aside at either
@@ -93,6 +111,9 @@ struct PipelineProfile {
     return stages[edge.from].rank != stages[edge.to].rank;
   }
   double SecondsOf(const Op& op) const;
+  // Of two fused ops. Where their microbatches differ in size, they overlap as far as the
+  // smaller one goes. Cost: that of FindPair.
+  double SecondsOfPair(const Op& forward, const Op& backward) const;
   double ScaleOf(MicrobatchIndex m) const {
     return microbatch_scale.empty() ? 1 : microbatch_scale[m];
   }
@@ -108,7 +129,8 @@ struct PipelineProfile {
 // InvalidArgument, naming the stage, edge or rank: no stages; a rank out of range or without a
 // stage; a time that is negative or not finite; a negative size; an edge that does not lead to a
 // later stage, or is there twice; ports that are not ascending, from 0 to below kPortsMax; scales
-// that are not above 0, with 1 the largest; sequences in less than one part.
+// that are not above 0, with 1 the largest; sequences in less than one part; pairs of stages that
+// are not on one rank, not in ascending order, or take less than either op.
 absl::Status Validate(const PipelineProfile& profile);
 // InvalidArgument when the profile has scales of another number of microbatches, or when so many
 // are not the parts of whole sequences.

@@ -5,6 +5,7 @@
 #include "planner/pipeline/testing/pipeline_vectors.h"
 
 #include <cmath>
+#include <vector>
 
 #include <absl/functional/function_ref.h>
 #include <gmock/gmock.h>
@@ -37,6 +38,45 @@ TEST(ProfileTest, SequencesInPartsHaveAllOfThem) {
   EXPECT_THAT(CheckWholeSequences(profile), IsRefused("found them in 3 parts"));
   EXPECT_THAT(Changed([](PipelineProfile& p) { p.sequence_parts = 0; }),
               IsRefused("expected sequences in 1 part or more, found 0"));
+}
+
+// Rank 0 has stages 0 and 1; a forward op takes 1, a backward op 2.
+TEST(ProfileTest, PairsTakeTheirOwnTimeOrThatOfBothOps) {
+  PipelineProfile profile = UniformProfile(2, 1, 0);
+  profile.rank_bytes_max.resize(1);
+  profile.stages[1].rank = 0;
+  profile.pairs = {{.forward = 0, .backward = 1, .seconds = 2.25}};
+  EXPECT_OK(Validate(profile));
+  const Op forward = {OpKind::kForward, 0, 0};
+  EXPECT_EQ(profile.SecondsOfPair(forward, {OpKind::kBackward, 1, 1}), 2.25);
+  EXPECT_EQ(profile.SecondsOfPair(forward, {OpKind::kBackward, 0, 1}), 3);
+  EXPECT_EQ(profile.SecondsOfPair(forward, {OpKind::kInputGradient, 1, 1}), 2);
+  EXPECT_EQ(profile.OfScale(0.5).pairs[0].seconds, 1.125);
+  // They overlap for 0.75, and for half of that where one of them is half as large.
+  profile.microbatch_scale = {1, 0.5};
+  EXPECT_EQ(profile.SecondsOfPair(forward, {OpKind::kBackward, 1, 1}), 1 + 1 - 0.375);
+  EXPECT_EQ(profile.SecondsOfPair({OpKind::kForward, 0, 1}, {OpKind::kBackward, 1, 0}),
+            0.5 + 2 - 0.375);
+}
+
+TEST(ProfileTest, NamesThePair) {
+  const auto with_pairs = [](const std::vector<PairProfile>& pairs) {
+    return Changed([&](PipelineProfile& p) { p.pairs = pairs; });
+  };
+  EXPECT_OK(with_pairs({{0, 0, 2}, {1, 1, 3.5}}));
+  EXPECT_THAT(with_pairs({{0, 1, 2}}),
+              IsRefused("pair of stages 0 and 1: expected two of the 3 stages, on one rank"));
+  EXPECT_THAT(with_pairs({{3, 3, 2}}), IsRefused("pair of stages 3 and 3"));
+  EXPECT_THAT(with_pairs({{0, -1, 2}}), IsRefused("pair of stages 0 and -1"));
+  EXPECT_THAT(
+      with_pairs({{1, 1, 2}, {0, 0, 2}}),
+      IsRefused("pair of stages 0 and 0: expected each pair once, in ascending order, found "
+                "it after that of stages 1 and 1"));
+  EXPECT_THAT(with_pairs({{1, 1, 2}, {1, 1, 2}}), IsRefused("expected each pair once"));
+  EXPECT_THAT(with_pairs({{2, 2, 1.5}}),
+              IsRefused("pair of stages 2 and 2: expected at least the time of either op, 2, found "
+                        "1.5"));
+  EXPECT_THAT(with_pairs({{2, 2, INFINITY}}), IsRefused("found inf"));
 }
 
 TEST(ProfileTest, NamesTheStageTheRankOrTheEdge) {

@@ -118,23 +118,34 @@ class QueueSimulation {
   }
 
   bool ComputeHead(Queue& queue) {
-    const OpIndex index = queue.head().op;
-    const Op& op = ops_.op(index);
+    const OpIndex step = queue.head().op;
     double begin = queue.free_at;
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
+      const double there = InputsAt(ops_.op(index));
+      if (there == kNever) return false;
+      begin = std::max(begin, there);
+    }
+    const double end = begin + ops_.SecondsOfStep(step);
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) op_end_[index] = end;
+    queue.Advance(end);
+    return true;
+  }
+
+  // When all inputs of an op are there, or kNever.
+  double InputsAt(const Op& op) const {
+    double at = 0;
     if (const OpIndex local = ops_.LocalInput(op); local != OpTable::kNone) {
-      if (op_end_[local] == kNever) return false;
-      begin = std::max(begin, op_end_[local]);
+      if (op_end_[local] == kNever) return kNever;
+      at = op_end_[local];
     }
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
       const double there = ops_.Passes(transfer)
                                ? arrival_[ops_.MessageOf(transfer, op.microbatch)]
                                : op_end_[ops_.ProducerOf(transfer, op.microbatch)];
-      if (there == kNever) return false;
-      begin = std::max(begin, there);
+      if (there == kNever) return kNever;
+      at = std::max(at, there);
     }
-    op_end_[index] = begin + ops_.profile().SecondsOf(op);
-    queue.Advance(op_end_[index]);
-    return true;
+    return at;
   }
 
   bool MeetReceiver(Queue& queue) {
@@ -231,7 +242,7 @@ absl::Status ProveLines(const OpTable& ops, const RankActions& actions, QueueSco
     const size_t count = std::max(ends.sent.size(), ends.received.size());
     for (size_t place = 0; place < count; ++place) {
       const auto op_at = [&](const std::vector<Action>& actions) {
-        return place < actions.size() ? ToString(ops.op(actions[place].op)) : "nothing";
+        return place < actions.size() ? ToString(Unfused(ops.op(actions[place].op))) : "nothing";
       };
       if (place < ends.sent.size() && place < ends.received.size() &&
           MessageOf(ops, ends.sent[place]) == MessageOf(ops, ends.received[place])) {

@@ -114,8 +114,12 @@ TEST(QueuesTest, ActionsOfTheCasesAreMadeFromTheirSchedules) {
 TEST(QueuesTest, TransfersAreNeverStuck) {
   int stuck_elsewhere = 0;
   ForEachSeed(300, [&](RandomSource& random) {
-    const PipelineProfile profile = RandomProfile(random);
-    const Schedule schedule = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
+    PipelineProfile profile = RandomProfile(random);
+    Schedule schedule = RandomSchedule(random, profile, 4, BackwardForm::kSplit, true);
+    if (random.OneIn(2)) {
+      AddRandomPairs(random, profile);
+      FuseRandomOps(random, profile, schedule);
+    }
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
                          SimulatePipeline(ops, TransferModel::kLatency));

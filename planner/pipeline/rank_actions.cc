@@ -22,30 +22,43 @@ class ActionsMaker {
     for (RankIndex rank = 0; rank < std::ssize(actions_); ++rank) next.push_back(ops_.first(rank));
     for (int32_t left = ops_.size(); left > 0;) {
       for (RankIndex rank = 0; rank < std::ssize(actions_); ++rank) {
-        if (next[rank] == ops_.first(rank + 1) || !IsReady(next[rank])) continue;
-        Add(rank, next[rank]++);
-        --left;
+        const OpIndex step = next[rank];
+        if (step == ops_.first(rank + 1) || !IsReady(step)) continue;
+        Add(rank, step);
+        next[rank] = ops_.EndOf(step);
+        left -= next[rank] - step;
       }
     }
     return std::move(actions_);
   }
 
  private:
-  bool IsReady(OpIndex op) const {
+  bool IsReady(OpIndex step) const {
     const auto ran = [this](OpIndex other) { return ran_[other]; };
-    return ops_.FindWaited(ops_.op(op), ran) == OpTable::kNone;
+    return ops_.FindWaitedByStep(step, ran) == OpTable::kNone;
   }
 
-  void Add(RankIndex rank, OpIndex index) {
-    const Op& op = ops_.op(index);
+  void Add(RankIndex rank, OpIndex step) {
+    const OpIndex end = ops_.EndOf(step);
     if (placement_ == ReceivePlacement::kBeforeUse) {
-      for (const TransferIndex transfer : ops_.TransfersInto(op)) {
-        if (!ops_.Passes(transfer)) continue;
-        Receive(rank, ops_.ProducerOf(transfer, op.microbatch), transfer);
-      }
+      for (OpIndex index = step; index < end; ++index) ReceiveInputs(rank, ops_.op(index));
     }
-    actions_[rank].push_back({.kind = Action::Kind::kCompute, .op = index});
-    ran_[index] = true;
+    actions_[rank].push_back({.kind = Action::Kind::kCompute, .op = step});
+    for (OpIndex index = step; index < end; ++index) {
+      ran_[index] = true;
+      SendOutputs(rank, index);
+    }
+  }
+
+  void ReceiveInputs(RankIndex rank, const Op& op) {
+    for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+      if (!ops_.Passes(transfer)) continue;
+      Receive(rank, ops_.ProducerOf(transfer, op.microbatch), transfer);
+    }
+  }
+
+  void SendOutputs(RankIndex rank, OpIndex index) {
+    const Op& op = ops_.op(index);
     for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
       if (!ops_.Passes(transfer)) continue;
       actions_[rank].push_back({Action::Kind::kSend, index, transfer});
@@ -72,10 +85,10 @@ absl::StatusOr<RankActions> MakeRankActions(const OpTable& ops, ReceivePlacement
 }
 
 std::string ToString(const Action& action, const OpTable& ops) {
-  const Op& op = ops.op(action.op);
+  const Op op = Unfused(ops.op(action.op));
   switch (action.kind) {
     case Action::Kind::kCompute:
-      return absl::StrCat("compute ", ToString(op));
+      return absl::StrCat("compute ", ops.NameOfStep(action.op));
     case Action::Kind::kSend:
       return absl::StrCat("send ", ToString(op), " to rank ",
                           ops.rank_of(ops.ConsumerOf(action.transfer, op.microbatch)));

@@ -10,24 +10,24 @@
 
 namespace crossmesh {
 
-// What a rank does: computes an op, or has one end of a message.
+// What a rank does: computes a step, or has one end of a message.
 struct Action {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
 
   Kind kind = Kind::kCompute;
-  OpIndex op = 0;              // computed, or whose output is sent or received
+  OpIndex op = 0;              // the step that is computed, or the op whose output is moved
   TransferIndex transfer = 0;  // of the message
 
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// A schedule with its messages, by rank. Sends come right after the op whose output they send.
+// A schedule with its messages, by rank. Sends come right after the step whose output they send.
 using RankActions = std::vector<std::vector<Action>>;
 
 // Where a rank's receives stand.
 enum class ReceivePlacement : uint8_t {
-  kBeforeUse,  // before the op that needs the input
-  kAtSend,     // where the rank is when its peer sends, if all ranks take turns, an op each:
+  kBeforeUse,  // before the step that needs the input
+  kAtSend,     // where the rank is when its peer sends, if all ranks take turns, a step each:
                // PyTorch's lowering of schedules
 };
 

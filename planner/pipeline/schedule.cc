@@ -15,7 +15,8 @@ Schedule DelayWeightGradients(const Schedule& schedule) {
   for (const std::vector<Op>& ops : schedule.ranks) {
     std::vector<Op>& row = delayed.ranks.emplace_back();
     for (const Op& op : ops) {
-      if (op.kind == OpKind::kBackward) {
+      const bool is_fused = !row.empty() && row.back().is_fused;
+      if (op.kind == OpKind::kBackward && !is_fused) {
         row.push_back({OpKind::kInputGradient, op.stage, op.microbatch});
         row.push_back({OpKind::kWeightGradient, op.stage, op.microbatch});
       } else {

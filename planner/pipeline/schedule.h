@@ -23,10 +23,11 @@ struct Schedule {
 };
 
 // The same with weight gradients delayed: every backward op becomes two, the gradient of the input,
-// which can be sent at once, and right after it that of the weights.
+// which can be sent at once, and right after it that of the weights. One that is fused with a
+// forward op stays whole.
 Schedule DelayWeightGradients(const Schedule& schedule);
 
-// A line for each rank: "0F0 0F1 0B0 0B1".
+// A line for each rank: "0F0 0F1 0B0 0B1"; "0F0 0F1& 0B0 0B1" where 0F1 and 0B0 are fused.
 std::string ToString(const Schedule& schedule);
 // Reads such text; stages and microbatches are one more than the highest index. InvalidArgument as
 // ParseOp.

@@ -16,6 +16,15 @@ TEST(OpTest, TextsAreThoseOfPyTorch) {
   EXPECT_EQ(ToString(Op{OpKind::kWeightGradient, 1, 1}), "1W1");
 }
 
+TEST(OpTest, OpsThatAreFusedWithTheNextAreMarked) {
+  const Op op = {.kind = OpKind::kForward, .stage = 3, .microbatch = 7, .is_fused = true};
+  EXPECT_EQ(ToString(op), "3F7&");
+  EXPECT_THAT(ParseOp("3F7&"), IsOkAndHolds(op));
+  for (const char* text : {"&", "3F&", "3F7&&", "&3F7", "3F7& "}) {
+    EXPECT_THAT(ParseOp(text), IsRefused(absl::StrCat("\"", text, "\"")));
+  }
+}
+
 TEST(OpTest, TextsAreReadAsAWhole) {
   EXPECT_THAT(ParseOp("3F7"), IsOkAndHolds(Op{OpKind::kForward, 3, 7}));
   EXPECT_THAT(ParseOp("10I0"), IsOkAndHolds(Op{OpKind::kInputGradient, 10, 0}));
@@ -38,6 +47,14 @@ TEST(ScheduleTest, DelayedWeightGradientsComeAfterThoseOfTheInput) {
   ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule("0F0 0F1 0B0 0B1\n"));
   EXPECT_EQ(ToString(DelayWeightGradients(schedule)), "0F0 0F1 0I0 0W0 0I1 0W1\n");
   EXPECT_EQ(DelayWeightGradients(DelayWeightGradients(schedule)), DelayWeightGradients(schedule));
+}
+
+TEST(ScheduleTest, BackwardOpsThatAreFusedStayWhole) {
+  const char* const text = "0F0 0F1& 0B0 0B1\n";
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, ParseSchedule(text));
+  EXPECT_EQ(ToString(schedule), text);
+  EXPECT_NE(schedule, *ParseSchedule("0F0 0F1 0B0 0B1\n"));
+  EXPECT_EQ(ToString(DelayWeightGradients(schedule)), "0F0 0F1& 0B0 0I1 0W1\n");
 }
 
 }  // namespace

@@ -55,17 +55,15 @@ class Runner {
 
   absl::StatusOr<PipelineTimeline> Run() && {
     for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) BeginNext(rank);
-    int32_t ended = 0;
     while (!running_.empty() || NextArrival() < kNever) {
       if (!running_.empty() && running_.front().end < NextArrival()) {
         Finish(Pop());
-        ++ended;
       } else {
         const auto [message, passing] = shared_->TakeNext();
         Pass(message, passing);
       }
     }
-    if (ended == ops_.size()) return std::move(run_);
+    if (std::ranges::find(ended_, false) == ended_.end()) return std::move(run_);
     // Where messages have places of their own, ranks are stuck only when an op waits for itself,
     // and the proof names the circle.
     RETURN_IF_ERROR(ProveOrder(ops_));
@@ -74,35 +72,49 @@ class Runner {
 
  private:
   void BeginNext(RankIndex rank) {
-    const OpIndex next = next_[rank];
-    if (next == ops_.first(rank + 1)) return;
-    const Op& op = ops_.op(next);
-    OpIndex waited = ops_.FindWaited(op, [this](OpIndex other) { return ended_[other]; });
-    if (waited == OpTable::kNone) waited = FindWaitedMessage(op);
+    const OpIndex step = next_[rank];
+    if (step == ops_.first(rank + 1)) return;
+    const OpIndex waited = FindWaited(step);
     if (waited != OpTable::kNone) return waiting_.Add(rank, waited);
-    double begin = next == ops_.first(rank) ? 0 : run_.ops[next - 1].end;
+    // An input of the same rank is there once the op before this one has ended.
+    double begin = step == ops_.first(rank) ? 0 : run_.ops[step - 1].end;
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
+      begin = std::max(begin, MessagesAt(ops_.op(index)));
+    }
+    const TimeSpan span = {begin, begin + ops_.SecondsOfStep(step)};
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) run_.ops[index] = span;
+    Push({span.end, begin, rank});
+  }
+
+  // When the messages of an op are there, and have left its places.
+  double MessagesAt(const Op& op) const {
+    double at = 0;
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
-      begin = std::max(begin, run_.messages[ops_.MessageOf(transfer, op.microbatch)].end);
+      at = std::max(at, run_.messages[ops_.MessageOf(transfer, op.microbatch)].end);
     }
     for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
       const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
-      if (before != OpTable::kNone) begin = std::max(begin, run_.messages[before].end);
+      if (before != OpTable::kNone) at = std::max(at, run_.messages[before].end);
     }
-    // An input of the same rank is there once the op before this one has ended.
-    run_.ops[next] = {begin, begin + ops_.profile().SecondsOf(op)};
-    Push({run_.ops[next].end, begin, rank});
+    return at;
   }
 
   void Finish(const Running& running) {
-    const OpIndex index = next_[running.rank]++;
-    const Op& op = ops_.op(index);
+    const OpIndex step = next_[running.rank];
+    const OpIndex end = ops_.EndOf(step);
+    next_[running.rank] = end;
     // Sent before other ops begin: those that wait for this output need to know when it arrives.
-    ended_[index] = true;
-    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
-      Send(transfer, op.microbatch, running.end);
+    for (OpIndex index = step; index < end; ++index) {
+      const Op& op = ops_.op(index);
+      ended_[index] = true;
+      for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
+        Send(transfer, op.microbatch, running.end);
+      }
+      if (!places_.empty()) GiveUpPlaces(op);
     }
-    if (!places_.empty()) GiveUpPlaces(op);
-    waiting_.Release(index, [this](RankIndex rank) { BeginNext(rank); });
+    for (OpIndex index = step; index < end; ++index) {
+      waiting_.Release(index, [this](RankIndex rank) { BeginNext(rank); });
+    }
     BeginNext(running.rank);
   }
 
@@ -149,6 +161,17 @@ class Runner {
     return ops_.ConsumerOf(message / microbatches, message % microbatches);
   }
 
+  // What a step waits for: an op, or a message.
+  OpIndex FindWaited(OpIndex step) const {
+    const OpIndex op = ops_.FindWaitedByStep(step, [this](OpIndex other) { return ended_[other]; });
+    if (op != OpTable::kNone) return op;
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
+      const OpIndex message = FindWaitedMessage(ops_.op(index));
+      if (message != OpTable::kNone) return message;
+    }
+    return OpTable::kNone;
+  }
+
   // As a number after those of the ops: a message that comes in, or has a place that the op's
   // output takes, and of which it is not known yet when it will have passed.
   OpIndex FindWaitedMessage(const Op& op) const {
@@ -168,7 +191,7 @@ class Runner {
     std::vector<std::string> stuck;
     for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) {
       if (next_[rank] == ops_.first(rank + 1)) continue;
-      stuck.push_back(absl::StrCat("rank ", rank, " at ", ToString(ops_.op(next_[rank]))));
+      stuck.push_back(absl::StrCat("rank ", rank, " at ", ops_.NameOfStep(next_[rank])));
     }
     return absl::ResourceExhaustedError(absl::StrCat(
         "expected memory for more messages, found ranks that would wait for each other "
@@ -235,7 +258,9 @@ absl::StatusOr<PipelineTimeline> SimulatePipeline(const OpTable& ops, TransferMo
 double BubbleRatio(const OpTable& ops, const PipelineTimeline& run) {
   if (run.seconds == 0) return 0;
   double work = 0;
-  for (const TimeSpan& op : run.ops) work += op.end - op.begin;
+  for (OpIndex step = 0; step < ops.size(); step = ops.EndOf(step)) {
+    work += run.ops[step].end - run.ops[step].begin;
+  }
   return 1 - work / (static_cast<double>(ops.profile().ranks()) * run.seconds);
 }
 

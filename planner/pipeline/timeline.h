@@ -31,7 +31,8 @@ struct PipelineTimeline {
 using MessagePlaces = std::vector<MessageIndex>;
 
 // Runs a schedule: an op begins when the one before it on its rank has ended and its inputs are
-// there; a transfer is asked for when its producer ends, and begins when its ports are free.
+// there; fused ones begin and end at once; a transfer is asked for when its producer ends, and
+// begins when its ports are free.
 //
 // Ports serve in the order in which they are asked; at one time, in the order in which the
 // producers began, then by rank. Under kPorts they serve all transfers at once, each of which takes

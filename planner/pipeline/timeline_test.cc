@@ -3,6 +3,7 @@
 #include "common/plan/testing/for_each_seed.h"
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
+#include "planner/pipeline/testing/cases.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/testing/random_pipeline.h"
 
@@ -48,37 +49,82 @@ TEST(RunTest, TimelinesAreThoseOfTheVectors) {
   EXPECT_EQ(checked, 16);
 }
 
-// Where transfers share nothing, times are the longest ways: the least ones that no input and no op
-// before contradicts.
+// The least begins of ops that no input, no op before and no fused op contradicts.
+std::vector<double> LongestWays(const OpTable& ops) {
+  std::vector<double> begin(ops.size(), 0);
+  const auto end_of = [&](OpIndex i) { return begin[i] + ops.SecondsOfStep(ops.StepOf(i)); };
+  const auto least_of = [&](OpIndex i) {
+    const Op& op = ops.op(i);
+    const OpIndex step = ops.StepOf(i);
+    double least = step > ops.first(ops.rank_of(i)) ? end_of(step - 1) : 0;
+    if (const OpIndex local = ops.LocalInput(op); local != OpTable::kNone) {
+      least = std::max(least, end_of(local));
+    }
+    for (const TransferIndex c : ops.TransfersInto(op)) {
+      least = std::max(least, end_of(ops.ProducerOf(c, op.microbatch)) +
+                                  (ops.Passes(c) ? ops.SecondsOf(c, op.microbatch) : 0));
+    }
+    return least;
+  };
+  for (bool is_changing = true; is_changing;) {
+    is_changing = false;
+    for (OpIndex i = 0; i < ops.size(); ++i) {
+      const bool is_pair = ops.op(i).is_fused || ops.StepOf(i) != i;
+      const OpIndex other = ops.StepOf(i) == i ? i + 1 : i - 1;
+      const double least = is_pair ? std::max(least_of(i), begin[other]) : least_of(i);
+      is_changing |= least > begin[i];
+      begin[i] = std::max(begin[i], least);
+    }
+  }
+  return begin;
+}
+
+// Where transfers share nothing, times are the longest ways.
 TEST(RunTest, WithoutPortsTimesAreTheLongestWays) {
-  ForEachSeed(300, [&](RandomSource& random, uint64_t seed) {
-    const PipelineProfile profile = RandomProfile(random);
-    const Schedule schedule = RandomSchedule(random, profile, 1 + static_cast<int32_t>(seed % 5),
-                                             BackwardForm::kSplit, random.OneIn(2));
+  int pairs = 0;
+  ForEachSeed(CasesOr(600), [&](RandomSource& random, uint64_t seed) {
+    PipelineProfile profile = RandomProfile(random);
+    const auto microbatches = 1 + static_cast<int32_t>(seed % 5);
+    const BackwardForm form = random.OneIn(2) ? BackwardForm::kSplit : BackwardForm::kFull;
+    Schedule schedule = RandomSchedule(random, profile, microbatches, form, random.OneIn(2));
+    if (random.OneIn(2)) {
+      AddRandomPairs(random, profile);
+      FuseRandomOps(random, profile, schedule);
+    }
+    if (random.OneIn(2)) AddRandomScales(random, microbatches, profile);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
                          SimulatePipeline(ops, TransferModel::kLatency));
-    std::vector<double> begin(ops.size(), 0);
-    const auto end_of = [&](OpIndex i) { return begin[i] + profile.SecondsOf(ops.op(i)); };
-    for (bool is_changing = true; is_changing;) {
-      is_changing = false;
-      for (OpIndex i = 0; i < ops.size(); ++i) {
-        const Op& op = ops.op(i);
-        double least = 0;
-        if (i > ops.first(ops.rank_of(i))) least = end_of(i - 1);
-        if (const OpIndex local = ops.LocalInput(op); local != OpTable::kNone) {
-          least = std::max(least, end_of(local));
-        }
-        for (const TransferIndex c : ops.TransfersInto(op)) {
-          least = std::max(least, end_of(ops.ProducerOf(c, op.microbatch)) +
-                                      (ops.Passes(c) ? ops.SecondsOf(c, op.microbatch) : 0));
-        }
-        is_changing |= least > begin[i];
-        begin[i] = least;
-      }
+    const std::vector<double> begin = LongestWays(ops);
+    for (OpIndex i = 0; i < ops.size(); ++i) {
+      const OpIndex step = ops.StepOf(i);
+      EXPECT_DOUBLE_EQ(run.ops[i].begin, begin[i]);
+      EXPECT_DOUBLE_EQ(run.ops[i].end, begin[i] + ops.SecondsOfStep(step));
+      EXPECT_EQ(run.ops[i], run.ops[step]);
+      pairs += step != i;
     }
-    for (OpIndex i = 0; i < ops.size(); ++i) EXPECT_DOUBLE_EQ(run.ops[i].begin, begin[i]);
   });
+  EXPECT_GT(pairs, 300);
+}
+
+// Stage 1 begins its second step when the gradient and the activation for it are both there, and
+// gives both of its outputs when it ends.
+TEST(RunTest, FusedOpsBeginWithAllInputsAndEndAtOnce) {
+  PipelineProfile profile = UniformProfile(3, 1, 0.5);
+  profile.pairs = {{.forward = 1, .backward = 1, .seconds = 2.25}};
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       ParseSchedule("0F0 0F1 0B0 0B1\n1F0 1F1& 1B0 1B1\n2F0 2B0 2F1 2B1\n"));
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
+  EXPECT_EQ(run.messages[ops.MessageOf(0, 1)], (TimeSpan{2, 2.5}));  // 0F1
+  EXPECT_EQ(run.messages[ops.MessageOf(3, 0)], (TimeSpan{6, 6.5}));  // 2B0
+  for (const OpIndex index : {ops.Forward(1, 1), ops.Backward(1, 0)}) {
+    EXPECT_EQ(run.ops[index], (TimeSpan{6.5, 8.75}));
+  }
+  EXPECT_EQ(run.messages[ops.MessageOf(2, 1)], (TimeSpan{8.75, 9.25}));  // 1F1
+  EXPECT_EQ(run.messages[ops.MessageOf(1, 0)], (TimeSpan{8.75, 9.25}));  // 1B0
+  EXPECT_EQ(run.seconds, 9.25 + 3 + 0.5 + 2 + 0.5 + 2);
+  EXPECT_DOUBLE_EQ(BubbleRatio(ops, run), 1 - (2 * 6 + 5.25) / (3 * run.seconds));
 }
 
 // What takes every rank and port of `run`; expects of each op and message that it comes after what
@@ -90,7 +136,7 @@ std::map<std::string, std::vector<TimeSpan>> BusySpans(const OpTable& ops,
   std::map<std::string, std::vector<TimeSpan>> busy;
   for (OpIndex i = 0; i < ops.size(); ++i) {
     const Op& op = ops.op(i);
-    busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(run.ops[i]);
+    if (ops.StepOf(i) == i) busy[absl::StrCat("rank ", ops.rank_of(i))].push_back(run.ops[i]);
     for (const TransferIndex c : ops.TransfersOutOf(op)) {
       const OpIndex consumer = ops.ConsumerOf(c, op.microbatch);
       const TimeSpan& message = run.messages[ops.MessageOf(c, op.microbatch)];
@@ -121,8 +167,11 @@ std::map<std::string, std::vector<TimeSpan>> BusySpans(const OpTable& ops,
 TEST(RunTest, NothingOverlapsOnARankOrAPort) {
   ForEachSeed(300, [&](RandomSource& random, uint64_t seed) {
     PipelineProfile profile = RandomProfile(random);
-    const Schedule schedule =
-        RandomSchedule(random, profile, 4, BackwardForm::kFull, random.OneIn(2));
+    Schedule schedule = RandomSchedule(random, profile, 4, BackwardForm::kFull, random.OneIn(2));
+    if (random.OneIn(2)) {
+      AddRandomPairs(random, profile);
+      FuseRandomOps(random, profile, schedule);
+    }
     AddRandomPorts(random, profile);
     if (random.OneIn(2)) AddRandomScales(random, 4, profile);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));

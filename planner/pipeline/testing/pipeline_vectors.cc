@@ -91,6 +91,18 @@ PipelineProfile PlacedBy(RankIndex (*rank_of)(StageIndex stage, int32_t ranks), 
   return profile;
 }
 
+PipelineProfile WithPairs(PipelineProfile profile, double seconds) {
+  const auto stages = static_cast<StageIndex>(profile.stages.size());
+  for (StageIndex forward = 0; forward < stages; ++forward) {
+    for (StageIndex backward = 0; backward < stages; ++backward) {
+      const bool is_pair =
+          forward != backward && profile.stages[forward].rank == profile.stages[backward].rank;
+      if (is_pair) profile.pairs.push_back({forward, backward, seconds});
+    }
+  }
+  return profile;
+}
+
 PipelineTimeline RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile,
                        TransferModel model) {
   CHECK_OK(schedule);

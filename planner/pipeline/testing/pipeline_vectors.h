@@ -48,6 +48,9 @@ PipelineProfile UniformProfile(int32_t stages, double seconds, double transfer_s
 PipelineProfile PlacedBy(RankIndex (*rank_of)(StageIndex stage, int32_t ranks), int32_t ranks,
                          PipelineProfile profile);
 
+// The same where all two stages of a rank have pairs of that time, either way round.
+PipelineProfile WithPairs(PipelineProfile profile, double seconds);
+
 // The run of a schedule, which must be one of the profile.
 PipelineTimeline RunOf(const absl::StatusOr<Schedule>& schedule, const PipelineProfile& profile,
                        TransferModel model = TransferModel::kLatency);

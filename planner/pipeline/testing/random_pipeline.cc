@@ -1,8 +1,13 @@
 #include "planner/pipeline/testing/random_pipeline.h"
 
+#include "planner/pipeline/op_table.h"
+#include "planner/pipeline/order_proof.h"
+
 #include <algorithm>
 #include <set>
 #include <vector>
+
+#include <absl/status/statusor.h>
 
 namespace crossmesh {
 namespace {
@@ -120,6 +125,33 @@ void AddRandomPorts(RandomSource& random, PipelineProfile& profile) {
       for (PortIndex port = 0; port < 6; ++port) {
         if (ports->size() < 3 && random.OneIn(3)) ports->push_back(port);
       }
+    }
+  }
+}
+
+void AddRandomPairs(RandomSource& random, PipelineProfile& profile) {
+  profile.pairs.clear();
+  for (StageIndex forward = 0; forward < std::ssize(profile.stages); ++forward) {
+    for (StageIndex backward = 0; backward < std::ssize(profile.stages); ++backward) {
+      const StageProfile& first = profile.stages[forward];
+      const StageProfile& second = profile.stages[backward];
+      if (first.rank != second.rank || random.OneIn(4)) continue;
+      const double longer = std::max(first.forward_seconds, second.backward_seconds());
+      const double shorter = std::min(first.forward_seconds, second.backward_seconds());
+      profile.pairs.push_back(
+          {forward, backward, longer + shorter * static_cast<double>(random.Between(0, 5)) / 4});
+    }
+  }
+}
+
+void FuseRandomOps(RandomSource& random, const PipelineProfile& profile, Schedule& schedule) {
+  for (std::vector<Op>& row : schedule.ranks) {
+    for (size_t i = 1; i < row.size(); ++i) {
+      if (row[i - 1].kind != OpKind::kForward || !GivesInputGradient(row[i].kind)) continue;
+      if (random.OneIn(3)) continue;
+      row[i - 1].is_fused = true;
+      const absl::StatusOr<OpTable> ops = OpTable::Create(schedule, profile);
+      row[i - 1].is_fused = ops.ok() && ProveOrder(*ops).ok();
     }
   }
 }

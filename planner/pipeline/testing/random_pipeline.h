@@ -23,6 +23,12 @@ void AddRandomPorts(RandomSource& random, PipelineProfile& profile);
 // Gives microbatches parts of the largest, in quarters.
 void AddRandomScales(RandomSource& random, int32_t microbatches, PipelineProfile& profile);
 
+// Gives some pairs of stages of one rank a time, in most cases less than that of both ops.
+void AddRandomPairs(RandomSource& random, PipelineProfile& profile);
+
+// Fuses some forward ops with the backward op after them, as long as the schedule can run.
+void FuseRandomOps(RandomSource& random, const PipelineProfile& profile, Schedule& schedule);
+
 // A schedule that can run. `in_order`: each stage takes microbatches in ascending order, for each
 // kind of op, so that both ends of a transfer agree.
 Schedule RandomSchedule(RandomSource& random, const PipelineProfile& profile, int32_t microbatches,
