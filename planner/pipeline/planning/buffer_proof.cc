@@ -50,8 +50,12 @@ class WaitGraph {
 absl::Status ProveBuffers(const OpTable& ops, const std::vector<int64_t>& samples,
                           const std::vector<EdgePlan>& plans, const std::vector<int32_t>& buffers) {
   WaitGraph graph(static_cast<size_t>(ops.size()) + ops.messages());
+  // Fused ops are the same node.
   for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
-    for (OpIndex op = ops.first(rank) + 1; op < ops.first(rank + 1); ++op) graph.Add(op - 1, op);
+    for (OpIndex step = ops.first(rank); ops.EndOf(step) < ops.first(rank + 1);
+         step = ops.EndOf(step)) {
+      graph.Add(step, ops.EndOf(step));
+    }
   }
   for (size_t i = 0; i < plans.size(); ++i) {
     const TransferIndex transfer = plans[i].transfer;
@@ -59,15 +63,21 @@ absl::Status ProveBuffers(const OpTable& ops, const std::vector<int64_t>& sample
     const auto message = [&](size_t k) {
       return static_cast<size_t>(ops.size()) + ops.MessageOf(transfer, messages[k]);
     };
+    const auto producer = [&](size_t k) {
+      return ops.StepOf(ops.ProducerOf(transfer, messages[k]));
+    };
+    const auto consumer = [&](size_t k) {
+      return ops.StepOf(ops.ConsumerOf(transfer, messages[k]));
+    };
     for (size_t k = 0; k < messages.size(); ++k) {
-      graph.Add(ops.ProducerOf(transfer, messages[k]), message(k));
-      graph.Add(message(k), ops.ConsumerOf(transfer, messages[k]));
+      graph.Add(producer(k), message(k));
+      graph.Add(message(k), consumer(k));
       if (k < static_cast<size_t>(buffers[i])) continue;
       // A producer writes into the buffer of the message before, and a receiver gets into it:
       // neither may begin while that one is still there.
       const size_t before = k - buffers[i];
-      graph.Add(message(before), ops.ProducerOf(transfer, messages[k]));
-      graph.Add(ops.ConsumerOf(transfer, messages[before]), message(k));
+      graph.Add(message(before), producer(k));
+      graph.Add(consumer(before), message(k));
     }
   }
   // Everything could be done in some order; what is left waits in a circle.
@@ -77,7 +87,7 @@ absl::Status ProveBuffers(const OpTable& ops, const std::vector<int64_t>& sample
     OpIndex op = ops.first(rank);
     while (op < ops.first(rank + 1) && !graph.waits(op)) ++op;
     if (op < ops.first(rank + 1))
-      stuck.push_back(absl::StrCat("rank ", rank, " at ", ToString(ops.op(op))));
+      stuck.push_back(absl::StrCat("rank ", rank, " at ", ops.NameOfStep(ops.StepOf(op))));
   }
   return absl::ResourceExhaustedError(
       absl::StrCat("expected memory for more messages, found ranks that would wait for each other "

@@ -94,10 +94,9 @@ class SummaryWriter {
     out.set_buffer_bytes(memory.buffer_bytes.value());
     const OpTable& ops = *planned_.ops;
     double busy = 0;
-    for (OpIndex i = ops.first(rank); i < ops.first(rank + 1); ++i) {
-      busy += planned_.run.ops[i].end - planned_.run.ops[i].begin;
+    for (OpIndex step = ops.first(rank); step < ops.first(rank + 1); step = ops.EndOf(step)) {
+      busy += planned_.run.ops[step].end - planned_.run.ops[step].begin;
     }
-    busy_seconds_ += busy;
     out.set_busy_seconds(busy);
   }
 
@@ -114,9 +113,7 @@ class SummaryWriter {
     out.set_gap(found.gap);
     out.set_peak_bytes(found.peak_bytes.value());
     out.set_pareto(is_pareto);
-    // Every schedule has the same work.
-    const double time = found.seconds * static_cast<double>(planned_.profile.ranks());
-    if (time > 0) out.set_bubble_ratio(1 - busy_seconds_ / time);
+    out.set_bubble_ratio(found.bubble_ratio);
   }
 
   void AddWarnings() {
@@ -153,7 +150,6 @@ class SummaryWriter {
 
   const PlannedPipeline& planned_;
   const Topology topology_;
-  double busy_seconds_ = 0;  // of all ranks
   v1::PipelinePlan summary_;
 };
 

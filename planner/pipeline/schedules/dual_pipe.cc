@@ -21,8 +21,7 @@ struct DualRank {
 };
 
 // The eight steps of a rank in the released DualPipe, one loop each, for that many microbatches
-// each way. The forward and backward ops that alternate in the fourth and fifth are single ops
-// there.
+// each way.
 std::vector<Op> RowOf(const DualRank& rank, int32_t microbatches) {
   const auto [first, second, distance, half] = rank;
   const int32_t further = half - distance - 1;
@@ -62,9 +61,26 @@ std::vector<Op> RowOf(const DualRank& rank, int32_t microbatches) {
   return std::move(row).Finish();
 }
 
+// Fuses each forward op with the whole backward op after it, as in the fourth and fifth step of the
+// release. There, as here, the first two on ranks in the middle take turns, so that other ranks
+// need not wait for both.
+std::vector<Op> FusePairs(std::vector<Op> row, const DualRank& rank,
+                          std::span<const PairProfile> pairs) {
+  bool takes_turns = rank.distance == rank.half - 1;
+  for (size_t i = 1; i < row.size(); ++i) {
+    Op& forward = row[i - 1];
+    const Op& backward = row[i];
+    if (forward.kind != OpKind::kForward || backward.kind != OpKind::kBackward) continue;
+    if (std::exchange(takes_turns, false)) continue;
+    forward.is_fused = FindPair(pairs, forward.stage, backward.stage) != nullptr;
+  }
+  return row;
+}
+
 }  // namespace
 
-absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches) {
+absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches,
+                                      std::span<const PairProfile> pairs) {
   constexpr absl::string_view kName = "dual_pipe";
   RETURN_IF_ERROR(CheckCount(kName, {.name = "ranks",
                                      .count = ranks,
@@ -80,16 +96,17 @@ absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches) {
   for (RankIndex rank = 0; rank < ranks; ++rank) {
     const StageIndex down = rank, up = 2 * ranks - 1 - rank;
     const bool is_in_second_half = rank >= ranks / 2;
-    made.ranks.push_back(RowOf({.first = is_in_second_half ? up : down,
-                                .second = is_in_second_half ? down : up,
-                                .distance = std::min(rank, ranks - 1 - rank),
-                                .half = ranks / 2},
-                               microbatches / 2));
+    const DualRank dual = {.first = is_in_second_half ? up : down,
+                           .second = is_in_second_half ? down : up,
+                           .distance = std::min(rank, ranks - 1 - rank),
+                           .half = ranks / 2};
+    made.ranks.push_back(FusePairs(RowOf(dual, microbatches / 2), dual, pairs));
   }
   return made;
 }
 
-absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches) {
+absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches,
+                                       std::span<const PairProfile> pairs) {
   constexpr absl::string_view kName = "dual_pipe_v";
   RETURN_IF_ERROR(CheckCount(kName, {.name = "ranks", .count = ranks}));
   RETURN_IF_ERROR(CheckCount(kName, {.name = "microbatches",
@@ -98,11 +115,11 @@ absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches) {
                                      .reason = "they must fill the way down and up"}));
   Schedule made{.stages = 2 * ranks, .microbatches = microbatches};
   for (RankIndex rank = 0; rank < ranks; ++rank) {
-    made.ranks.push_back(RowOf({.first = VStage(rank, 0, ranks),
-                                .second = VStage(rank, 1, ranks),
-                                .distance = rank,
-                                .half = ranks},
-                               microbatches));
+    const DualRank dual = {.first = VStage(rank, 0, ranks),
+                           .second = VStage(rank, 1, ranks),
+                           .distance = rank,
+                           .half = ranks};
+    made.ranks.push_back(FusePairs(RowOf(dual, microbatches), dual, pairs));
   }
   return made;
 }
@@ -119,6 +136,11 @@ PipelineProfile BothWays(const PipelineProfile& profile) {
     edge.from += stages;
     edge.to += stages;
     both.edges.push_back(edge);
+  }
+  for (PairProfile pair : profile.pairs) {
+    pair.forward += stages;
+    pair.backward += stages;
+    both.pairs.push_back(pair);
   }
   return both;
 }

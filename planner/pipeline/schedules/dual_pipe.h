@@ -3,6 +3,8 @@
 #include "planner/pipeline/profile.h"
 #include "planner/pipeline/schedule.h"
 
+#include <span>
+
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
@@ -11,19 +13,23 @@ namespace crossmesh {
 // once, half of them each way, so that every rank has two stages, and twice the parameters. The
 // first `ranks` stages are on the ranks in order; stage ranks + i, the i-th of the other direction,
 // is on rank ranks - 1 - i: the profile is BothWays(that of one direction). Microbatch m of the
-// schedule is one microbatch at the first stages and another one at the others. A forward op and
-// the backward op after it are meant to overlap where the ranks can; here they take turns.
+// schedule is one microbatch at the first stages and another one at the others.
+//
+// A forward op and the whole backward op after it are fused as published where their stages are one
+// of `pairs`, which are in ascending order; where not, they take turns.
 //
 // InvalidArgument: an odd number of ranks or microbatches, or fewer microbatches than twice the
 // ranks.
-absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches);
+absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches,
+                                      std::span<const PairProfile> pairs = {});
 
 // DualPipeV ("cut in half"): the same on half the ranks, whose two stages are placed as VRank says.
 // InvalidArgument with no ranks, or fewer microbatches than twice the ranks.
-absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches);
+absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches,
+                                       std::span<const PairProfile> pairs = {});
 
-// The profile of a pipeline whose ranks have the stages of both directions: all stages and edges
-// twice, those of the second time on the ranks in reverse.
+// The profile of a pipeline whose ranks have the stages of both directions: all stages, edges and
+// pairs twice, those of the second time on the ranks in reverse.
 PipelineProfile BothWays(const PipelineProfile& profile);
 
 }  // namespace crossmesh

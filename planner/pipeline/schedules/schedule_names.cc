@@ -132,13 +132,13 @@ constexpr std::array kSchedules = {
                   true},
     NamedSchedule{"dual_pipe_v", &kV,
                   [](const NamedScheduleRequest& r) {
-                    return MakeDualPipeV(r.profile.ranks(), r.microbatches);
+                    return MakeDualPipeV(r.profile.ranks(), r.microbatches, r.profile.pairs);
                   },
                   true},
     // So many microbatches each way.
     NamedSchedule{"dual_pipe", &kTwoWays,
                   [](const NamedScheduleRequest& r) {
-                    return MakeDualPipe(r.profile.ranks(), 2 * r.microbatches);
+                    return MakeDualPipe(r.profile.ranks(), 2 * r.microbatches, r.profile.pairs);
                   },
                   true},
     NamedSchedule{kSequenceSplit, &kChain,

@@ -35,25 +35,33 @@ OpIndex LastOp(const OpTable& ops, const PipelineTimeline& run, SearchObjective 
   return last;
 }
 
+// An op whose message came in when a step that waited for it began, or kNone.
+OpIndex ProducerOfLastInput(const OpTable& ops, const PipelineTimeline& run, OpIndex step) {
+  for (OpIndex index = step; index < ops.EndOf(step); ++index) {
+    const Op& op = ops.op(index);
+    for (const TransferIndex transfer : ops.TransfersInto(op)) {
+      if (!ops.Passes(transfer)) continue;
+      if (run.messages[ops.MessageOf(transfer, op.microbatch)].end == run.ops[step].begin) {
+        return ops.ProducerOf(transfer, op.microbatch);
+      }
+    }
+  }
+  return OpTable::kNone;
+}
+
 // Places of ops that began as soon as the op before them ended, on a way to the end of that one.
 // Ops that waited for a transfer which waited for a port or for memory end the way.
 std::vector<Place> CriticalPlaces(const OpTable& ops, const PipelineTimeline& run, OpIndex at) {
   std::vector<Place> places;
   while (at != OpTable::kNone && run.ops[at].begin > 0) {
-    const Op& op = ops.op(at);
+    const OpIndex step = ops.StepOf(at);
     const RankIndex rank = ops.rank_of(at);
-    OpIndex before = OpTable::kNone;
-    if (at > ops.first(rank) && run.ops[at - 1].end == run.ops[at].begin) {
-      places.push_back({rank, at - ops.first(rank)});
-      before = at - 1;
+    if (step > ops.first(rank) && run.ops[step - 1].end == run.ops[step].begin) {
+      places.push_back({rank, step - ops.first(rank)});
+      at = step - 1;
+    } else {
+      at = ProducerOfLastInput(ops, run, step);
     }
-    for (const TransferIndex transfer : ops.TransfersInto(op)) {
-      if (before != OpTable::kNone || !ops.Passes(transfer)) continue;
-      if (run.messages[ops.MessageOf(transfer, op.microbatch)].end == run.ops[at].begin) {
-        before = ops.ProducerOf(transfer, op.microbatch);
-      }
-    }
-    at = before;
   }
   return places;
 }
@@ -105,12 +113,15 @@ class Improver {
     };
     if (std::ranges::any_of(passed, is_alike) || !HasBudget()) return false;
     Move(row, from, to);
+    // Where something would come between fused ops there is no table.
     const absl::StatusOr<OpTable> ops = OpTable::Create(found_.schedule, profile_);
-    found_.ops += ops_of_one_;
-    const absl::StatusOr<JudgedRun> judged = options_.judge(*ops);
-    if (judged.ok() && IsBetter(judged->run)) {
-      Take(*ops, judged->run, places);
-      return true;
+    if (ops.ok()) {
+      found_.ops += ops_of_one_;
+      const absl::StatusOr<JudgedRun> judged = options_.judge(*ops);
+      if (judged.ok() && IsBetter(judged->run)) {
+        Take(*ops, judged->run, places);
+        return true;
+      }
     }
     Move(row, to, from);
     return false;

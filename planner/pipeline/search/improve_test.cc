@@ -57,6 +57,26 @@ TEST(ImproveTest, NothingGetsWorseAndMemoryIsKept) {
   EXPECT_GT(better, 150);
 }
 
+TEST(ImproveTest, NothingComesBetweenFusedOps) {
+  int better = 0;
+  ForEachSeed(100, [&](RandomSource& random) {
+    PipelineProfile profile = RandomProfile(random);
+    Schedule given = RandomSchedule(random, profile, 4, BackwardForm::kFull, true);
+    AddRandomPairs(random, profile);
+    FuseRandomOps(random, profile, given);
+    const double before = SecondsOf(given, profile, TransferModel::kLatency);
+    ASSERT_OK_AND_ASSIGN(
+        const ImprovedSchedule improved,
+        ImproveSchedule(given, profile, OptionsOf(TransferModel::kLatency, 100'000)));
+    EXPECT_OK(ProvePipeline(improved.schedule, profile));
+    EXPECT_DOUBLE_EQ(SecondsOf(improved.schedule, profile, TransferModel::kLatency),
+                     improved.seconds);
+    EXPECT_LE(improved.seconds, before);
+    better += improved.seconds < before;
+  });
+  EXPECT_GT(better, 30);
+}
+
 TEST(ImproveTest, StopsWhenItMayRunNoMoreOps) {
   ASSERT_OK_AND_ASSIGN(const Schedule given, MakeOneForwardOneBackward(4, 8));
   const PipelineProfile profile = UniformProfile(4, 1, 0.5);

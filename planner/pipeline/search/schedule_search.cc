@@ -29,24 +29,39 @@ uint64_t FingerprintOf(const Schedule& schedule) {
   };
   for (const std::vector<Op>& row : schedule.ranks) {
     for (const Op& op : row) {
-      add(int64_t{op.stage} << 34 | int64_t{op.microbatch} << 2 | static_cast<int64_t>(op.kind));
+      add(int64_t{op.stage} << 35 | int64_t{op.microbatch} << 3 | int64_t{op.is_fused} << 2 |
+          static_cast<int64_t>(op.kind));
     }
     add(-1);
   }
   return fingerprint;
 }
 
+absl::StatusOr<PipelineBound> BoundOf(const PipelineProfile& profile, int32_t microbatches,
+                                      const SearchOptions& options) {
+  if (options.objective == SearchObjective::kSpan) {
+    return ComputeSpanBound(profile, microbatches, options.form);
+  }
+  return ComputePipelineBound(profile, microbatches, options.form, options.model);
+}
+
 class ScheduleSearch {
  public:
+  struct Bounds {
+    PipelineBound all;
+    PipelineBound in_turn;  // of those whose ops are not fused: what lists and beams make
+  };
+
   ScheduleSearch(const PipelineProfile& profile, int32_t microbatches, const SearchOptions& options,
-                 PipelineBound bound)
+                 Bounds bounds)
       : profile_(profile),
         microbatches_(microbatches),
         options_(options),
         judge_(options.judge ? options.judge : JudgeByProfile(options.model)),
         ops_of_one_(std::ssize(profile.stages) * microbatches *
-                    (options.form == BackwardForm::kFull ? 2 : 3)) {
-    result_.bound = std::move(bound);
+                    (options.form == BackwardForm::kFull ? 2 : 3)),
+        seconds_in_turn_(bounds.in_turn.seconds()) {
+    result_.bound = std::move(bounds.all);
   }
 
   absl::StatusOr<SearchResult> Search(CancelCheck cancelled) && {
@@ -73,7 +88,7 @@ class ScheduleSearch {
     std::vector<std::vector<Candidate>> lists;
     const CandidateRequest request{.microbatches = microbatches_,
                                    .form = options_.form,
-                                   .seconds = result_.bound.seconds(),
+                                   .seconds = seconds_in_turn_,
                                    .beam_ops = options_.ops_max / kPartOfBeam,
                                    .shares_ports = options_.model != TransferModel::kLatency};
     for (const PipelineProfile& room : options_.rooms) {
@@ -124,6 +139,7 @@ class ScheduleSearch {
     FoundSchedule found{.name = name,
                         .seconds = judged->run.seconds,
                         .span_seconds = judged->run.span_seconds,
+                        .bubble_ratio = BubbleRatio(*ops, judged->run),
                         .peak_bytes = judged->peak_bytes};
     found.gap = GapOf(ObjectiveOf(found), result_.bound.seconds());
     known_.emplace(fingerprint, found);
@@ -207,6 +223,7 @@ class ScheduleSearch {
   const ScheduleJudge judge_;
   absl::flat_hash_map<uint64_t, FoundSchedule> known_;  // by fingerprint, without their ops
   const int64_t ops_of_one_;
+  const double seconds_in_turn_;
   absl::Status skipped_;  // why a candidate was: for want of memory, if any was
   SearchResult result_;
 };
@@ -215,11 +232,12 @@ class ScheduleSearch {
 
 absl::StatusOr<SearchResult> SearchSchedules(const PipelineProfile& profile, int32_t microbatches,
                                              const SearchOptions& options, CancelCheck cancelled) {
-  ASSIGN_OR_RETURN(PipelineBound bound,
-                   options.objective == SearchObjective::kSeconds
-                       ? ComputePipelineBound(profile, microbatches, options.form, options.model)
-                       : ComputeSpanBound(profile, microbatches, options.form));
-  return ScheduleSearch(profile, microbatches, options, std::move(bound)).Search(cancelled);
+  ScheduleSearch::Bounds bounds;
+  ASSIGN_OR_RETURN(bounds.all, BoundOf(profile, microbatches, options));
+  PipelineProfile in_turn = profile;
+  in_turn.pairs.clear();
+  ASSIGN_OR_RETURN(bounds.in_turn, BoundOf(in_turn, microbatches, options));
+  return ScheduleSearch(profile, microbatches, options, std::move(bounds)).Search(cancelled);
 }
 
 }  // namespace crossmesh

@@ -33,6 +33,7 @@ struct FoundSchedule {
   std::string name;
   double seconds = 0;
   double span_seconds = 0;
+  double bubble_ratio = 0;
   double gap = 0;        // of the objective over its bound: 0.01 is 1 %
   ByteCount peak_bytes;  // on the fullest rank
   Schedule schedule;     // empty when another one is as good in time and memory

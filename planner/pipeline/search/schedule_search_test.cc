@@ -180,6 +180,25 @@ TEST(ScheduleSearchTest, PlacementsGetTheSchedulesThatWantThem) {
   EXPECT_THAT(NamesOf(looped), testing::IsSupersetOf({"interleaved_1f1b", "looped_bfs"}));
 }
 
+// Of schedules only DualPipeV has pairs; the bound counts on those of every schedule.
+TEST(ScheduleSearchTest, PairsMakeDualPipeFaster) {
+  const PipelineProfile v = PlacedBy(VRank, 4, UniformProfile(8, 1, 0));
+  ASSERT_OK_AND_ASSIGN(const SearchResult in_turn,
+                       SearchSchedules(v, 16, {.form = BackwardForm::kSplit}));
+  const PipelineProfile pairs = WithPairs(v, 2);
+  ASSERT_OK_AND_ASSIGN(const SearchResult found,
+                       SearchSchedules(pairs, 16, {.form = BackwardForm::kSplit}));
+  EXPECT_LT(found.best().seconds, 0.9 * in_turn.best().seconds);
+  EXPECT_THAT(found.best().name, HasSubstr("dual_pipe_v"));
+  EXPECT_THAT(ToString(found.best().schedule), HasSubstr("&"));
+  // The last rank begins after 3 s, and may have all its forward ops in pairs.
+  EXPECT_EQ(found.bound.at(PipelineBoundKind::kWork).seconds, 3 + 16 * 2 * 2);
+  EXPECT_GE(found.best().gap, 0);
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(found.best().schedule, pairs));
+  EXPECT_EQ(found.best().bubble_ratio,
+            BubbleRatio(ops, *SimulatePipeline(ops, TransferModel::kLatency)));
+}
+
 // Room for a microbatch of either of a rank's stages, but not of both.
 TEST(ScheduleSearchTest, SaysWhenNothingFitsTheMemory) {
   PipelineProfile profile = UniformProfile(4, 0.5, 0);
