@@ -36,6 +36,8 @@ constexpr std::array<Word, 11> kWords = {{{"F", Kind::kCompute, OpKind::kForward
                                           {"RESHARD", Kind::kReshard},
                                           {"REDUCE_GRAD", Kind::kReduceGradient}}};
 
+constexpr absl::string_view kPairBegin = "(", kPairEnd = ")OVERLAP_F_B";
+
 bool HasMicrobatch(Kind kind) {
   return kind == Kind::kCompute || kind == Kind::kSend || kind == Kind::kReceive;
 }
@@ -79,21 +81,27 @@ std::string ToString(const CsvAction& action) {
   return text;
 }
 
+std::string ToCsvCell(const Op& forward, const Op& backward) {
+  return absl::StrCat(kPairBegin, ToString(CsvAction{.op = forward}), ";",
+                      ToString(CsvAction{.op = backward}), kPairEnd);
+}
+
 absl::StatusOr<std::vector<CsvAction>> ParseCsvCell(absl::string_view cell) {
   absl::string_view pair = cell;
-  if (!absl::ConsumePrefix(&pair, "(")) {
+  if (!absl::ConsumePrefix(&pair, kPairBegin)) {
     ASSIGN_OR_RETURN(const CsvAction action, ParseAction(cell));
     return std::vector{action};
   }
   constexpr absl::string_view kExpected = "a pair such as (0F7;3B3)OVERLAP_F_B";
   const std::vector<absl::string_view> texts = absl::StrSplit(pair, ';');
   absl::string_view last = texts.back();
-  if (texts.size() != 2 || !absl::ConsumeSuffix(&last, ")OVERLAP_F_B")) {
+  if (texts.size() != 2 || !absl::ConsumeSuffix(&last, kPairEnd)) {
     return Unexpected(kExpected, cell);
   }
-  ASSIGN_OR_RETURN(const CsvAction forward, ParseAction(texts[0]));
+  ASSIGN_OR_RETURN(CsvAction forward, ParseAction(texts[0]));
   ASSIGN_OR_RETURN(const CsvAction backward, ParseAction(last));
   if (!IsRunOf(forward, true) || !IsRunOf(backward, false)) return Unexpected(kExpected, cell);
+  forward.op.is_fused = true;
   return std::vector{forward, backward};
 }
 

@@ -27,8 +27,11 @@ struct CsvAction {
 // "0F1"; "0SEND_F1", "1RECV_F1", "1SEND_B1", "0RECV_B1"; "0UNSHARD", "0RESHARD", "0REDUCE_GRAD".
 std::string ToString(const CsvAction& action);
 
-// The actions of a cell: one such text as a whole, or a forward op and a backward one that may
-// overlap, "(0F7;3B3)OVERLAP_F_B". InvalidArgument with what was expected and found otherwise.
+// The cell of two fused ops: "(0F7;3B3)OVERLAP_F_B".
+std::string ToCsvCell(const Op& forward, const Op& backward);
+
+// The actions of a cell: one such text as a whole, or two fused ops. InvalidArgument with what was
+// expected and found otherwise.
 absl::StatusOr<std::vector<CsvAction>> ParseCsvCell(absl::string_view cell);
 
 }  // namespace crossmesh

@@ -30,14 +30,26 @@ absl::string_view CategoryOf(OpKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-ordered_json Slice(const Op& op, absl::string_view category, const TimeSpan& span) {
+ordered_json Slice(std::string name, const Op& op, absl::string_view category,
+                   const TimeSpan& span) {
   constexpr double kMicroseconds = 1e6;
   return {{"ph", "X"},
-          {"name", ToString(op)},
+          {"name", std::move(name)},
           {"cat", std::string(category)},
           {"ts", span.begin * kMicroseconds},
           {"dur", (span.end - span.begin) * kMicroseconds},
           {"args", {{"stage", op.stage}, {"microbatch", op.microbatch}}}};
+}
+
+// Of an op, or of two that are fused.
+ordered_json StepSlice(const OpTable& ops, OpIndex step, const TimeSpan& span) {
+  const Op& op = ops.op(step);
+  if (!op.is_fused) return Slice(ToString(op), op, CategoryOf(op.kind), span);
+  const Op& backward = ops.op(step + 1);
+  ordered_json slice = Slice(ops.NameOfStep(step), op, "forward and backward", span);
+  slice["args"]["backward_stage"] = backward.stage;
+  slice["args"]["backward_microbatch"] = backward.microbatch;
+  return slice;
 }
 
 void AddSlice(ordered_json& events, int32_t process, int32_t row, ordered_json slice) {
@@ -60,18 +72,17 @@ ordered_json PipelineTrace(const OpTable& ops, const PipelineTimeline& run) {
   events.push_back(Named("process_name", kTransfers, 0, "transfers"));
   for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
     events.push_back(Named("thread_name", kRanks, rank, absl::StrCat("rank ", rank)));
-    for (OpIndex index = ops.first(rank); index < ops.first(rank + 1); ++index) {
-      const Op& op = ops.op(index);
-      AddSlice(events, kRanks, rank, Slice(op, CategoryOf(op.kind), run.ops[index]));
+    for (OpIndex step = ops.first(rank); step < ops.first(rank + 1); step = ops.EndOf(step)) {
+      AddSlice(events, kRanks, rank, StepSlice(ops, step, run.ops[step]));
     }
   }
   for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
     if (!ops.Passes(transfer)) continue;
     events.push_back(Named("thread_name", kTransfers, transfer, TransferName(ops, transfer)));
     for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
-      const Op& op = ops.op(ops.ProducerOf(transfer, m));
+      const Op op = Unfused(ops.op(ops.ProducerOf(transfer, m)));
       AddSlice(events, kTransfers, transfer,
-               Slice(op, "transfer", run.messages[ops.MessageOf(transfer, m)]));
+               Slice(ToString(op), op, "transfer", run.messages[ops.MessageOf(transfer, m)]));
     }
   }
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};

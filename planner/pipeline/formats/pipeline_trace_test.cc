@@ -54,6 +54,20 @@ TEST(PipelineTraceTest, HasOpsOfRanksAndMessages) {
           R"(1,"microbatch":0},"pid":1,"tid":1})", "\n"));
 }
 
+TEST(PipelineTraceTest, FusedOpsAreOneSlice) {
+  const Schedule schedule = *ParseSchedule("0F0 0F1& 0B0 0B1\n");
+  PipelineProfile profile = UniformProfile(1, 1, 0);
+  profile.pairs = {{.forward = 0, .backward = 0, .seconds = 2.5}};
+  ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline run, SimulatePipeline(ops, TransferModel::kLatency));
+  const ordered_json trace = PipelineTrace(ops, run);
+  ASSERT_EQ(trace["traceEvents"].size(), 3u + 3u);
+  EXPECT_EQ(trace["traceEvents"][4].dump(),
+            R"({"ph":"X","name":"0F1& 0B0","cat":"forward and backward","ts":1000000.0,)"
+            R"("dur":2500000.0,"args":{"stage":0,"microbatch":1,"backward_stage":0,)"
+            R"("backward_microbatch":0},"pid":0,"tid":0})");
+}
+
 // Slices of a row by name, as begin and end.
 using Row = std::map<std::string, TimeSpan>;
 

@@ -187,6 +187,11 @@ absl::Status CheckChain(const PipelineProfile& profile) {
       "granted; found others");
 }
 
+std::string CellOfStep(const OpTable& ops, OpIndex step) {
+  const Op& op = ops.op(step);
+  return op.is_fused ? ToCsvCell(op, ops.op(step + 1)) : ToString(op);
+}
+
 // The cells of a rank's row, with those that PyTorch has around the ops of a stage.
 class CsvRow {
  public:
@@ -194,7 +199,8 @@ class CsvRow {
 
   std::string Write(const std::vector<Action>& actions) && {
     for (const Action& action : actions) {
-      if (action.kind != Action::Kind::kReceive) ++left_[StageOf(action)];
+      if (action.kind == Action::Kind::kReceive) continue;
+      for (const StageIndex stage : StagesOf(action)) ++left_[stage];
     }
     std::vector<bool> is_unsharded(left_.size(), false);
     for (const Action& action : actions) {
@@ -202,21 +208,31 @@ class CsvRow {
         Add(action);
         continue;
       }
-      const StageIndex stage = StageOf(action);
       // As PyTorch does: a stage's parameters are gathered before its first op, and given back
       // after its last.
-      if (!is_unsharded[stage]) Add(Kind::kUnshard, stage);
-      is_unsharded[stage] = true;
+      for (const StageIndex stage : StagesOf(action)) {
+        if (!is_unsharded[stage]) Add(Kind::kUnshard, stage);
+        is_unsharded[stage] = true;
+      }
       Add(action);
-      if (--left_[stage] > 0) continue;
-      Add(Kind::kReduceGradient, stage);
-      Add(Kind::kReshard, stage);
+      for (const StageIndex stage : StagesOf(action)) {
+        if (--left_[stage] > 0) continue;
+        Add(Kind::kReduceGradient, stage);
+        Add(Kind::kReshard, stage);
+      }
     }
     return absl::StrJoin(cells_, ",");
   }
 
  private:
-  StageIndex StageOf(const Action& action) const { return ops_.op(action.op).stage; }
+  // Of each op that is computed, or whose output is sent.
+  std::vector<StageIndex> StagesOf(const Action& action) const {
+    std::vector<StageIndex> stages;
+    const bool is_step = action.kind == Action::Kind::kCompute;
+    const OpIndex end = is_step ? ops_.EndOf(action.op) : action.op + 1;
+    for (OpIndex index = action.op; index < end; ++index) stages.push_back(ops_.op(index).stage);
+    return stages;
+  }
 
   void Add(Kind kind, StageIndex stage) {
     cells_.push_back(ToString(CsvAction{kind, {.stage = stage}}));
@@ -225,7 +241,7 @@ class CsvRow {
   void Add(const Action& action) {
     Op op = ops_.op(action.op);
     if (action.kind == Action::Kind::kCompute) {
-      cells_.push_back(ToString(op));
+      cells_.push_back(CellOfStep(ops_, action.op));
       return;
     }
     op.kind = OpTable::IsForward(action.transfer) ? OpKind::kForward : OpKind::kBackward;
@@ -282,11 +298,12 @@ absl::StatusOr<std::string> ToScheduleCsv(const OpTable& ops, CsvDialect dialect
   std::string text;
   if (dialect == CsvDialect::kComputeOnly) {
     RETURN_IF_ERROR(ProveOrder(ops));
-    for (const std::vector<Op>& row : ops.schedule().ranks) {
-      const auto append = [](std::string* out, const Op& op) {
-        absl::StrAppend(out, ToString(op));
-      };
-      absl::StrAppend(&text, absl::StrJoin(row, ",", append), "\n");
+    for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
+      std::vector<std::string> cells;
+      for (OpIndex step = ops.first(rank); step < ops.first(rank + 1); step = ops.EndOf(step)) {
+        cells.push_back(CellOfStep(ops, step));
+      }
+      absl::StrAppend(&text, absl::StrJoin(cells, ","), "\n");
     }
     return text;
   }

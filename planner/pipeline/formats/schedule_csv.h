@@ -20,7 +20,7 @@ enum class CsvDialect : uint8_t {
 };
 
 // Reads a file. Letters are those of PyTorch today: B is the whole backward op and I the gradient
-// of the input; older files had B for either. Ops that may overlap come one after the other.
+// of the input; older files had B for either. Ops that overlap, "(0F7;3B3)OVERLAP_F_B", are fused.
 // Stages are a chain, each on the rank in whose row it stands. Of transfers, only that they are
 // there, between the ops that they join, is looked at: Crossmesh makes its own.
 //

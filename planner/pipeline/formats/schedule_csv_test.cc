@@ -8,9 +8,14 @@
 #include "planner/pipeline/formats/placed_ops.h"
 #include "planner/pipeline/formats/testing/random_edit.h"
 #include "planner/pipeline/formats/testing/sample_schedules.h"
+#include "planner/pipeline/schedules/dual_pipe.h"
+#include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/testing/pipeline_vectors.h"
+#include "planner/pipeline/testing/random_pipeline.h"
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/match.h>
@@ -53,9 +58,9 @@ TEST(ScheduleCsvTest, HasTransfersWhereTheirInputsAre) {
 }
 
 TEST(ScheduleCsvTest, ReadsWhatPyTorchWrites) {
-  // Times in which a rank waits, pairs that may overlap, spaces, and lines that end as in Python.
+  // Times in which a rank waits, ops that overlap, spaces, and lines that end as in Python.
   EXPECT_THAT(ParseScheduleCsv("0F0,,(0F1;0B0)OVERLAP_F_B,,0B1,\r\n", kComputeOnly),
-              IsOkAndHolds(*ParseSchedule("0F0 0F1 0B0 0B1\n")));
+              IsOkAndHolds(*ParseSchedule("0F0 0F1& 0B0 0B1\n")));
   EXPECT_THAT(ParseScheduleCsv(" 0F0 ,0B0", kComputeOnly),
               IsOkAndHolds(*ParseSchedule("0F0 0B0\n")));
 }
@@ -80,6 +85,31 @@ TEST(ScheduleCsvTest, ReadsTheSchedulesThatPyTorchMakes) {
   EXPECT_EQ(schedules, 15);
 }
 
+// With a time for every pair it is PyTorch's own, to the letter.
+TEST(ScheduleCsvTest, DualPipeVIsThatOfPyTorch) {
+  for (const auto& [ranks, m] : {std::pair(2, 4), std::pair(4, 8), std::pair(4, 12)}) {
+    const PipelineProfile profile =
+        WithPairs(PlacedBy(VRank, ranks, UniformProfile(2 * ranks, 1, 0)), 2);
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, MakeDualPipeV(ranks, m, profile.pairs));
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
+    const std::string written = ReadTextFile(
+        SourcePath(absl::StrCat("planner/pipeline/formats/testdata/pytorch/dual_pipe_v-", ranks,
+                                "-", 2 * ranks, "-", m, ".compute_only.csv")));
+    EXPECT_THAT(ToScheduleCsv(ops, kComputeOnly),
+                IsOkAndHolds(absl::StrReplaceAll(written, {{"\r\n", "\n"}})));
+  }
+}
+
+TEST(ScheduleCsvTest, FusedOpsHaveOneCell) {
+  const absl::string_view text =
+      "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
+      "1RECV_F0,1UNSHARD,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,"
+      "1RESHARD\n";
+  const Schedule schedule = *ParseSchedule("0F0 0F1 0B0 0B1\n1F0 1F1& 1B0 1B1\n");
+  EXPECT_THAT(Write({{0, 1}, ChainOf(2)}, schedule, kComputeComms), IsOkAndHolds(text));
+  EXPECT_THAT(ParseScheduleCsv(text, kComputeComms), IsOkAndHolds(schedule));
+}
+
 TEST(ScheduleCsvTest, StagesOfOneRankNeedNoTransfer) {
   const Schedule schedule = *ParseSchedule("0F0 1F0 1B0 0B0\n");
   const absl::string_view text =
@@ -100,6 +130,21 @@ TEST(ScheduleCsvTest, EveryScheduleOfAChainIsReadBack) {
         }
         ASSERT_OK(text);
         EXPECT_THAT(ParseScheduleCsv(*text, dialect), IsOkAndHolds(sample.schedule));
+      }
+    }
+  });
+}
+
+TEST(ScheduleCsvTest, FusedOpsAreReadBack) {
+  ForEachSeed(20, [&](RandomSource& random) {
+    for (SampleSchedule& sample : SampleSchedules(random)) {
+      if (!sample.is_chain()) continue;
+      SCOPED_TRACE(sample);
+      const auto ranks = static_cast<RankIndex>(sample.schedule.ranks.size());
+      FuseRandomOps(random, FreeProfile(sample.shape, ranks), sample.schedule);
+      for (const CsvDialect dialect : {kComputeOnly, kComputeComms}) {
+        ASSERT_OK_AND_ASSIGN(const std::string text, Write(sample.shape, sample.schedule, dialect));
+        EXPECT_THAT(ParseScheduleCsv(text, dialect), IsOkAndHolds(sample.schedule));
       }
     }
   });

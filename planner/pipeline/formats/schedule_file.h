@@ -9,7 +9,8 @@
 //   }
 //
 // `stage_ranks` says which rank has each stage, `edges` between which stages something passes, and
-// `ranks` in which order each rank does its ops, with one space between any two.
+// `ranks` in which order each rank does its ops, with one space between any two; 0F1 and 0B0 of
+// "0F1& 0B0" are fused.
 
 #pragma once
 

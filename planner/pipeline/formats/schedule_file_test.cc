@@ -5,6 +5,7 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/formats/testing/random_edit.h"
 #include "planner/pipeline/formats/testing/sample_schedules.h"
+#include "planner/pipeline/testing/random_pipeline.h"
 
 #include <string>
 #include <vector>
@@ -62,6 +63,23 @@ TEST(ScheduleFileTest, EveryScheduleIsReadBack) {
   });
 }
 
+TEST(ScheduleFileTest, FusedOpsAreReadBack) {
+  int fused = 0;
+  ForEachSeed(20, [&](RandomSource& random) {
+    for (SampleSchedule& sample : SampleSchedules(random)) {
+      SCOPED_TRACE(sample);
+      const Schedule in_turn = sample.schedule;
+      const auto ranks = static_cast<RankIndex>(in_turn.ranks.size());
+      FuseRandomOps(random, FreeProfile(sample.shape, ranks), sample.schedule);
+      fused += sample.schedule != in_turn;
+      ASSERT_OK_AND_ASSIGN(const std::string text, Write(sample.shape, sample.schedule));
+      EXPECT_THAT(ParseScheduleFile(text),
+                  IsOkAndHolds(ScheduleFile{sample.shape, sample.schedule}));
+    }
+  });
+  EXPECT_GT(fused, 150);
+}
+
 TEST(ScheduleFileTest, RefusesWhatIsNoSchedule) {
   struct Change {
     absl::string_view from, to, message;
@@ -96,6 +114,11 @@ TEST(ScheduleFileTest, RefusesWhatIsNoSchedule) {
        "0F0 at schedule file ranks[0], op 0"},
       {"0B1\"", "0B1 1F1\"",
        "schedule file ranks[1], op 0: expected ops of stage 1 on rank 0 alone"},
+      {"0F0 0F1", "0F0& 0F1",
+       "rank 0, op 0F0&: expected a forward op, fused with the backward op right after it, found "
+       "0F1 "
+       "after it"},
+      {"0B1\"", "0B1&\"", "rank 0, op 0B1&: expected a forward op"},
       {" 0B1", "", "rank 0: expected a gradient of the input of stage 0, microbatch 1, found none"},
   };
   for (const Change& change : changes) {
@@ -118,7 +141,7 @@ TEST(ScheduleFileTest, RefusesACircle) {
 TEST(ScheduleFileTest, AnyEditIsRefusedOrGivesASchedule) {
   int32_t accepted = 0, refused = 0;
   ForEachSeed(20000, [&](RandomSource& random, uint64_t seed) {
-    const std::string text = RandomEdit(random, kSmall, "0129FBIW{}[]\",: -.");
+    const std::string text = RandomEdit(random, kSmall, "0129FBIW&{}[]\",: -.");
     SCOPED_TRACE(absl::StrCat("seed ", seed, "\n", text));
     const absl::StatusOr<ScheduleFile> file = ParseScheduleFile(text);
     if (!file.ok()) {
