@@ -134,6 +134,12 @@ class Decoder {
     if (stage == stages_.end() || stage->second.rank != rank.rank) {
       return Refused("rank ", rank.rank, ": expected ops of its stages, found ", ToString(op));
     }
+    if (op.is_fused) {
+      return Refused("rank ", rank.rank,
+                     ": expected no fused ops, which workers do not compute yet, found ",
+                     ToString(op),
+                     ": dual_pipe and dual_pipe_v have them where the pipeline has times of pairs");
+    }
     if (op.microbatch >= std::ssize(program_.samples)) {
       return Refused("op ", ToString(op), ": expected microbatches below ",
                      program_.samples.size());

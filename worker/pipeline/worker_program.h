@@ -79,9 +79,9 @@ struct WorkerProgram {
 };
 
 // InvalidArgument names the rank, op or transfer: a text that is no action, an op of a stage that
-// the rank does not have, or that is there twice; a transfer that is there twice, whose part is
-// refused, or has devices but no op of this worker at an end; both ends in another order. Cost:
-// linear, and that of proving the parts.
+// the rank does not have, that is there twice, or that is fused; a transfer that is there twice,
+// whose part is refused, or has devices but no op of this worker at an end; both ends in another
+// order. Cost: linear, and that of proving the parts.
 absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto);
 
 }  // namespace crossmesh
