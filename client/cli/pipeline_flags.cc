@@ -5,7 +5,9 @@
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include <absl/strings/match.h>
@@ -19,6 +21,31 @@ absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
   RETURN_IF_ERROR(FromJson(file, text, spec));
   return spec;
 }
+
+namespace {
+
+using StagePair = std::pair<int32_t, int32_t>;
+
+// Gives that time to all pairs of two stages of one rank that have none.
+void AddPairs(double seconds, v1::PipelineSpec& spec) {
+  std::set<StagePair> known;
+  for (const v1::PipelinePair& pair : spec.pairs()) {
+    known.emplace(pair.forward_stage(), pair.backward_stage());
+  }
+  for (int32_t forward = 0; forward < spec.stages_size(); ++forward) {
+    for (int32_t backward = 0; backward < spec.stages_size(); ++backward) {
+      const bool is_pair =
+          forward != backward && spec.stages(forward).rank() == spec.stages(backward).rank();
+      if (!is_pair || known.contains({forward, backward})) continue;
+      v1::PipelinePair& pair = *spec.add_pairs();
+      pair.set_forward_stage(forward);
+      pair.set_backward_stage(backward);
+      pair.set_seconds(seconds);
+    }
+  }
+}
+
+}  // namespace
 
 void PipelineFlags::AddTo(CLI::App& command, const PipelineFlagsForm& form) {
   AddOption(command, "file", file_, "JSON file of the pipeline (PipelineSpec)")
@@ -38,6 +65,18 @@ void PipelineFlags::AddTo(CLI::App& command, const PipelineFlagsForm& form) {
             "link, pair, nic; blocking: ranks do nothing else meanwhile")
       .OneOf({"ports", "latency", "link", "pair", "nic", "blocking"});
   AddOption(command, "--search-ops", search_ops_max_, "Bounds the search of auto, in ops");
+  if (!form.file_required) return;
+  AddOption(
+      command, "--pair-seconds", pair_seconds_,
+      "Time of a forward op and a backward op of two stages of a rank, computed as one, where "
+      "the file has none: dual_pipe and dual_pipe_v have such pairs")
+      .NotNegative();
+}
+
+absl::StatusOr<v1::PipelineSpec> PipelineFlags::ReadSpec() const {
+  ASSIGN_OR_RETURN(v1::PipelineSpec spec, ReadPipelineSpec(file_));
+  if (pair_seconds_ > 0) AddPairs(pair_seconds_, spec);
+  return spec;
 }
 
 absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {

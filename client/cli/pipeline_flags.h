@@ -19,8 +19,8 @@ absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file);
 
 // What of PipelineFlags a command has.
 struct PipelineFlagsForm {
-  bool file_required = true;
-  bool one_schedule = true;  // else --schedule may be given any number of times
+  bool file_required = true;  // and nothing is run: pairs may have times by --pair-seconds
+  bool one_schedule = true;   // else --schedule may be given any number of times
 };
 
 // The file of a pipeline, and the flags that say which schedule it is to have.
@@ -29,7 +29,8 @@ class PipelineFlags {
   void AddTo(CLI::App& command, const PipelineFlagsForm& form = {});
 
   const std::string& file() const { return file_; }
-  absl::StatusOr<v1::PipelineSpec> ReadSpec() const { return ReadPipelineSpec(file_); }
+  // With --pair-seconds for all pairs that the file has no time of.
+  absl::StatusOr<v1::PipelineSpec> ReadSpec() const;
   // The same, decoded. FailedPrecondition where a rank's mesh is only a name, which a controller
   // would know.
   absl::StatusOr<PipelineDescription> ReadDescription() const;
@@ -48,6 +49,7 @@ class PipelineFlags {
   std::string objective_;
   std::string transfer_model_;
   int64_t search_ops_max_ = 0;
+  double pair_seconds_ = 0;  // 0: not given
 };
 
 }  // namespace crossmesh

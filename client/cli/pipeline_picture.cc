@@ -9,10 +9,22 @@ namespace {
 
 using nlohmann::json;
 
+// Two fused ops share their block by the times that they take alone.
+TimeSpan DrawnSpan(const OpTable& ops, const PipelineTimeline& run, OpIndex index) {
+  const OpIndex step = ops.StepOf(index);
+  const TimeSpan& span = run.ops[index];
+  if (ops.EndOf(step) == step + 1) return span;
+  const double forward = ops.profile().SecondsOf(ops.op(step));
+  const double sum = forward + ops.profile().SecondsOf(ops.op(step + 1));
+  const double middle = span.begin + (span.end - span.begin) * (sum > 0 ? forward / sum : 0.5);
+  return index == step ? TimeSpan{span.begin, middle} : TimeSpan{middle, span.end};
+}
+
 json Timeline(const OpTable& ops, const PipelineTimeline& run) {
   json drawn = json::array();
   for (OpIndex i = 0; i < ops.size(); ++i) {
-    drawn.push_back({ToString(ops.op(i)), run.ops[i].begin, run.ops[i].end});
+    const TimeSpan span = DrawnSpan(ops, run, i);
+    drawn.push_back({ToString(Unfused(ops.op(i))), span.begin, span.end});
   }
   return {{"seconds", run.seconds}, {"ops", std::move(drawn)}};
 }

@@ -292,6 +292,25 @@ TEST_F(PipelineRunCommandsTest, ThePlanThatIsMadeFromTheTimesOfARunTakesThem) {
   }
 }
 
+TEST_F(PipelineRunCommandsTest, PairsHaveATimeByAFlagWhereNothingIsRun) {
+  std::string text;
+  ASSERT_TRUE(google::protobuf::util::MessageToJsonString(DownAndUp(8), &text).ok());
+  const std::string file = folder_.PathOf("pipeline.json"), svg = folder_.PathOf("run.svg");
+  std::ofstream(file) << text;
+  const std::string plan = absl::StrCat("pipeline plan ", file, " --schedule dual_pipe_v");
+  const ProgramResult in_turn = Crossmesh(plan + " --json");
+  const ProgramResult fused = Crossmesh(plan + " --json --pair-seconds 0.022 --svg " + svg);
+  ASSERT_EQ(fused.exit_status, 0) << fused.error;
+  const nlohmann::json one = nlohmann::json::parse(fused.out);
+  EXPECT_THAT(one["rank_ops"][0].get<std::string>(), HasSubstr(" 0F3& 3B1 "));
+  EXPECT_LT(one["predicted_seconds"], nlohmann::json::parse(in_turn.out)["predicted_seconds"]);
+  EXPECT_THAT(ReadAll(svg), HasSubstr(">rank 1<"));
+  EXPECT_THAT(Crossmesh(plan + " --pair-seconds 0.01").error,
+              HasSubstr("pairs[0].seconds: expected at least the 0.02 of the longer op"));
+  EXPECT_THAT(Pipeline(absl::StrCat("rehearse ", file, " --pair-seconds 0.022")).error,
+              HasSubstr("--pair-seconds"));
+}
+
 TEST_F(PipelineRunCommandsTest, AnInterruptStopsTheRunAndASecondOneAtOnce) {
   const ProgramResult result = RunInterrupted("waits", 2);
   EXPECT_EQ(result.exit_status, 4);

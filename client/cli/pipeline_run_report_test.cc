@@ -4,6 +4,7 @@
 
 #include "client/cli/measured_timeline.h"
 #include "client/cli/measured_times.h"
+#include "client/cli/pipeline_picture.h"
 #include "client/cli/run_picture.h"
 #include "client/cli/testing/example_run.h"
 #include "client/cli/testing/program_run.h"
@@ -15,6 +16,7 @@
 #include <string>
 
 #include <absl/strings/str_cat.h>
+#include <nlohmann/json.hpp>
 
 namespace crossmesh {
 namespace {
@@ -150,6 +152,25 @@ TEST(PipelineRunReportTest, SaysWhoseStateIsLost) {
   run.add_lost_ranks(1);
   run.add_lost_ranks(3);
   EXPECT_THAT(PipelineRunText(run), HasSubstr("state lost    of rank 1, 3: all ranks have to say"));
+}
+
+// A third of the pair's 24 ms is the forward op's: it takes 10 ms of 30 alone.
+TEST(RunPictureTest, FusedOpsShareTheirBlock) {
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer planned,
+                       PlanOf(DownAndUp(8, 0.024), ChoiceOf("dual_pipe_v")));
+  const OpTable& ops = *planned->ops;
+  const OpIndex pair = ops.StepOf(ops.Backward(3, 1));
+  ASSERT_EQ(ops.NameOfStep(pair), "0F3& 3B1");
+  const nlohmann::json picture =
+      nlohmann::json::parse(PipelinePicture({{.title = "", .ops = &ops, .run = &planned->run}}));
+  const nlohmann::json& drawn = picture["runs"][0]["planned"]["ops"];
+  const double begin = planned->run.ops[pair].begin;
+  EXPECT_EQ(drawn[pair][0], "0F3");
+  EXPECT_EQ(drawn[pair][1], begin);
+  EXPECT_NEAR(drawn[pair][2], begin + 0.008, 1e-9);
+  EXPECT_EQ(drawn[pair + 1][0], "3B1");
+  EXPECT_EQ(drawn[pair + 1][1], drawn[pair][2]);
+  EXPECT_EQ(drawn[pair + 1][2], planned->run.ops[pair].end);
 }
 
 TEST(RunPictureTest, IsOfThePlanThatWasRunOnly) {

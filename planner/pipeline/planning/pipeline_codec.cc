@@ -51,6 +51,7 @@ class Decoder {
     RETURN_IF_ERROR(DecodeMicrobatches());
     RETURN_IF_ERROR(DecodeRanks());
     RETURN_IF_ERROR(DecodeStages());
+    RETURN_IF_ERROR(DecodePairs());
     RETURN_IF_ERROR(DecodeSequenceParts());
     RETURN_IF_ERROR(DecodeEdges());
     if (proto_.has_topology()) {
@@ -159,6 +160,44 @@ class Decoder {
     stage.input_gradient_bytes = ByteCount(given.input_gradient_bytes());
     stage.weight_gradient_bytes = ByteCount(given.weight_gradient_bytes());
     stage.static_bytes = ByteCount(given.static_bytes());
+    return absl::OkStatus();
+  }
+
+  absl::Status DecodePairs() {
+    RETURN_IF_ERROR(CheckRange("pairs", proto_.pairs_size(), 0, PipelineLimits::kPairs));
+    for (int i = 0; i < proto_.pairs_size(); ++i) {
+      RETURN_IF_ERROR(DecodePair(proto_.pairs(i), absl::StrCat("pairs[", i, "]")));
+    }
+    const auto stages = [](const PairProfile& pair) {
+      return std::pair(pair.forward, pair.backward);
+    };
+    std::ranges::sort(pipeline_.pairs, {}, stages);
+    const auto again = std::ranges::adjacent_find(pipeline_.pairs, {}, stages);
+    if (again == pipeline_.pairs.end()) return absl::OkStatus();
+    return Refused("pairs: expected that of stages ", again->forward, " and ", again->backward,
+                   " once, found it again");
+  }
+
+  absl::Status DecodePair(const v1::PipelinePair& given, const std::string& field) {
+    const int last = proto_.stages_size() - 1;
+    RETURN_IF_ERROR(CheckRange(field + ".forward_stage", given.forward_stage(), 0, last));
+    RETURN_IF_ERROR(CheckRange(field + ".backward_stage", given.backward_stage(), 0, last));
+    RETURN_IF_ERROR(CheckSeconds(field + ".seconds", given.seconds()));
+    const PipelineDescription::Stage& forward = pipeline_.stages[given.forward_stage()];
+    const PipelineDescription::Stage& backward = pipeline_.stages[given.backward_stage()];
+    if (forward.rank != backward.rank) {
+      return Refused(field, ": expected stages of one rank, found stage ", given.forward_stage(),
+                     " on rank ", forward.rank, " and stage ", given.backward_stage(), " on rank ",
+                     backward.rank);
+    }
+    const double least = std::max(forward.forward_seconds, backward.backward_seconds());
+    if (given.seconds() < least) {
+      return Refused(field, ".seconds: expected at least the ", least, " of the longer op, found ",
+                     given.seconds());
+    }
+    pipeline_.pairs.push_back({.forward = given.forward_stage(),
+                               .backward = given.backward_stage(),
+                               .seconds = given.seconds()});
     return absl::OkStatus();
   }
 

@@ -17,6 +17,7 @@ struct PipelineLimits {
   static constexpr int kRanks = 4096;
   static constexpr int kStages = 4096;
   static constexpr int kEdges = 16384;
+  static constexpr int kPairs = 16384;
   static constexpr int kTensorsOfEdge = 1024;
   static constexpr int kMicrobatchGroups = 1024;
   static constexpr int kSizes = 16;                      // of microbatches
@@ -30,9 +31,10 @@ struct PipelineLimits {
 // `named` has the meshes that were found under names, by rank; null where it is inline.
 // InvalidArgument names the field: a rank without a mesh, a device of two ranks, a stage on no
 // rank, a rank without a stage, an edge that does not lead to a later stage or is there twice, a
-// layout that does not fit its tensor at one of the sizes of microbatches, a batch dimension whose
-// length is not the samples of the first microbatch, counts and numbers out of range. Cost: linear
-// in the specification, times the sizes, and in the slots of meshes.
+// pair of stages of two ranks, or that is there twice or takes less than either op, a layout that
+// does not fit its tensor at one of the sizes of microbatches, a batch dimension whose length is
+// not the samples of the first microbatch, counts and numbers out of range. Cost: linear in the
+// specification, times the sizes, and in the slots of meshes.
 absl::StatusOr<PipelineDescription> FromProto(
     const v1::PipelineSpec& proto, const std::vector<std::shared_ptr<const Mesh>>& named);
 

@@ -3,10 +3,12 @@
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/planning/testing/example_pipeline.h"
+#include "planner/pipeline/planning/testing/planned_pipelines.h"
 
 #include <functional>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,6 +88,36 @@ TEST(PipelineCodecTest, SequencesInPartsHaveAllOfThem) {
                 s.mutable_stages(1)->set_rank(0);
               }),
               IsRefused("sequence_parts: expected stage 0 on rank 0, found it on rank 1"));
+}
+
+// Rank 0 has stages 0 and 3, whose forward ops take 0.01 s and whose backward ops take 0.02 s.
+TEST(PipelineCodecTest, PairsAreOfStagesOfOneRank) {
+  const auto with_pairs = [](const std::vector<PairProfile>& pairs) {
+    v1::PipelineSpec spec = DownAndUp(4);
+    for (const PairProfile& pair : pairs) {
+      v1::PipelinePair& added = *spec.add_pairs();
+      added.set_forward_stage(pair.forward);
+      added.set_backward_stage(pair.backward);
+      added.set_seconds(pair.seconds);
+    }
+    return FromProto(spec, {});
+  };
+  ASSERT_OK_AND_ASSIGN(const PipelineDescription pipeline,
+                       with_pairs({{3, 0, 0.02}, {0, 3, 0.025}}));
+  EXPECT_EQ(pipeline.pairs, (std::vector<PairProfile>{{0, 3, 0.025}, {3, 0, 0.02}}));
+  EXPECT_THAT(
+      with_pairs({{0, 1, 0.02}}),
+      IsRefused("pairs[0]: expected stages of one rank, found stage 0 on rank 0 and stage 1 "
+                "on rank 1"));
+  EXPECT_THAT(with_pairs({{0, 3, 0.02}, {4, 0, 0.02}}),
+              IsRefused("pairs[1].forward_stage: expected from 0 to 3, found 4"));
+  EXPECT_THAT(with_pairs({{0, -1, 0.02}}), IsRefused("pairs[0].backward_stage"));
+  EXPECT_THAT(
+      with_pairs({{0, 3, 0.019}}),
+      IsRefused("pairs[0].seconds: expected at least the 0.02 of the longer op, found 0.019"));
+  EXPECT_THAT(with_pairs({{0, 3, 1e7}}), IsRefused("pairs[0].seconds: expected from 0 to 1e+06"));
+  EXPECT_THAT(with_pairs({{0, 3, 0.02}, {3, 0, 0.02}, {0, 3, 0.03}}),
+              IsRefused("pairs: expected that of stages 0 and 3 once, found it again"));
 }
 
 TEST(PipelineCodecTest, RefusesNumbersThatAreNone) {

@@ -43,8 +43,9 @@ struct PipelineDescription {
   std::vector<Rank> ranks;
   std::vector<Stage> stages;
   std::vector<Edge> edges;
-  std::vector<int64_t> samples;  // by microbatch
-  int32_t sequence_parts = 1;    // so many microbatches are parts of the same sequences
+  std::vector<PairProfile> pairs;  // times of a microbatch of the first size
+  std::vector<int64_t> samples;    // by microbatch
+  int32_t sequence_parts = 1;      // so many microbatches are parts of the same sequences
   std::optional<Topology> topology;
 };
 

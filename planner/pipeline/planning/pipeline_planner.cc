@@ -134,6 +134,10 @@ void PipelinePlanner::AddStages() {
   for (const PipelineDescription::Stage& stage : pipeline_.stages) {
     profile_.stages.push_back(stage.OfScale(scale));
   }
+  for (PairProfile pair : pipeline_.pairs) {
+    pair.seconds *= scale;
+    profile_.pairs.push_back(pair);
+  }
 }
 
 void PipelinePlanner::AddEdges() {

@@ -54,4 +54,22 @@ v1::PipelineSpec Chain(int stages, int microbatches, int64_t samples) {
   return spec;
 }
 
+v1::PipelineSpec DownAndUp(int microbatches, double pair_seconds) {
+  v1::PipelineSpec spec = Chain(4, microbatches);
+  spec.mutable_ranks()->DeleteSubrange(2, 2);
+  spec.mutable_stages(2)->set_rank(1);
+  spec.mutable_stages(3)->set_rank(0);
+  // Layouts over the meshes of these ranks.
+  spec.mutable_edges(1)->mutable_tensors(0)->set_destination_layout("[-, z]");
+  spec.mutable_edges(2)->mutable_tensors(0)->set_source_layout("[-, z]");
+  spec.mutable_edges(2)->mutable_tensors(0)->set_destination_layout("[x, y]");
+  for (int stage = 0; stage < 4 && pair_seconds > 0; ++stage) {
+    v1::PipelinePair& pair = *spec.add_pairs();
+    pair.set_forward_stage(stage);
+    pair.set_backward_stage(3 - stage);
+    pair.set_seconds(pair_seconds);
+  }
+  return spec;
+}
+
 }  // namespace crossmesh

@@ -22,4 +22,8 @@ absl::StatusOr<PlannedPointer> PlanOf(const v1::PipelineSpec& spec,
 // A chain of equal stages on ranks of their own, of two hosts each, that pass one tensor on.
 v1::PipelineSpec Chain(int stages, int microbatches, int64_t samples = 4);
 
+// Four such stages down two ranks and up again. Where `pair_seconds` is above 0, so long take pairs
+// of the two stages of a rank.
+v1::PipelineSpec DownAndUp(int microbatches, double pair_seconds = 0);
+
 }  // namespace crossmesh
