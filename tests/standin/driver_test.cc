@@ -71,6 +71,23 @@ TEST_F(DriverTest, DefaultStreamsAreRefused) {
                    "waits for the default stream");
 }
 
+// CUDA takes the nearest that there is, and a stream that is to go first does not.
+TEST_F(DriverTest, AStreamHasAPriorityThatThereIs) {
+  int least = 1;
+  int greatest = 1;
+  ASSERT_OK(Check(driver().cuCtxGetStreamPriorityRange(&least, &greatest)));
+  EXPECT_LT(greatest, least);
+  CUstream stream = nullptr;
+  ASSERT_OK(Check(driver().cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, greatest)));
+  EXPECT_EQ(stand_in_->PriorityOf(stream), greatest);
+  EXPECT_EQ(stand_in_->PriorityOf(gpu_->stream()), 0);
+  EXPECT_OK(Check(driver().cuStreamDestroy(stream)));
+  for (const int none : {greatest - 1, least + 1}) {
+    EXPECT_VIOLATION(driver().cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, none),
+                     "no priority");
+  }
+}
+
 TEST_F(DriverTest, AThreadNeedsAContextOfItsOwnStreams) {
   std::thread([&] {
     EXPECT_VIOLATION(driver().cuStreamQuery(gpu_->stream()), "no current context");

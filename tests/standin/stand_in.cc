@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<StandIn>> StandIn::Load() {
   CHECK(library.Resolve("crossmeshStandInAddKernel", stand_in->add_kernel_));
   CHECK(library.Resolve("crossmeshStandInReadLog", stand_in->read_log_));
   CHECK(library.Resolve("crossmeshStandInSetFaults", stand_in->set_faults_));
+  CHECK(library.Resolve("crossmeshStandInStreamPriority", stand_in->stream_priority_));
   CHECK(library.Resolve("crossmeshStandInViolation", stand_in->violation_));
   CHECK(library.Resolve("crossmeshStandInViolationCount", stand_in->violation_count_));
   stand_in->first_violation_ = stand_in->violation_count_();
@@ -46,6 +47,10 @@ std::vector<std::string> StandIn::Violations() const {
     violations.emplace_back(violation_(i));
   }
   return violations;
+}
+
+int StandIn::PriorityOf(const void* stream) const {
+  return stream_priority_(static_cast<CUstream>(const_cast<void*>(stream)));
 }
 
 std::vector<StandInCall> StandIn::Calls() const {

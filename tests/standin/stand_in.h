@@ -40,6 +40,8 @@ class StandIn {
   // What was done wrong.
   std::vector<std::string> Violations() const;
   std::vector<StandInCall> Calls() const;
+  // Of a call's stream, which is there: 0, or less for one that goes before others.
+  int PriorityOf(const void* stream) const;
 
   absl::Status Check(CUresult result, absl::string_view call) const {
     return driver_->Check(result, call);
@@ -56,6 +58,7 @@ class StandIn {
   decltype(&crossmeshStandInAddKernel) add_kernel_ = nullptr;
   decltype(&crossmeshStandInReadLog) read_log_ = nullptr;
   decltype(&crossmeshStandInSetFaults) set_faults_ = nullptr;
+  decltype(&crossmeshStandInStreamPriority) stream_priority_ = nullptr;
   decltype(&crossmeshStandInViolation) violation_ = nullptr;
   decltype(&crossmeshStandInViolationCount) violation_count_ = nullptr;
   int64_t first_violation_ = 0;

@@ -66,6 +66,9 @@ void crossmeshStandInLogCall(const StandInCall* call);
 // Copies at most `max` calls from the `first` on. Returns how many there are from there on.
 int64_t crossmeshStandInReadLog(int64_t first, StandInCall* calls, int64_t max);
 
+// Of a stream that is there, as cuStreamCreateWithPriority has it; 1 when there is no such stream.
+int crossmeshStandInStreamPriority(CUstream stream);
+
 // For NCCL.
 
 // Runs `run(argument)` on the stream's thread, in order. Not 0 when there is no such stream.

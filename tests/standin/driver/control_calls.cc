@@ -38,6 +38,11 @@ int64_t crossmeshStandInReadLog(int64_t first, StandInCall* calls, int64_t max) 
   return Journal::OfProcess().Read(first, calls, max);
 }
 
+int crossmeshStandInStreamPriority(CUstream handle) {
+  Stream* const stream = DriverState::OfProcess().streams.Find(handle);
+  return stream == nullptr ? 1 : stream->priority();
+}
+
 int crossmeshStandInEnqueue(CUstream handle, void (*run)(void*), void* argument) {
   Stream* const stream = DriverState::OfProcess().streams.Find(handle);
   if (stream == nullptr) return 1;

@@ -3,7 +3,9 @@
 #include <utility>
 
 namespace crossmesh {
-Stream::Stream(int device) : device_(device), thread_("standin-stream", [this] { Run(); }) {}
+
+Stream::Stream(int device, int priority)
+    : device_(device), priority_(priority), thread_("standin-stream", [this] { Run(); }) {}
 
 void Stream::Enqueue(Task task) {
   MutexLock lock(mutex_);

@@ -10,12 +10,16 @@
 
 namespace crossmesh {
 
-// A stream: a thread that runs what it is given, in order. Thread-safe.
+// A stream: a thread that runs what it is given, in order. Its priority is only kept. Thread-safe.
 class Stream {
  public:
   using Task = absl::AnyInvocable<void()>;
 
-  explicit Stream(int device);
+  // As of an H100; the greatest is the lowest number.
+  static constexpr int kLeastPriority = 0;
+  static constexpr int kGreatestPriority = -5;
+
+  Stream(int device, int priority);
 
   void Enqueue(Task task);
   bool idle();
@@ -30,11 +34,13 @@ class Stream {
   std::string held_for();  // empty when it is not held
 
   int device() const { return device_; }
+  int priority() const { return priority_; }
 
  private:
   void Run();
 
   const int device_;
+  const int priority_;
 
   Mutex mutex_;
   CondVar changed_;

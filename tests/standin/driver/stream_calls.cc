@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include <absl/strings/str_cat.h>
+
 namespace crossmesh {
 namespace {
 
@@ -36,7 +38,16 @@ using crossmesh::Stream;
 
 extern "C" {
 
-CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int) {
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  Call call("cuCtxGetStreamPriorityRange");
+  int device = -1;
+  END_IF_FAILED(call, Call::NeedContext(device));
+  *least = Stream::kLeastPriority;
+  *greatest = Stream::kGreatestPriority;
+  return call.End();
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int priority) {
   Call call("cuStreamCreateWithPriority");
   int device = -1;
   END_IF_FAILED(call, Call::NeedContext(device));
@@ -44,7 +55,12 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int) {
     return call.Refuse(CUDA_ERROR_INVALID_VALUE,
                        "a stream that waits for the default stream; flags must be NON_BLOCKING");
   }
-  *handle = reinterpret_cast<CUstream>(State().streams.Add(std::make_unique<Stream>(device)));
+  // CUDA takes the nearest one that there is, and says nothing.
+  if (priority < Stream::kGreatestPriority || priority > Stream::kLeastPriority) {
+    return call.Refuse(CUDA_ERROR_INVALID_VALUE, absl::StrCat("no priority ", priority));
+  }
+  *handle =
+      reinterpret_cast<CUstream>(State().streams.Add(std::make_unique<Stream>(device, priority)));
   return call.End();
 }
 

@@ -8,11 +8,17 @@
 
 namespace crossmesh {
 
-absl::StatusOr<std::unique_ptr<GpuStream>> GpuStream::Create(Gpu& gpu) {
+absl::StatusOr<std::unique_ptr<GpuStream>> GpuStream::Create(Gpu& gpu, Priority priority) {
   auto stream = absl::WrapUnique(new GpuStream(gpu));
-  RETURN_IF_ERROR(gpu.Check(gpu.driver().cuStreamCreateWithPriority(
-                                &stream->handle_, CU_STREAM_NON_BLOCKING, /*priority=*/0),
-                            "cuStreamCreateWithPriority"));
+  // The greatest has the lowest number. Both are 0 where a GPU knows no priorities.
+  int least = 0;
+  int greatest = 0;
+  RETURN_IF_ERROR(gpu.Check(gpu.driver().cuCtxGetStreamPriorityRange(&least, &greatest),
+                            "cuCtxGetStreamPriorityRange"));
+  RETURN_IF_ERROR(gpu.Check(
+      gpu.driver().cuStreamCreateWithPriority(&stream->handle_, CU_STREAM_NON_BLOCKING,
+                                              priority == Priority::kGreatest ? greatest : least),
+      "cuStreamCreateWithPriority"));
   return stream;
 }
 

@@ -2,6 +2,7 @@
 
 #include "worker/gpu/device/gpu.h"
 
+#include <cstdint>
 #include <memory>
 
 #include <absl/status/status.h>
@@ -16,8 +17,13 @@ class GpuEvent;
 // Confined to the thread of its Gpu.
 class GpuStream {
  public:
+  // Which blocks of threads a multiprocessor takes when it has room: those of the greatest priority
+  // first. What runs is not interrupted.
+  enum class Priority : uint8_t { kLeast, kGreatest };
+
   // `gpu` must outlive the stream.
-  static absl::StatusOr<std::unique_ptr<GpuStream>> Create(Gpu& gpu);
+  static absl::StatusOr<std::unique_ptr<GpuStream>> Create(Gpu& gpu,
+                                                           Priority priority = Priority::kLeast);
   // Does not wait: what is queued still runs.
   ~GpuStream();
   GpuStream(const GpuStream&) = delete;

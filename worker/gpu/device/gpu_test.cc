@@ -129,6 +129,11 @@ TEST_F(GpuTest, AChunkCostsNoCallButThoseThatWereAskedFor) {
   Finish(*wire);
 }
 
+TEST_F(GpuTest, AStreamOfTheGreatestPriorityGoesBeforeOthers) {
+  ASSERT_OK_AND_ASSIGN(const auto first, GpuStream::Create(*gpu_, GpuStream::Priority::kGreatest));
+  EXPECT_LT(stand_in_->PriorityOf(first->handle()), stand_in_->PriorityOf(stream_->handle()));
+}
+
 TEST_F(GpuStreamTest, AnEventIsDoneOnceWhatIsBeforeItIs) {
   ASSERT_OK_AND_ASSIGN(const auto event, GpuEvent::Create(*gpu_));
   EXPECT_FALSE(event->is_recorded());

@@ -21,7 +21,9 @@ absl::StatusOr<std::unique_ptr<ExecutionResources>> ExecutionResources::Create(
                              .scale_kernel = gpu.KernelNamed<ScaleArguments>("crossmesh_scale")});
   ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));
-  ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu));
+  // Before packs and unpacks, which can take all registers of a GPU for as long as they have
+  // blocks: a step's transfers are not to wait until the next step is packed.
+  ASSIGN_OR_RETURN(made->wire, GpuStream::Create(gpu, GpuStream::Priority::kGreatest));
   ASSIGN_OR_RETURN(made->unpack, GpuStream::Create(gpu));
   for (int32_t i = 0; i < steps_ahead; ++i) {
     ASSIGN_OR_RETURN(made->step_events.emplace_back(), StreamEvents::Create(gpu));

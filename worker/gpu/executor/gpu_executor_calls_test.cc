@@ -71,6 +71,29 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
   EXPECT_THAT(told, Each(IsEmpty()));
 }
 
+// Packs of later steps would keep them waiting.
+TEST(GpuExecutorCallsTest, TransfersGoBeforeKernels) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask chain = ChainTask::OfSmallRelays(kSteps);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
+    RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
+    int least = 0;
+    int greatest = 0;
+    rank->stand_in().driver().cuCtxGetStreamPriorityRange(&least, &greatest);
+    for (const StandInCall& call : rank->stand_in().Calls()) {
+      const absl::string_view name = call.name;
+      if (name != "ncclSend" && name != "ncclRecv" && name != "cuLaunchKernel") continue;
+      const int priority = rank->stand_in().PriorityOf(call.stream);
+      if (priority == (name == "cuLaunchKernel" ? least : greatest)) continue;
+      return absl::InternalError(absl::StrCat(name, " with priority ", priority));
+    }
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
 TEST(GpuExecutorCallsTest, StepsOfABroadcastGroupAreLaunchesEventsAndBroadcasts) {
   const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
     ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));

@@ -22,6 +22,7 @@
   X(cuDeviceGetName)                              \
   X(cuDeviceGetUuid)                              \
   /* Contexts */                                  \
+  X(cuCtxGetStreamPriorityRange)                  \
   X(cuCtxGetCurrent)                              \
   X(cuCtxSetCurrent)                              \
   X(cuCtxSynchronize)                             \
