@@ -88,6 +88,31 @@ TEST_F(DriverTest, AStreamHasAPriorityThatThereIs) {
   }
 }
 
+TEST_F(DriverTest, RowsAreCopiedWithinTheMemoryOfOneDevice) {
+  ASSERT_OK_AND_ASSIGN(const std::span<std::byte> memory, gpu_->Allocate(4096));
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i / 16);
+  const auto address = reinterpret_cast<CUdeviceptr>(memory.data());
+  CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .srcDevice = address + 256,
+                        .srcPitch = 32,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = address,
+                        .dstPitch = 16,
+                        .WidthInBytes = 16,
+                        .Height = 3};
+  ASSERT_OK(Check(driver().cuMemcpy2DAsync(&copy, gpu_->stream())));
+  ASSERT_OK(gpu_->Synchronize());
+  for (const int row : {0, 1, 2, 3}) {
+    EXPECT_EQ(memory[16 * row], static_cast<std::byte>(row < 3 ? 16 + 2 * row : row));
+  }
+  copy.Height = kMappedBytes;  // memory comes in so many bytes
+  EXPECT_VIOLATION(driver().cuMemcpy2DAsync(&copy, gpu_->stream()), "not all device memory");
+  copy.srcPitch = 15;
+  EXPECT_VIOLATION(driver().cuMemcpy2DAsync(&copy, gpu_->stream()), "rows of 16 bytes");
+  copy.srcY = 1;
+  EXPECT_VIOLATION(driver().cuMemcpy2DAsync(&copy, gpu_->stream()), "of one device's memory");
+}
+
 TEST_F(DriverTest, AThreadNeedsAContextOfItsOwnStreams) {
   std::thread([&] {
     EXPECT_VIOLATION(driver().cuStreamQuery(gpu_->stream()), "no current context");

@@ -2,6 +2,8 @@
 #include "tests/standin/driver/driver_state.h"
 #include "tests/standin/driver/faults.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include <absl/strings/str_cat.h>
@@ -28,54 +30,105 @@ Outcome CheckSide(const char* what, const void* address, size_t bytes, Side side
   return outcome;
 }
 
-// A copy, or with a null source a fill with `value`.
+// A copy of rows, or with a null source a fill with `value`.
 struct Copy {
-  void* to = nullptr;
-  const void* from = nullptr;
-  size_t bytes = 0;
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  size_t bytes = 0;  // of a row
   unsigned char value = 0;
   Side to_side = Side::kDevice;
   Side from_side = Side::kDevice;
+  size_t rows = 1;
+  size_t to_pitch = 0;
+  size_t from_pitch = 0;
+
+  std::byte* ToRow(size_t row) const { return to + row * to_pitch; }
+  const std::byte* FromRow(size_t row) const { return from + row * from_pitch; }
 };
 
+Outcome CheckSides(const Copy& copy) {
+  for (size_t row = 0; row < copy.rows; ++row) {
+    RETURN_IF_FAILED(CheckSide("destination", copy.ToRow(row), copy.bytes, copy.to_side));
+    if (copy.from == nullptr) continue;
+    RETURN_IF_FAILED(CheckSide("source", copy.FromRow(row), copy.bytes, copy.from_side));
+  }
+  return {};
+}
+
+void AddUsers(const Copy& copy, int users) {
+  for (size_t row = 0; row < copy.rows; ++row) {
+    ProcessMemory().AddUsers(copy.ToRow(row), copy.bytes, users);
+    if (copy.from != nullptr) ProcessMemory().AddUsers(copy.FromRow(row), copy.bytes, users);
+  }
+}
+
+void Move(const Copy& copy) {
+  for (size_t row = 0; row < copy.rows; ++row) {
+    if (copy.from != nullptr) {
+      std::memmove(copy.ToRow(row), copy.FromRow(row), copy.bytes);
+    } else {
+      std::memset(copy.ToRow(row), copy.value, copy.bytes);
+    }
+  }
+}
+
 CUresult Run(const char* name, CUstream handle, const Copy& copy) {
-  Call call(name, handle, static_cast<int64_t>(copy.bytes));
+  Call call(name, handle, static_cast<int64_t>(copy.rows * copy.bytes));
   Stream* stream = nullptr;
   END_IF_FAILED(call, Call::NeedStream(handle, stream));
-  END_IF_FAILED(call, CheckSide("destination", copy.to, copy.bytes, copy.to_side));
-  if (copy.from != nullptr) {
-    END_IF_FAILED(call, CheckSide("source", copy.from, copy.bytes, copy.from_side));
-  }
-  Memory& memory = ProcessMemory();
-  const auto add_users = [&memory, copy](int users) {
-    memory.AddUsers(copy.to, copy.bytes, users);
-    if (copy.from != nullptr) memory.AddUsers(copy.from, copy.bytes, users);
-  };
-  add_users(1);
+  END_IF_FAILED(call, CheckSides(copy));
+  AddUsers(copy, 1);
   const bool is_between_both = (copy.to_side == Side::kHost) != (copy.from_side == Side::kHost);
   const bool corrupts = is_between_both && Faults::OfProcess().Due("corrupt_copy_at");
-  stream->Enqueue([add_users, copy, corrupts] {
-    if (copy.from != nullptr) {
-      std::memmove(copy.to, copy.from, copy.bytes);
-      if (corrupts) *static_cast<unsigned char*>(copy.to) ^= 1;
-    } else {
-      std::memset(copy.to, copy.value, copy.bytes);
-    }
-    add_users(-1);
+  stream->Enqueue([copy, corrupts] {
+    Move(copy);
+    if (corrupts) *copy.to ^= std::byte{1};
+    AddUsers(copy, -1);
   });
   return call.End();
 }
 
-void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+std::byte* Pointer(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
+
+// Only what the product asks for: from device to device, from the first byte on.
+Outcome CheckRectangle(const CUDA_MEMCPY2D& copy) {
+  if (copy.srcMemoryType != CU_MEMORYTYPE_DEVICE || copy.dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+      copy.srcXInBytes + copy.srcY + copy.dstXInBytes + copy.dstY != 0) {
+    return Violation(CUDA_ERROR_NOT_SUPPORTED, "a copy but of rows of one device's memory");
+  }
+  constexpr size_t kPitchMax = INT32_MAX;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+  for (const size_t pitch : {copy.srcPitch, copy.dstPitch}) {
+    if (pitch < copy.WidthInBytes || pitch > kPitchMax) {
+      return Violation(CUDA_ERROR_INVALID_VALUE,
+                       absl::StrCat("rows of ", copy.WidthInBytes, " bytes at a distance of ",
+                                    pitch, ", which is at most ", kPitchMax));
+    }
+  }
+  return {};
+}
 
 }  // namespace
 }  // namespace crossmesh
 
+using crossmesh::Call;
 using crossmesh::Pointer;
 using crossmesh::Run;
 using crossmesh::Side;
 
 extern "C" {
+
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  if (const crossmesh::Outcome outcome = crossmesh::CheckRectangle(*copy); !outcome.ok()) {
+    return Call("cuMemcpy2DAsync", stream).End(outcome);
+  }
+  return Run("cuMemcpy2DAsync", stream,
+             {.to = Pointer(copy->dstDevice),
+              .from = Pointer(copy->srcDevice),
+              .bytes = copy->WidthInBytes,
+              .rows = copy->Height,
+              .to_pitch = copy->dstPitch,
+              .from_pitch = copy->srcPitch});
+}
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return Run("cuMemcpyDtoDAsync", stream,
@@ -84,12 +137,18 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
 
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return Run("cuMemcpyDtoHAsync", stream,
-             {.to = to, .from = Pointer(from), .bytes = bytes, .to_side = Side::kHost});
+             {.to = static_cast<std::byte*>(to),
+              .from = Pointer(from),
+              .bytes = bytes,
+              .to_side = Side::kHost});
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   return Run("cuMemcpyHtoDAsync", stream,
-             {.to = Pointer(to), .from = from, .bytes = bytes, .from_side = Side::kHost});
+             {.to = Pointer(to),
+              .from = static_cast<const std::byte*>(from),
+              .bytes = bytes,
+              .from_side = Side::kHost});
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {

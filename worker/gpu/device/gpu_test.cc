@@ -2,6 +2,7 @@
 
 #include "worker/gpu/device/gpu.h"
 
+#include "worker/gpu/device/device_copy.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/testing/gpu_fixture.h"
 #include "worker/gpu/kernels/kernel.h"
@@ -132,6 +133,27 @@ TEST_F(GpuTest, AChunkCostsNoCallButThoseThatWereAskedFor) {
 TEST_F(GpuTest, AStreamOfTheGreatestPriorityGoesBeforeOthers) {
   ASSERT_OK_AND_ASSIGN(const auto first, GpuStream::Create(*gpu_, GpuStream::Priority::kGreatest));
   EXPECT_LT(stand_in_->PriorityOf(first->handle()), stand_in_->PriorityOf(stream_->handle()));
+}
+
+TEST_F(GpuTest, RowsAreCopiedByOneCall) {
+  ASSERT_OK_AND_ASSIGN(const auto memory, GpuMemory::Create(*gpu_, ByteCount(8192), {}));
+  auto* bytes = AtAddress<char>(memory->address());
+  for (int i = 0; i < 8192; ++i) bytes[i] = static_cast<char>('a' + i / 16 % 16);
+  const size_t calls_before = stand_in_->Calls().size();
+  DeviceCopy copy = {.from = memory->address(),
+                     .to = memory->address() + 4096,
+                     .row_bytes = 16,
+                     .rows = 3,
+                     .from_pitch_bytes = 32,
+                     .to_pitch_bytes = 16};
+  ASSERT_OK(Queue(*gpu_, copy, *stream_));
+  copy = {.from = memory->address() + 8, .to = memory->address() + 4096 + 48, .row_bytes = 16};
+  ASSERT_OK(Queue(*gpu_, copy, *stream_));
+  EXPECT_EQ(stand_in_->Calls().size(), calls_before + 2);
+  Finish();
+  EXPECT_EQ(std::string(bytes + 4096, 64), std::string(16, 'a') + std::string(16, 'c') +
+                                               std::string(16, 'e') + std::string(8, 'a') +
+                                               std::string(8, 'b'));
 }
 
 TEST_F(GpuStreamTest, AnEventIsDoneOnceWhatIsBeforeItIs) {

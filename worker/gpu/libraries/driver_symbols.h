@@ -45,6 +45,7 @@
   X(cuMemHostRegister)                            \
   X(cuMemHostUnregister)                          \
   /* Copies */                                    \
+  X(cuMemcpy2DAsync)                              \
   X(cuMemcpyDtoDAsync)                            \
   X(cuMemcpyDtoHAsync)                            \
   X(cuMemcpyHtoDAsync)                            \
