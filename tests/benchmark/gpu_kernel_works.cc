@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kWidths = 4;  // of a slice in its matrix
 // Of bf16: rows of 4 KiB.
 constexpr int64_t kColumns = 2048;
+// From so many bytes on a launch is wanted to be at full speed (docs/gpu.md).
+constexpr int64_t kLargeBytes = int64_t{32} << 20;
 constexpr int64_t kScalesPitchBytes = kColumns / kScaleBlock * static_cast<int64_t>(sizeof(float));
 
 KernelBox OneRow(uint64_t address, int64_t bytes) {
@@ -67,9 +69,9 @@ std::vector<MeasuredWork> GpuKernelWorks::All() {
       const std::string name = absl::StrCat(rows == kLongRows ? "rows of 4 KiB" : "rows of 512 B",
                                             hashed ? ", hashed" : "");
       works.push_back({absl::StrCat("pack ", name), wanted, 2 * bytes_,
-                       [this, rows, hashed] { return Pack(rows, hashed); }});
+                       [this, rows, hashed] { return Pack(segments_of_box_.at(rows), hashed); }});
       works.push_back({absl::StrCat("unpack ", name), wanted, 2 * bytes_,
-                       [this, rows, hashed] { return Unpack(rows, hashed); }});
+                       [this, rows, hashed] { return Unpack(segments_of_box_.at(rows), hashed); }});
     }
   }
   works.push_back({"scales of bf16", 0.65, bytes_, [this] { return Scale(); }});
@@ -77,7 +79,20 @@ std::vector<MeasuredWork> GpuKernelWorks::All() {
       {"pack bf16 as fp8, hashed", 0.65, bytes_ + bytes_ / 2, [this] { return Quantize(); }});
   works.push_back({"copy of one piece", 0.90, 4 * bytes_, [this] { return Copy(false); }});
   works.push_back({"copy of one piece, hashed", 0.60, 4 * bytes_, [this] { return Copy(true); }});
+  AddLaunches(works);
   return works;
+}
+
+void GpuKernelWorks::AddLaunches(std::vector<MeasuredWork>& works) {
+  for (const auto& [chunks, segments] : launches_) {
+    const std::string name =
+        absl::StrCat("a step's ", chunks.count, " x ", chunks.bytes >> 10, " KiB, hashed");
+    const double wanted = segments.bytes < kLargeBytes ? 0 : 0.75;
+    works.push_back({absl::StrCat("pack ", name), wanted, 2 * segments.bytes,
+                     [this, segments] { return Pack(segments, true); }});
+    works.push_back({absl::StrCat("unpack ", name), wanted, 2 * segments.bytes,
+                     [this, segments] { return Unpack(segments, true); }});
+  }
 }
 
 KernelBox GpuKernelWorks::Slice(int64_t row_bytes) const {
@@ -114,22 +129,60 @@ absl::Status GpuKernelWorks::Upload() {
   const GpuStream& stream = tiles_.timed().stream();
   ASSIGN_OR_RETURN(boxes_, Uploaded(gpu_, boxes, stream));
   ASSIGN_OR_RETURN(matrix_, Uploaded(gpu_, std::vector{matrix}, stream));
+  for (const Box rows : {kLongRows, kShortRows}) AddSegment(rows, bytes_);
+  AddSegment(kQuantized, bytes_ / 2);
+  segments_.back().box_end = kQuantized + quantized_boxes_;
+  for (const int64_t bytes : {int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20}) {
+    for (const int64_t count : {1, 8, 64}) AddChunks({.bytes = bytes, .count = count});
+  }
+  ASSIGN_OR_RETURN(segments_on_gpu_, Uploaded(gpu_, segments_, stream));
+  const CopySegment copied = {.end = 2 * bytes_,
+                              .first_source = kFirstHalf,
+                              .source_end = kFirstHalf + 1,
+                              .first_destination = kSecondHalf,
+                              .destination_end = kSecondHalf + 1};
+  ASSIGN_OR_RETURN(copied_, Uploaded(gpu_, std::vector{copied}, stream));
   return absl::OkStatus();
 }
 
-const KernelBox* GpuKernelWorks::OnGpu(Box box) const {
-  return DevicePointer<const KernelBox>(boxes_->address()) + box;
+void GpuKernelWorks::AddSegment(Box box, int64_t bytes) {
+  segments_of_box_[box] = {
+      .first = std::ssize(segments_), .count = 1, .blocks = LeavesOf(0, bytes), .bytes = bytes};
+  segments_.push_back({.end = bytes, .first_box = box, .box_end = box + 1});
+}
+
+void GpuKernelWorks::AddChunks(const Chunks& chunks) {
+  Segments added = {.first = std::ssize(segments_), .count = static_cast<int32_t>(chunks.count)};
+  if (chunks.bytes * chunks.count > bytes_) return;
+  for (int64_t i = 0; i < chunks.count; ++i) {
+    segments_.push_back({.begin = added.bytes,
+                         .end = added.bytes + chunks.bytes,
+                         .packed_offset = added.bytes,
+                         .first_hash = added.blocks,
+                         .first_root_hash = added.blocks,
+                         .first_box = kLongRows,
+                         .box_end = kLongRows + 1,
+                         .first_block = static_cast<int32_t>(added.blocks)});
+    added.bytes += chunks.bytes;
+    added.blocks += LeavesOf(0, chunks.bytes);
+  }
+  launches_.emplace_back(chunks, added);
+}
+
+const KernelBox* GpuKernelWorks::BoxesOnGpu() const {
+  return DevicePointer<const KernelBox>(boxes_->address());
 }
 
 uint64_t* GpuKernelWorks::HashesOnGpu() const {
   return DevicePointer<uint64_t>(sent_hashes_->address());
 }
 
-PackArguments GpuKernelWorks::ArgumentsFor(Box box, int64_t bytes) const {
-  return {.boxes = OnGpu(box),
-          .box_count = 1,
-          .end = bytes,
-          .packed = DevicePointer<std::byte>(packed_->address())};
+PackArguments GpuKernelWorks::ArgumentsFor(const Segments& segments) const {
+  return {
+      .boxes = BoxesOnGpu(),
+      .segments = DevicePointer<const PackSegment>(segments_on_gpu_->address()) + segments.first,
+      .segment_count = segments.count,
+      .packed = DevicePointer<std::byte>(packed_->address())};
 }
 
 template <class Arguments>
@@ -139,22 +192,22 @@ absl::Status GpuKernelWorks::Launch(absl::string_view kernel, int64_t blocks,
                      tiles_.timed().stream());
 }
 
-absl::StatusOr<double> GpuKernelWorks::Pack(Box rows, bool hashed) {
-  PackArguments arguments = ArgumentsFor(rows, bytes_);
+absl::StatusOr<double> GpuKernelWorks::Pack(const Segments& segments, bool hashed) {
+  PackArguments arguments = ArgumentsFor(segments);
   if (hashed) arguments.leaf_hashes = HashesOnGpu();
   return tiles_.timed().SecondsOf(
-      [&] { return Launch("crossmesh_pack", LeavesOf(0, bytes_), arguments); });
+      [&] { return Launch("crossmesh_pack", segments.blocks, arguments); });
 }
 
-absl::StatusOr<double> GpuKernelWorks::Unpack(Box rows, bool hashed) {
-  PackArguments arguments = ArgumentsFor(rows, bytes_);
+absl::StatusOr<double> GpuKernelWorks::Unpack(const Segments& segments, bool hashed) {
+  PackArguments arguments = ArgumentsFor(segments);
   if (hashed) {
     arguments.leaf_hashes = DevicePointer<uint64_t>(own_hashes_->device_address());
     arguments.root_hashes = HashesOnGpu();
     arguments.root_hashes_to = DevicePointer<uint64_t>(root_hashes_->device_address());
   }
   return tiles_.timed().SecondsOf(
-      [&] { return Launch("crossmesh_unpack", LeavesOf(0, bytes_), arguments); });
+      [&] { return Launch("crossmesh_unpack", segments.blocks, arguments); });
 }
 
 absl::StatusOr<double> GpuKernelWorks::Scale() {
@@ -165,19 +218,18 @@ absl::StatusOr<double> GpuKernelWorks::Scale() {
 }
 
 absl::StatusOr<double> GpuKernelWorks::Quantize() {
-  PackArguments arguments = ArgumentsFor(kQuantized, bytes_ / 2);
-  arguments.box_count = quantized_boxes_;
+  const Segments& segments = segments_of_box_.at(kQuantized);
+  PackArguments arguments = ArgumentsFor(segments);
   arguments.leaf_hashes = HashesOnGpu();
   return tiles_.timed().SecondsOf(
-      [&] { return Launch("crossmesh_pack_bf16_as_f8_e4m3", LeavesOf(0, bytes_ / 2), arguments); });
+      [&] { return Launch("crossmesh_pack_bf16_as_f8_e4m3", segments.blocks, arguments); });
 }
 
 absl::StatusOr<double> GpuKernelWorks::Copy(bool hashed) {
-  CopyArguments arguments = {.sources = OnGpu(kFirstHalf),
-                             .destinations = OnGpu(kSecondHalf),
-                             .source_count = 1,
-                             .destination_count = 1,
-                             .end = 2 * bytes_};
+  CopyArguments arguments = {.sources = BoxesOnGpu(),
+                             .destinations = BoxesOnGpu(),
+                             .segments = DevicePointer<const CopySegment>(copied_->address()),
+                             .segment_count = 1};
   if (hashed) {
     arguments.source_hashes = HashesOnGpu();
     arguments.destination_hashes = DevicePointer<uint64_t>(own_hashes_->device_address());

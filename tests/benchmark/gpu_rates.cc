@@ -30,8 +30,10 @@ void RateTable::Add(const MeasuredWork& work, double seconds, double copy_second
   const double ratio = copy_seconds / seconds;
   table_.AddRow({work.name, gigabytes_per_second(seconds), gigabytes_per_second(copy_seconds),
                  absl::StrFormat("%.1f %%", 100 * ratio),
-                 absl::StrFormat("%.0f %%", 100 * work.wanted),
-                 ratio >= work.wanted ? "yes" : "no"});
+                 work.wanted > 0 ? absl::StrFormat("%.0f %%", 100 * work.wanted) : "-",
+                 work.wanted == 0       ? "-"
+                 : ratio >= work.wanted ? "yes"
+                                        : "no"});
 }
 
 absl::StatusOr<std::unique_ptr<TimedStream>> TimedStream::Create(Gpu& gpu) {

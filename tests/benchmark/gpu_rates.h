@@ -21,7 +21,7 @@ namespace crossmesh {
 // What is measured beside a copy that reads and writes as many bytes.
 struct MeasuredWork {
   std::string name;
-  double wanted = 0;        // of the copy's rate
+  double wanted = 0;        // of the copy's rate; 0: nothing is
   int64_t moved_bytes = 0;  // read plus written
   std::function<absl::StatusOr<double>()> seconds;
 };

@@ -6,7 +6,9 @@
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_stream.h"
 
+#include <algorithm>
 #include <list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,10 @@ class ArgumentsOnGpu {
   explicit ArgumentsOnGpu(GpuMirror& mirror) : mirror_(mirror) {}
 
   absl::StatusOr<PackArguments> Of(PackArguments arguments) {
-    ASSIGN_OR_RETURN(arguments.boxes, Moved(arguments.boxes, arguments.box_count));
+    const auto segments = std::span(arguments.segments, arguments.segment_count);
+    ASSIGN_OR_RETURN(arguments.boxes,
+                     Moved(arguments.boxes, LastOf(segments, &PackSegment::box_end)));
+    ASSIGN_OR_RETURN(arguments.segments, Moved(arguments.segments, arguments.segment_count));
     arguments.packed = mirror_.OnGpu(arguments.packed);
     arguments.leaf_hashes = mirror_.OnGpu(arguments.leaf_hashes);
     arguments.root_hashes = mirror_.OnGpu(arguments.root_hashes);
@@ -28,9 +33,13 @@ class ArgumentsOnGpu {
   }
 
   absl::StatusOr<CopyArguments> Of(CopyArguments arguments) {
-    ASSIGN_OR_RETURN(arguments.sources, Moved(arguments.sources, arguments.source_count));
-    ASSIGN_OR_RETURN(arguments.destinations,
-                     Moved(arguments.destinations, arguments.destination_count));
+    const auto segments = std::span(arguments.segments, arguments.segment_count);
+    ASSIGN_OR_RETURN(arguments.sources,
+                     Moved(arguments.sources, LastOf(segments, &CopySegment::source_end)));
+    ASSIGN_OR_RETURN(
+        arguments.destinations,
+        Moved(arguments.destinations, LastOf(segments, &CopySegment::destination_end)));
+    ASSIGN_OR_RETURN(arguments.segments, Moved(arguments.segments, arguments.segment_count));
     arguments.source_hashes = mirror_.OnGpu(arguments.source_hashes);
     arguments.destination_hashes = mirror_.OnGpu(arguments.destination_hashes);
     return arguments;
@@ -42,6 +51,17 @@ class ArgumentsOnGpu {
   }
 
  private:
+  // How many boxes segments have.
+  template <class Segment>
+  static int32_t LastOf(std::span<const Segment> segments, int32_t Segment::* end) {
+    int32_t last = 0;
+    for (const Segment& segment : segments) last = std::max(last, segment.*end);
+    return last;
+  }
+
+  // Segments have no addresses.
+  void Move(PackSegment& /*segment*/) const {}
+  void Move(CopySegment& /*segment*/) const {}
   void Move(KernelBox& box) const {
     box.address = mirror_.OnGpu(box.address);
     box.factors_address = mirror_.OnGpu(box.factors_address);

@@ -84,7 +84,7 @@ class CompiledPart {
   // Bytes [begin, end) of a class, from staging to destination tiles. With checksums the launch
   // also fills two lists that outlive the staging, both from `first_leaf` on: the hashes of what is
   // then in the tiles, and those of the root, which it copies from after the bytes. Copied there
-  // and not by a call of its own, since calls are what a chunk must not cost.
+  // and not by a call of its own, since calls are what a step must not cost.
   struct Unpack {
     ClassIndex slice_class = kNoClass;
     int64_t begin = 0;

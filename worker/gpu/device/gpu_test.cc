@@ -110,9 +110,10 @@ TEST_F(GpuTest, AChunkCostsNoCallButThoseThatWereAskedFor) {
   ASSERT_OK_AND_ASSIGN(const auto memory, GpuMemory::Create(*gpu_, ByteCount(8192), {}));
   const KernelBox box = {
       .address = memory->address(), .rows = 1, .row_bytes = 100, .pitch_bytes = 100};
+  const PackSegment segment = {.end = 100, .box_end = 1};
   const PackArguments arguments = {.boxes = &box,
-                                   .box_count = 1,
-                                   .end = 100,
+                                   .segments = &segment,
+                                   .segment_count = 1,
                                    .packed = AtAddress<std::byte>(memory->address() + 4096)};
   const auto pack = gpu_->KernelNamed<PackArguments>("crossmesh_pack");
   ASSERT_OK_AND_ASSIGN(const auto wire, GpuStream::Create(*gpu_));

@@ -17,7 +17,6 @@ absl::StatusOr<std::unique_ptr<ExecutionResources>> ExecutionResources::Create(
   std::unique_ptr<ExecutionResources> made(
       new ExecutionResources{.gpu = gpu,
                              .staging = staging,
-                             .unpack_kernel = gpu.KernelNamed<PackArguments>("crossmesh_unpack"),
                              .scale_kernel = gpu.KernelNamed<ScaleArguments>("crossmesh_scale")});
   ASSIGN_OR_RETURN(made->upload, GpuStream::Create(gpu));
   ASSIGN_OR_RETURN(made->pack, GpuStream::Create(gpu));

@@ -35,7 +35,6 @@ struct ExecutionResources {
 
   Gpu& gpu;
   const RegisteredStaging& staging;
-  const GpuKernel<PackArguments> unpack_kernel;
   const GpuKernel<ScaleArguments> scale_kernel;
   std::unique_ptr<GpuStream> upload;  // of what bindings have on the GPU; waits for no other
   std::unique_ptr<GpuStream> pack;

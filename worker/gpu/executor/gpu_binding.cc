@@ -1,22 +1,16 @@
 #include "worker/gpu/executor/gpu_binding.h"
 
-#include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/mesh/data_type.h"
-#include "common/plan/packed_segments.h"
 #include "worker/gpu/compiler/checksum_comparison.h"
 #include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/device/gpu_memory.h"
 #include "worker/gpu/device/registered_memory.h"
+#include "worker/gpu/executor/class_boxes.h"
 #include "worker/gpu/executor/device_pointer.h"
 #include "worker/gpu/executor/gpu_scales.h"
-#include "worker/gpu/executor/tile_check.h"
-#include "worker/gpu/kernels/kernel.h"
-#include "worker/gpu/kernels/kernel_launches.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
+#include <array>
 #include <utility>
 
 namespace crossmesh {
@@ -28,73 +22,23 @@ constexpr uint64_t kNoHashInPlace = ~uint64_t{0};
 
 }  // namespace
 
-// Makes the boxes of classes on one side of the compiled part's device.
-class GpuBinding::BoxCollector {
- public:
-  // `scales` are those of source tiles; null at destinations.
-  BoxCollector(const CompiledPart& compiled, Side side, std::span<const uint64_t> tiles,
-               const GpuScales* scales)
-      : compiled_(compiled),
-        side_(side),
-        tiles_(tiles),
-        scales_(scales),
-        segments_(compiled.part().tiles(side, compiled.device())) {}
-
-  // Of one class, after those in `boxes`; nothing when it is there already: many chunks are of one
-  // class, and a kernel searches the boxes of all of it.
-  absl::Status Add(ClassIndex slice_class, std::vector<KernelBox>& boxes, BoxRanges& ranges) {
-    const auto [range, is_new] = ranges.try_emplace(slice_class);
-    if (!is_new) return absl::OkStatus();
-    const bool is_quantized = scales_ != nullptr && IsQuantized(slice_class);
-    KernelBoxList list;
-    segments_.Seek(slice_class, 0);
-    for (Segment segment = segments_.Next(kAll); segment.bytes > 0;
-         segment = segments_.Next(kAll)) {
-      RETURN_IF_ERROR(CheckTile(compiled_, side_, segment.tensor, tiles_));
-      if (is_quantized) {
-        scales_->Append(segment, list);
-      } else {
-        list.Append(tiles_[segment.tensor] + segment.tile_offset, segment.tile_bytes,
-                    segment.bytes);
-      }
-    }
-    CHECK_LE(std::ssize(list.boxes()), std::numeric_limits<int32_t>::max());
-    range->second = {.begin = std::ssize(boxes),
-                     .count = static_cast<int32_t>(list.boxes().size())};
-    boxes.insert(boxes.end(), list.boxes().begin(), list.boxes().end());
-    return absl::OkStatus();
-  }
-
- private:
-  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-
-  bool IsQuantized(ClassIndex slice_class) const {
-    const ConversionIndex conversion = compiled_.part().slicing().classes()[slice_class].conversion;
-    return conversion != kNoConversion &&
-           compiled_.part().part().tensors().conversions()[conversion].to == DataType::kF8E4M3;
-  }
-
-  const CompiledPart& compiled_;
-  const Side side_;
-  const std::span<const uint64_t> tiles_;
-  const GpuScales* const scales_;
-  PackedSegments segments_;
-};
-
 absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
     Gpu& gpu, std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles,
     const GpuStream& upload) {
-  std::shared_ptr<GpuBinding> binding(new GpuBinding(std::move(compiled)));
-  binding->FindKernels(gpu);
-  ASSIGN_OR_RETURN(binding->scales_, GpuScales::Create(gpu, *binding->compiled_, tiles.source));
-  std::vector<KernelBox> boxes;
-  RETURN_IF_ERROR(binding->Collect(tiles, boxes));
-  RETURN_IF_ERROR(binding->Upload(gpu, boxes, upload));
+  ASSIGN_OR_RETURN(auto scales, GpuScales::Create(gpu, *compiled, tiles.source));
+  ASSIGN_OR_RETURN(const ClassBoxes boxes,
+                   ClassBoxes::Create(*compiled, *scales, tiles.destination));
+  Lists lists{.boxes = boxes.list(), .segments = {}, .matrices = scales->matrices()};
+  StepLaunches launches = StepLaunches::Create(gpu, *compiled, boxes, lists.segments);
+  std::shared_ptr<GpuBinding> binding(
+      new GpuBinding(std::move(compiled), std::move(scales), std::move(launches)));
+  RETURN_IF_ERROR(binding->Upload(gpu, lists, upload));
   return binding;
 }
 
-GpuBinding::GpuBinding(std::shared_ptr<const CompiledPart> compiled)
-    : compiled_(std::move(compiled)) {}
+GpuBinding::GpuBinding(std::shared_ptr<const CompiledPart> compiled,
+                       std::unique_ptr<GpuScales> scales, StepLaunches launches)
+    : compiled_(std::move(compiled)), scales_(std::move(scales)), launches_(std::move(launches)) {}
 
 GpuBinding::~GpuBinding() {
   // The copy reads pinned pages, which go with host_memory_. It waits for nothing, so it ends soon;
@@ -105,70 +49,49 @@ GpuBinding::~GpuBinding() {
   }
 }
 
-void GpuBinding::FindKernels(const Gpu& gpu) {
-  constexpr absl::string_view kPack = "crossmesh_pack";
-  constexpr absl::string_view kCopy = "crossmesh_copy";
-  source_kernels_.push_back(
-      {gpu.KernelNamed<PackArguments>(kPack), gpu.KernelNamed<CopyArguments>(kCopy)});
-  for (const Conversion& conversion : compiled_->part().part().tensors().conversions()) {
-    source_kernels_.push_back(
-        {gpu.KernelNamed<PackArguments>(ConvertingKernelName(kPack, conversion)),
-         gpu.KernelNamed<CopyArguments>(ConvertingKernelName(kCopy, conversion))});
-  }
-}
-
-absl::Status GpuBinding::Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes) {
-  BoxCollector sources(*compiled_, Side::kSource, scales_->sources(), scales_.get());
-  BoxCollector destinations(*compiled_, Side::kDestination, tiles.destination, nullptr);
-  for (const CompiledPart::Step& step : compiled_->steps()) {
-    for (const CompiledPart::Pack& pack : compiled_->packs(step)) {
-      RETURN_IF_ERROR(sources.Add(pack.slice_class, boxes, source_));
-    }
-    for (const CompiledPart::Unpack& unpack : compiled_->unpacks(step)) {
-      RETURN_IF_ERROR(destinations.Add(unpack.slice_class, boxes, destination_));
-    }
-    for (const CompiledPart::Copy& copy : compiled_->copies(step)) {
-      RETURN_IF_ERROR(sources.Add(copy.slice_class, boxes, source_));
-      RETURN_IF_ERROR(destinations.Add(copy.slice_class, boxes, destination_));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GpuBinding::Upload(Gpu& gpu, const std::vector<KernelBox>& boxes,
-                                const GpuStream& upload) {
-  const auto of_boxes = std::as_bytes(std::span(boxes));
-  const auto of_matrices = std::as_bytes(std::span(scales_->matrices()));
+absl::Status GpuBinding::Upload(Gpu& gpu, const Lists& lists, const GpuStream& upload) {
+  const std::array parts = {
+      std::as_bytes(std::span(lists.boxes)), std::as_bytes(std::span(lists.segments.packs)),
+      std::as_bytes(std::span(lists.segments.copies)), std::as_bytes(std::span(lists.matrices))};
+  int64_t bytes = 0;
+  for (const auto& part : parts) bytes += std::ssize(part);
   const int64_t kept_bytes = agreement_bytes() + hash_bytes();
-  const ByteCount bytes(std::ssize(of_boxes) + std::ssize(of_matrices));
-  ASSIGN_OR_RETURN(host_memory_, RegisteredMemory::Create(gpu, ByteCount(kept_bytes) + bytes));
-  ASSIGN_OR_RETURN(boxes_, GpuMemory::Create(gpu, bytes, {}));
+  ASSIGN_OR_RETURN(host_memory_, RegisteredMemory::Create(gpu, ByteCount(kept_bytes + bytes)));
+  ASSIGN_OR_RETURN(lists_, GpuMemory::Create(gpu, ByteCount(bytes), {}));
   ASSIGN_OR_RETURN(uploaded_, GpuEvent::Create(gpu));
-  matrices_offset_ = std::ssize(of_boxes);
   // By way of pinned memory: a copy from other pages may make the caller wait.
-  if (bytes.value() > 0) {
-    const std::span<std::byte> pinned = host_memory_->bytes().subspan(kept_bytes);
-    std::ranges::copy(of_boxes, pinned.begin());
-    std::ranges::copy(of_matrices, pinned.begin() + matrices_offset_);
-    RETURN_IF_ERROR(host_memory_->CopyToGpu(pinned, boxes_->address(), upload));
+  const std::span<std::byte> pinned = host_memory_->bytes().subspan(kept_bytes, bytes);
+  std::array<uint64_t, parts.size()> addresses = {};
+  int64_t offset = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    // The items of all lists have sizes that are multiples of 8.
+    addresses[i] = lists_->address() + offset;
+    std::ranges::copy(parts[i], pinned.begin() + offset);
+    offset += std::ssize(parts[i]);
   }
+  boxes_ = DevicePointer<const KernelBox>(addresses[0]);
+  pack_segments_ = DevicePointer<const PackSegment>(addresses[1]);
+  copy_segments_ = DevicePointer<const CopySegment>(addresses[2]);
+  matrices_ = DevicePointer<const ScaledMatrix>(addresses[3]);
+  if (bytes > 0) RETURN_IF_ERROR(host_memory_->CopyToGpu(pinned, lists_->address(), upload));
   return uploaded_->Record(upload);
 }
 
-GpuBinding::Boxes GpuBinding::boxes(Side side, ClassIndex slice_class) const {
-  const BoxRange& range = (side == Side::kSource ? source_ : destination_).at(slice_class);
-  return {.list = DevicePointer<const KernelBox>(boxes_->address()) + range.begin,
-          .count = range.count};
+PackArguments GpuBinding::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
+  return {.boxes = boxes_,
+          .segments = pack_segments_ + launch.first_segment,
+          .segment_count = launch.segments};
 }
 
-const SourceKernels& GpuBinding::source_kernels(ClassIndex slice_class) const {
-  const SliceClass& of_class = compiled_->part().slicing().classes()[slice_class];
-  return source_kernels_[of_class.conversion + 1];
+CopyArguments GpuBinding::ArgumentsOf(const StepLaunches::Launch<CopyArguments>& launch) const {
+  return {.sources = boxes_,
+          .destinations = boxes_,
+          .segments = copy_segments_ + launch.first_segment,
+          .segment_count = launch.segments};
 }
 
 ScaleArguments GpuBinding::scaling() const {
-  return {.matrices = DevicePointer<const ScaledMatrix>(boxes_->address() + matrices_offset_),
-          .matrix_count = static_cast<int32_t>(scales_->matrices().size())};
+  return {.matrices = matrices_, .matrix_count = static_cast<int32_t>(scales_->matrices().size())};
 }
 
 void GpuBinding::Prepare(const TaskKey& key) {

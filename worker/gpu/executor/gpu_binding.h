@@ -1,11 +1,10 @@
 #pragma once
 
-#include "common/plan/slicing.h"
-#include "common/plan/tensor_table.h"
 #include "worker/executor/task.h"
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/execution_agreement.h"
+#include "worker/gpu/executor/step_launches.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -32,31 +30,19 @@ struct GpuTiles {
   std::vector<uint64_t> destination;
 };
 
-// The kernels that read source tiles of a class, and convert it if that is to be done.
-struct SourceKernels {
-  GpuKernel<PackArguments> pack;
-  GpuKernel<CopyArguments> copy;
-};
-
-// A compiled part bound to memory: the boxes of its classes in the tiles, on the GPU, where kernels
-// search them; room for the scales of source tiles; and what an execution leaves for the host to
-// look at. Made once, executed any number of times, one execution at a time; executing allocates
-// nothing.
-// Confined to the thread of its Gpu.
+// A compiled part bound to memory: what its steps launch, with the boxes of its classes and the
+// lists of segments on the GPU, where kernels search them; room for the scales of source tiles; and
+// what an execution leaves for the host to look at. Made once, executed any number of times, one
+// execution at a time; executing uploads and allocates nothing. Confined to the thread of its Gpu.
 //
 // Goes, as the tiles do, only when no execution of it is on the GPU any more.
 class GpuBinding {
  public:
-  // A class's boxes on one side, as kernels are given them.
-  struct Boxes {
-    const KernelBox* list = nullptr;
-    int32_t count = 0;
-  };
-
-  // The boxes are copied to the GPU in `upload`, on which there is nothing else. InvalidArgument,
+  // All lists are copied to the GPU in `upload`, on which there is nothing else. InvalidArgument,
   // naming device and tensor, when a tile has no memory that the compiled part reads or writes, or
   // begins between elements that are to be converted. ResourceExhausted. Cost: linear in the
-  // segments of the classes that the compiled part touches. `gpu` must outlive the binding.
+  // segments of the classes that the compiled part touches, and in its chunks. `gpu` must outlive
+  // the binding.
   static absl::StatusOr<std::shared_ptr<GpuBinding>> Create(
       Gpu& gpu, std::shared_ptr<const CompiledPart> compiled, const GpuTiles& tiles,
       const GpuStream& upload);
@@ -66,12 +52,13 @@ class GpuBinding {
   GpuBinding& operator=(const GpuBinding&) = delete;
 
   const CompiledPart& compiled() const { return *compiled_; }
-  // Happens when the boxes are on the GPU.
+  // Happens when the lists are on the GPU.
   GpuEvent& uploaded() { return *uploaded_; }
 
-  // Of a class that the compiled part reads on that side, or writes.
-  Boxes boxes(Side side, ClassIndex slice_class) const;
-  const SourceKernels& source_kernels(ClassIndex slice_class) const;
+  const StepLaunches& launches() const { return launches_; }
+  // What a launch is given, but for the places of packed bytes and hashes.
+  PackArguments ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const;
+  CopyArguments ArgumentsOf(const StepLaunches::Launch<CopyArguments>& launch) const;
   // What computes the scales of source tiles, in so many blocks of threads; 0: there are none.
   ScaleArguments scaling() const;
   int64_t scale_blocks() const;
@@ -95,34 +82,34 @@ class GpuBinding {
   RegisteredMemory& host_memory() { return *host_memory_; }
 
  private:
-  struct BoxRange {
-    int64_t begin = 0;
-    int32_t count = 0;
+  // Lists on the GPU, one after the other.
+  struct Lists {
+    std::vector<KernelBox> boxes;
+    LaunchSegments segments;
+    std::vector<ScaledMatrix> matrices;
   };
-  // By class.
-  using BoxRanges = absl::flat_hash_map<ClassIndex, BoxRange>;
-  class BoxCollector;
 
-  explicit GpuBinding(std::shared_ptr<const CompiledPart> compiled);
+  GpuBinding(std::shared_ptr<const CompiledPart> compiled, std::unique_ptr<GpuScales> scales,
+             StepLaunches launches);
 
-  void FindKernels(const Gpu& gpu);
-  absl::Status Collect(const GpuTiles& tiles, std::vector<KernelBox>& boxes);
-  absl::Status Upload(Gpu& gpu, const std::vector<KernelBox>& boxes, const GpuStream& upload);
+  absl::Status Upload(Gpu& gpu, const Lists& lists, const GpuStream& upload);
   std::span<ExecutionAgreement> agreements() const;
   std::span<uint64_t> both_hashes() const;
 
-  // In host_memory_: agreements, both lists of hashes, boxes and matrices on their way to the GPU.
+  // In host_memory_: agreements, both lists of hashes, and the lists on their way to the GPU.
   int64_t agreement_bytes() const;
   int64_t hash_bytes() const;
 
   const std::shared_ptr<const CompiledPart> compiled_;
-  std::vector<SourceKernels> source_kernels_;  // [conversion + 1], the first for none
-  BoxRanges source_;
-  BoxRanges destination_;
+  const std::unique_ptr<GpuScales> scales_;
+  const StepLaunches launches_;
   std::unique_ptr<RegisteredMemory> host_memory_;
-  std::unique_ptr<GpuScales> scales_;
-  std::unique_ptr<GpuMemory> boxes_;  // and after them the matrices that have scales
-  int64_t matrices_offset_ = 0;
+  std::unique_ptr<GpuMemory> lists_;
+  // Addresses of the lists in it.
+  const KernelBox* boxes_ = nullptr;
+  const PackSegment* pack_segments_ = nullptr;
+  const CopySegment* copy_segments_ = nullptr;
+  const ScaledMatrix* matrices_ = nullptr;
   std::unique_ptr<GpuEvent> uploaded_;
 };
 

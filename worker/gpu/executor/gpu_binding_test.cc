@@ -52,18 +52,7 @@ TEST_F(GpuBindingTest, ATileBetweenElementsThatAreConvertedIsRefusedByName) {
                              HasSubstr("expected memory at a multiple of the 4 bytes"))));
 }
 
-TEST_F(GpuBindingTest, BoxesOfSourcesHaveTheSizesOfTheirElements) {
-  const Plan plan = Made(ConvertedOnOneDevice(100));
-  ASSERT_OK_AND_ASSIGN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
-  const TileMemory memory(plan);
-  ASSERT_OK_AND_ASSIGN(const auto binding,
-                       rank_->executor().Bind(compiled_parts[0], TilesOf(memory, 0)));
-  rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
-  EXPECT_EQ(binding->boxes(Side::kSource, 0).list->row_bytes, 400);
-  EXPECT_EQ(binding->boxes(Side::kDestination, 0).list->row_bytes, 200);
-}
-
-TEST_F(GpuBindingTest, BoxesThatAreQuantizedHaveRowsAndFactors) {
+TEST_F(GpuBindingTest, MatricesThatHaveScalesAreOnTheGpu) {
   const Plan plan = Made(QuantizedOnOneDevice());
   ASSERT_OK_AND_ASSIGN(const CompiledParts compiled_parts, CompiledPartsOf(plan, {}));
   const TileMemory memory(plan);
@@ -72,22 +61,8 @@ TEST_F(GpuBindingTest, BoxesThatAreQuantizedHaveRowsAndFactors) {
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
   // Three rows of two blocks.
   EXPECT_EQ(binding->scale_blocks(), 6);
-  const GpuBinding::Boxes elements = binding->boxes(Side::kSource, 0);
-  ASSERT_EQ(elements.count, 3);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(elements.list[i].address, tiles.source[0] + i * 128 * 400);
-    EXPECT_EQ(elements.list[i].rows, i < 2 ? 128 : 44);
-    EXPECT_EQ(elements.list[i].row_bytes, 400);
-    EXPECT_EQ(elements.list[i].factors_address, elements.list[0].factors_address + i * 8);
-  }
-  const GpuBinding::Boxes scales = binding->boxes(Side::kSource, 1);
-  ASSERT_EQ(scales.count, 1);
-  EXPECT_EQ(scales.list->row_bytes, 24);
   ASSERT_EQ(binding->scaling().matrix_count, 1);
-  const ScaledMatrix& matrix = binding->scaling().matrices[0];
-  EXPECT_EQ(matrix.address, tiles.source[0]);
-  EXPECT_EQ(matrix.scales_address, scales.list->address);
-  EXPECT_EQ(matrix.factors_address, elements.list->factors_address);
+  EXPECT_EQ(binding->scaling().matrices[0].address, tiles.source[0]);
 }
 
 TEST_F(GpuBindingTest, ATileOfWhichScalesAreReadNeedsMemory) {
@@ -107,15 +82,23 @@ TEST_F(GpuBindingTest, TilesThatTheCompiledPartDoesNotTouchNeedNoMemory) {
                                    {.source = TilesOf(chain_.memory, 0).source}));
 }
 
-TEST_F(GpuBindingTest, ItsBoxesAreThoseOfTheTiles) {
+TEST_F(GpuBindingTest, ALaunchIsGivenTheBoxesOfItsSegmentsInTheTiles) {
   const GpuTiles tiles = TilesOf(chain_.memory, 1);
   ASSERT_OK_AND_ASSIGN(const auto binding, rank_->executor().Bind(chain_.compiled_parts[1], tiles));
   rank_->RunUntil([&] { return binding->uploaded().IsDone().value(); });
-  const GpuBinding::Boxes boxes = binding->boxes(Side::kDestination, 0);
-  ASSERT_EQ(boxes.count, 1);
-  // The stand-in's memory is the host's.
-  EXPECT_EQ(boxes.list->address, tiles.destination[0]);
-  EXPECT_EQ(boxes.list->row_bytes, 2 * Plan::kLeafBytes);
+  for (int32_t step = 0; step < 2; ++step) {
+    ASSERT_EQ(binding->launches().unpacks(step).size(), 1U);
+    const PackArguments arguments = binding->ArgumentsOf(binding->launches().unpacks(step)[0]);
+    ASSERT_EQ(arguments.segment_count, 1);
+    // The stand-in's memory is the host's.
+    const PackSegment& segment = arguments.segments[0];
+    EXPECT_EQ(segment.begin, step * Plan::kLeafBytes);
+    EXPECT_EQ(segment.end, segment.begin + Plan::kLeafBytes);
+    EXPECT_EQ(segment.first_hash, step);
+    ASSERT_EQ(segment.box_end, segment.first_box + 1);
+    EXPECT_EQ(arguments.boxes[segment.first_box].address, tiles.destination[0]);
+    EXPECT_EQ(arguments.boxes[segment.first_box].row_bytes, 2 * Plan::kLeafBytes);
+  }
 }
 
 // An unpack that was lost is not to be taken for one that was right, neither at first nor when the

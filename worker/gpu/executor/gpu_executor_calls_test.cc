@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "tests/standin/rank_processes.h"
+#include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
@@ -71,6 +72,36 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
   EXPECT_THAT(told, Each(IsEmpty()));
 }
 
+int64_t Count(const std::vector<StandInCall>& calls, size_t begin, absl::string_view name) {
+  return std::count_if(calls.begin() + static_cast<ptrdiff_t>(begin), calls.end(),
+                       [&](const StandInCall& call) { return call.name == name; });
+}
+
+// Runs what makes a rank's task; gives an error unless it launched so many kernels.
+absl::Status ExpectLaunches(ExecutorRank& rank, GpuTaskSpec spec, int64_t expected) {
+  const std::shared_ptr<GpuBinding> binding = spec.binding;
+  const size_t first = rank.stand_in().Calls().size();
+  RETURN_IF_ERROR(rank.Run(std::move(spec)).status());
+  const int64_t launches = Count(rank.stand_in().Calls(), first, "cuLaunchKernel");
+  if (launches == expected) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(launches, " launches"));
+}
+
+// The root packs, both others unpack; a rank that passes chunks on launches nothing for it.
+TEST(GpuExecutorCallsTest, AStepOfManyChunksIsOneLaunch) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask chain =
+        ChainTask::OfRelays({.relays = 8, .steps = kSteps}, /*staging_bytes=*/6 << 20);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
+    RETURN_IF_ERROR(ExpectLaunches(*rank, std::move(spec), kSteps));
+    RETURN_IF_ERROR(chain.memory.CheckDestination(number));
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
 // Packs of later steps would keep them waiting.
 TEST(GpuExecutorCallsTest, TransfersGoBeforeKernels) {
   const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
@@ -108,9 +139,7 @@ TEST(GpuExecutorCallsTest, StepsOfABroadcastGroupAreLaunchesEventsAndBroadcasts)
     }
     const std::vector<StandInCall> calls = rank->stand_in().Calls();
     const size_t first = AfterTheLast(calls, "cuMemcpyDtoHAsync");
-    const auto broadcasts = std::count_if(
-        calls.begin() + static_cast<ptrdiff_t>(first), calls.end(),
-        [](const StandInCall& call) { return absl::string_view(call.name) == "ncclBroadcast"; });
+    const int64_t broadcasts = Count(calls, first, "ncclBroadcast");
     if (broadcasts != kSteps) {
       return absl::InternalError(absl::StrCat(broadcasts, " broadcasts"));
     }

@@ -2,7 +2,6 @@
 
 #include "common/base/status_macros.h"
 #include "worker/gpu/executor/device_pointer.h"
-#include "worker/gpu/kernels/kernel_launches.h"
 
 #include <vector>
 
@@ -51,7 +50,7 @@ absl::Status StepPipeline::EndStep() {
   // event would have happened without it.
   if (HasTransfers(step)) RETURN_IF_ERROR(EventsOf(issued_).wired->Record(*shared_.wire));
   // Copies first, since they have nothing to wait for: unpacks make the stream wait for transfers.
-  RETURN_IF_ERROR(QueueCopies(step));
+  RETURN_IF_ERROR(QueueCopies());
   RETURN_IF_ERROR(QueueUnpacks(step));
   if (!step.copies.empty() || !step.unpacks.empty()) {
     RETURN_IF_ERROR(EventsOf(issued_).unpacked->Record(*shared_.unpack));
@@ -70,29 +69,22 @@ absl::Status StepPipeline::QueueScales() {
   return shared_.unpack->WaitFor(*shared_.scaled);
 }
 
-template <typename Chunk>
-PackArguments StepPipeline::ArgumentsFor(Side side, const Chunk& chunk, uint64_t address) const {
-  const GpuBinding::Boxes boxes = binding_.boxes(side, chunk.slice_class);
-  return {.boxes = boxes.list,
-          .box_count = boxes.count,
-          .begin = chunk.begin,
-          .end = chunk.end,
-          .packed = DevicePointer<std::byte>(address)};
+PackArguments StepPipeline::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
+  PackArguments arguments = binding_.ArgumentsOf(launch);
+  arguments.packed = DevicePointer<std::byte>(shared_.staging.address());
+  return arguments;
 }
 
 absl::Status StepPipeline::QueuePacks(const Step& step) {
   if (step.packs.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(WaitForWire(*shared_.pack, step.pack_after_wire));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.pack, step.pack_after_unpack));
-  for (const CompiledPart::Pack& pack : compiled_.packs(step)) {
-    const ChunkMessage message = compiled_.MessageOf(pack.end - pack.begin);
-    const uint64_t address = shared_.staging.address() + pack.staging_offset;
-    PackArguments arguments = ArgumentsFor(Side::kSource, pack, address);
-    if (message.checksums) {
-      arguments.leaf_hashes = DevicePointer<uint64_t>(address + message.hashes_offset());
+  for (const auto& launch : binding_.launches().packs(issued_)) {
+    PackArguments arguments = ArgumentsOf(launch);
+    if (compiled_.checksums()) {
+      arguments.leaf_hashes = DevicePointer<uint64_t>(shared_.staging.address());
     }
-    RETURN_IF_ERROR(shared_.gpu.Launch(binding_.source_kernels(pack.slice_class).pack,
-                                       LeavesOf(pack.begin, pack.end), arguments, *shared_.pack));
+    RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, arguments, *shared_.pack));
   }
   return EventsOf(issued_).packed->Record(*shared_.pack);
 }
@@ -130,18 +122,9 @@ absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
   return communicator_.PerformAll(shared_.broadcasts, shared_.wire->handle());
 }
 
-absl::Status StepPipeline::QueueCopies(const Step& step) {
-  for (const CompiledPart::Copy& copy : compiled_.copies(step)) {
-    const GpuBinding::Boxes sources = binding_.boxes(Side::kSource, copy.slice_class);
-    const GpuBinding::Boxes destinations = binding_.boxes(Side::kDestination, copy.slice_class);
-    RETURN_IF_ERROR(shared_.gpu.Launch(binding_.source_kernels(copy.slice_class).copy,
-                                       LeavesOf(copy.begin, copy.end),
-                                       {.sources = sources.list,
-                                        .destinations = destinations.list,
-                                        .source_count = sources.count,
-                                        .destination_count = destinations.count,
-                                        .begin = copy.begin,
-                                        .end = copy.end},
+absl::Status StepPipeline::QueueCopies() {
+  for (const auto& launch : binding_.launches().copies(issued_)) {
+    RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, binding_.ArgumentsOf(launch),
                                        *shared_.unpack));
   }
   return absl::OkStatus();
@@ -151,17 +134,14 @@ absl::Status StepPipeline::QueueUnpacks(const Step& step) {
   if (step.unpacks.empty()) return absl::OkStatus();
   // What is unpacked has come in this step, so there are transfers, and their event was recorded.
   RETURN_IF_ERROR(shared_.unpack->WaitFor(*EventsOf(issued_).wired));
-  for (const CompiledPart::Unpack& unpack : compiled_.unpacks(step)) {
-    const ChunkMessage message = compiled_.MessageOf(unpack.end - unpack.begin);
-    const uint64_t address = shared_.staging.address() + unpack.staging_offset;
-    PackArguments arguments = ArgumentsFor(Side::kDestination, unpack, address);
-    if (message.checksums) {
-      arguments.leaf_hashes = binding_.hashes_in_place_on_gpu() + unpack.first_leaf;
-      arguments.root_hashes = DevicePointer<const uint64_t>(address + message.hashes_offset());
-      arguments.root_hashes_to = binding_.root_hashes_on_gpu() + unpack.first_leaf;
+  for (const auto& launch : binding_.launches().unpacks(issued_)) {
+    PackArguments arguments = ArgumentsOf(launch);
+    if (compiled_.checksums()) {
+      arguments.leaf_hashes = binding_.hashes_in_place_on_gpu();
+      arguments.root_hashes = DevicePointer<const uint64_t>(shared_.staging.address());
+      arguments.root_hashes_to = binding_.root_hashes_on_gpu();
     }
-    RETURN_IF_ERROR(shared_.gpu.Launch(shared_.unpack_kernel, LeavesOf(unpack.begin, unpack.end),
-                                       arguments, *shared_.unpack));
+    RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, arguments, *shared_.unpack));
   }
   return absl::OkStatus();
 }

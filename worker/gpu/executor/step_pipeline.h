@@ -1,10 +1,10 @@
 #pragma once
 
-#include "common/plan/tensor_table.h"
 #include "worker/gpu/communicators/communicator.h"
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
+#include "worker/gpu/executor/step_launches.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
@@ -75,14 +75,12 @@ class StepPipeline {
   absl::Status BeginStep();
   absl::Status EndStep();
   absl::Status QueueScales();
-  // Of a chunk that is packed or unpacked, between its boxes and this address in staging. Hashes
-  // are not set.
-  template <typename Chunk>
-  PackArguments ArgumentsFor(Side side, const Chunk& chunk, uint64_t address) const;
+  // Of packs or unpacks, between boxes and staging. Hashes are not set.
+  PackArguments ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const;
   absl::Status QueuePacks(const Step& step);
   absl::Status QueueTransfers(const Step& step);
   absl::Status QueueBroadcasts(const Step& step);
-  absl::Status QueueCopies(const Step& step);
+  absl::Status QueueCopies();
   absl::Status QueueUnpacks(const Step& step);
   // `stream` goes on when that step's transfers or unpacks have ended.
   absl::Status WaitForWire(GpuStream& stream, int32_t step);

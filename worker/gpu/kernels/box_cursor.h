@@ -8,19 +8,10 @@
 
 namespace crossmesh {
 
-// The index of the last of the boxes [first, end) that begins at `position` or before it; there is
-// one.
+// The index of the one of the boxes [first, end) that a position is in.
 CROSSMESH_DEVICE inline int32_t FindBox(const KernelBox* boxes, int32_t first, int32_t end,
                                         int64_t position) {
-  while (end - first > 1) {
-    const int32_t middle = first + (end - first) / 2;
-    if (boxes[middle].packed_offset <= position) {
-      first = middle;
-    } else {
-      end = middle;
-    }
-  }
-  return first;
+  return FindLast<&KernelBox::packed_offset>(boxes, first, end, position);
 }
 
 // A place in the packed bytes of boxes whose elements are Elements (CopiedBytes or

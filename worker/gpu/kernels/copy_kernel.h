@@ -13,6 +13,49 @@
 
 namespace crossmesh {
 
+namespace internal {
+
+// What a block of threads shares of the leaf that it copies.
+struct CopiedLeaf {
+  PackedLeaf leaf;
+  int64_t hash_index;  // in both lists
+  LeafBoxRange sources;
+  LeafBoxRange destinations;
+};
+
+// Four warps find it: two for each side.
+CROSSMESH_DEVICE inline void FindCopiedLeaf(int thread, int32_t block,
+                                            const CopyArguments& arguments, CopiedLeaf& found) {
+  const bool is_of_source = FindsLeafBoxes(thread);
+  const int finder = is_of_source ? thread : thread - 2 * kWarpThreads;
+  if (!FindsLeafBoxes(finder)) return;
+  const CopySegment& segment = SegmentOf(arguments.segments, arguments.segment_count, block);
+  const PackedLeaf leaf = LeafOf(segment, block);
+  if (!is_of_source) {
+    FindLeafBoxes(finder, leaf,
+                  {arguments.destinations, segment.first_destination, segment.destination_end},
+                  found.destinations);
+    return;
+  }
+  if (finder == 0) {
+    found.leaf = leaf;
+    found.hash_index = segment.first_hash + leaf.number;
+  }
+  FindLeafBoxes(finder, leaf, {arguments.sources, segment.first_source, segment.source_end},
+                found.sources);
+}
+
+// Where a thread's share of the leaf goes.
+CROSSMESH_DEVICE inline BoxCursor<CopiedBytes> DestinationOf(LeafShare share,
+                                                             const CopyArguments& arguments,
+                                                             const CopiedLeaf& copied) {
+  // A share that begins past the end of a short leaf has no bytes, and needs no place for them.
+  const int64_t position = copied.leaf.begin + Min(share.begin, copied.leaf.bytes - 1);
+  return {arguments.destinations, copied.destinations.first, copied.destinations.end, position};
+}
+
+}  // namespace internal
+
 // Read once and written once. What is hashed of the destinations is read again from them, so that
 // the hash is of what arrived.
 struct CopyKernel {
@@ -21,8 +64,7 @@ struct CopyKernel {
   struct Shared {
     LeafHash source_hash;
     LeafHash destination_hash;
-    LeafBoxRange sources;
-    LeafBoxRange destinations;
+    internal::CopiedLeaf copied;
   };
   struct Registers {};
   static constexpr int kThreads = kLeafThreads;
@@ -35,8 +77,8 @@ struct CopyKernel {
     if constexpr (phase == 1) CopyShare(place, arguments, shared);
     if constexpr (phase == 2) {
       if (arguments.destination_hashes == nullptr) return;
-      SumShare(LeafShare(place.thread), LeafOf(place, arguments),
-               shared.destinations.Of(arguments.destinations), shared.destination_hash);
+      SumShare(LeafShare(place.thread), shared.copied.leaf,
+               shared.copied.destinations.Of(arguments.destinations), shared.destination_hash);
     }
     if constexpr (phase == 3) Combine(place, arguments, shared);
     if constexpr (phase == 4) Finish(place, arguments, shared);
@@ -47,31 +89,21 @@ struct CopyKernel {
   // the source's.
   static constexpr int kDestinationThread = kWarpThreads;
 
-  CROSSMESH_DEVICE static PackedLeaf LeafOf(KernelPlace place, const Arguments& arguments) {
-    return PackedLeaf(place.block, arguments.begin, arguments.end);
-  }
-
   CROSSMESH_DEVICE static void Prepare(KernelPlace place, const Arguments& arguments,
                                        Shared& shared) {
-    const PackedLeaf leaf = LeafOf(place, arguments);
     PrepareLeafHash(place.thread, shared.source_hash);
     PrepareLeafHash(place.thread, shared.destination_hash);
-    FindLeafBoxes(place.thread - 2 * kWarpThreads, leaf,
-                  {arguments.sources, 0, arguments.source_count}, shared.sources);
-    FindLeafBoxes(place.thread - 4 * kWarpThreads, leaf,
-                  {arguments.destinations, 0, arguments.destination_count}, shared.destinations);
+    internal::FindCopiedLeaf(place.thread - 2 * kWarpThreads, place.block, arguments,
+                             shared.copied);
   }
 
   CROSSMESH_DEVICE static void CopyShare(KernelPlace place, const Arguments& arguments,
                                          Shared& shared) {
-    const PackedLeaf leaf = LeafOf(place, arguments);
+    const PackedLeaf leaf = shared.copied.leaf;
     const LeafShare share(place.thread);
     LeafSum sum(leaf.bytes, share);
-    // A share that begins past the end of a short leaf has no bytes, and needs no place for them.
-    const int64_t position = leaf.begin + Min(share.begin, leaf.bytes - 1);
-    BoxCursor<CopiedBytes> to(arguments.destinations, shared.destinations.first,
-                              shared.destinations.end, position);
-    ReadShare<CopiedBytes>(share, leaf, shared.sources.Of(arguments.sources),
+    BoxCursor<CopiedBytes> to = internal::DestinationOf(share, arguments, shared.copied);
+    ReadShare<CopiedBytes>(share, leaf, shared.copied.sources.Of(arguments.sources),
                            [&](int stripe, Uint128 piece, int bytes) {
                              if (arguments.source_hashes != nullptr)
                                sum.Add(stripe, piece, shared.source_hash);
@@ -83,7 +115,7 @@ struct CopyKernel {
 
   CROSSMESH_DEVICE static void Combine(KernelPlace place, const Arguments& arguments,
                                        Shared& shared) {
-    const int bytes = LeafOf(place, arguments).bytes;
+    const int bytes = shared.copied.leaf.bytes;
     if (place.thread < kDestinationThread) {
       if (arguments.source_hashes == nullptr) return;
       CombineLeafHash(place.thread, bytes, shared.source_hash);
@@ -94,12 +126,13 @@ struct CopyKernel {
 
   CROSSMESH_DEVICE static void Finish(KernelPlace place, const Arguments& arguments,
                                       Shared& shared) {
-    const int bytes = LeafOf(place, arguments).bytes;
+    const int bytes = shared.copied.leaf.bytes;
+    const int64_t index = shared.copied.hash_index;
     if (place.thread == 0 && arguments.source_hashes != nullptr) {
-      arguments.source_hashes[place.block] = FinishLeafHash(bytes, shared.source_hash);
+      arguments.source_hashes[index] = FinishLeafHash(bytes, shared.source_hash);
     }
     if (place.thread == kDestinationThread && arguments.destination_hashes != nullptr) {
-      arguments.destination_hashes[place.block] = FinishLeafHash(bytes, shared.destination_hash);
+      arguments.destination_hashes[index] = FinishLeafHash(bytes, shared.destination_hash);
     }
   }
 };
@@ -109,10 +142,7 @@ struct CopyKernel {
 template <class Elements>
 struct ConvertKernel {
   using Arguments = CopyArguments;
-  struct Shared {
-    LeafBoxRange sources;
-    LeafBoxRange destinations;
-  };
+  using Shared = internal::CopiedLeaf;
   struct Registers {};
   static constexpr int kThreads = kLeafThreads;
   static constexpr int kPhases = 2;
@@ -120,20 +150,13 @@ struct ConvertKernel {
   template <int phase>
   CROSSMESH_DEVICE static void Run(KernelPlace place, const Arguments& arguments, Shared& shared,
                                    Registers& /*registers*/) {
-    const PackedLeaf leaf(place.block, arguments.begin, arguments.end);
     if constexpr (phase == 0) {
-      FindLeafBoxes(place.thread, leaf, {arguments.sources, 0, arguments.source_count},
-                    shared.sources);
-      FindLeafBoxes(place.thread - 2 * kWarpThreads, leaf,
-                    {arguments.destinations, 0, arguments.destination_count}, shared.destinations);
+      internal::FindCopiedLeaf(place.thread, place.block, arguments, shared);
     }
     if constexpr (phase == 1) {
       const LeafShare share(place.thread);
-      // As in CopyKernel.
-      const int64_t position = leaf.begin + Min(share.begin, leaf.bytes - 1);
-      BoxCursor<CopiedBytes> to(arguments.destinations, shared.destinations.first,
-                                shared.destinations.end, position);
-      ReadShare<Elements>(share, leaf, shared.sources.Of(arguments.sources),
+      BoxCursor<CopiedBytes> to = internal::DestinationOf(share, arguments, shared);
+      ReadShare<Elements>(share, shared.leaf, shared.sources.Of(arguments.sources),
                           [&](int /*stripe*/, Uint128 piece, int bytes) {
                             to.Store(piece, bytes);
                             to.Advance(kXxh3StripeBytes - bytes);

@@ -45,6 +45,18 @@ CROSSMESH_DEVICE constexpr T Max(T a, T b) {
   return a < b ? b : a;
 }
 
+// The index of the last of the items [first, end) whose `member` is at most `value`. It ascends
+// from item to item, and the first one's is.
+template <auto member, class Item, typename Value>
+CROSSMESH_DEVICE constexpr int32_t FindLast(const Item* items, int32_t first, int32_t end,
+                                            Value value) {
+  while (end - first > 1) {
+    const int32_t middle = first + (end - first) / 2;
+    (items[middle].*member <= value ? first : end) = middle;
+  }
+  return first;
+}
+
 // The GPU's memory, whose addresses are numbers where plans are bound to them.
 CROSSMESH_DEVICE inline std::byte* MemoryAt(uint64_t address) {
   auto* memory = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)

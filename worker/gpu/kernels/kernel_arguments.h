@@ -24,40 +24,62 @@ struct KernelBox {
   uint64_t factors_address = 0;
 };
 
-// Packs, unpacks or only hashes a range of the packed bytes of a class: one block of threads for
-// each leaf of 64 KiB, counted from the beginning of the range.
+// Bytes [begin, end) of a class, as a launch packs, unpacks or only hashes them: one block of
+// threads for each leaf of 64 KiB, counted from the beginning of the range. In a list, segments are
+// in the order of their blocks.
+struct PackSegment {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t packed_offset = 0;    // where its bytes lie in `packed`, a multiple of 16
+  int64_t first_hash = 0;       // of its leaves, in `leaf_hashes` and `root_hashes_to`
+  int64_t first_root_hash = 0;  // the same in `root_hashes`
+  int32_t first_box = 0;        // boxes [first_box, box_end) cover the range, and may cover more
+  int32_t box_end = 0;
+  int32_t first_block = 0;  // of the launch: the leaves of the segments before it
+};
+
+// Packs, unpacks or only hashes segments, each of any class. What differs between segments is in
+// their list, and what does not is here, where it takes no registers.
 struct PackArguments {
   static constexpr KernelParameter kParameter = KernelParameter::kPack;
 
-  const KernelBox* boxes = nullptr;  // they cover the range, and may cover more
-  int32_t box_count = 0;
-  int64_t begin = 0;
-  int64_t end = 0;
-  // The bytes of the range, at a multiple of 16. Null when packing: nothing is written.
+  const KernelBox* boxes = nullptr;  // of all classes
+  const PackSegment* segments = nullptr;
+  int32_t segment_count = 0;
+  // At a multiple of 16. Null when packing: nothing is written.
   std::byte* packed = nullptr;
-  // One for each leaf: XXH3-64 of its packed bytes. After unpacking, of what the boxes then hold.
-  // Null: nothing is hashed.
+  // XXH3-64 of the packed bytes of each leaf. After unpacking, of what the boxes then hold. Null:
+  // nothing is hashed.
   uint64_t* leaf_hashes = nullptr;
-  // When unpacking: the hashes of the range's leaves that came with its bytes, and where they are
-  // copied to. Null: nothing is copied.
+  // When unpacking: the hashes of leaves that came with their bytes, and where they are copied to.
+  // Null: nothing is copied.
   const uint64_t* root_hashes = nullptr;
   uint64_t* root_hashes_to = nullptr;
 };
 
-// Copies a range of the packed bytes of a class from boxes to others of the same GPU, which do not
-// overlap them: one block of threads for each leaf, as above. Both lists cover the range. Where
-// elements are converted, the destinations have them as they are packed, and nothing is hashed.
+// Bytes [begin, end) of a class, as a launch copies them: blocks of threads as above.
+struct CopySegment {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t first_hash = 0;    // of its leaves, in both lists of hashes
+  int32_t first_source = 0;  // boxes [first_source, source_end) cover the range
+  int32_t source_end = 0;
+  int32_t first_destination = 0;  // the same of the destinations
+  int32_t destination_end = 0;
+  int32_t first_block = 0;  // as above
+};
+
+// Copies segments from boxes to others of the same GPU, which do not overlap them. Where elements
+// are converted, the destinations have them as they are packed, and nothing is hashed.
 struct CopyArguments {
   static constexpr KernelParameter kParameter = KernelParameter::kCopy;
 
   const KernelBox* sources = nullptr;
   const KernelBox* destinations = nullptr;
-  int32_t source_count = 0;
-  int32_t destination_count = 0;
-  int64_t begin = 0;
-  int64_t end = 0;
-  // One for each leaf: XXH3-64 of what was read, and of what the destinations then hold. Null:
-  // nothing is hashed.
+  const CopySegment* segments = nullptr;
+  int32_t segment_count = 0;
+  // XXH3-64 of what was read of each leaf, and of what the destinations then hold. Null: nothing is
+  // hashed.
   uint64_t* source_hashes = nullptr;
   uint64_t* destination_hashes = nullptr;
 };

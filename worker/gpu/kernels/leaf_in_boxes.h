@@ -18,16 +18,28 @@ namespace crossmesh {
 template <class Elements>
 inline constexpr int kStripesAtOnce = Elements::Scaling::kHasFactor ? 2 : 4;
 
-// The leaf of one block of threads, of a range of the packed bytes of a class.
+// The leaf of one block of threads: bytes of a segment of the launch. The block shares it.
 struct PackedLeaf {
-  CROSSMESH_DEVICE PackedLeaf(int block, int64_t range_begin, int64_t range_end)
-      : offset(int64_t{block} * kLeafBytes),
-        begin(range_begin + offset),
-        bytes(static_cast<int>(Min<int64_t>(range_end - begin, kLeafBytes))) {}
-  int64_t offset;  // in the range
   int64_t begin;   // in the class
-  int bytes;
+  int32_t number;  // in the segment
+  int32_t bytes;
 };
+
+// The segment that a block of threads is of.
+template <class Segment>
+CROSSMESH_DEVICE inline const Segment& SegmentOf(const Segment* segments, int32_t count,
+                                                 int32_t block) {
+  return segments[FindLast<&Segment::first_block>(segments, 0, count, block)];
+}
+
+template <class Segment>
+CROSSMESH_DEVICE inline PackedLeaf LeafOf(const Segment& segment, int32_t block) {
+  const int32_t number = block - segment.first_block;
+  const int64_t begin = segment.begin + int64_t{number} * kLeafBytes;
+  return {.begin = begin,
+          .number = number,
+          .bytes = static_cast<int32_t>(Min<int64_t>(segment.end - begin, kLeafBytes))};
+}
 
 // The boxes of a list that a leaf lies in.
 struct LeafBoxes {
@@ -43,12 +55,18 @@ struct LeafBoxRange {
   int32_t end;
 };
 
-// The first threads of two warps find it, so that they search side by side. `thread` is counted
-// from the first of them.
+// The first threads of two warps find a leaf's boxes, so that they search side by side: is this one
+// of them? `thread` is counted from the first.
+CROSSMESH_DEVICE inline bool FindsLeafBoxes(int thread) {
+  return thread == 0 || thread == kWarpThreads;
+}
+
+// By one of these threads.
 CROSSMESH_DEVICE inline void FindLeafBoxes(int thread, const PackedLeaf& leaf,
                                            const LeafBoxes& list, LeafBoxRange& found) {
-  if (thread == 0) found.first = FindBox(list.boxes, list.first, list.end, leaf.begin);
-  if (thread == kWarpThreads) {
+  if (thread == 0) {
+    found.first = FindBox(list.boxes, list.first, list.end, leaf.begin);
+  } else {
     const int64_t last = leaf.begin + leaf.bytes - 1;
     found.end = FindBox(list.boxes, list.first, list.end, last) + 1;
   }

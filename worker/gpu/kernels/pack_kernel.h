@@ -23,33 +23,47 @@ namespace internal {
 struct PackShared {
   LeafHash hash;
   LeafBoxRange boxes;
+  PackedLeaf leaf;
+  int64_t packed_offset;  // of the leaf
+  int64_t hash_index;     // in leaf_hashes and root_hashes_to
+  int64_t root_hash_index;
 };
 
-CROSSMESH_DEVICE inline PackedLeaf LeafOf(KernelPlace place, const PackArguments& arguments) {
-  return PackedLeaf(place.block, arguments.begin, arguments.end);
+// By one thread.
+CROSSMESH_DEVICE inline void ShareLeaf(const PackSegment& segment, const PackedLeaf& leaf,
+                                       PackShared& shared) {
+  shared.leaf = leaf;
+  shared.packed_offset = segment.packed_offset + int64_t{leaf.number} * kLeafBytes;
+  shared.hash_index = segment.first_hash + leaf.number;
+  shared.root_hash_index = segment.first_root_hash + leaf.number;
 }
 
 CROSSMESH_DEVICE inline void PrepareLeaf(KernelPlace place, const PackArguments& arguments,
                                          PackShared& shared) {
   PrepareLeafHash(place.thread, shared.hash);
-  FindLeafBoxes(place.thread - 2 * kWarpThreads, LeafOf(place, arguments),
-                {arguments.boxes, 0, arguments.box_count}, shared.boxes);
+  const int finder = place.thread - 2 * kWarpThreads;
+  if (!FindsLeafBoxes(finder)) return;
+  const PackSegment& segment = SegmentOf(arguments.segments, arguments.segment_count, place.block);
+  const PackedLeaf leaf = LeafOf(segment, place.block);
+  if (finder == 0) ShareLeaf(segment, leaf, shared);
+  FindLeafBoxes(finder, leaf, {arguments.boxes, segment.first_box, segment.box_end}, shared.boxes);
 }
 
-// Reads a thread's share of a leaf in the boxes; writes it to `packed`, the leaf's place, unless
-// that is null; sums it up if hashes are wanted.
+// Reads a thread's share of a leaf in the boxes; writes it to the leaf's place if there is one;
+// sums it up if hashes are wanted.
 template <class Elements>
 CROSSMESH_DEVICE inline void PackShare(KernelPlace place, const PackArguments& arguments,
-                                       std::byte* packed, PackShared& shared) {
-  const PackedLeaf leaf = LeafOf(place, arguments);
+                                       PackShared& shared) {
+  const PackedLeaf leaf = shared.leaf;
+  const auto packed = reinterpret_cast<uint64_t>(arguments.packed) + shared.packed_offset;
   const LeafShare share(place.thread);
   LeafSum sum(leaf.bytes, share);
   ReadShare<Elements>(share, leaf, shared.boxes.Of(arguments.boxes),
                       [&](int stripe, Uint128 piece, int bytes) {
                         if (arguments.leaf_hashes != nullptr) sum.Add(stripe, piece, shared.hash);
-                        if (packed == nullptr) return;
+                        if (arguments.packed == nullptr) return;
                         const int at = share.begin + stripe * kXxh3StripeBytes;
-                        StorePart(reinterpret_cast<uint64_t>(packed + at), piece, bytes);
+                        StorePart(packed + at, piece, bytes);
                       });
   if (arguments.leaf_hashes != nullptr) sum.Finish(shared.hash);
 }
@@ -57,14 +71,13 @@ CROSSMESH_DEVICE inline void PackShare(KernelPlace place, const PackArguments& a
 CROSSMESH_DEVICE inline void CombineLeaf(KernelPlace place, const PackArguments& arguments,
                                          PackShared& shared) {
   if (arguments.leaf_hashes == nullptr) return;
-  CombineLeafHash(place.thread, LeafOf(place, arguments).bytes, shared.hash);
+  CombineLeafHash(place.thread, shared.leaf.bytes, shared.hash);
 }
 
 CROSSMESH_DEVICE inline void FinishLeaf(KernelPlace place, const PackArguments& arguments,
                                         PackShared& shared) {
   if (arguments.leaf_hashes == nullptr || place.thread != 0) return;
-  const int bytes = LeafOf(place, arguments).bytes;
-  arguments.leaf_hashes[place.block] = FinishLeafHash(bytes, shared.hash);
+  arguments.leaf_hashes[shared.hash_index] = FinishLeafHash(shared.leaf.bytes, shared.hash);
 }
 
 }  // namespace internal
@@ -82,11 +95,7 @@ struct PackKernel {
   CROSSMESH_DEVICE static void Run(KernelPlace place, const Arguments& arguments, Shared& shared,
                                    Registers& /*registers*/) {
     if constexpr (phase == 0) internal::PrepareLeaf(place, arguments, shared);
-    if constexpr (phase == 1) {
-      std::byte* packed = arguments.packed;
-      if (packed != nullptr) packed += internal::LeafOf(place, arguments).offset;
-      internal::PackShare<Elements>(place, arguments, packed, shared);
-    }
+    if constexpr (phase == 1) internal::PackShare<Elements>(place, arguments, shared);
     if constexpr (phase == 2) internal::CombineLeaf(place, arguments, shared);
     if constexpr (phase == 3) internal::FinishLeaf(place, arguments, shared);
   }
@@ -104,34 +113,35 @@ struct UnpackKernel {
   template <int phase>
   CROSSMESH_DEVICE static void Run(KernelPlace place, const Arguments& arguments, Shared& shared,
                                    Registers& /*registers*/) {
-    if constexpr (phase == 0) {
-      internal::PrepareLeaf(place, arguments, shared);
-      CopyRootHash(place, arguments);
-    }
+    if constexpr (phase == 0) internal::PrepareLeaf(place, arguments, shared);
     if constexpr (phase == 1) WriteShare(place, arguments, shared);
     if constexpr (phase == 2) {
       if (arguments.leaf_hashes == nullptr) return;
-      SumShare(LeafShare(place.thread), internal::LeafOf(place, arguments),
-               shared.boxes.Of(arguments.boxes), shared.hash);
+      SumShare(LeafShare(place.thread), shared.leaf, shared.boxes.Of(arguments.boxes), shared.hash);
     }
-    if constexpr (phase == 3) internal::CombineLeaf(place, arguments, shared);
+    if constexpr (phase == 3) {
+      CopyRootHash(place, arguments, shared);
+      internal::CombineLeaf(place, arguments, shared);
+    }
     if constexpr (phase == 4) internal::FinishLeaf(place, arguments, shared);
   }
 
  private:
-  // By a thread that has nothing else to do while the leaf's boxes are looked for.
-  CROSSMESH_DEVICE static void CopyRootHash(KernelPlace place, const Arguments& arguments) {
+  // By a thread that has nothing else to do while others combine hashes.
+  CROSSMESH_DEVICE static void CopyRootHash(KernelPlace place, const Arguments& arguments,
+                                            const Shared& shared) {
     if (arguments.root_hashes == nullptr || place.thread != kThreads - 1) return;
-    arguments.root_hashes_to[place.block] = arguments.root_hashes[place.block];
+    arguments.root_hashes_to[shared.hash_index] = arguments.root_hashes[shared.root_hash_index];
   }
 
   CROSSMESH_DEVICE static void WriteShare(KernelPlace place, const Arguments& arguments,
                                           const Shared& shared) {
-    const PackedLeaf leaf = internal::LeafOf(place, arguments);
+    const PackedLeaf leaf = shared.leaf;
     const LeafShare share(place.thread);
     const int left = leaf.bytes - share.begin;
     if (left <= 0) return;
-    const auto packed = reinterpret_cast<uint64_t>(arguments.packed + leaf.offset + share.begin);
+    const uint64_t packed =
+        reinterpret_cast<uint64_t>(arguments.packed) + shared.packed_offset + share.begin;
     BoxCursor<CopiedBytes> cursor(arguments.boxes, shared.boxes.first, shared.boxes.end,
                                   leaf.begin + share.begin);
     constexpr int kAtOnce = kStripesAtOnce<CopiedBytes>;

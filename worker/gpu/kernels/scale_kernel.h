@@ -58,11 +58,8 @@ struct ScaleKernel {
  private:
   CROSSMESH_DEVICE static void FindBlock(KernelPlace place, const Arguments& arguments,
                                          Registers& registers) {
-    int32_t index = 0;
-    for (int32_t end = arguments.matrix_count; end - index > 1;) {
-      const int32_t middle = index + (end - index) / 2;
-      (arguments.matrices[middle].first_block <= place.block ? index : end) = middle;
-    }
+    const int32_t index = FindLast<&ScaledMatrix::first_block>(arguments.matrices, 0,
+                                                               arguments.matrix_count, place.block);
     registers.matrix = &arguments.matrices[index];
     const int64_t block = place.block - registers.matrix->first_block;
     const int64_t blocks_of_row = ScaleBlocks(registers.matrix->columns);

@@ -16,7 +16,9 @@
 namespace crossmesh {
 namespace {
 
+// What a batch's lists have, one after the other.
 constexpr int64_t kBoxBytes = int64_t{TileCopies::kBatchPieces} * sizeof(KernelBox);
+constexpr int64_t kSegmentBytes = int64_t{TileCopies::kBatchPieces} * sizeof(PackSegment);
 // Each piece may end in a leaf that is not whole.
 constexpr int64_t kBatchLeaves =
     Plan::LeavesOf(TileCopies::kWindowBytes) + int64_t{TileCopies::kBatchPieces};
@@ -130,9 +132,9 @@ absl::StatusOr<TileCopies::Batch> TileCopies::TakeBatch() {
     spare_.pop_back();
     return batch;
   }
-  ASSIGN_OR_RETURN(batch.lists,
-                   RegisteredMemory::Create(
-                       gpu_, ByteCount(kBoxBytes + kBatchLeaves * int64_t{sizeof(uint64_t)})));
+  constexpr int64_t kHashBytes = kBatchLeaves * int64_t{sizeof(uint64_t)};
+  ASSIGN_OR_RETURN(batch.lists, RegisteredMemory::Create(
+                                    gpu_, ByteCount(kBoxBytes + kSegmentBytes + kHashBytes)));
   ASSIGN_OR_RETURN(batch.done, GpuEvent::Create(gpu_));
   return batch;
 }
@@ -141,16 +143,12 @@ absl::Status TileCopies::QueuePieces(Copy& copy, Batch& batch) {
   RETURN_IF_ERROR(MoveWindow(copy));
   batch.window = copy.window;
   batch.pieces.clear();
-  int64_t leaves = 0;
   while (batch.pieces.size() < kBatchPieces && !copy.is_queued() &&
          copy.next_offset() < copy.window->end()) {
     const Piece& piece = batch.pieces.emplace_back(TakePiece(copy));
     RETURN_IF_ERROR(QueueCopy(copy, piece));
-    if (!copy.checksums) continue;
-    RETURN_IF_ERROR(QueueHash(copy, batch, leaves));
-    leaves += Plan::LeavesOf(piece.bytes);
   }
-  return absl::OkStatus();
+  return copy.checksums ? QueueHashes(copy, batch) : absl::OkStatus();
 }
 
 absl::Status TileCopies::MoveWindow(Copy& copy) {
@@ -185,28 +183,38 @@ absl::Status TileCopies::QueueCopy(const Copy& copy, const Piece& piece) {
                       : memory.CopyToGpu(on_host, on_gpu, *stream_);
 }
 
-absl::Status TileCopies::QueueHash(const Copy& copy, const Batch& batch, int64_t first_leaf) {
-  // After the copy on the same stream: hashed is what is then in the GPU's memory, the pack
+absl::Status TileCopies::QueueHashes(const Copy& copy, const Batch& batch) {
+  // After the copies on the same stream: hashed is what is then in the GPU's memory, the pack
   // kernel's way without a place for packed bytes.
-  const size_t index = batch.pieces.size() - 1;
-  const Piece& piece = batch.pieces[index];
-  const uint64_t lists = batch.lists->device_address();
-  reinterpret_cast<KernelBox*>(batch.lists->bytes().data())[index] = {
-      .address = copy.memory->address() + piece.offset,
-      .rows = 1,
-      .row_bytes = piece.bytes,
-      .pitch_bytes = piece.bytes};
-  return gpu_.Launch(hash_, Plan::LeavesOf(piece.bytes),
-                     {.boxes = DevicePointer<const KernelBox>(lists) + index,
-                      .box_count = 1,
-                      .begin = 0,
-                      .end = piece.bytes,
-                      .leaf_hashes = DevicePointer<uint64_t>(lists + kBoxBytes) + first_leaf},
+  std::byte* const lists = batch.lists->bytes().data();
+  auto* const boxes = reinterpret_cast<KernelBox*>(lists);
+  auto* const segments = reinterpret_cast<PackSegment*>(lists + kBoxBytes);
+  int32_t count = 0;
+  int64_t leaves = 0;
+  for (const Piece& piece : batch.pieces) {
+    boxes[count] = {.address = copy.memory->address() + piece.offset,
+                    .rows = 1,
+                    .row_bytes = piece.bytes,
+                    .pitch_bytes = piece.bytes};
+    segments[count] = {.end = piece.bytes,
+                       .first_hash = leaves,
+                       .first_box = count,
+                       .box_end = count + 1,
+                       .first_block = static_cast<int32_t>(leaves)};
+    leaves += Plan::LeavesOf(piece.bytes);
+    ++count;
+  }
+  const uint64_t on_gpu = batch.lists->device_address();
+  return gpu_.Launch(hash_, leaves,
+                     {.boxes = DevicePointer<const KernelBox>(on_gpu),
+                      .segments = DevicePointer<const PackSegment>(on_gpu + kBoxBytes),
+                      .segment_count = count,
+                      .leaf_hashes = DevicePointer<uint64_t>(on_gpu + kBoxBytes + kSegmentBytes)},
                      *stream_);
 }
 
 std::span<uint64_t> TileCopies::HashesOf(const Batch& batch) {
-  return {reinterpret_cast<uint64_t*>(batch.lists->bytes().data() + kBoxBytes),
+  return {reinterpret_cast<uint64_t*>(batch.lists->bytes().data() + kBoxBytes + kSegmentBytes),
           static_cast<size_t>(kBatchLeaves)};
 }
 

@@ -89,7 +89,8 @@ class TileCopies {
     int64_t next_offset() const { return ranges[range].offset + range_queued; }
   };
   struct Batch {
-    std::unique_ptr<RegisteredMemory> lists;  // a box for each piece, hashes of their leaves
+    std::unique_ptr<RegisteredMemory>
+        lists;  // a box and a segment for each piece, hashes of leaves
     std::unique_ptr<GpuEvent> done;
     std::vector<Piece> pieces = {};
     std::shared_ptr<const Window> window = nullptr;
@@ -112,8 +113,8 @@ class TileCopies {
   // The next one in the window, and moves past it.
   static Piece TakePiece(Copy& copy);
   absl::Status QueueCopy(const Copy& copy, const Piece& piece);
-  // Of the batch's last piece.
-  absl::Status QueueHash(const Copy& copy, const Batch& batch, int64_t first_leaf);
+  // Of all pieces, by one launch.
+  absl::Status QueueHashes(const Copy& copy, const Batch& batch);
   static absl::Status CompareHashes(const Copy& copy, const Batch& batch);
   static std::span<uint64_t> HashesOf(const Batch& batch);
 

@@ -22,6 +22,17 @@ Plan::Spec ConvertedOnOneDevice(int64_t elements);
 // A matrix of 300 x 200 elements that a.0 holds as BF16 and needs as F8_E4M3, with its scales.
 Plan::Spec QuantizedOnOneDevice();
 
+// What a.0 (rank 0) sends to b.0 (rank 1), of one type, or converted from F32 to F16 on the way.
+struct SentTensor {
+  int64_t elements = 0;
+  bool is_converted = false;
+};
+// All of them at the same time, each from the first step on.
+Plan::Spec ManyTensors(const std::vector<SentTensor>& tensors);
+// Each of a.0 and b.0 sends the other a leaf in each of some steps, and holds and needs so many
+// bytes.
+Plan::Spec ExchangeBesideCopies(int64_t steps, int64_t copied_bytes);
+
 // Proven. Aborts when it is wrong.
 Plan Made(Plan::Spec spec);
 

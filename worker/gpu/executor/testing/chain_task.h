@@ -25,22 +25,27 @@ struct ChainTask {
   static ChainTask OfSmallRelays(int64_t relays) {
     constexpr int64_t kBytes = 256;
     Plan::Spec spec = ThroughTwoHops(relays * kBytes);
-    const Relay whole = spec.relays.front();
-    const std::vector<Hop> hops = std::exchange(spec.hops, {});
-    spec.relays.clear();
     spec.periods = static_cast<int32_t>(relays);
+    CutRelay(relays, spec);
     for (int64_t i = 0; i < relays; ++i) {
-      Relay relay = whole;
-      relay.begin = i * kBytes;
-      relay.end = relay.begin + kBytes;
-      relay.first_hop = std::ssize(spec.hops);
-      relay.due = {.begin = static_cast<int32_t>(i * DueTime::kParts / relays),
-                   .end = static_cast<int32_t>((i + 1) * DueTime::kParts / relays)};
-      spec.relays.push_back(relay);
-      spec.hops.insert(spec.hops.end(), hops.begin(), hops.end());
+      spec.relays[i].due = {.begin = static_cast<int32_t>(i * DueTime::kParts / relays),
+                            .end = static_cast<int32_t>((i + 1) * DueTime::kParts / relays)};
     }
-    PlaceHopsInPlanOrder(spec);
     return ChainTask(Made(std::move(spec)), {.staging_bytes = 1 << 20});
+  }
+
+  // Relays side by side: in each of so many steps, one chunk of each.
+  struct Shape {
+    int64_t relays = 1;
+    int64_t steps = 1;
+    int64_t chunk_bytes = Plan::kLeafBytes;
+  };
+  static ChainTask OfRelays(const Shape& shape, int64_t staging_bytes) {
+    Plan::Spec spec = ThroughTwoHops(shape.relays * shape.steps * shape.chunk_bytes);
+    spec.chunk_bytes = shape.chunk_bytes;
+    spec.periods = static_cast<int32_t>(shape.steps);
+    CutRelay(shape.relays, spec);
+    return ChainTask(Made(std::move(spec)), {.staging_bytes = staging_bytes});
   }
 
   // The same relay in a broadcast group of all three.
@@ -58,6 +63,22 @@ struct ChainTask {
   CompiledParts compiled_parts;  // by rank
 
  private:
+  // The only relay, to so many of the same length, due at the same time.
+  static void CutRelay(int64_t relays, Plan::Spec& spec) {
+    const Relay whole = spec.relays.front();
+    const std::vector<Hop> hops = std::exchange(spec.hops, {});
+    spec.relays.clear();
+    for (int64_t i = 0; i < relays; ++i) {
+      Relay relay = whole;
+      relay.begin = whole.end / relays * i;
+      relay.end = whole.end / relays * (i + 1);
+      relay.first_hop = std::ssize(spec.hops);
+      spec.relays.push_back(relay);
+      spec.hops.insert(spec.hops.end(), hops.begin(), hops.end());
+    }
+    PlaceHopsInPlanOrder(spec);
+  }
+
   ChainTask(Plan made, const CompiledPart::Options& options) : plan(std::move(made)), memory(plan) {
     auto compiled = CompiledPartsOf(plan, options);
     CHECK_OK(compiled);

@@ -3,6 +3,7 @@
 #include "common/mesh/box.h"
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/leaf_hash.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
@@ -37,15 +38,17 @@ struct CopyCase {
         range(RandomRange(std::min(sources.packed_bytes, destinations.packed_bytes),
                           ItemBytes(chosen.types.to), random)),
         source_hashes(LeavesOf(range.begin, range.end)),
-        destination_hashes(source_hashes.size()) {}
+        destination_hashes(source_hashes.size()),
+        segment({.begin = range.begin,
+                 .end = range.end,
+                 .source_end = static_cast<int32_t>(sources.boxes.size()),
+                 .destination_end = static_cast<int32_t>(destinations.boxes.size())}) {}
 
   CopyArguments Arguments() {
     return {.sources = sources.boxes.data(),
             .destinations = destinations.boxes.data(),
-            .source_count = static_cast<int32_t>(sources.boxes.size()),
-            .destination_count = static_cast<int32_t>(destinations.boxes.size()),
-            .begin = range.begin,
-            .end = range.end,
+            .segments = &segment,
+            .segment_count = 1,
             .source_hashes = source_hashes.data(),
             .destination_hashes = destination_hashes.data()};
   }
@@ -81,6 +84,7 @@ struct CopyCase {
   Interval range;
   std::vector<uint64_t> source_hashes;
   std::vector<uint64_t> destination_hashes;
+  CopySegment segment;
 };
 
 }  // namespace crossmesh

@@ -80,6 +80,7 @@ TEST_P(KernelConformanceTest, TheDestinationsHashIsOfWhatArrivedAndNotOfWhatWasR
   const KernelBox source = OneRow(from.address(), 2048);
   // Two boxes on the same memory: only one of them can be there in the end.
   const KernelBox destinations[] = {OneRow(to.address(), 1024), OneRow(to.address(), 1024, 1024)};
+  const CopySegment segment = {.end = 2048, .source_end = 1, .destination_end = 2};
   std::vector<uint64_t> source_hashes(1);
   std::vector<uint64_t> destination_hashes(1);
   ASSERT_NO_FATAL_FAILURE(Launch(
@@ -87,9 +88,8 @@ TEST_P(KernelConformanceTest, TheDestinationsHashIsOfWhatArrivedAndNotOfWhatWasR
        .blocks = 1,
        .arguments = CopyArguments{.sources = &source,
                                   .destinations = destinations,
-                                  .source_count = 1,
-                                  .destination_count = 2,
-                                  .end = 2048,
+                                  .segments = &segment,
+                                  .segment_count = 1,
                                   .source_hashes = source_hashes.data(),
                                   .destination_hashes = destination_hashes.data()},
        .memory = {from.whole(), to.whole(), BytesOf(source_hashes), BytesOf(destination_hashes)}}));

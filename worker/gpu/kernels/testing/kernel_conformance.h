@@ -11,4 +11,5 @@
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
 #include "worker/gpu/kernels/testing/pack_kernel_conformance.h"
 #include "worker/gpu/kernels/testing/scale_kernel_conformance.h"
+#include "worker/gpu/kernels/testing/segments_kernel_conformance.h"
 #include "worker/gpu/kernels/testing/unpack_kernel_conformance.h"

@@ -3,6 +3,7 @@
 #include "common/mesh/box.h"
 #include "common/mesh/data_type.h"
 #include "common/plan/testing/random_source.h"
+#include "worker/gpu/kernels/kernel_arguments.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
 #include "worker/gpu/kernels/testing/kernel_of_types.h"
@@ -30,6 +31,11 @@ inline constexpr KernelOfTypes kPacks[] = {
 // Without a conversion, as kernels unpack.
 inline constexpr KernelOfTypes kPlainPack = kPacks[0];
 
+// Of a launch that has no other, over all of the boxes.
+inline PackSegment OnlySegment(Interval range, std::span<const KernelBox> boxes) {
+  return {.begin = range.begin, .end = range.end, .box_end = static_cast<int32_t>(boxes.size())};
+}
+
 // Random boxes and a range of their packed bytes, at element boundaries, with room for its bytes
 // and hashes.
 struct PackCase {
@@ -37,13 +43,13 @@ struct PackCase {
       : boxes(SourcesOf(kernel, random)),
         range(RandomRange(boxes.packed_bytes, ItemBytes(kernel.types.to), random)),
         packed(range.end - range.begin, random),
-        leaf_hashes(LeavesOf(range.begin, range.end)) {}
+        leaf_hashes(LeavesOf(range.begin, range.end)),
+        segment(OnlySegment(range, boxes.boxes)) {}
 
   PackArguments Arguments() {
     return {.boxes = boxes.boxes.data(),
-            .box_count = static_cast<int32_t>(boxes.boxes.size()),
-            .begin = range.begin,
-            .end = range.end,
+            .segments = &segment,
+            .segment_count = 1,
             .packed = packed.data(),
             .leaf_hashes = leaf_hashes.data()};
   }
@@ -64,6 +70,7 @@ struct PackCase {
   Interval range;
   KernelMemory packed;
   std::vector<uint64_t> leaf_hashes;
+  PackSegment segment;
 };
 
 }  // namespace crossmesh

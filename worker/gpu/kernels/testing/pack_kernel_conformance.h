@@ -106,12 +106,13 @@ TEST_P(KernelConformanceTest, TellingNumbersAreConvertedAsByTheReference) {
     box.factors_address = ones.address();
     const int64_t packed_bytes = std::ssize(numbers) * ItemBytes(kernel.types.to);
     KernelMemory packed(packed_bytes, random);
+    const PackSegment segment = OnlySegment({.end = packed_bytes}, {&box, 1});
     ASSERT_NO_FATAL_FAILURE(Launch(
         {.kernel = kernel.name,
          .blocks = LeavesOf(0, packed_bytes),
          .arguments =
              PackArguments{
-                 .boxes = &box, .box_count = 1, .end = packed_bytes, .packed = packed.data()},
+                 .boxes = &box, .segments = &segment, .segment_count = 1, .packed = packed.data()},
          .memory = {memory.whole(), packed.whole(), ones.whole()}}));
     EXPECT_TRUE(std::ranges::equal(packed.bytes(),
                                    PackOnCpu({&box, 1}, kernel.types.from, kernel.types.to)));
@@ -129,14 +130,15 @@ TEST_P(KernelConformanceTest, EveryLengthIsHashedAsByTheLibrary) {
   }
   for (const int64_t bytes : lengths) {
     const KernelBox box = OneRow(memory.address(), bytes);
+    const PackSegment segment = OnlySegment({.end = bytes}, {&box, 1});
     std::vector<uint64_t> hashes(LeavesOf(0, bytes));
-    ASSERT_NO_FATAL_FAILURE(
-        Launch({.kernel = "crossmesh_pack",
-                .blocks = std::ssize(hashes),
-                .arguments =
-                    PackArguments{
-                        .boxes = &box, .box_count = 1, .end = bytes, .leaf_hashes = hashes.data()},
-                .memory = {memory.whole(), BytesOf(hashes)}}));
+    ASSERT_NO_FATAL_FAILURE(Launch({.kernel = "crossmesh_pack",
+                                    .blocks = std::ssize(hashes),
+                                    .arguments = PackArguments{.boxes = &box,
+                                                               .segments = &segment,
+                                                               .segment_count = 1,
+                                                               .leaf_hashes = hashes.data()},
+                                    .memory = {memory.whole(), BytesOf(hashes)}}));
     ASSERT_EQ(hashes, LeafHashesOnCpu(memory.bytes().first(static_cast<size_t>(bytes)))) << bytes;
   }
 }

@@ -7,6 +7,7 @@
 #include "worker/gpu/kernels/device_code.h"
 #include "worker/gpu/kernels/testing/box_memory.h"
 #include "worker/gpu/kernels/testing/kernel_conformance_fixture.h"
+#include "worker/gpu/kernels/testing/pack_case.h"
 #include "worker/gpu/kernels/testing/reference_kernels.h"
 #include "worker/gpu/kernels/testing/scale_case.h"
 
@@ -56,7 +57,8 @@ struct QuantizedRow {
                .scales_address = scale.address(),
                .factors_address = factor.address(),
                .scales_pitch_bytes = 4},
-        box(OneRow(memory.address(), matrix.pitch_bytes)) {
+        box(OneRow(memory.address(), matrix.pitch_bytes)),
+        segment(OnlySegment({.end = matrix.columns}, {&box, 1})) {
     box.factors_address = factor.address();
     for (size_t i = 0; i < row.size(); ++i) {
       StoreAligned(memory.address() + 2 * i, Bf16::Narrow(BitsOf(row[i])));
@@ -70,12 +72,13 @@ struct QuantizedRow {
             .memory = {memory.whole(), scale.whole(), factor.whole()}};
   }
   KernelLaunch Pack() {
-    return {.kernel = "crossmesh_pack_bf16_as_f8_e4m3",
-            .blocks = 1,
-            .arguments =
-                PackArguments{
-                    .boxes = &box, .box_count = 1, .end = matrix.columns, .packed = packed.data()},
-            .memory = {memory.whole(), packed.whole(), factor.whole()}};
+    return {
+        .kernel = "crossmesh_pack_bf16_as_f8_e4m3",
+        .blocks = 1,
+        .arguments =
+            PackArguments{
+                .boxes = &box, .segments = &segment, .segment_count = 1, .packed = packed.data()},
+        .memory = {memory.whole(), packed.whole(), factor.whole()}};
   }
   float ScaleFound() { return LoadAligned<float>(scale.address()); }
   std::vector<int> Fp8Values() {
@@ -91,6 +94,7 @@ struct QuantizedRow {
   KernelMemory factor;
   ScaledMatrix matrix;
   KernelBox box;
+  PackSegment segment;
 };
 
 TEST_P(KernelConformanceTest, TheLargestOfABlockBecomes448) {

@@ -67,12 +67,13 @@ TEST_P(KernelConformanceTest, UnpackingHashesWhatArrivedAndNotWhatCame) {
   KernelMemory packed(2048, random);
   // Two boxes on the same memory: only one of them can be there in the end.
   const KernelBox boxes[] = {OneRow(memory.address(), 1024), OneRow(memory.address(), 1024, 1024)};
+  const PackSegment segment = OnlySegment({.end = 2048}, boxes);
   std::vector<uint64_t> hashes(1);
   ASSERT_NO_FATAL_FAILURE(Launch({.kernel = "crossmesh_unpack",
                                   .blocks = 1,
                                   .arguments = PackArguments{.boxes = boxes,
-                                                             .box_count = 2,
-                                                             .end = 2048,
+                                                             .segments = &segment,
+                                                             .segment_count = 1,
                                                              .packed = packed.data(),
                                                              .leaf_hashes = hashes.data()},
                                   .memory = {memory.whole(), packed.whole(), BytesOf(hashes)}}));
