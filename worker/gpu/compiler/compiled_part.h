@@ -23,7 +23,7 @@ namespace crossmesh {
 // A step packs chunks from tiles to staging, sends and receives messages (chunk_message.h) between
 // the stagings of devices in one group, and unpacks what it received from staging to tiles. A
 // device that passes a chunk on sends it, in a later step, from where it was received. Copies from
-// tiles to tiles of the same device are dealt out to the steps.
+// tiles to tiles of the same device are dealt out to the steps, in ranges of many chunks.
 //
 // In a broadcast group (common/plan/broadcast_groups.h) a step has broadcasts instead of sends and
 // receives: each chunk goes from its root's staging to that of all others at a time, and nothing is
@@ -107,7 +107,7 @@ class CompiledPart {
     Range receives;
     Range broadcasts;  // in the order in which all of the group have them
     Range unpacks;     // of what comes, in that order
-    Range copies;      // they wait for nothing
+    Range copies;      // at most one range of each class; they wait for nothing
     // Indices of earlier steps, or kNoStep: before its packs run, the transfers or the unpacks up
     // to that step have ended; and before its transfers run, the unpacks.
     int32_t pack_after_wire = kNoStep;

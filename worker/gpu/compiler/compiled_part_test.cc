@@ -142,16 +142,33 @@ step 5
 )");
 }
 
-TEST(CompiledPartTest, CopiesAreDealtOutToTheSteps) {
+TEST(CompiledPartTest, CopiesWithoutTransfersAreOneRangeOfEachClass) {
   const CompiledParts compiled_parts = CompiledPartsOf(OnOneDevice(3 * Plan::kLeafBytes + 5), {});
   EXPECT_EQ(ToText(*compiled_parts[0]), R"(a.0, 0 leaves, peers
 step 0
-  copy class 0 [0, 65536)
-  copy class 0 [65536, 131072)
-  copy class 0 [131072, 196608)
-  copy class 0 [196608, 196613)
+  copy class 0 [0, 196613)
 )");
-  EXPECT_THAT(CompiledPartsOf(OnOneDevice(33 * Plan::kLeafBytes), {})[0]->steps(), SizeIs(3));
+  const CompiledParts large = CompiledPartsOf(OnOneDevice(int64_t{1} << 30), {});
+  ASSERT_THAT(large[0]->steps(), SizeIs(1));
+  EXPECT_THAT(large[0]->copies(large[0]->steps()[0]), SizeIs(1));
+}
+
+TEST(CompiledPartTest, CopiesAreDealtOutToTheStepsAsCoarselyAsALaunchNeeds) {
+  constexpr int64_t kMebibyte = int64_t{1} << 20;
+  const auto dealt = [](int64_t steps, int64_t copied_bytes) {
+    const CompiledParts compiled_parts =
+        CompiledPartsOf(ExchangeBesideCopies(steps, copied_bytes), {.staging_bytes = 4 << 20});
+    std::vector<int64_t> mebibytes;
+    for (const CompiledPart::Step& step : compiled_parts[0]->steps()) {
+      EXPECT_LE(step.copies.size(), 1);
+      for (const CompiledPart::Copy& copy : compiled_parts[0]->copies(step)) {
+        mebibytes.push_back((copy.end - copy.begin) / kMebibyte);
+      }
+    }
+    return mebibytes;
+  };
+  EXPECT_THAT(dealt(4, 256 * kMebibyte), ElementsAre(64, 64, 64, 64));
+  EXPECT_THAT(dealt(8, 80 * kMebibyte), ElementsAre(32, 32, 16));
 }
 
 TEST(CompiledPartTest, NothingIsCopiedWhereBothSidesAreOneMemory) {

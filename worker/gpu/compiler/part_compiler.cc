@@ -22,8 +22,40 @@ namespace {
 using Action = MessageSchedule::Action;
 using Events = std::span<const MessageSchedule::Event>;
 
-// Copies are small beside what a GPU moves in a step, and each is a launch.
-constexpr int64_t kCopiesOfStepMax = 16;
+// Of copies in a step, at least, if there are so many: enough for a launch at full speed.
+constexpr int64_t kCopyBytesOfStepMin = int64_t{32} << 20;
+
+// Deals out what a device copies, as ranges of whole leaves of classes.
+class CopyDealer {
+ public:
+  // So many bytes at a time, and less than a leaf more.
+  CopyDealer(const PreparedPart& part, int64_t share_bytes)
+      : part_(part), share_bytes_(share_bytes) {}
+
+  // Appends the next share to `copies`; gives its range there, which is empty when all is dealt.
+  CompiledPart::Range Deal(std::vector<CompiledPart::Copy>& copies) {
+    const int64_t first = std::ssize(copies);
+    for (int64_t left = share_bytes_; left > 0 && next_ < std::ssize(part_.copies());) {
+      const ClassIndex slice_class = part_.copies()[next_].slice_class;
+      const int64_t class_bytes = part_.slicing().classes()[slice_class].bytes;
+      const int64_t most = ChunkMessage::RoundUp(left, Plan::kLeafBytes);
+      const int64_t end = std::min(begin_ + most, class_bytes);
+      copies.push_back({.slice_class = slice_class, .begin = begin_, .end = end});
+      left -= end - begin_;
+      begin_ = end;
+      if (end < class_bytes) continue;
+      ++next_;
+      begin_ = 0;
+    }
+    return {first, std::ssize(copies)};
+  }
+
+ private:
+  const PreparedPart& part_;
+  const int64_t share_bytes_;
+  int64_t next_ = 0;   // of the part's copies
+  int64_t begin_ = 0;  // what is dealt of it
+};
 
 class PartCompiler {
  public:
@@ -43,7 +75,6 @@ class PartCompiler {
       while (end < events.size() && events[end].step == events[begin].step) ++end;
       RETURN_IF_ERROR(AddStep(events.subspan(begin, end - begin)));
     }
-    ListCopies();
     DealCopies();
     ListPeers();
     ListScaled();
@@ -177,37 +208,22 @@ class PartCompiler {
     return {.chunk_bytes = ChunkOf(message).bytes(), .checksums = options_.checksums};
   }
 
-  // Chunk by chunk. Received in place into the storage that is read, nothing is to be copied: the
-  // part was proven to keep its tiles where they are.
-  void ListCopies() {
-    const WorkerPart::Spec& spec = part_.part().spec();
-    if (spec.shared_storage && spec.binding == BindingMode::kInPlace) return;
-    for (const PreparedPart::Copy& copy : part_.copies()) {
-      const int64_t bytes = part_.slicing().classes()[copy.slice_class].bytes;
-      for (int64_t begin = 0; begin < bytes; begin += spec.chunk_bytes) {
-        lists_.copies.push_back({.slice_class = copy.slice_class,
-                                 .begin = begin,
-                                 .end = std::min(begin + spec.chunk_bytes, bytes)});
-      }
-    }
-  }
-
-  // Evenly over the steps, to run beside their transfers; what that leaves gets steps of its own.
+  // Evenly over the steps, to run beside their transfers; in one of its own where there are none.
   void DealCopies() {
-    const int64_t copies = std::ssize(lists_.copies);
-    const int64_t steps = std::max<int64_t>(std::ssize(lists_.steps), 1);
-    const int64_t share = std::min((copies + steps - 1) / steps, kCopiesOfStepMax);
-    int64_t dealt = 0;
-    const auto deal = [&](CompiledPart::Step& step) {
-      step.copies = {dealt, std::min(dealt + share, copies)};
-      dealt = step.copies.end;
-    };
-    for (CompiledPart::Step& step : lists_.steps) deal(step);
-    while (dealt < copies) {
-      CompiledPart::Step step;
-      if (!lists_.steps.empty()) step.number = lists_.steps.back().number + 1;
-      deal(step);
-      lists_.steps.push_back(step);
+    const WorkerPart::Spec& spec = part_.part().spec();
+    // Received in place into the storage that is read, nothing is to be copied: the part was proven
+    // to keep its tiles where they are.
+    if (spec.shared_storage && spec.binding == BindingMode::kInPlace) return;
+    int64_t bytes = 0;
+    for (const PreparedPart::Copy& copy : part_.copies()) {
+      bytes += part_.slicing().classes()[copy.slice_class].bytes;
+    }
+    if (bytes == 0) return;
+    if (lists_.steps.empty()) lists_.steps.emplace_back();
+    const int64_t steps = std::ssize(lists_.steps);
+    CopyDealer dealer(part_, std::max((bytes + steps - 1) / steps, kCopyBytesOfStepMin));
+    for (CompiledPart::Step& step : lists_.steps) {
+      step.copies = dealer.Deal(lists_.copies);
     }
   }
 

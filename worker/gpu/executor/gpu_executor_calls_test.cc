@@ -2,6 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "tests/standin/rank_processes.h"
+#include "worker/gpu/compiler/testing/compiled_parts.h"
+#include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
@@ -97,6 +99,23 @@ TEST(GpuExecutorCallsTest, AStepOfManyChunksIsOneLaunch) {
     ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
     RETURN_IF_ERROR(ExpectLaunches(*rank, std::move(spec), kSteps));
     RETURN_IF_ERROR(chain.memory.CheckDestination(number));
+    return rank->Close();
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
+TEST(GpuExecutorCallsTest, AStepThatPacksUnpacksAndCopiesIsThreeLaunches) {
+  const auto told = RunRanks(2, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(2, number, meeting));
+    // All that is copied is in the first step.
+    const Plan plan = Made(ExchangeBesideCopies(kSteps, 5 * Plan::kLeafBytes + 100));
+    ASSIGN_OR_RETURN(const CompiledParts compiled_parts,
+                     CompiledPartsOf(plan, {.staging_bytes = 6 << 20}));
+    const TileMemory memory(plan);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(compiled_parts[number], memory));
+    RETURN_IF_ERROR(ExpectLaunches(*rank, std::move(spec), 2 * kSteps + 1));
+    RETURN_IF_ERROR(memory.CheckDestination(number));
     return rank->Close();
   });
   EXPECT_THAT(told, Each(IsEmpty()));

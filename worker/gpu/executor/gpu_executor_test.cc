@@ -6,6 +6,8 @@
 #include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/compiler/testing/compiled_parts.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
+#include "worker/gpu/device/gpu_memory.h"
+#include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -95,6 +98,29 @@ TEST_F(GpuExecutorTest, ScalesAreThoseOfWhatTheTilesHoldInTheRun) {
   std::memcpy(scales.data(), received.tensor[1], sizeof(scales));
   // That of the least amax.
   EXPECT_THAT(scales, Each(0x1p-100F / 448));
+}
+
+TEST_F(GpuExecutorTest, LongRowsAreCopiedByTheDriver) {
+  constexpr int64_t kManyBytes = int64_t{32} << 20;
+  ASSERT_OK_AND_ASSIGN(const auto memory,
+                       GpuMemory::Create(rank_->gpu(), ByteCount(2 * kManyBytes), {}));
+  auto* const bytes = reinterpret_cast<uint64_t*>(memory->address());
+  const std::span<uint64_t> read(bytes, kManyBytes / sizeof(uint64_t));
+  const std::span<uint64_t> written(read.data() + read.size(), read.size());
+  std::iota(read.begin(), read.end(), 1);
+  ASSERT_OK_AND_ASSIGN(const GpuTaskSpec spec,
+                       rank_->Spec(CompiledPartOf(Made(OnOneDevice(kManyBytes))),
+                                   GpuTiles{.source = {memory->address()},
+                                            .destination = {memory->address() + kManyBytes}}));
+  ASSERT_OK_AND_ASSIGN(const TaskReport report, rank_->Run(spec));
+  EXPECT_EQ(report.copied_bytes, kManyBytes);
+  EXPECT_TRUE(std::ranges::equal(read, written));
+  int64_t copies = 0;
+  for (const StandInCall& call : rank_->stand_in().Calls()) {
+    copies += absl::string_view(call.name) == "cuMemcpyDtoDAsync" ? 1 : 0;
+    EXPECT_NE(absl::string_view(call.name), "cuLaunchKernel");
+  }
+  EXPECT_EQ(copies, 1);
 }
 
 TEST_F(GpuExecutorTest, ACompiledPartWithoutStepsEnds) {

@@ -1,9 +1,11 @@
 #include "worker/gpu/executor/step_launches.h"
 
 #include "worker/gpu/compiler/chunk_message.h"
+#include "worker/gpu/executor/driver_copies.h"
 #include "worker/gpu/kernels/kernel.h"
 #include "worker/gpu/kernels/kernel_launches.h"
 
+#include <optional>
 #include <utility>
 
 #include <absl/strings/string_view.h>
@@ -33,7 +35,8 @@ class StepLaunches::Builder {
     for (const CompiledPart::Step& step : compiled_.steps()) {
       launches_.steps_.push_back({.packs = AddPacks(step),
                                   .unpacks = AddUnpacks(step),
-                                  .copies = AddCopies(step)});
+                                  .copies = AddCopies(step),
+                                  .driver_copies = EndDriverCopies()});
     }
     return std::move(launches_);
   }
@@ -123,7 +126,7 @@ class StepLaunches::Builder {
     for (size_t reader = 0; reader < readers_.size(); ++reader) {
       LaunchOf launch(readers_[reader].copy, segments_.copies);
       for (const CompiledPart::Copy& copy : compiled_.copies(step)) {
-        if (ReaderOf(copy.slice_class) != reader) continue;
+        if (ReaderOf(copy.slice_class) != reader || AddDriverCopies(copy)) continue;
         const ClassBoxes::Range sources = boxes_.RangeOf(Side::kSource, copy.slice_class);
         const ClassBoxes::Range destinations = boxes_.RangeOf(Side::kDestination, copy.slice_class);
         launch.Add({.begin = copy.begin,
@@ -136,6 +139,23 @@ class StepLaunches::Builder {
       launch.End(launches_.copies_);
     }
     return {begin, std::ssize(launches_.copies_)};
+  }
+
+  // False, and nothing added, when a kernel is to copy it.
+  bool AddDriverCopies(const CompiledPart::Copy& copy) {
+    if (ReaderOf(copy.slice_class) != 0) return false;
+    const std::optional<std::vector<DeviceCopy>> copies = DriverCopiesOf(
+        boxes_.Of(Side::kSource, copy.slice_class), boxes_.Of(Side::kDestination, copy.slice_class),
+        {.begin = copy.begin, .end = copy.end});
+    if (!copies.has_value()) return false;
+    std::vector<DeviceCopy>& all = launches_.driver_copies_;
+    all.insert(all.end(), copies->begin(), copies->end());
+    return true;
+  }
+  // Those since the step before.
+  Range EndDriverCopies() const {
+    const int64_t begin = launches_.steps_.empty() ? 0 : launches_.steps_.back().driver_copies.end;
+    return {begin, std::ssize(launches_.driver_copies_)};
   }
 
   const CompiledPart& compiled_;

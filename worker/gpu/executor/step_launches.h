@@ -1,6 +1,7 @@
 #pragma once
 
 #include "worker/gpu/compiler/compiled_part.h"
+#include "worker/gpu/device/device_copy.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/executor/class_boxes.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
@@ -19,8 +20,8 @@ struct LaunchSegments {
 
 // What the steps of a compiled part launch, bound to memory: in each step one launch for each
 // kernel that it needs, whatever its number of chunks, over a part of a list of segments. A step
-// needs a kernel to pack, one to unpack, one to copy, and another one for each conversion.
-// Immutable.
+// needs a kernel to pack, one to unpack, one to copy, and another one for each conversion. Copies
+// of long rows are the driver's own. Immutable.
 class StepLaunches {
  public:
   template <class Arguments>
@@ -46,6 +47,9 @@ class StepLaunches {
   std::span<const Launch<CopyArguments>> copies(int32_t step) const {
     return In(copies_, steps_[step].copies);
   }
+  std::span<const DeviceCopy> driver_copies(int32_t step) const {
+    return In(driver_copies_, steps_[step].driver_copies);
+  }
 
  private:
   class Builder;
@@ -54,6 +58,7 @@ class StepLaunches {
     Range packs;
     Range unpacks;
     Range copies;
+    Range driver_copies;
   };
 
   StepLaunches() = default;
@@ -67,6 +72,7 @@ class StepLaunches {
   std::vector<Launch<PackArguments>> packs_;
   std::vector<Launch<PackArguments>> unpacks_;
   std::vector<Launch<CopyArguments>> copies_;
+  std::vector<DeviceCopy> driver_copies_;
 };
 
 }  // namespace crossmesh

@@ -117,6 +117,7 @@ TEST_F(StepLaunchesTest, CopiesOfAStepAreOneLaunchForEachKernel) {
   // Elements and their scales.
   ASSERT_EQ(launches.copies(0).size(), 2U);
   EXPECT_EQ(launches.copies(0)[0].segments, 1);
+  EXPECT_TRUE(launches.driver_copies(0).empty());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "worker/gpu/executor/step_pipeline.h"
 
 #include "common/base/status_macros.h"
+#include "worker/gpu/device/device_copy.h"
 #include "worker/gpu/executor/device_pointer.h"
 
 #include <vector>
@@ -123,6 +124,9 @@ absl::Status StepPipeline::QueueBroadcasts(const Step& step) {
 }
 
 absl::Status StepPipeline::QueueCopies() {
+  for (const DeviceCopy& copy : binding_.launches().driver_copies(issued_)) {
+    RETURN_IF_ERROR(Queue(shared_.gpu, copy, *shared_.unpack));
+  }
   for (const auto& launch : binding_.launches().copies(issued_)) {
     RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, binding_.ArgumentsOf(launch),
                                        *shared_.unpack));

@@ -18,8 +18,8 @@ namespace crossmesh {
 
 // Puts the steps of a bound compiled part on the streams, a bounded number ahead of those that are
 // done, and sees them done by their events. Confined to the thread of the Gpu, which it never makes
-// wait: it calls nothing but launches, records, waits and queries of events, and the communicator.
-// Allocates nothing.
+// wait: it calls nothing but launches, copies within the GPU, records, waits and queries of events,
+// and the communicator. Allocates nothing.
 //
 // The scales of source tiles belong to the first step. A step is begun when its packs and its group
 // are queued. The group counts as queued, and the stream may be used, when the communicator says
