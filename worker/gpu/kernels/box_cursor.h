@@ -35,7 +35,7 @@ class BoxCursor {
 
   CROSSMESH_DEVICE uint64_t address() const { return address_; }
   // What is done to the elements here, and to how many packed bytes of the row from here on.
-  CROSSMESH_DEVICE Scaling scaling() const { return Scaling::At(boxes_[box_], column()); }
+  CROSSMESH_DEVICE Scaling scaling() const { return row_scaling_.At(column()); }
   CROSSMESH_DEVICE int32_t alike_left() const { return Scaling::AlikeOf(row_left_, column()); }
 
   CROSSMESH_DEVICE void Advance(int32_t packed_bytes) {
@@ -90,6 +90,7 @@ class BoxCursor {
     row_left_ = PackedBytes(box.row_bytes - column);
     row_bytes_ = PackedBytes(box.row_bytes);
     rows_left_ = static_cast<int32_t>(Min<int64_t>(box.rows - row, kEndless));
+    row_scaling_ = Scaling::OfRow::In(box);
   }
 
   CROSSMESH_DEVICE void EnterNextBox() {
@@ -108,6 +109,8 @@ class BoxCursor {
   int32_t row_left_ = 0;   // packed
   int32_t row_bytes_ = 0;  // packed
   int32_t rows_left_ = 0;  // with the one in hand
+  // Of the row: read from the box once, since what is read of elements waits for it.
+  [[no_unique_address]] typename Scaling::OfRow row_scaling_ = {};
 };
 
 }  // namespace crossmesh

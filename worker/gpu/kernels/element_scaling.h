@@ -20,8 +20,12 @@ CROSSMESH_DEVICE constexpr int64_t ScaleBlocks(int64_t elements) {
 struct Unscaled {
   static constexpr bool kHasFactor = false;
 
-  // Of the elements at a column of a box's row.
-  CROSSMESH_DEVICE static Unscaled At(const KernelBox& /*box*/, int32_t /*column*/) { return {}; }
+  // What a cursor keeps of a row of a box.
+  struct OfRow {
+    CROSSMESH_DEVICE static OfRow In(const KernelBox& /*box*/) { return {}; }
+    // Of the elements at a column.
+    CROSSMESH_DEVICE Unscaled At(int32_t /*column*/) const { return {}; }
+  };
   // How many of a row's last `row_left` elements, from `column` on, are multiplied alike.
   CROSSMESH_DEVICE static int32_t AlikeOf(int32_t row_left, int32_t /*column*/) { return row_left; }
   // A number of f32, as bits.
@@ -31,10 +35,15 @@ struct Unscaled {
 struct BlockFactor {
   static constexpr bool kHasFactor = true;
 
-  CROSSMESH_DEVICE static BlockFactor At(const KernelBox& box, int32_t column) {
-    constexpr uint64_t kFactorBytes = sizeof(float);
-    return {LoadAligned<float>(box.factors_address + column / kScaleBlock * kFactorBytes)};
-  }
+  struct OfRow {
+    CROSSMESH_DEVICE static OfRow In(const KernelBox& box) { return {box.factors_address}; }
+    CROSSMESH_DEVICE BlockFactor At(int32_t column) const {
+      constexpr uint64_t kFactorBytes = sizeof(float);
+      return {LoadAligned<float>(factors_address + column / kScaleBlock * kFactorBytes)};
+    }
+
+    uint64_t factors_address;
+  };
   CROSSMESH_DEVICE static int32_t AlikeOf(int32_t row_left, int32_t column) {
     return Min(row_left, kScaleBlock - column % kScaleBlock);
   }
