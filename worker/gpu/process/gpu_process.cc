@@ -329,6 +329,7 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
     case v1::GpuRequest::kPreparePart:
     case v1::GpuRequest::kCancelTask:
     case v1::GpuRequest::kPing:
+    case v1::GpuRequest::kTakePreflight:
     case v1::GpuRequest::BODY_NOT_SET:
       break;
   }
