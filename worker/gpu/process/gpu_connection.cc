@@ -90,6 +90,7 @@ GpuConnection::Expected GpuConnection::ExpectedOf(const v1::GpuRequest& request)
   if (request.has_create_communicator()) {
     return {.result = v1::GpuNotice::Answer::kCommunicatorBytes};
   }
+  if (request.has_take_preflight()) return {.result = v1::GpuNotice::Answer::kPreflight};
   if (request.has_run_task()) return {.result = v1::GpuNotice::Answer::kReport};
   return {};
 }

@@ -56,6 +56,18 @@ TEST_F(GpuProcessTest, ItSaysWhatItHasOnceItIsUp) {
   EXPECT_TRUE(child.process->is_up());
 }
 
+TEST_F(GpuProcessTest, ItSaysWhatItHasAgainWhenItIsAsked) {
+  Child& child = StartUp(OptionsOf(0));
+  ASSERT_OK(MakeArena(child, 64 << 20));
+  v1::GpuRequest request;
+  request.mutable_take_preflight();
+  const auto asked = Begin(child, std::move(request));
+  Await(*asked);
+  ASSERT_OK(asked->status());
+  EXPECT_LE((*asked->reply)->answer.preflight().free_bytes(),
+            child.told.ups.at(0).free_bytes - (64 << 20));
+}
+
 // The stand-in takes some of them for mistakes.
 TEST_F(GpuProcessTest, ItDoesNotInheritWhatChangesTheMeaningOfCalls) {
   for (const ChildVariable& variable : ChildVariables()) {
