@@ -251,10 +251,11 @@ class BoundFinder {
   // are left over come at least the longest op apart.
   void AddWindow(StageIndex s, const Held& held) {
     const int64_t window = Fitting(StageAt(s).rank, held.microbatch_bytes);
-    const auto trips = static_cast<double>((microbatches_ - 1) / window + 1);
-    const auto left = static_cast<double>((microbatches_ - 1) % window);
+    const int64_t trips = (microbatches_ - 1) / window + 1;
+    const int64_t left = (microbatches_ - 1) % window;
     Add(PipelineBoundKind::kWindow,
-        ways_.head[s] + trips * held.round_trip + left * held.longest_op + held.tail,
+        ways_.head[s] + static_cast<double>(trips) * held.round_trip +
+            static_cast<double>(left) * held.longest_op + held.tail,
         absl::StrCat("stage ", s));
   }
 

@@ -89,7 +89,7 @@ absl::StatusOr<Schedule> MakeDualPipe(int32_t ranks, int32_t microbatches,
                                      .reason = "the two directions meet in the middle"}));
   RETURN_IF_ERROR(CheckCount(kName, {.name = "microbatches",
                                      .count = microbatches,
-                                     .least = 2 * ranks,
+                                     .least = int64_t{2} * ranks,
                                      .unit = 2,
                                      .reason = "half of them go each way and must fill it"}));
   Schedule made{.stages = 2 * ranks, .microbatches = microbatches / 2};
@@ -111,7 +111,7 @@ absl::StatusOr<Schedule> MakeDualPipeV(int32_t ranks, int32_t microbatches,
   RETURN_IF_ERROR(CheckCount(kName, {.name = "ranks", .count = ranks}));
   RETURN_IF_ERROR(CheckCount(kName, {.name = "microbatches",
                                      .count = microbatches,
-                                     .least = 2 * ranks,
+                                     .least = int64_t{2} * ranks,
                                      .reason = "they must fill the way down and up"}));
   Schedule made{.stages = 2 * ranks, .microbatches = microbatches};
   for (RankIndex rank = 0; rank < ranks; ++rank) {

@@ -55,7 +55,7 @@ class RowBuilder {
     row_.push_back({kind, stage, next++});
     return true;
   }
-  void Take(std::deque<Op>::iterator op) {
+  void Take(const std::deque<Op>::iterator& op) {
     row_.push_back({OpKind::kWeightGradient, op->stage, op->microbatch});
     pending_.erase(op);
   }
