@@ -199,9 +199,8 @@ Result Communicator::Submit(std::span<const Operation> operations) {
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
   auto advance = [this, stream, ready = std::move(work),
                   awaited = std::move(awaited)]() mutable -> std::optional<Result> {
-    const bool all_came = std::ranges::all_of(awaited, [](const RendezvousRing* ring) {
-      return ring->ends == RendezvousRing::kBoth;
-    });
+    const bool all_came = std::ranges::all_of(
+        awaited, [](const RendezvousRing* ring) { return ring->ends == RendezvousRing::kBoth; });
     if (!all_came) return std::nullopt;
     Enqueue(std::move(ready), stream);
     return Result{};

@@ -83,7 +83,8 @@ Result CommInit(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
   return begun;
 }
 
-// NCCL would take the thread for one of device 0 and leave it so, by which it makes a context there.
+// NCCL would take the thread for one of device 0 and leave it so, by which it makes a context
+// there.
 Result CheckThread(const Communicator& communicator) {
   const int device = crossmeshStandInCurrentDevice();
   if (device == communicator.device()) return {};
