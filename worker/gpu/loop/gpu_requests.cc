@@ -119,9 +119,9 @@ absl::Status GpuRequests::Open() {
 }
 
 absl::StatusOr<PreflightReport> GpuRequests::Preflight() const {
-  ASSIGN_OR_RETURN(PreflightReport report,
-                   TakePreflight(*driver_, *nccl_,
-                                 {.gpu = options_.gpu, .incarnation = options_.incarnation}));
+  ASSIGN_OR_RETURN(
+      PreflightReport report,
+      TakePreflight(*driver_, *nccl_, {.gpu = options_.gpu, .incarnation = options_.incarnation}));
   report.communicators = communicators_->MemoryByTicket();
   return report;
 }
