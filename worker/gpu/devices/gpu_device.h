@@ -90,7 +90,7 @@ class GpuDevice {
   OnChange on_change_;
   State state_ = State::kStarting;
   absl::Status cause_;
-  uint64_t incarnation_ = 0;  // of the process that is up, or was last
+  uint64_t incarnation_ = 0;   // of the process that is up, or was last
   std::vector<Digest> parts_;  // used last: in front
   std::map<TaskKey, int64_t> moved_bytes_;
   GpuProcess process_;
