@@ -100,8 +100,8 @@ v1::PreflightReport ToProto(const PreflightReport& report) {
 }
 
 absl::StatusOr<PreflightReport> FromProto(const v1::PreflightReport& proto) {
-  RETURN_IF_ERROR(CheckCount("preflight.environment", proto.environment_size(),
-                             kPreflightVariablesMax));
+  RETURN_IF_ERROR(
+      CheckCount("preflight.environment", proto.environment_size(), kPreflightVariablesMax));
   RETURN_IF_ERROR(CheckCount("preflight.communicators", proto.communicators_size(),
                              kPreflightCommunicatorsMax));
   RETURN_IF_ERROR(CheckNumber("preflight.nccl_version", proto.nccl_version()));

@@ -113,11 +113,11 @@ TEST(RanksTest, TheFirstGroupWaitsForThePeerAndTakesMemory) {
     ASSIGN_OR_RETURN(const auto memory, rank.gpu->Allocate(4096));
     ASSIGN_OR_RETURN(const int64_t free_before, rank.gpu->FreeBytes());
     if (number == 1) meeting.Wait();
-    const ncclResult_t begun =
-        number == 0 ? rank.nccl().ncclSend(memory.data(), 100, ncclUint8, 1, rank.communicator,
-                                           rank.gpu->stream())
-                    : rank.nccl().ncclRecv(memory.data(), 100, ncclUint8, 0, rank.communicator,
-                                           rank.gpu->stream());
+    const ncclResult_t begun = number == 0
+                                   ? rank.nccl().ncclSend(memory.data(), 100, ncclUint8, 1,
+                                                          rank.communicator, rank.gpu->stream())
+                                   : rank.nccl().ncclRecv(memory.data(), 100, ncclUint8, 0,
+                                                          rank.communicator, rank.gpu->stream());
     RETURN_IF_ERROR(rank.stand_in->Check(begun, ""));
     if (number == 0) {
       for (int poll = 0; poll < 1000; ++poll) {

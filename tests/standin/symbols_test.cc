@@ -49,10 +49,9 @@ std::set<std::string> ExportsOf(const std::string& path) {
   }
   std::set<std::string> exports;
   const auto [begin, end] = Defined(hashes);
-  for (const ElfW(Sym)& symbol : std::span(symbols + begin, symbols + end)) {
+  for (const ElfW(Sym) & symbol : std::span(symbols + begin, symbols + end)) {
     const std::string name = names + symbol.st_name;
-    if (!absl::StartsWith(name, "crossmeshStandIn") &&
-        ELF64_ST_TYPE(symbol.st_info) == STT_FUNC) {
+    if (!absl::StartsWith(name, "crossmeshStandIn") && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC) {
       exports.insert(name);
     }
   }
@@ -70,7 +69,7 @@ TEST(SymbolsTest, TheDriversStandInHasWhatTheProductLoadsAndNoMore) {
 TEST(SymbolsTest, NcclsStandInHasWhatTheProductLoadsAndNoMore) {
   ASSERT_OK(StandIn::Load());
   const std::set<std::string> loaded = {CROSSMESH_NCCL_SYMBOLS(CROSSMESH_NAME)
-                                          CROSSMESH_OPTIONAL_NCCL_SYMBOLS(CROSSMESH_NAME)};
+                                            CROSSMESH_OPTIONAL_NCCL_SYMBOLS(CROSSMESH_NAME)};
   EXPECT_EQ(ExportsOf(StandInNcclPath()), loaded);
 }
 

@@ -213,16 +213,16 @@ void CommunicatorLife::End(CommunicatorState state) {
   const absl::Status found = driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
   // Both calls free what the handle stands for, so it is taken from the communicator first: no
   // other call can be made beside this one or after it.
-  last_call_ = std::make_unique<LastCall>([&driver, context, found, &nccl = communicator_->nccl(),
-                                           handle = communicator_->Release(),
-                                           destroys]() -> absl::Status {
-    RETURN_IF_ERROR(found);
-    // NCCL leaves a thread with the device that it came with, which makes a context there. Without
-    // one that is the first GPU of the machine, whoever uses it.
-    RETURN_IF_ERROR(driver.Check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent"));
-    return destroys ? nccl.Check(nccl.ncclCommDestroy(handle), "ncclCommDestroy")
-                    : nccl.Check(nccl.ncclCommAbort(handle), "ncclCommAbort");
-  });
+  last_call_ =
+      std::make_unique<LastCall>([&driver, context, found, &nccl = communicator_->nccl(),
+                                  handle = communicator_->Release(), destroys]() -> absl::Status {
+        RETURN_IF_ERROR(found);
+        // NCCL leaves a thread with the device that it came with, which makes a context there.
+        // Without one that is the first GPU of the machine, whoever uses it.
+        RETURN_IF_ERROR(driver.Check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent"));
+        return destroys ? nccl.Check(nccl.ncclCommDestroy(handle), "ncclCommDestroy")
+                        : nccl.Check(nccl.ncclCommAbort(handle), "ncclCommAbort");
+      });
 }
 
 }  // namespace crossmesh

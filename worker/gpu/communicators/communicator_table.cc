@@ -89,13 +89,13 @@ absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t tick
                                       .rank = static_cast<int>(self - key.ranks.begin()),
                                       .size = static_cast<int>(key.ranks.size()),
                                       .ctas = options_.ctas}));
-  entries_[key] = {.life = std::make_unique<CommunicatorLife>(
-                        clock_, std::move(communicator),
-                        CommunicatorLife::Options{.driver = driver_,
-                                                  .staging = options_.staging,
-                                                  .timeouts = options_.timeouts}),
-                   .ticket = ticket,
-                   .free_bytes_before = free_bytes};
+  entries_[key] = {
+      .life = std::make_unique<CommunicatorLife>(
+          clock_, std::move(communicator),
+          CommunicatorLife::Options{
+              .driver = driver_, .staging = options_.staging, .timeouts = options_.timeouts}),
+      .ticket = ticket,
+      .free_bytes_before = free_bytes};
   return absl::OkStatus();
 }
 
