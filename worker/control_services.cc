@@ -51,6 +51,7 @@ absl::Status ControlServices::Open(const Ports& ports) {
           .control = ports.control,
           .data = ports.data,
           .runner = ports.replays,
+          .memory = ports.devices.memory(),
           .make_arena = [&devices = ports.devices](const DeviceId& device, ByteCount bytes) {
             return devices.MakeArena({.name = "pipeline", .device = device}, bytes);
           }});

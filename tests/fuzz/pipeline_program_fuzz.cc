@@ -3,6 +3,7 @@
 
 #include "common/base/check.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "worker/memory/memory_budget.h"
 #include "worker/pipeline/program_progress.h"
 #include "worker/pipeline/worker_program.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 // Few bytes can stand for many microbatches.
 constexpr int64_t kMicrobatchesMax = 10'000;
+// And for many chunks.
+constexpr ByteCount kMemoryMax(int64_t{1} << 30);
 
 void CheckMessages(const WorkerProgram& program, const std::vector<TransferMessage>& messages) {
   for (const TransferMessage& message : messages) {
@@ -35,7 +38,8 @@ void FuzzOne(const uint8_t* data, size_t size) {
   int64_t microbatches = 0;
   for (const auto& run : proto.microbatches()) microbatches += run.count();
   if (microbatches > kMicrobatchesMax) return;
-  const absl::StatusOr<WorkerProgram> program = FromProto(proto);
+  MemoryBudget memory{kMemoryMax};
+  const absl::StatusOr<WorkerProgram> program = FromProto(proto, "program", memory);
   if (!program.ok()) return;
   for (const WorkerProgram::Rank& rank : program->ranks) {
     CHECK_GE(rank.actions.size(), rank.ops.size());

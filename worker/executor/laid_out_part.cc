@@ -1,6 +1,7 @@
 #include "worker/executor/laid_out_part.h"
 
 #include "common/base/status_macros.h"
+#include "worker/memory/memory_budget.h"
 
 #include <set>
 #include <utility>
@@ -31,6 +32,14 @@ absl::StatusOr<std::shared_ptr<const LaidOutPart>> LaidOutPart::Create(
     laid_out->destinations[device] = LayOut(tensors, Side::kDestination, device);
   }
   return laid_out;
+}
+
+absl::StatusOr<std::shared_ptr<const LaidOutPart>> LaidOutPart::Admit(
+    std::shared_ptr<const WorkerPart> part, const Admission& admission) {
+  const ByteCount bytes(PreparedPart::BytesFor(*part, admission.runs));
+  ASSIGN_OR_RETURN(MemoryBudget::Share share, admission.memory.Take(admission.name, bytes));
+  ASSIGN_OR_RETURN(std::shared_ptr<const LaidOutPart> laid_out, Create(std::move(part)));
+  return MemoryBudget::Bind(std::move(laid_out), std::move(share));
 }
 
 }  // namespace crossmesh

@@ -3,12 +3,14 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/plan/chunk_cuts.h"
+#include "common/plan/packed_segments.h"
 #include "common/plan/plan.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
+#include <absl/container/flat_hash_set.h>
 #include <absl/container/inlined_vector.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
@@ -51,13 +53,38 @@ class PreparedPart::RelayCutter {
   std::vector<int64_t> offsets_;
 };
 
+namespace {
+
+// Of what a run has, all but its nodes: itself, its channels and copies, and where tiles lie.
+double RunBytesBesideNodes(const WorkerPart& part) {
+  constexpr double kRunBytes = 4 << 10;
+  constexpr double kMoverBytes = 2 << 10;
+  // Up to three cursors, each of which walks to look, to move and to hash.
+  constexpr double kWalks = 9;
+  constexpr double kTileBytes = 2 * sizeof(std::byte*);
+  const WorkerPart::Spec& spec = part.spec();
+  absl::flat_hash_set<ChannelIndex> channels;
+  for (const WorkerPart::PartHop& hop : spec.hops) channels.insert(hop.channel);
+  const auto movers = static_cast<double>(channels.size() + spec.copies.size());
+  const auto groups = static_cast<double>(part.tensors().groups().size());
+  const auto tiles = static_cast<double>(spec.devices.size()) *
+                     static_cast<double>(part.tensors().group_of_tensor().size());
+  return kRunBytes +
+         movers * (kMoverBytes + kWalks * (sizeof(PackedSegments) + groups * sizeof(int64_t))) +
+         tiles * kTileBytes;
+}
+
+}  // namespace
+
 // In floating point, since a part from the network may name far more than 2^63 bytes.
-int64_t PreparedPart::BytesFor(const WorkerPart& part) {
+int64_t PreparedPart::BytesFor(const WorkerPart& part, int32_t runs) {
   // A vector that grows has its old memory and twice as much.
   constexpr double kCutBytes = 3 * sizeof(Cut);
   constexpr double kHopBytes = 3 * (sizeof(RelayHop) + sizeof(Entry) + sizeof(Out));
   constexpr double kNodeBytes = 3 * sizeof(Node);
+  constexpr double kRunNodeBytes = 128;
   const WorkerPart::Spec& spec = part.spec();
+  double run_bytes = RunBytesBesideNodes(part);
   double bytes = 0;
   for (const WorkerPart::PartRelay& relay : spec.relays) {
     const int64_t relay_bytes = relay.end - relay.begin;
@@ -67,10 +94,10 @@ int64_t PreparedPart::BytesFor(const WorkerPart& part) {
     const auto nodes = 1 + std::ranges::count_if(hops, [&](const WorkerPart::PartHop& hop) {
                          return std::ranges::binary_search(spec.devices, hop.to);
                        });
-    bytes += chunks * kCutBytes + relay.hop_count * kHopBytes +
-             nodes * (kNodeBytes + leaves * sizeof(uint64_t));
+    bytes += chunks * kCutBytes + relay.hop_count * kHopBytes + nodes * kNodeBytes;
+    run_bytes += nodes * (kRunNodeBytes + leaves * sizeof(uint64_t));
   }
-  return static_cast<int64_t>(std::min(bytes, 1e18));
+  return static_cast<int64_t>(std::min(bytes + runs * run_bytes, 1e18));
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedPart>> PreparedPart::Create(

@@ -31,6 +31,9 @@ TEST(PreparedPartTest, TheBytesOfAPartAreKnownBeforeTheyAreSpent) {
   const int64_t spent = prepared->chunks() / 2 * 16 + prepared->leaves() * 8;
   EXPECT_GT(PreparedPart::BytesFor(*part), spent);
   EXPECT_LT(PreparedPart::BytesFor(*part), 4 * spent);
+  // Each run has hashes of its own.
+  EXPECT_GT(PreparedPart::BytesFor(*part, 9),
+            PreparedPart::BytesFor(*part) + 8 * prepared->leaves() * 8);
   // Without preparing it.
   EXPECT_GT(PreparedPart::BytesFor(*PartOf(int64_t{1} << 42)), int64_t{1} << 31);
 }

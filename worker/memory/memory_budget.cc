@@ -54,13 +54,7 @@ absl::StatusOr<std::shared_ptr<Arena>> MemoryBudget::MakeArena(absl::string_view
                                                                Arena::Pages pages) {
   ASSIGN_OR_RETURN(Share share, Take(name, bytes));
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Create(name, bytes, pages));
-  Arena* const made = arena.get();
-  // The memory first, then the share of it.
-  return std::shared_ptr<Arena>(
-      made, [share = std::move(share), arena = std::move(arena)](Arena* /*made*/) mutable {
-        arena.reset();
-        share.reset();
-      });
+  return Bind(std::move(arena), std::move(share));
 }
 
 }  // namespace crossmesh

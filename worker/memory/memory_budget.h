@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
@@ -16,9 +17,9 @@ namespace crossmesh {
 ByteCount MemoryMaxByDefault();
 
 // How much memory of the host a worker takes for what others ask of it: storages, their shadows,
-// the messages of pipelines, buffers, and what it has to know of plans. The system promises far
-// more than there is, and ends a process when it cannot keep its word; so what is too much is
-// refused here. Thread-safe; what was taken may outlive it.
+// the messages of pipelines, buffers, and what it has to know of plans and programs. The system
+// promises far more than there is, and ends a process when it cannot keep its word; so what is too
+// much is refused here. Thread-safe; what was taken may outlive it.
 class MemoryBudget {
  public:
   // `used_bytes`: taken from the start, for as long as it lives.
@@ -29,6 +30,16 @@ class MemoryBudget {
   // ResourceExhausted, with the name and how much is wanted, in use and allowed, here or by the
   // limit of address space.
   absl::StatusOr<Share> Take(absl::string_view name, ByteCount bytes);
+  // What a share was taken for: gives it back once the value has gone.
+  template <typename T>
+  static std::shared_ptr<T> Bind(std::shared_ptr<T> value, Share share) {
+    T* const bound = value.get();
+    return std::shared_ptr<T>(
+        bound, [share = std::move(share), value = std::move(value)](T* /*bound*/) mutable {
+          value.reset();
+          share.reset();
+        });
+  }
   // As Take; as Arena::Create.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(absl::string_view name, ByteCount bytes,
                                                    Arena::Pages pages = Arena::Pages::kSmall);

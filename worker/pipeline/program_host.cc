@@ -1,6 +1,7 @@
 #include "worker/pipeline/program_host.h"
 
 #include "common/base/status_macros.h"
+#include "worker/pipeline/admitted_program.h"
 #include "worker/pipeline/pipeline_loop.h"
 #include "worker/pipeline/program_start.h"
 #include "worker/pipeline/rank_queue.h"
@@ -19,15 +20,11 @@ namespace crossmesh {
 absl::StatusOr<std::shared_ptr<const ProgramMemory>> ProgramHost::Prepare(
     const ProgramStart& start, const std::string& bytes) const {
   RETURN_IF_ERROR(CheckRuns(start));
-  v1::PipelineProgram proto;
-  if (!proto.ParseFromString(bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("program of run ", start.run_id, ": ", bytes.size(), " bytes are none"));
-  }
-  ASSIGN_OR_RETURN(WorkerProgram program, FromProto(proto));
-  RETURN_IF_ERROR(CheckDevices(program));
-  return ProgramMemory::Create(std::make_shared<const WorkerProgram>(std::move(program)),
-                               ports_.make_arena);
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const WorkerProgram> program,
+      AdmitProgram(absl::StrCat("program of run ", start.run_id), bytes, ports_.memory));
+  RETURN_IF_ERROR(CheckDevices(*program));
+  return ProgramMemory::Create(std::move(program), ports_.make_arena);
 }
 
 absl::Status ProgramHost::CheckRuns(const ProgramStart& start) const {

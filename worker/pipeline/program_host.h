@@ -20,6 +20,7 @@ namespace crossmesh {
 
 class Arena;
 class EventLoop;
+class MemoryBudget;
 class PipelineLoop;
 class RankQueue;
 class ReplayRunner;
@@ -40,6 +41,7 @@ class ProgramHost {
     EventLoop& control;
     EventLoop& data;
     ReplayRunner& runner;  // on the data loop
+    MemoryBudget& memory;  // of what programs have beside messages
     // As TransferMemory::MakeArena.
     std::function<absl::StatusOr<std::shared_ptr<Arena>>(const DeviceId&, ByteCount)> make_arena;
   };
@@ -53,8 +55,8 @@ class ProgramHost {
   const std::string& worker() const { return options_.worker; }
 
   // Decodes and proves the program, and makes its memory. FailedPrecondition: no process computes
-  // here; InvalidArgument: FromProto, and a device that is none of this worker's in host memory;
-  // Unavailable: the worker stops; ResourceExhausted.
+  // here; InvalidArgument: AdmitProgram, and a device that is none of this worker's in host memory;
+  // Unavailable: the worker stops; ResourceExhausted: as AdmitProgram and TransferMemory::Create.
   absl::StatusOr<std::shared_ptr<const ProgramMemory>> Prepare(const ProgramStart& start,
                                                                const std::string& bytes) const;
 

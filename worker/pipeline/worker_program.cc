@@ -48,7 +48,8 @@ absl::StatusOr<InlineMessage> ParseMessage(absl::string_view text) {
 
 class Decoder {
  public:
-  explicit Decoder(const v1::PipelineProgram& proto) : proto_(proto) {}
+  Decoder(const v1::PipelineProgram& proto, absl::string_view name, MemoryBudget& memory)
+      : proto_(proto), name_(name), memory_(memory) {}
 
   absl::StatusOr<WorkerProgram> Decode() {
     RETURN_IF_ERROR(DecodeMicrobatches());
@@ -177,8 +178,11 @@ class Decoder {
     }
     absl::StatusOr<WorkerPart> part = FromProto(proto.part());
     if (!part.ok()) return refused(part.status().message());
+    const std::string name = absl::StrCat(name_, ": transfer ", transfer.Name());
     absl::StatusOr<std::shared_ptr<const LaidOutPart>> laid_out =
-        LaidOutPart::Create(std::make_shared<const WorkerPart>(*std::move(part)));
+        LaidOutPart::Admit(std::make_shared<const WorkerPart>(*std::move(part)),
+                           {.name = name, .memory = memory_, .runs = transfer.buffers});
+    if (absl::IsResourceExhausted(laid_out.status())) return laid_out.status();
     if (!laid_out.ok()) return refused(laid_out.status().message());
     transfer.part = *std::move(laid_out);
     transfer.sends = !transfer.part->sources.empty();
@@ -275,6 +279,8 @@ class Decoder {
   }
 
   const v1::PipelineProgram& proto_;
+  const absl::string_view name_;
+  MemoryBudget& memory_;
   WorkerProgram program_;
   absl::btree_map<StageIndex, Stage> stages_;
   absl::btree_set<Op> ops_;
@@ -294,8 +300,9 @@ std::string WorkerProgram::NameOf(const TransferMessage& message) const {
   return absl::StrCat("microbatch ", transfer.microbatches[message.index], " of ", transfer.Name());
 }
 
-absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto) {
-  return Decoder(proto).Decode();
+absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto, absl::string_view name,
+                                        MemoryBudget& memory) {
+  return Decoder(proto, name, memory).Decode();
 }
 
 }  // namespace crossmesh

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
+
+class MemoryBudget;
 
 // The index-th message of a transfer in an iteration.
 struct TransferMessage {
@@ -78,10 +81,13 @@ struct WorkerProgram {
   std::string NameOf(const TransferMessage& message) const;
 };
 
-// InvalidArgument names the rank, op or transfer: a text that is no action, an op of a stage that
-// the rank does not have, that is there twice, or that is fused; a transfer that is there twice,
-// whose part is refused, or has devices but no op of this worker at an end; both ends in another
-// order. Cost: linear, and that of proving the parts.
-absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto);
+// The program of this name. Its parts take of the memory for as long as they live: a run of a part
+// for each buffer of its transfer. InvalidArgument names the rank, op or transfer: a text that is
+// no action, an op of a stage that the rank does not have, that is there twice, or that is fused; a
+// transfer that is there twice, whose part is refused, or has devices but no op of this worker at
+// an end; both ends in another order. ResourceExhausted: LaidOutPart::Admit, with program and
+// transfer. Cost: linear, and that of proving the parts.
+absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto, absl::string_view name,
+                                        MemoryBudget& memory);
 
 }  // namespace crossmesh
