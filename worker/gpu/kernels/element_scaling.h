@@ -39,17 +39,23 @@ struct BlockFactor {
     CROSSMESH_DEVICE static OfRow In(const KernelBox& box) { return {box.factors_address}; }
     CROSSMESH_DEVICE BlockFactor At(int32_t column) const {
       constexpr uint64_t kFactorBytes = sizeof(float);
-      return {LoadAligned<float>(factors_address + column / kScaleBlock * kFactorBytes)};
+      return {LoadAligned<float>(factors_address + Unsigned(column) / kScaleBlock * kFactorBytes)};
     }
 
     uint64_t factors_address;
   };
   CROSSMESH_DEVICE static int32_t AlikeOf(int32_t row_left, int32_t column) {
-    return Min(row_left, kScaleBlock - column % kScaleBlock);
+    return Min(row_left, static_cast<int32_t>(kScaleBlock - Unsigned(column) % kScaleBlock));
   }
   CROSSMESH_DEVICE uint32_t Scale(uint32_t bits) const { return BitsOf(FloatOf(bits) * factor); }
 
   float factor;
+
+ private:
+  // Of which a quotient by a power of two is a shift.
+  CROSSMESH_DEVICE static uint32_t Unsigned(int32_t column) {
+    return static_cast<uint32_t>(column);
+  }
 };
 
 }  // namespace crossmesh
