@@ -125,6 +125,7 @@ void GpuExecutor::Look() {
 }
 
 bool GpuExecutor::Advance(Task& task) {
+  ++counters_.looks;
   GpuExecution& execution = *task.execution;
   bool is_moved = false;
   if (execution.state() == State::kWaiting) {

@@ -27,13 +27,14 @@ struct ExecutionResources;
 struct GpuTaskSpec;
 struct GpuTiles;
 
-// Counts since creation; monotonic. Of tasks that were reported.
+// Counts since creation; monotonic. Of tasks that were reported, but for looks.
 struct GpuExecutorCounters {
   int64_t tasks_succeeded = 0;
   int64_t tasks_failed = 0;
   int64_t checksum_failures = 0;  // tasks whose bytes differ from their roots'
   int64_t stalls = 0;
   int64_t steps = 0;
+  int64_t looks = 0;       // at what the GPU has done
   int64_t sent_bytes = 0;  // payload, to and from other ranks
   int64_t received_bytes = 0;
   int64_t copied_bytes = 0;
