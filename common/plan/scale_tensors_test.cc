@@ -110,5 +110,31 @@ TEST(AddScalesTest, ATableIsRefusedWithoutItsScalesOrWithOthers) {
   refused(other, "as the scales of group 0");
 }
 
+TEST(AddScalesTest, ScalesOnOtherDevicesThanTheirTensorAreRefused) {
+  TensorTable::Spec spec = TableSpecOf({Quantized()});
+  ASSERT_OK(AddScales(spec));
+  // The same tiles as those of the tensor.
+  spec.sources.push_back(Placed("x=2 on c.0-1", "[x, -]"));
+  spec.destinations.push_back(Placed("y=4 on b.1,b.0,b.2,b.3", "[y, -]"));
+  for (const Side side : {Side::kSource, Side::kDestination}) {
+    TensorTable::Spec other = spec;
+    (side == Side::kSource ? other.groups[1].source : other.groups[1].destination) = 1;
+    EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused("as the scales of group 0"));
+  }
+  EXPECT_OK(TensorTable::Create(std::move(spec)));
+}
+
+TEST(AddScalesTest, NoOtherTensorIsInAGroupOfScales) {
+  TensorTable::Spec spec = TableSpecOf({Quantized()});
+  ASSERT_OK(AddScales(spec));
+  TensorTable::Spec other = spec;
+  other.group_of_tensor = {0, 1, 1};
+  EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused("scales only, found tensor 1"));
+  other = spec;
+  other.group_of_tensor = {1, 0, 1};
+  other.scaled_tensors = {1};
+  EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused("scales only, found tensor 0"));
+}
+
 }  // namespace
 }  // namespace crossmesh
