@@ -10,6 +10,7 @@
 #include "planner/pipeline/planning/planned_pipeline.h"
 #include "worker/executor/executor.h"
 #include "worker/memory/arena.h"
+#include "worker/memory/memory_budget.h"
 #include "worker/pipeline/rehearsal.h"
 #include "worker/pipeline/running_program.h"
 #include "worker/pipeline/transfer_memory.h"
@@ -157,7 +158,7 @@ class PipelineRunTest : public testing::Test {
     }
     for (size_t i = 0; i < workers_.size(); ++i) {
       TestWorker& worker = *workers_[i];
-      ASSERT_OK_AND_ASSIGN(WorkerProgram program, FromProto(programs[i].message));
+      ASSERT_OK_AND_ASSIGN(WorkerProgram program, FromProto(programs[i].message, "test", budget_));
       ASSERT_OK_AND_ASSIGN(
           std::shared_ptr<const ProgramMemory> memory,
           ProgramMemory::Create(std::make_shared<const WorkerProgram>(std::move(program)),
@@ -206,6 +207,7 @@ class PipelineRunTest : public testing::Test {
     return std::ranges::all_of(memories_, [](const auto& memory) { return memory.expired(); });
   }
 
+  MemoryBudget budget_{ByteCount(int64_t{1} << 40)};
   std::vector<std::weak_ptr<const ProgramMemory>> memories_;
   const RealClock clock_;
   std::unique_ptr<InProcessFabric> fabric_;
