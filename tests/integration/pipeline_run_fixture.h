@@ -204,7 +204,8 @@ class PipelineRunTest : public testing::Test {
   // Is the memory of all programs given back?
   bool AllMemoryIsBack() {
     for (const auto& worker : workers_) worker->program.reset();
-    return std::ranges::all_of(memories_, [](const auto& memory) { return memory.expired(); });
+    return budget_.used_bytes() == 0 &&
+           std::ranges::all_of(memories_, [](const auto& memory) { return memory.expired(); });
   }
 
   MemoryBudget budget_{ByteCount(int64_t{1} << 40)};
