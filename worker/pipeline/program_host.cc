@@ -76,15 +76,14 @@ absl::StatusOr<std::unique_ptr<PipelineLoop>> ProgramHost::WaitForLoop() {
   }
 }
 
-void ProgramHost::Enter(std::shared_ptr<ServedProgram> program) {
-  ServedProgram& entered = *program;
+void ProgramHost::Enter(const std::shared_ptr<ServedProgram>& program) {
   {
     MutexLock lock(mutex_);
-    programs_.emplace(&entered, std::move(program));
+    programs_.emplace(program.get(), program);
     // One that comes while the host stops is given up like those that were there.
     if (!stopped_) return;
   }
-  entered.GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));
+  program->GiveUp(absl::CancelledError(absl::StrCat("worker ", options_.worker, ": it stops")));
 }
 
 std::shared_ptr<ServedProgram> ProgramHost::Leave(ServedProgram* program) {

@@ -66,7 +66,7 @@ class ProgramHost {
   absl::StatusOr<std::unique_ptr<PipelineLoop>> WaitForLoop();
 
   // Keeps a program from its start to Leave, which returns it.
-  void Enter(std::shared_ptr<ServedProgram> program);
+  void Enter(const std::shared_ptr<ServedProgram>& program);
   std::shared_ptr<ServedProgram> Leave(ServedProgram* program);
   // Gives all programs up and starts no more; waits until they have left, at most `timeout`.
   void Stop(absl::Duration timeout);

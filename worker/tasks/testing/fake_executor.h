@@ -71,12 +71,12 @@ class FakeExecutor final : public Executor {
     return absl::OkStatus();
   }
   void Cancel(const TaskKey& key, absl::Status why) override {
-    cancelled_.push_back({key, std::move(why)});
+    cancelled_.emplace_back(key, std::move(why));
   }
   void Refuse(const TaskKey& key) override { refused_.push_back(key); }
   void RaiseEpoch(uint64_t epoch) override { epoch_ = epoch; }
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status /*why*/) override {
-    lost_.push_back({key, std::string(worker)});
+    lost_.emplace_back(key, std::string(worker));
   }
   void SourceHere(const TaskKey& /*key*/, DeviceRank /*device*/) override {}
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override {

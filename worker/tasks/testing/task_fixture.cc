@@ -39,10 +39,10 @@ void FakeCaller::Say(const v1::ExecuteResponse& response) {
   EXPECT_FALSE(end.has_value()) << "said after the end: " << response.ShortDebugString();
   switch (response.message_case()) {
     case v1::ExecuteResponse::kNeedPart:
-      said.push_back("need part");
+      said.emplace_back("need part");
       break;
     case v1::ExecuteResponse::kAccepted:
-      said.push_back("accepted");
+      said.emplace_back("accepted");
       break;
     case v1::ExecuteResponse::kDeviceDone:
       last_message = response.device_done().message();
@@ -59,7 +59,7 @@ void FakeCaller::Say(const v1::ExecuteResponse& response) {
                                   " ", CodeName(response.resolved().code())));
       break;
     case v1::ExecuteResponse::kRefusedAsReceiver:
-      said.push_back("refused as receiver");
+      said.emplace_back("refused as receiver");
       break;
     case v1::ExecuteResponse::MESSAGE_NOT_SET:
       FAIL() << "an empty message";
