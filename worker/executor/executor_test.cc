@@ -132,6 +132,18 @@ TEST_F(ExecutorTest, ADeviceWithScalesDoesNotWaitForTheSourceOfAnother) {
   EXPECT_OK(memory.CheckDestination(2));
 }
 
+TEST_F(ExecutorTest, TheLoopRestsWhileCopiesInsideAWorkerWaitForTheirSource) {
+  const Plan plan = MakePlan("a.0", "a.0-1");
+  const TileMemory memory(plan);
+  TaskSpec spec = MakeSpec(0, plan, memory);
+  spec.awaited_sources = {0};
+  ASSERT_OK(workers_[0].executor->Start(std::move(spec), workers_[0].reports));
+  RunUntilIdle();
+  workers_[0].executor->SourceHere(kKey, 0);
+  RunUntil("the report", [&] { return workers_[0].reports.task.has_value(); });
+  for (const DeviceRank device : {0, 1}) EXPECT_OK(memory.CheckDestination(device));
+}
+
 TEST_F(ExecutorTest, ATaskWhoseSourceNeverComesEndsWhenItIsCancelled) {
   const Plan plan = MakeQuantizedPlan("a.0");
   const TileMemory memory(plan);
