@@ -47,6 +47,13 @@ TEST(SlicingProofTest, FindsASlicingOfOtherLayouts) {
   ExpectInternal(HalvesToAll(), swapped, HasSubstr("inside the tile of its holder"));
 }
 
+TEST(SlicingProofTest, FindsADeviceThatHoldsNothing) {
+  const TensorTable both = TableOf({TensorOf("[8, 4]: x=2 on a.0-1 [-, -] -> x=1 on b.0 [-, -]")});
+  const TensorTable one =
+      TableOf({TensorOf("[8, 4]: x=2 on a.0-1 {[0:8, 0:4]; } -> x=1 on b.0 [-, -]")});
+  ExpectInternal(one, both, HasSubstr("inside the tile of its holder a.1"));
+}
+
 TEST(SlicingProofTest, FindsASlicingOfOtherTensors) {
   const TensorTable longer =
       TableOf({TensorOf("[8, 6]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [-, -]")});
