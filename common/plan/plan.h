@@ -101,7 +101,7 @@ struct Excess {
 };
 
 // What a broadcast group (broadcast_groups.h) of GPUs is predicted to take by its relays, and by
-// broadcasts; by the lesser of the two it is done.
+// broadcasts. The group uses whichever takes less.
 struct BroadcastFigures {
   std::string devices;  // in text form
   double relay_seconds = 0;

@@ -11,8 +11,8 @@ struct PipelineWays {
   std::vector<double> head;  // from the begin of all to the begin of the forward op
   std::vector<double> gap;   // from the begin of the forward op to that of the backward op
   std::vector<double> tail;  // from the end of the backward op to the end of all
-  // The longest op on the way of the head, the stage's own included, and of the tail: microbatch k,
-  // from 0, has its forward op k of these after the head at the earliest.
+  // The longest op in the head, the stage's own included, and the longest one in the tail. The
+  // forward op of microbatch k, counted from 0, begins at the earliest k times this after the head.
   std::vector<double> head_pace;
   std::vector<double> tail_pace;
 };

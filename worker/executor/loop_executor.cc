@@ -84,8 +84,8 @@ void LoopExecutor::Cancel(const TaskKey& key, absl::Status why) {
 }
 
 void LoopExecutor::PeerLost(const TaskKey& key, absl::string_view worker, absl::Status why) {
-  // It may be there and have refused: then the connection serves other tasks. Of one that is gone
-  // the transport tells.
+  // The peer may only have refused this task, so the connection stays for others. When the peer
+  // itself is gone, the transport says so.
   if (TaskExecution* task = Find(key)) task->GiveUpPeer(worker, why);
 }
 
