@@ -167,7 +167,7 @@ int64_t CommunicatorRegistry::ExpectedBytes(const CommunicatorKey& key) const {
 }
 
 // Of the rank that takes most. What its neighbours took meanwhile may be counted in, so it is not
-// believed beyond what all communicators may take.
+// believed beyond what all communicators may take: by that a GPU's first one is never refused.
 void CommunicatorRegistry::Expect(const CommunicatorKey& key, const Communicator& seen) {
   int64_t most = 0;
   for (const auto& [rank, bytes] : seen.held) most = std::max(most, bytes);
@@ -296,10 +296,7 @@ int64_t CommunicatorRegistry::BytesOn(absl::string_view gpu) const {
 
 const std::string* CommunicatorRegistry::FullGpu(const CommunicatorKey& key) const {
   const auto full = std::ranges::find_if(key.ranks, [&](const RankName& rank) {
-    const bool is_first = std::ranges::none_of(communicators_, [&](const auto& entry) {
-      return entry.first != key && HasGpu(entry.first, rank.gpu);
-    });
-    return !is_first && BytesOn(rank.gpu) + ExpectedBytes(key) > options_.gpu_bytes_max;
+    return BytesOn(rank.gpu) + ExpectedBytes(key) > options_.gpu_bytes_max;
   });
   return full == key.ranks.end() ? nullptr : &full->gpu;
 }
