@@ -230,11 +230,11 @@ TEST(ComparisonTest, WholeBackwardOpsMayBeFasterThanDelayedOnes) {
 // another one, so that the same schedule takes longer with more buffers.
 TEST(ComparisonTest, AutoIsBestInAnyMemory) {
   const int64_t cases = CasesOr(60);
-  int64_t slower = 0;  // of steps without ports
+  int64_t slower = 0;  // by more than messages that share ports explain
   ForEachSeed(cases, [&](RandomSource& random, uint64_t seed) {
     MemoryCase made = RandomCase(random);
     const bool has_ports = seed % 2 == 1;
-    const double most = has_ports ? 1.04 : 1.02;
+    const double most = has_ports ? 1.015 : 1 + 1e-9;
     v1::PipelineChoice choice = ChoiceOf("auto", has_ports ? "ports" : "latency");
     double before[] = {1e9, 1e9};
     for (int i = 0; i < made.spec.ranks_size(); ++i) {
@@ -247,8 +247,8 @@ TEST(ComparisonTest, AutoIsBestInAnyMemory) {
       ExpectOneBound(found);
       for (const bool is_delayed : {false, true}) {
         const double seconds = Find(found, PipelineChoice::kAuto, is_delayed).seconds();
-        EXPECT_LE(seconds, before[is_delayed] * most) << "with more memory";
-        slower += !has_ports && seconds > before[is_delayed] * (1 + 1e-9);
+        EXPECT_LE(seconds, before[is_delayed] * 1.04) << "with more memory";
+        slower += seconds > before[is_delayed] * most;
         before[is_delayed] = seconds;
       }
       for (v1::PipelineRank& rank : *made.spec.mutable_ranks()) {
@@ -256,7 +256,7 @@ TEST(ComparisonTest, AutoIsBestInAnyMemory) {
       }
     }
   });
-  EXPECT_LE(slower, cases / 200);
+  EXPECT_LE(slower, cases / 150);  // none of 60
 }
 
 }  // namespace
