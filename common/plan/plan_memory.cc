@@ -69,12 +69,12 @@ struct Keeps {
   static int64_t Of(const TensorSpec& tensor) { return Of(tensor.name) + Of(tensor.shape); }
 };
 
-// Of an index by names, beside the names, which is not seen from here: it is full at seven eighths,
-// and has one place less than a power of two.
+// Of an index by names, beside the names, which is not seen from here: it is full at seven eighths
+// of a power of two, and has one place less than that.
 template <typename Value>
 int64_t IndexBytes(size_t names) {
   if (names == 0) return 0;
-  const size_t places = std::bit_ceil(names * 8 / 7 + 1);
+  const size_t places = std::bit_ceil((names * 8 + 6) / 7) - 1;
   return AllocationBytes(places * (sizeof(std::pair<std::string, Value>) + 1) + 24);
 }
 
