@@ -151,6 +151,40 @@ TEST(BroadcastGroupsTest, MustGetAllOfTheirRelays) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("found 1")));
 }
 
+TEST(BroadcastGroupsTest, AreLeftAloneByTheLastRelayAsWell) {
+  Plan::Spec spec = TwoShards();
+  spec.broadcast_groups = SetsOf({{0, 2, 4}});
+  ASSERT_OK_AND_ASSIGN(const Plan apart, Plan::Create(spec));
+  EXPECT_OK(ProveBroadcastGroups(apart));
+  spec.hops[3].to = 4;
+  ASSERT_OK_AND_ASSIGN(const Plan touching, Plan::Create(spec));
+  EXPECT_THAT(ProveBroadcastGroups(touching),
+              StatusIs(absl::StatusCode::kInternal,
+                       "relay 1: expected all of its devices in one broadcast group or in none, "
+                       "found a.1 and c.0 apart"));
+}
+
+TEST(BroadcastGroupsTest, OfPartsMustNotOverlapNorBeSmallEither) {
+  const WorkerPart part = PartOf(TwoShards(), {{"b", 0}, {"b", 1}});
+  const auto proof_with = [&](const std::vector<std::vector<DeviceRank>>& groups) {
+    WorkerPart::Spec spec = part.spec();
+    for (const std::vector<DeviceRank>& group : groups) {
+      spec.broadcast_groups.push_back(spec.device_sets.size());
+      spec.device_sets.Add(group);
+    }
+    const auto changed = WorkerPart::Create(std::move(spec));
+    CHECK_OK(changed);
+    return ProveBroadcastGroups(*changed);
+  };
+  EXPECT_OK(proof_with({{0, 2, 4}, {1, 3, 5}}));
+  EXPECT_THAT(proof_with({{0, 2, 4}, {1, 3, 4}}),
+              StatusIs(absl::StatusCode::kInternal,
+                       "device c.0: expected in one broadcast group, found in two"));
+  EXPECT_THAT(proof_with({{0, 2}}),
+              StatusIs(absl::StatusCode::kInternal,
+                       "broadcast group: expected at least 3 devices, found 2"));
+}
+
 TEST(BroadcastGroupsTest, MustNotOverlapNorBeSmall) {
   Plan::Spec spec = TwoShards();
   spec.broadcast_groups = SetsOf({{0, 2, 4}, {0, 2, 4}});

@@ -7,6 +7,7 @@
 #include "common/testing/status_matchers.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -35,13 +36,14 @@ TensorTable TableOfTensors(const std::vector<int64_t>& bytes) {
   return TableOf(tensors);
 }
 
-std::vector<int64_t> CutsOf(const std::vector<int64_t>& tensors, int64_t begin, int64_t end) {
+std::vector<int64_t> CutsOf(const std::vector<int64_t>& tensors, int64_t begin, int64_t end,
+                            int64_t chunk_bytes = kChunk) {
   const TensorTable table = TableOfTensors(tensors);
   const absl::StatusOr<Slicing> slicing = Slicing::Create(table);
   CHECK_OK(slicing.status());
   CHECK_EQ(slicing->classes().size(), 1u);
   std::vector<int64_t> cuts;
-  ChunkCuts(table, *slicing, 0, kChunk).AppendCuts(begin, end, cuts);
+  ChunkCuts(table, *slicing, 0, chunk_bytes).AppendCuts(begin, end, cuts);
   return cuts;
 }
 
@@ -53,10 +55,36 @@ TEST(ChunkCutsTest, OneTensorIsCutIntoTheFewestEqualChunks) {
   EXPECT_THAT(CutsOf({100}, 0, 100), ElementsAre(0));
 }
 
+TEST(ChunkCutsTest, OneByteMoreThanAChunkIsCut) {
+  // Two chunks of 512.0005 KiB, rounded up to 4 KiB.
+  EXPECT_THAT(CutsOf({kChunk + 1}, 0, kChunk + 1), ElementsAre(0, 516 * kKibi));
+  EXPECT_THAT(CutsOf({4 * kKibi + 1}, 0, 4 * kKibi + 1, 4 * kKibi), ElementsAre(0, 4 * kKibi));
+}
+
 TEST(ChunkCutsTest, LargeTensorsStandAlone) {
   const int64_t quarter = kChunk / 4;
   EXPECT_THAT(CutsOf({quarter, quarter, quarter}, 0, 3 * quarter),
               ElementsAre(0, quarter, 2 * quarter));
+  EXPECT_THAT(CutsOf({100, quarter}, 0, 100 + quarter), ElementsAre(0, 100));
+  EXPECT_THAT(CutsOf({100, quarter - 1}, 0, 99 + quarter), ElementsAre(0));
+  EXPECT_THAT(CutsOf({100, quarter}, 0, 100 + quarter, kChunk + 1), ElementsAre(0));
+}
+
+// Of a class, what has no bytes in it moves nothing: a tensor for another device, and one that
+// stays.
+TEST(ChunkCutsTest, OnlyTensorsOfTheClassAreThere) {
+  const auto to = [](const char* device, int64_t bytes) {
+    return TensorOf(absl::StrCat("[", bytes, "]: x=1 on a.0 [-] -> x=1 on ", device, " [-]"),
+                    DataType::kU8);
+  };
+  TensorTable::Spec spec = TableSpecOf({to("c.0", kChunk), to("b.0", 100), to("b.0", kChunk)});
+  spec.group_of_tensor = {0, -1, 1, 0, 2};
+  ASSERT_OK_AND_ASSIGN(const TensorTable table, TensorTable::Create(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(table));
+  ASSERT_EQ(slicing.classes()[1].bytes, 100 + kChunk);
+  std::vector<int64_t> cuts;
+  ChunkCuts(table, slicing, 1, kChunk).AppendCuts(0, 100 + kChunk, cuts);
+  EXPECT_THAT(cuts, ElementsAre(0, 100));
 }
 
 TEST(ChunkCutsTest, SmallTensorsShareChunks) {
@@ -72,6 +100,9 @@ TEST(ChunkCutsTest, RelaysOfAClassAreCutOnTheirOwn) {
   EXPECT_THAT(CutsOf(tensors, kChunk / 2, kChunk + 300), ElementsAre(kChunk / 2, kChunk + 100));
   EXPECT_THAT(CutsOf(tensors, 100, 100 + kChunk), ElementsAre(100));
   EXPECT_THAT(CutsOf(tensors, kChunk + 150, kChunk + 160), ElementsAre(kChunk + 150));
+  // Of a neighbour a single byte.
+  EXPECT_THAT(CutsOf(tensors, 100, kChunk + 101), ElementsAre(100, kChunk + 100));
+  EXPECT_THAT(CutsOf(tensors, 99, 100 + kChunk), ElementsAre(99, 100));
 }
 
 // By definition, on random tables: chunks cover the relay, none is too large, and none holds parts

@@ -26,6 +26,18 @@ TEST(IdSetListTest, KeepsEverySetInTheOrderOfAdding) {
   EXPECT_THAT(list.ids(), ElementsAre(1, 5, 1, 1, 5));
 }
 
+TEST(IdSetListTest, ReservesAllThatIsSaidAndNoMore) {
+  IdSetList list;
+  list.Reserve(2, 3);
+  // Where each set begins, and where the last one ends.
+  const int64_t reserved =
+      AllocationBytes(3 * sizeof(int64_t)) + AllocationBytes(3 * sizeof(int32_t));
+  EXPECT_EQ(list.heap_bytes(), reserved);
+  list.Add(kPair);
+  list.Add(kOne);
+  EXPECT_EQ(list.heap_bytes(), reserved);
+}
+
 TEST(IdSetsTest, StoresEqualSetsOnce) {
   IdSets sets;
   EXPECT_EQ(sets.Intern(kPair), 0);
@@ -35,6 +47,10 @@ TEST(IdSetsTest, StoresEqualSetsOnce) {
   EXPECT_EQ(sets.size(), 3);
   EXPECT_THAT(sets[0], ElementsAre(1, 5));
   EXPECT_THAT(sets[2], IsEmpty());
+}
+
+TEST(IdSetsTest, KeepNoTableUntilThereIsASet) {
+  EXPECT_EQ(IdSets().heap_bytes(), AllocationBytes(sizeof(IdSetList)) + IdSetList().heap_bytes());
 }
 
 TEST(IdSetsTest, FindsWhatWasInternedAfterAMoveAsWell) {

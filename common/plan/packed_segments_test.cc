@@ -313,6 +313,17 @@ TEST(PackedSegmentsTest, ClassesByTurnsAreFoundWhereEachWasLeft) {
   }
 }
 
+TEST(PackedSegmentsTest, AGroupWithoutTensorsHasNoTile) {
+  const TensorText tensor = TensorOf("[60]: x=1 on a.0 [-] -> x=1 on b.0 [-]");
+  TensorTable::Spec spec = TableSpecOf({tensor, tensor});
+  spec.group_of_tensor = {1};
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  const TileMap map(tensors, slicing, Side::kSource, 0);
+  EXPECT_EQ(map.tile_bytes(0), 0);
+  EXPECT_EQ(map.tile_bytes(1), 240);
+}
+
 class PackedSegmentsPropertyTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(PackedSegmentsPropertyTest, EveryHolderPacksAndEveryReceiverUnpacksByDefinition) {

@@ -5,6 +5,7 @@
 #include "common/testing/status_matchers.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,100 @@ TEST(PlanTest, RefusesWhatIsOutOfRange) {
   expect_refused([](Plan::Spec& s) { s.copies[0].device = 3; });
 }
 
+TEST(PlanTest, NamesWhatIsOutOfRange) {
+  const auto expect_refused = [&](const std::string& message, auto change) {
+    Plan::Spec spec = OneRelay();
+    change(spec);
+    EXPECT_THAT(Plan::Create(std::move(spec)), StatusIs(absl::StatusCode::kInternal, message));
+  };
+  expect_refused("slicing: expected 1 grids, one a tensor group, found 2", [](Plan::Spec& s) {
+    const TensorText tensor = TensorOf("[4]: x=1 on a.0 [-] -> x=3 on a.0,b.0-1 [-]");
+    auto slicing = Slicing::Create(TableOf({tensor, tensor}));
+    CHECK_OK(slicing);
+    s.slicing = std::make_shared<const Slicing>(*std::move(slicing));
+  });
+  expect_refused("class of relay 0: expected below 1, found 1",
+                 [](Plan::Spec& s) { s.relays[0].slice_class = 1; });
+  expect_refused("root of relay 0: expected a device below 3, found 3",
+                 [](Plan::Spec& s) { s.relays[0].root = 3; });
+  expect_refused("first byte of relay 0: expected from 0 to below 16, found 16",
+                 [](Plan::Spec& s) { s.relays[0].begin = 16; });
+  expect_refused("end of relay 0: expected at most the class's 16 bytes, found 17",
+                 [](Plan::Spec& s) { s.relays[0].end = 17; });
+  expect_refused("due time of relay 0: expected an interval of its plan's run, found 2",
+                 [](Plan::Spec& s) { s.relays[0].due = {2, 1}; });
+  const std::string hops = "hops of relay 0: expected at least one, within 2, found ";
+  expect_refused(hops + "0", [](Plan::Spec& s) { s.relays[0].hop_count = 0; });
+  expect_refused(hops + "0", [](Plan::Spec& s) { s.relays[0].hop_count = 3; });
+  expect_refused(hops + "1", [](Plan::Spec& s) { s.relays[0].first_hop = 1; });
+  expect_refused(hops + "-1", [](Plan::Spec& s) { s.relays[0].first_hop = -1; });
+  expect_refused("hop of relay 1: expected one of no other relay, found 0",
+                 [](Plan::Spec& s) { s.relays.push_back(s.relays[0]); });
+  expect_refused("hops: expected each in one relay, found 0", [](Plan::Spec& s) {
+    s.relays[0].first_hop = 1;
+    s.relays[0].hop_count = 1;
+  });
+  expect_refused("class of copy 1: expected below 1, found 1",
+                 [](Plan::Spec& s) { s.copies.push_back({.slice_class = 1}); });
+  expect_refused("device of copy 0: expected a device of the plan, found 3",
+                 [](Plan::Spec& s) { s.copies[0].device = 3; });
+}
+
+TEST(PlanTest, TakesTheLastByteOfAClassAlone) {
+  Plan::Spec spec = OneRelay();
+  spec.relays[0].begin = 15;
+  EXPECT_OK(Plan::Create(std::move(spec)));
+}
+
+// What was taken off a list is still in its memory.
+TEST(PlanTest, LooksAtNothingAfterTheEndOfItsLists) {
+  Plan::Spec spec = OneRelay();
+  spec.relays.push_back({.slice_class = 9});
+  spec.relays.pop_back();
+  spec.copies.push_back({.slice_class = 9});
+  spec.copies.pop_back();
+  EXPECT_OK(Plan::Create(std::move(spec)));
+}
+
+TEST(PlanTest, ABroadcastGroupHasAscendingDevices) {
+  const auto with_group = [](const std::vector<DeviceRank>& group) {
+    Plan::Spec spec = OneRelay();
+    spec.broadcast_groups.Add(std::vector<DeviceRank>{0, 1, 2});
+    spec.broadcast_groups.Add(group);
+    return Plan::Create(std::move(spec));
+  };
+  EXPECT_OK(with_group({0, 1, 2}));
+  const auto is_refused_for = [](int device) {
+    return StatusIs(absl::StatusCode::kInternal,
+                    "broadcast group 1: expected ascending devices of the plan, found " +
+                        std::to_string(device));
+  };
+  EXPECT_THAT(with_group({0, 1, 1}), is_refused_for(1));
+  EXPECT_THAT(with_group({2, 0, 1}), is_refused_for(0));
+  EXPECT_THAT(with_group({1, 2, 3}), is_refused_for(3));
+  EXPECT_THAT(with_group({-1, 0, 1}), is_refused_for(-1));
+}
+
+TEST(PlanTest, AsManyRelaysAsTheLimitAreLookedAt) {
+  Plan::Spec spec = OneRelay();
+  spec.relays.resize(Plan::kRelaysMax, spec.relays[0]);
+  EXPECT_THAT(Plan::Create(std::move(spec)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("hop of relay 1")));
+}
+
+TEST(PlanTest, MoreHopsOrCopiesThanTheLimitAreTooLargeAndNoBug) {
+  Plan::Spec spec = OneRelay();
+  spec.hops.resize(Plan::kHopsMax + 1);
+  EXPECT_THAT(Plan::Create(std::move(spec)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "hops of a plan: expected at most 16777216, found 16777217"));
+  spec = OneRelay();
+  spec.copies.resize(Plan::kCopiesMax + 1);
+  EXPECT_THAT(Plan::Create(std::move(spec)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "copies of a plan: expected at most 16777216, found 16777217"));
+}
+
 TEST(PlanTest, MoreRelaysThanTheLimitAreTooLargeAndNoBug) {
   Plan::Spec spec = OneRelay();
   spec.relays.resize(Plan::kRelaysMax + 1, spec.relays[0]);
@@ -99,6 +194,22 @@ TEST(PlanTest, TheIdIsOfEverythingButTheFigures) {
   EXPECT_NE(id_after([](Plan::Spec& s) { s.copies.clear(); }), id);
 }
 
+// Whatever becomes part of the id, or no longer is, makes other ids of plans that are the same.
+TEST(PlanTest, TheSamePlanHasTheSameIdInEveryVersion) {
+  Plan::Spec spec = OneRelay();
+  ASSERT_OK_AND_ASSIGN(const Plan plain, Plan::Create(spec));
+  EXPECT_EQ(plain.id().ToString(), "1a928dab9611081393bc8e262ec88aa2");
+  spec.relays[0].due = {1, 2};
+  spec.hops[1].place = 4;
+  spec.broadcast_groups.Add(std::vector<DeviceRank>{0, 1, 2});
+  spec.periods = 5;
+  spec.least_run_ns = 6;
+  spec.binding = BindingMode::kInPlace;
+  spec.shared_storage = true;
+  ASSERT_OK_AND_ASSIGN(const Plan full, Plan::Create(spec));
+  EXPECT_EQ(full.id().ToString(), "201afa7e53bf2820355d5126d3dc72a1");
+}
+
 TEST(PlanTest, ChunksAreDueEvenly) {
   const DueTime due = {.begin = 100, .end = 200};
   EXPECT_EQ(due.Of(0, 4), 100);
@@ -117,7 +228,13 @@ TEST(PlanTest, ARelayHasItsPartOfThePeriods) {
   EXPECT_EQ(RelayChunks(256 * kMebi, kAlways, kMebi, 200), 256);
   EXPECT_EQ(RelayChunks(kMebi, kAlways, kMebi, 200), 16);
   EXPECT_EQ(RelayChunks(1, kAlways, kMebi, 200), 1);
+  EXPECT_EQ(RelayChunks(Plan::kLeafBytes + 1, kAlways, kMebi, 200), 2);
+  // Two and a bit of three periods.
+  static_assert((int64_t{2} * DueTime::kParts + 1) % 3 == 0);
+  constexpr DueTime kMore = {0, static_cast<int32_t>((int64_t{2} * DueTime::kParts + 1) / 3)};
+  EXPECT_EQ(RelayChunks(kMebi, kMore, kMebi, 3), 3);
   // As few as may be.
+  EXPECT_EQ(RelayChunks(kMebi + 1, {}, kMebi, 0), 2);
   EXPECT_EQ(RelayChunks(256 * kMebi, kAlways, kMebi, 0), 256);
   EXPECT_EQ(RelayChunks(256 * kMebi, {}, kMebi, 200), 256);
 }
