@@ -5,8 +5,10 @@
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 
+#include <string>
 #include <utility>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,6 +73,32 @@ TEST(AddScalesTest, ScalesFollowAllTensorsInTheirOrder) {
   EXPECT_EQ(table.first_scales(), 5);
 }
 
+TEST(AddScalesTest, OnlyTensorsThatAreConvertedHaveScales) {
+  TensorTable::Spec spec = TableSpecOf({TensorOf(
+      "[256, 128]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]", DataType::kF8E4M3, DataType::kF8E4M3)});
+  ASSERT_OK(AddScales(spec));
+  EXPECT_EQ(spec.group_of_tensor.size(), 1u);
+  EXPECT_OK(TensorTable::Create(std::move(spec)));
+}
+
+TEST(AddScalesTest, ScalesShareThePlacementsThatAreThereAndAddOthersOnce) {
+  // Rows by an axis are those of the scales as well; explicit tiles become others.
+  const TensorText tensor =
+      TensorOf("[256, 128]: x=2 on a.0-1 [x, -] -> y=2 on b.0-1 {[0:128, 0:128]; [128:256, 0:128]}",
+               DataType::kBF16, DataType::kF8E4M3);
+  TensorTable::Spec spec = TableSpecOf({tensor, tensor});
+  ASSERT_OK(AddScales(spec));
+  EXPECT_EQ(spec.sources.size(), 2u);
+  ASSERT_EQ(spec.destinations.size(), 3u);
+  EXPECT_EQ(ToString(spec.destinations[2].layout), "{[0:1, 0:1]; [1:2, 0:1]}");
+  ASSERT_EQ(spec.groups.size(), 4u);
+  for (const size_t scales : {2, 3}) {
+    EXPECT_EQ(spec.groups[scales].source, 0);
+    EXPECT_EQ(spec.groups[scales].destination, 2);
+  }
+  EXPECT_OK(TensorTable::Create(std::move(spec)));
+}
+
 TEST(AddScalesTest, SourcesHaveNoMemoryForScales) {
   const TensorTable table = TableOf({Quantized()});
   EXPECT_THAT(LayOut(table, Side::kSource, 0).offset_of_tensor, ElementsAre(0, -1));
@@ -121,7 +149,57 @@ TEST(AddScalesTest, ScalesOnOtherDevicesThanTheirTensorAreRefused) {
     (side == Side::kSource ? other.groups[1].source : other.groups[1].destination) = 1;
     EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused("as the scales of group 0"));
   }
+  EXPECT_OK(TensorTable::Create(spec));
+  // Of both sides the source is named.
+  spec.groups[1].source = spec.groups[1].destination = 1;
+  EXPECT_THAT(TensorTable::Create(std::move(spec)),
+              IsRefused("tensor group 1: expected [x, -], as the scales of group 0"));
+}
+
+TEST(AddScalesTest, ScalesOfAnotherShapeOrTypeAreRefused) {
+  TensorTable::Spec spec = TableSpecOf({Quantized()});
+  ASSERT_OK(AddScales(spec));
+  const std::string expected = "tensor group 1: expected F32[4, 3], as the scales of group 0";
+  TensorTable::Spec other = spec;
+  other.groups[1].shape = Lengths({4, 4});
+  EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused(expected));
+  other = spec;
+  other.groups[1].type = DataType::kBF16;
+  EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused(expected));
+  other = spec;
+  other.groups[1].sent_as = DataType::kBF16;
+  EXPECT_THAT(TensorTable::Create(std::move(other)), IsRefused(expected));
+  other = spec;
+  other.groups[1].sent_as = DataType::kF32;
+  EXPECT_OK(TensorTable::Create(std::move(other)));
+}
+
+TEST(AddScalesTest, ScalesOfAGroupAreInOneGroup) {
+  TensorTable::Spec spec = TableSpecOf({Quantized()});
+  spec.group_of_tensor = {0, 0};
+  ASSERT_OK(AddScales(spec));
+  EXPECT_THAT(spec.group_of_tensor, ElementsAre(0, 0, 1, 1));
+  for (const int32_t scales : {0, -1}) {
+    TensorTable::Spec other = spec;
+    other.group_of_tensor[3] = scales;
+    EXPECT_THAT(
+        TensorTable::Create(std::move(other)),
+        IsRefused(absl::StrCat("scales of tensor 1: expected in group 1, found in ", scales)));
+  }
   EXPECT_OK(TensorTable::Create(std::move(spec)));
+}
+
+TEST(AddScalesTest, ScalesMayBeInTheFirstGroup) {
+  TensorTable::Spec spec = TableSpecOf({Quantized()});
+  ASSERT_OK(AddScales(spec));
+  std::swap(spec.groups[0], spec.groups[1]);
+  spec.group_of_tensor = {1, 0};
+  ASSERT_OK_AND_ASSIGN(const TensorTable table, TensorTable::Create(spec));
+  EXPECT_TRUE(table.is_scales(0));
+  EXPECT_FALSE(table.is_scales(1));
+  spec.groups[0].type = DataType::kI32;
+  EXPECT_THAT(TensorTable::Create(std::move(spec)),
+              IsRefused("tensor group 0: expected F32[4, 3], as the scales of group 1"));
 }
 
 TEST(AddScalesTest, NoOtherTensorIsInAGroupOfScales) {

@@ -97,6 +97,51 @@ TEST(SlicingTest, NeededBoxWithoutHolderIsNamed) {
                        AllOf(HasSubstr("[3:4]"), HasSubstr("group 0"), HasSubstr("b.7"))));
 }
 
+TEST(SlicingTest, ANeededBoxWithoutHolderIsNamedByTheCutsOfAllDimensions) {
+  // The second of three planes, its first row, from the fourth column on.
+  const TensorTable tensors =
+      TableOf({TensorOf("[3, 2, 5]: x=1 on a.0 {[0:1, 0:2, 0:5] [1:3, 1:2, 0:5] [1:2, 0:1, 0:3]} "
+                        "-> y=3,z=1 on b.0-2 [y, -, -]")});
+  EXPECT_THAT(Slicing::Create(tensors),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "box [1:2, 0:1, 3:5] of tensor group 0 of shape [3, 2, 5], needed by device "
+                       "b.1: expected a source slot that holds it, found none"));
+}
+
+TEST(SlicingTest, AScalarIsOneCell) {
+  const TensorTable tensors = TableOf({TensorOf("[]: x=1 on a.0 [] -> x=2 on b.0-1 []")});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  EXPECT_THAT(slicing.grid(0).cuts, IsEmpty());
+  EXPECT_THAT(slicing.grid(0).class_of_cell, ElementsAre(0));
+  EXPECT_THAT(slicing.grid(0).bytes, ElementsAre(4));
+  EXPECT_THAT(slicing.receivers(0), ElementsAre(1, 2));
+}
+
+TEST(SlicingTest, ClassesOfAGroupAreListedAscendingInWhateverOrderItsCellsHaveThem) {
+  const TensorTable tensors =
+      TableOf({TensorOf("[5]: x=2 on a.0-1 [x] chunk -> y=1 on b.0 [-]"),
+               TensorOf("[5]: x=2 on a.1,a.0 [x] chunk -> y=1 on b.0 [-]")});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  EXPECT_THAT(slicing.grid(1).class_of_cell, ElementsAre(1, 0));
+  EXPECT_THAT(slicing.grid(1).classes, ElementsAre(0, 1));
+  EXPECT_THAT(slicing.grid(1).first, ElementsAre(0, 1, 2));
+  EXPECT_THAT(slicing.grid(1).cells, ElementsAre(1, 0));
+  EXPECT_THAT(slicing.grid(1).bytes, ElementsAre(8, 12));
+  EXPECT_EQ(slicing.classes()[0].bytes, 12 + 8);
+  EXPECT_EQ(slicing.classes()[1].bytes, 8 + 12);
+}
+
+TEST(SlicingTest, AGroupFindsItsOwnClassesOnly) {
+  GroupGrid grid;
+  EXPECT_EQ(grid.FindClass(0), -1);
+  grid.classes = {1, 3};
+  EXPECT_EQ(grid.FindClass(0), -1);
+  EXPECT_EQ(grid.FindClass(1), 0);
+  EXPECT_EQ(grid.FindClass(2), -1);
+  EXPECT_EQ(grid.FindClass(3), 1);
+  EXPECT_EQ(grid.FindClass(4), -1);
+}
+
 TEST(SlicingTest, MoreCellsThanTheLimitAreRefused) {
   const TensorTable tensors = TableOf({{.shape = "[16384, 16384]",
                                         .source_mesh = "x=128,y=128 on a.0-1023,b.0-1023,c.0-1023,"
@@ -138,6 +183,34 @@ TEST(SlicingTest, TheCellsOfAllGroupsTogetherAreLimited) {
   EXPECT_THAT(Slicing::Create(tensors, {.devices = {0}}),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("tensor group 1"), HasSubstr("of all groups together"))));
+}
+
+TEST(SlicingTest, AsManyCellsAsTheLimitAreNotRefused) {
+  // The first cell has no holder, which is said before the others are made.
+  constexpr int64_t kRows = 8192;
+  static_assert(kRows * kRows == Slicing::kCellsMax);
+  ExplicitLayout rows;
+  Tile& tile = rows.slots.emplace_back();
+  for (int64_t i = 1; i < kRows; ++i) tile.push_back(Box({{i, i + 1}, {0, kRows}}));
+  TensorTable::Spec spec = TableSpecOf({{.shape = "[8192, 8192]",
+                                         .source_mesh = "x=1 on z.0",
+                                         .source = "[-, -]",
+                                         .destination_mesh = "y=8192 on " + WholeHosts("abcdefgh"),
+                                         .destination = "[-, y]"}});
+  spec.sources[0].layout = Layout(std::move(rows));
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(std::move(spec)));
+  EXPECT_THAT(Slicing::Create(tensors), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                 HasSubstr("box [0:1, 0:1] of tensor group 0")));
+}
+
+TEST(SlicingTest, AsManyClassesAsTheLimitAreNotRefused) {
+  const TensorTable tensors = TableOf({{.shape = "[2048, 2048]",
+                                        .source_mesh = "x=2048 on " + WholeHosts("ab"),
+                                        .source = "[x, -]",
+                                        .destination_mesh = "z=2048 on " + WholeHosts("cd"),
+                                        .destination = "[-, z]"}});
+  ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
+  EXPECT_EQ(std::ssize(slicing.classes()), Slicing::kClassesMax);
 }
 
 TEST(SlicingTest, MoreClassesThanTheLimitAreRefused) {
@@ -193,6 +266,7 @@ TEST(SlicingTest, FindsAClassByItsSets) {
   EXPECT_EQ(slicing.Find(a0, b1), kNoClass);
   EXPECT_EQ(slicing.Find(b1, a1), kNoClass);
   EXPECT_EQ(slicing.Find(both, b1), kNoClass);
+  EXPECT_EQ(slicing.Find(b1, both), kNoClass);
 }
 
 // What the packed bytes of a class are at a device, as text.

@@ -35,6 +35,7 @@ TEST(TensorTableTest, RanksAllDevicesByHostAndIndex) {
   EXPECT_THAT(tensors.slots(Side::kDestination, 0), ElementsAre(3, 4, 0, 1));
   EXPECT_EQ(tensors.FindDevice({"b", 1}), 2);
   EXPECT_EQ(tensors.FindDevice({"b", 2}), std::nullopt);
+  EXPECT_EQ(tensors.FindDevice({"z", 0}), std::nullopt);
 }
 
 TEST(TensorTableTest, GivesTilesAndBytesByDevice) {
@@ -44,6 +45,7 @@ TEST(TensorTableTest, GivesTilesAndBytesByDevice) {
   EXPECT_EQ(ToString(tensors.TileOf(Side::kSource, 0, 0)[0]), "[4:8, 0:6]");
   EXPECT_EQ(ToString(tensors.TileOf(Side::kDestination, 0, 0)[0]), "[0:8, 0:3]");
   EXPECT_TRUE(tensors.TileOf(Side::kSource, 0, 1).empty());
+  EXPECT_TRUE(tensors.TileOf(Side::kSource, 0, 4).empty());
   EXPECT_EQ(tensors.BytesOf(Side::kSource, 0), 2 * 4 * 6 * 4);
   EXPECT_EQ(tensors.BytesOf(Side::kSource, 1), 0);
 }
@@ -95,6 +97,33 @@ TEST(TensorTableTest, CountsReplicasOverTheReplicaAxes) {
   EXPECT_EQ(tensors.replica_of(2), -1);
 }
 
+TEST(TensorTableTest, CountsReplicasByTheFirstAxisFirst) {
+  const TensorTable rows = TableOf({Simple()}, {"r", "y"});
+  EXPECT_EQ(rows.replicas(), 4);
+  const TensorTable columns = TableOf({Simple()}, {"y", "r"});
+  std::vector<int32_t> by_rows, by_columns;
+  for (const DeviceRank device : rows.slots(Side::kDestination, 0)) {
+    by_rows.push_back(rows.replica_of(device));
+    by_columns.push_back(columns.replica_of(device));
+  }
+  EXPECT_THAT(by_rows, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(by_columns, ElementsAre(0, 2, 1, 3));
+}
+
+TEST(TensorTableTest, ADeviceMayBeInOneReplicaOfSeveralMeshes) {
+  const TensorTable tensors = TableOf({Simple(), Simple()}, {"r"});
+  EXPECT_EQ(tensors.replica_of(3), 0);
+  EXPECT_EQ(tensors.replica_of(0), 1);
+}
+
+TEST(TensorTableTest, RefusesAMeshWithAnotherNumberOfReplicas) {
+  TensorText other = Simple();
+  other.destination_mesh = "r=4,y=1 on c.0-1,a.0,b.0";
+  TensorTable::Spec spec = TableSpecOf({Simple(), other});
+  spec.replica_axes = {"r"};
+  EXPECT_THAT(TensorTable::Create(spec), IsRefused("expected 2 as on the others, found 4"));
+}
+
 TEST(TensorTableTest, RefusesReplicaAxesThatAMeshDoesNotHave) {
   TensorTable::Spec spec = TableSpecOf({Simple()});
   spec.replica_axes = {"z"};
@@ -120,12 +149,25 @@ TEST(TensorTableTest, RefusesIndicesOutOfRange) {
   spec = TableSpecOf({Simple()});
   spec.groups[0].destination = -1;
   EXPECT_THAT(TensorTable::Create(spec), IsRefused("destination placement"));
+  spec = TableSpecOf({Simple()});
+  spec.groups[0].source = 1;
+  EXPECT_THAT(TensorTable::Create(spec),
+              IsRefused("source placement of tensor group 0: expected an index from 0 to below 1, "
+                        "found 1"));
+  spec = TableSpecOf({Simple()});
+  spec.group_of_tensor = {-2};
+  EXPECT_THAT(TensorTable::Create(spec),
+              IsRefused("group of tensor 0: expected an index from 0 to below 1, found -2"));
 }
 
 TEST(TensorTableTest, RefusesLayoutsThatDoNotFit) {
   TensorTable::Spec spec = TableSpecOf({Simple()});
   spec.sources[0].layout = *ParseLayout("[w, -]");
   EXPECT_THAT(TensorTable::Create(spec), StatusIs(absl::StatusCode::kInvalidArgument));
+  spec.destinations[0].layout = *ParseLayout("[v, -]");
+  EXPECT_THAT(TensorTable::Create(spec), IsRefused("[w, -]"));
+  spec.sources[0] = TableSpecOf({Simple()}).sources[0];
+  EXPECT_THAT(TensorTable::Create(spec), IsRefused("[v, -]"));
 }
 
 TEST(TensorTableTest, RefusesMoreBytesThanCanBeCounted) {
@@ -134,6 +176,63 @@ TEST(TensorTableTest, RefusesMoreBytesThanCanBeCounted) {
   TensorTable::Spec spec = TableSpecOf({text});
   spec.group_of_tensor.assign(10, 0);
   EXPECT_THAT(TensorTable::Create(spec), IsRefused("bytes"));
+}
+
+// 2^51 bytes.
+TensorText Large(absl::string_view source_mesh) {
+  TensorText text =
+      TensorOf("[1099511627776, 256]: x=1 on a.0 [-, -] -> y=1 on z.0 [-, -]", DataType::kF64);
+  text.source_mesh = std::string(source_mesh);
+  return text;
+}
+
+TEST(TensorTableTest, RefusesAByteMoreThanTheLimit) {
+  TensorTable::Spec spec = TableSpecOf(
+      {Large("x=1 on a.0"), TensorOf("[1]: x=1 on a.0 [-] -> y=1 on z.0 [-]", DataType::kU8)});
+  spec.group_of_tensor = {0, 0, 0, 0};
+  EXPECT_OK(TensorTable::Create(spec));
+  spec.group_of_tensor.push_back(1);
+  EXPECT_THAT(TensorTable::Create(spec),
+              IsRefused("tensors 0 to 4: expected at most 9007199254740992 bytes"));
+}
+
+TEST(TensorTableTest, RefusesMoreBytesInAllSlotsThanCanBeCounted) {
+  const auto create = [](const std::vector<TensorText>& tensors) {
+    return TensorTable::Create(TableSpecOf(tensors));
+  };
+  // 1,024 slots of one tensor have the bytes of the limit; as many of two together have them, too.
+  EXPECT_OK(create({Large("x=1023 on a.0-1022")}));
+  EXPECT_THAT(create({Large("x=1024 on a.0-1023")}),
+              IsRefused("tensors 0 to 0: expected at most 9007199254740992 bytes, and "
+                        "2305843009213693952 with a copy in every slot, found more"));
+  const TensorText half = Large("x=511 on a.0-510");
+  EXPECT_OK(create({half, half}));
+  EXPECT_THAT(create({half, Large("x=512 on a.0-511")}), IsRefused("tensors 0 to 1"));
+  // 2^63, and 2^63 less 2^51: the one overflows by itself, the other with what came before it.
+  EXPECT_THAT(create({Large("x=4095 on a.0-1023,b.0-1023,c.0-1023,d.0-1022")}),
+              IsRefused("tensors 0 to 0"));
+  EXPECT_THAT(create({half, Large("x=4094 on a.0-1023,b.0-1023,c.0-1023,d.0-1021")}),
+              IsRefused("tensors 0 to 1"));
+}
+
+// It is compared by programs of other builds: what changes it changes its first text as well.
+TEST(TensorTableTest, TheDigestOfATableStaysWhatItIs) {
+  TensorText other = Simple();
+  other.shape = "[6, 4]";
+  other.type = DataType::kI32;
+  TensorTable::Spec spec = TableSpecOf({Simple(), other});
+  spec.group_of_tensor = {1, -1, 0, 1};
+  spec.manifest = Digest::Of("manifest");
+  spec.replica_axes = {"r"};
+  ASSERT_OK_AND_ASSIGN(const TensorTable plain, TensorTable::Create(spec));
+  EXPECT_EQ(plain.digest().ToString(), "f1bf903924faf96c781c1d175ddd407e");
+  // Names are for messages alone.
+  spec.names = {"one", "two"};
+  EXPECT_EQ(TensorTable::Create(spec)->digest(), plain.digest());
+  const TensorTable converted =
+      TableOf({Simple(), TensorOf("[256, 128]: x=2 on a.0-1 [x, -] -> y=1 on z.0 [-, -]",
+                                  DataType::kBF16, DataType::kF8E4M3)});
+  EXPECT_EQ(converted.digest().ToString(), "e620254a9817acab1d3a45beaef48e4a");
 }
 
 TEST(TensorTableTest, TheDigestTellsTablesApart) {
