@@ -38,6 +38,9 @@ TEST_F(LentRegionsTest, PiecesAreFoundInTheirRegion) {
 TEST_F(LentRegionsTest, PiecesInTwoRegionsAreInNone) {
   const std::vector<iovec> pieces = {Piece(*first_, 0, 1), Piece(*second_, 0, 1)};
   EXPECT_EQ(regions_.Find(pieces), nullptr);
+  // Where the second lies above the region, and where it lies below.
+  const std::vector<iovec> turned = {pieces[1], pieces[0]};
+  EXPECT_EQ(regions_.Find(turned), nullptr);
 }
 
 TEST_F(LentRegionsTest, PiecesThatLeaveTheirRegionAreInNone) {
@@ -56,6 +59,29 @@ TEST_F(LentRegionsTest, WhatWasRemovedIsNotFound) {
   EXPECT_EQ(regions_.Remove(first_->bytes()), std::nullopt);
   regions_.Add(first_->lent());
   EXPECT_NE(regions_.Find(pieces)->id, id);
+}
+
+TEST_F(LentRegionsTest, OneInTheMiddleOfMemoryIsFoundAndRemovedAlone) {
+  const std::unique_ptr<SealedMemory> memory = SealedMemory::Create(15000);
+  const std::span<std::byte> all = memory->bytes();
+  LentRegions regions;
+  for (const size_t place : {2U, 0U, 1U}) {
+    regions.Add({.bytes = all.subspan(5000 * place, 5000), .fd = memory->fd()});
+  }
+  const auto id_at = [&](size_t offset, size_t bytes) {
+    const std::vector<iovec> piece = {Piece(*memory, offset, bytes)};
+    const LentRegion* const found = regions.Find(piece);
+    return found == nullptr ? 0 : found->id;
+  };
+  EXPECT_EQ(id_at(0, 5000), 2);
+  EXPECT_EQ(id_at(5000, 5000), 3);
+  EXPECT_EQ(id_at(10000, 5000), 1);
+  EXPECT_EQ(id_at(4999, 2), 0);
+  EXPECT_EQ(regions.Remove(all.subspan(5000, 5000)), 3);
+  EXPECT_EQ(id_at(5000, 1), 0);
+  EXPECT_EQ(id_at(9999, 1), 0);
+  EXPECT_EQ(id_at(4999, 1), 2);
+  EXPECT_EQ(id_at(10000, 1), 1);
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ const std::vector<InterfaceAddress> kAddresses = {
     {"eth2", Ip("10.0.2.5"), Ip("255.255.254.0")},
     {"eth0", Ip("fd00::5"), Ip("ffff:ffff:ffff:ffff::")},
     {"eth2", Ip("fd00::6"), Ip("ffff:ffff:ffff:ffff::")},
+    {"eth3", Ip("10.0.9.1"), Ip("255.255.255.252")},
+    {"eth4", Ip("::5"), Ip("ffff:ffff:ffff:ffff::")},
 };
 
 TEST(NetworkInterfaceTest, InterfacesOfOneSubnetAreFoundOnce) {
@@ -46,6 +48,20 @@ TEST(NetworkInterfaceTest, InterfacesOfOneSubnetAreFoundOnce) {
 TEST(NetworkInterfaceTest, OtherSubnetsAreReachedByRoutes) {
   EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.4.1"), kAddresses), IsEmpty());
   EXPECT_THAT(InterfacesInSubnetOf(Ip("fd01::1"), kAddresses), IsEmpty());
+}
+
+TEST(NetworkInterfaceTest, ASubnetIsDecidedByAllBitsOfItsMask) {
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.9.2"), kAddresses), ElementsAre("eth3"));
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.9.5"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("fc00::99"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd00:0:0:1::99"), kAddresses), IsEmpty());
+}
+
+// Though an IPv4 address stands in the bits of an IPv6 one.
+TEST(NetworkInterfaceTest, NoIpv4AddressIsInASubnetOfIpv6AndTheOtherWayRound) {
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("::7"), kAddresses), ElementsAre("eth4"));
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("192.0.2.1"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd01::ffff:a00:163"), kAddresses), IsEmpty());
 }
 
 TEST(NetworkInterfaceTest, WhatIsOfThisHostDoesNotLeaveIt) {

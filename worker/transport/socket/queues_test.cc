@@ -2,7 +2,9 @@
 #include "worker/transport/socket/fifo.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <random>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -54,6 +56,50 @@ TEST(ByteQueueTest, BytesKeepTheirOrderAndAreCounted) {
                ASSERT_EQ(queue.pushed(), pushed * sizeof(front));
              });
   EXPECT_EQ(queue.size(), 0);
+}
+
+// Else one that is never empty would take ever more of it. What has gone takes no more than what is
+// there.
+TEST(FifoTest, OneThatIsNeverEmptyStaysInItsMemory) {
+  Fifo<int> fifo;
+  std::set<const int*> places;
+  for (int i = 0; i < 2; ++i) fifo.Push(i);
+  for (int i = 2; i < 1000; ++i) {
+    fifo.Push(i);
+    ASSERT_EQ(fifo.Pop(), i - 2);
+    if (i > 10) places.insert(&fifo.front());
+  }
+  EXPECT_EQ(places.size(), 2);
+}
+
+TEST(FifoTest, ClearForgetsWhatIsThereAndWhatHasGone) {
+  Fifo<int> fifo;
+  for (int i = 0; i < 3; ++i) fifo.Push(i);
+  fifo.Pop();
+  fifo.Clear();
+  EXPECT_TRUE(fifo.empty());
+  fifo.Push(7);
+  EXPECT_EQ(fifo.size(), 1);
+  EXPECT_EQ(fifo[0], 7);
+}
+
+TEST(ByteQueueTest, OneThatIsNeverEmptyStaysInItsMemory) {
+  ByteQueue queue;
+  std::set<const std::byte*> places;
+  for (int i = 0; i < 2; ++i) queue.PushObject('x');
+  for (int i = 0; i < 1000; ++i) {
+    queue.PushObject('x');
+    queue.Pop(1);
+    if (i > 10) places.insert(queue.bytes().data());
+  }
+  EXPECT_EQ(places.size(), 2);
+}
+
+TEST(ByteQueueTest, NoBytesArePushedAsNothing) {
+  ByteQueue queue;
+  queue.Push({});
+  EXPECT_EQ(queue.size(), 0);
+  EXPECT_EQ(queue.pushed(), 0);
 }
 
 }  // namespace

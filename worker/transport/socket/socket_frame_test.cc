@@ -37,6 +37,16 @@ TEST(SocketHandshakeTest, WhatDiffersIsNamed) {
   EXPECT_THAT(Validate(bad, own), Refuses("number of at least 1, found 0"));
 }
 
+TEST(SocketHandshakeTest, SharedMemoryIsOfferedOrNot) {
+  const SocketAddress own = {.shared_memory = true};
+  SocketHandshake handshake = {.shared_memory = 0, .number = 1};
+  EXPECT_OK(Validate(handshake, own));
+  handshake.shared_memory = 1;
+  EXPECT_OK(Validate(handshake, own));
+  handshake.shared_memory = 2;
+  EXPECT_THAT(Validate(handshake, own), Refuses("shared memory at most 1, found 2"));
+}
+
 TEST(AnnouncedBytesTest, SmallPayloadsFollow) {
   for (const bool shared_memory : {false, true}) {
     EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = 7}, shared_memory), IsOkAndHolds(7));
@@ -53,6 +63,17 @@ TEST(AnnouncedBytesTest, OfLargePayloadsTheirPlacesMayFollowWhereMemoryIsShared)
   EXPECT_THAT(AnnouncedBytes({.pieces = 2}, {.payload_bytes = kLarge}, true), IsOkAndHolds(32));
   EXPECT_THAT(AnnouncedBytes({.pieces = 1025}, {.payload_bytes = kLarge}, true),
               Refuses("expected at most 1024 pieces, found 1025"));
+}
+
+TEST(AnnouncedBytesTest, TheLastThatIsSmallIsThatOf4096Bytes) {
+  for (const bool shared_memory : {false, true}) {
+    EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = 4096}, shared_memory), IsOkAndHolds(4096));
+    EXPECT_THAT(AnnouncedBytes({.pieces = 1}, {.payload_bytes = 4096}, shared_memory),
+                Refuses("announcement of 4096 bytes: expected at most 0 pieces, found 1"));
+    EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = 4097}, shared_memory), IsOkAndHolds(0));
+  }
+  EXPECT_THAT(AnnouncedBytes({.pieces = 1024}, {.payload_bytes = 4097}, true),
+              IsOkAndHolds(1024 * 16));
 }
 
 }  // namespace

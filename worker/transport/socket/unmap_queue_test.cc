@@ -34,6 +34,20 @@ TEST(UnmapQueueTest, LargeOnesGoInSteps) {
   EXPECT_EQ(SealedMemory::CountMappings(), 1);
 }
 
+// The end first, so that what is left is whole steps.
+TEST(UnmapQueueTest, AStepIsAtMost16MiB) {
+  for (const size_t more : {0U, 1U}) {
+    const auto memory = SealedMemory::Create((32 << 20) + more);
+    UnmapQueue queue;
+    queue.Add(Map(*memory));
+    for (size_t i = 0; i < more; ++i) queue.Step();
+    EXPECT_FALSE(queue.empty());
+    queue.Step();
+    EXPECT_TRUE(queue.empty());
+    EXPECT_EQ(SealedMemory::CountMappings(), 1);
+  }
+}
+
 TEST(UnmapQueueTest, NothingStays) {
   const auto memory = SealedMemory::Create(100 << 20);
   {
