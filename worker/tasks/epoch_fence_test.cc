@@ -46,8 +46,62 @@ TEST_F(EpochFenceTest, RemembersTheEpochAcrossARestart) {
 }
 
 TEST_F(EpochFenceTest, RefusesAFileThatHoldsSomethingElse) {
-  std::ofstream(path_) << "12 monkeys\n";
-  EXPECT_THAT(EpochFence::Open(path_), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
+  // The last one was not written to its end.
+  for (const std::string text : {"12 monkeys\n", "", "\n", "12"}) {
+    std::ofstream(path_) << text;
+    EXPECT_THAT(EpochFence::Open(path_), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)))
+        << text;
+  }
+}
+
+TEST_F(EpochFenceTest, RefusesAFolderInTheFilesPlace) {
+  EXPECT_THAT(EpochFence::Open(folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("read epoch file " + folder_.path())));
+}
+
+TEST_F(EpochFenceTest, OnlyItsOwnerReadsTheFile) {
+  ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
+  ASSERT_OK(fence.Raise(5));
+  EXPECT_EQ(std::filesystem::status(path_).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(EpochFenceTest, AnEpochThatIsThatOfTheFileIsNotWrittenAgain) {
+  ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
+  ASSERT_OK(fence.Raise(5));
+  std::filesystem::remove(path_);
+  EXPECT_OK(fence.Raise(5));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(EpochFenceTest, ADiskThatIsFullLeavesTheOldFile) {
+  ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
+  ASSERT_OK(fence.Raise(5));
+  std::filesystem::create_symlink("/dev/full", path_ + ".next");
+  EXPECT_THAT(fence.Raise(6), StatusIs(absl::StatusCode::kResourceExhausted,
+                                       HasSubstr("write epoch file " + path_ + ".next")));
+  EXPECT_EQ(fence.highest(), 5);
+  ASSERT_OK_AND_ASSIGN(const EpochFence again, EpochFence::Open(path_));
+  EXPECT_EQ(again.highest(), 5);
+}
+
+TEST_F(EpochFenceTest, AFileThatCannotTakeTheOldOnesPlaceIsNotObeyed) {
+  ASSERT_OK_AND_ASSIGN(EpochFence fence, EpochFence::Open(path_));
+  std::filesystem::create_directory(path_);
+  EXPECT_THAT(fence.Raise(5), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                       HasSubstr("replace epoch file " + path_)));
+  EXPECT_EQ(fence.highest(), 0);
+}
+
+TEST_F(EpochFenceTest, AFileOfTheWorkingFolderNeedsNoPath) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());
+  auto fence = EpochFence::Open("epoch");
+  const absl::Status raised = fence.ok() ? fence->Raise(5) : fence.status();
+  std::filesystem::current_path(before);
+  EXPECT_OK(raised);
+  EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
 TEST_F(EpochFenceTest, KeepsTheOldEpochWhenTheNewOneCannotBeWritten) {

@@ -3,10 +3,12 @@
 #include "common/testing/status_matchers.h"
 #include "worker/tasks/testing/task_fixture.h"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::Pair;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 using ExecuteCallTest = TaskFixture;
 
@@ -59,6 +63,9 @@ TEST_F(ExecuteCallTest, RefusesMessagesOutOfOrder) {
   EXPECT_THAT(end_of({ResolveOf({2}, true)}), is_refused("expected start"));
   EXPECT_THAT(end_of({v1::ExecuteRequest()}), is_refused("expected start"));
   EXPECT_THAT(end_of({PieceOf(0, 1, false)}), is_refused("not asked for"));
+  v1::ExecuteRequest lost;
+  lost.mutable_peer_lost()->set_worker("w2");
+  EXPECT_THAT(end_of({lost}), is_refused("expected start, found peer_lost"));
   EXPECT_THAT(end_of({StartOf(Key(1)), StartOf(Key(1))}), is_refused("second"));
   EXPECT_THAT(end_of({StartOf(Key(1)), ResolveOf({2}, true)}), is_refused("expected piece"));
 }
@@ -79,6 +86,24 @@ TEST_F(ExecuteCallTest, APeerThatIsLostBeforeThePartHasComeIsLostForTheTask) {
   Send(call, PieceOf(0, part_bytes_.size(), true));
   EXPECT_THAT(call.caller->said, ElementsAre("need part", "accepted"));
   EXPECT_THAT(executor_.lost(), ElementsAre(Pair(Key(1), "w2")));
+}
+
+TEST_F(ExecuteCallTest, ATaskRunsOnAfterACallThatEndedInAnError) {
+  const auto call = Start(Key(1));
+  Send(*call, StartOf(Key(1)));
+  EXPECT_THAT(call->caller->end, Optional(StatusIs(absl::StatusCode::kInvalidArgument)));
+  Finish(Key(1));
+  EXPECT_THAT(call->caller->said, ElementsAre("accepted"));
+  EXPECT_THAT(Start(Key(1))->caller->said,
+              ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK"));
+}
+
+TEST_F(ExecuteCallTest, ACallThatIsGoneStartsNothing) {
+  FakeCall call(table_);
+  call.call.OnGone();
+  Send(call, StartOf(Key(1)));
+  EXPECT_THAT(call.caller->said, IsEmpty());
+  EXPECT_FALSE(call.caller->end.has_value());
 }
 
 TEST_F(ExecuteCallTest, SaysNothingAfterTheEnd) {
@@ -115,13 +140,36 @@ TEST_F(ExecuteCallTest, RefusesStartsWithBadFields) {
 }
 
 TEST_F(ExecuteCallTest, RefusesDeviceRanksThatThePlanDoesNotHave) {
+  for (const int32_t rank : {-1, 4, 99}) {
+    v1::ExecuteRequest request = StartOf(Key(1));
+    request.mutable_start()->add_peers()->set_worker("w2");
+    request.mutable_start()->mutable_peers(1)->add_devices(rank);
+    const auto call = StartWith(request);
+    EXPECT_THAT(call->caller->end,
+                Optional(StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr(absl::StrCat("from 0 to 3, found ", rank)))));
+    EXPECT_FALSE(StatusOf("new", "b.0").writing);
+  }
+}
+
+TEST_F(ExecuteCallTest, TheExecutorIsToldOfEveryOtherWorkerAndItsDevices) {
   v1::ExecuteRequest request = StartOf(Key(1));
-  request.mutable_start()->add_peers()->set_worker("w2");
-  request.mutable_start()->mutable_peers(1)->add_devices(99);
+  request.mutable_start()->mutable_peers(0)->clear_devices();
+  const auto add_peer = [&](const std::string& worker, const std::vector<int32_t>& devices) {
+    v1::ExecuteRequest::Peer& peer = *request.mutable_start()->add_peers();
+    peer.set_worker(worker);
+    peer.set_data_address(absl::StrCat("address of ", worker));
+    peer.mutable_devices()->Assign(devices.begin(), devices.end());
+  };
+  add_peer("w2", {0, 3});
+  add_peer("w3", {1});
   const auto call = StartWith(request);
-  EXPECT_THAT(call->caller->end,
-              Optional(StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("99"))));
-  EXPECT_FALSE(StatusOf("new", "b.0").writing);
+  const TaskSpec& spec = executor_.spec(Key(1));
+  ASSERT_THAT(spec.peers, SizeIs(2));
+  EXPECT_EQ(spec.peers[0].worker, "w2");
+  EXPECT_EQ(spec.peers[0].address, "address of w2");
+  EXPECT_EQ(spec.peers[1].worker, "w3");
+  EXPECT_THAT(spec.peer_of_device, UnorderedElementsAre(Pair(0, 0), Pair(3, 0), Pair(1, 1)));
 }
 
 }  // namespace

@@ -34,6 +34,17 @@ TEST(PartCacheTest, IsBoundedInBytesButHoldsOneWhateverItsSize) {
   EXPECT_NE(cache.Find(DigestOf(99)), nullptr);
 }
 
+TEST(PartCacheTest, HoldsAsManyBytesAsItsLimitAndNoMore) {
+  PartCache cache({.parts = 100, .bytes = 100});
+  cache.Insert(DigestOf(1), AnyPart(), 60);
+  cache.Insert(DigestOf(2), AnyPart(), 40);
+  EXPECT_EQ(cache.size(), 2);
+  EXPECT_EQ(cache.bytes(), 100);
+  cache.Insert(DigestOf(3), AnyPart(), 1);
+  EXPECT_EQ(cache.size(), 2);
+  EXPECT_EQ(cache.bytes(), 41);
+}
+
 TEST(PartCacheTest, TheSamePartTwiceCountsOnce) {
   PartCache cache({});
   cache.Insert(DigestOf(1), AnyPart(), 10);

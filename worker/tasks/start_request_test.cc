@@ -1,9 +1,11 @@
 #include "worker/tasks/start_request.h"
 
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/communicator_codec.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,6 +61,38 @@ TEST(StartRequestTest, ACommunicatorWithoutAKeyIsRefused) {
   start.mutable_communicators(0)->clear_key();
   EXPECT_THAT(FromProto(start),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("communicator.ranks")));
+}
+
+TEST(StartRequestTest, NamesMayHave256Bytes) {
+  using Set = void (*)(v1::ExecuteRequest::Start&, const std::string&);
+  struct Field {
+    std::string name;
+    Set set;
+  };
+  const std::vector<Field> fields = {
+      {"operation_id", [](auto& start, const auto& text) { start.set_operation_id(text); }},
+      {"source_storage", [](auto& start, const auto& text) { start.set_source_storage(text); }},
+      {"destination_storage",
+       [](auto& start, const auto& text) { start.set_destination_storage(text); }},
+      {"peers.worker", [](auto& start, const auto& text) { start.add_peers()->set_worker(text); }},
+  };
+  for (const Field& field : fields) {
+    v1::ExecuteRequest::Start start = Start();
+    field.set(start, std::string(256, 'x'));
+    EXPECT_OK(FromProto(start)) << field.name;
+    start = Start();
+    field.set(start, std::string(257, 'x'));
+    EXPECT_THAT(FromProto(start),
+                IsRefused("start." + field.name + ": expected at most 256 bytes, found 257"));
+  }
+}
+
+TEST(StartRequestTest, ADataAddressMayHave4Kilobytes) {
+  v1::ExecuteRequest::Start start = Start();
+  start.add_peers()->set_data_address(std::string(4096, 'x'));
+  EXPECT_OK(FromProto(start));
+  start.mutable_peers(0)->set_data_address(std::string(4097, 'x'));
+  EXPECT_THAT(FromProto(start), IsRefused("expected at most 4096 bytes, found 4097"));
 }
 
 TEST(StartRequestTest, AnotherCommunicatorIsOtherWork) {

@@ -49,6 +49,8 @@ TEST_F(EndedOperationTest, WhatRunsIsCancelledAndFreedAtItsEnd) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("has ended at its controller")));
   EXPECT_TRUE(StatusOf("new", "b.0").writing) << "it may still be written";
   EXPECT_THAT(table_.HeldOperations(1), IsEmpty()) << "it is told once";
+  GiveUp("op-1");
+  EXPECT_EQ(executor_.cancelled().size(), 1u);
   Finish(Key(1), absl::AbortedError("cancelled"));
   EXPECT_FALSE(StatusOf("new", "b.0").writing);
   EXPECT_EQ(table_.size(), 0);

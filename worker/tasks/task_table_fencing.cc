@@ -2,7 +2,6 @@
 // those of operations that have ended.
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
 #include "worker/tasks/task_leases.h"
 #include "worker/tasks/task_table.h"
 #include "worker/tasks/worker_task.h"
@@ -29,7 +28,10 @@ absl::Duration WaitMax(const StartRequest& request) {
 
 absl::Status TaskTable::RaiseEpoch(uint64_t epoch) {
   const uint64_t before = fence_.highest();
-  RETURN_IF_ERROR(fence_.Raise(epoch));
+  if (const absl::Status status = fence_.Raise(epoch); !status.ok()) {
+    // Whatever the disk's error, the start may be tried again.
+    return Refuse(CommandRejection::kBusy, absl::UnavailableError(status.message()));
+  }
   if (epoch > before) {
     LogInfo("controller_epoch_raised",
             {{"worker_id", options_.worker}, {"epoch", epoch}, {"before", before}});

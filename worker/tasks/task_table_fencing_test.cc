@@ -4,6 +4,8 @@
 #include "worker/tasks/testing/task_fixture.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,6 +83,7 @@ TEST_F(FencedTaskTest, AStartThatWaitsCanBeCancelledAndAcknowledged) {
   acknowledge.mutable_acknowledge();
   Send(*acknowledged, acknowledge);
   EXPECT_THAT(acknowledged->caller->end, Optional(absl::OkStatus()));
+  EXPECT_THAT(executor_.refused(), ElementsAre(Key(2, 6), Key(3, 6)));
   Finish(Key(1, 5), absl::AbortedError("cancelled"));
   EXPECT_FALSE(executor_.running(Key(2, 6)));
   EXPECT_FALSE(executor_.running(Key(3, 6)));
@@ -91,6 +94,7 @@ TEST_F(FencedTaskTest, AStartThatWaitsGoesWithItsCallerAndComesAgain) {
   const auto second = Start(Key(2, 6));
   EXPECT_THAT(first->caller->end, Optional(StatusIs(absl::StatusCode::kAborted)));
   second->call.OnGone();
+  EXPECT_THAT(executor_.refused(), IsEmpty()) << "it may come again";
   Finish(Key(1, 5), absl::AbortedError("cancelled"));
   EXPECT_FALSE(executor_.running(Key(2, 6)));
   const auto third = Start(Key(2, 6));
@@ -121,6 +125,67 @@ TEST_F(FencedTaskTest, AStartThatWaitsWithOtherContentIsRefused) {
   other.mutable_start()->set_destination_storage("elsewhere");
   EXPECT_THAT(StartWith(other)->caller->end, Optional(StatusIs(absl::StatusCode::kAlreadyExists)));
   EXPECT_FALSE(first->caller->end.has_value());
+}
+
+TEST_F(FencedTaskTest, AStartThatWaitsIsThatOfItsLastCaller) {
+  const auto first = Start(Key(2, 6));
+  const auto second = Start(Key(2, 6));
+  first->call.OnGone();
+  Finish(Key(1, 5), absl::AbortedError("cancelled"));
+  EXPECT_THAT(second->caller->said, ElementsAre("accepted"));
+}
+
+TEST_F(FencedTaskTest, AStartWaitsOnWhenAnotherTaskEnds) {
+  const auto next = Start(Key(2, 6));
+  for (const char* device : {"b.0", "b.1"}) MakeStorage("other", device);
+  v1::ExecuteRequest start = StartOf(Key(3, 6));
+  start.mutable_start()->set_destination_storage("other");
+  const auto other = StartWith(start);
+  Finish(Key(3, 6));
+  EXPECT_FALSE(next->caller->end.has_value());
+  EXPECT_FALSE(executor_.running(Key(2, 6)));
+  Finish(Key(1, 5), absl::AbortedError("cancelled"));
+  EXPECT_THAT(next->caller->said, ElementsAre("accepted"));
+}
+
+TEST_F(FencedTaskTest, AStartThatWaitsForOneThatIsRefusedHearsOfIt) {
+  Finish(Key(1, 5), absl::AbortedError("cancelled"));
+  table_.GiveUp(std::vector<std::string>{"op-1"}, 5);
+  executor_.RefuseStarts(absl::UnavailableError("no link to a worker"));
+  // Neither has been looked at by the executor when the second one comes.
+  FakeCall first(table_);
+  first.call.OnRequest(StartOf(Key(2, 5)));
+  first.call.OnGone();
+  FakeCall second(table_);
+  second.call.OnRequest(StartOf(Key(3, 6)));
+  EXPECT_FALSE(second.caller->end.has_value());
+  RunLoops();
+  EXPECT_THAT(second.caller->end, Optional(StatusIs(absl::StatusCode::kUnavailable)));
+}
+
+TEST_F(FencedTaskTest, OfAnotherOperationIsNotSuperseded) {
+  for (const char* device : {"b.0", "b.1"}) MakeStorage("other", device);
+  v1::ExecuteRequest start = StartOf(Key(9, 5));
+  start.mutable_start()->set_destination_storage("other");
+  StartWith(start)->call.OnGone();
+  const auto next = Start(Key(2, 6));
+  EXPECT_TRUE(WasCancelled(Key(1, 5))) << "for its destinations";
+  EXPECT_FALSE(WasCancelled(Key(9, 5)));
+}
+
+TEST_F(FencedTaskTest, TheExecutorIsToldOfEveryEpochOnce) {
+  EXPECT_THAT(executor_.epochs(), ElementsAre(5));
+  Start(Key(2, 6))->call.OnGone();
+  Start(Key(3, 6))->call.OnGone();
+  Start(Key(4, 7))->call.OnGone();
+  EXPECT_THAT(executor_.epochs(), ElementsAre(5, 6, 7));
+}
+
+TEST_F(FencedTaskTest, CancellingAllEndsStartsThatWait) {
+  const auto next = Start(Key(2, 6));
+  table_.CancelAll(absl::CancelledError("the worker stops"));
+  EXPECT_THAT(next->caller->end,
+              Optional(StatusIs(absl::StatusCode::kCancelled, HasSubstr("the worker stops"))));
 }
 
 TEST_F(FencedTaskTest, ADrainEndsStartsThatWait) {

@@ -45,6 +45,24 @@ TEST_F(TaskRoomTest, TheTaskThatEndedFirstMakesRoom) {
   EXPECT_THAT(table_.HeldOperations(1), ElementsAre("op-1", "op-3"));
 }
 
+TEST_F(TaskRoomTest, OfTasksThatEndedAtOnceTheOneOfTheFirstKeyMakesRoom) {
+  StartOn("new-1", Key(1))->call.OnGone();
+  StartOn("new-2", Key(2))->call.OnGone();
+  Finish(Key(2));
+  Finish(Key(1));
+  EXPECT_THAT(StartOn("new-3", Key(3))->caller->said, ElementsAre("accepted"));
+  EXPECT_THAT(table_.HeldOperations(1), ElementsAre("op-2", "op-3"));
+}
+
+TEST_F(TaskRoomTest, NeitherATaskThatRunsNorOneWithACallerMakesRoom) {
+  StartOn("new-1", Key(1))->call.OnGone();
+  const auto ended = StartOn("new-2", Key(2));
+  Finish(Key(2));
+  EXPECT_THAT(StartOn("new-3", Key(3))->caller->end,
+              Optional(StatusIs(absl::StatusCode::kResourceExhausted)));
+  EXPECT_THAT(table_.HeldOperations(1), ElementsAre("op-1", "op-2"));
+}
+
 TEST_F(TaskRoomTest, AStartThatWaitsTakesRoom) {
   StartOn("new-1", Key(1, 5))->call.OnGone();
   const auto waiting = StartOn("new-1", Key(2, 6));

@@ -50,6 +50,8 @@ TEST_F(TaskTableTest, AcceptsRunsCommitsAndForgets) {
   *spec.destinations.at(2).tensor.at(0) = std::byte{42};
   Finish(Key(1));
   EXPECT_THAT(call->caller->said, ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK"));
+  EXPECT_EQ(call->caller->report.worker(), "w1");
+  EXPECT_EQ(call->caller->report.attempt(), 1);
   EXPECT_EQ(FirstByte("new", "b.0"), std::byte{0});
   EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelaysInProgress), 0);
   EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelays), 6);
@@ -150,6 +152,8 @@ TEST_F(TaskTableTest, WhatTheExecutorRefusesEndsTheCallAndFreesEverything) {
   EXPECT_EQ(table_.size(), 0);
   EXPECT_FALSE(StatusOf("new", "b.0").writing);
   EXPECT_EQ(ValueOf(metrics_.metrics(), metric::kRelaysInProgress), 0);
+  EXPECT_THAT(Rejections(), ElementsAre("invalid"));
+  EXPECT_THAT(executor_.refused(), ElementsAre(Key(1))) << "its peers may have sent for it";
 }
 
 TEST_F(TaskTableTest, ATaskOfAnotherWorkersDevicesIsRefused) {
@@ -202,7 +206,7 @@ TEST_F(TaskTableTest, WhatIsNotResolvedIsAbandonedAfterDeadlineAndGrace) {
   Finish(Key(1));
   Advance(absl::Seconds(89));
   EXPECT_TRUE(StatusOf("new", "b.0").writing);
-  Advance(absl::Seconds(2));
+  Advance(absl::Seconds(1));
   EXPECT_FALSE(StatusOf("new", "b.0").writing);
   EXPECT_EQ(StatusOf("new", "b.0").generation, 1);
 
@@ -216,9 +220,9 @@ TEST_F(TaskTableTest, AReportIsKeptForAnHour) {
   const auto call = Start(Key(1));
   call->call.OnGone();
   Finish(Key(1));
-  Advance(absl::Minutes(59));
+  Advance(absl::Hours(1) - absl::Seconds(1));
   EXPECT_EQ(table_.size(), 1);
-  Advance(absl::Minutes(2));
+  Advance(absl::Seconds(1));
   EXPECT_EQ(table_.size(), 0);
   EXPECT_EQ(StatusOf("old", "a.0").readers, 0);
 }

@@ -101,6 +101,27 @@ TEST_F(WorkerTaskTest, AfterADeviceThatIsRefusedTheRestIsLeftOpen) {
   EXPECT_EQ(StatusOf("new", "b.1").generation, 1);
 }
 
+TEST_F(WorkerTaskTest, OfAnswersThatTellNothingNewNoneIsRemembered) {
+  const auto call = Start(Key(1));
+  Finish(Key(1));
+  for (int i = 0; i < 3; ++i) Send(*call, ResolveOf({2, 3}, true));
+  EXPECT_THAT(call->caller->said,
+              ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK", "resolved 2,3 OK",
+                          "resolved 2,3 OK", "resolved 2,3 OK"));
+  EXPECT_THAT(Start(Key(1))->caller->said,
+              ElementsAre("accepted", "done 2 OK", "done 3 OK", "report OK", "resolved 2,3 OK"));
+}
+
+TEST_F(WorkerTaskTest, WhatWasAskedEarlyIsResolvedWithoutTheCaller) {
+  const auto call = Start(Key(1));
+  Send(*call, ResolveOf({2, 3}, true));
+  Send(*call, ResolveOf({2}, true));  // which tells nothing new
+  call->call.OnGone();
+  Finish(Key(1));
+  EXPECT_EQ(StatusOf("new", "b.0").generation, 2);
+  EXPECT_EQ(Start(Key(1))->caller->said.back(), "resolved 2,3 OK");
+}
+
 TEST_F(WorkerTaskTest, AnEarlyResolutionThatIsRepeatedIsAnsweredOnce) {
   const auto call = Start(Key(1));
   for (int i = 0; i < 3; ++i) Send(*call, ResolveOf({2}, true));

@@ -4,6 +4,7 @@
 #include "worker/executor/executor.h"
 #include "worker/executor/prepared_part.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -60,8 +61,8 @@ class FakeExecutor final : public Executor {
     task.observer->OnTaskDone(report);
   }
 
-  // The highest that it was told of.
-  uint64_t epoch() const { return epoch_; }
+  // Those that it was told of, in order.
+  const std::vector<uint64_t>& epochs() const { return epochs_; }
 
   absl::Status Attach(Transport& /*transport*/) override { return absl::OkStatus(); }
   absl::Status Start(TaskSpec spec, TaskObserver& observer) override {
@@ -74,7 +75,7 @@ class FakeExecutor final : public Executor {
     cancelled_.emplace_back(key, std::move(why));
   }
   void Refuse(const TaskKey& key) override { refused_.push_back(key); }
-  void RaiseEpoch(uint64_t epoch) override { epoch_ = epoch; }
+  void RaiseEpoch(uint64_t epoch) override { epochs_.push_back(epoch); }
   void PeerLost(const TaskKey& key, absl::string_view worker, absl::Status /*why*/) override {
     lost_.emplace_back(key, std::string(worker));
   }
@@ -100,7 +101,7 @@ class FakeExecutor final : public Executor {
   std::vector<std::pair<TaskKey, absl::Status>> cancelled_;
   std::vector<TaskKey> refused_;
   std::vector<std::pair<TaskKey, std::string>> lost_;
-  uint64_t epoch_ = 0;
+  std::vector<uint64_t> epochs_;
   int64_t moved_bytes_ = 0;
   ExecutorCounters counters_;
 };

@@ -51,6 +51,7 @@ void FakeCaller::Say(const v1::ExecuteResponse& response) {
       break;
     case v1::ExecuteResponse::kReport:
       last_message = response.report().message();
+      report = response.report();
       said.push_back(absl::StrCat("report ", CodeName(response.report().code())));
       break;
     case v1::ExecuteResponse::kResolved:

@@ -30,6 +30,7 @@ class FakeCaller final : public TaskCaller {
   std::vector<std::string> said;
   std::optional<absl::Status> end;
   std::string last_message;  // of a report, a device or a resolution
+  v1::TaskReport report;     // the last one
 };
 
 // One Execute call, made by a test.
