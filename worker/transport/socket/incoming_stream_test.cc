@@ -212,6 +212,9 @@ TEST_F(IncomingStreamTest, AnswersThatTheSocketDoesNotTakeWait) {
 TEST_F(IncomingStreamTest, WhereNothingHasComeThereIsNoError) {
   Greet();
   EXPECT_OK(stream_->Read(kMuch));
+  peer_.Send(Announcement(1, 0));
+  EXPECT_OK(stream_->Read(kMuch));
+  EXPECT_THAT(Events(), ElementsAre("message 1"));
 }
 
 TEST_F(IncomingStreamTest, TheEndOfTheOtherSideIsOne) {
