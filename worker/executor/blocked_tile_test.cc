@@ -38,6 +38,15 @@ TEST(BlockedTileTest, BlocksAreCountedRowByRow) {
   ExpectPlace(tile, 128 * 300 + 256, {.block = 5, .row_left = 44, .block_row_left = 44});
 }
 
+TEST(BlockedTileTest, OneElementMoreBeginsABlock) {
+  EXPECT_EQ(TileOf({"[0:128, 0:128]"}).blocks(), 1);
+  EXPECT_EQ(TileOf({"[0:1, 0:1]"}).blocks(), 1);
+  const BlockedTile tile = TileOf({"[0:129, 0:257]"});
+  EXPECT_EQ(tile.blocks(), 6);
+  ExpectPlace(tile, 127 * 257 + 127, {.block = 0, .row_left = 130, .block_row_left = 1});
+  ExpectPlace(tile, 128 * 257 + 256, {.block = 5, .row_left = 1, .block_row_left = 1});
+}
+
 TEST(BlockedTileTest, EveryMatrixHasBlocksOfItsOwn) {
   const BlockedTile tile = TileOf({"[3:5, 1:2, 128:258, 0:10]"});
   ASSERT_EQ(tile.stacks().size(), 1);

@@ -170,6 +170,13 @@ TEST_F(LyingPeerTest, ANumberBehindTheEndFailsTheChannel) {
   EXPECT_THAT(DeviceStatus(), StatusIs(absl::StatusCode::kInternal, HasSubstr("number 1000")));
 }
 
+TEST_F(LyingPeerTest, ANumberRightBehindTheEndFailsTheChannel) {
+  Say(MessageKind::kChunk, 35, chunk_);
+  ASSERT_THAT(workers_[1].reports.devices, SizeIs(1));
+  EXPECT_THAT(workers_[1].reports.devices[0].status,
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("number 35")));
+}
+
 TEST_F(LyingPeerTest, ARelayThatFailedElsewhereNamesWhoIsToBlame) {
   std::array<std::byte, kFailureBytesMax> bytes;
   const size_t size = EncodeFailure(absl::UnavailableError("worker w9 is lost"), bytes);

@@ -94,6 +94,25 @@ TEST_F(DueQueueTest, WhatIsDueLaterWaits) {
   EXPECT_THAT(Take(), ElementsAre(1, 1, 0, 1, 0, 0));
 }
 
+TEST_F(DueQueueTest, TheLeastDifferenceDecidesBeforeTheOrderOfEntries) {
+  Make({{1, {1, 2}}, {1, {0, 1}}});
+  EXPECT_EQ(queue_->due(), 0);
+  EXPECT_THAT(Take(), ElementsAre(1, 0, 1, 0));
+}
+
+TEST_F(DueQueueTest, ARewoundQueueForgetsWhatSleptAndWhatHadEnded) {
+  Make({{2, {}}, {1, {}}, {1, {}}});
+  EXPECT_THAT(Take(1), ElementsAre(0));
+  queue_->Sleep();
+  queue_->EndEntry();
+  queue_->Rewind();
+  EXPECT_FALSE(queue_->finished());
+  queue_->Wake(0);  // it does not sleep any more
+  EXPECT_EQ(queue_->chunk(), 0);
+  EXPECT_THAT(Take(), ElementsAre(0, 0, 0, 1, 1, 2, 2));
+  EXPECT_TRUE(queue_->finished());
+}
+
 TEST_F(DueQueueTest, AnEntryThatSleepsHoldsUpNoOther) {
   Make({{2, {}}, {1, {}}});
   EXPECT_THAT(Take(1), ElementsAre(0));
