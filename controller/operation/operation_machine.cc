@@ -131,7 +131,7 @@ void OperationMachine::On(const DevicesResolved& event) {
     // It is abandoned, or another device has failed to commit.
     if (!replica.committing) continue;
     if (!event.status.ok()) {
-      replica.committing = false;
+      Blame(AboutWorker(event.worker, event.status));
       FailReplica(index, AboutWorker(event.worker, event.status));
       continue;
     }
@@ -139,6 +139,7 @@ void OperationMachine::On(const DevicesResolved& event) {
     if (replica.committed.size() == replica.devices.size()) {
       replica.state = ReplicaState::kCommitted;
       replica.committing = false;
+      replica.error = absl::OkStatus();  // of the first attempt
       Do(PublishChange{});
     }
   }
@@ -201,6 +202,7 @@ void OperationMachine::CommitWhereWhole(int32_t index) {
     return;
   }
   replica.committing = true;
+  replica.to_retry = false;  // what did not come in time has come
   state_ = OperationState::kVerifying;
   absl::btree_map<std::string, std::vector<DeviceRank>> devices_of_worker;
   for (const auto& [worker, device] : replica.devices) devices_of_worker[worker].push_back(device);

@@ -146,7 +146,7 @@ class OperationMachine {
     std::set<DeviceOfWorker> committed;  // current at their workers
     bool committing = false;
     bool to_retry = false;  // failed only for want of another worker
-    absl::Status error;
+    absl::Status error;     // why it failed, or is to be planned again; OK once it is committed
   };
 
   // `replicas` >= 0, as the operation's TensorTable counts them.

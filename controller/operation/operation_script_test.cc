@@ -1,5 +1,5 @@
-// Scripts (common/testing/scripts.h) of events, each followed by the actions and the state that it
-// must give.
+// Scripts (common/testing/scripts.h) of events, each followed by the actions, the state and the
+// error that it must give, and at the end by what has become of each replica.
 
 #include "common/testing/scripts.h"
 #include "controller/operation/operation_machine.h"
@@ -115,6 +115,36 @@ struct ActionText {
   std::string operator()(const FinishOperation&) const { return "FinishOperation"; }
 };
 
+// "RUNNING", or "RUNNING UNAVAILABLE gone away".
+std::string TextOf(absl::string_view state, const absl::Status& error) {
+  if (error.ok()) return std::string(state);
+  return absl::StrCat(state, " ", absl::StatusCodeToString(error.code()), " ", error.message());
+}
+
+absl::string_view TextOf(ReplicaState state) {
+  switch (state) {
+    case ReplicaState::kReceiving:
+      return "RECEIVING";
+    case ReplicaState::kCommitted:
+      return "COMMITTED";
+    case ReplicaState::kFailed:
+      return "FAILED";
+  }
+  return "UNKNOWN";
+}
+
+std::string OutcomeOf(const OperationMachine& machine) {
+  std::string text =
+      absl::StrCat("  ", TextOf(OperationStateName(machine.state()), machine.error()), "\n");
+  if (!IsTerminal(machine.state())) return text;
+  for (size_t i = 0; i < machine.replicas().size(); ++i) {
+    const OperationMachine::Replica& replica = machine.replicas()[i];
+    absl::StrAppend(&text, "  replica ", i, " ", TextOf(TextOf(replica.state), replica.error),
+                    "\n");
+  }
+  return text;
+}
+
 std::string Play(const std::string& script) {
   OperationMachine machine(0);
   return PlayScript(script, [&machine](absl::string_view event) {
@@ -126,8 +156,7 @@ std::string Play(const std::string& script) {
     for (const OperationAction& action : machine.Handle(EventOf(event))) {
       absl::StrAppend(&played, "    ", std::visit(ActionText(), action), "\n");
     }
-    absl::StrAppend(&played, "  ", OperationStateName(machine.state()), "\n");
-    return played;
+    return absl::StrCat(played, OutcomeOf(machine));
   });
 }
 

@@ -139,16 +139,27 @@ TEST(PipelineMachineTest, EveryRandomWalkEnds) {
   }
 }
 
-TEST(PipelineMachineTest, AnErrorTellsSoManyPositionsOnly) {
+// Of a run whose only iteration fails where its ranks are at so many positions.
+std::string ErrorWith(int positions) {
   Machine machine({.iterations = 1});
   machine.Handle(Machine::WorkersReady{{"w"}});
   machine.Handle(Machine::Accepted{"w"});
   machine.Handle(Machine::Reported{"w", 0, absl::AbortedError("why"),
-                                   std::vector<std::string>(Machine::kPositionsMax + 3, "p")});
+                                   std::vector<std::string>(positions, "p")});
   machine.Handle(Machine::CallEnded{"w", absl::OkStatus()});
-  const std::string message(machine.error().message());
+  return std::string(machine.error().message());
+}
+
+TEST(PipelineMachineTest, AnErrorTellsSoManyPositionsOnly) {
+  const std::string message = ErrorWith(Machine::kPositionsMax + 3);
   EXPECT_EQ(std::ranges::count(message, ';'), Machine::kPositionsMax + 1);
   EXPECT_NE(message.find("; and 3 more"), std::string::npos);
+}
+
+TEST(PipelineMachineTest, AnErrorTellsAsManyPositionsAsItMay) {
+  const std::string message = ErrorWith(Machine::kPositionsMax);
+  EXPECT_EQ(std::ranges::count(message, ';'), Machine::kPositionsMax);
+  EXPECT_TRUE(message.ends_with("; p")) << message;
 }
 
 }  // namespace
