@@ -112,6 +112,40 @@ TEST(ProofExactTest, ACircleThroughTheFirstChannelIsFound) {
                  "no hop waits for itself, found a circle of hops through place 1");
 }
 
+TEST(ProofExactTest, ACircleThroughTheLastChannelIsFound) {
+  // Ranks: a.0 0, b.0-3 1 to 4. One half goes 0>1>2>4>3, the other 0>4>3>1>2: in 4>3, the last of
+  // all channels, as in 1>2 each waits for the other.
+  Plan::Spec spec = SpecOf(TensorOf("[8]: x=1 on a.0 [-] -> x=4 on b.0-3 [-]"));
+  spec.relays = {{.begin = 0, .end = 16, .first_hop = 0, .hop_count = 4},
+                 {.begin = 16, .end = 32, .first_hop = 4, .hop_count = 4}};
+  spec.hops = {{.from = 0, .to = 1}, {.from = 1, .to = 2, .place = 1},
+               {.from = 2, .to = 4}, {.from = 4, .to = 3},
+               {.from = 0, .to = 4}, {.from = 4, .to = 3, .place = 1},
+               {.from = 3, .to = 1}, {.from = 1, .to = 2}};
+  ExpectInternal(spec,
+                 "channel b.0>b.1, relay 0 of class 0, bytes [0, 16): expected an order in which "
+                 "no hop waits for itself, found a circle of hops through place 1");
+}
+
+TEST(ProofExactTest, ACircleIsFoundWhereOnlyTheFirstHopWaitsForALaterOne) {
+  // Ranks: a.0 0, a.1 1, c.0 2, d.0 3, d.1 4. The first relay goes 0>1>3>4, the second 2>3>4>0>1.
+  Plan::Spec spec = SpecOf(TensorOf("[8]: x=2 on a.0,c.0 [x] -> x=4 on a.0-1,d.0-1 [-]"));
+  spec.relays = {
+      {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 3},
+      {.slice_class = 1, .root = 2, .begin = 0, .end = 16, .first_hop = 3, .hop_count = 4}};
+  spec.hops = {{.from = 0, .to = 1, .place = 1},
+               {.from = 1, .to = 3},
+               {.from = 3, .to = 4},
+               {.from = 2, .to = 3},
+               {.from = 3, .to = 4, .place = 1},
+               {.from = 4, .to = 0},
+               {.from = 0, .to = 1}};
+  spec.copies = {{.slice_class = 0, .device = 0}};
+  ExpectInternal(spec,
+                 "channel a.0>a.1, relay 0 of class 0, bytes [0, 16): expected an order in which "
+                 "no hop waits for itself, found a circle of hops through place 1");
+}
+
 TEST(ProofExactTest, ACircleIsNamedByItsFirstHopPastHopsThatAreFree) {
   // Ranks: a.0 0, a.1 1, c.0 2, d.0 3, d.1 4. The first relay goes 0>1>3>4, the second 2>3>4>0>1:
   // they wait for each other in 0>1 and 3>4. The third, which goes before the second in 4>0, is
@@ -149,6 +183,13 @@ TEST(ProofExactTest, OneByteCountsAsASourceAndAsALimit) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "memory of device a.0: source 1, destination 1, staging 0 bytes: expected "
                        "at most 1, found 2"));
+  Plan::Spec sent = SpecOf(TensorOf("[1]: x=1 on a.0 [-] -> x=1 on b.0 [-]", DataType::kU8));
+  sent.relays = {{.begin = 0, .end = 1, .first_hop = 0, .hop_count = 1}};
+  sent.hops = {{.from = 0, .to = 1}};
+  sent.binding = BindingMode::kInPlace;
+  ASSERT_OK_AND_ASSIGN(const Proof of_sent, ProofOf(sent));
+  EXPECT_EQ(of_sent.peak_device_bytes, 1);
+  EXPECT_EQ(of_sent.peak_device, "a.0: source 1, destination 0, staging 0 bytes");
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST(SlicingProofTest, FindsASlicingOfOtherConversions) {
 TEST(SlicingProofTest, FindsACellThatEndsOrBeginsOutsideOfItsTile) {
   const TensorTable whole = TableOf({TensorOf("[8]: x=1 on a.0 [-] -> x=1 on b.0 [-]")});
   for (const char* part :
-       {"[8]: x=1 on a.0 {[2:8]} -> x=1 on b.0 [-]", "[8]: x=1 on a.0 {[0:6]} -> x=1 on b.0 [-]"}) {
+       {"[8]: x=1 on a.0 {[1:8]} -> x=1 on b.0 [-]", "[8]: x=1 on a.0 {[0:7]} -> x=1 on b.0 [-]"}) {
     ExpectInternal(TableOf({TensorOf(part)}), whole,
                    "tensor group 0 of shape [8], box [0:8]: expected inside the tile of its holder "
                    "a.0, found outside");
@@ -116,11 +116,17 @@ TEST(SlicingProofTest, FindsASlicingOfOtherGroupsDimensionsOrDevices) {
                  "device set 1: expected ascending ranks below 2, found 2 after 1");
 }
 
-TEST(SlicingProofTest, TellsHowMuchOfATileIsMissing) {
+TEST(SlicingProofTest, TellsHowMuchOfATileIsMissingOnTheFirstDeviceAsOnTheLast) {
   ExpectInternal(
-      HalvesToAll(), TableOf({TensorOf("[8, 4]: x=2 on a.0-1 [x, -] -> x=2 on b.0-1 [x, -]")}),
-      "tensor group 0 of shape [8, 4], device b.0: expected 32 elements of its destination tile in "
-      "the classes it needs, found 16");
+      TableOf({TensorOf("[8]: x=1 on c.0 [-] -> x=2 on a.0,b.0 [-]")}),
+      TableOf({TensorOf("[8]: x=1 on c.0 [-] -> x=2 on a.0,b.0 {[0:6]; [0:8]}")}),
+      "tensor group 0 of shape [8], device a.0: expected 8 elements of its destination tile in the "
+      "classes it needs, found 6");
+  ExpectInternal(
+      TableOf({TensorOf("[8]: x=1 on a.0 [-] -> x=2 on b.0,c.0 [-]")}),
+      TableOf({TensorOf("[8]: x=1 on a.0 [-] -> x=2 on b.0,c.0 {[0:8]; [0:6]}")}),
+      "tensor group 0 of shape [8], device c.0: expected 8 elements of its destination tile in the "
+      "classes it needs, found 6");
 }
 
 TEST(SlicingProofTest, AcceptsWhatIsEmptyOrSharedOrInAnotherOrder) {
@@ -160,6 +166,8 @@ TEST(SlicingProofTest, CountsTheMemoryOfEachDevice) {
   EXPECT_THAT(scoped.source_bytes, ElementsAre(0, 2 * 8));
   EXPECT_THAT(scoped.destination_bytes, ElementsAre(0, 2 * 8 + 3));
   EXPECT_THAT(scoped.moved_group, ElementsAre(-1, 1));
+  EXPECT_THAT(ProveInPlace(tensors, scoped),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("device a.1")));
 }
 
 // A slicing is immutable to all but these tests: no table gives one that is not right in itself.

@@ -198,19 +198,41 @@ TEST(SlicingTest, AsManyCellsAsTheLimitAreNotRefused) {
                                          .destination_mesh = "y=8192 on " + WholeHosts("abcdefgh"),
                                          .destination = "[-, y]"}});
   spec.sources[0].layout = Layout(std::move(rows));
-  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const TensorTable tensors, TensorTable::Create(spec));
   EXPECT_THAT(Slicing::Create(tensors), StatusIs(absl::StatusCode::kInvalidArgument,
                                                  HasSubstr("box [0:1, 0:1] of tensor group 0")));
+  // A tensor of one cell more.
+  spec.groups.push_back({.shape = *ParseShape("[1]"), .source = 1, .destination = 1});
+  spec.group_of_tensor.push_back(1);
+  spec.sources.push_back({*ParseMesh("x=1 on z.0"), *ParseLayout("[-]")});
+  spec.destinations.push_back({*ParseMesh("y=1 on z.1"), *ParseLayout("[-]")});
+  ASSERT_OK_AND_ASSIGN(const TensorTable more, TensorTable::Create(std::move(spec)));
+  EXPECT_THAT(Slicing::Create(more),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("tensor group 1")));
 }
 
-TEST(SlicingTest, AsManyClassesAsTheLimitAreNotRefused) {
+TEST(SlicingTest, OneClassMoreThanTheLimitIsRefused) {
+  // Each of 2,048 times 2,048 cells has another holder and receiver, and then there is one more.
+  static_assert(2048 * 2048 == Slicing::kClassesMax);
   const TensorTable tensors = TableOf({{.shape = "[2048, 2048]",
                                         .source_mesh = "x=2048 on " + WholeHosts("ab"),
                                         .source = "[x, -]",
                                         .destination_mesh = "z=2048 on " + WholeHosts("cd"),
-                                        .destination = "[-, z]"}});
+                                        .destination = "[-, z]"},
+                                       TensorOf("[1]: x=1 on a.0 [-] -> y=1 on e.0 [-]")});
+  EXPECT_THAT(Slicing::Create(tensors), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                 HasSubstr("tensor group 1 of shape [1]")));
+}
+
+TEST(SlicingTest, ATensorWithoutElementsHasNoCellsHoweverOftenItIsCut) {
+  const TensorTable tensors =
+      TableOf({{.shape = "[16384, 16384, 0]",
+                .source_mesh = "x=16384 on " + WholeHosts("abcdefghijklmnop"),
+                .source = "[x, -, -]",
+                .destination_mesh = "z=16384 on " + WholeHosts("abcdefghijklmnop"),
+                .destination = "[-, z, -]"}});
   ASSERT_OK_AND_ASSIGN(const Slicing slicing, Slicing::Create(tensors));
-  EXPECT_EQ(std::ssize(slicing.classes()), Slicing::kClassesMax);
+  EXPECT_EQ(slicing.grid(0).cell_count(), 0);
 }
 
 TEST(SlicingTest, MoreClassesThanTheLimitAreRefused) {
