@@ -1,6 +1,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/executor/replay_runner.h"
 #include "worker/executor/testing/replay_fixture.h"
+#include "worker/executor/testing/tile_memory.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -190,6 +191,56 @@ TEST_F(ReplayTest, AnObserverMayStartReplays) {
   ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), starter));
   Send(0);
   RunUntil("the observer to start replays", [&] { return started; });
+}
+
+TEST_F(ReplayTest, AReceiverMayBeReadyBeforeTheSenderHasTheReplays) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan), replays_[1]));
+  Receive(0);
+  RunUntilIdle();
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
+  memory_[0].Fill(0);
+  Send(0);
+  RunUntil("the instance to end at both workers", [&] { return IsDone(0, 0) && IsDone(1, 0); });
+  EXPECT_EQ(memory_[0].Wrong(0), 0);
+  EXPECT_EQ(workers_[0].executor->counters().messages_dropped, 0);
+}
+
+TEST_F(ReplayTest, WhatIsSentForAnInstanceThatIsOverIsDropped) {
+  const Plan plan = MakePlan("a.0", "b.0-1");
+  ASSERT_OK(Runner(1).StartReplays(MakeReplays(1, plan), replays_[1]));
+  Receive(0);
+  Receive(1);
+  RunUntilIdle();
+  EXPECT_EQ(workers_[0].executor->counters().messages_dropped, 0) << "it waits there";
+  ASSERT_OK(Runner(0).StartReplays(MakeReplays(0, plan), replays_[0]));
+  Runner(0).StopReplays(kReplayKey, absl::CancelledError("enough"), 1);
+  // The receivers of two channels are ready for the first instance.
+  EXPECT_EQ(workers_[0].executor->counters().messages_dropped, 2);
+}
+
+TEST_F(ReplayTest, ReplaysThatAreNotKnownAreLeftAlone) {
+  Send(0);
+  Runner(0).StopReplays(kReplayKey, absl::CancelledError("enough"), 1);
+  RunUntilIdle();
+  EXPECT_THAT(replays_[0].done, IsEmpty());
+  EXPECT_FALSE(replays_[0].stopped);
+  StartBoth(MakePlan("a.0", "b.0-1"));
+  Runner(0).ReplaySourceHere(kReplayKey, 7);
+  RunAll(2);
+}
+
+TEST_F(ReplayTest, APartThatComputesScalesIsNotReplayed) {
+  const Plan plan = MakeQuantizedPlan("b.0");
+  const TileMemory memory(plan);
+  const TaskSpec task = MakeSpec(0, plan, memory);
+  const ReplaySpec spec{.key = kReplayKey,
+                        .part = task.part,
+                        .buffers = {{.sources = task.sources, .destinations = task.destinations}},
+                        .peers = task.peers,
+                        .peer_of_device = task.peer_of_device};
+  EXPECT_THAT(Runner(0).StartReplays(spec, replays_[0]),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("without scales to compute")));
 }
 
 TEST_F(ReplayTest, WhatCannotBeReplayedIsRefused) {

@@ -53,6 +53,67 @@ TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
   EXPECT_EQ(c.memory().data(), a.memory().data());
 }
 
+TEST(StagingPool, AByteBeyondAUnitTakesAnotherOne) {
+  StagingPool pool(MakeArena(3 * kUnit));
+  Waiter a(pool, kUnit + 1);
+  Waiter b(pool, 1);
+  ASSERT_TRUE(a.Try());
+  EXPECT_EQ(std::ssize(a.memory()), kUnit + 1);
+  EXPECT_EQ(pool.used_bytes(), 2 * kUnit);
+  ASSERT_TRUE(b.Try());
+  EXPECT_EQ(b.memory().data(), a.memory().data() + 2 * kUnit);
+  pool.Release(a.memory());
+  EXPECT_EQ(pool.used_bytes(), kUnit);
+}
+
+TEST(StagingPool, HasAtLeastAUnit) {
+  const absl::StatusOr<StagingPool> pool = StagingPool::Create("staging", 0);
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ(pool->bytes(), kUnit);
+}
+
+TEST(StagingPool, FindsRoomBehindAndBetweenWhatIsUsed) {
+  StagingPool pool(MakeArena(5 * kUnit));
+  Waiter a(pool, kUnit);
+  Waiter b(pool, kUnit);
+  Waiter c(pool, kUnit);
+  Waiter two(pool, 2 * kUnit);
+  Waiter one(pool, kUnit);
+  ASSERT_TRUE(a.Try() && b.Try() && c.Try());
+  pool.Release(b.memory());
+  ASSERT_TRUE(two.Try());
+  EXPECT_EQ(two.memory().data(), c.memory().data() + kUnit);
+  ASSERT_TRUE(one.Try());
+  EXPECT_EQ(one.memory().data(), b.memory().data());
+}
+
+TEST(StagingPool, OneThatHasWaitedOnceWaitsAgain) {
+  StagingPool pool(MakeArena(kUnit));
+  Waiter first(pool, kUnit);
+  Waiter second(pool, kUnit);
+  ASSERT_TRUE(first.Try());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(second.Try());
+    pool.Release(first.memory());
+    ASSERT_EQ(pool.used_bytes(), kUnit) << "the second has it";
+    EXPECT_FALSE(first.Try());
+    pool.Release(second.memory());
+    ASSERT_EQ(pool.used_bytes(), kUnit) << "the first has it";
+  }
+}
+
+TEST(StagingPool, OneThatWantsLessThanItWaitedForLeavesTheLine) {
+  StagingPool pool(MakeArena(3 * kUnit));
+  Waiter first(pool, kUnit);
+  Waiter shrinks(pool, 3 * kUnit);
+  Waiter last(pool, kUnit);
+  ASSERT_TRUE(first.Try());
+  EXPECT_FALSE(shrinks.Try());
+  shrinks.Want(kUnit);
+  EXPECT_TRUE(shrinks.Try());
+  EXPECT_TRUE(last.Try());
+}
+
 TEST(StagingPool, NoRequestOvertakesALargeOne) {
   StagingPool pool(MakeArena(2 * kUnit));
   Waiter first(pool, kUnit);

@@ -84,6 +84,8 @@ void TaskPeers::GiveUp(absl::string_view worker, const absl::Status& why) {
 
 void TaskPeers::Lose(int32_t peer, const absl::Status& why, Connection connection) {
   peers_[peer].given_up = std::exchange(peers_[peer].id, std::nullopt);
+  // It holds up nothing before it is given up: a sender's transfers are under way all the time.
+  rounds_held_up_ = 0;
   peers_[peer].lost = absl::UnavailableError(
       absl::StrCat("worker ", context_.spec.peers[peer].worker, " is lost: ", why.message()));
   FailChannelsOf(peer, connection);

@@ -40,6 +40,17 @@ TEST(WireMessage, ATextThatIsCutInACharacterStaysReadable) {
               StatusIs(absl::StatusCode::kUnavailable, text + "?"));
 }
 
+TEST(WireMessage, EveryCodeIsKeptAndNoOtherNumberIs) {
+  for (int code = 1; code < 256; ++code) {
+    const std::array bytes = {static_cast<std::byte>(code), std::byte{'x'}};
+    const bool known = code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+    EXPECT_EQ(
+        DecodeFailure(bytes),
+        absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, "x"))
+        << code;
+  }
+}
+
 TEST(WireMessage, NoBytesDecodeToSuccess) {
   for (int code = 0; code < 256; ++code) {
     const std::array bytes = {static_cast<std::byte>(code)};
