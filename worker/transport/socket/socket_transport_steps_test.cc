@@ -226,12 +226,17 @@ TEST(SocketStepsTest, WhatEndsInsideAStepIsLeftAlone) {
               HasSubstr("the other side closed the connection"));
 }
 
-TEST(SocketStepsTest, ALossNamesTheOtherSide) {
+// Though both of its streams end in one step.
+TEST(SocketStepsTest, ALossIsToldOnceAndNamesTheOtherSide) {
   DrivenTransport a;
   auto b = std::make_unique<DrivenTransport>();
   Join(a, *b);
+  Join(*b, a);
   b.reset();
   ASSERT_TRUE(DrivenTransport::Run({&a}, [&] { return a.sink.losses.size() == 1; }));
+  while (a->Progress() > 0) {
+  }
+  EXPECT_THAT(a.sink.TakeEvents(), ElementsAre("lost 1 UNAVAILABLE"));
   EXPECT_THAT(std::string(a.sink.losses[0].message()),
               MatchesRegex("connection with 127.0.0.1:[0-9]+: .+"));
 }
