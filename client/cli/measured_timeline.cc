@@ -10,6 +10,8 @@
 #include <absl/container/btree_map.h>
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 namespace {
@@ -20,7 +22,7 @@ class MeasurementReader {
   explicit MeasurementReader(const OpTable& ops) : ops_(ops), is_known_(ops.size()) {
     run_.ops.resize(ops.size());
     run_.messages.resize(ops.messages());
-    for (OpIndex i = 0; i < ops.size(); ++i) index_[ops.op(i)] = i;
+    for (OpIndex i = 0; i < ops.size(); ++i) index_[Unfused(ops.op(i))] = i;
   }
 
   absl::StatusOr<PipelineTimeline> Read(const v1::PipelineMeasurement& measurement) && {
@@ -51,9 +53,9 @@ class MeasurementReader {
                                                    times.begin_size(), " and ", times.end_size()));
   }
 
-  absl::StatusOr<OpIndex> Find(const std::string& name) const {
+  absl::StatusOr<OpIndex> Find(absl::string_view name) const {
     ASSIGN_OR_RETURN(const Op op, ParseOp(name));
-    const auto found = index_.find(op);
+    const auto found = index_.find(Unfused(op));
     if (found != index_.end()) return found->second;
     return absl::InvalidArgumentError(
         absl::StrCat("measurement: expected ops of the schedule, found ", name));
@@ -62,9 +64,12 @@ class MeasurementReader {
   absl::Status ReadOps(const v1::PipelineTimes& times) {
     RETURN_IF_ERROR(CheckLengths(times));
     for (int i = 0; i < times.name_size(); ++i) {
-      ASSIGN_OR_RETURN(const OpIndex op, Find(times.name(i)));
-      run_.ops[op] = {.begin = times.begin(i), .end = times.end(i)};
-      is_known_[op] = true;
+      // One op, or two that are fused.
+      for (const absl::string_view name : absl::StrSplit(times.name(i), ' ')) {
+        ASSIGN_OR_RETURN(const OpIndex op, Find(name));
+        run_.ops[op] = {.begin = times.begin(i), .end = times.end(i)};
+        is_known_[op] = true;
+      }
     }
     return absl::OkStatus();
   }

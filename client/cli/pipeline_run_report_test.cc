@@ -8,6 +8,7 @@
 #include "client/cli/run_picture.h"
 #include "client/cli/testing/example_run.h"
 #include "client/cli/testing/program_run.h"
+#include "common/base/check.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/planning/testing/example_pipeline.h"
 #include "planner/pipeline/planning/testing/planned_pipelines.h"
@@ -15,6 +16,7 @@
 #include <functional>
 #include <string>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +24,7 @@ namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -143,6 +146,73 @@ TEST(MeasuredTimesTest, OpsAreMeasuredWithMicrobatchesOfTheFirstSize) {
     EXPECT_NEAR(stage.forward_seconds(), 2 * before.forward_seconds(), 1e-9);
     EXPECT_NEAR(stage.weight_gradient_seconds(), 2 * before.weight_gradient_seconds(), 1e-9);
   }
+}
+
+// A run of two ranks in which pairs and ops took so many times as long as planned.
+v1::PipelineRun RunWithPairs(const v1::PipelineSpec& spec, double slower) {
+  const auto planned = PlanOf(spec, ChoiceOf("dual_pipe_v"));
+  CHECK_OK(planned);
+  v1::PipelineRun run = ExampleRun(**planned, slower);
+  run.set_rehearsal(false);
+  return run;
+}
+
+TEST(MeasuredTimesTest, APairHasATimeOfItsOwn) {
+  v1::PipelineSpec spec = DownAndUp(8, 0.024);
+  const v1::PipelineRun run = RunWithPairs(spec, 2);
+  spec.mutable_pairs()->RemoveLast();  // it may have had none, such as in a schedule's file
+  ASSERT_OK(SetMeasuredTimes(run, spec));
+  ASSERT_EQ(spec.pairs_size(), 4);
+  for (const v1::PipelinePair& pair : spec.pairs()) {
+    EXPECT_EQ(pair.forward_stage() + pair.backward_stage(), 3);
+    EXPECT_NEAR(pair.seconds(), 0.048, 1e-9);
+  }
+  for (const v1::PipelineStage& stage : spec.stages()) {
+    EXPECT_NEAR(stage.forward_seconds(), 0.02, 1e-9);
+    EXPECT_NEAR(stage.input_gradient_seconds(), 0.02, 1e-9);
+    EXPECT_NEAR(stage.weight_gradient_seconds(), 0.02, 1e-9);
+  }
+}
+
+TEST(MeasuredTimesTest, OpsThatWereInPairsAloneKeepTheirTimes) {
+  v1::PipelineSpec spec = DownAndUp(8, 0.024);
+  v1::PipelineRun run = RunWithPairs(spec, 0.5);
+  for (auto& rank : *run.mutable_measurement()->mutable_ranks()) {
+    const v1::PipelineTimes all = rank.ops();
+    rank.clear_ops();
+    for (int i = 0; i < all.name_size(); ++i) {
+      if (!absl::StrContains(all.name(i), "&")) continue;
+      rank.mutable_ops()->add_name(all.name(i));
+      rank.mutable_ops()->add_begin(all.begin(i));
+      rank.mutable_ops()->add_end(all.end(i));
+    }
+  }
+  ASSERT_OK(SetMeasuredTimes(run, spec));
+  for (const v1::PipelineStage& stage : spec.stages()) EXPECT_EQ(stage.forward_seconds(), 0.01);
+  // Measured: 12 ms, which is less than a backward op, and so would be refused.
+  for (const v1::PipelinePair& pair : spec.pairs()) EXPECT_EQ(pair.seconds(), 0.02);
+  EXPECT_OK(PlanOf(spec, ChoiceOf("dual_pipe_v")).status());
+}
+
+TEST(MeasuredTimelineTest, TheOpsOfAPairHaveItsTimes) {
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer planned,
+                       PlanOf(DownAndUp(8, 0.024), ChoiceOf("dual_pipe_v")));
+  ASSERT_OK_AND_ASSIGN(const PipelineTimeline measured,
+                       MeasuredTimeline(ExampleRun(*planned, 2).measurement(), *planned->ops));
+  for (size_t i = 0; i < measured.ops.size(); ++i) {
+    EXPECT_DOUBLE_EQ(measured.ops[i].begin, 2 * planned->run.ops[i].begin);
+    EXPECT_DOUBLE_EQ(measured.ops[i].end, 2 * planned->run.ops[i].end);
+  }
+  const OpTable& ops = *planned->ops;
+  for (MessageIndex i = 0; i < ops.messages(); ++i) {
+    if (!ops.Passes(i / ops.schedule().microbatches)) continue;  // what stays is not measured
+    EXPECT_DOUBLE_EQ(measured.messages[i].end, 2 * planned->run.messages[i].end);
+  }
+}
+
+TEST(PipelineRunReportTest, ARankIsBusyOnceWithAPair) {
+  const std::string text = PipelineRunText(RunWithPairs(DownAndUp(8, 0.024), 2));
+  EXPECT_THAT(text, ContainsRegex("\n +0  0, 3 .*\\+100\\.0 %\n +1  1, 2 .*\\+100\\.0 %\n"));
 }
 
 TEST(PipelineRunReportTest, SaysWhoseStateIsLost) {

@@ -69,8 +69,8 @@ class Measurer {
     for (RankIndex rank = 0; rank < planned_.profile.ranks(); ++rank) {
       v1::PipelineMeasurement::Rank& out = *measured_.add_ranks();
       out.set_rank(rank);
-      for (OpIndex op = ops.first(rank); op < ops.first(rank + 1); ++op) {
-        Tell(ToString(ops.op(op)), spans[op], *out.mutable_ops());
+      for (OpIndex step = ops.first(rank); step < ops.first(rank + 1); step = ops.EndOf(step)) {
+        Tell(ops.NameOfStep(step), spans[step], *out.mutable_ops());
       }
     }
   }
@@ -144,7 +144,7 @@ class Measurer {
       if (message.begin == 0 || message.end == 0) continue;
       seconds.push_back(Seconds(message.end - message.begin));
       if (!tells_times_) continue;
-      Tell(ToString(ops.op(op)), message, *out.mutable_messages());
+      Tell(ToString(Unfused(ops.op(op))), message, *out.mutable_messages());
     }
     out.set_transfer_seconds(Median(std::move(seconds)));
     out.set_first_byte_seconds(Median(std::move(transfer.first_bytes)));

@@ -28,8 +28,9 @@ double Median(std::vector<double> values);
 inline constexpr int64_t kMeasuredTimesMax = 200'000;
 
 // What an iteration took, by rank and transfer, in seconds from the begin of the first op. An op of
-// several workers begins at the first and ends at the last of them; a message begins when the last
-// sender has produced it, and ends when the last receiver has it. Cost: linear in the reports.
+// several workers begins at the first and ends at the last of them; two that are fused are told as
+// one. A message begins when the last sender has produced it, and ends when the last receiver has
+// it. Cost: linear in the reports.
 v1::PipelineMeasurement MeasureIteration(const PlannedPipeline& planned,
                                          const std::vector<WorkerReport>& reports);
 

@@ -129,6 +129,13 @@ class ProgramMaker {
       out_stage.set_input_gradient_seconds(stage.input_gradient_seconds);
       out_stage.set_weight_gradient_seconds(stage.weight_gradient_seconds);
     }
+    for (const PairProfile& pair : planned_.description.pairs) {
+      if (stages[pair.forward].rank != rank) continue;
+      v1::PipelinePair& out_pair = *program.add_pairs();
+      out_pair.set_forward_stage(pair.forward);
+      out_pair.set_backward_stage(pair.backward);
+      out_pair.set_seconds(pair.seconds);
+    }
   }
 
   absl::StatusOr<std::vector<std::string>> ActionsOfRanks() const {

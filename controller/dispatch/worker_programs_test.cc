@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Words = std::vector<std::string>;
 
@@ -106,6 +107,20 @@ TEST(WorkerProgramsTest, AWorkerMayHaveDevicesOfSeveralRanks) {
   EXPECT_THAT(programs[0].message.ranks(), SizeIs(2));
   EXPECT_THAT(programs[0].message.stages(), SizeIs(2));
   EXPECT_THAT(programs[0].message.transfers(), SizeIs(2));
+}
+
+TEST(WorkerProgramsTest, TimesOfPairsAreToldToTheWorkersOfTheirRank) {
+  v1::PipelineSpec spec = SamplePipeline({4, 4});
+  v1::PipelinePair& pair = *spec.add_pairs();
+  pair.set_forward_stage(1);
+  pair.set_backward_stage(1);
+  pair.set_seconds(0.03);
+  const auto programs = ProgramsOf(spec, {"ab", "c", "d"});
+  EXPECT_THAT(programs[0].message.pairs(), IsEmpty());
+  for (const int worker : {1, 2}) {
+    ASSERT_THAT(programs[worker].message.pairs(), SizeIs(1));
+    EXPECT_EQ(programs[worker].message.pairs(0).SerializeAsString(), pair.SerializeAsString());
+  }
 }
 
 TEST(WorkerProgramsTest, MicrobatchesAreToldInRunsOfOneSize) {

@@ -56,12 +56,13 @@ absl::Status StageProcess::Run(PipelineLoop& loop) {
     const PipelineStep step = loop.Next();
     switch (step.kind) {
       case PipelineStep::Kind::kOp:
+      case PipelineStep::Kind::kPair:
         // What an iteration left that was cut short is of no use. A run that begins anew may give
         // the next one the same number.
         if (is_first_op || pending_ != step.op->iteration) stage_.DropGradients();
         is_first_op = false;
         pending_ = step.op->iteration;
-        Answer(loop, Compute(*step.op));
+        Answer(loop, Compute(step));
         break;
       case PipelineStep::Kind::kComplete:
         if (std::exchange(pending_, std::nullopt) == step.iteration) {
@@ -108,6 +109,12 @@ absl::Status StageProcess::GoBack(const PipelineStep& step) {
   std::memcpy(&step_, checkpoint.data(), sizeof(step_));
   if (checkpoints_.has_value()) checkpoints_->GoBackTo(number_, chosen);
   return absl::OkStatus();
+}
+
+// There is nothing here that overlaps: the ops of a pair take turns.
+absl::Status StageProcess::Compute(const PipelineStep& step) {
+  RETURN_IF_ERROR(Compute(*step.op));
+  return step.backward == nullptr ? absl::OkStatus() : Compute(*step.backward);
 }
 
 absl::Status StageProcess::Compute(const PipelineOp& op) {

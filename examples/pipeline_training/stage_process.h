@@ -39,6 +39,7 @@ class StageProcess {
  private:
   absl::Status Complete(int64_t iteration);
   absl::Status GoBack(const PipelineStep& step);
+  absl::Status Compute(const PipelineStep& step);
   absl::Status Compute(const PipelineOp& op);
   absl::Status Forward(const PipelineOp& op);
   absl::Status InputGradient(const PipelineOp& op);

@@ -6,8 +6,10 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 #include "examples/pipeline_training/testing/planned_loops.h"
+#include "planner/pipeline/formats/schedule_file.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
+#include "planner/pipeline/testing/random_pipeline.h"
 
 #include <algorithm>
 #include <memory>
@@ -40,15 +42,20 @@ v1::PipelineSpec TrainingPipeline() {
   return spec;
 }
 
-absl::StatusOr<PlannedPointer> PlanOf(const v1::PipelineSpec& spec, const std::string& schedule,
-                                      bool delay_weight_gradients) {
+absl::StatusOr<PlannedPointer> PlanOf(const v1::PipelineSpec& spec,
+                                      const v1::PipelineChoice& choice) {
   absl::StatusOr<PipelineDescription> description =
       FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
   if (!description.ok()) return description.status();
+  return PlanPipeline(*std::move(description), choice);
+}
+
+absl::StatusOr<PlannedPointer> PlanOf(const v1::PipelineSpec& spec, const std::string& schedule,
+                                      bool delay_weight_gradients) {
   v1::PipelineChoice choice;
   choice.set_schedule(schedule);
   choice.set_delay_weight_gradients(delay_weight_gradients);
-  return PlanPipeline(*std::move(description), choice);
+  return PlanOf(spec, choice);
 }
 
 // The processes of all stages, each on a thread.
@@ -142,6 +149,25 @@ TEST_F(StageProcessTest, LossesAreTheSameToTheBitUnderEverySchedule) {
       processes.RunToTheEnd({.iterations = kSteps});
       EXPECT_EQ(processes.losses(), losses_);
     }
+  }
+}
+
+TEST_F(StageProcessTest, LossesAreTheSameToTheBitWithFusedPairs) {
+  ASSERT_OK_AND_ASSIGN(const PlannedPointer in_turn, PlanOf(TrainingPipeline(), "gpipe", false));
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomSource random(seed);
+    Schedule schedule = RandomSchedule(random, in_turn->profile, in_turn->schedule.microbatches,
+                                       BackwardForm::kFull, /*in_order=*/true);
+    FuseRandomOps(random, in_turn->profile, schedule);
+    ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, in_turn->profile));
+    v1::PipelineChoice choice;
+    choice.set_schedule_file(*ToScheduleFile(ops));
+    ASSERT_OK_AND_ASSIGN(const PlannedPointer planned, PlanOf(TrainingPipeline(), choice));
+    EXPECT_EQ(planned->schedule, schedule);
+    Processes processes(planned);
+    processes.RunToTheEnd({.iterations = kSteps});
+    EXPECT_EQ(processes.losses(), losses_);
   }
 }
 

@@ -42,18 +42,21 @@ void FuzzOne(const uint8_t* data, size_t size) {
   const absl::StatusOr<WorkerProgram> program = FromProto(proto, "program", memory);
   if (!program.ok()) return;
   for (const WorkerProgram::Rank& rank : program->ranks) {
-    CHECK_GE(rank.actions.size(), rank.ops.size());
     for (const WorkerProgram::RankOp& op : rank.ops) {
       CheckMessages(*program, op.inputs);
       CheckMessages(*program, op.outputs);
     }
+    // All ops are computed, in their order.
+    int32_t next = 0;
     for (const WorkerProgram::Action& action : rank.actions) {
       if (action.kind == WorkerProgram::Action::Kind::kRun) {
-        CHECK(action.op >= 0 && action.op < std::ssize(rank.ops));
+        CHECK(action.op == next && action.op < std::ssize(rank.ops));
+        next += rank.ops[action.op].op.is_fused ? 2 : 1;
       } else {
         CheckMessages(*program, {action.message});
       }
     }
+    CHECK_EQ(next, std::ssize(rank.ops));
   }
   ProgramProgress progress(*program);
   progress.Begin();

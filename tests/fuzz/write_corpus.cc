@@ -284,8 +284,7 @@ void WriteSpec(const CorpusWriter& corpus) {
   corpus.Write("reshard_spec", "inline", text);
 }
 
-// The training example, and its programs for a worker of each stage, and for one with all of them
-// that waits for its transfers.
+// The training example, its programs by stage and for one worker that waits, and a fused pair.
 void WritePipelines(const CorpusWriter& corpus) {
   const std::string text = ReadTextFile(SourcePath("examples/pipeline_training/pipeline.json"));
   corpus.Write("pipeline_spec", "training", text);
@@ -309,6 +308,8 @@ void WritePipelines(const CorpusWriter& corpus) {
                    programs[worker].message);
     }
   }
+  corpus.Write("pipeline_program", "pair", FromText<v1::PipelineProgram>(R"(
+      ranks { actions: "0F1& 0B0" } stages {} pairs {} microbatches { count: 2 samples: 1 })"));
 }
 
 template <typename T>

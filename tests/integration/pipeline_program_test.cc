@@ -90,8 +90,9 @@ class RankProgram {
 
   void AddActions(const PipelineTimeline* blocking) {
     std::vector<std::tuple<double, int, OpIndex, WorkerProgram::Action>> timed;
-    const auto count = static_cast<int32_t>(program_.ranks[0].ops.size());
-    for (int32_t op = 0; op < count; ++op) {
+    const WorkerProgram::Rank& rank = program_.ranks[0];
+    const auto count = static_cast<int32_t>(rank.ops.size());
+    for (int32_t op = 0; op < count; op += static_cast<int32_t>(rank.StepAt(op).size())) {
       const OpIndex index = ops_.first(rank_) + op;
       timed.emplace_back(blocking == nullptr ? op : blocking->ops[index].begin, 1, index,
                          WorkerProgram::Action{.op = op});
@@ -201,27 +202,35 @@ class Simulation {
   }
 
   void CheckOp(size_t rank, int32_t op) {
-    const OpIndex index = ops_.first(static_cast<RankIndex>(rank)) + op;
-    if (op > 0) EXPECT_TRUE(done_.contains(index - 1));
-    for (const TransferIndex transfer : ops_.TransfersInto(ops_.op(index))) {
-      if (!ops_.Passes(transfer)) continue;
-      EXPECT_TRUE(arrived_.contains(Passing{transfer, ops_.op(index).microbatch}))
-          << ops_.op(index);
+    const OpIndex step = ops_.first(static_cast<RankIndex>(rank)) + op;
+    if (op > 0) EXPECT_TRUE(done_.contains(step - 1));
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
+      for (const TransferIndex transfer : ops_.TransfersInto(ops_.op(index))) {
+        if (!ops_.Passes(transfer)) continue;
+        EXPECT_TRUE(arrived_.contains(Passing{transfer, ops_.op(index).microbatch}))
+            << ops_.op(index);
+      }
+    }
+  }
+
+  void EndStep(const Event& event) {
+    OpIndex index = ops_.first(static_cast<RankIndex>(event.rank)) + event.op;
+    for (const WorkerProgram::RankOp& op :
+         programs_[event.rank]->program().ranks[0].StepAt(event.op)) {
+      done_.insert(index++);
+      for (const TransferMessage& input : op.inputs) {
+        const std::tuple key{event.rank, input.transfer, input.index};
+        if (left_.contains(key)) held_[{event.rank, input.transfer}]--;
+        used_.insert(key);
+      }
     }
   }
 
   void Happen(const Event& event) {
     const RankProgram& program = *programs_[event.rank];
-    const auto rank = static_cast<RankIndex>(event.rank);
     switch (event.kind) {
       case EventKind::kOpDone:
-        done_.insert(ops_.first(rank) + event.op);
-        for (const TransferMessage& input : program.program().ranks[0].ops[event.op].inputs) {
-          if (left_.contains({event.rank, input.transfer, input.index})) {
-            held_[{event.rank, input.transfer}]--;
-          }
-          used_.insert({event.rank, input.transfer, input.index});
-        }
+        EndStep(event);
         return Do(event.rank, progress_[event.rank]->OnOpDone(0));
       case EventKind::kArrived:
         arrived_.insert(
@@ -282,7 +291,8 @@ TEST(PipelineProgram, RandomProgramsEndIfTheirBuffersAreProven) {
     const PipelineProfile profile = RandomProfile(random);
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
     const BackwardForm form = random.OneIn(2) ? BackwardForm::kFull : BackwardForm::kSplit;
-    const Schedule schedule = RandomSchedule(random, profile, microbatches, form, true);
+    Schedule schedule = RandomSchedule(random, profile, microbatches, form, true);
+    if (random.OneIn(2)) FuseRandomOps(random, profile, schedule);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     const std::vector<int32_t> buffers = RandomBuffers(random, ops);
     const bool ends = Prove(ops, buffers).ok();
@@ -315,8 +325,8 @@ TEST(PipelineProgram, SoDoThoseWhoseRanksWaitForTheirTransfers) {
       edge.backward_seconds += 0.25;
     }
     const auto microbatches = static_cast<int32_t>(random.Between(1, 8));
-    const Schedule schedule =
-        RandomSchedule(random, profile, microbatches, BackwardForm::kSplit, true);
+    Schedule schedule = RandomSchedule(random, profile, microbatches, BackwardForm::kSplit, true);
+    if (random.OneIn(2)) FuseRandomOps(random, profile, schedule);
     ASSERT_OK_AND_ASSIGN(const OpTable ops, OpTable::Create(schedule, profile));
     ASSERT_OK_AND_ASSIGN(const PipelineTimeline run,
                          SimulatePipeline(ops, TransferModel::kBlocking));

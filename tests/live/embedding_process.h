@@ -83,7 +83,7 @@ class EmbeddingProcess {
     }
   }
   void Do(PipelineLoop& loop, const PipelineStep& step) {
-    if (step.kind == PipelineStep::Kind::kOp) {
+    if (step.kind == PipelineStep::Kind::kOp || step.kind == PipelineStep::Kind::kPair) {
       WaitWhileItHangs(*step.op);
       loop.Done();
     } else if (step.kind == PipelineStep::Kind::kStateLost) {

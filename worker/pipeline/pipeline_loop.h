@@ -36,7 +36,7 @@ struct PipelineOp {
   int64_t iteration = 0;
   Op op;
   int64_t samples = 0;                  // of the microbatch
-  double seconds = 0;                   // that it is profiled to take
+  double seconds = 0;                   // that it is profiled to take; of a fused one, both
   std::vector<PipelineTensor> inputs;   // to be read until Done: copy what is needed later
   std::vector<PipelineTensor> outputs;  // to be filled before Done
 };
@@ -45,6 +45,7 @@ struct PipelineOp {
 struct PipelineStep {
   enum class Kind : uint8_t {
     kOp,        // compute it, then Done
+    kPair,      // compute `op`, a forward op, and `backward` as one, then Done
     kComplete,  // the iteration is complete on all ranks: weights may change
     // Before the first op: processes of the lost ranks were replaced since the last iteration that
     // was begun. Whatever they knew of the iterations before is gone, such as their weights; this
@@ -57,7 +58,8 @@ struct PipelineStep {
             // goes on with another loop
   };
   Kind kind = Kind::kOver;
-  const PipelineOp* op = nullptr;  // of kOp; until Done
+  const PipelineOp* op = nullptr;        // of kOp and kPair; until Done
+  const PipelineOp* backward = nullptr;  // of kPair; until Done
   // Of kComplete; of kStateLost, the last that is complete on all ranks, or -1: none is.
   int64_t iteration = 0;
   std::vector<RankIndex> lost_ranks;  // of kStateLost, ascending
@@ -78,7 +80,13 @@ struct PipelineStep {
 //     if (step.kind == PipelineStep::Kind::kComplete) ApplyGradients();
 //     if (step.kind == PipelineStep::Kind::kStateLost) { ReadCheckpoint(); loop.Done(); }
 //     if (step.kind == PipelineStep::Kind::kOp) { Compute(*step.op); loop.Done(); }
+//     if (step.kind == PipelineStep::Kind::kPair) {
+//       Compute(*step.op, *step.backward);
+//       loop.Done();
+//     }
 //   }
+//
+// Only schedules that have fused ops give pairs; Next without an answer to one is Fail.
 class PipelineLoop {
  public:
   // Gives the run up, unless it is over.
@@ -86,11 +94,11 @@ class PipelineLoop {
   virtual RankIndex rank() const = 0;
   // Stages and microbatches of the rank's schedule, in order; the same in every iteration.
   virtual const std::vector<Op>& ops() const = 0;
-  // Blocks until there is something to do: an op begins when its inputs are in place and there is
-  // room for its outputs.
+  // Blocks until there is something to do: an op, or a pair, begins when its inputs are in place
+  // and there is room for its outputs.
   virtual PipelineStep Next() = 0;
-  // The op of the last Next is done: what it gives starts to move at once. Or the process goes on
-  // although state is lost.
+  // The op of the last Next is done, or the pair: what it gives starts to move at once. Or the
+  // process goes on although state is lost.
   virtual void Done() = 0;
   // It cannot be done: the iteration fails everywhere, with this reason; where state is lost, the
   // run.

@@ -6,8 +6,9 @@
 namespace crossmesh {
 namespace {
 
-void Add(const Op& op, const TimeSpan& planned, double slower, v1::PipelineTimes& times) {
-  times.add_name(ToString(op));
+void Add(const std::string& name, const TimeSpan& planned, double slower,
+         v1::PipelineTimes& times) {
+  times.add_name(name);
   times.add_begin(slower * planned.begin);
   times.add_end(slower * planned.end);
 }
@@ -18,8 +19,8 @@ v1::PipelineMeasurement MeasurementOf(const PlannedPipeline& planned, double slo
   for (RankIndex rank = 0; rank < planned.profile.ranks(); ++rank) {
     v1::PipelineMeasurement::Rank& measured = *measurement.add_ranks();
     measured.set_rank(rank);
-    for (OpIndex i = ops.first(rank); i < ops.first(rank + 1); ++i) {
-      Add(ops.op(i), planned.run.ops[i], slower, *measured.mutable_ops());
+    for (OpIndex step = ops.first(rank); step < ops.first(rank + 1); step = ops.EndOf(step)) {
+      Add(ops.NameOfStep(step), planned.run.ops[step], slower, *measured.mutable_ops());
     }
   }
   for (const PlannedTransfer& transfer : planned.transfers) {
@@ -31,7 +32,7 @@ v1::PipelineMeasurement MeasurementOf(const PlannedPipeline& planned, double slo
     measured.set_first_byte_seconds(0.0004);
     for (MicrobatchIndex m = 0; m < ops.schedule().microbatches; ++m) {
       if (planned.description.samples[m] != transfer.samples) continue;
-      Add(ops.op(ops.ProducerOf(transfer.index, m)),
+      Add(ToString(Unfused(ops.op(ops.ProducerOf(transfer.index, m)))),
           planned.run.messages[ops.MessageOf(transfer.index, m)], slower,
           *measured.mutable_messages());
     }

@@ -77,56 +77,72 @@ class PlannedLoops::Loop : public PipelineLoop {
     }
     if (const absl::Status why = all_.why(); !why.ok()) return {.why = why};
     if (iteration_ == all_.options_.first_iteration + all_.options_.iterations) return {};
-    const absl::Status inputs = MakeOp();
-    if (!inputs.ok()) return {.why = inputs};
-    return {.kind = PipelineStep::Kind::kOp, .op = &op_};
+    const bool is_pair = ops_[next_].is_fused;
+    step_.clear();
+    step_.resize(is_pair ? 2 : 1);
+    for (size_t i = 0; i < step_.size(); ++i) {
+      const absl::Status inputs = Make(ops_[next_ + i], step_[i]);
+      if (!inputs.ok()) return {.why = inputs};
+    }
+    if (!is_pair) return {.kind = PipelineStep::Kind::kOp, .op = &step_[0].op};
+    return {.kind = PipelineStep::Kind::kPair, .op = &step_[0].op, .backward = &step_[1].op};
   }
 
   void Done() override {
     if (std::exchange(is_asked_, false)) return;
-    std::vector<std::pair<MessageKey, Message>> messages;
-    auto memory = outputs_.begin();
-    for (const TransferIndex transfer : table_.TransfersOutOf(op_.op)) {
-      Message message;
-      for (const auto& tensor : EdgeOf(transfer).tensors) {
-        const std::vector<Tile> tiles = TilesOf(transfer, tensor);
-        const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
-        Matrix& whole =
-            message.emplace_back(Matrix::Constant(spec.shape[0], spec.shape[1], kUnwritten));
-        for (const Tile& tile : tiles) PutTogether(tile, (memory++)->data(), whole);
-        EXPECT_FALSE(whole.hasNaN()) << op_.op << " has not given all of " << spec.name;
-      }
-      messages.emplace_back(MessageKey{transfer, op_.op.microbatch}, std::move(message));
+    for (Given& given : step_) {
+      ++next_;
+      all_.OnDone(MessagesOf(given));
     }
-    ++next_;
-    all_.OnDone(std::move(messages));
   }
 
   void Fail(const absl::Status& why) override { all_.Cut(why); }
 
  private:
-  absl::Status MakeOp() {
-    const Op& op = ops_[next_];
-    op_ = {.iteration = iteration_,
-           .op = op,
-           .samples = all_.planned_->description.samples[op.microbatch]};
-    inputs_.clear();
-    outputs_.clear();
+  // An op of the step, and the memory of its tensors, by transfer, tensor and slot.
+  struct Given {
+    PipelineOp op;
+    std::deque<std::vector<float>> inputs, outputs;
+  };
+
+  std::vector<std::pair<MessageKey, Message>> MessagesOf(Given& given) const {
+    const PipelineOp& op = given.op;
+    std::vector<std::pair<MessageKey, Message>> messages;
+    auto memory = given.outputs.begin();
+    for (const TransferIndex transfer : table_.TransfersOutOf(op.op)) {
+      Message message;
+      for (const auto& tensor : EdgeOf(transfer).tensors) {
+        const std::vector<Tile> tiles = TilesOf(op, transfer, tensor);
+        const TensorSpec spec = *TensorOfSize(tensor, op.samples);
+        Matrix& whole =
+            message.emplace_back(Matrix::Constant(spec.shape[0], spec.shape[1], kUnwritten));
+        for (const Tile& tile : tiles) PutTogether(tile, (memory++)->data(), whole);
+        EXPECT_FALSE(whole.hasNaN()) << op.op << " has not given all of " << spec.name;
+      }
+      messages.emplace_back(MessageKey{transfer, op.op.microbatch}, std::move(message));
+    }
+    return messages;
+  }
+
+  absl::Status Make(const Op& op, Given& given) {
+    given.op = {.iteration = iteration_,
+                .op = op,
+                .samples = all_.planned_->description.samples[op.microbatch]};
     for (const TransferIndex transfer : table_.TransfersInto(op)) {
       Message message;
       const absl::Status waited = all_.WaitForMessage({transfer, op.microbatch}, message);
       if (!waited.ok()) return waited;
       for (size_t t = 0; t < message.size(); ++t) {
         const auto& tensor = EdgeOf(transfer).tensors[t];
-        op_.inputs.push_back(TensorOf(transfer, tensor, inputs_));
-        const std::vector<Tile> tiles = TilesOf(transfer, tensor);
-        auto memory = inputs_.end() - static_cast<std::ptrdiff_t>(tiles.size());
+        given.op.inputs.push_back(TensorOf(given.op, transfer, tensor, given.inputs));
+        const std::vector<Tile> tiles = TilesOf(given.op, transfer, tensor);
+        auto memory = given.inputs.end() - static_cast<std::ptrdiff_t>(tiles.size());
         for (const Tile& tile : tiles) training::Cut(message[t], tile, (memory++)->data());
       }
     }
     for (const TransferIndex transfer : table_.TransfersOutOf(op)) {
       for (const auto& tensor : EdgeOf(transfer).tensors) {
-        op_.outputs.push_back(TensorOf(transfer, tensor, outputs_));
+        given.op.outputs.push_back(TensorOf(given.op, transfer, tensor, given.outputs));
       }
     }
     return absl::OkStatus();
@@ -136,25 +152,27 @@ class PlannedLoops::Loop : public PipelineLoop {
     return all_.planned_->description.edges[transfer / 2];
   }
   // The op's stage has the one layout or the other, whichever way the tensor goes.
-  const Layout& LayoutOf(TransferIndex transfer, const PipelineDescription::Tensor& tensor) const {
-    return EdgeOf(transfer).from == op_.op.stage ? tensor.source : tensor.destination;
+  const Layout& LayoutOf(const PipelineOp& op, TransferIndex transfer,
+                         const PipelineDescription::Tensor& tensor) const {
+    return EdgeOf(transfer).from == op.op.stage ? tensor.source : tensor.destination;
   }
   const Mesh& MeshOf() const { return *all_.planned_->description.ranks[rank_].mesh; }
-  std::vector<Tile> TilesOf(TransferIndex transfer,
+  std::vector<Tile> TilesOf(const PipelineOp& op, TransferIndex transfer,
                             const PipelineDescription::Tensor& tensor) const {
-    const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
-    return LayoutOf(transfer, tensor).Tiles(MeshOf(), spec.shape);
+    const TensorSpec spec = *TensorOfSize(tensor, op.samples);
+    return LayoutOf(op, transfer, tensor).Tiles(MeshOf(), spec.shape);
   }
   // Its tiles are in `memory`, one more for each slot.
-  PipelineTensor TensorOf(TransferIndex transfer, const PipelineDescription::Tensor& tensor,
+  PipelineTensor TensorOf(const PipelineOp& op, TransferIndex transfer,
+                          const PipelineDescription::Tensor& tensor,
                           std::deque<std::vector<float>>& memory) const {
-    const TensorSpec spec = *TensorOfSize(tensor, op_.samples);
+    const TensorSpec spec = *TensorOfSize(tensor, op.samples);
     const PipelineDescription::Edge& edge = EdgeOf(transfer);
     PipelineTensor given{.name = spec.name,
-                         .other_stage = edge.from == op_.op.stage ? edge.to : edge.from,
+                         .other_stage = edge.from == op.op.stage ? edge.to : edge.from,
                          .type = spec.type,
                          .shape = {spec.shape.lengths().begin(), spec.shape.lengths().end()}};
-    const std::vector<Tile> tiles = TilesOf(transfer, tensor);
+    const std::vector<Tile> tiles = TilesOf(op, transfer, tensor);
     for (size_t slot = 0; slot < tiles.size(); ++slot) {
       std::vector<float>& bytes = memory.emplace_back(Volume(tiles[slot]), kUnwritten);
       given.tiles.push_back(
@@ -171,8 +189,7 @@ class PlannedLoops::Loop : public PipelineLoop {
   size_t next_ = 0;  // of ops_
   std::deque<PipelineStep> first_steps_;
   bool is_asked_ = false;  // whether it goes on
-  PipelineOp op_;
-  std::deque<std::vector<float>> inputs_, outputs_;  // of op_, by transfer, tensor and slot
+  std::vector<Given> step_;
 };
 
 PlannedLoops::PlannedLoops(std::shared_ptr<const PlannedPipeline> planned, Options options)
