@@ -34,11 +34,12 @@ const std::vector<ProgramProgress::Work>& ProgramProgress::OnOpDone(int32_t rank
   work_.clear();
   const WorkerProgram::Rank& of = program_.ranks[rank];
   CHECK(ranks_[rank].running) << "rank " << of.rank << " computes nothing";
-  const WorkerProgram::RankOp& op = of.ops[of.actions[ranks_[rank].next].op];
-  for (const TransferMessage& input : op.inputs) At(input).used = true;
-  for (const TransferMessage& output : op.outputs) {
-    // In a blocking program the rank fills it at its own place among the actions.
-    if (!program_.blocking) Fill(output);
+  for (const WorkerProgram::RankOp& op : of.StepAt(of.actions[ranks_[rank].next].op)) {
+    for (const TransferMessage& input : op.inputs) At(input).used = true;
+    for (const TransferMessage& output : op.outputs) {
+      // In a blocking program the rank fills it at its own place among the actions.
+      if (!program_.blocking) Fill(output);
+    }
   }
   ranks_[rank].running = false;
   ranks_[rank].next++;
@@ -77,9 +78,11 @@ bool ProgramProgress::MayOpen(const TransferMessage& next) const {
   return !waits_for_its_place && HasRoom(next);
 }
 
-bool ProgramProgress::MayRun(const WorkerProgram::RankOp& op) const {
-  return std::ranges::all_of(op.inputs, [this](const auto& input) { return At(input).arrived; }) &&
-         std::ranges::all_of(op.outputs, [this](const auto& output) { return HasRoom(output); });
+bool ProgramProgress::MayRun(std::span<const WorkerProgram::RankOp> step) const {
+  return std::ranges::all_of(step, [this](const WorkerProgram::RankOp& op) {
+    return std::ranges::all_of(op.inputs, [this](const auto& in) { return At(in).arrived; }) &&
+           std::ranges::all_of(op.outputs, [this](const auto& out) { return HasRoom(out); });
+  });
 }
 
 void ProgramProgress::Fill(const TransferMessage& message) {
@@ -108,7 +111,7 @@ bool ProgramProgress::GoOn(int32_t index) {
   while (!rank.running && rank.next < of.actions.size()) {
     const WorkerProgram::Action& action = of.actions[rank.next];
     if (action.kind == ActionKind::kRun) {
-      if (!MayRun(of.ops[action.op])) break;
+      if (!MayRun(of.StepAt(action.op))) break;
       rank.running = true;
       work_.push_back({.kind = Work::Kind::kRun, .rank = index, .op = action.op});
       break;
@@ -142,19 +145,21 @@ std::string ProgramProgress::PositionOf(int32_t index) const {
     return absl::StrCat(name, action.kind == ActionKind::kSend ? "sends " : "receives ",
                         program_.NameOf(action.message));
   }
-  const WorkerProgram::RankOp& op = of.ops[action.op];
-  if (rank.running) return absl::StrCat(name, "computes ", ToString(op.op));
-  for (const TransferMessage& input : op.inputs) {
-    if (!At(input).arrived) {
-      return absl::StrCat(name, ToString(op.op), " waits for ", program_.NameOf(input));
+  const std::string step = of.NameOfStep(action.op);
+  if (rank.running) return absl::StrCat(name, "computes ", step);
+  for (const WorkerProgram::RankOp& op : of.StepAt(action.op)) {
+    for (const TransferMessage& input : op.inputs) {
+      if (!At(input).arrived) {
+        return absl::StrCat(name, step, " waits for ", program_.NameOf(input));
+      }
+    }
+    for (const TransferMessage& output : op.outputs) {
+      if (!HasRoom(output)) {
+        return absl::StrCat(name, step, " waits for memory for ", program_.NameOf(output));
+      }
     }
   }
-  for (const TransferMessage& output : op.outputs) {
-    if (!HasRoom(output)) {
-      return absl::StrCat(name, ToString(op.op), " waits for memory for ", program_.NameOf(output));
-    }
-  }
-  return absl::StrCat(name, "before ", ToString(op.op));
+  return absl::StrCat(name, "before ", step);
 }
 
 }  // namespace crossmesh

@@ -3,6 +3,7 @@
 #include "worker/pipeline/worker_program.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,16 @@ namespace crossmesh {
 //
 // A message is opened when its memory is free: what was there before has left, and the op that
 // needed it is done. A rank's op begins when the one before it is done, its inputs have arrived and
-// its outputs have room; when it is done they are filled. Where transfers block, a rank fills, or
-// opens, a message only at its place among the actions, and goes on when that has left or arrived.
+// its outputs have room; when it is done they are filled. Two fused ops are as one, with the inputs
+// and the outputs of both. Where transfers block, a rank fills, or opens, a message only at its
+// place among the actions, and goes on when that has left or arrived.
 class ProgramProgress {
  public:
   struct Work {
     enum class Kind : uint8_t {
       kOpen,  // `message` may be written and read from now on
       kFill,  // its source is here
-      kRun,   // `rank` begins its `op`
+      kRun,   // `rank` begins its `op`, and that which is fused with it
     };
     Kind kind = Kind::kOpen;
     TransferMessage message;
@@ -76,7 +78,7 @@ class ProgramProgress {
   // Has what lay in its memory gone?
   bool HasRoom(const TransferMessage& message) const;
   bool MayOpen(const TransferMessage& next) const;
-  bool MayRun(const WorkerProgram::RankOp& op) const;
+  bool MayRun(std::span<const WorkerProgram::RankOp> step) const;
   void Fill(const TransferMessage& message);
   void GoOn();
   bool GoOn(int32_t rank);

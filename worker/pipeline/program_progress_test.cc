@@ -11,6 +11,7 @@ namespace {
 using Work = ProgramProgress::Work;
 using Kind = Work::Kind;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Work Open(int32_t transfer, int32_t index) {
@@ -58,6 +59,63 @@ TEST(ProgramProgress, AnOpWaitsForMemoryForItsOutput) {
   EXPECT_THAT(progress.OnOpDone(0), ElementsAre(Fill(0, 0)));
   EXPECT_EQ(progress.PositionOf(0), "rank 0: 0F1 waits for memory for microbatch 1 of 0>1");
   EXPECT_THAT(progress.OnLeft({0, 0}), ElementsAre(Open(0, 1), RunOp(1)));
+}
+
+TEST(ProgramProgress, APairWaitsForTheInputsOfBothAndFillsTheOutputsOfBoth) {
+  // The second of three stages: what comes in forward and backward, and what it gives.
+  WorkerProgram program{.samples = {1, 1}};
+  program.transfers = {
+      {.from = 0, .to = 1, .samples = 1, .receives = true, .microbatches = {1}},
+      {.backward = true, .from = 1, .to = 2, .samples = 1, .receives = true, .microbatches = {0}},
+      {.from = 1, .to = 2, .samples = 1, .sends = true, .microbatches = {1}},
+      {.backward = true, .from = 0, .to = 1, .samples = 1, .sends = true, .microbatches = {0}}};
+  const Op forward = {.stage = 1, .microbatch = 1, .is_fused = true};
+  const Op backward = {.kind = OpKind::kBackward, .stage = 1};
+  program.ranks.push_back(
+      {.ops = {{.op = forward, .samples = 1, .inputs = {{0, 0}}, .outputs = {{2, 0}}},
+               {.op = backward, .samples = 1, .inputs = {{1, 0}}, .outputs = {{3, 0}}}},
+       .actions = {{.op = 0}}});
+  ProgramProgress progress(program);
+  EXPECT_THAT(progress.Begin(), ElementsAre(Open(0, 0), Open(1, 0), Open(2, 0), Open(3, 0)));
+  EXPECT_THAT(progress.OnArrived({0, 0}), IsEmpty());
+  EXPECT_EQ(progress.PositionOf(0), "rank 0: 1F1& 1B0 waits for microbatch 0 of 2>1");
+  EXPECT_THAT(progress.OnArrived({1, 0}), ElementsAre(RunOp(0)));
+  EXPECT_EQ(progress.PositionOf(0), "rank 0: computes 1F1& 1B0");
+  EXPECT_THAT(progress.OnOpDone(0), ElementsAre(Fill(2, 0), Fill(3, 0)));
+  EXPECT_EQ(progress.PositionOf(0), "rank 0: done");
+  for (int32_t transfer = 0; transfer < 4; ++transfer) {
+    EXPECT_FALSE(progress.complete());
+    EXPECT_THAT(progress.OnLeft({transfer, 0}), IsEmpty());
+  }
+  EXPECT_TRUE(progress.complete());
+}
+
+TEST(ProgramProgress, APairWaitsForMemoryForTheOutputOfEither) {
+  for (const int32_t late : {0, 1}) {
+    WorkerProgram program{.samples = {1, 1}};
+    program.transfers.push_back(
+        {.from = 1, .to = 2, .samples = 1, .sends = true, .microbatches = {0, 1}});
+    program.transfers.push_back({.backward = true,
+                                 .from = 0,
+                                 .to = 1,
+                                 .samples = 1,
+                                 .sends = true,
+                                 .microbatches = {0, 1}});
+    program.ranks.push_back({});
+    for (int32_t m = 0; m < 2; ++m) {
+      const Op forward = {.stage = 1, .microbatch = m, .is_fused = true};
+      const Op backward = {.kind = OpKind::kBackward, .stage = 1, .microbatch = m};
+      program.ranks[0].ops.push_back({.op = forward, .samples = 1, .outputs = {{0, m}}});
+      program.ranks[0].ops.push_back({.op = backward, .samples = 1, .outputs = {{1, m}}});
+      program.ranks[0].actions.push_back({.op = 2 * m});
+    }
+    ProgramProgress progress(program);
+    EXPECT_THAT(progress.Begin(), ElementsAre(Open(0, 0), Open(1, 0), RunOp(0)));
+    EXPECT_THAT(progress.OnOpDone(0), ElementsAre(Fill(0, 0), Fill(1, 0)));
+    EXPECT_THAT(progress.OnLeft({1 - late, 0}), ElementsAre(Open(1 - late, 1)));
+    EXPECT_THAT(progress.PositionOf(0), HasSubstr("waits for memory for microbatch 1 of "));
+    EXPECT_THAT(progress.OnLeft({late, 0}), ElementsAre(Open(late, 1), RunOp(2)));
+  }
 }
 
 }  // namespace

@@ -58,8 +58,14 @@ RankQueue::RankQueue(EventLoop& data, std::shared_ptr<const ProgramMemory> memor
 void RankQueue::GiveOp(int64_t iteration, int32_t op) {
   MutexLock lock(mutex_);
   if (ended_) return;
+  PipelineStep step{.kind = PipelineStep::Kind::kOp, .op = &given_[op]};
   given_[op].iteration = iteration;
-  steps_.push_back({.kind = PipelineStep::Kind::kOp, .op = &given_[op]});
+  if (ops_[op].is_fused) {
+    step.kind = PipelineStep::Kind::kPair;
+    step.backward = &given_[op + 1];
+    given_[op + 1].iteration = iteration;
+  }
+  steps_.push_back(std::move(step));
   changed_.SignalAll();
 }
 

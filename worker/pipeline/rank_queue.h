@@ -22,7 +22,7 @@ struct ProgramMemory;
 // memory for as long as that thread may use it. Thread-safe.
 class RankQueue : public std::enable_shared_from_this<RankQueue> {
  public:
-  // How an op came out, and when it was computed; or the answer to a question.
+  // How an op came out, or a pair, and when it was computed; or the answer to a question.
   struct Outcome {
     absl::Status status;
     int64_t begin_ns = 0;  // Unix time
@@ -37,7 +37,7 @@ class RankQueue : public std::enable_shared_from_this<RankQueue> {
 
   // The program's side, on the data loop.
 
-  // One at a time: the next when this one is done.
+  // One at a time, with that which is fused with it: the next when this one is done.
   void GiveOp(int64_t iteration, int32_t op);
   void GiveComplete(int64_t iteration);
   // As PipelineStep::kStateLost; told by an outcome as ops are.

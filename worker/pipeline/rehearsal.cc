@@ -61,12 +61,14 @@ void Rehearse(RankQueue& queue) {
       continue;
     }
     const absl::Time end = absl::Now() + absl::Seconds(step.op->seconds);
-    const absl::Status found = Check(*step.op);
+    absl::Status found = Check(*step.op);
+    if (step.backward != nullptr) found.Update(Check(*step.backward));
     if (!found.ok()) {
       queue.Fail(found);
       continue;
     }
     Fill(*step.op);
+    if (step.backward != nullptr) Fill(*step.backward);
     // The rest of the time that the op takes, unless the run ends before.
     queue.WaitForEnd(end - absl::Now());
     queue.Done();

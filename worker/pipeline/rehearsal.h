@@ -4,9 +4,10 @@
 
 namespace crossmesh {
 
-// Computes a rank as a rehearsal does, until the program ends: every op takes the time that it is
-// profiled to take, by the clock and with no load. It fills its outputs with what only this message
-// has, and looks for that in its inputs; where there is something else, the op fails with DataLoss.
+// Computes a rank as a rehearsal does, until the program ends: every op, or pair, takes the time
+// that it is profiled to take, by the clock and with no load. It fills its outputs with what only
+// this message has, and looks for that in its inputs; where there is something else, the op fails
+// with DataLoss.
 void Rehearse(RankQueue& queue);
 
 }  // namespace crossmesh

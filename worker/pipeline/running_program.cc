@@ -270,12 +270,15 @@ void RunningProgram::OnAnswer(int32_t index, const absl::Status& answer) {
 void RunningProgram::OnOpDone(int32_t index, const RankQueue::Outcome& outcome) {
   if (!running_) return;
   Rank& rank = ranks_[index];
-  rank.begin_ns[rank.running] = outcome.begin_ns;
-  rank.end_ns[rank.running] = outcome.end_ns;
-  for (const TransferMessage& output : program().ranks[index].ops[rank.running].outputs) {
-    transfers_[output.transfer].produced_ns[output.index] = outcome.end_ns;
+  int32_t place = std::exchange(rank.running, -1);
+  for (const WorkerProgram::RankOp& op : program().ranks[index].StepAt(place)) {
+    rank.begin_ns[place] = outcome.begin_ns;
+    rank.end_ns[place] = outcome.end_ns;
+    for (const TransferMessage& output : op.outputs) {
+      transfers_[output.transfer].produced_ns[output.index] = outcome.end_ns;
+    }
+    ++place;
   }
-  rank.running = -1;
   Do(progress_.OnOpDone(index));
 }
 

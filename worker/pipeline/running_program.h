@@ -77,7 +77,7 @@ class RunningProgram final : private ReplayObserver {
   };
   struct Rank {
     bool asked = false;    // whether it goes on without the state that is lost; no answer yet
-    int32_t running = -1;  // op
+    int32_t running = -1;  // op, the first of its step
     std::vector<int64_t> begin_ns;
     std::vector<int64_t> end_ns;
   };

@@ -13,6 +13,7 @@
 #include <absl/container/btree_set.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/string_view.h>
 
@@ -46,6 +47,12 @@ absl::StatusOr<InlineMessage> ParseMessage(absl::string_view text) {
   return message;
 }
 
+absl::Status FusedWithNone(RankIndex rank, const Op& op, absl::string_view after) {
+  return Refused("rank ", rank, ", op ", ToString(op),
+                 ": expected a forward op, fused with the backward op right after it, found ",
+                 after, " after it");
+}
+
 class Decoder {
  public:
   Decoder(const v1::PipelineProgram& proto, absl::string_view name, MemoryBudget& memory)
@@ -54,6 +61,7 @@ class Decoder {
   absl::StatusOr<WorkerProgram> Decode() {
     RETURN_IF_ERROR(DecodeMicrobatches());
     RETURN_IF_ERROR(DecodeStages());
+    RETURN_IF_ERROR(DecodePairs());
     RETURN_IF_ERROR(DecodeRanks());
     for (const v1::PipelineProgram::Transfer& transfer : proto_.transfers()) {
       RETURN_IF_ERROR(DecodeTransfer(transfer));
@@ -66,6 +74,8 @@ class Decoder {
   struct Stage {
     RankIndex rank = 0;
     double seconds[4] = {};  // by OpKind
+
+    double SecondsOf(OpKind kind) const { return seconds[static_cast<size_t>(kind)]; }
   };
   // A message's place among the actions of a rank, to be resolved when the transfers are known.
   struct Placed {
@@ -109,6 +119,30 @@ class Decoder {
     return absl::OkStatus();
   }
 
+  absl::Status DecodePairs() {
+    for (const v1::PipelinePair& pair : proto_.pairs()) {
+      const auto refused = [&pair](const auto&... why) {
+        return Refused("pair of stages ", pair.forward_stage(), " and ", pair.backward_stage(),
+                       ": ", why...);
+      };
+      const auto forward = stages_.find(pair.forward_stage());
+      const auto backward = stages_.find(pair.backward_stage());
+      if (forward == stages_.end() || backward == stages_.end() ||
+          forward->second.rank != backward->second.rank) {
+        return refused("expected stages of one rank");
+      }
+      if (!std::isfinite(pair.seconds()) || pair.seconds() < 0) {
+        return refused("expected a time of 0 or more, found ", pair.seconds());
+      }
+      const double overlap = forward->second.SecondsOf(OpKind::kForward) +
+                             backward->second.SecondsOf(OpKind::kBackward) - pair.seconds();
+      if (!overlap_.emplace(std::pair(forward->first, backward->first), overlap).second) {
+        return refused("is there twice");
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status DecodeRanks() {
     absl::btree_set<RankIndex> seen;
     for (const v1::PipelineProgram::Rank& rank : proto_.ranks()) {
@@ -117,6 +151,7 @@ class Decoder {
       for (const absl::string_view text : absl::StrSplit(rank.actions(), ' ', absl::SkipEmpty())) {
         RETURN_IF_ERROR(DecodeAction(text));
       }
+      RETURN_IF_ERROR(FuseOps(program_.ranks.back()));
     }
     if (program_.ranks.empty()) return Refused("expected ranks, found none");
     return absl::OkStatus();
@@ -126,6 +161,10 @@ class Decoder {
     WorkerProgram::Rank& rank = program_.ranks.back();
     if (absl::StrContains(text, '>')) {
       ASSIGN_OR_RETURN(const InlineMessage message, ParseMessage(text));
+      // Two fused ops are one action.
+      if (!rank.ops.empty() && rank.ops.back().op.is_fused) {
+        return FusedWithNone(rank.rank, rank.ops.back().op, text);
+      }
       placed_.push_back({program_.ranks.size() - 1, message, rank.ops.size()});
       program_.blocking = true;
       return absl::OkStatus();
@@ -135,25 +174,44 @@ class Decoder {
     if (stage == stages_.end() || stage->second.rank != rank.rank) {
       return Refused("rank ", rank.rank, ": expected ops of its stages, found ", ToString(op));
     }
-    if (op.is_fused) {
-      return Refused("rank ", rank.rank,
-                     ": expected no fused ops, which workers do not compute yet, found ",
-                     ToString(op),
-                     ": dual_pipe and dual_pipe_v have them where the pipeline has times of pairs");
-    }
     if (op.microbatch >= std::ssize(program_.samples)) {
       return Refused("op ", ToString(op), ": expected microbatches below ",
                      program_.samples.size());
     }
-    if (!ops_.insert(op).second) return Refused("op ", ToString(op), " is there twice");
+    if (!ops_.insert(Unfused(op)).second) return Refused("op ", ToString(op), " is there twice");
     const int64_t samples = program_.samples[op.microbatch];
-    // The times of a stage are those of the first microbatch, and grow with the samples.
     rank.ops.push_back({.op = op,
                         .samples = samples,
-                        .seconds = stage->second.seconds[static_cast<size_t>(op.kind)] *
-                                   static_cast<double>(samples) /
-                                   static_cast<double>(program_.samples.front())});
+                        .seconds = stage->second.SecondsOf(op.kind) * ScaleOf(samples)});
     return absl::OkStatus();
+  }
+
+  // Gives fused ops their time; each is a forward op before a backward op.
+  absl::Status FuseOps(WorkerProgram::Rank& rank) const {
+    for (size_t i = 0; i < rank.ops.size(); ++i) {
+      WorkerProgram::RankOp& forward = rank.ops[i];
+      if (!forward.op.is_fused) continue;
+      if (i + 1 == rank.ops.size()) return FusedWithNone(rank.rank, forward.op, "nothing");
+      const WorkerProgram::RankOp& backward = rank.ops[i + 1];
+      if (forward.op.kind != OpKind::kForward || !GivesInputGradient(backward.op.kind)) {
+        return FusedWithNone(rank.rank, forward.op, ToString(backward.op));
+      }
+      forward.seconds += backward.seconds - OverlapOf(forward, backward);
+    }
+    return absl::OkStatus();
+  }
+
+  // As far as the smaller microbatch goes: PipelineProfile::SecondsOfPair.
+  double OverlapOf(const WorkerProgram::RankOp& forward,
+                   const WorkerProgram::RankOp& backward) const {
+    const auto overlap = overlap_.find(std::pair(forward.op.stage, backward.op.stage));
+    if (overlap == overlap_.end() || backward.op.kind != OpKind::kBackward) return 0;
+    return std::min(ScaleOf(forward.samples), ScaleOf(backward.samples)) * overlap->second;
+  }
+
+  // Times are those of the first microbatch, and grow with the samples.
+  double ScaleOf(int64_t samples) const {
+    return static_cast<double>(samples) / static_cast<double>(program_.samples.front());
   }
 
   absl::Status DecodeTransfer(const v1::PipelineProgram::Transfer& proto) {
@@ -236,11 +294,12 @@ class Decoder {
     auto placed = placed_.begin();
     for (size_t r = 0; r < program_.ranks.size(); ++r) {
       WorkerProgram::Rank& rank = program_.ranks[r];
-      for (size_t op = 0; op <= rank.ops.size(); ++op) {
+      for (size_t op = 0;; op += rank.StepAt(static_cast<int32_t>(op)).size()) {
         for (; placed != placed_.end() && placed->rank == r && placed->before_op == op; ++placed) {
           RETURN_IF_ERROR(PlaceMessage(rank, placed->message));
         }
-        if (op < rank.ops.size()) rank.actions.push_back({.op = static_cast<int32_t>(op)});
+        if (op == rank.ops.size()) break;
+        rank.actions.push_back({.op = static_cast<int32_t>(op)});
       }
     }
     return absl::OkStatus();
@@ -283,6 +342,8 @@ class Decoder {
   MemoryBudget& memory_;
   WorkerProgram program_;
   absl::btree_map<StageIndex, Stage> stages_;
+  // By stages of a pair: how much less than both ops it takes.
+  absl::btree_map<std::pair<StageIndex, StageIndex>, double> overlap_;
   absl::btree_set<Op> ops_;
   absl::btree_set<uint32_t> plans_;
   absl::btree_map<TransferKey, size_t> transfer_of_;
@@ -293,6 +354,12 @@ class Decoder {
 
 std::string WorkerProgram::Transfer::Name() const {
   return absl::StrCat(producer(), ">", consumer());
+}
+
+std::string WorkerProgram::Rank::NameOfStep(int32_t op) const {
+  return absl::StrJoin(StepAt(op), " ", [](std::string* text, const RankOp& one) {
+    absl::StrAppend(text, ToString(one.op));
+  });
 }
 
 std::string WorkerProgram::NameOf(const TransferMessage& message) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,15 +54,15 @@ struct WorkerProgram {
   struct RankOp {
     Op op;
     int64_t samples = 0;
-    double seconds = 0;  // that it is to take
+    double seconds = 0;  // that it is to take; of a fused op, that the one after it takes with it
     std::vector<TransferMessage> inputs;
     std::vector<TransferMessage> outputs;
   };
-  // What a rank does next: computes an op, or waits for one end of a transfer.
+  // What a rank does next: computes a step, or waits for one end of a transfer.
   struct Action {
     enum class Kind : uint8_t { kRun, kSend, kReceive };
     Kind kind = Kind::kRun;
-    int32_t op = 0;  // of kRun: index into the rank's ops
+    int32_t op = 0;  // of kRun: the first of the step, an index into the rank's ops
     TransferMessage message;
 
     friend bool operator==(const Action&, const Action&) = default;
@@ -70,6 +71,14 @@ struct WorkerProgram {
     RankIndex rank = 0;
     std::vector<RankOp> ops;
     std::vector<Action> actions;
+
+    // The ops of a step, of which this is the first: one, or two that are fused, which are computed
+    // as one.
+    std::span<const RankOp> StepAt(int32_t op) const {
+      return std::span(ops).subspan(op, ops[op].op.is_fused ? 2 : 1);
+    }
+    // "3F7", "3F7& 0B3".
+    std::string NameOfStep(int32_t op) const;
   };
 
   std::vector<Rank> ranks;
@@ -83,10 +92,11 @@ struct WorkerProgram {
 
 // The program of this name. Its parts take of the memory for as long as they live: a run of a part
 // for each buffer of its transfer. InvalidArgument names the rank, op or transfer: a text that is
-// no action, an op of a stage that the rank does not have, that is there twice, or that is fused; a
-// transfer that is there twice, whose part is refused, or has devices but no op of this worker at
-// an end; both ends in another order. ResourceExhausted: LaidOutPart::Admit, with program and
-// transfer. Cost: linear, and that of proving the parts.
+// no action, an op of a stage that the rank does not have, that is there twice, or that is fused
+// with none; a transfer that is there twice, whose part is refused, or has devices but no op of
+// this worker at an end; both ends in another order; a pair that is there twice, or whose stages
+// are not on one rank. ResourceExhausted: LaidOutPart::Admit, with program and transfer. Cost:
+// linear, and that of proving the parts.
 absl::StatusOr<WorkerProgram> FromProto(const v1::PipelineProgram& proto, absl::string_view name,
                                         MemoryBudget& memory);
 
