@@ -1,15 +1,17 @@
 // How near the search for pipeline schedules comes to its bound, and how long it takes on one core:
 // 64 stages, 512 microbatches, times of ops up to 20 % either way, transfers of 0.3 of an op,
 // memory for one and a half times what 1F1B holds, of its fullest stage on every rank or of each
-// stage on its own. Then how near it comes to the least time on pipelines that are small enough for
-// an exact search; then how it stands beside other schedules on grids of pipelines. Processor time
-// of the one thread. Prints tables; exits with 1 when another schedule is nearer to the bound.
+// stage on its own; transfers share nothing, or the ports of their ranks. Then how near it comes to
+// the least time on pipelines that are small enough for an exact search; then how it stands beside
+// other schedules on grids of pipelines. Processor time of the one thread. Prints tables; exits
+// with 1 when another schedule is nearer to the bound.
 
 #include "common/base/check.h"
 #include "common/base/table.h"
 #include "planner/pipeline/profile.h"
 #include "planner/pipeline/search/schedule_search.h"
 #include "planner/pipeline/search/testing/exact_schedule.h"
+#include "planner/pipeline/transfer_model.h"
 #include "tests/benchmark/measure.h"
 #include "tests/benchmark/pipeline_chain.h"
 #include "tests/benchmark/pipeline_grid.h"
@@ -38,6 +40,7 @@ struct Options {
   int64_t grid_instances = 42;
   int32_t stages = 64;
   int32_t microbatches = 512;
+  std::string transfer_model = "latency";
 };
 
 std::string FormName(BackwardForm form) { return form == BackwardForm::kFull ? "full" : "split"; }
@@ -59,6 +62,7 @@ Measured Search(const PipelineProfile& profile, int32_t microbatches,
 PipelineProfile LargeChain(const Options& options, int64_t seed, bool is_of_each) {
   std::mt19937_64 random(seed);
   PipelineProfile profile = RandomChain(random, options.stages, 0.2, 0.3);
+  AddPortsOfRanks(profile);
   for (StageIndex s = 0; s < options.stages; ++s) {
     const int32_t held = options.stages - (is_of_each ? s : 0);  // by 1F1B
     profile.rank_bytes_max[s] = ByteCount(held * 3 / 2);
@@ -67,14 +71,16 @@ PipelineProfile LargeChain(const Options& options, int64_t seed, bool is_of_each
 }
 
 void MeasureLarge(const Options& options) {
+  const TransferModel model =
+      options.transfer_model == "ports" ? TransferModel::kPorts : TransferModel::kLatency;
   TextTable table({"BACKWARD", "MEMORY", "SEED>", "FIRST>", "GAP>", "BEST>", "GAP>"});
   for (const BackwardForm form : {BackwardForm::kFull, BackwardForm::kSplit}) {
     for (const bool is_of_each : {false, true}) {
       for (int64_t seed = 1; seed <= options.instances; ++seed) {
         const PipelineProfile profile = LargeChain(options, seed, is_of_each);
-        const Measured first =
-            Search(profile, options.microbatches, {.form = form, .ops_max = kFirstAnswerOps});
-        const Measured best = Search(profile, options.microbatches, {.form = form});
+        const Measured first = Search(profile, options.microbatches,
+                                      {.form = form, .model = model, .ops_max = kFirstAnswerOps});
+        const Measured best = Search(profile, options.microbatches, {.form = form, .model = model});
         table.AddRow({FormName(form), is_of_each ? "of each stage" : "of the fullest",
                       absl::StrCat(seed), absl::StrFormat("%.0f ms", 1e3 * first.seconds),
                       absl::StrFormat("%.2f %%", 100 * first.gap),
@@ -132,6 +138,8 @@ int main(int argc, char** argv) {
   app.add_option("--stages", options.stages, "Of the large pipelines")->check(CLI::PositiveNumber);
   app.add_option("--microbatches", options.microbatches, "Of the large pipelines")
       ->check(CLI::PositiveNumber);
+  app.add_option("--transfer-model", options.transfer_model, "Of the large pipelines")
+      ->check(CLI::IsMember({"latency", "ports"}));
   CLI11_PARSE(app, argc, argv);
   crossmesh::MeasureLarge(options);
   crossmesh::MeasureSmall(options);

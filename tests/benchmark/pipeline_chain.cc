@@ -1,5 +1,8 @@
 #include "tests/benchmark/pipeline_chain.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace crossmesh {
 
 double AboutOne(std::mt19937_64& random, double deviation) {
@@ -23,6 +26,19 @@ PipelineProfile RandomChain(std::mt19937_64& random, int32_t stages, double devi
                              .backward_seconds = transfer_seconds});
   }
   return profile;
+}
+
+void AddPortsOfRanks(PipelineProfile& profile) {
+  const auto ports = [](RankIndex sender, RankIndex receiver) {
+    std::vector<PortIndex> both = {2 * sender, 2 * receiver + 1};
+    std::ranges::sort(both);
+    return both;
+  };
+  for (EdgeProfile& edge : profile.edges) {
+    const RankIndex from = profile.stages[edge.from].rank, to = profile.stages[edge.to].rank;
+    edge.forward_ports = ports(from, to);
+    edge.backward_ports = ports(to, from);
+  }
 }
 
 }  // namespace crossmesh

@@ -16,4 +16,7 @@ double AboutOne(std::mt19937_64& random, double deviation);
 PipelineProfile RandomChain(std::mt19937_64& random, int32_t stages, double deviation,
                             double transfer_seconds);
 
+// Each rank sends through one port and receives through another, as a host with one NIC does.
+void AddPortsOfRanks(PipelineProfile& profile);
+
 }  // namespace crossmesh
