@@ -11,6 +11,12 @@
 namespace crossmesh {
 namespace {
 
+int64_t OpsOf(const Schedule& schedule) {
+  int64_t ops = 0;
+  for (const std::vector<Op>& row : schedule.ranks) ops += std::ssize(row);
+  return ops;
+}
+
 absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile) {
   if (schedule.stages != std::ssize(profile.stages)) {
     return absl::InvalidArgumentError(absl::StrCat("schedule: expected ", profile.stages.size(),
@@ -34,9 +40,7 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
                      " ops and messages, found up to ", wide * schedule.microbatches));
   }
   // Before anything is as large as the schedule says that it is.
-  int64_t ops = 0;
-  for (const std::vector<Op>& row : schedule.ranks) ops += std::ssize(row);
-  if (ops < schedule.microbatches) {
+  if (const int64_t ops = OpsOf(schedule); ops < schedule.microbatches) {
     return absl::InvalidArgumentError(absl::StrCat("schedule: expected ops of each of ",
                                                    schedule.microbatches, " microbatches, found ",
                                                    ops, " ops"));
@@ -49,16 +53,16 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
 OpTable::OpTable(const Schedule& schedule, const PipelineProfile& profile)
     : schedule_(&schedule),
       profile_(&profile),
-      index_(profile.stages.size() * kPasses * static_cast<size_t>(schedule.microbatches), kNone),
-      forward_in_(profile.stages.size()),
-      forward_out_(profile.stages.size()),
-      backward_in_(profile.stages.size()),
-      backward_out_(profile.stages.size()) {
+      index_(profile.stages.size() * kPasses * static_cast<size_t>(schedule.microbatches), kNone) {
+  ops_.reserve(OpsOf(schedule));
+  for (auto* const of_passes : {&into_, &out_of_}) {
+    for (auto& of_stages : *of_passes) of_stages.resize(profile.stages.size());
+  }
   for (TransferIndex transfer = 0; transfer < transfers(); transfer += 2) {
-    forward_out_[EdgeOf(transfer).from].push_back(transfer);
-    forward_in_[EdgeOf(transfer).to].push_back(transfer);
-    backward_out_[EdgeOf(transfer).to].push_back(transfer + 1);
-    backward_in_[EdgeOf(transfer).from].push_back(transfer + 1);
+    out_of_[kForwardPass][EdgeOf(transfer).from].push_back(transfer);
+    into_[kForwardPass][EdgeOf(transfer).to].push_back(transfer);
+    out_of_[kBackwardPass][EdgeOf(transfer).to].push_back(transfer + 1);
+    into_[kBackwardPass][EdgeOf(transfer).from].push_back(transfer + 1);
   }
 }
 
@@ -140,30 +144,6 @@ double OpTable::SecondsOfStep(OpIndex step) const {
 std::string OpTable::NameOfStep(OpIndex step) const {
   const Op& op = ops_[step];
   return op.is_fused ? absl::StrCat(ToString(op), " ", ToString(ops_[step + 1])) : ToString(op);
-}
-
-OpTable::Pass OpTable::PassOf(OpKind kind) {
-  // A backward op and a gradient of the input share a place: each stage and microbatch has one.
-  if (kind == OpKind::kForward) return kForwardPass;
-  return GivesInputGradient(kind) ? kBackwardPass : kWeightPass;
-}
-
-const std::vector<TransferIndex>& OpTable::TransfersInto(const Op& op) const {
-  static const auto& none = *new std::vector<TransferIndex>;
-  if (op.kind == OpKind::kForward) return forward_in_[op.stage];
-  return GivesInputGradient(op.kind) ? backward_in_[op.stage] : none;
-}
-
-const std::vector<TransferIndex>& OpTable::TransfersOutOf(const Op& op) const {
-  static const auto& none = *new std::vector<TransferIndex>;
-  if (op.kind == OpKind::kForward) return forward_out_[op.stage];
-  return GivesInputGradient(op.kind) ? backward_out_[op.stage] : none;
-}
-
-OpIndex OpTable::LocalInput(const Op& op) const {
-  if (op.kind == OpKind::kForward) return kNone;
-  if (GivesInputGradient(op.kind)) return Forward(op.stage, op.microbatch);
-  return Backward(op.stage, op.microbatch);
 }
 
 }  // namespace crossmesh

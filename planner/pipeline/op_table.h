@@ -3,6 +3,7 @@
 #include "planner/pipeline/profile.h"
 #include "planner/pipeline/schedule.h"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -72,8 +73,12 @@ class OpTable {
     return seconds * profile_->ScaleOf(m);
   }
   // The transfers that bring an op its inputs, and those that take its output away.
-  const std::vector<TransferIndex>& TransfersInto(const Op& op) const;
-  const std::vector<TransferIndex>& TransfersOutOf(const Op& op) const;
+  const std::vector<TransferIndex>& TransfersInto(const Op& op) const {
+    return into_[PassOf(op.kind)][op.stage];
+  }
+  const std::vector<TransferIndex>& TransfersOutOf(const Op& op) const {
+    return out_of_[PassOf(op.kind)][op.stage];
+  }
 
   // The op whose output a message is, and the op that waits for it.
   OpIndex ProducerOf(TransferIndex transfer, MicrobatchIndex m) const {
@@ -85,7 +90,11 @@ class OpTable {
     return IsForward(transfer) ? Forward(edge.to, m) : Backward(edge.from, m);
   }
   // The op of the same stage that an op waits for, or kNone for a forward op.
-  OpIndex LocalInput(const Op& op) const;
+  OpIndex LocalInput(const Op& op) const {
+    const Pass pass = PassOf(op.kind);
+    if (pass == kForwardPass) return kNone;
+    return At(pass == kBackwardPass ? kForwardPass : kBackwardPass, op.stage, op.microbatch);
+  }
   // One of the ops that an op waits for and that `ended` does not hold for, or kNone.
   template <typename Ended>
   OpIndex FindWaited(const Op& op, Ended ended) const {
@@ -114,7 +123,11 @@ class OpTable {
   absl::Status CheckFused(RankIndex rank) const;
   absl::Status CheckComplete() const;
 
-  static Pass PassOf(OpKind kind);
+  // A backward op and a gradient of the input share a place: each stage and microbatch has one.
+  static Pass PassOf(OpKind kind) {
+    if (kind == OpKind::kForward) return kForwardPass;
+    return GivesInputGradient(kind) ? kBackwardPass : kWeightPass;
+  }
   size_t PlaceOf(Pass pass, StageIndex stage, MicrobatchIndex m) const {
     return (static_cast<size_t>(stage) * kPasses + pass) * schedule_->microbatches + m;
   }
@@ -127,8 +140,8 @@ class OpTable {
   std::vector<Op> ops_;
   std::vector<OpIndex> first_;
   std::vector<OpIndex> index_;  // by stage, pass and microbatch
-  // By stage: the transfers into it and out of it, in each direction.
-  std::vector<std::vector<TransferIndex>> forward_in_, forward_out_, backward_in_, backward_out_;
+  // By pass and stage: the transfers into it and out of it.
+  std::array<std::vector<std::vector<TransferIndex>>, kPasses> into_, out_of_;
 };
 
 }  // namespace crossmesh

@@ -14,19 +14,21 @@ void SharedPorts::Send(MessageIndex message, double now) {
   if (stream.messages.size() > stream.next + 1) return;  // its turn comes
   for (const PortIndex port : ports_.Of(transfer)) port_[port].active.push_back(transfer);
   BeginNext(transfer, now);
+  DropVoidEnds();
 }
 
 Arrival SharedPorts::TakeNext() {
   const auto [now, transfer, changes] = ends_.top();
+  ends_.pop();
   Stream& stream = streams_[transfer];
   const Arrival arrival = {stream.messages[stream.next++], {stream.begin, now}};
   if (stream.next < stream.messages.size()) {
     BeginNext(transfer, now);
   } else {
     for (const PortIndex port : ports_.Of(transfer)) std::erase(port_[port].active, transfer);
-    ++stream.changes;
     Settle(transfer, now);
   }
+  DropVoidEnds();
   return arrival;
 }
 
@@ -35,7 +37,15 @@ void SharedPorts::BeginNext(TransferIndex transfer, double now) {
   Stream& stream = streams_[transfer];
   stream.begin = stream.looked_at = now;
   stream.left = ops_.SecondsOf(transfer, stream.messages[stream.next] % microbatches);
-  Settle(transfer, now);
+  if (!IsAlone(transfer)) return Settle(transfer, now);
+  stream.speed = 1;
+  ExpectEnd(transfer, now);
+}
+
+// As transfers nearly always are.
+bool SharedPorts::IsAlone(TransferIndex transfer) const {
+  return std::ranges::all_of(ports_.Of(transfer),
+                             [this](PortIndex port) { return port_[port].active.size() == 1; });
 }
 
 // Gives new speeds to all that a transfer which begins or ends can reach, and expects their ends.
@@ -47,11 +57,12 @@ void SharedPorts::Settle(TransferIndex changed, double now) {
     stream.looked_at = now;
   }
   Share();
-  for (const TransferIndex transfer : reached_) {
-    Stream& stream = streams_[transfer];
-    ends_.push({now + stream.left / stream.speed, transfer, ++stream.changes});
-  }
-  DropVoidEnds();
+  for (const TransferIndex transfer : reached_) ExpectEnd(transfer, now);
+}
+
+void SharedPorts::ExpectEnd(TransferIndex transfer, double now) {
+  Stream& stream = streams_[transfer];
+  ends_.push({now + stream.left / stream.speed, transfer, ++stream.changes});
 }
 
 // Ports and active transfers that are connected with those of one.

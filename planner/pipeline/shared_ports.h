@@ -66,7 +66,9 @@ class SharedPorts {
   };
 
   void BeginNext(TransferIndex transfer, double now);
+  bool IsAlone(TransferIndex transfer) const;
   void Settle(TransferIndex changed, double now);
+  void ExpectEnd(TransferIndex transfer, double now);
   void Reach(TransferIndex changed);
   void Share();
   void Give(TransferIndex transfer, double speed);

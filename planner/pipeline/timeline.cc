@@ -10,7 +10,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -29,7 +28,8 @@ struct Running {
   RankIndex rank = 0;
 
   friend bool operator<(const Running& a, const Running& b) {
-    return std::tuple(a.end, a.begin, a.rank) > std::tuple(b.end, b.begin, b.rank);
+    if (a.end != b.end) return a.end > b.end;
+    return a.begin != b.begin ? a.begin > b.begin : a.rank > b.rank;
   }
 };
 
@@ -55,8 +55,10 @@ class Runner {
 
   absl::StatusOr<PipelineTimeline> Run() && {
     for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) BeginNext(rank);
-    while (!running_.empty() || NextArrival() < kNever) {
-      if (!running_.empty() && running_.front().end < NextArrival()) {
+    for (;;) {
+      const double arrival = shared_ ? shared_->next_end() : kNever;
+      if (running_.empty() && arrival == kNever) break;
+      if (!running_.empty() && running_.front().end < arrival) {
         Finish(Pop());
       } else {
         const auto [message, passing] = shared_->TakeNext();
@@ -112,7 +114,9 @@ class Runner {
       }
       if (!places_.empty()) GiveUpPlaces(op);
     }
-    for (OpIndex index = step; index < end; ++index) {
+    // Where messages are timed, ranks wait for these: an input of the same rank that has not ended
+    // stands after the op that needs it, and never will.
+    for (OpIndex index = step; is_timed_.empty() && index < end; ++index) {
       waiting_.Release(index, [this](RankIndex rank) { BeginNext(rank); });
     }
     BeginNext(running.rank);
@@ -161,24 +165,30 @@ class Runner {
     return ops_.ConsumerOf(message / microbatches, message % microbatches);
   }
 
-  // What a step waits for: an op, or a message.
+  // What a step waits for: an op, or a message, as a number after those of the ops.
   OpIndex FindWaited(OpIndex step) const {
-    const OpIndex op = ops_.FindWaitedByStep(step, [this](OpIndex other) { return ended_[other]; });
-    if (op != OpTable::kNone) return op;
+    const auto has_ended = [this](OpIndex op) { return ended_[op]; };
+    if (is_timed_.empty()) return ops_.FindWaitedByStep(step, has_ended);
     for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
-      const OpIndex message = FindWaitedMessage(ops_.op(index));
-      if (message != OpTable::kNone) return message;
+      const OpIndex waited = FindUntimed(ops_.op(index));
+      if (waited != OpTable::kNone) return waited;
     }
     return OpTable::kNone;
   }
 
-  // As a number after those of the ops: a message that comes in, or has a place that the op's
-  // output takes, and of which it is not known yet when it will have passed.
-  OpIndex FindWaitedMessage(const Op& op) const {
-    if (is_timed_.empty()) return OpTable::kNone;
+  // An input that comes from the same rank and has not ended; or a message that comes in, or has a
+  // place that the op's output takes, and of which it is not known yet when it will have passed.
+  OpIndex FindUntimed(const Op& op) const {
+    const OpIndex local = ops_.LocalInput(op);
+    if (local != OpTable::kNone && !ended_[local]) return local;
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
+      if (!ops_.Passes(transfer)) {
+        const OpIndex producer = ops_.ProducerOf(transfer, op.microbatch);
+        if (!ended_[producer]) return producer;
+        continue;
+      }
       const MessageIndex message = ops_.MessageOf(transfer, op.microbatch);
-      if (ops_.Passes(transfer) && !is_timed_[message]) return ops_.size() + message;
+      if (!is_timed_[message]) return ops_.size() + message;
     }
     for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
       const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
@@ -202,7 +212,6 @@ class Runner {
   bool IsShared(TransferModel model) const {
     return model == TransferModel::kPorts && ports_.size() > 0;
   }
-  double NextArrival() const { return shared_ ? shared_->next_end() : kNever; }
 
   // Only ports care which op ends first.
   bool has_order() const { return ports_.size() > 0; }

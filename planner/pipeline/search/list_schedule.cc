@@ -51,6 +51,7 @@ struct StageState {
 struct RankState {
   std::vector<StageIndex> stages;  // the last one first
   double free_at = 0;
+  double wakes_at = kNever;       // the only wakeup that counts
   double leeway = 0;              // how long it may still wait
   std::optional<ByteCount> room;  // nothing: no limit
   ByteCount microbatch_bytes;     // of all its stages
@@ -91,14 +92,16 @@ class Lister {
   absl::StatusOr<Schedule> List() && {
     for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
       RETURN_IF_ERROR(CheckRoom(rank));
-      wakeups_.push({0, rank});
+      Wake(rank, 0);
     }
     while (!wakeups_.empty()) {
       const Wakeup wakeup = wakeups_.top();
       wakeups_.pop();
+      double& wakes_at = ranks_[wakeup.rank].wakes_at;
+      if (wakeup.seconds != wakes_at) continue;  // an earlier one came after it
+      wakes_at = kNever;
       now_ = wakeup.seconds;
-      // A rank that is busy is woken again at the end of its op.
-      if (ranks_[wakeup.rank].free_at <= now_) BeginNext(wakeup.rank);
+      BeginNext(wakeup.rank);
     }
     return std::move(schedule_);
   }
@@ -165,6 +168,16 @@ class Lister {
     return true;
   }
 
+  // A rank that is busy looks again at the end of its op, and one that waits finds at its wakeup
+  // whatever comes later: more wakeups than the first would find nothing.
+  void Wake(RankIndex rank, double seconds) {
+    RankState& state = ranks_[rank];
+    seconds = std::max(seconds, state.free_at);
+    if (seconds >= state.wakes_at) return;
+    state.wakes_at = seconds;
+    wakeups_.push({seconds, rank});
+  }
+
   void BeginNext(RankIndex rank) {
     Choice forward{.kind = OpKind::kForward};
     Choice backward{.kind = options_.form == BackwardForm::kFull ? OpKind::kBackward
@@ -185,7 +198,7 @@ class Lister {
     if (first.at <= now_) return Begin(first.kind, first.stage);
     const double next = std::min(forward.at, backward.at);
     if (weights && MayBegin(*weights, next)) return Begin(weights->kind, weights->stage);
-    if (next < kNever) wakeups_.push({next, rank});
+    if (next < kNever) Wake(rank, next);
   }
 
   bool IsRushing(const Choice& forward) const {
@@ -213,7 +226,7 @@ class Lister {
     rank.leeway -= now_ - rank.free_at;
     rank.free_at = now_ + profile_.SecondsOf(op);
     Account(op, rank);
-    wakeups_.push({rank.free_at, profile_.stages[s].rank});
+    Wake(profile_.stages[s].rank, rank.free_at);
     const double scale = profile_.ScaleOf(op.microbatch);
     if (kind == OpKind::kForward) {
       for (const EdgeProfile* edge : out_of_[s]) {
@@ -260,9 +273,7 @@ class Lister {
     const RankIndex rank = profile_.stages[op.stage].rank, other = profile_.stages[to].rank;
     const double at = ranks_[rank].free_at + (rank == other ? 0 : seconds);
     queue.inputs[op.microbatch] = std::max(queue.inputs[op.microbatch], at);
-    if (--queue.missing[op.microbatch] == 0) {
-      wakeups_.push({queue.inputs[op.microbatch], other});
-    }
+    if (--queue.missing[op.microbatch] == 0) Wake(other, queue.inputs[op.microbatch]);
   }
 
   const PipelineProfile& profile_;
