@@ -179,7 +179,7 @@ TEST_F(ControllerNetworkTest, APlanNamesTheHostsThatTheDescriptionLacks) {
 }
 
 TEST_F(ControllerNetworkTest, WhatIsMeasuredBecomesTheDescriptionAndRacksStay) {
-  Start(*Topology::Create({{"a", {{"old", 1, 2}}, 77}, {"z", {{"eth0", 3, 4}}}},
+  Start(*Topology::Create({{"a", {{"old", 1, 2}}, {}, 77}, {"z", {{"eth0", 3, 4}}}},
                           {{"r", {"a", "z"}, 5, 6}}));
   StartWorkers();
   workers_[1]->probes().SetResult(absl::OkStatus(), 500, absl::Microseconds(40));

@@ -5,6 +5,8 @@
 #include "common/base/format.h"
 #include "common/base/table.h"
 
+#include <algorithm>
+
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 
@@ -44,6 +46,23 @@ std::string HostTable(const v1::Topology& topology) {
   return table.ToString();
 }
 
+std::string GpuTable(const v1::Topology& topology) {
+  TextTable table({"GPU", "NIC", "LINKS OUT>", "LINKS IN>", "COPIES>"});
+  for (const v1::Host& host : topology.hosts()) {
+    for (const v1::Gpu& gpu : host.gpus()) {
+      table.AddRow({absl::StrCat(host.name(), ".", gpu.device()), gpu.nic(),
+                    Rate(gpu.link_out_bytes_per_second()), Rate(gpu.link_in_bytes_per_second()),
+                    Rate(gpu.copy_bytes_per_second())});
+    }
+  }
+  return table.ToString();
+}
+
+bool HasGpus(const v1::Topology& topology) {
+  return std::ranges::any_of(topology.hosts(),
+                             [](const v1::Host& host) { return host.gpus_size() > 0; });
+}
+
 std::string RackTable(const v1::Topology& topology) {
   TextTable table({"RACK", "UP>", "DOWN>", "HOSTS"});
   for (const v1::Rack& rack : topology.racks()) {
@@ -63,6 +82,7 @@ std::string NetworkText(const v1::Network& network) {
           : absl::StrCat("network revision ", network.revision(), ", ", Origin(network.source()),
                          ", ", UtcText(network.update_time()), " UTC\n");
   if (topology.hosts_size() > 0) absl::StrAppend(&text, "\n", HostTable(topology));
+  if (HasGpus(topology)) absl::StrAppend(&text, "\n", GpuTable(topology));
   if (topology.racks_size() > 0) absl::StrAppend(&text, "\n", RackTable(topology));
   return absl::StrCat(text,
                       "\nHosts that are not named: ", Rate(topology.assumed_bytes_per_second()),

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "common/mesh/device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <absl/container/flat_hash_set.h>
@@ -23,6 +24,7 @@ struct Range {
 };
 constexpr Range kNicRates = {1, Topology::kNicBytesPerSecondMax, " (10 Tbit/s)"};
 constexpr Range kRackRates = {1, Topology::kBytesPerSecondMax};
+constexpr Range kGpuRates = {1, Topology::kBytesPerSecondMax};
 constexpr Range kLocalRates = {0, Topology::kBytesPerSecondMax};
 constexpr Range kLatencies = {0, Topology::kLatencyNsMax, " (1 s)"};
 
@@ -57,6 +59,31 @@ absl::Status CheckNics(const Host& host) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGpus(const Host& host) {
+  absl::flat_hash_set<int32_t> devices;
+  for (const Gpu& gpu : host.gpus) {
+    const std::string object = absl::StrCat("GPU ", host.name, ".", gpu.device);
+    if (gpu.device < 0 || gpu.device >= kDevicesPerHostMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          object, ": expected a device of 0 to ", kDevicesPerHostMax - 1, ", found ", gpu.device));
+    }
+    if (!devices.insert(gpu.device).second) {
+      return absl::InvalidArgumentError(absl::StrCat(object, " is listed twice"));
+    }
+    if (std::ranges::find(host.nics, gpu.nic, &Nic::name) == host.nics.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(object, ": expected a NIC of its host, found ", Quoted(gpu.nic)));
+    }
+    const auto check = [&object](absl::string_view which, int64_t rate) {
+      return Check(object, which, rate, kGpuRates);
+    };
+    RETURN_IF_ERROR(check("link_out_bytes_per_second", gpu.link_out_bytes_per_second));
+    RETURN_IF_ERROR(check("link_in_bytes_per_second", gpu.link_in_bytes_per_second));
+    RETURN_IF_ERROR(check("copy_bytes_per_second", gpu.copy_bytes_per_second));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Topology> Topology::Create(std::vector<Host> hosts, std::vector<Rack> racks,
@@ -82,6 +109,7 @@ absl::Status Topology::AddHosts(std::vector<Host> hosts) {
       return absl::InvalidArgumentError(absl::StrCat("host ", host.name, " is named twice"));
     }
     RETURN_IF_ERROR(CheckNics(host));
+    RETURN_IF_ERROR(CheckGpus(host));
     RETURN_IF_ERROR(Check(absl::StrCat("host ", host.name), "local_bytes_per_second",
                           host.local_bytes_per_second, kLocalRates));
   }
@@ -121,6 +149,13 @@ absl::Status Topology::AddRacks(std::vector<Rack> racks) {
 const Host* Topology::FindHost(absl::string_view name) const {
   const auto found = host_index_.find(name);
   return found == host_index_.end() ? nullptr : &hosts_[found->second];
+}
+
+const Gpu* Topology::FindGpu(const DeviceId& device) const {
+  const Host* const host = FindHost(device.host);
+  if (host == nullptr) return nullptr;
+  const auto found = std::ranges::find(host->gpus, device.index, &Gpu::device);
+  return found == host->gpus.end() ? nullptr : &*found;
 }
 
 int64_t Topology::RateOut(absl::string_view host) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "common/mesh/device.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,9 +25,23 @@ struct Nic {
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
+// A GPU of a host: the NIC that it sends and receives by, and what it exchanges with the other GPUs
+// of its host, over NVLink or PCIe, per direction and with all of them together.
+struct Gpu {
+  int32_t device = 0;  // the index of its DeviceId
+  std::string nic;     // one of the host's
+  int64_t link_out_bytes_per_second = 0;
+  int64_t link_in_bytes_per_second = 0;
+  // What its kernels read and write again: so fast tiles are packed, unpacked and copied.
+  int64_t copy_bytes_per_second = 0;
+  friend bool operator==(const Gpu&, const Gpu&) = default;
+};
+
 struct Host {
   std::string name;
   std::vector<Nic> nics;
+  // Devices that are not listed are in host memory, or GPUs of which nothing is known.
+  std::vector<Gpu> gpus = {};
   // What its devices exchange among each other, all together; 0: not a limit.
   int64_t local_bytes_per_second = 0;
   friend bool operator==(const Host&, const Host&) = default;
@@ -56,8 +72,8 @@ class Topology {
 
   // InvalidArgument: a host misnamed or named twice, a host without a NIC or with too many, a NIC
   // or rack without a name or named twice, a rate < 1 (local: < 0) or over the limit, a latency < 0
-  // or over the limit, a rack that names an unknown host, a host in two racks. Each message names
-  // the object.
+  // or over the limit, a GPU that is no device, is listed twice or names an unknown NIC, a rack
+  // that names an unknown host, a host in two racks. Each message names the object.
   static absl::StatusOr<Topology> Create(std::vector<Host> hosts, std::vector<Rack> racks,
                                          int64_t assumed_bytes_per_second = kAssumedBytesPerSecond);
 
@@ -70,7 +86,10 @@ class Topology {
   // Sums over the host's NICs; the assumed rate when the host is not described.
   int64_t RateOut(absl::string_view host) const;
   int64_t RateIn(absl::string_view host) const;
-  // The same network with so much of every rate, above 0 to 1; at least 1 byte per second is left.
+  // Null when it is not listed.
+  const Gpu* FindGpu(const DeviceId& device) const;
+  // The same network with so much of the rates of NICs and racks, above 0 to 1; at least 1 byte per
+  // second is left.
   Topology WithShare(double share) const;
   // Index into racks(), or nothing.
   std::optional<int> RackOf(absl::string_view host) const;

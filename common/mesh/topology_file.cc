@@ -19,7 +19,11 @@ using nlohmann::ordered_json;
 
 constexpr std::array<absl::string_view, 3> kFileKeys = {"hosts", "racks",
                                                         "assumed_bytes_per_second"};
-constexpr std::array<absl::string_view, 3> kHostKeys = {"name", "nics", "local_bytes_per_second"};
+constexpr std::array<absl::string_view, 4> kHostKeys = {"name", "nics", "gpus",
+                                                        "local_bytes_per_second"};
+constexpr std::array<absl::string_view, 5> kGpuKeys = {"device", "nic", "link_out_bytes_per_second",
+                                                       "link_in_bytes_per_second",
+                                                       "copy_bytes_per_second"};
 constexpr std::array<absl::string_view, 5> kNicKeys = {
     "name", "out_bytes_per_second", "in_bytes_per_second", "out_latency_ns", "in_latency_ns"};
 constexpr std::array<absl::string_view, 4> kRackKeys = {"name", "hosts", "up_bytes_per_second",
@@ -55,12 +59,32 @@ absl::StatusOr<Nic> ReadNic(const json& value, std::string where) {
   return nic;
 }
 
+absl::StatusOr<Gpu> ReadGpu(const json& value, std::string where) {
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kGpuKeys));
+  Gpu gpu;
+  ASSIGN_OR_RETURN(const int64_t device, fields.Integer("device"));
+  if (device < 0 || device >= kDevicesPerHostMax) {
+    return absl::InvalidArgumentError(absl::StrCat(fields.where(), ": expected \"device\" of 0 to ",
+                                                   kDevicesPerHostMax - 1, ", found ", device));
+  }
+  gpu.device = static_cast<int32_t>(device);
+  ASSIGN_OR_RETURN(gpu.nic, fields.String("nic"));
+  ASSIGN_OR_RETURN(gpu.link_out_bytes_per_second, fields.Integer("link_out_bytes_per_second"));
+  ASSIGN_OR_RETURN(gpu.link_in_bytes_per_second, fields.Integer("link_in_bytes_per_second"));
+  ASSIGN_OR_RETURN(gpu.copy_bytes_per_second, fields.Integer("copy_bytes_per_second"));
+  return gpu;
+}
+
 absl::StatusOr<Host> ReadHost(const json& value, std::string where) {
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kHostKeys));
   Host host;
   ASSIGN_OR_RETURN(host.name, fields.String("name"));
   ASSIGN_OR_RETURN(host.nics,
                    ReadAll(fields, "nics", absl::StrCat(fields.where(), ".nics"), ReadNic));
+  if (fields.Has("gpus")) {
+    ASSIGN_OR_RETURN(host.gpus,
+                     ReadAll(fields, "gpus", absl::StrCat(fields.where(), ".gpus"), ReadGpu));
+  }
   ASSIGN_OR_RETURN(host.local_bytes_per_second, IntegerOr(fields, "local_bytes_per_second", 0));
   return host;
 }
@@ -83,12 +107,25 @@ ordered_json ToJson(const Nic& nic) {
           {"in_latency_ns", nic.in_latency_ns}};
 }
 
+ordered_json ToJson(const Gpu& gpu) {
+  return {{"device", gpu.device},
+          {"nic", gpu.nic},
+          {"link_out_bytes_per_second", gpu.link_out_bytes_per_second},
+          {"link_in_bytes_per_second", gpu.link_in_bytes_per_second},
+          {"copy_bytes_per_second", gpu.copy_bytes_per_second}};
+}
+
 ordered_json ToJson(const Host& host) {
   ordered_json nics = ordered_json::array();
   for (const Nic& nic : host.nics) nics.push_back(ToJson(nic));
-  return {{"name", host.name},
-          {"nics", std::move(nics)},
-          {"local_bytes_per_second", host.local_bytes_per_second}};
+  ordered_json document = {{"name", host.name}, {"nics", std::move(nics)}};
+  if (!host.gpus.empty()) {
+    ordered_json gpus = ordered_json::array();
+    for (const Gpu& gpu : host.gpus) gpus.push_back(ToJson(gpu));
+    document["gpus"] = std::move(gpus);
+  }
+  document["local_bytes_per_second"] = host.local_bytes_per_second;
+  return document;
 }
 
 ordered_json ToJson(const Rack& rack) {

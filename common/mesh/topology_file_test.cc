@@ -36,14 +36,15 @@ TEST(TopologyFileTest, ReadsLatenciesAndLocalRatesAndMayDoWithout) {
            "out_latency_ns": 3, "in_latency_ns": 4}]},
           {"name": "b", "nics": [
           {"name": "n0", "out_bytes_per_second": 1, "in_bytes_per_second": 2}]}]})"));
-  EXPECT_EQ(topology.hosts()[0], (Host{"a", {{"n0", 1, 2, 3, 4}}, 5}));
-  EXPECT_EQ(topology.hosts()[1], (Host{"b", {{"n0", 1, 2, 0, 0}}, 0}));
+  EXPECT_EQ(topology.hosts()[0], (Host{"a", {{"n0", 1, 2, 3, 4}}, {}, 5}));
+  EXPECT_EQ(topology.hosts()[1], (Host{"b", {{"n0", 1, 2, 0, 0}}}));
 }
 
 TEST(TopologyFileTest, WhatIsWrittenReadsTheSame) {
   ASSERT_OK_AND_ASSIGN(
       const Topology topology,
-      Topology::Create({{"a", {{"n0", 1, 2, 3, 4}, {"\"n\"", 5, 6}}, 7}, {"b", {{"n0", 8, 9}}}},
+      Topology::Create({{"a", {{"n0", 1, 2, 3, 4}, {"\"n\"", 5, 6}}, {{5, "n0", 13, 14, 15}}, 7},
+                        {"b", {{"n0", 8, 9}}}},
                        {{"r", {"a", "b"}, 10, 11}}, 12));
   EXPECT_THAT(ParseTopologyFile(ToTopologyFile(topology)), IsOkAndHolds(topology));
   EXPECT_THAT(ParseTopologyFile(ToTopologyFile(Topology())), IsOkAndHolds(Topology()));
@@ -68,6 +69,12 @@ TEST(TopologyFileTest, RefusesWhatItDoesNotExpect) {
       {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "out_bytes_per_second": 1,
            "in_bytes_per_second": 0}]}]})",
        "host a, NIC \"n\": expected in_bytes_per_second of 1 to"},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "out_bytes_per_second": 1,
+           "in_bytes_per_second": 1}], "gpus": [{"device": 4294967296, "nic": "n"}]}]})",
+       "hosts[0].gpus[0]: expected \"device\" of 0 to 1023, found 4294967296"},
+      {R"({"hosts": [{"name": "a", "nics": [{"name": "n", "out_bytes_per_second": 1,
+           "in_bytes_per_second": 1}], "gpus": [{"device": 1, "nic": "n"}]}]})",
+       "hosts[0].gpus[0]: expected \"link_out_bytes_per_second\""},
       {R"({"racks": [{"name": "r", "hosts": [1]}]})", "racks[0]: expected \"hosts\"[0]"},
       {R"({"racks": [{"name": "r", "hosts": ["a"], "up_bytes_per_second": 1,
            "down_bytes_per_second": 1}]})",

@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
 const Nic kNic = {"eth0", 10, 20};
+const Gpu kGpu = {3, "eth0", 1, 2, 3};
 const Rack kRack = {"r", {"a"}, 5, 6};
 
 TEST(TopologyTest, SumsTheRatesOfAHost) {
@@ -58,7 +59,14 @@ TEST(TopologyTest, RefusesWhatContradictsItself) {
        "1250000000001"},
       {{{"a", {{"n", 1, 1, -1}}}}, {}, 1, "NIC \"n\": expected out_latency_ns of 0 to"},
       {{{"a", {{"n", 1, 1, 0, Topology::kLatencyNsMax + 1}}}}, {}, 1, "in_latency_ns of 0 to"},
-      {{{"a", {kNic}, -1}}, {}, 1, "host a: expected local_bytes_per_second of 0 to"},
+      {{{"a", {kNic}, {}, -1}}, {}, 1, "host a: expected local_bytes_per_second of 0 to"},
+      {{{"a", {kNic}, {{1024, "eth0", 1, 1, 1}}}}, {}, 1, "GPU a.1024: expected a device of 0 to"},
+      {{{"a", {kNic}, {{-1, "eth0", 1, 1, 1}}}}, {}, 1, "GPU a.-1: expected a device of 0 to"},
+      {{{"a", {kNic}, {kGpu, kGpu}}}, {}, 1, "GPU a.3 is listed twice"},
+      {{{"a", {kNic}, {{0, "ib0", 1, 1, 1}}}}, {}, 1, "a NIC of its host, found \"ib0\""},
+      {{{"a", {kNic}, {{0, "eth0", 0, 1, 1}}}}, {}, 1, "link_out_bytes_per_second of 1 to"},
+      {{{"a", {kNic}, {{0, "eth0", 1, 0, 1}}}}, {}, 1, "link_in_bytes_per_second of 1 to"},
+      {{{"a", {kNic}, {{0, "eth0", 1, 1, 0}}}}, {}, 1, "copy_bytes_per_second of 1 to"},
       {{a}, {}, Topology::kNicBytesPerSecondMax + 1, "assumed_bytes_per_second of 1 to"},
       {{a}, {{"r", {"b"}, 1, 1}}, 1, "names host \"b\", which is not described"},
       {{a}, {{"r", {"a"}, 0, 1}}, 1, "up_bytes_per_second"},
@@ -71,6 +79,14 @@ TEST(TopologyTest, RefusesWhatContradictsItself) {
     EXPECT_THAT(Topology::Create(c.hosts, c.racks, c.assumed),
                 StatusIs(kInvalid, HasSubstr(c.message)));
   }
+}
+
+TEST(TopologyTest, FindsTheGpusThatItsHostsList) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology, Topology::Create({{"a", {kNic}, {kGpu}}}, {}));
+  ASSERT_NE(topology.FindGpu({"a", 3}), nullptr);
+  EXPECT_EQ(*topology.FindGpu({"a", 3}), kGpu);
+  EXPECT_EQ(topology.FindGpu({"a", 0}), nullptr);
+  EXPECT_EQ(topology.FindGpu({"b", 3}), nullptr);
 }
 
 TEST(TopologyTest, AShareIsOfEveryRate) {

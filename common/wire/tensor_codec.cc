@@ -104,6 +104,14 @@ v1::Topology ToProto(const Topology& topology) {
       nic_proto.set_out_latency_ns(nic.out_latency_ns);
       nic_proto.set_in_latency_ns(nic.in_latency_ns);
     }
+    for (const Gpu& gpu : host.gpus) {
+      v1::Gpu& gpu_proto = *host_proto.add_gpus();
+      gpu_proto.set_device(gpu.device);
+      gpu_proto.set_nic(gpu.nic);
+      gpu_proto.set_link_out_bytes_per_second(gpu.link_out_bytes_per_second);
+      gpu_proto.set_link_in_bytes_per_second(gpu.link_in_bytes_per_second);
+      gpu_proto.set_copy_bytes_per_second(gpu.copy_bytes_per_second);
+    }
     host_proto.set_local_bytes_per_second(host.local_bytes_per_second);
   }
   for (const Rack& rack : topology.racks()) {
@@ -128,6 +136,13 @@ absl::StatusOr<Topology> FromProto(const v1::Topology& proto) {
                            .in_bytes_per_second = nic.in_bytes_per_second(),
                            .out_latency_ns = nic.out_latency_ns(),
                            .in_latency_ns = nic.in_latency_ns()});
+    }
+    for (const v1::Gpu& gpu : host_proto.gpus()) {
+      host.gpus.push_back({.device = gpu.device(),
+                           .nic = gpu.nic(),
+                           .link_out_bytes_per_second = gpu.link_out_bytes_per_second(),
+                           .link_in_bytes_per_second = gpu.link_in_bytes_per_second(),
+                           .copy_bytes_per_second = gpu.copy_bytes_per_second()});
     }
     host.local_bytes_per_second = host_proto.local_bytes_per_second();
   }

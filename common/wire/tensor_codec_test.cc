@@ -64,6 +64,7 @@ TEST(TensorCodecTest, TopologiesSurviveBothWays) {
       Topology::Create(
           {{.name = "a",
             .nics = {{"n0", 5, 6, 11, 12}, {"n1", 7, 8}},
+            .gpus = {{2, "n1", 14, 15, 16}},
             .local_bytes_per_second = 13},
            {.name = "b", .nics = {{"n0", 9, 10}}}},
           {{.name = "r", .hosts = {"a"}, .up_bytes_per_second = 3, .down_bytes_per_second = 4}},

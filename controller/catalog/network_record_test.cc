@@ -22,7 +22,7 @@ using Description = std::shared_ptr<const NetworkDescription>;
 const absl::Time kNoon = absl::FromUnixSeconds(1'800'000'000);
 
 Topology NetworkOf(int64_t rate) {
-  return *Topology::Create({{"a", {{"eth0", rate, rate, 7, 8}}, 99}}, {{"r", {"a"}, 5, 6}}, 77);
+  return *Topology::Create({{"a", {{"eth0", rate, rate, 7, 8}}, {}, 99}}, {{"r", {"a"}, 5, 6}}, 77);
 }
 
 class NetworkRecordTest : public ::testing::Test {

@@ -68,6 +68,7 @@ absl::StatusOr<Topology> MeasuredTopology(std::span<const ProbePort> ports,
       hosts.push_back(
           {.name = ports[i].host,
            .nics = {},
+           .gpus = described == nullptr ? std::vector<Gpu>() : described->gpus,
            .local_bytes_per_second = described == nullptr ? 0 : described->local_bytes_per_second});
     }
     hosts.back().nics.push_back({.name = ports[i].nic,
@@ -76,6 +77,11 @@ absl::StatusOr<Topology> MeasuredTopology(std::span<const ProbePort> ports,
                                  // A quarter: half of the way there, which two NICs share.
                                  .out_latency_ns = out[i].round_trip_ns / 4,
                                  .in_latency_ns = in[i].round_trip_ns / 4});
+  }
+  for (Host& host : hosts) {
+    std::erase_if(host.gpus, [&host](const Gpu& gpu) {
+      return std::ranges::find(host.nics, gpu.nic, &Nic::name) == host.nics.end();
+    });
   }
   return Topology::Create(std::move(hosts), before.racks(), before.assumed_bytes_per_second());
 }
