@@ -35,8 +35,10 @@ struct Route {
 absl::string_view DirectionOf(PortPrice::Port kind) {
   switch (kind) {
     case PortPrice::Port::kHostOut:
+    case PortPrice::Port::kGpuOut:
       return "out";
     case PortPrice::Port::kHostIn:
+    case PortPrice::Port::kGpuIn:
       return "in";
     case PortPrice::Port::kRackUp:
       return "up";

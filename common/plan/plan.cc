@@ -185,8 +185,8 @@ int64_t RelayChunks(int64_t relay_bytes, const DueTime& due, int64_t chunk_bytes
 }
 
 absl::string_view PortName(PortPrice::Port port) {
-  constexpr std::array<absl::string_view, 4> kNames = {"host_out", "host_in", "rack_up",
-                                                       "rack_down"};
+  constexpr std::array<absl::string_view, 6> kNames = {"host_out",  "host_in", "rack_up",
+                                                       "rack_down", "gpu_out", "gpu_in"};
   return kNames[static_cast<size_t>(port)];
 }
 

@@ -74,9 +74,10 @@ struct LocalCopy {
 // A port, and its price in the proof of a bound: any plan needs at least (bytes that any delivery
 // must buy at these prices) / (sum of price times rate).
 struct PortPrice {
-  enum class Port : uint8_t { kHostOut, kHostIn, kRackUp, kRackDown };
+  // kGpuOut, kGpuIn: of a GPU by itself, its NIC, or NIC and links together.
+  enum class Port : uint8_t { kHostOut, kHostIn, kRackUp, kRackDown, kGpuOut, kGpuIn };
   Port port = Port::kHostOut;
-  std::string name;  // of host or rack
+  std::string name;  // of host, rack or device
   double price = 0;
 };
 

@@ -23,7 +23,7 @@ namespace crossmesh {
 namespace {
 
 // Counts changes of the planner after which an equal request gives another plan.
-constexpr int64_t kPlannerVersion = 2;
+constexpr int64_t kPlannerVersion = 3;
 
 template <typename T>
 absl::Status Look(RecordTable<T>& table, absl::string_view field, absl::string_view name,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace crossmesh {
 namespace {
@@ -30,25 +31,13 @@ int32_t InternDifference(int32_t all, int32_t without, IdSets& sets,
   return scratch.size() == sets[all].size() ? all : sets.Intern(scratch);
 }
 
-}  // namespace
-
-std::vector<int64_t> BytesIn(const Demands& demands, size_t places) {
-  std::vector<int64_t> bytes(places);
-  for (const Demand& demand : demands.demands) {
-    for (const int32_t place : demands.receivers(demand)) bytes[place] += demand.bytes;
-  }
-  return bytes;
-}
-
-HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
+HostGroups GroupBy(std::span<const int32_t> place_of_device, const Slicing& slicing) {
   HostGroups result;
   IdSets& sets = result.demands.sets;
-  std::vector<int32_t> host_of_device(tensors.devices().size());
-  for (size_t d = 0; d < host_of_device.size(); ++d) host_of_device[d] = tensors.host_of(d);
-  std::vector<int32_t> hosts_of_set(slicing.device_sets());
+  std::vector<int32_t> places_of_set(slicing.device_sets());
   std::vector<int32_t> scratch;
   for (int32_t set = 0; set < slicing.device_sets(); ++set) {
-    hosts_of_set[set] = InternMapped(slicing.device_set(set), host_of_device, sets, scratch);
+    places_of_set[set] = InternMapped(slicing.device_set(set), place_of_device, sets, scratch);
   }
 
   constexpr int32_t kUnseen = 0, kLocal = 1, kFirstGroup = 2;  // what the table holds
@@ -57,11 +46,11 @@ HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
   result.group_of_class.reserve(classes);
   std::vector<Demand>& groups = result.demands.demands;
   for (const SliceClass& slice_class : slicing.classes()) {
-    const int32_t holders = hosts_of_set[slice_class.holders];
-    const int32_t receivers = hosts_of_set[slice_class.receivers];
+    const int32_t holders = places_of_set[slice_class.holders];
+    const int32_t receivers = places_of_set[slice_class.receivers];
     int32_t& entry = seen.At(holders, receivers);
     if (entry == kUnseen) {
-      // Receivers on a host that holds the class are served inside it, which costs no port.
+      // Receivers at a place that holds the class are served inside it, which costs no port.
       const int32_t remote = InternDifference(receivers, holders, sets, scratch);
       entry = kLocal;
       if (!sets[remote].empty()) {
@@ -74,6 +63,28 @@ HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
     if (group != HostGroups::kNone) groups[group].bytes += slice_class.bytes;
   }
   return result;
+}
+
+}  // namespace
+
+std::vector<int64_t> BytesIn(const Demands& demands, size_t places) {
+  std::vector<int64_t> bytes(places);
+  for (const Demand& demand : demands.demands) {
+    for (const int32_t place : demands.receivers(demand)) bytes[place] += demand.bytes;
+  }
+  return bytes;
+}
+
+HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing) {
+  std::vector<int32_t> host_of_device(tensors.devices().size());
+  for (size_t d = 0; d < host_of_device.size(); ++d) host_of_device[d] = tensors.host_of(d);
+  return GroupBy(host_of_device, slicing);
+}
+
+HostGroups GroupByDevices(const TensorTable& tensors, const Slicing& slicing) {
+  std::vector<int32_t> devices(tensors.devices().size());
+  std::iota(devices.begin(), devices.end(), 0);
+  return GroupBy(devices, slicing);
 }
 
 Demands RackDemands(const Demands& hosts, const HostNetwork& network) {

@@ -41,6 +41,8 @@ struct HostGroups {
 
 // Cost: linear in the classes, and in the devices of their sets.
 HostGroups GroupByHosts(const TensorTable& tensors, const Slicing& slicing);
+// The same with each device as a place of its own.
+HostGroups GroupByDevices(const TensorTable& tensors, const Slicing& slicing);
 
 // The same demands between racks: those whose receivers are not all in racks that hold them.
 // `network` must have racks. Cost: linear in the demands and their hosts.

@@ -67,6 +67,15 @@ BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network) {
   return busiest;
 }
 
+BusiestHost FindBusiestHost(const PortLoad& load, const HostNetwork& network) {
+  BusiestHost busiest;
+  for (size_t host = 0; host < network.hosts.size(); ++host) {
+    const int64_t bytes = std::max(load.host_out[host], load.host_in[host]);
+    if (bytes > busiest.bytes) busiest = {.name = network.hosts[host], .bytes = bytes};
+  }
+  return busiest;
+}
+
 double FillSeconds(const PortLoad& load, const BusiestPort& busiest, int64_t chunk_bytes) {
   const double chunks =
       std::max(1.0, static_cast<double>(busiest.bytes) / static_cast<double>(chunk_bytes));

@@ -38,6 +38,13 @@ struct BusiestPort {
 };
 BusiestPort FindBusiestPort(const PortLoad& load, const HostNetwork& network);
 
+// The host that most goes through, in one direction; none where nothing leaves a host.
+struct BusiestHost {
+  std::string name;
+  int64_t bytes = 0;
+};
+BusiestHost FindBusiestHost(const PortLoad& load, const HostNetwork& network);
+
 // What the depth of the routes costs at the end of a run: (D - 1) / K of the time of the busiest
 // port, with D = depth and K = the chunks that pass that port, at least 1; and latencies. Every
 // port works in periods of one of those chunks; the last byte comes D - 1 periods

@@ -91,6 +91,19 @@ void AssignPlacesAndPeriods(const TensorTable& tensors, Routes& routes) {
   }
 }
 
+std::vector<LocalCopy> CopiesInPlace(const Slicing& slicing) {
+  std::vector<LocalCopy> copies;
+  std::vector<DeviceRank> devices;
+  const ClassIndex classes = static_cast<ClassIndex>(slicing.classes().size());
+  for (ClassIndex c = 0; c < classes; ++c) {
+    devices.clear();
+    std::ranges::set_intersection(slicing.holders(c), slicing.receivers(c),
+                                  std::back_inserter(devices));
+    for (const DeviceRank device : devices) copies.push_back({.slice_class = c, .device = device});
+  }
+  return copies;
+}
+
 std::span<const DeviceRank> DevicesOnHost(std::span<const DeviceRank> devices, HostRank host,
                                           const TensorTable& tensors) {
   // The usual case, with all devices on one host, needs no search.

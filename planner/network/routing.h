@@ -72,6 +72,9 @@ absl::Status CheckClassCounts(absl::string_view strategy, const Slicing& slicing
 // data edges the whole is acyclic; and its period: hops between the root and it. Cost: linear.
 void AssignPlacesAndPeriods(const TensorTable& tensors, Routes& routes);
 
+// Of every class, the devices that hold it and need it. Cost: linear in the sets of the classes.
+std::vector<LocalCopy> CopiesInPlace(const Slicing& slicing);
+
 // The devices of a host in an ascending list, which must not be empty: a part of it, since ranks
 // are sorted by host.
 std::span<const DeviceRank> DevicesOnHost(std::span<const DeviceRank> devices, HostRank host,

@@ -5,6 +5,7 @@
 #include "common/plan/slicing.h"
 #include "planner/network/bound.h"
 #include "planner/network/demands.h"
+#include "planner/network/gpu_network.h"
 #include "planner/network/host_network.h"
 #include "planner/network/nic_lanes.h"
 #include "planner/network/nic_ports.h"
@@ -13,16 +14,12 @@
 #include "planner/network/simulator.h"
 #include "planner/reshard/broadcast_choice.h"
 #include "planner/reshard/fan_out.h"
-#include "planner/reshard/published/broadcast.h"
-#include "planner/reshard/published/due_times.h"
-#include "planner/reshard/published/global_all_gather.h"
-#include "planner/reshard/published/local_all_gather.h"
-#include "planner/reshard/published/send_recv.h"
+#include "planner/reshard/gpu_plan.h"
+#include "planner/reshard/published_routes.h"
 #include "planner/reshard/rack_routes.h"
 #include "planner/reshard/relay_strategy.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,56 +39,9 @@ constexpr int64_t kPeriodsMax = int64_t{1} << 20;
 // Simulated in some milliseconds.
 constexpr int64_t kPredictionTransfersMax = int64_t{1} << 13;
 
-absl::StatusOr<Routes> RouteAsPublished(Strategy strategy, const RoutingProblem& problem) {
-  switch (strategy) {
-    case Strategy::kRelay:
-      break;
-    case Strategy::kSendRecv:
-      return RouteBySendRecv(problem);
-    case Strategy::kLocalAllGather:
-      return RouteByLocalAllGather(problem);
-    case Strategy::kGlobalAllGather:
-      return RouteByGlobalAllGather(problem);
-    case Strategy::kBroadcastNaive:
-      return RouteByBroadcast(problem, BroadcastOrder::kNaive);
-    case Strategy::kBroadcastSize:
-      return RouteByBroadcast(problem, BroadcastOrder::kSize);
-    case Strategy::kBroadcastGreedy:
-      return RouteByBroadcast(problem, BroadcastOrder::kGreedy);
-    case Strategy::kBroadcastSearch:
-      return RouteByBroadcast(problem, BroadcastOrder::kSearch);
-  }
-  return absl::InternalError(absl::StrCat("strategy number ", static_cast<int>(strategy)));
-}
-
 absl::StatusOr<Routes> RouteBy(Strategy strategy, const RoutingProblem& problem) {
-  if (strategy == Strategy::kRelay) return RouteByRelays(problem);
-  ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(strategy, problem));
-  // Published strategies say in which order slices go; executors also need to know when.
-  SpreadOverTime(problem.tensors, routes);
-  return routes;
-}
-
-std::vector<LocalCopy> CopiesInPlace(const Slicing& slicing) {
-  std::vector<LocalCopy> copies;
-  std::vector<DeviceRank> devices;
-  const ClassIndex classes = static_cast<ClassIndex>(slicing.classes().size());
-  for (ClassIndex c = 0; c < classes; ++c) {
-    devices.clear();
-    std::ranges::set_intersection(slicing.holders(c), slicing.receivers(c),
-                                  std::back_inserter(devices));
-    for (const DeviceRank device : devices) copies.push_back({.slice_class = c, .device = device});
-  }
-  return copies;
-}
-
-void SetBusiestHost(const PortLoad& load, const HostNetwork& network, PlanFigures& figures) {
-  for (size_t host = 0; host < network.hosts.size(); ++host) {
-    const int64_t bytes = std::max(load.host_out[host], load.host_in[host]);
-    if (bytes <= figures.busiest_host_bytes) continue;
-    figures.busiest_host_bytes = bytes;
-    figures.busiest_host = network.hosts[host];
-  }
+  return strategy == Strategy::kRelay ? RouteByRelays(problem)
+                                      : RouteAsPublished(strategy, problem);
 }
 
 // What routes put on the ports of the network.
@@ -122,18 +72,24 @@ PlanFigures FiguresOf(const ReshardRequest& request, const RoutingProblem& probl
     figures.least_network_bytes +=
         demand.bytes * static_cast<int64_t>(demands.receivers(demand).size());
   }
-  SetBusiestHost(load.ports, problem.network, figures);
+  const BusiestHost host = FindBusiestHost(load.ports, problem.network);
+  figures.busiest_host_bytes = host.bytes;
+  figures.busiest_host = host.name;
   return figures;
 }
 
-absl::StatusOr<int64_t> ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
-                                     const HostNetwork& network) {
-  if (request.chunk_bytes < 0 || request.chunk_bytes > Plan::kChunkBytesMax ||
-      request.chunk_bytes % Plan::kLeafBytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "chunk size: expected a multiple of ", Plan::kLeafBytes, " up to ", Plan::kChunkBytesMax,
-        " bytes, or 0 for the default, found ", request.chunk_bytes));
+absl::Status CheckChunkBytes(int64_t chunk_bytes) {
+  if (chunk_bytes >= 0 && chunk_bytes <= Plan::kChunkBytesMax &&
+      chunk_bytes % Plan::kLeafBytes == 0) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("chunk size: expected a multiple of ", Plan::kLeafBytes, " up to ",
+                   Plan::kChunkBytesMax, " bytes, or 0 for the default, found ", chunk_bytes));
+}
+
+int64_t ChunkBytesOf(const ReshardRequest& request, const Demands& demands,
+                     const HostNetwork& network) {
   if (request.chunk_bytes > 0) return request.chunk_bytes;
   const std::vector<int64_t> received = BytesIn(demands, network.hosts.size());
   // Small requests get small chunks, or the last hops of a chain would idle for most of the run.
@@ -233,6 +189,7 @@ absl::StatusOr<Plan> FlattenIfFaster(const Planning& planning, Plan plan) {
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck cancelled) {
   CHECK(request.tensors != nullptr);
   RETURN_IF_ERROR(CheckShare(request.nic_share));
+  RETURN_IF_ERROR(CheckChunkBytes(request.chunk_bytes));
   std::optional<Topology> share;
   // A share of every NIC is planned as a slower network, so that bound, routes and prediction agree
   // on what may be used.
@@ -243,9 +200,12 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   RETURN_IF_ERROR(CheckWanted(cancelled));
   RETURN_IF_ERROR(CheckClassCounts(StrategyName(request.strategy), created));
   const auto slicing = std::make_shared<const Slicing>(std::move(created));
+  if (const std::optional<GpuNetwork> gpus = GpuNetworkOf(tensors, topology); gpus.has_value()) {
+    return PlanBetweenGpus(request, slicing, *gpus, cancelled);
+  }
   const HostNetwork network = HostNetworkOf(tensors, topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
-  ASSIGN_OR_RETURN(const int64_t chunk_bytes, ChunkBytesOf(request, groups.demands, network));
+  const int64_t chunk_bytes = ChunkBytesOf(request, groups.demands, network);
   ExactBound bound = ComputeBound(groups.demands, network);
   RETURN_IF_ERROR(AddMix(groups.demands, network, bound));
   RETURN_IF_ERROR(CheckWanted(cancelled));

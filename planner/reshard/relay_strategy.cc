@@ -1,14 +1,12 @@
 #include "planner/reshard/relay_strategy.h"
 
 #include "common/base/status_macros.h"
-#include "common/plan/element_boundaries.h"
 #include "planner/network/bound.h"
+#include "planner/reshard/class_pieces.h"
 #include "planner/reshard/host_routes.h"
 #include "planner/reshard/rack_routes.h"
 
 #include <algorithm>
-#include <iterator>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,81 +17,10 @@
 namespace crossmesh {
 namespace {
 
-// When bytes from `begin` to `end` of a piece of `bytes` are due, if the piece is due all the time.
-DueTime DueInPiece(int64_t begin, int64_t end, int64_t bytes) {
-  const double parts = DueTime::kParts / static_cast<double>(bytes);
-  return {.begin = static_cast<int32_t>(static_cast<double>(begin) * parts),
-          .end = static_cast<int32_t>(static_cast<double>(end) * parts)};
-}
-
-// The parts of classes that the pieces of their groups bring.
-class ClassPieces {
- public:
-  ClassPieces(const RoutingProblem& problem, const HostRoutes& host_routes)
-      : problem_(problem),
-        host_routes_(host_routes),
-        group_offset_(problem.groups.demands.demands.size()),
-        next_piece_(problem.groups.demands.demands.size()) {}
-
-  // Calls `visit` with each part, as a relay without a root, and its hops between hosts. Classes
-  // must come in order: the bytes of a group are those of its classes one after the other.
-  template <typename Visit>
-  void ForEach(ClassIndex c, Visit visit) {
-    const int32_t group = problem_.groups.group_of_class[c];
-    if (group == HostGroups::kNone) return;
-    const int64_t bytes = problem_.slicing.classes()[c].bytes;
-    const int64_t offset = std::exchange(group_offset_[group], group_offset_[group] + bytes);
-    const std::span<const Piece> pieces = host_routes_.PiecesOf(group);
-    if (pieces.empty()) {
-      const HostHop hop = OnlyHopOf(group);
-      const DueTime due = DueInPiece(offset, offset + bytes, DemandOf(group).bytes);
-      return visit(Relay{.slice_class = c, .end = bytes, .due = due}, std::span(&hop, 1));
-    }
-    int64_t& next = next_piece_[group];
-    for (int64_t begin = 0; begin < bytes;) {
-      const Piece& piece = pieces[next];
-      const int64_t piece_begin = next == 0 ? 0 : pieces[next - 1].end;
-      int64_t end = bytes;
-      if (piece.end - offset < bytes) end = RoundToElement(c, piece.end - offset);
-      // A piece that ends with this class, or within it, has nothing for the next one.
-      if (piece.end - offset <= bytes) ++next;
-      if (begin < end) {
-        // Rounding may have moved them beyond the piece.
-        const int64_t first = std::max(offset + begin, piece_begin) - piece_begin;
-        const int64_t last = std::min(offset + end, piece.end) - piece_begin;
-        const DueTime due = DueInPiece(first, last, piece.end - piece_begin);
-        visit(Relay{.slice_class = c, .begin = begin, .end = end, .due = due},
-              host_routes_.HopsOf(piece));
-      }
-      begin = std::max(begin, end);
-    }
-  }
-
- private:
-  const Demand& DemandOf(int32_t group) const { return problem_.groups.demands.demands[group]; }
-
-  HostHop OnlyHopOf(int32_t group) const {
-    const Demands& demands = problem_.groups.demands;
-    const HostRank holder = demands.holders(DemandOf(group))[0];
-    return {.root = holder, .from = holder, .to = demands.receivers(DemandOf(group))[0]};
-  }
-
-  int64_t RoundToElement(ClassIndex c, int64_t offset) {
-    if (!boundaries_.has_value()) boundaries_.emplace(problem_.tensors, problem_.slicing);
-    return boundaries_->AtOrBefore(c, offset);
-  }
-
-  const RoutingProblem& problem_;
-  const HostRoutes& host_routes_;
-  std::optional<ElementBoundaries> boundaries_;  // most requests cut no class
-  std::vector<int64_t> group_offset_;            // bytes of the classes so far, by group
-  std::vector<int64_t> next_piece_;              // of the group, where its next class begins
-};
-
 // That the relays of all pieces have no more hops than a plan may: those between hosts go to all
 // receivers there. What is not cut has been counted before (CheckClassCounts), and most is not.
 absl::Status CheckPiecesOfClasses(const RoutingProblem& problem, const HostRoutes& host_routes) {
-  ClassPieces pieces(problem, host_routes);
+  ClassPieces pieces(problem.tensors, problem.slicing, problem.groups, host_routes);
   int64_t repeated = 0;  // hops, of pieces beyond the first of each class
   const auto classes = static_cast<ClassIndex>(problem.slicing.classes().size());
   for (ClassIndex c = 0; c < classes; ++c) {
@@ -121,7 +48,7 @@ class RelayExpansion {
  public:
   RelayExpansion(const RoutingProblem& problem, const HostRoutes& host_routes)
       : problem_(problem),
-        pieces_(problem, host_routes),
+        pieces_(problem.tensors, problem.slicing, problem.groups, host_routes),
         sent_(problem.tensors.devices().size()),
         received_(problem.tensors.devices().size()),
         device_of_host_(problem.tensors.hosts().size()) {

@@ -1,0 +1,119 @@
+#include "planner/network/gpu_steps.h"
+
+#include "common/base/check.h"
+#include "common/mesh/gpu_host.h"
+#include "common/plan/testing/tables.h"
+#include "planner/network/gpu_costs.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace crossmesh {
+namespace {
+
+constexpr double kNic = 50e9;
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// a.0, a.1, b.0 and c.0, in this order.
+GpuNetwork Network() {
+  std::vector<Host> hosts;
+  for (const std::string name : {"a", "b", "c"}) hosts.push_back(*GpuHost("h100x8", name));
+  const TensorTable table = TableOf({TensorOf("[8]: x=2 on a.0-1 [x] -> y=2 on b.0,c.0 [y]")});
+  return *GpuNetworkOf(table, *Topology::Create(std::move(hosts), {}));
+}
+
+// One relay of these bytes down a chain from a.0, due all the time.
+Routes Chain(int64_t bytes, const std::vector<DeviceRank>& devices) {
+  Routes routes;
+  routes.BeginRelay({.root = 0, .end = bytes, .due = {.begin = 0, .end = DueTime::kParts}});
+  for (size_t i = 0; i < devices.size(); ++i) {
+    routes.AddHop(i == 0 ? 0 : devices[i - 1], devices[i]);
+    routes.hops.back().period = static_cast<int32_t>(i);
+  }
+  return routes;
+}
+
+const std::vector<int64_t> kNoCopies(4);
+
+TEST(GpuStepsTest, AStepTakesAsLongAsItsFullestPort) {
+  const GpuRun run = PredictSteps(Network(), Chain(64 * kMiB, {2}), kNoCopies,
+                                  {.chunk_bytes = 8 * kMiB, .periods = 8});
+  EXPECT_EQ(run.steps, 8);
+  EXPECT_EQ(run.messages, 8);
+  EXPECT_EQ(run.message_bytes, 64 * kMiB);
+  EXPECT_EQ(run.step_bytes, 8 * kMiB);
+  EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / kNic);
+  EXPECT_NEAR(run.seconds,
+              64 * kMiB / kNic + 8 * gpu_costs::kMessageSeconds + gpu_costs::kStepSeconds, 1e-12);
+}
+
+TEST(GpuStepsTest, AShortStepTakesAsLongAsItTakesToIssueIt) {
+  const GpuRun run = PredictSteps(Network(), Chain(kMiB, {2}), kNoCopies,
+                                  {.chunk_bytes = kMiB / 16, .periods = 16});
+  EXPECT_NEAR(run.seconds, 17 * gpu_costs::kStepSeconds, 1e-12);
+}
+
+TEST(GpuStepsTest, AHopFurtherIsAStepLater) {
+  const GpuRun run = PredictSteps(Network(), Chain(64 * kMiB, {2, 3}), kNoCopies,
+                                  {.chunk_bytes = 8 * kMiB, .periods = 8});
+  EXPECT_EQ(run.steps, 9);
+  EXPECT_EQ(run.step_bytes, 16 * kMiB) << "b.0 receives one and sends one";
+}
+
+TEST(GpuStepsTest, InsideAHostLinksAreUsed) {
+  const GpuRun run = PredictSteps(Network(), Chain(64 * kMiB, {1}), kNoCopies,
+                                  {.chunk_bytes = 16 * kMiB, .periods = 4});
+  EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / 450e9);
+  // One message of four ranks has eight channels, which are not as fast as the link.
+  EXPECT_NEAR(run.seconds,
+              64 * kMiB / (8 * gpu_costs::kChannelBytesPerSecond) + 4 * gpu_costs::kMessageSeconds +
+                  gpu_costs::kStepSeconds,
+              1e-12);
+}
+
+TEST(GpuStepsTest, CopiesTakeTheTimeOfTheKernelsThatCopy) {
+  const std::vector<int64_t> copied = {int64_t{1} << 34, 0, 0, 0};
+  const GpuRun run = PredictSteps(Network(), {}, copied, {.chunk_bytes = kMiB, .periods = 1});
+  EXPECT_NEAR(run.seconds, (int64_t{1} << 34) / 1.34e12 + gpu_costs::kStepSeconds, 1e-12);
+  EXPECT_EQ(run.copied_bytes, int64_t{1} << 34);
+  EXPECT_EQ(PredictSteps(Network(), {}, kNoCopies, {.chunk_bytes = kMiB}).seconds, 0);
+}
+
+TEST(GpuStepsTest, TooManyChunksAreTakenToBeAlike) {
+  const Routes routes = Chain(int64_t{1} << 38, {2});
+  const StepSizes small = {.chunk_bytes = 64 << 10, .periods = 1 << 14};
+  const GpuRun run = PredictSteps(Network(), routes, kNoCopies, small);
+  EXPECT_EQ(run.messages, int64_t{1} << 22);
+  EXPECT_NEAR(run.seconds, (int64_t{1} << 38) / kNic, 0.01 * run.seconds);
+}
+
+TEST(GpuStepsTest, StepsAreAsLongAsStagingAllows) {
+  constexpr int64_t kStep = gpu_costs::kStagingBytes / gpu_costs::kStepsInStaging;
+  const Routes routes = Chain(int64_t{1} << 34, {2});
+  const StepSizes sizes = ChooseStepSizes(Network(), routes, kNoCopies, 0);
+  const GpuRun run = PredictSteps(Network(), routes, kNoCopies, sizes);
+  EXPECT_LE(run.step_bytes, kStep);
+  EXPECT_GE(sizes.chunk_bytes, 8 * kMiB);
+  EXPECT_LE(run.seconds, 1.02 * run.busiest_seconds);
+}
+
+TEST(GpuStepsTest, AShortRunHasFewSteps) {
+  const StepSizes sizes = ChooseStepSizes(Network(), Chain(kMiB, {2}), kNoCopies, 0);
+  EXPECT_EQ(sizes.periods, 1);
+  EXPECT_EQ(sizes.chunk_bytes, kMiB);
+}
+
+TEST(GpuStepsTest, DeepRoutesHaveSeveralSteps) {
+  const StepSizes sizes = ChooseStepSizes(Network(), Chain(32 * kMiB, {2, 3}), kNoCopies, 0);
+  EXPECT_GT(sizes.periods, 1) << "or the last hop would begin when the first is through";
+}
+
+TEST(GpuStepsTest, WhatAUserWantsIsKept) {
+  EXPECT_EQ(ChooseStepSizes(Network(), Chain(32 * kMiB, {2}), kNoCopies, kMiB).chunk_bytes, kMiB);
+}
+
+}  // namespace
+}  // namespace crossmesh

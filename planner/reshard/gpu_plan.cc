@@ -1,0 +1,154 @@
+#include "planner/reshard/gpu_plan.h"
+
+#include "common/base/status_macros.h"
+#include "planner/network/bound.h"
+#include "planner/network/demands.h"
+#include "planner/network/gpu_bound.h"
+#include "planner/network/gpu_steps.h"
+#include "planner/network/port_load.h"
+#include "planner/network/routing.h"
+#include "planner/reshard/broadcast_choice.h"
+#include "planner/reshard/gpu_routes.h"
+#include "planner/reshard/published_routes.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_cat.h>
+
+namespace crossmesh {
+namespace {
+
+// Relays, how they are cut, and what is predicted of them.
+struct Candidate {
+  Routes routes;
+  StepSizes sizes;
+  GpuRun run;
+};
+
+class GpuPlanner {
+ public:
+  GpuPlanner(const ReshardRequest& request, const std::shared_ptr<const Slicing>& slicing,
+             const GpuNetwork& network, CancelCheck cancelled)
+      : request_(request),
+        slicing_(slicing),
+        network_(network),
+        cancelled_(cancelled),
+        groups_(GroupByDevices(*request.tensors, *slicing)),
+        copies_(CopiesInPlace(*slicing)),
+        copied_(network.host_of.size()) {
+    for (const LocalCopy& copy : copies_) {
+      copied_[copy.device] += slicing->classes()[copy.slice_class].bytes;
+    }
+  }
+
+  absl::StatusOr<Plan> Make() && {
+    const Bound bound = BoundOfGpus(groups_.demands, network_);
+    RETURN_IF_ERROR(CheckWanted(cancelled_));
+    ASSIGN_OR_RETURN(Candidate best,
+                     request_.strategy == Strategy::kRelay ? BestRelays() : Published());
+    RETURN_IF_ERROR(CheckWanted(cancelled_));
+    Plan::Spec spec{.tensors = request_.tensors,
+                    .slicing = slicing_,
+                    .copies = std::move(copies_),
+                    .chunk_bytes = best.sizes.chunk_bytes,
+                    .periods = best.sizes.periods,
+                    .binding = request_.binding,
+                    .shared_storage = request_.shared_storage,
+                    .figures = FiguresOf(bound, best)};
+    if (request_.nic_share < 1) spec.least_run_ns = static_cast<int64_t>(bound.seconds * 1e9);
+    spec.relays = std::move(best.routes.relays);
+    spec.hops = std::move(best.routes.hops);
+    if (request_.strategy == Strategy::kRelay && !request_.no_broadcasts) {
+      ChooseBroadcasts(network_.hosts, spec);
+    }
+    return Plan::Create(std::move(spec));
+  }
+
+ private:
+  Candidate Measure(Routes routes) const {
+    Candidate candidate{.routes = std::move(routes)};
+    AssignPlacesAndPeriods(*request_.tensors, candidate.routes);
+    candidate.sizes = ChooseStepSizes(network_, candidate.routes, copied_, request_.chunk_bytes);
+    candidate.run = PredictSteps(network_, candidate.routes, copied_, candidate.sizes);
+    return candidate;
+  }
+
+  absl::StatusOr<Candidate> BestRelays() const {
+    ASSIGN_OR_RETURN(const HostRoutes pieces, RouteBetweenGpus(groups_.demands, network_));
+    ASSIGN_OR_RETURN(Routes together,
+                     RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces));
+    Candidate best = Measure(std::move(together));
+    RETURN_IF_ERROR(CheckWanted(cancelled_));
+    ASSIGN_OR_RETURN(Routes in_turns,
+                     RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces,
+                                       TakeTurns(groups_.demands, pieces)));
+    Candidate other = Measure(std::move(in_turns));
+    const bool takes_turns = other.run.seconds < best.run.seconds;
+    if (takes_turns) best = std::move(other);
+    best.routes.search =
+        absl::StrCat(groups_.demands.demands.size(), " groups, ", pieces.pieces.size(), " pieces, ",
+                     takes_turns ? "one after the other" : "side by side");
+    return best;
+  }
+
+  absl::StatusOr<Candidate> Published() const {
+    const HostGroups by_host = GroupByHosts(*request_.tensors, *slicing_);
+    const ExactBound bound = ComputeBound(by_host.demands, network_.hosts);
+    const RoutingProblem problem{.tensors = *request_.tensors,
+                                 .slicing = *slicing_,
+                                 .network = network_.hosts,
+                                 .groups = by_host,
+                                 .bound = bound,
+                                 .seed = request_.seed,
+                                 .cancelled = cancelled_};
+    ASSIGN_OR_RETURN(Routes routes, RouteAsPublished(request_.strategy, problem));
+    return Measure(std::move(routes));
+  }
+
+  PlanFigures FiguresOf(const Bound& bound, const Candidate& plan) const {
+    const PortLoad load = ComputePortLoad(*request_.tensors, network_.hosts, plan.routes);
+    const BusiestHost host = FindBusiestHost(load, network_.hosts);
+    const GpuRun& run = plan.run;
+    const double busiest_seconds = std::max(bound.seconds, run.busiest_seconds);
+    PlanFigures figures{.strategy = std::string(StrategyName(request_.strategy)),
+                        .bound = bound,
+                        // Rounding must not put a run below its bound.
+                        .predicted_seconds = std::max(run.seconds, busiest_seconds),
+                        .depth = load.depth,
+                        .network_bytes = load.network_bytes,
+                        .busiest_host_bytes = host.bytes,
+                        .busiest_host = host.name};
+    figures.excess.routing_seconds = busiest_seconds - bound.seconds;
+    figures.excess.fill_seconds = figures.predicted_seconds - busiest_seconds;
+    const Demands hosts = DemandsBetweenHosts(groups_.demands, network_);
+    for (const Demand& demand : hosts.demands) {
+      figures.least_network_bytes += demand.bytes * std::ssize(hosts.receivers(demand));
+    }
+    figures.search =
+        absl::StrCat(plan.routes.search, plan.routes.search.empty() ? "" : "; ", run.steps,
+                     " steps, ", run.messages, " messages of ",
+                     run.message_bytes / std::max<int64_t>(1, run.messages), " bytes in the mean");
+    return figures;
+  }
+
+  const ReshardRequest& request_;
+  const std::shared_ptr<const Slicing>& slicing_;
+  const GpuNetwork& network_;
+  const CancelCheck cancelled_;
+  const HostGroups groups_;
+  std::vector<LocalCopy> copies_;
+  std::vector<int64_t> copied_;  // bytes that a device copies to itself
+};
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanBetweenGpus(const ReshardRequest& request,
+                                     const std::shared_ptr<const Slicing>& slicing,
+                                     const GpuNetwork& network, CancelCheck cancelled) {
+  return GpuPlanner(request, slicing, network, cancelled).Make();
+}
+
+}  // namespace crossmesh
