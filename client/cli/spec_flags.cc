@@ -5,6 +5,7 @@
 #include "client/cli/options.h"
 #include "client/cli/tensor_flags.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/gpu_host.h"
 #include "common/mesh/json_reader.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology_file.h"
@@ -13,8 +14,11 @@
 #include "planner/reshard/strategy.h"
 
 #include <filesystem>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
 #include <nlohmann/json.hpp>
@@ -31,6 +35,25 @@ absl::StatusOr<v1::ReshardSpec> ReadRequestFile(const std::string& path) {
   v1::ReshardSpec spec;
   RETURN_IF_ERROR(FromJson(path, document.dump(), spec));
   return spec;
+}
+
+// All hosts of both meshes, which must be given inline, as this preset has them.
+absl::StatusOr<Topology> GpuHostsOf(const v1::ReshardSpec& spec, const std::string& preset) {
+  std::set<std::string> names;
+  for (const v1::ReshardSide* const side : {&spec.source(), &spec.destination()}) {
+    if (!side->has_inline_mesh()) {
+      return absl::InvalidArgumentError(absl::StrCat("expected meshes as text, found \"",
+                                                     side->mesh(),
+                                                     "\", whose hosts only a controller knows"));
+    }
+    ASSIGN_OR_RETURN(const Mesh mesh, FromProto(side->inline_mesh()));
+    for (const DeviceId& device : mesh.devices()) names.insert(device.host);
+  }
+  std::vector<Host> hosts;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(hosts.emplace_back(), GpuHost(preset, name));
+  }
+  return Topology::Create(std::move(hosts), {});
 }
 
 }  // namespace
@@ -61,6 +84,8 @@ void SpecFlags::AddTo(CLI::App& command) {
           "Relays only, even where GPUs are predicted to broadcast faster");
   AddFlag(command, "--in-place", in_place_, "Receive into the destination's only memory");
   AddOption(command, "--topology", topology_, "Network file; without one, rates are assumed");
+  AddOption(command, "--gpu-host", gpu_host_,
+            "Instead of a network file: what all hosts of the meshes are, h100x8 for example");
   AddOption(command, "--device-bytes-max", device_bytes_max_,
             "Most bytes of the operation on a device at any time: its source, its destination, "
             "and the destination's shadow; other storages are not counted");
@@ -159,10 +184,22 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (no_broadcasts_) spec.set_no_broadcasts(true);
   if (in_place_) spec.set_binding(v1::BINDING_MODE_IN_PLACE);
   if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
+  return ReadNetworkTo(spec);
+}
+
+absl::Status SpecFlags::ReadNetworkTo(v1::ReshardSpec& spec) const {
+  if (!topology_.empty() && !gpu_host_.empty()) {
+    return absl::InvalidArgumentError("--topology and --gpu-host: expected one of them");
+  }
   if (!topology_.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
     const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
     if (!topology.ok()) return At(absl::StrCat("--topology ", topology_), topology.status());
+    *spec.mutable_topology() = ToProto(*topology);
+  }
+  if (!gpu_host_.empty()) {
+    const absl::StatusOr<Topology> topology = GpuHostsOf(spec, gpu_host_);
+    if (!topology.ok()) return At(absl::StrCat("--gpu-host ", gpu_host_), topology.status());
     *spec.mutable_topology() = ToProto(*topology);
   }
   return absl::OkStatus();

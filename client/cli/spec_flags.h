@@ -42,6 +42,7 @@ class SpecFlags {
   static absl::Status ReadSide(const std::string& name, const Side& side, v1::ReshardSide& proto);
   absl::Status ReadManifestTo(v1::ReshardSpec& spec) const;
   absl::Status ReadPlanningTo(v1::ReshardSpec& spec) const;
+  absl::Status ReadNetworkTo(v1::ReshardSpec& spec) const;
   absl::Status ReadExecutionTo(v1::ReshardSpec& spec) const;
 
   std::string request_;
@@ -56,6 +57,7 @@ class SpecFlags {
   double nic_share_ = 0;
   bool in_place_ = false;
   std::string topology_;
+  std::string gpu_host_;
   int64_t device_bytes_max_ = 0;
   bool no_checksums_ = false;
   bool create_destination_ = false;
