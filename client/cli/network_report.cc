@@ -49,7 +49,7 @@ std::string HostTable(const v1::Topology& topology) {
 std::string GpuTable(const v1::Topology& topology) {
   TextTable table({"GPU", "NIC", "LINKS OUT>", "LINKS IN>", "COPIES>"});
   for (const v1::Host& host : topology.hosts()) {
-    for (const v1::Gpu& gpu : host.gpus()) {
+    for (const v1::HostGpu& gpu : host.gpus()) {
       table.AddRow({absl::StrCat(host.name(), ".", gpu.device()), gpu.nic(),
                     Rate(gpu.link_out_bytes_per_second()), Rate(gpu.link_in_bytes_per_second()),
                     Rate(gpu.copy_bytes_per_second())});

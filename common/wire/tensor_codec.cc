@@ -105,7 +105,7 @@ v1::Topology ToProto(const Topology& topology) {
       nic_proto.set_in_latency_ns(nic.in_latency_ns);
     }
     for (const Gpu& gpu : host.gpus) {
-      v1::Gpu& gpu_proto = *host_proto.add_gpus();
+      v1::HostGpu& gpu_proto = *host_proto.add_gpus();
       gpu_proto.set_device(gpu.device);
       gpu_proto.set_nic(gpu.nic);
       gpu_proto.set_link_out_bytes_per_second(gpu.link_out_bytes_per_second);
@@ -137,7 +137,7 @@ absl::StatusOr<Topology> FromProto(const v1::Topology& proto) {
                            .out_latency_ns = nic.out_latency_ns(),
                            .in_latency_ns = nic.in_latency_ns()});
     }
-    for (const v1::Gpu& gpu : host_proto.gpus()) {
+    for (const v1::HostGpu& gpu : host_proto.gpus()) {
       host.gpus.push_back({.device = gpu.device(),
                            .nic = gpu.nic(),
                            .link_out_bytes_per_second = gpu.link_out_bytes_per_second(),
