@@ -68,7 +68,7 @@ TEST(CliTest, EveryCommandHasHelpWithExamples) {
       {"layout", "show"},
       {"mesh", "create list show delete"},
       {"manifest", "create list show delete"},
-      {"network", "show set measure"},
+      {"network", "show set preset measure"},
       {"operation", "list show watch wait cancel"},
       {"pipeline", "create list delete rehearse run show stop"},
       {"storage", "check clear create delete describe export fill list"},

@@ -5,6 +5,7 @@
 #include "client/client.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/mesh/gpu_host.h"
 #include "common/mesh/topology_file.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/time_codec.h"
@@ -12,8 +13,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/time/time.h>
 
 namespace crossmesh {
@@ -22,6 +25,8 @@ namespace {
 struct NetworkFlags {
   bool as_file = false;
   std::string file;
+  std::string preset;
+  std::vector<std::string> hosts;
   std::optional<int64_t> revision;
   double link_seconds = 0.5;
   int64_t link_bytes = 0;
@@ -48,6 +53,12 @@ absl::Status Set(Cli& cli, const NetworkFlags& flags) {
   return cli.Answer(network, absl::StrCat("network revision ", network.revision(), ": ",
                                           network.topology().hosts_size(), " hosts, ",
                                           network.topology().racks_size(), " racks\n"));
+}
+
+absl::Status Preset(Cli& cli, const NetworkFlags& flags) {
+  ASSIGN_OR_RETURN(const Topology topology, GpuHosts(flags.preset, flags.hosts));
+  cli.Print(ToTopologyFile(topology));
+  return absl::OkStatus();
 }
 
 absl::Status Measure(Cli& cli, const NetworkFlags& flags) {
@@ -86,6 +97,15 @@ void AddNetworkCommands(Cli& cli, CLI::App& app) {
   AddOption(set, "file", flags->file, "Network file; - is standard input").Required();
   AddOption(set, "--revision", flags->revision, "Only if this is still the current revision");
   cli.Run(set, [&cli, flags] { return Set(cli, *flags); });
+
+  CLI::App& preset = cli.AddCommand(
+      group, "preset", "Prints the network file of hosts as they are sold",
+      "  crossmesh network preset h100x8 node-a node-b > network.json\n"
+      "  crossmesh network preset h100x8 node-a node-b | crossmesh network set -\n"
+      "Rates are the makers'. NICs are nic0, nic1, ...: rename them as the hosts have them.\n");
+  AddOption(preset, "preset", flags->preset, absl::StrJoin(GpuHostPresets(), ", ")).Required();
+  AddOption(preset, "hosts", flags->hosts, "Names of all hosts of this kind").Required();
+  cli.Run(preset, [&cli, flags] { return Preset(cli, *flags); });
 
   CLI::App& measure = cli.AddCommand(
       group, "measure", "Probes the links between the workers' hosts, and describes what it finds",

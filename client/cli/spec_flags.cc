@@ -49,11 +49,7 @@ absl::StatusOr<Topology> GpuHostsOf(const v1::ReshardSpec& spec, const std::stri
     ASSIGN_OR_RETURN(const Mesh mesh, FromProto(side->inline_mesh()));
     for (const DeviceId& device : mesh.devices()) names.insert(device.host);
   }
-  std::vector<Host> hosts;
-  for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(hosts.emplace_back(), GpuHost(preset, name));
-  }
-  return Topology::Create(std::move(hosts), {});
+  return GpuHosts(preset, {names.begin(), names.end()});
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "common/mesh/gpu_host.h"
 
+#include "common/base/status_macros.h"
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -62,6 +64,14 @@ absl::StatusOr<Host> GpuHost(absl::string_view preset, std::string name) {
                              static_cast<double>(found->memory_bytes_per_second) * kCopyShare)});
   }
   return host;
+}
+
+absl::StatusOr<Topology> GpuHosts(absl::string_view preset, const std::vector<std::string>& names) {
+  std::vector<Host> hosts;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(hosts.emplace_back(), GpuHost(preset, name));
+  }
+  return Topology::Create(std::move(hosts), {});
 }
 
 }  // namespace crossmesh

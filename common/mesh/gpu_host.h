@@ -17,6 +17,9 @@ namespace crossmesh {
 // Example: "h100x8" is 8 GPUs that exchange 450 GB/s each, with a NIC of 400 Gbit/s for each.
 absl::StatusOr<Host> GpuHost(absl::string_view preset, std::string name);
 
+// A network of such hosts, and nothing else. Also what Topology::Create refuses.
+absl::StatusOr<Topology> GpuHosts(absl::string_view preset, const std::vector<std::string>& names);
+
 std::vector<std::string> GpuHostPresets();
 
 }  // namespace crossmesh

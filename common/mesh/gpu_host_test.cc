@@ -34,6 +34,14 @@ TEST(GpuHostTest, WhereThereAreFewerNicsNeighboursShareThem) {
   EXPECT_EQ(host.gpus[2].nic, "nic1");
 }
 
+TEST(GpuHostTest, ANetworkHasHostsOfOneKind) {
+  ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("a100x8", {"a", "b"}));
+  ASSERT_EQ(network.hosts().size(), 2u);
+  EXPECT_EQ(network.hosts()[1], *GpuHost("a100x8", "b"));
+  EXPECT_THAT(GpuHosts("a100x8", {"a", "a"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("host a is named twice")));
+}
+
 TEST(GpuHostTest, AnUnknownPresetIsAnsweredWithAllThatThereAre) {
   EXPECT_THAT(GpuHost("v100x16", "a"),
               StatusIs(absl::StatusCode::kInvalidArgument,

@@ -1,8 +1,12 @@
 // Two workers with two GPUs each, of the stand-in, whose memory is files in memory.
 
 #include "client/cli/storage_tiles.h"
+#include "client/client.h"
 #include "common/base/clock.h"
+#include "common/mesh/gpu_host.h"
+#include "common/plan/plan.h"
 #include "common/testing/status_matchers.h"
+#include "common/wire/tensor_codec.h"
 #include "tests/live/live_cluster.h"
 #include "tests/live/reshard_case.h"
 #include "tests/live/running_reshard.h"
@@ -166,6 +170,21 @@ TEST_F(GpuTest, MovesTensorsBetweenGpusAgainAndAgain) {
   Start();
   MakeCase();
   for (const uint8_t version : {1, 2, 3}) ExpectCommits(version);
+}
+
+// In few long steps, of chunks up to 16 MiB, where others have some of 64 KiB.
+TEST_F(GpuTest, WhereGpusAreDescribedTheirPlansGoBySteps) {
+  Start();
+  MakeCase();
+  ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"node-0", "node-1"}));
+  *spec_.mutable_topology() = ToProto(network);
+  ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(cluster_->controller_address(), {}));
+  v1::PlanReshardRequest request;
+  *request.mutable_spec() = spec_;
+  ASSERT_OK_AND_ASSIGN(const v1::PlanReshardResponse planned, client.Plan(request));
+  EXPECT_THAT(planned.summary().search(), HasSubstr(" steps, "));
+  EXPECT_GT(planned.summary().chunk_bytes(), Plan::kChunkBytesDefault);
+  for (const uint8_t version : {1, 2}) ExpectCommits(version);
 }
 
 // One has all, for the two of the other worker: a broadcast group.
