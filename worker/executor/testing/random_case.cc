@@ -95,6 +95,8 @@ int64_t RandomCases(int64_t count) {
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
   count = std::max<int64_t>(count / 4, 1);
+#elif __has_feature(address_sanitizer)
+  count = std::max<int64_t>(count / 2, 1);
 #endif
 #endif
   return static_cast<int64_t>(FromEnvironment("CROSSMESH_CASES", count));

@@ -23,8 +23,9 @@ std::vector<int32_t> DealDevices(RandomSource& random, const Plan& plan, int32_t
 uint64_t FromEnvironment(const char* name, uint64_t otherwise);
 
 // How many cases a random test has: as many as CROSSMESH_CASES says, else `count`. Under
-// ThreadSanitizer that is a quarter, at least one: each case has the same threads, and what makes
-// cases differ, the plan, is looked at by the other presets.
+// AddressSanitizer that is half, since a case takes several times as long, and under
+// ThreadSanitizer a quarter, at least one: each case has the same threads, and what makes cases
+// differ, the plan, is looked at by the other presets.
 int64_t RandomCases(int64_t count);
 
 }  // namespace crossmesh
