@@ -19,14 +19,12 @@ namespace crossmesh {
 // The parts of classes that the pieces of their groups bring. Arguments must outlive it.
 class ClassPieces {
  public:
-  // `due`: of each piece; empty: all are due all the time.
   ClassPieces(const TensorTable& tensors, const Slicing& slicing, const HostGroups& groups,
-              const HostRoutes& routes, std::span<const DueTime> due = {})
+              const HostRoutes& routes)
       : tensors_(tensors),
         slicing_(slicing),
         groups_(groups),
         routes_(routes),
-        due_(due),
         group_offset_(groups.demands.demands.size()),
         next_piece_(groups.demands.demands.size()) {}
 
@@ -76,7 +74,7 @@ class ClassPieces {
   }
 
   DueTime DueOf(const Piece& piece) const {
-    return due_.empty() ? kAllTheTime : due_[&piece - routes_.pieces.data()];
+    return routes_.due.empty() ? kAllTheTime : routes_.due[&piece - routes_.pieces.data()];
   }
 
   const Demand& DemandOf(int32_t group) const { return groups_.demands.demands[group]; }
@@ -96,7 +94,6 @@ class ClassPieces {
   const Slicing& slicing_;
   const HostGroups& groups_;
   const HostRoutes& routes_;
-  const std::span<const DueTime> due_;
   std::optional<ElementBoundaries> boundaries_;  // most requests cut no class
   std::vector<int64_t> group_offset_;            // bytes of the classes so far, by group
   std::vector<int64_t> next_piece_;              // of the group, where its next class begins

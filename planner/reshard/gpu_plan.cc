@@ -77,14 +77,14 @@ class GpuPlanner {
   }
 
   absl::StatusOr<Candidate> BestRelays() const {
-    ASSIGN_OR_RETURN(const HostRoutes pieces, RouteBetweenGpus(groups_.demands, network_));
+    ASSIGN_OR_RETURN(HostRoutes pieces, RouteBetweenGpus(groups_.demands, network_));
     ASSIGN_OR_RETURN(Routes together,
                      RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces));
     Candidate best = Measure(std::move(together));
     RETURN_IF_ERROR(CheckWanted(cancelled_));
+    pieces.due = TakeTurns(groups_.demands, pieces);
     ASSIGN_OR_RETURN(Routes in_turns,
-                     RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces,
-                                       TakeTurns(groups_.demands, pieces)));
+                     RelaysBetweenGpus(*request_.tensors, *slicing_, groups_, pieces));
     Candidate other = Measure(std::move(in_turns));
     const bool takes_turns = other.run.seconds < best.run.seconds;
     if (takes_turns) best = std::move(other);

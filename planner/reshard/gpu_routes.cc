@@ -264,10 +264,9 @@ std::vector<DueTime> TakeTurns(const Demands& demands, const HostRoutes& routes)
 }
 
 absl::StatusOr<Routes> RelaysBetweenGpus(const TensorTable& tensors, const Slicing& slicing,
-                                         const HostGroups& groups, const HostRoutes& routes,
-                                         std::span<const DueTime> due) {
+                                         const HostGroups& groups, const HostRoutes& routes) {
   Routes relays;
-  ClassPieces pieces(tensors, slicing, groups, routes, due);
+  ClassPieces pieces(tensors, slicing, groups, routes);
   const auto add = [&relays](Relay relay, std::span<const HostHop> hops) {
     for (size_t h = 0; h < hops.size(); ++h) {
       if (h == 0 || hops[h].root != hops[h - 1].root) {

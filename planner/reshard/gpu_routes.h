@@ -34,10 +34,8 @@ absl::StatusOr<HostRoutes> RouteBetweenGpus(const Demands& demands, const GpuNet
 // at a receiver. For a piece as much of the run as it has of the bytes that its root sends.
 std::vector<DueTime> TakeTurns(const Demands& demands, const HostRoutes& routes);
 
-// The relays of all classes. `due`: of the pieces; empty: all are due all the time. Beyond a plan's
-// limits ResourceExhausted. Cost: linear in the hops.
+// The relays of all classes. Beyond a plan's limits ResourceExhausted. Cost: linear in the hops.
 absl::StatusOr<Routes> RelaysBetweenGpus(const TensorTable& tensors, const Slicing& slicing,
-                                         const HostGroups& groups, const HostRoutes& routes,
-                                         std::span<const DueTime> due = {});
+                                         const HostGroups& groups, const HostRoutes& routes);
 
 }  // namespace crossmesh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/plan/plan.h"
 #include "planner/network/cheapest_delivery.h"
 #include "planner/network/demands.h"
 #include "planner/network/host_network.h"
@@ -28,6 +29,7 @@ struct HostRoutes {
   std::vector<Piece> pieces;
   std::vector<HostHop> hops;
   std::vector<int64_t> first_piece;  // group g's pieces are pieces[first_piece[g] .. [g + 1])
+  std::vector<DueTime> due;          // of each piece; empty: all are due all the time
 
   std::span<const Piece> PiecesOf(int64_t group) const {
     return {pieces.data() + first_piece[group], pieces.data() + first_piece[group + 1]};
