@@ -130,7 +130,9 @@ class CompiledPart {
     std::vector<Unpack> unpacks;
     std::vector<Copy> copies;
     std::vector<ReceivedRelay> received;  // in plan order
-    std::vector<DeviceRank> peers;        // ascending
+    std::vector<DeviceRank> peers;        // ascending, as all that follow
+    std::vector<DeviceRank> senders;
+    std::vector<DeviceRank> receivers;
     std::vector<int32_t> scaled;          // as scaled()
     int64_t leaves = 0;                   // of all relays received
   };
@@ -170,6 +172,9 @@ class CompiledPart {
   int64_t leaves() const { return options_.checksums ? lists_.leaves : 0; }
   // The ranks that must be in the communicator beside this one.
   const std::vector<DeviceRank>& peers() const { return lists_.peers; }
+  // Of these, those that it receives messages from, and those that it sends some to.
+  const std::vector<DeviceRank>& senders() const { return lists_.senders; }
+  const std::vector<DeviceRank>& receivers() const { return lists_.receivers; }
   // Whether it broadcasts: then the communicator has no other ranks.
   bool is_of_group() const { return !lists_.broadcasts.empty(); }
   // What all ranks must agree on before the first group: the plan, how it is cut, whether there are

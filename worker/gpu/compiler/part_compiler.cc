@@ -25,6 +25,20 @@ using Events = std::span<const MessageSchedule::Event>;
 // Of copies in a step, at least, if there are so many: enough for a launch at full speed.
 constexpr int64_t kCopyBytesOfStepMin = int64_t{32} << 20;
 
+// Ascending, each once.
+void SortDistinct(std::vector<DeviceRank>& devices) {
+  std::ranges::sort(devices);
+  const auto repeated = std::ranges::unique(devices);
+  devices.erase(repeated.begin(), repeated.end());
+}
+
+std::vector<DeviceRank> PeersOf(const std::vector<CompiledPart::Transfer>& transfers) {
+  std::vector<DeviceRank> peers;
+  for (const CompiledPart::Transfer& transfer : transfers) peers.push_back(transfer.peer);
+  SortDistinct(peers);
+  return peers;
+}
+
 // Deals out what a device copies, as ranges of whole leaves of classes.
 class CopyDealer {
  public:
@@ -233,14 +247,12 @@ class PartCompiler {
     for (const DeviceRank device : part_.part().BroadcastGroupOf(self)) {
       if (device != self) lists_.peers.push_back(device);
     }
-    for (const auto* transfers : {&lists_.sends, &lists_.receives}) {
-      for (const CompiledPart::Transfer& transfer : *transfers) {
-        lists_.peers.push_back(transfer.peer);
-      }
+    lists_.senders = PeersOf(lists_.receives);
+    lists_.receivers = PeersOf(lists_.sends);
+    for (const auto* some : {&lists_.senders, &lists_.receivers}) {
+      lists_.peers.insert(lists_.peers.end(), some->begin(), some->end());
     }
-    std::ranges::sort(lists_.peers);
-    const auto repeated = std::ranges::unique(lists_.peers);
-    lists_.peers.erase(repeated.begin(), repeated.end());
+    SortDistinct(lists_.peers);
   }
 
   void ListScaled() {

@@ -27,26 +27,28 @@ uint64_t AgreementExchange::AddressOf(size_t place) const {
 }
 
 absl::Status AgreementExchange::Begin() {
-  const std::vector<DeviceRank>& peers = binding_.compiled().peers();
+  const CompiledPart& compiled = binding_.compiled();
   stage_ = Stage::kExchanging;
-  if (peers.empty()) return absl::OkStatus();
+  if (compiled.peers().empty()) return absl::OkStatus();
   RETURN_IF_ERROR(binding_.host_memory().CopyToGpu(std::as_bytes(binding_.own_agreement()),
                                                    AddressOf(0), *shared_.wire));
-  if (binding_.compiled().is_of_group()) {
+  if (compiled.is_of_group()) {
     return communicator_.Perform({.kind = CollectiveKind::kAllGather,
                                   .from = AddressOf(0),
                                   .to = AddressOf(1),
                                   .count = kAgreementBytes},
                                  shared_.wire->handle());
   }
-  // Both ways between each two, since a device that only sends has to know as well.
   shared_.sends.clear();
   shared_.receives.clear();
-  for (size_t i = 0; i < peers.size(); ++i) {
-    const int rank = ranks_[peers[i]];
-    shared_.sends.push_back({.peer = rank, .address = AddressOf(0), .bytes = kAgreementBytes});
+  for (const DeviceRank receiver : compiled.receivers()) {
+    shared_.sends.push_back(
+        {.peer = ranks_[receiver], .address = AddressOf(0), .bytes = kAgreementBytes});
+  }
+  size_t place = 0;
+  for (const DeviceRank sender : compiled.senders()) {
     shared_.receives.push_back(
-        {.peer = rank, .address = AddressOf(i + 1), .bytes = kAgreementBytes});
+        {.peer = ranks_[sender], .address = AddressOf(++place), .bytes = kAgreementBytes});
   }
   return communicator_.Exchange(shared_.sends, shared_.receives, shared_.wire->handle());
 }
@@ -78,11 +80,12 @@ absl::Status AgreementExchange::Compare() {
   const CompiledPart& compiled = binding_.compiled();
   const ExecutionAgreement& own = binding_.own_agreement().front();
   const std::vector<DeviceId>& devices = compiled.part().part().tensors().devices();
-  for (size_t i = 0; i < compiled.peers().size(); ++i) {
-    const DeviceRank peer = compiled.peers()[i];
-    const size_t place = compiled.is_of_group() ? ranks_[peer] : i;
+  const bool is_of_group = compiled.is_of_group();
+  const std::vector<DeviceRank>& told_by = is_of_group ? compiled.peers() : compiled.senders();
+  for (size_t i = 0; i < told_by.size(); ++i) {
+    const size_t place = is_of_group ? ranks_[told_by[i]] : i;
     RETURN_IF_ERROR(
-        CheckAgreement(own, binding_.agreements_told()[place], ToString(devices[peer])));
+        CheckAgreement(own, binding_.agreements_told()[place], ToString(devices[told_by[i]])));
   }
   return absl::OkStatus();
 }

@@ -12,13 +12,14 @@
 
 namespace crossmesh {
 
-// Asks the peers of a compiled part, before its first step, whether they run the same: one group of
-// messages of one ExecutionAgreement each, through a place in staging after those of the compiled
-// part; in a broadcast group one all-gather, for which there is a ring anyway. Confined to the
-// thread of the Gpu.
+// Makes sure, before the first step of a compiled part, that nothing is received from a peer that
+// runs another one: one group of messages of one ExecutionAgreement each, through a place in
+// staging after those of the compiled part; in a broadcast group one all-gather, for which there is
+// a ring anyway. Confined to the thread of the Gpu.
 //
-// A peer that does not count this rank among its own does not answer, and is noticed as one that
-// stalls.
+// They go where the steps' messages go and no other way, since NCCL connects two ranks once for
+// each direction, with buffers of their own. A rank that only sends so hears of no peer: one that
+// does not run the same fails, takes none of its messages, and is noticed as one that stalls.
 class AgreementExchange {
  public:
   // Of staging, that a run of the compiled part takes in all.
@@ -30,8 +31,8 @@ class AgreementExchange {
       : binding_(binding), communicator_(communicator), ranks_(ranks), shared_(shared) {}
 
   absl::Status Begin();
-  // Whether all peers have agreed. FailedPrecondition naming the first one that does not; errors of
-  // the communicator and the GPU. To be called until it is one of these.
+  // Whether all peers that it hears of have agreed. FailedPrecondition naming the first one that
+  // does not; errors of the communicator and the GPU. To be called until it is one of these.
   absl::StatusOr<bool> Advance();
   // Whether something of it may be on the streams.
   bool is_under_way() const { return stage_ == Stage::kExchanging || stage_ == Stage::kReading; }

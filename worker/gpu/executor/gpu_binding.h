@@ -72,12 +72,13 @@ class GpuBinding {
   // On the host, when all unpacks have ended.
   LeafHashes hashes() const;
 
-  // What the device tells its peers, and what these told it: as compiled().peers(), or, in a
+  // What the device tells its peers, and what these told it: as compiled().senders(), or, in a
   // broadcast group, by rank of the communicator.
   std::span<const ExecutionAgreement> own_agreement() const { return agreements().first(1); }
   std::span<ExecutionAgreement> agreements_told() { return agreements().subspan(1); }
   static int64_t AgreementsTold(const CompiledPart& compiled) {
-    return std::ssize(compiled.peers()) + (compiled.is_of_group() ? 1 : 0);
+    return compiled.is_of_group() ? std::ssize(compiled.peers()) + 1
+                                  : std::ssize(compiled.senders());
   }
   RegisteredMemory& host_memory() { return *host_memory_; }
 

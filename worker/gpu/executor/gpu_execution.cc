@@ -13,9 +13,9 @@
 namespace crossmesh {
 namespace {
 
-// Until all peers have come to the agreement they compile and bind their parts, and NCCL connects
-// them, which takes seconds where there are many: so many stall limits.
-constexpr int kAgreementStallLimits = 6;
+// Until their agreement and their first step peers compile and bind their parts, and NCCL connects
+// them, which takes seconds where there are many: so many stall limits for each of the two.
+constexpr int kBeginningStallLimits = 6;
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -63,7 +63,7 @@ GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObs
       started_(std::chrono::steady_clock::now()),
       agreement_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
       pipeline_(*spec_.binding, *spec_.communicator, spec_.ranks, shared),
-      agreement_stall_(kAgreementStallLimits * StallCounter::kRoundsMax),
+      beginning_stall_(kBeginningStallLimits * StallCounter::kRoundsMax),
       report_{.key = spec_.key} {}
 
 void GpuExecution::Begin() {
@@ -97,6 +97,7 @@ absl::StatusOr<bool> GpuExecution::AdvanceAgreement() {
   ASSIGN_OR_RETURN(const bool is_agreed, agreement_.Advance());
   if (!is_agreed) return false;
   report_.seconds.bind = SecondsSince(started_);
+  beginning_stall_.OnProgress();
   state_ = State::kMoving;
   return true;
 }
@@ -141,10 +142,12 @@ void GpuExecution::OnDeadline() {
 
 bool GpuExecution::OnStallRound() {
   if (!is_running()) return false;
-  const bool is_agreeing = state_ == State::kAgreeing;
-  StallCounter& stall = is_agreeing ? agreement_stall_ : stall_;
+  // A rank that only sends does not hear whether its receivers have begun: its first step may have
+  // to wait for them.
+  const bool may_wait = pipeline_.steps_done() == 0;
+  StallCounter& stall = may_wait ? beginning_stall_ : stall_;
   if (!stall.OnRound(is_under_way())) return false;
-  const absl::Duration limit = (is_agreeing ? kAgreementStallLimits : 1) * spec_.stall_limit;
+  const absl::Duration limit = (may_wait ? kBeginningStallLimits : 1) * spec_.stall_limit;
   Fail(absl::UnavailableError(absl::StrCat("stalled, nothing was done for ",
                                            absl::FormatDuration(limit), "; missing: ", Missing())));
   return true;

@@ -21,7 +21,7 @@ enum class CommunicatorState : uint8_t;
 // One task of a GPU, from its start to the end of all that it put on streams. Confined to the
 // thread of the Gpu, which it never makes wait.
 //
-//   WAITING --Begin--> AGREEING --all peers run the same--> MOVING --all steps done--> OVER
+//   WAITING --Begin--> AGREEING --all senders run the same--> MOVING --all steps done--> OVER
 //   WAITING --Fail--> OVER
 //   AGREEING, MOVING --failed, cancelled, too late, stalled--> FAILED
 //   FAILED --the owner was asked--> STOPPING, or OVER if nothing is on the streams
@@ -105,8 +105,8 @@ class GpuExecution {
   State state_ = State::kWaiting;
   AgreementExchange agreement_;
   StepPipeline pipeline_;
-  StallCounter agreement_stall_;
-  StallCounter stall_;  // of steps
+  StallCounter beginning_stall_;  // of the agreement, and of the first step
+  StallCounter stall_;            // of later ones
   TaskReport report_;
 };
 

@@ -29,6 +29,8 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 
 constexpr int64_t kSteps = 24;
+// What a receiver of the stand-in keeps for each sender.
+constexpr int64_t kConnectionBytes = 4 << 20;
 
 // All that a task may call from its first step to its last.
 const std::set<std::string> kCallsOfSteps = {"cuEventQuery",
@@ -66,10 +68,29 @@ TEST(GpuExecutorCallsTest, StepsAreLaunchesEventsAndGroups) {
     const std::shared_ptr<GpuBinding> binding = spec.binding;
     RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
     const std::vector<StandInCall> calls = rank->stand_in().Calls();
-    // What peers have told is read once all have agreed.
-    const size_t first = AfterTheLast(calls, "cuMemcpyDtoHAsync");
+    // What senders have told is read once they have agreed; the root, which hears of none, copies
+    // what it tells.
+    const size_t first =
+        AfterTheLast(calls, number == 0 ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync");
     if (calls.size() - first < kSteps) return absl::InternalError("too few calls");
     return ExpectCalls(calls, first, kCallsOfSteps);
+  });
+  EXPECT_THAT(told, Each(IsEmpty()));
+}
+
+// NCCL connects two ranks for each direction by itself, and what receives has the buffers.
+TEST(GpuExecutorCallsTest, RanksAreConnectedTheWayThatTheirMessagesGo) {
+  const auto told = RunRanks(3, [](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
+    RETURN_IF_ERROR(rank->JoinAll(3, number, meeting));
+    const ChainTask chain = ChainTask::OfSmallRelays(kSteps);
+    ASSIGN_OR_RETURN(GpuTaskSpec spec, rank->Spec(chain.compiled_parts[number], chain.memory));
+    const std::shared_ptr<GpuBinding> binding = spec.binding;
+    const int64_t before = rank->FreeBytes();
+    RETURN_IF_ERROR(rank->Run(std::move(spec)).status());
+    const int64_t connections = (before - rank->FreeBytes()) / kConnectionBytes;
+    if (connections == (number == 0 ? 0 : 1)) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(connections, " connections to receive by"));
   });
   EXPECT_THAT(told, Each(IsEmpty()));
 }
