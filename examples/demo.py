@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         raise DemoError(message, "INVALID_ARGUMENT", EXIT_MISUSED)
 
 
-def parse_flags() -> argparse.Namespace:
+def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(prog="crossmesh demo", epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
                     description="Moves GPT-2 between two meshes of real workers on this machine, and checks it.")
     add = parser.add_argument
@@ -75,30 +75,40 @@ def parse_flags() -> argparse.Namespace:
     add("--verify", choices=("on", "off"), default="on", help="compare every destination element")
     add("--workers", type=int, default=4, help="an even number (default: 4)")
     add("--devices", choices=("host", "gpu"), default="host", help="move between host memory or between GPUs")
-    add("--gpu", action="append", default=[], help="UUID of a GPU to use, one for each worker (default: this host's)")
+    add("--gpu", action="append", default=[], help="UUID of a GPU to use, one for each worker (default: this host's; fewer are shared)")
     add("--worker-flag", action="append", default=[],
         help="given to each worker as it is, e.g. --worker-flag=--nccl-library=FILE; repeat it for more")
     add("--keep", action="store_true", help="leave the cluster running until Ctrl-C")
     add("--json", action="store_true", help="print one JSON document on standard output")
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     if not REPLICAS <= flags.workers <= WORKERS_MAX or flags.workers % REPLICAS != 0:
         raise DemoError(f"--workers: expected an even number from {REPLICAS} to {WORKERS_MAX}, found {flags.workers}",
                         "INVALID_ARGUMENT")
     return flags
 
 
+def gpus_of_machine() -> list[str]:
+    """UUIDs."""
+    found = []
+    for file in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
+        found += re.findall(r"^GPU UUID:\s*(\S+)", pathlib.Path(file).read_text(), re.MULTILINE)
+    return found
+
+
 def gpus_of(flags: argparse.Namespace) -> list[str]:
-    """One for each worker, or none: tensors are in host memory."""
+    """One for each worker, or none: tensors are in host memory. Where there are fewer, workers have shares of them."""
     if flags.devices == "host":
         return []
-    gpus = flags.gpu
+    gpus = flags.gpu or gpus_of_machine()
     if not gpus:
-        for file in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
-            gpus += re.findall(r"^GPU UUID:\s*(\S+)", pathlib.Path(file).read_text(), re.MULTILINE)
-    if len(gpus) < flags.workers:
-        raise DemoError(f"--devices gpu: expected a GPU for each of {flags.workers} workers, found {len(gpus)}: see "
-                        "nvidia-smi -L, and --workers", "FAILED_PRECONDITION")
-    return gpus[:flags.workers]
+        raise DemoError("--devices gpu: expected a GPU, found none: see nvidia-smi -L", "FAILED_PRECONDITION")
+    if len(gpus) >= flags.workers:
+        return gpus[:flags.workers]
+    return [f"{gpus[number % len(gpus)]}:{number // len(gpus)}" for number in range(flags.workers)]
+
+
+def are_shares(gpus: list[str]) -> bool:
+    return any(":" in gpu for gpu in gpus)
 
 
 class Cluster:
@@ -119,6 +129,7 @@ class Cluster:
             self.await_ready("controller")
             for number, name in enumerate(self.workers):
                 gpu = ["--gpu", f"{name}.1={self.gpus[number]}"] if self.gpus else []
+                gpu += ["--gpu-shares"] if are_shares(self.gpus) else []
                 self.start(name, "crossmesh-worker", "--name", name, "--devices", f"{name}.0", "--controller",
                            self.controller, "--listen", f"unix:{self.folder / name}.sock", "--memory-socket",
                            self.memory_socket(name), "--drain-timeout", "1", *gpu, *self.worker_flags)
@@ -203,7 +214,9 @@ def crossmesh(*arguments: str) -> dict:
         raise DemoError(f"crossmesh {arguments[0]}: {exit_text(done.returncode)}: {done.stderr.strip()}") from None
     if done.returncode != 0:
         message = done.stderr.strip().removeprefix("crossmesh: error: ")
-        raise DemoError(message, document.get("error", {}).get("code", "INTERNAL"))
+        # Of an operation that failed it is a text.
+        error = document.get("error")
+        raise DemoError(message, error.get("code", "INTERNAL") if isinstance(error, dict) else "INTERNAL")
     return document
 
 
@@ -380,10 +393,14 @@ def table(reports: dict[str, dict]) -> str:
     return "".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) + "\n" for row in rows)
 
 
-def closing(plan: dict, machine: dict, verified: bool) -> str:
+def closing(plan: dict, machine: dict, verified: bool, gpus: list[str]) -> str:
     lines = ["One run each, after a warm-up that is not counted; on a busy machine times vary.",
              "Throughput counts destination bytes; busiest host and bound count each worker as a host of its own."]
     lines += [f"WARNING: {warning}" for warning in plan["warnings"]]
+    if are_shares(gpus):
+        count = len({gpu.split(":")[0] for gpu in gpus})
+        lines += [f"{len(gpus)} workers share {count} GPU{'s' if count > 1 else ''}, which run one process at a time: times "
+                  "say nothing of GPUs."]
     if plan["assumed_rates"]:
         lines += [f"Rates are assumed: {rate_text(int(plan['assumed_bytes_per_second']))} per host and direction."]
     lines += [f"The {machine['cores']} cores of this machine do the work of all hosts, which is why times are above the bound:",
@@ -440,7 +457,7 @@ def run_demo(flags: argparse.Namespace):
                 document["cluster"] = addresses(cluster)
             print(json.dumps(document, indent=2), flush=True)
         else:
-            print("\n" + table(reports) + "\n" + closing(plans[0], machine, verified), end="", flush=True)
+            print("\n" + table(reports) + "\n" + closing(plans[0], machine, verified, gpus), end="", flush=True)
             if flags.keep:
                 print(addresses_text(addresses(cluster)), end="", flush=True)
         while flags.keep:

@@ -3,6 +3,7 @@
 #include "common/base/event_fd.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/gpu_share.h"
 #include "common/daemon/daemon_main.h"
 #include "common/daemon/ready_file.h"
 #include "common/daemon/service_manager.h"
@@ -32,6 +33,7 @@ struct Flags {
   WorkerOptions worker;
   std::string devices;
   std::vector<std::string> gpus;
+  bool gpu_shares = false;
   std::string pages = "off";
   std::string shared_memory = "on";
   std::string transport = "socket";
@@ -71,6 +73,9 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--gpu", flags.gpus,
                  "A device that is a GPU, e.g. node-a.4=GPU-4bd8...; repeat it for each. UUIDs are "
                  "those of nvidia-smi -L. On a host without a driver it is left out");
+  app.add_flag("--gpu-shares", flags.gpu_shares,
+               "For tests on a machine with few GPUs: a --gpu may be a share of one, "
+               "e.g. node-a.4=GPU-4bd8...:0; on all workers or none");
   app.add_option("--controller", flags.worker.controllers,
                  "Address of the controller; repeat it for more than one")
       ->required();
@@ -123,7 +128,13 @@ absl::Status Resolve(Flags& flags) {
     RETURN_IF_ERROR(CheckEachOnce(flags.worker.devices));
   }
   for (const std::string& text : flags.gpus) {
-    ASSIGN_OR_RETURN(flags.worker.gpus.emplace_back(), ParseGpuName(text));
+    GpuName& name = flags.worker.gpus.emplace_back();
+    ASSIGN_OR_RETURN(name, ParseGpuName(text));
+    if (IsGpuShare(name.gpu) == flags.gpu_shares) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--gpu ", text, ": expected ",
+        flags.gpu_shares ? "a share such as GPU-4bd8...:0, as --gpu-shares says, found a whole GPU"
+                         : "a whole GPU, found a share, which --gpu-shares allows, for tests"));
   }
   const int ctas_max = flags.worker.gpu_process.ctas_max;
   if (ctas_max > 0 && flags.worker.gpu_process.ctas_min > ctas_max) {

@@ -11,7 +11,7 @@ namespace crossmesh {
 // Names a rank: a GPU, and the process that drives it for now. A process that takes its place has
 // another incarnation, and so another name. Immutable.
 struct RankName {
-  std::string gpu;           // its UUID
+  std::string gpu;           // its UUID, or that of a share (gpu_share.h)
   uint64_t incarnation = 0;  // of the process
 
   std::string ToString() const;  // "GPU-4bd8#17"

@@ -1,6 +1,7 @@
 #include "controller/communicators/compare_preflights.h"
 
 #include "common/base/status_macros.h"
+#include "common/communicators/gpu_share.h"
 
 #include <algorithm>
 #include <iterator>
@@ -66,12 +67,12 @@ absl::Status CompareEnvironments(const PreflightReport& a, const PreflightReport
 absl::Status CheckGpus(std::span<const PreflightReport> reports) {
   std::map<std::string, const PreflightReport*> by_gpu;
   for (const PreflightReport& report : reports) {
-    const auto [other, is_new] = by_gpu.emplace(report.rank.gpu, &report);
+    const auto [other, is_new] = by_gpu.emplace(UuidOf(report.rank.gpu), &report);
     // Environments have been compared, so the other one has the same value.
     if (is_new || ValueOf(report, "NCCL_MULTI_RANK_GPU_ENABLE") == "\"1\"") continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "duplicate GPU: ranks ", other->second->rank.ToString(), " and ", report.rank.ToString(),
-        " are on ", report.rank.gpu, ", and NCCL_MULTI_RANK_GPU_ENABLE is not 1"));
+        " are on ", other->first, ", and NCCL_MULTI_RANK_GPU_ENABLE is not 1"));
   }
   return absl::OkStatus();
 }

@@ -50,6 +50,12 @@ TEST(ComparePreflightsTest, WhatDoesNotFitIsToldWithTheRanks) {
       {[](Reports& r) { r[2].rank = {"GPU-b", 9}; },
        "duplicate GPU: ranks GPU-b#1 and GPU-b#9 are on GPU-b, "
        "and NCCL_MULTI_RANK_GPU_ENABLE is not 1"},
+      {[](Reports& r) {
+         r[1].rank = {"GPU-b:0", 1};
+         r[2].rank = {"GPU-b:1", 1};
+       },
+       "duplicate GPU: ranks GPU-b:0#1 and GPU-b:1#1 are on GPU-b, "
+       "and NCCL_MULTI_RANK_GPU_ENABLE is not 1"},
       {[](Reports& r) { r[2].free_bytes = kNeeded - 1; },
        "too little memory: a communicator takes about 1048576 bytes, rank GPU-c#1 has 1048575"},
   };

@@ -53,6 +53,27 @@ class BundleTest(unittest.TestCase):
             result = run(str(loader), "--library-path", f"{self.folder}/lib/c:{self.folder}/lib", str(program), "--help")
             self.assertEqual(result.returncode, 0, f"{program.name}: {result.stderr}")
 
+    def test_the_first_hour_is_one_report(self):
+        """Over the stand-ins, whose times say nothing: two ranks share their only GPU."""
+        gpu, standin = "GPU-7374616e-6469-6e00-0000-000000000000", BUILD / "standin"
+        environment = plain_environment() | {
+            "CROSSMESH_DRIVER_LIBRARY": str(standin / "libcuda.so.1"),
+            "CROSSMESH_NCCL_LIBRARY": str(standin / "libnccl.so.2"),
+            "CROSSMESH_STANDIN_KERNELS": str(standin / "libcrossmesh_host_kernels.so.1"),
+            "CROSSMESH_STANDIN_MEMORY_MIB": "4096"}
+        report = pathlib.Path(self.scratch.name) / "first-hour.md"
+        steps = ("steps", "memory", "kill")
+        done = subprocess.run([self.folder / "run", "--first-hour", "--steps", ",".join(steps), "--gpu", gpu,
+                               "--mebibytes", "64", "--report", report],
+                              env=environment, capture_output=True, text=True, check=False)
+        print(done.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = [line.split(" | ") for line in report.read_text().splitlines()[4:]]
+        self.assertEqual([row[0].strip("| ") for row in rows], list(steps))
+        results = [row[1] for row in rows]
+        self.assertEqual(results, ["pass", "skip" if "nvidia-smi" in rows[1][3] else "pass", "pass"])
+        self.assertIn("us a step", rows[0][3])
+
     def test_one_program_runs_by_itself(self):
         result = run(f"{self.folder}/run", f"{self.folder}/bin/tests_gpu_test", "--gtest_list_tests")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/gpu_share.h"
 #include "common/plan/worker_part.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/worker_part_codec.h"
@@ -19,7 +20,7 @@ GpuDevice::GpuDevice(EventLoop& loop, const Clock& clock, Options options, OnCha
       gpu_(options.process.gpu),
       on_change_(std::move(on_change)),
       process_(loop, clock, std::move(options.process), ProcessHandlers()),
-      arenas_(loop, gpu_, process_) {}
+      arenas_(loop, UuidOf(gpu_), process_) {}
 
 void GpuDevice::StopAll(std::span<GpuDevice* const> gpus) {
   std::vector<GpuProcess*> processes;

@@ -63,6 +63,18 @@ TEST_F(GpuDevicesTest, EveryGpuIsUpWhenTheyAreOpen) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(GpuDevicesTest, SharesOfAGpuAreUpSideBySide) {
+  const std::string uuid = gpus_.options.gpus[0].gpu;
+  gpus_.options.gpus[0].gpu = uuid + ":0";
+  gpus_.options.gpus[1].gpu = uuid + ":1";
+  ASSERT_OK(gpus_.Open());
+  EXPECT_EQ(gpus_["a.4"].rank().gpu, uuid + ":0");
+  EXPECT_EQ(gpus_["a.5"].rank().gpu, uuid + ":1");
+  // What a user process maps is memory of the GPU.
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus_.MakeArena("a.5", 5));
+  EXPECT_EQ(arena->device_memory()->gpu(), uuid);
+}
+
 TEST_F(GpuDevicesTest, MemorySurvivesTheProcessAndOthersHearOfTheNextOne) {
   ASSERT_OK(gpus_.Open());
   GpuDevice& gpu = gpus_["a.4"];

@@ -30,7 +30,9 @@ struct Flags {
 };
 
 void Declare(CLI::App& app, Flags& flags) {
-  app.add_option("--gpu", flags.loop.gpu, "UUID, as nvidia-smi prints it")->required();
+  app.add_option("--gpu", flags.loop.gpu,
+                 "UUID, as nvidia-smi prints it; with \":0\" a share of it, for tests")
+      ->required();
   app.add_option("--incarnation", flags.loop.incarnation,
                  "Tells this process from others of the same GPU")
       ->required();

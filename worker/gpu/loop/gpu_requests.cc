@@ -1,6 +1,7 @@
 #include "worker/gpu/loop/gpu_requests.h"
 
 #include "common/base/status_macros.h"
+#include "common/communicators/gpu_share.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/communicators/communicator_table.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
@@ -84,7 +85,7 @@ absl::Status GpuRequests::OpenLibraries() {
 
 absl::Status GpuRequests::Open() {
   RETURN_IF_ERROR(OpenLibraries());
-  ASSIGN_OR_RETURN(gpu_, Gpu::Create(*driver_, options_.gpu));
+  ASSIGN_OR_RETURN(gpu_, Gpu::Create(*driver_, UuidOf(options_.gpu)));
   ASSIGN_OR_RETURN(staging_, RegisteredStaging::Allocate(*nccl_, options_.staging_bytes.value()));
   ASSIGN_OR_RETURN(arenas_, GpuArenas::Create(*gpu_));
   communicators_ = std::make_unique<CommunicatorTable>(

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/communicators/gpu_share.h"
 #include "common/wire/time_codec.h"
 #include "worker/gpu/process/child_environment.h"
 #include "worker/gpu/process/child_output.h"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -24,6 +26,16 @@ std::string ProgramBesideThisOne() {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
   return (own.parent_path() / "crossmesh-gpu").string();
+}
+
+// Ranks on one GPU wait for each other's kernels, so these must fit on it side by side.
+constexpr int kCtasMaxOfShares = 4;
+// NCCL refuses several ranks on a GPU else, and multicast over NVLink knows none.
+constexpr const char* kVariablesOfShares[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", "NCCL_NVLS_ENABLE=0"};
+
+int CtasMaxOf(const GpuProcessOptions& options) {
+  const bool is_chosen = options.ctas_max > 0 || !IsGpuShare(options.gpu);
+  return is_chosen ? options.ctas_max : std::max(options.ctas_min, kCtasMaxOfShares);
 }
 
 std::string SecondsText(absl::Duration duration) {
@@ -54,7 +66,7 @@ GpuProcess::GpuProcess(EventLoop& loop, const Clock& clock, GpuProcessOptions op
       incarnation_(absl::ToUnixMicros(clock.Now())),
       cause_(absl::UnavailableError("it has not begun")),
       backoff_(options_.backoff, incarnation_),
-      arenas_(options_.gpu, options_.system_root) {}
+      arenas_(UuidOf(options_.gpu), options_.system_root) {}
 
 GpuProcess::~GpuProcess() { Stop(); }
 
@@ -166,7 +178,11 @@ GpuChild::Options GpuProcess::ChildOptions() const {
   // A process sees no MIG instance but one that is named. Others see their GPU alone, so that NCCL
   // and CUDA, where they take the first one, take the right one; NCCL finds peers that are not
   // visible by NVML (ncclTopoCheckP2p and p2pCanConnect of NCCL 2.30).
-  environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", options_.gpu));
+  environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", UuidOf(options_.gpu)));
+  if (IsGpuShare(options_.gpu)) {
+    environment.insert(environment.end(), std::begin(kVariablesOfShares),
+                       std::end(kVariablesOfShares));
+  }
   return {.program = options_.program.empty() ? ProgramBesideThisOne() : options_.program,
           .arguments = {"--gpu", options_.gpu,                                            //
                         "--incarnation", absl::StrCat(incarnation_),                      //
@@ -174,7 +190,7 @@ GpuChild::Options GpuProcess::ChildOptions() const {
                         "--nccl-library", options_.nccl_library,                          //
                         "--staging-bytes", absl::StrCat(options_.staging_bytes.value()),  //
                         "--ctas-min", absl::StrCat(options_.ctas_min),                    //
-                        "--ctas-max", absl::StrCat(options_.ctas_max),                    //
+                        "--ctas-max", absl::StrCat(CtasMaxOf(options_)),                  //
                         "--communicator-end-limit",                                       //
                         SecondsText(options_.communicator_end_limit)},
           .environment = ChildEnvironment(std::move(environment), environ),

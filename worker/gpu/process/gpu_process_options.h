@@ -13,7 +13,7 @@
 namespace crossmesh {
 
 struct GpuProcessOptions {
-  std::string gpu;      // its UUID
+  std::string gpu;      // its UUID, or that of a share (common/communicators/gpu_share.h)
   std::string program;  // path; empty: crossmesh-gpu beside this process's own program
   std::string driver_library = "libcuda.so.1";
   std::string nccl_library = "libnccl.so.2";
