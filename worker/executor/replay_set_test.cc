@@ -165,11 +165,20 @@ TEST_F(ReplaySetTest, StoppedItIsWhenWhatRunsHasEndedAndAllIsQuiet) {
   // What the instance has sent is taken, but not yet the answer of the set.
   ASSERT_THAT(SentKinds(), ElementsAre(MessageKind::kAlive, MessageKind::kReady));
   TakeOne(1);
-  EXPECT_FALSE(set_->stopped()) << "it has not been reported";
   set_->Step();
   EXPECT_THAT(instances_.done, ElementsAre(kFirst));
   EXPECT_FALSE(set_->stopped());
   TakeOne(0);
+  EXPECT_TRUE(set_->stopped());
+}
+
+TEST_F(ReplaySetTest, StoppedItIsNotBeforeWhatRanIsReported) {
+  MakeSet("b");
+  set_->Begin(1, kFirst);
+  set_->Stop(absl::CancelledError("enough"));
+  Take();
+  EXPECT_FALSE(set_->stopped());
+  set_->Step();
   EXPECT_TRUE(set_->stopped());
 }
 
