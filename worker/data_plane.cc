@@ -10,7 +10,6 @@
 #include "worker/executor/executor.h"
 #include "worker/gpu/tasks/bridged_task_runner.h"
 #include "worker/gpu/tasks/gpu_task_runner.h"
-#include "worker/gpu/tasks/task_router.h"
 #include "worker/latch.h"
 #include "worker/memory/storage_table.h"
 #include "worker/tasks/task_table.h"
@@ -122,7 +121,6 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
   if (!options.state_folder.empty()) {
     ASSIGN_OR_RETURN(fence, EpochFence::Open(absl::StrCat(options.state_folder, "/epoch")));
   }
-  gpu_runner_ = std::make_unique<GpuTaskRunner>(ports_.data, devices.gpus());
   bridge_ = std::make_unique<BridgedTaskRunner>(
       BridgedTaskRunner::Ports{
           .loop = ports_.data,
@@ -130,12 +128,12 @@ absl::Status DataPlane::OpenTasks(const TaskOptions& options, WorkerDevices& dev
           .executor = *executor_,
           .make_arena = [&devices](ByteCount bytes) { return devices.MakeBounceBuffer(bytes); }},
       BridgedTaskRunner::Options{.bounce_bytes_max = HalfOfMemory()});
-  router_ = std::make_unique<TaskRouter>(*gpu_runner_, *bridge_);
+  gpu_runner_ = std::make_unique<GpuTaskRunner>(ports_.data, devices.gpus(), *bridge_);
   tasks_ = std::make_unique<TaskTable>(
       TaskTable::Options{.worker = worker_, .devices = devices.devices(), .link = link_},
       TaskTable::Ports{.control = ports_.control,
                        .data = ports_.data,
-                       .runner = *router_,
+                       .runner = *gpu_runner_,
                        .storages = devices.storages(),
                        .memory = devices.memory(),
                        .clock = ports_.clock,

@@ -18,7 +18,6 @@ class EventLoop;
 class Executor;
 class GpuTaskRunner;
 class ReplayRunner;
-class TaskRouter;
 class TaskTable;
 class Transport;
 class WorkerDevices;
@@ -75,7 +74,6 @@ class DataPlane {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;  // holds messages of the transport
   std::unique_ptr<GpuTaskRunner> gpu_runner_;
-  std::unique_ptr<TaskRouter> router_;
   std::unique_ptr<Sampler> sampler_;
 };
 

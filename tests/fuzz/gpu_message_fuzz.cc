@@ -55,7 +55,7 @@ void CheckRequest(absl::string_view bytes) {
   CHECK(!CauseFromProto(request->cancel_task().cause()).ok());
   // These only must not end the process.
   static_cast<void>(ParseLimit("timeout", request->create_communicator().timeout()));
-  static_cast<void>(ParseDigest("digest", request->prepare_part().digest()));
+  static_cast<void>(ParseDigest("digest", request->run_task().part_digest()));
 }
 
 void CheckNotice(absl::string_view bytes) {

@@ -46,6 +46,14 @@ CommunicatorOrders::Done WithBytes(GpuRequests::Answer answer) {
   };
 }
 
+GpuTasks::Done WithResult(GpuRequests::Answer answer) {
+  return [answer = std::move(answer)](absl::StatusOr<v1::GpuNotice::Answer> result) mutable {
+    v1::GpuNotice::Answer made = result.ok() ? *std::move(result) : v1::GpuNotice::Answer();
+    *made.mutable_status() = ToProto(result.status());
+    answer(std::move(made), UniqueFd());
+  };
+}
+
 TileCopies::Done WithStatus(GpuRequests::Answer answer) {
   return [answer = std::move(answer)](const absl::Status& status) mutable {
     answer(AnswerOf(status), UniqueFd());
@@ -110,11 +118,13 @@ absl::Status GpuRequests::Open() {
   orders_ = std::make_unique<CommunicatorOrders>(
       clock_, *communicators_,
       CommunicatorOrders::Handlers{.on_lost = on_lost, .on_change = on_change});
-  ASSIGN_OR_RETURN(tasks_, GpuTasks::Create({.loop = loop_,
-                                             .gpu = *gpu_,
-                                             .staging = *staging_,
-                                             .arenas = *arenas_,
-                                             .communicators = *orders_}));
+  ASSIGN_OR_RETURN(tasks_,
+                   GpuTasks::Create({.loop = loop_,
+                                     .gpu = *gpu_,
+                                     .staging = *staging_,
+                                     .arenas = *arenas_,
+                                     .communicators = *orders_,
+                                     .libraries = {driver_->description(), nccl_->description()}}));
   ASSIGN_OR_RETURN(copies_, TileCopies::Create(*gpu_, *arenas_));
   return absl::OkStatus();
 }
@@ -152,10 +162,8 @@ void GpuRequests::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor, A
       return orders_->Destroy(request.destroy_communicator(), WithoutBytes(std::move(answer)));
     case v1::GpuRequest::kStopCommunicator:
       return orders_->Stop(request.stop_communicator(), WithoutBytes(std::move(answer)));
-    case v1::GpuRequest::kPreparePart:
-      return end(tasks_->Prepare(request.prepare_part()));
     case v1::GpuRequest::kRunTask:
-      return RunTask(request.run_task(), std::move(answer));
+      return tasks_->Begin(request, WithResult(std::move(answer)));
     case v1::GpuRequest::kCopyTiles:
       return copies_->Begin(request.copy_tiles(), std::move(descriptor),
                             WithStatus(std::move(answer)));
@@ -184,18 +192,6 @@ void GpuRequests::AnswerPreflight(Answer answer) const {
   v1::GpuNotice::Answer with_preflight = AnswerOf(preflight.status());
   if (preflight.ok()) *with_preflight.mutable_preflight() = ToProto(*preflight);
   answer(std::move(with_preflight), UniqueFd());
-}
-
-void GpuRequests::RunTask(const v1::GpuRequest::RunTask& task, Answer answer) {
-  tasks_->Begin(task,
-                [this, answer = std::move(answer)](absl::StatusOr<TaskReport> report) mutable {
-                  v1::GpuNotice::Answer with_report = AnswerOf(report.status());
-                  if (report.ok()) {
-                    report->gpu_libraries = {driver_->description(), nccl_->description()};
-                    *with_report.mutable_report() = ReportToProto(*report);
-                  }
-                  answer(std::move(with_report), UniqueFd());
-                });
 }
 
 void GpuRequests::Cancel(const v1::GpuRequest::CancelTask& request) {

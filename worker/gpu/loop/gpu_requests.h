@@ -86,7 +86,6 @@ class GpuRequests {
   absl::Status OpenLibraries();
   void MintCommunicatorId(Answer answer);
   void AnswerPreflight(Answer answer) const;
-  void RunTask(const v1::GpuRequest::RunTask& task, Answer answer);
   void Cancel(const v1::GpuRequest::CancelTask& request);
 
   EventLoop& loop_;

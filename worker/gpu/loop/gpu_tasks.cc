@@ -61,13 +61,14 @@ GpuTasks::GpuTasks(const Ports& ports) : ports_(ports) {}
 
 GpuTasks::~GpuTasks() = default;
 
-absl::Status GpuTasks::Prepare(const v1::GpuRequest::PreparePart& request) {
-  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("prepare_part.digest", request.digest()));
+absl::StatusOr<GpuTasks::Part*> GpuTasks::PartOf(const v1::GpuRequest::RunTask& task) {
+  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("run_task.part_digest", task.part_digest()));
   if (const auto known = parts_.find(digest); known != parts_.end()) {
     known->second.used = ++uses_;
-    return absl::OkStatus();
+    return &known->second;
   }
-  ASSIGN_OR_RETURN(auto part, ParseWorkerPart(request.part(), digest));
+  if (task.part().empty()) return nullptr;
+  ASSIGN_OR_RETURN(auto part, ParseWorkerPart(task.part(), digest));
   const size_t devices = part->spec().devices.size();
   if (devices != 1) {
     return absl::InvalidArgumentError(
@@ -75,8 +76,9 @@ absl::Status GpuTasks::Prepare(const v1::GpuRequest::PreparePart& request) {
   }
   ASSIGN_OR_RETURN(auto prepared, PreparedPart::Create(std::move(part)));
   if (parts_.size() >= kPartsMax) DropOldest();
-  parts_[digest] = {.part = std::move(prepared), .last = nullptr, .used = ++uses_};
-  return absl::OkStatus();
+  Part& kept = parts_[digest];
+  kept = {.part = std::move(prepared), .last = nullptr, .used = ++uses_};
+  return &kept;
 }
 
 void GpuTasks::DropOldest() {
@@ -94,21 +96,24 @@ void GpuTasks::Forget(ArenaId arena) {
   }
 }
 
-void GpuTasks::Begin(const v1::GpuRequest::RunTask& task, Done done) {
-  absl::StatusOr<std::shared_ptr<const Bound>> bound = Start(task);
+void GpuTasks::Begin(const v1::GpuRequest& request, Done done) {
+  const v1::GpuRequest::RunTask& task = request.run_task();
+  const absl::StatusOr<Part*> part = PartOf(task);
+  if (!part.ok()) return done(part.status());
+  if (*part == nullptr) {
+    v1::GpuNotice::Answer answer;
+    answer.mutable_need_part();
+    return done(std::move(answer));
+  }
+  absl::StatusOr<std::shared_ptr<const Bound>> bound = Start(**part, task);
   if (!bound.ok()) return done(bound.status());
   // Soon enough: the executor never calls its observer from inside Start.
-  running_[FromProto(task.key())] = {.bound = *std::move(bound), .done = std::move(done)};
+  running_[FromProto(task.key())] = {
+      .bound = *std::move(bound), .request = request.id(), .done = std::move(done)};
 }
 
 absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Start(
-    const v1::GpuRequest::RunTask& task) {
-  ASSIGN_OR_RETURN(const Digest digest, ParseDigest("run_task.part_digest", task.part_digest()));
-  const auto part = parts_.find(digest);
-  if (part == parts_.end()) {
-    return absl::NotFoundError(absl::StrCat("part ", digest.ToString(), " is not here"));
-  }
-  part->second.used = ++uses_;
+    Part& part, const v1::GpuRequest::RunTask& task) {
   ASSIGN_OR_RETURN(const CommunicatorKey key, FromProto(task.communicator()));
   Communicator* const communicator = ports_.communicators.Find(key);
   if (communicator == nullptr) {
@@ -117,9 +122,8 @@ absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Start(
   ASSIGN_OR_RETURN(const absl::Duration deadline, ParseLimit("run_task.deadline", task.deadline()));
   ASSIGN_OR_RETURN(const absl::Duration stall_limit,
                    ParseLimit("run_task.stall_limit", task.stall_limit()));
-  ASSIGN_OR_RETURN(std::vector<int> ranks,
-                   RanksByDevice(part->second.part->part().tensors(), task, key));
-  ASSIGN_OR_RETURN(std::shared_ptr<const Bound> bound, Bind(part->second, task));
+  ASSIGN_OR_RETURN(std::vector<int> ranks, RanksByDevice(part.part->part().tensors(), task, key));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Bound> bound, Bind(part, task));
   RETURN_IF_ERROR(executor_->Start({.key = FromProto(task.key()),
                                     .binding = bound->binding,
                                     .communicator = communicator,
@@ -204,7 +208,11 @@ void GpuTasks::OnTaskDone(const TaskReport& report) {
   const auto found = running_.find(report.key);
   Done done = std::move(found->second.done);
   running_.erase(found);
-  done(report);
+  v1::GpuNotice::Answer answer;
+  *answer.mutable_report() = ReportToProto(report);
+  answer.mutable_report()->mutable_report()->mutable_gpu_libraries()->Assign(
+      ports_.libraries.begin(), ports_.libraries.end());
+  done(std::move(answer));
 }
 
 std::vector<v1::GpuNotice> GpuTasks::Progress() const {
@@ -213,7 +221,7 @@ std::vector<v1::GpuNotice> GpuTasks::Progress() const {
     const std::optional<int64_t> moved = executor_->MovedBytes(key);
     if (!moved.has_value()) continue;
     v1::GpuNotice::TaskProgress& progress = *notices.emplace_back().mutable_task_progress();
-    *progress.mutable_key() = ToProto(key);
+    progress.set_request(running.request);
     progress.set_moved_bytes(*moved);
   }
   return notices;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <absl/functional/any_invocable.h>
@@ -40,6 +41,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     const RegisteredStaging& staging;
     const GpuArenas& arenas;
     CommunicatorOrders& communicators;
+    std::vector<std::string> libraries;  // for reports
   };
   static constexpr size_t kPartsMax = 64;
 
@@ -47,15 +49,14 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   static absl::StatusOr<std::unique_ptr<GpuTasks>> Create(const Ports& ports);
   ~GpuTasks() override;
 
-  // Keeps it for tasks; drops the one that was not used for longest when there are too many.
-  // InvalidArgument: it is not of this digest, or no part of one device.
-  absl::Status Prepare(const v1::GpuRequest::PreparePart& request);
-  // `done` is called once, from inside or from the loop, when nothing of the task goes on: with its
-  // report, or with why it does not run. NotFound: the part, an arena or the communicator is not
-  // here. InvalidArgument: a tile has no place in its arena. What CompiledPart::Create,
+  // Without an error: the report, when nothing of the task goes on, or NeedPart.
+  using Done = absl::AnyInvocable<void(absl::StatusOr<v1::GpuNotice::Answer>)>;
+  // `request` has a task. `done` is called once, from inside or from the loop. Keeps the part for
+  // other tasks; drops the one that was not used for longest when there are too many.
+  // InvalidArgument: the part is not of its digest, or of several devices; a tile has no place in
+  // its arena. NotFound: an arena or the communicator is not here. What CompiledPart::Create,
   // GpuBinding::Create and GpuExecutor::Start say.
-  using Done = absl::AnyInvocable<void(absl::StatusOr<TaskReport>)>;
-  void Begin(const v1::GpuRequest::RunTask& task, Done done);
+  void Begin(const v1::GpuRequest& request, Done done);
   // Nothing happens when there is no such task.
   void Cancel(const TaskKey& key, const absl::Status& cause);
   // Keeps no bindings to it.
@@ -86,12 +87,16 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   };
   struct Running {
     std::shared_ptr<const Bound> bound;
+    uint64_t request = 0;  // its id
     Done done;
   };
 
   explicit GpuTasks(const Ports& ports);
 
-  absl::StatusOr<std::shared_ptr<const Bound>> Start(const v1::GpuRequest::RunTask& task);
+  // Null when it is neither here nor in the request.
+  absl::StatusOr<Part*> PartOf(const v1::GpuRequest::RunTask& task);
+  absl::StatusOr<std::shared_ptr<const Bound>> Start(Part& part,
+                                                     const v1::GpuRequest::RunTask& task);
   absl::StatusOr<std::shared_ptr<const Bound>> Bind(Part& part,
                                                     const v1::GpuRequest::RunTask& task);
   absl::StatusOr<std::vector<uint64_t>> AddressesOf(const TileMap& tiles, const Places& places,

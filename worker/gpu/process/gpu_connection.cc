@@ -63,14 +63,15 @@ void GpuConnection::Close() {
 }
 
 void GpuConnection::Call(v1::GpuRequest request, UniqueFd descriptor, absl::Duration limit,
-                         Done done) {
+                         Callbacks callbacks) {
   request.set_id(++last_id_);
   const absl::Status sent = is_over_
                                 ? absl::UnavailableError("it is lost")
                                 : socket_->Send(request.SerializeAsString(), std::move(descriptor));
   if (!sent.ok()) {
     // Posted, since no call hears of its end from inside.
-    loop_.Post([status = About(sent), done = std::move(done)]() mutable { done(status); });
+    loop_.Post(
+        [status = About(sent), done = std::move(callbacks.done)]() mutable { done(status); });
     return;
   }
   const absl::string_view name = NameOf(request);
@@ -78,10 +79,10 @@ void GpuConnection::Call(v1::GpuRequest request, UniqueFd descriptor, absl::Dura
     Lose(absl::DeadlineExceededError(
         absl::StrCat("it did not answer ", name, " within ", absl::FormatDuration(limit))));
   });
-  calls_.emplace(
-      request.id(),
-      OpenCall{
-          .name = name, .expected = ExpectedOf(request), .limit = late, .done = std::move(done)});
+  calls_.emplace(request.id(), OpenCall{.name = name,
+                                        .expected = ExpectedOf(request),
+                                        .limit = late,
+                                        .callbacks = std::move(callbacks)});
 }
 
 GpuConnection::Expected GpuConnection::ExpectedOf(const v1::GpuRequest& request) {
@@ -91,7 +92,11 @@ GpuConnection::Expected GpuConnection::ExpectedOf(const v1::GpuRequest& request)
     return {.result = v1::GpuNotice::Answer::kCommunicatorBytes};
   }
   if (request.has_take_preflight()) return {.result = v1::GpuNotice::Answer::kPreflight};
-  if (request.has_run_task()) return {.result = v1::GpuNotice::Answer::kReport};
+  if (request.has_run_task()) {
+    // Once: a process that has been given the part cannot ask for it for ever.
+    return {.result = v1::GpuNotice::Answer::kReport,
+            .need_part = request.run_task().part().empty()};
+  }
   return {};
 }
 
@@ -113,7 +118,8 @@ absl::Status GpuConnection::Handle(v1::GpuNotice notice, UniqueFd descriptor) {
   if (notice.has_answer()) {
     return OnAnswer(std::move(*notice.mutable_answer()), std::move(descriptor));
   }
-  return handlers_.on_notice(notice);
+  if (notice.has_task_progress()) return OnProgress(notice.task_progress());
+  return OnCommunicatorLost(notice.communicator_lost());
 }
 
 absl::Status GpuConnection::OnHello(const v1::GpuNotice::Hello& hello) {
@@ -143,10 +149,11 @@ absl::Status GpuConnection::OnAnswer(v1::GpuNotice::Answer answer, UniqueFd desc
   }
   const absl::Status status = FromProto(answer.status());
   const Expected& expected = found->second.expected;
+  const bool is_result =
+      answer.result_case() == expected.result || (expected.need_part && answer.has_need_part());
   // So that callers need not look whether what they read is there. The call stays open, and ends
   // with all others when the process is lost because of this.
-  if (status.ok() &&
-      (answer.result_case() != expected.result || descriptor.valid() != expected.descriptor)) {
+  if (status.ok() && (!is_result || descriptor.valid() != expected.descriptor)) {
     return absl::InvalidArgumentError(
         absl::StrCat("an answer to ", found->second.name, ": expected ",
                      DescribeResult(expected.result, expected.descriptor), ", found ",
@@ -156,19 +163,37 @@ absl::Status GpuConnection::OnAnswer(v1::GpuNotice::Answer answer, UniqueFd desc
   calls_.erase(found);
   loop_.Cancel(call.limit);
   if (status.ok()) {
-    call.done(Reply{.answer = std::move(answer), .descriptor = std::move(descriptor)});
+    call.callbacks.done(Reply{.answer = std::move(answer), .descriptor = std::move(descriptor)});
   } else {
-    call.done(About(status));
+    call.callbacks.done(About(status));
   }
+  return absl::OkStatus();
+}
+
+absl::Status GpuConnection::OnProgress(const v1::GpuNotice::TaskProgress& progress) {
+  RETURN_IF_ERROR(CheckNumber("task_progress.moved_bytes", progress.moved_bytes(), 0));
+  const auto found = calls_.find(progress.request());
+  if (found == calls_.end() || found->second.callbacks.progress == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("progress of request ", progress.request(), ", which is no task that runs"));
+  }
+  found->second.callbacks.progress(progress.moved_bytes());
+  return absl::OkStatus();
+}
+
+absl::Status GpuConnection::OnCommunicatorLost(const v1::GpuNotice::CommunicatorLost& lost) {
+  ASSIGN_OR_RETURN(const CommunicatorKey key, FromProto(lost.key()));
+  handlers_.on_communicator_lost(key, CauseFromProto(lost.cause()));
   return absl::OkStatus();
 }
 
 void GpuConnection::Ping() {
   v1::GpuRequest ping;
   ping.mutable_ping();
-  Call(std::move(ping), UniqueFd(), options_.ping_limit, [this](const auto& /*reply*/) {
+  const auto again = [this](const absl::StatusOr<Reply>& /*reply*/) {
     if (!is_over_) next_ping_ = loop_.RunAfter(options_.ping_interval, [this] { Ping(); });
-  });
+  };
+  Call(std::move(ping), UniqueFd(), options_.ping_limit, {.done = again});
 }
 
 void GpuConnection::Lose(const absl::Status& why) {
@@ -178,7 +203,7 @@ void GpuConnection::Lose(const absl::Status& why) {
   // Closed before they hear of it: a call that one of them makes in answer finds it lost.
   Close();
   const absl::Status lost = About(absl::UnavailableError(why.message()));
-  for (auto& [id, call] : calls) call.done(lost);
+  for (auto& [id, call] : calls) call.callbacks.done(lost);
   handlers_.on_lost(why);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/unique_fd.h"
+#include "common/communicators/communicator_key.h"
 #include "common/communicators/preflight_report.h"
 #include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/gpu_process.pb.h"
@@ -34,14 +35,19 @@ class GpuConnection {
     UniqueFd descriptor;
   };
   using Done = absl::AnyInvocable<void(absl::StatusOr<Reply>)>;
+  // Of a call, from the loop: `progress` any number of times, if it is a task; then `done`, once.
+  struct Callbacks {
+    Done done;
+    absl::AnyInvocable<void(int64_t moved_bytes)> progress = nullptr;
+  };
 
   // Called from the loop, never from inside Call. The connection may not be destroyed there.
   struct Handlers {
     absl::AnyInvocable<void(const PreflightReport& preflight, const std::string& pci_address)>
         on_hello;
-    // What the process says of its own accord: a task's progress, a lost communicator. When that is
-    // refused, the process is lost.
-    absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;
+    // Tasks that use it end by themselves; others find it gone.
+    absl::AnyInvocable<void(const CommunicatorKey& key, const absl::Status& why)>
+        on_communicator_lost;
     // The last call. The calls that were open have ended, with Unavailable.
     absl::AnyInvocable<void(const absl::Status& why)> on_lost;
   };
@@ -54,9 +60,9 @@ class GpuConnection {
   GpuConnection(const GpuConnection&) = delete;
   GpuConnection& operator=(const GpuConnection&) = delete;
 
-  // Asks the process, which has `limit` to answer; the request gets its id here. `done` is called
-  // once, from the loop: with the answer, the process's error, or Unavailable when it is lost.
-  void Call(v1::GpuRequest request, UniqueFd descriptor, absl::Duration limit, Done done);
+  // Asks the process, which has `limit` to answer; the request gets its id here. It is done with
+  // the answer, the process's error, or Unavailable when it is lost.
+  void Call(v1::GpuRequest request, UniqueFd descriptor, absl::Duration limit, Callbacks callbacks);
 
   // Has nothing to do with the process any more, because of `why`; nothing happens when it is lost.
   void Lose(const absl::Status& why);
@@ -69,12 +75,13 @@ class GpuConnection {
   struct Expected {
     v1::GpuNotice::Answer::ResultCase result = v1::GpuNotice::Answer::RESULT_NOT_SET;
     bool descriptor = false;
+    bool need_part = false;  // in the place of the result
   };
   struct OpenCall {
     absl::string_view name;  // of the request
     Expected expected;
     TimerId limit;
-    Done done;
+    Callbacks callbacks;
   };
 
   GpuConnection(EventLoop& loop, Options options, Handlers handlers);
@@ -86,6 +93,8 @@ class GpuConnection {
   absl::Status Handle(v1::GpuNotice notice, UniqueFd descriptor);
   absl::Status OnHello(const v1::GpuNotice::Hello& hello);
   absl::Status OnAnswer(v1::GpuNotice::Answer answer, UniqueFd descriptor);
+  absl::Status OnProgress(const v1::GpuNotice::TaskProgress& progress);
+  absl::Status OnCommunicatorLost(const v1::GpuNotice::CommunicatorLost& lost);
   void Ping();
   // With the GPU's name.
   absl::Status About(const absl::Status& status) const;

@@ -51,7 +51,8 @@ class GpuConnectionTest : public testing::Test {
              .ping_limit = absl::Seconds(20)},
             {.on_hello = [this](const PreflightReport& /*preflight*/,
                                 const std::string& /*pci_address*/) { ++hellos_; },
-             .on_notice = [this](const v1::GpuNotice& /*notice*/) { return judgement_; },
+             .on_communicator_lost = [this](const CommunicatorKey& key,
+                                            const absl::Status& /*why*/) { gone_ = key; },
              .on_lost = [this](const absl::Status& why) { lost_ = why; }}));
   }
   void TearDown() override {
@@ -76,16 +77,24 @@ class GpuConnectionTest : public testing::Test {
     return notice;
   }
 
+  static v1::GpuNotice ProgressOf(uint64_t request, int64_t moved_bytes) {
+    v1::GpuNotice notice;
+    notice.mutable_task_progress()->set_request(request);
+    notice.mutable_task_progress()->set_moved_bytes(moved_bytes);
+    return notice;
+  }
+
   void Say(const v1::GpuNotice& notice) { ASSERT_OK(process_->Send(notice.SerializeAsString())); }
   void SayHello() {
     Say(Hello(kRank));
     RunUntil(*loop_, [&] { return hellos_ == 1 && !requests_.empty(); });
   }
-  // Begins a call, and waits until the process has it. The first request is a ping.
-  void Call(v1::GpuRequest request = MintCommunicatorIdRequest()) {
+  // Begins a call, and waits until the process has so many. The first request is a ping.
+  void Call(v1::GpuRequest request = MintCommunicatorIdRequest(), size_t requests = 2) {
     connection_->Call(std::move(request), UniqueFd(), absl::Seconds(30),
-                      [this](auto reply) { reply_.emplace(std::move(reply)); });
-    RunUntil(*loop_, [&] { return requests_.size() == 2; });
+                      {.done = [this](auto reply) { reply_.emplace(std::move(reply)); },
+                       .progress = [this](int64_t moved) { moved_ = moved; }});
+    RunUntil(*loop_, [&] { return requests_.size() == requests; });
   }
   void ExpectLost(absl::StatusCode code, const std::string& text) {
     RunUntil(*loop_, [&] { return lost_.has_value(); });
@@ -98,7 +107,8 @@ class GpuConnectionTest : public testing::Test {
   std::unique_ptr<MessageSocket> process_;
   std::unique_ptr<GpuConnection> connection_;
   std::vector<v1::GpuRequest> requests_;
-  absl::Status judgement_;  // of notices
+  std::optional<CommunicatorKey> gone_;
+  std::optional<int64_t> moved_;
   int hellos_ = 0;
   std::optional<absl::Status> lost_;
   std::optional<absl::StatusOr<GpuConnection::Reply>> reply_;
@@ -215,13 +225,59 @@ TEST_F(GpuConnectionTest, AnArenaWithoutItsDescriptorIsNotTaken) {
   ExpectLost(absl::StatusCode::kInvalidArgument, "expected result none with a descriptor");
 }
 
-TEST_F(GpuConnectionTest, AProcessWhoseNoticeIsRefusedIsLost) {
+TEST_F(GpuConnectionTest, TheProgressOfACallIsToldUntilItIsOver) {
   SayHello();
-  v1::GpuNotice progress;
-  progress.mutable_task_progress();
-  Say(progress);
-  judgement_ = absl::InvalidArgumentError("task_progress.moved_bytes");
+  Call();
+  Say(ProgressOf(requests_[1].id(), 7));
+  RunUntil(*loop_, [&] { return moved_ == 7; });
+  Say(IdFor(requests_[1].id()));
+  Say(ProgressOf(requests_[1].id(), 8));
+  ExpectLost(absl::StatusCode::kInvalidArgument, "which is no task that runs");
+  EXPECT_EQ(moved_, 7);
+}
+
+TEST_F(GpuConnectionTest, ProgressBelowZeroIsNotTaken) {
+  SayHello();
+  Call();
+  Say(ProgressOf(requests_[1].id(), -1));
   ExpectLost(absl::StatusCode::kInvalidArgument, "task_progress.moved_bytes");
+}
+
+TEST_F(GpuConnectionTest, ProgressOfWhatIsNoTaskIsNotTaken) {
+  SayHello();
+  Say(ProgressOf(requests_[0].id(), 1));
+  ExpectLost(absl::StatusCode::kInvalidArgument, "which is no task that runs");
+}
+
+TEST_F(GpuConnectionTest, ALostCommunicatorIsToldByItsKey) {
+  SayHello();
+  const CommunicatorKey key = {.ranks = {kRank}, .purpose = "relay", .epoch = 1};
+  v1::GpuNotice lost;
+  *lost.mutable_communicator_lost()->mutable_key() = ToProto(key);
+  Say(lost);
+  RunUntil(*loop_, [&] { return gone_ == key; });
+  lost.mutable_communicator_lost()->clear_key();
+  Say(lost);
+  ExpectLost(absl::StatusCode::kInvalidArgument, "communicator.ranks");
+}
+
+TEST_F(GpuConnectionTest, APartIsNeededOnce) {
+  SayHello();
+  v1::GpuRequest run;
+  run.mutable_run_task();
+  Call(run);
+  v1::GpuNotice answer = AnswerTo(requests_[1].id());
+  answer.mutable_answer()->mutable_need_part();
+  Say(answer);
+  RunUntil(*loop_, [&] { return reply_.has_value(); });
+  EXPECT_OK(*reply_);
+  run.mutable_run_task()->set_part("part");
+  Call(run, 3);
+  answer.mutable_answer()->set_request(requests_[2].id());
+  Say(answer);
+  ExpectLost(absl::StatusCode::kInvalidArgument,
+             "an answer to RunTask: expected result report without a descriptor, found result "
+             "need_part");
 }
 
 TEST_F(GpuConnectionTest, PingsFollowEachOther) {

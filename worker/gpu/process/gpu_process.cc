@@ -153,7 +153,9 @@ absl::Status GpuProcess::TryStart() {
                  pci_address_ = pci_address;
                  OnHello(preflight);
                },
-           .on_notice = [this](const v1::GpuNotice& notice) { return handlers_.on_notice(notice); },
+           .on_communicator_lost = [this](
+                                       const CommunicatorKey& key,
+                                       const absl::Status& why) { OnCommunicatorLost(key, why); },
            .on_lost = [this](const absl::Status& why) { OnLost(why); }}));
   GpuChild::Options options = ChildOptions();
   UniqueFd output;
@@ -212,17 +214,18 @@ void GpuProcess::Restore(PreflightReport preflight) {
     import.mutable_import_arena()->set_arena(id.value());
     import.mutable_import_arena()->set_size_bytes(kept.bytes.value());
     connection_->Call(std::move(import), *std::move(descriptor), options_.answer_limit,
-                      [this, arena = id](const absl::StatusOr<Reply>& reply) {
+                      {.done = [this, arena = id](const absl::StatusOr<Reply>& reply) {
                         OnImported(arena, reply.status());
-                      });
+                      }});
   }
   // Imports are answered in the order of the requests, so all are there when the last answer is.
   v1::GpuRequest ping;
   ping.mutable_ping();
-  connection_->Call(std::move(ping), UniqueFd(), options_.answer_limit,
-                    [this, preflight = std::move(preflight)](const absl::StatusOr<Reply>& reply) {
-                      if (reply.ok()) GoUp(preflight);
-                    });
+  connection_->Call(
+      std::move(ping), UniqueFd(), options_.answer_limit,
+      {.done = [this, preflight = std::move(preflight)](const absl::StatusOr<Reply>& reply) {
+        if (reply.ok()) GoUp(preflight);
+      }});
 }
 
 void GpuProcess::OnImported(ArenaId arena, const absl::Status& imported) {
@@ -245,6 +248,13 @@ void GpuProcess::GoUp(const PreflightReport& preflight) {
                              {"nccl", preflight.nccl_library},
                              {"arenas", std::ssize(arenas_.all())}});
   handlers_.on_up(preflight);
+}
+
+void GpuProcess::OnCommunicatorLost(const CommunicatorKey& key, const absl::Status& why) const {
+  LogWarning("communicator_lost", {{"gpu", options_.gpu},
+                                   {"communicator", key.ToString()},
+                                   {"cause", why.ToString()},
+                                   {"output", LastOutput()}});
 }
 
 void GpuProcess::OnLost(const absl::Status& why) {
@@ -342,7 +352,6 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
     case v1::GpuRequest::kImportArena:
     case v1::GpuRequest::kReleaseArena:
     case v1::GpuRequest::kMintCommunicatorId:
-    case v1::GpuRequest::kPreparePart:
     case v1::GpuRequest::kCancelTask:
     case v1::GpuRequest::kPing:
     case v1::GpuRequest::kTakePreflight:
@@ -352,13 +361,13 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
   return options_.answer_limit;
 }
 
-void GpuProcess::Call(v1::GpuRequest request, UniqueFd descriptor, Done done) {
+void GpuProcess::Call(v1::GpuRequest request, UniqueFd descriptor, Callbacks callbacks) {
   if (!is_up()) {
-    loop_.Post([status = NotUp(), done = std::move(done)]() mutable { done(status); });
+    loop_.Post([status = NotUp(), done = std::move(callbacks.done)]() mutable { done(status); });
     return;
   }
   const absl::Duration limit = LimitOf(request);
-  connection_->Call(std::move(request), std::move(descriptor), limit, std::move(done));
+  connection_->Call(std::move(request), std::move(descriptor), limit, std::move(callbacks));
 }
 
 void GpuProcess::CreateArena(ByteCount bytes,
@@ -387,7 +396,7 @@ void GpuProcess::ReleaseArena(ArenaId arena) {
   v1::GpuRequest request;
   request.mutable_release_arena()->set_arena(arena.value());
   connection_->Call(std::move(request), UniqueFd(), options_.answer_limit,
-                    [](const absl::StatusOr<Reply>& /*reply*/) {});
+                    {.done = [](const absl::StatusOr<Reply>& /*reply*/) {}});
 }
 
 }  // namespace crossmesh

@@ -45,6 +45,7 @@ class GpuProcess {
  public:
   using Reply = GpuConnection::Reply;
   using Done = GpuConnection::Done;
+  using Callbacks = GpuConnection::Callbacks;
 
   // Called on the loop, never from inside a call.
   struct Handlers {
@@ -60,8 +61,6 @@ class GpuProcess {
     // enough, NotFound without such a GPU or its program, PermissionDenied when the program may not
     // be run.
     absl::AnyInvocable<void(const absl::Status& why)> on_given_up;
-    // As GpuConnection::Handlers says.
-    absl::AnyInvocable<absl::Status(const v1::GpuNotice& notice)> on_notice;
   };
 
   // `loop` and `clock` must outlive it.
@@ -86,12 +85,12 @@ class GpuProcess {
   // For another process, which has the memory with it. NotFound, ResourceExhausted.
   absl::StatusOr<UniqueFd> ExportArena(ArenaId arena) const { return arenas_.Export(arena); }
 
-  // Any request but those for arenas. `done` is called once, from the loop, as GpuConnection::Call
-  // says; Unavailable while the GPU is not up.
+  // Any request but those for arenas, as GpuConnection::Call; done with Unavailable while the GPU
+  // is not up.
   void Call(v1::GpuRequest request, Done done) {
-    Call(std::move(request), UniqueFd(), std::move(done));
+    Call(std::move(request), UniqueFd(), {.done = std::move(done)});
   }
-  void Call(v1::GpuRequest request, UniqueFd descriptor, Done done);
+  void Call(v1::GpuRequest request, UniqueFd descriptor, Callbacks callbacks);
 
   bool is_up() const { return state_ == State::kUp; }
   // The last lines that it has written to its standard output, where NCCL puts its warnings; none
@@ -113,6 +112,7 @@ class GpuProcess {
   };
 
   void OnHello(const PreflightReport& preflight);
+  void OnCommunicatorLost(const CommunicatorKey& key, const absl::Status& why) const;
   void OnLost(const absl::Status& why);
 
   void StartProcess();

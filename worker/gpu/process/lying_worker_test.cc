@@ -109,7 +109,7 @@ TEST_F(LyingWorkerTest, BytesThatAreNoRequestEndTheProcess) {
 TEST_F(LyingWorkerTest, ARequestThatIsCutEndsTheProcess) {
   v1::GpuRequest request;
   request.set_id(1);
-  request.mutable_prepare_part()->set_part(std::string(100'000, 'x'));
+  request.mutable_run_task()->set_part(std::string(100'000, 'x'));
   ASSERT_OK(socket_->Send(request.SerializeAsString().substr(0, 50'000)));
   ExpectLastWords("expected a request");
 }
@@ -131,10 +131,10 @@ TEST_F(LyingWorkerTest, WhatCannotBeDoneIsRefusedAndTheProcessGoesOn) {
   EXPECT_THAT(Ask(request), StatusIs(absl::StatusCode::kNotFound));
   request.mutable_create_arena()->set_size_bytes(1);
   EXPECT_THAT(Ask(request), refused("arena of a GPU message"));
-  request.mutable_prepare_part()->set_part("no part");
-  EXPECT_THAT(Ask(request), refused("prepare_part.digest"));
+  request.mutable_run_task()->set_part("no part");
+  EXPECT_THAT(Ask(request), refused("run_task.part_digest"));
   request.mutable_run_task()->set_part_digest(std::string(32, '0'));
-  EXPECT_THAT(Ask(request), StatusIs(absl::StatusCode::kNotFound, HasSubstr("part")));
+  EXPECT_THAT(Ask(request), refused("part 0000"));
   const CommunicatorKey key = {.ranks = {{"GPU-a", 1}}, .purpose = "relay", .epoch = 1};
   EXPECT_THAT(Ask(CreateCommunicatorRequest({.key = key, .ticket = 0}, "id")), refused("ticket"));
   EXPECT_THAT(Ask(CreateCommunicatorRequest({.key = key, .timeout = {}}, "id")),

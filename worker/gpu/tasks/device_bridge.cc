@@ -128,9 +128,10 @@ absl::Status DeviceBridge::Copy(const BounceBuffer& bounce_buffer, Direction dir
   }
   copy.set_checksums(options_.checksums);
   *copy.mutable_deadline() = ToProto(options_.deadline);
-  gpu_.process().Call(
-      std::move(request), std::move(descriptor),
-      [this](const absl::StatusOr<GpuProcess::Reply>& reply) { CloseOne(reply.status()); });
+  const auto done = [this](const absl::StatusOr<GpuProcess::Reply>& reply) {
+    CloseOne(reply.status());
+  };
+  gpu_.process().Call(std::move(request), std::move(descriptor), {.done = done});
   return absl::OkStatus();
 }
 

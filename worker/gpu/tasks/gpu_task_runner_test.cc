@@ -42,13 +42,35 @@ std::string Pattern(int version) {
   return bytes;
 }
 
+// Host memory, where a task has moved one byte as soon as it is started.
+class HostRunner final : public TaskRunner {
+ public:
+  absl::Status Start(TaskSpec spec, TaskObserver& /*observer*/) override {
+    started = spec.key;
+    return absl::OkStatus();
+  }
+  void Cancel(const TaskKey& /*key*/, absl::Status /*why*/) override { ++told; }
+  void Refuse(const TaskKey& /*key*/) override { ++told; }
+  void RaiseEpoch(uint64_t /*epoch*/) override { ++told; }
+  void PeerLost(const TaskKey& /*key*/, absl::string_view /*worker*/,
+                absl::Status /*why*/) override {
+    ++told;
+  }
+  std::optional<int64_t> MovedBytes(const TaskKey& key) const override {
+    return started == key ? std::optional<int64_t>(1) : std::nullopt;
+  }
+
+  std::optional<TaskKey> started;
+  int told = 0;
+};
+
 class GpuTaskRunnerTest : public testing::Test {
  protected:
   // `faults` of all processes.
   void Open(const std::string& faults = "") {
     gpus_.options.process.environment.push_back("CROSSMESH_STANDIN_FAULTS=" + faults);
     ASSERT_OK(gpus_.Open());
-    runner_ = std::make_unique<GpuTaskRunner>(gpus_.loop(), gpus_.devices());
+    runner_ = std::make_unique<GpuTaskRunner>(gpus_.loop(), gpus_.devices(), host_);
     ASSERT_OK_AND_ASSIGN(auto parts, CutParts(plan_, {plan_.tensors().devices()}));
     ASSERT_OK_AND_ASSIGN(
         part_, PreparedPart::Create(std::make_shared<const WorkerPart>(std::move(parts.front()))));
@@ -97,6 +119,12 @@ class GpuTaskRunnerTest : public testing::Test {
     }
   }
 
+  // Until the process has begun a task that was started: it is posted, sent, and sent again with
+  // its part by the time of three answers.
+  void AwaitBegun(const std::string& device) {
+    for (int i = 0; i < 3; ++i) EXPECT_OK(gpus_.Call(gpus_[device], PingRequest()));
+  }
+
   // At the others than a lost process it goes with the task, or by this.
   void StopCommunicator(const CommunicatorKey& communicator,
                         const std::vector<std::string>& devices) {
@@ -109,6 +137,7 @@ class GpuTaskRunnerTest : public testing::Test {
 
   const Plan plan_ = Made(ThroughTwoHops(kBytes));
   StandInGpus gpus_{{"a.0", "b.0", "b.1"}};
+  HostRunner host_;
   std::unique_ptr<GpuTaskRunner> runner_;
   std::shared_ptr<const PreparedPart> part_;
   std::vector<std::shared_ptr<Arena>> arenas_;
@@ -136,7 +165,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
   GpuDevice& gpu = gpus_["b.0"];
   const TaskKey key = SpecOf(0, communicator).key;
   const TaskReports reports = Run(SpecOf(0, communicator), [&] {
-    gpus_.RunUntil([&] { return gpu.MovedBytes(key).has_value(); });
+    AwaitBegun("b.0");
     SendSignal(gpu.process().pid(), SIGKILL);
   });
   EXPECT_THAT(reports.task->status,
@@ -146,6 +175,7 @@ TEST_F(GpuTaskRunnerTest, ALostProcessEndsItsDevicesByNameAndTheOthersShare) {
       reports.devices,
       AllOf(SizeIs(2), Each(Field(&DeviceReport::status, StatusIs(absl::StatusCode::kUnavailable,
                                                                   HasSubstr("device b.0"))))));
+  EXPECT_EQ(host_.told, 0);
   gpus_.RunUntil([&] { return !runner_->MovedBytes(key).has_value(); });
 
   gpus_.RunUntil([&] { return gpu.state() == GpuDevice::State::kUp; });
@@ -192,7 +222,7 @@ TEST_F(GpuTaskRunnerTest, ACancelledTaskEndsWithItsCause) {
   ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
   const TaskSpec spec = SpecOf(0, communicator);
   const TaskReports reports = Run(spec, [&] {
-    gpus_.RunUntil([&] { return gpus_["b.1"].MovedBytes(spec.key).has_value(); });
+    AwaitBegun("b.1");
     runner_->Cancel(spec.key, absl::CancelledError("enough"));
   });
   EXPECT_THAT(reports.task->status, StatusIs(absl::StatusCode::kCancelled, "enough"));
@@ -233,14 +263,41 @@ TEST_F(GpuTaskRunnerTest, WhatCannotRunIsRefused) {
   EXPECT_THAT(runner_->Start(spec, reports),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("device b.1: expected a rank in one of 1 communicators")));
-  spec.communicators.clear();
-  EXPECT_THAT(runner_->Start(spec, reports),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in one of 0 communicators")));
   spec = SpecOf(0, communicator);
   EXPECT_OK(runner_->Start(spec, reports));
   EXPECT_THAT(runner_->Start(spec, reports), StatusIs(absl::StatusCode::kAlreadyExists));
   gpus_.RunUntil([&] { return reports.task.has_value(); });
   EXPECT_OK(reports.task->status);
+}
+
+TEST_F(GpuTaskRunnerTest, ATaskThatIsCancelledBeforeItsProcessKnowsItDoesNotBegin) {
+  Open();
+  ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
+  const TaskSpec spec = SpecOf(0, communicator);
+  const TaskReports reports = Run(spec, [&] {
+    // It is posted by then, and sent; the answer, that its part is needed, is not here yet.
+    gpus_.loop().RunOnce(absl::ZeroDuration());
+    runner_->Cancel(spec.key, absl::CancelledError("enough"));
+  });
+  EXPECT_THAT(reports.devices,
+              Each(Field(&DeviceReport::status, StatusIs(absl::StatusCode::kCancelled))));
+  ExpectMoves(1, communicator);
+}
+
+TEST_F(GpuTaskRunnerTest, ATaskWithoutACommunicatorIsOneOfHostMemory) {
+  Open();
+  TaskReports reports;
+  TaskSpec spec;
+  spec.key = {.operation = 1};
+  EXPECT_EQ(runner_->MovedBytes(spec.key), std::nullopt);
+  EXPECT_OK(runner_->Start(spec, reports));
+  EXPECT_EQ(host_.started, spec.key);
+  EXPECT_EQ(runner_->MovedBytes(spec.key), 1);
+  runner_->Cancel(spec.key, absl::CancelledError(""));
+  runner_->Refuse(spec.key);
+  runner_->RaiseEpoch(2);
+  runner_->PeerLost(spec.key, "w2", absl::UnavailableError(""));
+  EXPECT_EQ(host_.told, 4);
 }
 
 // What a worker does not ask for.

@@ -37,8 +37,7 @@ struct Told {
             .on_arena_lost = [this](ArenaId arena,
                                     const absl::Status& why) { lost.emplace_back(arena, why); },
             .on_down = [this](const absl::Status& why) { downs.push_back(why); },
-            .on_given_up = [this](const absl::Status& why) { given_up.push_back(why); },
-            .on_notice = [](const v1::GpuNotice& /*notice*/) { return absl::OkStatus(); }};
+            .on_given_up = [this](const absl::Status& why) { given_up.push_back(why); }};
   }
 
   std::vector<PreflightReport> ups;
@@ -124,9 +123,9 @@ class GpuProcessTest : public testing::Test {
                                 UniqueFd descriptor = UniqueFd()) {
     auto result = std::make_shared<Result>();
     child.process->Call(std::move(request), std::move(descriptor),
-                        [result](absl::StatusOr<GpuProcess::Reply> reply) {
+                        {.done = [result](absl::StatusOr<GpuProcess::Reply> reply) {
                           result->reply.emplace(std::move(reply));
-                        });
+                        }});
     return result;
   }
   void Await(const Result& result) {
