@@ -230,11 +230,11 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
   auto request = FromText<v1::GpuRequest>("id: 1 create_arena { arena: 1 size_bytes: 4096 }");
   write("create_arena", request);
   *request.mutable_create_communicator() =
-      FromText<v1::GpuRequest::CreateCommunicator>(R"(ticket: 1 id: "id" timeout { seconds: 5 })");
+      FromText<v1::CreateCommunicatorRequest>(R"(ticket: 1 id: "id" timeout { seconds: 5 })");
   *request.mutable_create_communicator()->mutable_key() = ToProto(key);
   write("create_communicator", request);
   *request.mutable_stop_communicator()->mutable_key() = ToProto(key);
-  *request.mutable_stop_communicator()->mutable_cause() = ToProto(absl::CancelledError("enough"));
+  request.mutable_stop_communicator()->set_reason("enough");
   write("stop_communicator", request);
   v1::GpuRequest::RunTask& run = *request.mutable_run_task();
   run = FromText<v1::GpuRequest::RunTask>(

@@ -4,53 +4,55 @@
 #include "common/event_loop/event_loop.h"
 #include "common/rpc/status_codec.h"
 #include "common/wire/communicator_codec.h"
-#include "common/wire/time_codec.h"
-#include "worker/gpu/devices/communicator_proxy.h"
-#include "worker/gpu/protocol/gpu_message.h"
+#include "worker/gpu/devices/gpu_devices.h"
 
-#include <cstdint>
-#include <string>
+#include <iterator>
 #include <utility>
 
-#include <absl/status/statusor.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
 
-constexpr DurationRange kTimeouts = {absl::Nanoseconds(1), absl::Hours(1)};
-constexpr size_t kIdBytesMax = 4096;
-
-// Request: has a key, and one of its ranks by index.
-template <typename Request>
-absl::StatusOr<RankOfKey> RankOf(const Request& request) {
-  RankOfKey found;
-  ASSIGN_OR_RETURN(found.key, FromProto(request.key()));
-  const int64_t ranks = std::ssize(found.key.ranks);
-  if (request.rank() < 0 || request.rank() >= ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank: expected 0 to ", ranks - 1, ", found ", request.rank()));
-  }
-  found.rank = found.key.ranks[request.rank()];
-  return found;
+absl::StatusOr<CommunicatorService::Address> CommunicatorService::AddressOf(
+    const v1::CommunicatorKey::Rank& rank, uint64_t epoch) {
+  ASSIGN_OR_RETURN(RankName name, FromProto(rank));
+  return Address{.rank = std::move(name), .epoch = epoch};
 }
 
-}  // namespace
+absl::StatusOr<CommunicatorService::Address> CommunicatorService::AddressOf(
+    const v1::CommunicatorKey& key, int32_t rank) {
+  ASSIGN_OR_RETURN(CommunicatorKey parsed, FromProto(key));
+  const int64_t ranks = std::ssize(parsed.ranks);
+  if (rank < 0 || rank >= ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank: expected 0 to ", ranks - 1, ", found ", rank));
+  }
+  return Address{.rank = std::move(parsed.ranks[rank]), .epoch = parsed.epoch};
+}
 
-CommunicatorService::CommunicatorService(EventLoop& loop, GpuDevices& gpus)
-    : loop_(loop), proxy_(std::make_unique<CommunicatorProxy>(gpus)) {}
-
-CommunicatorService::~CommunicatorService() = default;
-
-CommunicatorService::Reactor* CommunicatorService::OnLoop(
-    grpc::CallbackServerContext* context, absl::AnyInvocable<absl::Status(Reactor*)> order) {
+CommunicatorService::Reactor* CommunicatorService::PassOn(grpc::CallbackServerContext* context,
+                                                          absl::StatusOr<Address> to,
+                                                          v1::GpuRequest request, Take take) {
   Reactor* const reactor = context->DefaultReactor();
-  const bool is_posted = loop_.Post([this, reactor, order = std::move(order)]() mutable {
-    open_.insert(reactor);
-    if (stopped_) return Finish(reactor, absl::UnavailableError("the worker stops"));
-    const absl::Status status = order(reactor);
-    if (!status.ok()) Finish(reactor, status);
-  });
+  // The call may be over, and its response gone, before the process answers.
+  auto finish = [this, reactor,
+                 take = std::move(take)](absl::StatusOr<GpuProcess::Reply> reply) mutable {
+    if (reply.ok() && open_.contains(reactor)) take(reply->answer);
+    Finish(reactor, reply.status());
+  };
+  const bool is_posted =
+      loop_.Post([this, reactor, to = std::move(to), request = std::move(request),
+                  finish = std::move(finish)]() mutable {
+        open_.insert(reactor);
+        if (stopped_) return Finish(reactor, absl::UnavailableError("the worker stops"));
+        if (!to.ok()) return Finish(reactor, to.status());
+        gpus_.Admit(to->rank, to->epoch,
+                    [request = std::move(request),
+                     finish = std::move(finish)](absl::StatusOr<GpuDevice*> gpu) mutable {
+                      if (!gpu.ok()) return finish(gpu.status());
+                      (*gpu)->process().Call(std::move(request), std::move(finish));
+                    });
+      });
   if (!is_posted) reactor->Finish(ToGrpcStatus(absl::UnavailableError("the worker stops")));
   return reactor;
 }
@@ -70,80 +72,46 @@ void CommunicatorService::Stop() {
 grpc::ServerUnaryReactor* CommunicatorService::GetPreflight(grpc::CallbackServerContext* context,
                                                             const v1::GetPreflightRequest* request,
                                                             v1::GetPreflightResponse* response) {
-  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
-    ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
-    proxy_->GetPreflight(rank, request->epoch(), [=, this](absl::StatusOr<PreflightReport> report) {
-      if (report.ok() && is_open(reactor)) *response->mutable_report() = ToProto(*report);
-      Finish(reactor, report.status());
-    });
-    return absl::OkStatus();
-  });
+  v1::GpuRequest passed;
+  *passed.mutable_get_preflight() = *request;
+  return PassOn(context, AddressOf(request->rank(), request->epoch()), std::move(passed),
+                [response](auto& answer) { response->Swap(answer.mutable_preflight()); });
 }
 
 grpc::ServerUnaryReactor* CommunicatorService::MintCommunicatorId(
     grpc::CallbackServerContext* context, const v1::MintCommunicatorIdRequest* request,
     v1::MintCommunicatorIdResponse* response) {
-  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
-    ASSIGN_OR_RETURN(const RankName rank, FromProto(request->rank()));
-    proxy_->MintId(rank, request->epoch(), [=, this](const absl::StatusOr<std::string>& id) {
-      if (id.ok() && is_open(reactor)) response->set_id(*id);
-      Finish(reactor, id.status());
-    });
-    return absl::OkStatus();
-  });
+  v1::GpuRequest passed;
+  *passed.mutable_mint_communicator_id() = *request;
+  return PassOn(context, AddressOf(request->rank(), request->epoch()), std::move(passed),
+                [response](auto& answer) { response->Swap(answer.mutable_minted()); });
 }
 
 grpc::ServerUnaryReactor* CommunicatorService::CreateCommunicator(
     grpc::CallbackServerContext* context, const v1::CreateCommunicatorRequest* request,
     v1::CreateCommunicatorResponse* response) {
-  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
-    ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    RETURN_IF_ERROR(DurationIn(request->timeout(), kTimeouts, "timeout").status());
-    if (request->id().size() > kIdBytesMax) {
-      return absl::InvalidArgumentError(absl::StrCat("id: expected at most ", kIdBytesMax,
-                                                     " bytes, found ", request->id().size()));
-    }
-    v1::GpuRequest::CreateCommunicator order;
-    *order.mutable_key() = request->key();
-    order.set_ticket(request->ticket());
-    order.set_id(request->id());
-    *order.mutable_timeout() = request->timeout();
-    proxy_->Create(at, std::move(order), [=, this](const absl::StatusOr<int64_t>& bytes) {
-      if (bytes.ok() && is_open(reactor)) response->set_size_bytes(*bytes);
-      Finish(reactor, bytes.status());
-    });
-    return absl::OkStatus();
-  });
+  v1::GpuRequest passed;
+  *passed.mutable_create_communicator() = *request;
+  return PassOn(context, AddressOf(request->key(), request->rank()), std::move(passed),
+                [response](auto& answer) { response->Swap(answer.mutable_created()); });
 }
 
 grpc::ServerUnaryReactor* CommunicatorService::DestroyCommunicator(
     grpc::CallbackServerContext* context, const v1::DestroyCommunicatorRequest* request,
     v1::DestroyCommunicatorResponse* /*response*/) {
-  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
-    ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    RETURN_IF_ERROR(DurationIn(request->timeout(), kTimeouts, "timeout").status());
-    v1::GpuRequest::DestroyCommunicator order;
-    *order.mutable_key() = request->key();
-    order.set_ticket(request->ticket());
-    *order.mutable_timeout() = request->timeout();
-    proxy_->Destroy(at, std::move(order),
-                    [=, this](const absl::Status& gone) { Finish(reactor, gone); });
-    return absl::OkStatus();
-  });
+  v1::GpuRequest passed;
+  *passed.mutable_destroy_communicator() = *request;
+  return PassOn(context, AddressOf(request->key(), request->rank()), std::move(passed),
+                [](auto& /*answer*/) {});
 }
 
 grpc::ServerUnaryReactor* CommunicatorService::StopCommunicator(
     grpc::CallbackServerContext* context, const v1::StopCommunicatorRequest* request,
     v1::StopCommunicatorResponse* /*response*/) {
-  return OnLoop(context, [=, this](Reactor* reactor) -> absl::Status {
-    ASSIGN_OR_RETURN(const RankOfKey at, RankOf(*request));
-    v1::GpuRequest::StopCommunicator order;
-    *order.mutable_key() = request->key();
-    *order.mutable_cause() = ToProto(absl::CancelledError(request->reason()));
-    proxy_->Stop(at, std::move(order),
-                 [=, this](const absl::Status& gone) { Finish(reactor, gone); });
-    return absl::OkStatus();
-  });
+  v1::GpuRequest passed;
+  *passed.mutable_stop_communicator() = *request;
+  return PassOn(context, AddressOf(request->key(), request->rank()), std::move(passed),
+                [](auto& /*answer*/) {});
 }
 
 }  // namespace crossmesh

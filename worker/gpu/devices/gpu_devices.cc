@@ -155,6 +155,38 @@ absl::StatusOr<GpuDevice*> GpuDevices::FindRank(const RankName& rank) const {
                                              : absl::StrCat("none: ", gpu.cause().message())));
 }
 
+void GpuDevices::Admit(const RankName& rank, uint64_t epoch, Admitted admitted) {
+  if (epoch < epoch_) {
+    return admitted(absl::AbortedError(absl::StrCat("rank ", rank.ToString(), ": expected epoch ",
+                                                    epoch_, " or later, found ", epoch)));
+  }
+  if (epoch > epoch_) BeginEpoch(epoch);
+  auto find = [this, rank, admitted = std::move(admitted)]() mutable { admitted(FindRank(rank)); };
+  // Only when it is let in: by then another process may drive the GPU.
+  if (epochs_open_ == 0) return find();
+  waiting_.push_back(std::move(find));
+}
+
+void GpuDevices::BeginEpoch(uint64_t epoch) {
+  epoch_ = epoch;
+  for (const auto& [device, gpu] : gpus_) {
+    // Another process has nothing of earlier ones.
+    if (!gpu->process().is_up()) continue;
+    ++epochs_open_;
+    v1::GpuRequest request;
+    request.mutable_begin_epoch()->set_epoch(epoch);
+    // After any answer nothing of them is left, or their process will be gone.
+    gpu->process().Call(
+        std::move(request),
+        [this](const absl::StatusOr<GpuProcess::Reply>& /*reply*/) { OnEpochBegun(); });
+  }
+}
+
+void GpuDevices::OnEpochBegun() {
+  if (--epochs_open_ > 0) return;
+  for (auto& admit : std::exchange(waiting_, {})) admit();
+}
+
 absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::MakeArena(const StorageKey& key,
                                                              ByteCount bytes) const {
   return Find(key.device)->arenas().Make(key.name, bytes);

@@ -11,6 +11,7 @@
 #include "worker/gpu/process/gpu_process_options.h"
 #include "worker/memory/storage_table.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -58,6 +59,11 @@ class GpuDevices {
   GpuDevice* Find(const DeviceId& device) const;
   // NotFound when it is none of the GPUs; Unavailable when another process drives it, or none.
   absl::StatusOr<GpuDevice*> FindRank(const RankName& rank) const;
+  // For a controller of the epoch. `admitted` is called once, maybe from inside, when no GPU has
+  // anything of controllers of earlier epochs left: with what FindRank says then; Aborted for an
+  // epoch that is over.
+  using Admitted = absl::AnyInvocable<void(absl::StatusOr<GpuDevice*>)>;
+  void Admit(const RankName& rank, uint64_t epoch, Admitted admitted);
 
   // Thread-safe: whether the device is one of the GPUs that were named, there or not.
   bool Has(const DeviceId& device) const { return gpus_.contains(device); }
@@ -76,6 +82,8 @@ class GpuDevices {
   void GiveUpAll(const absl::Status& why);
   void NoteDrivers();
   void RecordStates() const;
+  void BeginEpoch(uint64_t epoch);
+  void OnEpochBegun();
 
   EventLoop& loop_;
   const absl::Duration start_limit_;
@@ -85,6 +93,9 @@ class GpuDevices {
   TimerId open_limit_;
   bool are_others_started_ = false;
   std::function<void()> on_change_;
+  uint64_t epoch_ = 0;                               // of controllers, the latest
+  int epochs_open_ = 0;                              // processes that have still to begin it
+  std::vector<absl::AnyInvocable<void()>> waiting_;  // for these
 
   mutable Mutex mutex_;
   std::vector<Driver> drivers_ ABSL_GUARDED_BY(mutex_);

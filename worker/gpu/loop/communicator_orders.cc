@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,22 +31,27 @@ absl::Status WithShortage(const absl::Status& cause) {
 
 }  // namespace
 
-void CommunicatorOrders::Create(const v1::GpuRequest::CreateCommunicator& order, Done done) {
+void CommunicatorOrders::Create(const v1::CreateCommunicatorRequest& order, Done done) {
   Keep(Begin(order), std::move(done));
 }
 
-void CommunicatorOrders::Destroy(const v1::GpuRequest::DestroyCommunicator& order, Done done) {
+void CommunicatorOrders::Destroy(const v1::DestroyCommunicatorRequest& order, Done done) {
   Keep(Begin(order), std::move(done));
 }
 
-void CommunicatorOrders::Stop(const v1::GpuRequest::StopCommunicator& order, Done done) {
+void CommunicatorOrders::Stop(const v1::StopCommunicatorRequest& order, Done done) {
   Keep(Begin(order), std::move(done));
   // Its user must hear of it before it uses it again.
   Poll();
 }
 
+void CommunicatorOrders::BeginEpoch(uint64_t epoch, Done done) {
+  Keep(Begin(epoch), std::move(done));
+  Poll();
+}
+
 absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
-    const v1::GpuRequest::CreateCommunicator& order) {
+    const v1::CreateCommunicatorRequest& order) {
   ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(order.key()));
   ASSIGN_OR_RETURN(const uint64_t ticket, ParseTicket(order.ticket()));
   ASSIGN_OR_RETURN(const absl::Duration timeout,
@@ -57,7 +63,7 @@ absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
 }
 
 absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
-    const v1::GpuRequest::DestroyCommunicator& order) {
+    const v1::DestroyCommunicatorRequest& order) {
   ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(order.key()));
   ASSIGN_OR_RETURN(const uint64_t ticket, ParseTicket(order.ticket()));
   ASSIGN_OR_RETURN(const absl::Duration timeout,
@@ -68,10 +74,15 @@ absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
 }
 
 absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(
-    const v1::GpuRequest::StopCommunicator& order) {
+    const v1::StopCommunicatorRequest& order) {
   ASSIGN_OR_RETURN(CommunicatorKey key, FromProto(order.key()));
-  RETURN_IF_ERROR(table_.Stop(key, CauseFromProto(order.cause())));
+  RETURN_IF_ERROR(table_.Stop(key, absl::CancelledError(order.reason())));
   return Order{.kind = Kind::kStop, .key = std::move(key), .deadline = absl::InfiniteDuration()};
+}
+
+absl::StatusOr<CommunicatorOrders::Order> CommunicatorOrders::Begin(uint64_t epoch) {
+  RETURN_IF_ERROR(table_.BeginEpoch(epoch));
+  return Order{.kind = Kind::kEpoch, .key = {.epoch = epoch}, .deadline = absl::InfiniteDuration()};
 }
 
 void CommunicatorOrders::Keep(absl::StatusOr<Order> begun, Done done) {
@@ -91,6 +102,7 @@ void CommunicatorOrders::Poll() {
   // First, so that what is too late is told as stopped by the same look.
   StopLate();
   for (const CommunicatorTable::Change& change : table_.Poll()) OnChange(change);
+  EndEpochs();
 }
 
 void CommunicatorOrders::StopLate() {
@@ -150,8 +162,24 @@ void CommunicatorOrders::OnGone(const CommunicatorTable::Change& change) {
   }
 }
 
+void CommunicatorOrders::EndEpochs() {
+  uint64_t earliest = std::numeric_limits<uint64_t>::max();
+  for (const auto& there : table_.List()) earliest = std::min(earliest, there.key.epoch);
+  for (auto it = orders_.begin(); it != orders_.end();) {
+    if (it->kind != Kind::kEpoch || earliest < it->key.epoch) {
+      ++it;
+      continue;
+    }
+    Order order = std::move(*it);
+    it = orders_.erase(it);
+    order.done(0);
+  }
+}
+
 bool CommunicatorOrders::HasOrder(const CommunicatorKey& key) const {
-  return std::ranges::any_of(orders_, [&](const Order& order) { return order.key == key; });
+  return std::ranges::any_of(orders_, [&](const Order& order) {
+    return order.key == key || (order.kind == Kind::kEpoch && key.epoch < order.key.epoch);
+  });
 }
 
 }  // namespace crossmesh

@@ -39,10 +39,12 @@ class CommunicatorOrders {
 
   // Carry out an order, or say why not, as CommunicatorTable does. One that takes longer than its
   // time is stopped. A communicator of a later epoch begins that epoch.
-  void Create(const v1::GpuRequest::CreateCommunicator& order, Done done);
-  void Destroy(const v1::GpuRequest::DestroyCommunicator& order, Done done);
+  void Create(const v1::CreateCommunicatorRequest& order, Done done);
+  void Destroy(const v1::DestroyCommunicatorRequest& order, Done done);
   // NotFound when nothing is left of it, which is what was wanted.
-  void Stop(const v1::GpuRequest::StopCommunicator& order, Done done);
+  void Stop(const v1::StopCommunicatorRequest& order, Done done);
+  // Done when nothing is left of earlier epochs.
+  void BeginEpoch(uint64_t epoch, Done done);
 
   void Poll();
   // OK, or DeadlineExceeded once a communicator hangs, which only the end of the process ends.
@@ -58,22 +60,24 @@ class CommunicatorOrders {
   void Stop(const Communicator& communicator, const absl::Status& why);
 
  private:
-  enum class Kind : uint8_t { kCreate, kDestroy, kStop };
+  enum class Kind : uint8_t { kCreate, kDestroy, kStop, kEpoch };
   struct Order {
     Kind kind = Kind::kCreate;
-    CommunicatorKey key;
+    CommunicatorKey key;      // of an epoch: without ranks
     absl::Duration deadline;  // on the monotonic clock
     Done done;
   };
 
   // What an order says, checked and handed to the table; without `done`.
-  absl::StatusOr<Order> Begin(const v1::GpuRequest::CreateCommunicator& order);
-  absl::StatusOr<Order> Begin(const v1::GpuRequest::DestroyCommunicator& order);
-  absl::StatusOr<Order> Begin(const v1::GpuRequest::StopCommunicator& order);
+  absl::StatusOr<Order> Begin(const v1::CreateCommunicatorRequest& order);
+  absl::StatusOr<Order> Begin(const v1::DestroyCommunicatorRequest& order);
+  absl::StatusOr<Order> Begin(const v1::StopCommunicatorRequest& order);
+  absl::StatusOr<Order> Begin(uint64_t epoch);
   void Keep(absl::StatusOr<Order> begun, Done done);
   void StopLate();
   void OnChange(const CommunicatorTable::Change& change);
   void OnGone(const CommunicatorTable::Change& change);
+  void EndEpochs();
   bool HasOrder(const CommunicatorKey& key) const;
 
   const Clock& clock_;

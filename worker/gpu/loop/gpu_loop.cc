@@ -1,12 +1,19 @@
 #include "worker/gpu/loop/gpu_loop.h"
 
 #include "common/base/status_macros.h"
-#include "common/event_loop/event_loop.h"
+#include "common/communicators/gpu_share.h"
 #include "common/wire/communicator_codec.h"
+#include "worker/gpu/communicators/communicator_table.h"
+#include "worker/gpu/communicators/preflight.h"
+#include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/device/gpu.h"
+#include "worker/gpu/loop/communicator_orders.h"
+#include "worker/gpu/loop/gpu_arenas.h"
+#include "worker/gpu/loop/gpu_tasks.h"
+#include "worker/gpu/loop/tile_copies.h"
 #include "worker/gpu/protocol/gpu_message.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
-#include <string>
 #include <utility>
 
 #include <absl/memory/memory.h>
@@ -14,16 +21,24 @@
 namespace crossmesh {
 namespace {
 
+// Longer than what any order may take; orders have their own limits.
+constexpr absl::Duration kNoLimit = absl::Hours(48);
 // Between two looks, while a request waits for what they find.
 constexpr absl::Duration kBusyLook = absl::Milliseconds(1);
 // While communicators or tasks are there, which may fail, or make progress, by themselves.
 constexpr absl::Duration kIdleLook = absl::Milliseconds(100);
 
+// How a machine without GPUs looks, which is nothing that was asked for and not found.
+absl::Status AsPrecondition(const absl::Status& status) {
+  if (!absl::IsNotFound(status)) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuLoop>> GpuLoop::Create(EventLoop& loop, const Clock& clock,
                                                          UniqueFd socket, Options options) {
-  auto made = absl::WrapUnique(new GpuLoop(loop));
+  auto made = absl::WrapUnique(new GpuLoop(loop, clock, std::move(options)));
   GpuLoop* const raw = made.get();
   ASSIGN_OR_RETURN(
       raw->socket_,
@@ -34,55 +49,185 @@ absl::StatusOr<std::unique_ptr<GpuLoop>> GpuLoop::Create(EventLoop& loop, const 
                                  },
                              .on_closed = [raw](const absl::Status& why) { raw->OnClosed(why); }}));
   loop.AddSource(*raw->socket_);
-  const absl::Status status = raw->Open(clock, std::move(options));
+  const absl::Status status = raw->Open();
   if (status.ok()) return made;
   // Or the worker would only see that the process ended.
   raw->End(status);
   return status;
 }
 
+GpuLoop::GpuLoop(EventLoop& loop, const Clock& clock, Options options)
+    : loop_(loop), clock_(clock), options_(std::move(options)) {}
+
 GpuLoop::~GpuLoop() {
   loop_.Cancel(next_look_);
   if (socket_ != nullptr) loop_.RemoveSource(*socket_);
 }
 
-absl::Status GpuLoop::Open(const Clock& clock, Options options) {
-  ASSIGN_OR_RETURN(requests_,
-                   GpuRequests::Create(loop_, clock, std::move(options),
-                                       [this](const v1::GpuNotice& notice) { Say(notice); }));
-  ASSIGN_OR_RETURN(const PreflightReport preflight, requests_->Preflight());
-  ASSIGN_OR_RETURN(const std::string pci_address, requests_->PciAddress());
+absl::Status GpuLoop::Open() {
+  RETURN_IF_ERROR(OpenLibraries());
+  ASSIGN_OR_RETURN(gpu_, Gpu::Create(*driver_, UuidOf(options_.gpu)));
+  ASSIGN_OR_RETURN(staging_, RegisteredStaging::Allocate(*nccl_, options_.staging_bytes.value()));
+  ASSIGN_OR_RETURN(arenas_, GpuArenas::Create(*gpu_));
+  OpenCommunicators();
+  ASSIGN_OR_RETURN(tasks_,
+                   GpuTasks::Create({.loop = loop_,
+                                     .gpu = *gpu_,
+                                     .staging = *staging_,
+                                     .arenas = *arenas_,
+                                     .communicators = *orders_,
+                                     .libraries = {driver_->description(), nccl_->description()}}));
+  ASSIGN_OR_RETURN(copies_, TileCopies::Create(*gpu_, *arenas_));
+  ASSIGN_OR_RETURN(const v1::GpuNotice::Answer preflight, TakePreflight());
+  ASSIGN_OR_RETURN(const std::string pci_address, gpu_->PciAddress());
   v1::GpuNotice notice;
   notice.mutable_hello()->set_protocol(kGpuProtocol);
   notice.mutable_hello()->set_pci_address(pci_address);
-  *notice.mutable_hello()->mutable_preflight() = ToProto(preflight);
+  *notice.mutable_hello()->mutable_preflight() = preflight.preflight().report();
   Say(notice);
   return absl::OkStatus();
+}
+
+absl::Status GpuLoop::OpenLibraries() {
+  absl::StatusOr<std::unique_ptr<const DriverApi>> driver = DriverApi::Load(options_.driver);
+  if (!driver.ok()) return AsPrecondition(driver.status());
+  driver_ = *std::move(driver);
+  absl::StatusOr<std::unique_ptr<const NcclApi>> nccl = NcclApi::Load(options_.nccl);
+  if (!nccl.ok()) return AsPrecondition(nccl.status());
+  nccl_ = *std::move(nccl);
+  return absl::OkStatus();
+}
+
+void GpuLoop::OpenCommunicators() {
+  communicators_ = std::make_unique<CommunicatorTable>(
+      clock_, *driver_, *nccl_,
+      CommunicatorTable::Options{.self = {.gpu = options_.gpu, .incarnation = options_.incarnation},
+                                 .staging = staging_.get(),
+                                 .timeouts = {.creating = kNoLimit,
+                                              .finalizing = kNoLimit,
+                                              .ending = options_.communicator_end_limit},
+                                 .ctas = options_.communicator_ctas});
+  const auto on_lost = [this](const CommunicatorKey& key, const absl::Status& cause) {
+    v1::GpuNotice notice;
+    *notice.mutable_communicator_lost()->mutable_key() = ToProto(key);
+    *notice.mutable_communicator_lost()->mutable_cause() = ToProto(cause);
+    Say(notice);
+  };
+  const auto on_change = [this](const Communicator& communicator, CommunicatorState state,
+                                const absl::Status& cause) {
+    // It is there by then: the first communicator comes by a request.
+    tasks_->OnCommunicatorChange(communicator, state, cause);
+  };
+  orders_ = std::make_unique<CommunicatorOrders>(
+      clock_, *communicators_,
+      CommunicatorOrders::Handlers{.on_lost = on_lost, .on_change = on_change});
 }
 
 void GpuLoop::OnMessage(absl::string_view bytes, UniqueFd descriptor) {
   if (is_over_) return;
   const absl::StatusOr<v1::GpuRequest> request = ParseGpuRequest(bytes);
   if (!request.ok()) return End(request.status());
-  requests_->CarryOut(*request, std::move(descriptor),
-                      [this, id = request->id()](v1::GpuNotice::Answer answer, UniqueFd memory) {
-                        v1::GpuNotice notice;
-                        *notice.mutable_answer() = std::move(answer);
-                        notice.mutable_answer()->set_request(id);
-                        Say(notice, std::move(memory));
-                      });
-  if (const absl::Status health = requests_->health(); !health.ok()) return End(health);
-  if (!requests_->is_idle()) LookSoon();
+  CarryOut(*request, std::move(descriptor));
+  if (const absl::Status status = health(); !status.ok()) return End(status);
+  if (!is_idle()) LookSoon();
+}
+
+void GpuLoop::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor) {
+  const uint64_t id = request.id();
+  const auto end = [this, id](const absl::Status& status) { Reply(id, status); };
+  const auto end_order = [this, id](const absl::StatusOr<int64_t>& bytes) {
+    Reply(id, bytes.status());
+  };
+  switch (request.body_case()) {
+    case v1::GpuRequest::kCreateArena:
+      return arenas_->CreateArena(request.create_arena(), [this, id](auto memory) {
+        Reply(id, memory.status(), {}, memory.ok() ? *std::move(memory) : UniqueFd());
+      });
+    case v1::GpuRequest::kImportArena:
+      return end(arenas_->Import(request.import_arena(), descriptor));
+    case v1::GpuRequest::kReleaseArena:
+      // A binding keeps the memory of its tiles, which would outlive the arena.
+      tasks_->Forget(ArenaId(request.release_arena().arena()));
+      return end(arenas_->Release(ArenaId(request.release_arena().arena())));
+    case v1::GpuRequest::kMintCommunicatorId:
+      return Reply(id, MintCommunicatorId());
+    case v1::GpuRequest::kCreateCommunicator:
+      return orders_->Create(request.create_communicator(), [this, id](const auto& bytes) {
+        v1::GpuNotice::Answer answer;
+        answer.mutable_created()->set_size_bytes(bytes.value_or(0));
+        Reply(id, bytes.status(), std::move(answer));
+      });
+    case v1::GpuRequest::kDestroyCommunicator:
+      return orders_->Destroy(request.destroy_communicator(), end_order);
+    case v1::GpuRequest::kStopCommunicator:
+      return orders_->Stop(request.stop_communicator(), end_order);
+    case v1::GpuRequest::kBeginEpoch:
+      return orders_->BeginEpoch(request.begin_epoch().epoch(), end_order);
+    case v1::GpuRequest::kGetPreflight:
+      return Reply(id, TakePreflight());
+    case v1::GpuRequest::kRunTask:
+      return tasks_->Begin(request, [this, id](Result result) { Reply(id, std::move(result)); });
+    case v1::GpuRequest::kCopyTiles:
+      return copies_->Begin(request.copy_tiles(), std::move(descriptor), end);
+    case v1::GpuRequest::kCancelTask:
+      Cancel(request.cancel_task());
+      return end(absl::OkStatus());
+    case v1::GpuRequest::kPing:
+      return end(absl::OkStatus());
+    case v1::GpuRequest::BODY_NOT_SET:
+      break;
+  }
+  end(Malformed("body", "a request", "none that is known"));
+}
+
+GpuLoop::Result GpuLoop::MintCommunicatorId() const {
+  ASSIGN_OR_RETURN(std::string id, MintId(*nccl_));
+  v1::GpuNotice::Answer answer;
+  answer.mutable_minted()->set_id(std::move(id));
+  return answer;
+}
+
+GpuLoop::Result GpuLoop::TakePreflight() const {
+  ASSIGN_OR_RETURN(
+      PreflightReport report,
+      crossmesh::TakePreflight(*driver_, *nccl_,
+                               {.gpu = options_.gpu, .incarnation = options_.incarnation}));
+  report.communicators = communicators_->MemoryByTicket();
+  v1::GpuNotice::Answer answer;
+  *answer.mutable_preflight()->mutable_report() = ToProto(report);
+  return answer;
+}
+
+void GpuLoop::Cancel(const v1::GpuRequest::CancelTask& request) {
+  const TaskKey key = FromProto(request.key());
+  const absl::Status cause = CauseFromProto(request.cause());
+  // A worker knows its task; whether it runs or is copied here only these do.
+  tasks_->Cancel(key, cause);
+  copies_->Cancel(key, cause);
 }
 
 void GpuLoop::OnClosed(const absl::Status& why) {
   if (absl::IsInvalidArgument(why)) return End(why);
   // What runs uses its memory until the process ends, or its peers have answered.
-  if (requests_->is_moving()) {
+  if (!tasks_->is_empty() || !copies_->is_empty()) {
     return End(absl::UnavailableError("the worker has gone in a task"));
   }
   has_worker_gone_ = true;
   LookSoon();
+}
+
+void GpuLoop::Reply(uint64_t id, Result result) {
+  const absl::Status status = result.status();
+  Reply(id, status, result.ok() ? *std::move(result) : v1::GpuNotice::Answer());
+}
+
+void GpuLoop::Reply(uint64_t id, const absl::Status& status, v1::GpuNotice::Answer answer,
+                    UniqueFd memory) {
+  v1::GpuNotice notice;
+  *notice.mutable_answer() = std::move(answer);
+  notice.mutable_answer()->set_request(id);
+  *notice.mutable_answer()->mutable_status() = ToProto(status);
+  Say(notice, std::move(memory));
 }
 
 void GpuLoop::Say(const v1::GpuNotice& notice, UniqueFd descriptor) {
@@ -109,15 +254,34 @@ void GpuLoop::LookSoon() {
 
 void GpuLoop::Look() {
   is_look_near_ = false;
-  if (const absl::Status status = requests_->Poll(); !status.ok()) End(status);
-  // Memory must not go while it is being filled.
-  if (has_worker_gone_ && !requests_->is_filling()) is_over_ = true;
+  if (const absl::Status status = Poll(); !status.ok()) End(status);
+  // Memory must not go while it is being filled, which ends by itself.
+  if (has_worker_gone_ && !arenas_->is_filling()) is_over_ = true;
   if (is_over_) return;
-  if (requests_->is_busy()) return LookSoon();
+  if (is_busy()) return LookSoon();
   // Progress is not worth a message at every busy look.
-  for (const v1::GpuNotice& progress : requests_->Progress()) Say(progress);
-  if (requests_->is_idle()) return;
+  for (const v1::GpuNotice& progress : tasks_->Progress()) Say(progress);
+  if (is_idle()) return;
   next_look_ = loop_.RunAfter(kIdleLook, [this] { Look(); });
 }
+
+absl::Status GpuLoop::Poll() {
+  orders_->Poll();
+  RETURN_IF_ERROR(arenas_->Poll());
+  RETURN_IF_ERROR(copies_->Poll());
+  return health();
+}
+
+absl::Status GpuLoop::health() const {
+  RETURN_IF_ERROR(orders_->health());
+  RETURN_IF_ERROR(gpu_->health());
+  return tasks_->health();
+}
+
+bool GpuLoop::is_busy() const {
+  return orders_->is_busy() || arenas_->is_filling() || !copies_->is_empty();
+}
+
+bool GpuLoop::is_idle() const { return !is_busy() && orders_->is_empty() && tasks_->is_empty(); }
 
 }  // namespace crossmesh

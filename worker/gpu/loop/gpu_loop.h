@@ -1,13 +1,18 @@
 #pragma once
 
+#include "common/base/byte_count.h"
 #include "common/base/clock.h"
 #include "common/base/unique_fd.h"
 #include "common/event_loop/event_loop.h"
 #include "crossmesh/v1/gpu_process.pb.h"
-#include "worker/gpu/loop/gpu_requests.h"
+#include "worker/gpu/communicators/nccl_communicator.h"
+#include "worker/gpu/libraries/driver_api.h"
+#include "worker/gpu/libraries/nccl_api.h"
 #include "worker/gpu/protocol/message_socket.h"
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -16,9 +21,18 @@
 
 namespace crossmesh {
 
-// One GPU at the service of a worker: carries out what comes through a socket, on an event loop
-// whose thread issues all work of the GPU. The program crossmesh-gpu is one; a process that embeds
-// a worker can run it on a thread of its own.
+class CommunicatorOrders;
+class CommunicatorTable;
+class Gpu;
+class GpuArenas;
+class GpuTasks;
+class RegisteredStaging;
+class TileCopies;
+
+// One GPU at the service of a worker: owns it with its libraries, arenas, communicators, tasks and
+// copies, and carries out what comes through a socket, on an event loop whose thread issues all
+// work of the GPU. The program crossmesh-gpu is one; a process that embeds a worker can run it on a
+// thread of its own.
 //
 // It is over when the worker has gone, or when it can do nothing more: the GPU is lost to this
 // process, a communicator hangs, the worker sent bytes that are no request, or has gone in the
@@ -27,10 +41,19 @@ namespace crossmesh {
 // destruction included.
 class GpuLoop {
  public:
-  using Options = GpuRequests::Options;
+  struct Options {
+    std::string gpu;  // its UUID
+    uint64_t incarnation = 0;
+    DriverApi::Options driver;
+    NcclApi::Options nccl;
+    ByteCount staging_bytes{int64_t{256} << 20};
+    absl::Duration communicator_end_limit = absl::Seconds(20);
+    CtaLimits communicator_ctas = {};
+  };
 
-  // As GpuRequests::Create; then says hello. The error was told as last words. `loop` and `clock`
-  // must outlive it.
+  // Loads the libraries, takes the GPU, and says hello. FailedPrecondition without driver or NCCL,
+  // NotFound without such a GPU, ResourceExhausted; the error was told as last words. Takes
+  // seconds. `loop` and `clock` must outlive it.
   static absl::StatusOr<std::unique_ptr<GpuLoop>> Create(EventLoop& loop, const Clock& clock,
                                                          UniqueFd socket, Options options);
   ~GpuLoop();
@@ -42,13 +65,30 @@ class GpuLoop {
   const absl::Status& end() const { return end_; }
 
  private:
-  explicit GpuLoop(EventLoop& loop) : loop_(loop) {}
+  using Result = absl::StatusOr<v1::GpuNotice::Answer>;  // what an answer says beside its status
 
-  absl::Status Open(const Clock& clock, Options options);
+  GpuLoop(EventLoop& loop, const Clock& clock, Options options);
+
+  absl::Status Open();
+  absl::Status OpenLibraries();
+  void OpenCommunicators();
 
   void OnMessage(absl::string_view bytes, UniqueFd descriptor);
   void OnClosed(const absl::Status& why);
 
+  // Replies once, from inside or when Look has seen the end. A request that says what it must not
+  // is answered with InvalidArgument.
+  void CarryOut(const v1::GpuRequest& request, UniqueFd descriptor);
+  Result MintCommunicatorId() const;
+  // What the process has now.
+  Result TakePreflight() const;
+  void Cancel(const v1::GpuRequest::CancelTask& request);
+
+  // To the request with this id.
+  void Reply(uint64_t id, Result result);
+  // CreateArena's has memory.
+  void Reply(uint64_t id, const absl::Status& status, v1::GpuNotice::Answer answer = {},
+             UniqueFd memory = UniqueFd());
   void Say(const v1::GpuNotice& notice, UniqueFd descriptor = UniqueFd());
   // Tells the last words.
   void End(const absl::Status& why);
@@ -56,16 +96,34 @@ class GpuLoop {
   // Looks at what goes on by itself, soon, and as often as is useful.
   void LookSoon();
   void Look();
+  absl::Status Poll();
+  // Not OK: the process can do nothing more.
+  absl::Status health() const;
+  // Whether Poll is expected to see something soon.
+  bool is_busy() const;
+  // Whether there is nothing that may change by itself.
+  bool is_idle() const;
 
   EventLoop& loop_;
+  const Clock& clock_;
+  const Options options_;
   bool has_worker_gone_ = false;
   bool is_over_ = false;
   absl::Status end_;
   bool is_look_near_ = false;
   TimerId next_look_;
-
   std::unique_ptr<MessageSocket> socket_;
-  std::unique_ptr<GpuRequests> requests_;
+
+  // In this order: what uses something goes before it.
+  std::unique_ptr<const DriverApi> driver_;
+  std::unique_ptr<const NcclApi> nccl_;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<RegisteredStaging> staging_;
+  std::unique_ptr<GpuArenas> arenas_;
+  std::unique_ptr<CommunicatorTable> communicators_;
+  std::unique_ptr<CommunicatorOrders> orders_;
+  std::unique_ptr<GpuTasks> tasks_;
+  std::unique_ptr<TileCopies> copies_;
 };
 
 }  // namespace crossmesh

@@ -87,11 +87,9 @@ void GpuConnection::Call(v1::GpuRequest request, UniqueFd descriptor, absl::Dura
 
 GpuConnection::Expected GpuConnection::ExpectedOf(const v1::GpuRequest& request) {
   if (request.has_create_arena()) return {.descriptor = true};
-  if (request.has_mint_communicator_id()) return {.result = v1::GpuNotice::Answer::kCommunicatorId};
-  if (request.has_create_communicator()) {
-    return {.result = v1::GpuNotice::Answer::kCommunicatorBytes};
-  }
-  if (request.has_take_preflight()) return {.result = v1::GpuNotice::Answer::kPreflight};
+  if (request.has_mint_communicator_id()) return {.result = v1::GpuNotice::Answer::kMinted};
+  if (request.has_create_communicator()) return {.result = v1::GpuNotice::Answer::kCreated};
+  if (request.has_get_preflight()) return {.result = v1::GpuNotice::Answer::kPreflight};
   if (request.has_run_task()) {
     // Once: a process that has been given the part cannot ask for it for ever.
     return {.result = v1::GpuNotice::Answer::kReport,

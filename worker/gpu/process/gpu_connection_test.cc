@@ -73,7 +73,7 @@ class GpuConnectionTest : public testing::Test {
   }
   static v1::GpuNotice IdFor(uint64_t request) {
     v1::GpuNotice notice = AnswerTo(request);
-    notice.mutable_answer()->set_communicator_id("id");
+    notice.mutable_answer()->mutable_minted()->set_id("id");
     return notice;
   }
 
@@ -120,7 +120,7 @@ TEST_F(GpuConnectionTest, ACallEndsWithItsAnswer) {
   Say(IdFor(requests_[1].id()));
   RunUntil(*loop_, [&] { return reply_.has_value(); });
   ASSERT_OK(*reply_);
-  EXPECT_EQ((*reply_)->answer.communicator_id(), "id");
+  EXPECT_EQ((*reply_)->answer.minted().id(), "id");
 }
 
 TEST_F(GpuConnectionTest, ARefusalComesWithTheNameOfTheGpu) {
@@ -211,8 +211,8 @@ TEST_F(GpuConnectionTest, AnAnswerOfAnotherKindIsNotTaken) {
   answer.mutable_answer()->mutable_report();
   Say(answer);
   ExpectLost(absl::StatusCode::kInvalidArgument,
-             "an answer to MintCommunicatorId: expected result communicator_id without a "
-             "descriptor, found result report without a descriptor");
+             "an answer to mint_communicator_id: expected result minted without a descriptor, "
+             "found result report without a descriptor");
   EXPECT_THAT(*reply_, StatusIs(absl::StatusCode::kUnavailable));
 }
 
@@ -276,7 +276,7 @@ TEST_F(GpuConnectionTest, APartIsNeededOnce) {
   answer.mutable_answer()->set_request(requests_[2].id());
   Say(answer);
   ExpectLost(absl::StatusCode::kInvalidArgument,
-             "an answer to RunTask: expected result report without a descriptor, found result "
+             "an answer to run_task: expected result report without a descriptor, found result "
              "need_part");
 }
 
@@ -290,7 +290,7 @@ TEST_F(GpuConnectionTest, PingsFollowEachOther) {
   clock_.Advance(absl::Seconds(1));
   RunUntil(*loop_, [&] { return requests_.size() == 2; });
   clock_.Advance(absl::Seconds(20));
-  ExpectLost(absl::StatusCode::kDeadlineExceeded, "did not answer Ping within 20s");
+  ExpectLost(absl::StatusCode::kDeadlineExceeded, "did not answer ping within 20s");
 }
 
 }  // namespace

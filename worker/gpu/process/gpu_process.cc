@@ -343,6 +343,7 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
     case v1::GpuRequest::kDestroyCommunicator:
       return TimeOf(request.destroy_communicator().timeout()) + ending;
     case v1::GpuRequest::kStopCommunicator:
+    case v1::GpuRequest::kBeginEpoch:
       return ending;
     case v1::GpuRequest::kRunTask:
       return TimeOf(request.run_task().deadline()) + ending;
@@ -354,7 +355,7 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
     case v1::GpuRequest::kMintCommunicatorId:
     case v1::GpuRequest::kCancelTask:
     case v1::GpuRequest::kPing:
-    case v1::GpuRequest::kTakePreflight:
+    case v1::GpuRequest::kGetPreflight:
     case v1::GpuRequest::BODY_NOT_SET:
       break;
   }

@@ -60,11 +60,11 @@ TEST_F(GpuProcessTest, ItSaysWhatItHasAgainWhenItIsAsked) {
   Child& child = StartUp(OptionsOf(0));
   ASSERT_OK(MakeArena(child, 64 << 20));
   v1::GpuRequest request;
-  request.mutable_take_preflight();
+  request.mutable_get_preflight();
   const auto asked = Begin(child, std::move(request));
   Await(*asked);
   ASSERT_OK(asked->status());
-  EXPECT_LE((*asked->reply)->answer.preflight().free_bytes(),
+  EXPECT_LE((*asked->reply)->answer.preflight().report().free_bytes(),
             child.told.ups.at(0).free_bytes - (64 << 20));
 }
 
@@ -258,8 +258,9 @@ TEST_F(GpuProcessTest, AProcessThatDoesNotAnswerInTimeIsReplaced) {
   const auto call = Begin(child, MintCommunicatorIdRequest());
   clock_.Advance(absl::Seconds(31));
   Await(*call);
-  EXPECT_THAT(call->status(), StatusIs(absl::StatusCode::kUnavailable,
-                                       HasSubstr("did not answer MintCommunicatorId within 30s")));
+  EXPECT_THAT(call->status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("did not answer mint_communicator_id within 30s")));
   EXPECT_THAT(child.told.downs, ElementsAre(StatusIs(absl::StatusCode::kDeadlineExceeded)));
   AwaitReplacement(child);
   EXPECT_EQ(MintIdAt(child).size(), 128U);
@@ -352,8 +353,7 @@ TEST_F(GpuProcessTest, TheCommunicatorsOfAProcessThatIsKilledEndAtTheOthers) {
   const CommunicatorKey key = KeyOf({&a, &b});
   SendSignal(b.process->pid(), SIGKILL);
   AwaitReplacement(b);
-  const auto stop =
-      Begin(a, StopCommunicatorRequest(key, absl::UnavailableError("a peer is gone")));
+  const auto stop = Begin(a, StopCommunicatorRequest(key, "a peer is gone"));
   Await(*stop);
   EXPECT_OK(stop->status());
   b.tickets = 0;

@@ -141,7 +141,7 @@ TEST_F(LyingWorkerTest, WhatCannotBeDoneIsRefusedAndTheProcessGoesOn) {
               refused("create_communicator.timeout"));
   EXPECT_THAT(Ask(DestroyCommunicatorRequest({.key = key, .timeout = {}})),
               refused("destroy_communicator.timeout"));
-  EXPECT_THAT(Ask(StopCommunicatorRequest({.purpose = "relay"}, absl::OkStatus())),
+  EXPECT_THAT(Ask(StopCommunicatorRequest({.purpose = "relay"}, "")),
               refused("communicator.ranks"));
   EXPECT_OK(Ask(PingRequest()));
 }

@@ -46,7 +46,7 @@ absl::StatusOr<v1::GpuNotice> ParseGpuNotice(absl::string_view bytes) {
 
 absl::string_view NameOf(const v1::GpuRequest& request) {
   const auto* const body = v1::GpuRequest::descriptor()->FindFieldByNumber(request.body_case());
-  return body == nullptr ? "nothing" : absl::string_view(body->message_type()->name());
+  return body == nullptr ? "nothing" : absl::string_view(body->name());
 }
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected,

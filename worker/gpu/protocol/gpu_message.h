@@ -24,7 +24,7 @@ namespace crossmesh {
 absl::StatusOr<v1::GpuRequest> ParseGpuRequest(absl::string_view bytes);
 absl::StatusOr<v1::GpuNotice> ParseGpuNotice(absl::string_view bytes);
 
-// "CreateArena", for errors and logs.
+// "create_arena", for errors and logs.
 absl::string_view NameOf(const v1::GpuRequest& request);
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected,

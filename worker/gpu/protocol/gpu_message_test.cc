@@ -41,7 +41,7 @@ TEST(GpuMessageTest, ARequestHasAnId) {
   request.set_id(7);
   ASSERT_OK_AND_ASSIGN(const v1::GpuRequest parsed, ParseGpuRequest(request.SerializeAsString()));
   EXPECT_EQ(parsed.id(), 7U);
-  EXPECT_EQ(NameOf(parsed), "Ping");
+  EXPECT_EQ(NameOf(parsed), "ping");
   EXPECT_EQ(NameOf(v1::GpuRequest()), "nothing");
 }
 

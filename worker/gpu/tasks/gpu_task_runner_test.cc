@@ -129,8 +129,7 @@ class GpuTaskRunnerTest : public testing::Test {
   void StopCommunicator(const CommunicatorKey& communicator,
                         const std::vector<std::string>& devices) {
     for (const std::string& device : devices) {
-      EXPECT_THAT(gpus_.Call(gpus_[device],
-                             StopCommunicatorRequest(communicator, absl::CancelledError("enough"))),
+      EXPECT_THAT(gpus_.Call(gpus_[device], StopCommunicatorRequest(communicator, "enough")),
                   AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
     }
   }

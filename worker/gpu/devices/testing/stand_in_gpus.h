@@ -149,8 +149,8 @@ inline absl::StatusOr<CommunicatorKey> StandInGpus::MakeCommunicator() {
     key.ranks.push_back(ranks.back()->rank());
   }
   ASSIGN_OR_RETURN(const GpuProcess::Reply minted, Call(*ranks[0], MintCommunicatorIdRequest()));
-  const v1::GpuRequest create = CreateCommunicatorRequest({.key = key, .ticket = ++tickets_},
-                                                          minted.answer.communicator_id());
+  const v1::GpuRequest create =
+      CreateCommunicatorRequest({.key = key, .ticket = ++tickets_}, minted.answer.minted().id());
   size_t answers = 0;
   absl::Status made;
   for (GpuDevice* const rank : ranks) {

@@ -144,7 +144,7 @@ class GpuProcessTest : public testing::Test {
     const auto minted = Begin(child, MintCommunicatorIdRequest());
     Await(*minted);
     EXPECT_OK(minted->status());
-    return (*minted->reply)->answer.communicator_id();
+    return (*minted->reply)->answer.minted().id();
   }
   static CommunicatorKey KeyOf(const std::vector<Child*>& children) {
     CommunicatorKey key = {.ranks = {}, .purpose = "relay", .epoch = 1};

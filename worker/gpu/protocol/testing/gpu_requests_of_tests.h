@@ -10,6 +10,7 @@
 #include "worker/gpu/protocol/gpu_message.h"
 
 #include <cstdint>
+#include <string>
 
 #include <absl/status/status.h>
 #include <absl/strings/string_view.h>
@@ -37,7 +38,7 @@ struct CommunicatorOrder {
 inline v1::GpuRequest CreateCommunicatorRequest(const CommunicatorOrder& order,
                                                 absl::string_view id) {
   v1::GpuRequest request;
-  v1::GpuRequest::CreateCommunicator& create = *request.mutable_create_communicator();
+  v1::CreateCommunicatorRequest& create = *request.mutable_create_communicator();
   *create.mutable_key() = ToProto(order.key);
   create.set_ticket(order.ticket);
   create.set_id(id.data(), id.size());
@@ -47,7 +48,7 @@ inline v1::GpuRequest CreateCommunicatorRequest(const CommunicatorOrder& order,
 
 inline v1::GpuRequest DestroyCommunicatorRequest(const CommunicatorOrder& order) {
   v1::GpuRequest request;
-  v1::GpuRequest::DestroyCommunicator& destroy = *request.mutable_destroy_communicator();
+  v1::DestroyCommunicatorRequest& destroy = *request.mutable_destroy_communicator();
   *destroy.mutable_key() = ToProto(order.key);
   destroy.set_ticket(order.ticket);
   *destroy.mutable_timeout() = ToProto(order.timeout);
@@ -55,10 +56,10 @@ inline v1::GpuRequest DestroyCommunicatorRequest(const CommunicatorOrder& order)
 }
 
 inline v1::GpuRequest StopCommunicatorRequest(const CommunicatorKey& key,
-                                              const absl::Status& cause) {
+                                              absl::string_view reason) {
   v1::GpuRequest request;
   *request.mutable_stop_communicator()->mutable_key() = ToProto(key);
-  *request.mutable_stop_communicator()->mutable_cause() = ToProto(cause);
+  request.mutable_stop_communicator()->set_reason(std::string(reason));
   return request;
 }
 
