@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 
 namespace crossmesh::gpu_costs {
@@ -17,27 +15,26 @@ inline constexpr double kStepSeconds = 60e-6;
 // Of one more message in a group: enqueueing it, and its turn in the kernel.
 inline constexpr double kMessageSeconds = 1e-6;
 
-// Of a channel's copy loop, one CTA. NCCL takes 20 GB/s a channel for Ampere and more for later
-// ones (tuning.cc).
+// Of a channel's copy loop, one CTA. The most that NCCL takes for a channel of a ring by LL128 is
+// 20 GB/s for Ampere and 36.7 GB/s for Hopper (tuning.cc); here the lower one stands for all.
 inline constexpr double kChannelBytesPerSecond = 20e9;
 
-// Channels for sends and receives, of a communicator.
-inline constexpr int64_t kChannels = 32;
+// Channels for sends and receives, of a communicator: the most that there can be, which processes
+// of GPUs ask for (docs/adr/0016).
+inline constexpr int64_t kChannels = 64;
 
-// A channel more for so many bytes, up to the channels of a peer; and twice as many where a channel
-// would have more than the second of these (enqueue.cc, addP2pToPlan).
-inline constexpr int64_t kChannelBytesMin = int64_t{64} << 10;
-inline constexpr int64_t kChannelBytesMax = int64_t{16} << 20;
+// What NCCL expects of one of NVLink's links, 20.0 to 40.1 GB/s by generation (topo.h), by data
+// sheets, and of a channel over a NIC (paths.cc, P2P_PER_CHANNEL_NET_BW).
+inline constexpr int64_t kLinkBytesPerSecond = 25'000'000'000;
+inline constexpr int64_t kNicChannelBytesPerSecond = 14'000'000'000;
 
-// Over which a message of a communicator of so many ranks goes.
-constexpr int64_t MessageChannels(int64_t bytes, int64_t ranks) {
-  const auto ranks_rounded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ranks)));
-  const int64_t channels = std::max<int64_t>(1, kChannels / ranks_rounded);
-  const int64_t filled = (bytes + kChannelBytesMin - 1) / kChannelBytesMin;
-  if (filled <= channels) return std::max<int64_t>(1, filled);
-  const int64_t wanted = (bytes + kChannelBytesMax - 1) / kChannelBytesMax;
-  return std::min(kChannels, std::max(channels, wanted));
-}
+// Peers that a channel serves at once (device.h, NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
+inline constexpr int64_t kPeersOfAChannel = 8;
+
+// In which a channel copies inside a host, an eighth of NCCL_BUFFSIZE (docs/adr/0016), and between
+// hosts (init.cc, P2P_NET_CHUNKSIZE).
+inline constexpr int64_t kLinkPieceBytes = int64_t{256} << 10;
+inline constexpr int64_t kNicPieceBytes = int64_t{128} << 10;
 
 // The staging of a GPU, by default, for what it sends and receives in the steps that are under way
 // at once.

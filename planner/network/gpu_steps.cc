@@ -2,6 +2,7 @@
 
 #include "common/plan/chunk_periods.h"
 #include "planner/network/gpu_costs.h"
+#include "planner/network/message_channels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,6 +34,7 @@ class PortNumbers {
   int64_t rate(int64_t port) const { return rates_[port]; }
   // Is it a GPU's own, and not a rack's?
   bool OfGpu(int64_t port) const { return port < kKinds * devices_; }
+  bool OfLinks(int64_t port) const { return OfGpu(port) && port >= 2 * devices_; }
 
   template <typename Visit>
   void ForEachOf(const Hop& hop, Visit visit) const {
@@ -53,11 +55,17 @@ class PortNumbers {
   std::vector<int64_t> rates_;
 };
 
-// What one port has to do in one step.
+// What one port has to do, in one step or in all.
 struct PortWork {
   int64_t bytes = 0;
-  int32_t channels = 0;
-  int32_t messages = 0;
+  int64_t channels = 0;  // of all messages
+  int64_t messages = 0;
+
+  void Add(const PortWork& other) {
+    bytes += other.bytes;
+    channels += other.channels;
+    messages += other.messages;
+  }
 };
 
 class StepPredictor {
@@ -67,6 +75,7 @@ class StepPredictor {
       : network_(network),
         routes_(routes),
         ports_(network),
+        channels_(network),
         sizes_(sizes),
         devices_(std::ssize(network.host_of)),
         total_(ports_.size()),
@@ -102,10 +111,12 @@ class StepPredictor {
     for (const Relay& relay : routes_.relays) {
       const int64_t bytes = relay.end - relay.begin;
       const int64_t chunks = ChunksOf(relay);
+      const PortWork work = {
+          .bytes = bytes, .channels = chunks * channels_.Of(bytes / chunks), .messages = chunks};
       latency[relay.root] = 0;
       moved_[relay.root] += bytes;
       for (const Hop& hop : routes_.HopsOf(relay)) {
-        ports_.ForEachOf(hop, [&](int64_t port) { total_[port] += bytes; });
+        ports_.ForEachOf(hop, [&](int64_t port) { total_[port].Add(work); });
         moved_[hop.to] += bytes;
         depth_ = std::max<int64_t>(depth_, hop.period);
         run_.messages += chunks;
@@ -119,21 +130,14 @@ class StepPredictor {
     for (int64_t port = 0; port < ports_.size(); ++port) {
       if (ports_.rate(port) == PortRates::kUnlimited) continue;
       const double seconds =
-          static_cast<double>(total_[port]) / static_cast<double>(ports_.rate(port));
+          static_cast<double>(total_[port].bytes) / static_cast<double>(ports_.rate(port));
       run_.busiest_seconds = std::max(run_.busiest_seconds, seconds);
     }
   }
 
   void PredictByStep() {
     for (const Relay& relay : routes_.relays) AddChunks(relay);
-    for (const std::vector<PortWork>& step : steps_) {
-      double seconds = gpu_costs::kStepSeconds;
-      for (int64_t port = 0; port < std::ssize(step); ++port) {
-        seconds = std::max(seconds, SecondsOf(port, step[port]));
-      }
-      run_.seconds += seconds;
-      for (DeviceRank d = 0; d < devices_; ++d) NoteStepBytes(step, d);
-    }
+    for (const std::vector<PortWork>& step : steps_) run_.seconds += SecondsOf(step);
     run_.steps = std::ssize(steps_);
   }
 
@@ -151,12 +155,18 @@ class StepPredictor {
     if (step >= std::ssize(steps_)) {
       steps_.resize(step + 1, std::vector<PortWork>(ports_.size()));
     }
-    ports_.ForEachOf(hop, [&](int64_t port) {
-      PortWork& work = steps_[step][port];
-      work.bytes += bytes;
-      work.channels += static_cast<int32_t>(gpu_costs::MessageChannels(bytes, devices_));
-      ++work.messages;
-    });
+    const PortWork work = {.bytes = bytes, .channels = channels_.Of(bytes), .messages = 1};
+    ports_.ForEachOf(hop, [&](int64_t port) { steps_[step][port].Add(work); });
+  }
+
+  // Of one step, by port; also notes what it takes of staging.
+  double SecondsOf(std::span<const PortWork> step) {
+    double seconds = gpu_costs::kStepSeconds;
+    for (int64_t port = 0; port < std::ssize(step); ++port) {
+      seconds = std::max(seconds, SecondsOf(port, step[port]));
+    }
+    for (DeviceRank d = 0; d < devices_; ++d) NoteStepBytes(step, d);
+    return seconds;
   }
 
   double SecondsOf(int64_t port, const PortWork& work) const {
@@ -164,7 +174,8 @@ class StepPredictor {
     auto rate = static_cast<double>(ports_.rate(port));
     double seconds = 0;
     if (ports_.OfGpu(port)) {
-      const auto channels = std::min<int64_t>(work.channels, gpu_costs::kChannels);
+      const int64_t most = ports_.OfLinks(port) ? channels_.by_links() : gpu_costs::kChannels;
+      const int64_t channels = std::min(work.channels, most);
       rate = std::min(rate, static_cast<double>(channels) * gpu_costs::kChannelBytesPerSecond);
       seconds = static_cast<double>(work.messages) * gpu_costs::kMessageSeconds;
     }
@@ -179,24 +190,25 @@ class StepPredictor {
   }
 
   void PredictAlike(int64_t steps) {
-    run_.steps = steps;
-    const auto count = static_cast<double>(steps);
-    run_.seconds = count * std::max(gpu_costs::kStepSeconds,
-                                    run_.busiest_seconds / static_cast<double>(periods()));
-    std::vector<PortWork> all(total_.size());
+    std::vector<PortWork> mean(total_.size());
+    const auto part = [this](int64_t total) { return (total + periods() - 1) / periods(); };
     for (size_t port = 0; port < total_.size(); ++port) {
-      all[port].bytes = (total_[port] + periods() - 1) / periods();
+      mean[port] = {.bytes = part(total_[port].bytes),
+                    .channels = part(total_[port].channels),
+                    .messages = part(total_[port].messages)};
     }
-    for (DeviceRank d = 0; d < devices_; ++d) NoteStepBytes(all, d);
+    run_.steps = steps;
+    run_.seconds = static_cast<double>(steps) * SecondsOf(mean);
   }
 
   const GpuNetwork& network_;
   const Routes& routes_;
   const PortNumbers ports_;
+  const MessageChannels channels_;
   const StepSizes sizes_;
   const int64_t devices_;
-  std::vector<int64_t> total_;  // bytes, by port
-  std::vector<int64_t> moved_;  // bytes that a device's kernels read and write
+  std::vector<PortWork> total_;  // by port
+  std::vector<int64_t> moved_;   // bytes that a device's kernels read and write
   int64_t depth_ = 0;
   double latency_seconds_ = 0;
   std::vector<std::vector<PortWork>> steps_;  // by step and port

@@ -117,7 +117,7 @@ TEST(GpuPlanTest, PlansOfRealSizesAreNearWhatThePortsCanDo) {
        0.9, 8 * kMiB},
       {"NVLink, all to all", "[86016, 86016]: x=8 on a.0-7 [x, -] -> y=8 on a.0-7 [-, y]", 0.85,
        kMiB},
-      {"NVLink, 4 to 4", "[86016, 86016]: x=4 on a.0-3 [x, -] -> y=4 on a.4-7 [-, y]", 0.65, kMiB},
+      {"NVLink, 4 to 4", "[86016, 86016]: x=4 on a.0-3 [x, -] -> y=4 on a.4-7 [-, y]", 0.85, kMiB},
   };
   for (const RealCase& c : cases) {
     SCOPED_TRACE(c.name);

@@ -56,20 +56,6 @@ PlanCase Qwen3(int64_t hosts = 32) {
           .source_rules = Rules("* [node*local, ...] nested_chunk")};
 }
 
-PlanCase Qwen3ToReplicas(int64_t hosts, int64_t replicas) {
-  PlanCase result = Qwen3(hosts);
-  result.destination_mesh = MeshOver("b", {{"replica", replicas}, {"tensor", 8}});
-  result.destination_rules = Rules(R"(
-      *.o_proj.weight     [-, tensor]
-      *.down_proj.weight  [-, tensor]
-      *_proj.weight       [tensor, -]
-      *embed_tokens.weight [tensor, -]
-      lm_head.weight      [tensor, -]
-      *                   [...])");
-  result.replica_axes = {"replica"};
-  return result;
-}
-
 PlanCase Qwen3ToExperts() {
   PlanCase result = Qwen3();
   result.destination_mesh = MeshOver("b", {{"expert", 32}, {"tensor", 4}});
@@ -112,6 +98,20 @@ const std::vector<NamedCase>& Cases() {
 }
 
 }  // namespace
+
+PlanCase Qwen3ToReplicas(int64_t hosts, int64_t replicas) {
+  PlanCase result = Qwen3(hosts);
+  result.destination_mesh = MeshOver("b", {{"replica", replicas}, {"tensor", 8}});
+  result.destination_rules = Rules(R"(
+      *.o_proj.weight     [-, tensor]
+      *.down_proj.weight  [-, tensor]
+      *_proj.weight       [tensor, -]
+      *embed_tokens.weight [tensor, -]
+      lm_head.weight      [tensor, -]
+      *                   [...])");
+  result.replica_axes = {"replica"};
+  return result;
+}
 
 std::vector<std::string> PlanCaseNames() {
   std::vector<std::string> names;

@@ -20,6 +20,10 @@ struct PlanCase {
   std::vector<std::string> replica_axes;
 };
 
+// Qwen3-235B-A22B from FSDP on so many hosts of 8 slots, a0, a1, ..., to replicas on hosts b0, b1,
+// ..., each cut into 8.
+PlanCase Qwen3ToReplicas(int64_t hosts, int64_t replicas);
+
 std::vector<std::string> PlanCaseNames();
 PlanCase MakePlanCase(const std::string& name);
 

@@ -30,6 +30,19 @@ constexpr ChildVariable kVariables[] = {
     {.name = "NCCL_COMM_ID", .value = "", .reason = "all communicators would meet at one address"},
 };
 
+// docs/adr/0016 says what they cost and bring; the planner counts on them (gpu_costs.h).
+constexpr ChildVariable kDefaults[] = {
+    {.name = "NCCL_MIN_P2P_NCHANNELS",
+     .value = "64",
+     .reason = "with 32, four GPUs that send to four others have half of them"},
+    {.name = "NCCL_BUFFSIZE",
+     .value = "2097152",
+     .reason = "there is a buffer for each peer and channel, of which there are twice as many"},
+    {.name = "NCCL_LL128_BUFFSIZE",
+     .value = "1048576",
+     .reason = "the same; sends and receives do not even use it"},
+};
+
 absl::string_view NameIn(absl::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
@@ -42,6 +55,8 @@ absl::string_view ValueIn(absl::string_view variable) {
 }  // namespace
 
 std::span<const ChildVariable> ChildVariables() { return kVariables; }
+
+std::span<const ChildVariable> ChildDefaults() { return kDefaults; }
 
 std::vector<ChildVariable> VariablesNotInherited(const char* const* inherited) {
   std::vector<ChildVariable> found;
@@ -71,6 +86,10 @@ std::vector<std::string> ChildEnvironment(std::vector<std::string> own,
     const bool is_ruled =
         std::ranges::find(kVariables, name, &ChildVariable::name) != std::end(kVariables);
     if (!is_ruled && !HasVariable(environment, name)) environment.emplace_back(*inherited);
+  }
+  for (const ChildVariable& variable : kDefaults) {
+    if (HasVariable(environment, variable.name)) continue;
+    environment.push_back(absl::StrCat(variable.name, "=", variable.value));
   }
   return environment;
 }

@@ -185,6 +185,8 @@ GpuChild::Options GpuProcess::ChildOptions() const {
     environment.insert(environment.end(), std::begin(kVariablesOfShares),
                        std::end(kVariablesOfShares));
   }
+  // Or the default would count more than the limit (ncclTopoComputeP2pChannels of NCCL 2.30).
+  if (CtasMaxOf(options_) > 0) environment.emplace_back("NCCL_MIN_P2P_NCHANNELS=1");
   return {.program = options_.program.empty() ? ProgramBesideThisOne() : options_.program,
           .arguments = {"--gpu", options_.gpu,                                            //
                         "--incarnation", absl::StrCat(incarnation_),                      //

@@ -83,6 +83,15 @@ TEST_F(GpuProcessTest, ItDoesNotInheritWhatChangesTheMeaningOfCalls) {
   EXPECT_THAT(environment, Contains(Pair("CUDA_VISIBLE_DEVICES", StandInUuid(0))));
 }
 
+TEST_F(GpuProcessTest, ALimitOfThreadBlocksCountsMoreThanTheDefaultOfChannels) {
+  GpuProcessOptions limited = OptionsOf(0);
+  limited.ctas_max = 8;
+  const Child& child = StartUp(std::move(limited));
+  EXPECT_THAT(child.told.ups.at(0).environment, Contains(Pair("NCCL_MIN_P2P_NCHANNELS", "1")));
+  const Child& other = StartUp(OptionsOf(1));
+  EXPECT_THAT(other.told.ups.at(0).environment, Contains(Pair("NCCL_MIN_P2P_NCHANNELS", "64")));
+}
+
 TEST_F(GpuProcessTest, ItEndsWhenItsWorkerStopsIt) {
   Child& child = StartUp(OptionsOf(0));
   ASSERT_OK_AND_ASSIGN(const UniqueFd process, OpenProcess(child.process->pid()));
