@@ -23,6 +23,14 @@
 namespace crossmesh {
 namespace {
 
+absl::Status CheckName(const StorageKey& key) {
+  // The pattern of the API's names is that of hosts.
+  if (IsHostName(key.name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("storage name: expected [a-z0-9._-]{1,63}, found \"",
+                   absl::CHexEscape(key.name.substr(0, 63)), "\""));
+}
+
 ByteCount MemoryMax(const WorkerOptions& options) {
   return options.memory_max > 0 ? ByteCount(options.memory_max) : MemoryMaxByDefault();
 }
@@ -74,8 +82,8 @@ absl::Status WorkerDevices::Open() {
 
 absl::Status WorkerDevices::ServeMemory() {
   if (options_.memory_socket.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(fd_server_,
-                   FdServer::Create(storages_, {.socket_path = options_.memory_socket}));
+  ASSIGN_OR_RETURN(fd_server_, FdServer::Create(storages_, {.socket_path = options_.memory_socket,
+                                                            .user_memory = MakerOfUserMemory()}));
   return absl::OkStatus();
 }
 
@@ -108,12 +116,7 @@ void WorkerDevices::Describe(v1::WorkerSessionRequest::Heartbeat& heartbeat) con
 
 absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey& key,
                                                                 ByteCount bytes) {
-  // The pattern of the API's names is that of hosts.
-  if (!IsHostName(key.name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("storage name: expected [a-z0-9._-]{1,63}, found \"",
-                     absl::CHexEscape(key.name.substr(0, 63)), "\""));
-  }
+  RETURN_IF_ERROR(CheckName(key));
   if (gpus_->Has(key.device)) return gpus_->MakeArena(key, bytes);
   RETURN_IF_ERROR(CheckIsOwn(key));
   ASSIGN_OR_RETURN(
@@ -121,6 +124,27 @@ absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey
       memory_.MakeArena(absl::StrCat("crossmesh:", key.name, ":", ToString(key.device)), bytes,
                         options_.pages));
   return lender_->Lend(std::move(arena));
+}
+
+UserMemory::Maker WorkerDevices::MakerOfUserMemory() {
+  return {.lend = [this](const StorageKey& key, ByteCount bytes,
+                         UniqueFd allocation) -> absl::StatusOr<std::shared_ptr<Arena>> {
+            RETURN_IF_ERROR(CheckIsGpu(key));
+            return gpus_->LendArena(key, bytes, std::move(allocation));
+          },
+          .bind = [this](const StorageKey& key, ByteCount bytes,
+                         std::vector<BoundPiece> pieces) -> absl::StatusOr<std::shared_ptr<Arena>> {
+            RETURN_IF_ERROR(CheckIsGpu(key));
+            return gpus_->BindArena(key, bytes, std::move(pieces));
+          }};
+}
+
+absl::Status WorkerDevices::CheckIsGpu(const StorageKey& key) const {
+  RETURN_IF_ERROR(CheckName(key));
+  if (gpus_->Has(key.device)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("storage \"", key.name, "\": expected a GPU of worker ", options_.name,
+                   " for memory of a user process, found device ", ToString(key.device)));
 }
 
 absl::Status WorkerDevices::CheckIsOwn(const StorageKey& key) const {

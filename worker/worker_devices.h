@@ -5,6 +5,7 @@
 #include "crossmesh/v1/worker_service.pb.h"
 #include "worker/memory/memory_budget.h"
 #include "worker/memory/storage_table.h"
+#include "worker/memory/user_memory.h"
 
 #include <memory>
 #include <vector>
@@ -71,6 +72,8 @@ class WorkerDevices {
 
  private:
   absl::Status CheckIsOwn(const StorageKey& key) const;
+  absl::Status CheckIsGpu(const StorageKey& key) const;
+  UserMemory::Maker MakerOfUserMemory();
 
   const WorkerOptions& options_;
   const Ports ports_;

@@ -17,6 +17,7 @@ constexpr std::pair<MemoryRequest::Op, absl::string_view> kOps[] = {
     {MemoryRequest::Op::kCreate, "create"}, {MemoryRequest::Op::kOpen, "open"},
     {MemoryRequest::Op::kList, "list"},     {MemoryRequest::Op::kDelete, "delete"},
     {MemoryRequest::Op::kTrim, "trim"},
+    {MemoryRequest::Op::kLend, "lend"},     {MemoryRequest::Op::kBind, "bind"},
 };
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected) {
@@ -61,6 +62,11 @@ absl::StatusOr<bool> GetFlag(const Json& object, const char* field) {
   return found->get<bool>();
 }
 
+bool HasBytes(MemoryRequest::Op op) {
+  return op == MemoryRequest::Op::kCreate || op == MemoryRequest::Op::kLend ||
+         op == MemoryRequest::Op::kBind;
+}
+
 Json ToJson(const StorageDescription& storage) {
   return {
       {"storage", storage.storage},          {"device", storage.device}, {"bytes", storage.bytes},
@@ -93,7 +99,8 @@ std::string Encode(const MemoryRequest& request) {
     json["storage"] = request.storage;
     json["device"] = request.device;
   }
-  if (request.op == MemoryRequest::Op::kCreate) json["bytes"] = request.bytes;
+  if (HasBytes(request.op)) json["bytes"] = request.bytes;
+  if (request.op == MemoryRequest::Op::kBind) json["generation"] = request.generation;
   return Dump(json);
 }
 
@@ -107,13 +114,16 @@ absl::StatusOr<MemoryRequest> DecodeMemoryRequest(absl::string_view datagram) {
     request.op = op;
     known = true;
   }
-  if (!known) return Malformed("op", "create, open, list, delete or trim");
+  if (!known) return Malformed("op", "create, open, list, delete, trim, lend or bind");
   if (request.op == MemoryRequest::Op::kList) return request;
   ASSIGN_OR_RETURN(request.storage, GetText(json, "storage", MemoryRequest::kNameBytesMax));
   if (request.storage.empty()) return Malformed("storage", "a name");
   ASSIGN_OR_RETURN(request.device, GetText(json, "device", MemoryRequest::kNameBytesMax));
-  if (request.op != MemoryRequest::Op::kCreate) return request;
+  if (!HasBytes(request.op)) return request;
   ASSIGN_OR_RETURN(request.bytes, GetCount(json, "bytes"));
+  if (request.op != MemoryRequest::Op::kBind) return request;
+  ASSIGN_OR_RETURN(const int64_t generation, GetCount(json, "generation"));
+  request.generation = static_cast<uint64_t>(generation);
   return request;
 }
 

@@ -20,6 +20,12 @@ TEST(MemoryProtocol, RequestsSurviveTheWire) {
            MemoryRequest{.op = Op::kOpen, .storage = "tr\"ainer", .device = "a.0"},
            MemoryRequest{.op = Op::kDelete, .storage = "trainer", .device = "a.0"},
            MemoryRequest{.op = Op::kTrim, .storage = "trainer", .device = "a.0"},
+           MemoryRequest{.op = Op::kLend, .storage = "pool-0", .device = "a.1", .bytes = 1 << 21},
+           MemoryRequest{.op = Op::kBind,
+                         .storage = "weights",
+                         .device = "a.1",
+                         .bytes = 4096,
+                         .generation = 3},
            MemoryRequest{.op = Op::kList},
        }) {
     EXPECT_THAT(DecodeMemoryRequest(Encode(request)), IsOkAndHolds(request));
@@ -54,6 +60,8 @@ TEST(MemoryProtocol, NamesTheFieldThatIsWrong) {
   error(R"({"op":"open","storage":""})", "\"storage\"");
   error(R"({"op":"open","storage":"s"})", "\"device\"");
   error(R"({"op":"create","storage":"s","device":"a.0"})", "\"bytes\"");
+  error(R"({"op":"lend","storage":"s","device":"a.0"})", "\"bytes\"");
+  error(R"({"op":"bind","storage":"s","device":"a.0","bytes":1})", "\"generation\"");
   error(R"({"op":"create","storage":"s","device":"a.0","bytes":-1})", "\"bytes\"");
   error(R"({"op":"create","storage":"s","device":"a.0","bytes":1.5})", "\"bytes\"");
   error(R"({"op":"create","storage":"s","device":"a.0","bytes":18446744073709551615})",

@@ -3,6 +3,7 @@
 #include "common/base/mutex.h"
 #include "common/base/unique_fd.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,14 +19,23 @@ namespace crossmesh {
 // start, so that no thread has to wait for a GPU. Thread-safe.
 class DeviceMemory {
  public:
-  // The descriptor by which processes have it, or why it could not be made.
+  // The descriptor by which processes have it, or why it could not be made. None of memory that is
+  // bound.
   using Made = absl::StatusOr<UniqueFd>;
   using Waiter = absl::AnyInvocable<void(const Made&)>;
 
+  enum class Kind : uint8_t {
+    kOwn,    // of the worker
+    kLent,   // an allocation of a user process
+    kBound,  // pieces of what is lent
+  };
+
   // `gpu`: its UUID.
-  explicit DeviceMemory(std::string gpu) : gpu_(std::move(gpu)) {}
+  explicit DeviceMemory(std::string gpu, Kind kind = Kind::kOwn)
+      : gpu_(std::move(gpu)), kind_(kind) {}
 
   const std::string& gpu() const { return gpu_; }
+  Kind kind() const { return kind_; }
 
   // Once.
   void Finish(Made made);
@@ -42,6 +52,7 @@ class DeviceMemory {
 
  private:
   const std::string gpu_;
+  const Kind kind_;
   mutable Mutex mutex_;
   std::optional<const Made> made_ ABSL_GUARDED_BY(mutex_);  // set once
   absl::Status loss_ ABSL_GUARDED_BY(mutex_);

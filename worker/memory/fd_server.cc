@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <span>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
@@ -36,6 +37,33 @@ bool SendReply(int client, const std::string& datagram, int descriptor) {
     std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
   }
   return sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == std::ssize(datagram);
+}
+
+// What a client has sent; its size, also of what `datagram` has cut. The first descriptor that came
+// along is in `descriptor`; others are closed.
+ssize_t Receive(int client, std::span<char> datagram, UniqueFd& descriptor) {
+  iovec payload{.iov_base = datagram.data(), .iov_len = datagram.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{.msg_iov = &payload,
+                 .msg_iovlen = 1,
+                 .msg_control = control.data(),
+                 .msg_controllen = control.size()};
+  const ssize_t size = recvmsg(client, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+  if (size < 0) return size;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    // The room for one may, by its alignment, hold two.
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      UniqueFd taken;
+      int fd = UniqueFd::kNone;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      taken.Reset(fd);
+      if (!descriptor.valid()) descriptor = std::move(taken);
+    }
+  }
+  return size;
 }
 
 StorageDescription Describe(const StorageStatus& status) {
@@ -71,6 +99,7 @@ absl::StatusOr<std::unique_ptr<FdServer>> FdServer::Create(StorageTable& storage
 FdServer::FdServer(StorageTable& storages, Options options, Descriptors descriptors)
     : storages_(storages),
       options_(std::move(options)),
+      user_memory_(storages, options_.user_memory),
       listener_(std::move(descriptors.listener)),
       epoll_(std::move(descriptors.epoll)),
       stop_(std::move(descriptors.stop)),
@@ -156,8 +185,8 @@ void FdServer::GoOnAccepting() {
 
 bool FdServer::Serve(int client) {
   std::array<char, 4096> datagram;
-  // MSG_TRUNC: the size that was sent, also of what the buffer has cut.
-  const ssize_t size = recv(client, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_TRUNC);
+  UniqueFd descriptor;
+  const ssize_t size = Receive(client, datagram, descriptor);
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   if (size == 0) return false;
   Answer answer;
@@ -166,7 +195,7 @@ bool FdServer::Serve(int client) {
         absl::StrCat("a request of ", size, " bytes: expected at most ", datagram.size()));
   } else if (auto request = DecodeMemoryRequest(absl::string_view(datagram.data(), size));
              request.ok()) {
-    answer = AnswerTo(*request);
+    answer = AnswerTo({.memory = *std::move(request), .descriptor = std::move(descriptor)});
   } else {
     answer.reply.status = request.status();
   }
@@ -208,46 +237,62 @@ void FdServer::SendReady() {
   }
 }
 
-FdServer::Answer FdServer::AnswerTo(const MemoryRequest& request) {
-  absl::StatusOr<Answer> answer = Execute(request);
+FdServer::Answer FdServer::AnswerTo(Request request) {
+  absl::StatusOr<Answer> answer = Execute(std::move(request));
   if (answer.ok()) return *std::move(answer);
   return {.reply = {.status = answer.status()}};
 }
 
-absl::StatusOr<FdServer::Answer> FdServer::Execute(const MemoryRequest& request) {
+absl::StatusOr<FdServer::Answer> FdServer::Execute(Request request) {
   Answer answer;
-  if (request.op == MemoryRequest::Op::kList) {
+  const MemoryRequest::Op op = request.memory.op;
+  if (op == MemoryRequest::Op::kList) {
     for (const StorageStatus& status : storages_.List()) {
       answer.reply.storages.push_back(Describe(status));
     }
     return answer;
   }
-  ASSIGN_OR_RETURN(DeviceId device, ParseDevice(request.device));
-  const StorageKey key{.name = request.storage, .device = std::move(device)};
-  if (request.op == MemoryRequest::Op::kDelete) {
+  ASSIGN_OR_RETURN(DeviceId device, ParseDevice(request.memory.device));
+  const StorageKey key{.name = request.memory.storage, .device = std::move(device)};
+  if (op == MemoryRequest::Op::kDelete) {
     RETURN_IF_ERROR(storages_.Delete(key));
     return answer;
   }
-  if (request.op == MemoryRequest::Op::kTrim) {
+  if (op == MemoryRequest::Op::kTrim) {
     RETURN_IF_ERROR(storages_.Trim(key));
     return answer;
   }
-  const bool create = request.op == MemoryRequest::Op::kCreate;
-  if (create && request.bytes > options_.storage_bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat("storage \"", key.name, "\" of ",
-                                                     request.bytes, " bytes: expected at most ",
-                                                     options_.storage_bytes_max));
-  }
-  ASSIGN_OR_RETURN(StorageTable::Opened opened,
-                   create ? storages_.Create(key, request.bytes) : storages_.Open(key));
-  if (opened.arena->fd() < 0 && opened.arena->device_memory() == nullptr) {
+  ASSIGN_OR_RETURN(StorageTable::Opened opened, OpenFor(std::move(request), key));
+  const DeviceMemory* const memory = opened.arena->device_memory().get();
+  const bool is_bound = memory != nullptr && memory->kind() == DeviceMemory::Kind::kBound;
+  if ((opened.arena->fd() < 0 && memory == nullptr) ||
+      (is_bound && op != MemoryRequest::Op::kBind)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("storage \"", key.name, "\" of device ", request.device,
-                     " lies in memory of the embedding process, which has no descriptor"));
+        absl::StrCat("storage \"", key.name, "\" of device ", ToString(key.device),
+                     is_bound ? " is bound to memory of a user process"
+                              : " lies in memory of the embedding process",
+                     ", which has no descriptor"));
   }
   answer.reply.storages.push_back(Describe(opened.status));
   answer.arena = std::move(opened.arena);
   return answer;
+}
+
+absl::StatusOr<StorageTable::Opened> FdServer::OpenFor(Request request, const StorageKey& key) {
+  const MemoryRequest& memory = request.memory;
+  if (memory.op == MemoryRequest::Op::kOpen) return storages_.Open(key);
+  if (memory.bytes > options_.storage_bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("storage \"", key.name, "\" of ",
+                                                     memory.bytes, " bytes: expected at most ",
+                                                     options_.storage_bytes_max));
+  }
+  if (memory.op == MemoryRequest::Op::kCreate) return storages_.Create(key, memory.bytes);
+  if (memory.op == MemoryRequest::Op::kLend) {
+    return user_memory_.Lend(key, ByteCount(memory.bytes), std::move(request.descriptor));
+  }
+  return user_memory_.Bind(key, {.bytes = ByteCount(memory.bytes),
+                                 .generation = memory.generation,
+                                 .list = std::move(request.descriptor)});
 }
 
 }  // namespace crossmesh

@@ -7,6 +7,7 @@
 #include "common/base/unix_listener.h"
 #include "common/memory_protocol/memory_protocol.h"
 #include "worker/memory/storage_table.h"
+#include "worker/memory/user_memory.h"
 
 #include <cstdint>
 #include <ctime>
@@ -20,7 +21,7 @@
 
 namespace crossmesh {
 
-// Lets user processes of this host make, find and map the storages of a worker, through a Unix
+// Lets user processes of this host make, find, map and lend the storages of a worker, through a Unix
 // socket that only the worker's user can open. Has a thread of its own; a client can neither block
 // nor crash it, and one that wants memory of a GPU waits for that alone. Thread-compatible; Stop is
 // repeatable.
@@ -30,6 +31,7 @@ class FdServer {
     std::string socket_path;   // a socket that nothing listens on makes way
     int32_t clients_max = 64;  // further ones wait in the kernel
     int64_t storage_bytes_max = int64_t{1} << 40;
+    UserMemory::Maker user_memory = {};
   };
 
   // `storages` must outlive the server. As UnixListener::Listen says; ResourceExhausted: there are
@@ -80,19 +82,27 @@ class FdServer {
   void SetRetry(timespec after);
   // Unless there are as many clients as it keeps.
   void GoOnAccepting();
+  struct Request {
+    MemoryRequest memory;
+    UniqueFd descriptor;  // that came along
+  };
+
   // Answers one request. False when the client is gone or breaks the rules.
   bool Serve(int client);
   // The client is not heard until its answer is ready.
   void AnswerWhenMade(int client, Answer answer);
   void SendReady();
   void Drop(int client);
-  Answer AnswerTo(const MemoryRequest& request);
-  absl::StatusOr<Answer> Execute(const MemoryRequest& request);
+  Answer AnswerTo(Request request);
+  absl::StatusOr<Answer> Execute(Request request);
+  // What create, open, lend and bind have to do.
+  absl::StatusOr<StorageTable::Opened> OpenFor(Request request, const StorageKey& key);
   void Watch(int fd);
   void Ignore(int fd);
 
   StorageTable& storages_;
   const Options options_;
+  UserMemory user_memory_;
   UnixListener listener_;
   const UniqueFd epoll_;
   EventFd stop_;

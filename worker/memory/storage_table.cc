@@ -21,6 +21,12 @@ absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
       absl::StrCat(NameOf(key), ": expected ", expected, " bytes, found ", found));
 }
 
+// Whether it is memory of a user process.
+bool IsOfUser(const Arena& arena) {
+  return arena.device_memory() != nullptr &&
+         arena.device_memory()->kind() != DeviceMemory::Kind::kOwn;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Arena>> MakeHostArena(const StorageKey& key, ByteCount bytes,
@@ -74,6 +80,46 @@ absl::Status StorageTable::Adopt(const StorageKey& key, std::shared_ptr<Arena> a
   return absl::OkStatus();
 }
 
+absl::StatusOr<StorageTable::Opened> StorageTable::Bind(const StorageKey& key,
+                                                        std::shared_ptr<Arena> arena,
+                                                        uint64_t generation) {
+  MutexLock lock(mutex_);
+  MakeWayLocked(key);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    if (generation != 0) return NotThere(key);
+    Entry& made = entries_[key];
+    made.current = std::move(arena);
+    return Opened{.arena = made.current, .status = StatusOf(key, made)};
+  }
+  Entry& entry = found->second;
+  RETURN_IF_ERROR(CheckBindable(key, entry, *arena, generation));
+  entry.current = std::move(arena);
+  entry.state = StorageState::kReady;
+  entry.generation++;
+  return Opened{.arena = entry.current, .status = StatusOf(key, entry)};
+}
+
+absl::Status StorageTable::CheckBindable(const StorageKey& key, const Entry& entry,
+                                         const Arena& arena, uint64_t generation) {
+  if (generation == 0) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        NameOf(key), ": expected none, found one of generation ", entry.generation));
+  }
+  if (generation != entry.generation) {
+    return absl::AbortedError(absl::StrCat(NameOf(key), ": expected generation ", generation,
+                                           ", found ", entry.generation));
+  }
+  const DeviceMemory* const memory = entry.current->device_memory().get();
+  if (memory == nullptr || memory->kind() != arena.device_memory()->kind()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(key), ": expected one that is bound, found other memory"));
+  }
+  if (entry.uses.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(NameOf(key), ": expected no leases, found ", UsersOf(entry)));
+}
+
 absl::Status StorageTable::Delete(const StorageKey& key) {
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
@@ -115,7 +161,7 @@ StorageBytes StorageTable::Bytes() const {
   StorageBytes bytes;
   MutexLock lock(mutex_);
   for (const auto& [key, entry] : entries_) {
-    if (!entry.current->status().ok()) continue;
+    if (!entry.current->status().ok() || IsOfUser(*entry.current)) continue;
     const Use* const writer = WriterOf(entry);
     const bool in_place = writer != nullptr && writer->arena == entry.current.get();
     const bool in_shadow = writer != nullptr && !in_place;
@@ -200,6 +246,11 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageTable::ArenaForWriting(const Stora
     if (entry.uses.empty()) return entry.current;
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(key), ": expected no readers before writing in place, found ", UsersOf(entry)));
+  }
+  if (IsOfUser(*entry.current)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(key),
+                     " is memory of a user process: expected an operation in place, found shadow"));
   }
   // A shadow that readers from before the last flip still hold is not ours to write.
   if (entry.alternate == nullptr || entry.alternate.use_count() > 1 ||

@@ -56,7 +56,8 @@ struct StorageStatus {
   std::string gpu = {};  // the UUID of the one that has the bytes; empty: host memory
 };
 
-// What the storages of a worker take, in bytes, apart from versions that only their readers hold.
+// What the storages of a worker take, in bytes, apart from versions that only their readers hold
+// and from memory of user processes.
 struct StorageBytes {
   int64_t resident = 0;   // versions that nothing writes
   int64_t receiving = 0;  // written now: shadows, and storages in place
@@ -105,6 +106,13 @@ class StorageTable {
   absl::StatusOr<Opened> Create(const StorageKey& key, int64_t bytes);
   // Lends memory of the embedding process. AlreadyExists when the name is taken.
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
+  // Puts memory that a user process has in the place of what the storage has, whose generation is
+  // `generation`, 0 for none; READY, one generation later, without a shadow. Lasts for operations in
+  // place alone: a shadow would take the place of that memory. AlreadyExists when there should be
+  // none; Aborted when the generation is another one; FailedPrecondition while leased, or when the
+  // storage's memory is not of this kind; NotFound.
+  absl::StatusOr<Opened> Bind(const StorageKey& key, std::shared_ptr<Arena> arena,
+                              uint64_t generation);
   // FailedPrecondition while leased; NotFound.
   absl::Status Delete(const StorageKey& key);
   // Frees the shadow, if there is one; the next writer that wants one makes it anew.
@@ -133,7 +141,8 @@ class StorageTable {
     bool create = false;
     std::string user = std::string(kOwnProcess);
   };
-  // For a destination. FailedPrecondition when LOST, and in place while readers hold it. Aborted
+  // For a destination. FailedPrecondition when LOST, in place while readers hold it, and with a
+  // shadow of a user process's memory. Aborted
   // when another writer has it. NotFound when there is no such storage, and it is not to be made.
   // What the maker of arenas says.
   absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, const Writing& how);
@@ -168,6 +177,9 @@ class StorageTable {
   static absl::Status NotThere(const StorageKey& key);
   static absl::Status NotThere(const StorageKey& key, const Entry& failed);
   static absl::Status Lost(const StorageKey& key, const Entry& lost);
+  // Why memory that a user process has may not take the place of the entry's.
+  static absl::Status CheckBindable(const StorageKey& key, const Entry& entry, const Arena& arena,
+                                    uint64_t generation);
   static StorageStatus StatusOf(const StorageKey& key, const Entry& entry);
   static const Use* WriterOf(const Entry& entry);  // null: none
   // In words, of those of `arena`, or of all.

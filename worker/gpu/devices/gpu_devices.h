@@ -10,6 +10,7 @@
 #include "worker/gpu/devices/gpu_name.h"
 #include "worker/gpu/process/gpu_process_options.h"
 #include "worker/memory/storage_table.h"
+#include "worker/memory/user_memory.h"
 
 #include <cstdint>
 #include <functional>
@@ -69,6 +70,11 @@ class GpuDevices {
   bool Has(const DeviceId& device) const { return gpus_.contains(device); }
   // Thread-safe; as StorageArenas::Make. Of a device that it has.
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes) const;
+  // Thread-safe; as StorageArenas::Lend and Bind. Of devices that it has.
+  absl::StatusOr<std::shared_ptr<Arena>> LendArena(const StorageKey& key, ByteCount bytes,
+                                                   UniqueFd allocation) const;
+  absl::StatusOr<std::shared_ptr<Arena>> BindArena(const StorageKey& key, ByteCount bytes,
+                                                   std::vector<BoundPiece> pieces) const;
   // Thread-safe. By device; empty when the host has no GPUs.
   std::vector<Driver> drivers() const;
 

@@ -53,21 +53,59 @@ void StorageArenas::MarkLost(ArenaId arena, const absl::Status& why) {
                                {"cause", why.ToString()}});
   entry.arena = ArenaId();
   entry.memory->Lose(why);
+  const auto is_of_it = [&](const BoundPiece& piece) {
+    return piece.allocation->device_memory() == entry.memory;
+  };
+  for (auto& [first, bound] : arenas_) {
+    if (std::ranges::any_of(bound.pieces, is_of_it)) bound.memory->Lose(why);
+  }
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view name,
                                                            ByteCount bytes) {
+  return Reserve({.storage = std::string(name),
+                  .memory = std::make_shared<DeviceMemory>(gpu_),
+                  .bytes = bytes},
+                 [this](const std::byte* first, Entry entry) {
+                   MakeOnLoop(first, std::move(entry));
+                 });
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Lend(absl::string_view name, ByteCount bytes,
+                                                           UniqueFd allocation) {
+  return Reserve({.storage = std::string(name),
+                  .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kLent),
+                  .bytes = bytes},
+                 [this, allocation = std::move(allocation)](const std::byte* first,
+                                                            Entry entry) mutable {
+                   LendOnLoop(first, std::move(entry), std::move(allocation));
+                 });
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Bind(absl::string_view name, ByteCount bytes,
+                                                           std::vector<BoundPiece> pieces) {
+  return Reserve({.storage = std::string(name),
+                  .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kBound),
+                  .bytes = bytes,
+                  .pieces = std::move(pieces)},
+                 [this](const std::byte* first, Entry entry) {
+                   BindOnLoop(first, std::move(entry));
+                 });
+}
+
+absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Reserve(Entry entry, Begin begin) {
   {
     MutexLock lock(shared_->mutex);
     RETURN_IF_ERROR(shared_->available);
   }
   // The range of addresses is there at once, the memory later: its caller waits for no GPU.
-  auto memory = std::make_shared<DeviceMemory>(gpu_);
-  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, Arena::Reserve(name, bytes, memory));
+  ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
+                   Arena::Reserve(entry.storage, entry.bytes, entry.memory));
   const std::byte* const first = arena->bytes().data();
-  Entry entry = {.storage = std::string(name), .memory = std::move(memory), .bytes = bytes};
-  const bool is_posted = loop_.Post(
-      [this, first, entry = std::move(entry)]() mutable { MakeOnLoop(first, std::move(entry)); });
+  const bool is_posted =
+      loop_.Post([first, entry = std::move(entry), begin = std::move(begin)]() mutable {
+        begin(first, std::move(entry));
+      });
   if (!is_posted) return Stopping();
   // The last user may be on any thread, but only the loop may release memory of the process.
   Arena* const in_use = arena.get();
@@ -83,6 +121,30 @@ void StorageArenas::MakeOnLoop(const std::byte* first, Entry entry) {
                          OnMade(first, *memory, std::move(made));
                        });
   arenas_[first] = std::move(entry);
+}
+
+void StorageArenas::LendOnLoop(const std::byte* first, Entry entry, UniqueFd allocation) {
+  process_.ImportArena(
+      entry.bytes, std::move(allocation),
+      [this, first, memory = entry.memory, bytes = entry.bytes,
+       name = entry.storage](absl::StatusOr<ArenaId> made) {
+        if (!made.ok()) {
+          made = absl::Status(made.status().code(),
+                              absl::StrCat("allocation \"", name, "\": expected ", bytes.value(),
+                                           " bytes of GPU ", gpu_, ", found: ",
+                                           made.status().message()));
+        }
+        OnMade(first, *memory, std::move(made));
+      });
+  arenas_[first] = std::move(entry);
+}
+
+void StorageArenas::BindOnLoop(const std::byte* first, Entry entry) {
+  absl::Status made;
+  for (const BoundPiece& piece : entry.pieces) made.Update(piece.allocation->status());
+  const std::shared_ptr<DeviceMemory> memory = entry.memory;
+  arenas_[first] = std::move(entry);
+  memory->Finish(made.ok() ? DeviceMemory::Made(UniqueFd()) : DeviceMemory::Made(made));
 }
 
 void StorageArenas::OnMade(const std::byte* first, DeviceMemory& memory,
@@ -124,13 +186,39 @@ absl::StatusOr<StorageArenas::Found> StorageArenas::Find(const std::byte* addres
     const int64_t offset = address - first;
     // A tile without a byte may lie after all others.
     if (offset <= entry.bytes.value()) {
+      if (entry.memory->kind() == DeviceMemory::Kind::kBound) return FindInPieces(entry, offset);
       return Found{.memory = entry.memory,
                    .place = {.arena = entry.arena, .offset = offset},
-                   .bytes = entry.bytes};
+                   .first = first,
+                   .bytes = entry.bytes,
+                   .left = ByteCount(entry.bytes.value() - offset)};
     }
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("expected memory of GPU ", gpu_, ", found memory that was lent"));
+      absl::StrCat("expected memory of GPU ", gpu_, ", found memory of another kind"));
+}
+
+absl::StatusOr<StorageArenas::Found> StorageArenas::FindInPieces(const Entry& entry,
+                                                                 int64_t offset) const {
+  const auto after = std::ranges::upper_bound(entry.pieces, offset, {}, &BoundPiece::offset);
+  if (after == entry.pieces.begin() || std::prev(after)->end() <= offset) {
+    return absl::FailedPreconditionError(absl::StrCat("storage \"", entry.storage,
+                                                      "\": expected a piece bound to offset ",
+                                                      offset, ", found none"));
+  }
+  const BoundPiece& piece = *std::prev(after);
+  const int64_t in_piece = offset - piece.offset;
+  ASSIGN_OR_RETURN(Found found, Find(piece.allocation->bytes().data() + piece.allocation_offset +
+                                     in_piece));
+  found.left = ByteCount(piece.bytes - in_piece);
+  return found;
+}
+
+absl::Status StorageArenas::CheckHolds(const Found& found, ByteCount tile) {
+  if (tile.value() <= found.left.value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("expected a piece that holds the ", tile.value(),
+                   " bytes of a tile, found one with ", found.left.value(), " from there on"));
 }
 
 }  // namespace crossmesh

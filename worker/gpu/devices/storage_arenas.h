@@ -7,13 +7,16 @@
 #include "worker/gpu/protocol/tile_place.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/device_memory.h"
+#include "worker/memory/user_memory.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <absl/functional/any_invocable.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>
@@ -24,7 +27,10 @@ namespace crossmesh {
 // addresses in this process stands for each of them from the first moment, and tells where tiles
 // lie. An arena is released with the last reference to its range.
 //
-// Confined to the loop but for Make, construction and destruction; destroyed when the loop has
+// Memory that user processes lend is taken in by a descriptor, and lives as long as the range that
+// stands for it. A range may also be bound: its pieces stand for pieces of such memory.
+//
+// Confined to the loop but for Make, Lend, Bind, construction and destruction; destroyed when the loop has
 // stopped. Arenas may outlive it.
 class StorageArenas {
  public:
@@ -46,22 +52,35 @@ class StorageArenas {
   // Thread-safe, never blocks. Zeros, later: DeviceMemory says when. Unavailable with the cause
   // when the GPU is not up, ResourceExhausted without address space.
   absl::StatusOr<std::shared_ptr<Arena>> Make(absl::string_view name, ByteCount bytes);
+  // The same of the memory that a descriptor names; DeviceMemory says InvalidArgument when it is
+  // not so much memory of the GPU.
+  absl::StatusOr<std::shared_ptr<Arena>> Lend(absl::string_view name, ByteCount bytes,
+                                              UniqueFd allocation);
+  // The same of `pieces` of what was lent here, which CheckPieces has found good.
+  absl::StatusOr<std::shared_ptr<Arena>> Bind(absl::string_view name, ByteCount bytes,
+                                              std::vector<BoundPiece> pieces);
 
   struct Found {
     std::shared_ptr<DeviceMemory> memory;
     TilePlace place;  // once the memory is made
-    ByteCount bytes;  // of the arena
+    const std::byte* first = nullptr;  // of the range that stands for the arena
+    ByteCount bytes;                   // of the arena
+    ByteCount left;                    // of the arena, or of the piece, from the place on
   };
-  // FailedPrecondition when the address is of lent memory, not of the GPU's own.
+  // FailedPrecondition when the address is none of these ranges, or of no piece of a bound one.
   absl::StatusOr<Found> Find(const std::byte* address) const;
+  // FailedPrecondition when a tile of so many bytes would not lie in one piece.
+  static absl::Status CheckHolds(const Found& found, ByteCount tile);
 
  private:
   struct Entry {
     std::string storage;  // its name
     std::shared_ptr<DeviceMemory> memory;
     ByteCount bytes;
-    ArenaId arena = ArenaId();  // 0: not made yet, or lost
+    std::vector<BoundPiece> pieces = {};  // of one that is bound; ascending
+    ArenaId arena = ArenaId();            // 0: not made yet, lost, or bound
   };
+  using Begin = absl::AnyInvocable<void(const std::byte* first, Entry entry)>;
   // Shared with the arenas, which may go on any thread.
   struct Shared {
     Mutex mutex;
@@ -70,7 +89,12 @@ class StorageArenas {
   };
 
   absl::Status Stopping() const;
+  // The range that stands for the entry's memory, which `begin` makes, on the loop.
+  absl::StatusOr<std::shared_ptr<Arena>> Reserve(Entry entry, Begin begin);
   void MakeOnLoop(const std::byte* first, Entry entry);
+  void LendOnLoop(const std::byte* first, Entry entry, UniqueFd allocation);
+  void BindOnLoop(const std::byte* first, Entry entry);
+  absl::StatusOr<Found> FindInPieces(const Entry& entry, int64_t offset) const;
   void OnMade(const std::byte* first, DeviceMemory& memory, absl::StatusOr<ArenaId> made);
   void Release(const std::byte* first);
   static void PostRelease(Shared& shared, std::shared_ptr<Arena> arena);

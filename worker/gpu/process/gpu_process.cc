@@ -10,6 +10,7 @@
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include <absl/strings/str_cat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace crossmesh {
@@ -383,6 +385,26 @@ void GpuProcess::CreateArena(ByteCount bytes,
        [this, arena, bytes, done = std::move(done)](absl::StatusOr<Reply> reply) mutable {
          Keep(arena, bytes, std::move(reply), std::move(done));
        });
+}
+
+void GpuProcess::ImportArena(ByteCount bytes, UniqueFd descriptor,
+                             absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
+  const ArenaId arena(++last_arena_);
+  UniqueFd sent(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
+  if (!sent.valid()) {
+    const absl::Status status = absl::ErrnoToStatus(errno, "duplicating a descriptor");
+    loop_.Post([status, done = std::move(done)]() mutable { done(status); });
+    return;
+  }
+  v1::GpuRequest request;
+  request.mutable_import_arena()->set_arena(arena.value());
+  request.mutable_import_arena()->set_size_bytes(bytes.value());
+  Call(std::move(request), std::move(sent),
+       {.done = [this, arena, bytes, descriptor = std::move(descriptor),
+                 done = std::move(done)](absl::StatusOr<Reply> reply) mutable {
+         if (reply.ok()) reply->descriptor = std::move(descriptor);
+         Keep(arena, bytes, std::move(reply), std::move(done));
+       }});
 }
 
 void GpuProcess::Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,

@@ -80,6 +80,10 @@ class GpuProcess {
 
   // Zeros. ResourceExhausted; Unavailable while the GPU is not up.
   void CreateArena(ByteCount bytes, absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
+  // Memory of another process, by its descriptor; kept like the process's own. InvalidArgument when
+  // it is not so much memory of the GPU; ResourceExhausted; Unavailable while the GPU is not up.
+  void ImportArena(ByteCount bytes, UniqueFd descriptor,
+                   absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
   // No task uses it.
   void ReleaseArena(ArenaId arena);
   // For another process, which has the memory with it. NotFound, ResourceExhausted.

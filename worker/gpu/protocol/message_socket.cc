@@ -1,8 +1,8 @@
 #include "worker/gpu/protocol/message_socket.h"
 
 #include "common/base/check.h"
+#include "common/base/sealed_file.h"
 #include "common/base/status_macros.h"
-#include "worker/gpu/protocol/sealed_file.h"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,9 @@
 #include "worker/gpu/protocol/message_socket.h"
 
 #include "common/base/clock.h"
+#include "common/base/sealed_file.h"
 #include "common/event_loop/event_loop.h"
 #include "common/testing/status_matchers.h"
-#include "worker/gpu/protocol/sealed_file.h"
 #include "worker/gpu/protocol/testing/run_until.h"
 
 #include <array>

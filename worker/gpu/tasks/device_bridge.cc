@@ -32,10 +32,9 @@ std::vector<TileRange> Joined(std::vector<TileRange> ranges) {
 }  // namespace
 
 absl::StatusOr<DeviceBridge::BounceBuffer*> DeviceBridge::BounceBufferOf(
-    const StorageArenas::Found& found, const std::byte* tile, MakeBounceBuffer make_bounce_buffer) {
+    const StorageArenas::Found& found, MakeBounceBuffer make_bounce_buffer) {
   // Tiles of one arena share a buffer of the same layout, so that offsets are the same in both.
-  const std::byte* const first = tile - found.place.offset;
-  const auto known = std::ranges::find(bounce_buffers_, first, &BounceBuffer::first);
+  const auto known = std::ranges::find(bounce_buffers_, found.first, &BounceBuffer::first);
   if (known != bounce_buffers_.end()) return &*known;
   absl::StatusOr<std::shared_ptr<Arena>> arena = make_bounce_buffer(found.bytes);
   if (!arena.ok()) {
@@ -43,7 +42,7 @@ absl::StatusOr<DeviceBridge::BounceBuffer*> DeviceBridge::BounceBufferOf(
                         absl::StrCat(name(), ": ", arena.status().message()));
   }
   return &bounce_buffers_.emplace_back(
-      BounceBuffer{.first = first, .memory = found.memory, .arena = *std::move(arena)});
+      BounceBuffer{.first = found.first, .memory = found.memory, .arena = *std::move(arena)});
 }
 
 absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(Side side, const BoundTiles& tiles,
@@ -58,8 +57,8 @@ absl::StatusOr<BoundTiles> DeviceBridge::BounceBufferTiles(Side side, const Boun
     const int64_t bytes = groups[tensor] < 0 ? 0 : map.tile_bytes(groups[tensor]);
     if (tile == nullptr || bytes == 0) continue;
     ASSIGN_OR_RETURN(const StorageArenas::Found found, gpu_.arenas().Find(tile));
-    ASSIGN_OR_RETURN(BounceBuffer* const bounce_buffer,
-                     BounceBufferOf(found, tile, make_bounce_buffer));
+    RETURN_IF_ERROR(StorageArenas::CheckHolds(found, ByteCount(bytes)));
+    ASSIGN_OR_RETURN(BounceBuffer* const bounce_buffer, BounceBufferOf(found, make_bounce_buffer));
     bounced.tensor[tensor] = bounce_buffer->arena->bytes().data() + found.place.offset;
     const TileRange range = {.offset = found.place.offset, .bytes = bytes};
     if (side == Side::kSource) {

@@ -76,7 +76,6 @@ class DeviceBridge {
 
   // Of one tile, which is in the bounce buffer that comes back.
   absl::StatusOr<BounceBuffer*> BounceBufferOf(const StorageArenas::Found& found,
-                                               const std::byte* tile,
                                                MakeBounceBuffer make_bounce_buffer);
   void AwaitMemory();
   void CopyAll(Direction direction);

@@ -40,6 +40,11 @@ absl::StatusOr<TaskSpec::Communicator> CommunicatorOf(const TaskSpec& spec,
       spec.communicators.size(), " communicators, found none"));
 }
 
+int64_t TileBytes(const TensorTable& tensors, Side side, int32_t tensor, DeviceRank device) {
+  const int32_t group = tensors.group_of_tensor()[tensor];
+  return Volume(tensors.TileOf(side, group, device)) * tensors.ItemBytesOf(side, group);
+}
+
 // GPUs work side by side: the time of the slowest is that of all.
 void TakeLongest(const PhaseSeconds& of_one, PhaseSeconds& of_all) {
   of_all.bind = std::max(of_all.bind, of_one.bind);
@@ -94,7 +99,7 @@ class GpuTaskRunner::Task {
   // Goes on with a share when it can, which is known to be so when memory was made.
   void AwaitMemory(Share& share);
   // Where all of them lie; nothing while memory is being made, which then calls AwaitMemory.
-  absl::StatusOr<std::optional<Places>> Locate(Share& share, const BoundTiles& tiles);
+  absl::StatusOr<std::optional<Places>> Locate(Share& share, Side side);
   // `part`: as RunTask has it.
   void Run(Share& share, std::string part);
   void OnAnswer(Share& share, const absl::StatusOr<GpuProcess::Reply>& reply);
@@ -138,10 +143,10 @@ void GpuTaskRunner::Task::Begin(absl::AnyInvocable<void()> over) {
 
 void GpuTaskRunner::Task::AwaitMemory(Share& share) {
   if (!share.cancelled.ok()) return OnOver(share, share.cancelled);
-  const absl::StatusOr<std::optional<Places>> sources = Locate(share, share.sources);
+  const absl::StatusOr<std::optional<Places>> sources = Locate(share, Side::kSource);
   if (!sources.ok()) return OnOver(share, sources.status());
   if (!sources->has_value()) return;
-  const absl::StatusOr<std::optional<Places>> destinations = Locate(share, share.destinations);
+  const absl::StatusOr<std::optional<Places>> destinations = Locate(share, Side::kDestination);
   if (!destinations.ok()) return OnOver(share, destinations.status());
   if (!destinations->has_value()) return;
   *share.task.mutable_sources() = ToProto(**sources);
@@ -149,8 +154,9 @@ void GpuTaskRunner::Task::AwaitMemory(Share& share) {
   Run(share, "");
 }
 
-absl::StatusOr<std::optional<GpuTaskRunner::Task::Places>> GpuTaskRunner::Task::Locate(
-    Share& share, const BoundTiles& tiles) {
+absl::StatusOr<std::optional<GpuTaskRunner::Task::Places>> GpuTaskRunner::Task::Locate(Share& share,
+                                                                                       Side side) {
+  const BoundTiles& tiles = side == Side::kSource ? share.sources : share.destinations;
   Places places(tiles.tensor.size());
   for (size_t tensor = 0; tensor < tiles.tensor.size(); ++tensor) {
     if (tiles.tensor[tensor] == nullptr) continue;
@@ -161,6 +167,11 @@ absl::StatusOr<std::optional<GpuTaskRunner::Task::Places>> GpuTaskRunner::Task::
       found.memory->WhenMade(
           [this, &share](const DeviceMemory::Made& /*made*/) { AwaitMemory(share); });
       return std::nullopt;
+    }
+    if (found.memory->kind() == DeviceMemory::Kind::kLent) {
+      const int64_t bytes =
+          TileBytes(share.part->tensors(), side, static_cast<int32_t>(tensor), share.device());
+      RETURN_IF_ERROR(StorageArenas::CheckHolds(found, ByteCount(bytes)));
     }
     places[tensor] = found.place;
   }

@@ -1,4 +1,4 @@
-#include "worker/gpu/protocol/sealed_file.h"
+#include "common/base/sealed_file.h"
 
 #include <cerrno>
 
