@@ -1,5 +1,6 @@
 // What controllers of one epoch have had made, when one of another epoch comes.
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
@@ -51,9 +52,13 @@ class GpuEpochsTest : public testing::Test {
 };
 
 TEST_F(GpuEpochsTest, ALaterEpochStopsWhatEarlierOnesMadeAndTheyAreRefused) {
+  int lost = 0;
+  const ScopedLogSink sink(
+      [&](const LogRecord& record) { lost += record.event == "communicator_lost"; });
   ASSERT_OK(Create(1, 1));
   ASSERT_OK(Admit("a.0", 2));
   EXPECT_THAT(StopAtItsProcess(KeyOf(1)), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(lost, 0);  // it was stopped
   EXPECT_THAT(Create(1, 2), StatusIs(absl::StatusCode::kAborted));
   EXPECT_OK(Create(2, 1));
 }
