@@ -164,7 +164,7 @@ void GpuDevices::Admit(const RankName& rank, uint64_t epoch, Admitted admitted) 
   auto find = [this, rank, admitted = std::move(admitted)]() mutable { admitted(FindRank(rank)); };
   // Only when it is let in: by then another process may drive the GPU.
   if (epochs_open_ == 0) return find();
-  waiting_.push_back(std::move(find));
+  waiting_.emplace_back(std::move(find));
 }
 
 void GpuDevices::BeginEpoch(uint64_t epoch) {
