@@ -2,15 +2,18 @@
 #include "client/cli/options.h"
 #include "client/client.h"
 #include "client/doctor/host_checks.h"
+#include "client/doctor/host_gpus.h"
 #include "client/doctor/link_check.h"
 #include "common/base/byte_count.h"
 #include "common/base/status_macros.h"
 #include "common/base/table.h"
+#include "common/mesh/topology_file.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
@@ -20,6 +23,7 @@ namespace crossmesh {
 namespace {
 
 struct DoctorFlags {
+  std::string network;  // prints the description of this host, under this name
   std::string listen;
   int64_t memory_bytes = 0;
 };
@@ -38,6 +42,15 @@ absl::StatusOr<HostCheck> CheckWorkers(Client& client) {
 std::string ProgramFolder() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+absl::Status PrintNetwork(Cli& cli, const DoctorFlags& flags) {
+  ASSIGN_OR_RETURN(Host host, DescribeHost(ReadSystemDevices("/"), flags.network));
+  std::vector<Host> hosts;
+  hosts.push_back(std::move(host));
+  ASSIGN_OR_RETURN(const Topology topology, Topology::Create(std::move(hosts), {}));
+  cli.Print(ToTopologyFile(topology));
+  return absl::OkStatus();
 }
 
 absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
@@ -73,14 +86,19 @@ void AddDoctorCommand(Cli& cli, CLI::App& app) {
       cli.AddCommand(app, "doctor", "Checks whether this host has what Crossmesh needs",
                      "  crossmesh doctor\n"
                      "  crossmesh doctor --memory-bytes 68719476736 --listen 10.0.0.5:7400\n"
+                     "  crossmesh doctor --network node-a > node-a.json\n"
                      "  crossmesh doctor --controller 10.0.0.5:7400 --insecure\n"
                      "With a controller it also sends a little over the links between workers.\n");
   const auto flags = std::make_shared<DoctorFlags>();
   AddOption(command, "--listen", flags->listen, "Address that a daemon is to have: HOST:PORT");
+  AddOption(command, "--network", flags->network,
+            "Print this host's part of a network file instead, under this name");
   AddOption(command, "--memory-bytes", flags->memory_bytes, "That a worker's storages are to have")
       .NotNegative();
   cli.AddControllerFlags(command);
-  cli.Run(command, [&cli, flags] { return Examine(cli, *flags); });
+  cli.Run(command, [&cli, flags] {
+    return flags->network.empty() ? Examine(cli, *flags) : PrintNetwork(cli, *flags);
+  });
 }
 
 }  // namespace crossmesh

@@ -3,6 +3,7 @@
 #include "client/cli/testing/program_run.h"
 #include "common/testing/temporary_folder.h"
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -50,6 +51,9 @@ TEST(GpuHostsTest, WhatIsNoneIsAnsweredWithWhatThereIs) {
   EXPECT_THAT(error_of(absl::StrCat(kPlan, " --gpu-host v100")),
               HasSubstr("--gpu-host v100: GPU host: expected a100x8, b200x8, h100x8, l40s-pcie"));
   EXPECT_THAT(error_of("network preset v100 a"), HasSubstr("found \"v100\""));
+  if (!std::filesystem::exists("/proc/driver/nvidia")) {
+    EXPECT_THAT(error_of("doctor --network a"), HasSubstr("no GPU in /sys/bus/pci/devices"));
+  }
   EXPECT_THAT(error_of(absl::StrCat(kPlan, " --gpu-host h100x8 --topology n.json")),
               HasSubstr("--topology and --gpu-host: expected one of them"));
   EXPECT_THAT(error_of("plan --manifest examples/gpt2.json --source trainer --source-layout '[...]'"

@@ -1,5 +1,6 @@
 #include "client/doctor/host_checks.h"
 
+#include "client/doctor/host_gpus.h"
 #include "common/base/byte_count.h"
 #include "common/base/format.h"
 #include "common/base/free_space.h"
@@ -56,6 +57,7 @@ class HostChecker {
     NumaNodes();
     Interfaces();
     RdmaDevices();
+    Gpus();
     CongestionControl();
     Port();
     ClockSynchronised();
@@ -221,6 +223,27 @@ class HostChecker {
     if (devices.empty()) return Add("RDMA devices", State::kGood, "none: workers use TCP");
     Add("RDMA devices", State::kNote, absl::StrJoin(devices, ", "),
         "crossmesh-worker --data-transport ucx uses them");
+  }
+
+  // With their NICs and links, as plans would count them.
+  void Gpus() {
+    const SystemDevices devices = ReadSystemDevices(options_.root);
+    if (devices.gpus.empty()) return Add("GPUs", State::kGood, "none");
+    const absl::StatusOr<Host> host = DescribeHost(devices, "this");
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < devices.gpus.size(); ++i) {
+      const SystemGpu& gpu = devices.gpus[i];
+      texts.push_back(absl::StrCat(gpu.model.empty() ? gpu.address : gpu.model, " ", gpu.uuid));
+      if (!host.ok()) continue;
+      const Gpu& described = host->gpus[i];
+      absl::StrAppend(&texts.back(), " by ", described.nic, ", links ",
+                      FormatRate(static_cast<double>(described.link_out_bytes_per_second)));
+    }
+    const bool is_known = host.ok();
+    Add("GPUs", is_known ? State::kGood : State::kNote, absl::StrJoin(texts, "; "),
+        is_known ? ""
+                 : absl::StrCat("describe them yourself (crossmesh network preset): ",
+                                host.status().message()));
   }
 
   void CongestionControl() {

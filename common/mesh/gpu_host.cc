@@ -1,6 +1,7 @@
 #include "common/mesh/gpu_host.h"
 
 #include "common/base/status_macros.h"
+#include "common/mesh/gpu_model.h"
 
 #include <algorithm>
 #include <array>
@@ -15,24 +16,21 @@ namespace {
 struct Preset {
   absl::string_view name;
   int32_t gpus = 0;
-  int32_t nics = 0;                     // GPUs next to each other share one, where there are fewer
-  int64_t nic_bytes_per_second = 0;     // per direction, as all rates
-  int64_t link_bytes_per_second = 0;    // NVLink, or the PCIe slot
-  int64_t memory_bytes_per_second = 0;  // read or written
+  int32_t nics = 0;                  // GPUs next to each other share one, where there are fewer
+  int64_t nic_bytes_per_second = 0;  // per direction, as all rates
+  absl::string_view model;
 };
 
 // By data sheets of DGX A100, H100 and B200, and of OVX with L40S: assumed until they are measured.
-// NVLink 3, 4 and 5 have 12, 18 and 18 links of 25, 25 and 50 GB/s; PCIe 4.0 x16 carries about
-// 26 GB/s of payload of its 32.
 constexpr std::array<Preset, 4> kPresets = {{
-    {"a100x8", 8, 8, 25'000'000'000, 300'000'000'000, 2'039'000'000'000},
-    {"b200x8", 8, 8, 50'000'000'000, 900'000'000'000, 8'000'000'000'000},
-    {"h100x8", 8, 8, 50'000'000'000, 450'000'000'000, 3'350'000'000'000},
-    {"l40s-pcie", 4, 2, 25'000'000'000, 26'000'000'000, 864'000'000'000},
+    {"a100x8", 8, 8, 25'000'000'000, "A100-SXM"},
+    {"b200x8", 8, 8, 50'000'000'000, "B200"},
+    {"h100x8", 8, 8, 50'000'000'000, "H100 80GB HBM3"},
+    {"l40s-pcie", 4, 2, 25'000'000'000, "L40S"},
 }};
 
-// Of the memory's rate kernels reach so much, and what they copy is read and written.
-constexpr double kCopyShare = 0.8 / 2;
+// Payload of PCIe 4.0 x16, of its 32 GB/s: where there is no NVLink.
+constexpr int64_t kSlotBytesPerSecond = 26'000'000'000;
 
 }  // namespace
 
@@ -55,13 +53,15 @@ absl::StatusOr<Host> GpuHost(absl::string_view preset, std::string name) {
                          .out_bytes_per_second = found->nic_bytes_per_second,
                          .in_bytes_per_second = found->nic_bytes_per_second});
   }
+  const GpuModel& model = *FindGpuModel(found->model);
+  const int64_t nvlink = model.nvlink_bytes_per_second;
+  const int64_t link = nvlink > 0 ? nvlink : kSlotBytesPerSecond;
   for (int32_t gpu = 0; gpu < found->gpus; ++gpu) {
     host.gpus.push_back({.device = gpu,
                          .nic = nic_name(gpu * found->nics / found->gpus),
-                         .link_out_bytes_per_second = found->link_bytes_per_second,
-                         .link_in_bytes_per_second = found->link_bytes_per_second,
-                         .copy_bytes_per_second = static_cast<int64_t>(
-                             static_cast<double>(found->memory_bytes_per_second) * kCopyShare)});
+                         .link_out_bytes_per_second = link,
+                         .link_in_bytes_per_second = link,
+                         .copy_bytes_per_second = model.copy_bytes_per_second()});
   }
   return host;
 }
