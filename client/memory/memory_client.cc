@@ -1,5 +1,6 @@
 #include "client/memory/memory_client.h"
 
+#include "common/base/sealed_file.h"
 #include "common/base/status_macros.h"
 
 #include <array>
@@ -91,6 +92,34 @@ absl::StatusOr<GpuStorage> MemoryClient::OpenOnGpu(const std::string& storage,
   return AskForGpuStorage({.op = MemoryRequest::Op::kOpen, .storage = storage, .device = device});
 }
 
+absl::StatusOr<StorageDescription> MemoryClient::Lend(const std::string& storage,
+                                                      const std::string& device, int64_t bytes,
+                                                      int descriptor) {
+  return AskWith(
+      {.op = MemoryRequest::Op::kLend, .storage = storage, .device = device, .bytes = bytes},
+      descriptor);
+}
+
+absl::StatusOr<StorageDescription> MemoryClient::Bind(const std::string& storage,
+                                                      const std::string& device,
+                                                      const Binding& binding) {
+  ASSIGN_OR_RETURN(const UniqueFd list, MakeSealedFile(Encode(binding.list)));
+  return AskWith({.op = MemoryRequest::Op::kBind,
+                  .storage = storage,
+                  .device = device,
+                  .bytes = binding.bytes,
+                  .generation = binding.generation},
+                 list.get());
+}
+
+absl::StatusOr<StorageDescription> MemoryClient::AskWith(const MemoryRequest& request,
+                                                         int descriptor) {
+  ASSIGN_OR_RETURN(Answer answer, Ask(request, descriptor));
+  if (answer.reply.storages.size() == 1) return std::move(answer.reply.storages[0]);
+  return absl::InternalError(absl::StrCat(
+      "worker at ", socket_path_, ": expected one storage, found ", answer.reply.storages.size()));
+}
+
 absl::Status MemoryClient::Delete(const std::string& storage, const std::string& device) {
   return Ask({.op = MemoryRequest::Op::kDelete, .storage = storage, .device = device}).status();
 }
@@ -109,12 +138,26 @@ absl::StatusOr<std::vector<StorageDescription>> MemoryClient::List() {
   return std::move(answer.reply.storages);
 }
 
-absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& request) {
-  const std::string datagram = Encode(request);
-  // Without a signal: that the worker has gone is an error of this call, not the process's end.
-  if (send(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL) < 0) {
-    return Failed("send");
+absl::Status MemoryClient::Send(const std::string& datagram, int descriptor) const {
+  iovec payload{.iov_base = const_cast<char*>(datagram.data()), .iov_len = datagram.size()};
+  msghdr message{.msg_iov = &payload, .msg_iovlen = 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (descriptor >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
   }
+  // Without a signal: that the worker has gone is an error of this call, not the process's end.
+  return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0 ? Failed("sendmsg") : absl::OkStatus();
+}
+
+absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& request,
+                                                       int descriptor) {
+  RETURN_IF_ERROR(Send(Encode(request), descriptor));
   std::string reply(kMemoryDatagramBytesMax, '\0');
   iovec payload{.iov_base = reply.data(), .iov_len = reply.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};

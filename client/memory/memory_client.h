@@ -2,6 +2,7 @@
 
 #include "common/base/unique_fd.h"
 #include "common/memory_protocol/memory_protocol.h"
+#include "common/memory_protocol/piece_list.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -65,6 +66,20 @@ class MemoryClient {
   absl::StatusOr<GpuStorage> CreateOnGpu(const std::string& storage, const std::string& device,
                                          int64_t bytes);
   absl::StatusOr<GpuStorage> OpenOnGpu(const std::string& storage, const std::string& device);
+  // Lends the worker an allocation of a GPU, as a storage of its own: `descriptor`, which stays the
+  // caller's, is what cuMemExportToShareableHandle gave for one of `bytes`, a multiple of the
+  // granularity. The memory lives until the storage is deleted, and nothing is bound to it.
+  absl::StatusOr<StorageDescription> Lend(const std::string& storage, const std::string& device,
+                                          int64_t bytes, int descriptor);
+  struct Binding {
+    int64_t bytes = 0;  // of the storage
+    uint64_t generation = 0;
+    PieceList list;
+  };
+  // Binds a storage to pieces of what was lent: a new one if the generation is 0, else in the place
+  // of what it was bound to in that generation. Aborted when it has another one by now.
+  absl::StatusOr<StorageDescription> Bind(const std::string& storage, const std::string& device,
+                                          const Binding& binding);
   absl::Status Delete(const std::string& storage, const std::string& device);
   // Frees its shadow, if it has one; the next operation that wants one makes it anew.
   absl::Status Trim(const std::string& storage, const std::string& device);
@@ -78,7 +93,11 @@ class MemoryClient {
     MemoryReply reply;
     UniqueFd descriptor;
   };
-  absl::StatusOr<Answer> Ask(const MemoryRequest& request);
+  // `descriptor` goes along; -1: none.
+  absl::StatusOr<Answer> Ask(const MemoryRequest& request, int descriptor = UniqueFd::kNone);
+  absl::Status Send(const std::string& datagram, int descriptor) const;
+  // What lend and bind are answered: one storage.
+  absl::StatusOr<StorageDescription> AskWith(const MemoryRequest& request, int descriptor);
   // What create and open are answered: one storage, with its descriptor.
   absl::StatusOr<GpuStorage> AskForStorage(const MemoryRequest& request);
   absl::StatusOr<MappedStorage> AskAndMap(const MemoryRequest& request);

@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 constexpr std::pair<MemoryRequest::Op, absl::string_view> kOps[] = {
     {MemoryRequest::Op::kCreate, "create"}, {MemoryRequest::Op::kOpen, "open"},
     {MemoryRequest::Op::kList, "list"},     {MemoryRequest::Op::kDelete, "delete"},
-    {MemoryRequest::Op::kTrim, "trim"},
-    {MemoryRequest::Op::kLend, "lend"},     {MemoryRequest::Op::kBind, "bind"},
+    {MemoryRequest::Op::kTrim, "trim"},     {MemoryRequest::Op::kLend, "lend"},
+    {MemoryRequest::Op::kBind, "bind"},
 };
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected) {

@@ -78,10 +78,10 @@ absl::Status CheckAllocationsApart(const PieceList& list) {
         before.allocation_offset + before.bytes <= piece.allocation_offset) {
       continue;
     }
-    return Refused(order[i], absl::StrCat("expected memory of its own, found byte ",
-                                          piece.allocation_offset, " of allocation \"",
-                                          list.allocations[piece.allocation],
-                                          "\", which piece ", order[i - 1], " has as well"));
+    return Refused(order[i],
+                   absl::StrCat("expected memory of its own, found byte ", piece.allocation_offset,
+                                " of allocation \"", list.allocations[piece.allocation],
+                                "\", which piece ", order[i - 1], " has as well"));
   }
   return absl::OkStatus();
 }
@@ -114,8 +114,7 @@ absl::StatusOr<PieceList> DecodePieceList(absl::string_view text) {
     list.allocations.push_back(name.get<std::string>());
   }
   const auto pieces = json.find("pieces");
-  if (pieces == json.end() || !pieces->is_array() ||
-      std::ssize(*pieces) > PieceList::kPiecesMax) {
+  if (pieces == json.end() || !pieces->is_array() || std::ssize(*pieces) > PieceList::kPiecesMax) {
     return Malformed("pieces", absl::StrCat("a list of at most ", PieceList::kPiecesMax));
   }
   for (const Json& piece : *pieces) {
@@ -129,9 +128,9 @@ absl::Status CheckPieces(const PieceList& list, int64_t bytes,
   for (size_t i = 0; i < list.pieces.size(); ++i) {
     RETURN_IF_ERROR(CheckPiece(i, list.pieces[i], bytes, allocation_bytes));
     if (i == 0 || list.pieces[i - 1].end() <= list.pieces[i].offset) continue;
-    return Refused(i, absl::StrCat("expected it after the end of piece ", i - 1, ", ",
-                                   list.pieces[i - 1].end(), ", found offset ",
-                                   list.pieces[i].offset));
+    return Refused(
+        i, absl::StrCat("expected it after the end of piece ", i - 1, ", ",
+                        list.pieces[i - 1].end(), ", found offset ", list.pieces[i].offset));
   }
   return CheckAllocationsApart(list);
 }

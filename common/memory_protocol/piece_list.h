@@ -12,8 +12,8 @@ namespace crossmesh {
 
 // Bytes of a storage that lie in an allocation which a user process has lent.
 struct MemoryPiece {
-  int64_t offset = 0;  // in the storage
-  int64_t bytes = 0;   // at least 1
+  int64_t offset = 0;      // in the storage
+  int64_t bytes = 0;       // at least 1
   int64_t allocation = 0;  // its place in the list
   int64_t allocation_offset = 0;
 

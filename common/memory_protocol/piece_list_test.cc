@@ -59,7 +59,8 @@ TEST_F(CheckPiecesTest, PiecesMayTouchAndLieInAnyOrderInAllocations) {
 }
 
 TEST_F(CheckPiecesTest, APieceOutsideOfTheStorageIsRefused) {
-  EXPECT_THAT(Check({{.offset = 51, .bytes = 50}}), IsRefused("within the 100 bytes of the storage"));
+  EXPECT_THAT(Check({{.offset = 51, .bytes = 50}}),
+              IsRefused("within the 100 bytes of the storage"));
   EXPECT_THAT(Check({{.offset = INT64_MAX, .bytes = 1}}), IsRefused("within the 100 bytes"));
   EXPECT_THAT(Check({{.offset = 0, .bytes = 0}}), IsRefused("piece 0 of the storage: expected at"));
 }

@@ -3,8 +3,10 @@
 #include "client/cli/storage_tiles.h"
 #include "client/client.h"
 #include "common/base/clock.h"
+#include "common/memory_protocol/piece_list.h"
 #include "common/mesh/gpu_host.h"
 #include "common/plan/plan.h"
+#include "common/plan/storage_layout.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/tensor_codec.h"
 #include "tests/live/live_cluster.h"
@@ -27,6 +29,7 @@
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace crossmesh {
 namespace {
@@ -72,6 +75,24 @@ struct GpuTiles {
     ASSERT_NE(memory, MAP_FAILED);
     use(std::span(static_cast<std::byte*>(memory), bytes));
     munmap(memory, bytes);
+  }
+};
+
+// Tiles of a destination in an allocation of this process, backwards and with gaps between them.
+struct LentTiles {
+  StorageTiles* tiles = nullptr;
+  UniqueFd allocation;
+  std::vector<MemoryPiece> pieces;
+
+  void Expect(const Manifest& manifest, uint8_t version) const {
+    std::vector<std::byte> bytes(tiles->bytes());
+    for (const MemoryPiece& piece : pieces) {
+      ASSERT_EQ(pread(allocation.get(), bytes.data() + piece.offset, piece.bytes,
+                      piece.allocation_offset),
+                piece.bytes);
+    }
+    std::atomic<int64_t> done_bytes = 0;
+    EXPECT_OK(tiles->Check(VersionedValues(manifest, version), bytes, done_bytes));
   }
 };
 
@@ -125,6 +146,38 @@ class GpuTest : public testing::Test {
     EXPECT_OK(created);
     if (created.ok()) made.storage = *std::move(created);
     return made;
+  }
+  // As storage "lent". The allocation is memory of the GPU as any process has it: by descriptor.
+  LentTiles Lend(const GpuTiles& destination) {
+    constexpr int64_t kGap = 4160;
+    constexpr int64_t kGranule = 2 << 20;
+    const DeviceId device = DeviceOf(destination.number);
+    const StorageLayout layout =
+        LayOut(*tensors_, Side::kDestination, *tensors_->FindDevice(device));
+    LentTiles lent{.tiles = destination.tiles.get()};
+    int64_t end = layout.bytes;
+    int64_t used = 0;
+    for (int64_t tensor = std::ssize(layout.offset_of_tensor) - 1; tensor >= 0; --tensor) {
+      const int64_t offset = layout.offset_of_tensor[tensor];
+      if (offset < 0) continue;
+      used += kGap;
+      lent.pieces.insert(lent.pieces.begin(),
+                         {.offset = offset, .bytes = end - offset, .allocation_offset = used});
+      used += end - offset;
+      end = offset;
+    }
+    const int64_t bytes = (used + kGranule - 1) / kGranule * kGranule;
+    absl::StatusOr<MemoryClient> memory = cluster_->Memory(device.host);
+    EXPECT_OK(memory);
+    auto own = memory->CreateOnGpu("pool", ToString(device), bytes);
+    EXPECT_OK(own);
+    EXPECT_OK(memory->Lend("allocation", ToString(device), bytes, own->descriptor.get()));
+    EXPECT_OK(memory->Delete("pool", ToString(device)));
+    EXPECT_OK(memory->Bind(
+        "lent", ToString(device),
+        {.bytes = layout.bytes, .list = {.allocations = {"allocation"}, .pieces = lent.pieces}}));
+    lent.allocation = std::move(own->descriptor);
+    return lent;
   }
   void FillSources(uint8_t version) {
     std::atomic<int64_t> done_bytes = 0;
@@ -209,6 +262,27 @@ TEST_F(GpuTest, SmallTensorsAreBroadcastWithTheSameResult) {
   ExpectCommits(3);
   spec_.set_no_broadcasts(false);
   ExpectCommits(4);
+}
+
+// Every tensor of a destination lies somewhere in an allocation of a user process, which keeps
+// nothing but the mapping of it.
+TEST_F(GpuTest, TensorsArriveInAllocationsThatAreLent) {
+  Start();
+  MakeCase();
+  spec_.mutable_destination()->set_storage("lent");
+  spec_.set_binding(v1::BINDING_MODE_IN_PLACE);
+  std::vector<LentTiles> lent;
+  for (const GpuTiles& destination : destinations_) lent.push_back(Lend(destination));
+  for (const uint8_t version : {1, 2}) {
+    FillSources(version);
+    ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
+                         Execute(cluster_->controller_address(), spec_));
+    ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
+    for (const LentTiles& tiles : lent) tiles.Expect(manifest_, version);
+  }
+  spec_.set_binding(v1::BINDING_MODE_SHADOW);
+  ASSERT_OK_AND_ASSIGN(const v1::Operation refused, Execute(cluster_->controller_address(), spec_));
+  EXPECT_THAT(refused.error(), HasSubstr("expected an operation in place, found shadow"));
 }
 
 TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {

@@ -59,4 +59,14 @@ class Arena {
   const std::shared_ptr<DeviceMemory> device_memory_;  // shared with its maker
 };
 
+// Bytes of an arena that lie in another one: an allocation which a user process has lent.
+struct BoundPiece {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  std::shared_ptr<Arena> allocation;  // stays as long as something is bound to it
+  int64_t allocation_offset = 0;
+
+  int64_t end() const { return offset + bytes; }
+};
+
 }  // namespace crossmesh

@@ -282,8 +282,8 @@ absl::StatusOr<StorageTable::Opened> FdServer::OpenFor(Request request, const St
   const MemoryRequest& memory = request.memory;
   if (memory.op == MemoryRequest::Op::kOpen) return storages_.Open(key);
   if (memory.bytes > options_.storage_bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat("storage \"", key.name, "\" of ",
-                                                     memory.bytes, " bytes: expected at most ",
+    return absl::ResourceExhaustedError(absl::StrCat("storage \"", key.name, "\" of ", memory.bytes,
+                                                     " bytes: expected at most ",
                                                      options_.storage_bytes_max));
   }
   if (memory.op == MemoryRequest::Op::kCreate) return storages_.Create(key, memory.bytes);

@@ -21,10 +21,10 @@
 
 namespace crossmesh {
 
-// Lets user processes of this host make, find, map and lend the storages of a worker, through a Unix
-// socket that only the worker's user can open. Has a thread of its own; a client can neither block
-// nor crash it, and one that wants memory of a GPU waits for that alone. Thread-compatible; Stop is
-// repeatable.
+// Lets user processes of this host make, find, map and lend the storages of a worker, through a
+// Unix socket that only the worker's user can open. Has a thread of its own; a client can neither
+// block nor crash it, and one that wants memory of a GPU waits for that alone. Thread-compatible;
+// Stop is repeatable.
 class FdServer {
  public:
   struct Options {

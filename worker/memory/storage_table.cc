@@ -103,8 +103,8 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Bind(const StorageKey& key,
 absl::Status StorageTable::CheckBindable(const StorageKey& key, const Entry& entry,
                                          const Arena& arena, uint64_t generation) {
   if (generation == 0) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        NameOf(key), ": expected none, found one of generation ", entry.generation));
+    return absl::AlreadyExistsError(
+        absl::StrCat(NameOf(key), ": expected none, found one of generation ", entry.generation));
   }
   if (generation != entry.generation) {
     return absl::AbortedError(absl::StrCat(NameOf(key), ": expected generation ", generation,
@@ -248,9 +248,8 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageTable::ArenaForWriting(const Stora
         NameOf(key), ": expected no readers before writing in place, found ", UsersOf(entry)));
   }
   if (IsOfUser(*entry.current)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(NameOf(key),
-                     " is memory of a user process: expected an operation in place, found shadow"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        NameOf(key), " is memory of a user process: expected an operation in place, found shadow"));
   }
   // A shadow that readers from before the last flip still hold is not ours to write.
   if (entry.alternate == nullptr || entry.alternate.use_count() > 1 ||

@@ -107,10 +107,10 @@ class StorageTable {
   // Lends memory of the embedding process. AlreadyExists when the name is taken.
   absl::Status Adopt(const StorageKey& key, std::shared_ptr<Arena> arena);
   // Puts memory that a user process has in the place of what the storage has, whose generation is
-  // `generation`, 0 for none; READY, one generation later, without a shadow. Lasts for operations in
-  // place alone: a shadow would take the place of that memory. AlreadyExists when there should be
-  // none; Aborted when the generation is another one; FailedPrecondition while leased, or when the
-  // storage's memory is not of this kind; NotFound.
+  // `generation`, 0 for none; READY, one generation later, without a shadow. Lasts for operations
+  // in place alone: a shadow would take the place of that memory. AlreadyExists when there should
+  // be none; Aborted when the generation is another one; FailedPrecondition while leased, or when
+  // the storage's memory is not of this kind; NotFound.
   absl::StatusOr<Opened> Bind(const StorageKey& key, std::shared_ptr<Arena> arena,
                               uint64_t generation);
   // FailedPrecondition while leased; NotFound.

@@ -15,16 +15,6 @@
 
 namespace crossmesh {
 
-// Bytes of an arena that lie in an allocation which a user process has lent.
-struct BoundPiece {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-  std::shared_ptr<Arena> allocation;  // stays as long as something is bound to it
-  int64_t allocation_offset = 0;
-
-  int64_t end() const { return offset + bytes; }
-};
-
 // Storages of GPU memory that user processes have: allocations that they lend by a descriptor, and
 // storages that are bound to pieces of these. Thread-compatible; never blocks.
 class UserMemory {
@@ -39,8 +29,7 @@ class UserMemory {
   };
 
   // `storages` must outlive it.
-  UserMemory(StorageTable& storages, Maker maker)
-      : storages_(storages), maker_(std::move(maker)) {}
+  UserMemory(StorageTable& storages, Maker maker) : storages_(storages), maker_(std::move(maker)) {}
 
   // A storage that is all of an allocation. AlreadyExists when the name is taken; InvalidArgument
   // without a descriptor; what the maker says. Whether the descriptor is one of so much memory is

@@ -36,14 +36,13 @@ class UserMemoryTest : public testing::Test {
   absl::StatusOr<StorageTable::Opened> Bind(std::vector<MemoryPiece> pieces,
                                             uint64_t generation = 0) {
     const PieceList list = {.allocations = {"pool"}, .pieces = std::move(pieces)};
-    return user_.Bind(kWeights, {.bytes = ByteCount(100),
-                                 .generation = generation,
-                                 .list = FileOf(Encode(list))});
+    return user_.Bind(
+        kWeights,
+        {.bytes = ByteCount(100), .generation = generation, .list = FileOf(Encode(list))});
   }
 
-  StorageTable storages_{[this](const StorageKey& /*key*/, ByteCount bytes) {
-    return Make(Kind::kOwn, bytes);
-  }};
+  StorageTable storages_{
+      [this](const StorageKey& /*key*/, ByteCount bytes) { return Make(Kind::kOwn, bytes); }};
   std::vector<std::shared_ptr<DeviceMemory>> memories_;
   std::vector<int64_t> bound_offsets_;  // in allocations, of the last binding
   UserMemory user_{storages_,
@@ -76,8 +75,8 @@ TEST_F(UserMemoryTest, ABindingIsReplacedByItsGenerationAlone) {
   EXPECT_THAT(bound_offsets_, ElementsAre(512));
   EXPECT_EQ(first.status.generation, 1);
   EXPECT_THAT(Bind({}), StatusIs(absl::StatusCode::kAlreadyExists));
-  EXPECT_THAT(Bind({}, 2), StatusIs(absl::StatusCode::kAborted,
-                                    HasSubstr("expected generation 2, found 1")));
+  EXPECT_THAT(Bind({}, 2),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("expected generation 2, found 1")));
   ASSERT_OK_AND_ASSIGN(const auto second, Bind({{.bytes = 100, .allocation_offset = 1024}}, 1));
   EXPECT_EQ(second.status.generation, 2);
   EXPECT_EQ(storages_.Open(kWeights)->arena.get(), second.arena.get());

@@ -192,14 +192,12 @@ absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::MakeArena(const StorageKey& k
   return Find(key.device)->arenas().Make(key.name, bytes);
 }
 
-absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::LendArena(const StorageKey& key,
-                                                             ByteCount bytes,
+absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::LendArena(const StorageKey& key, ByteCount bytes,
                                                              UniqueFd allocation) const {
   return Find(key.device)->arenas().Lend(key.name, bytes, std::move(allocation));
 }
 
-absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::BindArena(const StorageKey& key,
-                                                             ByteCount bytes,
+absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::BindArena(const StorageKey& key, ByteCount bytes,
                                                              std::vector<BoundPiece> pieces) const {
   return Find(key.device)->arenas().Bind(key.name, bytes, std::move(pieces));
 }

@@ -10,7 +10,6 @@
 #include "worker/gpu/devices/gpu_name.h"
 #include "worker/gpu/process/gpu_process_options.h"
 #include "worker/memory/storage_table.h"
-#include "worker/memory/user_memory.h"
 
 #include <cstdint>
 #include <functional>

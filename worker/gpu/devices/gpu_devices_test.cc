@@ -248,9 +248,8 @@ TEST(RefusedLendingTest, ADescriptorThatIsNotSoMuchMemoryOfTheGpuIsRefusedAndThe
               IsRefused("allocation \"pool\": expected 2097152 bytes of GPU"));
   ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus.MakeArena("a.4", 2 << 20));
   UniqueFd copy;
-  arena->device_memory()->WhenMade([&](const DeviceMemory::Made& made) {
-    copy.Reset(fcntl(made->get(), F_DUPFD_CLOEXEC, 0));
-  });
+  arena->device_memory()->WhenMade(
+      [&](const DeviceMemory::Made& made) { copy.Reset(fcntl(made->get(), F_DUPFD_CLOEXEC, 0)); });
   EXPECT_THAT(lend(std::move(copy), 4 << 20), IsRefused("expected 4194304 bytes of GPU"));
   EXPECT_EQ(gpus["a.4"].state(), GpuDevice::State::kUp);
 }

@@ -63,34 +63,32 @@ void StorageArenas::MarkLost(ArenaId arena, const absl::Status& why) {
 
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view name,
                                                            ByteCount bytes) {
-  return Reserve({.storage = std::string(name),
-                  .memory = std::make_shared<DeviceMemory>(gpu_),
-                  .bytes = bytes},
-                 [this](const std::byte* first, Entry entry) {
-                   MakeOnLoop(first, std::move(entry));
-                 });
+  return Reserve(
+      {.storage = std::string(name),
+       .memory = std::make_shared<DeviceMemory>(gpu_),
+       .bytes = bytes},
+      [this](const std::byte* first, Entry entry) { MakeOnLoop(first, std::move(entry)); });
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Lend(absl::string_view name, ByteCount bytes,
                                                            UniqueFd allocation) {
-  return Reserve({.storage = std::string(name),
-                  .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kLent),
-                  .bytes = bytes},
-                 [this, allocation = std::move(allocation)](const std::byte* first,
-                                                            Entry entry) mutable {
-                   LendOnLoop(first, std::move(entry), std::move(allocation));
-                 });
+  return Reserve(
+      {.storage = std::string(name),
+       .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kLent),
+       .bytes = bytes},
+      [this, allocation = std::move(allocation)](const std::byte* first, Entry entry) mutable {
+        LendOnLoop(first, std::move(entry), std::move(allocation));
+      });
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Bind(absl::string_view name, ByteCount bytes,
                                                            std::vector<BoundPiece> pieces) {
-  return Reserve({.storage = std::string(name),
-                  .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kBound),
-                  .bytes = bytes,
-                  .pieces = std::move(pieces)},
-                 [this](const std::byte* first, Entry entry) {
-                   BindOnLoop(first, std::move(entry));
-                 });
+  return Reserve(
+      {.storage = std::string(name),
+       .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kBound),
+       .bytes = bytes,
+       .pieces = std::move(pieces)},
+      [this](const std::byte* first, Entry entry) { BindOnLoop(first, std::move(entry)); });
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Reserve(Entry entry, Begin begin) {
@@ -124,18 +122,17 @@ void StorageArenas::MakeOnLoop(const std::byte* first, Entry entry) {
 }
 
 void StorageArenas::LendOnLoop(const std::byte* first, Entry entry, UniqueFd allocation) {
-  process_.ImportArena(
-      entry.bytes, std::move(allocation),
-      [this, first, memory = entry.memory, bytes = entry.bytes,
-       name = entry.storage](absl::StatusOr<ArenaId> made) {
-        if (!made.ok()) {
-          made = absl::Status(made.status().code(),
-                              absl::StrCat("allocation \"", name, "\": expected ", bytes.value(),
-                                           " bytes of GPU ", gpu_, ", found: ",
-                                           made.status().message()));
-        }
-        OnMade(first, *memory, std::move(made));
-      });
+  process_.ImportArena(entry.bytes, std::move(allocation),
+                       [this, first, memory = entry.memory, bytes = entry.bytes,
+                        name = entry.storage](absl::StatusOr<ArenaId> made) {
+                         if (!made.ok()) {
+                           made = absl::Status(made.status().code(),
+                                               absl::StrCat("allocation \"", name, "\": expected ",
+                                                            bytes.value(), " bytes of GPU ", gpu_,
+                                                            ", found: ", made.status().message()));
+                         }
+                         OnMade(first, *memory, std::move(made));
+                       });
   arenas_[first] = std::move(entry);
 }
 
@@ -208,8 +205,8 @@ absl::StatusOr<StorageArenas::Found> StorageArenas::FindInPieces(const Entry& en
   }
   const BoundPiece& piece = *std::prev(after);
   const int64_t in_piece = offset - piece.offset;
-  ASSIGN_OR_RETURN(Found found, Find(piece.allocation->bytes().data() + piece.allocation_offset +
-                                     in_piece));
+  ASSIGN_OR_RETURN(Found found,
+                   Find(piece.allocation->bytes().data() + piece.allocation_offset + in_piece));
   found.left = ByteCount(piece.bytes - in_piece);
   return found;
 }

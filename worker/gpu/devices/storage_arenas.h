@@ -7,7 +7,6 @@
 #include "worker/gpu/protocol/tile_place.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/device_memory.h"
-#include "worker/memory/user_memory.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +29,8 @@ namespace crossmesh {
 // Memory that user processes lend is taken in by a descriptor, and lives as long as the range that
 // stands for it. A range may also be bound: its pieces stand for pieces of such memory.
 //
-// Confined to the loop but for Make, Lend, Bind, construction and destruction; destroyed when the loop has
-// stopped. Arenas may outlive it.
+// Confined to the loop but for Make, Lend, Bind, construction and destruction; destroyed when the
+// loop has stopped. Arenas may outlive it.
 class StorageArenas {
  public:
   // `loop`, which drives `process`, and `process` must outlive it. `gpu`: its UUID.
@@ -62,7 +61,7 @@ class StorageArenas {
 
   struct Found {
     std::shared_ptr<DeviceMemory> memory;
-    TilePlace place;  // once the memory is made
+    TilePlace place;                   // once the memory is made
     const std::byte* first = nullptr;  // of the range that stands for the arena
     ByteCount bytes;                   // of the arena
     ByteCount left;                    // of the arena, or of the piece, from the place on

@@ -2,6 +2,7 @@
 
 #include "worker/gpu/tasks/gpu_task_runner.h"
 
+#include "common/base/unique_fd.h"
 #include "common/plan/worker_part.h"
 #include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include <absl/functional/function_ref.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -297,6 +299,52 @@ TEST_F(GpuTaskRunnerTest, ATaskWithoutACommunicatorIsOneOfHostMemory) {
   runner_->RaiseEpoch(2);
   runner_->PeerLost(spec.key, "w2", absl::UnavailableError(""));
   EXPECT_EQ(host_.told, 4);
+}
+
+// Both ends have their tiles in memory that user processes lend, in the midst of allocations.
+class LentTilesTest : public GpuTaskRunnerTest {
+ protected:
+  static constexpr int64_t kAllocation = 2 << 20;
+  static constexpr int64_t kOffset = 123'456;
+
+  // A storage of `bytes`, of which the first `piece` are bound.
+  std::shared_ptr<Arena> Bind(const std::string& device, int64_t piece) {
+    const auto own = gpus_.MakeArena(device, kAllocation);
+    UniqueFd copy;
+    (*own)->device_memory()->WhenMade([&](const DeviceMemory::Made& made) {
+      copy.Reset(fcntl(made->get(), F_DUPFD_CLOEXEC, 0));
+    });
+    const StorageKey key = {.name = "lent", .device = *ParseDevice(device)};
+    lent_.push_back(*gpus_.devices().LendArena(key, ByteCount(kAllocation), std::move(copy)));
+    gpus_.RunUntil([&] { return *lent_.back()->device_memory()->is_made(); });
+    return *gpus_.devices().BindArena(
+        key, ByteCount(kBytes),
+        {{.offset = 0, .bytes = piece, .allocation = lent_.back(), .allocation_offset = kOffset}});
+  }
+
+  std::vector<std::shared_ptr<Arena>> lent_;
+};
+
+TEST_F(LentTilesTest, BytesMoveBetweenPiecesOfLentMemory) {
+  Open();
+  ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
+  arenas_[0] = Bind("a.0", kBytes);
+  arenas_[2] = Bind("b.1", kBytes);
+  StandInGpus::Write(*lent_[0], std::string(kOffset, '\0') + Pattern(1));
+  EXPECT_OK(Run(SpecOf(1, communicator)).task->status);
+  EXPECT_TRUE(StandInGpus::Read(*lent_[1]).substr(kOffset, kBytes) == Pattern(1));
+  EXPECT_TRUE(StandInGpus::Read(*arenas_[1]) == Pattern(1));
+}
+
+TEST_F(LentTilesTest, ATileThatItsPieceDoesNotHoldIsRefused) {
+  Open();
+  ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
+  arenas_[2] = Bind("b.1", kBytes - 1);
+  EXPECT_THAT(
+      Run(SpecOf(1, communicator)).task->status,
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("device b.1"),
+                     HasSubstr("holds the 300000 bytes of a tile, found one with 299999"))));
 }
 
 // What a worker does not ask for.

@@ -1,0 +1,193 @@
+"""GPU memory that a Python process shares with the Crossmesh worker of its host; needs nothing but the CUDA driver.
+
+    import torch, crossmesh_memory
+    worker = crossmesh_memory.Worker("/run/crossmesh/node-a.memory")
+    storage = worker.open("weights", "node-a.1")                # or create(name, device, size)
+    bytes_of_it = torch.as_tensor(storage, device="cuda")       # by __cuda_array_interface__
+    tensor = bytes_of_it[offset:offset + size].view(torch.bfloat16).view(shape)
+
+The GPU's context must be current, as it is after torch.cuda.init(). The memory stays mapped until close() or the end of
+the storage's object: keep it as long as something uses it. Streams are not ordered with an operation: synchronise
+before one is requested."""
+
+import ctypes
+import fcntl
+import json
+import os
+import socket
+
+_DEVICE_PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, a POSIX descriptor
+_READ_AND_WRITE = 3
+_ADD_SEALS = 1033
+_SHRINK_GROW_WRITE = 2 | 4 | 8
+
+
+class Error(Exception):
+    """What the driver or the worker refused; `code` is the worker's, a gRPC status code, or 0."""
+
+    def __init__(self, text, code=0):
+        super().__init__(text)
+        self.code = code
+
+
+class _Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class _Properties(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("location", _Location),
+                ("win32", ctypes.c_void_p), ("compression", ctypes.c_ubyte), ("rdma", ctypes.c_ubyte),
+                ("usage", ctypes.c_ushort), ("reserved", ctypes.c_ubyte * 4)]
+
+
+class _Access(ctypes.Structure):
+    _fields_ = [("location", _Location), ("flags", ctypes.c_int)]
+
+
+class Driver:
+    """The calls of the CUDA driver by which memory is made, shared and mapped."""
+
+    def __init__(self, library="libcuda.so.1"):
+        self._library = ctypes.CDLL(library)
+
+    def call(self, name, *arguments):
+        result = getattr(self._library, name)(*arguments)
+        if result != 0:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(result, ctypes.byref(text))
+            raise Error(f"{name}: {(text.value or b'unknown').decode()} ({result})")
+
+    def properties(self, device):
+        return _Properties(type=_DEVICE_PINNED, handle_types=_DEVICE_PINNED,
+                           location=_Location(type=_DEVICE_PINNED, id=device))
+
+    def granularity(self, device):
+        granule = ctypes.c_size_t()
+        self.call("cuMemGetAllocationGranularity", ctypes.byref(granule), ctypes.byref(self.properties(device)), 0)
+        return granule.value
+
+
+class Memory:
+    """Mapped memory of a GPU, which torch, CuPy and Numba take as an array of bytes."""
+
+    def __init__(self, driver, handle, size, device):
+        self._driver, self._handle, self.size = driver, handle, size
+        granule = driver.granularity(device)
+        self._bytes = ctypes.c_size_t(max(1, -(-size // granule)) * granule)
+        self._address = ctypes.c_uint64()
+        self._is_mapped = False
+        try:
+            self._map(device)
+        except Error:
+            self.close()
+            raise
+
+    def _map(self, device):
+        self._driver.call("cuMemAddressReserve", ctypes.byref(self._address), self._bytes, ctypes.c_size_t(0),
+                          ctypes.c_uint64(0), ctypes.c_ulonglong(0))
+        self._driver.call("cuMemMap", self._address, self._bytes, ctypes.c_size_t(0), self._handle,
+                          ctypes.c_ulonglong(0))
+        self._is_mapped = True
+        access = _Access(location=_Location(type=_DEVICE_PINNED, id=device), flags=_READ_AND_WRITE)
+        self._driver.call("cuMemSetAccess", self._address, self._bytes, ctypes.byref(access), ctypes.c_size_t(1))
+
+    @classmethod
+    def allocate(cls, driver, size, device):
+        """Memory that can be lent; its size is a multiple of the granularity."""
+        granule = driver.granularity(device)
+        size = max(1, -(-size // granule)) * granule
+        handle = ctypes.c_uint64()
+        driver.call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size),
+                    ctypes.byref(driver.properties(device)), ctypes.c_ulonglong(0))
+        return cls(driver, handle, size, device)
+
+    @classmethod
+    def take(cls, driver, descriptor, size, device):
+        """That of another process, whose descriptor stays the caller's."""
+        handle = ctypes.c_uint64()
+        driver.call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), _DEVICE_PINNED)
+        return cls(driver, handle, size, device)
+
+    @property
+    def address(self):
+        return self._address.value
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def export(self):
+        """A descriptor of it, which the caller closes."""
+        descriptor = ctypes.c_int(-1)
+        self._driver.call("cuMemExportToShareableHandle", ctypes.byref(descriptor), self._handle, _DEVICE_PINNED,
+                          ctypes.c_ulonglong(0))
+        return descriptor.value
+
+    def close(self):
+        """Nothing uses it any more. Repeatable."""
+        if self._handle is None:
+            return
+        handle, self._handle = self._handle, None
+        if self._is_mapped:
+            self._driver.call("cuMemUnmap", self._address, self._bytes)
+        if self._address.value != 0:
+            self._driver.call("cuMemAddressFree", self._address, self._bytes)
+        self._driver.call("cuMemRelease", handle)
+
+
+class Worker:
+    """The worker at a memory socket; errors are its own, by code and text."""
+
+    def __init__(self, path, driver=None, cuda_device=0):
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.connect(path)
+        self._driver = driver or Driver()
+        self._cuda_device = cuda_device
+
+    def close(self):
+        self._socket.close()
+
+    def create(self, storage, device, size):
+        return self._map(self._ask({"op": "create", "storage": storage, "device": device, "bytes": size}))
+
+    def open(self, storage, device):
+        return self._map(self._ask({"op": "open", "storage": storage, "device": device}))
+
+    def lend(self, storage, device, memory):
+        """Lends memory that was made by Memory.allocate."""
+        descriptor = memory.export()
+        try:
+            return self._ask({"op": "lend", "storage": storage, "device": device, "bytes": memory.size}, descriptor)[0]
+        finally:
+            os.close(descriptor)
+
+    def bind(self, storage, device, size, allocations, pieces, generation=0):
+        """Pieces are (offset in the storage, bytes, index of the allocation, offset in it), ascending."""
+        text = json.dumps({"allocations": list(allocations), "pieces": [list(piece) for piece in pieces]}).encode()
+        with os.fdopen(os.memfd_create("crossmesh:pieces", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb") as file:
+            file.write(text)
+            file.flush()
+            fcntl.fcntl(file.fileno(), _ADD_SEALS, _SHRINK_GROW_WRITE)
+            return self._ask({"op": "bind", "storage": storage, "device": device, "bytes": size,
+                              "generation": generation}, file.fileno())[0]
+
+    def delete(self, storage, device):
+        self._ask({"op": "delete", "storage": storage, "device": device})
+
+    def _ask(self, request, descriptor=None):
+        sent = [] if descriptor is None else [descriptor]
+        socket.send_fds(self._socket, [json.dumps(request).encode()], sent)
+        text, descriptors, _, _ = socket.recv_fds(self._socket, 65536, 1)
+        reply = json.loads(text)
+        if reply["code"] != 0:
+            raise Error(reply["message"], reply["code"])
+        storage = reply["storages"][0] if reply["storages"] else None
+        return storage, descriptors
+
+    def _map(self, answer):
+        storage, descriptors = answer
+        try:
+            return Memory.take(self._driver, descriptors[0], storage["bytes"], self._cuda_device)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)

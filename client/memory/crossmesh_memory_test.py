@@ -1,0 +1,133 @@
+"""crossmesh_memory over the stand-in for the driver, against a worker as plain as can be.
+
+    crossmesh_memory_test.py LIBCUDA"""
+
+import ctypes
+import json
+import os
+import socket
+import sys
+import tempfile
+import threading
+import unittest
+
+import crossmesh_memory
+
+LIBRARY = None
+
+
+class PlainWorker(threading.Thread):
+    """Answers one client: each request by the next of `answers`, a reply and a descriptor or none."""
+
+    def __init__(self, path, answers):
+        super().__init__()
+        self.requests, self.files = [], []
+        self._answers = answers
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(path)
+        self._listener.listen()
+        self.start()
+
+    def run(self):
+        client, _ = self._listener.accept()
+        with self._listener, client:
+            for storage, descriptor in self._answers:
+                text, descriptors, _, _ = socket.recv_fds(client, 65536, 1)
+                if not text:
+                    return
+                self.requests.append(json.loads(text))
+                self.files.append(descriptors)
+                reply = {"code": 0, "message": "", "storages": [storage], "complete": True}
+                if isinstance(storage, str):
+                    reply = {"code": 10, "message": storage, "storages": [], "complete": True}
+                socket.send_fds(client, [json.dumps(reply).encode()], [] if descriptor is None else [descriptor])
+
+
+class MemoryTest(unittest.TestCase):
+    def setUp(self):
+        self.driver = crossmesh_memory.Driver(LIBRARY)
+        self.driver.call("cuInit", 0)
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def ask(self, answers, use):
+        path = os.path.join(self.folder.name, "memory")
+        plain = PlainWorker(path, answers)
+        worker = crossmesh_memory.Worker(path, self.driver)
+        try:
+            use(worker)
+        finally:
+            worker.close()
+            plain.join()
+        return plain
+
+    def test_a_storage_is_mapped_as_an_array_of_bytes_over_the_same_memory(self):
+        own = crossmesh_memory.Memory.allocate(self.driver, 100, 0)
+        self.assertEqual(own.size, self.driver.granularity(0))
+        ctypes.memmove(own.address, b"weights", 7)
+        descriptor = own.export()
+
+        def use(worker):
+            storage = worker.open("weights", "a.1")
+            array = storage.__cuda_array_interface__
+            self.assertEqual((array["shape"], array["typestr"], array["version"]), ((100,), "|u1", 3))
+            address, is_read_only = array["data"]
+            self.assertFalse(is_read_only)
+            self.assertNotEqual(address, own.address)
+            self.assertEqual(ctypes.string_at(address, 7), b"weights")
+            ctypes.memmove(address, b"W", 1)
+            self.assertEqual(ctypes.string_at(own.address, 7), b"Weights")
+            storage.close()
+            storage.close()
+
+        plain = self.ask([({"storage": "weights", "bytes": 100}, descriptor)], use)
+        self.assertEqual(plain.requests, [{"op": "open", "storage": "weights", "device": "a.1"}])
+        os.close(descriptor)
+        own.close()
+
+    def test_memory_is_lent_by_descriptor_and_bound_by_a_sealed_list(self):
+        own = crossmesh_memory.Memory.allocate(self.driver, 100, 0)
+
+        def use(worker):
+            self.assertEqual(worker.lend("pool", "a.1", own)["generation"], 1)
+            bound = worker.bind("weights", "a.1", 64, ["pool"], [(0, 64, 0, 512)], generation=3)
+            self.assertEqual(bound["generation"], 4)
+
+        plain = self.ask([({"generation": 1}, None), ({"generation": 4}, None)], use)
+        self.assertEqual(plain.requests[0], {"op": "lend", "storage": "pool", "device": "a.1", "bytes": own.size})
+        self.assertEqual(os.fstat(plain.files[0][0]).st_size, own.size)
+        self.assertEqual(plain.requests[1], {"op": "bind", "storage": "weights", "device": "a.1", "bytes": 64,
+                                             "generation": 3})
+        self.assertEqual(json.loads(os.pread(plain.files[1][0], 1000, 0)),
+                         {"allocations": ["pool"], "pieces": [[0, 64, 0, 512]]})
+        with self.assertRaises(PermissionError):
+            os.pwrite(plain.files[1][0], b"x", 0)
+        for (descriptor,) in plain.files:
+            os.close(descriptor)
+        own.close()
+
+    def test_what_the_worker_refuses_is_an_error_with_its_code(self):
+        def use(worker):
+            with self.assertRaisesRegex(crossmesh_memory.Error, "expected generation 2, found 3") as refused:
+                worker.bind("weights", "a.1", 64, [], [], generation=2)
+            self.assertEqual(refused.exception.code, 10)
+
+        self.ask([("expected generation 2, found 3", None)], use)
+
+    def test_memory_that_is_smaller_than_it_should_be_leaves_nothing_behind(self):
+        own = crossmesh_memory.Memory.allocate(self.driver, 100, 0)
+        descriptor = own.export()
+        with self.assertRaisesRegex(crossmesh_memory.Error, "cuMemMap: CUDA_ERROR_INVALID_VALUE"):
+            crossmesh_memory.Memory.take(self.driver, descriptor, own.size + 1, 0)
+        os.close(descriptor)
+        own.close()
+
+    def test_what_the_driver_refuses_is_an_error_with_its_name(self):
+        with open("/dev/null", "rb") as file:
+            with self.assertRaisesRegex(crossmesh_memory.Error, "cuMemImportFromShareableHandle: CUDA_ERROR_"):
+                crossmesh_memory.Memory.take(self.driver, file.fileno(), 100, 0)
+
+
+if __name__ == "__main__":
+    LIBRARY = sys.argv.pop()
+    unittest.main()
