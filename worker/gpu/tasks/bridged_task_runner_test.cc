@@ -327,7 +327,7 @@ TEST_F(BridgedTaskRunnerTest, WhatCannotRunIsRefused) {
   std::byte*& tile = spec.destinations[RankOf(plan_->tensors(), "a.0")].tensor[0];
   tile = lent;
   EXPECT_THAT(workers_.bridge().Start(spec, reports_[0]),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("memory that was lent")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("memory of another kind")));
   tile = nullptr;
   EXPECT_THAT(workers_.bridge().Start(spec, reports_[0]),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("device a.0")));
