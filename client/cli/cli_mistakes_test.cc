@@ -70,6 +70,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"misspelt_flag_of_a_group", "mesh --contoller unix:s list",
                 "mesh: unknown flag \"--contoller\"; did you mean \"--controller\"?"},
         Mistake{"nothing_given", "plan", "--manifest: expected a file or a name"},
+        Mistake{"both_bindings",
+                "plan --manifest examples/gpt2.json --source 'x=1 on a.0' --source-layout '[...]' "
+                "--destination 'x=1 on b.0' --destination-layout '[...]' --in-place --shadow",
+                "expected --in-place or --shadow, found both"},
         // No file has such a name, and the system says so by an error.
         Mistake{"name_too_long",
                 absl::StrCat("plan --source 'x=1 on a.0' --destination 'x=1 on b.0' --manifest ",

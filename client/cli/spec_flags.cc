@@ -78,7 +78,11 @@ void SpecFlags::AddTo(CLI::App& command) {
             "Share of every NIC that may be used, above 0 to 1 (default 1)");
   AddFlag(command, "--no-broadcasts", no_broadcasts_,
           "Relays only, even where GPUs are predicted to broadcast faster");
-  AddFlag(command, "--in-place", in_place_, "Receive into the destination's only memory");
+  AddFlag(command, "--in-place", in_place_,
+          "Receive into the destination's only memory (default on GPUs of a described network)");
+  AddFlag(command, "--shadow", shadow_,
+          "Receive beside the version before, which takes the destination's memory twice (default "
+          "elsewhere)");
   AddOption(command, "--topology", topology_, "Network file; without one, rates are assumed");
   AddOption(command, "--gpu-host", gpu_host_,
             "Instead of a network file: what all hosts of the meshes are, h100x8 for example");
@@ -178,7 +182,11 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
   if (chunk_bytes_ != 0) spec.set_chunk_bytes(chunk_bytes_);
   if (nic_share_ != 0) spec.set_nic_share(nic_share_);
   if (no_broadcasts_) spec.set_no_broadcasts(true);
+  if (in_place_ && shadow_) {
+    return absl::InvalidArgumentError("expected --in-place or --shadow, found both");
+  }
   if (in_place_) spec.set_binding(v1::BINDING_MODE_IN_PLACE);
+  if (shadow_) spec.set_binding(v1::BINDING_MODE_SHADOW);
   if (device_bytes_max_ != 0) spec.set_device_bytes_max(device_bytes_max_);
   return ReadNetworkTo(spec);
 }

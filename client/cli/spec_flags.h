@@ -56,6 +56,7 @@ class SpecFlags {
   bool no_broadcasts_ = false;
   double nic_share_ = 0;
   bool in_place_ = false;
+  bool shadow_ = false;
   std::string topology_;
   std::string gpu_host_;
   int64_t device_bytes_max_ = 0;

@@ -36,7 +36,7 @@ struct ReshardInputs {
   int64_t chunk_bytes = 0;     // 0: the planner chooses
   double nic_share = 1;        // of every NIC's rate; above 0, at most 1
   bool no_broadcasts = false;  // relays only, between GPUs as well
-  BindingMode binding = BindingMode::kShadow;
+  std::optional<BindingMode> binding;  // none: the planner chooses
   bool shared_storage = false;
   ProofLimits limits;
 };

@@ -70,7 +70,9 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
   inputs.chunk_bytes = proto.chunk_bytes();
   if (proto.nic_share() != 0) inputs.nic_share = proto.nic_share();
   inputs.no_broadcasts = proto.no_broadcasts();
-  ASSIGN_OR_RETURN(inputs.binding, FromProto(proto.binding()));
+  if (proto.binding() != v1::BINDING_MODE_UNSPECIFIED) {
+    ASSIGN_OR_RETURN(inputs.binding, FromProto(proto.binding()));
+  }
   inputs.shared_storage = SharesStorage(proto);
   if (proto.device_bytes_max() < 0) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -50,7 +50,7 @@ TEST(ReshardCodecTest, WhatASpecificationLeavesOutIsTheDefault) {
   EXPECT_EQ(inputs.topology, std::nullopt);
   EXPECT_EQ(inputs.strategy, "");
   EXPECT_EQ(inputs.chunk_bytes, 0);
-  EXPECT_EQ(inputs.binding, BindingMode::kShadow);
+  EXPECT_EQ(inputs.binding, std::nullopt);
   EXPECT_FALSE(inputs.no_broadcasts);
   EXPECT_FALSE(inputs.shared_storage);
   EXPECT_EQ(inputs.limits.device_bytes_max, 0);

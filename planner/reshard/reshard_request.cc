@@ -2,10 +2,24 @@
 
 #include "planner/reshard/strategy.h"
 
+#include <algorithm>
+
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
+namespace {
+
+// On GPUs in place, since a shadow takes their memory twice; but not where the only memory would be
+// overwritten while it is read.
+BindingMode DefaultBinding(const ReshardInputs& inputs, const Topology& topology) {
+  if (inputs.destination.mesh == nullptr || inputs.shared_storage) return BindingMode::kShadow;
+  const auto is_gpu = [&](const DeviceId& device) { return topology.FindGpu(device) != nullptr; };
+  return std::ranges::all_of(inputs.destination.mesh->devices(), is_gpu) ? BindingMode::kInPlace
+                                                                         : BindingMode::kShadow;
+}
+
+}  // namespace
 
 absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs,
                                                      const Topology& topology) {
@@ -14,7 +28,8 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
                             .chunk_bytes = inputs.chunk_bytes,
                             .nic_share = inputs.nic_share,
                             .no_broadcasts = inputs.no_broadcasts,
-                            .binding = inputs.binding,
+                            .binding = inputs.binding.value_or(
+                                DefaultBinding(inputs, inputs.topology.value_or(topology))),
                             .shared_storage = inputs.shared_storage};
   if (!inputs.strategy.empty()) {
     const absl::StatusOr<Strategy> strategy = ParseStrategy(inputs.strategy);

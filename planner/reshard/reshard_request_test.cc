@@ -1,8 +1,11 @@
 #include "planner/reshard/reshard_request.h"
 
+#include "common/mesh/gpu_host.h"
 #include "common/testing/status_matchers.h"
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +45,19 @@ TEST(ReshardRequestTest, WhatTheInputsSayHolds) {
   EXPECT_EQ(request.chunk_bytes, 3 * Plan::kLeafBytes);
   EXPECT_EQ(request.binding, BindingMode::kInPlace);
   EXPECT_TRUE(request.shared_storage);
+}
+
+TEST(ReshardRequestTest, GpusReceiveInPlaceUnlessTheyReadTheSameStorage) {
+  ASSERT_OK_AND_ASSIGN(const Topology topology, GpuHosts("h100x8", {"a"}));
+  const auto binding_of = [&](const std::string& mesh, bool shared_storage = false) {
+    ReshardInputs inputs;
+    inputs.destination.mesh = std::make_shared<const Mesh>(*ParseMesh(mesh));
+    inputs.shared_storage = shared_storage;
+    return RequestWithoutTensors(inputs, topology)->binding;
+  };
+  EXPECT_EQ(binding_of("x=2 on a.0-1"), BindingMode::kInPlace);
+  EXPECT_EQ(binding_of("x=2 on a.0-1", /*shared_storage=*/true), BindingMode::kShadow);
+  EXPECT_EQ(binding_of("x=2 on a.0,b.0"), BindingMode::kShadow);
 }
 
 TEST(ReshardRequestTest, AnUnknownStrategyIsNamed) {
