@@ -33,9 +33,9 @@ struct ReshardInputs {
   std::optional<Topology> topology;
   std::string strategy;  // by name; may be empty, or no strategy's
   uint64_t seed = 0;
-  int64_t chunk_bytes = 0;     // 0: the planner chooses
-  double nic_share = 1;        // of every NIC's rate; above 0, at most 1
-  bool no_broadcasts = false;  // relays only, between GPUs as well
+  int64_t chunk_bytes = 0;             // 0: the planner chooses
+  double nic_share = 1;                // of every NIC's rate; above 0, at most 1
+  bool no_broadcasts = false;          // relays only, between GPUs as well
   std::optional<BindingMode> binding;  // none: the planner chooses
   bool shared_storage = false;
   ProofLimits limits;
