@@ -6,43 +6,20 @@
 #include "common/communicators/gpu_share.h"
 #include "common/wire/time_codec.h"
 #include "worker/gpu/process/child_environment.h"
+#include "worker/gpu/process/child_options.h"
 #include "worker/gpu/process/child_output.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <iterator>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 namespace crossmesh {
 namespace {
-
-std::string ProgramBesideThisOne() {
-  std::error_code error;
-  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (own.parent_path() / "crossmesh-gpu").string();
-}
-
-// Ranks on one GPU wait for each other's kernels, so these must fit on it side by side.
-constexpr int kCtasMaxOfShares = 4;
-// NCCL refuses several ranks on a GPU else, and multicast over NVLink knows none.
-constexpr const char* kVariablesOfShares[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", "NCCL_NVLS_ENABLE=0"};
-
-int CtasMaxOf(const GpuProcessOptions& options) {
-  const bool is_chosen = options.ctas_max > 0 || !IsGpuShare(options.gpu);
-  return is_chosen ? options.ctas_max : std::max(options.ctas_min, kCtasMaxOfShares);
-}
-
-std::string SecondsText(absl::Duration duration) {
-  return absl::StrCat(absl::ToDoubleSeconds(duration));
-}
 
 // Said before the process had its GPU, or in the place of a process: another one would say the
 // same.
@@ -159,7 +136,7 @@ absl::Status GpuProcess::TryStart() {
                                        const CommunicatorKey& key,
                                        const absl::Status& why) { OnCommunicatorLost(key, why); },
            .on_lost = [this](const absl::Status& why) { OnLost(why); }}));
-  GpuChild::Options options = ChildOptions();
+  GpuChild::Options options = ChildOptions(options_, incarnation_);
   UniqueFd output;
   // Whoever asks for more than warnings, or elsewhere, gets it there.
   if (!HasVariable(options.environment, "NCCL_DEBUG") &&
@@ -175,33 +152,6 @@ absl::Status GpuProcess::TryStart() {
                                            [this](const std::string& how) { OnExit(how); }));
   loop_.AddSource(*child_);
   return absl::OkStatus();
-}
-
-GpuChild::Options GpuProcess::ChildOptions() const {
-  std::vector<std::string> environment = options_.environment;
-  // A process sees no MIG instance but one that is named. Others see their GPU alone, so that NCCL
-  // and CUDA, where they take the first one, take the right one; NCCL finds peers that are not
-  // visible by NVML (ncclTopoCheckP2p and p2pCanConnect of NCCL 2.30).
-  environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", UuidOf(options_.gpu)));
-  if (IsGpuShare(options_.gpu)) {
-    environment.insert(environment.end(), std::begin(kVariablesOfShares),
-                       std::end(kVariablesOfShares));
-  }
-  // Or the default would count more than the limit (ncclTopoComputeP2pChannels of NCCL 2.30).
-  if (CtasMaxOf(options_) > 0) environment.emplace_back("NCCL_MIN_P2P_NCHANNELS=1");
-  return {.program = options_.program.empty() ? ProgramBesideThisOne() : options_.program,
-          .arguments = {"--gpu", options_.gpu,                                            //
-                        "--incarnation", absl::StrCat(incarnation_),                      //
-                        "--driver-library", options_.driver_library,                      //
-                        "--nccl-library", options_.nccl_library,                          //
-                        "--staging-bytes", absl::StrCat(options_.staging_bytes.value()),  //
-                        "--ctas-min", absl::StrCat(options_.ctas_min),                    //
-                        "--ctas-max", absl::StrCat(CtasMaxOf(options_)),                  //
-                        "--communicator-end-limit",                                       //
-                        SecondsText(options_.communicator_end_limit)},
-          .environment = ChildEnvironment(std::move(environment), environ),
-          .kill_signal = options_.kill_signal,
-          .kill_limit = options_.kill_limit};
 }
 
 void GpuProcess::OnHello(const PreflightReport& preflight) {

@@ -122,7 +122,6 @@ class GpuProcess {
   void StartProcess();
   void OnNotStarted(const absl::Status& why);
   absl::Status TryStart();
-  GpuChild::Options ChildOptions() const;
   void Restore(PreflightReport preflight);
   void OnImported(ArenaId arena, const absl::Status& imported);
   void GoUp(const PreflightReport& preflight);
