@@ -5,6 +5,7 @@
 #include "client/safetensors/writer.h"
 #include "common/base/check.h"
 #include "common/memory_protocol/memory_protocol.h"
+#include "common/memory_protocol/piece_list.h"
 #include "common/mesh/layout_rules.h"
 #include "common/mesh/mesh.h"
 #include "common/mesh/topology.h"
@@ -19,6 +20,7 @@
 #include "crossmesh/v1/reshard.pb.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
+#include "tests/fuzz/corpus_writer.h"
 #include "worker/executor/wire_message.h"
 #include "worker/gpu/protocol/gpu_message.h"
 #include "worker/transport/socket/socket_address.h"
@@ -28,41 +30,17 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <absl/strings/str_cat.h>
-#include <google/protobuf/message_lite.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 
 namespace crossmesh {
 namespace {
-
-class CorpusWriter {
- public:
-  explicit CorpusWriter(std::string folder) : folder_(std::move(folder)) {}
-
-  std::string PathOf(const std::string& target, const std::string& name) const {
-    const std::string folder = absl::StrCat(folder_, "/", target);
-    std::filesystem::create_directories(folder);
-    return absl::StrCat(folder, "/", name);
-  }
-  void Write(const std::string& target, const std::string& name, const std::string& bytes) const {
-    std::ofstream(PathOf(target, name), std::ios::binary) << bytes;
-  }
-  void Write(const std::string& target, const std::string& name,
-             const google::protobuf::MessageLite& message) const {
-    Write(target, name, message.SerializeAsString());
-  }
-
- private:
-  const std::string folder_;
-};
 
 Manifest SmallManifest() {
   absl::StatusOr<Manifest> manifest = Manifest::Create(
@@ -127,6 +105,8 @@ void WriteMemoryDatagrams(const CorpusWriter& corpus) {
   write("create", MemoryRequest{Op::kCreate, "trainer", "a.0", 4096});
   write("open", MemoryRequest{Op::kOpen, "trainer", "a.0"});
   write("list", MemoryRequest{});
+  write("lend", MemoryRequest{Op::kLend, "pool", "a.1", 4096});
+  write("pieces", PieceList{.allocations = {"pool"}, .pieces = {{0, 64, 0, 512}, {64, 8, 0, 0}}});
   write("delete", MemoryRequest{Op::kDelete, "trainer", "a.0"});
   write("trim", MemoryRequest{Op::kTrim, "trainer", "a.0"});
   write("storages", MemoryReply{.storages = {{"trainer", "a.0", 4096, 7, false},

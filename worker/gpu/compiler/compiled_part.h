@@ -133,8 +133,8 @@ class CompiledPart {
     std::vector<DeviceRank> peers;        // ascending, as all that follow
     std::vector<DeviceRank> senders;
     std::vector<DeviceRank> receivers;
-    std::vector<int32_t> scaled;          // as scaled()
-    int64_t leaves = 0;                   // of all relays received
+    std::vector<int32_t> scaled;  // as scaled()
+    int64_t leaves = 0;           // of all relays received
   };
 
   // InvalidArgument: the part has not exactly one device, an option is negative, or a relay goes on
