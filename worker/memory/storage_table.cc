@@ -326,7 +326,7 @@ absl::StatusOr<StorageTable::Entry*> StorageTable::FindLocked(const StorageKey& 
   if (found == entries_.end()) return NotThere(key);
   if (IsLost(found->second)) return Lost(key, found->second);
   if (!HasFailed(found->second)) return &found->second;
-  const absl::Status status = NotThere(key, found->second);
+  absl::Status status = NotThere(key, found->second);
   MakeWayLocked(key);
   return status;
 }

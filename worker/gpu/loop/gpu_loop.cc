@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<GpuLoop>> GpuLoop::Create(EventLoop& loop, const 
                                  },
                              .on_closed = [raw](const absl::Status& why) { raw->OnClosed(why); }}));
   loop.AddSource(*raw->socket_);
-  const absl::Status status = raw->Open();
+  absl::Status status = raw->Open();
   if (status.ok()) return made;
   // Or the worker would only see that the process ended.
   raw->End(status);
