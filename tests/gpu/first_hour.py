@@ -28,7 +28,9 @@ import demo  # noqa: E402
 MIB = 1 << 20
 CHUNK_MIB = (1, 2, 4, 8, 16)
 # Assumed in planner/network/gpu_costs.h.
-STEP_SECONDS, CHANNEL_RATE, CHANNELS = 60e-6, 20e9, 4
+STEP_SECONDS, CHANNEL_RATE = 60e-6, 20e9
+# Of a message between two ranks: half of 64, or the thread blocks of a share.
+CHANNELS, CHANNELS_OF_SHARES = 32, 4
 RECOVERY_SECONDS = 60
 
 
@@ -148,11 +150,12 @@ def steps(machine: Machine) -> Outcome:
     step, rest = fit([(machine.mebibytes / size, seconds) for size, seconds in medians.items()])
     rates = ", ".join(f"{size} MiB {demo.rate_text(machine.mebibytes * MIB / seconds)}" for size, seconds in medians.items())
     rate = machine.mebibytes * MIB / max(rest, 1e-9)
+    channels = CHANNELS_OF_SHARES if demo.are_shares(demo.gpus_of(flags)) else CHANNELS
     change = ("planner/network/gpu_costs.h: "
-              f"kStepSeconds = {step:.0e}, kChannelBytesPerSecond = {rate / CHANNELS:.0e}" if step > 0 else
+              f"kStepSeconds = {step:.0e}, kChannelBytesPerSecond = {rate / channels:.0e}" if step > 0 else
               "none: a run does not take longer by more steps, so other things decide its time")
     return Outcome("pass", f"{rates}; {step * 1e6:.0f} us a step, {demo.rate_text(rate)} beside that",
-                   f"{STEP_SECONDS * 1e6:.0f} us a step; NVLink or a copy inside the GPU at {CHANNELS} channels of "
+                   f"{STEP_SECONDS * 1e6:.0f} us a step; NVLink or a copy inside the GPU at {channels} channels of "
                    f"{demo.rate_text(CHANNEL_RATE)} at least",
                    change)
 
@@ -192,6 +195,8 @@ def kill(machine: Machine) -> Outcome:
         run.prepare()
         run.run("relay", "before")
         killed = children(cluster.daemons["node-0"].pid)
+        if not killed:
+            return Outcome("FAIL", "no process of a GPU below the worker of node-0", "one that is killed")
         for process in killed:
             os.kill(process, signal.SIGKILL)
         begin = time.monotonic()
@@ -221,7 +226,7 @@ def outcome_of(name: str, machine: Machine, seconds: float) -> Outcome:
         return STEPS[name](machine)
     except Lacks as lack:
         return Outcome("skip", str(lack))
-    except (demo.DemoError, TooLate, OSError, subprocess.SubprocessError) as error:
+    except (demo.DemoError, TooLate, OSError, ValueError, subprocess.SubprocessError) as error:
         return Outcome("FAIL", str(error), "no error")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -255,7 +260,8 @@ def main() -> int:
     rows, failed = [], False
     for name in flags.steps:
         begin = time.monotonic()
-        outcome = outcome_of(name, machine, max(1, until - begin))
+        left = until - begin
+        outcome = outcome_of(name, machine, left) if left > 0 else Outcome("skip", "the steps before it took all the time")
         failed |= outcome.result == "FAIL"
         rows.append(row(name, outcome.result, f"{time.monotonic() - begin:.1f}", outcome.seen, outcome.expected, outcome.change))
         print(rows[-1], end="", flush=True)
