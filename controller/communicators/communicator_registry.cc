@@ -1,5 +1,6 @@
 #include "controller/communicators/communicator_registry.h"
 
+#include "common/communicators/gpu_share.h"
 #include "controller/communicators/compare_preflights.h"
 
 #include <algorithm>
@@ -20,8 +21,12 @@ bool HasRank(const CommunicatorKey& key, const RankName& rank) {
   return std::ranges::find(key.ranks, rank) != key.ranks.end();
 }
 
+// Shares of a GPU have its memory in common.
+bool IsSameGpu(absl::string_view a, absl::string_view b) { return UuidOf(a) == UuidOf(b); }
+
 bool HasGpu(const CommunicatorKey& key, absl::string_view gpu) {
-  return std::ranges::any_of(key.ranks, [&](const RankName& rank) { return rank.gpu == gpu; });
+  return std::ranges::any_of(key.ranks,
+                             [&](const RankName& rank) { return IsSameGpu(rank.gpu, gpu); });
 }
 
 }  // namespace
@@ -166,6 +171,12 @@ int64_t CommunicatorRegistry::ExpectedBytes(const CommunicatorKey& key) const {
   return seen == expected_bytes_.end() ? options_.expected_bytes : seen->second;
 }
 
+int64_t CommunicatorRegistry::NeededBytes(const CommunicatorKey& key, absl::string_view gpu) const {
+  const auto ranks = std::ranges::count_if(
+      key.ranks, [&](const RankName& rank) { return IsSameGpu(rank.gpu, gpu); });
+  return std::min(ranks * ExpectedBytes(key), options_.gpu_bytes_max);
+}
+
 // Of the rank that takes most. What its neighbours took meanwhile may be counted in, so it is not
 // believed beyond what all communicators may take: by that a GPU's first one is never refused.
 void CommunicatorRegistry::Expect(const CommunicatorKey& key, const Communicator& seen) {
@@ -254,7 +265,7 @@ void CommunicatorRegistry::BeginOrMakeRoom(const CommunicatorKey& key) {
   if (oldest == communicators_.end()) {
     EndWaits(key, absl::ResourceExhaustedError(
                       absl::StrCat(*full, ": communicators in use take ", BytesOn(*full),
-                                   " bytes, another one about ", ExpectedBytes(key), ", of ",
+                                   " bytes, another one about ", NeededBytes(key, *full), ", of ",
                                    options_.gpu_bytes_max, " that they may take")));
     return;
   }
@@ -288,7 +299,7 @@ int64_t CommunicatorRegistry::BytesOn(absl::string_view gpu) const {
   int64_t total = 0;
   for (const auto& [key, communicator] : communicators_) {
     for (const auto& [rank, bytes] : communicator.held) {
-      if (rank.gpu == gpu) total += bytes == kNotReady ? ExpectedBytes(key) : bytes;
+      if (IsSameGpu(rank.gpu, gpu)) total += bytes == kNotReady ? ExpectedBytes(key) : bytes;
     }
   }
   return total;
@@ -296,7 +307,7 @@ int64_t CommunicatorRegistry::BytesOn(absl::string_view gpu) const {
 
 const std::string* CommunicatorRegistry::FullGpu(const CommunicatorKey& key) const {
   const auto full = std::ranges::find_if(key.ranks, [&](const RankName& rank) {
-    return BytesOn(rank.gpu) + ExpectedBytes(key) > options_.gpu_bytes_max;
+    return BytesOn(rank.gpu) + NeededBytes(key, rank.gpu) > options_.gpu_bytes_max;
   });
   return full == key.ranks.end() ? nullptr : &full->gpu;
 }

@@ -138,7 +138,7 @@ class CommunicatorRegistry {
   };
   Counts counts() const;
 
-  // Taken by the communicators of a GPU, or expected to be.
+  // Taken by the communicators of a GPU, or expected to be, by all of its shares together.
   int64_t BytesOn(absl::string_view gpu) const;
 
  private:
@@ -178,8 +178,10 @@ class CommunicatorRegistry {
   void EraseIfGone(const CommunicatorKey& key);
   void EndWaits(const CommunicatorKey& key, const absl::Status& cause);
 
-  // What one of so many ranks is expected to take of each GPU.
+  // What one of so many ranks is expected to take at each rank.
   int64_t ExpectedBytes(const CommunicatorKey& key) const;
+  // By all of its ranks on this GPU, and not more than there may be: its first is never refused.
+  int64_t NeededBytes(const CommunicatorKey& key, absl::string_view gpu) const;
   void Expect(const CommunicatorKey& key, const Communicator& seen);
   // What the processes of a group say that they hold.
   void NoteHeld(const std::vector<PreflightReport>& reports);

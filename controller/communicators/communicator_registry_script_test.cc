@@ -3,6 +3,7 @@
 // communicator. "a#1:3=20" after the key of PreflightsCollected: rank a#1 holds 20 bytes in the
 // communicator that ticket 3 made.
 
+#include "common/communicators/gpu_share.h"
 #include "common/testing/scripts.h"
 #include "controller/communicators/communicator_registry.h"
 
@@ -52,7 +53,9 @@ absl::Status StatusOf(const std::vector<std::string>& words, int first) {
 PreflightsCollected PreflightsOf(const std::vector<std::string>& words, int version_of_last) {
   PreflightsCollected collected = {.key = KeyOf(words[1])};
   for (const RankName& rank : collected.key.ranks) {
-    collected.reports.push_back({.rank = rank, .nccl_version = 23007, .free_bytes = 1000});
+    PreflightReport& report = collected.reports.emplace_back(
+        PreflightReport{.rank = rank, .nccl_version = 23007, .free_bytes = 1000});
+    if (IsGpuShare(rank.gpu)) report.environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1";
   }
   collected.reports.back().nccl_version = version_of_last;
   for (size_t word = 2; word < words.size(); ++word) {
