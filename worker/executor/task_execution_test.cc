@@ -215,6 +215,12 @@ TEST_F(TaskExecutionTest, ACancelEndsCopiesWhoseSourceIsAwaited) {
   EXPECT_EQ(report.copied_bytes, 0);
 }
 
+TEST_F(TaskExecutionTest, ACancelEndsTheLastRelayInsideAWorker) {
+  Run(ChainPlan(TensorOf("[8]: x=1 on b.0 [-] -> x=1 on b.1 [-]"), {"b.0 > b.1"}), "b");
+  task_->Cancel(Enough());
+  EXPECT_EQ(Finish().copied_bytes, 0) << "nothing is written once a task has been cancelled";
+}
+
 TEST_F(TaskExecutionTest, ARelayWhoseChecksumDiffersIsCounted) {
   Run(OneChannel(), "b");
   std::vector<Message> messages = WholeChannel(0);
