@@ -5,42 +5,24 @@
 
 #include "common/base/status_macros.h"
 #include "tests/benchmark/measure.h"
+#include "tests/benchmark/stand_in_time.h"
 #include "tests/standin/rank_processes.h"
 #include "worker/gpu/executor/testing/chain_task.h"
 #include "worker/gpu/executor/testing/executor_rank.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <iostream>
-#include <map>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <absl/status/status.h>
 #include <absl/strings/str_format.h>
-#include <absl/strings/string_view.h>
 
 namespace crossmesh {
 namespace {
 
 constexpr int kRanks = 3;
-
-// The log has wall time, in which others may have had the processor: so each call is taken to last
-// as long as the median of its name.
-double OwnUs(const std::vector<StandInCall>& calls) {
-  std::map<std::string, std::vector<int64_t>> ns_by_name;
-  for (const StandInCall& call : calls) {
-    ns_by_name[call.name].push_back(call.end_ns - call.start_ns);
-  }
-  double us = 0;
-  for (auto& [name, ns] : ns_by_name) {
-    const auto median = ns.begin() + std::ssize(ns) / 2;
-    std::ranges::nth_element(ns, median);
-    us += static_cast<double>(*median) * static_cast<double>(ns.size()) / 1e3;
-  }
-  return us;
-}
 
 struct Options {
   ChainTask::Shape shape = {.steps = 256};
@@ -54,10 +36,6 @@ struct Options {
 constexpr char kHeader[] = "%4s %4s %12s %12s %12s %12s %12s %12s %12s %12s\n";
 constexpr char kRow[] = "%4d %4d %12.2f %12.0f %12.0f %12.2f %12.1f %12.2f %12.2f %12.2f\n";
 
-int64_t Count(const std::vector<StandInCall>& calls, absl::string_view name) {
-  return std::ranges::count_if(calls, [&](const StandInCall& call) { return call.name == name; });
-}
-
 // One run of a rank's part.
 struct Run {
   int number = 0;
@@ -69,9 +47,9 @@ struct Run {
   std::vector<StandInCall> calls;
 
   std::string ToRow() const {
-    const auto launches = static_cast<double>(Count(calls, "cuLaunchKernel"));
-    const auto groups = static_cast<double>(Count(calls, "ncclGroupEnd"));
-    const double own_us = OwnUs(calls);
+    const auto launches = static_cast<double>(CountCalls(calls, "cuLaunchKernel"));
+    const auto groups = static_cast<double>(CountCalls(calls, "ncclGroupEnd"));
+    const double own_us = StandInUs(calls);
     return absl::StrFormat(kRow, number, run, launches / steps, launches / gibibytes,
                            groups / gibibytes, looks / steps,
                            static_cast<double>(calls.size()) / steps, cpu_us / steps,

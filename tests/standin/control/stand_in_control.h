@@ -60,8 +60,9 @@ struct StandInCall {
   int32_t result;
   int64_t start_ns;  // CLOCK_MONOTONIC
   int64_t end_ns;    // when it had been logged, so that the difference is all that it took
+  int64_t thread;    // of the caller, as gettid(2) has it
 };
-// Sets end_ns.
+// Sets end_ns and thread.
 void crossmeshStandInLogCall(const StandInCall* call);
 // Copies at most `max` calls from the `first` on. Returns how many there are from there on.
 int64_t crossmeshStandInReadLog(int64_t first, StandInCall* calls, int64_t max);

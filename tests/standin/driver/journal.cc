@@ -46,6 +46,7 @@ void Journal::Add(const StandInCall& call) {
     ++first_call_;
   }
   calls_.push_back(call);
+  calls_.back().thread = gettid();
   calls_.back().end_ns = MonotonicNs();
 }
 

@@ -15,7 +15,7 @@ class Journal {
   // Lives as long as the process, since the calls of a C library have no object.
   static Journal& OfProcess();
 
-  // Sets its end.
+  // Sets its end and its thread.
   void Add(const StandInCall& call);
   int64_t Read(int64_t first, StandInCall* calls, int64_t max);
 
