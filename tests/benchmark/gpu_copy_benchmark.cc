@@ -183,9 +183,8 @@ absl::Status Measure(Loop& loop, const StandIn& stand_in, const Options& options
         return std::string(call.name) == "cuMemHostRegister" && call.bytes >= kWindowBytesMin;
       });
       std::vector<StandInCall> of_thread;
-      std::ranges::copy_if(calls, std::back_inserter(of_thread), [&](const StandInCall& call) {
-        return call.thread == loop.thread();
-      });
+      std::ranges::copy_if(calls, std::back_inserter(of_thread),
+                           [&](const StandInCall& call) { return call.thread == loop.thread(); });
       const double own_ms = StandInUs(of_thread) / 1e3;
       std::cout << absl::StrFormat(
           kRow, direction == CopyTiles::DIRECTION_LOAD ? "load" : "store", run,

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/device/gpu_stream.h"
 #include "worker/gpu/kernels/kernel.h"
@@ -94,13 +95,23 @@ absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Create(const DriverApi& driver, const 
   RETURN_IF_ERROR(driver.Check(driver.cuDeviceGet(&device, static_cast<int>(found - uuids.begin())),
                                "cuDeviceGet"));
   auto gpu = absl::WrapUnique(new Gpu(driver, uuid, device));
+  RETURN_IF_ERROR(gpu->RetainContext());
   RETURN_IF_ERROR(gpu->MakeCurrent());
   RETURN_IF_ERROR(gpu->LoadKernels());
   return gpu;
 }
 
+// All threads of the process that call the driver for it have one.
+struct Gpu::Health {
+  Mutex mutex;
+  absl::Status status ABSL_GUARDED_BY(mutex);
+};
+
 Gpu::Gpu(const DriverApi& driver, std::string uuid, CUdevice device)
-    : driver_(driver), uuid_(std::move(uuid)), device_(device) {}
+    : driver_(driver),
+      uuid_(std::move(uuid)),
+      device_(device),
+      health_(std::make_unique<Health>()) {}
 
 Gpu::~Gpu() {
   if (module_ != nullptr) LogFailure(driver_.cuModuleUnload(module_), "cuModuleUnload");
@@ -109,9 +120,11 @@ Gpu::~Gpu() {
   LogFailure(driver_.cuDevicePrimaryCtxRelease(device_), "cuDevicePrimaryCtxRelease");
 }
 
+absl::Status Gpu::RetainContext() {
+  return Check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+}
+
 absl::Status Gpu::MakeCurrent() {
-  RETURN_IF_ERROR(
-      Check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain"));
   return Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
 }
 
@@ -172,19 +185,26 @@ absl::Status Gpu::SynchronizeForShutdown() {
   return Check(driver_.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
+absl::Status Gpu::health() const {
+  MutexLock lock(health_->mutex);
+  return health_->status;
+}
+
 absl::Status Gpu::Check(CUresult result, absl::string_view call) {
-  // Calls after such an error fail as well, with results that say less than the first one.
-  if (!health_.ok()) return health_;
   absl::Status status = driver_.Check(result, call);
-  if (status.ok()) return status;
-  status = absl::Status(status.code(), absl::StrCat(uuid_, ": ", status.message()));
-  if (EndsContext(result)) health_ = status;
+  if (!status.ok()) {
+    status = absl::Status(status.code(), absl::StrCat(uuid_, ": ", status.message()));
+  }
+  MutexLock lock(health_->mutex);
+  // Calls after such an error fail as well, with results that say less than the first one.
+  if (!health_->status.ok()) return health_->status;
+  if (EndsContext(result)) health_->status = status;
   return status;
 }
 
 void Gpu::LogFailure(CUresult result, absl::string_view call) {
   // All releases would fail, each with an error of its own in the log.
-  if (!health_.ok()) return;
+  if (!health().ok()) return;
   const absl::Status status = Check(result, call);
   if (!status.ok()) LogError("gpu_release_failed", {{"error", status.ToString()}});
 }

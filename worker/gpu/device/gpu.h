@@ -36,8 +36,8 @@ class GpuKernel {
 };
 
 // One GPU: its primary context, which NCCL uses as well, and the kernels. Streams, events and
-// memory of a GPU go before it. Confined to the thread that made it; the context is current there
-// until the Gpu goes, and then none is.
+// memory of a GPU go before it. Confined to the thread that made it, but for what is said to be
+// thread-safe; the context is current there until the Gpu goes, and then none is.
 //
 // No call here or in what belongs to a Gpu waits for work on it, but for SynchronizeForShutdown;
 // giving memory back may, as each class says.
@@ -72,7 +72,12 @@ class Gpu {
 
   // OK, or the error after which this process can do nothing more with the GPU: a kernel that
   // touched memory which is not there, hardware that failed. From then on each call gives it.
-  const absl::Status& health() const { return health_; }
+  // Thread-safe.
+  absl::Status health() const;
+
+  // Makes the context current on a thread beside the Gpu's own, for what can be done there
+  // (HostThreads). Thread-safe.
+  absl::Status MakeCurrent();
 
   // Memory of the whole GPU, of all its processes.
   absl::StatusOr<MemoryAmounts> Memory();
@@ -97,14 +102,18 @@ class Gpu {
   absl::Status SynchronizeForShutdown();
 
   // For what belongs to a GPU. As DriverApi::Check, with the GPU's name; keeps health().
+  // Thread-safe.
   absl::Status Check(CUresult result, absl::string_view call);
   // For destructors, which cannot return it: logs an error, unless the GPU's health is gone.
+  // Thread-safe.
   void LogFailure(CUresult result, absl::string_view call);
 
  private:
+  struct Health;
+
   Gpu(const DriverApi& driver, std::string uuid, CUdevice device);
 
-  absl::Status MakeCurrent();
+  absl::Status RetainContext();
   absl::Status LoadKernels();
   const GpuFunction& FunctionNamed(absl::string_view name, KernelParameter parameter) const;
   absl::Status LaunchFunction(const GpuFunction& function, int64_t blocks, const void* arguments,
@@ -116,7 +125,7 @@ class Gpu {
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
   std::vector<GpuFunction> functions_;  // as Kernels()
-  absl::Status health_;
+  const std::unique_ptr<Health> health_;
 };
 
 }  // namespace crossmesh

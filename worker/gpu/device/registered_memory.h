@@ -17,7 +17,8 @@ namespace crossmesh {
 // Pages of the host that a GPU reads and writes where they are: for lists of boxes and of hashes,
 // which the host makes or looks at, and for memory that another process shares. What the host reads
 // of what a kernel wrote is there once an event after the kernel has happened. Confined to the
-// thread of its Gpu.
+// thread of its Gpu, but for being made and given back, which takes long where there is much of it
+// and may be done on a thread of HostThreads.
 //
 // Giving it back may wait for the GPU, and work that uses it must have ended.
 class RegisteredMemory {

@@ -1,6 +1,7 @@
 #include "worker/gpu/executor/agreement_exchange.h"
 
 #include "common/base/status_macros.h"
+#include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/compiler/chunk_message.h"
 #include "worker/gpu/device/registered_memory.h"
 

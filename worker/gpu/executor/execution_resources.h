@@ -1,7 +1,6 @@
 #pragma once
 
 #include "worker/gpu/communicators/communicator.h"
-#include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/device/gpu_event.h"
 #include "worker/gpu/device/gpu_stream.h"
@@ -15,6 +14,8 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class RegisteredStaging;
 
 // Points in the three streams: after a step's packs, its transfers, and its copies and unpacks; or
 // after all work that is there.

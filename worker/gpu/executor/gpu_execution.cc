@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/communicator_life.h"
+#include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/compiler/checksum_comparison.h"
 
 #include <string>

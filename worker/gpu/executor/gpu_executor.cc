@@ -5,6 +5,7 @@
 #include "common/event_loop/event_loop.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/device/gpu.h"
+#include "worker/gpu/device/look_pace.h"
 #include "worker/gpu/executor/execution_resources.h"
 #include "worker/gpu/executor/gpu_binding.h"
 #include "worker/gpu/executor/gpu_execution.h"
@@ -34,7 +35,7 @@ GpuExecutor::GpuExecutor(EventLoop& loop, Gpu& gpu, std::unique_ptr<ExecutionRes
       gpu_(gpu),
       options_(options),
       shared_(std::move(shared)),
-      look_delay_(options.look_min) {}
+      pace_(std::make_unique<LookPace>(options.look_min, options.look_max)) {}
 
 GpuExecutor::~GpuExecutor() {
   // What does not end uses streams and events until the process ends, and would be waited for.
@@ -114,14 +115,13 @@ void GpuExecutor::Look() {
       tasks_.front().execution->state() == State::kStopping) {
     return;
   }
-  // So that a look finds at least half of the steps done that were on the streams, and not all.
   const auto [done, left] = tasks_.front().execution->found();
-  if (!is_moved || done < left) {
-    look_delay_ = std::min(2 * look_delay_, options_.look_max);
-  } else if (left == 0) {
-    look_delay_ = std::max(look_delay_ / 2, options_.look_min);
+  if (is_moved) {
+    pace_->Found(done, left);
+  } else {
+    pace_->Slow();
   }
-  next_look_ = loop_.RunAfter(look_delay_, [this] { Look(); });
+  next_look_ = loop_.RunAfter(pace_->delay(), [this] { Look(); });
 }
 
 bool GpuExecutor::Advance(Task& task) {
@@ -130,7 +130,7 @@ bool GpuExecutor::Advance(Task& task) {
   bool is_moved = false;
   if (execution.state() == State::kWaiting) {
     execution.Begin();
-    look_delay_ = options_.look_min;
+    pace_->Reset();
     StartStallRound();
     is_moved = true;
   }

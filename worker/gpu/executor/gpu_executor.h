@@ -21,6 +21,7 @@ class EventLoop;
 class Gpu;
 class GpuBinding;
 class GpuExecution;
+class LookPace;
 class RegisteredStaging;
 enum class CommunicatorState : uint8_t;
 struct ExecutionResources;
@@ -124,7 +125,7 @@ class GpuExecutor {
   std::deque<Task> tasks_;  // the first one is on the GPU
   TimerId stall_round_;     // of the first
   TimerId next_look_;
-  absl::Duration look_delay_;
+  const std::unique_ptr<LookPace> pace_;
   bool is_look_requested_ = false;
   absl::Status health_;
   GpuExecutorCounters counters_;

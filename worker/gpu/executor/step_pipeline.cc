@@ -1,6 +1,7 @@
 #include "worker/gpu/executor/step_pipeline.h"
 
 #include "common/base/status_macros.h"
+#include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/device_copy.h"
 #include "worker/gpu/executor/device_pointer.h"
 

@@ -77,7 +77,7 @@ absl::Status GpuLoop::Open() {
                                      .arenas = *arenas_,
                                      .communicators = *orders_,
                                      .libraries = {driver_->description(), nccl_->description()}}));
-  ASSIGN_OR_RETURN(copies_, TileCopies::Create(*gpu_, *arenas_));
+  ASSIGN_OR_RETURN(copies_, TileCopies::Create({.loop = loop_, .gpu = *gpu_, .arenas = *arenas_}));
   ASSIGN_OR_RETURN(const v1::GpuNotice::Answer preflight, TakePreflight());
   ASSIGN_OR_RETURN(const std::string pci_address, gpu_->PciAddress());
   v1::GpuNotice notice;
@@ -169,6 +169,8 @@ void GpuLoop::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor) {
       return tasks_->Begin(request, [this, id](Result result) { Reply(id, std::move(result)); });
     case v1::GpuRequest::kCopyTiles:
       return copies_->Begin(request.copy_tiles(), std::move(descriptor), end);
+    case v1::GpuRequest::kReleaseBounceBuffers:
+      return copies_->Release(FromProto(request.release_bounce_buffers().key()), end);
     case v1::GpuRequest::kCancelTask:
       Cancel(request.cancel_task());
       return end(absl::OkStatus());
@@ -209,7 +211,7 @@ void GpuLoop::Cancel(const v1::GpuRequest::CancelTask& request) {
 void GpuLoop::OnClosed(const absl::Status& why) {
   if (absl::IsInvalidArgument(why)) return End(why);
   // What runs uses its memory until the process ends, or its peers have answered.
-  if (!tasks_->is_empty() || !copies_->is_empty()) {
+  if (!tasks_->is_empty() || copies_->is_copying()) {
     return End(absl::UnavailableError("the worker has gone in a task"));
   }
   has_worker_gone_ = true;
@@ -255,8 +257,8 @@ void GpuLoop::LookSoon() {
 void GpuLoop::Look() {
   is_look_near_ = false;
   if (const absl::Status status = Poll(); !status.ok()) End(status);
-  // Memory must not go while it is being filled, which ends by itself.
-  if (has_worker_gone_ && !arenas_->is_filling()) is_over_ = true;
+  // Memory must not go while it is being filled or given back, which ends by itself.
+  if (has_worker_gone_ && !arenas_->is_filling() && copies_->is_empty()) is_over_ = true;
   if (is_over_) return;
   if (is_busy()) return LookSoon();
   // Progress is not worth a message at every busy look.
@@ -268,20 +270,20 @@ void GpuLoop::Look() {
 absl::Status GpuLoop::Poll() {
   orders_->Poll();
   RETURN_IF_ERROR(arenas_->Poll());
-  RETURN_IF_ERROR(copies_->Poll());
   return health();
 }
 
 absl::Status GpuLoop::health() const {
   RETURN_IF_ERROR(orders_->health());
   RETURN_IF_ERROR(gpu_->health());
+  RETURN_IF_ERROR(copies_->health());
   return tasks_->health();
 }
 
-bool GpuLoop::is_busy() const {
-  return orders_->is_busy() || arenas_->is_filling() || !copies_->is_empty();
-}
+bool GpuLoop::is_busy() const { return orders_->is_busy() || arenas_->is_filling(); }
 
-bool GpuLoop::is_idle() const { return !is_busy() && orders_->is_empty() && tasks_->is_empty(); }
+bool GpuLoop::is_idle() const {
+  return !is_busy() && orders_->is_empty() && tasks_->is_empty() && copies_->is_empty();
+}
 
 }  // namespace crossmesh

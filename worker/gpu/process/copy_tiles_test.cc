@@ -29,8 +29,8 @@ using ::testing::HasSubstr;
 
 using CopyTiles = v1::GpuRequest::CopyTiles;
 
-// Of which the process has one registered at a time, or two.
-constexpr int64_t kWindowBytes = int64_t{64} << 20;
+// Of which the process has up to eight under way at a time.
+constexpr int64_t kWindowBytes = int64_t{32} << 20;
 const TaskKey kTask = {.operation = 1};
 
 std::string RandomBytes(RandomSource& random, int64_t count) {
@@ -132,12 +132,12 @@ TEST_F(CopyTilesTest, ACopyGoesThroughAsManyWindowsAsItTakes) {
 }
 
 TEST_F(CopyTilesTest, ACancelledCopyEndsWithItsCauseAndTheNextWorks) {
-  Open(4 * kWindowBytes);
+  Open(20 * kWindowBytes);
   std::vector<TileRange> ranges;
-  for (int64_t window = 0; window < 4; ++window) {
+  for (int64_t window = 0; window < 20; ++window) {
     ranges.push_back({.offset = window * kWindowBytes, .bytes = 1});
   }
-  // It finds all three requests there, and so cannot be done with more than two windows.
+  // It finds all three requests there, and so cannot be done with more than eight windows.
   SendSignal(child_->process->pid(), SIGSTOP);
   const auto first = BeginCopy(RequestOf(CopyTiles::DIRECTION_STORE, ranges));
   const auto second = BeginCopy(RequestOf(CopyTiles::DIRECTION_STORE, ranges));
@@ -148,6 +148,22 @@ TEST_F(CopyTilesTest, ACancelledCopyEndsWithItsCauseAndTheNextWorks) {
   EXPECT_THAT(first->status(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
   EXPECT_THAT(second->status(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
   EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_STORE, ranges)));
+}
+
+TEST_F(CopyTilesTest, AReleasedBounceBufferMakesRoomForTheNextOfTheTask) {
+  Open(100'000);
+  const std::vector<TileRange> ranges = {{.offset = 0, .bytes = 1000}};
+  EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, ranges)));
+  on_host_ = UniqueFd(memfd_create("other", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(on_host_.get(), bytes_), 0);
+  EXPECT_THAT(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, ranges)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found another one")));
+  v1::GpuRequest release;
+  *release.mutable_release_bounce_buffers()->mutable_key() = ToProto(kTask);
+  const auto released = Begin(*child_, release);
+  Await(*released);
+  EXPECT_OK(released->status());
+  EXPECT_OK(Copy(RequestOf(CopyTiles::DIRECTION_LOAD, ranges)));
 }
 
 TEST_F(CopyTilesTest, WhatCannotBeCopiedIsRefused) {

@@ -306,6 +306,7 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
     case v1::GpuRequest::kCreateArena:
     case v1::GpuRequest::kImportArena:
     case v1::GpuRequest::kReleaseArena:
+    case v1::GpuRequest::kReleaseBounceBuffers:
     case v1::GpuRequest::kMintCommunicatorId:
     case v1::GpuRequest::kCancelTask:
     case v1::GpuRequest::kPing:

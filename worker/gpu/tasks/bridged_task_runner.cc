@@ -174,6 +174,7 @@ void BridgedTaskRunner::Task::EndIfOver() {
   report_->devices = told_;
   report_->status.Update(failure_);
   ports_.loop.Cancel(deadline_);
+  for (const Bridged& device : devices_) device.bridge->Release();
   observer_.OnTaskDone(*report_);
   std::exchange(over_, nullptr)();
 }
@@ -258,18 +259,17 @@ absl::StatusOr<std::unique_ptr<DeviceBridge>> BridgedTaskRunner::Bridge(GpuDevic
 
 absl::StatusOr<std::shared_ptr<Arena>> BridgedTaskRunner::MakeBounceBuffer(ByteCount bytes) {
   const int64_t max = options_.bounce_bytes_max.value();
-  if (bytes.value() > max - bounce_bytes_) {
+  if (bytes.value() > max - *bounce_bytes_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("bounce buffers of GPUs in host memory: expected at most ", max,
-                     " bytes, found ", bounce_bytes_, " in use and ", bytes.value(), " wanted"));
+                     " bytes, found ", *bounce_bytes_, " in use and ", bytes.value(), " wanted"));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena, ports_.make_arena(bytes));
-  bounce_bytes_ += bytes.value();
+  *bounce_bytes_ += bytes.value();
   Arena* const bounce_buffer = arena.get();
   return std::shared_ptr<Arena>(bounce_buffer,
-                                [this, bytes, arena = std::move(arena)](Arena* /*bounce_buffer*/) {
-                                  bounce_bytes_ -= bytes.value();
-                                });
+                                [used = bounce_bytes_, bytes, arena = std::move(arena)](
+                                    Arena* /*bounce_buffer*/) { *used -= bytes.value(); });
 }
 
 void BridgedTaskRunner::Cancel(const TaskKey& key, absl::Status why) {

@@ -58,7 +58,7 @@ class BridgedTaskRunner final : public TaskRunner {
   }
   std::optional<int64_t> MovedBytes(const TaskKey& key) const override;
 
-  int64_t bounce_bytes() const { return bounce_bytes_; }
+  int64_t bounce_bytes() const { return *bounce_bytes_; }
 
  private:
   class Task;
@@ -72,7 +72,8 @@ class BridgedTaskRunner final : public TaskRunner {
 
   const Ports ports_;
   const Options options_;
-  int64_t bounce_bytes_ = 0;
+  // Shared with the bounce buffers: a process may still have some when this has gone.
+  const std::shared_ptr<int64_t> bounce_bytes_ = std::make_shared<int64_t>(0);
   std::map<TaskKey, std::unique_ptr<Task>> tasks_;
 };
 

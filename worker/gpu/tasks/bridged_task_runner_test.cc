@@ -14,11 +14,14 @@
 #include <array>
 #include <csignal>
 #include <cstdint>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -128,6 +131,12 @@ class BridgedTaskRunnerTest : public testing::Test {
     EXPECT_EQ(reports_[0].task, std::nullopt);
   }
   GpuDevice& gpu() { return gpus()["a.0"]; }
+  // Whether the process of a.0 has one mapped.
+  bool HasBounceBuffer() {
+    std::stringstream maps;
+    maps << std::ifstream(absl::StrCat("/proc/", gpu().process().pid(), "/maps")).rdbuf();
+    return absl::StrContains(maps.str(), "memfd:bounce_buffer");
+  }
   void Signal(int signal) { SendSignal(gpu().process().pid(), signal); }
   void AwaitBoth() {
     gpus().RunUntil([&] { return reports_[0].task && reports_[1].task; });
@@ -168,6 +177,17 @@ class BridgedTaskRunnerTest : public testing::Test {
 TEST_F(BridgedTaskRunnerTest, BytesMoveFromAGpuToHostMemoryAsOftenAsIsWanted) {
   Open(FromTo("a.0", "c.0"));
   for (uint32_t instance = 0; instance < 3; ++instance) ExpectMoves(instance);
+}
+
+TEST_F(BridgedTaskRunnerTest, AProcessKeepsABounceBufferUntilTheTaskIsOver) {
+  Open(FromTo("a.0", "c.0"));
+  Start(0);
+  gpus().RunUntil([&] { return HasBounceBuffer(); });
+  Start(1);
+  AwaitBoth();
+  EXPECT_OK(reports_[0].task->status);
+  gpus().RunUntil([&] { return workers_.bridge().bounce_bytes() == 0; });
+  EXPECT_FALSE(HasBounceBuffer());
 }
 
 TEST_F(BridgedTaskRunnerTest, ADigestIsThatOfHostMemory) {

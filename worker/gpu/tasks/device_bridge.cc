@@ -115,6 +115,7 @@ absl::Status DeviceBridge::Copy(const BounceBuffer& bounce_buffer, Direction dir
         "a descriptor of the bounce buffer: ", absl::ErrnoToStatus(errno, "fcntl").message()));
   }
   ++open_;
+  has_copied_ = true;
   v1::GpuRequest request;
   v1::GpuRequest::CopyTiles& copy = *request.mutable_copy_tiles();
   *copy.mutable_key() = ToProto(options_.key);
@@ -138,6 +139,16 @@ void DeviceBridge::CloseOne(const absl::Status& status) {
   status_.Update(status);
   if (--open_ > 0) return;
   std::exchange(done_, nullptr)(status_);
+}
+
+void DeviceBridge::Release() {
+  if (!has_copied_) return bounce_buffers_.clear();
+  v1::GpuRequest request;
+  *request.mutable_release_bounce_buffers()->mutable_key() = ToProto(options_.key);
+  // A process that is lost has nothing of them any more.
+  gpu_.process().Call(std::move(request), UniqueFd(),
+                      {.done = [kept = std::exchange(bounce_buffers_, {})](
+                                   const absl::StatusOr<GpuProcess::Reply>& /*reply*/) {}});
 }
 
 void DeviceBridge::Cancel(const absl::Status& why) {

@@ -29,6 +29,7 @@ namespace crossmesh {
 // destination tiles from them. Confined to the loop; destroyed when nothing is under way.
 //
 //   bounce buffers --Load: the memory is made, source tiles are copied--> LOADED --Store--> STORED
+//   any of them, when nothing is under way --Release--> RELEASED
 class DeviceBridge {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
@@ -62,6 +63,8 @@ class DeviceBridge {
   void Store(Done done);
   // What is not complete ends with `why`, soon.
   void Cancel(const absl::Status& why);
+  // Last of all: the process gives back what it has of the bounce buffers, which live until then.
+  void Release();
 
  private:
   using Direction = v1::GpuRequest::CopyTiles::Direction;
@@ -88,8 +91,9 @@ class DeviceBridge {
   std::vector<BounceBuffer> bounce_buffers_;
   BoundTiles sources_;  // in the GPU's arenas
   absl::Status cancelled_;
-  Done done_;         // null: nothing is under way
-  int32_t open_ = 0;  // copies
+  Done done_;                // null: nothing is under way
+  int32_t open_ = 0;         // copies
+  bool has_copied_ = false;  // so that the process may have bounce buffers
   absl::Status status_;
 };
 
