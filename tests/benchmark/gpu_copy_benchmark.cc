@@ -1,5 +1,5 @@
-// What copies between a GPU and memory of the host cost: windows that are registered, looks at the
-// GPU, how many copies are under way at once, and CPU time of the thread that issues the work of
+// What copies between a GPU and memory of the host cost: memory that is registered, looks at the
+// GPU, how many batches are under way at once, and CPU time of the thread that issues the work of
 // the GPU. All of an arena is loaded, and stored again, with checksums, by a GpuLoop as in the
 // process of a GPU. The driver is the stand-in, whose own time, as its log of calls has it, is
 // taken off: it pins nothing, and copies and hashes on the processor, so times are the stand-in's,
@@ -43,11 +43,8 @@ namespace {
 
 using CopyTiles = v1::GpuRequest::CopyTiles;
 
-// What is registered is a list, or at least this large.
-constexpr int64_t kWindowBytesMin = int64_t{1} << 20;
-
 constexpr char kHeader[] = "%5s %4s %12s %12s %12s %12s %12s %12s %12s\n";
-constexpr char kRow[] = "%5s %4d %12.1f %12d %12.0f %12.2f %12.2f %12.2f %12.2f\n";
+constexpr char kRow[] = "%5s %4d %12.2f %12d %12.0f %12.2f %12.2f %12.2f %12.2f\n";
 
 // The loop of a GPU on a thread of its own, and the end of its worker.
 class Loop {
@@ -134,6 +131,14 @@ double Loop::CpuSeconds() {
   return seconds;
 }
 
+double RegisteredGibibytes(const std::vector<StandInCall>& calls) {
+  int64_t bytes = 0;
+  for (const StandInCall& call : calls) {
+    if (std::string(call.name) == "cuMemHostRegister") bytes += call.bytes;
+  }
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
 // Each batch of copies ends with an event, and is over at the first look that finds it done.
 int64_t BatchesAtOnce(const std::vector<StandInCall>& calls) {
   int64_t now = 0;
@@ -179,19 +184,19 @@ absl::Status Measure(Loop& loop, const StandIn& stand_in, const Options& options
       const double cpu_ms = (loop.CpuSeconds() - cpu_before) * 1e3;
       std::vector<StandInCall> calls = stand_in.Calls();
       calls.erase(calls.begin(), calls.begin() + static_cast<ptrdiff_t>(calls_before));
-      const int64_t windows = std::ranges::count_if(calls, [](const StandInCall& call) {
-        return std::string(call.name) == "cuMemHostRegister" && call.bytes >= kWindowBytesMin;
-      });
       std::vector<StandInCall> of_thread;
       std::ranges::copy_if(calls, std::back_inserter(of_thread),
                            [&](const StandInCall& call) { return call.thread == loop.thread(); });
       const double own_ms = StandInUs(of_thread) / 1e3;
       std::cout << absl::StrFormat(
           kRow, direction == CopyTiles::DIRECTION_LOAD ? "load" : "store", run,
-          static_cast<double>(windows) / gibibytes, BatchesAtOnce(calls),
+          RegisteredGibibytes(calls) / gibibytes, BatchesAtOnce(calls),
           static_cast<double>(CountCalls(calls, "cuEventQuery")) / gibibytes, seconds / gibibytes,
           cpu_ms / gibibytes, own_ms / gibibytes, (cpu_ms - own_ms) / gibibytes);
     }
+    v1::GpuRequest release;
+    release.mutable_release_bounce_buffers()->mutable_key()->set_operation(run);
+    RETURN_IF_ERROR(loop.Ask(release));
   }
   return absl::OkStatus();
 }
