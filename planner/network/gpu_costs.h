@@ -20,7 +20,7 @@ inline constexpr double kMessageSeconds = 1e-6;
 inline constexpr double kChannelBytesPerSecond = 20e9;
 
 // Channels for sends and receives, of a communicator: the most that there can be, which processes
-// of GPUs ask for (docs/adr/0016).
+// of GPUs ask for (docs/adr/0014).
 inline constexpr int64_t kChannels = 64;
 
 // What NCCL expects of one of NVLink's links, 20.0 to 40.1 GB/s by generation (topo.h), by data
@@ -31,7 +31,7 @@ inline constexpr int64_t kNicChannelBytesPerSecond = 14'000'000'000;
 // Peers that a channel serves at once (device.h, NCCL_MAX_DEV_WORK_P2P_PER_BATCH).
 inline constexpr int64_t kPeersOfAChannel = 8;
 
-// In which a channel copies inside a host, an eighth of NCCL_BUFFSIZE (docs/adr/0016), and between
+// In which a channel copies inside a host, an eighth of NCCL_BUFFSIZE (docs/adr/0014), and between
 // hosts (init.cc, P2P_NET_CHUNKSIZE).
 inline constexpr int64_t kLinkPieceBytes = int64_t{256} << 10;
 inline constexpr int64_t kNicPieceBytes = int64_t{128} << 10;

@@ -30,7 +30,7 @@ constexpr ChildVariable kVariables[] = {
     {.name = "NCCL_COMM_ID", .value = "", .reason = "all communicators would meet at one address"},
 };
 
-// docs/adr/0016 says what they cost and bring; the planner counts on them (gpu_costs.h).
+// docs/adr/0014 says what they cost and bring; the planner counts on them (gpu_costs.h).
 constexpr ChildVariable kDefaults[] = {
     {.name = "NCCL_MIN_P2P_NCHANNELS",
      .value = "64",
