@@ -24,9 +24,9 @@ bool HasRank(const CommunicatorKey& key, const RankName& rank) {
 // Shares of a GPU have its memory in common.
 bool IsSameGpu(absl::string_view a, absl::string_view b) { return UuidOf(a) == UuidOf(b); }
 
-bool HasGpu(const CommunicatorKey& key, absl::string_view gpu) {
-  return std::ranges::any_of(key.ranks,
-                             [&](const RankName& rank) { return IsSameGpu(rank.gpu, gpu); });
+int64_t RanksOn(const CommunicatorKey& key, absl::string_view gpu) {
+  return std::ranges::count_if(key.ranks,
+                               [&](const RankName& rank) { return IsSameGpu(rank.gpu, gpu); });
 }
 
 }  // namespace
@@ -172,9 +172,7 @@ int64_t CommunicatorRegistry::ExpectedBytes(const CommunicatorKey& key) const {
 }
 
 int64_t CommunicatorRegistry::NeededBytes(const CommunicatorKey& key, absl::string_view gpu) const {
-  const auto ranks = std::ranges::count_if(
-      key.ranks, [&](const RankName& rank) { return IsSameGpu(rank.gpu, gpu); });
-  return std::min(ranks * ExpectedBytes(key), options_.gpu_bytes_max);
+  return std::min(RanksOn(key, gpu) * ExpectedBytes(key), options_.gpu_bytes_max);
 }
 
 // Of the rank that takes most. What its neighbours took meanwhile may be counted in, so it is not
@@ -316,7 +314,7 @@ CommunicatorRegistry::Communicators::iterator CommunicatorRegistry::LongestRelea
     const std::string& gpu) {
   auto oldest = communicators_.end();
   for (auto it = communicators_.begin(); it != communicators_.end(); ++it) {
-    if (!it->second.users.empty() || !HasGpu(it->first, gpu)) continue;
+    if (!it->second.users.empty() || RanksOn(it->first, gpu) == 0) continue;
     if (oldest == communicators_.end() || it->second.released < oldest->second.released)
       oldest = it;
   }
