@@ -43,6 +43,7 @@ using CopyTiles = v1::GpuRequest::CopyTiles;
 constexpr int64_t kWindowBytes = BounceBuffer::kWindowBytes;
 constexpr int64_t kWindows = 12;
 constexpr TaskKey kTask = {.operation = 1};
+constexpr TaskKey kOtherTask = {.operation = 2};
 
 class TileCopiesTest : public GpuTest {
  protected:
@@ -92,7 +93,7 @@ class TileCopiesTest : public GpuTest {
   // A byte of each of the first windows, with checksums.
   CopyTiles RequestOf(CopyTiles::Direction direction, int64_t windows) const {
     CopyTiles request;
-    *request.mutable_key() = ToProto(kTask);
+    *request.mutable_key() = ToProto(task_);
     request.set_direction(direction);
     request.set_arena(1);
     request.set_checksums(true);
@@ -117,7 +118,7 @@ class TileCopiesTest : public GpuTest {
   }
   absl::Status Release() {
     std::optional<absl::Status> result;
-    copies_->Release(kTask, [&](absl::Status status) { result = std::move(status); });
+    copies_->Release(task_, [&](absl::Status status) { result = std::move(status); });
     RunUntil([&] { return result.has_value(); });
     return *result;
   }
@@ -147,6 +148,7 @@ class TileCopiesTest : public GpuTest {
   std::unique_ptr<GpuArenas> arenas_;
   std::unique_ptr<TileCopies> copies_;
   UniqueFd file_;
+  TaskKey task_ = kTask;  // of what is asked for
 
  private:
   static void RunBehindTheGate(const StandInLaunch* launch) {
@@ -278,11 +280,47 @@ TEST_F(TileCopiesTest, ACancelledCopyEndsWhenNothingOfItGoesOn) {
   EXPECT_OK(Release());
 }
 
+TEST_F(TileCopiesTest, ACancelledTaskLeavesTheCopiesOfOthers) {
+  CloseGate();
+  const auto first = Begin(CopyTiles::DIRECTION_LOAD, 1);
+  task_ = kOtherTask;
+  const auto second = Begin(CopyTiles::DIRECTION_LOAD, 1);
+  copies_->Cancel(kOtherTask, absl::CancelledError("enough"));
+  RunUntil([&] { return second->has_value(); });
+  EXPECT_THAT(**second, StatusIs(absl::StatusCode::kCancelled, "enough"));
+  OpenGate();
+  RunUntil([&] { return first->has_value(); });
+  EXPECT_OK(**first);
+}
+
+TEST_F(TileCopiesTest, AReleasedTaskLeavesTheBounceBuffersOfOthers) {
+  for (const TaskKey& task : {kTask, kOtherTask, kTask}) {
+    task_ = task;
+    EXPECT_OK(Copy(CopyTiles::DIRECTION_LOAD, 1));
+  }
+  EXPECT_EQ(Count(IsOfWindow), 2);
+  EXPECT_OK(Release());
+  EXPECT_EQ(Count("cuMemHostUnregister"), 1);
+  EXPECT_OK(Copy(CopyTiles::DIRECTION_LOAD, 1));
+  task_ = kOtherTask;
+  EXPECT_OK(Copy(CopyTiles::DIRECTION_STORE, 1));
+  EXPECT_EQ(Count(IsOfWindow), 3);
+  EXPECT_OK(Release());
+  EXPECT_EQ(Count("cuMemHostUnregister"), 2);
+}
+
 TEST_F(TileCopiesTest, ATaskKeepsItsBounceBuffer) {
   EXPECT_OK(Copy(CopyTiles::DIRECTION_LOAD, 1));
   const UniqueFd first = std::move(file_);
   file_ = UniqueFd(memfd_create("other", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(file_.get(), kWindows * kWindowBytes), 0);
+  EXPECT_THAT(Copy(CopyTiles::DIRECTION_STORE, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found another one")));
+}
+
+TEST_F(TileCopiesTest, ABounceBufferMayNotGrow) {
+  EXPECT_OK(Copy(CopyTiles::DIRECTION_LOAD, 1));
+  ASSERT_EQ(ftruncate(file_.get(), kWindows * kWindowBytes + 1), 0);
   EXPECT_THAT(Copy(CopyTiles::DIRECTION_STORE, 1),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found another one")));
 }
