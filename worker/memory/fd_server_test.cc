@@ -1,12 +1,12 @@
 #include "worker/memory/fd_server.h"
 
 #include "common/base/check.h"
+#include "common/base/descriptor_datagram.h"
 #include "common/base/mutex.h"
 #include "common/base/testing/resource_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
-#include <array>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -49,21 +49,10 @@ class RawClient {
   // The descriptor that came along is in `descriptor`.
   absl::StatusOr<MemoryReply> Hear() {
     std::string datagram(kMemoryDatagramBytesMax, '\0');
-    iovec payload{.iov_base = datagram.data(), .iov_len = datagram.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{.msg_iov = &payload,
-                   .msg_iovlen = 1,
-                   .msg_control = control.data(),
-                   .msg_controllen = control.size()};
-    const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
-    if (size <= 0) return absl::UnavailableError("hung up");
-    descriptor.Reset();
-    if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-      descriptor.Reset(fd);
-    }
-    return DecodeMemoryReply(absl::string_view(datagram.data(), size));
+    ReceivedDatagram received = ReceiveDatagram(socket_.get(), datagram);
+    if (received.size <= 0) return absl::UnavailableError("hung up");
+    descriptor = received.TakeDescriptor();
+    return DecodeMemoryReply(absl::string_view(datagram.data(), received.size));
   }
   bool HearsWithin(absl::Duration patience) {
     pollfd waiting = {.fd = socket_.get(), .events = POLLIN};
