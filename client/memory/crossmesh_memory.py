@@ -44,6 +44,10 @@ class _Access(ctypes.Structure):
     _fields_ = [("location", _Location), ("flags", ctypes.c_int)]
 
 
+class _IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_ubyte * 64)]
+
+
 class Driver:
     """The calls of the CUDA driver by which memory is made, shared and mapped."""
 
@@ -65,6 +69,14 @@ class Driver:
         granule = ctypes.c_size_t()
         self.call("cuMemGetAllocationGranularity", ctypes.byref(granule), ctypes.byref(self.properties(device)), 0)
         return granule.value
+
+
+    def block(self, address):
+        """The allocation of cudaMalloc that has the address: where it begins, its size, its IPC handle."""
+        begin, size, handle = ctypes.c_uint64(), ctypes.c_size_t(), _IpcHandle()
+        self.call("cuMemGetAddressRange_v2", ctypes.byref(begin), ctypes.byref(size), ctypes.c_uint64(address))
+        self.call("cuIpcGetMemHandle", ctypes.byref(handle), begin)
+        return begin.value, size.value, bytes(handle.reserved)
 
 
 class Memory:
@@ -170,6 +182,26 @@ class Worker:
             fcntl.fcntl(file.fileno(), _ADD_SEALS, _SHRINK_GROW_WRITE)
             return self._ask({"op": "bind", "storage": storage, "device": device, "bytes": size,
                               "generation": generation}, file.fileno())[0]
+
+    def bind_tensors(self, storage, device, size, tensors, generation=0):
+        """Binds a storage to memory of cudaMalloc where it is, such as tensors of torch; lasts as long as this worker is
+        not closed. Tensors are (offset in the storage, bytes, address), ascending."""
+        blocks, names, pieces = {}, [], []
+        try:
+            for offset, count, address in tensors:
+                block, block_size, handle = self._driver.block(address)
+                if block not in blocks:
+                    name = f"{storage}#{len(names)}"
+                    self._ask({"op": "lend", "storage": name, "device": device, "bytes": block_size,
+                               "ipc_handle": handle.hex()})
+                    blocks[block] = len(names)
+                    names.append(name)
+                pieces.append((offset, count, blocks[block], address - block))
+            return self.bind(storage, device, size, names, pieces, generation)
+        finally:
+            # What is bound keeps its block open, and nothing else is to.
+            for name in names:
+                self.delete(name, device)
 
     def delete(self, storage, device):
         self._ask({"op": "delete", "storage": storage, "device": device})

@@ -106,6 +106,51 @@ class MemoryTest(unittest.TestCase):
             os.close(descriptor)
         own.close()
 
+    def make_context_current(self):
+        context = ctypes.c_void_p()
+        self.driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.driver.call("cuCtxSetCurrent", context)
+
+    def allocate_plain(self, size):
+        address = ctypes.c_uint64()
+        self.driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self.addCleanup(self.driver.call, "cuMemFree_v2", address)
+        return address.value
+
+    def test_tensors_of_cuda_malloc_are_bound_by_one_handle_for_each_block(self):
+        self.make_context_current()
+        first, second = self.allocate_plain(1 << 20), self.allocate_plain(4096)
+        tensors = [(16 * i, 16, first + 20 * i) for i in range(50_000)] + [(800_000, 8, second + 64)]
+
+        def use(worker):
+            self.assertEqual(worker.bind_tensors("weights", "a.1", 800_008, tensors)["generation"], 1)
+
+        plain = self.ask([({}, None), ({}, None), ({"generation": 1}, None), ({}, None), ({}, None)], use)
+        for request, name, address, size in zip(plain.requests, ("weights#0", "weights#1"), (first, second),
+                                                (1 << 20, 4096)):
+            self.assertEqual(request, {"op": "lend", "storage": name, "device": "a.1", "bytes": size,
+                                       "ipc_handle": self.driver.block(address)[2].hex()})
+        self.assertEqual(plain.requests[2]["op"], "bind")
+        (descriptor,) = plain.files[2]
+        pieces = json.loads(os.pread(descriptor, 1 << 24, 0))
+        os.close(descriptor)
+        self.assertEqual(pieces["allocations"], ["weights#0", "weights#1"])
+        self.assertEqual(pieces["pieces"][7], [112, 16, 0, 140])
+        self.assertEqual(pieces["pieces"][50_000:], [[800_000, 8, 1, 64]])
+        self.assertEqual([(request["op"], request["storage"]) for request in plain.requests[3:]],
+                         [("delete", "weights#0"), ("delete", "weights#1")])
+
+    def test_a_block_that_is_refused_leaves_no_loan(self):
+        self.make_context_current()
+        tensors = [(0, 8, self.allocate_plain(4096)), (8, 8, self.allocate_plain(4096))]
+
+        def use(worker):
+            with self.assertRaisesRegex(crossmesh_memory.Error, "not for 4096 bytes"):
+                worker.bind_tensors("weights", "a.1", 16, tensors)
+
+        plain = self.ask([({}, None), ("not for 4096 bytes", None), ({}, None)], use)
+        self.assertEqual([request["op"] for request in plain.requests], ["lend", "lend", "delete"])
+
     def test_what_the_worker_refuses_is_an_error_with_its_code(self):
         def use(worker):
             with self.assertRaisesRegex(crossmesh_memory.Error, "expected generation 2, found 3") as refused:

@@ -85,6 +85,19 @@ absl::StatusOr<StorageDescription> MemoryClient::Lend(const std::string& storage
       descriptor);
 }
 
+absl::StatusOr<StorageDescription> MemoryClient::LendByHandle(const std::string& storage,
+                                                              const std::string& device,
+                                                              int64_t bytes,
+                                                              const IpcHandle& handle) {
+  return AskWith({.op = MemoryRequest::Op::kLend,
+                  .storage = storage,
+                  .device = device,
+                  .bytes = bytes,
+                  .generation = handle.generation,
+                  .ipc_handle = handle.bytes},
+                 UniqueFd::kNone);
+}
+
 absl::StatusOr<StorageDescription> MemoryClient::Bind(const std::string& storage,
                                                       const std::string& device,
                                                       const Binding& binding) {

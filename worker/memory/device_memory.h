@@ -19,15 +19,16 @@ namespace crossmesh {
 // start, so that no thread has to wait for a GPU. Thread-safe.
 class DeviceMemory {
  public:
-  // The descriptor by which processes have it, or why it could not be made. None of memory that is
-  // bound.
+  // The descriptor by which processes have it, or why it could not be made. None of memory that has
+  // no descriptor.
   using Made = absl::StatusOr<UniqueFd>;
   using Waiter = absl::AnyInvocable<void(const Made&)>;
 
   enum class Kind : uint8_t {
-    kOwn,    // of the worker
-    kLent,   // an allocation of a user process
-    kBound,  // pieces of what is lent
+    kOwn,           // of the worker
+    kLent,          // an allocation of a user process
+    kLentByHandle,  // the same, of cudaMalloc: it has no descriptor
+    kBound,         // pieces of what is lent
   };
 
   // `gpu`: its UUID.
@@ -36,6 +37,8 @@ class DeviceMemory {
 
   const std::string& gpu() const { return gpu_; }
   Kind kind() const { return kind_; }
+  bool has_descriptor() const { return kind_ == Kind::kOwn || kind_ == Kind::kLent; }
+  bool is_lent() const { return kind_ == Kind::kLent || kind_ == Kind::kLentByHandle; }
 
   // Once.
   void Finish(Made made);

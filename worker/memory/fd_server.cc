@@ -111,6 +111,7 @@ void FdServer::Run() {
 }
 
 void FdServer::Drop(int client) {
+  user_memory_.EndLoansOf(client);
   clients_.erase(client);
   GoOnAccepting();
 }
@@ -158,7 +159,8 @@ bool FdServer::Serve(int client) {
         absl::StrCat("a request of ", size, " bytes: expected at most ", datagram.size()));
   } else if (auto request = DecodeMemoryRequest(absl::string_view(datagram.data(), size));
              request.ok()) {
-    answer = AnswerTo({.memory = *std::move(request), .descriptor = received.TakeDescriptor()});
+    answer = AnswerTo(
+        {.memory = *std::move(request), .descriptor = received.TakeDescriptor(), .client = client});
   } else {
     answer.reply.status = request.status();
   }
@@ -227,14 +229,13 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(Request request) {
   }
   ASSIGN_OR_RETURN(StorageTable::Opened opened, OpenFor(std::move(request), key));
   const DeviceMemory* const memory = opened.arena->device_memory().get();
-  const bool is_bound = memory != nullptr && memory->kind() == DeviceMemory::Kind::kBound;
+  const bool is_of_user = memory != nullptr && !memory->has_descriptor();
   if ((opened.arena->fd() < 0 && memory == nullptr) ||
-      (is_bound && op != MemoryRequest::Op::kBind)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("storage \"", key.name, "\" of device ", ToString(key.device),
-                     is_bound ? " is bound to memory of a user process"
-                              : " lies in memory of the embedding process",
-                     ", which has no descriptor"));
+      (is_of_user && (op == MemoryRequest::Op::kOpen || op == MemoryRequest::Op::kCreate))) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "storage \"", key.name, "\" of device ", ToString(key.device),
+        is_of_user ? " is memory of a user process" : " lies in memory of the embedding process",
+        ", which has no descriptor"));
   }
   answer.reply.storages.push_back(Describe(opened.status));
   answer.arena = std::move(opened.arena);
@@ -251,7 +252,11 @@ absl::StatusOr<StorageTable::Opened> FdServer::OpenFor(Request request, const St
   }
   if (memory.op == MemoryRequest::Op::kCreate) return storages_.Create(key, memory.bytes);
   if (memory.op == MemoryRequest::Op::kLend) {
-    return user_memory_.Lend(key, ByteCount(memory.bytes), std::move(request.descriptor));
+    return user_memory_.Lend(key, {.bytes = ByteCount(memory.bytes),
+                                   .memory = {.descriptor = std::move(request.descriptor),
+                                              .ipc_handle = memory.ipc_handle},
+                                   .generation = memory.generation,
+                                   .lender = request.client});
   }
   return user_memory_.Bind(key, {.bytes = ByteCount(memory.bytes),
                                  .generation = memory.generation,

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <ctime>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -109,6 +110,34 @@ TEST_F(FdServerTest, HandsOutTheMemoryOfAStorage) {
   munmap(memory, 4096);
   const auto lease = storages_.LeaseForReading({"trainer", {"a", 0}}, 4096);
   EXPECT_EQ(lease->bytes()[5], std::byte{77});
+}
+
+TEST_F(FdServerTest, ALoanByAHandleHasNoDescriptorAndEndsWithItsConnection) {
+  std::promise<absl::Status> ended;
+  const auto lend = [](const StorageKey& key, ByteCount bytes, const LentAllocation& memory) {
+    EXPECT_EQ(memory.ipc_handle, std::string(64, 'h'));
+    auto lent = std::make_shared<DeviceMemory>("GPU-1", DeviceMemory::Kind::kLentByHandle);
+    lent->Finish(UniqueFd());
+    return Arena::Reserve(key.name, bytes, std::move(lent));
+  };
+  const auto end = [&](const StorageKey& /*key*/, const std::shared_ptr<Arena>& /*arena*/,
+                       const absl::Status& why) { ended.set_value(why); };
+  Start({.user_memory = {.lend = lend, .end = end}});
+  auto client = std::make_optional<RawClient>(path());
+  ASSERT_OK(client
+                ->Ask({.op = Op::kLend,
+                       .storage = "pool",
+                       .device = "a.0",
+                       .bytes = 4096,
+                       .ipc_handle = std::string(64, 'h')})
+                .status);
+  EXPECT_FALSE(client->descriptor.valid());
+  EXPECT_THAT(client->Ask({.op = Op::kOpen, .storage = "pool", .device = "a.0"}).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("memory of a user process, which has no descriptor")));
+  client.reset();
+  EXPECT_THAT(ended.get_future().get(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lender has hung up")));
 }
 
 TEST_F(FdServerTest, OpenGivesTheCurrentArenaAfterACommit) {
