@@ -32,11 +32,13 @@ class DeviceMemory {
   };
 
   // `gpu`: its UUID.
-  explicit DeviceMemory(std::string gpu, Kind kind = Kind::kOwn)
-      : gpu_(std::move(gpu)), kind_(kind) {}
+  explicit DeviceMemory(std::string gpu, Kind kind = Kind::kOwn, std::string ipc_handle = {})
+      : gpu_(std::move(gpu)), kind_(kind), ipc_handle_(std::move(ipc_handle)) {}
 
   const std::string& gpu() const { return gpu_; }
   Kind kind() const { return kind_; }
+  // By which it was lent; empty: by none.
+  const std::string& ipc_handle() const { return ipc_handle_; }
   bool has_descriptor() const { return kind_ == Kind::kOwn || kind_ == Kind::kLent; }
   bool is_lent() const { return kind_ == Kind::kLent || kind_ == Kind::kLentByHandle; }
 
@@ -56,6 +58,7 @@ class DeviceMemory {
  private:
   const std::string gpu_;
   const Kind kind_;
+  const std::string ipc_handle_;
   mutable Mutex mutex_;
   std::optional<const Made> made_ ABSL_GUARDED_BY(mutex_);  // set once
   absl::Status loss_ ABSL_GUARDED_BY(mutex_);

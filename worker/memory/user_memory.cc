@@ -3,6 +3,7 @@
 #include "common/base/sealed_file.h"
 #include "common/base/status_macros.h"
 #include "common/memory_protocol/piece_list.h"
+#include "worker/memory/bound_extents.h"
 
 #include <utility>
 
@@ -28,8 +29,10 @@ absl::StatusOr<StorageTable::Opened> UserMemory::Lend(const StorageKey& key, Loa
   if (loan.generation != 0) before = FindAllocation(key);
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
                    maker_.lend(key, loan.bytes, std::move(loan.memory)));
-  ASSIGN_OR_RETURN(StorageTable::Opened opened,
-                   storages_.Bind(key, std::move(arena), loan.generation));
+  ASSIGN_OR_RETURN(
+      StorageTable::Opened opened,
+      storages_.Bind(key, arena, loan.generation,
+                     std::make_shared<const BoundExtents>(BoundExtents::OfLoan(*arena))));
   if (before.ok()) {
     EndLoan(key, before->arena,
             absl::StrCat("lent anew, as generation ", opened.status.generation));
@@ -85,9 +88,10 @@ absl::StatusOr<StorageTable::Opened> UserMemory::Bind(const StorageKey& key,
                       .allocation = allocations[piece.allocation],
                       .allocation_offset = piece.allocation_offset});
   }
+  auto extents = std::make_shared<const BoundExtents>(BoundExtents::OfPieces(pieces));
   ASSIGN_OR_RETURN(std::shared_ptr<Arena> arena,
                    maker_.bind(key, binding.bytes, std::move(pieces)));
-  return storages_.Bind(key, std::move(arena), binding.generation);
+  return storages_.Bind(key, std::move(arena), binding.generation, std::move(extents));
 }
 
 absl::StatusOr<StorageTable::Opened> UserMemory::FindAllocation(const StorageKey& key) const {

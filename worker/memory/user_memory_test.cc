@@ -118,6 +118,72 @@ TEST_F(UserMemoryTest, AShadowIsRefused) {
   EXPECT_EQ(storages_.Bytes().total(), 0);
 }
 
+// Bound to 100 bytes of the pool from 512 on.
+class SharedBytesTest : public UserMemoryTest {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(Lend({.descriptor = FileOf("")}));
+    ASSERT_OK(Bind({{.bytes = 100, .allocation_offset = 512}}));
+  }
+  absl::Status BindOther(int64_t allocation_offset) {
+    const PieceList list = {.allocations = {"pool"},
+                            .pieces = {{.bytes = 100, .allocation_offset = allocation_offset}}};
+    return user_.Bind(kOther, {.bytes = ByteCount(100), .list = FileOf(Encode(list))}).status();
+  }
+  auto Read(const StorageKey& key) { return storages_.LeaseForReading(key, 100, "reader"); }
+  auto Write(const StorageKey& key) {
+    return storages_.LeaseForWriting(key, 100, {.shadow = false, .user = "writer"});
+  }
+
+  const StorageKey kOther{.name = "other", .device = {"a", 1}};
+};
+
+TEST_F(SharedBytesTest, TheyAreReadByManyAndWrittenByOne) {
+  ASSERT_OK(BindOther(611));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Read(kOther));
+    EXPECT_OK(Read(kWeights));
+    EXPECT_THAT(
+        Write(kWeights),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 HasSubstr("\"weights\" of device a.1 shares bytes with storage \"other\" of "
+                           "device a.1: expected no leases of that, found reader (reads)")));
+    EXPECT_EQ(storages_.Status(kWeights)->state, StorageState::kReady);
+  }
+  ASSERT_OK_AND_ASSIGN(auto writer, Write(kWeights));
+  EXPECT_THAT(Read(kOther),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found writer (writes)")));
+  EXPECT_THAT(Write(kOther), StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_OK(storages_.Commit(std::move(writer)));
+  EXPECT_OK(Read(kOther));
+}
+
+TEST_F(SharedBytesTest, WhatIsHalfWrittenIsNotReadAsAnotherStorage) {
+  ASSERT_OK(BindOther(512));
+  {
+    ASSERT_OK_AND_ASSIGN(auto writer, Write(kWeights));
+    writer.BeginWriting();
+  }
+  EXPECT_THAT(Read(kOther),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found it DIRTY")));
+  ASSERT_OK_AND_ASSIGN(auto again, Write(kWeights));
+  ASSERT_OK(storages_.Commit(std::move(again)));
+  EXPECT_OK(Read(kOther));
+}
+
+TEST_F(SharedBytesTest, TheLoanItselfSharesAllOfIts) {
+  ASSERT_OK_AND_ASSIGN(const auto reader, Read(kWeights));
+  EXPECT_THAT(storages_.LeaseForWriting(kPool, 4096, {.shadow = false}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shares bytes")));
+}
+
+TEST_F(SharedBytesTest, BytesOfTheirOwnAreUsedSideBySide) {
+  ASSERT_OK(BindOther(612));
+  ASSERT_OK_AND_ASSIGN(const auto writer, Write(kWeights));
+  EXPECT_OK(Read(kOther));
+  EXPECT_OK(Write(kOther));
+}
+
 TEST_F(UserMemoryTest, ALoanByAHandleEndsWithItsLendersConnection) {
   ASSERT_OK_AND_ASSIGN(const auto lent, Lend({.ipc_handle = "handle"}));
   user_.EndLoansOf(8);

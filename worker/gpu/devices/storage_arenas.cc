@@ -89,7 +89,7 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Lend(absl::string_view nam
       allocation.ipc_handle.empty() ? DeviceMemory::Kind::kLent : DeviceMemory::Kind::kLentByHandle;
   return Reserve(
       {.storage = std::string(name),
-       .memory = std::make_shared<DeviceMemory>(gpu_, kind),
+       .memory = std::make_shared<DeviceMemory>(gpu_, kind, allocation.ipc_handle),
        .bytes = bytes},
       [this, allocation = std::move(allocation)](const std::byte* first, Entry entry) mutable {
         LendOnLoop(first, std::move(entry), std::move(allocation));
