@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+// NOLINTBEGIN(modernize-use-nullptr, modernize-use-using): C has neither.
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -98,3 +100,5 @@ static inline CrossmeshDlTensor* crossmesh_dl_tensor(const CrossmeshTensorPlace*
 #ifdef __cplusplus
 }
 #endif
+
+// NOLINTEND(modernize-use-nullptr, modernize-use-using)

@@ -149,6 +149,7 @@ class LentByHandleTest : public LentMemoryTest {
 TEST_F(LentByHandleTest, ItsMemoryIsThereForTheNextProcessAsWell) {
   ASSERT_OK_AND_ASSIGN(const auto lent, LendByHandle());
   EXPECT_EQ(lent->device_memory()->kind(), DeviceMemory::Kind::kLentByHandle);
+  EXPECT_EQ(lent->device_memory()->ipc_handle(), memory_->ipc_handle());
   SendSignal(gpus_["a.4"].process().pid(), SIGKILL);
   gpus_.AwaitReplacement(gpus_["a.4"]);
   EXPECT_OK(lent->status());

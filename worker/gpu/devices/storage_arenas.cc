@@ -87,10 +87,9 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Lend(absl::string_view nam
                                                            LentAllocation allocation) {
   const DeviceMemory::Kind kind =
       allocation.ipc_handle.empty() ? DeviceMemory::Kind::kLent : DeviceMemory::Kind::kLentByHandle;
+  auto memory = std::make_shared<DeviceMemory>(gpu_, kind, allocation.ipc_handle);
   return Reserve(
-      {.storage = std::string(name),
-       .memory = std::make_shared<DeviceMemory>(gpu_, kind, allocation.ipc_handle),
-       .bytes = bytes},
+      {.storage = std::string(name), .memory = std::move(memory), .bytes = bytes},
       [this, allocation = std::move(allocation)](const std::byte* first, Entry entry) mutable {
         LendOnLoop(first, std::move(entry), std::move(allocation));
       });
