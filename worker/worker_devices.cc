@@ -9,6 +9,7 @@
 #include "worker/gpu/devices/gpu_devices.h"
 #include "worker/latch.h"
 #include "worker/memory/fd_server.h"
+#include "worker/memory/lent_allocation.h"
 #include "worker/worker_options.h"
 
 #include <algorithm>
@@ -128,7 +129,7 @@ absl::StatusOr<std::shared_ptr<Arena>> WorkerDevices::MakeArena(const StorageKey
 
 UserMemory::Maker WorkerDevices::MakerOfUserMemory() {
   return {.lend = [this](const StorageKey& key, ByteCount bytes,
-                         UniqueFd allocation) -> absl::StatusOr<std::shared_ptr<Arena>> {
+                         LentAllocation allocation) -> absl::StatusOr<std::shared_ptr<Arena>> {
             RETURN_IF_ERROR(CheckIsGpu(key));
             return gpus_->LendArena(key, bytes, std::move(allocation));
           },
@@ -136,7 +137,9 @@ UserMemory::Maker WorkerDevices::MakerOfUserMemory() {
                          std::vector<BoundPiece> pieces) -> absl::StatusOr<std::shared_ptr<Arena>> {
             RETURN_IF_ERROR(CheckIsGpu(key));
             return gpus_->BindArena(key, bytes, std::move(pieces));
-          }};
+          },
+          .end = [this](const StorageKey& key, const std::shared_ptr<Arena>& lent,
+                        const absl::Status& why) { gpus_->EndLoan(key, lent, why); }};
 }
 
 absl::Status WorkerDevices::CheckIsGpu(const StorageKey& key) const {

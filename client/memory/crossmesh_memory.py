@@ -4,15 +4,16 @@
     worker = crossmesh_memory.Worker("/run/crossmesh/node-a.memory")
     storage = worker.open("weights", "node-a.1")                # or create(name, device, size)
     bytes_of_it = torch.as_tensor(storage, device="cuda")       # by __cuda_array_interface__
-    tensor = bytes_of_it[offset:offset + size].view(torch.bfloat16).view(shape)
+    tensor = torch.from_dlpack(storage.tensor(offset, shape, "BF16"))
 
-The GPU's context must be current, as it is after torch.cuda.init(). The memory stays mapped until close() or the end of
-the storage's object: keep it as long as something uses it. Streams are not ordered with an operation: synchronise
+The GPU's context must be current, as it is after torch.cuda.init(). The memory stays mapped until close(), so call that
+when no tensor uses it any more. Streams are not ordered with an operation: synchronise
 before one is requested."""
 
 import ctypes
 import fcntl
 import json
+import math
 import os
 import socket
 
@@ -44,6 +45,10 @@ class _Access(ctypes.Structure):
     _fields_ = [("location", _Location), ("flags", ctypes.c_int)]
 
 
+class _IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_ubyte * 64)]
+
+
 class Driver:
     """The calls of the CUDA driver by which memory is made, shared and mapped."""
 
@@ -67,11 +72,96 @@ class Driver:
         return granule.value
 
 
+    def block(self, address):
+        """The allocation of cudaMalloc that has the address: where it begins, its size, its IPC handle."""
+        begin, size, handle = ctypes.c_uint64(), ctypes.c_size_t(), _IpcHandle()
+        self.call("cuMemGetAddressRange_v2", ctypes.byref(begin), ctypes.byref(size), ctypes.c_uint64(address))
+        self.call("cuIpcGetMemHandle", ctypes.byref(handle), begin)
+        return begin.value, size.value, bytes(handle.reserved)
+
+
+# By the names of safetensors: the code and bits of DLPack, the type of __cuda_array_interface__ if there is one.
+_TYPES = {"BOOL": (6, 8, "|b1"), "U8": (1, 8, "|u1"), "I8": (0, 8, "|i1"), "I16": (0, 16, "<i2"), "I32": (0, 32, "<i4"),
+          "I64": (0, 64, "<i8"), "F16": (2, 16, "<f2"), "BF16": (4, 16, None), "F32": (2, 32, "<f4"),
+          "F64": (2, 64, "<f8"), "F8_E4M3": (10, 8, None)}
+_CPU, _CUDA = 1, 2
+
+
+class _DlTensor(ctypes.Structure):
+    """DLManagedTensor of dlpack.h."""
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_DlTensor))
+_CapsuleEnd = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_DlTensor._fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                      ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                      ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                      ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+                      ("manager_ctx", ctypes.c_void_p), ("deleter", _Deleter)]
+
+# What capsules and their takers use, by the address of the tensor: gone when its deleter is called.
+_in_use = {}
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, _CapsuleEnd]
+# By address: a capsule that ends has no references any more, and must not get one.
+_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_in_capsule = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p,
+                                ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
+@_Deleter
+def _delete(tensor):
+    _in_use.pop(ctypes.addressof(tensor.contents), None)
+
+
+@_CapsuleEnd
+def _end_capsule(capsule):
+    # Who has taken the tensor has given the capsule another name, and calls the deleter.
+    if _is_capsule(capsule, b"dltensor"):
+        _in_use.pop(_in_capsule(capsule, b"dltensor"), None)
+
+
+class Tensor:
+    """Part of a memory as an array, for __cuda_array_interface__ and DLPack; keeps the memory's object."""
+
+    def __init__(self, memory, offset, shape, dtype):
+        if dtype not in _TYPES:
+            raise Error(f"data type {dtype!r}: expected one of {', '.join(_TYPES)}")
+        self._code, self._bits, self._name = _TYPES[dtype]
+        self.shape, self._memory, self._address = tuple(shape), memory, memory.address + offset
+        size = math.prod(self.shape) * self._bits // 8
+        if offset < 0 or min(self.shape, default=0) < 0 or offset + size > memory.size:
+            raise Error(f"a tensor of {size} bytes at {offset}: expected it within the memory's {memory.size} bytes")
+
+    @property
+    def __cuda_array_interface__(self):
+        if self._name is None:
+            raise AttributeError("__cuda_array_interface__ has no such type; use DLPack")
+        return {"shape": self.shape, "typestr": self._name, "data": (self._address, False), "version": 3}
+
+    def __dlpack_device__(self):
+        return self._memory.dlpack_device
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A capsule. No stream waits for another one: nothing is queued here."""
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("expected to be taken where it is, without a copy")
+        tensor = _DlTensor(data=self._address, ndim=len(self.shape), code=self._code, bits=self._bits, lanes=1,
+                           deleter=_delete)
+        tensor.device_type, tensor.device_id = self._memory.dlpack_device
+        shape = (ctypes.c_int64 * max(1, len(self.shape)))(*self.shape)
+        tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+        address = ctypes.addressof(tensor)
+        _in_use[address] = (tensor, shape, self)
+        return _new_capsule(address, b"dltensor", _end_capsule)
+
+
 class Memory:
     """Mapped memory of a GPU, which torch, CuPy and Numba take as an array of bytes."""
 
     def __init__(self, driver, handle, size, device):
         self._driver, self._handle, self.size = driver, handle, size
+        self.dlpack_device = (_CUDA, device)
         granule = driver.granularity(device)
         self._bytes = ctypes.c_size_t(max(1, -(-size // granule)) * granule)
         self._address = ctypes.c_uint64()
@@ -115,6 +205,10 @@ class Memory:
     @property
     def __cuda_array_interface__(self):
         return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def tensor(self, offset, shape, dtype):
+        """The elements from a byte on, in rows; `dtype` by its name of safetensors, such as "BF16"."""
+        return Tensor(self, offset, shape, dtype)
 
     def export(self):
         """A descriptor of it, which the caller closes."""
@@ -170,6 +264,26 @@ class Worker:
             fcntl.fcntl(file.fileno(), _ADD_SEALS, _SHRINK_GROW_WRITE)
             return self._ask({"op": "bind", "storage": storage, "device": device, "bytes": size,
                               "generation": generation}, file.fileno())[0]
+
+    def bind_tensors(self, storage, device, size, tensors, generation=0):
+        """Binds a storage to memory of cudaMalloc where it is, such as tensors of torch; lasts as long as this worker is
+        not closed. Tensors are (offset in the storage, bytes, address), ascending."""
+        blocks, names, pieces = {}, [], []
+        try:
+            for offset, count, address in tensors:
+                block, block_size, handle = self._driver.block(address)
+                if block not in blocks:
+                    name = f"{storage}#{len(names)}"
+                    self._ask({"op": "lend", "storage": name, "device": device, "bytes": block_size,
+                               "ipc_handle": handle.hex()})
+                    blocks[block] = len(names)
+                    names.append(name)
+                pieces.append((offset, count, blocks[block], address - block))
+            return self.bind(storage, device, size, names, pieces, generation)
+        finally:
+            # What is bound keeps its block open, and nothing else is to.
+            for name in names:
+                self.delete(name, device)
 
     def delete(self, storage, device):
         self._ask({"op": "delete", "storage": storage, "device": device})

@@ -3,15 +3,22 @@
     crossmesh_memory_test.py LIBCUDA"""
 
 import ctypes
+import gc
 import json
 import os
 import socket
+import struct
 import sys
 import tempfile
 import threading
 import unittest
 
 import crossmesh_memory
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
 
 LIBRARY = None
 
@@ -41,6 +48,79 @@ class PlainWorker(threading.Thread):
                 if isinstance(storage, str):
                     reply = {"code": 10, "message": storage, "storages": [], "complete": True}
                 socket.send_fds(client, [json.dumps(reply).encode()], [] if descriptor is None else [descriptor])
+
+
+class HostMemory:
+    """As a Memory, in this process."""
+
+    def __init__(self, size):
+        self._bytes = ctypes.create_string_buffer(size)
+        self.address, self.size, self.dlpack_device = ctypes.addressof(self._bytes), size, (1, 0)
+
+
+class TensorTest(unittest.TestCase):
+    def tearDown(self):
+        gc.collect()
+        self.assertEqual(crossmesh_memory._in_use, {})
+
+    def header_of(self, capsule):
+        return (ctypes.c_char * 64).from_address(crossmesh_memory._in_capsule(id(capsule), b"dltensor")).raw
+
+    def test_a_capsule_holds_the_header_that_dlpack_says(self):
+        memory = HostMemory(4096)
+        memory.dlpack_device = (2, 5)
+        tensor = crossmesh_memory.Tensor(memory, 64, (3, 4), "BF16")
+        self.assertEqual(tensor.__dlpack_device__(), (2, 5))
+        capsule = tensor.__dlpack__(stream=1)
+        data, kind, device, ndim, code, bits, lanes, shape, strides, offset, context, deleter = struct.unpack(
+            "=QiiiBBHQQQQQ", self.header_of(capsule))
+        self.assertEqual((data, kind, device, ndim), (memory.address + 64, 2, 5, 2))
+        self.assertEqual((code, bits, lanes), (4, 16, 1))
+        self.assertEqual(list((ctypes.c_int64 * 2).from_address(shape)), [3, 4])
+        self.assertEqual((strides, offset, context), (0, 0, 0))
+        self.assertNotEqual(deleter, 0)
+
+    def test_a_tensor_is_not_copied_and_stays_on_its_device(self):
+        tensor = crossmesh_memory.Tensor(HostMemory(8), 0, (), "F64")
+        tensor.__dlpack__(stream=None, max_version=(1, 0), dl_device=(1, 0), copy=False)
+        for refused in ({"copy": True}, {"dl_device": (2, 0)}):
+            with self.assertRaises(BufferError):
+                tensor.__dlpack__(**refused)
+
+    def test_a_capsule_that_nothing_takes_lets_the_memory_go(self):
+        memory = HostMemory(8)
+        capsule = crossmesh_memory.Tensor(memory, 0, (), "F64").__dlpack__()
+        self.assertEqual(len(crossmesh_memory._in_use), 1)
+        del capsule
+        self.assertEqual(len(crossmesh_memory._in_use), 0)
+
+    @unittest.skipIf(numpy is None, "without numpy")
+    def test_numpy_takes_the_memory_itself_and_keeps_it(self):
+        memory = HostMemory(4096)
+        array = numpy.from_dlpack(crossmesh_memory.Tensor(memory, 64, (3, 4), "I32"))
+        self.assertEqual((array.shape, array.dtype), ((3, 4), numpy.dtype("int32")))
+        ctypes.c_int32.from_address(memory.address + 64 + 4 * 5).value = 77
+        self.assertEqual(array[1, 1], 77)
+        del memory
+        gc.collect()
+        self.assertEqual(len(crossmesh_memory._in_use), 1)
+        self.assertEqual(array.sum(), 77)
+        del array
+
+    def test_the_type_of_an_array_interface_is_one_of_its_own(self):
+        memory = HostMemory(4096)
+        array = crossmesh_memory.Tensor(memory, 64, (3, 4), "F16").__cuda_array_interface__
+        self.assertEqual(array, {"shape": (3, 4), "typestr": "<f2", "data": (memory.address + 64, False), "version": 3})
+        self.assertFalse(hasattr(crossmesh_memory.Tensor(memory, 64, (3, 4), "BF16"), "__cuda_array_interface__"))
+
+    def test_a_tensor_lies_within_its_memory(self):
+        memory = HostMemory(100)
+        crossmesh_memory.Tensor(memory, 92, (2,), "F32")
+        for offset, shape in ((93, (2,)), (-1, (1,)), (0, (-1,)), (0, (26,))):
+            with self.assertRaisesRegex(crossmesh_memory.Error, "within the memory's 100 bytes"):
+                crossmesh_memory.Tensor(memory, offset, shape, "F32")
+        with self.assertRaisesRegex(crossmesh_memory.Error, "data type 'bfloat16': expected one of BOOL, U8"):
+            crossmesh_memory.Tensor(memory, 0, (1,), "bfloat16")
 
 
 class MemoryTest(unittest.TestCase):
@@ -77,6 +157,9 @@ class MemoryTest(unittest.TestCase):
             self.assertEqual(ctypes.string_at(address, 7), b"weights")
             ctypes.memmove(address, b"W", 1)
             self.assertEqual(ctypes.string_at(own.address, 7), b"Weights")
+            tensor = storage.tensor(4, (2, 3), "F32")
+            self.assertEqual(tensor.__cuda_array_interface__["data"], (address + 4, False))
+            self.assertEqual(tensor.__dlpack_device__(), (2, 0))
             storage.close()
             storage.close()
 
@@ -105,6 +188,51 @@ class MemoryTest(unittest.TestCase):
         for (descriptor,) in plain.files:
             os.close(descriptor)
         own.close()
+
+    def make_context_current(self):
+        context = ctypes.c_void_p()
+        self.driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.driver.call("cuCtxSetCurrent", context)
+
+    def allocate_plain(self, size):
+        address = ctypes.c_uint64()
+        self.driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self.addCleanup(self.driver.call, "cuMemFree_v2", address)
+        return address.value
+
+    def test_tensors_of_cuda_malloc_are_bound_by_one_handle_for_each_block(self):
+        self.make_context_current()
+        first, second = self.allocate_plain(1 << 20), self.allocate_plain(4096)
+        tensors = [(16 * i, 16, first + 20 * i) for i in range(50_000)] + [(800_000, 8, second + 64)]
+
+        def use(worker):
+            self.assertEqual(worker.bind_tensors("weights", "a.1", 800_008, tensors)["generation"], 1)
+
+        plain = self.ask([({}, None), ({}, None), ({"generation": 1}, None), ({}, None), ({}, None)], use)
+        for request, name, address, size in zip(plain.requests, ("weights#0", "weights#1"), (first, second),
+                                                (1 << 20, 4096)):
+            self.assertEqual(request, {"op": "lend", "storage": name, "device": "a.1", "bytes": size,
+                                       "ipc_handle": self.driver.block(address)[2].hex()})
+        self.assertEqual(plain.requests[2]["op"], "bind")
+        (descriptor,) = plain.files[2]
+        pieces = json.loads(os.pread(descriptor, 1 << 24, 0))
+        os.close(descriptor)
+        self.assertEqual(pieces["allocations"], ["weights#0", "weights#1"])
+        self.assertEqual(pieces["pieces"][7], [112, 16, 0, 140])
+        self.assertEqual(pieces["pieces"][50_000:], [[800_000, 8, 1, 64]])
+        self.assertEqual([(request["op"], request["storage"]) for request in plain.requests[3:]],
+                         [("delete", "weights#0"), ("delete", "weights#1")])
+
+    def test_a_block_that_is_refused_leaves_no_loan(self):
+        self.make_context_current()
+        tensors = [(0, 8, self.allocate_plain(4096)), (8, 8, self.allocate_plain(4096))]
+
+        def use(worker):
+            with self.assertRaisesRegex(crossmesh_memory.Error, "not for 4096 bytes"):
+                worker.bind_tensors("weights", "a.1", 16, tensors)
+
+        plain = self.ask([({}, None), ("not for 4096 bytes", None), ({}, None)], use)
+        self.assertEqual([request["op"] for request in plain.requests], ["lend", "lend", "delete"])
 
     def test_what_the_worker_refuses_is_an_error_with_its_code(self):
         def use(worker):

@@ -1,11 +1,12 @@
 #include "client/memory/memory_client.h"
 
+#include "common/base/descriptor_datagram.h"
 #include "common/base/sealed_file.h"
 #include "common/base/status_macros.h"
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include <absl/strings/str_cat.h>
 #include <sys/mman.h>
@@ -15,22 +16,6 @@
 #include <sys/un.h>
 
 namespace crossmesh {
-namespace {
-
-// The descriptor that came with a message, if any; others are closed.
-UniqueFd TakeDescriptor(msghdr& message) {
-  UniqueFd taken;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int descriptor = -1;
-    std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
-    taken.Reset(descriptor);
-  }
-  return taken;
-}
-
-}  // namespace
 
 MappedStorage::MappedStorage(MappedStorage&& other) noexcept
     : bytes_(std::exchange(other.bytes_, {})), description_(std::move(other.description_)) {}
@@ -100,6 +85,19 @@ absl::StatusOr<StorageDescription> MemoryClient::Lend(const std::string& storage
       descriptor);
 }
 
+absl::StatusOr<StorageDescription> MemoryClient::LendByHandle(const std::string& storage,
+                                                              const std::string& device,
+                                                              int64_t bytes,
+                                                              const IpcHandle& handle) {
+  return AskWith({.op = MemoryRequest::Op::kLend,
+                  .storage = storage,
+                  .device = device,
+                  .bytes = bytes,
+                  .generation = handle.generation,
+                  .ipc_handle = handle.bytes},
+                 UniqueFd::kNone);
+}
+
 absl::StatusOr<StorageDescription> MemoryClient::Bind(const std::string& storage,
                                                       const std::string& device,
                                                       const Binding& binding) {
@@ -139,42 +137,26 @@ absl::StatusOr<std::vector<StorageDescription>> MemoryClient::List() {
 }
 
 absl::Status MemoryClient::Send(const std::string& datagram, int descriptor) const {
-  iovec payload{.iov_base = const_cast<char*>(datagram.data()), .iov_len = datagram.size()};
-  msghdr message{.msg_iov = &payload, .msg_iovlen = 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  if (descriptor >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  }
-  // Without a signal: that the worker has gone is an error of this call, not the process's end.
-  return sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0 ? Failed("sendmsg") : absl::OkStatus();
+  const std::span<const int> descriptors(&descriptor, descriptor >= 0 ? 1 : 0);
+  return SendDatagram(socket_.get(), datagram, descriptors) < 0 ? Failed("sendmsg")
+                                                                : absl::OkStatus();
 }
 
 absl::StatusOr<MemoryClient::Answer> MemoryClient::Ask(const MemoryRequest& request,
                                                        int descriptor) {
   RETURN_IF_ERROR(Send(Encode(request), descriptor));
   std::string reply(kMemoryDatagramBytesMax, '\0');
-  iovec payload{.iov_base = reply.data(), .iov_len = reply.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{.msg_iov = &payload,
-                 .msg_iovlen = 1,
-                 .msg_control = control.data(),
-                 .msg_controllen = control.size()};
-  ssize_t size = -1;
+  ReceivedDatagram received;
   do {  // a process that was stopped goes on with EINTR here, since the socket has a timeout
-    size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) return Failed("recvmsg");
-  if (size == 0) {
+    received = ReceiveDatagram(socket_.get(), reply);
+  } while (received.size < 0 && errno == EINTR);
+  if (received.size < 0) return Failed("recvmsg");
+  if (received.size == 0) {
     return absl::UnavailableError(absl::StrCat("worker at ", socket_path_, " has hung up"));
   }
-  Answer answer{.descriptor = TakeDescriptor(message)};
-  absl::StatusOr<MemoryReply> decoded = DecodeMemoryReply(absl::string_view(reply.data(), size));
+  Answer answer{.descriptor = received.TakeDescriptor()};
+  absl::StatusOr<MemoryReply> decoded =
+      DecodeMemoryReply(absl::string_view(reply.data(), received.size));
   if (!decoded.ok()) {
     return absl::InternalError(
         absl::StrCat("worker at ", socket_path_, ": ", decoded.status().message()));

@@ -54,6 +54,11 @@ struct GpuStorage {
 // time, Internal when it answers nonsense.
 class MemoryClient {
  public:
+  struct IpcHandle {
+    std::string bytes;
+    uint64_t generation = 0;
+  };
+
   static absl::StatusOr<MemoryClient> Connect(const std::string& socket_path,
                                               absl::Duration timeout = absl::Seconds(10));
 
@@ -71,6 +76,13 @@ class MemoryClient {
   // granularity. The memory lives until the storage is deleted, and nothing is bound to it.
   absl::StatusOr<StorageDescription> Lend(const std::string& storage, const std::string& device,
                                           int64_t bytes, int descriptor);
+  // The same of memory of cudaMalloc, by the bytes of its cudaIpcMemHandle_t, such as a block of a
+  // caching allocator: `bytes` is that of the whole allocation. The loan ends with this client.
+  // A loan of another generation than 0 takes the place of the one of that generation, and what is
+  // bound to that is lost.
+  absl::StatusOr<StorageDescription> LendByHandle(const std::string& storage,
+                                                  const std::string& device, int64_t bytes,
+                                                  const IpcHandle& handle);
   struct Binding {
     int64_t bytes = 0;  // of the storage
     uint64_t generation = 0;

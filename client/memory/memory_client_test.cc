@@ -1,12 +1,13 @@
 #include "client/memory/memory_client.h"
 
 #include "common/base/check.h"
+#include "common/base/descriptor_datagram.h"
 #include "common/base/thread.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
-#include <array>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -45,19 +46,8 @@ class MemoryClientTest : public testing::Test {
     });
   }
   static void Send(int client, const std::string& datagram, int descriptor) {
-    iovec payload{.iov_base = const_cast<char*>(datagram.data()), .iov_len = datagram.size()};
-    msghdr message{.msg_iov = &payload, .msg_iovlen = 1};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    if (descriptor >= 0) {
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-    }
-    CHECK_EQ(sendmsg(client, &message, MSG_NOSIGNAL), std::ssize(datagram));
+    const std::span<const int> descriptors(&descriptor, descriptor >= 0 ? 1 : 0);
+    CHECK_EQ(SendDatagram(client, datagram, descriptors), std::ssize(datagram));
   }
 
   UniqueFd listener_;

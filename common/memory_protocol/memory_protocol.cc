@@ -2,9 +2,12 @@
 
 #include "common/base/status_macros.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <absl/status/status.h>
+#include <absl/strings/ascii.h>
+#include <absl/strings/escaping.h>
 #include <absl/strings/str_cat.h>
 #include <nlohmann/json.hpp>
 
@@ -67,6 +70,21 @@ bool HasBytes(MemoryRequest::Op op) {
          op == MemoryRequest::Op::kBind;
 }
 
+bool HasGeneration(MemoryRequest::Op op) {
+  return op == MemoryRequest::Op::kLend || op == MemoryRequest::Op::kBind;
+}
+
+absl::StatusOr<std::string> GetIpcHandle(const Json& object) {
+  if (!object.contains("ipc_handle")) return "";
+  const absl::StatusOr<std::string> digits =
+      GetText(object, "ipc_handle", 2 * MemoryRequest::kIpcHandleBytes);
+  if (!digits.ok() || digits->size() != 2 * MemoryRequest::kIpcHandleBytes ||
+      !std::ranges::all_of(*digits, absl::ascii_isxdigit)) {
+    return Malformed("ipc_handle", absl::StrCat(2 * MemoryRequest::kIpcHandleBytes, " hex digits"));
+  }
+  return absl::HexStringToBytes(*digits);
+}
+
 Json ToJson(const StorageDescription& storage) {
   return {
       {"storage", storage.storage},          {"device", storage.device}, {"bytes", storage.bytes},
@@ -100,7 +118,8 @@ std::string Encode(const MemoryRequest& request) {
     json["device"] = request.device;
   }
   if (HasBytes(request.op)) json["bytes"] = request.bytes;
-  if (request.op == MemoryRequest::Op::kBind) json["generation"] = request.generation;
+  if (HasGeneration(request.op)) json["generation"] = request.generation;
+  if (!request.ipc_handle.empty()) json["ipc_handle"] = absl::BytesToHexString(request.ipc_handle);
   return Dump(json);
 }
 
@@ -121,9 +140,15 @@ absl::StatusOr<MemoryRequest> DecodeMemoryRequest(absl::string_view datagram) {
   ASSIGN_OR_RETURN(request.device, GetText(json, "device", MemoryRequest::kNameBytesMax));
   if (!HasBytes(request.op)) return request;
   ASSIGN_OR_RETURN(request.bytes, GetCount(json, "bytes"));
-  if (request.op != MemoryRequest::Op::kBind) return request;
-  ASSIGN_OR_RETURN(const int64_t generation, GetCount(json, "generation"));
-  request.generation = static_cast<uint64_t>(generation);
+  if (!HasGeneration(request.op)) return request;
+  // What was lent had none at first.
+  if (request.op == MemoryRequest::Op::kBind || json.contains("generation")) {
+    ASSIGN_OR_RETURN(const int64_t generation, GetCount(json, "generation"));
+    request.generation = static_cast<uint64_t>(generation);
+  }
+  if (request.op == MemoryRequest::Op::kLend) {
+    ASSIGN_OR_RETURN(request.ipc_handle, GetIpcHandle(json));
+  }
   return request;
 }
 

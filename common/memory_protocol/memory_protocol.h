@@ -12,19 +12,24 @@ namespace crossmesh {
 // The datagrams by which a user process asks the worker of its host for memory, over a Unix socket
 // of type SOCK_SEQPACKET; one request, one reply. JSON, so that any language can speak it. With the
 // reply to create and open comes the descriptor of the arena (SCM_RIGHTS); with the request to lend
-// goes that of an allocation on a GPU, with the one to bind that of a sealed file, a PieceList.
+// goes that of an allocation on a GPU, unless the request has an IPC handle; with the one to bind
+// that of a sealed file, a PieceList.
 inline constexpr int64_t kMemoryDatagramBytesMax = int64_t{64} * 1024;
 
 struct MemoryRequest {
   enum class Op : uint8_t { kCreate, kOpen, kList, kDelete, kTrim, kLend, kBind };
   static constexpr size_t kNameBytesMax = 255;
+  static constexpr size_t kIpcHandleBytes = 64;
 
   Op op = Op::kList;
   std::string storage;  // but for kList
   std::string device;   // "node-a.0"; but for kList
   int64_t bytes = 0;    // for kCreate, kLend, kBind
-  // For kBind: that of the storage as the client knows it; 0: there is none.
+  // For kLend, kBind: that of the storage as the client knows it; 0: there is none.
   uint64_t generation = 0;
+  // For kLend, of memory of cudaMalloc: the bytes of its cudaIpcMemHandle_t, as hex digits in JSON.
+  // Such a loan ends with the connection that it was made by. Empty: a descriptor goes along.
+  std::string ipc_handle = {};
   friend bool operator==(const MemoryRequest&, const MemoryRequest&) = default;
 };
 

@@ -21,6 +21,12 @@ TEST(MemoryProtocol, RequestsSurviveTheWire) {
            MemoryRequest{.op = Op::kDelete, .storage = "trainer", .device = "a.0"},
            MemoryRequest{.op = Op::kTrim, .storage = "trainer", .device = "a.0"},
            MemoryRequest{.op = Op::kLend, .storage = "pool-0", .device = "a.1", .bytes = 1 << 21},
+           MemoryRequest{.op = Op::kLend,
+                         .storage = "pool-0",
+                         .device = "a.1",
+                         .bytes = 1 << 21,
+                         .generation = 2,
+                         .ipc_handle = std::string("\0\xff", 2) + std::string(62, 'x')},
            MemoryRequest{.op = Op::kBind,
                          .storage = "weights",
                          .device = "a.1",
@@ -62,6 +68,14 @@ TEST(MemoryProtocol, NamesTheFieldThatIsWrong) {
   error(R"({"op":"create","storage":"s","device":"a.0"})", "\"bytes\"");
   error(R"({"op":"lend","storage":"s","device":"a.0"})", "\"bytes\"");
   error(R"({"op":"bind","storage":"s","device":"a.0","bytes":1})", "\"generation\"");
+  error(R"({"op":"lend","storage":"s","device":"a.0","bytes":1,"generation":-1})",
+        "\"generation\"");
+  for (const std::string& handle :
+       {std::string("0a"), std::string(127, '0'), std::string(128, 'g'), std::string(130, '0')}) {
+    error(absl::StrCat(R"({"op":"lend","storage":"s","device":"a.0","bytes":1,"ipc_handle":")",
+                       handle, R"("})"),
+          "\"ipc_handle\" of a memory datagram: expected 128 hex digits");
+  }
   error(R"({"op":"create","storage":"s","device":"a.0","bytes":-1})", "\"bytes\"");
   error(R"({"op":"create","storage":"s","device":"a.0","bytes":1.5})", "\"bytes\"");
   error(R"({"op":"create","storage":"s","device":"a.0","bytes":18446744073709551615})",

@@ -93,8 +93,9 @@ std::string Encode(const PieceList& list) {
   for (const MemoryPiece& piece : list.pieces) {
     pieces.push_back({piece.offset, piece.bytes, piece.allocation, piece.allocation_offset});
   }
-  return Json({{"allocations", list.allocations}, {"pieces", std::move(pieces)}})
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json json = {{"allocations", list.allocations}, {"pieces", std::move(pieces)}};
+  if (!list.generations.empty()) json["generations"] = list.generations;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 absl::StatusOr<PieceList> DecodePieceList(absl::string_view text) {
@@ -112,6 +113,13 @@ absl::StatusOr<PieceList> DecodePieceList(absl::string_view text) {
                        absl::StrCat("texts of at most ", MemoryRequest::kNameBytesMax, " bytes"));
     }
     list.allocations.push_back(name.get<std::string>());
+  }
+  if (const auto generations = json.find("generations"); generations != json.end()) {
+    if (!generations->is_array() || generations->size() != list.allocations.size() ||
+        !std::ranges::all_of(*generations, IsCount)) {
+      return Malformed("generations", "a number for each allocation, from 0 to 2^63 - 1");
+    }
+    list.generations = generations->get<std::vector<uint64_t>>();
   }
   const auto pieces = json.find("pieces");
   if (pieces == json.end() || !pieces->is_array() || std::ssize(*pieces) > PieceList::kPiecesMax) {

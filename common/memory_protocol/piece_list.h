@@ -21,14 +21,15 @@ struct MemoryPiece {
   friend bool operator==(const MemoryPiece&, const MemoryPiece&) = default;
 };
 
-// What a storage is bound to. As JSON, {"allocations": ["pool-0"], "pieces": [[0, 4096, 0, 512]]}:
-// too long for a datagram, since there is a piece for each tensor.
+// What a storage is bound to. As JSON, {"allocations": ["pool-0"], "pieces": [[0, 4096, 0, 512]]}
+// and maybe "generations": [1]; too long for a datagram, since there is a piece for each tensor.
 struct PieceList {
   static constexpr int64_t kPiecesMax = int64_t{1} << 20;
   static constexpr int64_t kFileBytesMax = int64_t{64} << 20;
 
-  std::vector<std::string> allocations;  // names under which they were lent
-  std::vector<MemoryPiece> pieces;       // ascending; what lies between them is nowhere
+  std::vector<std::string> allocations;    // names under which they were lent
+  std::vector<uint64_t> generations = {};  // of these, each; none: whatever they are
+  std::vector<MemoryPiece> pieces;         // ascending; what lies between them is nowhere
   friend bool operator==(const PieceList&, const PieceList&) = default;
 };
 

@@ -17,6 +17,8 @@ TEST(PieceListTest, ListsSurviveTheWire) {
                                      {.offset = 8192, .bytes = 1, .allocation = 1}}};
   EXPECT_THAT(DecodePieceList(Encode(list)), IsOkAndHolds(list));
   EXPECT_THAT(DecodePieceList(Encode(PieceList())), IsOkAndHolds(PieceList()));
+  const PieceList of_generations = {.allocations = {"pool-0"}, .generations = {3}};
+  EXPECT_THAT(DecodePieceList(Encode(of_generations)), IsOkAndHolds(of_generations));
 }
 
 TEST(PieceListTest, AListOfFiftyThousandTensorsFitsIntoAFile) {
@@ -36,6 +38,8 @@ TEST(PieceListTest, NamesTheFieldThatIsWrong) {
   error(R"({"pieces":[]})", "\"allocations\"");
   error(R"({"allocations":[7],"pieces":[]})", "\"allocations\"");
   error(R"({"allocations":[]})", "\"pieces\"");
+  error(R"({"allocations":["a"],"generations":[],"pieces":[]})", "\"generations\"");
+  error(R"({"allocations":["a"],"generations":[-1],"pieces":[]})", "\"generations\"");
   error(R"({"allocations":[],"pieces":[7]})", "\"pieces\"");
   error(R"({"allocations":[],"pieces":[[0,1,0]]})", "\"pieces\"");
   error(R"({"allocations":[],"pieces":[[0,1,0,-1]]})", "\"pieces\"");

@@ -106,6 +106,14 @@ void WriteMemoryDatagrams(const CorpusWriter& corpus) {
   write("open", MemoryRequest{Op::kOpen, "trainer", "a.0"});
   write("list", MemoryRequest{});
   write("lend", MemoryRequest{Op::kLend, "pool", "a.1", 4096});
+  write("lend_by_handle", MemoryRequest{.op = Op::kLend,
+                                        .storage = "pool",
+                                        .device = "a.1",
+                                        .bytes = 4096,
+                                        .generation = 1,
+                                        .ipc_handle = std::string(64, 'h')});
+  write("pieces_of_generations",
+        PieceList{.allocations = {"pool"}, .generations = {2}, .pieces = {{0, 64, 0, 512}}});
   write("pieces", PieceList{.allocations = {"pool"}, .pieces = {{0, 64, 0, 512}, {64, 8, 0, 0}}});
   write("delete", MemoryRequest{Op::kDelete, "trainer", "a.0"});
   write("trim", MemoryRequest{Op::kTrim, "trainer", "a.0"});
@@ -209,6 +217,9 @@ void WriteGpuMessages(const CorpusWriter& corpus) {
   };
   auto request = FromText<v1::GpuRequest>("id: 1 create_arena { arena: 1 size_bytes: 4096 }");
   write("create_arena", request);
+  request = FromText<v1::GpuRequest>(
+      R"(id: 1 import_arena { arena: 1 size_bytes: 4096 ipc_handle: "handle" })");
+  write("import_arena", request);
   *request.mutable_create_communicator() =
       FromText<v1::CreateCommunicatorRequest>(R"(ticket: 1 id: "id" timeout { seconds: 5 })");
   *request.mutable_create_communicator()->mutable_key() = ToProto(key);

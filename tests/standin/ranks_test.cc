@@ -3,12 +3,16 @@
 #include "common/base/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
+#include "tests/standin/plain_memory.h"
 #include "tests/standin/rank_processes.h"
 #include "tests/standin/stand_in.h"
 #include "tests/standin/stand_in_gpu.h"
 
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -171,6 +175,78 @@ TEST(ProcessTest, TheReportHasWhatWasDoneWrong) {
               IsEmpty());
   EXPECT_THAT(ReadFile(report), AllOf(HasSubstr("Crossmesh stand-in, process "),
                                       HasSubstr("cuStreamSynchronize: a default stream")));
+}
+
+// One process has plain memory, and another one opens it by its handle, which `open` is given.
+std::vector<std::string> RunLenderAnd(
+    absl::FunctionRef<absl::Status(const StandIn&, const CUipcMemHandle&, Meeting&)> open,
+    bool frees = false) {
+  return RunRanks(2, [&](int number, Meeting& meeting) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto stand_in, StandIn::Load());
+    ASSIGN_OR_RETURN(const auto gpu, StandInGpu::Create(*stand_in));
+    std::unique_ptr<PlainMemory> memory;
+    if (number == 0) {
+      ASSIGN_OR_RETURN(memory, PlainMemory::Create(*stand_in, 4096));
+      memory->bytes()[7] = std::byte{42};
+      memory->ipc_handle().copy(meeting.id.internal, sizeof(CUipcMemHandle));
+      if (frees) memory.reset();
+    }
+    meeting.Wait();
+    absl::Status status;
+    if (number == 1) {
+      CUipcMemHandle handle;
+      std::memcpy(&handle, meeting.id.internal, sizeof(handle));
+      status = open(*stand_in, handle, meeting);
+    }
+    meeting.Wait();
+    return status;
+  });
+}
+
+absl::StatusOr<CUdeviceptr> Open(const StandIn& stand_in, const CUipcMemHandle& handle) {
+  CUdeviceptr address = 0;
+  RETURN_IF_ERROR(stand_in.Check(
+      stand_in.driver().cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+      "cuIpcOpenMemHandle"));
+  return address;
+}
+
+TEST(IpcMemoryTest, AHandleOpenedTwiceIsOnePlaceUntilItWasClosedTwice) {
+  EXPECT_THAT(RunLenderAnd([](const StandIn& stand_in, const CUipcMemHandle& handle, Meeting&) {
+                const auto expect = [](bool is_so, absl::string_view what) {
+                  return is_so ? absl::OkStatus() : absl::UnknownError(what);
+                };
+                ASSIGN_OR_RETURN(const CUdeviceptr first, Open(stand_in, handle));
+                ASSIGN_OR_RETURN(const CUdeviceptr second, Open(stand_in, handle));
+                RETURN_IF_ERROR(expect(first == second, "one address"));
+                RETURN_IF_ERROR(expect(reinterpret_cast<const char*>(first)[7] == 42, "its bytes"));
+                const DriverApi& driver = stand_in.driver();
+                RETURN_IF_ERROR(stand_in.Check(driver.cuIpcCloseMemHandle(first), "first close"));
+                RETURN_IF_ERROR(stand_in.Check(driver.cuIpcCloseMemHandle(first), "second close"));
+                return expect(driver.cuIpcCloseMemHandle(first) == CUDA_ERROR_INVALID_VALUE,
+                              "no third");
+              }),
+              Each(IsEmpty()));
+}
+
+TEST(IpcMemoryTest, AHandleOfFreedMemoryIsStale) {
+  EXPECT_THAT(RunLenderAnd([](const StandIn& stand_in, const CUipcMemHandle& handle,
+                              Meeting&) { return Open(stand_in, handle).status(); },
+                           /*frees=*/true),
+              ElementsAre("", HasSubstr("CUDA_ERROR_INVALID_HANDLE")));
+}
+
+TEST(IpcMemoryTest, AProcessCannotOpenItsOwnHandle) {
+  EXPECT_THAT(RunRanks(1,
+                       [](int, Meeting&) -> absl::Status {
+                         ASSIGN_OR_RETURN(const auto stand_in, StandIn::Load());
+                         ASSIGN_OR_RETURN(const auto gpu, StandInGpu::Create(*stand_in));
+                         ASSIGN_OR_RETURN(const auto memory, PlainMemory::Create(*stand_in, 1));
+                         CUipcMemHandle handle;
+                         memory->ipc_handle().copy(handle.reserved, sizeof(handle));
+                         return Open(*stand_in, handle).status();
+                       }),
+              ElementsAre(HasSubstr("CUDA_ERROR_INVALID_CONTEXT")));
 }
 
 }  // namespace

@@ -19,23 +19,28 @@ namespace crossmesh {
 // start, so that no thread has to wait for a GPU. Thread-safe.
 class DeviceMemory {
  public:
-  // The descriptor by which processes have it, or why it could not be made. None of memory that is
-  // bound.
+  // The descriptor by which processes have it, or why it could not be made. None of memory that has
+  // no descriptor.
   using Made = absl::StatusOr<UniqueFd>;
   using Waiter = absl::AnyInvocable<void(const Made&)>;
 
   enum class Kind : uint8_t {
-    kOwn,    // of the worker
-    kLent,   // an allocation of a user process
-    kBound,  // pieces of what is lent
+    kOwn,           // of the worker
+    kLent,          // an allocation of a user process
+    kLentByHandle,  // the same, of cudaMalloc: it has no descriptor
+    kBound,         // pieces of what is lent
   };
 
   // `gpu`: its UUID.
-  explicit DeviceMemory(std::string gpu, Kind kind = Kind::kOwn)
-      : gpu_(std::move(gpu)), kind_(kind) {}
+  explicit DeviceMemory(std::string gpu, Kind kind = Kind::kOwn, std::string ipc_handle = {})
+      : gpu_(std::move(gpu)), kind_(kind), ipc_handle_(std::move(ipc_handle)) {}
 
   const std::string& gpu() const { return gpu_; }
   Kind kind() const { return kind_; }
+  // By which it was lent; empty: by none.
+  const std::string& ipc_handle() const { return ipc_handle_; }
+  bool has_descriptor() const { return kind_ == Kind::kOwn || kind_ == Kind::kLent; }
+  bool is_lent() const { return kind_ == Kind::kLent || kind_ == Kind::kLentByHandle; }
 
   // Once.
   void Finish(Made made);
@@ -53,6 +58,7 @@ class DeviceMemory {
  private:
   const std::string gpu_;
   const Kind kind_;
+  const std::string ipc_handle_;
   mutable Mutex mutex_;
   std::optional<const Made> made_ ABSL_GUARDED_BY(mutex_);  // set once
   absl::Status loss_ ABSL_GUARDED_BY(mutex_);

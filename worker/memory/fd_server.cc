@@ -1,12 +1,12 @@
 #include "worker/memory/fd_server.h"
 
 #include "common/base/check.h"
+#include "common/base/descriptor_datagram.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/device.h"
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <span>
 #include <utility>
@@ -24,46 +24,8 @@ constexpr timespec kRetryPause = {.tv_sec = 0, .tv_nsec = 100'000'000};
 
 // Never blocks: a client that does not read its replies is not waited for.
 bool SendReply(int client, const std::string& datagram, int descriptor) {
-  iovec payload{.iov_base = const_cast<char*>(datagram.data()), .iov_len = datagram.size()};
-  msghdr message{.msg_iov = &payload, .msg_iovlen = 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  if (descriptor >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  }
-  return sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == std::ssize(datagram);
-}
-
-// What a client has sent; its size, also of what `datagram` has cut. The first descriptor that came
-// along is in `descriptor`; others are closed.
-ssize_t Receive(int client, std::span<char> datagram, UniqueFd& descriptor) {
-  iovec payload{.iov_base = datagram.data(), .iov_len = datagram.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{.msg_iov = &payload,
-                 .msg_iovlen = 1,
-                 .msg_control = control.data(),
-                 .msg_controllen = control.size()};
-  const ssize_t size = recvmsg(client, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
-  if (size < 0) return size;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    // The room for one may, by its alignment, hold two.
-    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      UniqueFd taken;
-      int fd = UniqueFd::kNone;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      taken.Reset(fd);
-      if (!descriptor.valid()) descriptor = std::move(taken);
-    }
-  }
-  return size;
+  const std::span<const int> descriptors(&descriptor, descriptor >= 0 ? 1 : 0);
+  return SendDatagram(client, datagram, descriptors, MSG_DONTWAIT) == std::ssize(datagram);
 }
 
 StorageDescription Describe(const StorageStatus& status) {
@@ -149,6 +111,7 @@ void FdServer::Run() {
 }
 
 void FdServer::Drop(int client) {
+  user_memory_.EndLoansOf(client);
   clients_.erase(client);
   GoOnAccepting();
 }
@@ -185,8 +148,9 @@ void FdServer::GoOnAccepting() {
 
 bool FdServer::Serve(int client) {
   std::array<char, 4096> datagram;
-  UniqueFd descriptor;
-  const ssize_t size = Receive(client, datagram, descriptor);
+  // With the size of what the room has cut.
+  ReceivedDatagram received = ReceiveDatagram(client, datagram, MSG_DONTWAIT | MSG_TRUNC);
+  const ssize_t size = received.size;
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   if (size == 0) return false;
   Answer answer;
@@ -195,7 +159,8 @@ bool FdServer::Serve(int client) {
         absl::StrCat("a request of ", size, " bytes: expected at most ", datagram.size()));
   } else if (auto request = DecodeMemoryRequest(absl::string_view(datagram.data(), size));
              request.ok()) {
-    answer = AnswerTo({.memory = *std::move(request), .descriptor = std::move(descriptor)});
+    answer = AnswerTo(
+        {.memory = *std::move(request), .descriptor = received.TakeDescriptor(), .client = client});
   } else {
     answer.reply.status = request.status();
   }
@@ -264,14 +229,13 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(Request request) {
   }
   ASSIGN_OR_RETURN(StorageTable::Opened opened, OpenFor(std::move(request), key));
   const DeviceMemory* const memory = opened.arena->device_memory().get();
-  const bool is_bound = memory != nullptr && memory->kind() == DeviceMemory::Kind::kBound;
+  const bool is_of_user = memory != nullptr && !memory->has_descriptor();
   if ((opened.arena->fd() < 0 && memory == nullptr) ||
-      (is_bound && op != MemoryRequest::Op::kBind)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("storage \"", key.name, "\" of device ", ToString(key.device),
-                     is_bound ? " is bound to memory of a user process"
-                              : " lies in memory of the embedding process",
-                     ", which has no descriptor"));
+      (is_of_user && (op == MemoryRequest::Op::kOpen || op == MemoryRequest::Op::kCreate))) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "storage \"", key.name, "\" of device ", ToString(key.device),
+        is_of_user ? " is memory of a user process" : " lies in memory of the embedding process",
+        ", which has no descriptor"));
   }
   answer.reply.storages.push_back(Describe(opened.status));
   answer.arena = std::move(opened.arena);
@@ -288,7 +252,11 @@ absl::StatusOr<StorageTable::Opened> FdServer::OpenFor(Request request, const St
   }
   if (memory.op == MemoryRequest::Op::kCreate) return storages_.Create(key, memory.bytes);
   if (memory.op == MemoryRequest::Op::kLend) {
-    return user_memory_.Lend(key, ByteCount(memory.bytes), std::move(request.descriptor));
+    return user_memory_.Lend(key, {.bytes = ByteCount(memory.bytes),
+                                   .memory = {.descriptor = std::move(request.descriptor),
+                                              .ipc_handle = memory.ipc_handle},
+                                   .generation = memory.generation,
+                                   .lender = request.client});
   }
   return user_memory_.Bind(key, {.bytes = ByteCount(memory.bytes),
                                  .generation = memory.generation,

@@ -84,7 +84,8 @@ class FdServer {
   void GoOnAccepting();
   struct Request {
     MemoryRequest memory;
-    UniqueFd descriptor;  // that came along
+    UniqueFd descriptor = UniqueFd();  // that came along
+    int client = -1;
   };
 
   // Answers one request. False when the client is gone or breaks the rules.

@@ -1,14 +1,15 @@
 #include "worker/memory/fd_server.h"
 
 #include "common/base/check.h"
+#include "common/base/descriptor_datagram.h"
 #include "common/base/mutex.h"
 #include "common/base/testing/resource_limit.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
-#include <array>
 #include <cstring>
 #include <ctime>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -49,21 +50,10 @@ class RawClient {
   // The descriptor that came along is in `descriptor`.
   absl::StatusOr<MemoryReply> Hear() {
     std::string datagram(kMemoryDatagramBytesMax, '\0');
-    iovec payload{.iov_base = datagram.data(), .iov_len = datagram.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{.msg_iov = &payload,
-                   .msg_iovlen = 1,
-                   .msg_control = control.data(),
-                   .msg_controllen = control.size()};
-    const ssize_t size = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
-    if (size <= 0) return absl::UnavailableError("hung up");
-    descriptor.Reset();
-    if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-      descriptor.Reset(fd);
-    }
-    return DecodeMemoryReply(absl::string_view(datagram.data(), size));
+    ReceivedDatagram received = ReceiveDatagram(socket_.get(), datagram);
+    if (received.size <= 0) return absl::UnavailableError("hung up");
+    descriptor = received.TakeDescriptor();
+    return DecodeMemoryReply(absl::string_view(datagram.data(), received.size));
   }
   bool HearsWithin(absl::Duration patience) {
     pollfd waiting = {.fd = socket_.get(), .events = POLLIN};
@@ -120,6 +110,34 @@ TEST_F(FdServerTest, HandsOutTheMemoryOfAStorage) {
   munmap(memory, 4096);
   const auto lease = storages_.LeaseForReading({"trainer", {"a", 0}}, 4096);
   EXPECT_EQ(lease->bytes()[5], std::byte{77});
+}
+
+TEST_F(FdServerTest, ALoanByAHandleHasNoDescriptorAndEndsWithItsConnection) {
+  std::promise<absl::Status> ended;
+  const auto lend = [](const StorageKey& key, ByteCount bytes, const LentAllocation& memory) {
+    EXPECT_EQ(memory.ipc_handle, std::string(64, 'h'));
+    auto lent = std::make_shared<DeviceMemory>("GPU-1", DeviceMemory::Kind::kLentByHandle);
+    lent->Finish(UniqueFd());
+    return Arena::Reserve(key.name, bytes, std::move(lent));
+  };
+  const auto end = [&](const StorageKey& /*key*/, const std::shared_ptr<Arena>& /*arena*/,
+                       const absl::Status& why) { ended.set_value(why); };
+  Start({.user_memory = {.lend = lend, .end = end}});
+  auto client = std::make_optional<RawClient>(path());
+  ASSERT_OK(client
+                ->Ask({.op = Op::kLend,
+                       .storage = "pool",
+                       .device = "a.0",
+                       .bytes = 4096,
+                       .ipc_handle = std::string(64, 'h')})
+                .status);
+  EXPECT_FALSE(client->descriptor.valid());
+  EXPECT_THAT(client->Ask({.op = Op::kOpen, .storage = "pool", .device = "a.0"}).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("memory of a user process, which has no descriptor")));
+  client.reset();
+  EXPECT_THAT(ended.get_future().get(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lender has hung up")));
 }
 
 TEST_F(FdServerTest, OpenGivesTheCurrentArenaAfterACommit) {

@@ -1,6 +1,7 @@
 #include "worker/memory/storage_table.h"
 
 #include "common/base/status_macros.h"
+#include "worker/memory/bound_extents.h"
 
 #include <algorithm>
 #include <iterator>
@@ -80,9 +81,9 @@ absl::Status StorageTable::Adopt(const StorageKey& key, std::shared_ptr<Arena> a
   return absl::OkStatus();
 }
 
-absl::StatusOr<StorageTable::Opened> StorageTable::Bind(const StorageKey& key,
-                                                        std::shared_ptr<Arena> arena,
-                                                        uint64_t generation) {
+absl::StatusOr<StorageTable::Opened> StorageTable::Bind(
+    const StorageKey& key, std::shared_ptr<Arena> arena, uint64_t generation,
+    std::shared_ptr<const BoundExtents> extents) {
   MutexLock lock(mutex_);
   MakeWayLocked(key);
   const auto found = entries_.find(key);
@@ -90,11 +91,13 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Bind(const StorageKey& key,
     if (generation != 0) return NotThere(key);
     Entry& made = entries_[key];
     made.current = std::move(arena);
+    made.extents = std::move(extents);
     return Opened{.arena = made.current, .status = StatusOf(key, made)};
   }
   Entry& entry = found->second;
   RETURN_IF_ERROR(CheckBindable(key, entry, *arena, generation));
   entry.current = std::move(arena);
+  entry.extents = std::move(extents);
   entry.state = StorageState::kReady;
   entry.generation++;
   return Opened{.arena = entry.current, .status = StatusOf(key, entry)};
@@ -200,6 +203,7 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForReading(const StorageK
   }
   const int64_t size = std::ssize(entry->current->bytes());
   if (size != bytes) return OtherSize(key, bytes, size);
+  RETURN_IF_ERROR(CheckSharersLocked(key, *entry, /*writes=*/false));
   entry->uses.push_back({.user = std::string(user), .arena = entry->current.get()});
   return Lease(*this, key, entry->current, std::prev(entry->uses.end()));
 }
@@ -214,12 +218,28 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageK
     DropIfProvisionalLocked(key);
     return arena.status();
   }
+  RETURN_IF_ERROR(CheckSharersLocked(key, *entry, /*writes=*/true));
   entry->uses.push_back({.user = how.user, .arena = arena->get(), .writes = true});
   Lease lease(*this, key, *std::move(arena), std::prev(entry->uses.end()));
   // Dirty from now on, so that no reader gets half of what is written; the lease puts the state
   // back if nothing was.
   if (!how.shadow) lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
   return lease;
+}
+
+absl::Status StorageTable::CheckSharersLocked(const StorageKey& key, const Entry& entry,
+                                              bool writes) const {
+  if (entry.extents == nullptr) return absl::OkStatus();
+  for (const auto& [other_key, other] : entries_) {
+    if (&other == &entry || other.extents == nullptr) continue;
+    const bool is_dirty = other.state == StorageState::kDirty;
+    const bool is_in_the_way = writes ? !other.uses.empty() : is_dirty;
+    if (!is_in_the_way || !entry.extents->Overlaps(*other.extents)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        NameOf(key), " shares bytes with ", NameOf(other_key),
+        ": expected no leases of that, found ", other.uses.empty() ? "it DIRTY" : UsersOf(other)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StorageTable::Entry*> StorageTable::FindOrMakeLocked(const StorageKey& key,

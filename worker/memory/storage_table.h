@@ -24,6 +24,8 @@
 
 namespace crossmesh {
 
+class BoundExtents;
+
 // A named set of tiles on one device, e.g. ("trainer", "node-a.0").
 struct StorageKey {
   std::string name;
@@ -68,8 +70,9 @@ struct StorageBytes {
 // The storages of a worker, their leases and the flip at commit. Thread-safe; never blocks.
 //
 // Invariants: an arena that a lease names stays mapped until the lease is released; at most one
-// writer per storage; under kInPlace no reader while DIRTY; a shadow replaces the current arena
-// only in Commit, so that a reader sees the old bytes or the new ones, never both.
+// writer per storage; under kInPlace no reader while DIRTY, nor of a storage of user memory that
+// has a byte of it; a shadow replaces the current arena only in Commit, so that a reader sees the
+// old bytes or the new ones, never both.
 //
 // A lease says what uses it, e.g. "operation op-1, attempt 1"; what a lease stands in the way of is
 // refused with that name.
@@ -112,7 +115,8 @@ class StorageTable {
   // be none; Aborted when the generation is another one; FailedPrecondition while leased, or when
   // the storage's memory is not of this kind; NotFound.
   absl::StatusOr<Opened> Bind(const StorageKey& key, std::shared_ptr<Arena> arena,
-                              uint64_t generation);
+                              uint64_t generation,
+                              std::shared_ptr<const BoundExtents> extents = nullptr);
   // FailedPrecondition while leased; NotFound.
   absl::Status Delete(const StorageKey& key);
   // Frees the shadow, if there is one; the next writer that wants one makes it anew.
@@ -163,8 +167,9 @@ class StorageTable {
     std::shared_ptr<Arena> alternate;  // the shadow; none until one is wanted
     uint64_t generation = 1;
     StorageState state = StorageState::kReady;
-    bool provisional = false;  // made for the writer that it has
-    std::list<Use> uses;       // leases find theirs
+    bool provisional = false;                     // made for the writer that it has
+    std::list<Use> uses;                          // leases find theirs
+    std::shared_ptr<const BoundExtents> extents;  // null: no memory of a user process
   };
 
   // Its memory was made and is gone; why.
@@ -193,6 +198,9 @@ class StorageTable {
   // What a writer may write.
   absl::StatusOr<std::shared_ptr<Arena>> ArenaForWriting(const StorageKey& key, int64_t bytes,
                                                          Entry& entry, bool shadow);
+  // FailedPrecondition when a storage that has some of the same bytes stands in the way.
+  absl::Status CheckSharersLocked(const StorageKey& key, const Entry& entry, bool writes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It was made for a writer, which is gone.
   void DropIfProvisionalLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(const Lease& lease);

@@ -32,6 +32,13 @@ class UserMemoryTest : public testing::Test {
     memories_.back()->Finish(UniqueFd());
     return Arena::Reserve("test", bytes, memories_.back());
   }
+  absl::StatusOr<StorageTable::Opened> Lend(LentAllocation memory, uint64_t generation = 0,
+                                            int lender = 7) {
+    return user_.Lend(kPool, {.bytes = ByteCount(4096),
+                              .memory = std::move(memory),
+                              .generation = generation,
+                              .lender = lender});
+  }
   static UniqueFd FileOf(const std::string& text) { return *MakeSealedFile(text); }
   absl::StatusOr<StorageTable::Opened> Bind(std::vector<MemoryPiece> pieces,
                                             uint64_t generation = 0) {
@@ -45,32 +52,38 @@ class UserMemoryTest : public testing::Test {
       [this](const StorageKey& /*key*/, ByteCount bytes) { return Make(Kind::kOwn, bytes); }};
   std::vector<std::shared_ptr<DeviceMemory>> memories_;
   std::vector<int64_t> bound_offsets_;  // in allocations, of the last binding
-  UserMemory user_{storages_,
-                   {.lend = [this](const StorageKey& /*key*/, ByteCount bytes,
-                                   UniqueFd /*allocation*/) { return Make(Kind::kLent, bytes); },
-                    .bind =
-                        [this](const StorageKey& /*key*/, ByteCount bytes,
-                               const std::vector<BoundPiece>& pieces) {
-                          bound_offsets_.clear();
-                          for (const BoundPiece& piece : pieces) {
-                            bound_offsets_.push_back(piece.allocation_offset);
-                          }
-                          return Make(Kind::kBound, bytes);
-                        }}};
+  UserMemory user_{
+      storages_,
+      {.lend =
+           [this](const StorageKey& /*key*/, ByteCount bytes, const LentAllocation& memory) {
+             return Make(memory.ipc_handle.empty() ? Kind::kLent : Kind::kLentByHandle, bytes);
+           },
+       .bind =
+           [this](const StorageKey& /*key*/, ByteCount bytes,
+                  const std::vector<BoundPiece>& pieces) {
+             bound_offsets_.clear();
+             for (const BoundPiece& piece : pieces) {
+               bound_offsets_.push_back(piece.allocation_offset);
+             }
+             return Make(Kind::kBound, bytes);
+           },
+       .end = [](const StorageKey& /*key*/, const std::shared_ptr<Arena>& arena,
+                 const absl::Status& why) { arena->device_memory()->Lose(why); }}};
 };
 
 TEST_F(UserMemoryTest, WhatIsLentIsAStorageThatIsThereOnce) {
-  ASSERT_OK_AND_ASSIGN(const auto lent, user_.Lend(kPool, ByteCount(4096), FileOf("")));
+  ASSERT_OK_AND_ASSIGN(const auto lent, Lend({.descriptor = FileOf("")}));
   EXPECT_EQ(lent.status.bytes, 4096);
   EXPECT_EQ(lent.status.generation, 1);
-  EXPECT_THAT(user_.Lend(kPool, ByteCount(4096), FileOf("")),
+  EXPECT_THAT(Lend({.descriptor = FileOf("")}),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("found one of generation 1")));
-  EXPECT_THAT(user_.Lend(kPool, ByteCount(4096), UniqueFd()),
-              IsRefused("expected the descriptor of an allocation with the request"));
+  EXPECT_THAT(Lend({}),
+              IsRefused("either the descriptor of an allocation or an IPC handle, found none"));
+  EXPECT_THAT(Lend({.descriptor = FileOf(""), .ipc_handle = "handle"}), IsRefused("found both"));
 }
 
 TEST_F(UserMemoryTest, ABindingIsReplacedByItsGenerationAlone) {
-  ASSERT_OK(user_.Lend(kPool, ByteCount(4096), FileOf("")));
+  ASSERT_OK(Lend({.descriptor = FileOf("")}));
   ASSERT_OK_AND_ASSIGN(const auto first, Bind({{.bytes = 100, .allocation_offset = 512}}));
   EXPECT_THAT(bound_offsets_, ElementsAre(512));
   EXPECT_EQ(first.status.generation, 1);
@@ -84,7 +97,7 @@ TEST_F(UserMemoryTest, ABindingIsReplacedByItsGenerationAlone) {
 }
 
 TEST_F(UserMemoryTest, ACommitMakesABindingOutOfDate) {
-  ASSERT_OK(user_.Lend(kPool, ByteCount(4096), FileOf("")));
+  ASSERT_OK(Lend({.descriptor = FileOf("")}));
   ASSERT_OK(Bind({{.bytes = 100}}));
   ASSERT_OK_AND_ASSIGN(auto lease, storages_.LeaseForWriting(kWeights, 100, {.shadow = false}));
   EXPECT_THAT(Bind({}, 1), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -95,7 +108,7 @@ TEST_F(UserMemoryTest, ACommitMakesABindingOutOfDate) {
 }
 
 TEST_F(UserMemoryTest, AShadowIsRefused) {
-  ASSERT_OK(user_.Lend(kPool, ByteCount(4096), FileOf("")));
+  ASSERT_OK(Lend({.descriptor = FileOf("")}));
   ASSERT_OK(Bind({{.bytes = 100}}));
   for (const auto& [key, bytes] : {std::pair{kPool, 4096}, std::pair{kWeights, 100}}) {
     EXPECT_THAT(storages_.LeaseForWriting(key, bytes, {.shadow = true}),
@@ -103,6 +116,118 @@ TEST_F(UserMemoryTest, AShadowIsRefused) {
                          HasSubstr("expected an operation in place, found shadow")));
   }
   EXPECT_EQ(storages_.Bytes().total(), 0);
+}
+
+// Bound to 100 bytes of the pool from 512 on.
+class SharedBytesTest : public UserMemoryTest {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(Lend({.descriptor = FileOf("")}));
+    ASSERT_OK(Bind({{.bytes = 100, .allocation_offset = 512}}));
+  }
+  absl::Status BindOther(int64_t allocation_offset) {
+    const PieceList list = {.allocations = {"pool"},
+                            .pieces = {{.bytes = 100, .allocation_offset = allocation_offset}}};
+    return user_.Bind(kOther, {.bytes = ByteCount(100), .list = FileOf(Encode(list))}).status();
+  }
+  auto Read(const StorageKey& key) { return storages_.LeaseForReading(key, 100, "reader"); }
+  auto Write(const StorageKey& key) {
+    return storages_.LeaseForWriting(key, 100, {.shadow = false, .user = "writer"});
+  }
+
+  const StorageKey kOther{.name = "other", .device = {"a", 1}};
+};
+
+TEST_F(SharedBytesTest, TheyAreReadByManyAndWrittenByOne) {
+  ASSERT_OK(BindOther(611));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Read(kOther));
+    EXPECT_OK(Read(kWeights));
+    EXPECT_THAT(
+        Write(kWeights),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 HasSubstr("\"weights\" of device a.1 shares bytes with storage \"other\" of "
+                           "device a.1: expected no leases of that, found reader (reads)")));
+    EXPECT_EQ(storages_.Status(kWeights)->state, StorageState::kReady);
+  }
+  ASSERT_OK_AND_ASSIGN(auto writer, Write(kWeights));
+  EXPECT_THAT(Read(kOther),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found writer (writes)")));
+  EXPECT_THAT(Write(kOther), StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_OK(storages_.Commit(std::move(writer)));
+  EXPECT_OK(Read(kOther));
+}
+
+TEST_F(SharedBytesTest, WhatIsHalfWrittenIsNotReadAsAnotherStorage) {
+  ASSERT_OK(BindOther(512));
+  {
+    ASSERT_OK_AND_ASSIGN(auto writer, Write(kWeights));
+    writer.BeginWriting();
+  }
+  EXPECT_THAT(Read(kOther),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("found it DIRTY")));
+  ASSERT_OK_AND_ASSIGN(auto again, Write(kWeights));
+  ASSERT_OK(storages_.Commit(std::move(again)));
+  EXPECT_OK(Read(kOther));
+}
+
+TEST_F(SharedBytesTest, TheLoanItselfSharesAllOfIts) {
+  ASSERT_OK_AND_ASSIGN(const auto reader, Read(kWeights));
+  EXPECT_THAT(storages_.LeaseForWriting(kPool, 4096, {.shadow = false}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shares bytes")));
+}
+
+TEST_F(SharedBytesTest, BytesOfTheirOwnAreUsedSideBySide) {
+  ASSERT_OK(BindOther(612));
+  ASSERT_OK_AND_ASSIGN(const auto writer, Write(kWeights));
+  EXPECT_OK(Read(kOther));
+  EXPECT_OK(Write(kOther));
+}
+
+TEST_F(UserMemoryTest, ALoanByAHandleEndsWithItsLendersConnection) {
+  ASSERT_OK_AND_ASSIGN(const auto lent, Lend({.ipc_handle = "handle"}));
+  user_.EndLoansOf(8);
+  EXPECT_OK(lent.arena->status());
+  user_.EndLoansOf(7);
+  EXPECT_THAT(storages_.Open(kPool),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("allocation \"pool\": its lender has hung up")));
+  // The name is free again.
+  EXPECT_OK(Lend({.ipc_handle = "handle"}));
+}
+
+TEST_F(UserMemoryTest, ALoanByADescriptorStaysWithoutItsLender) {
+  ASSERT_OK_AND_ASSIGN(const auto lent, Lend({.descriptor = FileOf("")}));
+  user_.EndLoansOf(7);
+  EXPECT_OK(lent.arena->status());
+}
+
+TEST_F(UserMemoryTest, AnotherLoanTakesThePlaceOfTheOneOfItsGenerationWhichIsLost) {
+  ASSERT_OK_AND_ASSIGN(const auto first, Lend({.ipc_handle = "handle"}));
+  ASSERT_OK_AND_ASSIGN(const auto second, Lend({.ipc_handle = "other"}, 1));
+  EXPECT_EQ(second.status.generation, 2);
+  EXPECT_THAT(first.arena->status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("allocation \"pool\": lent anew, as generation 2")));
+  EXPECT_OK(second.arena->status());
+  EXPECT_THAT(Lend({.ipc_handle = "late"}, 1),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("\"pool\" of device a.1: expected generation 1, found 2")));
+  EXPECT_OK(second.arena->status());
+}
+
+TEST_F(UserMemoryTest, AnAllocationOfAnOlderGenerationIsNotBound) {
+  ASSERT_OK(Lend({.ipc_handle = "handle"}));
+  ASSERT_OK(Lend({.ipc_handle = "other"}, 1));
+  const auto bind = [&](uint64_t generation) {
+    const PieceList list = {
+        .allocations = {"pool"}, .generations = {generation}, .pieces = {{.bytes = 100}}};
+    return user_.Bind(kWeights, {.bytes = ByteCount(100), .list = FileOf(Encode(list))});
+  };
+  EXPECT_THAT(bind(1),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("\"pool\" of device a.1: expected generation 1, found 2")));
+  EXPECT_OK(bind(2));
 }
 
 TEST_F(UserMemoryTest, OnlyAllocationsThatWereLentCanBeBound) {
@@ -115,7 +240,7 @@ TEST_F(UserMemoryTest, OnlyAllocationsThatWereLentCanBeBound) {
 }
 
 TEST_F(UserMemoryTest, AListThatIsNotGoodIsRefused) {
-  ASSERT_OK(user_.Lend(kPool, ByteCount(4096), FileOf("")));
+  ASSERT_OK(Lend({.descriptor = FileOf("")}));
   const auto bind = [&](UniqueFd list) {
     return user_.Bind(kWeights, {.bytes = ByteCount(100), .list = std::move(list)});
   };

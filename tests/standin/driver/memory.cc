@@ -33,25 +33,6 @@ Outcome CheckGranular(size_t bytes) {
                    absl::StrCat(bytes, " bytes is no multiple of ", Memory::kGranularity));
 }
 
-// The name that the file was made with, from which an importer knows what it is.
-std::string NameOfFile(int fd) {
-  std::array<char, 128> link = {};
-  const std::string path = absl::StrCat("/proc/self/fd/", fd);
-  const ssize_t bytes = readlink(path.c_str(), link.data(), link.size() - 1);
-  return bytes < 0 ? "" : std::string(link.data(), bytes);
-}
-
-// The device of this process that memory of such a file is on, in the life that the device has now;
-// -1: none.
-int DeviceOf(absl::string_view file_name) {
-  const DriverState& state = DriverState::OfProcess();
-  file_name = file_name.substr(0, file_name.find(' '));  // " (deleted)" follows
-  for (int device = 0; device < state.device_count(); ++device) {
-    if (file_name == absl::StrCat("/memfd:", kFileName, state.OriginOf(device))) return device;
-  }
-  return -1;
-}
-
 bool IsOverlapping(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -62,7 +43,24 @@ Memory::Block::~Block() {
   if (owner != nullptr) owner->GiveBack(device, static_cast<int64_t>(bytes));
 }
 
-Outcome Memory::MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& block) {
+std::string Memory::NameOfFile(int fd) {
+  std::array<char, 128> link = {};
+  const std::string path = absl::StrCat("/proc/self/fd/", fd);
+  const ssize_t bytes = readlink(path.c_str(), link.data(), link.size() - 1);
+  return bytes < 0 ? "" : std::string(link.data(), bytes);
+}
+
+int Memory::DeviceOf(absl::string_view file_name) {
+  const DriverState& state = DriverState::OfProcess();
+  file_name = file_name.substr(0, file_name.find(' '));  // " (deleted)" follows
+  for (int device = 0; device < state.device_count(); ++device) {
+    if (file_name == absl::StrCat("/memfd:", kFileName, state.OriginOf(device))) return device;
+  }
+  return -1;
+}
+
+Outcome Memory::MakeBlock(int device, size_t bytes, size_t extra_bytes,
+                          std::shared_ptr<Block>& block) {
   if (Faults::OfProcess().Due("out_of_memory_at")) {
     return Failure(CUDA_ERROR_OUT_OF_MEMORY, "injected fault out_of_memory_at");
   }
@@ -73,7 +71,8 @@ Outcome Memory::MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& bloc
   block->owner = this;
   const std::string name = absl::StrCat(kFileName, DriverState::OfProcess().OriginOf(device));
   block->fd.Reset(memfd_create(name.c_str(), MFD_CLOEXEC));
-  if (!block->fd.valid() || ftruncate(block->fd.get(), static_cast<off_t>(bytes)) != 0) {
+  if (!block->fd.valid() ||
+      ftruncate(block->fd.get(), static_cast<off_t>(bytes + extra_bytes)) != 0) {
     return Failure(CUDA_ERROR_OUT_OF_MEMORY, absl::StrCat("the system refuses ", bytes, " bytes"));
   }
   return {};
@@ -83,7 +82,7 @@ Outcome Memory::Create(int device, size_t bytes, bool shareable,
                        CUmemGenericAllocationHandle& handle) {
   RETURN_IF_FAILED(CheckGranular(bytes));
   std::shared_ptr<Block> block;
-  RETURN_IF_FAILED(MakeBlock(device, bytes, block));
+  RETURN_IF_FAILED(MakeBlock(device, bytes, 0, block));
   block->shareable = shareable;
   MutexLock lock(mutex_);
   handle = next_handle_++;
@@ -219,7 +218,8 @@ Outcome Memory::Unmap(CUdeviceptr address, size_t bytes) {
   std::shared_ptr<Block> block;  // goes outside of the lock
   MutexLock lock(mutex_);
   const auto found = mappings_.find(address);
-  if (found == mappings_.end() || found->second.bytes != bytes) {
+  if (found == mappings_.end() || found->second.bytes != bytes ||
+      found->second.kind != Kind::kByRange) {
     return Violation(CUDA_ERROR_INVALID_VALUE,
                      absl::StrCat(Range(address, bytes), " was not mapped as such"));
   }
@@ -301,6 +301,10 @@ Outcome Memory::CheckDeviceLocked(uintptr_t begin, size_t bytes) {
     if (!found->second.accessible) {
       return Violation(CUDA_ERROR_ILLEGAL_ADDRESS,
                        absl::StrCat(Range(begin, bytes), " has not been made accessible"));
+    }
+    if (IsFreedByOwner(found->first, found->second)) {
+      return Violation(CUDA_ERROR_ILLEGAL_ADDRESS,
+                       absl::StrCat(Range(begin, bytes), " was freed by the exporting process"));
     }
     next = found->first + found->second.bytes;
   }

@@ -5,6 +5,7 @@
 #include "tests/standin/control/outcome.h"
 #include "tests/standin/control/stand_in_control.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include <absl/functional/function_ref.h>
+#include <absl/strings/string_view.h>
 #include <cuda.h>
 
 namespace crossmesh {
@@ -38,6 +40,15 @@ class Memory {
               CUmemGenericAllocationHandle handle);
   Outcome Unmap(CUdeviceptr address, size_t bytes);
   Outcome SetAccess(CUdeviceptr address, size_t bytes, std::span<const CUmemAccessDesc> access);
+
+  // Plain memory, and its handles for other processes.
+  Outcome Allocate(int device, size_t bytes, CUdeviceptr& address);
+  Outcome Free(CUdeviceptr address);
+  Outcome GetIpcHandle(CUdeviceptr address, CUipcMemHandle& handle);
+  Outcome OpenIpcHandle(int device, const CUipcMemHandle& handle, CUdeviceptr& address);
+  Outcome CloseIpcHandle(CUdeviceptr address);
+  // Of the allocation, or the mapping, that contains the address.
+  Outcome FindExtent(CUdeviceptr address, CUdeviceptr& begin, size_t& bytes);
 
   // Host memory.
   Outcome RegisterHost(const void* address, size_t bytes);
@@ -68,16 +79,24 @@ class Memory {
     bool shareable = false;
     Memory* owner = nullptr;  // null when another process made it
   };
+  struct Owner;  // of plain memory
+  enum class Kind : uint8_t { kByRange, kPlain, kFromOtherProcess };
   struct Mapping {
     size_t bytes = 0;
     std::shared_ptr<Block> block;
+    Kind kind = Kind::kByRange;
     bool accessible = false;
     int users = 0;
     int registrations = 0;
+    uint64_t id = 0;  // of plain memory: no other on this machine ever has it
+    int opens = 0;    // of a handle
   };
   using Mappings = std::map<uintptr_t, Mapping>;
 
-  Outcome MakeBlock(int device, size_t bytes, std::shared_ptr<Block>& block);
+  // Its file is `extra_bytes` longer than what it counts.
+  Outcome MakeBlock(int device, size_t bytes, size_t extra_bytes, std::shared_ptr<Block>& block);
+  static Owner& OwnerOf(uintptr_t address, size_t bytes);
+  static bool IsFreedByOwner(uintptr_t begin, const Mapping& mapping);
   Outcome CheckDeviceLocked(uintptr_t begin, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForEachMappingLocked(uintptr_t begin, size_t bytes, absl::FunctionRef<void(Mapping&)> visit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -85,6 +104,11 @@ class Memory {
   Mappings::iterator FindLocked(uintptr_t address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Why a mapping must stay; OK when it may go.
   static Outcome CheckUnused(const Mapping& mapping);
+  // The device of this process that memory of such a file is on, in the life that the device has
+  // now; -1: none.
+  static int DeviceOf(absl::string_view file_name);
+  // The name that the file was made with, from which an importer knows what it is.
+  static std::string NameOfFile(int fd);
   void GiveBack(int device, int64_t bytes);
 
   const int64_t device_bytes_;

@@ -105,6 +105,46 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   return call.End(ProcessMemory().SetAccess(address, bytes, std::span(access, count)));
 }
 
+CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+  Call call("cuMemAlloc", nullptr, static_cast<int64_t>(bytes));
+  int device = -1;
+  END_IF_FAILED(call, Call::NeedContext(device));
+  return call.End(ProcessMemory().Allocate(device, bytes, *address));
+}
+
+CUresult cuMemFree(CUdeviceptr address) {
+  Call call("cuMemFree");
+  int device = -1;
+  END_IF_FAILED(call, Call::NeedContext(device));
+  DriverState::OfProcess().SynchronizeDevice(device);
+  return call.End(ProcessMemory().Free(address));
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr* begin, size_t* bytes, CUdeviceptr address) {
+  Call call("cuMemGetAddressRange");
+  return call.End(ProcessMemory().FindExtent(address, *begin, *bytes));
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  Call call("cuIpcGetMemHandle");
+  return call.End(ProcessMemory().GetIpcHandle(address, *handle));
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
+  Call call("cuIpcOpenMemHandle");
+  int device = -1;
+  END_IF_FAILED(call, Call::NeedContext(device));
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+    return call.Refuse(CUDA_ERROR_INVALID_VALUE, "flags must be LAZY_ENABLE_PEER_ACCESS");
+  }
+  return call.End(ProcessMemory().OpenIpcHandle(device, handle, *address));
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  Call call("cuIpcCloseMemHandle");
+  return call.End(ProcessMemory().CloseIpcHandle(address));
+}
+
 CUresult cuMemGetInfo(size_t* free, size_t* total) {
   Call call("cuMemGetInfo");
   int device = -1;

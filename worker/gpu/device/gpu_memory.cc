@@ -59,10 +59,43 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> GpuMemory::Import(Gpu& gpu, int fd, B
                          "cuMemImportFromShareableHandle");
   if (status.ok()) status = memory->Map();
   if (status.ok()) return memory;
-  if (!gpu.health().ok() || status.code() != absl::StatusCode::kInternal) return status;
-  // What the driver refuses here came from another process.
-  return absl::InvalidArgumentError(absl::StrCat("descriptor ", fd, " is not for ", bytes.value(),
-                                                 " bytes of GPU memory: ", status.message()));
+  return Refusal(gpu, status,
+                 absl::StrCat("descriptor ", fd, " is not for ", bytes.value(), " bytes"));
+}
+
+absl::StatusOr<std::unique_ptr<GpuMemory>> GpuMemory::Open(Gpu& gpu, absl::string_view ipc_handle,
+                                                           ByteCount bytes) {
+  if (ipc_handle.size() != sizeof(CUipcMemHandle)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an IPC handle: expected ", sizeof(CUipcMemHandle), " bytes, found ", ipc_handle.size()));
+  }
+  auto memory = absl::WrapUnique(new GpuMemory(gpu, bytes));
+  const absl::Status status = memory->OpenHandle(ipc_handle);
+  if (status.ok()) return memory;
+  return Refusal(gpu, status, absl::StrCat("the IPC handle is not for ", bytes.value(), " bytes"));
+}
+
+absl::Status GpuMemory::OpenHandle(absl::string_view ipc_handle) {
+  CUipcMemHandle handle;
+  ipc_handle.copy(handle.reserved, sizeof(handle.reserved));
+  const DriverApi& driver = gpu_.driver();
+  // Not by the GPU's own checks, as in Import.
+  RETURN_IF_ERROR(
+      driver.Check(driver.cuIpcOpenMemHandle(&address_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+                   "cuIpcOpenMemHandle"));
+  is_opened_ = true;
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  RETURN_IF_ERROR(
+      driver.Check(driver.cuMemGetAddressRange(&begin, &size, address_), "cuMemGetAddressRange"));
+  const auto left = static_cast<int64_t>(begin + size - address_);
+  if (bytes_.value() <= left) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("it is for ", left, " bytes"));
+}
+
+absl::Status GpuMemory::Refusal(Gpu& gpu, const absl::Status& status, absl::string_view what) {
+  if (!gpu.health().ok() || !absl::IsInternal(status)) return status;
+  return absl::InvalidArgumentError(absl::StrCat(what, " of GPU memory: ", status.message()));
 }
 
 absl::StatusOr<std::unique_ptr<GpuMemory>> GpuMemory::Prepare(Gpu& gpu, ByteCount bytes) {
@@ -98,6 +131,10 @@ absl::Status GpuMemory::Map() {
 
 GpuMemory::~GpuMemory() {
   const DriverApi& driver = gpu_.driver();
+  if (is_opened_) {
+    gpu_.LogFailure(driver.cuIpcCloseMemHandle(address_), "cuIpcCloseMemHandle");
+    return;
+  }
   if (is_mapped_) gpu_.LogFailure(driver.cuMemUnmap(address_, mapped_bytes_), "cuMemUnmap");
   if (address_ != 0) {
     gpu_.LogFailure(driver.cuMemAddressFree(address_, mapped_bytes_), "cuMemAddressFree");

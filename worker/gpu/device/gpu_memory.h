@@ -11,13 +11,14 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/string_view.h>
 #include <cuda.h>
 
 namespace crossmesh {
 
 // Memory of a GPU by address range (VMM), which other processes of the host may have as well: the
-// bytes live as long as a descriptor of them is open, or they are mapped. Confined to the thread of
-// its Gpu.
+// bytes live as long as a descriptor of them is open, or they are mapped. Or memory of cudaMalloc
+// of another process, which ends with that process. Confined to the thread of its Gpu.
 //
 // Giving it back does not wait for work that uses it: the owner lets it go only after the events
 // after all such work have happened, or the process has lost the GPU.
@@ -38,6 +39,12 @@ class GpuMemory {
   // much memory of a GPU.
   static absl::StatusOr<std::unique_ptr<GpuMemory>> Import(Gpu& gpu, int fd, ByteCount bytes);
 
+  // Opens memory of cudaMalloc of another process by the bytes of its CUipcMemHandle. A handle that
+  // is open already is the same memory at the same address. InvalidArgument when it is not so much
+  // memory of this GPU, or there is none any more.
+  static absl::StatusOr<std::unique_ptr<GpuMemory>> Open(Gpu& gpu, absl::string_view ipc_handle,
+                                                         ByteCount bytes);
+
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
@@ -47,7 +54,8 @@ class GpuMemory {
   // As asked for; what is mapped is whole granules, usually of 2 MiB.
   ByteCount bytes() const { return bytes_; }
 
-  // A descriptor for Import. A process that has it has the memory, to read and to write.
+  // A descriptor for Import, of what was not opened. A process that has it has the memory, to read
+  // and to write.
   absl::StatusOr<UniqueFd> ExportFd() const;
 
  private:
@@ -57,6 +65,9 @@ class GpuMemory {
   static absl::StatusOr<std::unique_ptr<GpuMemory>> Prepare(Gpu& gpu, ByteCount bytes);
   absl::Status Allocate();
   absl::Status Map();
+  absl::Status OpenHandle(absl::string_view ipc_handle);
+  // What the driver refuses came from another process, unless the GPU itself has failed.
+  static absl::Status Refusal(Gpu& gpu, const absl::Status& status, absl::string_view what);
 
   Gpu& gpu_;
   const ByteCount bytes_;
@@ -65,6 +76,7 @@ class GpuMemory {
   CUmemGenericAllocationHandle handle_ = 0;  // 0: none
   CUdeviceptr address_ = 0;                  // 0: none reserved
   bool is_mapped_ = false;
+  bool is_opened_ = false;  // by a handle
 };
 
 }  // namespace crossmesh

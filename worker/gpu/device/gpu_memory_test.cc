@@ -1,5 +1,6 @@
 #include "worker/gpu/device/gpu_memory.h"
 
+#include "tests/standin/plain_memory.h"
 #include "worker/gpu/device/testing/gpu_fixture.h"
 
 #include <algorithm>
@@ -96,6 +97,24 @@ TEST_F(GpuMemoryTest, ADescriptorOfSomethingElseIsRefused) {
                AllOf(HasSubstr(absl::StrCat("descriptor ", other.get(), " is not for 100 bytes")),
                      HasSubstr("cuMemImportFromShareableHandle"))));
   expected_violations_ = {HasSubstr("is no exported memory")};
+}
+
+// Another process opens one in tests of worker/gpu/devices.
+TEST_F(GpuMemoryTest, AHandleThatTheDriverRefusesIsRefused) {
+  const auto open = [&](const std::string& handle) {
+    return GpuMemory::Open(*gpu_, handle, ByteCount(100));
+  };
+  EXPECT_THAT(open("short"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                      HasSubstr("expected 64 bytes, found 5")));
+  EXPECT_THAT(open(std::string(64, 'x')),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("the IPC handle is not for 100 bytes of GPU memory"),
+                             HasSubstr("cuIpcOpenMemHandle"))));
+  ASSERT_OK_AND_ASSIGN(auto own, PlainMemory::Create(*stand_in_, 100));
+  EXPECT_THAT(open(own->ipc_handle()), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                HasSubstr("CUDA_ERROR_INVALID_CONTEXT")));
+  EXPECT_OK(gpu_->health());
+  expected_violations_ = {HasSubstr("are no handle"), HasSubstr("of this very process")};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/communicators/shared_memory.h"
 #include "worker/gpu/process/child_environment.h"
+#include "worker/memory/lent_allocation.h"
 
 #include <algorithm>
 #include <iterator>
@@ -193,13 +194,18 @@ absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::MakeArena(const StorageKey& k
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::LendArena(const StorageKey& key, ByteCount bytes,
-                                                             UniqueFd allocation) const {
+                                                             LentAllocation allocation) const {
   return Find(key.device)->arenas().Lend(key.name, bytes, std::move(allocation));
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> GpuDevices::BindArena(const StorageKey& key, ByteCount bytes,
                                                              std::vector<BoundPiece> pieces) const {
   return Find(key.device)->arenas().Bind(key.name, bytes, std::move(pieces));
+}
+
+void GpuDevices::EndLoan(const StorageKey& key, std::shared_ptr<Arena> lent,
+                         const absl::Status& why) const {
+  Find(key.device)->arenas().EndLoan(std::move(lent), why);
 }
 
 std::vector<GpuDevices::Driver> GpuDevices::drivers() const {

@@ -71,9 +71,11 @@ class GpuDevices {
   absl::StatusOr<std::shared_ptr<Arena>> MakeArena(const StorageKey& key, ByteCount bytes) const;
   // Thread-safe; as StorageArenas::Lend and Bind. Of devices that it has.
   absl::StatusOr<std::shared_ptr<Arena>> LendArena(const StorageKey& key, ByteCount bytes,
-                                                   UniqueFd allocation) const;
+                                                   LentAllocation allocation) const;
   absl::StatusOr<std::shared_ptr<Arena>> BindArena(const StorageKey& key, ByteCount bytes,
                                                    std::vector<BoundPiece> pieces) const;
+  // Thread-safe; as StorageArenas::EndLoan. Of a device that it has.
+  void EndLoan(const StorageKey& key, std::shared_ptr<Arena> lent, const absl::Status& why) const;
   // Thread-safe. By device; empty when the host has no GPUs.
   std::vector<Driver> drivers() const;
 

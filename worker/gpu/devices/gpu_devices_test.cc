@@ -1,8 +1,5 @@
 #include "worker/gpu/devices/gpu_devices.h"
 
-#include "common/base/status_macros.h"
-#include "common/base/unique_fd.h"
-#include "common/testing/is_refused.h"
 #include "common/testing/send_signal.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
@@ -19,10 +16,8 @@
 #include <absl/strings/str_cat.h>
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 namespace crossmesh {
 namespace {
@@ -146,112 +141,6 @@ TEST_F(GpuDevicesTest, AddressesTellWhereTilesLie) {
   EXPECT_NE(in_first.place.arena, in_second.place.arena);
   EXPECT_THAT(arenas.Find(reinterpret_cast<const std::byte*>(&arenas)),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-}
-
-class LentMemoryTest : public GpuDevicesTest {
- protected:
-  static constexpr ByteCount kAllocation = ByteCount(2 << 20);
-
-  // Memory that a user process has, as descriptors of it do, which others may close.
-  UniqueFd Allocate() {
-    const auto arena = gpus_.MakeArena("a.4", kAllocation.value());
-    UniqueFd copy;
-    (*arena)->device_memory()->WhenMade([&](const DeviceMemory::Made& made) {
-      copy.Reset(fcntl(made->get(), F_DUPFD_CLOEXEC, 0));
-    });
-    return copy;
-  }
-  absl::StatusOr<std::shared_ptr<Arena>> Made(absl::StatusOr<std::shared_ptr<Arena>> arena) {
-    RETURN_IF_ERROR(arena.status());
-    gpus_.RunUntil([&] { return (*arena)->device_memory()->is_made().value_or(true); });
-    RETURN_IF_ERROR((*arena)->status());
-    return arena;
-  }
-  absl::StatusOr<std::shared_ptr<Arena>> Lend(UniqueFd allocation, ByteCount bytes = kAllocation) {
-    return Made(gpus_.devices().LendArena(KeyOf("a.4"), bytes, std::move(allocation)));
-  }
-  absl::StatusOr<std::shared_ptr<Arena>> Bind(std::vector<BoundPiece> pieces) {
-    return Made(gpus_.devices().BindArena(KeyOf("a.4"), ByteCount(1000), std::move(pieces)));
-  }
-};
-
-TEST_F(LentMemoryTest, AnAllocationOfAnotherProcessIsMemoryOfTheGpuAndOutlivesBoth) {
-  ASSERT_OK(gpus_.Open());
-  ASSERT_OK_AND_ASSIGN(const auto lent, Lend(Allocate()));
-  EXPECT_EQ(lent->device_memory()->kind(), DeviceMemory::Kind::kLent);
-  StandInGpus::Write(*lent, "bytes");
-  SendSignal(gpus_["a.4"].process().pid(), SIGKILL);
-  gpus_.AwaitReplacement(gpus_["a.4"]);
-  EXPECT_OK(lent->status());
-  EXPECT_EQ(StandInGpus::Read(*lent).substr(0, 5), "bytes");
-}
-
-TEST_F(LentMemoryTest, AddressesOfABoundRangeAreThoseOfItsPieces) {
-  ASSERT_OK(gpus_.Open());
-  ASSERT_OK_AND_ASSIGN(std::shared_ptr<Arena> first, Lend(Allocate()));
-  ASSERT_OK_AND_ASSIGN(std::shared_ptr<Arena> second, Lend(Allocate()));
-  const StorageArenas& arenas = gpus_["a.4"].arenas();
-  const ArenaId first_id = arenas.Find(first->bytes().data())->place.arena;
-  const ArenaId second_id = arenas.Find(second->bytes().data())->place.arena;
-  ASSERT_OK_AND_ASSIGN(
-      std::shared_ptr<Arena> bound,
-      Bind({{.offset = 0, .bytes = 100, .allocation = second, .allocation_offset = 4096},
-            {.offset = 128, .bytes = 64, .allocation = first, .allocation_offset = 512}}));
-  ASSERT_OK_AND_ASSIGN(const auto in_first, arenas.Find(bound->bytes().data() + 138));
-  EXPECT_EQ(in_first.place, (TilePlace{.arena = first_id, .offset = 522}));
-  EXPECT_EQ(in_first.first, first->bytes().data());
-  EXPECT_OK(StorageArenas::CheckHolds(in_first, ByteCount(54)));
-  EXPECT_THAT(StorageArenas::CheckHolds(in_first, ByteCount(55)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("holds the 55 bytes of a tile, found one with 54")));
-  EXPECT_EQ(arenas.Find(bound->bytes().data())->place,
-            (TilePlace{.arena = second_id, .offset = 4096}));
-  for (const int64_t nowhere : {100, 127, 192, 999}) {
-    EXPECT_THAT(arenas.Find(bound->bytes().data() + nowhere),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr(absl::StrCat("a piece bound to offset ", nowhere))));
-  }
-  // A binding keeps what it is bound to.
-  first.reset();
-  gpus_.loop().RunOnce(absl::ZeroDuration());
-  EXPECT_OK(arenas.Find(bound->bytes().data() + 138));
-}
-
-TEST_F(LentMemoryTest, WhatIsBoundToMemoryThatIsLostIsLost) {
-  const TemporaryFolder system;
-  gpus_.options.process.environment.push_back(
-      absl::StrCat("CROSSMESH_STANDIN_NO_PERSISTENCE=", system.path()));
-  ASSERT_OK(gpus_.Open());
-  ASSERT_OK_AND_ASSIGN(std::shared_ptr<Arena> lent, Lend(Allocate()));
-  ASSERT_OK_AND_ASSIGN(std::shared_ptr<Arena> bound, Bind({{.bytes = 100, .allocation = lent}}));
-  ASSERT_OK_AND_ASSIGN(std::shared_ptr<Arena> other, Bind({}));
-  std::ofstream(system.PathOf("lives0"), std::ios::app) << '.';
-  SendSignal(gpus_["a.4"].process().pid(), SIGKILL);
-  gpus_.AwaitReplacement(gpus_["a.4"]);
-  EXPECT_THAT(bound->status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("reset")));
-  EXPECT_OK(other->status());
-  EXPECT_THAT(Bind({{.bytes = 100, .allocation = lent}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("reset")));
-}
-
-// What the stand-in takes for mistakes of the caller's, and the driver refuses.
-TEST(RefusedLendingTest, ADescriptorThatIsNotSoMuchMemoryOfTheGpuIsRefusedAndTheGpuStaysUp) {
-  StandInGpus gpus({"a.4"});
-  ASSERT_OK(gpus.Open());
-  const auto lend = [&](UniqueFd allocation, int64_t bytes) {
-    auto arena = gpus.devices().LendArena({.name = "pool", .device = {"a", 4}}, ByteCount(bytes),
-                                          std::move(allocation));
-    gpus.RunUntil([&] { return (*arena)->device_memory()->is_made().value_or(true); });
-    return (*arena)->status();
-  };
-  EXPECT_THAT(lend(UniqueFd(memfd_create("other", MFD_CLOEXEC)), 2 << 20),
-              IsRefused("allocation \"pool\": expected 2097152 bytes of GPU"));
-  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<Arena> arena, gpus.MakeArena("a.4", 2 << 20));
-  UniqueFd copy;
-  arena->device_memory()->WhenMade(
-      [&](const DeviceMemory::Made& made) { copy.Reset(fcntl(made->get(), F_DUPFD_CLOEXEC, 0)); });
-  EXPECT_THAT(lend(std::move(copy), 4 << 20), IsRefused("expected 4194304 bytes of GPU"));
-  EXPECT_EQ(gpus["a.4"].state(), GpuDevice::State::kUp);
 }
 
 TEST_F(GpuDevicesTest, AWaitForMemoryIsToldOfTheEnd) {

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "worker/memory/lent_allocation.h"
 
 #include <algorithm>
 #include <iterator>
@@ -45,8 +46,20 @@ void StorageArenas::SetAvailable(const absl::Status& status) {
 void StorageArenas::MarkLost(ArenaId arena, const absl::Status& why) {
   const auto found =
       std::ranges::find_if(arenas_, [&](const auto& entry) { return entry.second.arena == arena; });
-  if (found == arenas_.end()) return;
-  Entry& entry = found->second;
+  if (found != arenas_.end()) Lose(found->second, why);
+}
+
+void StorageArenas::EndLoan(std::shared_ptr<Arena> lent, const absl::Status& why) {
+  // Its range stays until then.
+  loop_.Post([this, lent = std::move(lent), why] {
+    const auto found = arenas_.find(lent->bytes().data());
+    CHECK(found != arenas_.end());
+    process_.ReleaseArena(found->second.arena);
+    Lose(found->second, why);
+  });
+}
+
+void StorageArenas::Lose(Entry& entry, const absl::Status& why) {
   LogError("gpu_memory_lost", {{"gpu", gpu_},
                                {"storage", entry.storage},
                                {"bytes", entry.bytes.value()},
@@ -71,11 +84,12 @@ absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Make(absl::string_view nam
 }
 
 absl::StatusOr<std::shared_ptr<Arena>> StorageArenas::Lend(absl::string_view name, ByteCount bytes,
-                                                           UniqueFd allocation) {
+                                                           LentAllocation allocation) {
+  const DeviceMemory::Kind kind =
+      allocation.ipc_handle.empty() ? DeviceMemory::Kind::kLent : DeviceMemory::Kind::kLentByHandle;
+  auto memory = std::make_shared<DeviceMemory>(gpu_, kind, allocation.ipc_handle);
   return Reserve(
-      {.storage = std::string(name),
-       .memory = std::make_shared<DeviceMemory>(gpu_, DeviceMemory::Kind::kLent),
-       .bytes = bytes},
+      {.storage = std::string(name), .memory = std::move(memory), .bytes = bytes},
       [this, allocation = std::move(allocation)](const std::byte* first, Entry entry) mutable {
         LendOnLoop(first, std::move(entry), std::move(allocation));
       });
@@ -121,7 +135,7 @@ void StorageArenas::MakeOnLoop(const std::byte* first, Entry entry) {
   arenas_[first] = std::move(entry);
 }
 
-void StorageArenas::LendOnLoop(const std::byte* first, Entry entry, UniqueFd allocation) {
+void StorageArenas::LendOnLoop(const std::byte* first, Entry entry, LentAllocation allocation) {
   process_.ImportArena(entry.bytes, std::move(allocation),
                        [this, first, memory = entry.memory, bytes = entry.bytes,
                         name = entry.storage](absl::StatusOr<ArenaId> made) {

@@ -22,15 +22,18 @@
 
 namespace crossmesh {
 
+struct LentAllocation;
+
 // The memory of one GPU's storages. The GPU's process makes the arenas; a reserved range of
 // addresses in this process stands for each of them from the first moment, and tells where tiles
 // lie. An arena is released with the last reference to its range.
 //
 // Memory that user processes lend is taken in by a descriptor, and lives as long as the range that
-// stands for it. A range may also be bound: its pieces stand for pieces of such memory.
+// stands for it; or by an IPC handle, and is lost when the loan ends. A range may also be bound:
+// its pieces stand for pieces of such memory.
 //
-// Confined to the loop but for Make, Lend, Bind, construction and destruction; destroyed when the
-// loop has stopped. Arenas may outlive it.
+// Confined to the loop but for Make, Lend, Bind, EndLoan, construction and destruction; destroyed
+// when the loop has stopped. Arenas may outlive it.
 class StorageArenas {
  public:
   // `loop`, which drives `process`, and `process` must outlive it. `gpu`: its UUID.
@@ -51,13 +54,16 @@ class StorageArenas {
   // Thread-safe, never blocks. Zeros, later: DeviceMemory says when. Unavailable with the cause
   // when the GPU is not up, ResourceExhausted without address space.
   absl::StatusOr<std::shared_ptr<Arena>> Make(absl::string_view name, ByteCount bytes);
-  // The same of the memory that a descriptor names; DeviceMemory says InvalidArgument when it is
-  // not so much memory of the GPU.
+  // The same of memory that a user process lends; DeviceMemory says InvalidArgument when it is not
+  // so much memory of the GPU.
   absl::StatusOr<std::shared_ptr<Arena>> Lend(absl::string_view name, ByteCount bytes,
-                                              UniqueFd allocation);
+                                              LentAllocation allocation);
   // The same of `pieces` of what was lent here, which CheckPieces has found good.
   absl::StatusOr<std::shared_ptr<Arena>> Bind(absl::string_view name, ByteCount bytes,
                                               std::vector<BoundPiece> pieces);
+
+  // Thread-safe, never blocks. Memory that was lent is used no more: as MarkLost, later.
+  void EndLoan(std::shared_ptr<Arena> lent, const absl::Status& why);
 
   struct Found {
     std::shared_ptr<DeviceMemory> memory;
@@ -88,10 +94,11 @@ class StorageArenas {
   };
 
   absl::Status Stopping() const;
+  void Lose(Entry& entry, const absl::Status& why);
   // The range that stands for the entry's memory, which `begin` makes, on the loop.
   absl::StatusOr<std::shared_ptr<Arena>> Reserve(Entry entry, Begin begin);
   void MakeOnLoop(const std::byte* first, Entry entry);
-  void LendOnLoop(const std::byte* first, Entry entry, UniqueFd allocation);
+  void LendOnLoop(const std::byte* first, Entry entry, LentAllocation allocation);
   void BindOnLoop(const std::byte* first, Entry entry);
   absl::StatusOr<Found> FindInPieces(const Entry& entry, int64_t offset) const;
   void OnMade(const std::byte* first, DeviceMemory& memory, absl::StatusOr<ArenaId> made);

@@ -39,6 +39,10 @@
   X(cuMemRelease)                                 \
   X(cuMemSetAccess)                               \
   X(cuMemUnmap)                                   \
+  /* Memory of cudaMalloc in other processes */   \
+  X(cuIpcCloseMemHandle)                          \
+  X(cuIpcOpenMemHandle)                           \
+  X(cuMemGetAddressRange)                         \
   /* Memory of the host, and how much there is */ \
   X(cuMemGetInfo)                                 \
   X(cuMemHostGetDevicePointer)                    \

@@ -50,12 +50,15 @@ absl::Status GpuArenas::Import(const v1::GpuRequest::ImportArena& request,
   ASSIGN_OR_RETURN(const ArenaId arena, ParseArena(request.arena()));
   RETURN_IF_ERROR(CheckNumber("import_arena.size_bytes", request.size_bytes(), 0));
   RETURN_IF_ERROR(CheckNew(arena));
-  if (!descriptor.valid()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("arena ", arena.value(), ": expected a descriptor, found none"));
+  if (descriptor.valid() != request.ipc_handle().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "arena ", arena.value(), ": expected either a descriptor or an IPC handle, found ",
+        descriptor.valid() ? "both" : "none"));
   }
+  const ByteCount bytes(request.size_bytes());
   ASSIGN_OR_RETURN(std::shared_ptr<const GpuMemory> memory,
-                   GpuMemory::Import(gpu_, descriptor.get(), ByteCount(request.size_bytes())));
+                   descriptor.valid() ? GpuMemory::Import(gpu_, descriptor.get(), bytes)
+                                      : GpuMemory::Open(gpu_, request.ipc_handle(), bytes));
   arenas_.emplace(arena, std::move(memory));
   return absl::OkStatus();
 }

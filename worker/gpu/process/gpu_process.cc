@@ -9,6 +9,7 @@
 #include "worker/gpu/process/child_options.h"
 #include "worker/gpu/process/child_output.h"
 #include "worker/gpu/protocol/gpu_protocol.h"
+#include "worker/memory/lent_allocation.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -31,6 +32,14 @@ bool IsFinal(const absl::Status& status) {
 // In a request of ours.
 absl::Duration TimeOf(const google::protobuf::Duration& proto) {
   return FromProto(proto).value_or(absl::ZeroDuration());
+}
+
+v1::GpuRequest ImportOf(ArenaId arena, const KeptArenas::Kept& kept) {
+  v1::GpuRequest request;
+  request.mutable_import_arena()->set_arena(arena.value());
+  request.mutable_import_arena()->set_size_bytes(kept.bytes.value());
+  request.mutable_import_arena()->set_ipc_handle(kept.ipc_handle);
+  return request;
 }
 
 }  // namespace
@@ -164,10 +173,7 @@ void GpuProcess::Restore(PreflightReport preflight) {
   for (const auto& [id, kept] : arenas_.all()) {
     absl::StatusOr<UniqueFd> descriptor = arenas_.Export(id);
     if (!descriptor.ok()) return connection_->Lose(descriptor.status());
-    v1::GpuRequest import;
-    import.mutable_import_arena()->set_arena(id.value());
-    import.mutable_import_arena()->set_size_bytes(kept.bytes.value());
-    connection_->Call(std::move(import), *std::move(descriptor), options_.answer_limit,
+    connection_->Call(ImportOf(id, kept), *std::move(descriptor), options_.answer_limit,
                       {.done = [this, arena = id](const absl::StatusOr<Reply>& reply) {
                         OnImported(arena, reply.status());
                       }});
@@ -334,34 +340,39 @@ void GpuProcess::CreateArena(ByteCount bytes,
   request.mutable_create_arena()->set_size_bytes(bytes.value());
   Call(std::move(request),
        [this, arena, bytes, done = std::move(done)](absl::StatusOr<Reply> reply) mutable {
-         Keep(arena, bytes, std::move(reply), std::move(done));
+         KeptArenas::Kept kept = {.bytes = bytes};
+         if (reply.ok()) kept.descriptor = std::move(reply->descriptor);
+         Keep(arena, std::move(kept), reply.status(), std::move(done));
        });
 }
 
-void GpuProcess::ImportArena(ByteCount bytes, UniqueFd descriptor,
+void GpuProcess::ImportArena(ByteCount bytes, LentAllocation memory,
                              absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
   const ArenaId arena(++last_arena_);
-  UniqueFd sent(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
-  if (!sent.valid()) {
-    const absl::Status status = absl::ErrnoToStatus(errno, "duplicating a descriptor");
-    loop_.Post([status, done = std::move(done)]() mutable { done(status); });
-    return;
+  UniqueFd sent;
+  if (memory.descriptor.valid()) {
+    sent.Reset(fcntl(memory.descriptor.get(), F_DUPFD_CLOEXEC, 0));
+    if (!sent.valid()) {
+      const absl::Status status = absl::ErrnoToStatus(errno, "duplicating a descriptor");
+      loop_.Post([status, done = std::move(done)]() mutable { done(status); });
+      return;
+    }
   }
-  v1::GpuRequest request;
-  request.mutable_import_arena()->set_arena(arena.value());
-  request.mutable_import_arena()->set_size_bytes(bytes.value());
+  KeptArenas::Kept kept = {.bytes = bytes,
+                           .descriptor = std::move(memory.descriptor),
+                           .ipc_handle = std::move(memory.ipc_handle)};
+  v1::GpuRequest request = ImportOf(arena, kept);
   Call(std::move(request), std::move(sent),
-       {.done = [this, arena, bytes, descriptor = std::move(descriptor),
-                 done = std::move(done)](absl::StatusOr<Reply> reply) mutable {
-         if (reply.ok()) reply->descriptor = std::move(descriptor);
-         Keep(arena, bytes, std::move(reply), std::move(done));
+       {.done = [this, arena, kept = std::move(kept),
+                 done = std::move(done)](const absl::StatusOr<Reply>& reply) mutable {
+         Keep(arena, std::move(kept), reply.status(), std::move(done));
        }});
 }
 
-void GpuProcess::Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,
+void GpuProcess::Keep(ArenaId arena, KeptArenas::Kept kept, const absl::Status& made,
                       absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done) {
-  if (!reply.ok()) return done(reply.status());
-  arenas_.Keep(arena, {.bytes = bytes, .descriptor = std::move(reply->descriptor)}, pci_address_);
+  if (!made.ok()) return done(made);
+  arenas_.Keep(arena, std::move(kept), pci_address_);
   done(arena);
 }
 

@@ -28,6 +28,7 @@
 namespace crossmesh {
 
 class ChildOutput;
+struct LentAllocation;
 
 // Keeps one GPU usable: starts a process for it, replaces a process that is lost, and keeps the
 // arenas across processes. Links no CUDA.
@@ -80,13 +81,14 @@ class GpuProcess {
 
   // Zeros. ResourceExhausted; Unavailable while the GPU is not up.
   void CreateArena(ByteCount bytes, absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
-  // Memory of another process, by its descriptor; kept like the process's own. InvalidArgument when
-  // it is not so much memory of the GPU; ResourceExhausted; Unavailable while the GPU is not up.
-  void ImportArena(ByteCount bytes, UniqueFd descriptor,
+  // Memory of another process, by its descriptor, or by its IPC handle; kept like the process's
+  // own, but that what has a handle is lost once its owner is gone. InvalidArgument when it is not
+  // so much memory of the GPU; ResourceExhausted; Unavailable while the GPU is not up.
+  void ImportArena(ByteCount bytes, LentAllocation memory,
                    absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
   // No task uses it.
   void ReleaseArena(ArenaId arena);
-  // For another process, which has the memory with it. NotFound, ResourceExhausted.
+  // For another process, which has the memory with it; as KeptArenas::Export.
   absl::StatusOr<UniqueFd> ExportArena(ArenaId arena) const { return arenas_.Export(arena); }
 
   // Any request but those for arenas, as GpuConnection::Call; done with Unavailable while the GPU
@@ -137,7 +139,7 @@ class GpuProcess {
   // For its answer.
   absl::Duration LimitOf(const v1::GpuRequest& request) const;
   absl::Status NotUp() const;
-  void Keep(ArenaId arena, ByteCount bytes, absl::StatusOr<Reply> reply,
+  void Keep(ArenaId arena, KeptArenas::Kept kept, const absl::Status& made,
             absl::AnyInvocable<void(absl::StatusOr<ArenaId>)> done);
 
   EventLoop& loop_;

@@ -44,6 +44,7 @@ absl::StatusOr<UniqueFd> KeptArenas::Export(ArenaId arena) const {
     return absl::NotFoundError(
         absl::StrCat("arena ", arena.value(), " of GPU ", gpu_, " is not there"));
   }
+  if (!found->second.ipc_handle.empty()) return UniqueFd();
   UniqueFd copy(fcntl(found->second.descriptor.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy.valid()) return absl::ErrnoToStatus(errno, "duplicating a descriptor");
   return copy;

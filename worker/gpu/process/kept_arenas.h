@@ -22,8 +22,9 @@ class KeptArenas {
  public:
   struct Kept {
     ByteCount bytes;
-    UniqueFd descriptor;
-    int failed_imports = 0;  // in processes that follow each other
+    UniqueFd descriptor;          // none: it has a handle
+    std::string ipc_handle = {};  // of memory that another process has
+    int failed_imports = 0;       // in processes that follow each other
   };
   enum class Import : uint8_t {
     kDone,
@@ -43,7 +44,7 @@ class KeptArenas {
   void Keep(ArenaId arena, Kept kept, const std::string& pci_address);
   // Whether it was there.
   bool Forget(ArenaId arena);
-  // A descriptor for another process. NotFound, ResourceExhausted.
+  // A descriptor for another process; none of memory by a handle. NotFound, ResourceExhausted.
   absl::StatusOr<UniqueFd> Export(ArenaId arena) const;
   // Has the GPU's file closed, which costs least before its process has ended.
   void ReleaseDevice() { device_file_.Reset(); }

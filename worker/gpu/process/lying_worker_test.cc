@@ -123,7 +123,10 @@ TEST_F(LyingWorkerTest, WhatCannotBeDoneIsRefusedAndTheProcessGoesOn) {
   const auto refused = [](absl::string_view text) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(text)));
   };
-  EXPECT_THAT(Ask(ImportOf(1, 1)), refused("expected a descriptor, found none"));
+  EXPECT_THAT(Ask(ImportOf(1, 1)), refused("a descriptor or an IPC handle, found none"));
+  v1::GpuRequest handle = ImportOf(1, 1);
+  handle.mutable_import_arena()->set_ipc_handle("short");
+  EXPECT_THAT(Ask(handle), refused("an IPC handle: expected 64 bytes, found 5"));
   EXPECT_THAT(Ask(ImportOf(0, 1)), refused("arena of a GPU message"));
   EXPECT_THAT(Ask(ImportOf(1, -1)), refused("expected at least 0, found -1"));
   v1::GpuRequest request;

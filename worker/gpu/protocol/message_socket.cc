@@ -1,13 +1,12 @@
 #include "worker/gpu/protocol/message_socket.h"
 
 #include "common/base/check.h"
+#include "common/base/descriptor_datagram.h"
 #include "common/base/sealed_file.h"
 #include "common/base/status_macros.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include <absl/strings/str_cat.h>
 #include <sys/epoll.h>
@@ -19,29 +18,8 @@ namespace {
 // The first byte of a datagram: where its message is.
 constexpr char kHere = 0;
 constexpr char kInFile = 1;
-// A file with the message, and the message's own descriptor.
-constexpr size_t kDescriptorsMax = 2;
 // So that one that sends for ever leaves the loop its other work.
 constexpr int kReceivesMax = 64;
-
-// Room for the descriptors of a datagram.
-struct ControlBuffer {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> bytes{};
-};
-
-std::vector<UniqueFd> TakeDescriptors(msghdr& message) {
-  std::vector<UniqueFd> taken;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    std::array<int, kDescriptorsMax> descriptors{};
-    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    CHECK_LE(count, descriptors.size());
-    std::memcpy(descriptors.data(), CMSG_DATA(header), count * sizeof(int));
-    for (size_t i = 0; i < count; ++i) taken.emplace_back(descriptors[i]);
-  }
-  return taken;
-}
 
 }  // namespace
 
@@ -101,26 +79,10 @@ absl::Status MessageSocket::Send(absl::string_view bytes, UniqueFd descriptor) {
 }
 
 bool MessageSocket::TrySend(const Datagram& datagram) const {
-  iovec payload = {.iov_base = const_cast<char*>(datagram.bytes.data()),
-                   .iov_len = datagram.bytes.size()};
-  msghdr message = {};
-  message.msg_iov = &payload;
-  message.msg_iovlen = 1;
-  ControlBuffer control;
-  if (const size_t count = datagram.descriptors.size(); count > 0) {
-    message.msg_control = control.bytes.data();
-    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(count * sizeof(int));
-    for (size_t i = 0; i < count; ++i) {
-      const int descriptor = datagram.descriptors[i].get();
-      std::memcpy(CMSG_DATA(header) + i * sizeof(int), &descriptor, sizeof(int));
-    }
-  }
+  std::vector<int> descriptors;
+  for (const UniqueFd& descriptor : datagram.descriptors) descriptors.push_back(descriptor.get());
   // Other errors mean that the other end is gone, which is seen when receiving.
-  return sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+  return SendDatagram(socket_.get(), datagram.bytes, descriptors, MSG_DONTWAIT) >= 0 ||
          (errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ETOOMANYREFS);
 }
 
@@ -144,25 +106,18 @@ int MessageSocket::Progress() {
 
 bool MessageSocket::ReceiveOne() {
   std::array<char, kDatagramBytesMax> buffer;
-  iovec payload = {.iov_base = buffer.data(), .iov_len = buffer.size()};
-  ControlBuffer control;
-  msghdr message = {};
-  message.msg_iov = &payload;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  const ssize_t size = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ReceivedDatagram received = ReceiveDatagram(socket_.get(), buffer, MSG_DONTWAIT);
+  const ssize_t size = received.size;
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  Datagram datagram = {.bytes = std::string(buffer.data(), std::max<ssize_t>(size, 0)),
-                       .descriptors = TakeDescriptors(message)};
   if (size <= 0) {
     Fail(absl::UnavailableError("the other end of the socket is closed"));
-  } else if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  } else if (received.is_cut) {
     Fail(absl::InvalidArgumentError(absl::StrCat("a datagram: expected at most ", kDatagramBytesMax,
-                                                 " bytes and ", kDescriptorsMax,
+                                                 " bytes and ", kDatagramDescriptorsMax,
                                                  " descriptors, found more")));
   } else {
-    Deliver(std::move(datagram));
+    Deliver({.bytes = std::string(buffer.data(), size),
+             .descriptors = std::move(received.descriptors)});
   }
   return true;
 }
@@ -172,7 +127,7 @@ void MessageSocket::Deliver(Datagram datagram) {
   const char form = datagram.bytes.front();
   const bool in_file = form == kInFile;
   const bool is_framed = in_file ? datagram.bytes.size() == 1 && !descriptors.empty()
-                                 : form == kHere && descriptors.size() < kDescriptorsMax;
+                                 : form == kHere && descriptors.size() < kDatagramDescriptorsMax;
   if (!is_framed) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("a datagram of form ", static_cast<int>(form), " with ", datagram.bytes.size(),

@@ -8,14 +8,20 @@
 #include "common/testing/status_matchers.h"
 #include "common/wire/communicator_codec.h"
 #include "common/wire/time_codec.h"
+#include "tests/standin/plain_memory.h"
+#include "tests/standin/stand_in.h"
+#include "tests/standin/stand_in_gpu.h"
 #include "worker/executor/prepared_part.h"
 #include "worker/gpu/compiler/testing/small_plans.h"
 #include "worker/gpu/devices/testing/stand_in_gpus.h"
 #include "worker/gpu/protocol/testing/gpu_requests_of_tests.h"
 #include "worker/gpu/tasks/testing/bridged_workers.h"
+#include "worker/memory/lent_allocation.h"
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -314,8 +320,11 @@ class LentTilesTest : public GpuTaskRunnerTest {
     (*own)->device_memory()->WhenMade([&](const DeviceMemory::Made& made) {
       copy.Reset(fcntl(made->get(), F_DUPFD_CLOEXEC, 0));
     });
+    return BindTo({.descriptor = std::move(copy)}, device, piece);
+  }
+  std::shared_ptr<Arena> BindTo(LentAllocation lent, const std::string& device, int64_t piece) {
     const StorageKey key = {.name = "lent", .device = *ParseDevice(device)};
-    lent_.push_back(*gpus_.devices().LendArena(key, ByteCount(kAllocation), std::move(copy)));
+    lent_.push_back(*gpus_.devices().LendArena(key, ByteCount(kAllocation), std::move(lent)));
     gpus_.RunUntil([&] { return *lent_.back()->device_memory()->is_made(); });
     return *gpus_.devices().BindArena(
         key, ByteCount(kBytes),
@@ -333,6 +342,19 @@ TEST_F(LentTilesTest, BytesMoveBetweenPiecesOfLentMemory) {
   StandInGpus::Write(*lent_[0], std::string(kOffset, '\0') + Pattern(1));
   EXPECT_OK(Run(SpecOf(1, communicator)).task->status);
   EXPECT_TRUE(StandInGpus::Read(*lent_[1]).substr(kOffset, kBytes) == Pattern(1));
+  EXPECT_TRUE(StandInGpus::Read(*arenas_[1]) == Pattern(1));
+}
+
+TEST_F(LentTilesTest, BytesMoveFromMemoryThatWasLentByAHandle) {
+  Open();
+  ASSERT_OK_AND_ASSIGN(const CommunicatorKey communicator, gpus_.MakeCommunicator());
+  ASSERT_OK_AND_ASSIGN(const auto stand_in, StandIn::Load());
+  ASSERT_OK_AND_ASSIGN(const auto gpu, StandInGpu::Create(*stand_in));
+  ASSERT_OK_AND_ASSIGN(const auto memory, PlainMemory::Create(*stand_in, kAllocation));
+  const std::string pattern = Pattern(1);
+  std::ranges::copy(std::as_bytes(std::span(pattern)), memory->bytes().begin() + kOffset);
+  arenas_[0] = BindTo({.ipc_handle = memory->ipc_handle()}, "a.0", kBytes);
+  EXPECT_OK(Run(SpecOf(1, communicator)).task->status);
   EXPECT_TRUE(StandInGpus::Read(*arenas_[1]) == Pattern(1));
 }
 
