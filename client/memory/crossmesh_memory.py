@@ -7,20 +7,29 @@
     tensor = torch.from_dlpack(storage.tensor(offset, shape, "BF16"))
 
 The GPU's context must be current, as it is after torch.cuda.init(). The memory stays mapped until close(), so call that
-when no tensor uses it any more. Streams are not ordered with an operation: synchronise
-before one is requested."""
+when no tensor uses it any more. Streams are not ordered with an operation: synchronise before one is requested, or let a
+Sequence tell the worker when the memory is in use:
 
+    sequence = worker.sequence("weights", "node-a.1")
+    with sequence.use(torch.cuda.current_stream().cuda_stream):   # operations are refused until the stream is done
+        tensor.copy_(...)
+    sequence.wait(timeout=10)                                     # and then one may be requested"""
+
+import contextlib
 import ctypes
 import fcntl
 import json
 import math
+import mmap
 import os
 import socket
+import time
 
 _DEVICE_PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, a POSIX descriptor
 _READ_AND_WRITE = 3
 _ADD_SEALS = 1033
 _SHRINK_GROW_WRITE = 2 | 4 | 8
+_PORTABLE_AND_MAPPED = 1 | 2  # CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTREGISTER_DEVICEMAP
 
 
 class Error(Exception):
@@ -70,7 +79,6 @@ class Driver:
         granule = ctypes.c_size_t()
         self.call("cuMemGetAllocationGranularity", ctypes.byref(granule), ctypes.byref(self.properties(device)), 0)
         return granule.value
-
 
     def block(self, address):
         """The allocation of cudaMalloc that has the address: where it begins, its size, its IPC handle."""
@@ -229,6 +237,68 @@ class Memory:
         self._driver.call("cuMemRelease", handle)
 
 
+class Sequence:
+    """Words in a page that a worker and one process with a storage's memory share. `user` is odd while the process uses
+    the memory so that operations must keep off, which are refused then, and fail if it changes while they run.
+    `generation` is that of the bytes which are there, 0 once the storage is gone."""
+
+    _SIZE = 4096
+
+    def __init__(self, driver, descriptor):
+        self._driver, self._map, self._device_address = driver, mmap.mmap(descriptor, self._SIZE), None
+        self._words = (ctypes.c_uint64 * (self._SIZE // 8)).from_buffer(self._map)
+
+    @property
+    def user(self):
+        return self._words[0]
+
+    @property
+    def generation(self):
+        return self._words[8]
+
+    def begin(self):
+        """Repeatable."""
+        self._words[0] |= 1
+
+    def end(self, stream=None):
+        """What was written is there for the operations that are requested next. With a stream (a CUstream, as a number)
+        once all is done that was queued on it before; `user` is even then. Repeatable, without a stream."""
+        if stream is None:
+            self._words[0] += self._words[0] % 2
+            return
+        if self._device_address is None:
+            page = ctypes.c_void_p(ctypes.addressof(self._words))
+            self._driver.call("cuMemHostRegister_v2", page, ctypes.c_size_t(self._SIZE), _PORTABLE_AND_MAPPED)
+            self._device_address = ctypes.c_uint64()
+            self._driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(self._device_address), page, 0)
+        self._driver.call("cuStreamWriteValue64_v2", ctypes.c_void_p(stream), self._device_address,
+                          ctypes.c_uint64((self._words[0] | 1) + 1), 0)
+
+    @contextlib.contextmanager
+    def use(self, stream=None):
+        """Begins, and ends unless the block fails: memory that was left half written stays in use until it is whole."""
+        self.begin()
+        yield self
+        self.end(stream)
+
+    def wait(self, timeout):
+        """Until `user` is even; TimeoutError after so many seconds."""
+        limit = time.monotonic() + timeout
+        while self.user % 2:
+            if time.monotonic() > limit:
+                raise TimeoutError(f"expected the storage at rest within {timeout} s, found its sequence at {self.user}")
+            time.sleep(0.0002)
+
+    def close(self):
+        """Leaves the words as they are. No stream may still be about to write. Repeatable."""
+        if self._words is None:
+            return
+        if self._device_address is not None:
+            self._driver.call("cuMemHostUnregister", ctypes.c_void_p(ctypes.addressof(self._words)))
+        self._words = None
+        self._map.close()
+
+
 class Worker:
     """The worker at a memory socket; errors are its own, by code and text."""
 
@@ -246,6 +316,11 @@ class Worker:
 
     def open(self, storage, device):
         return self._map(self._ask({"op": "open", "storage": storage, "device": device}))
+
+    def sequence(self, storage, device):
+        _, descriptors = self._ask({"op": "sequence", "storage": storage, "device": device})
+        with os.fdopen(descriptors[0], "rb") as file:
+            return Sequence(self._driver, file.fileno())
 
     def lend(self, storage, device, memory):
         """Lends memory that was made by Memory.allocate."""

@@ -234,6 +234,57 @@ class MemoryTest(unittest.TestCase):
         plain = self.ask([({}, None), ("not for 4096 bytes", None), ({}, None)], use)
         self.assertEqual([request["op"] for request in plain.requests], ["lend", "lend", "delete"])
 
+    def open_sequence(self, use):
+        page = os.memfd_create("sequence")
+        os.ftruncate(page, 4096)
+        os.pwrite(page, struct.pack("=Q", 3), 64)
+
+        def with_sequence(worker):
+            sequence = worker.sequence("weights", "a.1")
+            use(sequence, lambda: struct.unpack("=Q", os.pread(page, 8, 0))[0])
+            sequence.close()
+            sequence.close()
+
+        plain = self.ask([({}, page)], with_sequence)
+        self.assertEqual(plain.requests, [{"op": "sequence", "storage": "weights", "device": "a.1"}])
+        os.close(page)
+
+    def test_a_sequence_is_odd_while_memory_is_used(self):
+        def use(sequence, word):
+            self.assertEqual((sequence.user, sequence.generation), (0, 3))
+            with sequence.use():
+                self.assertEqual(word(), 1)
+                sequence.begin()
+                self.assertEqual(word(), 1)
+                with self.assertRaisesRegex(TimeoutError, "found its sequence at 1"):
+                    sequence.wait(timeout=0)
+            self.assertEqual(word(), 2)
+            sequence.end()
+            sequence.wait(timeout=0)
+            with self.assertRaises(KeyError), sequence.use():
+                raise KeyError("left half written")
+            self.assertEqual(word(), 3)
+
+        self.open_sequence(use)
+
+    def test_a_stream_ends_the_use_when_its_work_is_done(self):
+        self.make_context_current()
+        stream = ctypes.c_void_p()
+        self.driver.call("cuStreamCreateWithPriority", ctypes.byref(stream), 1, 0)
+
+        def use(sequence, word):
+            with sequence.use(stream.value):
+                self.assertEqual(word(), 1)
+            sequence.wait(timeout=60)
+            self.assertEqual(word(), 2)
+            with sequence.use(stream.value):
+                self.assertEqual(word(), 3)
+            self.driver.call("cuStreamSynchronize", stream)
+            self.assertEqual(word(), 4)
+
+        self.open_sequence(use)
+        self.driver.call("cuStreamDestroy_v2", stream)
+
     def test_what_the_worker_refuses_is_an_error_with_its_code(self):
         def use(worker):
             with self.assertRaisesRegex(crossmesh_memory.Error, "expected generation 2, found 3") as refused:

@@ -30,6 +30,22 @@ MappedStorage::~MappedStorage() {
   if (bytes_.data() != nullptr) munmap(bytes_.data(), bytes_.size());
 }
 
+MappedSequence& MappedSequence::operator=(MappedSequence&& other) noexcept {
+  std::swap(words_, other.words_);
+  return *this;
+}
+
+MappedSequence::~MappedSequence() {
+  if (words_ != nullptr) munmap(words_, kSequencePageBytes);
+}
+
+void MappedSequence::BeginUse() { words_->user.fetch_or(1); }
+
+void MappedSequence::EndUse() {
+  const uint64_t user = words_->user.load();
+  if (user % 2 != 0) words_->user.store(user + 1, std::memory_order_release);
+}
+
 absl::StatusOr<MemoryClient> MemoryClient::Connect(const std::string& socket_path,
                                                    absl::Duration timeout) {
   sockaddr_un address{.sun_family = AF_UNIX};
@@ -75,6 +91,15 @@ absl::StatusOr<GpuStorage> MemoryClient::CreateOnGpu(const std::string& storage,
 absl::StatusOr<GpuStorage> MemoryClient::OpenOnGpu(const std::string& storage,
                                                    const std::string& device) {
   return AskForGpuStorage({.op = MemoryRequest::Op::kOpen, .storage = storage, .device = device});
+}
+
+absl::StatusOr<MappedSequence> MemoryClient::OpenSequence(const std::string& storage,
+                                                          const std::string& device) {
+  ASSIGN_OR_RETURN(
+      const GpuStorage answer,
+      AskForStorage({.op = MemoryRequest::Op::kSequence, .storage = storage, .device = device}));
+  ASSIGN_OR_RETURN(void* const page, Map(answer, kSequencePageBytes));
+  return MappedSequence(static_cast<StorageSequence*>(page));
 }
 
 absl::StatusOr<StorageDescription> MemoryClient::Lend(const std::string& storage,
@@ -193,20 +218,25 @@ absl::StatusOr<MappedStorage> MemoryClient::AskAndMap(const MemoryRequest& reque
         absl::StrCat("storage \"", storage.storage, "\" of device ", storage.device,
                      ": expected host memory, which can be mapped, found memory of ", storage.gpu));
   }
+  if (storage.bytes == 0) return MappedStorage({}, std::move(storage));
+  ASSIGN_OR_RETURN(void* const memory, Map(answer, storage.bytes));
+  const std::span bytes(static_cast<std::byte*>(memory), storage.bytes);
+  return MappedStorage(bytes, std::move(storage));
+}
+
+absl::StatusOr<void*> MemoryClient::Map(const GpuStorage& answer, int64_t bytes) const {
   // Never maps more than there is: touching it would end this process.
   struct stat file;
   if (fstat(answer.descriptor.get(), &file) != 0) return Failed("fstat");
-  if (file.st_size < storage.bytes) {
-    return absl::InternalError(absl::StrCat("storage \"", storage.storage, "\": expected ",
-                                            storage.bytes, " bytes, found a file of ",
+  if (file.st_size < bytes) {
+    return absl::InternalError(absl::StrCat("storage \"", answer.description.storage,
+                                            "\": expected ", bytes, " bytes, found a file of ",
                                             file.st_size));
   }
-  if (storage.bytes == 0) return MappedStorage({}, std::move(storage));
   void* memory =
-      mmap(nullptr, storage.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, answer.descriptor.get(), 0);
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, answer.descriptor.get(), 0);
   if (memory == MAP_FAILED) return Failed("mmap");
-  const std::span bytes(static_cast<std::byte*>(memory), storage.bytes);
-  return MappedStorage(bytes, std::move(storage));
+  return memory;
 }
 
 absl::Status MemoryClient::Failed(absl::string_view what) const {

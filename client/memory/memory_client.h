@@ -3,7 +3,9 @@
 #include "common/base/unique_fd.h"
 #include "common/memory_protocol/memory_protocol.h"
 #include "common/memory_protocol/piece_list.h"
+#include "common/memory_protocol/storage_sequence.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,6 +42,33 @@ class MappedStorage {
   StorageDescription description_;
 };
 
+// By which this process tells the worker when operations may use a storage, and sees when one has
+// committed. Only one process has the user's word at a time. Move-only.
+class MappedSequence {
+ public:
+  MappedSequence(MappedSequence&& other) noexcept : words_(std::exchange(other.words_, nullptr)) {}
+  MappedSequence& operator=(MappedSequence&& other) noexcept;
+  ~MappedSequence();
+
+  // The memory is used from here on: operations are refused until EndUse, and one that runs already
+  // fails. Repeatable.
+  void BeginUse();
+  // What was written is there for the operations that are requested next. Repeatable.
+  void EndUse();
+  // Where the worker's memory stands: the last generation of which all bytes are there; 0: the
+  // storage is no more.
+  uint64_t generation() const { return words_->generation.load(std::memory_order_acquire); }
+  // For streams of a GPU, once registered with its driver. After BeginUse a stream that writes
+  // user + 1 there does what EndUse does, in its turn.
+  StorageSequence& words() const { return *words_; }
+
+ private:
+  friend class MemoryClient;
+  explicit MappedSequence(StorageSequence* words) : words_(words) {}
+
+  StorageSequence* words_;
+};
+
 // A storage of the worker of this host in memory of a GPU, for cuMemImportFromShareableHandle. The
 // memory outlives the worker; versions are as MappedStorage says. Immutable but for the bytes.
 struct GpuStorage {
@@ -71,6 +100,8 @@ class MemoryClient {
   absl::StatusOr<GpuStorage> CreateOnGpu(const std::string& storage, const std::string& device,
                                          int64_t bytes);
   absl::StatusOr<GpuStorage> OpenOnGpu(const std::string& storage, const std::string& device);
+  absl::StatusOr<MappedSequence> OpenSequence(const std::string& storage,
+                                              const std::string& device);
   // Lends the worker an allocation of a GPU, as a storage of its own: `descriptor`, which stays the
   // caller's, is what cuMemExportToShareableHandle gave for one of `bytes`, a multiple of the
   // granularity. The memory lives until the storage is deleted, and nothing is bound to it.
@@ -114,6 +145,8 @@ class MemoryClient {
   absl::StatusOr<GpuStorage> AskForStorage(const MemoryRequest& request);
   absl::StatusOr<MappedStorage> AskAndMap(const MemoryRequest& request);
   absl::StatusOr<GpuStorage> AskForGpuStorage(const MemoryRequest& request);
+  // The first `bytes` of what the worker has handed out for it.
+  absl::StatusOr<void*> Map(const GpuStorage& answer, int64_t bytes) const;
   absl::Status Failed(absl::string_view what) const;
 
   UniqueFd socket_;

@@ -64,6 +64,37 @@ UniqueFd MakeMemory(int64_t bytes) {
   return memory;
 }
 
+TEST_F(MemoryClientTest, ASequenceIsOddWhileTheMemoryIsUsed) {
+  const UniqueFd page = MakeMemory(kSequencePageBytes);
+  AnswerOnce(Encode(kTrainer), page.get());
+  ASSERT_OK_AND_ASSIGN(MemoryClient client, MemoryClient::Connect(path()));
+  ASSERT_OK_AND_ASSIGN(MappedSequence sequence, client.OpenSequence("trainer", "a.0"));
+  worker_.Join();
+  ASSERT_OK_AND_ASSIGN(const MemoryRequest request, DecodeMemoryRequest(request_));
+  EXPECT_EQ(request.op, MemoryRequest::Op::kSequence);
+  const std::atomic<uint64_t>& user = sequence.words().user;
+  for (const uint64_t expected : {1, 1}) {
+    sequence.BeginUse();
+    EXPECT_EQ(user, expected);
+  }
+  MappedSequence moved = std::move(sequence);
+  for (const uint64_t expected : {2, 2}) {
+    moved.EndUse();
+    EXPECT_EQ(user, expected);
+  }
+  EXPECT_EQ(moved.generation(), 0U);
+  moved.words().generation = 5;
+  EXPECT_EQ(moved.generation(), 5U);
+}
+
+TEST_F(MemoryClientTest, ASequencesPageIsNotMappedBeyondItsEnd) {
+  const UniqueFd page = MakeMemory(kSequencePageBytes - 1);
+  AnswerOnce(Encode(kTrainer), page.get());
+  ASSERT_OK_AND_ASSIGN(MemoryClient client, MemoryClient::Connect(path()));
+  EXPECT_THAT(client.OpenSequence("trainer", "a.0"),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("found a file of 4095")));
+}
+
 TEST_F(MemoryClientTest, MemoryOfAGpuIsHandedOutAndNotMapped) {
   const UniqueFd memory = MakeMemory(4096);
   const MemoryReply on_gpu{.storages = {{"trainer", "a.0", 4096, 7, false, "GPU-1"}}};

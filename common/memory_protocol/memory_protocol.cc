@@ -20,7 +20,7 @@ constexpr std::pair<MemoryRequest::Op, absl::string_view> kOps[] = {
     {MemoryRequest::Op::kCreate, "create"}, {MemoryRequest::Op::kOpen, "open"},
     {MemoryRequest::Op::kList, "list"},     {MemoryRequest::Op::kDelete, "delete"},
     {MemoryRequest::Op::kTrim, "trim"},     {MemoryRequest::Op::kLend, "lend"},
-    {MemoryRequest::Op::kBind, "bind"},
+    {MemoryRequest::Op::kBind, "bind"},     {MemoryRequest::Op::kSequence, "sequence"},
 };
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected) {
@@ -133,7 +133,7 @@ absl::StatusOr<MemoryRequest> DecodeMemoryRequest(absl::string_view datagram) {
     request.op = op;
     known = true;
   }
-  if (!known) return Malformed("op", "create, open, list, delete, trim, lend or bind");
+  if (!known) return Malformed("op", "create, open, sequence, list, delete, trim, lend or bind");
   if (request.op == MemoryRequest::Op::kList) return request;
   ASSIGN_OR_RETURN(request.storage, GetText(json, "storage", MemoryRequest::kNameBytesMax));
   if (request.storage.empty()) return Malformed("storage", "a name");

@@ -11,13 +11,14 @@ namespace crossmesh {
 
 // The datagrams by which a user process asks the worker of its host for memory, over a Unix socket
 // of type SOCK_SEQPACKET; one request, one reply. JSON, so that any language can speak it. With the
-// reply to create and open comes the descriptor of the arena (SCM_RIGHTS); with the request to lend
-// goes that of an allocation on a GPU, unless the request has an IPC handle; with the one to bind
-// that of a sealed file, a PieceList.
+// reply to create and open comes the descriptor of the arena (SCM_RIGHTS), with the one to sequence
+// that of a page with a StorageSequence; with the request to lend goes that of an allocation on a
+// GPU, unless the request has an IPC handle; with the one to bind that of a sealed file, a
+// PieceList.
 inline constexpr int64_t kMemoryDatagramBytesMax = int64_t{64} * 1024;
 
 struct MemoryRequest {
-  enum class Op : uint8_t { kCreate, kOpen, kList, kDelete, kTrim, kLend, kBind };
+  enum class Op : uint8_t { kCreate, kOpen, kSequence, kList, kDelete, kTrim, kLend, kBind };
   static constexpr size_t kNameBytesMax = 255;
   static constexpr size_t kIpcHandleBytes = 64;
 

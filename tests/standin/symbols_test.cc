@@ -60,8 +60,9 @@ std::set<std::string> ExportsOf(const std::string& path) {
 
 #define CROSSMESH_NAME(symbol) CROSSMESH_SYMBOL_NAME(symbol),
 
-// By which user processes make the memory that they lend.
-#define CROSSMESH_USERS_SYMBOLS(X) X(cuIpcGetMemHandle) X(cuMemAlloc) X(cuMemFree)
+// By which user processes make the memory that they lend, and order their streams with operations.
+#define CROSSMESH_USERS_SYMBOLS(X) \
+  X(cuIpcGetMemHandle) X(cuMemAlloc) X(cuMemFree) X(cuStreamWriteValue64)
 
 TEST(SymbolsTest, TheDriversStandInHasWhatTheProductAndItsUsersCallAndNoMore) {
   ASSERT_OK(StandIn::Load());

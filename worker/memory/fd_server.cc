@@ -245,6 +245,7 @@ absl::StatusOr<FdServer::Answer> FdServer::Execute(Request request) {
 absl::StatusOr<StorageTable::Opened> FdServer::OpenFor(Request request, const StorageKey& key) {
   const MemoryRequest& memory = request.memory;
   if (memory.op == MemoryRequest::Op::kOpen) return storages_.Open(key);
+  if (memory.op == MemoryRequest::Op::kSequence) return storages_.OpenSequence(key);
   if (memory.bytes > options_.storage_bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat("storage \"", key.name, "\" of ", memory.bytes,
                                                      " bytes: expected at most ",

@@ -96,7 +96,7 @@ class FdServer {
   void Drop(int client);
   Answer AnswerTo(Request request);
   absl::StatusOr<Answer> Execute(Request request);
-  // What create, open, lend and bind have to do.
+  // What create, open, sequence, lend and bind have to do.
   absl::StatusOr<StorageTable::Opened> OpenFor(Request request, const StorageKey& key);
   void Watch(int fd);
   void Ignore(int fd);

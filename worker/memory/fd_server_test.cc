@@ -4,6 +4,7 @@
 #include "common/base/descriptor_datagram.h"
 #include "common/base/mutex.h"
 #include "common/base/testing/resource_limit.h"
+#include "common/memory_protocol/storage_sequence.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_folder.h"
 
@@ -152,6 +153,26 @@ TEST_F(FdServerTest, OpenGivesTheCurrentArenaAfterACommit) {
   std::byte first{};
   ASSERT_EQ(pread(client.descriptor.get(), &first, 1, 0), 1);
   EXPECT_EQ(first, std::byte{3});
+}
+
+TEST_F(FdServerTest, HandsOutThePageOfAStoragesSequence) {
+  RawClient client(path());
+  client.Ask({.op = Op::kCreate, .storage = "trainer", .device = "a.0", .bytes = 64});
+  const MemoryReply reply =
+      client.Ask({.op = Op::kSequence, .storage = "trainer", .device = "a.0"});
+  ASSERT_EQ(reply.storages.size(), 1U);
+  EXPECT_EQ(reply.storages[0].bytes, 64);
+  void* const page = mmap(nullptr, kSequencePageBytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          client.descriptor.get(), 0);
+  ASSERT_NE(page, MAP_FAILED);
+  auto& words = *static_cast<StorageSequence*>(page);
+  EXPECT_EQ(words.generation, 1U);
+  words.user = 1;
+  const StorageKey key{.name = "trainer", .device = {"a", 0}};
+  EXPECT_THAT(storages_.LeaseForReading(key, 64), StatusIs(absl::StatusCode::kFailedPrecondition));
+  words.user = 2;
+  EXPECT_OK(storages_.LeaseForReading(key, 64));
+  munmap(page, kSequencePageBytes);
 }
 
 TEST_F(FdServerTest, ListsAndDeletes) {

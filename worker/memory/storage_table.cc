@@ -2,6 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "worker/memory/bound_extents.h"
+#include "worker/memory/sequence_page.h"
+#include "worker/memory/storage_errors.h"
 
 #include <algorithm>
 #include <iterator>
@@ -13,20 +15,17 @@
 namespace crossmesh {
 namespace {
 
-std::string NameOf(const StorageKey& key) {
-  return absl::StrCat("storage \"", key.name, "\" of device ", ToString(key.device));
-}
-
-absl::Status OtherSize(const StorageKey& key, int64_t expected, int64_t found) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(NameOf(key), ": expected ", expected, " bytes, found ", found));
-}
-
 // Whether it is memory of a user process.
 bool IsOfUser(const Arena& arena) {
   return arena.device_memory() != nullptr &&
          arena.device_memory()->kind() != DeviceMemory::Kind::kOwn;
 }
+
+// It was there, and its GPU has lost it.
+bool IsLost(const Arena& arena) { return !LossOf(arena).ok(); }
+
+// It could not be made.
+bool HasFailed(const Arena& arena) { return !arena.status().ok() && !IsLost(arena); }
 
 }  // namespace
 
@@ -56,7 +55,7 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Create(const StorageKey& key,
   MakeWayLocked(key);
   const auto [found, added] = entries_.try_emplace(key);
   Entry& entry = found->second;
-  if (!added && IsLost(entry)) return Lost(key, entry);
+  if (!added && IsLost(*entry.current)) return Lost(key, *entry.current);
   if (added) {
     if (!arena.ok()) {
       entries_.erase(found);
@@ -99,8 +98,17 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Bind(
   entry.current = std::move(arena);
   entry.extents = std::move(extents);
   entry.state = StorageState::kReady;
-  entry.generation++;
+  NextGeneration(entry);
   return Opened{.arena = entry.current, .status = StatusOf(key, entry)};
+}
+
+absl::StatusOr<StorageTable::Opened> StorageTable::OpenSequence(const StorageKey& key) {
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(Entry* const entry, FindLocked(key));
+  if (entry->sequence == nullptr) {
+    ASSIGN_OR_RETURN(entry->sequence, SequencePage::Create(NameOf(key), entry->generation));
+  }
+  return Opened{.arena = entry->sequence->arena(), .status = StatusOf(key, *entry)};
 }
 
 absl::Status StorageTable::CheckBindable(const StorageKey& key, const Entry& entry,
@@ -153,7 +161,7 @@ std::vector<StorageStatus> StorageTable::List() const {
   {
     MutexLock lock(mutex_);
     for (const auto& [key, entry] : entries_) {
-      if (!HasFailed(entry)) list.push_back(StatusOf(key, entry));
+      if (!HasFailed(*entry.current)) list.push_back(StatusOf(key, entry));
     }
   }
   std::ranges::sort(list, {}, &StorageStatus::key);
@@ -183,8 +191,8 @@ absl::StatusOr<StorageTable::Opened> StorageTable::Open(const StorageKey& key) c
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return NotThere(key);
-  if (HasFailed(found->second)) return NotThere(key, found->second);
-  if (IsLost(found->second)) return Lost(key, found->second);
+  if (HasFailed(*found->second.current)) return NotThere(key, *found->second.current);
+  if (IsLost(*found->second.current)) return Lost(key, *found->second.current);
   return Opened{.arena = found->second.current, .status = StatusOf(key, found->second)};
 }
 
@@ -204,8 +212,12 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForReading(const StorageK
   const int64_t size = std::ssize(entry->current->bytes());
   if (size != bytes) return OtherSize(key, bytes, size);
   RETURN_IF_ERROR(CheckSharersLocked(key, *entry, /*writes=*/false));
+  ASSIGN_OR_RETURN(const uint64_t at_rest, UserAtRest(*entry));
   entry->uses.push_back({.user = std::string(user), .arena = entry->current.get()});
-  return Lease(*this, key, entry->current, std::prev(entry->uses.end()));
+  Lease lease(*this, key, entry->current, std::prev(entry->uses.end()));
+  lease.sequence_ = entry->sequence;
+  lease.user_at_rest_ = at_rest;
+  return lease;
 }
 
 absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageKey& key,
@@ -219,11 +231,19 @@ absl::StatusOr<StorageTable::Lease> StorageTable::LeaseForWriting(const StorageK
     return arena.status();
   }
   RETURN_IF_ERROR(CheckSharersLocked(key, *entry, /*writes=*/true));
+  uint64_t at_rest = 0;
+  if (!how.shadow) {
+    ASSIGN_OR_RETURN(at_rest, UserAtRest(*entry));
+  }
   entry->uses.push_back({.user = how.user, .arena = arena->get(), .writes = true});
   Lease lease(*this, key, *std::move(arena), std::prev(entry->uses.end()));
   // Dirty from now on, so that no reader gets half of what is written; the lease puts the state
   // back if nothing was.
-  if (!how.shadow) lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
+  if (!how.shadow) {
+    lease.state_unwritten_ = std::exchange(entry->state, StorageState::kDirty);
+    lease.sequence_ = entry->sequence;
+    lease.user_at_rest_ = at_rest;
+  }
   return lease;
 }
 
@@ -284,17 +304,23 @@ absl::Status StorageTable::Commit(Lease lease) {
     return absl::FailedPreconditionError(
         absl::StrCat(NameOf(lease.key_), ": expected a lease for writing to commit"));
   }
+  RETURN_IF_ERROR(lease.CheckUndisturbed());
   MutexLock lock(mutex_);
   Entry& entry = entries_.at(lease.key_);
   // What readers had until now is the next shadow.
   if (lease.arena_ == entry.alternate) std::swap(entry.current, entry.alternate);
   entry.state = StorageState::kReady;
-  entry.generation++;
+  NextGeneration(entry);
   entry.provisional = false;
   entry.uses.erase(lease.use_);
   // It has ended here: its destructor must not release it.
   lease.table_ = nullptr;
   return absl::OkStatus();
+}
+
+void StorageTable::NextGeneration(Entry& entry) {
+  ++entry.generation;
+  if (entry.sequence != nullptr) entry.sequence->Publish(entry.generation);
 }
 
 void StorageTable::Release(const Lease& lease) {
@@ -308,6 +334,11 @@ void StorageTable::Release(const Lease& lease) {
 void StorageTable::DropIfProvisionalLocked(const StorageKey& key) {
   const auto found = entries_.find(key);
   if (found->second.provisional && found->second.uses.empty()) entries_.erase(found);
+}
+
+absl::StatusOr<uint64_t> StorageTable::UserAtRest(const Entry& entry) {
+  if (entry.sequence == nullptr) return 0;
+  return entry.sequence->AtRest();
 }
 
 const StorageTable::Use* StorageTable::WriterOf(const Entry& entry) {
@@ -334,7 +365,7 @@ StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) 
           .bytes = std::ssize(entry.current->bytes()),
           .shadow_bytes = ShadowBytesOf(entry),
           .generation = entry.generation,
-          .state = IsLost(entry) ? StorageState::kLost : entry.state,
+          .state = IsLost(*entry.current) ? StorageState::kLost : entry.state,
           .readers = static_cast<int32_t>(std::ranges::count(entry.uses, false, &Use::writes)),
           .writing = WriterOf(entry) != nullptr,
           .gpu = entry.current->device_memory() == nullptr ? ""
@@ -344,9 +375,9 @@ StorageStatus StorageTable::StatusOf(const StorageKey& key, const Entry& entry) 
 absl::StatusOr<StorageTable::Entry*> StorageTable::FindLocked(const StorageKey& key) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return NotThere(key);
-  if (IsLost(found->second)) return Lost(key, found->second);
-  if (!HasFailed(found->second)) return &found->second;
-  absl::Status status = NotThere(key, found->second);
+  if (IsLost(*found->second.current)) return Lost(key, *found->second.current);
+  if (!HasFailed(*found->second.current)) return &found->second;
+  absl::Status status = NotThere(key, *found->second.current);
   MakeWayLocked(key);
   return status;
 }
@@ -356,44 +387,6 @@ void StorageTable::MakeWayLocked(const StorageKey& key) {
   if (found == entries_.end() || found->second.current->status().ok()) return;
   // Leases find their entry until they end.
   if (found->second.uses.empty()) entries_.erase(found);
-}
-
-absl::Status StorageTable::LossOf(const Entry& entry) {
-  const std::shared_ptr<DeviceMemory>& memory = entry.current->device_memory();
-  return memory == nullptr ? absl::OkStatus() : memory->loss();
-}
-
-absl::Status StorageTable::NotThere(const StorageKey& key) {
-  return absl::NotFoundError(absl::StrCat(NameOf(key), " not found"));
-}
-
-absl::Status StorageTable::NotThere(const StorageKey& key, const Entry& failed) {
-  return absl::NotFoundError(absl::StrCat(
-      NameOf(key), " not found: it could not be made: ", failed.current->status().message()));
-}
-
-absl::Status StorageTable::Lost(const StorageKey& key, const Entry& lost) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(NameOf(key), " is LOST: expected its ", lost.current->bytes().size(),
-                   " bytes in the memory of GPU ", lost.current->device_memory()->gpu(),
-                   ", found: ", LossOf(lost).message(), "; delete it, or create it again"));
-}
-
-StorageTable::Lease& StorageTable::Lease::operator=(Lease&& other) noexcept {
-  if (this == &other) return *this;
-  End();
-  table_ = std::exchange(other.table_, nullptr);
-  key_ = std::move(other.key_);
-  arena_ = std::move(other.arena_);
-  use_ = other.use_;
-  state_unwritten_ = other.state_unwritten_;
-  return *this;
-}
-
-void StorageTable::Lease::End() {
-  if (table_ == nullptr) return;
-  table_->Release(*this);
-  table_ = nullptr;
 }
 
 }  // namespace crossmesh

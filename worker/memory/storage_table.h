@@ -25,6 +25,7 @@
 namespace crossmesh {
 
 class BoundExtents;
+class SequencePage;
 
 // A named set of tiles on one device, e.g. ("trainer", "node-a.0").
 struct StorageKey {
@@ -117,6 +118,10 @@ class StorageTable {
   absl::StatusOr<Opened> Bind(const StorageKey& key, std::shared_ptr<Arena> arena,
                               uint64_t generation,
                               std::shared_ptr<const BoundExtents> extents = nullptr);
+  // The page of its StorageSequence, made when it is first asked for, with the storage's status.
+  // From then on leases are refused while the user's word is odd, unless they have a shadow.
+  // NotFound; FailedPrecondition when LOST; as Arena::Create.
+  absl::StatusOr<Opened> OpenSequence(const StorageKey& key);
   // FailedPrecondition while leased; NotFound.
   absl::Status Delete(const StorageKey& key);
   // Frees the shadow, if there is one; the next writer that wants one makes it anew.
@@ -126,12 +131,11 @@ class StorageTable {
   StorageBytes Bytes() const;
   // NotFound; FailedPrecondition when LOST.
   absl::StatusOr<StorageStatus> Status(const StorageKey& key) const;
-  // NotFound; FailedPrecondition when LOST. One that is DIRTY is handed out as well, since its
-  // owner may have to fill it anew: the status says so.
+  // As Status. One that is DIRTY is handed out as well, since its owner may have to fill it anew.
   absl::StatusOr<Opened> Open(const StorageKey& key) const;
 
   // For a source of `bytes` bytes. NotFound; FailedPrecondition when DIRTY or LOST, of another
-  // size, or made by a writer that has not committed yet.
+  // size, made by a writer that has not committed yet, or in use by a process that has its memory.
   absl::StatusOr<Lease> LeaseForReading(const StorageKey& key, int64_t bytes,
                                         absl::string_view user = kOwnProcess);
 
@@ -145,14 +149,13 @@ class StorageTable {
     bool create = false;
     std::string user = std::string(kOwnProcess);
   };
-  // For a destination. FailedPrecondition when LOST, in place while readers hold it, and with a
-  // shadow of a user process's memory. Aborted
-  // when another writer has it. NotFound when there is no such storage, and it is not to be made.
-  // What the maker of arenas says.
+  // For a destination. FailedPrecondition when LOST, in place while readers or a process hold it,
+  // and with a shadow of a user process's memory. Aborted when another writer has it. NotFound when
+  // there is no such storage, and it is not to be made. What the maker of arenas says.
   absl::StatusOr<Lease> LeaseForWriting(const StorageKey& key, int64_t bytes, const Writing& how);
   // Makes what was written current and READY, ends the lease, adds 1 to the generation. Readers of
   // the old arena keep it until they release. FailedPrecondition when the lease is not one for
-  // writing.
+  // writing; as CheckUndisturbed, after which the storage stays DIRTY.
   absl::Status Commit(Lease lease);
 
  private:
@@ -170,18 +173,9 @@ class StorageTable {
     bool provisional = false;                     // made for the writer that it has
     std::list<Use> uses;                          // leases find theirs
     std::shared_ptr<const BoundExtents> extents;  // null: no memory of a user process
+    std::shared_ptr<SequencePage> sequence;       // null: nobody has asked for it
   };
 
-  // Its memory was made and is gone; why.
-  static absl::Status LossOf(const Entry& entry);
-  static bool IsLost(const Entry& entry) { return !LossOf(entry).ok(); }
-  // Its memory could not be made.
-  static bool HasFailed(const Entry& entry) {
-    return !entry.current->status().ok() && !IsLost(entry);
-  }
-  static absl::Status NotThere(const StorageKey& key);
-  static absl::Status NotThere(const StorageKey& key, const Entry& failed);
-  static absl::Status Lost(const StorageKey& key, const Entry& lost);
   // Why memory that a user process has may not take the place of the entry's.
   static absl::Status CheckBindable(const StorageKey& key, const Entry& entry, const Arena& arena,
                                     uint64_t generation);
@@ -203,6 +197,9 @@ class StorageTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It was made for a writer, which is gone.
   void DropIfProvisionalLocked(const StorageKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its user's word; FailedPrecondition while a process uses it.
+  static absl::StatusOr<uint64_t> UserAtRest(const Entry& entry);
+  static void NextGeneration(Entry& entry);
   void Release(const Lease& lease);
 
   const MakeArena make_arena_;
@@ -219,7 +216,9 @@ class StorageTable::Lease {
         key_(std::move(other.key_)),
         arena_(std::move(other.arena_)),
         use_(other.use_),
-        state_unwritten_(other.state_unwritten_) {}
+        state_unwritten_(other.state_unwritten_),
+        sequence_(std::move(other.sequence_)),
+        user_at_rest_(other.user_at_rest_) {}
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { End(); }
 
@@ -227,6 +226,8 @@ class StorageTable::Lease {
   const StorageKey& key() const { return key_; }
   // From here on bytes may have changed, whether or not the lease is committed.
   void BeginWriting() { state_unwritten_.reset(); }
+  // Aborted when a process has used the memory since the lease began, and says so by its word.
+  absl::Status CheckUndisturbed() const;
 
  private:
   friend class StorageTable;
@@ -242,6 +243,8 @@ class StorageTable::Lease {
   // Of a lease in place before BeginWriting: what the storage was, and is again if nothing is
   // written.
   std::optional<StorageState> state_unwritten_;
+  std::shared_ptr<const SequencePage> sequence_;  // null: there is none to look at
+  uint64_t user_at_rest_ = 0;                     // its user's word as the lease began
 };
 
 }  // namespace crossmesh

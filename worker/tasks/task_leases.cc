@@ -118,6 +118,11 @@ absl::flat_hash_map<DeviceRank, BoundTiles> TaskLeases::BindDestinations(
   return bound;
 }
 
+absl::Status TaskLeases::CheckSourcesUndisturbed() const {
+  for (const auto& [device, lease] : sources_) RETURN_IF_ERROR(lease.CheckUndisturbed());
+  return absl::OkStatus();
+}
+
 void TaskLeases::BeginWriting() {
   for (auto& [device, lease] : destinations_) lease.BeginWriting();
 }

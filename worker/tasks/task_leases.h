@@ -36,6 +36,9 @@ class TaskLeases {
   absl::flat_hash_map<DeviceRank, BoundTiles> BindSources(const LaidOutPart& part) const;
   absl::flat_hash_map<DeviceRank, BoundTiles> BindDestinations(const LaidOutPart& part) const;
 
+  // Of the first source for which it is not OK, as Lease::CheckUndisturbed.
+  absl::Status CheckSourcesUndisturbed() const;
+
   // From here on destinations may have been written.
   void BeginWriting();
   bool writes(DeviceRank device) const { return destinations_.contains(device); }

@@ -202,12 +202,13 @@ void TaskTable::OnDeviceDone(const TaskKey& key, const DeviceReport& report) {
 }
 
 void TaskTable::OnTaskDone(const TaskReport& report) {
-  ports_.control.Post([this, report] { Ended(report); });
+  ports_.control.Post([this, report]() mutable { Ended(std::move(report)); });
 }
 
 // The task is there: nothing is forgotten before its runner has said its last word.
-void TaskTable::Ended(const TaskReport& report) {
+void TaskTable::Ended(TaskReport report) {
   WorkerTask& task = *Find(report.key);
+  report.status.Update(task.CheckSourcesUndisturbed());
   v1::TaskReport told = ToProto(report);
   told.set_worker(options_.worker);
   told.set_attempt(report.key.plan);

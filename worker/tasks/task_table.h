@@ -159,7 +159,7 @@ class TaskTable : private TaskObserver {
   void CancelOnData(const TaskKey& key, absl::Status why);
 
   void Started(const TaskKey& key, const absl::Status& status);
-  void Ended(const TaskReport& report);
+  void Ended(TaskReport report);
   void AddRelaysInProgress(const WorkerTask& task, int64_t sign);
   WorkerTask* Find(const TaskKey& key) const;
   // Null unless `caller` is attached to it.

@@ -1,5 +1,6 @@
 #include "worker/tasks/task_table.h"
 
+#include "common/memory_protocol/storage_sequence.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/testing/metric_value.h"
 #include "common/testing/status_matchers.h"
@@ -143,6 +144,16 @@ TEST_F(TaskTableTest, MissingSourcesAndDestinationsAreNamed) {
   EXPECT_EQ(StatusOf("old", "a.0").readers, 0);
   EXPECT_EQ(table_.size(), 0);
   EXPECT_THAT(Rejections(), ElementsAre("invalid", "invalid"));
+}
+
+TEST_F(TaskTableTest, TheReportSaysThatAProcessHasUsedASourceMeanwhile) {
+  ASSERT_OK_AND_ASSIGN(const StorageTable::Opened page, storages_.OpenSequence({"old", {"a", 0}}));
+  const auto call = Start(Key(1));
+  reinterpret_cast<StorageSequence*>(page.arena->bytes().data())->user = 2;
+  Finish(Key(1));
+  EXPECT_EQ(call->caller->said.back(), "report ABORTED");
+  EXPECT_THAT(call->caller->report.message(),
+              HasSubstr("storage \"old\" of device a.0 was used by a process that has its memory"));
 }
 
 TEST_F(TaskTableTest, WhatTheExecutorRefusesEndsTheCallAndFreesEverything) {

@@ -56,6 +56,9 @@ class WorkerTask {
   // Ends the caller's call, if there is one.
   void EndCall(const absl::Status& status);
 
+  // Of the first source that a process has used since the task began, as Lease::CheckUndisturbed.
+  absl::Status CheckSourcesUndisturbed() const { return leases_.CheckSourcesUndisturbed(); }
+
   void OnAccepted();
   void OnDeviceDone(const DeviceReport& report);
   void OnReport(v1::TaskReport report, absl::Duration now);

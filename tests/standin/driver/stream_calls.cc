@@ -3,6 +3,7 @@
 #include "tests/standin/driver/call.h"
 #include "tests/standin/driver/driver_state.h"
 
+#include <atomic>
 #include <memory>
 
 #include <absl/strings/str_cat.h>
@@ -98,6 +99,19 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) 
   END_IF_FAILED(call, Call::NeedStream(handle, stream));
   END_IF_FAILED(call, crossmesh::NeedRecord(event_handle, event, record));
   stream->Enqueue([event, record] { event->Wait(record); });
+  return call.End();
+}
+
+CUresult cuStreamWriteValue64(CUstream handle, CUdeviceptr address, cuuint64_t value,
+                              unsigned int) {
+  Call call("cuStreamWriteValue64", handle);
+  Stream* stream = nullptr;
+  END_IF_FAILED(call, Call::NeedStream(handle, stream));
+  if (!State().memory.IsRegisteredHost(reinterpret_cast<void*>(address), 8)) {
+    return call.Refuse(CUDA_ERROR_INVALID_VALUE, "expected host memory that is registered");
+  }
+  stream->Enqueue(
+      [address, value] { std::atomic_ref(*reinterpret_cast<cuuint64_t*>(address)).store(value); });
   return call.End();
 }
 
