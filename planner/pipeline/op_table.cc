@@ -53,17 +53,28 @@ absl::Status CheckSize(const Schedule& schedule, const PipelineProfile& profile)
 OpTable::OpTable(const Schedule& schedule, const PipelineProfile& profile)
     : schedule_(&schedule),
       profile_(&profile),
-      index_(profile.stages.size() * kPasses * static_cast<size_t>(schedule.microbatches), kNone) {
+      index_(profile.stages.size() * kPasses * static_cast<size_t>(schedule.microbatches), kNone),
+      into_(ListTransfers(profile, /*into=*/true)),
+      out_of_(ListTransfers(profile, /*into=*/false)) {
   ops_.reserve(OpsOf(schedule));
-  for (auto* const of_passes : {&into_, &out_of_}) {
-    for (auto& of_stages : *of_passes) of_stages.resize(profile.stages.size());
+}
+
+OpTable::TransferLists OpTable::ListTransfers(const PipelineProfile& profile, bool into) {
+  std::vector<std::vector<TransferIndex>> of_kind(profile.stages.size() * kPasses);
+  TransferIndex transfer = 0;
+  for (const EdgeProfile& edge : profile.edges) {
+    of_kind[KindOf(kForwardPass, into ? edge.to : edge.from)].push_back(transfer++);
+    of_kind[KindOf(kBackwardPass, into ? edge.from : edge.to)].push_back(transfer++);
   }
-  for (TransferIndex transfer = 0; transfer < transfers(); transfer += 2) {
-    out_of_[kForwardPass][EdgeOf(transfer).from].push_back(transfer);
-    into_[kForwardPass][EdgeOf(transfer).to].push_back(transfer);
-    out_of_[kBackwardPass][EdgeOf(transfer).to].push_back(transfer + 1);
-    into_[kBackwardPass][EdgeOf(transfer).from].push_back(transfer + 1);
+  return TransferLists(of_kind);
+}
+
+OpTable::TransferLists::TransferLists(const std::vector<std::vector<TransferIndex>>& of_kind) {
+  for (const std::vector<TransferIndex>& list : of_kind) {
+    first_.push_back(static_cast<int32_t>(all_.size()));
+    all_.insert(all_.end(), list.begin(), list.end());
   }
+  first_.push_back(static_cast<int32_t>(all_.size()));
 }
 
 absl::StatusOr<OpTable> OpTable::Create(const Schedule& schedule, const PipelineProfile& profile) {

@@ -3,8 +3,9 @@
 #include "planner/pipeline/profile.h"
 #include "planner/pipeline/schedule.h"
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,11 +74,11 @@ class OpTable {
     return seconds * profile_->ScaleOf(m);
   }
   // The transfers that bring an op its inputs, and those that take its output away.
-  const std::vector<TransferIndex>& TransfersInto(const Op& op) const {
-    return into_[PassOf(op.kind)][op.stage];
+  std::span<const TransferIndex> TransfersInto(const Op& op) const {
+    return into_.Of(KindOf(PassOf(op.kind), op.stage));
   }
-  const std::vector<TransferIndex>& TransfersOutOf(const Op& op) const {
-    return out_of_[PassOf(op.kind)][op.stage];
+  std::span<const TransferIndex> TransfersOutOf(const Op& op) const {
+    return out_of_.Of(KindOf(PassOf(op.kind), op.stage));
   }
 
   // The op whose output a message is, and the op that waits for it.
@@ -118,7 +119,23 @@ class OpTable {
  private:
   enum Pass : uint8_t { kForwardPass, kBackwardPass, kWeightPass, kPasses };
 
+  // Transfers of ops, which are the same for all microbatches. One list after the other, since runs
+  // look into them for each op and they should stay in the nearest cache.
+  class TransferLists {
+   public:
+    // `of_kind`: by stage and pass.
+    explicit TransferLists(const std::vector<std::vector<TransferIndex>>& of_kind);
+    std::span<const TransferIndex> Of(size_t kind) const {
+      return std::span(all_).subspan(first_[kind], first_[kind + 1] - first_[kind]);
+    }
+
+   private:
+    std::vector<TransferIndex> all_;
+    std::vector<int32_t> first_;  // by kind, and the end
+  };
+
   OpTable(const Schedule& schedule, const PipelineProfile& profile);
+  static TransferLists ListTransfers(const PipelineProfile& profile, bool into);
   absl::Status Enter(RankIndex rank, const Op& op);
   absl::Status CheckFused(RankIndex rank) const;
   absl::Status CheckComplete() const;
@@ -128,8 +145,11 @@ class OpTable {
     if (kind == OpKind::kForward) return kForwardPass;
     return GivesInputGradient(kind) ? kBackwardPass : kWeightPass;
   }
+  static size_t KindOf(Pass pass, StageIndex stage) {
+    return static_cast<size_t>(stage) * kPasses + pass;
+  }
   size_t PlaceOf(Pass pass, StageIndex stage, MicrobatchIndex m) const {
-    return (static_cast<size_t>(stage) * kPasses + pass) * schedule_->microbatches + m;
+    return KindOf(pass, stage) * schedule_->microbatches + m;
   }
   OpIndex At(Pass pass, StageIndex stage, MicrobatchIndex m) const {
     return index_[PlaceOf(pass, stage, m)];
@@ -140,8 +160,7 @@ class OpTable {
   std::vector<Op> ops_;
   std::vector<OpIndex> first_;
   std::vector<OpIndex> index_;  // by stage, pass and microbatch
-  // By pass and stage: the transfers into it and out of it.
-  std::array<std::vector<std::vector<TransferIndex>>, kPasses> into_, out_of_;
+  TransferLists into_, out_of_;
 };
 
 }  // namespace crossmesh

@@ -5,38 +5,42 @@
 namespace crossmesh {
 
 SharedPorts::SharedPorts(const OpTable& ops, const TransferPorts& ports)
-    : ops_(ops), ports_(ports), streams_(ops.transfers()), port_(ports.size()) {}
+    : ops_(ops),
+      ports_(ports),
+      streams_(ops.transfers()),
+      port_(ports.size()),
+      ends_(ops.transfers()) {
+  for (Stream& stream : streams_) stream.messages.reserve(ops.schedule().microbatches);
+}
 
-void SharedPorts::Send(MessageIndex message, double now) {
-  const TransferIndex transfer = message / ops_.schedule().microbatches;
+void SharedPorts::Send(TransferIndex transfer, MicrobatchIndex microbatch, double now) {
   Stream& stream = streams_[transfer];
-  stream.messages.push_back(message);
+  stream.messages.push_back(microbatch);
   if (stream.messages.size() > stream.next + 1) return;  // its turn comes
   for (const PortIndex port : ports_.Of(transfer)) port_[port].active.push_back(transfer);
   BeginNext(transfer, now);
-  DropVoidEnds();
 }
 
 Arrival SharedPorts::TakeNext() {
-  const auto [now, transfer, changes] = ends_.top();
-  ends_.pop();
+  const double now = ends_.next();
+  const TransferIndex transfer = ends_.first();
   Stream& stream = streams_[transfer];
-  const Arrival arrival = {stream.messages[stream.next++], {stream.begin, now}};
+  const Arrival arrival = {transfer, stream.messages[stream.next++], {stream.begin, now}};
   if (stream.next < stream.messages.size()) {
     BeginNext(transfer, now);
   } else {
+    ends_.Set(transfer, EventTimes::kNever);
+    const bool was_alone = IsAlone(transfer);
     for (const PortIndex port : ports_.Of(transfer)) std::erase(port_[port].active, transfer);
-    Settle(transfer, now);
+    if (!was_alone) Settle(transfer, now);
   }
-  DropVoidEnds();
   return arrival;
 }
 
 void SharedPorts::BeginNext(TransferIndex transfer, double now) {
-  const int32_t microbatches = ops_.schedule().microbatches;
   Stream& stream = streams_[transfer];
   stream.begin = stream.looked_at = now;
-  stream.left = ops_.SecondsOf(transfer, stream.messages[stream.next] % microbatches);
+  stream.left = ops_.SecondsOf(transfer, stream.messages[stream.next]);
   if (!IsAlone(transfer)) return Settle(transfer, now);
   stream.speed = 1;
   ExpectEnd(transfer, now);
@@ -61,8 +65,8 @@ void SharedPorts::Settle(TransferIndex changed, double now) {
 }
 
 void SharedPorts::ExpectEnd(TransferIndex transfer, double now) {
-  Stream& stream = streams_[transfer];
-  ends_.push({now + stream.left / stream.speed, transfer, ++stream.changes});
+  const Stream& stream = streams_[transfer];
+  ends_.Set(transfer, now + stream.left / stream.speed);
 }
 
 // Ports and active transfers that are connected with those of one.
@@ -116,12 +120,6 @@ void SharedPorts::Give(TransferIndex transfer, double speed) {
     // Sums of speeds may exceed what is left by a rounding error.
     port_[number].left = std::max(0.0, port_[number].left - speed);
     --port_[number].sharing;
-  }
-}
-
-void SharedPorts::DropVoidEnds() {
-  while (!ends_.empty() && ends_.top().changes != streams_[ends_.top().transfer].changes) {
-    ends_.pop();
   }
 }
 

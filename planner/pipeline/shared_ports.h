@@ -1,21 +1,20 @@
 #pragma once
 
+#include "planner/pipeline/event_times.h"
 #include "planner/pipeline/op_table.h"
 #include "planner/pipeline/timeline.h"
 #include "planner/pipeline/transfer_model.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <limits>
-#include <queue>
 #include <vector>
 
 namespace crossmesh {
 
 // A message that has arrived.
 struct Arrival {
-  MessageIndex message = 0;
+  TransferIndex transfer = 0;
+  MicrobatchIndex microbatch = 0;
   TimeSpan passing;
 };
 
@@ -29,24 +28,21 @@ class SharedPorts {
   SharedPorts(const OpTable& ops, const TransferPorts& ports);
 
   // Of a transfer that has ports. Times never go back.
-  void Send(MessageIndex message, double now);
+  void Send(TransferIndex transfer, MicrobatchIndex microbatch, double now);
   // When the next message arrives unless another one is sent before that; never: infinity.
-  double next_end() const { return ends_.empty() ? kNever : ends_.top().seconds; }
+  double next_end() const { return ends_.next(); }
   // That message. There must be one. Cost: the transfers that it shared ports with, directly or by
   // way of others.
   Arrival TakeNext();
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
-
   struct Stream {
-    std::vector<MessageIndex> messages;
+    std::vector<MicrobatchIndex> messages;
     size_t next = 0;  // the one under way
     double begin = 0;
     double left = 0;       // of its own time, when it was last looked at,
     double looked_at = 0;  // which was then
     double speed = 0;      // of its own
-    int32_t changes = 0;   // of the speed; an end that was expected before is void
     bool is_reached = false;
   };
   struct Port {
@@ -55,16 +51,6 @@ class SharedPorts {
     int32_t sharing = 0;  // those without a speed yet
     bool is_reached = false;
   };
-  struct ExpectedEnd {
-    double seconds = 0;
-    TransferIndex transfer = 0;
-    int32_t changes = 0;
-
-    friend bool operator>(const ExpectedEnd& a, const ExpectedEnd& b) {
-      return a.seconds != b.seconds ? a.seconds > b.seconds : a.transfer > b.transfer;
-    }
-  };
-
   void BeginNext(TransferIndex transfer, double now);
   bool IsAlone(TransferIndex transfer) const;
   void Settle(TransferIndex changed, double now);
@@ -72,14 +58,12 @@ class SharedPorts {
   void Reach(TransferIndex changed);
   void Share();
   void Give(TransferIndex transfer, double speed);
-  void DropVoidEnds();
 
   const OpTable& ops_;
   const TransferPorts& ports_;
   std::vector<Stream> streams_;  // by transfer
   std::vector<Port> port_;
-  // The top one is not void.
-  std::priority_queue<ExpectedEnd, std::vector<ExpectedEnd>, std::greater<>> ends_;
+  EventTimes ends_;                       // by transfer: of the message under way
   std::vector<TransferIndex> reached_;    // by a change
   std::vector<PortIndex> reached_ports_;  // likewise
 };

@@ -2,12 +2,11 @@
 
 #include "common/base/status_macros.h"
 #include "planner/pipeline/blocking_timeline.h"
+#include "planner/pipeline/event_times.h"
 #include "planner/pipeline/order_proof.h"
 #include "planner/pipeline/shared_ports.h"
-#include "planner/pipeline/waiting_ranks.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,19 +18,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// An op that has begun. Ordered for a heap that gives the one that ends first.
-struct Running {
-  double end = 0;
-  double begin = 0;
-  RankIndex rank = 0;
-
-  friend bool operator<(const Running& a, const Running& b) {
-    if (a.end != b.end) return a.end > b.end;
-    return a.begin != b.begin ? a.begin > b.begin : a.rank > b.rank;
-  }
-};
+constexpr double kNever = EventTimes::kNever;
 
 class Runner {
  public:
@@ -40,32 +27,31 @@ class Runner {
         ports_(ops.profile(), model),
         places_(places),
         taken_by_(places.size(), OpTable::kNone),
-        ended_(ops.size(), false),
-        is_timed_(IsShared(model) || !places.empty() ? ops.messages() : 0, false),
-        waiting_(ops.size() + static_cast<int32_t>(is_timed_.size()), ops.profile().ranks()),
+        // Transfers take turns in the order in which the ops began of which they are the outputs.
+        running_(ops.profile().ranks(), model == TransferModel::kPorts
+                                            ? EventTimes::Ties::kByNumber
+                                            : EventTimes::Ties::kByPlace),
         port_free_(ports_.size(), 0) {
     run_.ops.resize(ops.size());
     run_.messages.resize(ops.messages());
+    for (TransferIndex transfer = 0; transfer < ops.transfers(); ++transfer) {
+      AddWay(transfer, ops.EdgeOf(transfer));
+    }
     for (MessageIndex message = 0; message < std::ssize(places); ++message) {
       if (places[message] != OpTable::kNone) taken_by_[places[message]] = message;
     }
-    for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) next_.push_back(ops.first(rank));
-    if (IsShared(model)) shared_.emplace(ops, ports_);
+    for (RankIndex rank = 0; rank < ops.profile().ranks(); ++rank) {
+      ranks_.push_back({.next = ops.first(rank), .end = ops.first(rank + 1)});
+    }
+    if (model == TransferModel::kPorts && ports_.size() > 0) shared_.emplace(ops, ports_);
   }
 
   absl::StatusOr<PipelineTimeline> Run() && {
-    for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) BeginNext(rank);
-    for (;;) {
-      const double arrival = shared_ ? shared_->next_end() : kNever;
-      if (running_.empty() && arrival == kNever) break;
-      if (!running_.empty() && running_.front().end < arrival) {
-        Finish(Pop());
-      } else {
-        const auto [message, passing] = shared_->TakeNext();
-        Pass(message, passing);
-      }
+    for (RankIndex rank = 0; rank < std::ssize(ranks_); ++rank) BeginNext(rank);
+    ports_.size() > 0 ? RunInOrder() : RunInAnyOrder();
+    if (std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.next == rank.end; })) {
+      return std::move(run_);
     }
-    if (std::ranges::find(ended_, false) == ended_.end()) return std::move(run_);
     // Where messages have places of their own, ranks are stuck only when an op waits for itself,
     // and the proof names the circle.
     RETURN_IF_ERROR(ProveOrder(ops_));
@@ -73,135 +59,167 @@ class Runner {
   }
 
  private:
-  void BeginNext(RankIndex rank) {
-    const OpIndex step = next_[rank];
-    if (step == ops_.first(rank + 1)) return;
-    const OpIndex waited = FindWaited(step);
-    if (waited != OpTable::kNone) return waiting_.Add(rank, waited);
-    // An input of the same rank is there once the op before this one has ended.
-    double begin = step == ops_.first(rank) ? 0 : run_.ops[step - 1].end;
-    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
-      begin = std::max(begin, MessagesAt(ops_.op(index)));
+  struct Rank {
+    OpIndex next = 0;  // the step that it computes, or begins next
+    OpIndex end = 0;
+    MessageIndex waits_for = OpTable::kNone;  // of which it is not known yet when it has passed
+  };
+  struct Way {
+    RankIndex from = 0, to = 0;
+    double seconds = 0;  // of the largest microbatch
+    bool passes() const { return from != to; }
+  };
+
+  void RunInOrder() {
+    for (;;) {
+      const double arrival = shared_ ? shared_->next_end() : kNever;
+      if (running_.next() == kNever && arrival == kNever) return;
+      if (running_.next() < arrival) {
+        Finish(running_.first());
+      } else {
+        const auto [transfer, microbatch, passing] = shared_->TakeNext();
+        Pass(transfer, microbatch, passing);
+      }
+    }
+  }
+
+  // Only ports care which op ends first.
+  void RunInAnyOrder() {
+    while (!unordered_.empty()) {
+      const RankIndex rank = unordered_.back();
+      unordered_.pop_back();
+      Finish(rank);
+    }
+  }
+
+  void AddWay(TransferIndex transfer, const EdgeProfile& edge) {
+    Way way = {ops_.profile().stages[edge.from].rank, ops_.profile().stages[edge.to].rank,
+               edge.forward_seconds};
+    if (!OpTable::IsForward(transfer)) way = {way.to, way.from, edge.backward_seconds};
+    ways_.push_back(way);
+    if (!way.passes()) return;
+    const auto first = run_.messages.begin() + ops_.MessageOf(transfer, 0);
+    std::fill_n(first, ops_.schedule().microbatches, TimeSpan{.begin = kNever, .end = kNever});
+  }
+
+  void BeginNext(RankIndex number) {
+    const OpIndex step = ranks_[number].next;
+    const double begin = FindBegin(number);
+    if (begin == kNever) {
+      if (running_.of(number) < kNever) running_.Set(number, kNever);
+      return;
     }
     const TimeSpan span = {begin, begin + ops_.SecondsOfStep(step)};
     for (OpIndex index = step; index < ops_.EndOf(step); ++index) run_.ops[index] = span;
-    Push({span.end, begin, rank});
+    if (ports_.size() == 0) return unordered_.push_back(number);
+    running_.Set(number, span.end, span.begin);
   }
 
-  // When the messages of an op are there, and have left its places.
-  double MessagesAt(const Op& op) const {
-    double at = 0;
+  // When the next step of a rank can begin. Never: there is none, or the rank waits.
+  double FindBegin(RankIndex number) {
+    Rank& rank = ranks_[number];
+    const OpIndex step = rank.next;
+    if (step == rank.end) return kNever;
+    // An input of the same rank is there once the op before this one has ended.
+    double begin = step == ops_.first(number) ? 0 : run_.ops[step - 1].end;
+    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
+      if (!HasLocalInputs(ops_.op(index), step)) return kNever;
+      rank.waits_for = FindAwaited(ops_.op(index), begin);
+      if (rank.waits_for != OpTable::kNone) return kNever;
+    }
+    return begin;
+  }
+
+  // Whether what it needs of its own rank stands before its step; else it is stuck.
+  bool HasLocalInputs(const Op& op, OpIndex step) const {
+    if (ops_.LocalInput(op) >= step) return false;
+    return std::ranges::all_of(ops_.TransfersInto(op), [&](TransferIndex transfer) {
+      return ways_[transfer].passes() || ops_.ProducerOf(transfer, op.microbatch) < step;
+    });
+  }
+
+  // A message that comes in, or has a place that the op's output takes, and of which it is not
+  // known yet when it will have passed; if there is none, `at` is not before the last has.
+  MessageIndex FindAwaited(const Op& op, double& at) const {
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
-      at = std::max(at, run_.messages[ops_.MessageOf(transfer, op.microbatch)].end);
+      const MessageIndex message = ops_.MessageOf(transfer, op.microbatch);
+      const double end = run_.messages[message].end;
+      if (end == kNever) return message;
+      at = std::max(at, end);
     }
+    if (places_.empty()) return OpTable::kNone;
     for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
-      const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
-      if (before != OpTable::kNone) at = std::max(at, run_.messages[before].end);
+      const MessageIndex before = places_[ops_.MessageOf(transfer, op.microbatch)];
+      if (before == OpTable::kNone) continue;
+      const double end = run_.messages[before].end;
+      if (end == kNever) return before;
+      at = std::max(at, end);
     }
-    return at;
+    return OpTable::kNone;
   }
 
-  void Finish(const Running& running) {
-    const OpIndex step = next_[running.rank];
-    const OpIndex end = ops_.EndOf(step);
-    next_[running.rank] = end;
-    // Sent before other ops begin: those that wait for this output need to know when it arrives.
-    for (OpIndex index = step; index < end; ++index) {
+  void Finish(RankIndex number) {
+    Rank& rank = ranks_[number];
+    const OpIndex step = rank.next;
+    const double now = run_.ops[step].end;
+    rank.next = ops_.EndOf(step);
+    for (OpIndex index = step; index < rank.next; ++index) {
       const Op& op = ops_.op(index);
-      ended_[index] = true;
       for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
-        Send(transfer, op.microbatch, running.end);
+        if (ways_[transfer].passes()) Send(transfer, op.microbatch, now);
       }
       if (!places_.empty()) GiveUpPlaces(op);
     }
-    // Where messages are timed, ranks wait for these: an input of the same rank that has not ended
-    // stands after the op that needs it, and never will.
-    for (OpIndex index = step; is_timed_.empty() && index < end; ++index) {
-      waiting_.Release(index, [this](RankIndex rank) { BeginNext(rank); });
-    }
-    BeginNext(running.rank);
+    BeginNext(number);
   }
 
+  bool HasEnded(OpIndex op, RankIndex rank) const { return op < ranks_[rank].next; }
+
   void Send(TransferIndex transfer, MicrobatchIndex m, double begin) {
-    if (!ops_.Passes(transfer)) return;
-    const MessageIndex message = ops_.MessageOf(transfer, m);
-    if (const MessageIndex before = PlaceOf(message); before != OpTable::kNone) {
-      const OpIndex consumer = ConsumerOf(before);
-      if (!ended_[consumer]) return;  // sent when that one ends
+    if (const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, m));
+        before != OpTable::kNone) {
+      const OpIndex consumer = ops_.ConsumerOf(transfer, before - ops_.MessageOf(transfer, 0));
+      if (!HasEnded(consumer, ways_[transfer].to)) return;  // sent when that one ends
       begin = std::max(begin, run_.ops[consumer].end);
     }
     const auto& ports = ports_.Of(transfer);
-    if (shared_ && !ports.empty()) return shared_->Send(message, begin);
+    if (shared_ && !ports.empty()) return shared_->Send(transfer, m, begin);
     for (const PortIndex port : ports) begin = std::max(begin, port_free_[port]);
-    const double end = begin + ops_.SecondsOf(transfer, m);
+    const double end = begin + ways_[transfer].seconds * ops_.profile().ScaleOf(m);
     for (const PortIndex port : ports) port_free_[port] = end;
-    Pass(message, {begin, end});
+    Pass(transfer, m, {begin, end});
   }
 
-  // Whatever waits for the message or its places knows when they are there.
-  void Pass(MessageIndex message, const TimeSpan& passing) {
+  // The rank that waits for the message, or for its place, knows when it is there.
+  void Pass(TransferIndex transfer, MicrobatchIndex m, const TimeSpan& passing) {
+    const MessageIndex message = ops_.MessageOf(transfer, m);
     run_.messages[message] = passing;
-    if (is_timed_.empty()) return;
-    is_timed_[message] = true;
-    waiting_.Release(ops_.size() + message, [this](RankIndex rank) { BeginNext(rank); });
+    for (const RankIndex number : {ways_[transfer].to, ways_[transfer].from}) {
+      if (ranks_[number].waits_for == message) BeginNext(number);
+    }
   }
 
   // The messages that an op has used make place for others, which may be there already.
   void GiveUpPlaces(const Op& op) {
     for (const TransferIndex transfer : ops_.TransfersInto(op)) {
       const MessageIndex next = taken_by_[ops_.MessageOf(transfer, op.microbatch)];
-      if (next == OpTable::kNone || is_timed_[next]) continue;
-      const MicrobatchIndex m = next % ops_.schedule().microbatches;
+      if (next == OpTable::kNone) continue;
+      const MicrobatchIndex m = next - ops_.MessageOf(transfer, 0);
       const OpIndex producer = ops_.ProducerOf(transfer, m);
-      if (ended_[producer]) Send(transfer, m, run_.ops[producer].end);
+      if (HasEnded(producer, ways_[transfer].from)) Send(transfer, m, run_.ops[producer].end);
     }
   }
 
+  // The message of the same transfer whose place it takes.
   MessageIndex PlaceOf(MessageIndex message) const {
     return places_.empty() ? OpTable::kNone : places_[message];
-  }
-  OpIndex ConsumerOf(MessageIndex message) const {
-    const int32_t microbatches = ops_.schedule().microbatches;
-    return ops_.ConsumerOf(message / microbatches, message % microbatches);
-  }
-
-  // What a step waits for: an op, or a message, as a number after those of the ops.
-  OpIndex FindWaited(OpIndex step) const {
-    const auto has_ended = [this](OpIndex op) { return ended_[op]; };
-    if (is_timed_.empty()) return ops_.FindWaitedByStep(step, has_ended);
-    for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
-      const OpIndex waited = FindUntimed(ops_.op(index));
-      if (waited != OpTable::kNone) return waited;
-    }
-    return OpTable::kNone;
-  }
-
-  // An input that comes from the same rank and has not ended; or a message that comes in, or has a
-  // place that the op's output takes, and of which it is not known yet when it will have passed.
-  OpIndex FindUntimed(const Op& op) const {
-    const OpIndex local = ops_.LocalInput(op);
-    if (local != OpTable::kNone && !ended_[local]) return local;
-    for (const TransferIndex transfer : ops_.TransfersInto(op)) {
-      if (!ops_.Passes(transfer)) {
-        const OpIndex producer = ops_.ProducerOf(transfer, op.microbatch);
-        if (!ended_[producer]) return producer;
-        continue;
-      }
-      const MessageIndex message = ops_.MessageOf(transfer, op.microbatch);
-      if (!is_timed_[message]) return ops_.size() + message;
-    }
-    for (const TransferIndex transfer : ops_.TransfersOutOf(op)) {
-      const MessageIndex before = PlaceOf(ops_.MessageOf(transfer, op.microbatch));
-      if (before != OpTable::kNone && !is_timed_[before]) return ops_.size() + before;
-    }
-    return OpTable::kNone;
   }
 
   absl::Status StuckForPlaces() const {
     std::vector<std::string> stuck;
-    for (RankIndex rank = 0; rank < std::ssize(next_); ++rank) {
-      if (next_[rank] == ops_.first(rank + 1)) continue;
-      stuck.push_back(absl::StrCat("rank ", rank, " at ", ops_.NameOfStep(next_[rank])));
+    for (RankIndex rank = 0; rank < std::ssize(ranks_); ++rank) {
+      if (ranks_[rank].next == ranks_[rank].end) continue;
+      stuck.push_back(absl::StrCat("rank ", rank, " at ", ops_.NameOfStep(ranks_[rank].next)));
     }
     return absl::ResourceExhaustedError(absl::StrCat(
         "expected memory for more messages, found ranks that would wait for each other "
@@ -209,36 +227,17 @@ class Runner {
         absl::StrJoin(stuck, ", ")));
   }
 
-  bool IsShared(TransferModel model) const {
-    return model == TransferModel::kPorts && ports_.size() > 0;
-  }
-
-  // Only ports care which op ends first.
-  bool has_order() const { return ports_.size() > 0; }
-  void Push(const Running& running) {
-    running_.push_back(running);
-    if (has_order()) std::push_heap(running_.begin(), running_.end());
-  }
-  Running Pop() {
-    if (has_order()) std::pop_heap(running_.begin(), running_.end());
-    const Running running = running_.back();
-    running_.pop_back();
-    return running;
-  }
-
   const OpTable& ops_;
   const TransferPorts ports_;
   std::optional<SharedPorts> shared_;  // nothing: transfers take turns
+  std::vector<Way> ways_;              // by transfer
   const MessagePlaces& places_;
-  MessagePlaces taken_by_;     // by message: the one that takes its place
-  std::vector<OpIndex> next_;  // by rank
-  std::vector<Running> running_;
-  std::vector<bool> ended_;  // by op
-  // By message: it is known when it passes. Empty where that is known as soon as its op ends.
-  std::vector<bool> is_timed_;
-  WaitingRanks waiting_;           // for ops, and for messages, which are numbered after them
-  std::vector<double> port_free_;  // since when, by port
-  PipelineTimeline run_;
+  MessagePlaces taken_by_;  // by message: the one that takes its place
+  std::vector<Rank> ranks_;
+  EventTimes running_;                // ends of the ops that ranks compute
+  std::vector<RankIndex> unordered_;  // or the ranks, where the order does not matter
+  std::vector<double> port_free_;     // since when, by port
+  PipelineTimeline run_;              // messages that are still to pass, never
 };
 
 // The time from begin to end of all, and of the rank where it is longest.

@@ -2,14 +2,12 @@
 
 #include "common/base/format.h"
 #include "common/base/status_macros.h"
+#include "planner/pipeline/event_times.h"
 #include "planner/pipeline/memory.h"
 #include "planner/pipeline/ways.h"
 
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <optional>
-#include <queue>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -18,17 +16,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// When a rank looks for something to do.
-struct Wakeup {
-  double seconds = 0;
-  RankIndex rank = 0;
-
-  friend bool operator>(const Wakeup& a, const Wakeup& b) {
-    return std::pair(a.seconds, a.rank) > std::pair(b.seconds, b.rank);
-  }
-};
+constexpr double kNever = EventTimes::kNever;
 
 // What the ops of one kind and stage wait for.
 struct OpQueue {
@@ -51,7 +39,6 @@ struct StageState {
 struct RankState {
   std::vector<StageIndex> stages;  // the last one first
   double free_at = 0;
-  double wakes_at = kNever;       // the only wakeup that counts
   double leeway = 0;              // how long it may still wait
   std::optional<ByteCount> room;  // nothing: no limit
   ByteCount microbatch_bytes;     // of all its stages
@@ -76,6 +63,7 @@ class Lister {
         ways_(FindWays(profile, options.form)),
         stages_(profile.stages.size()),
         ranks_(profile.ranks()),
+        wakeups_(profile.ranks()),
         into_(profile.stages.size()),
         out_of_(profile.stages.size()) {
     schedule_ = {.stages = static_cast<int32_t>(profile.stages.size()),
@@ -94,14 +82,11 @@ class Lister {
       RETURN_IF_ERROR(CheckRoom(rank));
       Wake(rank, 0);
     }
-    while (!wakeups_.empty()) {
-      const Wakeup wakeup = wakeups_.top();
-      wakeups_.pop();
-      double& wakes_at = ranks_[wakeup.rank].wakes_at;
-      if (wakeup.seconds != wakes_at) continue;  // an earlier one came after it
-      wakes_at = kNever;
-      now_ = wakeup.seconds;
-      BeginNext(wakeup.rank);
+    while (wakeups_.next() < kNever) {
+      now_ = wakeups_.next();
+      const RankIndex rank = wakeups_.first();
+      wakeups_.Set(rank, kNever);
+      BeginNext(rank);
     }
     return std::move(schedule_);
   }
@@ -171,11 +156,8 @@ class Lister {
   // A rank that is busy looks again at the end of its op, and one that waits finds at its wakeup
   // whatever comes later: more wakeups than the first would find nothing.
   void Wake(RankIndex rank, double seconds) {
-    RankState& state = ranks_[rank];
-    seconds = std::max(seconds, state.free_at);
-    if (seconds >= state.wakes_at) return;
-    state.wakes_at = seconds;
-    wakeups_.push({seconds, rank});
+    seconds = std::max(seconds, ranks_[rank].free_at);
+    if (seconds < wakeups_.of(rank)) wakeups_.Set(rank, seconds);
   }
 
   void BeginNext(RankIndex rank) {
@@ -282,8 +264,8 @@ class Lister {
   const PipelineWays ways_;
   std::vector<StageState> stages_;
   std::vector<RankState> ranks_;
+  EventTimes wakeups_;  // by rank: when it looks for something to do
   std::vector<std::vector<const EdgeProfile*>> into_, out_of_;  // by stage
-  std::priority_queue<Wakeup, std::vector<Wakeup>, std::greater<>> wakeups_;
   double now_ = 0;
   Schedule schedule_;
 };
