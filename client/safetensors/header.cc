@@ -1,5 +1,6 @@
 #include "client/safetensors/header.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 
@@ -23,10 +24,6 @@ constexpr std::array<absl::string_view, 3> kTensorKeys = {"dtype", "shape", "dat
 
 std::string NameOf(absl::string_view tensor) {
   return absl::StrCat("tensor \"", absl::CHexEscape(tensor.substr(0, 80)), "\"");
-}
-
-absl::Status At(absl::string_view where, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }
 
 // The 8 bytes at the start, least significant first.
@@ -75,10 +72,8 @@ absl::StatusOr<SafetensorsTensor> ReadTensor(const std::string& name, const json
   ASSIGN_OR_RETURN(const std::string type_name, fields.String("dtype"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, fields.Integers("shape"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, fields.Integers("data_offsets"));
-  const absl::StatusOr<DataType> type = ParseDataType(type_name);
-  if (!type.ok()) return At(where, type.status());
-  absl::StatusOr<Shape> shape = Shape::Create(lengths);
-  if (!shape.ok()) return At(where, shape.status());
+  ASSIGN_OR_RETURN(const DataType type, At(where, ParseDataType(type_name)));
+  ASSIGN_OR_RETURN(Shape shape, At(where, Shape::Create(lengths)));
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0]) {
     return absl::InvalidArgumentError(
         absl::StrCat(where,
@@ -86,7 +81,7 @@ absl::StatusOr<SafetensorsTensor> ReadTensor(const std::string& name, const json
                      "found ",
                      value.at("data_offsets").dump()));
   }
-  SafetensorsTensor tensor{.spec = {.name = name, .type = *type, .shape = *std::move(shape)},
+  SafetensorsTensor tensor{.spec = {.name = name, .type = type, .shape = std::move(shape)},
                            .begin = offsets[0],
                            .end = offsets[1]};
   if (tensor.end - tensor.begin != tensor.spec.bytes()) {

@@ -1,5 +1,6 @@
 #include "common/mesh/layout_rules.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/layout_text.h"
 #include "common/mesh/text_scanner.h"
@@ -97,12 +98,9 @@ absl::StatusOr<LayoutRules> LayoutRules::Parse(absl::string_view text) {
     ++number;
     const absl::string_view line = absl::StripAsciiWhitespace(WithoutComment(whole_line));
     if (line.empty()) continue;
-    absl::StatusOr<Rule> rule = LayoutRuleParser::Parse(line, number);
-    if (!rule.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layout rules, line ", number, ": ", rule.status().message()));
-    }
-    rules.rules_.push_back(*std::move(rule));
+    ASSIGN_OR_RETURN(Rule rule, At(absl::StrCat("layout rules, line ", number),
+                                   LayoutRuleParser::Parse(line, number)));
+    rules.rules_.push_back(std::move(rule));
   }
   return rules;
 }

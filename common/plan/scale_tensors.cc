@@ -1,5 +1,6 @@
 #include "common/plan/scale_tensors.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/conversion.h"
 
@@ -49,12 +50,7 @@ absl::StatusOr<Placement> PlaceScales(const Placement& placement, const Shape& t
   ASSIGN_OR_RETURN(const Shape shape, ScaleShape(tensor));
   std::vector<Tile> tiles = placement.layout.Tiles(placement.mesh, tensor);
   for (size_t slot = 0; slot < tiles.size(); ++slot) {
-    absl::StatusOr<Tile> scales = ScaleTile(tensor, tiles[slot]);
-    if (!scales.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("slot ", slot, ": ", scales.status().message()));
-    }
-    tiles[slot] = *std::move(scales);
+    ASSIGN_OR_RETURN(tiles[slot], At(absl::StrCat("slot ", slot), ScaleTile(tensor, tiles[slot])));
   }
   if (placement.layout.axes() != nullptr && placement.layout.Validate(placement.mesh, shape).ok()) {
     // The layout stays short, however many slots there are.

@@ -1,5 +1,7 @@
 #include "controller/membership/worker_registry.h"
 
+#include "common/base/error_place.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -127,8 +129,7 @@ void WorkerRegistry::TellLost(const WorkerRecord& worker, const absl::Status& wh
   for (const GpuRecord& gpu : worker.gpus) {
     if (!gpu.has_process()) continue;
     listener_.OnGpuProcessLost(gpu.process,
-                               absl::Status(why.code(), absl::StrCat("worker ", worker.name,
-                                                                     " is lost: ", why.message())));
+                               At(absl::StrCat("worker ", worker.name, " is lost"), why));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "worker/gpu/communicators/nccl_communicator.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/communicator_checks.h"
 
@@ -141,9 +142,9 @@ std::optional<int64_t> NcclCommunicator::MemoryBytes() const {
 ncclComm_t NcclCommunicator::Release() { return std::exchange(handle_, nullptr); }
 
 absl::Status NcclCommunicator::About(const absl::Status& status) const {
-  return absl::Status(status.code(),
-                      absl::StrCat("communicator ", options_.name, ", rank ", options_.rank, " of ",
-                                   options_.size, ": ", status.message()));
+  return At(
+      absl::StrCat("communicator ", options_.name, ", rank ", options_.rank, " of ", options_.size),
+      status);
 }
 
 absl::Status NcclCommunicator::CheckIdle(absl::string_view call) const {
