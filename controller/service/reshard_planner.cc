@@ -94,10 +94,8 @@ Digest ReshardPlanner::KeyOf(const v1::ReshardSpec& spec, const Objects& objects
   builder.AddText(planned.SerializeAsString());
   builder.AddInt(SharesStorage(spec) ? 1 : 0);
   // A revision names one content of an object, since a name that is taken keeps its content.
-  builder.AddInt(objects.manifest.revision);
-  builder.AddInt(objects.source.revision);
-  builder.AddInt(objects.destination.revision);
-  builder.AddInt(objects.network == nullptr ? 0 : objects.network->revision);
+  builder.AddInts(objects.manifest.revision, objects.source.revision, objects.destination.revision,
+                  objects.network == nullptr ? 0 : objects.network->revision);
   return builder.Finish();
 }
 
