@@ -1,6 +1,7 @@
 #include "client/safetensors/header.h"
 
 #include "common/base/error_place.h"
+#include "common/base/little_endian.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 
@@ -33,10 +34,8 @@ absl::StatusOr<int64_t> HeaderBytes(std::span<const std::byte> file) {
     return absl::InvalidArgumentError(absl::StrCat("header: expected ", kSafetensorsLengthBytes,
                                                    " bytes of length at the start, found ", size));
   }
-  uint64_t length = 0;
-  for (int i = kSafetensorsLengthBytes - 1; i >= 0; --i) {
-    length = length << 8 | std::to_integer<uint64_t>(file[i]);
-  }
+  const uint64_t length =
+      FromLittleEndian({reinterpret_cast<const char*>(file.data()), kSafetensorsLengthBytes});
   if (length > static_cast<uint64_t>(kSafetensorsHeaderBytesMax)) {
     return absl::InvalidArgumentError(absl::StrCat("header: expected a length of at most ",
                                                    kSafetensorsHeaderBytesMax, " bytes, found ",
