@@ -134,8 +134,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::by
       RETURN_IF_ERROR(ReadMetadata(value, header.metadata));
       continue;
     }
-    ASSIGN_OR_RETURN(SafetensorsTensor tensor, ReadTensor(name, value));
-    header.tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(header.tensors.emplace_back(), ReadTensor(name, value));
   }
   // Tensors without elements have no bytes, and stand before the one that begins where they do.
   std::ranges::sort(header.tensors, {}, [](const SafetensorsTensor& tensor) {

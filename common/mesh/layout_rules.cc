@@ -45,9 +45,7 @@ class LayoutRuleParser {
     std::vector<LayoutRules::Coordinate> coordinates;
     if (scanner.TakeWord("on")) {
       do {
-        ASSIGN_OR_RETURN(LayoutRules::Coordinate coordinate,
-                         ScanCoordinate(scanner, pattern.captures()));
-        coordinates.push_back(std::move(coordinate));
+        ASSIGN_OR_RETURN(coordinates.emplace_back(), ScanCoordinate(scanner, pattern.captures()));
       } while (scanner.Take(","));
     }
     std::optional<DataType> type;

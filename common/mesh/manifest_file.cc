@@ -47,8 +47,7 @@ absl::StatusOr<Manifest> ReadTensors(const json& array) {
   std::vector<TensorSpec> tensors;
   tensors.reserve(array.size());
   for (const json& value : array) {
-    ASSIGN_OR_RETURN(TensorSpec tensor, ReadTensor(value, tensors.size()));
-    tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(tensors.emplace_back(), ReadTensor(value, tensors.size()));
   }
   return Manifest::Create(std::move(tensors));
 }

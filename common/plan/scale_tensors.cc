@@ -70,8 +70,7 @@ absl::Status AddScales(TensorTable::Spec& spec) {
     const auto [scales, is_new] =
         scales_of_group.try_emplace(group, static_cast<int32_t>(spec.groups.size()));
     if (is_new) {
-      ASSIGN_OR_RETURN(TensorGroup added, ScaleGroup(spec.groups[group], spec));
-      spec.groups.push_back(std::move(added));
+      ASSIGN_OR_RETURN(spec.groups.emplace_back(), ScaleGroup(spec.groups[group], spec));
     }
     spec.group_of_tensor.push_back(scales->second);
     spec.scaled_tensors.push_back(static_cast<int32_t>(tensor));
