@@ -188,7 +188,7 @@ absl::Status Gpu::health() const {
 }
 
 absl::Status Gpu::Check(CUresult result, absl::string_view call) {
-  const absl::Status status = At(uuid_, driver_.Check(result, call));
+  absl::Status status = At(uuid_, driver_.Check(result, call));
   MutexLock lock(health_->mutex);
   // Calls after such an error fail as well, with results that say less than the first one.
   if (!health_->status.ok()) return health_->status;
