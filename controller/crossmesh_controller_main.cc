@@ -1,5 +1,6 @@
 // The daemon: the controller of a cluster.
 
+#include "common/base/error_place.h"
 #include "common/base/freed_memory.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -57,12 +58,8 @@ absl::Status ReadTopology(Flags& flags) {
   if (!file) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read ", flags.topology_file));
   }
-  absl::StatusOr<Topology> topology = ParseTopologyFile(text.str());
-  if (!topology.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flags.topology_file, ": ", topology.status().message()));
-  }
-  flags.controller.topology = *std::move(topology);
+  ASSIGN_OR_RETURN(flags.controller.topology,
+                   At(flags.topology_file, ParseTopologyFile(text.str())));
   return absl::OkStatus();
 }
 

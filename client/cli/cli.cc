@@ -187,10 +187,6 @@ nlohmann::json ErrorDocument(const absl::Status& status) {
   return {{"error", std::move(error)}};
 }
 
-absl::Status At(absl::string_view where, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
-}
-
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ostringstream text;
   if (path == "-") {

@@ -117,9 +117,6 @@ absl::Status FromJson(const std::string& file, const std::string& json,
 // "found": "..."}}, the last three as in ErrorDetails where they are known.
 nlohmann::json ErrorDocument(const absl::Status& status);
 
-// The same error, with the file or flag that it is about before its message.
-absl::Status At(absl::string_view where, const absl::Status& status);
-
 // InvalidArgument, naming `path`, when the file cannot be read; "-" is standard input.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 

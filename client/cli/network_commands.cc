@@ -4,6 +4,7 @@
 #include "client/cli/progress.h"
 #include "client/client.h"
 #include "common/base/clock.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/gpu_host.h"
 #include "common/mesh/topology_file.h"
@@ -45,11 +46,9 @@ absl::Status Show(Cli& cli, const NetworkFlags& flags) {
 
 absl::Status Set(Cli& cli, const NetworkFlags& flags) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file));
-  const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
-  if (!topology.ok()) return At(flags.file, topology.status());
+  ASSIGN_OR_RETURN(const Topology topology, At(flags.file, ParseTopologyFile(text)));
   ASSIGN_OR_RETURN(Client client, cli.Connect());
-  ASSIGN_OR_RETURN(const v1::Network network,
-                   client.SetNetwork(ToProto(*topology), flags.revision));
+  ASSIGN_OR_RETURN(const v1::Network network, client.SetNetwork(ToProto(topology), flags.revision));
   return cli.Answer(network, absl::StrCat("network revision ", network.revision(), ": ",
                                           network.topology().hosts_size(), " hosts, ",
                                           network.topology().racks_size(), " racks\n"));

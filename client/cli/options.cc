@@ -1,5 +1,8 @@
 #include "client/cli/options.h"
 
+#include <cstdint>
+#include <optional>
+
 #include <CLI/CLI.hpp>
 
 namespace crossmesh {
@@ -39,45 +42,21 @@ Option& Option::NotNegative() {
   return *this;
 }
 
-Option AddOption(CLI::App& command, const std::string& name, std::string& value,
+template <typename Value>
+Option AddOption(CLI::App& command, const std::string& name, Value& value,
                  const std::string& help) {
   return Option(command.add_option(name, value, help));
 }
-
-Option AddOption(CLI::App& command, const std::string& name, int32_t& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
-
-Option AddOption(CLI::App& command, const std::string& name, int64_t& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
-
-Option AddOption(CLI::App& command, const std::string& name, uint64_t& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
-
-Option AddOption(CLI::App& command, const std::string& name, double& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
-
-Option AddOption(CLI::App& command, const std::string& name, std::optional<int64_t>& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
-
-Option AddOption(CLI::App& command, const std::string& name, std::vector<std::string>& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
-
-Option AddOption(CLI::App& command, const std::string& name, std::vector<int32_t>& value,
-                 const std::string& help) {
-  return Option(command.add_option(name, value, help));
-}
+template Option AddOption(CLI::App&, const std::string&, std::string&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, int32_t&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, int64_t&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, uint64_t&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, double&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::optional<int64_t>&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::vector<std::string>&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::vector<int32_t>&, const std::string&);
 
 void AddFlag(CLI::App& command, const std::string& name, bool& given, const std::string& help) {
   command.add_flag(name, given, help);

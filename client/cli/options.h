@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,23 +33,10 @@ class Option {
 };
 
 // An option `--name`, or an argument by its place where `name` has no dashes. Parsing sets `value`,
-// which has to live until then.
-Option AddOption(CLI::App& command, const std::string& name, std::string& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, int32_t& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, int64_t& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, uint64_t& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, double& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, std::optional<int64_t>& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, std::vector<std::string>& value,
-                 const std::string& help);
-Option AddOption(CLI::App& command, const std::string& name, std::vector<int32_t>& value,
-                 const std::string& help);
+// which has to live until then. Values are texts, numbers and lists of them: options.cc has all.
+template <typename Value>
+Option AddOption(CLI::App& command, const std::string& name, Value& value, const std::string& help);
+
 // One that has no value, and sets `given`.
 void AddFlag(CLI::App& command, const std::string& name, bool& given, const std::string& help);
 

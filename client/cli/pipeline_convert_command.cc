@@ -2,6 +2,7 @@
 #include "client/cli/options.h"
 #include "client/cli/picture.h"
 #include "client/cli/pipeline_picture.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/pipeline_trace.h"
 #include "planner/pipeline/formats/placed_ops.h"
@@ -91,17 +92,16 @@ absl::Status Convert(Cli& cli, const ConvertFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--from: expected ", kJson, ", ", kCompute, " or ", kComms, ", found ", from));
   }
-  const absl::StatusOr<ScheduleFile> schedule = ReadSchedule(flags.from_file, from);
-  if (!schedule.ok()) return At(flags.from_file, schedule.status());
-  const absl::StatusOr<std::string> text = Written(*schedule, to);
-  if (!text.ok()) return At(flags.to_file, text.status());
-  RETURN_IF_ERROR(IsPicture(to) ? DrawPicture(*text, flags.to_file)
-                                : WriteFile(flags.to_file, *text));
+  ASSIGN_OR_RETURN(const ScheduleFile file,
+                   At(flags.from_file, ReadSchedule(flags.from_file, from)));
+  ASSIGN_OR_RETURN(const std::string text, At(flags.to_file, Written(file, to)));
+  RETURN_IF_ERROR(IsPicture(to) ? DrawPicture(text, flags.to_file)
+                                : WriteFile(flags.to_file, text));
   return cli.Answer(
       nlohmann::json{{"file", flags.to_file}, {"format", to}},
-      absl::StrCat(schedule->schedule.ranks.size(), " ranks, ", schedule->schedule.stages,
-                   " stages, ", schedule->schedule.microbatches, " microbatches: ", flags.from_file,
-                   " (", from, ") to ", flags.to_file, " (", to, ")\n"));
+      absl::StrCat(file.schedule.ranks.size(), " ranks, ", file.schedule.stages, " stages, ",
+                   file.schedule.microbatches, " microbatches: ", flags.from_file, " (", from,
+                   ") to ", flags.to_file, " (", to, ")\n"));
 }
 
 }  // namespace

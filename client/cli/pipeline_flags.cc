@@ -2,6 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/options.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/planning/pipeline_codec.h"
 
@@ -88,10 +89,7 @@ absl::StatusOr<PipelineDescription> PipelineFlags::ReadDescription() const {
                      "]: expected inline_mesh, since no controller is asked; found the name ",
                      spec.ranks(i).mesh()));
   }
-  absl::StatusOr<PipelineDescription> description =
-      FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size()));
-  if (!description.ok()) return At(file_, description.status());
-  return description;
+  return At(file_, FromProto(spec, std::vector<std::shared_ptr<const Mesh>>(spec.ranks_size())));
 }
 
 absl::StatusOr<v1::PipelineChoice> PipelineFlags::Choice() const {

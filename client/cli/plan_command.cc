@@ -5,6 +5,7 @@
 #include "client/cli/simulation_files.h"
 #include "client/cli/spec_flags.h"
 #include "client/client.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/wire/tensor_codec.h"
 #include "planner/network/simulator.h"
@@ -103,14 +104,10 @@ absl::Status WriteFilesOf(const v1::PlanReshardResponse& response, Client& clien
                           const v1::ReshardSpec& asked, const SimulationFiles& files) {
   if (!files.wanted()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const v1::ReshardSpec spec, WithNamedObjects(client, asked));
-  const absl::StatusOr<LocalPlan> made = MakeLocalPlan(spec);
-  if (!made.ok()) {
-    return absl::Status(
-        made.status().code(),
-        absl::StrCat("--svg and --trace plan in this process: ", made.status().message()));
-  }
-  const std::string id = made->Summary().id();
-  if (id == response.summary().id()) return WriteFiles(files, *made);
+  ASSIGN_OR_RETURN(const LocalPlan made,
+                   At("--svg and --trace plan in this process", MakeLocalPlan(spec)));
+  const std::string id = made.Summary().id();
+  if (id == response.summary().id()) return WriteFiles(files, made);
   return absl::FailedPreconditionError(absl::StrCat(
       "--svg and --trace plan in this process: expected the controller's plan, ",
       response.summary().id(), ", found ", id,

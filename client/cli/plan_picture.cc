@@ -33,19 +33,10 @@ struct Route {
 };
 
 absl::string_view DirectionOf(PortPrice::Port kind) {
-  switch (kind) {
-    case PortPrice::Port::kHostOut:
-    case PortPrice::Port::kGpuOut:
-      return "out";
-    case PortPrice::Port::kHostIn:
-    case PortPrice::Port::kGpuIn:
-      return "in";
-    case PortPrice::Port::kRackUp:
-      return "up";
-    case PortPrice::Port::kRackDown:
-      return "down";
-  }
-  return "";
+  // In the order of PortPrice::Port.
+  constexpr absl::string_view kNames[] = {"out", "in", "up", "down", "out", "in"};
+  static_assert(std::size(kNames) == static_cast<size_t>(PortPrice::Port::kGpuIn) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 class Description {

@@ -4,6 +4,7 @@
 #include "client/cli/duration_flag.h"
 #include "client/cli/options.h"
 #include "client/cli/tensor_flags.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/gpu_host.h"
 #include "common/mesh/json_reader.h"
@@ -146,9 +147,8 @@ absl::Status SpecFlags::ReadSide(const std::string& name, const Side& side,
   if (IsRegisteredName(side.mesh)) {
     proto.set_mesh(side.mesh);
   } else if (!side.mesh.empty()) {
-    const absl::StatusOr<Mesh> mesh = ParseMesh(side.mesh);
-    if (!mesh.ok()) return At("--" + name, mesh.status());
-    *proto.mutable_inline_mesh() = ToProto(*mesh);
+    ASSIGN_OR_RETURN(const Mesh mesh, At("--" + name, ParseMesh(side.mesh)));
+    *proto.mutable_inline_mesh() = ToProto(mesh);
   } else if (proto.mesh_source_case() == v1::ReshardSide::MESH_SOURCE_NOT_SET) {
     return absl::InvalidArgumentError(absl::StrCat("--", name, ": expected a mesh, found none"));
   }
@@ -160,10 +160,10 @@ absl::Status SpecFlags::ReadSide(const std::string& name, const Side& side,
     ASSIGN_OR_RETURN(const std::vector<v1::LayoutRule> rules, ReadRules(side.rules));
     proto.mutable_rules()->Assign(rules.begin(), rules.end());
   } else if (!side.layout.empty()) {
-    const absl::StatusOr<v1::LayoutRule> rule = RuleForAll(side.layout);
-    if (!rule.ok()) return At(absl::StrCat("--", name, "-layout"), rule.status());
+    ASSIGN_OR_RETURN(v1::LayoutRule rule,
+                     At(absl::StrCat("--", name, "-layout"), RuleForAll(side.layout)));
     proto.clear_rules();
-    *proto.add_rules() = *rule;
+    *proto.add_rules() = std::move(rule);
   }
   if (!side.storage.empty()) proto.set_storage(side.storage);
   return absl::OkStatus();
@@ -174,8 +174,7 @@ absl::Status SpecFlags::ReadPlanningTo(v1::ReshardSpec& spec) const {
     spec.mutable_replica_axes()->Assign(replica_axes_.begin(), replica_axes_.end());
   }
   if (!strategy_.empty()) {
-    const absl::StatusOr<Strategy> strategy = ParseStrategy(strategy_);
-    if (!strategy.ok()) return At("--strategy", strategy.status());
+    RETURN_IF_ERROR(At("--strategy", ParseStrategy(strategy_)).status());
     spec.set_strategy(strategy_);
   }
   if (seed_ != 0) spec.set_seed(seed_);
@@ -197,14 +196,14 @@ absl::Status SpecFlags::ReadNetworkTo(v1::ReshardSpec& spec) const {
   }
   if (!topology_.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(topology_));
-    const absl::StatusOr<Topology> topology = ParseTopologyFile(text);
-    if (!topology.ok()) return At(absl::StrCat("--topology ", topology_), topology.status());
-    *spec.mutable_topology() = ToProto(*topology);
+    ASSIGN_OR_RETURN(const Topology topology,
+                     At(absl::StrCat("--topology ", topology_), ParseTopologyFile(text)));
+    *spec.mutable_topology() = ToProto(topology);
   }
   if (!gpu_host_.empty()) {
-    const absl::StatusOr<Topology> topology = GpuHostsOf(spec, gpu_host_);
-    if (!topology.ok()) return At(absl::StrCat("--gpu-host ", gpu_host_), topology.status());
-    *spec.mutable_topology() = ToProto(*topology);
+    ASSIGN_OR_RETURN(const Topology topology,
+                     At(absl::StrCat("--gpu-host ", gpu_host_), GpuHostsOf(spec, gpu_host_)));
+    *spec.mutable_topology() = ToProto(topology);
   }
   return absl::OkStatus();
 }

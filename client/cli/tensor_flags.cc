@@ -2,6 +2,7 @@
 
 #include "client/cli/cli.h"
 #include "client/safetensors/collection.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/data_type.h"
 #include "common/mesh/json_reader.h"
@@ -74,9 +75,7 @@ absl::StatusOr<std::optional<Manifest>> ReadShownManifest(const std::string& pat
   if (!document.ok() || !document->is_object() || !document->contains("name")) return std::nullopt;
   v1::Manifest proto;
   RETURN_IF_ERROR(FromJson(path, text, proto));
-  absl::StatusOr<Manifest> manifest = FromProto(proto);
-  if (!manifest.ok()) return At(path, manifest.status());
-  return *std::move(manifest);
+  return At(path, FromProto(proto));
 }
 
 absl::StatusOr<std::vector<v1::LayoutRule>> SplitRules(absl::string_view text) {
@@ -107,9 +106,7 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
 
 absl::StatusOr<std::vector<v1::LayoutRule>> ReadRules(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  absl::StatusOr<std::vector<v1::LayoutRule>> rules = SplitRules(text);
-  if (!rules.ok()) return At(path, rules.status());
-  return rules;
+  return At(path, SplitRules(text));
 }
 
 absl::StatusOr<v1::LayoutRule> RuleForAll(absl::string_view layout) {

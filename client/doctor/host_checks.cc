@@ -304,15 +304,10 @@ class HostChecker {
 }  // namespace
 
 absl::string_view StateName(HostCheck::State state) {
-  switch (state) {
-    case State::kGood:
-      return "good";
-    case State::kNote:
-      return "note";
-    case State::kProblem:
-      return "problem";
-  }
-  return "unknown";
+  // In the order of HostCheck::State.
+  constexpr absl::string_view kNames[] = {"good", "note", "problem"};
+  static_assert(std::size(kNames) == static_cast<size_t>(State::kProblem) + 1);
+  return kNames[static_cast<size_t>(state)];
 }
 
 std::vector<HostCheck> CheckHost(const HostCheckOptions& options) {

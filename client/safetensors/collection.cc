@@ -1,5 +1,6 @@
 #include "client/safetensors/collection.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 
@@ -137,13 +138,9 @@ absl::StatusOr<SafetensorsCollection> SafetensorsCollection::OpenFiles(
     }
     collection.files_.push_back(std::move(file));
   }
-  absl::StatusOr<Manifest> manifest = Manifest::Create(std::move(tensors));
-  if (!manifest.ok()) {
-    return absl::Status(manifest.status().code(),
-                        absl::StrCat(paths.front(), paths.size() == 1 ? "" : " and others", ": ",
-                                     manifest.status().message()));
-  }
-  collection.manifest_ = *std::move(manifest);
+  ASSIGN_OR_RETURN(collection.manifest_,
+                   At(absl::StrCat(paths.front(), paths.size() == 1 ? "" : " and others"),
+                      Manifest::Create(std::move(tensors))));
   return collection;
 }
 

@@ -1,5 +1,6 @@
 #include "client/safetensors/file.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 
@@ -38,12 +39,8 @@ MappedFile::~MappedFile() {
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(file.bytes());
-  if (!header.ok()) {
-    return absl::Status(header.status().code(),
-                        absl::StrCat(path, ": ", header.status().message()));
-  }
-  return SafetensorsFile(path, std::move(file), *std::move(header));
+  ASSIGN_OR_RETURN(SafetensorsHeader header, At(path, ParseSafetensorsHeader(file.bytes())));
+  return SafetensorsFile(path, std::move(file), std::move(header));
 }
 
 std::span<const std::byte> SafetensorsFile::Bytes(size_t index) const {

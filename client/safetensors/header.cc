@@ -1,5 +1,7 @@
 #include "client/safetensors/header.h"
 
+#include "common/base/error_place.h"
+#include "common/base/little_endian.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 
@@ -25,10 +27,6 @@ std::string NameOf(absl::string_view tensor) {
   return absl::StrCat("tensor \"", absl::CHexEscape(tensor.substr(0, 80)), "\"");
 }
 
-absl::Status At(absl::string_view where, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
-}
-
 // The 8 bytes at the start, least significant first.
 absl::StatusOr<int64_t> HeaderBytes(std::span<const std::byte> file) {
   const auto size = static_cast<int64_t>(file.size());
@@ -36,10 +34,8 @@ absl::StatusOr<int64_t> HeaderBytes(std::span<const std::byte> file) {
     return absl::InvalidArgumentError(absl::StrCat("header: expected ", kSafetensorsLengthBytes,
                                                    " bytes of length at the start, found ", size));
   }
-  uint64_t length = 0;
-  for (int i = kSafetensorsLengthBytes - 1; i >= 0; --i) {
-    length = length << 8 | std::to_integer<uint64_t>(file[i]);
-  }
+  const uint64_t length =
+      FromLittleEndian({reinterpret_cast<const char*>(file.data()), kSafetensorsLengthBytes});
   if (length > static_cast<uint64_t>(kSafetensorsHeaderBytesMax)) {
     return absl::InvalidArgumentError(absl::StrCat("header: expected a length of at most ",
                                                    kSafetensorsHeaderBytesMax, " bytes, found ",
@@ -75,10 +71,8 @@ absl::StatusOr<SafetensorsTensor> ReadTensor(const std::string& name, const json
   ASSIGN_OR_RETURN(const std::string type_name, fields.String("dtype"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, fields.Integers("shape"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, fields.Integers("data_offsets"));
-  const absl::StatusOr<DataType> type = ParseDataType(type_name);
-  if (!type.ok()) return At(where, type.status());
-  absl::StatusOr<Shape> shape = Shape::Create(lengths);
-  if (!shape.ok()) return At(where, shape.status());
+  ASSIGN_OR_RETURN(const DataType type, At(where, ParseDataType(type_name)));
+  ASSIGN_OR_RETURN(Shape shape, At(where, Shape::Create(lengths)));
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0]) {
     return absl::InvalidArgumentError(
         absl::StrCat(where,
@@ -86,7 +80,7 @@ absl::StatusOr<SafetensorsTensor> ReadTensor(const std::string& name, const json
                      "found ",
                      value.at("data_offsets").dump()));
   }
-  SafetensorsTensor tensor{.spec = {.name = name, .type = *type, .shape = *std::move(shape)},
+  SafetensorsTensor tensor{.spec = {.name = name, .type = type, .shape = std::move(shape)},
                            .begin = offsets[0],
                            .end = offsets[1]};
   if (tensor.end - tensor.begin != tensor.spec.bytes()) {
@@ -140,8 +134,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::by
       RETURN_IF_ERROR(ReadMetadata(value, header.metadata));
       continue;
     }
-    ASSIGN_OR_RETURN(SafetensorsTensor tensor, ReadTensor(name, value));
-    header.tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(header.tensors.emplace_back(), ReadTensor(name, value));
   }
   // Tensors without elements have no bytes, and stand before the one that begins where they do.
   std::ranges::sort(header.tensors, {}, [](const SafetensorsTensor& tensor) {

@@ -1,6 +1,7 @@
 #include "client/safetensors/writer.h"
 
 #include "client/safetensors/header.h"
+#include "common/base/little_endian.h"
 #include "common/base/status_macros.h"
 #include "common/base/unique_fd.h"
 
@@ -55,11 +56,7 @@ std::string HeaderOf(std::span<const SafetensorsEntry> tensors) {
   }
   std::string text = header.dump();
   text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
-  std::string framed;
-  for (size_t i = 0; i < kSafetensorsLengthBytes; ++i) {
-    framed.push_back(static_cast<char>(text.size() >> (8 * i) & 0xff));
-  }
-  return framed + text;
+  return ToLittleEndian(text.size(), kSafetensorsLengthBytes) + text;
 }
 
 absl::Status WriteAll(int fd, absl::string_view path, std::span<const std::byte> bytes) {

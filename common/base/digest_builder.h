@@ -31,6 +31,11 @@ class DigestBuilder {
     std::memcpy(buffer_.data() + used_, &value, sizeof(value));
     used_ += sizeof(value);
   }
+  // Each as AddInt: of any integer, enumerator or truth value.
+  template <typename... Values>
+  void AddInts(Values... values) {
+    (AddInt(static_cast<int64_t>(values)), ...);
+  }
   // The length and the bytes, so that neighbouring texts cannot run into each other.
   void AddText(absl::string_view text);
   void AddDigest(const Digest& digest);

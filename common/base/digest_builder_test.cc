@@ -31,6 +31,15 @@ TEST(DigestBuilderTest, IntegersAreEightBytesEach) {
   EXPECT_EQ(builder.Finish(), Digest::Of(bytes));
 }
 
+TEST(DigestBuilderTest, ManyIntegersAreAddedOneAfterTheOther) {
+  enum class Side : uint8_t { kLeft, kRight };
+  DigestBuilder one_by_one;
+  for (const int64_t value : {-3, 1, 1}) one_by_one.AddInt(value);
+  DigestBuilder at_once;
+  at_once.AddInts(int32_t{-3}, Side::kRight, true);
+  EXPECT_EQ(at_once.Finish(), one_by_one.Finish());
+}
+
 TEST(DigestBuilderTest, NeighbouringTextsDoNotRunIntoEachOther) {
   DigestBuilder one;
   one.AddText("ab");

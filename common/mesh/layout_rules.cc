@@ -1,5 +1,6 @@
 #include "common/mesh/layout_rules.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/layout_text.h"
 #include "common/mesh/text_scanner.h"
@@ -44,9 +45,7 @@ class LayoutRuleParser {
     std::vector<LayoutRules::Coordinate> coordinates;
     if (scanner.TakeWord("on")) {
       do {
-        ASSIGN_OR_RETURN(LayoutRules::Coordinate coordinate,
-                         ScanCoordinate(scanner, pattern.captures()));
-        coordinates.push_back(std::move(coordinate));
+        ASSIGN_OR_RETURN(coordinates.emplace_back(), ScanCoordinate(scanner, pattern.captures()));
       } while (scanner.Take(","));
     }
     std::optional<DataType> type;
@@ -97,12 +96,9 @@ absl::StatusOr<LayoutRules> LayoutRules::Parse(absl::string_view text) {
     ++number;
     const absl::string_view line = absl::StripAsciiWhitespace(WithoutComment(whole_line));
     if (line.empty()) continue;
-    absl::StatusOr<Rule> rule = LayoutRuleParser::Parse(line, number);
-    if (!rule.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layout rules, line ", number, ": ", rule.status().message()));
-    }
-    rules.rules_.push_back(*std::move(rule));
+    ASSIGN_OR_RETURN(Rule rule, At(absl::StrCat("layout rules, line ", number),
+                                   LayoutRuleParser::Parse(line, number)));
+    rules.rules_.push_back(std::move(rule));
   }
   return rules;
 }

@@ -58,8 +58,7 @@ absl::StatusOr<LayoutTemplate> ScanAxisLayout(TextScanner& scanner) {
         if (ellipsis) return scanner.ErrorAtLast("\"...\" at most once");
         ellipsis = layout.dimensions.size();
       } else {
-        ASSIGN_OR_RETURN(std::vector<std::string> axes, ScanDimension(scanner));
-        layout.dimensions.push_back(std::move(axes));
+        ASSIGN_OR_RETURN(layout.dimensions.emplace_back(), ScanDimension(scanner));
       }
     } while (scanner.Take(","));
     RETURN_IF_ERROR(scanner.Expect("]"));
@@ -81,8 +80,7 @@ absl::StatusOr<LayoutTemplate> ScanExplicitLayout(TextScanner& scanner) {
       layout.slots.emplace_back();
       continue;
     }
-    ASSIGN_OR_RETURN(Box box, ScanBox(scanner));
-    layout.slots.back().push_back(std::move(box));
+    ASSIGN_OR_RETURN(layout.slots.back().emplace_back(), ScanBox(scanner));
   }
   return LayoutTemplate{.layout = Layout(std::move(layout))};
 }

@@ -1,5 +1,6 @@
 #include "common/mesh/manifest_file.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 
@@ -30,10 +31,6 @@ std::string Where(const json& value, size_t index) {
   return absl::StrCat(where, " \"", absl::CHexEscape(text.substr(0, 80)), "\"");
 }
 
-absl::Status At(absl::string_view where, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
-}
-
 absl::StatusOr<TensorSpec> ReadTensor(const json& value, size_t index) {
   ASSIGN_OR_RETURN(const JsonFields fields,
                    JsonFields::Of(value, Where(value, index), kTensorKeys));
@@ -41,12 +38,8 @@ absl::StatusOr<TensorSpec> ReadTensor(const json& value, size_t index) {
   ASSIGN_OR_RETURN(tensor.name, fields.String("name"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, fields.Integers("shape"));
   ASSIGN_OR_RETURN(const std::string type_name, fields.String("dtype"));
-  absl::StatusOr<Shape> shape = Shape::Create(lengths);
-  if (!shape.ok()) return At(fields.where(), shape.status());
-  tensor.shape = *std::move(shape);
-  const absl::StatusOr<DataType> type = ParseDataType(type_name);
-  if (!type.ok()) return At(fields.where(), type.status());
-  tensor.type = *type;
+  ASSIGN_OR_RETURN(tensor.shape, At(fields.where(), Shape::Create(lengths)));
+  ASSIGN_OR_RETURN(tensor.type, At(fields.where(), ParseDataType(type_name)));
   return tensor;
 }
 
@@ -54,8 +47,7 @@ absl::StatusOr<Manifest> ReadTensors(const json& array) {
   std::vector<TensorSpec> tensors;
   tensors.reserve(array.size());
   for (const json& value : array) {
-    ASSIGN_OR_RETURN(TensorSpec tensor, ReadTensor(value, tensors.size()));
-    tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(tensors.emplace_back(), ReadTensor(value, tensors.size()));
   }
   return Manifest::Create(std::move(tensors));
 }

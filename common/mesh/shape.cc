@@ -66,8 +66,7 @@ absl::StatusOr<Shape> ParseShape(absl::string_view text) {
   std::vector<int64_t> lengths;
   if (!scanner.Take("]")) {
     do {
-      ASSIGN_OR_RETURN(const int64_t length, scanner.Integer());
-      lengths.push_back(length);
+      ASSIGN_OR_RETURN(lengths.emplace_back(), scanner.Integer());
     } while (scanner.Take(","));
     RETURN_IF_ERROR(scanner.Expect("]"));
   }

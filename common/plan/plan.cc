@@ -143,32 +143,16 @@ Digest Plan::ComputeId() const {
   DigestBuilder builder;
   builder.AddText("crossmesh plan 3");
   builder.AddDigest(tensors().digest());
-  builder.AddInt(spec_.chunk_bytes);
-  builder.AddInt(spec_.periods);
-  builder.AddInt(spec_.least_run_ns);
-  builder.AddInt(static_cast<int64_t>(spec_.binding));
-  builder.AddInt(spec_.shared_storage ? 1 : 0);
+  builder.AddInts(spec_.chunk_bytes, spec_.periods, spec_.least_run_ns, spec_.binding,
+                  spec_.shared_storage);
   builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
   for (const Relay& relay : spec_.relays) {
-    builder.AddInt(relay.slice_class);
-    builder.AddInt(relay.root);
-    builder.AddInt(relay.begin);
-    builder.AddInt(relay.end);
-    builder.AddInt(relay.due.begin);
-    builder.AddInt(relay.due.end);
-    builder.AddInt(relay.hop_count);
-    for (const Hop& hop : hops(relay)) {
-      builder.AddInt(hop.from);
-      builder.AddInt(hop.to);
-      builder.AddInt(hop.place);
-      builder.AddInt(hop.period);
-    }
+    builder.AddInts(relay.slice_class, relay.root, relay.begin, relay.end, relay.due.begin,
+                    relay.due.end, relay.hop_count);
+    for (const Hop& hop : hops(relay)) builder.AddInts(hop.from, hop.to, hop.place, hop.period);
   }
   builder.AddInt(static_cast<int64_t>(spec_.copies.size()));
-  for (const LocalCopy& copy : spec_.copies) {
-    builder.AddInt(copy.slice_class);
-    builder.AddInt(copy.device);
-  }
+  for (const LocalCopy& copy : spec_.copies) builder.AddInts(copy.slice_class, copy.device);
   builder.AddInt(spec_.broadcast_groups.size());
   for (int32_t i = 0; i < spec_.broadcast_groups.size(); ++i) {
     builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups[i].size()));

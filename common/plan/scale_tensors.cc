@@ -1,5 +1,6 @@
 #include "common/plan/scale_tensors.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/conversion.h"
 
@@ -49,12 +50,7 @@ absl::StatusOr<Placement> PlaceScales(const Placement& placement, const Shape& t
   ASSIGN_OR_RETURN(const Shape shape, ScaleShape(tensor));
   std::vector<Tile> tiles = placement.layout.Tiles(placement.mesh, tensor);
   for (size_t slot = 0; slot < tiles.size(); ++slot) {
-    absl::StatusOr<Tile> scales = ScaleTile(tensor, tiles[slot]);
-    if (!scales.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("slot ", slot, ": ", scales.status().message()));
-    }
-    tiles[slot] = *std::move(scales);
+    ASSIGN_OR_RETURN(tiles[slot], At(absl::StrCat("slot ", slot), ScaleTile(tensor, tiles[slot])));
   }
   if (placement.layout.axes() != nullptr && placement.layout.Validate(placement.mesh, shape).ok()) {
     // The layout stays short, however many slots there are.
@@ -74,8 +70,7 @@ absl::Status AddScales(TensorTable::Spec& spec) {
     const auto [scales, is_new] =
         scales_of_group.try_emplace(group, static_cast<int32_t>(spec.groups.size()));
     if (is_new) {
-      ASSIGN_OR_RETURN(TensorGroup added, ScaleGroup(spec.groups[group], spec));
-      spec.groups.push_back(std::move(added));
+      ASSIGN_OR_RETURN(spec.groups.emplace_back(), ScaleGroup(spec.groups[group], spec));
     }
     spec.group_of_tensor.push_back(scales->second);
     spec.scaled_tensors.push_back(static_cast<int32_t>(tensor));

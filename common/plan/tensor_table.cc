@@ -305,8 +305,7 @@ Digest TensorTable::ComputeDigest() const {
     builder.AddInt(group.shape.rank());
     for (const int64_t length : group.shape.lengths()) builder.AddInt(length);
     builder.AddText(DataTypeName(group.type));
-    builder.AddInt(group.source);
-    builder.AddInt(group.destination);
+    builder.AddInts(group.source, group.destination);
   }
   builder.AddInt(static_cast<int64_t>(spec_.group_of_tensor.size()));
   for (const int32_t group : spec_.group_of_tensor) builder.AddInt(group);

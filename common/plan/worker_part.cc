@@ -41,12 +41,8 @@ Digest DigestOfOrder(const WorkerPart::Spec& spec, std::span<const RelayAndHop> 
   builder.AddDigest(spec.plan);
   for (const auto& [r, h] : order) {
     const WorkerPart::PartRelay& relay = spec.relays[r];
-    builder.AddInt(relay.relay);
-    builder.AddInt(relay.begin);
-    builder.AddInt(relay.end);
-    builder.AddInt(relay.due.begin);
-    builder.AddInt(relay.due.end);
-    builder.AddInt(spec.hops[h].place);
+    builder.AddInts(relay.relay, relay.begin, relay.end, relay.due.begin, relay.due.end,
+                    spec.hops[h].place);
   }
   return builder.Finish();
 }
@@ -177,11 +173,8 @@ Digest WorkerPart::ComputeDigest() const {
   builder.AddText("crossmesh part 3");
   builder.AddDigest(spec_.plan);
   builder.AddDigest(tensors().digest());
-  builder.AddInt(spec_.chunk_bytes);
-  builder.AddInt(spec_.periods);
-  builder.AddInt(spec_.least_run_ns);
-  builder.AddInt(static_cast<int64_t>(spec_.binding));
-  builder.AddInt(spec_.shared_storage ? 1 : 0);
+  builder.AddInts(spec_.chunk_bytes, spec_.periods, spec_.least_run_ns, spec_.binding,
+                  spec_.shared_storage);
   builder.AddInt(static_cast<int64_t>(spec_.devices.size()));
   builder.AddBytes(std::as_bytes(std::span(spec_.devices)));
   builder.AddInt(spec_.device_sets.size());
@@ -191,29 +184,20 @@ Digest WorkerPart::ComputeDigest() const {
   builder.AddBytes(std::as_bytes(spec_.device_sets.ids()));
   builder.AddInt(static_cast<int64_t>(spec_.class_sets.size()));
   for (const ClassSets& sets : spec_.class_sets) {
-    builder.AddInt(sets.holders);
-    builder.AddInt(sets.receivers);
+    builder.AddInts(sets.holders, sets.receivers);
     // So that parts without conversions keep the digest that they had before there were any.
     if (!tensors().conversions().empty()) builder.AddInt(sets.conversion);
   }
   builder.AddInt(static_cast<int64_t>(spec_.relays.size()));
   for (const PartRelay& relay : spec_.relays) {
-    for (const int64_t value :
-         {relay.relay, int64_t{relay.class_sets}, int64_t{relay.root}, relay.begin, relay.end,
-          int64_t{relay.due.begin}, int64_t{relay.due.end}, int64_t{relay.hop_count}}) {
-      builder.AddInt(value);
-    }
+    builder.AddInts(relay.relay, relay.class_sets, relay.root, relay.begin, relay.end,
+                    relay.due.begin, relay.due.end, relay.hop_count);
   }
   for (const PartHop& hop : spec_.hops) {
-    for (const int32_t value : {hop.from, hop.to, hop.channel, hop.place, hop.period}) {
-      builder.AddInt(value);
-    }
+    builder.AddInts(hop.from, hop.to, hop.channel, hop.place, hop.period);
   }
   builder.AddInt(static_cast<int64_t>(spec_.copies.size()));
-  for (const PartCopy& copy : spec_.copies) {
-    builder.AddInt(copy.class_sets);
-    builder.AddInt(copy.device);
-  }
+  for (const PartCopy& copy : spec_.copies) builder.AddInts(copy.class_sets, copy.device);
   builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups.size()));
   for (const int32_t set : spec_.broadcast_groups) builder.AddInt(set);
   return builder.Finish();

@@ -1,5 +1,6 @@
 #include "common/wire/reshard_codec.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/wire/plan_codec.h"
 #include "common/wire/tensor_codec.h"
@@ -12,16 +13,9 @@
 namespace crossmesh {
 namespace {
 
-template <typename T>
-absl::StatusOr<T> InField(absl::string_view field, absl::StatusOr<T> decoded) {
-  if (decoded.ok()) return decoded;
-  return absl::Status(decoded.status().code(),
-                      absl::StrCat(field, ": ", decoded.status().message()));
-}
-
 template <typename T, typename Proto>
 absl::StatusOr<std::shared_ptr<const T>> Decode(absl::string_view field, const Proto& proto) {
-  ASSIGN_OR_RETURN(T decoded, InField(field, FromProto(proto)));
+  ASSIGN_OR_RETURN(T decoded, At(field, FromProto(proto)));
   return std::make_shared<const T>(std::move(decoded));
 }
 
@@ -49,7 +43,7 @@ absl::StatusOr<ReshardInputs::Side> SideOf(absl::string_view field, const v1::Re
     return absl::InvalidArgumentError(absl::StrCat(
         field, ".rules: expected 1 to ", kReshardRulesMax, " rules, found ", proto.rules_size()));
   }
-  ASSIGN_OR_RETURN(side.rules, InField(absl::StrCat(field, ".rules"), FromProto(proto.rules())));
+  ASSIGN_OR_RETURN(side.rules, At(absl::StrCat(field, ".rules"), FromProto(proto.rules())));
   return side;
 }
 
@@ -63,7 +57,7 @@ absl::StatusOr<ReshardInputs> FromProto(const v1::ReshardSpec& proto, const Name
                    SideOf("spec.destination", proto.destination(), named.destination_mesh));
   inputs.replica_axes.assign(proto.replica_axes().begin(), proto.replica_axes().end());
   if (proto.has_topology()) {
-    ASSIGN_OR_RETURN(inputs.topology, InField("spec.topology", FromProto(proto.topology())));
+    ASSIGN_OR_RETURN(inputs.topology, At("spec.topology", FromProto(proto.topology())));
   }
   inputs.strategy = proto.strategy();
   inputs.seed = proto.seed();

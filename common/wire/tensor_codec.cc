@@ -1,5 +1,6 @@
 #include "common/wire/tensor_codec.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 
 #include <string>
@@ -13,10 +14,6 @@
 
 namespace crossmesh {
 namespace {
-
-absl::Status InObject(absl::string_view object, const absl::Status& why) {
-  return absl::InvalidArgumentError(absl::StrCat(object, ": ", why.message()));
-}
 
 // One rule in the text form of LayoutRules, which is one line: nothing in it may end the line, or
 // turn into another part of it.
@@ -52,13 +49,11 @@ v1::TensorSpec ToProto(const TensorSpec& tensor) {
 }
 
 absl::StatusOr<TensorSpec> FromProto(const v1::TensorSpec& proto) {
-  const absl::StatusOr<DataType> type = ParseDataType(proto.dtype());
-  const absl::StatusOr<Shape> shape =
-      Shape::Create({proto.shape().data(), static_cast<size_t>(proto.shape_size())});
-  for (const absl::Status& status : {type.status(), shape.status()}) {
-    if (!status.ok()) return InObject(absl::StrCat("tensor \"", proto.name(), "\""), status);
-  }
-  return TensorSpec{.name = proto.name(), .type = *type, .shape = *shape};
+  const std::string where = absl::StrCat("tensor \"", proto.name(), "\"");
+  ASSIGN_OR_RETURN(const DataType type, At(where, ParseDataType(proto.dtype())));
+  const auto rank = static_cast<size_t>(proto.shape_size());
+  ASSIGN_OR_RETURN(const Shape shape, At(where, Shape::Create({proto.shape().data(), rank})));
+  return TensorSpec{.name = proto.name(), .type = type, .shape = shape};
 }
 
 v1::Manifest ToProto(const Manifest& manifest, absl::string_view name) {

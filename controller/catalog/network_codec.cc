@@ -10,34 +10,15 @@
 namespace crossmesh {
 namespace {
 
-v1::NetworkSource ToProto(NetworkSource source) {
-  switch (source) {
-    case NetworkSource::kNone:
-      return v1::NETWORK_SOURCE_UNSPECIFIED;
-    case NetworkSource::kFile:
-      return v1::NETWORK_SOURCE_FILE;
-    case NetworkSource::kClient:
-      return v1::NETWORK_SOURCE_CLIENT;
-    case NetworkSource::kMeasured:
-      return v1::NETWORK_SOURCE_MEASURED;
-  }
-  return v1::NETWORK_SOURCE_UNSPECIFIED;
-}
+// Both have the same numbers.
+static_assert(static_cast<int>(NetworkSource::kMeasured) == v1::NetworkSource_MAX);
+
+v1::NetworkSource ToProto(NetworkSource source) { return static_cast<v1::NetworkSource>(source); }
 
 absl::StatusOr<NetworkSource> FromProto(v1::NetworkSource proto) {
-  switch (static_cast<int>(proto)) {
-    case v1::NETWORK_SOURCE_UNSPECIFIED:
-      return NetworkSource::kNone;
-    case v1::NETWORK_SOURCE_FILE:
-      return NetworkSource::kFile;
-    case v1::NETWORK_SOURCE_CLIENT:
-      return NetworkSource::kClient;
-    case v1::NETWORK_SOURCE_MEASURED:
-      return NetworkSource::kMeasured;
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "network source: expected a number up to 3, found ", static_cast<int>(proto)));
-  }
+  if (v1::NetworkSource_IsValid(proto)) return static_cast<NetworkSource>(proto);
+  return absl::InvalidArgumentError(
+      absl::StrCat("network source: expected a number up to 3, found ", static_cast<int>(proto)));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "controller/communicators/communicator_registry.h"
 
+#include "common/base/error_place.h"
 #include "common/communicators/gpu_share.h"
 #include "controller/communicators/compare_preflights.h"
 
@@ -13,8 +14,7 @@ namespace {
 constexpr int64_t kNotReady = -1;
 
 absl::Status About(const RankName& rank, const absl::Status& status) {
-  return absl::Status(status.code(),
-                      absl::StrCat("rank ", rank.ToString(), ": ", status.message()));
+  return At(absl::StrCat("rank ", rank.ToString()), status);
 }
 
 bool HasRank(const CommunicatorKey& key, const RankName& rank) {

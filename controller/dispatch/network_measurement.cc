@@ -1,5 +1,7 @@
 #include "controller/dispatch/network_measurement.h"
 
+#include "common/wire/time_codec.h"
+
 #include <utility>
 
 #include <absl/container/btree_map.h>
@@ -74,32 +76,36 @@ void NetworkMeasurement::StartRound() {
 }
 
 void NetworkMeasurement::Open(const ProbeLink& link) {
-  const std::string token = options_.new_token();
-  options_.gateway.Open(
-      options_.places.probers[link.to].address,
-      {.interface = options_.places.ports[link.to].nic, .token = token, .time = options_.link_time},
-      [self = shared_from_this(), link, token](const absl::StatusOr<ProbeEndpoint>& endpoint) {
-        if (endpoint.ok()) return self->Run(link, *endpoint, token);
-        self->OnLinkOver(self->Explain(link, link.to, endpoint.status()));
-      });
+  v1::OpenProbeRequest request;
+  request.set_interface(options_.places.ports[link.to].nic);
+  request.set_token(options_.new_token());
+  *request.mutable_time() = ToProto(options_.link_time);
+  options_.gateway.Open(options_.places.probers[link.to].address, request,
+                        [self = shared_from_this(), link, token = request.token()](
+                            const absl::StatusOr<v1::OpenProbeResponse>& opened) {
+                          if (opened.ok()) return self->Run(link, *opened, token);
+                          self->OnLinkOver(self->Explain(link, link.to, opened.status()));
+                        });
 }
 
-void NetworkMeasurement::Run(const ProbeLink& link, const ProbeEndpoint& to,
+void NetworkMeasurement::Run(const ProbeLink& link, const v1::OpenProbeResponse& to,
                              const std::string& token) {
+  v1::RunProbeRequest request;
+  request.set_interface(options_.places.ports[link.from].nic);
+  request.set_ip(to.ip());
+  request.set_port(to.port());
+  request.set_token(token);
+  *request.mutable_time() = ToProto(options_.link_time);
+  request.set_bytes(options_.link_bytes);
   options_.gateway.Run(
-      options_.places.probers[link.from].address,
-      {.interface = options_.places.ports[link.from].nic,
-       .to = to,
-       .token = token,
-       .time = options_.link_time,
-       .bytes = options_.link_bytes},
-      [self = shared_from_this(), link](const absl::StatusOr<ProbeResult>& result) {
+      options_.places.probers[link.from].address, std::move(request),
+      [self = shared_from_this(), link](const absl::StatusOr<v1::RunProbeResponse>& result) {
         self->OnResult(link, result);
       });
 }
 
 void NetworkMeasurement::OnResult(const ProbeLink& link,
-                                  const absl::StatusOr<ProbeResult>& result) {
+                                  const absl::StatusOr<v1::RunProbeResponse>& result) {
   // That no way leads from one NIC to the other is a finding, and no failure of the measurement.
   if (absl::IsFailedPrecondition(result.status())) {
     {
@@ -110,9 +116,9 @@ void NetworkMeasurement::OnResult(const ProbeLink& link,
   }
   if (!result.ok()) return OnLinkOver(Explain(link, link.from, result.status()));
   const LinkFigures figures = {.link = link,
-                               .received_bytes = result->received_bytes,
-                               .bytes_per_second = result->bytes_per_second,
-                               .round_trip_ns = result->round_trip_ns};
+                               .received_bytes = result->received_bytes(),
+                               .bytes_per_second = result->bytes_per_second(),
+                               .round_trip_ns = result->round_trip_ns()};
   const absl::Status possible = CheckFigures(options_.places.ports, figures);
   if (possible.ok()) {
     const MutexLock lock(mutex_);

@@ -3,6 +3,7 @@
 #include "common/base/mutex.h"
 #include "controller/dispatch/probe_gateway.h"
 #include "controller/membership/worker_registry.h"
+#include "crossmesh/v1/probe_service.pb.h"
 #include "planner/network/measured_topology.h"
 #include "planner/network/probe_schedule.h"
 
@@ -72,8 +73,8 @@ class NetworkMeasurement : public std::enable_shared_from_this<NetworkMeasuremen
 
   void StartRound();
   void Open(const ProbeLink& link);
-  void Run(const ProbeLink& link, const ProbeEndpoint& to, const std::string& token);
-  void OnResult(const ProbeLink& link, const absl::StatusOr<ProbeResult>& result);
+  void Run(const ProbeLink& link, const v1::OpenProbeResponse& to, const std::string& token);
+  void OnResult(const ProbeLink& link, const absl::StatusOr<v1::RunProbeResponse>& result);
   // A link of the round is over; the last one starts the next.
   void OnLinkOver(const absl::Status& status);
 

@@ -32,18 +32,28 @@ WorkerRecord WorkerOf(const std::string& name, const std::string& host,
           .data_interfaces = interfaces};
 }
 
+v1::RunProbeResponse ResultOf(int64_t received_bytes, int64_t bytes_per_second) {
+  v1::RunProbeResponse result;
+  result.set_received_bytes(received_bytes);
+  result.set_bytes_per_second(bytes_per_second);
+  result.set_round_trip_ns(40);
+  return result;
+}
+
 // Workers that answer when told to. An endpoint's "ip" says whose it is, its port which probe's.
 class FakeProbeGateway final : public ProbeGateway {
  public:
-  void Open(const std::string& address, const ProbeOpening& opening, OnOpened on_opened) override {
-    tokens_.insert(opening.token);
+  void Open(const std::string& address, v1::OpenProbeRequest request, OnOpened on_opened) override {
+    tokens_.insert(request.token());
     if (address == silent) return on_opened(absl::DeadlineExceededError("no answer"));
-    on_opened(ProbeEndpoint{.ip = absl::StrCat(address, " ", opening.interface),
-                            .port = static_cast<int32_t>(tokens_.size())});
+    v1::OpenProbeResponse opened;
+    opened.set_ip(absl::StrCat(address, " ", request.interface()));
+    opened.set_port(static_cast<int32_t>(tokens_.size()));
+    on_opened(opened);
   }
-  void Run(const std::string& address, const ProbeRun& run, OnResult on_result) override {
-    EXPECT_TRUE(tokens_.contains(run.token));
-    lines.push_back(absl::StrCat(address, " ", run.interface, " > ", run.to.ip));
+  void Run(const std::string& address, v1::RunProbeRequest request, OnResult on_result) override {
+    EXPECT_TRUE(tokens_.contains(request.token()));
+    lines.push_back(absl::StrCat(address, " ", request.interface(), " > ", request.ip()));
     waiting_.push_back([this, on_result = std::move(on_result)]() mutable { on_result(result); });
   }
   // All that wait get their answer, and those that come of it as well.
@@ -58,7 +68,7 @@ class FakeProbeGateway final : public ProbeGateway {
     answer();
   }
 
-  absl::StatusOr<ProbeResult> result = ProbeResult{100, 1000, 40};
+  absl::StatusOr<v1::RunProbeResponse> result = ResultOf(100, 1000);
   std::string silent;  // address of the worker that does not answer
   std::vector<std::string> lines;
 
@@ -133,7 +143,7 @@ TEST_F(NetworkMeasurementTest, AWorkerThatDoesNotAnswerIsNamed) {
 }
 
 TEST_F(NetworkMeasurementTest, AnImpossibleFigureEndsItWithTheLink) {
-  gateway_.result = ProbeResult{0, 0, 40};
+  gateway_.result = ResultOf(0, 0);
   StartThree();
   gateway_.AnswerAll();
   ASSERT_TRUE(end_.has_value());

@@ -18,15 +18,11 @@ constexpr double kSlowFactor = 1.25;
 constexpr double kSlowSeconds = 0.05;
 
 v1::ReplicaState ToProto(ReplicaState state) {
-  switch (state) {
-    case ReplicaState::kReceiving:
-      return v1::REPLICA_STATE_RECEIVING;
-    case ReplicaState::kCommitted:
-      return v1::REPLICA_STATE_COMMITTED;
-    case ReplicaState::kFailed:
-      return v1::REPLICA_STATE_FAILED;
-  }
-  return v1::REPLICA_STATE_UNSPECIFIED;
+  // In the order of ReplicaState.
+  constexpr v1::ReplicaState kValues[] = {v1::REPLICA_STATE_RECEIVING, v1::REPLICA_STATE_COMMITTED,
+                                          v1::REPLICA_STATE_FAILED};
+  static_assert(std::size(kValues) == static_cast<size_t>(ReplicaState::kFailed) + 1);
+  return kValues[static_cast<size_t>(state)];
 }
 
 OperationResult ResultOf(OperationState state) {
@@ -104,23 +100,13 @@ void SetReplicas(std::span<const OperationMachine::Replica> replicas, const Plan
 }
 
 v1::OperationState ToProto(OperationState state) {
-  switch (state) {
-    case OperationState::kPreparing:
-      return v1::OPERATION_STATE_PREPARING;
-    case OperationState::kRunning:
-      return v1::OPERATION_STATE_RUNNING;
-    case OperationState::kVerifying:
-      return v1::OPERATION_STATE_VERIFYING;
-    case OperationState::kCommitted:
-      return v1::OPERATION_STATE_COMMITTED;
-    case OperationState::kPartial:
-      return v1::OPERATION_STATE_PARTIAL;
-    case OperationState::kFailed:
-      return v1::OPERATION_STATE_FAILED;
-    case OperationState::kCancelled:
-      return v1::OPERATION_STATE_CANCELLED;
-  }
-  return v1::OPERATION_STATE_UNSPECIFIED;
+  // In the order of OperationState.
+  constexpr v1::OperationState kValues[] = {
+      v1::OPERATION_STATE_PREPARING, v1::OPERATION_STATE_RUNNING, v1::OPERATION_STATE_VERIFYING,
+      v1::OPERATION_STATE_COMMITTED, v1::OPERATION_STATE_PARTIAL, v1::OPERATION_STATE_FAILED,
+      v1::OPERATION_STATE_CANCELLED};
+  static_assert(std::size(kValues) == static_cast<size_t>(OperationState::kCancelled) + 1);
+  return kValues[static_cast<size_t>(state)];
 }
 
 ControllerMetrics::OperationFacts FactsOf(OperationState state, const v1::OperationReport& report) {

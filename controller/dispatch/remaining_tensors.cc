@@ -51,8 +51,7 @@ class RemainingSide {
     if (kept == nullptr) {
       placements_.push_back(placement);
     } else {
-      ASSIGN_OR_RETURN(Placement remaining, Keep(placement, shape, *kept));
-      placements_.push_back(std::move(remaining));
+      ASSIGN_OR_RETURN(placements_.emplace_back(), Keep(placement, shape, *kept));
     }
     return entry->second;
   }

@@ -8,27 +8,20 @@
 #include "controller/dispatch/default_deadline.h"
 #include "planner/pipeline/planning/planned_pipeline.h"
 
+#include <iterator>
 #include <utility>
 
 namespace crossmesh {
 namespace {
 
 v1::PipelineRunState ToProto(PipelineRunState state) {
-  switch (state) {
-    case PipelineRunState::kPreparing:
-      return v1::PIPELINE_RUN_STATE_PREPARING;
-    case PipelineRunState::kRunning:
-      return v1::PIPELINE_RUN_STATE_RUNNING;
-    case PipelineRunState::kWaiting:
-      return v1::PIPELINE_RUN_STATE_WAITING;
-    case PipelineRunState::kDone:
-      return v1::PIPELINE_RUN_STATE_DONE;
-    case PipelineRunState::kFailed:
-      return v1::PIPELINE_RUN_STATE_FAILED;
-    case PipelineRunState::kStopped:
-      return v1::PIPELINE_RUN_STATE_STOPPED;
-  }
-  return v1::PIPELINE_RUN_STATE_UNSPECIFIED;
+  // In the order of PipelineRunState.
+  constexpr v1::PipelineRunState kValues[] = {
+      v1::PIPELINE_RUN_STATE_PREPARING, v1::PIPELINE_RUN_STATE_RUNNING,
+      v1::PIPELINE_RUN_STATE_WAITING,   v1::PIPELINE_RUN_STATE_DONE,
+      v1::PIPELINE_RUN_STATE_FAILED,    v1::PIPELINE_RUN_STATE_STOPPED};
+  static_assert(std::size(kValues) == static_cast<size_t>(PipelineRunState::kStopped) + 1);
+  return kValues[static_cast<size_t>(state)];
 }
 
 double MedianSeconds(const v1::PipelineRun& run) {

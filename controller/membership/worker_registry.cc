@@ -1,5 +1,7 @@
 #include "controller/membership/worker_registry.h"
 
+#include "common/base/error_place.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -66,17 +68,10 @@ void SetProcesses(WorkerRecord& worker, std::span<const RankName> processes) {
 }  // namespace
 
 absl::string_view WorkerStateName(WorkerState state) {
-  switch (state) {
-    case WorkerState::kReady:
-      return "READY";
-    case WorkerState::kSuspect:
-      return "SUSPECT";
-    case WorkerState::kDraining:
-      return "DRAINING";
-    case WorkerState::kLost:
-      return "LOST";
-  }
-  return "UNKNOWN";
+  // In the order of WorkerState.
+  constexpr absl::string_view kNames[] = {"READY", "SUSPECT", "DRAINING", "LOST"};
+  static_assert(std::size(kNames) == static_cast<size_t>(WorkerState::kLost) + 1);
+  return kNames[static_cast<size_t>(state)];
 }
 
 WorkerRegistry::WorkerRegistry(Options options, const Clock& clock, MembershipListener& listener)
@@ -127,8 +122,7 @@ void WorkerRegistry::TellLost(const WorkerRecord& worker, const absl::Status& wh
   for (const GpuRecord& gpu : worker.gpus) {
     if (!gpu.has_process()) continue;
     listener_.OnGpuProcessLost(gpu.process,
-                               absl::Status(why.code(), absl::StrCat("worker ", worker.name,
-                                                                     " is lost: ", why.message())));
+                               At(absl::StrCat("worker ", worker.name, " is lost"), why));
   }
 }
 

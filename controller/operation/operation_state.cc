@@ -1,25 +1,15 @@
 #include "controller/operation/operation_state.h"
 
+#include <iterator>
+
 namespace crossmesh {
 
 absl::string_view OperationStateName(OperationState state) {
-  switch (state) {
-    case OperationState::kPreparing:
-      return "PREPARING";
-    case OperationState::kRunning:
-      return "RUNNING";
-    case OperationState::kVerifying:
-      return "VERIFYING";
-    case OperationState::kCommitted:
-      return "COMMITTED";
-    case OperationState::kPartial:
-      return "PARTIAL";
-    case OperationState::kFailed:
-      return "FAILED";
-    case OperationState::kCancelled:
-      return "CANCELLED";
-  }
-  return "UNKNOWN";
+  // In the order of OperationState.
+  constexpr absl::string_view kNames[] = {"PREPARING", "RUNNING", "VERIFYING", "COMMITTED",
+                                          "PARTIAL",   "FAILED",  "CANCELLED"};
+  static_assert(std::size(kNames) == static_cast<size_t>(OperationState::kCancelled) + 1);
+  return kNames[static_cast<size_t>(state)];
 }
 
 bool IsTerminal(OperationState state) { return state >= OperationState::kCommitted; }

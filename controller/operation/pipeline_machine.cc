@@ -1,5 +1,6 @@
 #include "controller/operation/pipeline_machine.h"
 
+#include "common/base/error_place.h"
 #include "controller/operation/worker_error.h"
 
 #include <algorithm>
@@ -172,8 +173,7 @@ void PipelineMachine::Settle() {
   if (tried) {
     const absl::Status why = WithPositions();
     actions_.emplace_back(EndIteration{iteration_, why});
-    failure_ =
-        absl::Status(why.code(), absl::StrCat("iteration ", iteration_, ": ", why.message()));
+    failure_ = At(absl::StrCat("iteration ", iteration_), why);
     ++iteration_;
   } else {
     missing_ = cause_;

@@ -1,5 +1,6 @@
 #include "controller/service/mesh_service.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/wire/object_name.h"
@@ -24,12 +25,8 @@ grpc::ServerUnaryReactor* MeshService::CreateMesh(grpc::CallbackServerContext* c
     const std::string& name = request->mesh().name();
     RETURN_IF_ERROR(CheckObjectName("mesh", name));
     if (!request->request_id().empty()) RETURN_IF_ERROR(CheckRequestId(request->request_id()));
-    absl::StatusOr<Mesh> mesh = FromProto(request->mesh());
-    if (!mesh.ok()) {
-      return absl::Status(mesh.status().code(),
-                          absl::StrCat("mesh ", name, ": ", mesh.status().message()));
-    }
-    ASSIGN_OR_RETURN(const int64_t revision, catalog_.meshes.Put(name, *std::move(mesh)));
+    ASSIGN_OR_RETURN(Mesh mesh, At(absl::StrCat("mesh ", name), FromProto(request->mesh())));
+    ASSIGN_OR_RETURN(const int64_t revision, catalog_.meshes.Put(name, std::move(mesh)));
     response->set_revision(revision);
     metrics_.SetObjects(ObjectKind::kMesh, CountObjects(catalog_.meshes));
     return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include "controller/service/network_service.h"
 
 #include "common/base/clock.h"
+#include "common/base/error_place.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/tensor_codec.h"
@@ -12,7 +13,6 @@
 #include <utility>
 
 #include <absl/status/status.h>
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 
@@ -34,12 +34,8 @@ grpc::ServerUnaryReactor* NetworkService::SetNetwork(grpc::CallbackServerContext
 // A description of thousands of hosts is a bulk message.
 absl::Status NetworkService::Set(const v1::SetNetworkRequest& request,
                                  v1::SetNetworkResponse& response) {
-  absl::StatusOr<Topology> topology = FromProto(request.topology());
-  if (!topology.ok()) {
-    return absl::Status(topology.status().code(),
-                        absl::StrCat("topology: ", topology.status().message()));
-  }
-  NetworkRecord::Change change = {.topology = *std::move(topology),
+  ASSIGN_OR_RETURN(Topology topology, At("topology", FromProto(request.topology())));
+  NetworkRecord::Change change = {.topology = std::move(topology),
                                   .source = NetworkSource::kClient,
                                   .time = options_.clock.Now()};
   if (request.has_revision()) change.revision = request.revision();

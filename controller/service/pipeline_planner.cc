@@ -1,6 +1,7 @@
 #include "controller/service/pipeline_planner.h"
 
 #include "common/base/clock.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "controller/catalog/catalog.h"
 #include "controller/dispatch/planning_queue.h"
@@ -20,12 +21,9 @@ absl::StatusOr<PipelineDescription> Describe(Catalog& catalog, const v1::Pipelin
   std::vector<std::shared_ptr<const Mesh>> named(spec.ranks_size());
   for (int rank = 0; rank < spec.ranks_size(); ++rank) {
     if (!spec.ranks(rank).has_mesh()) continue;
-    const absl::StatusOr<Registered<Mesh>> mesh = catalog.meshes.Get(spec.ranks(rank).mesh());
-    if (!mesh.ok()) {
-      return absl::Status(mesh.status().code(),
-                          absl::StrCat("ranks[", rank, "]: ", mesh.status().message()));
-    }
-    named[rank] = mesh->value;
+    ASSIGN_OR_RETURN(const Registered<Mesh> mesh, At(absl::StrCat("ranks[", rank, "]"),
+                                                     catalog.meshes.Get(spec.ranks(rank).mesh())));
+    named[rank] = mesh.value;
   }
   ASSIGN_OR_RETURN(PipelineDescription description, FromProto(spec, named));
   if (!description.topology.has_value()) {

@@ -3,6 +3,7 @@
 #include "common/base/cancel_check.h"
 #include "common/base/clock.h"
 #include "common/base/digest_builder.h"
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/controller_metrics.h"
 #include "common/reshard/reshard_inputs.h"
@@ -17,25 +18,12 @@
 #include <utility>
 
 #include <absl/status/status.h>
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
 
 // Counts changes of the planner after which an equal request gives another plan.
 constexpr int64_t kPlannerVersion = 3;
-
-template <typename T>
-absl::Status Look(RecordTable<T>& table, absl::string_view field, absl::string_view name,
-                  Registered<T>& found) {
-  absl::StatusOr<Registered<T>> object = table.Get(name);
-  if (!object.ok()) {
-    return absl::Status(object.status().code(),
-                        absl::StrCat(field, ": ", object.status().message()));
-  }
-  found = *std::move(object);
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -76,15 +64,16 @@ absl::StatusOr<ReshardPlanner::Ticket> ReshardPlanner::Open(const v1::ReshardSpe
 absl::StatusOr<ReshardPlanner::Objects> ReshardPlanner::Find(const v1::ReshardSpec& spec) {
   Objects objects;
   if (spec.has_manifest()) {
-    RETURN_IF_ERROR(Look(catalog_.manifests, "spec.manifest", spec.manifest(), objects.manifest));
+    ASSIGN_OR_RETURN(objects.manifest,
+                     At("spec.manifest", catalog_.manifests.Get(spec.manifest())));
   }
   if (spec.source().has_mesh()) {
-    RETURN_IF_ERROR(
-        Look(catalog_.meshes, "spec.source.mesh", spec.source().mesh(), objects.source));
+    ASSIGN_OR_RETURN(objects.source,
+                     At("spec.source.mesh", catalog_.meshes.Get(spec.source().mesh())));
   }
   if (spec.destination().has_mesh()) {
-    RETURN_IF_ERROR(Look(catalog_.meshes, "spec.destination.mesh", spec.destination().mesh(),
-                         objects.destination));
+    ASSIGN_OR_RETURN(objects.destination,
+                     At("spec.destination.mesh", catalog_.meshes.Get(spec.destination().mesh())));
   }
   if (!spec.has_topology()) {
     ASSIGN_OR_RETURN(objects.network, catalog_.network.Get());
@@ -105,10 +94,8 @@ Digest ReshardPlanner::KeyOf(const v1::ReshardSpec& spec, const Objects& objects
   builder.AddText(planned.SerializeAsString());
   builder.AddInt(SharesStorage(spec) ? 1 : 0);
   // A revision names one content of an object, since a name that is taken keeps its content.
-  builder.AddInt(objects.manifest.revision);
-  builder.AddInt(objects.source.revision);
-  builder.AddInt(objects.destination.revision);
-  builder.AddInt(objects.network == nullptr ? 0 : objects.network->revision);
+  builder.AddInts(objects.manifest.revision, objects.source.revision, objects.destination.revision,
+                  objects.network == nullptr ? 0 : objects.network->revision);
   return builder.Finish();
 }
 

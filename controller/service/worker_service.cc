@@ -17,17 +17,11 @@ namespace crossmesh {
 namespace {
 
 v1::WorkerState StateOf(WorkerState state) {
-  switch (state) {
-    case WorkerState::kReady:
-      return v1::WORKER_STATE_READY;
-    case WorkerState::kSuspect:
-      return v1::WORKER_STATE_SUSPECT;
-    case WorkerState::kDraining:
-      return v1::WORKER_STATE_DRAINING;
-    case WorkerState::kLost:
-      return v1::WORKER_STATE_LOST;
-  }
-  return v1::WORKER_STATE_UNSPECIFIED;
+  // In the order of WorkerState.
+  constexpr v1::WorkerState kValues[] = {v1::WORKER_STATE_READY, v1::WORKER_STATE_SUSPECT,
+                                         v1::WORKER_STATE_DRAINING, v1::WORKER_STATE_LOST};
+  static_assert(std::size(kValues) == static_cast<size_t>(WorkerState::kLost) + 1);
+  return kValues[static_cast<size_t>(state)];
 }
 
 v1::Worker MessageOf(const WorkerRecord& record) {

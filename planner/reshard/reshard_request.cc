@@ -1,11 +1,12 @@
 #include "planner/reshard/reshard_request.h"
 
+#include "common/base/error_place.h"
+#include "common/base/status_macros.h"
 #include "planner/reshard/strategy.h"
 
 #include <algorithm>
 
 #include <absl/status/status.h>
-#include <absl/strings/str_cat.h>
 
 namespace crossmesh {
 namespace {
@@ -32,12 +33,7 @@ absl::StatusOr<ReshardRequest> RequestWithoutTensors(const ReshardInputs& inputs
                                 DefaultBinding(inputs, inputs.topology.value_or(topology))),
                             .shared_storage = inputs.shared_storage};
   if (!inputs.strategy.empty()) {
-    const absl::StatusOr<Strategy> strategy = ParseStrategy(inputs.strategy);
-    if (!strategy.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("spec.strategy: ", strategy.status().message()));
-    }
-    request.strategy = *strategy;
+    ASSIGN_OR_RETURN(request.strategy, At("spec.strategy", ParseStrategy(inputs.strategy)));
   }
   return request;
 }

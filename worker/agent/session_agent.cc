@@ -72,12 +72,11 @@ absl::StatusOr<std::unique_ptr<SessionAgent>> SessionAgent::Create(EventLoop& lo
   }
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (const std::string& address : options.controllers) {
-    ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
+    ASSIGN_OR_RETURN(channels.emplace_back(),
                      BuildRpcChannel({.address = address,
                                       .insecure = options.insecure,
                                       .reconnect_pause_max = kReconnectPauseMax,
                                       .session = true}));
-    channels.push_back(std::move(channel));
   }
   std::unique_ptr<SessionAgent> agent(new SessionAgent(loop, std::move(options), host, metrics));
   agent->channels_ = std::move(channels);

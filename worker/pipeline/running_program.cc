@@ -1,5 +1,6 @@
 #include "worker/pipeline/running_program.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "worker/executor/replay_runner.h"
 #include "worker/pipeline/transfer_memory.h"
@@ -62,10 +63,8 @@ RunningProgram::RunningProgram(const Ports& ports, const std::string& worker, Pr
 
 absl::Status RunningProgram::Open() {
   for (int32_t index = 0; index < std::ssize(transfers_); ++index) {
-    const absl::Status status = OpenTransfer(index);
-    if (status.ok()) continue;
-    return absl::Status(status.code(), absl::StrCat("transfer ", program().transfers[index].Name(),
-                                                    ": ", status.message()));
+    RETURN_IF_ERROR(
+        At(absl::StrCat("transfer ", program().transfers[index].Name()), OpenTransfer(index)));
   }
   TellIfReady();
   return absl::OkStatus();
@@ -220,9 +219,8 @@ void RunningProgram::OnDeviceDone(const TaskKey& key, const DeviceReport& report
   const WorkerProgram::Transfer& of = program().transfers[message->transfer];
   if (!report.status.ok()) {
     const DeviceId& device = of.part->prepared->part().tensors().devices()[report.device];
-    return FailIteration(absl::Status(
-        report.status.code(), absl::StrCat(program().NameOf(*message), " at device ",
-                                           ToString(device), ": ", report.status.message())));
+    return FailIteration(At(
+        absl::StrCat(program().NameOf(*message), " at device ", ToString(device)), report.status));
   }
   Transfer& transfer = transfers_[message->transfer];
   if (--transfer.devices_left[message->index] > 0) return;
@@ -237,8 +235,7 @@ void RunningProgram::OnTaskDone(const TaskReport& report) {
   // A worker that only sends has no device that could fail: of a lost receiver it hears only here.
   outcome.Update(report.first_loss);
   if (!outcome.ok()) {
-    return FailIteration(absl::Status(
-        outcome.code(), absl::StrCat(program().NameOf(*message), ": ", outcome.message())));
+    return FailIteration(At(program().NameOf(*message), outcome));
   }
   Transfer& transfer = transfers_[message->transfer];
   if (program().transfers[message->transfer].sends) {
@@ -285,12 +282,10 @@ void RunningProgram::OnOpDone(int32_t index, const RankQueue::Outcome& outcome) 
 void RunningProgram::OnOpFailed(int32_t index, const absl::Status& why) {
   if (!running_) {
     // Nothing is lost yet, but no process computes the rank in the next iteration.
-    gone_ = absl::Status(why.code(),
-                         absl::StrCat("rank ", program().ranks[index].rank, ": ", why.message()));
+    gone_ = At(absl::StrCat("rank ", program().ranks[index].rank), why);
     return;
   }
-  FailIteration(
-      absl::Status(why.code(), absl::StrCat(progress_.PositionOf(index), ": ", why.message())));
+  FailIteration(At(progress_.PositionOf(index), why));
 }
 
 void RunningProgram::FailIteration(const absl::Status& why) {

@@ -1,5 +1,6 @@
 #include "worker/pipeline/transfer_memory.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 
 #include <span>
@@ -25,15 +26,12 @@ absl::StatusOr<TransferMemory::Arenas> TransferMemory::MakeArenas(
   Arenas arenas;
   for (const auto& [device, layout] : layouts) {
     const DeviceId& name = transfer.part->prepared->part().tensors().devices()[device];
-    absl::StatusOr<std::shared_ptr<Arena>> arena =
-        make_arena(name, ByteCount(layout.bytes * transfer.buffers));
-    if (!arena.ok()) {
-      return absl::Status(arena.status().code(),
-                          absl::StrCat("transfer ", transfer.Name(), ": ", transfer.buffers,
-                                       " buffers of ", layout.bytes, " bytes at device ",
-                                       ToString(name), ": ", arena.status().message()));
-    }
-    arenas.emplace(device, *std::move(arena));
+    ASSIGN_OR_RETURN(
+        std::shared_ptr<Arena> arena,
+        At(absl::StrCat("transfer ", transfer.Name(), ": ", transfer.buffers, " buffers of ",
+                        layout.bytes, " bytes at device ", ToString(name)),
+           make_arena(name, ByteCount(layout.bytes * transfer.buffers))));
+    arenas.emplace(device, std::move(arena));
   }
   return arenas;
 }

@@ -7,7 +7,6 @@
 
 #include <optional>
 #include <tuple>
-#include <utility>
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/string_view.h>
@@ -86,12 +85,10 @@ absl::StatusOr<StartRequest> FromProto(const v1::ExecuteRequest::Start& start) {
   ASSIGN_OR_RETURN(request.stall_limit,
                    DurationIn(start.stall_limit(), kDurations, "start.stall_limit"));
   for (const v1::ExecuteRequest::Peer& proto : start.peers()) {
-    ASSIGN_OR_RETURN(StartRequest::Peer peer, ParsePeer(proto));
-    request.peers.push_back(std::move(peer));
+    ASSIGN_OR_RETURN(request.peers.emplace_back(), ParsePeer(proto));
   }
   for (const v1::ExecuteRequest::Communicator& proto : start.communicators()) {
-    ASSIGN_OR_RETURN(StartRequest::Communicator communicator, ParseCommunicator(proto));
-    request.communicators.push_back(std::move(communicator));
+    ASSIGN_OR_RETURN(request.communicators.emplace_back(), ParseCommunicator(proto));
   }
   return request;
 }

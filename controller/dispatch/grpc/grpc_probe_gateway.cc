@@ -2,6 +2,7 @@
 
 #include "common/wire/time_codec.h"
 
+#include <functional>
 #include <utility>
 
 namespace crossmesh {
@@ -15,35 +16,19 @@ constexpr absl::Duration kRunTime = absl::Seconds(8);
 
 }  // namespace
 
-void GrpcProbeGateway::Open(const std::string& worker_address, const ProbeOpening& opening,
+void GrpcProbeGateway::Open(const std::string& worker_address, v1::OpenProbeRequest request,
                             OnOpened on_opened) {
-  v1::OpenProbeRequest request;
-  request.set_interface(opening.interface);
-  request.set_token(opening.token);
-  *request.mutable_time() = ToProto(opening.time);
   calls_.Start<v1::OpenProbeResponse>(
       {.address = worker_address, .method = &Probes::OpenProbe, .limit = kOpenTime},
-      std::move(request), std::move(on_opened), [](const v1::OpenProbeResponse& response) {
-        return ProbeEndpoint{.ip = response.ip(), .port = response.port()};
-      });
+      std::move(request), std::move(on_opened), std::identity());
 }
 
-void GrpcProbeGateway::Run(const std::string& worker_address, const ProbeRun& run,
+void GrpcProbeGateway::Run(const std::string& worker_address, v1::RunProbeRequest request,
                            OnResult on_result) {
-  v1::RunProbeRequest request;
-  request.set_interface(run.interface);
-  request.set_ip(run.to.ip);
-  request.set_port(run.to.port);
-  request.set_token(run.token);
-  *request.mutable_time() = ToProto(run.time);
-  request.set_bytes(run.bytes);
+  const absl::Duration time = FromProto(request.time()).value_or(absl::ZeroDuration());
   calls_.Start<v1::RunProbeResponse>(
-      {.address = worker_address, .method = &Probes::RunProbe, .limit = run.time + kRunTime},
-      std::move(request), std::move(on_result), [](const v1::RunProbeResponse& response) {
-        return ProbeResult{.received_bytes = response.received_bytes(),
-                           .bytes_per_second = response.bytes_per_second(),
-                           .round_trip_ns = response.round_trip_ns()};
-      });
+      {.address = worker_address, .method = &Probes::RunProbe, .limit = time + kRunTime},
+      std::move(request), std::move(on_result), std::identity());
 }
 
 }  // namespace crossmesh

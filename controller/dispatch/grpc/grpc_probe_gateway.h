@@ -14,9 +14,10 @@ class GrpcProbeGateway final : public ProbeGateway {
   // `channels` must outlive it.
   explicit GrpcProbeGateway(WorkerChannels& channels) : calls_(channels) {}
 
-  void Open(const std::string& worker_address, const ProbeOpening& opening,
+  void Open(const std::string& worker_address, v1::OpenProbeRequest request,
             OnOpened on_opened) override;
-  void Run(const std::string& worker_address, const ProbeRun& run, OnResult on_result) override;
+  void Run(const std::string& worker_address, v1::RunProbeRequest request,
+           OnResult on_result) override;
 
   // As UnaryCalls::Stop.
   void Stop() { calls_.Stop(); }

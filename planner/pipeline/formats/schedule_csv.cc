@@ -1,5 +1,6 @@
 #include "planner/pipeline/formats/schedule_csv.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "planner/pipeline/formats/csv_action.h"
 #include "planner/pipeline/formats/placed_ops.h"
@@ -57,13 +58,9 @@ absl::StatusOr<CsvRows> ReadRows(absl::string_view text, CsvDialect dialect) {
     rows.columns.emplace_back();
     size_t column = 0;
     for (const absl::string_view cell : absl::StrSplit(line, ',')) {
-      absl::StatusOr<std::vector<CsvAction>> actions =
-          ReadCell(absl::StripAsciiWhitespace(cell), dialect);
-      if (!actions.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(Place(row, column), ": ", actions.status().message()));
-      }
-      for (const CsvAction& action : *actions) {
+      ASSIGN_OR_RETURN(const std::vector<CsvAction> actions,
+                       At(Place(row, column), ReadCell(absl::StripAsciiWhitespace(cell), dialect)));
+      for (const CsvAction& action : actions) {
         rows.actions.back().push_back(action);
         rows.columns.back().push_back(column);
       }

@@ -1,5 +1,6 @@
 #include "planner/pipeline/formats/schedule_file.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/json_reader.h"
 #include "planner/pipeline/formats/placed_ops.h"
@@ -42,12 +43,8 @@ absl::StatusOr<std::vector<std::vector<Op>>> ReadRanks(const JsonFields& fields)
   for (const std::string& row : rows) {
     std::vector<Op> ops;
     for (const absl::string_view word : absl::StrSplit(row, ' ')) {
-      const absl::StatusOr<Op> op = ParseOp(word);
-      if (!op.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            Place(static_cast<RankIndex>(ranks.size()), ops.size()), ": ", op.status().message()));
-      }
-      ops.push_back(*op);
+      const std::string place = Place(static_cast<RankIndex>(ranks.size()), ops.size());
+      ASSIGN_OR_RETURN(ops.emplace_back(), At(place, ParseOp(word)));
     }
     ranks.push_back(std::move(ops));
   }

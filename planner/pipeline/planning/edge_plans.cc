@@ -1,5 +1,6 @@
 #include "planner/pipeline/planning/edge_plans.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/mesh/manifest.h"
 #include "common/plan/proof.h"
@@ -31,10 +32,9 @@ int32_t PlacementOf(const Mesh& mesh, const Layout& layout, std::vector<Placemen
 }
 
 absl::Status InEdge(const Edge& edge, bool is_forward, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("edge from stage ", edge.from, " to ", edge.to, ", ",
-                                   is_forward ? "forward" : "backward", ": ", status.message()));
+  return At(absl::StrCat("edge from stage ", edge.from, " to ", edge.to, ", ",
+                         is_forward ? "forward" : "backward"),
+            status);
 }
 
 class EdgePlanner {

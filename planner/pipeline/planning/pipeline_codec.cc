@@ -1,5 +1,6 @@
 #include "planner/pipeline/planning/pipeline_codec.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/wire/object_name.h"
 #include "common/wire/tensor_codec.h"
@@ -22,10 +23,6 @@ namespace {
 template <typename... Parts>
 absl::Status Refused(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
-absl::Status InField(absl::string_view field, const absl::Status& status) {
-  return status.ok() ? status : Refused(field, ": ", status.message());
 }
 
 absl::Status CheckRange(absl::string_view field, int64_t found, int64_t least, int64_t most) {
@@ -55,9 +52,7 @@ class Decoder {
     RETURN_IF_ERROR(DecodeSequenceParts());
     RETURN_IF_ERROR(DecodeEdges());
     if (proto_.has_topology()) {
-      absl::StatusOr<Topology> topology = FromProto(proto_.topology());
-      RETURN_IF_ERROR(InField("topology", topology.status()));
-      pipeline_.topology = *std::move(topology);
+      ASSIGN_OR_RETURN(pipeline_.topology, At("topology", FromProto(proto_.topology())));
     }
     return std::move(pipeline_);
   }
@@ -104,9 +99,8 @@ class Decoder {
   absl::Status FindMesh(const std::string& field, const v1::PipelineRank& given, RankIndex rank,
                         std::shared_ptr<const Mesh>& found) const {
     if (given.has_inline_mesh()) {
-      absl::StatusOr<Mesh> mesh = FromProto(given.inline_mesh());
-      RETURN_IF_ERROR(InField(field + ".inline_mesh", mesh.status()));
-      found = std::make_shared<const Mesh>(*std::move(mesh));
+      ASSIGN_OR_RETURN(Mesh mesh, At(field + ".inline_mesh", FromProto(given.inline_mesh())));
+      found = std::make_shared<const Mesh>(std::move(mesh));
       return absl::OkStatus();
     }
     if (rank < std::ssize(named_)) found = named_[rank];
@@ -269,26 +263,24 @@ class Decoder {
   absl::Status DecodeTensor(const v1::PipelineTensor& given, const std::string& field,
                             PipelineDescription::Edge& edge) const {
     PipelineDescription::Tensor& tensor = edge.tensors.emplace_back();
-    absl::StatusOr<TensorSpec> spec = FromProto(given.tensor());
-    RETURN_IF_ERROR(InField(field, spec.status()));
-    tensor.tensor = *std::move(spec);
+    ASSIGN_OR_RETURN(tensor.tensor, At(field, FromProto(given.tensor())));
     // A manifest of one checks what holds for any tensor, such as its name and its size.
-    RETURN_IF_ERROR(InField(field, Manifest::Create({tensor.tensor}).status()));
+    RETURN_IF_ERROR(At(field, Manifest::Create({tensor.tensor}).status()));
     if (given.has_batch_dimension()) {
       RETURN_IF_ERROR(CheckBatchDimension(given, field, tensor.tensor.shape));
       tensor.batch_dimension = given.batch_dimension();
     }
-    RETURN_IF_ERROR(DecodeLayout(given.source_layout(), field + ": source layout", tensor.source));
-    RETURN_IF_ERROR(DecodeLayout(given.destination_layout(), field + ": destination layout",
-                                 tensor.destination));
+    ASSIGN_OR_RETURN(tensor.source,
+                     At(field + ": source layout", ParseLayout(given.source_layout())));
+    ASSIGN_OR_RETURN(tensor.destination,
+                     At(field + ": destination layout", ParseLayout(given.destination_layout())));
     for (const MicrobatchSize& size : sizes_) {
       const std::string of_size =
           size == sizes_.front() ? field : absl::StrCat(field, " for ", size.samples, " samples");
-      const absl::StatusOr<TensorSpec> scaled = TensorOfSize(tensor, size.samples);
-      RETURN_IF_ERROR(InField(of_size, scaled.status()));
-      RETURN_IF_ERROR(CheckFits(of_size + ": source", tensor.source, edge.from, scaled->shape));
+      ASSIGN_OR_RETURN(const TensorSpec scaled, At(of_size, TensorOfSize(tensor, size.samples)));
+      RETURN_IF_ERROR(CheckFits(of_size + ": source", tensor.source, edge.from, scaled.shape));
       RETURN_IF_ERROR(
-          CheckFits(of_size + ": destination", tensor.destination, edge.to, scaled->shape));
+          CheckFits(of_size + ": destination", tensor.destination, edge.to, scaled.shape));
     }
     return absl::OkStatus();
   }
@@ -306,18 +298,10 @@ class Decoder {
                    " samples of the first microbatch, found ", shape[dimension]);
   }
 
-  static absl::Status DecodeLayout(const std::string& text, const std::string& field,
-                                   Layout& layout) {
-    absl::StatusOr<Layout> parsed = ParseLayout(text);
-    RETURN_IF_ERROR(InField(field, parsed.status()));
-    layout = *std::move(parsed);
-    return absl::OkStatus();
-  }
-
   absl::Status CheckFits(const std::string& field, const Layout& layout, StageIndex stage,
                          const Shape& shape) const {
     const Mesh& mesh = *pipeline_.ranks[pipeline_.stages[stage].rank].mesh;
-    return InField(field, layout.Validate(mesh, shape));
+    return At(field, layout.Validate(mesh, shape));
   }
 
   const v1::PipelineSpec& proto_;

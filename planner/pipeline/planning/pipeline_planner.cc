@@ -74,9 +74,7 @@ Digest IdOf(const PlannedPipeline& planned) {
   }
   builder.AddInt(std::ssize(planned.description.edges));
   for (const PipelineDescription::Edge& edge : planned.description.edges) {
-    builder.AddInt(edge.from);
-    builder.AddInt(edge.to);
-    builder.AddInt(std::ssize(edge.tensors));
+    builder.AddInts(edge.from, edge.to, edge.tensors.size());
     for (const PipelineDescription::Tensor& tensor : edge.tensors) {
       builder.AddText(tensor.tensor.name);
     }
@@ -85,9 +83,7 @@ Digest IdOf(const PlannedPipeline& planned) {
   for (const int64_t samples : planned.description.samples) builder.AddInt(samples);
   builder.AddInt(std::ssize(planned.transfers));
   for (const PlannedTransfer& transfer : planned.transfers) {
-    builder.AddInt(transfer.index);
-    builder.AddInt(transfer.samples);
-    builder.AddInt(transfer.buffers);
+    builder.AddInts(transfer.index, transfer.samples, transfer.buffers);
     builder.AddDigest(transfer.plan == nullptr ? Digest() : transfer.plan->id());
   }
   return builder.Finish();

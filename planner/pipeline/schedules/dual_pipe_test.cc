@@ -3,6 +3,7 @@
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/testing/both_ways.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 #include "planner/pipeline/timeline.h"
 

@@ -41,7 +41,7 @@ constexpr PlacementRule kLooped = {
 constexpr PlacementRule kV = {
     "two stages to a rank, down and up again: stage i on rank i, then on 2 ranks - 1 - i", VRank,
     AreTwoToARank};
-// As BothWays places them: nothing passes from the one half of the stages to the other.
+// As dual_pipe.h says: nothing passes from the one half of the stages to the other.
 constexpr PlacementRule kTwoWays = {
     "two stages to a rank, those of the second half in reverse, and no edge between the halves",
     VRank, AreTwoToARank};

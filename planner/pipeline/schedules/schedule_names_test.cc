@@ -5,6 +5,7 @@
 #include "planner/pipeline/pipeline_proof.h"
 #include "planner/pipeline/schedules/dual_pipe.h"
 #include "planner/pipeline/schedules/placement.h"
+#include "planner/pipeline/testing/both_ways.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 
 #include <vector>

@@ -12,6 +12,7 @@
 #include "planner/pipeline/schedules/window_order.h"
 #include "planner/pipeline/schedules/zero_bubble.h"
 #include "planner/pipeline/schedules/zero_bubble_v.h"
+#include "planner/pipeline/testing/both_ways.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
 
 #include <vector>

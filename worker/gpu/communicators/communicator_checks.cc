@@ -2,6 +2,8 @@
 
 #include "common/base/status_macros.h"
 
+#include <iterator>
+
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -46,19 +48,11 @@ bool CanBeReduced(DataType type) {
 }  // namespace
 
 absl::string_view CollectiveKindName(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kBroadcast:
-      return "broadcast";
-    case CollectiveKind::kAllGather:
-      return "all-gather";
-    case CollectiveKind::kReduce:
-      return "reduce";
-    case CollectiveKind::kAllReduce:
-      return "all-reduce";
-    case CollectiveKind::kReduceScatter:
-      return "reduce-scatter";
-  }
-  return "unknown";
+  // In the order of CollectiveKind.
+  constexpr absl::string_view kNames[] = {"broadcast", "all-gather", "reduce", "all-reduce",
+                                          "reduce-scatter"};
+  static_assert(std::size(kNames) == static_cast<size_t>(CollectiveKind::kReduceScatter) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 bool Reduces(CollectiveKind kind) {

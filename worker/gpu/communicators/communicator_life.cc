@@ -7,6 +7,7 @@
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/libraries/driver_api.h"
 
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -16,29 +17,12 @@
 namespace crossmesh {
 
 absl::string_view CommunicatorStateName(CommunicatorState state) {
-  switch (state) {
-    case CommunicatorState::kCreating:
-      return "CREATING";
-    case CommunicatorState::kReady:
-      return "READY";
-    case CommunicatorState::kExchanging:
-      return "EXCHANGING";
-    case CommunicatorState::kFinalizing:
-      return "FINALIZING";
-    case CommunicatorState::kRevoking:
-      return "REVOKING";
-    case CommunicatorState::kDestroying:
-      return "DESTROYING";
-    case CommunicatorState::kAborting:
-      return "ABORTING";
-    case CommunicatorState::kDestroyed:
-      return "DESTROYED";
-    case CommunicatorState::kAborted:
-      return "ABORTED";
-    case CommunicatorState::kHung:
-      return "HUNG";
-  }
-  return "UNKNOWN";
+  // In the order of CommunicatorState.
+  constexpr absl::string_view kNames[] = {"CREATING", "READY",      "EXCHANGING", "FINALIZING",
+                                          "REVOKING", "DESTROYING", "ABORTING",   "DESTROYED",
+                                          "ABORTED",  "HUNG"};
+  static_assert(std::size(kNames) == static_cast<size_t>(CommunicatorState::kHung) + 1);
+  return kNames[static_cast<size_t>(state)];
 }
 
 bool IsOver(CommunicatorState state) { return state >= CommunicatorState::kDestroyed; }

@@ -1,10 +1,12 @@
 #include "worker/gpu/communicators/nccl_communicator.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/communicator_checks.h"
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <absl/memory/memory.h>
@@ -46,35 +48,18 @@ ncclDataType_t TypeOf(DataType type) {
 }
 
 ncclRedOp_t ReductionOf(ReductionKind kind) {
-  switch (kind) {
-    case ReductionKind::kSum:
-      return ncclSum;
-    case ReductionKind::kProduct:
-      return ncclProd;
-    case ReductionKind::kMinimum:
-      return ncclMin;
-    case ReductionKind::kMaximum:
-      return ncclMax;
-    case ReductionKind::kAverage:
-      return ncclAvg;
-  }
-  return ncclSum;
+  // In the order of ReductionKind.
+  constexpr ncclRedOp_t kValues[] = {ncclSum, ncclProd, ncclMin, ncclMax, ncclAvg};
+  static_assert(std::size(kValues) == static_cast<size_t>(ReductionKind::kAverage) + 1);
+  return kValues[static_cast<size_t>(kind)];
 }
 
 absl::string_view NameOfCall(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kBroadcast:
-      return "ncclBroadcast";
-    case CollectiveKind::kAllGather:
-      return "ncclAllGather";
-    case CollectiveKind::kReduce:
-      return "ncclReduce";
-    case CollectiveKind::kAllReduce:
-      return "ncclAllReduce";
-    case CollectiveKind::kReduceScatter:
-      return "ncclReduceScatter";
-  }
-  return "";
+  // In the order of CollectiveKind.
+  constexpr absl::string_view kNames[] = {"ncclBroadcast", "ncclAllGather", "ncclReduce",
+                                          "ncclAllReduce", "ncclReduceScatter"};
+  static_assert(std::size(kNames) == static_cast<size_t>(CollectiveKind::kReduceScatter) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 // The most thread blocks that NCCL gives a communicator, unless it is told of fewer.
@@ -141,9 +126,9 @@ std::optional<int64_t> NcclCommunicator::MemoryBytes() const {
 ncclComm_t NcclCommunicator::Release() { return std::exchange(handle_, nullptr); }
 
 absl::Status NcclCommunicator::About(const absl::Status& status) const {
-  return absl::Status(status.code(),
-                      absl::StrCat("communicator ", options_.name, ", rank ", options_.rank, " of ",
-                                   options_.size, ": ", status.message()));
+  return At(
+      absl::StrCat("communicator ", options_.name, ", rank ", options_.rank, " of ", options_.size),
+      status);
 }
 
 absl::Status NcclCommunicator::CheckIdle(absl::string_view call) const {

@@ -1,6 +1,7 @@
 #include "worker/gpu/device/gpu.h"
 
 #include "common/base/check.h"
+#include "common/base/error_place.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -80,12 +81,8 @@ absl::StatusOr<std::vector<std::string>> Gpu::Uuids(const DriverApi& driver) {
 }
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Create(const DriverApi& driver, const std::string& uuid) {
-  const absl::StatusOr<std::vector<std::string>> visible = Uuids(driver);
-  if (!visible.ok()) {
-    return absl::Status(visible.status().code(),
-                        absl::StrCat("of GPU ", uuid, ": ", visible.status().message()));
-  }
-  const std::vector<std::string>& uuids = *visible;
+  ASSIGN_OR_RETURN(const std::vector<std::string> uuids,
+                   At(absl::StrCat("of GPU ", uuid), Uuids(driver)));
   const auto found = std::ranges::find(uuids, WithoutKind(uuid), WithoutKind);
   if (found == uuids.end()) {
     return absl::NotFoundError(
@@ -191,10 +188,7 @@ absl::Status Gpu::health() const {
 }
 
 absl::Status Gpu::Check(CUresult result, absl::string_view call) {
-  absl::Status status = driver_.Check(result, call);
-  if (!status.ok()) {
-    status = absl::Status(status.code(), absl::StrCat(uuid_, ": ", status.message()));
-  }
+  absl::Status status = At(uuid_, driver_.Check(result, call));
   MutexLock lock(health_->mutex);
   // Calls after such an error fail as well, with results that say less than the first one.
   if (!health_->status.ok()) return health_->status;

@@ -1,6 +1,7 @@
 #include "worker/gpu/devices/storage_arenas.h"
 
 #include "common/base/check.h"
+#include "common/base/error_place.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "worker/memory/lent_allocation.h"
@@ -139,13 +140,10 @@ void StorageArenas::LendOnLoop(const std::byte* first, Entry entry, LentAllocati
   process_.ImportArena(entry.bytes, std::move(allocation),
                        [this, first, memory = entry.memory, bytes = entry.bytes,
                         name = entry.storage](absl::StatusOr<ArenaId> made) {
-                         if (!made.ok()) {
-                           made = absl::Status(made.status().code(),
-                                               absl::StrCat("allocation \"", name, "\": expected ",
-                                                            bytes.value(), " bytes of GPU ", gpu_,
-                                                            ", found: ", made.status().message()));
-                         }
-                         OnMade(first, *memory, std::move(made));
+                         OnMade(first, *memory,
+                                At(absl::StrCat("allocation \"", name, "\": expected ",
+                                                bytes.value(), " bytes of GPU ", gpu_, ", found"),
+                                   std::move(made)));
                        });
   arenas_[first] = std::move(entry);
 }

@@ -1,5 +1,6 @@
 #include "worker/gpu/loop/tile_copies.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/plan/plan.h"
 #include "worker/executor/leaf_checksum.h"
@@ -62,8 +63,7 @@ void TileCopies::Begin(const v1::GpuRequest::CopyTiles& request, UniqueFd descri
   absl::StatusOr<Copy> copy = Read(request);
   if (!copy.ok()) return done(copy.status());
   if (const absl::Status opened = OpenBounceBuffer(*copy, std::move(descriptor)); !opened.ok()) {
-    return done(absl::Status(opened.code(), absl::StrCat("copy of arena ", copy->arena.value(),
-                                                         ": ", opened.message())));
+    return done(At(absl::StrCat("copy of arena ", copy->arena.value()), opened));
   }
   copy->done = std::move(done);
   copies_.push_back(*std::move(copy));

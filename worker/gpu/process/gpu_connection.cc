@@ -1,5 +1,6 @@
 #include "worker/gpu/process/gpu_connection.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/protocol/gpu_message.h"
@@ -206,8 +207,7 @@ void GpuConnection::Lose(const absl::Status& why) {
 }
 
 absl::Status GpuConnection::About(const absl::Status& status) const {
-  return absl::Status(
-      status.code(), absl::StrCat("process of ", options_.rank.ToString(), ": ", status.message()));
+  return At(absl::StrCat("process of ", options_.rank.ToString()), status);
 }
 
 }  // namespace crossmesh

@@ -1,5 +1,7 @@
 #include "worker/transport/socket/socket_address.h"
 
+#include "common/base/little_endian.h"
+
 #include <algorithm>
 #include <cstddef>
 
@@ -17,12 +19,6 @@ constexpr size_t kChecksumBytes = 8;
 constexpr size_t kBytes = 8 + 1 + 1 + 4 + 4 + 16 + 16 + 2 + kChecksumBytes;
 constexpr std::array<char, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\xff', '\xff'};
 
-std::string ToBytes(uint64_t number, size_t count) {
-  std::string bytes;
-  for (size_t i = 0; i < count; ++i) bytes += static_cast<char>(number >> (8 * i));
-  return bytes;
-}
-
 // Takes fields off the front of bytes that were found to be long enough.
 class Fields {
  public:
@@ -33,14 +29,7 @@ class Fields {
     bytes_.remove_prefix(count);
     return text;
   }
-  uint64_t Number(size_t count) {
-    uint64_t number = 0;
-    size_t i = 0;
-    for (const char byte : Text(count)) {
-      number |= uint64_t{static_cast<unsigned char>(byte)} << (8 * i++);
-    }
-    return number;
-  }
+  uint64_t Number(size_t count) { return FromLittleEndian(Text(count)); }
   std::array<char, 16> Sixteen() {
     std::array<char, 16> bytes;
     const absl::string_view text = Text(bytes.size());
@@ -77,12 +66,12 @@ std::string SocketAddress::Encode() const {
   std::string bytes(kMagic);
   bytes += kVersion;
   bytes += shared_memory ? '\1' : '\0';
-  bytes += ToBytes(nonce_file.pid, 4);
-  bytes += ToBytes(nonce_file.fd, 4);
+  bytes += ToLittleEndian(nonce_file.pid, 4);
+  bytes += ToLittleEndian(nonce_file.fd, 4);
   bytes.append(nonce.begin(), nonce.end());
   bytes.append(endpoint.ip.begin(), endpoint.ip.end());
-  bytes += ToBytes(endpoint.port, 2);
-  return bytes + ToBytes(XXH3_64bits(bytes.data(), bytes.size()), kChecksumBytes);
+  bytes += ToLittleEndian(endpoint.port, 2);
+  return bytes + ToLittleEndian(XXH3_64bits(bytes.data(), bytes.size()), kChecksumBytes);
 }
 
 absl::StatusOr<SocketAddress> SocketAddress::Decode(absl::string_view bytes) {

@@ -1,5 +1,6 @@
 #include "worker/transport/striped/striped_address.h"
 
+#include "common/base/little_endian.h"
 #include "common/base/status_macros.h"
 
 #include <cstdint>
@@ -16,19 +17,6 @@ constexpr char kVersion = 1;
 constexpr size_t kSizeBytes = 2;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kHeadBytes = 8 + 1 + 1;
-
-void AddNumber(uint64_t number, size_t count, std::string& bytes) {
-  for (size_t i = 0; i < count; ++i) bytes += static_cast<char>(number >> (8 * i));
-}
-
-uint64_t NumberOf(absl::string_view bytes) {
-  uint64_t number = 0;
-  size_t i = 0;
-  for (const char byte : bytes) {
-    number |= uint64_t{static_cast<unsigned char>(byte)} << (8 * i++);
-  }
-  return number;
-}
 
 absl::Status Refuse(absl::string_view bytes, absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -50,7 +38,7 @@ absl::Status CheckFrame(absl::string_view bytes) {
                                       StripedAddress::kBytesMax, " bytes"));
   }
   const size_t hashed = bytes.size() - kChecksumBytes;
-  if (NumberOf(bytes.substr(hashed)) != XXH3_64bits(bytes.data(), hashed)) {
+  if (FromLittleEndian(bytes.substr(hashed)) != XXH3_64bits(bytes.data(), hashed)) {
     return Refuse(bytes, "its checksum does not match");
   }
   return absl::OkStatus();
@@ -65,13 +53,13 @@ absl::StatusOr<std::string> StripedAddress::Encode() const {
   }
   std::string bytes(kMagic);
   bytes += kVersion;
-  AddNumber(nics.size(), 1, bytes);
+  bytes += ToLittleEndian(nics.size(), 1);
   for (const std::string& nic : nics) {
     if (nic.empty()) return absl::InvalidArgumentError("expected the address of a NIC, found none");
-    AddNumber(nic.size(), kSizeBytes, bytes);
+    bytes += ToLittleEndian(nic.size(), kSizeBytes);
     bytes += nic;
   }
-  AddNumber(XXH3_64bits(bytes.data(), bytes.size()), kChecksumBytes, bytes);
+  bytes += ToLittleEndian(XXH3_64bits(bytes.data(), bytes.size()), kChecksumBytes);
   if (bytes.size() <= kBytesMax) return bytes;
   return absl::InvalidArgumentError(absl::StrCat("addresses of ", nics.size(),
                                                  " NICs: expected at most ", kBytesMax,
@@ -81,14 +69,14 @@ absl::StatusOr<std::string> StripedAddress::Encode() const {
 absl::StatusOr<StripedAddress> StripedAddress::Decode(absl::string_view bytes) {
   RETURN_IF_ERROR(CheckFrame(bytes));
   absl::string_view rest = bytes.substr(kHeadBytes, bytes.size() - kHeadBytes - kChecksumBytes);
-  const size_t count = NumberOf(bytes.substr(kHeadBytes - 1, 1));
+  const size_t count = FromLittleEndian(bytes.substr(kHeadBytes - 1, 1));
   if (count == 0 || count > kNicsMax) {
     return Refuse(bytes, absl::StrCat("expected 1 to ", kNicsMax, " NICs, found ", count));
   }
   StripedAddress address;
   for (size_t i = 0; i < count; ++i) {
     if (rest.size() < kSizeBytes) return Refuse(bytes, "it ends before its last NIC");
-    const size_t size = NumberOf(rest.substr(0, kSizeBytes));
+    const size_t size = FromLittleEndian(rest.substr(0, kSizeBytes));
     rest.remove_prefix(kSizeBytes);
     if (size == 0 || size > rest.size()) {
       return Refuse(bytes, absl::StrCat("NIC ", i, ": expected an address of 1 to ", rest.size(),

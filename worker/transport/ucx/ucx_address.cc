@@ -1,6 +1,7 @@
 #include "worker/transport/ucx/ucx_address.h"
 
 #include "common/base/check.h"
+#include "common/base/little_endian.h"
 #include "worker/transport/boot_id.h"
 
 #include <cstdint>
@@ -19,10 +20,7 @@ constexpr size_t kPrefixBytes = 8 + 1 + 1 + kBootIdBytes;
 
 std::string Checksum(absl::string_view prefix, absl::string_view worker_address) {
   const std::string bytes = absl::StrCat(prefix, worker_address);
-  const uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
-  std::string checksum;
-  for (size_t i = 0; i < kChecksumBytes; ++i) checksum += static_cast<char>(hash >> (8 * i));
-  return checksum;
+  return ToLittleEndian(XXH3_64bits(bytes.data(), bytes.size()), kChecksumBytes);
 }
 
 absl::Status Refuse(absl::string_view bytes, absl::string_view what) {
