@@ -129,7 +129,7 @@ absl::Status GpuKernelWorks::Upload() {
   const GpuStream& stream = tiles_.timed().stream();
   ASSIGN_OR_RETURN(boxes_, Uploaded(gpu_, boxes, stream));
   ASSIGN_OR_RETURN(matrix_, Uploaded(gpu_, std::vector{matrix}, stream));
-  for (const Box rows : {kLongRows, kShortRows}) AddSegment(rows, bytes_);
+  for (const Box box : {kLongRows, kShortRows}) AddSegment(box, bytes_);
   AddSegment(kQuantized, bytes_ / 2);
   segments_.back().box_end = kQuantized + quantized_boxes_;
   for (const int64_t bytes : {int64_t{64} << 10, int64_t{1} << 20, int64_t{16} << 20}) {
