@@ -84,7 +84,7 @@ class TopologyRun {
       Interval sources = {0, source.parts()};
       if (!cut_alike) {
         const int64_t pair_bytes = bytes * Elements(source) / destination.parts();
-        for (int64_t s = 0; s < sources.end; ++s) Send(part, s, sources, pair_bytes, tensors);
+        for (int64_t s = 0; s < sources.end; ++s) Send({part, s, sources, pair_bytes}, tensors);
         continue;
       }
       const int64_t length = destination.local_shape[CutOf(destination)];
@@ -94,7 +94,7 @@ class TopologyRun {
       sources = {wanted.begin / source_length, (wanted.end - 1) / source_length + 1};
       for (int64_t s = sources.begin; s < sources.end; ++s) {
         const Interval met = Intersect(wanted, {s * source_length, (s + 1) * source_length});
-        Send(part, s, sources, row_bytes * met.length(), tensors);
+        Send({part, s, sources, row_bytes * met.length()}, tensors);
       }
     }
   }
@@ -114,9 +114,17 @@ class TopologyRun {
   }
 
  private:
-  // A part of the source that meets one of the destination, to all copies of the latter.
-  void Send(int64_t part, int64_t source_part, Interval sources, int64_t bytes,
-            const M2nTensors& tensors) {
+  // A part of the source that meets one of the destination, and all that meet the latter.
+  struct Meeting {
+    int64_t part = 0;
+    int64_t source_part = 0;
+    Interval sources;
+    int64_t bytes = 0;
+  };
+
+  // To all copies of the destination part.
+  void Send(const Meeting& meeting, const M2nTensors& tensors) {
+    const auto& [part, source_part, sources, bytes] = meeting;
     const auto& [source, destination] = tensors.transfer;
     const int64_t senders = std::min(CopiesOf(source), CopiesOf(destination));
     for (int64_t sender = 0; sender < senders; ++sender) {
