@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -111,6 +112,12 @@ struct BroadcastFigures {
   bool is_chosen() const { return broadcast_seconds < relay_seconds; }
 };
 
+// What NCCL M2N would make of a request between GPUs (m2n_transfer.h), to compare with.
+struct M2nFigures {
+  double seconds = 0;   // predicted, of all tensors
+  std::string refusal;  // why it cannot move all of them: of the first that it cannot
+};
+
 struct PlanFigures {
   std::string strategy;  // e.g. "relay"
   Bound bound;
@@ -125,7 +132,8 @@ struct PlanFigures {
   std::string busiest_host;
   std::string search;  // what the strategy says of its search, e.g. "3 flows, 2 cuts"
   std::vector<BroadcastFigures>
-      broadcasts;  // of all groups that there are, if they were looked for
+      broadcasts;                 // of all groups that there are, if they were looked for
+  std::optional<M2nFigures> m2n;  // nothing where some device is not a GPU
 };
 
 // An immutable plan: relays and copies over the classes of a table. Symbolic and address-free; a

@@ -61,7 +61,8 @@ struct Keeps {
   static int64_t Of(const BroadcastFigures& figures) { return Of(figures.devices); }
   static int64_t Of(const PlanFigures& figures) {
     return Of(figures.strategy) + Of(figures.bound.proof) + Of(figures.busiest_host) +
-           Of(figures.search) + Of(figures.broadcasts);
+           Of(figures.search) + Of(figures.broadcasts) +
+           (figures.m2n.has_value() ? Of(figures.m2n->refusal) : 0);
   }
   static int64_t Of(const Nic& nic) { return Of(nic.name); }
   static int64_t Of(const Host& host) { return Of(host.name) + Of(host.nics); }

@@ -113,6 +113,11 @@ void AppendBroadcasts(const std::vector<BroadcastFigures>& broadcasts, std::stri
   }
 }
 
+void AppendM2n(const M2nFigures& m2n, std::string& out) {
+  if (!m2n.refusal.empty()) return absl::StrAppend(&out, "  NCCL M2N cannot: ", m2n.refusal, "\n");
+  absl::StrAppendFormat(&out, "  NCCL M2N %.9g s\n", m2n.seconds);
+}
+
 void AppendFigures(const PlanFigures& figures, std::string& out) {
   const Bound& bound = figures.bound;
   absl::StrAppendFormat(&out, "figures\n  strategy %s\n", figures.strategy);
@@ -141,6 +146,7 @@ void AppendFigures(const PlanFigures& figures, std::string& out) {
                         figures.network_bytes, figures.least_network_bytes, figures.busiest_host,
                         figures.busiest_host_bytes);
   AppendBroadcasts(figures.broadcasts, out);
+  if (figures.m2n.has_value()) AppendM2n(*figures.m2n, out);
   if (!figures.search.empty()) absl::StrAppendFormat(&out, "  search %s\n", figures.search);
 }
 

@@ -106,6 +106,15 @@ TEST(PlanTextTest, SaysOfAThousandGroupsOfGpusWhatTheyTake) {
   EXPECT_EQ(LinesThatBeginWith("  GPUs", text), 1000);
 }
 
+TEST(PlanTextTest, SaysWhatM2nWouldTakeOrWhyItCannot) {
+  Plan::Spec spec = ToDevices(2);
+  EXPECT_THAT(TextOf(spec), Not(HasSubstr("M2N")));
+  spec.figures.m2n = {.seconds = 0.25};
+  EXPECT_THAT(TextOf(spec), HasSubstr("\n  NCCL M2N 0.25 s\n"));
+  spec.figures.m2n = {.refusal = "tensor w: two cuts"};
+  EXPECT_THAT(TextOf(spec), HasSubstr("\n  NCCL M2N cannot: tensor w: two cuts\n"));
+}
+
 TEST(PlanTextTest, SaysWhatTakesLessThanASecond) {
   Plan::Spec spec = ToDevices(2);
   spec.figures.bound = {.seconds = 0.5, .together_seconds = 0.5};

@@ -41,4 +41,17 @@ inline constexpr int64_t kNicPieceBytes = int64_t{128} << 10;
 inline constexpr int64_t kStagingBytes = int64_t{256} << 20;
 inline constexpr int64_t kStepsInStaging = 4;
 
+// Of NCCL M2N, read out of NVIDIA/nccl-extensions at 44d2de0, and never measured. What a thread
+// block copies by the kernel is taken to be what a channel copies.
+// Of one run, which packs, moves and unpacks the tensors of one topology: barriers or grants,
+// launches, signals.
+inline constexpr double kM2nRunSeconds = 60e-6;
+// Of one copy (cudaMemcpy3DAsync) of a tensor's tile or part of one, where it has few bytes.
+inline constexpr double kM2nCopySeconds = 2e-6;
+// Thread blocks of a kernel, and what it forwards at once (reshard_limits.h).
+inline constexpr int64_t kM2nThreadBlocks = 8;
+inline constexpr int64_t kM2nPieceBytes = int64_t{256} << 10;
+// Ranks among which copy engines put, if they are on one host (MAX_DIRECT_TARGETS).
+inline constexpr int64_t kM2nDirectRanks = 64;
+
 }  // namespace crossmesh::gpu_costs

@@ -1,10 +1,12 @@
 #include "planner/reshard/gpu_plan.h"
 
 #include "common/base/status_macros.h"
+#include "common/plan/m2n_transfer.h"
 #include "planner/network/bound.h"
 #include "planner/network/demands.h"
 #include "planner/network/gpu_bound.h"
 #include "planner/network/gpu_steps.h"
+#include "planner/network/m2n_run.h"
 #include "planner/network/port_load.h"
 #include "planner/network/routing.h"
 #include "planner/reshard/broadcast_choice.h"
@@ -108,6 +110,19 @@ class GpuPlanner {
     return Measure(std::move(routes));
   }
 
+  M2nFigures FiguresOfM2n() const {
+    const TensorTable& tensors = *request_.tensors;
+    std::vector<M2nTensors> all;
+    for (int32_t group = 0; group < std::ssize(tensors.groups()); ++group) {
+      absl::StatusOr<M2nTransfer> transfer = M2nTransferOf(tensors, group);
+      if (!transfer.ok()) return {.refusal = std::string(transfer.status().message())};
+      all.push_back({.transfer = *std::move(transfer),
+                     .item_bytes = tensors.ItemBytesOf(Side::kSource, group),
+                     .tensors = tensors.tensors_in_group(group)});
+    }
+    return {.seconds = PredictM2n(network_, all)};
+  }
+
   PlanFigures FiguresOf(const Bound& bound, const Candidate& plan) const {
     const PortLoad load = ComputePortLoad(*request_.tensors, network_.hosts, plan.routes);
     const BusiestHost host = FindBusiestHost(load, network_.hosts);
@@ -120,7 +135,8 @@ class GpuPlanner {
                         .depth = load.depth,
                         .network_bytes = load.network_bytes,
                         .busiest_host_bytes = host.bytes,
-                        .busiest_host = host.name};
+                        .busiest_host = host.name,
+                        .m2n = FiguresOfM2n()};
     figures.excess.routing_seconds = busiest_seconds - bound.seconds;
     figures.excess.fill_seconds = figures.predicted_seconds - busiest_seconds;
     const Demands hosts = DemandsBetweenHosts(groups_.demands, network_);

@@ -136,6 +136,19 @@ TEST(GpuPlanTest, WhatMovesInsideAHostTakesTime) {
   EXPECT_GT(PlanOf("[1000]: x=1 on a.0 [-] -> y=1 on a.0 [-]").figures().predicted_seconds, 0);
 }
 
+TEST(GpuPlanTest, ThePlanSaysWhatM2nWouldTakeOrWhyItCannot) {
+  // The slower port is the NIC, and both have it: a plan beats what packs, sends and unpacks in
+  // turn.
+  const PlanFigures figures =
+      PlanOf("[65536, 8192]: x=2 on a.0-1 [x, -] -> y=2 on b.0-1 [-, y]").figures();
+  ASSERT_TRUE(figures.m2n.has_value());
+  EXPECT_EQ(figures.m2n->refusal, "");
+  EXPECT_GT(figures.m2n->seconds, figures.predicted_seconds);
+  EXPECT_LT(figures.m2n->seconds, 1.2 * figures.predicted_seconds);
+  EXPECT_THAT(PlanOf("[8, 8]: x=2,y=2 on a.0-3 [x, y] -> z=1 on b.0 [-, -]").figures().m2n->refusal,
+              HasSubstr("by NCCL M2N: source: expected a cut of one dimension"));
+}
+
 TEST(GpuPlanTest, AChunkThatAUserWantsIsKept) {
   EXPECT_EQ(PlanOf("[1000000]: x=1 on a.0 [-] -> y=1 on b.0 [-]", kMiB).chunk_bytes(), kMiB);
 }
