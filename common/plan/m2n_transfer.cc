@@ -1,5 +1,6 @@
 #include "common/plan/m2n_transfer.h"
 
+#include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 
 #include <algorithm>
@@ -228,8 +229,9 @@ absl::Status CheckTensor(const TensorTable& tensors, int32_t group) {
                    absl::StrCat(DataTypeName(tensors.TypeOf(Side::kSource, group)), " and ",
                                 DataTypeName(tensors.TypeOf(Side::kDestination, group))));
   }
-  if (of.shape.elements() == 0)
+  if (of.shape.elements() == 0) {
     return Refusal("elements", absl::StrCat("shape ", ToString(of.shape)));
+  }
   return absl::OkStatus();
 }
 
@@ -245,24 +247,20 @@ absl::Status CheckDisjoint(const TensorTable& tensors, const SideTiles& source,
 
 absl::StatusOr<M2nTransfer> Describe(const TensorTable& tensors, int32_t group) {
   RETURN_IF_ERROR(CheckTensor(tensors, group));
-  const auto of_side = [](absl::string_view side, absl::Status status) {
-    return absl::Status(status.code(), absl::StrCat(side, ": ", status.message()));
-  };
-  absl::StatusOr<SideTiles> sources = TilesByRank(tensors, Side::kSource, group);
-  if (!sources.ok()) return of_side("source", sources.status());
-  absl::StatusOr<SideTiles> destinations = TilesByRank(tensors, Side::kDestination, group);
-  if (!destinations.ok()) return of_side("destination", destinations.status());
-  RETURN_IF_ERROR(CheckDisjoint(tensors, *sources, *destinations));
+  ASSIGN_OR_RETURN(const SideTiles sources,
+                   At("source", TilesByRank(tensors, Side::kSource, group)));
+  ASSIGN_OR_RETURN(const SideTiles destinations,
+                   At("destination", TilesByRank(tensors, Side::kDestination, group)));
+  RETURN_IF_ERROR(CheckDisjoint(tensors, sources, destinations));
   const Shape& shape = tensors.groups()[group].shape;
-  const int source_cut = FirstCut(shape, sources->tiles);
-  const int destination_cut = FirstCut(shape, destinations->tiles);
+  const int source_cut = FirstCut(shape, sources.tiles);
+  const int destination_cut = FirstCut(shape, destinations.tiles);
   const std::vector<Dimensions> joined =
       JoinDimensions(shape.rank(), {source_cut, destination_cut});
-  absl::StatusOr<M2nSide> source = SideOf(shape, *sources, source_cut, joined);
-  if (!source.ok()) return of_side("source", source.status());
-  absl::StatusOr<M2nSide> destination = SideOf(shape, *destinations, destination_cut, joined);
-  if (!destination.ok()) return of_side("destination", destination.status());
-  M2nTransfer transfer = {*std::move(source), *std::move(destination)};
+  M2nTransfer transfer;
+  ASSIGN_OR_RETURN(transfer.source, At("source", SideOf(shape, sources, source_cut, joined)));
+  ASSIGN_OR_RETURN(transfer.destination,
+                   At("destination", SideOf(shape, destinations, destination_cut, joined)));
   RETURN_IF_ERROR(CheckLimits(transfer, tensors.ItemBytesOf(Side::kSource, group)));
   return transfer;
 }
@@ -294,11 +292,7 @@ std::string ToString(const M2nSide& side) {
 }
 
 absl::StatusOr<M2nTransfer> M2nTransferOf(const TensorTable& tensors, int32_t group) {
-  absl::StatusOr<M2nTransfer> transfer = Describe(tensors, group);
-  if (transfer.ok()) return transfer;
-  return absl::Status(
-      transfer.status().code(),
-      absl::StrCat(tensors.NameOf(group), " by NCCL M2N: ", transfer.status().message()));
+  return At(absl::StrCat(tensors.NameOf(group), " by NCCL M2N"), Describe(tensors, group));
 }
 
 }  // namespace crossmesh
