@@ -164,8 +164,8 @@ class PackageTest(unittest.TestCase):
         subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, capture_output=True)
         found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
         documents = {f"share/doc/{package}/{name}" for package in PACKAGES for name in ("copyright", "operations.md")}
-        examples = {f"share/crossmesh/{name}" for name in ("crossmesh_memory.py", "demo.py", "gpt2.fsdp.rules", "gpt2.json",
-                                                             "gpt2.tp.rules")}
+        examples = {f"share/crossmesh/{name}" for name in ("crossmesh_dlpack.h", "crossmesh_memory.py", "demo.py",
+                                                             "gpt2.fsdp.rules", "gpt2.json", "gpt2.tp.rules")}
         drawing = {f"share/crossmesh/draw/{name}.py" for name in
                    ("draw", "network", "pipeline", "plan", "plan_picture", "sheet")}
         self.assertEqual(found, {f"bin/{program}" for program in PROGRAMS} | documents | examples | drawing)
