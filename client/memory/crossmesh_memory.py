@@ -81,11 +81,15 @@ class Driver:
         return granule.value
 
     def block(self, address):
-        """The allocation of cudaMalloc that has the address: where it begins, its size, its IPC handle."""
-        begin, size, handle = ctypes.c_uint64(), ctypes.c_size_t(), _IpcHandle()
+        """The allocation of cudaMalloc that has the address: where it begins, and its size."""
+        begin, size = ctypes.c_uint64(), ctypes.c_size_t()
         self.call("cuMemGetAddressRange_v2", ctypes.byref(begin), ctypes.byref(size), ctypes.c_uint64(address))
-        self.call("cuIpcGetMemHandle", ctypes.byref(handle), begin)
-        return begin.value, size.value, bytes(handle.reserved)
+        return begin.value, size.value
+
+    def ipc_handle(self, block):
+        handle = _IpcHandle()
+        self.call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(block))
+        return bytes(handle.reserved)
 
 
 # By the names of safetensors: the code and bits of DLPack, the type of __cuda_array_interface__ if there is one.
@@ -247,6 +251,8 @@ class Sequence:
     def __init__(self, driver, descriptor):
         self._driver, self._map, self._device_address = driver, mmap.mmap(descriptor, self._SIZE), None
         self._words = (ctypes.c_uint64 * (self._SIZE // 8)).from_buffer(self._map)
+        # The last even number that `user` was or will be, once streams have done what is queued.
+        self._at_rest = self._words[0] & ~1
 
     @property
     def user(self):
@@ -256,35 +262,47 @@ class Sequence:
     def generation(self):
         return self._words[8]
 
-    def begin(self):
-        """Repeatable."""
-        self._words[0] |= 1
+    def begin(self, stream=None):
+        """Repeatable, without a stream. With one (a CUstream, as a number) a use may begin although that stream has not
+        ended the one before yet; without one this is an error."""
+        if self._words[0] >= self._at_rest:
+            self._words[0] |= 1
+        elif stream is not None:
+            self._write(stream, self._at_rest + 1)
+        else:
+            raise Error("expected the former use to be over, "
+                        f"found the sequence at {self.user} of {self._at_rest}: wait")
 
     def end(self, stream=None):
-        """What was written is there for the operations that are requested next. With a stream (a CUstream, as a number)
-        once all is done that was queued on it before; `user` is even then. Repeatable, without a stream."""
+        """What was written is there for the operations that are requested next. With the stream of `begin` once all is
+        done that was queued on it before; `user` is even then. Repeatable, without a stream."""
         if stream is None:
             self._words[0] += self._words[0] % 2
+            self._at_rest = self._words[0]
             return
+        self._at_rest += 2
+        self._write(stream, self._at_rest)
+
+    def _write(self, stream, user):
         if self._device_address is None:
-            page = ctypes.c_void_p(ctypes.addressof(self._words))
+            page, address = ctypes.c_void_p(ctypes.addressof(self._words)), ctypes.c_uint64()
             self._driver.call("cuMemHostRegister_v2", page, ctypes.c_size_t(self._SIZE), _PORTABLE_AND_MAPPED)
-            self._device_address = ctypes.c_uint64()
-            self._driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(self._device_address), page, 0)
+            self._driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(address), page, 0)
+            self._device_address = address
         self._driver.call("cuStreamWriteValue64_v2", ctypes.c_void_p(stream), self._device_address,
-                          ctypes.c_uint64((self._words[0] | 1) + 1), 0)
+                          ctypes.c_uint64(user), 0)
 
     @contextlib.contextmanager
     def use(self, stream=None):
         """Begins, and ends unless the block fails: memory that was left half written stays in use until it is whole."""
-        self.begin()
+        self.begin(stream)
         yield self
         self.end(stream)
 
     def wait(self, timeout):
-        """Until `user` is even; TimeoutError after so many seconds."""
+        """Until the last use that was ended is over; TimeoutError after so many seconds."""
         limit = time.monotonic() + timeout
-        while self.user % 2:
+        while self.user % 2 or self.user < self._at_rest:
             if time.monotonic() > limit:
                 raise TimeoutError(f"expected the storage at rest within {timeout} s, found its sequence at {self.user}")
             time.sleep(0.0002)
@@ -346,11 +364,11 @@ class Worker:
         blocks, names, pieces = {}, [], []
         try:
             for offset, count, address in tensors:
-                block, block_size, handle = self._driver.block(address)
+                block, block_size = self._driver.block(address)
                 if block not in blocks:
                     name = f"{storage}#{len(names)}"
                     self._ask({"op": "lend", "storage": name, "device": device, "bytes": block_size,
-                               "ipc_handle": handle.hex()})
+                               "ipc_handle": self._driver.ipc_handle(block).hex()})
                     blocks[block] = len(names)
                     names.append(name)
                 pieces.append((offset, count, blocks[block], address - block))

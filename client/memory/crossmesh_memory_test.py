@@ -123,6 +123,50 @@ class TensorTest(unittest.TestCase):
             crossmesh_memory.Tensor(memory, 0, (1,), "bfloat16")
 
 
+class LateStream:
+    """A driver with one stream, which writes only when it is told to."""
+
+    def __init__(self):
+        self._queue = []
+
+    def call(self, name, *arguments):
+        if name == "cuMemHostGetDevicePointer_v2":
+            ctypes.cast(arguments[0], ctypes.POINTER(ctypes.c_uint64))[0] = arguments[1].value
+        if name == "cuStreamWriteValue64_v2":
+            self._queue.append((arguments[1].value, arguments[2].value))
+
+    def go_on(self):
+        address, value = self._queue.pop(0)
+        ctypes.c_uint64.from_address(address).value = value
+
+
+class SequenceTest(unittest.TestCase):
+    def test_a_stream_that_is_late_has_each_use_odd_until_its_own_end(self):
+        page = os.memfd_create("sequence")
+        os.ftruncate(page, 4096)
+        stream = LateStream()
+        sequence = crossmesh_memory.Sequence(stream, page)
+        os.close(page)
+        for _ in range(2):
+            with sequence.use(7):
+                self.assertEqual(sequence.user, 1)
+        with self.assertRaisesRegex(crossmesh_memory.Error, "found the sequence at 1 of 4: wait"):
+            sequence.begin()
+        found = []
+        for _ in range(3):
+            with self.assertRaises(TimeoutError):
+                sequence.wait(timeout=0)
+            stream.go_on()
+            found.append(sequence.user)
+        # The end of the first, the begin and the end of the second.
+        self.assertEqual(found, [2, 3, 4])
+        sequence.wait(timeout=0)
+        with sequence.use():
+            self.assertEqual(sequence.user, 5)
+        self.assertEqual(sequence.user, 6)
+        sequence.close()
+
+
 class MemoryTest(unittest.TestCase):
     def setUp(self):
         self.driver = crossmesh_memory.Driver(LIBRARY)
@@ -212,7 +256,7 @@ class MemoryTest(unittest.TestCase):
         for request, name, address, size in zip(plain.requests, ("weights#0", "weights#1"), (first, second),
                                                 (1 << 20, 4096)):
             self.assertEqual(request, {"op": "lend", "storage": name, "device": "a.1", "bytes": size,
-                                       "ipc_handle": self.driver.block(address)[2].hex()})
+                                       "ipc_handle": self.driver.ipc_handle(address).hex()})
         self.assertEqual(plain.requests[2]["op"], "bind")
         (descriptor,) = plain.files[2]
         pieces = json.loads(os.pread(descriptor, 1 << 24, 0))

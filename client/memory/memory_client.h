@@ -59,7 +59,7 @@ class MappedSequence {
   // storage is no more.
   uint64_t generation() const { return words_->generation.load(std::memory_order_acquire); }
   // For streams of a GPU, once registered with its driver. After BeginUse a stream that writes
-  // user + 1 there does what EndUse does, in its turn.
+  // user + 1 there does what EndUse does, in its turn; until it has, no other use may begin.
   StorageSequence& words() const { return *words_; }
 
  private:

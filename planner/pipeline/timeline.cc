@@ -66,7 +66,6 @@ class Runner {
   };
   struct Way {
     RankIndex from = 0, to = 0;
-    double seconds = 0;  // of the largest microbatch
     bool passes() const { return from != to; }
   };
 
@@ -93,9 +92,8 @@ class Runner {
   }
 
   void AddWay(TransferIndex transfer, const EdgeProfile& edge) {
-    Way way = {ops_.profile().stages[edge.from].rank, ops_.profile().stages[edge.to].rank,
-               edge.forward_seconds};
-    if (!OpTable::IsForward(transfer)) way = {way.to, way.from, edge.backward_seconds};
+    Way way = {ops_.profile().stages[edge.from].rank, ops_.profile().stages[edge.to].rank};
+    if (!OpTable::IsForward(transfer)) std::swap(way.from, way.to);
     ways_.push_back(way);
     if (!way.passes()) return;
     const auto first = run_.messages.begin() + ops_.MessageOf(transfer, 0);
@@ -185,7 +183,7 @@ class Runner {
     const auto& ports = ports_.Of(transfer);
     if (shared_ && !ports.empty()) return shared_->Send(transfer, m, begin);
     for (const PortIndex port : ports) begin = std::max(begin, port_free_[port]);
-    const double end = begin + ways_[transfer].seconds * ops_.profile().ScaleOf(m);
+    const double end = begin + ops_.SecondsOf(transfer, m);
     for (const PortIndex port : ports) port_free_[port] = end;
     Pass(transfer, m, {begin, end});
   }
