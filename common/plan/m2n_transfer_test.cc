@@ -287,6 +287,12 @@ TEST(M2nTransferTest, ARefusalNamesTensorSideExpectedAndFound) {
        "often, found 2 parts on 8 devices in another order"},
       {"[65536, 32769]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]",
        "expected tiles of at most 2147483648 bytes, found 8590196736"},
+      {"[16384, 32769]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]",
+       "expected tiles of at most 2147483648 bytes, found 2147549184"},
+      {"[17, 2]: x=17 on a.0-16 [x, -] -> y=2 on b.0-1 [-, y]",
+       "expected at most 16 source parts in one of the destination, found 17"},
+      {"[2, 65]: x=2 on a.0-1 [x, -] -> y=65 on b.0-64 [-, y]",
+       "expected at most 64 destination parts in one of the source, found 65"},
       {"[32, 32]: x=32 on a.0-31 [x, -] -> y=2 on b.0-1 [-, y]",
        "expected at most 16 source parts in one of the destination, found 32"},
       {"[128, 128]: x=2 on a.0-1 [x, -] -> y=128 on b.0-127 [-, y]",
@@ -310,6 +316,14 @@ TEST(M2nTransferTest, ConversionsAndTheirScalesAreRefused) {
   EXPECT_THAT(M2nTransferOf(tensors, 1),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("expected a tensor that the source holds, found scales")));
+}
+
+TEST(M2nTransferTest, WhatIsAtALimitIsSaid) {
+  for (const char* const tensor : {"[16384, 32768]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]",
+                                   "[16, 2]: x=16 on a.0-15 [x, -] -> y=2 on b.0-1 [-, y]",
+                                   "[2, 64]: x=2 on a.0-1 [x, -] -> y=64 on b.0-63 [-, y]"}) {
+    EXPECT_OK(TransferOf(TensorOf(tensor))) << tensor;
+  }
 }
 
 // Of 32 parts 16 meet one of two, where both sides cut the same dimension.

@@ -82,6 +82,17 @@ TEST_F(StorageSequenceTest, AReaderSeesThatAProcessUsedTheMemoryMeanwhile) {
   EXPECT_THAT(lease.CheckUndisturbed(), StatusIs(absl::StatusCode::kAborted, HasSubstr("found 8")));
 }
 
+TEST_F(StorageSequenceTest, ALeaseThatTakesThePlaceOfAnotherOneStillSeesIt) {
+  const StorageKey other{.name = "other", .device = {"a", 0}};
+  ASSERT_OK(table_.Create(other, 64));
+  ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForReading(other, 64));
+  lease = *table_.LeaseForReading(kKey, 64);
+  words().user = 2;
+  EXPECT_THAT(lease.CheckUndisturbed(), StatusIs(absl::StatusCode::kAborted));
+  lease = *table_.LeaseForReading(kKey, 64);
+  EXPECT_OK(lease.CheckUndisturbed());
+}
+
 TEST_F(StorageSequenceTest, WhatAProcessHasDisturbedIsNotCommitted) {
   ASSERT_OK_AND_ASSIGN(Lease lease, table_.LeaseForWriting(kKey, 64, kInPlace));
   lease.BeginWriting();
