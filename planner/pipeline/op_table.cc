@@ -89,6 +89,7 @@ absl::StatusOr<OpTable> OpTable::Create(const Schedule& schedule, const Pipeline
   // The end of the last rank, where a next one would begin.
   table.first_.push_back(table.size());
   RETURN_IF_ERROR(table.CheckComplete());
+  table.keeps_local_order_ = table.KeepsLocalOrder();
   return table;
 }
 
@@ -147,9 +148,23 @@ absl::Status OpTable::CheckComplete() const {
   return absl::OkStatus();
 }
 
-double OpTable::SecondsOfStep(OpIndex step) const {
-  const Op& op = ops_[step];
-  return op.is_fused ? profile_->SecondsOfPair(op, ops_[step + 1]) : profile_->SecondsOf(op);
+// By stage and microbatch, as the places of ops lie side by side: runs would look for them all
+// over.
+bool OpTable::KeepsLocalOrder() const {
+  if (std::ranges::any_of(ops_, &Op::is_fused)) return false;
+  for (StageIndex stage = 0; stage < schedule_->stages; ++stage) {
+    for (MicrobatchIndex m = 0; m < schedule_->microbatches; ++m) {
+      const OpIndex backward = Backward(stage, m), weights = At(kWeightPass, stage, m);
+      if (backward < Forward(stage, m) || (weights != kNone && weights < backward)) return false;
+    }
+  }
+  for (TransferIndex transfer = 0; transfer < transfers(); ++transfer) {
+    if (Passes(transfer)) continue;
+    for (MicrobatchIndex m = 0; m < schedule_->microbatches; ++m) {
+      if (ConsumerOf(transfer, m) < ProducerOf(transfer, m)) return false;
+    }
+  }
+  return true;
 }
 
 std::string OpTable::NameOfStep(OpIndex step) const {

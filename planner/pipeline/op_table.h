@@ -49,7 +49,10 @@ class OpTable {
   OpIndex StepOf(OpIndex index) const {
     return index > 0 && ops_[index - 1].is_fused ? index - 1 : index;
   }
-  double SecondsOfStep(OpIndex step) const;
+  double SecondsOfStep(OpIndex step) const {
+    const Op& op = ops_[step];
+    return op.is_fused ? profile_->SecondsOfPair(op, ops_[step + 1]) : profile_->SecondsOf(op);
+  }
   // "3F7", "3F7& 0B3".
   std::string NameOfStep(OpIndex step) const;
 
@@ -90,6 +93,9 @@ class OpTable {
     const EdgeProfile& edge = EdgeOf(transfer);
     return IsForward(transfer) ? Forward(edge.to, m) : Backward(edge.from, m);
   }
+  // Whether each op is known to stand after all those of its own rank that it waits for. Of tables
+  // with fused ops nothing is known.
+  bool keeps_local_order() const { return keeps_local_order_; }
   // The op of the same stage that an op waits for, or kNone for a forward op.
   OpIndex LocalInput(const Op& op) const {
     const Pass pass = PassOf(op.kind);
@@ -139,6 +145,7 @@ class OpTable {
   absl::Status Enter(RankIndex rank, const Op& op);
   absl::Status CheckFused(RankIndex rank) const;
   absl::Status CheckComplete() const;
+  bool KeepsLocalOrder() const;
 
   // A backward op and a gradient of the input share a place: each stage and microbatch has one.
   static Pass PassOf(OpKind kind) {
@@ -161,6 +168,7 @@ class OpTable {
   std::vector<OpIndex> first_;
   std::vector<OpIndex> index_;  // by stage, pass and microbatch
   TransferLists into_, out_of_;
+  bool keeps_local_order_ = false;
 };
 
 }  // namespace crossmesh

@@ -1,5 +1,6 @@
 #include "planner/pipeline/op_table.h"
 
+#include "common/base/check.h"
 #include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 #include "planner/pipeline/testing/pipeline_vectors.h"
@@ -97,6 +98,28 @@ TEST(OpTableTest, OnlyForwardOpsAreFusedWithTheBackwardOpAfterThem) {
       IsRefused("op 0B1&: expected a forward op, fused with the backward op right after it, found "
                 "nothing after it"));
   EXPECT_THAT(Refusal(absl::StrCat(whole, "1F0 1B0 1B1 1F1&")), IsRefused("found nothing"));
+}
+
+TEST(OpTableTest, KnowsWhereOpsStandAfterWhatTheyNeedOfTheirRank) {
+  PipelineProfile profile = UniformProfile(2, 1, 0);
+  const auto keeps_order = [&profile](absl::string_view text) {
+    const absl::StatusOr<Schedule> schedule = ParseSchedule(text);
+    CHECK_OK(schedule);
+    const absl::StatusOr<OpTable> ops = OpTable::Create(*schedule, profile);
+    CHECK_OK(ops);
+    return ops->keeps_local_order();
+  };
+  EXPECT_TRUE(keeps_order("0F0 0F1 0B0 0B1\n1F0 1I0 1W0 1F1 1B1\n"));
+  EXPECT_TRUE(keeps_order("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1\n")) << "the other rank's order";
+  EXPECT_FALSE(keeps_order("0F0 0F1 0B0 0B1\n1F0 1B0 1B1 1F1\n")) << "backward first";
+  EXPECT_FALSE(keeps_order("0F0 0F1 0B0 0B1\n1F0 1W0 1I0 1F1 1B1\n")) << "weights first";
+  EXPECT_FALSE(keeps_order("0F0 0F1 0B0 0B1\n1F0 1F1& 1B0 1B1\n")) << "fused";
+  // Both stages on one rank.
+  profile.stages[1].rank = 0;
+  profile.rank_bytes_max.resize(1);
+  EXPECT_TRUE(keeps_order("0F0 1F0 1B0 0B0\n"));
+  EXPECT_FALSE(keeps_order("1F0 0F0 1B0 0B0\n")) << "the stage after it first";
+  EXPECT_FALSE(keeps_order("0F0 1F0 0B0 1B0\n")) << "the stage before it first";
 }
 
 TEST(OpTableTest, SizesAreLimited) {

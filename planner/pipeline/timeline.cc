@@ -121,7 +121,7 @@ class Runner {
     // An input of the same rank is there once the op before this one has ended.
     double begin = step == ops_.first(number) ? 0 : run_.ops[step - 1].end;
     for (OpIndex index = step; index < ops_.EndOf(step); ++index) {
-      if (!HasLocalInputs(ops_.op(index), step)) return kNever;
+      if (!ops_.keeps_local_order() && !HasLocalInputs(ops_.op(index), step)) return kNever;
       rank.waits_for = FindAwaited(ops_.op(index), begin);
       if (rank.waits_for != OpTable::kNone) return kNever;
     }

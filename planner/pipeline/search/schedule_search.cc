@@ -124,8 +124,7 @@ class ScheduleSearch {
   bool Look(const std::string& name, Schedule schedule) {
     const uint64_t fingerprint = FingerprintOf(schedule);
     if (const auto known = known_.find(fingerprint); known != known_.end()) {
-      // It was as dear to make as the other, or dearer.
-      result_.ops += 2 * ops_of_one_;
+      result_.ops += ops_of_one_;  // to make it
       result_.others.push_back(known->second);
       result_.others.back().name = name;
       return false;

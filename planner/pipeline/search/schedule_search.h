@@ -19,9 +19,9 @@ struct SearchOptions {
   BackwardForm form = BackwardForm::kFull;  // kSplit: gradients of the weights may come later
   TransferModel model = TransferModel::kLatency;
   SearchObjective objective = SearchObjective::kSeconds;
-  // How many ops may be put in order or run in all, at about 10 million in a second. One schedule
+  // How many ops may be put in order or run in all, at about 8 million in a second. One schedule
   // is looked at whatever it is, and the published ones whenever it is enough for one.
-  int64_t ops_max = int64_t{1} << 22;
+  int64_t ops_max = int64_t{7} << 19;
   ScheduleJudge judge;  // empty: JudgeByProfile
   // Candidates are made for the memory that each of these leaves for activations, while the judge
   // has the last word; empty: for that of the profile.
