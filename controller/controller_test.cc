@@ -23,6 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using Pipelines = v1::PipelineService::Stub;
 
 class ControllerTest : public ControllerFixture {
  protected:
@@ -62,7 +63,6 @@ TEST_F(ControllerTest, APageTokenThatIsNoneIsRefused) {
     request.set_page_token("no such, or \n");
     return Call(stub, method, request).status();
   };
-  using Pipelines = v1::PipelineService::Stub;
   const auto pipelines = v1::PipelineService::NewStub(channel_);
   const std::vector<absl::Status> answers = {
       list(*meshes_, &v1::MeshService::Stub::ListMeshes, v1::ListMeshesRequest()),

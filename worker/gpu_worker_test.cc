@@ -37,14 +37,14 @@ using ::testing::HasSubstr;
 
 using Seen = FakeController::Seen;
 
-constexpr int64_t kFloats = 100'000;
-constexpr int64_t kBytes = kFloats * 4;
+constexpr int64_t kGpuFloats = 100'000;
+constexpr int64_t kBytes = kGpuFloats * 4;
 constexpr uint64_t kEpoch = 7;
 
 // All bytes of one device go to another.
 Plan MakePlan(const std::string& from, const std::string& to) {
   return ChainPlan(
-      TensorOf(absl::StrCat("[", kFloats, "]: x=1 on ", from, " [-] -> x=1 on ", to, " [-]")),
+      TensorOf(absl::StrCat("[", kGpuFloats, "]: x=1 on ", from, " [-] -> x=1 on ", to, " [-]")),
       {absl::StrCat(from, " > ", to)});
 }
 

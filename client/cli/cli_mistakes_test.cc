@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr const char* kSmall =
+constexpr const char* kSmallPlan =
     "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]' "
     "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
 
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                 absl::StrCat("plan --source 'x=1 on a.0' --destination 'x=1 on b.0' --manifest ",
                              std::string(300, 'a')),
                 "aaa: cannot be read"},
-        Mistake{"unknown_strategy", absl::StrCat("plan ", kSmall, " --strategy fastest"),
+        Mistake{"unknown_strategy", absl::StrCat("plan ", kSmallPlan, " --strategy fastest"),
                 "fastest"},
         Mistake{"unknown_strategy_of_demo", "demo --strategy fastest", "fastest"},
         Mistake{"odd_workers", "demo --workers 3", "expected an even number"},
@@ -101,18 +101,21 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"registered_without_controller",
                 "plan --manifest gpt2 --source trainer --destination server",
                 "known to a controller only"},
-        Mistake{"no_storage", absl::StrCat("storage fill ", kSmall, " --memory a=/nonexistent/a"),
+        Mistake{"no_storage",
+                absl::StrCat("storage fill ", kSmallPlan, " --memory a=/nonexistent/a"),
                 "--source-storage: expected a name, found none"},
-        Mistake{"no_socket",
-                absl::StrCat("storage fill ", kSmall, " --source-storage s --memory /run/a.memory"),
-                "--memory: expected HOST=SOCKET, found \"/run/a.memory\""},
         Mistake{
-            "no_worker_at_the_socket",
-            absl::StrCat("storage fill ", kSmall, " --source-storage s --memory a=/nonexistent/a"),
-            "/nonexistent/a"},
-        Mistake{"values_of_a_folder_without_any",
-                absl::StrCat("storage fill ", kSmall, " --memory a=/run/a --values /nonexistent"),
-                "/nonexistent"},
+            "no_socket",
+            absl::StrCat("storage fill ", kSmallPlan, " --source-storage s --memory /run/a.memory"),
+            "--memory: expected HOST=SOCKET, found \"/run/a.memory\""},
+        Mistake{"no_worker_at_the_socket",
+                absl::StrCat("storage fill ", kSmallPlan,
+                             " --source-storage s --memory a=/nonexistent/a"),
+                "/nonexistent/a"},
+        Mistake{
+            "values_of_a_folder_without_any",
+            absl::StrCat("storage fill ", kSmallPlan, " --memory a=/run/a --values /nonexistent"),
+            "/nonexistent"},
         Mistake{"no_pipeline", "pipeline rehearse", "expected either a file or --pipeline"},
         Mistake{"pipeline_twice", "pipeline rehearse examples/pipeline.json --pipeline u-net",
                 "found both"},

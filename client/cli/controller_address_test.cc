@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 // Refused before anything is sent, by a message that has it: whoever meets it need not wait.
 constexpr const char* kWrong = "192.0.2.1:7400";
 
-constexpr const char* kReshard =
+constexpr const char* kAnyReshard =
     "--manifest client/cli/testdata/small.json --source 'x=2 on a.0,b.0' --source-layout '[x, -]' "
     "--destination 'y=2 on c.0,d.0' --destination-layout '[-, y]'";
 
@@ -83,8 +83,8 @@ std::string ArgumentsOf(const std::string& command) {
       {"pipeline rehearse", "examples/pipeline.json"},
       {"pipeline run", "examples/pipeline.json --iterations 1"},
       {"pipeline stop", "pr-1"},
-      {"plan", kReshard},
-      {"reshard", kReshard},
+      {"plan", kAnyReshard},
+      {"reshard", kAnyReshard},
       {"worker drain", "w"},
       {"worker forget", "w"}};
   const auto found = arguments.find(command);
@@ -161,7 +161,7 @@ TEST_F(ControllerAddressTest, ACommandThatAsksNoControllerTakesNone) {
 }
 
 TEST_F(ControllerAddressTest, AnEmptyFlagIsNoController) {
-  const ProgramResult local = Run(kWrong, absl::StrCat("plan ", kReshard, " --controller ''"));
+  const ProgramResult local = Run(kWrong, absl::StrCat("plan ", kAnyReshard, " --controller ''"));
   EXPECT_EQ(local.exit_status, 0) << local.error;
   EXPECT_THAT(Run(kWrong, "worker list --controller ''").error,
               HasSubstr("expected an address by --controller or CROSSMESH_CONTROLLER"));

@@ -35,7 +35,7 @@ absl::Status Create(Cli& cli, const ManifestFlags& flags) {
                              ", revision ", response.revision(), "\n"));
 }
 
-absl::Status List(Cli& cli) {
+absl::Status ListManifests(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::ListManifestsResponse::Entry> manifests,
                    client.ListManifests());
@@ -86,7 +86,7 @@ void AddManifestCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& list =
       cli.AddCommand(group, "list", "Lists all manifests by name", "  crossmesh manifest list\n");
-  cli.Run(list, [&cli] { return List(cli); });
+  cli.Run(list, [&cli] { return ListManifests(cli); });
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows a manifest, tensor by tensor",
                                   "  crossmesh manifest show gpt2\n");

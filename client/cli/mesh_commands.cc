@@ -32,7 +32,7 @@ absl::Status Create(Cli& cli, const MeshFlags& flags) {
                                  revision, "\n"));
 }
 
-absl::Status List(Cli& cli) {
+absl::Status ListMeshes(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::Mesh> meshes, client.ListMeshes());
   TextTable table({"NAME", "AXES", "DEVICES"});
@@ -86,7 +86,7 @@ void AddMeshCommands(Cli& cli, CLI::App& app) {
 
   CLI::App& list =
       cli.AddCommand(group, "list", "Lists all meshes by name", "  crossmesh mesh list --json\n");
-  cli.Run(list, [&cli] { return List(cli); });
+  cli.Run(list, [&cli] { return ListMeshes(cli); });
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows a mesh, slot by slot",
                                   "  crossmesh mesh show trainer\n");

@@ -23,7 +23,7 @@ struct OperationFlags {
   int64_t count = kListedDefault;
 };
 
-absl::Status List(Cli& cli, const OperationFlags& flags) {
+absl::Status ListOperations(Cli& cli, const OperationFlags& flags) {
   if (flags.count < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--count: expected at least 1, found ", flags.count));
@@ -77,7 +77,7 @@ void AddOperationCommands(Cli& cli, CLI::App& app) {
   CLI::App& list = cli.AddCommand(group, "list", "Lists operations, newest first",
                                   "  crossmesh operation list --count 5\n");
   AddOption(list, "--count", flags->count, "At most so many").ShowDefault();
-  cli.Run(list, [&cli, flags] { return List(cli, *flags); });
+  cli.Run(list, [&cli, flags] { return ListOperations(cli, *flags); });
 
   CLI::App& show = cli.AddCommand(group, "show", "Shows an operation as it is now",
                                   "  crossmesh operation show op-0123456789abcdef\n");

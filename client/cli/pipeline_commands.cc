@@ -50,12 +50,12 @@ struct PipelineFiles {
   }
 };
 
-struct PlanFlags {
+struct PipelinePlanFlags {
   PipelineFlags pipeline;
   PipelineFiles files;
 };
 
-absl::Status Plan(Cli& cli, const PlanFlags& flags, bool explain) {
+absl::Status ShowPlan(Cli& cli, const PipelinePlanFlags& flags, bool explain) {
   ASSIGN_OR_RETURN(PipelineDescription description, flags.pipeline.ReadDescription());
   ASSIGN_OR_RETURN(const v1::PipelineChoice choice, flags.pipeline.Choice());
   const absl::Time begin = absl::Now();
@@ -107,10 +107,10 @@ void AddPlanCommands(Cli& cli, CLI::App& group) {
         absl::StrCat(
             "  crossmesh pipeline ", explain ? "explain" : "plan",
             " examples/pipeline.json --schedule auto --delay-weight-gradients --svg run.svg\n"));
-    const auto flags = std::make_shared<PlanFlags>();
+    const auto flags = std::make_shared<PipelinePlanFlags>();
     flags->pipeline.AddTo(command);
     flags->files.AddTo(command);
-    cli.Run(command, [&cli, flags, explain] { return Plan(cli, *flags, explain); });
+    cli.Run(command, [&cli, flags, explain] { return ShowPlan(cli, *flags, explain); });
   }
 }
 

@@ -25,11 +25,11 @@ absl::StatusOr<v1::PipelineSpec> ReadPipelineSpec(const std::string& file) {
 
 namespace {
 
-using StagePair = std::pair<int32_t, int32_t>;
+using NumberedPair = std::pair<int32_t, int32_t>;
 
 // Gives that time to all pairs of two stages of one rank that have none.
 void AddPairs(double seconds, v1::PipelineSpec& spec) {
-  std::set<StagePair> known;
+  std::set<NumberedPair> known;
   for (const v1::PipelinePair& pair : spec.pairs()) {
     known.emplace(pair.forward_stage(), pair.backward_stage());
   }

@@ -35,7 +35,7 @@ int64_t MicrobatchesOf(const v1::PipelineSpec& spec) {
   return count;
 }
 
-absl::Status List(Cli& cli) {
+absl::Status ListPipelines(Cli& cli) {
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const std::vector<v1::PipelineSpec> pipelines, client.ListPipelines());
   TextTable table({"NAME", "RANKS>", "STAGES>", "EDGES>", "MICROBATCHES>"});
@@ -65,7 +65,7 @@ void AddPipelineRegistryCommands(Cli& cli, CLI::App& group) {
 
   CLI::App& list = cli.AddCommand(group, "list", "Lists all registered pipelines by name",
                                   "  crossmesh pipeline list --json\n");
-  cli.Run(list, [&cli] { return List(cli); });
+  cli.Run(list, [&cli] { return ListPipelines(cli); });
 
   CLI::App& remove = cli.AddCommand(group, "delete", "Deletes a registered pipeline",
                                     "  crossmesh pipeline delete u-net\n");

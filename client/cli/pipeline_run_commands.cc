@@ -26,7 +26,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr int64_t kListedDefault = 20;
+constexpr int64_t kListedRuns = 20;
 
 // As people write it: camel case, and no fields without a value.
 std::string ToFile(const v1::PipelineSpec& spec) {
@@ -101,11 +101,11 @@ absl::Status Run(Cli& cli, const PipelineRunFlags& flags) {
 
 struct RunListFlags {
   std::string id;
-  int64_t count = kListedDefault;
+  int64_t count = kListedRuns;
   bool now = false;
 };
 
-absl::Status List(Cli& cli, const RunListFlags& flags) {
+absl::Status ListRuns(Cli& cli, const RunListFlags& flags) {
   if (flags.count < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--count: expected at least 1, found ", flags.count));
@@ -116,7 +116,7 @@ absl::Status List(Cli& cli, const RunListFlags& flags) {
 }
 
 absl::Status Show(Cli& cli, const RunListFlags& flags) {
-  if (flags.id.empty()) return List(cli, flags);
+  if (flags.id.empty()) return ListRuns(cli, flags);
   ASSIGN_OR_RETURN(Client client, cli.Connect());
   ASSIGN_OR_RETURN(const v1::PipelineRun run, client.GetPipelineRun(flags.id));
   return cli.Answer(run, PipelineRunText(run));

@@ -37,7 +37,7 @@ nlohmann::json DocumentOf(const StorageDescription& storage) {
       {"shadow_bytes", storage.shadow_bytes}};
 }
 
-absl::Status List(Cli& cli, const OneStorageFlags& flags) {
+absl::Status ListStorages(Cli& cli, const OneStorageFlags& flags) {
   ASSIGN_OR_RETURN(const std::vector<HostMemory> hosts, ParseMemoryFlag(flags.memory));
   nlohmann::json documents = nlohmann::json::array();
   TextTable table({"STORAGE", "DEVICE", "SIZE>", "SHADOW>", "GENERATION>", "STATE", "MEMORY"});
@@ -110,7 +110,7 @@ void AddStorageRegistryCommands(Cli& cli, CLI::App& group) {
   CLI::App& list =
       cli.AddCommand(group, "list", "Lists the storages of workers",
                      "  crossmesh storage list --memory a=/run/a.memory,b=/run/b.memory\n");
-  cli.Run(list, [&cli, flags] { return List(cli, *flags); });
+  cli.Run(list, [&cli, flags] { return ListStorages(cli, *flags); });
 
   CLI::App& create = cli.AddCommand(
       group, "create", "Creates a storage, or finds it with this size already",

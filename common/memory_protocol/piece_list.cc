@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-absl::Status Malformed(absl::string_view field, absl::string_view expected) {
+absl::Status MalformedPieces(absl::string_view field, absl::string_view expected) {
   return absl::InvalidArgumentError(
       absl::StrCat("field \"", field, "\" of a list of pieces: expected ", expected));
 }
@@ -32,7 +32,8 @@ bool IsCount(const Json& json) {
 
 absl::StatusOr<MemoryPiece> PieceFromJson(const Json& json) {
   if (!json.is_array() || json.size() != 4 || !std::ranges::all_of(json, IsCount)) {
-    return Malformed("pieces", "[offset, bytes, allocation, offset in it], from 0 to 2^63 - 1");
+    return MalformedPieces("pieces",
+                           "[offset, bytes, allocation, offset in it], from 0 to 2^63 - 1");
   }
   return MemoryPiece{.offset = json[0].get<int64_t>(),
                      .bytes = json[1].get<int64_t>(),
@@ -103,27 +104,27 @@ absl::StatusOr<PieceList> DecodePieceList(absl::string_view text) {
   if (!json.is_object()) return absl::InvalidArgumentError("a list of pieces is a JSON object");
   const auto allocations = json.find("allocations");
   if (allocations == json.end() || !allocations->is_array()) {
-    return Malformed("allocations", "a list");
+    return MalformedPieces("allocations", "a list");
   }
   PieceList list;
   for (const Json& name : *allocations) {
     if (!name.is_string() ||
         name.get_ref<const std::string&>().size() > MemoryRequest::kNameBytesMax) {
-      return Malformed("allocations",
-                       absl::StrCat("texts of at most ", MemoryRequest::kNameBytesMax, " bytes"));
+      return MalformedPieces(
+          "allocations", absl::StrCat("texts of at most ", MemoryRequest::kNameBytesMax, " bytes"));
     }
     list.allocations.push_back(name.get<std::string>());
   }
   if (const auto generations = json.find("generations"); generations != json.end()) {
     if (!generations->is_array() || generations->size() != list.allocations.size() ||
         !std::ranges::all_of(*generations, IsCount)) {
-      return Malformed("generations", "a number for each allocation, from 0 to 2^63 - 1");
+      return MalformedPieces("generations", "a number for each allocation, from 0 to 2^63 - 1");
     }
     list.generations = generations->get<std::vector<uint64_t>>();
   }
   const auto pieces = json.find("pieces");
   if (pieces == json.end() || !pieces->is_array() || std::ssize(*pieces) > PieceList::kPiecesMax) {
-    return Malformed("pieces", absl::StrCat("a list of at most ", PieceList::kPiecesMax));
+    return MalformedPieces("pieces", absl::StrCat("a list of at most ", PieceList::kPiecesMax));
   }
   for (const Json& piece : *pieces) {
     ASSIGN_OR_RETURN(list.pieces.emplace_back(), PieceFromJson(piece));

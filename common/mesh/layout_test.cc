@@ -1,5 +1,6 @@
 #include "common/mesh/layout.h"
 
+#include "common/testing/is_refused.h"
 #include "common/testing/status_matchers.h"
 
 #include <limits>
@@ -11,9 +12,6 @@
 
 namespace crossmesh {
 namespace {
-
-using ::testing::HasSubstr;
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
 std::vector<int64_t> Ends(UnevenRule rule, int64_t length, std::vector<int64_t> sizes) {
   std::vector<int64_t> ends;
@@ -78,15 +76,15 @@ TEST(LayoutTest, RefusesMalformedText) {
       {"{[0:1]", "expected \"[\", found the end"},
       {"{[0:1]} chunk", "expected the end, found \"chunk\""}};
   for (const auto& [text, message] : cases) {
-    EXPECT_THAT(ParseLayout(text), StatusIs(kInvalid, HasSubstr(message))) << text;
+    EXPECT_THAT(ParseLayout(text), IsRefused(message)) << text;
   }
-  EXPECT_THAT(ParseUnevenRule("ceil"), StatusIs(kInvalid, HasSubstr("nested_chunk")));
+  EXPECT_THAT(ParseUnevenRule("ceil"), IsRefused("nested_chunk"));
   EXPECT_THAT(ParseUnevenRule("nested_chunk"), IsOkAndHolds(UnevenRule::kNestedChunk));
 }
 
 TEST(LayoutTest, AnUnevenDimensionNeedsARule) {
   EXPECT_THAT(ValidateTexts("[data, -]", "[7, 5]", "data=4 on a.0-3"),
-              StatusIs(kInvalid,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        "layout [data, -]: dimension 0 of [7, 5] has 7 elements, which 4 parts over "
                        "axes data=4 do not divide; name an uneven rule (chunk, nested_chunk, "
                        "balanced)"));
@@ -107,7 +105,7 @@ TEST(LayoutTest, ValidateNamesWhatDoesNotFit) {
       {"{;;;;;;; [0:8, 0:2] [2:3, 4:6] [2:3, 1:5]}", "[8, 8]", "which overlap"},
       {"{;;;;;;; [] []}", "[]", "which overlap"}};
   for (const std::vector<std::string>& c : cases) {
-    EXPECT_THAT(ValidateTexts(c[0], c[1]), StatusIs(kInvalid, HasSubstr(c[2]))) << c[0];
+    EXPECT_THAT(ValidateTexts(c[0], c[1]), IsRefused(c[2])) << c[0];
   }
 }
 

@@ -17,8 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<absl::string_view, 4> kFileKeys = {"model", "source", "total_bytes",
-                                                        "tensors"};
+constexpr std::array<absl::string_view, 4> kManifestFileKeys = {"model", "source", "total_bytes",
+                                                                "tensors"};
 constexpr std::array<absl::string_view, 3> kTensorKeys = {"name", "shape", "dtype"};
 
 // Names the tensor as soon as its name is known.
@@ -56,7 +56,8 @@ absl::StatusOr<Manifest> ReadTensors(const json& array) {
 
 absl::StatusOr<ManifestFile> ParseManifestFile(absl::string_view text) {
   ASSIGN_OR_RETURN(const json document, ParseJson("manifest file", text));
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(document, "manifest file", kFileKeys));
+  ASSIGN_OR_RETURN(const JsonFields fields,
+                   JsonFields::Of(document, "manifest file", kManifestFileKeys));
   ManifestFile file;
   if (fields.Has("model")) {
     ASSIGN_OR_RETURN(file.model, fields.String("model"));

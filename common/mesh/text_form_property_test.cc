@@ -17,7 +17,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr uint64_t kCases = 2000;
+constexpr uint64_t kTextCases = 2000;
 
 Layout RandomExplicitLayout(RandomValues& random, const Shape& shape) {
   ExplicitLayout layout;
@@ -29,7 +29,7 @@ Layout RandomExplicitLayout(RandomValues& random, const Shape& shape) {
 }
 
 TEST(TextFormPropertyTest, ValuesSurvivePrintingAndParsing) {
-  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+  for (uint64_t seed = 1; seed <= kTextCases; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomValues random(seed);
     const Mesh mesh = random.RandomMesh();
@@ -53,7 +53,7 @@ TEST(TextFormPropertyTest, ValuesSurvivePrintingAndParsing) {
 }
 
 TEST(TextFormPropertyTest, DamagedTextIsRefusedOrParsesToAValueThatPrints) {
-  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+  for (uint64_t seed = 1; seed <= kTextCases; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomValues random(seed);
     const Mesh mesh = random.RandomMesh();

@@ -13,7 +13,7 @@
 namespace crossmesh {
 namespace {
 
-std::string Quoted(absl::string_view name) {
+std::string QuotedName(absl::string_view name) {
   return absl::StrCat("\"", absl::CHexEscape(name.substr(0, 80)), "\"");
 }
 
@@ -47,7 +47,7 @@ absl::Status CheckNics(const Host& host) {
     if (nic.name.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("host ", host.name, ": a NIC has no name"));
     }
-    const std::string object = absl::StrCat("host ", host.name, ", NIC ", Quoted(nic.name));
+    const std::string object = absl::StrCat("host ", host.name, ", NIC ", QuotedName(nic.name));
     if (!names.insert(nic.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(object, " is named twice"));
     }
@@ -72,7 +72,7 @@ absl::Status CheckGpus(const Host& host) {
     }
     if (std::ranges::find(host.nics, gpu.nic, &Nic::name) == host.nics.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(object, ": expected a NIC of its host, found ", Quoted(gpu.nic)));
+          absl::StrCat(object, ": expected a NIC of its host, found ", QuotedName(gpu.nic)));
     }
     const auto check = [&object](absl::string_view which, int64_t rate) {
       return Check(object, which, rate, kGpuRates);
@@ -103,7 +103,7 @@ absl::Status Topology::AddHosts(std::vector<Host> hosts) {
     const Host& host = hosts_[i];
     if (!IsHostName(host.name)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "host ", Quoted(host.name), ": expected a name of the form ", "[a-z0-9._-]{1,63}"));
+          "host ", QuotedName(host.name), ": expected a name of the form ", "[a-z0-9._-]{1,63}"));
     }
     if (!host_index_.emplace(host.name, static_cast<int>(i)).second) {
       return absl::InvalidArgumentError(absl::StrCat("host ", host.name, " is named twice"));
@@ -121,7 +121,7 @@ absl::Status Topology::AddRacks(std::vector<Rack> racks) {
   absl::flat_hash_set<absl::string_view> names;
   for (size_t i = 0; i < racks_.size(); ++i) {
     const Rack& rack = racks_[i];
-    const std::string object = absl::StrCat("rack ", Quoted(rack.name));
+    const std::string object = absl::StrCat("rack ", QuotedName(rack.name));
     if (rack.name.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("rack ", i, " has no name"));
     }
@@ -133,13 +133,13 @@ absl::Status Topology::AddRacks(std::vector<Rack> racks) {
     for (const std::string& host : rack.hosts) {
       if (FindHost(host) == nullptr) {
         return absl::InvalidArgumentError(
-            absl::StrCat(object, " names host ", Quoted(host), ", which is not described"));
+            absl::StrCat(object, " names host ", QuotedName(host), ", which is not described"));
       }
       const auto [found, inserted] = rack_index_.emplace(host, static_cast<int>(i));
       if (!inserted) {
         return absl::InvalidArgumentError(
             absl::StrCat(object, " names host ", host, ", which is in rack ",
-                         Quoted(racks_[found->second].name), " already"));
+                         QuotedName(racks_[found->second].name), " already"));
       }
     }
   }

@@ -17,8 +17,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array<absl::string_view, 3> kFileKeys = {"hosts", "racks",
-                                                        "assumed_bytes_per_second"};
+constexpr std::array<absl::string_view, 3> kNetworkFileKeys = {"hosts", "racks",
+                                                               "assumed_bytes_per_second"};
 constexpr std::array<absl::string_view, 4> kHostKeys = {"name", "nics", "gpus",
                                                         "local_bytes_per_second"};
 constexpr std::array<absl::string_view, 5> kGpuKeys = {"device", "nic", "link_out_bytes_per_second",
@@ -139,7 +139,8 @@ ordered_json ToJson(const Rack& rack) {
 
 absl::StatusOr<Topology> ParseTopologyFile(absl::string_view text) {
   ASSIGN_OR_RETURN(const json document, ParseJson("network file", text));
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(document, "network file", kFileKeys));
+  ASSIGN_OR_RETURN(const JsonFields fields,
+                   JsonFields::Of(document, "network file", kNetworkFileKeys));
   std::vector<Host> hosts;
   if (fields.Has("hosts")) {
     ASSIGN_OR_RETURN(hosts, ReadAll(fields, "hosts", "network file hosts", ReadHost));

@@ -67,7 +67,7 @@ WorkerPart PartOf(const Plan::Spec& spec, const std::vector<DeviceId>& devices) 
   return parts->front();
 }
 
-absl::Status ProofOf(Plan::Spec spec) {
+absl::Status ProofWithGroups(Plan::Spec spec) {
   auto plan = Plan::Create(std::move(spec));
   if (!plan.ok()) return plan.status();
   return Prove(*plan).status();
@@ -106,7 +106,7 @@ TEST(BroadcastGroupsTest, ExchangeNothingWithOthers) {
 TEST(BroadcastGroupsTest, AreProvenOfPlansAndParts) {
   Plan::Spec spec = TwoShards();
   spec.broadcast_groups = SetsOf({{1, 3, 5}});
-  EXPECT_OK(ProofOf(spec));
+  EXPECT_OK(ProofWithGroups(spec));
   const WorkerPart part = PartOf(spec, {{"b", 0}, {"b", 1}});
   EXPECT_OK(ProveBroadcastGroups(part));
   EXPECT_THAT(part.BroadcastGroupOf(3), ElementsAre(1, 3, 5));
@@ -136,8 +136,9 @@ TEST(BroadcastGroupsTest, GoWithThePartsOfTheirDevices) {
 TEST(BroadcastGroupsTest, MustHaveAllDevicesOfTheirRelays) {
   Plan::Spec spec = TwoShards();
   spec.broadcast_groups = SetsOf({{1, 3, 4}});
-  EXPECT_THAT(ProofOf(spec), StatusIs(absl::StatusCode::kInternal,
-                                      HasSubstr("relay 0: expected all of its devices in one")));
+  EXPECT_THAT(ProofWithGroups(spec),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("relay 0: expected all of its devices in one")));
   EXPECT_THAT(ProveBroadcastGroups(PartOf(spec, {{"c", 0}})),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("relay 0")));
 }
@@ -145,7 +146,7 @@ TEST(BroadcastGroupsTest, MustHaveAllDevicesOfTheirRelays) {
 TEST(BroadcastGroupsTest, MustGetAllOfTheirRelays) {
   Plan::Spec spec = TwoShards();
   spec.broadcast_groups = SetsOf({{0, 1, 2, 3, 4, 5}});
-  EXPECT_THAT(ProofOf(spec),
+  EXPECT_THAT(ProofWithGroups(spec),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("6 devices with its root, found 3")));
   EXPECT_THAT(ProveBroadcastGroups(PartOf(spec, {{"b", 0}, {"b", 1}})),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("found 1")));
@@ -188,13 +189,13 @@ TEST(BroadcastGroupsTest, OfPartsMustNotOverlapNorBeSmallEither) {
 TEST(BroadcastGroupsTest, MustNotOverlapNorBeSmall) {
   Plan::Spec spec = TwoShards();
   spec.broadcast_groups = SetsOf({{0, 2, 4}, {0, 2, 4}});
-  EXPECT_THAT(ProofOf(spec),
+  EXPECT_THAT(ProofWithGroups(spec),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("device a.0: expected in one")));
   spec.broadcast_groups = SetsOf({{0, 2}});
-  EXPECT_THAT(ProofOf(spec),
+  EXPECT_THAT(ProofWithGroups(spec),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("expected at least 3 devices")));
   spec.broadcast_groups = SetsOf({{0, 2, 6}});
-  EXPECT_THAT(ProofOf(spec),
+  EXPECT_THAT(ProofWithGroups(spec),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("ascending devices of the plan")));
 }
 

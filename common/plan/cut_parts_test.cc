@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 
 // A tensor in two shards, each with two replicas elsewhere, in broadcast groups. Ranks: a.0 0, a.1
 // 1, b.0 2, b.1 3, c.0 4, c.1 5.
-Plan TwoShards() {
+Plan ShardsInGroups() {
   Plan::Spec rest;
   rest.broadcast_groups.Add(std::vector<DeviceRank>{0, 2, 4});
   rest.broadcast_groups.Add(std::vector<DeviceRank>{1, 3, 5});
@@ -28,7 +28,8 @@ TEST(CutPartsTest, EachWorkerOfABroadcastGroupHasItOnce) {
   // Of the first group the first worker has the devices on both sides of the second one's.
   ASSERT_OK_AND_ASSIGN(
       const std::vector<WorkerPart> parts,
-      CutParts(TwoShards(), {{{"a", 0}, {"c", 0}}, {{"b", 0}}, {{"a", 1}, {"b", 1}, {"c", 1}}}));
+      CutParts(ShardsInGroups(),
+               {{{"a", 0}, {"c", 0}}, {{"b", 0}}, {{"a", 1}, {"b", 1}, {"c", 1}}}));
   ASSERT_THAT(parts, SizeIs(3));
   for (const WorkerPart& part : parts) EXPECT_THAT(part.spec().broadcast_groups, SizeIs(1));
   EXPECT_THAT(parts[0].BroadcastGroupOf(4), ElementsAre(0, 2, 4));

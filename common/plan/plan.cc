@@ -16,7 +16,7 @@ bool InRange(int64_t index, size_t size) {
   return index >= 0 && index < static_cast<int64_t>(size);
 }
 
-absl::Status Bad(absl::string_view object, absl::string_view expected, int64_t found) {
+absl::Status BadPlan(absl::string_view object, absl::string_view expected, int64_t found) {
   return absl::InternalError(absl::StrCat(object, ": expected ", expected, ", found ", found));
 }
 
@@ -51,15 +51,15 @@ absl::Status Plan::CheckSettings() const {
     return absl::InternalError("plan: expected tensors and a slicing, found none");
   }
   if (spec_.slicing->grids() != static_cast<int32_t>(tensors().groups().size())) {
-    return Bad("slicing", absl::StrCat(tensors().groups().size(), " grids, one a tensor group"),
-               spec_.slicing->grids());
+    return BadPlan("slicing", absl::StrCat(tensors().groups().size(), " grids, one a tensor group"),
+                   spec_.slicing->grids());
   }
   if (spec_.chunk_bytes <= 0 || spec_.chunk_bytes % kLeafBytes != 0) {
-    return Bad("chunk", absl::StrCat("a positive multiple of ", kLeafBytes, " bytes"),
-               spec_.chunk_bytes);
+    return BadPlan("chunk", absl::StrCat("a positive multiple of ", kLeafBytes, " bytes"),
+                   spec_.chunk_bytes);
   }
-  if (spec_.periods < 0) return Bad("periods", "0 or more", spec_.periods);
-  if (spec_.least_run_ns < 0) return Bad("least run", "0 or more", spec_.least_run_ns);
+  if (spec_.periods < 0) return BadPlan("periods", "0 or more", spec_.periods);
+  if (spec_.least_run_ns < 0) return BadPlan("least run", "0 or more", spec_.least_run_ns);
   RETURN_IF_ERROR(CheckCount("relays", std::ssize(spec_.relays), kRelaysMax));
   RETURN_IF_ERROR(CheckCount("hops", std::ssize(spec_.hops), kHopsMax));
   return CheckCount("copies", std::ssize(spec_.copies), kCopiesMax);
@@ -72,7 +72,7 @@ absl::Status Plan::CheckRelays() const {
   for (size_t r = 0; r < spec_.relays.size(); ++r) {
     const Relay& relay = spec_.relays[r];
     const auto bad = [&](absl::string_view what, absl::string_view expected, int64_t found) {
-      return Bad(absl::StrCat(what, " of relay ", r), expected, found);
+      return BadPlan(absl::StrCat(what, " of relay ", r), expected, found);
     };
     if (!InRange(relay.slice_class, slicing().classes().size())) {
       return bad("class", absl::StrCat("below ", slicing().classes().size()), relay.slice_class);
@@ -106,7 +106,7 @@ absl::Status Plan::CheckRelays() const {
     }
   }
   for (size_t h = 0; h < used.size(); ++h) {
-    if (!used[h]) return Bad("hops", "each in one relay", static_cast<int64_t>(h));
+    if (!used[h]) return BadPlan("hops", "each in one relay", static_cast<int64_t>(h));
   }
   return absl::OkStatus();
 }
@@ -115,11 +115,11 @@ absl::Status Plan::CheckCopies() const {
   for (size_t i = 0; i < spec_.copies.size(); ++i) {
     const LocalCopy& copy = spec_.copies[i];
     if (!InRange(copy.slice_class, slicing().classes().size())) {
-      return Bad(absl::StrCat("class of copy ", i),
-                 absl::StrCat("below ", slicing().classes().size()), copy.slice_class);
+      return BadPlan(absl::StrCat("class of copy ", i),
+                     absl::StrCat("below ", slicing().classes().size()), copy.slice_class);
     }
     if (!InRange(copy.device, tensors().devices().size())) {
-      return Bad(absl::StrCat("device of copy ", i), "a device of the plan", copy.device);
+      return BadPlan(absl::StrCat("device of copy ", i), "a device of the plan", copy.device);
     }
   }
   return absl::OkStatus();
@@ -130,7 +130,8 @@ absl::Status Plan::CheckBroadcastGroups() const {
     DeviceRank last = -1;
     for (const DeviceRank device : spec_.broadcast_groups[i]) {
       if (device <= last || !InRange(device, tensors().devices().size())) {
-        return Bad(absl::StrCat("broadcast group ", i), "ascending devices of the plan", device);
+        return BadPlan(absl::StrCat("broadcast group ", i), "ascending devices of the plan",
+                       device);
       }
       last = device;
     }

@@ -11,11 +11,11 @@
 namespace crossmesh {
 namespace {
 
-bool InRange(int64_t index, size_t size) {
+bool IsIndexOf(int64_t index, size_t size) {
   return index >= 0 && index < static_cast<int64_t>(size);
 }
 
-absl::Status Bad(absl::string_view object, absl::string_view expected, int64_t found) {
+absl::Status BadPart(absl::string_view object, absl::string_view expected, int64_t found) {
   return absl::InvalidArgumentError(
       absl::StrCat("worker's part, ", object, ": expected ", expected, ", found ", found));
 }
@@ -25,9 +25,9 @@ absl::Status CheckSet(absl::string_view object, std::span<const DeviceRank> rank
                       const TensorTable& tensors) {
   DeviceRank last = -1;
   for (const DeviceRank rank : ranks) {
-    if (rank <= last || !InRange(rank, tensors.devices().size())) {
-      return Bad(object, absl::StrCat("ascending device ranks below ", tensors.devices().size()),
-                 rank);
+    if (rank <= last || !IsIndexOf(rank, tensors.devices().size())) {
+      return BadPart(object,
+                     absl::StrCat("ascending device ranks below ", tensors.devices().size()), rank);
     }
     last = rank;
   }
@@ -66,11 +66,11 @@ absl::StatusOr<WorkerPart> WorkerPart::Create(Spec spec) {
 absl::Status WorkerPart::CheckDevices() const {
   RETURN_IF_ERROR(CheckSet("devices", spec_.devices, tensors()));
   if (spec_.chunk_bytes <= 0 || spec_.chunk_bytes % Plan::kLeafBytes != 0) {
-    return Bad("chunk", absl::StrCat("a positive multiple of ", Plan::kLeafBytes, " bytes"),
-               spec_.chunk_bytes);
+    return BadPart("chunk", absl::StrCat("a positive multiple of ", Plan::kLeafBytes, " bytes"),
+                   spec_.chunk_bytes);
   }
-  if (spec_.periods < 0) return Bad("periods", "0 or more", spec_.periods);
-  if (spec_.least_run_ns < 0) return Bad("least run", "0 or more", spec_.least_run_ns);
+  if (spec_.periods < 0) return BadPart("periods", "0 or more", spec_.periods);
+  if (spec_.least_run_ns < 0) return BadPart("least run", "0 or more", spec_.least_run_ns);
   return absl::OkStatus();
 }
 
@@ -80,14 +80,14 @@ absl::Status WorkerPart::CheckClasses() const {
   }
   for (const ClassSets& sets : spec_.class_sets) {
     for (const int32_t set : {sets.holders, sets.receivers}) {
-      if (InRange(set, spec_.device_sets.size())) continue;
-      return Bad("class", absl::StrCat("a device set below ", spec_.device_sets.size()), set);
+      if (IsIndexOf(set, spec_.device_sets.size())) continue;
+      return BadPart("class", absl::StrCat("a device set below ", spec_.device_sets.size()), set);
     }
     if (sets.conversion != kNoConversion &&
-        !InRange(sets.conversion, tensors().conversions().size())) {
-      return Bad("conversion of a class",
-                 absl::StrCat("none or one below ", tensors().conversions().size()),
-                 sets.conversion);
+        !IsIndexOf(sets.conversion, tensors().conversions().size())) {
+      return BadPart("conversion of a class",
+                     absl::StrCat("none or one below ", tensors().conversions().size()),
+                     sets.conversion);
     }
   }
   return absl::OkStatus();
@@ -102,17 +102,17 @@ absl::Status WorkerPart::CheckRelays() const {
   int64_t last_relay = -1;
   for (const PartRelay& relay : spec_.relays) {
     const auto bad = [&](absl::string_view what, absl::string_view expected, int64_t found) {
-      return Bad(absl::StrCat(what, " of relay ", relay.relay), expected, found);
+      return BadPart(absl::StrCat(what, " of relay ", relay.relay), expected, found);
     };
     if (relay.relay <= last_relay || relay.relay >= Plan::kRelaysMax) {
       return bad("index", absl::StrCat("above ", last_relay, " and below ", Plan::kRelaysMax),
                  relay.relay);
     }
     last_relay = relay.relay;
-    if (!InRange(relay.class_sets, spec_.class_sets.size())) {
+    if (!IsIndexOf(relay.class_sets, spec_.class_sets.size())) {
       return bad("class", absl::StrCat("below ", spec_.class_sets.size()), relay.class_sets);
     }
-    if (!InRange(relay.root, devices)) return bad("root", "a device of the plan", relay.root);
+    if (!IsIndexOf(relay.root, devices)) return bad("root", "a device of the plan", relay.root);
     if (relay.begin < 0 || relay.begin >= relay.end) {
       return bad("first byte", absl::StrCat("from 0 to below ", relay.end), relay.begin);
     }
@@ -128,8 +128,8 @@ absl::Status WorkerPart::CheckRelays() const {
     next_hop += relay.hop_count;
     for (int64_t h = relay.first_hop; h < next_hop; ++h) {
       const PartHop& hop = spec_.hops[h];
-      if (!InRange(hop.from, devices)) return bad("sender", "a device of the plan", hop.from);
-      if (!InRange(hop.to, devices)) return bad("receiver", "a device of the plan", hop.to);
+      if (!IsIndexOf(hop.from, devices)) return bad("sender", "a device of the plan", hop.from);
+      if (!IsIndexOf(hop.to, devices)) return bad("receiver", "a device of the plan", hop.to);
       if (hop.from == hop.to) return bad("receiver", "another than the sender", hop.to);
       if (!is_mine(hop.from) && !is_mine(hop.to)) {
         return bad("hop", "one from or to the worker's devices, not from device", hop.from);
@@ -140,20 +140,20 @@ absl::Status WorkerPart::CheckRelays() const {
     }
   }
   if (next_hop != static_cast<int64_t>(spec_.hops.size())) {
-    return Bad("hops", absl::StrCat("the ", next_hop, " of its relays"),
-               static_cast<int64_t>(spec_.hops.size()));
+    return BadPart("hops", absl::StrCat("the ", next_hop, " of its relays"),
+                   static_cast<int64_t>(spec_.hops.size()));
   }
   return absl::OkStatus();
 }
 
 absl::Status WorkerPart::CheckCopies() const {
   for (const PartCopy& copy : spec_.copies) {
-    if (!InRange(copy.class_sets, spec_.class_sets.size())) {
-      return Bad("class of a copy", absl::StrCat("below ", spec_.class_sets.size()),
-                 copy.class_sets);
+    if (!IsIndexOf(copy.class_sets, spec_.class_sets.size())) {
+      return BadPart("class of a copy", absl::StrCat("below ", spec_.class_sets.size()),
+                     copy.class_sets);
     }
     if (!std::ranges::binary_search(spec_.devices, copy.device)) {
-      return Bad("device of a copy", "one of the worker's", copy.device);
+      return BadPart("device of a copy", "one of the worker's", copy.device);
     }
   }
   return absl::OkStatus();
@@ -161,9 +161,9 @@ absl::Status WorkerPart::CheckCopies() const {
 
 absl::Status WorkerPart::CheckBroadcastGroups() const {
   for (const int32_t set : spec_.broadcast_groups) {
-    if (InRange(set, spec_.device_sets.size())) continue;
-    return Bad("broadcast group", absl::StrCat("a device set below ", spec_.device_sets.size()),
-               set);
+    if (IsIndexOf(set, spec_.device_sets.size())) continue;
+    return BadPart("broadcast group", absl::StrCat("a device set below ", spec_.device_sets.size()),
+                   set);
   }
   return absl::OkStatus();
 }

@@ -73,6 +73,7 @@ class WorkerPart {
 
   const Spec& spec() const { return spec_; }
   const TensorTable& tensors() const { return *spec_.tensors; }
+  bool moves_bytes() const { return !spec_.relays.empty() || !spec_.copies.empty(); }
   // Of entry `class_sets` of the spec; ascending.
   std::span<const DeviceRank> holders(int32_t class_sets) const;
   std::span<const DeviceRank> receivers(int32_t class_sets) const;

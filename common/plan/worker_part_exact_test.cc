@@ -41,7 +41,7 @@ void ExpectRefused(const Change& change, const std::string& message) {
               StatusIs(absl::StatusCode::kInvalidArgument, absl::StrCat("worker's part", message)));
 }
 
-void ReplaceFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& ranks) {
+void SetFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& ranks) {
   IdSetList sets;
   sets.Add(ranks);
   for (int32_t set = 1; set < spec.device_sets.size(); ++set) sets.Add(spec.device_sets[set]);
@@ -56,7 +56,7 @@ TEST(WorkerPartExactTest, RefusesDevicesOutOfOrderOrBounds) {
   for (const auto& [devices, found] : sets) {
     ExpectRefused([&](WorkerPart::Spec& s) { s.devices = devices; },
                   absl::StrCat(", devices", expected, found));
-    ExpectRefused([&](WorkerPart::Spec& s) { ReplaceFirstSet(s, devices); },
+    ExpectRefused([&](WorkerPart::Spec& s) { SetFirstSet(s, devices); },
                   absl::StrCat(", device set", expected, found));
   }
 }

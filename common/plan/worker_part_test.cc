@@ -51,7 +51,7 @@ Workers RandomWorkers(RandomSource& random, const TensorTable& tensors) {
 }
 
 // Ranks: a.0 0, a.1 1, b.0 2, b.1 3.
-Plan Chains() {
+Plan PlanOfChains() {
   return ChainPlan(TensorOf("[8]: x=2 on a.0-1 [x] -> x=2 on b.0-1 [-]"),
                    {"a.0 > b.0 > b.1", "a.1 > b.1 > b.0"});
 }
@@ -67,7 +67,7 @@ void ReplaceFirstSet(WorkerPart::Spec& spec, const std::vector<DeviceRank>& rank
 }
 
 TEST(WorkerPartTest, HasTheRelaysThatTouchTheWorkersDevices) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
   ASSERT_THAT(parts, SizeIs(2));
   const WorkerPart::Spec& a = parts[0].spec();
@@ -86,7 +86,7 @@ TEST(WorkerPartTest, HasTheRelaysThatTouchTheWorkersDevices) {
 }
 
 TEST(WorkerPartTest, DeviceWithoutOneWorkerIsNamed) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   EXPECT_THAT(CutParts(plan, {kFour[0], kFour[1], kFour[2]}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("b.1"), HasSubstr("expected a live worker"))));
@@ -139,7 +139,7 @@ TEST(WorkerPartTest, TheDevicesOfAPartGetWhatThePlanHasForThem) {
 }
 
 TEST(WorkerPartTest, ADeviceOfAnotherWorkerCannotBeCutOut) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
   EXPECT_THAT(CutPart(parts[0], {1, 2}),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -150,7 +150,7 @@ TEST(WorkerPartTest, ADeviceOfAnotherWorkerCannotBeCutOut) {
 // The part of b.0 and b.1 of the chains, with a fault.
 template <typename Change>
 void ExpectRefused(Change change, const ::testing::Matcher<std::string>& message) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
   WorkerPart::Spec spec = parts[1].spec();
   change(spec);
@@ -265,7 +265,7 @@ TEST(ProvePartTest, FindsASharedStorageThatIsOverwrittenInPlace) {
 }
 
 TEST(WorkerPartTest, RefusesWhatIsOutOfBounds) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kTwoHosts));
   const auto expect_refused = [&](auto change) {
     WorkerPart::Spec spec = parts[1].spec();
@@ -298,7 +298,7 @@ TEST(WorkerPartTest, RefusesWhatIsOutOfBounds) {
 }
 
 TEST(WorkerPartTest, TheDigestTellsPartsApart) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, kFour));
   std::set<Digest> digests;
   for (const WorkerPart& part : parts) digests.insert(part.digest());
@@ -310,7 +310,7 @@ TEST(WorkerPartTest, TheDigestTellsPartsApart) {
 }
 
 TEST(WorkerPartTest, AWorkerOutsideThePlanHasAnEmptyPart) {
-  const Plan plan = Chains();
+  const Plan plan = PlanOfChains();
   Workers workers = kTwoHosts;
   workers.push_back({{"z", 0}});
   ASSERT_OK_AND_ASSIGN(const std::vector<WorkerPart> parts, CutParts(plan, workers));

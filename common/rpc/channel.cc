@@ -2,6 +2,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/library_hold.h"
 #include "common/rpc/server.h"
 
@@ -11,10 +12,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int kReconnectPauseFirstMs = 100;
-
-int Milliseconds(absl::Duration duration) {
-  return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
 
 void SetSession(const RpcChannelOptions& options, grpc::ChannelArguments& arguments) {
   // Otherwise channels to one address share a connection.

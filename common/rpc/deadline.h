@@ -12,4 +12,9 @@ inline constexpr absl::Duration kRpcDeadlineMax = absl::Minutes(10);
 // (0, kRpcDeadlineMax].
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout = kRpcDeadlineDefault);
 
+// As gRPC's settings have durations.
+inline int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
 }  // namespace crossmesh

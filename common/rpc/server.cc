@@ -8,6 +8,7 @@
 #include "common/rpc/address.h"
 #include "common/rpc/call_observer.h"
 #include "common/rpc/connection_acceptor.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/library_hold.h"
 #include "common/rpc/listening_address.h"
 #include "common/rpc/service_names.h"
@@ -21,10 +22,6 @@
 
 namespace crossmesh {
 namespace {
-
-int Milliseconds(absl::Duration duration) {
-  return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
 
 absl::StatusOr<std::vector<RpcAddress>> ParseAddresses(const RpcServer::Options& options) {
   if (options.addresses.empty()) {

@@ -9,6 +9,7 @@
 #include <absl/strings/ascii.h>
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
 #include <gtest/gtest.h>
@@ -44,6 +45,18 @@ int ExpectScriptsPlayAsWritten(absl::string_view folder,
     }
   }
   return scripts;
+}
+
+absl::Status StatusOf(const std::vector<std::string>& words, size_t first) {
+  if (words[first] == "OK") return absl::OkStatus();
+  for (int code = 1; code <= 16; ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) != words[first]) continue;
+    const std::string message =
+        absl::StrJoin(words.begin() + static_cast<int>(first) + 1, words.end(), " ");
+    return absl::Status(static_cast<absl::StatusCode>(code), message);
+  }
+  ADD_FAILURE() << "no status code " << words[first];
+  return absl::OkStatus();
 }
 
 }  // namespace crossmesh

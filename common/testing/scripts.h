@@ -4,9 +4,12 @@
 
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
 #include <absl/strings/string_view.h>
 
 namespace crossmesh {
@@ -19,5 +22,8 @@ std::string PlayScript(absl::string_view script,
 // as it is. Returns how many there are.
 int ExpectScriptsPlayAsWritten(absl::string_view folder,
                                absl::FunctionRef<std::string(const std::string& script)> play);
+
+// A status as the words of a script from `first` on say it: "OK", or "UNAVAILABLE gone away".
+absl::Status StatusOf(const std::vector<std::string>& words, size_t first);
 
 }  // namespace crossmesh

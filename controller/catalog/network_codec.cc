@@ -13,9 +13,11 @@ namespace {
 // Both have the same numbers.
 static_assert(static_cast<int>(NetworkSource::kMeasured) == v1::NetworkSource_MAX);
 
-v1::NetworkSource ToProto(NetworkSource source) { return static_cast<v1::NetworkSource>(source); }
+v1::NetworkSource SourceToProto(NetworkSource source) {
+  return static_cast<v1::NetworkSource>(source);
+}
 
-absl::StatusOr<NetworkSource> FromProto(v1::NetworkSource proto) {
+absl::StatusOr<NetworkSource> SourceFromProto(v1::NetworkSource proto) {
   if (v1::NetworkSource_IsValid(proto)) return static_cast<NetworkSource>(proto);
   return absl::InvalidArgumentError(
       absl::StrCat("network source: expected a number up to 3, found ", static_cast<int>(proto)));
@@ -27,7 +29,7 @@ v1::Network ToProto(const NetworkDescription& description) {
   v1::Network proto;
   *proto.mutable_topology() = ToProto(description.topology);
   proto.set_revision(description.revision);
-  proto.set_source(ToProto(description.source));
+  proto.set_source(SourceToProto(description.source));
   if (description.revision > 0) *proto.mutable_update_time() = ToProto(description.time);
   return proto;
 }
@@ -35,7 +37,7 @@ v1::Network ToProto(const NetworkDescription& description) {
 absl::StatusOr<NetworkDescription> FromProto(const v1::Network& proto) {
   NetworkDescription description = {.revision = proto.revision()};
   ASSIGN_OR_RETURN(description.topology, FromProto(proto.topology()));
-  ASSIGN_OR_RETURN(description.source, FromProto(proto.source()));
+  ASSIGN_OR_RETURN(description.source, SourceFromProto(proto.source()));
   ASSIGN_OR_RETURN(description.time, FromProto(proto.update_time()));
   return description;
 }

@@ -9,14 +9,6 @@
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-bool MovesBytes(const WorkerPart& part) {
-  return !part.spec().relays.empty() || !part.spec().copies.empty();
-}
-
-}  // namespace
-
 void OperationAttempt::SetWorkers(std::vector<WorkerRecord> owners) {
   workers = std::move(owners);
   devices.clear();
@@ -39,7 +31,7 @@ std::vector<WorkerShare> OperationAttempt::MakeShares() const {
       const int32_t replica = tensors.replica_of(device);
       if (replica >= 0) share.replica_of_device[device] = replica_numbers[replica];
     }
-    if (MovesBytes(part) || !share.replica_of_device.empty()) shares.push_back(std::move(share));
+    if (part.moves_bytes() || !share.replica_of_device.empty()) shares.push_back(std::move(share));
   }
   return shares;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kLong = PlanningOrder::kLongCost;
+constexpr int64_t kLongWork = PlanningOrder::kLongCost;
 
 class ThreadPlanningQueueTest : public ::testing::Test {
  protected:
@@ -45,10 +45,10 @@ class ThreadPlanningQueueTest : public ::testing::Test {
 TEST_F(ThreadPlanningQueueTest, ShortJobsDoNotWaitForLongOnesThatRunAndWait) {
   Gate gate;
   ThreadPlanningQueue queue(2, clock_, metrics_);
-  PostAndHold(queue, gate, kLong);
+  PostAndHold(queue, gate, kLongWork);
   int long_ones = 0;
   for (int i = 0; i < 3; ++i) {
-    queue.Post({.client = "a", .cost = kLong, .work = [&](const absl::Status& turn) {
+    queue.Post({.client = "a", .cost = kLongWork, .work = [&](const absl::Status& turn) {
                   EXPECT_OK(turn);
                   ++long_ones;  // one at a time
                 }});
@@ -57,7 +57,7 @@ TEST_F(ThreadPlanningQueueTest, ShortJobsDoNotWaitForLongOnesThatRunAndWait) {
   Run(queue, "a", 1);
   EXPECT_EQ(long_ones, 0);
   gate.Open();
-  Run(queue, "a", kLong + 1);
+  Run(queue, "a", kLongWork + 1);
   EXPECT_EQ(long_ones, 3);
 }
 
@@ -66,12 +66,12 @@ TEST_F(ThreadPlanningQueueTest, WhatWaitsWhenItStopsIsToldSoAndWhatComesLater) {
   Gate told;
   std::vector<absl::StatusCode> turns;
   ThreadPlanningQueue queue(2, clock_, metrics_);
-  PostAndHold(queue, gate, kLong);
+  PostAndHold(queue, gate, kLongWork);
   const auto work = [&](const absl::Status& turn) {
     turns.push_back(turn.code());
     told.Open();
   };
-  queue.Post({.client = "a", .cost = kLong, .work = work});
+  queue.Post({.client = "a", .cost = kLongWork, .work = work});
   Thread opener("opener", [&] {
     told.Wait();
     gate.Open();
@@ -85,12 +85,12 @@ TEST_F(ThreadPlanningQueueTest, WhatWaitsWhenItStopsIsToldSoAndWhatComesLater) {
 TEST_F(ThreadPlanningQueueTest, AJobForWhichThereIsNoPlaceIsToldSo) {
   Gate gate;
   ThreadPlanningQueue queue(2, clock_, metrics_);
-  PostAndHold(queue, gate, kLong);
+  PostAndHold(queue, gate, kLongWork);
   for (int i = 0; i < PlanningOrder::kWaitingOfClientMax; ++i) {
-    queue.Post({.client = "a", .cost = kLong, .work = [](const absl::Status& /*turn*/) {}});
+    queue.Post({.client = "a", .cost = kLongWork, .work = [](const absl::Status& /*turn*/) {}});
   }
   absl::Status told;
-  queue.Post({.client = "a", .cost = kLong, .work = [&](const absl::Status& t) { told = t; }});
+  queue.Post({.client = "a", .cost = kLongWork, .work = [&](const absl::Status& t) { told = t; }});
   EXPECT_THAT(told, StatusIs(absl::StatusCode::kResourceExhausted));
   gate.Open();
 }

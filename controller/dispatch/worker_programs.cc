@@ -21,10 +21,6 @@ namespace {
 
 using Edge = PipelineDescription::Edge;
 
-bool MovesBytes(const WorkerPart& part) {
-  return !part.spec().relays.empty() || !part.spec().copies.empty();
-}
-
 absl::Status NothingToCarryOut(const Edge& edge) {
   return absl::InvalidArgumentError(absl::StrCat(
       "edge from stage ", edge.from, " to ", edge.to,
@@ -87,7 +83,7 @@ class ProgramMaker {
     auto part = parts.begin();
     for (const auto& [worker, of_worker] : owned) {
       const WorkerPart& own = *part++;
-      if (!MovesBytes(own)) continue;
+      if (!own.moves_bytes()) continue;
       PlannedProgram& program = programs_[worker];
       v1::PipelineProgram::Transfer& out = *program.message.add_transfers() = message;
       *out.mutable_part() = ToProto(own);

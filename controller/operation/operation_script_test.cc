@@ -25,19 +25,6 @@ DeviceRank Rank(absl::string_view text) {
   return rank;
 }
 
-// "OK", or "UNAVAILABLE gone away".
-absl::Status StatusOf(const std::vector<std::string>& words, size_t first) {
-  if (words[first] == "OK") return absl::OkStatus();
-  for (int code = 1; code <= 16; ++code) {
-    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) != words[first]) continue;
-    const std::string message =
-        absl::StrJoin(words.begin() + static_cast<int>(first) + 1, words.end(), " ");
-    return absl::Status(static_cast<absl::StatusCode>(code), message);
-  }
-  ADD_FAILURE() << "no status code " << words[first];
-  return absl::OkStatus();
-}
-
 // "w0{3:0 4:1}" with the spaces of the braces as commas: "w0{3:0,4:1}".
 WorkerShare ShareOf(absl::string_view text) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('{', 1));

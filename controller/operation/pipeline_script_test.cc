@@ -12,7 +12,6 @@
 #include <absl/strings/match.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 #include <gtest/gtest.h>
 
@@ -26,19 +25,6 @@ int64_t Number(absl::string_view text) {
   int64_t number = 0;
   EXPECT_TRUE(absl::SimpleAtoi(text, &number)) << text;
   return number;
-}
-
-// "OK", or "UNAVAILABLE gone away".
-absl::Status StatusOf(const Words& words, size_t first) {
-  if (words[first] == "OK") return absl::OkStatus();
-  for (int code = 1; code <= 16; ++code) {
-    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) != words[first]) continue;
-    return absl::Status(
-        static_cast<absl::StatusCode>(code),
-        absl::StrJoin(words.begin() + static_cast<int>(first) + 1, words.end(), " "));
-  }
-  ADD_FAILURE() << "no status code " << words[first];
-  return absl::OkStatus();
 }
 
 absl::string_view TextOf(Machine::Wait wait) {
@@ -71,7 +57,7 @@ Machine::Reported ReportOf(absl::string_view line) {
   return {words[1], Number(words[2]), StatusOf(words, 3), {halves.begin() + 1, halves.end()}};
 }
 
-Machine::Event EventOf(absl::string_view line) {
+Machine::Event EventOfRun(absl::string_view line) {
   const Words words = absl::StrSplit(line, ' ');
   const std::string& kind = words[0];
   if (kind == "WorkersReady") return Machine::WorkersReady{{words.begin() + 1, words.end()}};
@@ -106,7 +92,7 @@ absl::string_view TextOf(PipelineRunState state) {
 }
 
 // "BeginIteration 3"
-struct ActionText {
+struct RunActionText {
   std::string operator()(const Machine::StartPrograms& a) const {
     return absl::StrCat("StartPrograms generation ", a.generation);
   }
@@ -133,7 +119,7 @@ struct ActionText {
 };
 
 // "Run 3", or "Run 3 stop_at_failure", comes first.
-std::string Play(const std::string& script) {
+std::string PlayRun(const std::string& script) {
   std::optional<Machine> machine;
   return PlayScript(script, [&machine](absl::string_view event) {
     std::string played;
@@ -143,8 +129,8 @@ std::string Play(const std::string& script) {
           Machine::Options{.iterations = Number(words[1]), .stop_at_failure = words.size() > 2});
       return played;
     }
-    for (const Machine::Action& action : machine->Handle(EventOf(event))) {
-      absl::StrAppend(&played, "    ", std::visit(ActionText(), action), "\n");
+    for (const Machine::Action& action : machine->Handle(EventOfRun(event))) {
+      absl::StrAppend(&played, "    ", std::visit(RunActionText(), action), "\n");
     }
     absl::StrAppend(&played, "  ", TextOf(machine->state()));
     if (!machine->error().ok()) {
@@ -156,7 +142,7 @@ std::string Play(const std::string& script) {
 }
 
 TEST(PipelineScripts, EveryScriptPlaysAsItIsWritten) {
-  EXPECT_GE(ExpectScriptsPlayAsWritten("controller/operation/pipeline_testdata", Play), 10);
+  EXPECT_GE(ExpectScriptsPlayAsWritten("controller/operation/pipeline_testdata", PlayRun), 10);
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ absl::StatusOr<absl::Duration> LinkTimeOf(const v1::MeasureNetworkRequest& reque
   return DurationIn(request.link_time(), kLinkTimes, "link_time");
 }
 
-v1::MeasureNetworkResponse::Link ToProto(const LinkFigures& figures,
-                                         const std::vector<ProbePort>& ports) {
+v1::MeasureNetworkResponse::Link LinkToProto(const LinkFigures& figures,
+                                             const std::vector<ProbePort>& ports) {
   v1::MeasureNetworkResponse::Link link;
   link.set_from(ToString(ports[figures.link.from]));
   link.set_to(ToString(ports[figures.link.to]));
@@ -178,8 +178,8 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> NetworkService::MeasurementCa
     ASSIGN_OR_RETURN(network, Store(measured));
   }
   v1::MeasureNetworkResponse::Result result;
-  *result.mutable_network() = crossmesh::ToProto(*network);
-  for (const LinkFigures& link : measured.links) *result.add_links() = ToProto(link, ports_);
+  *result.mutable_network() = ToProto(*network);
+  for (const LinkFigures& link : measured.links) *result.add_links() = LinkToProto(link, ports_);
   AddWarnings(measured, result);
   return result;
 }

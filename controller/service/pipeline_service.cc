@@ -21,7 +21,7 @@ namespace crossmesh {
 namespace {
 
 constexpr DurationRange kIterationDeadlines = {absl::Milliseconds(100), absl::Hours(24)};
-constexpr DurationRange kStallLimits = {absl::Milliseconds(10), absl::Hours(1)};
+constexpr DurationRange kRunStallLimits = {absl::Milliseconds(10), absl::Hours(1)};
 constexpr DurationRange kRejoinLimits = {absl::ZeroDuration(), absl::Hours(24)};
 
 }  // namespace
@@ -128,7 +128,7 @@ absl::StatusOr<PipelineRequest> PipelineService::RequestOf(
   }
   if (request.has_stall_limit()) {
     ASSIGN_OR_RETURN(run.stall_limit,
-                     DurationIn(request.stall_limit(), kStallLimits, "stall_limit"));
+                     DurationIn(request.stall_limit(), kRunStallLimits, "stall_limit"));
   }
   if (request.has_rejoin_limit()) {
     ASSIGN_OR_RETURN(run.rejoin_limit,

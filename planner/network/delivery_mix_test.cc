@@ -29,8 +29,8 @@ HostNetwork NetworkOf(std::vector<int64_t> rates, std::vector<int32_t> rack_of_h
   return network;
 }
 
-void Add(Demands& demands, std::vector<int32_t> holders, std::vector<int32_t> receivers,
-         int64_t bytes) {
+void AddDemand(Demands& demands, std::vector<int32_t> holders, std::vector<int32_t> receivers,
+               int64_t bytes) {
   demands.demands.push_back({demands.sets.Intern(holders), demands.sets.Intern(receivers), bytes});
 }
 
@@ -44,7 +44,7 @@ ExactBound BoundOf(const Demands& demands, const HostNetwork& network) {
 TEST(DeliveryMixTest, ASlowHolderAndANarrowUplinkShareTheWork) {
   const HostNetwork network = NetworkOf({1, 4, 4}, {0, 1, 0}, {2, 1});
   Demands demands;
-  Add(demands, {0, 1}, {2}, 12);
+  AddDemand(demands, {0, 1}, {2}, 12);
   const ExactBound bound = BoundOf(demands, network);
   EXPECT_EQ(bound.uplink.seconds, Fraction(12, 5));
   EXPECT_EQ(bound.ingress.seconds, Fraction(3));
@@ -67,8 +67,8 @@ TEST(DeliveryMixTest, ASlowHolderAndANarrowUplinkShareTheWork) {
 TEST(DeliveryMixTest, OneHolderAndOneReceiverLeaveNoChoice) {
   const HostNetwork network = NetworkOf({1, 1, 1}, {0, 0, 1}, {1, 1});
   Demands demands;
-  Add(demands, {0}, {2}, 12);
-  Add(demands, {1}, {2}, 12);
+  AddDemand(demands, {0}, {2}, 12);
+  AddDemand(demands, {1}, {2}, 12);
   EXPECT_THAT(MixDeliveries(demands, network, Fraction(24)).parts, IsEmpty());
 }
 
@@ -83,7 +83,7 @@ TEST(DeliveryMixTest, NothingIsMixedOfMorePlacesThanTheLimit) {
   }
   const HostNetwork network = NetworkOf(std::vector<int64_t>(kHosts, 4), racks, {1, 1});
   Demands demands;
-  Add(demands, holders, {0}, 1 << 20);
+  AddDemand(demands, holders, {0}, 1 << 20);
   const Fraction known = ComputeBound(demands, network).terms();
   EXPECT_THAT(MixDeliveries(demands, network, known).parts, SizeIs(1));
   demands.demands.resize(kMixPlacesMax / kHosts, demands.demands[0]);
@@ -97,17 +97,17 @@ TEST(DeliveryMixTest, NothingIsMixedOfMorePlacesThanTheLimit) {
 TEST(DeliveryMixTest, FixedLoadsCount) {
   const HostNetwork network = NetworkOf({1, 4, 4, 4}, {0, 1, 0, 0}, {9, 1});
   Demands demands;
-  Add(demands, {0, 1}, {2}, 12);
-  Add(demands, {1}, {3}, 2);
+  AddDemand(demands, {0, 1}, {2}, 12);
+  AddDemand(demands, {1}, {3}, 2);
   EXPECT_EQ(BoundOf(demands, network).seconds(), Fraction(7));
 }
 
-struct RandomCase {
+struct RandomMix {
   Demands demands;
   HostNetwork network;
 };
 
-RandomCase RandomRacks(uint64_t seed) {
+RandomMix RandomRacks(uint64_t seed) {
   std::mt19937_64 random(seed);
   const size_t hosts = 2 + random() % 6, racks = 1 + random() % 4;
   std::vector<int64_t> rates, rack_rates;
@@ -117,7 +117,7 @@ RandomCase RandomRacks(uint64_t seed) {
     rack_of_host.push_back(static_cast<int32_t>(random() % racks));
   }
   for (size_t r = 0; r < racks; ++r) rack_rates.push_back(static_cast<int64_t>(random() % 9));
-  RandomCase result{.network = NetworkOf(rates, rack_of_host, rack_rates)};
+  RandomMix result{.network = NetworkOf(rates, rack_of_host, rack_rates)};
   for (uint64_t d = 1 + random() % 6; d > 0; --d) {
     std::vector<int32_t> holders, receivers;
     for (size_t h = 0; h < hosts; ++h) {
@@ -125,7 +125,7 @@ RandomCase RandomRacks(uint64_t seed) {
       if (role < 2) (role == 0 ? holders : receivers).push_back(static_cast<int32_t>(h));
     }
     if (holders.empty() || receivers.empty()) continue;
-    Add(result.demands, holders, receivers, 1 + static_cast<int64_t>(random() % 1000));
+    AddDemand(result.demands, holders, receivers, 1 + static_cast<int64_t>(random() % 1000));
   }
   return result;
 }
@@ -139,7 +139,7 @@ class Loads {
                .rack_up = std::vector<double>(network.racks.size()),
                .rack_down = std::vector<double>(network.racks.size())} {}
 
-  void Add(HostRank from, HostRank to, double bytes) {
+  void AddDemand(HostRank from, HostRank to, double bytes) {
     loads_.host_out[from] += bytes;
     loads_.host_in[to] += bytes;
     if (!network_.CrossesRacks(from, to)) return;
@@ -180,13 +180,13 @@ TEST(DeliveryMixTest, RandomMixesNeedNoLongerThanTheirBound) {
     for (size_t d = 0; d < demands.demands.size(); ++d) {
       const Demand& demand = demands.demands[d];
       if (mix.parts[d].empty()) {
-        loads.Add(demands.holders(demand)[0], demands.receivers(demand)[0],
-                  static_cast<double>(demand.bytes));
+        loads.AddDemand(demands.holders(demand)[0], demands.receivers(demand)[0],
+                        static_cast<double>(demand.bytes));
       }
       for (const DeliveryMix::Part& part : mix.parts[d]) {
         EXPECT_EQ(part.hops.size(), demands.receivers(demand).size());
         for (const HostHop& hop : part.hops) {
-          loads.Add(hop.from, hop.to, part.share * static_cast<double>(demand.bytes));
+          loads.AddDemand(hop.from, hop.to, part.share * static_cast<double>(demand.bytes));
         }
       }
     }
@@ -204,7 +204,7 @@ TEST(DeliveryMixTest, TooManyPortsAreLeftToTheTerms) {
   const HostNetwork network =
       NetworkOf(std::vector<int64_t>(kHosts, 1), rack_of_host, {50, 50, 50});
   Demands demands;
-  for (int32_t h = 0; h + 2 < kHosts; ++h) Add(demands, {h, h + 1}, {h + 2}, 5);
+  for (int32_t h = 0; h + 2 < kHosts; ++h) AddDemand(demands, {h, h + 1}, {h + 2}, 5);
   EXPECT_THAT(MixDeliveries(demands, network, Fraction(5)).parts, IsEmpty());
 }
 

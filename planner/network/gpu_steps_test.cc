@@ -14,7 +14,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kNic = 50e9;
+constexpr double kNicRate = 50e9;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 // a.0, a.1, b.0 and c.0, in this order.
@@ -45,9 +45,10 @@ TEST(GpuStepsTest, AStepTakesAsLongAsItsFullestPort) {
   EXPECT_EQ(run.messages, 8);
   EXPECT_EQ(run.message_bytes, 64 * kMiB);
   EXPECT_EQ(run.step_bytes, 8 * kMiB);
-  EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / kNic);
+  EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / kNicRate);
   EXPECT_NEAR(run.seconds,
-              64 * kMiB / kNic + 8 * gpu_costs::kMessageSeconds + gpu_costs::kStepSeconds, 1e-12);
+              64 * kMiB / kNicRate + 8 * gpu_costs::kMessageSeconds + gpu_costs::kStepSeconds,
+              1e-12);
 }
 
 TEST(GpuStepsTest, AShortStepTakesAsLongAsItTakesToIssueIt) {
@@ -88,7 +89,7 @@ TEST(GpuStepsTest, TooManyChunksAreTakenToBeAlike) {
   const GpuRun run = PredictSteps(Network(), routes, kNoCopies, small);
   EXPECT_EQ(run.messages, int64_t{1} << 22);
   EXPECT_NEAR(run.seconds,
-              (int64_t{1} << 38) / kNic + (int64_t{1} << 22) * gpu_costs::kMessageSeconds,
+              (int64_t{1} << 38) / kNicRate + (int64_t{1} << 22) * gpu_costs::kMessageSeconds,
               0.01 * run.seconds);
 }
 

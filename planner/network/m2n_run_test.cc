@@ -13,11 +13,11 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kNic = 50e9;
-constexpr double kLink = 450e9;
+constexpr double kRateOfNic = 50e9;
+constexpr double kRateOfLink = 450e9;
 constexpr double kCopy = 1.34e12;
 constexpr double kKernel = 8 * gpu_costs::kChannelBytesPerSecond;
-constexpr double kPieceSeconds = (int64_t{256} << 10) / kNic;
+constexpr double kPieceSeconds = (int64_t{256} << 10) / kRateOfNic;
 constexpr double kGiB = int64_t{1} << 30;
 
 // Of one tensor of 2^30 bytes, unless its text says another shape.
@@ -46,30 +46,30 @@ constexpr char kOneToOne[] = "[32768, 32768]: x=1 on a.0 [-, -] -> y=1 on b.0 [-
 
 TEST(M2nRunTest, PackingSendingAndUnpackingTakeTurns) {
   ExpectNear(Predict({kOneToOne}),
-             2 * kGiB / kCopy + kGiB / kNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
 }
 
 TEST(M2nRunTest, CopiesOfAHostPassOnWhatOneOfThemGot) {
   // Three copies by links take less time than the NIC.
   ExpectNear(Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=4 on b.0-3 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
 }
 
 TEST(M2nRunTest, SourcePartsAreDealtToTheCopiesOfAHost) {
-  ExpectNear(
-      Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> r=2 on b.0-1 [-, -]"}),
-      (kGiB / 2 + kGiB) / kCopy + kGiB / 2 / kNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+  ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> r=2 on b.0-1 [-, -]"}),
+             (kGiB / 2 + kGiB) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nRunSeconds +
+                 kPieceSeconds);
 }
 
 TEST(M2nRunTest, AHostPassesOnToTheNext) {
   ExpectNear(Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=3 on b.0,c.0,d.0 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kNic + gpu_costs::kM2nRunSeconds + 3 * kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + 3 * kPieceSeconds);
 }
 
 TEST(M2nRunTest, EachSourceReplicaHasItsShareOfTheCopies) {
   // One hop.
   ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [-, -] -> r=2 on b.0,c.0 [-, -]"}),
-             2 * kGiB / kCopy + kGiB / kNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+             2 * kGiB / kCopy + kGiB / kRateOfNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
   // Further replicas do nothing.
   ExpectNear(Predict({"[32768, 32768]: x=3 on a.0-2 [-, -] -> y=1 on b.0 [-, -]"}),
              Predict({kOneToOne}));
@@ -77,7 +77,7 @@ TEST(M2nRunTest, EachSourceReplicaHasItsShareOfTheCopies) {
 
 TEST(M2nRunTest, OnOneHostCopyEnginesPutIntoEveryCopy) {
   ExpectNear(Predict({"[32768, 32768]: x=1 on a.0 [-, -] -> r=3 on a.1-3 [-, -]"}),
-             2 * kGiB / kCopy + 3 * kGiB / kLink + gpu_costs::kM2nRunSeconds);
+             2 * kGiB / kCopy + 3 * kGiB / kRateOfLink + gpu_costs::kM2nRunSeconds);
 }
 
 TEST(M2nRunTest, OnOneHostInTheOtherOrderAKernelSends) {
@@ -86,16 +86,16 @@ TEST(M2nRunTest, OnOneHostInTheOtherOrderAKernelSends) {
 }
 
 TEST(M2nRunTest, OnlyPartsThatMeetAreSent) {
-  ExpectNear(
-      Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [y, -]"}),
-      (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
-  ExpectNear(
-      Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [-, y]"}),
-      (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kNic + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+  ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [y, -]"}),
+             (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nRunSeconds +
+                 kPieceSeconds);
+  ExpectNear(Predict({"[32768, 32768]: x=2 on a.0-1 [x, -] -> y=4 on b.0-3 [-, y]"}),
+             (kGiB / 2 + kGiB / 4) / kCopy + kGiB / 2 / kRateOfNic + gpu_costs::kM2nRunSeconds +
+                 kPieceSeconds);
 }
 
 TEST(M2nRunTest, WhatDoesNotFitIntoTheBufferIsAnotherRun) {
-  ExpectNear(Predict({kOneToOne}, 5), 5 * (2 * kGiB / kCopy + kGiB / kNic) +
+  ExpectNear(Predict({kOneToOne}, 5), 5 * (2 * kGiB / kCopy + kGiB / kRateOfNic) +
                                           3 * (gpu_costs::kM2nRunSeconds + kPieceSeconds));
 }
 
@@ -103,13 +103,14 @@ TEST(M2nRunTest, TensorsOfAnotherTopologyWaitForThoseOfTheFirst) {
   const std::string other = "[32768, 32768]: x=1 on a.1 [-, -] -> y=1 on b.1 [-, -]";
   ExpectNear(Predict({kOneToOne, other}), 2 * Predict({kOneToOne}));
   // Of one topology they go together.
-  ExpectNear(Predict({kOneToOne, "[32768, 16384]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]"}),
-             1.5 * (2 * kGiB / kCopy + kGiB / kNic) + gpu_costs::kM2nRunSeconds + kPieceSeconds);
+  ExpectNear(
+      Predict({kOneToOne, "[32768, 16384]: x=1 on a.0 [-, -] -> y=1 on b.0 [-, -]"}),
+      1.5 * (2 * kGiB / kCopy + kGiB / kRateOfNic) + gpu_costs::kM2nRunSeconds + kPieceSeconds);
 }
 
 TEST(M2nRunTest, SmallTensorsTakeTheTimeOfTheirCopies) {
   ExpectNear(Predict({"[64]: x=1 on a.0 [-] -> y=1 on b.0 [-]"}, 1000),
-             2 * 1000 * gpu_costs::kM2nCopySeconds + 64e3 / kNic + gpu_costs::kM2nRunSeconds +
+             2 * 1000 * gpu_costs::kM2nCopySeconds + 64e3 / kRateOfNic + gpu_costs::kM2nRunSeconds +
                  kPieceSeconds);
 }
 

@@ -6,7 +6,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kTolerance = 1e-9;
+constexpr double kBasisTolerance = 1e-9;
 // Slightly different right sides let no two variables reach 0 at once, so that every step gains.
 constexpr double kDisturbance = 1e-8;
 
@@ -57,7 +57,7 @@ bool MixBasis::Relieve() {
   for (int32_t port = 1; port < ports_; ++port) {
     if (Price(port) < Price(least)) least = port;
   }
-  return Price(least) < -kTolerance && Enter(kRoom - least);
+  return Price(least) < -kBasisTolerance && Enter(kRoom - least);
 }
 
 int32_t MixBasis::FindRow(int32_t group) const {
@@ -95,12 +95,12 @@ bool MixBasis::Enter(int32_t variable) {
   for (int32_t row = 0; row < ports_; ++row) {
     if (GroupOf(row) != kNone) key_loss[GroupOf(row)] -= direction[row];
     // Time is what is minimised: it may fall, and never leaves the basis.
-    if (row == time_row_ || direction[row] <= kTolerance) continue;
+    if (row == time_row_ || direction[row] <= kBasisTolerance) continue;
     const double step = std::max(0.0, values_[row]) / direction[row];
     if (leaving == kNone || step < least) leaving = row, least = step;
   }
   for (size_t group = 0; group < key_.size(); ++group) {
-    if (key_loss[group] <= kTolerance) continue;
+    if (key_loss[group] <= kBasisTolerance) continue;
     const double step = std::max(0.0, key_share_[group]) / key_loss[group];
     if ((leaving == kNone && leaving_key == kNone) || step < least) {
       leaving_key = static_cast<int32_t>(group), least = step;
@@ -158,7 +158,7 @@ void MixBasis::Pivot(int32_t row, int32_t variable, std::span<const double> dire
 std::vector<std::pair<int32_t, double>> MixBasis::Shares() const {
   std::vector<std::pair<int32_t, double>> shares;
   const auto add = [&shares](int32_t column, double share) {
-    if (share > kTolerance) shares.emplace_back(column, share);
+    if (share > kBasisTolerance) shares.emplace_back(column, share);
   };
   for (int32_t row = 0; row < ports_; ++row) {
     if (variable_[row] >= 0) add(variable_[row], values_[row]);

@@ -9,7 +9,7 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 // Work that holds memory, for one microbatch.
 struct HeldWork {
@@ -17,7 +17,7 @@ struct HeldWork {
   double seconds = 0;
 
   double rate() const {
-    return bytes == ByteCount(0) ? kInfinity : seconds / static_cast<double>(bytes.value());
+    return bytes == ByteCount(0) ? kNoBound : seconds / static_cast<double>(bytes.value());
   }
 };
 
@@ -55,7 +55,7 @@ class SharedRankBound {
   // The most work of which all can be held at once, as if it could be had in parts.
   double MostHeld(std::vector<HeldWork> works) const {
     std::ranges::sort(works, std::ranges::greater(), &HeldWork::rate);
-    double room = rank_.room ? static_cast<double>(rank_.room->value()) : kInfinity;
+    double room = rank_.room ? static_cast<double>(rank_.room->value()) : kNoBound;
     double seconds = 0;
     for (const HeldWork& work : works) {
       double count = rank_.microbatches;
@@ -95,7 +95,7 @@ class SharedRankBound {
 
   // How long the rank waits before its first backward op.
   double FillingIdle() const {
-    double back = kInfinity;  // when that can begin
+    double back = kNoBound;  // when that can begin
     std::vector<HeldWork> forward;
     for (const SharedStage& stage : rank_.stages) {
       back = std::min(back, stage.head + stage.gap);
@@ -118,7 +118,7 @@ class SharedRankBound {
     // Seen from the end: a backward op ends before the way that its gradient has to go.
     const std::vector<Arrival> arrivals =
         ArrivalsOf(&SharedStage::tail, &SharedStage::tail_pace, &SharedStage::backward);
-    double idle = kInfinity;
+    double idle = kNoBound;
     for (const SharedStage& last : rank_.stages) {
       const double left = last.round_trip + last.tail - last.forward;
       const double busy = std::min(held, MostDone(arrivals, left) + delayed);
@@ -148,7 +148,7 @@ double WindowOfSharedRank(const SharedRank& rank) {
   if (!rank.room) return 0;
   double held = 0;   // bytes, for so long
   int64_t unit = 0;  // what is held at once is a multiple of it
-  double head = kInfinity, tail = kInfinity;
+  double head = kNoBound, tail = kNoBound;
   for (const SharedStage& stage : rank.stages) {
     held +=
         static_cast<double>(stage.backward_bytes.value()) * stage.round_trip +

@@ -25,7 +25,7 @@ namespace crossmesh {
 namespace {
 
 constexpr double kBytesPerSecond = 12.5e9;
-constexpr double kRounding = 1e-9;
+constexpr double kFanOutRounding = 1e-9;
 
 // From one host to so many others, all alike.
 struct Broadcast {
@@ -82,7 +82,7 @@ TEST(FanOutTest, ATransferOfOneChunkTakesTwoHops) {
   EXPECT_EQ(figures.depth, 2);
   EXPECT_TRUE(figures.simulated);
   // The root sends a sixth to each of six hosts, which send it to all others.
-  EXPECT_NEAR(figures.predicted_seconds, 2 * (PortSeconds(broadcast) + 10e-6), kRounding);
+  EXPECT_NEAR(figures.predicted_seconds, 2 * (PortSeconds(broadcast) + 10e-6), kFanOutRounding);
   EXPECT_THAT(figures.search, testing::HasSubstr("trees of fan-out 6"));
 }
 
@@ -91,7 +91,7 @@ TEST(FanOutTest, ManyHostsAreReachedByTwoTreesWithoutLatencies) {
   const PlanFigures figures = FiguresFor(broadcast);
   EXPECT_EQ(figures.depth, 6);
   // 16 leaves are 8 chunks of each tree; a chain would take 16 + 62 of 16.
-  EXPECT_NEAR(figures.predicted_seconds, PortSeconds(broadcast) * (8 + 5) / 8, kRounding);
+  EXPECT_NEAR(figures.predicted_seconds, PortSeconds(broadcast) * (8 + 5) / 8, kFanOutRounding);
 }
 
 TEST(FanOutTest, PortsCarryWhatTheyCarriedInChains) {
@@ -99,7 +99,7 @@ TEST(FanOutTest, PortsCarryWhatTheyCarriedInChains) {
   EXPECT_LT(figures.depth, 15);
   EXPECT_EQ(figures.busiest_host_bytes, int64_t{1} << 20);
   EXPECT_EQ(figures.network_bytes, figures.least_network_bytes);
-  EXPECT_NEAR(figures.excess.rounding_seconds, 0, kRounding);
+  EXPECT_NEAR(figures.excess.rounding_seconds, 0, kFanOutRounding);
 }
 
 TEST(FanOutTest, ChainsOfManyChunksStayChains) {
@@ -139,7 +139,7 @@ TEST(FanOutTest, WhereLatencyRulesTreesAreNoSlowerThanRounds) {
         SCOPED_TRACE(absl::StrCat(bytes, " bytes to ", receivers, ", ", latency_us, " us"));
         const Broadcast broadcast = {receivers, bytes, latency_us};
         EXPECT_LE(FiguresFor(broadcast).predicted_seconds,
-                  LeastSecondsInRounds(broadcast) * (1 + kRounding));
+                  LeastSecondsInRounds(broadcast) * (1 + kFanOutRounding));
       }
     }
   }

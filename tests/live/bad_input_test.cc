@@ -20,13 +20,13 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kBytes = 4 << 20;
+constexpr int64_t kStorageBytes = 4 << 20;
 
 class BadInputTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(cluster_, LiveCluster::Start({.workers = {"node-0", "node-1"}}));
-    ASSERT_OK_AND_ASSIGN(case_, ReshardCase::Create({.manifest = TensorsOf(kBytes),
+    ASSERT_OK_AND_ASSIGN(case_, ReshardCase::Create({.manifest = TensorsOf(kStorageBytes),
                                                      .destination = "on node-1.0",
                                                      .replica_axes = {}},
                                                     *cluster_));

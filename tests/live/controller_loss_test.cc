@@ -23,7 +23,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kArriveMax = absl::Seconds(30);
+constexpr absl::Duration kComeBackMax = absl::Seconds(30);
 constexpr absl::Duration kDeadline = absl::Seconds(20);  // of an operation
 
 // What a worker answers to a task of a controller of `epoch`.
@@ -67,7 +67,7 @@ TEST(ControllerLossTest, WorkersAnswerTheNextControllerAndRefuseTheFormer) {
   v1::ReshardSpec slow = reshard->spec();  // so that it is not over when the controller dies
   slow.set_nic_share(0.02);
   RunningReshard running(cluster->controller_address(), slow);
-  ASSERT_TRUE(WaitUntil(kArriveMax, [&] { return reshard->HasArrived("node-1"); }));
+  ASSERT_TRUE(WaitUntil(kComeBackMax, [&] { return reshard->HasArrived("node-1"); }));
   ASSERT_FALSE(running.HasEnded());
   cluster->Kill(LiveCluster::kController);
 
@@ -111,7 +111,7 @@ TEST(ControllerLossTest, WithoutANextControllerWorkersStopByTheDeadline) {
                                            *cluster));
   reshard->spec().mutable_deadline()->set_seconds(10);
   const RunningReshard running(cluster->controller_address(), reshard->spec());
-  ASSERT_TRUE(WaitUntil(kArriveMax, [&] { return reshard->HasArrived("node-1"); }));
+  ASSERT_TRUE(WaitUntil(kComeBackMax, [&] { return reshard->HasArrived("node-1"); }));
   cluster->Kill(LiveCluster::kController);
   for (const std::string& worker : cluster->workers()) {
     EXPECT_TRUE(WaitUntil(absl::Seconds(15), [&] {

@@ -40,12 +40,12 @@ using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kBytes = 64 << 20;
+constexpr int64_t kGpuBytes = 64 << 20;
 constexpr int kGpus = 4;
 constexpr char kDevices[] = "node-0.1-2,node-1.1-2";
-constexpr absl::Duration kArriveMax = absl::Seconds(60);
+constexpr absl::Duration kGpuArriveMax = absl::Seconds(60);
 // From the end of a GPU's process to the failure of what it was to receive.
-constexpr absl::Duration kLossMax = absl::Seconds(10);
+constexpr absl::Duration kGpuLossMax = absl::Seconds(10);
 
 // Those of GPU `number`; 0 when there is none.
 pid_t ProcessOf(int number) {
@@ -211,7 +211,7 @@ class GpuTest : public testing::Test {
     ExpectDestinations(version);
   }
 
-  Manifest manifest_ = TensorsOf(kBytes);
+  Manifest manifest_ = TensorsOf(kGpuBytes);
   std::unique_ptr<LiveCluster> cluster_;
   v1::ReshardSpec spec_;
   std::unique_ptr<const TensorTable> tensors_;
@@ -298,10 +298,10 @@ TEST_F(GpuTest, AProcessThatIsKilledFailsItsReplicaAndTheNextOperationWorks) {
   const RealClock clock;
   const absl::Duration begin = clock.Monotonic();
   ASSERT_OK_AND_ASSIGN(const v1::Operation operation, running.Result());
-  EXPECT_LE(clock.Monotonic() - begin, kLossMax);
+  EXPECT_LE(clock.Monotonic() - begin, kGpuLossMax);
   EXPECT_THAT(operation.error(), HasSubstr(StandInUuid(3)));
-  ASSERT_TRUE(WaitUntil(kArriveMax, [] { return ProcessOf(3) != 0; }));
-  ASSERT_TRUE(WaitUntil(kArriveMax, [&] {
+  ASSERT_TRUE(WaitUntil(kGpuArriveMax, [] { return ProcessOf(3) != 0; }));
+  ASSERT_TRUE(WaitUntil(kGpuArriveMax, [&] {
     const absl::StatusOr<double> up =
         cluster_->Metric("node-1", "crossmesh_worker_gpus", R"(state="up")");
     return up.ok() && *up == 2;

@@ -30,8 +30,6 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kLeaf = Plan::kLeafBytes;
-
 // From a.0 to b.0, in relays of three leaves and of ten bytes: chunks 1, 2, 3, the end 4, chunk 5,
 // the end 6, and the end of all 7.
 Plan TwoRelays() {
@@ -283,7 +281,7 @@ TEST_F(ReceiverCallsTest, WhatMovesIsNotStalled) {
   EXPECT_TRUE(receiver_->StalledOnRound());
 }
 
-class Waiter final : public StagingWaiter {
+class SilentWaiter final : public StagingWaiter {
  public:
   void OnStagingFree() override {}
 };
@@ -308,7 +306,7 @@ class WaitingReceiverTest : public ReceiverCallsTest {
   // Would another that asks for a leaf get it now?
   bool CanStageALeaf() {
     StagingPool& pool = task_->shared.receive_staging;
-    Waiter waiter;
+    SilentWaiter waiter;
     const auto staging = pool.Allocate(kLeaf, waiter);
     pool.Forget(waiter);
     return staging.has_value();

@@ -33,8 +33,6 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
-constexpr int64_t kLeaf = Plan::kLeafBytes;
-
 // Relays of three leaves and of ten bytes along a chain that begins at a.0.
 Plan TwoRelays(const std::string& chain, const std::string& destination) {
   return PlanOfRelays(
@@ -43,7 +41,7 @@ Plan TwoRelays(const std::string& chain, const std::string& destination) {
       {{chain, 3 * kLeaf}, {chain, 10, {7, 9}}});
 }
 
-class Waiter final : public StagingWaiter {
+class CountingWaiter final : public StagingWaiter {
  public:
   void OnStagingFree() override { ++told; }
 
@@ -93,7 +91,7 @@ class ChannelSenderTest : public testing::Test {
   // Would another that asks for a leaf get it now?
   bool CanStageALeaf() {
     StagingPool& pool = task_->shared.send_staging;
-    Waiter other;
+    CountingWaiter other;
     const auto staging = pool.Allocate(kLeaf, other);
     pool.Forget(other);
     return staging.has_value();
@@ -103,7 +101,7 @@ class ChannelSenderTest : public testing::Test {
   std::unique_ptr<BareTask> task_;
   const PreparedPart::Channel* channel_ = nullptr;
   SendWindow window_{PeerId(1)};
-  Waiter waiter_;
+  CountingWaiter waiter_;
   std::unique_ptr<ChannelSender> sender_;
   size_t seen_ = 0;
   size_t taken_ = 0;

@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // For tests that check which worker is blamed: so long that no thread of this process is that late.
-constexpr absl::Duration kStallLimit = absl::Seconds(1);
+constexpr absl::Duration kShortStallLimit = absl::Seconds(1);
 
 // A random plan, and workers to which its devices were dealt.
 struct Case {
@@ -147,7 +147,7 @@ TEST(ExecutorFaults, ACutInTheMiddleFailsNoDeviceThatIsNotDownstream) {
       one.runner.fabric().SetFaults(one.runner.address(other), one.runner.address(0), cut);
     }
     // A worker that connects after the cut finds a peer that has given up: it answers no more.
-    const MeshOutcome outcome = one.Run({.stall_limit = kStallLimit});
+    const MeshOutcome outcome = one.Run({.stall_limit = kShortStallLimit});
     const auto downstream = one.Downstream(0);
     for (const auto& [device, report] : outcome.devices) {
       if (report.status.ok()) continue;
@@ -163,7 +163,7 @@ TEST(ExecutorFaults, ACutInTheMiddleFailsNoDeviceThatIsNotDownstream) {
 TEST(ExecutorFaults, AWorkerThatHangsIsBlamedByName) {
   ForCases(700'000, 4, [](uint64_t seed) {
     Case one(seed, {.workers = 3});
-    const MeshOutcome outcome = one.Run({.stall_limit = kStallLimit, .absent_worker = 1});
+    const MeshOutcome outcome = one.Run({.stall_limit = kShortStallLimit, .absent_worker = 1});
     const auto downstream = one.Downstream(1);
     for (const auto& [device, report] : outcome.devices) {
       EXPECT_EQ(report.status.ok(), !downstream.contains(device)) << report.status;
@@ -196,7 +196,7 @@ TEST(ExecutorFaults, CancelEndsEveryTask) {
 TEST(ExecutorFaults, AWorkerThatOthersFoundGoneIsLostOnlyUntilTheNextTask) {
   ForCases(900'000, 10, [](uint64_t seed) {
     Case one(seed, {.workers = 3});
-    MeshRunner::RunOptions options{.stall_limit = kStallLimit};
+    MeshRunner::RunOptions options{.stall_limit = kShortStallLimit};
     options.disturb = [](Executor& executor, const TaskKey& key) {
       executor.PeerLost(key, "w1", absl::UnavailableError("its session ended"));
     };

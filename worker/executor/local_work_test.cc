@@ -23,7 +23,6 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kMebi = int64_t{1} << 20;
-constexpr int64_t kLeaf = Plan::kLeafBytes;
 
 TensorText Bytes(int64_t bytes, const std::string& layouts) {
   return TensorOf(absl::StrCat("[", bytes, "]: ", layouts), DataType::kU8);

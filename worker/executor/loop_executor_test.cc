@@ -34,7 +34,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kLeaf = Plan::kLeafBytes;
 constexpr absl::Duration kStallLimit = absl::Seconds(4);  // four rounds
 constexpr absl::Duration kPendingFor = absl::Seconds(30);
 

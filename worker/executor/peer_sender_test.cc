@@ -25,10 +25,9 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
-constexpr int64_t kLeaf = Plan::kLeafBytes;
-constexpr auto kOpening = MessageKind::kOpening;
-constexpr auto kChunk = MessageKind::kChunk;
-constexpr auto kChecksum = MessageKind::kChecksum;
+constexpr auto kOpeningKind = MessageKind::kOpening;
+constexpr auto kChunkKind = MessageKind::kChunk;
+constexpr auto kChecksumKind = MessageKind::kChecksum;
 
 // Relays of so many bytes from a.0 to b.0, each of one chunk if none is longer than a chunk.
 Plan RelaysOf(const std::vector<int64_t>& bytes, Plan::Spec rest = {.chunk_bytes = kLeaf}) {
@@ -140,7 +139,7 @@ TEST_F(PeerSenderTest, TheFirstChunkAfterAPauseGoesAlone) {
   Make(RelaysOf({kLeaf, kLeaf, kLeaf, kLeaf, kLeaf}), {.checksums = false, .lanes = 2});
   sender_->Pump();
   sender_->Pump();
-  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpening, 0), Pair(kChunk, 0)));
+  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpeningKind, 0), Pair(kChunkKind, 0)));
   EXPECT_EQ(task_->RunLoop(), 1);
   EXPECT_EQ(task_->steps, 1);
   sender_->Step();
@@ -150,7 +149,7 @@ TEST_F(PeerSenderTest, TheFirstChunkAfterAPauseGoesAlone) {
   sender_->Step();
   EXPECT_THAT(Sent(), IsEmpty()) << "a step sends only what had to wait for it";
   sender_->Pump();
-  EXPECT_THAT(Sent(), ElementsAre(Pair(kChunk, 0)));
+  EXPECT_THAT(Sent(), ElementsAre(Pair(kChunkKind, 0)));
   EXPECT_EQ(task_->RunLoop(), 0);
 }
 
@@ -169,7 +168,8 @@ TEST_F(PeerSenderTest, AChunkBeforeAByteGoesAloneToo) {
 TEST_F(PeerSenderTest, WhenNothingFollowsAChunkItsChecksumGoesWithIt) {
   Make(RelaysOf({kLeaf}));
   sender_->Pump();
-  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpening, 0), Pair(kChunk, 0), Pair(kChecksum, 0)));
+  EXPECT_THAT(Sent(),
+              ElementsAre(Pair(kOpeningKind, 0), Pair(kChunkKind, 0), Pair(kChecksumKind, 0)));
   EXPECT_EQ(task_->RunLoop(), 0);
 }
 
@@ -185,12 +185,12 @@ Plan TwoChannels(const DueTime& first, const DueTime& second) {
 TEST_F(PeerSenderTest, WhatIsDueFirstOfAllChannelsGoesFirst) {
   Make(TwoChannels({2, 3}, {1, 2}), {.checksums = false});
   Fill();
-  EXPECT_THAT(Sent(),
-              ElementsAre(Pair(kOpening, 0), Pair(kOpening, 1), Pair(kChunk, 1), Pair(kChunk, 0)));
+  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpeningKind, 0), Pair(kOpeningKind, 1), Pair(kChunkKind, 1),
+                                  Pair(kChunkKind, 0)));
   Make(TwoChannels({1, 2}, {1, 2}), {.checksums = false});
   Fill();
-  EXPECT_THAT(Sent(),
-              ElementsAre(Pair(kOpening, 0), Pair(kOpening, 1), Pair(kChunk, 0), Pair(kChunk, 1)));
+  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpeningKind, 0), Pair(kOpeningKind, 1), Pair(kChunkKind, 0),
+                                  Pair(kChunkKind, 1)));
 }
 
 TEST_F(PeerSenderTest, RewoundItBeginsWithTheFirstChunkAndAnEmptyWindow) {
@@ -203,7 +203,7 @@ TEST_F(PeerSenderTest, RewoundItBeginsWithTheFirstChunkAndAnEmptyWindow) {
   sender_->Rewind();
   EXPECT_EQ(sender_->window().sent_bytes(), 0);
   sender_->Pump();
-  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpening, 0), Pair(kChunk, 0)));
+  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpeningKind, 0), Pair(kChunkKind, 0)));
   EXPECT_EQ(sender_->window().sent_bytes(), kLeaf);
 }
 
@@ -244,7 +244,7 @@ class SlowPeerTest : public PeerSenderTest {
 
 TEST_F(SlowPeerTest, TheFirstChunkGoesAtOnceAndTheOthersWhenTheirTimeHasCome) {
   sender_->Pump();
-  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpening, 0), Pair(kChunk, 0)));
+  EXPECT_THAT(Sent(), ElementsAre(Pair(kOpeningKind, 0), Pair(kChunkKind, 0)));
   EXPECT_EQ(task_->RunLoop(), 1);
   sender_->Step();
   sender_->Pump();

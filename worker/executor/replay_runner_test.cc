@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class Outcomes final : public ReplayObserver {
+class ReplayOutcomes final : public ReplayObserver {
  public:
   void OnDeviceDone(const TaskKey& /*key*/, const DeviceReport& /*report*/) override {}
   void OnTaskDone(const TaskReport& report) override { done.push_back(report.key.plan); }
@@ -60,7 +60,7 @@ class ReplayRunnerTest : public ExecutionTest {
   PeerTable peers_;
   PendingMessages pending_{16};
   ReplayRunner runner_{shared_, peers_, pending_};
-  Outcomes outcomes_;
+  ReplayOutcomes outcomes_;
 };
 
 TEST_F(ReplayRunnerTest, ThereIsMoreToDoWhileAnyOfThemHas) {

@@ -19,9 +19,9 @@ std::shared_ptr<Arena> MakeArena(int64_t bytes) {
   return *Arena::Create("staging", ByteCount(bytes));
 }
 
-class Waiter final : public StagingWaiter {
+class PoolWaiter final : public StagingWaiter {
  public:
-  Waiter(StagingPool& pool, int64_t bytes) : pool_(pool), bytes_(bytes) {}
+  PoolWaiter(StagingPool& pool, int64_t bytes) : pool_(pool), bytes_(bytes) {}
   void OnStagingFree() override { Try(); }
   bool Try() {
     if (!wants_) return false;
@@ -42,9 +42,9 @@ class Waiter final : public StagingWaiter {
 
 TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
   StagingPool pool(MakeArena(2 * kUnit));
-  Waiter a(pool, 100);
-  Waiter b(pool, kUnit);
-  Waiter c(pool, 1);
+  PoolWaiter a(pool, 100);
+  PoolWaiter b(pool, kUnit);
+  PoolWaiter c(pool, 1);
   EXPECT_TRUE(a.Try());
   EXPECT_TRUE(b.Try());
   EXPECT_FALSE(c.Try());
@@ -55,8 +55,8 @@ TEST(StagingPool, GivesMemoryUntilItIsUsedUp) {
 
 TEST(StagingPool, AByteBeyondAUnitTakesAnotherOne) {
   StagingPool pool(MakeArena(3 * kUnit));
-  Waiter a(pool, kUnit + 1);
-  Waiter b(pool, 1);
+  PoolWaiter a(pool, kUnit + 1);
+  PoolWaiter b(pool, 1);
   ASSERT_TRUE(a.Try());
   EXPECT_EQ(std::ssize(a.memory()), kUnit + 1);
   EXPECT_EQ(pool.used_bytes(), 2 * kUnit);
@@ -74,11 +74,11 @@ TEST(StagingPool, HasAtLeastAUnit) {
 
 TEST(StagingPool, FindsRoomBehindAndBetweenWhatIsUsed) {
   StagingPool pool(MakeArena(5 * kUnit));
-  Waiter a(pool, kUnit);
-  Waiter b(pool, kUnit);
-  Waiter c(pool, kUnit);
-  Waiter two(pool, 2 * kUnit);
-  Waiter one(pool, kUnit);
+  PoolWaiter a(pool, kUnit);
+  PoolWaiter b(pool, kUnit);
+  PoolWaiter c(pool, kUnit);
+  PoolWaiter two(pool, 2 * kUnit);
+  PoolWaiter one(pool, kUnit);
   ASSERT_TRUE(a.Try() && b.Try() && c.Try());
   pool.Release(b.memory());
   ASSERT_TRUE(two.Try());
@@ -89,8 +89,8 @@ TEST(StagingPool, FindsRoomBehindAndBetweenWhatIsUsed) {
 
 TEST(StagingPool, OneThatHasWaitedOnceWaitsAgain) {
   StagingPool pool(MakeArena(kUnit));
-  Waiter first(pool, kUnit);
-  Waiter second(pool, kUnit);
+  PoolWaiter first(pool, kUnit);
+  PoolWaiter second(pool, kUnit);
   ASSERT_TRUE(first.Try());
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(second.Try());
@@ -104,9 +104,9 @@ TEST(StagingPool, OneThatHasWaitedOnceWaitsAgain) {
 
 TEST(StagingPool, OneThatWantsLessThanItWaitedForLeavesTheLine) {
   StagingPool pool(MakeArena(3 * kUnit));
-  Waiter first(pool, kUnit);
-  Waiter shrinks(pool, 3 * kUnit);
-  Waiter last(pool, kUnit);
+  PoolWaiter first(pool, kUnit);
+  PoolWaiter shrinks(pool, 3 * kUnit);
+  PoolWaiter last(pool, kUnit);
   ASSERT_TRUE(first.Try());
   EXPECT_FALSE(shrinks.Try());
   shrinks.Want(kUnit);
@@ -116,9 +116,9 @@ TEST(StagingPool, OneThatWantsLessThanItWaitedForLeavesTheLine) {
 
 TEST(StagingPool, NoRequestOvertakesALargeOne) {
   StagingPool pool(MakeArena(2 * kUnit));
-  Waiter first(pool, kUnit);
-  Waiter large(pool, 2 * kUnit);
-  Waiter small(pool, kUnit);
+  PoolWaiter first(pool, kUnit);
+  PoolWaiter large(pool, 2 * kUnit);
+  PoolWaiter small(pool, kUnit);
   ASSERT_TRUE(first.Try());
   EXPECT_FALSE(large.Try());
   EXPECT_FALSE(small.Try());
@@ -132,10 +132,10 @@ TEST(StagingPool, NoRequestOvertakesALargeOne) {
 // As a channel does whose next chunk has failed elsewhere, when the one after it is larger.
 TEST(StagingPool, OneThatWantsMoreThanItWaitedForKeepsItsPlace) {
   StagingPool pool(MakeArena(2 * kUnit));
-  Waiter first(pool, kUnit);
-  Waiter second(pool, kUnit);
-  Waiter grows(pool, kUnit);
-  Waiter last(pool, kUnit);
+  PoolWaiter first(pool, kUnit);
+  PoolWaiter second(pool, kUnit);
+  PoolWaiter grows(pool, kUnit);
+  PoolWaiter last(pool, kUnit);
   ASSERT_TRUE(first.Try());
   ASSERT_TRUE(second.Try());
   EXPECT_FALSE(grows.Try());
@@ -152,10 +152,10 @@ TEST(StagingPool, OneThatWantsMoreThanItWaitedForKeepsItsPlace) {
 
 TEST(StagingPool, WhoWantsNothingAnyMoreDoesNotHoldUpTheLine) {
   StagingPool pool(MakeArena(kUnit));
-  Waiter first(pool, kUnit);
-  Waiter gone(pool, kUnit);
-  Waiter forgotten(pool, kUnit);
-  Waiter last(pool, kUnit);
+  PoolWaiter first(pool, kUnit);
+  PoolWaiter gone(pool, kUnit);
+  PoolWaiter forgotten(pool, kUnit);
+  PoolWaiter last(pool, kUnit);
   ASSERT_TRUE(first.Try());
   EXPECT_FALSE(gone.Try());
   EXPECT_FALSE(forgotten.Try());

@@ -9,13 +9,13 @@
 namespace crossmesh {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 class TaskContextTest : public testing::Test {
  protected:
   static void WaitForTheClock() {
-    const Clock::time_point begin = Clock::now();
-    while (Clock::now() == begin) {
+    const SteadyClock::time_point begin = SteadyClock::now();
+    while (SteadyClock::now() == begin) {
     }
   }
 

@@ -4,20 +4,13 @@
 #include "common/base/status_macros.h"
 #include "common/memory_protocol/piece_list.h"
 #include "worker/memory/bound_extents.h"
+#include "worker/memory/storage_errors.h"
 
 #include <utility>
 
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
-namespace {
-
-std::string NameOf(const StorageKey& key) {
-  return absl::StrCat("storage \"", key.name, "\" of device ", ToString(key.device));
-}
-
-}  // namespace
-
 absl::StatusOr<StorageTable::Opened> UserMemory::Lend(const StorageKey& key, Loan loan) {
   const bool is_by_handle = !loan.memory.ipc_handle.empty();
   if (loan.memory.descriptor.valid() == is_by_handle) {

@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr ProbeToken kToken = {'t', 'o', 'k', 'e', 'n'};
+constexpr ProbeToken kTokenOfTable = {'t', 'o', 'k', 'e', 'n'};
 constexpr absl::Duration kTime = absl::Seconds(5);
 
 // One answer, waited for.
@@ -53,7 +53,8 @@ class ProbeTableTest : public ::testing::Test {
     return answer.Wait();
   }
   static ProbeOrder To(const IpEndpoint& endpoint) {
-    return {.interface = "lo", .to = endpoint, .token = kToken, .time = kTime, .bytes = 1 << 20};
+    return {
+        .interface = "lo", .to = endpoint, .token = kTokenOfTable, .time = kTime, .bytes = 1 << 20};
   }
 
   const RealClock clock_;
@@ -64,7 +65,7 @@ TEST_F(ProbeTableTest, ProbesOneAfterTheOtherLeaveNothingBehind) {
   for (int i = 0; i < 10; ++i) {
     absl::StatusOr<IpEndpoint> endpoint;
     // The threads of the probe before have answered, and end soon.
-    do endpoint = table_->Listen("lo", kToken, kTime);
+    do endpoint = table_->Listen("lo", kTokenOfTable, kTime);
     while (absl::IsResourceExhausted(endpoint.status()));
     ASSERT_OK(endpoint);
     absl::StatusOr<ProbeFigures> figures;
@@ -76,11 +77,11 @@ TEST_F(ProbeTableTest, ProbesOneAfterTheOtherLeaveNothingBehind) {
 }
 
 TEST_F(ProbeTableTest, WhatIsOutOfRangeIsRefused) {
-  EXPECT_THAT(table_->Listen("eth7", kToken, kTime).status(),
+  EXPECT_THAT(table_->Listen("eth7", kTokenOfTable, kTime).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("expected one of lo"), HasSubstr("eth7"))));
   for (const absl::Duration time : {absl::ZeroDuration(), -kTime, absl::Seconds(11)}) {
-    EXPECT_THAT(table_->Listen("lo", kToken, time).status(),
+    EXPECT_THAT(table_->Listen("lo", kTokenOfTable, time).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("time: expected 10ms")));
   }
   for (const int64_t bytes : {int64_t{0}, kProbeBytesMin - 1, kProbeBytesMax + 1}) {
@@ -92,18 +93,18 @@ TEST_F(ProbeTableTest, WhatIsOutOfRangeIsRefused) {
 }
 
 TEST_F(ProbeTableTest, OnlySoManyRunAtOnce) {
-  ASSERT_OK(table_->Listen("lo", kToken, kTime).status());
-  ASSERT_OK(table_->Listen("lo", kToken, kTime).status());
-  EXPECT_THAT(table_->Listen("lo", kToken, kTime).status(),
+  ASSERT_OK(table_->Listen("lo", kTokenOfTable, kTime).status());
+  ASSERT_OK(table_->Listen("lo", kTokenOfTable, kTime).status());
+  EXPECT_THAT(table_->Listen("lo", kTokenOfTable, kTime).status(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("less than 2")));
 }
 
 TEST_F(ProbeTableTest, StoppingEndsWhatRuns) {
-  ASSERT_OK(table_->Listen("lo", kToken, kProbeTimeMax).status());
+  ASSERT_OK(table_->Listen("lo", kTokenOfTable, kProbeTimeMax).status());
   const absl::Duration begin = clock_.Monotonic();
   table_->Stop();
   EXPECT_LT(clock_.Monotonic() - begin, kProbeTimeMax);
-  EXPECT_THAT(table_->Listen("lo", kToken, kTime).status(),
+  EXPECT_THAT(table_->Listen("lo", kTokenOfTable, kTime).status(),
               StatusIs(absl::StatusCode::kUnavailable));
 }
 

@@ -27,7 +27,7 @@ constexpr std::array<absl::string_view, 5> kFileKeys = {"version", "microbatches
                                                         "edges", "ranks"};
 constexpr std::array<absl::string_view, 2> kEdgeKeys = {"from", "to"};
 
-std::string Place(RankIndex rank, size_t at) {
+std::string PlaceInFile(RankIndex rank, size_t at) {
   return absl::StrCat("schedule file ranks[", rank, "], op ", at);
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<std::vector<Op>>> ReadRanks(const JsonFields& fields)
   for (const std::string& row : rows) {
     std::vector<Op> ops;
     for (const absl::string_view word : absl::StrSplit(row, ' ')) {
-      const std::string place = Place(static_cast<RankIndex>(ranks.size()), ops.size());
+      const std::string place = PlaceInFile(static_cast<RankIndex>(ranks.size()), ops.size());
       ASSIGN_OR_RETURN(ops.emplace_back(), At(place, ParseOp(word)));
     }
     ranks.push_back(std::move(ops));
@@ -91,7 +91,7 @@ absl::StatusOr<ScheduleFile> ParseScheduleFile(absl::string_view text) {
   RETURN_IF_ERROR(CheckField("version", kVersion, version));
   ASSIGN_OR_RETURN(std::vector<std::vector<Op>> ranks, ReadRanks(fields));
   ScheduleFile file;
-  ASSIGN_OR_RETURN(file.schedule, ScheduleOfPlacedOps(std::move(ranks), Place));
+  ASSIGN_OR_RETURN(file.schedule, ScheduleOfPlacedOps(std::move(ranks), PlaceInFile));
   ASSIGN_OR_RETURN(const int64_t microbatches, fields.Integer("microbatches"));
   RETURN_IF_ERROR(CheckField("microbatches", file.schedule.microbatches, microbatches));
   // What the file says besides its ops must agree with them, so that a file edited by hand is not

@@ -1,6 +1,7 @@
 #include "planner/pipeline/planning/pipeline_choice.h"
 
 #include "common/base/status_macros.h"
+#include "planner/pipeline/planning/refused.h"
 #include "planner/pipeline/schedules/schedule_names.h"
 
 #include <algorithm>
@@ -13,11 +14,6 @@ namespace crossmesh {
 namespace {
 
 constexpr absl::string_view kWindowOrder = "window_order";
-
-template <typename... Parts>
-absl::Status Refused(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 absl::Status DecodeSchedule(const v1::PipelineChoice& proto, PipelineChoice& choice) {
   if (!proto.schedule_file().empty()) {

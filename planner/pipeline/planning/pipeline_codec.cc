@@ -5,6 +5,7 @@
 #include "common/wire/object_name.h"
 #include "common/wire/tensor_codec.h"
 #include "planner/pipeline/planning/microbatch_sizes.h"
+#include "planner/pipeline/planning/refused.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,11 +20,6 @@
 
 namespace crossmesh {
 namespace {
-
-template <typename... Parts>
-absl::Status Refused(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 absl::Status CheckRange(absl::string_view field, int64_t found, int64_t least, int64_t most) {
   if (found >= least && found <= most) return absl::OkStatus();

@@ -20,7 +20,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;
-constexpr size_t kKinds = 3;  // forward, backward or input gradient, weight gradient
 
 size_t KindOf(OpKind kind) {
   if (kind == OpKind::kForward) return 0;
@@ -91,8 +90,8 @@ class BeamSearch {
 
   Beginning Nothing() const {
     Beginning nothing{
-        .done = std::vector<MicrobatchIndex>(profile_.stages.size() * kKinds, 0),
-        .ends = std::vector<double>(profile_.stages.size() * kKinds * microbatches_, kNever),
+        .done = std::vector<MicrobatchIndex>(profile_.stages.size() * kOpKinds, 0),
+        .ends = std::vector<double>(profile_.stages.size() * kOpKinds * microbatches_, kNever),
         .free_at = std::vector<double>(profile_.ranks(), 0),
         .left = std::vector<double>(profile_.ranks(), 0)};
     for (const StageProfile& stage : profile_.stages) {
@@ -102,10 +101,10 @@ class BeamSearch {
   }
 
   static MicrobatchIndex DoneOf(const Beginning& of, OpKind kind, StageIndex s) {
-    return of.done[s * kKinds + KindOf(kind)];
+    return of.done[s * kOpKinds + KindOf(kind)];
   }
   size_t PlaceOf(const Op& op) const {
-    return (op.stage * kKinds + KindOf(op.kind)) * microbatches_ + op.microbatch;
+    return (op.stage * kOpKinds + KindOf(op.kind)) * microbatches_ + op.microbatch;
   }
 
   // When the inputs of an op are there; never, when they are not begun.
@@ -158,7 +157,7 @@ class BeamSearch {
     const double free_at = std::exchange(of.free_at[next.rank], next.end);
     const double left =
         std::exchange(of.left[next.rank], of.left[next.rank] - profile_.SecondsOf(next.op));
-    MicrobatchIndex& done = of.done[next.op.stage * kKinds + KindOf(next.op.kind)];
+    MicrobatchIndex& done = of.done[next.op.stage * kOpKinds + KindOf(next.op.kind)];
     ++done;
     Longer longer{.from = from, .next = next};
     for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {
@@ -225,7 +224,7 @@ class BeamSearch {
     for (const Longer& l : longer) {
       Beginning next = beam[l.from];
       const Op& op = l.next.op;
-      ++next.done[op.stage * kKinds + KindOf(op.kind)];
+      ++next.done[op.stage * kOpKinds + KindOf(op.kind)];
       next.free_at[l.next.rank] = l.next.end;
       next.ends[PlaceOf(op)] = l.next.end;
       std::vector<double> times = TimesOf(next);

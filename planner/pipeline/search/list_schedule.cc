@@ -16,8 +16,6 @@
 namespace crossmesh {
 namespace {
 
-constexpr double kNever = EventTimes::kNever;
-
 // What the ops of one kind and stage wait for.
 struct OpQueue {
   MicrobatchIndex next = 0;
@@ -26,7 +24,7 @@ struct OpQueue {
 
   // When the next op could begin, as far as is known.
   double At() const {
-    return next < std::ssize(missing) && missing[next] == 0 ? inputs[next] : kNever;
+    return next < std::ssize(missing) && missing[next] == 0 ? inputs[next] : EventTimes::kNever;
   }
 };
 
@@ -51,7 +49,7 @@ struct RankState {
 struct Choice {
   OpKind kind = OpKind::kForward;
   StageIndex stage = 0;
-  double at = kNever;
+  double at = EventTimes::kNever;
 };
 
 class Lister {
@@ -82,10 +80,10 @@ class Lister {
       RETURN_IF_ERROR(CheckRoom(rank));
       Wake(rank, 0);
     }
-    while (wakeups_.next() < kNever) {
+    while (wakeups_.next() < EventTimes::kNever) {
       now_ = wakeups_.next();
       const RankIndex rank = wakeups_.first();
-      wakeups_.Set(rank, kNever);
+      wakeups_.Set(rank, EventTimes::kNever);
       BeginNext(rank);
     }
     return std::move(schedule_);
@@ -134,7 +132,8 @@ class Lister {
     const OpQueue& queue = stages_[s].forward;
     const RankState& rank = ranks_[profile_.stages[s].rank];
     const bool has_window = queue.next - stages_[s].backward.next < options_.windows[s];
-    return has_window && queue.At() < kNever && HasRoom(rank, s) ? queue.At() : kNever;
+    return has_window && queue.At() < EventTimes::kNever && HasRoom(rank, s) ? queue.At()
+                                                                             : EventTimes::kNever;
   }
 
   bool HasRoom(const RankState& rank, StageIndex s) const {
@@ -180,7 +179,7 @@ class Lister {
     if (first.at <= now_) return Begin(first.kind, first.stage);
     const double next = std::min(forward.at, backward.at);
     if (weights && MayBegin(*weights, next)) return Begin(weights->kind, weights->stage);
-    if (next < kNever) Wake(rank, next);
+    if (next < EventTimes::kNever) Wake(rank, next);
   }
 
   bool IsRushing(const Choice& forward) const {

@@ -6,11 +6,6 @@
 #include <numeric>
 
 namespace crossmesh {
-namespace {
-
-constexpr size_t kKinds = 3;
-
-}  // namespace
 
 MemoryUnits::MemoryUnits(const PipelineProfile& profile, int32_t microbatches, BackwardForm form)
     : profile_(profile),
@@ -37,7 +32,7 @@ MemoryUnits::MemoryUnits(const PipelineProfile& profile, int32_t microbatches, B
 ByteCount MemoryUnits::HeldBy(const std::vector<MicrobatchIndex>& done, StageIndex s,
                               MicrobatchIndex m) const {
   const StageProfile& stage = profile_.stages[s];
-  const MicrobatchIndex* of_stage = &done[s * kKinds];
+  const MicrobatchIndex* of_stage = &done[s * kOpKinds];
   ByteCount held;
   if (m >= of_stage[1]) held += stage.input_gradient_bytes;
   if (m >= of_stage[form_ == BackwardForm::kFull ? 1 : 2]) held += stage.weight_gradient_bytes;
@@ -51,7 +46,7 @@ MemoryUnits::Unit MemoryUnits::UnitOf(const std::vector<MicrobatchIndex>& done, 
   for (StageIndex s = 0; s < std::ssize(profile_.stages); ++s) {
     if (part_of_[s] != part) continue;
     const StageProfile& stage = profile_.stages[s];
-    if (m < done[s * kKinds]) {
+    if (m < done[s * kOpKinds]) {
       unit.held[stage.rank] += HeldBy(done, s, m);
     } else {
       unit.needed[stage.rank] += stage.activation_bytes();
@@ -65,8 +60,8 @@ std::vector<MemoryUnits::Unit> MemoryUnits::UnitsUnderWay(
   // From the first that holds anything anywhere to the last that does.
   MicrobatchIndex first = microbatches_, end = 0;
   for (size_t s = 0; s < profile_.stages.size(); ++s) {
-    first = std::min(first, done[s * kKinds + (form_ == BackwardForm::kFull ? 1 : 2)]);
-    end = std::max(end, done[s * kKinds]);
+    first = std::min(first, done[s * kOpKinds + (form_ == BackwardForm::kFull ? 1 : 2)]);
+    end = std::max(end, done[s * kOpKinds]);
   }
   std::vector<Unit> units;
   for (MicrobatchIndex m = first; m < end; ++m) {
@@ -86,7 +81,7 @@ bool MemoryUnits::CanEnd(const Unit& unit,
 bool MemoryUnits::IsSafe(const std::vector<MicrobatchIndex>& done, StageIndex stage) const {
   if (!room_[profile_.stages[stage].rank]) return true;
   std::vector<MicrobatchIndex> then = done;
-  ++then[stage * kKinds];
+  ++then[stage * kOpKinds];
   std::vector<std::optional<ByteCount>> room = room_;
   std::vector<Unit> under_way = UnitsUnderWay(then);
   for (RankIndex rank = 0; rank < profile_.ranks(); ++rank) {

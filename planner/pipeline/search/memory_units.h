@@ -3,11 +3,15 @@
 #include "common/base/byte_count.h"
 #include "planner/pipeline/profile.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 namespace crossmesh {
+
+// Forward ops, backward ops or gradients of the input, gradients of the weights.
+inline constexpr size_t kOpKinds = 3;
 
 // Whether the memory of ranks that have several stages lets all microbatches under way come to
 // their end: the banker's question (Dijkstra 1965), where a unit is a microbatch in those stages
@@ -19,8 +23,7 @@ class MemoryUnits {
   MemoryUnits(const PipelineProfile& profile, int32_t microbatches, BackwardForm form);
 
   // Whether the next forward op of the stage may take its memory. `done`: ops by stage and kind, in
-  // threes: forward ops, backward ops or gradients of the input, gradients of the weights. Cost:
-  // stages and ranks, times the square of the units under way.
+  // threes (kOpKinds). Cost: stages and ranks, times the square of the units under way.
   bool IsSafe(const std::vector<MicrobatchIndex>& done, StageIndex stage) const;
 
  private:

@@ -13,8 +13,6 @@ namespace {
 
 enum class Side : uint8_t { kDevice, kHost };
 
-Memory& ProcessMemory() { return DriverState::OfProcess().memory; }
-
 // Host memory must be registered: a copy of other memory is not asynchronous.
 Outcome CheckSide(const char* what, const void* address, size_t bytes, Side side) {
   if (side == Side::kHost) {

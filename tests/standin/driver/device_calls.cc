@@ -16,8 +16,6 @@
 namespace crossmesh {
 namespace {
 
-DriverState& State() { return DriverState::OfProcess(); }
-
 // Checks that there is such a device.
 Outcome NeedDevice(CUdevice device) {
   RETURN_IF_FAILED(Call::NeedDriver());

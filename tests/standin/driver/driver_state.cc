@@ -9,7 +9,6 @@
 #include <string>
 #include <utility>
 
-#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_split.h>
 #include <dlfcn.h>
@@ -18,12 +17,6 @@ namespace crossmesh {
 namespace {
 
 thread_local Context* current_context = nullptr;
-
-int NumberFromEnvironment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  int number = otherwise;
-  return text != nullptr && absl::SimpleAtoi(text, &number) && number >= 0 ? number : otherwise;
-}
 
 // Settings under which calls wait for what never ends.
 void CheckSettings() {

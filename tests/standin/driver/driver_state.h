@@ -70,4 +70,7 @@ class DriverState {
   std::vector<Context> contexts_;  // references and broken are guarded by mutex_
 };
 
+inline DriverState& State() { return DriverState::OfProcess(); }
+inline Memory& ProcessMemory() { return DriverState::OfProcess().memory; }
+
 }  // namespace crossmesh

@@ -14,8 +14,6 @@ namespace {
 
 constexpr unsigned int kThreadsMax = 1024;
 
-DriverState& State() { return DriverState::OfProcess(); }
-
 Outcome NeedModule(CUmodule handle, Module*& module) {
   module = State().modules.Find(handle);
   if (module != nullptr) return {};

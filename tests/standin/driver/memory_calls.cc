@@ -8,8 +8,6 @@
 namespace crossmesh {
 namespace {
 
-Memory& ProcessMemory() { return DriverState::OfProcess().memory; }
-
 Outcome CheckProperties(const CUmemAllocationProp& properties) {
   if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED ||
       properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE || properties.location.id < 0 ||

@@ -11,8 +11,6 @@
 namespace crossmesh {
 namespace {
 
-DriverState& State() { return DriverState::OfProcess(); }
-
 Outcome NeedEvent(CUevent handle, Event*& event) {
   RETURN_IF_FAILED(Call::NeedDriver());
   event = State().events.Find(handle);

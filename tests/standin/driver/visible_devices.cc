@@ -15,12 +15,6 @@
 namespace crossmesh {
 namespace {
 
-int NumberFromEnvironment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  int number = otherwise;
-  return text != nullptr && absl::SimpleAtoi(text, &number) && number >= 0 ? number : otherwise;
-}
-
 bool AreInstances() { return std::getenv("CROSSMESH_STANDIN_MIG") != nullptr; }
 
 // As nvidia-smi prints it.
@@ -49,6 +43,12 @@ std::optional<int> FindDevice(absl::string_view name, const std::vector<int>& nu
 }
 
 }  // namespace
+
+int NumberFromEnvironment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  int number = otherwise;
+  return text != nullptr && absl::SimpleAtoi(text, &number) && number >= 0 ? number : otherwise;
+}
 
 CUuuid UuidOfNumber(int number) {
   CUuuid uuid = {};

@@ -8,6 +8,9 @@
 
 namespace crossmesh {
 
+// Of an environment variable, if it has one from 0 on.
+int NumberFromEnvironment(const char* name, int otherwise);
+
 // Of the device with this number, on this host and in all its processes.
 CUuuid UuidOfNumber(int number);
 

@@ -23,6 +23,8 @@
 
 namespace crossmesh {
 
+inline constexpr int64_t kLeaf = Plan::kLeafBytes;
+
 // Bytes of a class that go along a chain of devices.
 struct PlannedRelay {
   std::string chain;  // "a.0 > b.0 > b.1"

@@ -11,7 +11,7 @@
 namespace crossmesh {
 namespace {
 
-std::string VersionText(int version) {
+std::string DriverVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<const DriverApi>> DriverApi::Load(const Options& 
 
   if (api->cuDriverGetVersion != nullptr) api->cuDriverGetVersion(&api->version_);
   if (api->version_ < kVersionMin || !missing.empty()) {
-    return TooOld(api->description(), VersionText(kVersionMin), missing);
+    return TooOld(api->description(), DriverVersionText(kVersionMin), missing);
   }
   return api;
 }
@@ -71,7 +71,7 @@ absl::Status DriverApi::Check(CUresult result, absl::string_view call) const {
 }
 
 std::string DriverApi::description() const {
-  return library_.Describe(absl::StrCat("CUDA driver ", VersionText(version_)));
+  return library_.Describe(absl::StrCat("CUDA driver ", DriverVersionText(version_)));
 }
 
 }  // namespace crossmesh

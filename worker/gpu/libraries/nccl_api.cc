@@ -11,7 +11,7 @@
 namespace crossmesh {
 namespace {
 
-std::string VersionText(int version) {
+std::string NcclVersionText(int version) {
   return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<const NcclApi>> NcclApi::Load(const Options& opti
 
   if (api->ncclGetVersion != nullptr) api->ncclGetVersion(&api->version_);
   if (api->version_ < kVersionMin || !missing.empty()) {
-    return TooOld(api->description(), VersionText(kVersionMin), missing);
+    return TooOld(api->description(), NcclVersionText(kVersionMin), missing);
   }
   return api;
 }
@@ -63,7 +63,7 @@ absl::Status NcclApi::Check(ncclResult_t result, absl::string_view call) const {
 }
 
 std::string NcclApi::description() const {
-  return library_.Describe(absl::StrCat("NCCL ", VersionText(version_)));
+  return library_.Describe(absl::StrCat("NCCL ", NcclVersionText(version_)));
 }
 
 }  // namespace crossmesh

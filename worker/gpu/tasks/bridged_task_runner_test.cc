@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr int64_t kBytes = 300'000;
+constexpr int64_t kStorageBytes = 300'000;
 
 DeviceRank RankOf(const TensorTable& tensors, const std::string& device) {
   const auto found = std::ranges::find(tensors.devices(), *ParseDevice(device));
@@ -43,7 +43,7 @@ DeviceRank RankOf(const TensorTable& tensors, const std::string& device) {
 }
 
 struct FromToOptions {
-  int64_t bytes = kBytes;
+  int64_t bytes = kStorageBytes;
   bool both_need = false;  // so they stay at the first device, in place
 };
 
@@ -125,8 +125,9 @@ class BridgedTaskRunnerTest : public testing::Test {
   // The same, until all is there that is to be stored by a.0.
   void StartUntilStored() {
     StartWithoutProcess();
-    gpus().RunUntil(
-        [&] { return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kBytes; });
+    gpus().RunUntil([&] {
+      return reports_[1].task && workers_.bridge().MovedBytes(KeyOf(0)) == kStorageBytes;
+    });
     Settle();
     EXPECT_EQ(reports_[0].task, std::nullopt);
   }
@@ -156,7 +157,7 @@ class BridgedTaskRunnerTest : public testing::Test {
       EXPECT_OK(reports.task->status);
       for (const DeviceReport& device : reports.devices) {
         EXPECT_OK(device.status);
-        EXPECT_EQ(device.bytes, kBytes);
+        EXPECT_EQ(device.bytes, kStorageBytes);
         EXPECT_OK(memory_->CheckDestination(device.device));
       }
     }

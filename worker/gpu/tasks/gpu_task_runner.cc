@@ -334,7 +334,7 @@ absl::StatusOr<std::vector<std::unique_ptr<GpuTaskRunner::Share>>> GpuTaskRunner
   std::vector<std::unique_ptr<Share>> shares;
   for (const std::shared_ptr<const WorkerPart>& part : *parts) {
     // It moves nothing, so it need not even be a GPU.
-    if (part->spec().relays.empty() && part->spec().copies.empty()) continue;
+    if (!part->moves_bytes()) continue;
     const DeviceRank device = part->spec().devices.front();
     const DeviceId& id = part->tensors().devices()[device];
     GpuDevice* const gpu = gpus_.Find(id);

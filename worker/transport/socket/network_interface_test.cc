@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
 
-IpEndpoint Ip(const std::string& text) {
+IpEndpoint IpOf(const std::string& text) {
   IpEndpoint endpoint;
   if (inet_pton(AF_INET6, text.c_str(), endpoint.ip.data()) == 1) return endpoint;
   endpoint.ip[10] = endpoint.ip[11] = '\xff';
@@ -28,45 +28,45 @@ IpEndpoint Ip(const std::string& text) {
 }
 
 const std::vector<InterfaceAddress> kAddresses = {
-    {"lo", Ip("127.0.0.1"), Ip("255.0.0.0")},
-    {"eth0", Ip("10.0.1.5"), Ip("255.255.255.0")},
-    {"eth1", Ip("10.0.1.6"), Ip("255.255.255.0")},
-    {"eth1", Ip("10.0.1.7"), Ip("255.255.255.0")},
-    {"eth2", Ip("10.0.2.5"), Ip("255.255.254.0")},
-    {"eth0", Ip("fd00::5"), Ip("ffff:ffff:ffff:ffff::")},
-    {"eth2", Ip("fd00::6"), Ip("ffff:ffff:ffff:ffff::")},
-    {"eth3", Ip("10.0.9.1"), Ip("255.255.255.252")},
-    {"eth4", Ip("::5"), Ip("ffff:ffff:ffff:ffff::")},
+    {"lo", IpOf("127.0.0.1"), IpOf("255.0.0.0")},
+    {"eth0", IpOf("10.0.1.5"), IpOf("255.255.255.0")},
+    {"eth1", IpOf("10.0.1.6"), IpOf("255.255.255.0")},
+    {"eth1", IpOf("10.0.1.7"), IpOf("255.255.255.0")},
+    {"eth2", IpOf("10.0.2.5"), IpOf("255.255.254.0")},
+    {"eth0", IpOf("fd00::5"), IpOf("ffff:ffff:ffff:ffff::")},
+    {"eth2", IpOf("fd00::6"), IpOf("ffff:ffff:ffff:ffff::")},
+    {"eth3", IpOf("10.0.9.1"), IpOf("255.255.255.252")},
+    {"eth4", IpOf("::5"), IpOf("ffff:ffff:ffff:ffff::")},
 };
 
 TEST(NetworkInterfaceTest, InterfacesOfOneSubnetAreFoundOnce) {
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.1.99"), kAddresses), ElementsAre("eth0", "eth1"));
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.3.99"), kAddresses), ElementsAre("eth2"));
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd00::99"), kAddresses), ElementsAre("eth0", "eth2"));
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("10.0.1.99"), kAddresses), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("10.0.3.99"), kAddresses), ElementsAre("eth2"));
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("fd00::99"), kAddresses), ElementsAre("eth0", "eth2"));
 }
 
 TEST(NetworkInterfaceTest, OtherSubnetsAreReachedByRoutes) {
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.4.1"), kAddresses), IsEmpty());
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd01::1"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("10.0.4.1"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("fd01::1"), kAddresses), IsEmpty());
 }
 
 TEST(NetworkInterfaceTest, ASubnetIsDecidedByAllBitsOfItsMask) {
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.9.2"), kAddresses), ElementsAre("eth3"));
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.9.5"), kAddresses), IsEmpty());
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("fc00::99"), kAddresses), IsEmpty());
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd00:0:0:1::99"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("10.0.9.2"), kAddresses), ElementsAre("eth3"));
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("10.0.9.5"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("fc00::99"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("fd00:0:0:1::99"), kAddresses), IsEmpty());
 }
 
 // Though an IPv4 address stands in the bits of an IPv6 one.
 TEST(NetworkInterfaceTest, NoIpv4AddressIsInASubnetOfIpv6AndTheOtherWayRound) {
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("::7"), kAddresses), ElementsAre("eth4"));
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("192.0.2.1"), kAddresses), IsEmpty());
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("fd01::ffff:a00:163"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("::7"), kAddresses), ElementsAre("eth4"));
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("192.0.2.1"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("fd01::ffff:a00:163"), kAddresses), IsEmpty());
 }
 
 TEST(NetworkInterfaceTest, WhatIsOfThisHostDoesNotLeaveIt) {
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("10.0.1.7"), kAddresses), IsEmpty());
-  EXPECT_THAT(InterfacesInSubnetOf(Ip("127.0.0.1"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("10.0.1.7"), kAddresses), IsEmpty());
+  EXPECT_THAT(InterfacesInSubnetOf(IpOf("127.0.0.1"), kAddresses), IsEmpty());
 }
 
 TEST(NetworkInterfaceTest, LoopbackIsListed) {

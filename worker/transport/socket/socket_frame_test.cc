@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kLarge = kInlineBytesMax + 1;
+constexpr uint64_t kTooLargeToInline = kInlineBytesMax + 1;
 
 auto Refuses(const char* text) {
   return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
@@ -57,11 +57,14 @@ TEST(AnnouncedBytesTest, SmallPayloadsFollow) {
 
 TEST(AnnouncedBytesTest, OfLargePayloadsTheirPlacesMayFollowWhereMemoryIsShared) {
   for (const bool shared_memory : {false, true}) {
-    EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = kLarge}, shared_memory), IsOkAndHolds(0));
+    EXPECT_THAT(AnnouncedBytes({}, {.payload_bytes = kTooLargeToInline}, shared_memory),
+                IsOkAndHolds(0));
   }
-  EXPECT_THAT(AnnouncedBytes({.pieces = 1}, {.payload_bytes = kLarge}, false), Refuses("found 1"));
-  EXPECT_THAT(AnnouncedBytes({.pieces = 2}, {.payload_bytes = kLarge}, true), IsOkAndHolds(32));
-  EXPECT_THAT(AnnouncedBytes({.pieces = 1025}, {.payload_bytes = kLarge}, true),
+  EXPECT_THAT(AnnouncedBytes({.pieces = 1}, {.payload_bytes = kTooLargeToInline}, false),
+              Refuses("found 1"));
+  EXPECT_THAT(AnnouncedBytes({.pieces = 2}, {.payload_bytes = kTooLargeToInline}, true),
+              IsOkAndHolds(32));
+  EXPECT_THAT(AnnouncedBytes({.pieces = 1025}, {.payload_bytes = kTooLargeToInline}, true),
               Refuses("expected at most 1024 pieces, found 1025"));
 }
 

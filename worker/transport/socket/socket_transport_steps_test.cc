@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 
-constexpr size_t kLarge = 5000;  // more than is sent with its announcement
+constexpr size_t kLargeMessage = 5000;  // more than is sent with its announcement
 
 // A connection from one to the other that has said what it is.
 PeerId Join(DrivenTransport& from, DrivenTransport& to) {
@@ -88,7 +88,7 @@ TEST(SocketStepsTest, WhatTheSinkAnswersGoesOutInTheSameStep) {
     if (b.sink.messages.size() == 1) b.Receive(0, 1);
     b.sink.messages.clear();
   };
-  a.Send(peer, 1, std::string(kLarge, 'x'));
+  a.Send(peer, 1, std::string(kLargeMessage, 'x'));
   EXPECT_EQ(a->Progress(), 1);
   EXPECT_EQ(b.WaitAndProgress(), 3);  // it reads, tells, and asks for the payload
   EXPECT_EQ(a.WaitAndProgress(), 3);  // it reads, writes the payload, and tells that
@@ -124,7 +124,7 @@ TEST(SocketStepsTest, WhatIsReclaimedIsUnmappedStepByStep) {
   const auto memory = SealedMemory::Create(40 << 20);
   a->Lend(memory->lent());
   const PeerId peer = Join(a, b);
-  const std::vector<iovec> pieces = {PieceOf(memory->bytes().first(kLarge))};
+  const std::vector<iovec> pieces = {PieceOf(memory->bytes().first(kLargeMessage))};
   a->Send(peer, {}, pieces, 1);
   ASSERT_TRUE(DrivenTransport::Run({&a, &b}, [&] { return b.sink.messages.size() == 1; }));
   EXPECT_EQ(SealedMemory::CountMappings(), 2);
@@ -132,7 +132,7 @@ TEST(SocketStepsTest, WhatIsReclaimedIsUnmappedStepByStep) {
   ASSERT_TRUE(DrivenTransport::Run({&a, &b}, [&] { return a.sink.events.size() == 1; }));
   while (a->Progress() + b->Progress() > 0) {
   }
-  const std::string elsewhere(kLarge, 'x');
+  const std::string elsewhere(kLargeMessage, 'x');
   a->Reclaim(std::as_bytes(std::span(elsewhere)));  // was never lent
   EXPECT_TRUE(a->Arm());
   a->Reclaim(memory->bytes());
@@ -204,12 +204,12 @@ TEST(SocketStepsTest, OfAPeerThatIsDisconnectedNoLossIsTold) {
 TEST(SocketStepsTest, WhatEndsInsideAStepIsLeftAlone) {
   DrivenTransport a({.shared_memory = true});
   DrivenTransport b({.shared_memory = true});
-  const auto memory = SealedMemory::Create((3 << 20) + kLarge);
+  const auto memory = SealedMemory::Create((3 << 20) + kLargeMessage);
   a->Lend(memory->lent());
   const PeerId to_b = Join(a, b);
   const PeerId to_a = Join(b, a);
-  const std::vector<iovec> small = {PieceOf(memory->bytes().first(kLarge))};
-  const std::vector<iovec> large = {PieceOf(memory->bytes().subspan(kLarge))};
+  const std::vector<iovec> small = {PieceOf(memory->bytes().first(kLargeMessage))};
+  const std::vector<iovec> large = {PieceOf(memory->bytes().subspan(kLargeMessage))};
   a->Send(to_b, {}, small, 1);
   a->Send(to_b, {}, large, 2);
   ASSERT_TRUE(DrivenTransport::Run({&a, &b}, [&] { return b.sink.messages.size() == 2; }));

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int kMessages = 12;
+constexpr int kMessagesSent = 12;
 
 // Parks what comes, and notes what else happens.
 class NotingSink final : public TransportSink {
@@ -80,7 +80,7 @@ class StripedLossTest : public testing::Test {
   }
 
   void SendAll() {
-    for (Ticket i = 0; i < kMessages; ++i) a_.transport->Send(a_.peer, {}, pieces_, i);
+    for (Ticket i = 0; i < kMessagesSent; ++i) a_.transport->Send(a_.peer, {}, pieces_, i);
   }
   void ReceiveHeld() {
     for (const auto& message : b_.sink.held) message->Receive(pieces_, 0);
@@ -104,7 +104,7 @@ class StripedLossTest : public testing::Test {
 TEST_F(StripedLossTest, OneLaneLostIsThePeerLostOnceAtBothSides) {
   SendAll();
   Run();
-  ASSERT_THAT(b_.sink.held, SizeIs(kMessages));
+  ASSERT_THAT(b_.sink.held, SizeIs(kMessagesSent));
   ReceiveHeld();
   fabric_.Cut(a_.nics[1], b_.nics[0]);
   Run();
@@ -114,8 +114,8 @@ TEST_F(StripedLossTest, OneLaneLostIsThePeerLostOnceAtBothSides) {
     EXPECT_THAT(side->sink.lost[0].second,
                 StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the link was cut")));
   }
-  EXPECT_EQ(a_.sink.sent_before_loss, kMessages);
-  EXPECT_EQ(b_.sink.received_before_loss, kMessages);
+  EXPECT_EQ(a_.sink.sent_before_loss, kMessagesSent);
+  EXPECT_EQ(b_.sink.received_before_loss, kMessagesSent);
   EXPECT_THAT(a_.sink.sent, Each(StatusIs(absl::StatusCode::kUnavailable)));
 }
 
@@ -126,7 +126,7 @@ TEST_F(StripedLossTest, WhatIsSentBetweenFailsBeforeTheLossIsTold) {
   SendAll();
   Run();
   ASSERT_THAT(a_.sink.lost, SizeIs(1));
-  EXPECT_EQ(a_.sink.sent_before_loss, kMessages);
+  EXPECT_EQ(a_.sink.sent_before_loss, kMessagesSent);
   EXPECT_THAT(a_.sink.sent, Each(StatusIs(absl::StatusCode::kUnavailable)));
 }
 
@@ -139,7 +139,7 @@ TEST_F(StripedLossTest, APeerDisconnectedWhileItIsBeingLostIsNotTold) {
   a_.transport->Disconnect(a_.peer);
   Run();
   EXPECT_THAT(a_.sink.lost, IsEmpty());
-  EXPECT_THAT(a_.sink.sent, SizeIs(kMessages));
+  EXPECT_THAT(a_.sink.sent, SizeIs(kMessagesSent));
   EXPECT_THAT(b_.sink.lost, SizeIs(1));
 }
 
@@ -149,7 +149,8 @@ TEST_F(StripedLossTest, DisconnectEndsAllLanes) {
   a_.transport->Disconnect(a_.peer);
   Run();
   EXPECT_THAT(a_.sink.lost, IsEmpty());
-  EXPECT_THAT(a_.sink.sent, AllOf(SizeIs(kMessages), Each(StatusIs(absl::StatusCode::kCancelled))));
+  EXPECT_THAT(a_.sink.sent,
+              AllOf(SizeIs(kMessagesSent), Each(StatusIs(absl::StatusCode::kCancelled))));
   EXPECT_THAT(b_.sink.lost, SizeIs(1));
 }
 
@@ -160,10 +161,10 @@ TEST_F(StripedLossTest, TheSecondConnectionsOfBothSidesAreOneAgain) {
   b_.peer = *b_.transport->Connect(a_.transport->address());
   SendAll();
   Run();
-  EXPECT_THAT(b_.sink.held, SizeIs(kMessages));
+  EXPECT_THAT(b_.sink.held, SizeIs(kMessagesSent));
   ReceiveHeld();
   Run();
-  EXPECT_THAT(a_.sink.sent, AllOf(SizeIs(kMessages), Each(IsOk())));
+  EXPECT_THAT(a_.sink.sent, AllOf(SizeIs(kMessagesSent), Each(IsOk())));
   fabric_.Cut(a_.nics[1], b_.nics[1]);
   Run();
   EXPECT_EQ(a_.sink.lost.back().first, a_.peer);

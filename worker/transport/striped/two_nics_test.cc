@@ -26,7 +26,7 @@ namespace crossmesh {
 namespace {
 
 constexpr int64_t kMessageBytes = 1 << 20;
-constexpr int kMessages = 32;
+constexpr int kMessagesOverTwo = 32;
 
 UniqueFd OpenNamespace() {
   return UniqueFd(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
@@ -112,14 +112,14 @@ class TwoNicsTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const PeerId to_b, a->Connect(b->address()));
     ASSERT_OK(b->Connect(a->address()));
     EXPECT_EQ(a->Lanes(to_b), 4);
-    a->SendMany(to_b, kMessages, kMessageBytes);
-    ASSERT_TRUE(
-        b->WaitUntil([](const auto& record) { return record.received.size() == kMessages; }));
+    a->SendMany(to_b, kMessagesOverTwo, kMessageBytes);
+    ASSERT_TRUE(b->WaitUntil(
+        [](const auto& record) { return record.received.size() == kMessagesOverTwo; }));
     for (const auto& received : b->record().received) EXPECT_OK(received.status);
     EXPECT_TRUE(a->record().lost.empty());
     Enter(a_);
     for (const std::string interface : {"a0", "a1"}) {
-      EXPECT_GT(SentBytes(interface), kMessages * kMessageBytes * 2 / 5) << interface;
+      EXPECT_GT(SentBytes(interface), kMessagesOverTwo * kMessageBytes * 2 / 5) << interface;
     }
   }
 
@@ -158,17 +158,18 @@ TEST_F(TwoNicsTest, AHostOfWhichOneNicIsUnpluggedIsLost) {
   const auto a = MakeNode(a_, "a0", "a1");
   const auto b = MakeNode(b_, "b0", "b1");
   ASSERT_OK_AND_ASSIGN(const PeerId to_b, a->Connect(b->address()));
-  a->SendMany(to_b, kMessages, kMessageBytes);
-  ASSERT_TRUE(b->WaitUntil([](const auto& record) { return record.received.size() == kMessages; }));
+  a->SendMany(to_b, kMessagesOverTwo, kMessageBytes);
+  ASSERT_TRUE(
+      b->WaitUntil([](const auto& record) { return record.received.size() == kMessagesOverTwo; }));
   Enter(switch_);
   ASSERT_TRUE(Shell("ip link set port_a1 down"));
-  const Ticket first = a->SendMany(to_b, kMessages, kMessageBytes);
+  const Ticket first = a->SendMany(to_b, kMessagesOverTwo, kMessageBytes);
   ASSERT_TRUE(a->WaitUntil([](const auto& record) { return !record.lost.empty(); }));
   const TransportRecord record = a->record();
   EXPECT_EQ(record.lost[0].peer, to_b);
   EXPECT_EQ(record.lost[0].sends_open, 0);
   int failed = 0;
-  for (Ticket ticket = first; ticket < first + kMessages; ++ticket) {
+  for (Ticket ticket = first; ticket < first + kMessagesOverTwo; ++ticket) {
     failed += record.sent.at(ticket).ok() ? 0 : 1;
   }
   EXPECT_GT(failed, 0);

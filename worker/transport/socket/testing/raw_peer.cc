@@ -22,7 +22,7 @@
 namespace crossmesh {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr TransportNonce kNonce = {'r', 'a', 'w'};
 // Far less than what the runner of tests gives a test, which would not say what was missing.
@@ -98,21 +98,22 @@ void RawPeer::SendBytes(absl::string_view bytes) {
 }
 
 void RawPeer::WaitDelivered() {
-  const Clock::time_point end = Clock::now() + kPatience;
+  const SteadyClock::time_point end = SteadyClock::now() + kPatience;
   int on_the_way = 1;
   while (on_the_way > 0) {
-    if (Clock::now() > end) return FailAwaiting("the other side's system to have what was sent");
+    if (SteadyClock::now() > end)
+      return FailAwaiting("the other side's system to have what was sent");
     CHECK_EQ(ioctl(fd_.get(), SIOCOUTQ, &on_the_way), 0);
     poll(nullptr, 0, on_the_way > 0 ? 1 : 0);
   }
 }
 
 void RawPeer::WaitClosed() {
-  const Clock::time_point end = Clock::now() + kPatience;
+  const SteadyClock::time_point end = SteadyClock::now() + kPatience;
   std::array<char, 4096> ignored;
   ssize_t read = 1;
   while (read > 0) {
-    if (Clock::now() > end) return FailAwaiting("the transport to stop sending");
+    if (SteadyClock::now() > end) return FailAwaiting("the transport to stop sending");
     if (!Await(fd_.get(), POLLIN, "the transport to close the connection")) return;
     read = recv(fd_.get(), ignored.data(), ignored.size(), 0);
   }
