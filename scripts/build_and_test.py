@@ -94,7 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/test", description="Builds and tests Crossmesh.")
     parser.add_argument("labels", nargs="*", metavar="LABEL",
                         help=f"of the tests to build and run: {', '.join(LABELS)}; all, if none is named")
-    parser.add_argument("--preset", default="dev", help="what to build (dev)")
+    parser.add_argument("--preset", default="test", help="what to build (test)")
     parser.add_argument("--ci", action="store_true", help="what continuous integration runs: .ci/run")
     parser.add_argument("--setup-seconds", type=float, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
