@@ -212,6 +212,18 @@ absl::StatusOr<v1::MeasureNetworkResponse::Result> Client::MeasureNetwork(
   return result;
 }
 
+absl::StatusOr<v1::CalibrateGpusResponse> Client::CalibrateGpus(
+    const v1::CalibrateGpusRequest& request) {
+  grpc::ClientContext context;
+  SetDeadline(context, std::min(kRpcDeadlineMax, options_.timeout));
+  const auto reader = stubs_->networks->CalibrateGpus(&context, request);
+  v1::CalibrateGpusResponse response;
+  while (reader->Read(&response)) {
+  }
+  RETURN_IF_ERROR(Explain(FromGrpcStatus(reader->Finish())));
+  return response;
+}
+
 absl::StatusOr<v1::PlanReshardResponse> Client::Plan(const v1::PlanReshardRequest& request) {
   RETURN_IF_ERROR(CheckBytes(request));
   return Call(*stubs_->reshards, &v1::ReshardService::Stub::PlanReshard, request);

@@ -92,6 +92,10 @@ class Client {
   absl::StatusOr<v1::MeasureNetworkResponse::Result> MeasureNetwork(
       const v1::MeasureNetworkRequest& request, OnMeasured on_progress);
 
+  // Measures what the workers' GPUs cost, for the current description. It may have to wait for
+  // operations. Made once; NetworkService has the errors.
+  absl::StatusOr<v1::CalibrateGpusResponse> CalibrateGpus(const v1::CalibrateGpusRequest& request);
+
   // Plans and proves without executing.
   absl::StatusOr<v1::PlanReshardResponse> Plan(const v1::PlanReshardRequest& request);
 

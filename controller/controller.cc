@@ -238,6 +238,8 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(const Options& op
                                         .epoch = parts->epoch,
                                         .workers = parts->workers,
                                         .probes = parts->probes,
+                                        .communicators = parts->communicators,
+                                        .communicator_gateway = parts->communicator_gateway,
                                         .queue = parts->queue,
                                         .planners = parts->planners,
                                         .operation_registry = parts->operation_registry,

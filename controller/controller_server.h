@@ -15,6 +15,8 @@
 
 namespace crossmesh {
 
+class CommunicatorGateway;
+class CommunicatorLeases;
 class ControllerMetrics;
 class MetadataStore;
 class PlanningQueue;
@@ -40,6 +42,8 @@ class ControllerServer {
     uint64_t epoch = 0;
     WorkerRegistry& workers;
     ProbeGateway& probes;
+    CommunicatorLeases& communicators;
+    CommunicatorGateway& communicator_gateway;
     TaskQueue& queue;
     PlanningQueue& planners;
     RunRegistry<v1::Operation>& operation_registry;

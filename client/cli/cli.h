@@ -129,6 +129,7 @@ std::string SharedFile(const std::string& name);
 // The command groups.
 void AddDemoCommand(Cli& cli, CLI::App& app);
 void AddDoctorCommand(Cli& cli, CLI::App& app);
+void AddGpuCommands(Cli& cli, CLI::App& app);
 void AddHealthCommand(Cli& cli, CLI::App& app);
 void AddLayoutCommands(Cli& cli, CLI::App& app);
 void AddManifestCommands(Cli& cli, CLI::App& app);

@@ -56,6 +56,7 @@ int Main(int argc, char** argv) {
   cli.AddControllerFlags(app);
   AddDemoCommand(cli, app);
   AddDoctorCommand(cli, app);
+  AddGpuCommands(cli, app);
   AddHealthCommand(cli, app);
   AddPipelineCommands(cli, app);
   AddPlanCommand(cli, app);

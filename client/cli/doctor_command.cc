@@ -45,7 +45,7 @@ std::string ProgramFolder() {
 }
 
 absl::Status PrintNetwork(Cli& cli, const DoctorFlags& flags) {
-  ASSIGN_OR_RETURN(Host host, DescribeHost(ReadSystemDevices("/"), flags.network));
+  ASSIGN_OR_RETURN(Host host, DescribeHost(ReadSystemDevices("/", kNvmlLibrary), flags.network));
   std::vector<Host> hosts;
   hosts.push_back(std::move(host));
   ASSIGN_OR_RETURN(const Topology topology, Topology::Create(std::move(hosts), {}));
@@ -54,8 +54,10 @@ absl::Status PrintNetwork(Cli& cli, const DoctorFlags& flags) {
 }
 
 absl::Status Examine(Cli& cli, const DoctorFlags& flags) {
-  std::vector<HostCheck> checks = CheckHost(
-      {.programs = ProgramFolder(), .listen = flags.listen, .memory_bytes = flags.memory_bytes});
+  std::vector<HostCheck> checks = CheckHost({.nvml = kNvmlLibrary,
+                                             .programs = ProgramFolder(),
+                                             .listen = flags.listen,
+                                             .memory_bytes = flags.memory_bytes});
   if (cli.has_controller()) {
     ASSIGN_OR_RETURN(Client client, cli.Connect());
     ASSIGN_OR_RETURN(checks.emplace_back(), CheckWorkers(client));

@@ -6,6 +6,7 @@
 #include "common/base/free_space.h"
 #include "common/base/unique_fd.h"
 #include "common/communicators/shared_memory.h"
+#include "common/mesh/gpu_model.h"
 
 #include <algorithm>
 #include <array>
@@ -227,23 +228,60 @@ class HostChecker {
 
   // With their NICs and links, as plans would count them.
   void Gpus() {
-    const SystemDevices devices = ReadSystemDevices(options_.root);
+    const SystemDevices devices = options_.nvml.empty()
+                                      ? ReadSystemDevices(options_.root)
+                                      : ReadSystemDevices(options_.root, options_.nvml);
     if (devices.gpus.empty()) return Add("GPUs", State::kGood, "none");
     const absl::StatusOr<Host> host = DescribeHost(devices, "this");
     std::vector<std::string> texts;
     for (size_t i = 0; i < devices.gpus.size(); ++i) {
       const SystemGpu& gpu = devices.gpus[i];
       texts.push_back(absl::StrCat(gpu.model.empty() ? gpu.address : gpu.model, " ", gpu.uuid));
-      if (!host.ok()) continue;
-      const Gpu& described = host->gpus[i];
-      absl::StrAppend(&texts.back(), " by ", described.nic, ", links ",
-                      FormatRate(static_cast<double>(described.link_out_bytes_per_second)));
+      if (host.ok()) {
+        const Gpu& described = host->gpus[i];
+        absl::StrAppend(&texts.back(), " by ", described.nic, ", links ",
+                        FormatRate(static_cast<double>(described.link_out_bytes_per_second)));
+      }
+      absl::StrAppend(&texts.back(), ManagedText(gpu));
     }
-    const bool is_known = host.ok();
-    Add("GPUs", is_known ? State::kGood : State::kNote, absl::StrJoin(texts, "; "),
-        is_known ? ""
-                 : absl::StrCat("describe them yourself (crossmesh network preset): ",
-                                host.status().message()));
+    std::vector<std::string> advice;
+    if (!host.ok()) {
+      advice.push_back(absl::StrCat("describe them yourself (crossmesh network preset): ",
+                                    host.status().message()));
+    }
+    for (const SystemGpu& gpu : devices.gpus) AddAdvice(gpu, advice);
+    Add("GPUs", advice.empty() ? State::kGood : State::kNote, absl::StrJoin(texts, "; "),
+        absl::StrJoin(advice, "; "));
+  }
+
+  // ", 85.5 GB, 18 NVLinks up, persistence mode on, MIG off"
+  static std::string ManagedText(const SystemGpu& gpu) {
+    if (!gpu.managed.has_value()) return "";
+    const NvmlGpu& managed = *gpu.managed;
+    const auto on_or_off = [](bool is_on) { return is_on ? "on" : "off"; };
+    std::string text;
+    if (managed.memory_bytes > 0) {
+      absl::StrAppend(&text, ", ", FormatBytes(ByteCount(managed.memory_bytes)));
+    }
+    if (managed.nvlinks > 0) absl::StrAppend(&text, ", ", managed.nvlinks, " NVLinks up");
+    if (managed.persistence.has_value()) {
+      absl::StrAppend(&text, ", persistence mode ", on_or_off(*managed.persistence));
+    }
+    if (managed.mig.has_value()) absl::StrAppend(&text, ", MIG ", on_or_off(*managed.mig));
+    return text;
+  }
+
+  static void AddAdvice(const SystemGpu& gpu, std::vector<std::string>& advice) {
+    if (!gpu.managed.has_value()) return;
+    const GpuModel* const model = FindGpuModel(gpu.model);
+    if (model != nullptr && gpu.managed->nvlinks < model->nvlinks) {
+      advice.push_back(absl::StrCat(gpu.uuid, ": ", gpu.managed->nvlinks, " of ", model->nvlinks,
+                                    " NVLinks are up (nvidia-smi nvlink --status)"));
+    }
+    if (gpu.managed->mig.value_or(false)) {
+      advice.push_back(absl::StrCat(
+          gpu.uuid, ": MIG is on; a worker takes one of its instances, by --gpu DEVICE=MIG-..."));
+    }
   }
 
   void CongestionControl() {

@@ -27,6 +27,7 @@ absl::string_view StateName(HostCheck::State state);  // "good", "note", "proble
 
 struct HostCheckOptions {
   std::string root = "/";    // where /proc and /sys are; for tests
+  std::string nvml;          // NVML's library; empty: it is not asked
   std::string programs;      // the folder of this installation's programs
   std::string listen;        // HOST:PORT that a daemon is to listen on; empty: any of loopback
   int64_t memory_bytes = 0;  // that a worker's storages are to have

@@ -132,9 +132,27 @@ std::pair<int64_t, bool> Nearness(const PciPlace& a, const PciPlace& b) {
   return {common, a.numa_node >= 0 && a.numa_node == b.numa_node};
 }
 
+// By NVLink as far as it is up, or else by its slot.
+int64_t LinkRateOf(const SystemGpu& gpu, const GpuModel& model) {
+  const int links = gpu.managed.has_value() ? gpu.managed->nvlinks : model.nvlinks;
+  const int64_t nvlink = model.LinkBytesPerSecond(std::min(links, model.nvlinks));
+  return nvlink > 0 ? nvlink : gpu.slot_bytes_per_second;
+}
+
 }  // namespace
 
 SystemDevices ReadSystemDevices(const std::string& root) { return SystemReader(root).Read(); }
+
+SystemDevices ReadSystemDevices(const std::string& root, const std::string& nvml_library) {
+  SystemDevices devices = ReadSystemDevices(root);
+  std::vector<std::string> uuids;
+  for (const SystemGpu& gpu : devices.gpus) uuids.push_back(gpu.uuid);
+  if (uuids.empty()) return devices;
+  const absl::StatusOr<std::vector<std::optional<NvmlGpu>>> managed = ReadNvml(nvml_library, uuids);
+  if (!managed.ok()) return devices;
+  for (size_t i = 0; i < devices.gpus.size(); ++i) devices.gpus[i].managed = (*managed)[i];
+  return devices;
+}
 
 absl::StatusOr<Host> DescribeHost(const SystemDevices& devices, std::string name) {
   if (devices.gpus.empty()) return absl::NotFoundError("no GPU in /sys/bus/pci/devices");
@@ -156,8 +174,7 @@ absl::StatusOr<Host> DescribeHost(const SystemDevices& devices, std::string name
       return std::tuple(Nearness(gpu.place, candidate.place), -gpus_of_nic[candidate.name]);
     });
     ++gpus_of_nic[nic->name];
-    const int64_t nvlink = model->nvlink_bytes_per_second;
-    const int64_t link = nvlink > 0 ? nvlink : gpu.slot_bytes_per_second;
+    const int64_t link = LinkRateOf(gpu, *model);
     if (link <= 0) {
       return absl::NotFoundError(absl::StrCat("GPU ", gpu.address, ": its slot says no speed"));
     }

@@ -3,9 +3,11 @@
 
 #pragma once
 
+#include "client/doctor/nvml.h"
 #include "common/mesh/topology.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@ struct SystemGpu {
   PciPlace place;
   int64_t slot_bytes_per_second = 0;  // of its PCIe slot, per direction; 0: not known
   std::string model, uuid;            // as the driver names it; empty: no driver, or unknown to it
+  std::optional<NvmlGpu> managed;     // nothing: NVML was not asked, or does not know it
 };
 
 struct SystemNic {
@@ -39,9 +42,13 @@ struct SystemDevices {
 // Reads /sys and /proc below this folder, which ends in '/'. What cannot be read is not there.
 SystemDevices ReadSystemDevices(const std::string& root);
 
+// The same of this host, with what NVML says of its GPUs, if it is there.
+SystemDevices ReadSystemDevices(const std::string& root, const std::string& nvml_library);
+
 // Each GPU has the NIC with which it has most bridges in common, or else a NUMA node; of several
-// that are as near, one that fewest others have. Its links are NVLink where its model has that,
-// and its slot else. NotFound: no GPU, no NIC, or a GPU of which a rate is not known.
+// that are as near, one that fewest others have. Its links are NVLink where its model has that, as
+// many as NVML says are up, and its slot where none is. NotFound: no GPU, no NIC, or a GPU of which
+// a rate is not known.
 absl::StatusOr<Host> DescribeHost(const SystemDevices& devices, std::string name);
 
 }  // namespace crossmesh

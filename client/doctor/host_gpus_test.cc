@@ -7,6 +7,7 @@
 #include "common/testing/temporary_folder.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -22,7 +23,10 @@ namespace crossmesh {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 namespace fs = std::filesystem;
+
+constexpr char kNvml[] = CROSSMESH_STANDIN_FOLDER "/libnvidia-ml.so.1";
 
 // A host made of files.
 class HostGpusTest : public testing::Test {
@@ -77,6 +81,18 @@ class HostGpusTest : public testing::Test {
 
   absl::StatusOr<Host> Describe() {
     return DescribeHost(ReadSystemDevices(absl::StrCat(folder_.path(), "/")), "node-a");
+  }
+  // What the stand-in for NVML knows, as its own words are.
+  static void Manage(const std::string& gpus) {
+    setenv("CROSSMESH_STANDIN_NVML", gpus.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  }
+  absl::StatusOr<Host> DescribeManaged() {
+    return DescribeHost(ReadSystemDevices(absl::StrCat(folder_.path(), "/"), kNvml), "node-a");
+  }
+  HostCheck CheckManaged() {
+    const std::vector<HostCheck> checks =
+        CheckHost({.root = absl::StrCat(folder_.path(), "/"), .nvml = kNvml});
+    return *std::ranges::find(checks, "GPUs", &HostCheck::name);
   }
 
   TemporaryFolder folder_;
@@ -141,6 +157,40 @@ TEST_F(HostGpusTest, TheDoctorNamesThem) {
   AddEthernet("eth0", "pci0000:00", "0000:02:00.0", 0);
   EXPECT_EQ(check().state, HostCheck::State::kGood);
   EXPECT_THAT(check().found, HasSubstr("NVIDIA L40S GPU-0000:01:00.0 by eth0, links 26"));
+}
+
+TEST_F(HostGpusTest, LinksAreThoseThatAreUp) {
+  AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
+  AddGpu("pci0000:00", "0000:02:00.0", "H100 80GB HBM3");
+  AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
+  Manage("GPU-0000:01:00.0 85520809984 18 1 0;GPU-0000:02:00.0 85520809984 9 0 1;");
+  ASSERT_OK_AND_ASSIGN(const Host host, DescribeManaged());
+  EXPECT_EQ(host.gpus[0].link_out_bytes_per_second, 450'000'000'000);
+  EXPECT_EQ(host.gpus[1].link_in_bytes_per_second, 225'000'000'000);
+  const HostCheck check = CheckManaged();
+  EXPECT_EQ(check.state, HostCheck::State::kNote);
+  EXPECT_THAT(check.found, HasSubstr("85.5 GB, 18 NVLinks up, persistence mode on, MIG off; "));
+  EXPECT_THAT(check.found, HasSubstr("9 NVLinks up, persistence mode off, MIG on"));
+  EXPECT_EQ(check.advice,
+            "GPU-0000:02:00.0: 9 of 18 NVLinks are up (nvidia-smi nvlink --status); "
+            "GPU-0000:02:00.0: MIG is on; a worker takes one of its instances, by --gpu "
+            "DEVICE=MIG-...");
+}
+
+TEST_F(HostGpusTest, WithoutLinksThatAreUpItIsTheSlot) {
+  AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
+  AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
+  Manage("GPU-0000:01:00.0 85520809984 0 - -;");
+  EXPECT_EQ(DescribeManaged()->gpus[0].link_out_bytes_per_second, 26'000'000'000);
+  EXPECT_THAT(CheckManaged().found, Not(HasSubstr("persistence")));
+}
+
+TEST_F(HostGpusTest, WhatNvmlDoesNotKnowIsAsItsModelIs) {
+  AddGpu("pci0000:00", "0000:01:00.0", "H100 80GB HBM3");
+  AddEthernet("eth0", "pci0000:00", "0000:03:00.0", 0);
+  Manage("GPU-other 1 1 1 1;");
+  EXPECT_EQ(DescribeManaged()->gpus[0].link_out_bytes_per_second, 450'000'000'000);
+  EXPECT_EQ(CheckManaged().state, HostCheck::State::kGood);
 }
 
 TEST_F(HostGpusTest, WhatIsNotKnownIsNamed) {

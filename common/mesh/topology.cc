@@ -80,6 +80,8 @@ absl::Status CheckGpus(const Host& host) {
     RETURN_IF_ERROR(check("link_out_bytes_per_second", gpu.link_out_bytes_per_second));
     RETURN_IF_ERROR(check("link_in_bytes_per_second", gpu.link_in_bytes_per_second));
     RETURN_IF_ERROR(check("copy_bytes_per_second", gpu.copy_bytes_per_second));
+    RETURN_IF_ERROR(CheckSource(object + ", links", gpu.link_source));
+    RETURN_IF_ERROR(CheckSource(object + ", copies", gpu.copy_source));
   }
   return absl::OkStatus();
 }
@@ -87,11 +89,13 @@ absl::Status CheckGpus(const Host& host) {
 }  // namespace
 
 absl::StatusOr<Topology> Topology::Create(std::vector<Host> hosts, std::vector<Rack> racks,
-                                          int64_t assumed_bytes_per_second) {
+                                          int64_t assumed_bytes_per_second, GpuCosts gpu_costs) {
   Topology topology;
   RETURN_IF_ERROR(
       Check("network", "assumed_bytes_per_second", assumed_bytes_per_second, kNicRates));
   topology.assumed_bytes_per_second_ = assumed_bytes_per_second;
+  RETURN_IF_ERROR(CheckCosts(gpu_costs));
+  topology.gpu_costs_ = std::move(gpu_costs);
   RETURN_IF_ERROR(topology.AddHosts(std::move(hosts)));
   RETURN_IF_ERROR(topology.AddRacks(std::move(racks)));
   return topology;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/mesh/device.h"
+#include "common/mesh/gpu_costs.h"
 
 #include <cstdint>
 #include <optional>
@@ -34,6 +35,9 @@ struct Gpu {
   int64_t link_in_bytes_per_second = 0;
   // What its kernels read and write again: so fast tiles are packed, unpacked and copied.
   int64_t copy_bytes_per_second = 0;
+  // Where the rates of its links and of its copies come from.
+  std::string link_source{kAssumed};
+  std::string copy_source{kAssumed};
   friend bool operator==(const Gpu&, const Gpu&) = default;
 };
 
@@ -73,13 +77,16 @@ class Topology {
   // InvalidArgument: a host misnamed or named twice, a host without a NIC or with too many, a NIC
   // or rack without a name or named twice, a rate < 1 (local: < 0) or over the limit, a latency < 0
   // or over the limit, a GPU that is no device, is listed twice or names an unknown NIC, a rack
-  // that names an unknown host, a host in two racks. Each message names the object.
+  // that names an unknown host, a host in two racks, what CheckCosts and CheckSource refuse. Each
+  // message names the object.
   static absl::StatusOr<Topology> Create(std::vector<Host> hosts, std::vector<Rack> racks,
-                                         int64_t assumed_bytes_per_second = kAssumedBytesPerSecond);
+                                         int64_t assumed_bytes_per_second = kAssumedBytesPerSecond,
+                                         GpuCosts gpu_costs = {});
 
   const std::vector<Host>& hosts() const { return hosts_; }
   const std::vector<Rack>& racks() const { return racks_; }
   int64_t assumed_bytes_per_second() const { return assumed_bytes_per_second_; }
+  const GpuCosts& gpu_costs() const { return gpu_costs_; }
 
   // Null when the host is not described.
   const Host* FindHost(absl::string_view name) const;
@@ -103,6 +110,7 @@ class Topology {
   std::vector<Host> hosts_;
   std::vector<Rack> racks_;
   int64_t assumed_bytes_per_second_ = kAssumedBytesPerSecond;
+  GpuCosts gpu_costs_;
   absl::flat_hash_map<std::string, int> host_index_;
   absl::flat_hash_map<std::string, int> rack_index_;
 };

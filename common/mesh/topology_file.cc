@@ -17,13 +17,18 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array<absl::string_view, 3> kNetworkFileKeys = {"hosts", "racks",
-                                                               "assumed_bytes_per_second"};
+constexpr std::array<absl::string_view, 4> kNetworkFileKeys = {
+    "hosts", "racks", "assumed_bytes_per_second", "gpu_costs"};
+constexpr std::array<absl::string_view, 2> kCostKeys = {"value", "source"};
 constexpr std::array<absl::string_view, 4> kHostKeys = {"name", "nics", "gpus",
                                                         "local_bytes_per_second"};
-constexpr std::array<absl::string_view, 5> kGpuKeys = {"device", "nic", "link_out_bytes_per_second",
+constexpr std::array<absl::string_view, 7> kGpuKeys = {"device",
+                                                       "nic",
+                                                       "link_out_bytes_per_second",
                                                        "link_in_bytes_per_second",
-                                                       "copy_bytes_per_second"};
+                                                       "copy_bytes_per_second",
+                                                       "link_source",
+                                                       "copy_source"};
 constexpr std::array<absl::string_view, 5> kNicKeys = {
     "name", "out_bytes_per_second", "in_bytes_per_second", "out_latency_ns", "in_latency_ns"};
 constexpr std::array<absl::string_view, 4> kRackKeys = {"name", "hosts", "up_bytes_per_second",
@@ -33,6 +38,32 @@ absl::StatusOr<int64_t> IntegerOr(const JsonFields& fields, absl::string_view ke
                                   int64_t where_missing) {
   if (!fields.Has(key)) return where_missing;
   return fields.Integer(key);
+}
+
+absl::StatusOr<std::string> SourceOf(const JsonFields& fields, absl::string_view key) {
+  if (!fields.Has(key)) return std::string(kAssumed);
+  return fields.String(key);
+}
+
+absl::StatusOr<GpuCost> ReadCost(const json& value, std::string where) {
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, std::move(where), kCostKeys));
+  GpuCost cost;
+  ASSIGN_OR_RETURN(cost.value, fields.Integer("value"));
+  ASSIGN_OR_RETURN(cost.source, SourceOf(fields, "source"));
+  return cost;
+}
+
+absl::StatusOr<GpuCosts> ReadCosts(const json& value, const std::string& where) {
+  std::vector<absl::string_view> keys;
+  for (const GpuCostField& field : kGpuCostFields) keys.push_back(field.name);
+  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, where, keys));
+  GpuCosts costs;
+  for (const GpuCostField& field : kGpuCostFields) {
+    if (!fields.Has(field.name)) continue;
+    ASSIGN_OR_RETURN(costs.*field.cost, ReadCost(value.at(std::string(field.name)),
+                                                 absl::StrCat(where, ".", field.name)));
+  }
+  return costs;
 }
 
 // What `read` makes of each item of the array under `key`; `where` names the array in errors.
@@ -72,6 +103,8 @@ absl::StatusOr<Gpu> ReadGpu(const json& value, std::string where) {
   ASSIGN_OR_RETURN(gpu.link_out_bytes_per_second, fields.Integer("link_out_bytes_per_second"));
   ASSIGN_OR_RETURN(gpu.link_in_bytes_per_second, fields.Integer("link_in_bytes_per_second"));
   ASSIGN_OR_RETURN(gpu.copy_bytes_per_second, fields.Integer("copy_bytes_per_second"));
+  ASSIGN_OR_RETURN(gpu.link_source, SourceOf(fields, "link_source"));
+  ASSIGN_OR_RETURN(gpu.copy_source, SourceOf(fields, "copy_source"));
   return gpu;
 }
 
@@ -112,7 +145,18 @@ ordered_json ToJson(const Gpu& gpu) {
           {"nic", gpu.nic},
           {"link_out_bytes_per_second", gpu.link_out_bytes_per_second},
           {"link_in_bytes_per_second", gpu.link_in_bytes_per_second},
-          {"copy_bytes_per_second", gpu.copy_bytes_per_second}};
+          {"copy_bytes_per_second", gpu.copy_bytes_per_second},
+          {"link_source", gpu.link_source},
+          {"copy_source", gpu.copy_source}};
+}
+
+ordered_json ToJson(const GpuCosts& costs) {
+  ordered_json document = ordered_json::object();
+  for (const GpuCostField& field : kGpuCostFields) {
+    const GpuCost& cost = costs.*field.cost;
+    document[std::string(field.name)] = {{"value", cost.value}, {"source", cost.source}};
+  }
+  return document;
 }
 
 ordered_json ToJson(const Host& host) {
@@ -151,7 +195,11 @@ absl::StatusOr<Topology> ParseTopologyFile(absl::string_view text) {
   }
   ASSIGN_OR_RETURN(const int64_t assumed,
                    IntegerOr(fields, "assumed_bytes_per_second", Topology::kAssumedBytesPerSecond));
-  return Topology::Create(std::move(hosts), std::move(racks), assumed);
+  GpuCosts costs;
+  if (fields.Has("gpu_costs")) {
+    ASSIGN_OR_RETURN(costs, ReadCosts(document.at("gpu_costs"), "network file gpu_costs"));
+  }
+  return Topology::Create(std::move(hosts), std::move(racks), assumed, std::move(costs));
 }
 
 std::string ToTopologyFile(const Topology& topology) {
@@ -161,7 +209,8 @@ std::string ToTopologyFile(const Topology& topology) {
   for (const Rack& rack : topology.racks()) racks.push_back(ToJson(rack));
   const ordered_json document = {{"hosts", std::move(hosts)},
                                  {"racks", std::move(racks)},
-                                 {"assumed_bytes_per_second", topology.assumed_bytes_per_second()}};
+                                 {"assumed_bytes_per_second", topology.assumed_bytes_per_second()},
+                                 {"gpu_costs", ToJson(topology.gpu_costs())}};
   // Names of NICs and racks may be any bytes.
   return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

@@ -60,6 +60,8 @@ TEST(TopologyTest, RefusesWhatContradictsItself) {
       {{{"a", {kNic}, {{1024, "eth0", 1, 1, 1}}}}, {}, 1, "GPU a.1024: expected a device of 0 to"},
       {{{"a", {kNic}, {{-1, "eth0", 1, 1, 1}}}}, {}, 1, "GPU a.-1: expected a device of 0 to"},
       {{{"a", {kNic}, {kGpu, kGpu}}}, {}, 1, "GPU a.3 is listed twice"},
+      {{{"a", {kNic}, {{3, "eth0", 1, 2, 3, ""}}}}, {}, 1, "GPU a.3, links: expected a source"},
+      {{{"a", {kNic}, {{3, "eth0", 1, 2, 3, "x", "\n"}}}}, {}, 1, "GPU a.3, copies: expected a"},
       {{{"a", {kNic}, {{0, "ib0", 1, 1, 1}}}}, {}, 1, "a NIC of its host, found \"ib0\""},
       {{{"a", {kNic}, {{0, "eth0", 0, 1, 1}}}}, {}, 1, "link_out_bytes_per_second of 1 to"},
       {{{"a", {kNic}, {{0, "eth0", 1, 0, 1}}}}, {}, 1, "link_in_bytes_per_second of 1 to"},

@@ -86,6 +86,41 @@ absl::StatusOr<Mesh> FromProto(const v1::Mesh& proto) {
   return Mesh::Create(std::move(axes), std::move(devices));
 }
 
+namespace {
+
+void Write(const GpuCost& cost, v1::GpuCost& proto) {
+  proto.set_value(cost.value);
+  proto.set_source(cost.source);
+}
+
+std::string SourceOf(const std::string& proto) {
+  return proto.empty() ? std::string(kAssumed) : proto;
+}
+
+v1::GpuCosts ToProto(const GpuCosts& costs) {
+  v1::GpuCosts proto;
+  Write(costs.launch_ns, *proto.mutable_launch_ns());
+  Write(costs.group_ns, *proto.mutable_group_ns());
+  Write(costs.message_ns, *proto.mutable_message_ns());
+  Write(costs.channel_bytes_per_second, *proto.mutable_channel_bytes_per_second());
+  return proto;
+}
+
+GpuCosts FromProto(const v1::GpuCosts& proto) {
+  GpuCosts costs;
+  const auto read = [](bool is_there, const v1::GpuCost& from, GpuCost& to) {
+    if (is_there) to = {.value = from.value(), .source = SourceOf(from.source())};
+  };
+  read(proto.has_launch_ns(), proto.launch_ns(), costs.launch_ns);
+  read(proto.has_group_ns(), proto.group_ns(), costs.group_ns);
+  read(proto.has_message_ns(), proto.message_ns(), costs.message_ns);
+  read(proto.has_channel_bytes_per_second(), proto.channel_bytes_per_second(),
+       costs.channel_bytes_per_second);
+  return costs;
+}
+
+}  // namespace
+
 v1::Topology ToProto(const Topology& topology) {
   v1::Topology proto;
   for (const Host& host : topology.hosts()) {
@@ -106,6 +141,8 @@ v1::Topology ToProto(const Topology& topology) {
       gpu_proto.set_link_out_bytes_per_second(gpu.link_out_bytes_per_second);
       gpu_proto.set_link_in_bytes_per_second(gpu.link_in_bytes_per_second);
       gpu_proto.set_copy_bytes_per_second(gpu.copy_bytes_per_second);
+      gpu_proto.set_link_source(gpu.link_source);
+      gpu_proto.set_copy_source(gpu.copy_source);
     }
     host_proto.set_local_bytes_per_second(host.local_bytes_per_second);
   }
@@ -117,6 +154,7 @@ v1::Topology ToProto(const Topology& topology) {
     rack_proto.set_down_bytes_per_second(rack.down_bytes_per_second);
   }
   proto.set_assumed_bytes_per_second(topology.assumed_bytes_per_second());
+  *proto.mutable_gpu_costs() = ToProto(topology.gpu_costs());
   return proto;
 }
 
@@ -137,7 +175,9 @@ absl::StatusOr<Topology> FromProto(const v1::Topology& proto) {
                            .nic = gpu.nic(),
                            .link_out_bytes_per_second = gpu.link_out_bytes_per_second(),
                            .link_in_bytes_per_second = gpu.link_in_bytes_per_second(),
-                           .copy_bytes_per_second = gpu.copy_bytes_per_second()});
+                           .copy_bytes_per_second = gpu.copy_bytes_per_second(),
+                           .link_source = SourceOf(gpu.link_source()),
+                           .copy_source = SourceOf(gpu.copy_source())});
     }
     host.local_bytes_per_second = host_proto.local_bytes_per_second();
   }
@@ -150,7 +190,8 @@ absl::StatusOr<Topology> FromProto(const v1::Topology& proto) {
   }
   const int64_t assumed = proto.assumed_bytes_per_second();
   return Topology::Create(std::move(hosts), std::move(racks),
-                          assumed == 0 ? Topology::kAssumedBytesPerSecond : assumed);
+                          assumed == 0 ? Topology::kAssumedBytesPerSecond : assumed,
+                          FromProto(proto.gpu_costs()));
 }
 
 absl::StatusOr<LayoutRules> FromProto(

@@ -64,13 +64,27 @@ TEST(TensorCodecTest, TopologiesSurviveBothWays) {
       Topology::Create(
           {{.name = "a",
             .nics = {{"n0", 5, 6, 11, 12}, {"n1", 7, 8}},
-            .gpus = {{2, "n1", 14, 15, 16}},
+            .gpus = {{2, "n1", 14, 15, 16, "x", "y"}},
             .local_bytes_per_second = 13},
            {.name = "b", .nics = {{"n0", 9, 10}}}},
           {{.name = "r", .hosts = {"a"}, .up_bytes_per_second = 3, .down_bytes_per_second = 4}},
-          1'000));
+          1'000,
+          {.launch_ns = {17, "l"},
+           .group_ns = {18, "g"},
+           .message_ns = {19, "m"},
+           .channel_bytes_per_second = {20, "c"}}));
   EXPECT_THAT(FromProto(ToProto(topology)), IsOkAndHolds(topology));
   EXPECT_THAT(FromProto(v1::Topology()), IsOkAndHolds(Topology()));
+}
+
+TEST(TensorCodecTest, CostsThatAreNotThereAreAssumed) {
+  v1::Topology proto;
+  proto.mutable_gpu_costs()->mutable_message_ns()->set_value(3);
+  ASSERT_OK_AND_ASSIGN(const Topology topology, FromProto(proto));
+  EXPECT_EQ(topology.gpu_costs(), (GpuCosts{.message_ns = {3, "assumed"}}));
+  proto.mutable_gpu_costs()->mutable_message_ns()->set_value(0);
+  EXPECT_THAT(FromProto(proto), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("expected gpu_costs.message_ns of 1 to")));
 }
 
 class LayoutRulesCodecTest : public testing::Test {

@@ -2,6 +2,7 @@
 
 #include "common/communicators/communicator_key.h"
 #include "common/communicators/preflight_report.h"
+#include "crossmesh/v1/communicator_service.pb.h"
 
 #include <cstdint>
 #include <string>
@@ -50,6 +51,10 @@ class CommunicatorGateway {
   using OnCreated = absl::AnyInvocable<void(absl::StatusOr<int64_t>)>;
   virtual void Create(const std::string& worker_address, const CommunicatorCreation& creation,
                       OnCreated on_created) = 0;
+  // All ranks at once; `timeout`: until it is done.
+  using OnMeasured = absl::AnyInvocable<void(absl::StatusOr<v1::MeasureGpuResponse>)>;
+  virtual void Measure(const std::string& worker_address, const CommunicatorRank& at,
+                       absl::Duration timeout, OnMeasured on_measured) = 0;
   using OnGone = absl::AnyInvocable<void(absl::Status)>;
   virtual void Destroy(const std::string& worker_address,
                        const CommunicatorDestruction& destruction, OnGone on_gone) = 0;

@@ -3,13 +3,18 @@
 #include "common/base/mutex.h"
 #include "crossmesh/v1/network_service.grpc.pb.h"
 
+#include <cstdint>
+
 #include <absl/status/status.h>
 
 namespace crossmesh {
 
 class Clock;
+class CommunicatorGateway;
+class CommunicatorLeases;
 class ProbeGateway;
 class RunningOperation;
+class TaskQueue;
 class WorkerRegistry;
 struct Catalog;
 template <typename Running>
@@ -23,7 +28,11 @@ class NetworkService final : public v1::NetworkService::CallbackService {
     const WorkerRegistry& workers;
     const RunningTable<RunningOperation>& operations;
     ProbeGateway& probes;
+    CommunicatorLeases& communicators;
+    CommunicatorGateway& communicator_gateway;
+    TaskQueue& queue;  // that the leases are confined to
     const Clock& clock;
+    uint64_t epoch = 0;
   };
   explicit NetworkService(const Options& options) : options_(options) {}
 
@@ -35,9 +44,12 @@ class NetworkService final : public v1::NetworkService::CallbackService {
                                        v1::SetNetworkResponse* response) override;
   grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* MeasureNetwork(
       grpc::CallbackServerContext* context, const v1::MeasureNetworkRequest* request) override;
+  grpc::ServerWriteReactor<v1::CalibrateGpusResponse>* CalibrateGpus(
+      grpc::CallbackServerContext* context, const v1::CalibrateGpusRequest* request) override;
 
  private:
   class MeasurementCall;
+  class CalibrationCall;
 
   absl::Status Set(const v1::SetNetworkRequest& request, v1::SetNetworkResponse& response);
 

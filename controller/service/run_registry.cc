@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/run_numbers.h"
 
 #include <functional>
 #include <utility>

@@ -4,7 +4,6 @@
 #include "common/base/digest.h"
 #include "common/base/mutex.h"
 #include "controller/catalog/run_records.h"
-#include "controller/dispatch/run_numbers.h"
 #include "controller/dispatch/run_sink.h"
 #include "controller/dispatch/task_queue.h"
 #include "crossmesh/v1/operation_service.pb.h"
@@ -26,6 +25,8 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class RunNumbers;
 
 // All runs of one kind, as clients see them: Subject is v1.Operation or v1.PipelineRun. Those that
 // run it has with their latest message, those that have ended are in the records. It knows which

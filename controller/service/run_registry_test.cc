@@ -3,6 +3,7 @@
 #include "common/base/fake_clock.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/time_codec.h"
+#include "controller/dispatch/run_numbers.h"
 #include "controller/dispatch/testing/manual_task_queue.h"
 #include "controller/store/memory_store.h"
 

@@ -25,6 +25,11 @@ void FakeCommunicators::SetCreation(absl::Status status) {
   creation_ = std::move(status);
 }
 
+void FakeCommunicators::SetFigures(absl::StatusOr<v1::MeasureGpuResponse> figures) {
+  const MutexLock lock(mutex_);
+  figures_ = std::move(figures);
+}
+
 std::set<CommunicatorKey> FakeCommunicators::keys() const {
   const MutexLock lock(mutex_);
   return keys_;
@@ -94,6 +99,19 @@ grpc::ServerUnaryReactor* FakeCommunicators::DestroyCommunicator(
     grpc::CallbackServerContext* context, const v1::DestroyCommunicatorRequest* request,
     v1::DestroyCommunicatorResponse* /*response*/) {
   return Answer(context, Remove(request->key(), request->rank()));
+}
+
+grpc::ServerUnaryReactor* FakeCommunicators::MeasureGpu(grpc::CallbackServerContext* context,
+                                                        const v1::MeasureGpuRequest* request,
+                                                        v1::MeasureGpuResponse* response) {
+  const MutexLock lock(mutex_);
+  absl::Status status = Admit(request->key(), request->rank());
+  const absl::StatusOr<CommunicatorKey> key = FromProto(request->key());
+  status.Update(key.status());
+  if (status.ok() && !keys_.contains(*key)) status = absl::NotFoundError("it is not here");
+  status.Update(figures_.status());
+  if (status.ok()) *response = *figures_;
+  return Answer(context, status);
 }
 
 grpc::ServerUnaryReactor* FakeCommunicators::StopCommunicator(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 namespace crossmesh {
 
@@ -24,6 +25,8 @@ class FakeCommunicators final : public v1::CommunicatorService::CallbackService 
   void ReplaceProcess();
   // What orders to make one are answered with from now on.
   void SetCreation(absl::Status status);
+  // What measurements of the GPU are answered with from now on.
+  void SetFigures(absl::StatusOr<v1::MeasureGpuResponse> figures);
   std::set<CommunicatorKey> keys() const;
   // Orders to make one, since the start.
   int creations() const;
@@ -40,6 +43,9 @@ class FakeCommunicators final : public v1::CommunicatorService::CallbackService 
   grpc::ServerUnaryReactor* DestroyCommunicator(grpc::CallbackServerContext* context,
                                                 const v1::DestroyCommunicatorRequest* request,
                                                 v1::DestroyCommunicatorResponse* response) override;
+  grpc::ServerUnaryReactor* MeasureGpu(grpc::CallbackServerContext* context,
+                                       const v1::MeasureGpuRequest* request,
+                                       v1::MeasureGpuResponse* response) override;
   grpc::ServerUnaryReactor* StopCommunicator(grpc::CallbackServerContext* context,
                                              const v1::StopCommunicatorRequest* request,
                                              v1::StopCommunicatorResponse* response) override;
@@ -56,6 +62,8 @@ class FakeCommunicators final : public v1::CommunicatorService::CallbackService 
   std::optional<RankName> process_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status creation_ ABSL_GUARDED_BY(mutex_);
+  absl::StatusOr<v1::MeasureGpuResponse> figures_ ABSL_GUARDED_BY(mutex_) =
+      absl::UnimplementedError("no figures");
   int creations_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<CommunicatorKey> keys_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,23 +1,12 @@
-// What a GPU's part in a run costs beside its ports. All of these are assumed: read out of NCCL
-// 2.30.7 and CUDA 13, never measured.
+// How NCCL, NCCL M2N and our staging are built, as far as predictions need it, read out of NCCL
+// 2.30.7; what M2N's calls cost, which is assumed. What the executor's calls cost is GpuCosts, of
+// the network's description.
 
 #pragma once
 
 #include <cstdint>
 
 namespace crossmesh::gpu_costs {
-
-// Of the thread that issues a step: a pack, an unpack, and one group of NCCL calls. In a
-// communicator that does not block ncclGroupEnd starts a thread, which launches (group.cc), and the
-// next group may not begin before ncclCommGetAsyncError has joined it: 40 to 100 us.
-inline constexpr double kStepSeconds = 60e-6;
-
-// Of one more message in a group: enqueueing it, and its turn in the kernel.
-inline constexpr double kMessageSeconds = 1e-6;
-
-// Of a channel's copy loop, one CTA. The most that NCCL takes for a channel of a ring by LL128 is
-// 20 GB/s for Ampere and 36.7 GB/s for Hopper (tuning.cc); here the lower one stands for all.
-inline constexpr double kChannelBytesPerSecond = 20e9;
 
 // Channels for sends and receives, of a communicator: the most that there can be, which processes
 // of GPUs ask for (docs/adr/0014).

@@ -28,6 +28,7 @@ class GpuNetworkMaker {
     AddHosts();
     for (size_t d = 0; d < gpus_.size(); ++d) AddDevice(static_cast<DeviceRank>(d));
     DropLatenciesIfNone(network_.nics);
+    network_.costs = topology_.gpu_costs();
     network_.nics.racks = network_.hosts.racks;
     network_.nics.rack_rates = network_.hosts.rack_rates;
     return std::move(network_);

@@ -25,6 +25,7 @@ struct GpuNetwork {
 
   std::vector<HostRank> host_of;    // by device
   std::vector<int64_t> copy_rates;  // of kernels, likewise, in bytes per second
+  GpuCosts costs;                   // beside the ports
   bool shares_nics = false;         // some NIC is that of several of these GPUs
 
   bool OnOneHost(DeviceRank a, DeviceRank b) const { return host_of[a] == host_of[b]; }

@@ -78,6 +78,9 @@ class StepPredictor {
         channels_(network),
         sizes_(sizes),
         devices_(std::ssize(network.host_of)),
+        step_seconds_(network.costs.step_seconds()),
+        message_seconds_(network.costs.message_seconds()),
+        channel_rate_(static_cast<double>(network.costs.channel_bytes_per_second.value)),
         total_(ports_.size()),
         moved_(copied.begin(), copied.end()) {}
 
@@ -94,7 +97,7 @@ class StepPredictor {
     }
     // Copies go beside the messages, in as many steps.
     run_.seconds = std::max(run_.seconds, run_.busiest_seconds);
-    if (run_.copied_bytes > 0) run_.seconds += gpu_costs::kStepSeconds;
+    if (run_.copied_bytes > 0) run_.seconds += step_seconds_;
     run_.seconds += latency_seconds_;
     return run_;
   }
@@ -161,7 +164,7 @@ class StepPredictor {
 
   // Of one step, by port; also notes what it takes of staging.
   double SecondsOf(std::span<const PortWork> step) {
-    double seconds = gpu_costs::kStepSeconds;
+    double seconds = step_seconds_;
     for (int64_t port = 0; port < std::ssize(step); ++port) {
       seconds = std::max(seconds, SecondsOf(port, step[port]));
     }
@@ -176,8 +179,8 @@ class StepPredictor {
     if (ports_.OfGpu(port)) {
       const int64_t most = ports_.OfLinks(port) ? channels_.by_links() : gpu_costs::kChannels;
       const int64_t channels = std::min(work.channels, most);
-      rate = std::min(rate, static_cast<double>(channels) * gpu_costs::kChannelBytesPerSecond);
-      seconds = static_cast<double>(work.messages) * gpu_costs::kMessageSeconds;
+      rate = std::min(rate, static_cast<double>(channels) * channel_rate_);
+      seconds = static_cast<double>(work.messages) * message_seconds_;
     }
     return seconds + static_cast<double>(work.bytes) / rate;
   }
@@ -207,6 +210,9 @@ class StepPredictor {
   const MessageChannels channels_;
   const StepSizes sizes_;
   const int64_t devices_;
+  const double step_seconds_;
+  const double message_seconds_;
+  const double channel_rate_;
   std::vector<PortWork> total_;  // by port
   std::vector<int64_t> moved_;   // bytes that a device's kernels read and write
   int64_t depth_ = 0;

@@ -31,7 +31,7 @@ struct GpuRun {
 // GPUs go step by step: all that is due in a step is one group of messages between GPUs, and a step
 // ends when its last message is there. So a step takes as long as the fullest of its ports, each
 // NIC, link and rack being one, as the kernels that pack and unpack, or as the thread that issues
-// it takes (gpu_costs.h), whichever is longest; the run takes as long as its steps one after the
+// it takes (GpuCosts), whichever is longest; the run takes as long as its steps one after the
 // other, one more for the first pack and the last unpack, and latencies.
 //
 // `copied` has the bytes that each device copies to itself. Cost: linear in the chunks of all hops,

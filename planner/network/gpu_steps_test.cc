@@ -15,6 +15,10 @@ namespace crossmesh {
 namespace {
 
 constexpr double kNicRate = 50e9;
+// As assumed.
+constexpr double kAssumedStepSeconds = 60e-6;
+constexpr double kAssumedMessageSeconds = 1e-6;
+constexpr double kChannelRate = 20e9;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 // a.0, a.1, b.0 and c.0, in this order.
@@ -46,15 +50,31 @@ TEST(GpuStepsTest, AStepTakesAsLongAsItsFullestPort) {
   EXPECT_EQ(run.message_bytes, 64 * kMiB);
   EXPECT_EQ(run.step_bytes, 8 * kMiB);
   EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / kNicRate);
-  EXPECT_NEAR(run.seconds,
-              64 * kMiB / kNicRate + 8 * gpu_costs::kMessageSeconds + gpu_costs::kStepSeconds,
+  EXPECT_NEAR(run.seconds, 64 * kMiB / kNicRate + 8 * kAssumedMessageSeconds + kAssumedStepSeconds,
               1e-12);
+}
+
+TEST(GpuStepsTest, CostsAreThoseOfTheDescription) {
+  GpuNetwork network = Network();
+  network.costs = {.launch_ns = {1'000, "x"},
+                   .group_ns = {200'000, "x"},
+                   .message_ns = {5'000, "x"},
+                   .channel_bytes_per_second = {1'000'000'000, "x"}};
+  const GpuRun issued =
+      PredictSteps(network, Chain(kMiB, {2}), kNoCopies, {.chunk_bytes = kMiB / 16, .periods = 16});
+  EXPECT_NEAR(issued.seconds, 17 * 202e-6, 1e-12);
+  const GpuRun moved = PredictSteps(network, Chain(64 * kMiB, {2}), kNoCopies,
+                                    {.chunk_bytes = 8 * kMiB, .periods = 8});
+  EXPECT_NEAR(moved.seconds, 64 * kMiB / 4e9 + 8 * 5e-6 + 202e-6, 1e-9);
+  const std::vector<int64_t> copied = {1, 0, 0, 0};
+  EXPECT_NEAR(PredictSteps(network, {}, copied, {.chunk_bytes = kMiB, .periods = 1}).seconds,
+              202e-6, 1e-9);
 }
 
 TEST(GpuStepsTest, AShortStepTakesAsLongAsItTakesToIssueIt) {
   const GpuRun run = PredictSteps(Network(), Chain(kMiB, {2}), kNoCopies,
                                   {.chunk_bytes = kMiB / 16, .periods = 16});
-  EXPECT_NEAR(run.seconds, 17 * gpu_costs::kStepSeconds, 1e-12);
+  EXPECT_NEAR(run.seconds, 17 * kAssumedStepSeconds, 1e-12);
 }
 
 TEST(GpuStepsTest, AHopFurtherIsAStepLater) {
@@ -70,15 +90,14 @@ TEST(GpuStepsTest, InsideAHostLinksAreUsed) {
   EXPECT_DOUBLE_EQ(run.busiest_seconds, 64 * kMiB / 450e9);
   // In a communicator of several hosts it has four channels, which are not as fast as the link.
   EXPECT_NEAR(run.seconds,
-              64 * kMiB / (4 * gpu_costs::kChannelBytesPerSecond) + 4 * gpu_costs::kMessageSeconds +
-                  gpu_costs::kStepSeconds,
+              64 * kMiB / (4 * kChannelRate) + 4 * kAssumedMessageSeconds + kAssumedStepSeconds,
               1e-12);
 }
 
 TEST(GpuStepsTest, CopiesTakeTheTimeOfTheKernelsThatCopy) {
   const std::vector<int64_t> copied = {int64_t{1} << 34, 0, 0, 0};
   const GpuRun run = PredictSteps(Network(), {}, copied, {.chunk_bytes = kMiB, .periods = 1});
-  EXPECT_NEAR(run.seconds, (int64_t{1} << 34) / 1.34e12 + gpu_costs::kStepSeconds, 1e-12);
+  EXPECT_NEAR(run.seconds, (int64_t{1} << 34) / 1.34e12 + kAssumedStepSeconds, 1e-12);
   EXPECT_EQ(run.copied_bytes, int64_t{1} << 34);
   EXPECT_EQ(PredictSteps(Network(), {}, kNoCopies, {.chunk_bytes = kMiB}).seconds, 0);
 }
@@ -89,7 +108,7 @@ TEST(GpuStepsTest, TooManyChunksAreTakenToBeAlike) {
   const GpuRun run = PredictSteps(Network(), routes, kNoCopies, small);
   EXPECT_EQ(run.messages, int64_t{1} << 22);
   EXPECT_NEAR(run.seconds,
-              (int64_t{1} << 38) / kNicRate + (int64_t{1} << 22) * gpu_costs::kMessageSeconds,
+              (int64_t{1} << 38) / kNicRate + (int64_t{1} << 22) * kAssumedMessageSeconds,
               0.01 * run.seconds);
 }
 

@@ -204,7 +204,8 @@ class TopologyRun {
         {Seconds(work.nic_out, nics.out[device]), Seconds(work.nic_in, nics.in[device]),
          Seconds(work.link_out, links.out[device]), Seconds(work.link_in, links.in[device])});
     if (by_copy_engines_) return seconds;
-    const double kernel = gpu_costs::kM2nThreadBlocks * gpu_costs::kChannelBytesPerSecond;
+    const auto channel = static_cast<double>(network_.costs.channel_bytes_per_second.value);
+    const double kernel = gpu_costs::kM2nThreadBlocks * channel;
     return std::max(seconds, static_cast<double>(work.nic_out + work.link_out) / kernel);
   }
 

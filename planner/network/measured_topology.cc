@@ -83,7 +83,8 @@ absl::StatusOr<Topology> MeasuredTopology(std::span<const ProbePort> ports,
       return std::ranges::find(host.nics, gpu.nic, &Nic::name) == host.nics.end();
     });
   }
-  return Topology::Create(std::move(hosts), before.racks(), before.assumed_bytes_per_second());
+  return Topology::Create(std::move(hosts), before.racks(), before.assumed_bytes_per_second(),
+                          before.gpu_costs());
 }
 
 std::vector<std::string> HostsWithoutPort(std::span<const ProbePort> ports,

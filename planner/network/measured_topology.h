@@ -27,10 +27,10 @@ absl::Status CheckFigures(std::span<const ProbePort> ports, const LinkFigures& f
 
 // The description that follows from probes. Of a NIC, per direction: the best rate and half of the
 // least one-way latency of its links, the other half being its partner's. Local rates, racks, the
-// assumed rate and hosts without a port stay as they are in `before`; other NICs of hosts that have
-// ports are not in use, and go, with the GPUs that have them. InvalidArgument: a NIC was not
-// measured in both directions, which names it; what Topology::Create refuses; what CheckFigures
-// finds.
+// assumed rate, costs of GPUs and hosts without a port stay as they are in `before`; other NICs of
+// hosts that have ports are not in use, and go, with the GPUs that have them. InvalidArgument: a
+// NIC was not measured in both directions, which names it; what Topology::Create refuses; what
+// CheckFigures finds.
 absl::StatusOr<Topology> MeasuredTopology(std::span<const ProbePort> ports,
                                           std::span<const LinkFigures> measured,
                                           const Topology& before);

@@ -38,7 +38,7 @@ TEST(MeasuredTopologyTest, WhatProbesDoNotSeeStays) {
       Topology::Create(
           {{"d", {{"x", 1, 2, 3, 4}}, {{0, "x", 1, 1, 1}}, 5},
            {"b", {{"e", 1, 1}, {"f", 1, 1}}, {{1, "f", 1, 1, 1}, {2, "e", 2, 2, 2}}, 6}},
-          {{"r", {"b", "d"}, 7, 8}}, 9));
+          {{"r", {"b", "d"}, 7, 8}}, 9, {.launch_ns = {10, "x"}}));
   const std::vector<LinkFigures> links = {Link(0, 1, 10), Link(1, 2, 10), Link(2, 0, 10)};
   ASSERT_OK_AND_ASSIGN(const Topology topology, MeasuredTopology(kPorts, links, before));
   EXPECT_EQ(topology.hosts()[0], before.hosts()[0]);
@@ -46,6 +46,7 @@ TEST(MeasuredTopologyTest, WhatProbesDoNotSeeStays) {
       << "a GPU goes with its NIC";
   EXPECT_EQ(topology.racks(), before.racks());
   EXPECT_EQ(topology.assumed_bytes_per_second(), 9);
+  EXPECT_EQ(topology.gpu_costs(), before.gpu_costs());
   EXPECT_THAT(HostsWithoutPort(kPorts, before), ElementsAre("d"));
 }
 

@@ -35,8 +35,10 @@ namespace crossmesh {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 
@@ -237,6 +239,42 @@ TEST_F(GpuTest, WhereGpusAreDescribedTheirPlansGoBySteps) {
   ASSERT_OK_AND_ASSIGN(const v1::PlanReshardResponse planned, client.Plan(request));
   EXPECT_THAT(planned.summary().search(), HasSubstr(" steps, "));
   EXPECT_GT(planned.summary().chunk_bytes(), Plan::kChunkBytesDefault);
+  for (const uint8_t version : {1, 2}) ExpectCommits(version);
+}
+
+TEST_F(GpuTest, ACalibrationTakesThePlaceOfWhatWasAssumed) {
+  Start();
+  ASSERT_OK_AND_ASSIGN(Client client, Client::Connect(cluster_->controller_address(), {}));
+  // The other devices of these hosts have no worker.
+  ASSERT_OK_AND_ASSIGN(const Topology assumed, GpuHosts("l40s-pcie", {"node-0", "node-1"}));
+  ASSERT_OK(client.SetNetwork(ToProto(assumed)));
+  v1::CalibrateGpusRequest request;
+  request.set_keep_description(true);
+  ASSERT_OK_AND_ASSIGN(const v1::CalibrateGpusResponse looked, client.CalibrateGpus(request));
+  EXPECT_EQ(looked.network().revision(), 1);
+  EXPECT_EQ(client.GetNetwork()->revision(), 1);
+  request.set_keep_description(false);
+  ASSERT_OK_AND_ASSIGN(const v1::CalibrateGpusResponse response, client.CalibrateGpus(request));
+  EXPECT_THAT(FromProto(response.before().topology()), IsOkAndHolds(assumed));
+  EXPECT_EQ(response.network().revision(), 2);
+  ASSERT_OK_AND_ASSIGN(const Topology now, FromProto(client.GetNetwork()->topology()));
+  // The stand-in has a group in progress for 50 us at least.
+  EXPECT_GE(now.gpu_costs().group_ns.value, 50'000);
+  for (const GpuCost& cost :
+       {now.gpu_costs().launch_ns, now.gpu_costs().group_ns, now.gpu_costs().message_ns}) {
+    EXPECT_THAT(cost.source, AllOf(StartsWith("measured on "), HasSubstr(" at 2")));
+  }
+  for (int number = 0; number < kGpus; ++number) {
+    const Gpu& gpu = *now.FindGpu(DeviceOf(number));
+    EXPECT_THAT(gpu.copy_source, StartsWith("measured on "));
+    EXPECT_THAT(gpu.link_source, StartsWith("measured on "));
+    EXPECT_NE(gpu.link_out_bytes_per_second,
+              assumed.FindGpu(DeviceOf(number))->link_out_bytes_per_second);
+  }
+  EXPECT_EQ(now.FindGpu({"node-0", 0})->copy_source, "assumed");
+  EXPECT_THAT(response.warnings(), Contains("GPU node-0.0: not measured, it stays as it was"));
+  // Operations have the GPUs again.
+  MakeCase();
   for (const uint8_t version : {1, 2}) ExpectCommits(version);
 }
 

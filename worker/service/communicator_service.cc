@@ -105,6 +105,15 @@ grpc::ServerUnaryReactor* CommunicatorService::DestroyCommunicator(
                 [](auto& /*answer*/) {});
 }
 
+grpc::ServerUnaryReactor* CommunicatorService::MeasureGpu(grpc::CallbackServerContext* context,
+                                                          const v1::MeasureGpuRequest* request,
+                                                          v1::MeasureGpuResponse* response) {
+  v1::GpuRequest passed;
+  *passed.mutable_measure_gpu() = *request;
+  return PassOn(context, AddressOf(request->key(), request->rank()), std::move(passed),
+                [response](auto& answer) { response->Swap(answer.mutable_measured()); });
+}
+
 grpc::ServerUnaryReactor* CommunicatorService::StopCommunicator(
     grpc::CallbackServerContext* context, const v1::StopCommunicatorRequest* request,
     v1::StopCommunicatorResponse* /*response*/) {

@@ -41,6 +41,9 @@ class CommunicatorService final : public v1::CommunicatorService::CallbackServic
   grpc::ServerUnaryReactor* DestroyCommunicator(grpc::CallbackServerContext* context,
                                                 const v1::DestroyCommunicatorRequest* request,
                                                 v1::DestroyCommunicatorResponse* response) override;
+  grpc::ServerUnaryReactor* MeasureGpu(grpc::CallbackServerContext* context,
+                                       const v1::MeasureGpuRequest* request,
+                                       v1::MeasureGpuResponse* response) override;
   grpc::ServerUnaryReactor* StopCommunicator(grpc::CallbackServerContext* context,
                                              const v1::StopCommunicatorRequest* request,
                                              v1::StopCommunicatorResponse* response) override;

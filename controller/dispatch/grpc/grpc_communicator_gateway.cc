@@ -65,6 +65,18 @@ void GrpcCommunicatorGateway::Create(const std::string& worker_address,
       [](const v1::CreateCommunicatorResponse& response) { return response.size_bytes(); });
 }
 
+void GrpcCommunicatorGateway::Measure(const std::string& worker_address, const CommunicatorRank& at,
+                                      absl::Duration timeout, OnMeasured on_measured) {
+  auto request = OfCommunicator<v1::MeasureGpuRequest>(at);
+  *request.mutable_timeout() = ToProto(timeout);
+  calls_.Start<v1::MeasureGpuResponse>(
+      {.address = worker_address,
+       .method = &Communicators::MeasureGpu,
+       .limit = timeout + kEndTime},
+      std::move(request), std::move(on_measured),
+      [](const v1::MeasureGpuResponse& response) { return response; });
+}
+
 void GrpcCommunicatorGateway::Destroy(const std::string& worker_address,
                                       const CommunicatorDestruction& destruction, OnGone on_gone) {
   auto request = OfCommunicator<v1::DestroyCommunicatorRequest>(destruction.at);

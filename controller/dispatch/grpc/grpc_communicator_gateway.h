@@ -21,6 +21,8 @@ class GrpcCommunicatorGateway final : public CommunicatorGateway {
               OnMinted on_minted) override;
   void Create(const std::string& worker_address, const CommunicatorCreation& creation,
               OnCreated on_created) override;
+  void Measure(const std::string& worker_address, const CommunicatorRank& at,
+               absl::Duration timeout, OnMeasured on_measured) override;
   void Destroy(const std::string& worker_address, const CommunicatorDestruction& destruction,
                OnGone on_gone) override;
   void Stop(const std::string& worker_address, const CommunicatorRank& at,

@@ -19,7 +19,8 @@ namespace crossmesh {
 // thread.
 class FakeCommunicatorGateway final : public CommunicatorGateway {
  public:
-  // What a worker answers an order with, "preflight", "mint", "create", "destroy" or "stop", other
+  // What a worker answers an order with, "preflight", "mint", "create", "measure", "destroy" or
+  // "stop", other
   // than OK.
   void Refuse(const std::string& address, const std::string& order, const absl::Status& status) {
     refusals_[{address, order}] = status;
@@ -41,6 +42,7 @@ class FakeCommunicatorGateway final : public CommunicatorGateway {
   }
   void SetVersion(const std::string& address, int version) { versions_[address] = version; }
 
+  v1::MeasureGpuResponse figures;  // of each GPU
   // In order: "at-a create relay@7[GPU-a#1,GPU-b#1] ticket 1".
   std::vector<std::string> heard;
   // Those of one kind, "create".
@@ -69,6 +71,13 @@ class FakeCommunicatorGateway final : public CommunicatorGateway {
     heard.push_back(
         absl::StrCat(address, " create ", creation.at.key.ToString(), " ticket ", creation.ticket));
     Answer<absl::StatusOr<int64_t>>(address, "create", kBytes, std::move(on_created));
+  }
+  void Measure(const std::string& address, const CommunicatorRank& at, absl::Duration timeout,
+               OnMeasured on_measured) override {
+    heard.push_back(absl::StrCat(address, " measure ", at.key.ToString(), " within ",
+                                 absl::FormatDuration(timeout)));
+    Answer<absl::StatusOr<v1::MeasureGpuResponse>>(address, "measure", figures,
+                                                   std::move(on_measured));
   }
   void Destroy(const std::string& address, const CommunicatorDestruction& destruction,
                OnGone on_gone) override {

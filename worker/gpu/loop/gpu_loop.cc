@@ -9,6 +9,7 @@
 #include "worker/gpu/device/gpu.h"
 #include "worker/gpu/loop/communicator_orders.h"
 #include "worker/gpu/loop/gpu_arenas.h"
+#include "worker/gpu/loop/gpu_measurement.h"
 #include "worker/gpu/loop/gpu_tasks.h"
 #include "worker/gpu/loop/tile_copies.h"
 #include "worker/gpu/protocol/gpu_message.h"
@@ -78,6 +79,10 @@ absl::Status GpuLoop::Open() {
                                      .communicators = *orders_,
                                      .libraries = {driver_->description(), nccl_->description()}}));
   ASSIGN_OR_RETURN(copies_, TileCopies::Create({.loop = loop_, .gpu = *gpu_, .arenas = *arenas_}));
+  ASSIGN_OR_RETURN(
+      measurement_,
+      GpuMeasurement::Create(
+          {.clock = clock_, .gpu = *gpu_, .staging = *staging_, .communicators = *orders_}));
   ASSIGN_OR_RETURN(const v1::GpuNotice::Answer preflight, TakePreflight());
   ASSIGN_OR_RETURN(const std::string pci_address, gpu_->PciAddress());
   v1::GpuNotice notice;
@@ -115,8 +120,9 @@ void GpuLoop::OpenCommunicators() {
   };
   const auto on_change = [this](const Communicator& communicator, CommunicatorState state,
                                 const absl::Status& cause) {
-    // It is there by then: the first communicator comes by a request.
+    // They are there by then: the first communicator comes by a request.
     tasks_->OnCommunicatorChange(communicator, state, cause);
+    measurement_->OnCommunicatorChange(communicator, state, cause);
   };
   orders_ = std::make_unique<CommunicatorOrders>(
       clock_, *communicators_,
@@ -166,7 +172,9 @@ void GpuLoop::CarryOut(const v1::GpuRequest& request, UniqueFd descriptor) {
     case v1::GpuRequest::kGetPreflight:
       return Reply(id, TakePreflight());
     case v1::GpuRequest::kRunTask:
-      return tasks_->Begin(request, [this, id](Result result) { Reply(id, std::move(result)); });
+      return RunTask(request);
+    case v1::GpuRequest::kMeasureGpu:
+      return Measure(id, request.measure_gpu());
     case v1::GpuRequest::kCopyTiles:
       return copies_->Begin(request.copy_tiles(), std::move(descriptor), end);
     case v1::GpuRequest::kReleaseBounceBuffers:
@@ -208,12 +216,32 @@ void GpuLoop::Cancel(const v1::GpuRequest::CancelTask& request) {
   copies_->Cancel(key, cause);
 }
 
+void GpuLoop::RunTask(const v1::GpuRequest& request) {
+  const uint64_t id = request.id();
+  if (!measurement_->is_empty()) {
+    return Reply(id, absl::FailedPreconditionError("a measurement runs on the GPU"));
+  }
+  tasks_->Begin(request, [this, id](Result result) { Reply(id, std::move(result)); });
+}
+
+void GpuLoop::Measure(uint64_t id, const v1::MeasureGpuRequest& request) {
+  if (!tasks_->is_empty() || copies_->is_copying()) {
+    return Reply(id, absl::FailedPreconditionError("a task runs on the GPU"));
+  }
+  measurement_->Begin(request, [this, id](absl::StatusOr<v1::MeasureGpuResponse> figures) {
+    v1::GpuNotice::Answer answer;
+    if (figures.ok()) *answer.mutable_measured() = *std::move(figures);
+    Reply(id, figures.status(), std::move(answer));
+  });
+}
+
+bool GpuLoop::is_working() const {
+  return !tasks_->is_empty() || copies_->is_copying() || !measurement_->is_empty();
+}
+
 void GpuLoop::OnClosed(const absl::Status& why) {
   if (absl::IsInvalidArgument(why)) return End(why);
-  // What runs uses its memory until the process ends, or its peers have answered.
-  if (!tasks_->is_empty() || copies_->is_copying()) {
-    return End(absl::UnavailableError("the worker has gone in a task"));
-  }
+  if (is_working()) return End(absl::UnavailableError("the worker has gone in a task"));
   has_worker_gone_ = true;
   LookSoon();
 }
@@ -269,6 +297,7 @@ void GpuLoop::Look() {
 
 absl::Status GpuLoop::Poll() {
   orders_->Poll();
+  measurement_->Poll();
   RETURN_IF_ERROR(arenas_->Poll());
   return health();
 }
@@ -280,7 +309,9 @@ absl::Status GpuLoop::health() const {
   return tasks_->health();
 }
 
-bool GpuLoop::is_busy() const { return orders_->is_busy() || arenas_->is_filling(); }
+bool GpuLoop::is_busy() const {
+  return orders_->is_busy() || arenas_->is_filling() || !measurement_->is_empty();
+}
 
 bool GpuLoop::is_idle() const {
   return !is_busy() && orders_->is_empty() && tasks_->is_empty() && copies_->is_empty();

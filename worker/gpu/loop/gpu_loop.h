@@ -25,14 +25,15 @@ class CommunicatorOrders;
 class CommunicatorTable;
 class Gpu;
 class GpuArenas;
+class GpuMeasurement;
 class GpuTasks;
 class RegisteredStaging;
 class TileCopies;
 
-// One GPU at the service of a worker: owns it with its libraries, arenas, communicators, tasks and
-// copies, and carries out what comes through a socket, on an event loop whose thread issues all
-// work of the GPU. The program crossmesh-gpu is one; a process that embeds a worker can run it on a
-// thread of its own.
+// One GPU at the service of a worker: owns it with its libraries, arenas, communicators, tasks,
+// copies and measurements, and carries out what comes through a socket, on an event loop whose
+// thread issues all work of the GPU. The program crossmesh-gpu is one; a process that embeds a
+// worker can run it on a thread of its own.
 //
 // It is over when the worker has gone, or when it can do nothing more: the GPU is lost to this
 // process, a communicator hangs, the worker sent bytes that are no request, or has gone in the
@@ -83,6 +84,11 @@ class GpuLoop {
   // What the process has now.
   Result TakePreflight() const;
   void Cancel(const v1::GpuRequest::CancelTask& request);
+  // One of the two has the GPU: a measurement, or tasks and copies.
+  void Measure(uint64_t id, const v1::MeasureGpuRequest& request);
+  void RunTask(const v1::GpuRequest& request);
+  // Whether what runs uses memory until the process ends, or its peers have answered.
+  bool is_working() const;
 
   // To the request with this id.
   void Reply(uint64_t id, Result result);
@@ -124,6 +130,7 @@ class GpuLoop {
   std::unique_ptr<CommunicatorOrders> orders_;
   std::unique_ptr<GpuTasks> tasks_;
   std::unique_ptr<TileCopies> copies_;
+  std::unique_ptr<GpuMeasurement> measurement_;
 };
 
 }  // namespace crossmesh

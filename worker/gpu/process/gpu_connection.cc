@@ -91,6 +91,7 @@ GpuConnection::Expected GpuConnection::ExpectedOf(const v1::GpuRequest& request)
   if (request.has_mint_communicator_id()) return {.result = v1::GpuNotice::Answer::kMinted};
   if (request.has_create_communicator()) return {.result = v1::GpuNotice::Answer::kCreated};
   if (request.has_get_preflight()) return {.result = v1::GpuNotice::Answer::kPreflight};
+  if (request.has_measure_gpu()) return {.result = v1::GpuNotice::Answer::kMeasured};
   if (request.has_run_task()) {
     // Once: a process that has been given the part cannot ask for it for ever.
     return {.result = v1::GpuNotice::Answer::kReport,

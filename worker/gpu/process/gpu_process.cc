@@ -307,6 +307,8 @@ absl::Duration GpuProcess::LimitOf(const v1::GpuRequest& request) const {
       return ending;
     case v1::GpuRequest::kRunTask:
       return TimeOf(request.run_task().deadline()) + ending;
+    case v1::GpuRequest::kMeasureGpu:
+      return TimeOf(request.measure_gpu().timeout()) + ending;
     case v1::GpuRequest::kCopyTiles:
       return TimeOf(request.copy_tiles().deadline()) + options_.answer_limit;
     case v1::GpuRequest::kCreateArena:

@@ -7,7 +7,7 @@
 namespace crossmesh {
 
 // Of the messages; both ends must have the same.
-inline constexpr uint32_t kGpuProtocol = 8;
+inline constexpr uint32_t kGpuProtocol = 9;
 
 // The process finds its end of the socket here.
 inline constexpr int kGpuSocketDescriptor = 3;

@@ -63,6 +63,14 @@ inline v1::GpuRequest StopCommunicatorRequest(const CommunicatorKey& key,
   return request;
 }
 
+inline v1::GpuRequest MeasureGpuRequest(const CommunicatorKey& key,
+                                        absl::Duration timeout = absl::Seconds(60)) {
+  v1::GpuRequest request;
+  *request.mutable_measure_gpu()->mutable_key() = ToProto(key);
+  *request.mutable_measure_gpu()->mutable_timeout() = ToProto(timeout);
+  return request;
+}
+
 inline v1::GpuRequest CancelTaskRequest(const TaskKey& key, const absl::Status& cause) {
   v1::GpuRequest request;
   *request.mutable_cancel_task()->mutable_key() = ToProto(key);
