@@ -60,7 +60,8 @@ class WorkerPart {
     std::vector<PartCopy> copies;
     // Those of the plan that this worker's devices are in, as indices into device_sets.
     std::vector<int32_t> broadcast_groups;
-    int64_t chunk_bytes = Plan::kChunkBytesDefault;  // these three as in the plan
+    bool m2n = false;  // this and the next three as in the plan
+    int64_t chunk_bytes = Plan::kChunkBytesDefault;
     int32_t periods = 0;
     int64_t least_run_ns = 0;
     BindingMode binding = BindingMode::kShadow;

@@ -59,10 +59,11 @@ class BundleTest(unittest.TestCase):
         environment = plain_environment() | {
             "CROSSMESH_DRIVER_LIBRARY": str(standin / "libcuda.so.1"),
             "CROSSMESH_NCCL_LIBRARY": str(standin / "libnccl.so.2"),
+            "CROSSMESH_M2N_LIBRARY": str(standin / "libnccl_m2n.so.0"),
             "CROSSMESH_STANDIN_KERNELS": str(standin / "libcrossmesh_host_kernels.so.1"),
             "CROSSMESH_STANDIN_MEMORY_MIB": "4096"}
         report = pathlib.Path(self.scratch.name) / "first-hour.md"
-        steps = ("steps", "memory", "kill")
+        steps = ("steps", "memory", "kill", "m2n")
         done = subprocess.run([self.folder / "run", "--first-hour", "--steps", ",".join(steps), "--gpu", gpu,
                                "--mebibytes", "64", "--report", report],
                               env=environment, capture_output=True, text=True, check=False)
@@ -71,7 +72,7 @@ class BundleTest(unittest.TestCase):
         rows = [line.split(" | ") for line in report.read_text().splitlines()[4:]]
         self.assertEqual([row[0].strip("| ") for row in rows], list(steps))
         results = [row[1] for row in rows]
-        self.assertEqual(results, ["pass", "skip" if "nvidia-smi" in rows[1][3] else "pass", "pass"])
+        self.assertEqual(results, ["pass", "skip" if "nvidia-smi" in rows[1][3] else "pass", "pass", "pass"])
         self.assertIn("us a step", rows[0][3])
 
     def test_one_program_runs_by_itself(self):

@@ -333,8 +333,9 @@ absl::StatusOr<std::vector<std::unique_ptr<GpuTaskRunner::Share>>> GpuTaskRunner
   ASSIGN_OR_RETURN(const auto parts, PartsByDevice(spec.part->part()));
   std::vector<std::unique_ptr<Share>> shares;
   for (const std::shared_ptr<const WorkerPart>& part : *parts) {
-    // It moves nothing, so it need not even be a GPU.
-    if (part->spec().relays.empty() && part->spec().copies.empty()) continue;
+    // It moves nothing, so it need not even be a GPU. M2N has all devices make its calls.
+    const WorkerPart::Spec& moved = part->spec();
+    if (moved.relays.empty() && moved.copies.empty() && !moved.m2n) continue;
     const DeviceRank device = part->spec().devices.front();
     const DeviceId& id = part->tensors().devices()[device];
     GpuDevice* const gpu = gpus_.Find(id);
