@@ -100,6 +100,7 @@ std::string ReportText(const v1::Operation& operation) {
     absl::StrAppend(&text, ReportLine("between GPUs", library));
   }
   return absl::StrCat(text, BroadcastLines(report.broadcast_groups()),
+                      report.has_m2n() ? M2nLine(report.m2n()) : "",
                       WarningLines(report.warnings()));
 }
 

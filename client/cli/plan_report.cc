@@ -66,6 +66,11 @@ std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::Broadcas
   return lines;
 }
 
+std::string M2nLine(const v1::M2nFigures& m2n) {
+  if (!m2n.refusal().empty()) return ReportLine("NCCL M2N", "cannot: ", m2n.refusal());
+  return ReportLine("NCCL M2N", "predicted ", FormatSeconds(m2n.seconds()));
+}
+
 std::string RatesNote(const v1::PlanSummary& summary) {
   // Where only some rates are assumed, the warnings say which.
   if (summary.warnings_size() > 0) return WarningLines(summary.warnings());
@@ -96,7 +101,8 @@ std::string PlanSummaryText(const v1::PlanSummary& summary) {
       ReportLine("planned in", FormatSeconds(summary.plan_seconds()),
                  summary.cached() ? " (cached)" : ""),
       summary.search().empty() ? "" : ReportLine("search", summary.search()),
-      BroadcastLines(summary.broadcast_groups()), RatesNote(summary));
+      BroadcastLines(summary.broadcast_groups()), summary.has_m2n() ? M2nLine(summary.m2n()) : "",
+      RatesNote(summary));
 }
 
 std::string StrategyTable(std::span<const v1::PlanSummary> summaries) {

@@ -25,6 +25,8 @@ std::string RatesNote(const v1::PlanSummary& summary);
 // A line for each broadcast group: what GPUs would take by relays and by broadcasts, and which they
 // would use.
 std::string BroadcastLines(const google::protobuf::RepeatedPtrField<v1::BroadcastGroup>& groups);
+// What NCCL M2N would take, or why it cannot.
+std::string M2nLine(const v1::M2nFigures& m2n);
 
 // How many times the bound `seconds` are: "1.25x"; "-" where nothing has to cross the network.
 std::string RatioToBound(double seconds, double bound_seconds);

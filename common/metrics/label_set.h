@@ -88,9 +88,15 @@ enum class CacheResult { kHit, kMiss };
 inline constexpr absl::string_view kCacheResults[] = {"hit", "miss"};
 
 // Names of planning strategies, as in PlanFigures::strategy.
-inline constexpr absl::string_view kStrategies[] = {
-    "send_recv",      "local_all_gather", "global_all_gather", "broadcast_naive",
-    "broadcast_size", "broadcast_greedy", "broadcast_search",  "relay"};
+inline constexpr absl::string_view kStrategies[] = {"send_recv",
+                                                    "local_all_gather",
+                                                    "global_all_gather",
+                                                    "broadcast_naive",
+                                                    "broadcast_size",
+                                                    "broadcast_greedy",
+                                                    "broadcast_search",
+                                                    "relay",
+                                                    "m2n"};
 
 // Canonical names of status codes, by their number.
 inline constexpr absl::string_view kRpcCodes[] = {

@@ -125,6 +125,7 @@ class PartCutter {
     for (WorkerPart::Spec& spec : specs_) {
       spec = {.plan = plan.id(),
               .tensors = plan.spec().tensors,
+              .m2n = plan.spec().m2n,
               .chunk_bytes = plan.chunk_bytes(),
               .periods = plan.periods(),
               .least_run_ns = plan.spec().least_run_ns,
@@ -269,6 +270,7 @@ absl::StatusOr<WorkerPart> CutPart(const WorkerPart& part, std::vector<DeviceRan
   WorkerPart::Spec spec{.plan = whole.plan,
                         .tensors = whole.tensors,
                         .devices = std::move(devices),
+                        .m2n = whole.m2n,
                         .chunk_bytes = whole.chunk_bytes,
                         .periods = whole.periods,
                         .least_run_ns = whole.least_run_ns,

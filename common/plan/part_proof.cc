@@ -2,6 +2,7 @@
 #include "common/plan/broadcast_groups.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
+#include "common/plan/m2n_proof.h"
 #include "common/plan/slicing_proof.h"
 #include "common/plan/worker_part.h"
 
@@ -162,7 +163,8 @@ absl::Status ProvePart(const WorkerPart& part, const Slicing& slicing) {
     RETURN_IF_ERROR(ProveInPlace(part.tensors(), memory));
   }
   RETURN_IF_ERROR(PartProver(part, slicing).Prove());
-  return ProveBroadcastGroups(part);
+  RETURN_IF_ERROR(ProveBroadcastGroups(part));
+  return ProveM2n(part);
 }
 
 }  // namespace crossmesh

@@ -159,6 +159,8 @@ Digest Plan::ComputeId() const {
     builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups[i].size()));
     for (const DeviceRank device : spec_.broadcast_groups[i]) builder.AddInt(device);
   }
+  // So that all other plans keep the id that they had before there was M2N.
+  if (spec_.m2n) builder.AddText("m2n");
   return builder.Finish();
 }
 

@@ -159,6 +159,9 @@ class Plan {
     std::vector<LocalCopy> copies;
     // Ascending devices of each: where they are GPUs, the relays among them go by broadcasts.
     IdSetList broadcast_groups;
+    // GPUs have NCCL M2N move all tensors (m2n_transfer.h). A relay then says who tells its
+    // receivers the hashes of its bytes.
+    bool m2n = false;
     int64_t chunk_bytes = kChunkBytesDefault;  // the most of a chunk; a multiple of kLeafBytes
     // Chunks of what is due from 0 to the end of the run: the more, the sooner it is forwarded.
     // What is due a part of the time has as many fewer. 0: as few as chunk_bytes allows.

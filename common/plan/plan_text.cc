@@ -156,7 +156,8 @@ std::string ToText(const Plan& plan, int64_t relays_max) {
   std::string out = absl::StrCat("plan ", plan.id().ToString(), "\n");
   absl::StrAppend(&out, "chunk ", plan.chunk_bytes(), " bytes, periods ", plan.periods(),
                   ", binding ", BindingModeName(plan.binding()),
-                  plan.shared_storage() ? ", shared storage" : "", "\n");
+                  plan.shared_storage() ? ", shared storage" : "",
+                  plan.spec().m2n ? ", by NCCL M2N" : "", "\n");
   if (plan.spec().least_run_ns != 0) {
     absl::StrAppendFormat(&out, "no faster than %.9g s\n",
                           static_cast<double>(plan.spec().least_run_ns) * 1e-9);

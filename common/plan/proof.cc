@@ -5,6 +5,7 @@
 #include "common/plan/channels.h"
 #include "common/plan/delivery_ledger.h"
 #include "common/plan/element_boundaries.h"
+#include "common/plan/m2n_proof.h"
 #include "common/plan/slicing_proof.h"
 
 #include <algorithm>
@@ -287,6 +288,7 @@ absl::StatusOr<Proof> Prove(const Plan& plan, const ProofLimits& limits) {
   const Channels channels = ChannelsOf(plan);
   RETURN_IF_ERROR(ChannelProver(plan, channels).Prove());
   RETURN_IF_ERROR(ProveBroadcastGroups(plan));
+  RETURN_IF_ERROR(ProveM2n(plan));
 
   Proof proof{.classes = static_cast<int64_t>(plan.slicing().classes().size()),
               .relays = static_cast<int64_t>(plan.relays().size()),

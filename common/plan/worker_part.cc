@@ -200,6 +200,8 @@ Digest WorkerPart::ComputeDigest() const {
   for (const PartCopy& copy : spec_.copies) builder.AddInts(copy.class_sets, copy.device);
   builder.AddInt(static_cast<int64_t>(spec_.broadcast_groups.size()));
   for (const int32_t set : spec_.broadcast_groups) builder.AddInt(set);
+  // As in the plan's id.
+  if (spec_.m2n) builder.AddText("m2n");
   return builder.Finish();
 }
 

@@ -60,7 +60,8 @@ class WorkerPart {
     std::vector<PartCopy> copies;
     // Those of the plan that this worker's devices are in, as indices into device_sets.
     std::vector<int32_t> broadcast_groups;
-    int64_t chunk_bytes = Plan::kChunkBytesDefault;  // these three as in the plan
+    bool m2n = false;  // this and the next three as in the plan
+    int64_t chunk_bytes = Plan::kChunkBytesDefault;
     int32_t periods = 0;
     int64_t least_run_ns = 0;
     BindingMode binding = BindingMode::kShadow;
@@ -73,7 +74,10 @@ class WorkerPart {
 
   const Spec& spec() const { return spec_; }
   const TensorTable& tensors() const { return *spec_.tensors; }
-  bool moves_bytes() const { return !spec_.relays.empty() || !spec_.copies.empty(); }
+  // M2N has all devices make its calls.
+  bool moves_bytes() const {
+    return !spec_.relays.empty() || !spec_.copies.empty() || (spec_.m2n && !spec_.devices.empty());
+  }
   // Of entry `class_sets` of the spec; ascending.
   std::span<const DeviceRank> holders(int32_t class_sets) const;
   std::span<const DeviceRank> receivers(int32_t class_sets) const;

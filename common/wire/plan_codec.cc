@@ -40,6 +40,7 @@ void SetFigures(const PlanFigures& figures, v1::PlanSummary& proto) {
   proto.set_busiest_host(figures.busiest_host);
   proto.set_search(figures.search);
   *proto.mutable_broadcast_groups() = ToProto(figures.broadcasts);
+  if (figures.m2n.has_value()) *proto.mutable_m2n() = ToProto(*figures.m2n);
 }
 
 void SetProof(const Proof& proof, v1::PlanSummary& proto) {
@@ -53,6 +54,13 @@ void SetProof(const Proof& proof, v1::PlanSummary& proto) {
 }
 
 }  // namespace
+
+v1::M2nFigures ToProto(const M2nFigures& m2n) {
+  v1::M2nFigures proto;
+  proto.set_seconds(m2n.seconds);
+  proto.set_refusal(m2n.refusal);
+  return proto;
+}
 
 google::protobuf::RepeatedPtrField<v1::BroadcastGroup> ToProto(
     const std::vector<BroadcastFigures>& broadcasts) {

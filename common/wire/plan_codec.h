@@ -20,6 +20,8 @@ inline constexpr size_t kBroadcastGroupsToldMax = 100;
 google::protobuf::RepeatedPtrField<v1::BroadcastGroup> ToProto(
     const std::vector<BroadcastFigures>& broadcasts);
 
+v1::M2nFigures ToProto(const M2nFigures& m2n);
+
 v1::BindingMode ToProto(BindingMode mode);
 // UNSPECIFIED is kShadow. InvalidArgument: a number that is no mode.
 absl::StatusOr<BindingMode> FromProto(v1::BindingMode proto);

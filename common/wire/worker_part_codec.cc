@@ -305,6 +305,7 @@ v1::WorkerPart ToProto(const WorkerPart& part) {
   AddClasses(spec, proto);
   AddRelays(spec, proto);
   proto.mutable_broadcast_groups()->Add(spec.broadcast_groups.begin(), spec.broadcast_groups.end());
+  proto.set_m2n(spec.m2n);
   proto.set_chunk_bytes(spec.chunk_bytes);
   proto.set_periods(spec.periods);
   proto.set_least_run_ns(spec.least_run_ns);
@@ -322,6 +323,7 @@ absl::StatusOr<WorkerPart> FromProto(const v1::WorkerPart& proto) {
   RETURN_IF_ERROR(ReadRelays(proto, spec));
   RETURN_IF_ERROR(ReadHopsAndCopies(proto, spec));
   spec.broadcast_groups.assign(proto.broadcast_groups().begin(), proto.broadcast_groups().end());
+  spec.m2n = proto.m2n();
   spec.chunk_bytes = proto.chunk_bytes();
   spec.periods = proto.periods();
   spec.least_run_ns = proto.least_run_ns();

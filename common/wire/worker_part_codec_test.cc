@@ -26,8 +26,10 @@ Plan MakePlan(RandomSource& random) {
   auto tensors = std::make_shared<const TensorTable>(RandomTensorTable(random));
   absl::StatusOr<Slicing> slicing = Slicing::Create(*tensors);
   CHECK_OK(slicing);
-  absl::StatusOr<Plan> plan = Plan::Create(
-      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing))));
+  Plan::Spec spec =
+      RandomPlan(random, tensors, std::make_shared<const Slicing>(*std::move(slicing)));
+  spec.m2n = random.OneIn(4);
+  absl::StatusOr<Plan> plan = Plan::Create(std::move(spec));
   CHECK_OK(plan);
   return *std::move(plan);
 }
@@ -60,6 +62,7 @@ TEST_P(WorkerPartCodecTest, PartsSurviveBothWays) {
     ASSERT_TRUE(proto.ParseFromString(bytes));
     ASSERT_OK_AND_ASSIGN(const WorkerPart read, FromProto(proto));
     EXPECT_EQ(read.digest(), part.digest());
+    EXPECT_EQ(read.spec().m2n, part.spec().m2n);
     EXPECT_EQ(read.spec().tensors->spec().group_of_tensor,
               part.spec().tensors->spec().group_of_tensor);
     EXPECT_EQ(ToProto(read).SerializeAsString(), bytes);

@@ -15,6 +15,7 @@ namespace {
 // Purposes.
 constexpr absl::string_view kRelays = "relay";
 constexpr absl::string_view kBroadcasts = "broadcast";
+constexpr absl::string_view kM2n = "m2n";
 
 constexpr int32_t kNoGroup = -1;
 
@@ -45,8 +46,9 @@ std::vector<int32_t> GroupsOf(const Plan& plan) {
 // Those for a plan whose devices belong to `workers`: one for each broadcast group, and one for all
 // others that move bytes. Ranks are in the order of the devices' names, so that plans of the same
 // GPUs share communicators whatever they move. Empty when host memory moves bytes as well, or
-// alone: then they go through host memory everywhere. Unavailable when no process drives one of
-// the GPUs now.
+// alone: then they go through host memory everywhere; FailedPrecondition where the plan is M2N's,
+// whose one communicator is of all devices, in the plan's order. Unavailable when no process drives
+// one of the GPUs now.
 absl::StatusOr<TaskCommunicators> FindCommunicators(const PlannedReshard& planned,
                                                     std::span<const WorkerRecord> workers,
                                                     uint64_t epoch) {
@@ -62,14 +64,24 @@ absl::StatusOr<TaskCommunicators> FindCommunicators(const PlannedReshard& planne
     }
     members.push_back({.device = device, .rank = rank, .process = gpu->second->process});
   }
-  if (members.size() < planned.moving_devices().size()) return TaskCommunicators();
-  std::ranges::sort(members, {}, &Member::device);
+  const bool is_m2n = planned.plan().spec().m2n;
+  if (members.size() < planned.moving_devices().size()) {
+    if (!is_m2n) return TaskCommunicators();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "strategy m2n: expected GPUs alone, found that ",
+        planned.moving_devices().size() - members.size(), " of ", planned.moving_devices().size(),
+        " devices are in host memory at their workers"));
+  }
+  // M2N numbers devices as the plan does.
+  if (!is_m2n) std::ranges::sort(members, {}, &Member::device);
   const std::vector<int32_t> groups = GroupsOf(planned.plan());
   std::map<int32_t, TaskCommunicator> by_group;
   for (const Member& member : members) {
     const int32_t group = groups[member.rank];
     TaskCommunicator& communicator = by_group[group];
-    communicator.key.purpose = std::string(group == kNoGroup ? kRelays : kBroadcasts);
+    communicator.key.purpose = std::string(is_m2n              ? kM2n
+                                           : group == kNoGroup ? kRelays
+                                                               : kBroadcasts);
     communicator.key.epoch = epoch;
     communicator.key.ranks.push_back(member.process);
     communicator.devices.push_back(member.rank);

@@ -76,6 +76,7 @@ void SetPlan(const PlannedReshard& planned, v1::OperationReport& report) {
     report.add_warnings(std::move(warning));
   }
   *report.mutable_broadcast_groups() = ToProto(figures.broadcasts);
+  if (figures.m2n.has_value()) *report.mutable_m2n() = ToProto(*figures.m2n);
 }
 
 int64_t CommittedBytes(std::span<const OperationMachine::Replica> replicas,

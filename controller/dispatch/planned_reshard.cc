@@ -56,6 +56,8 @@ void PlannedReshard::FindMovingDevices() {
   std::vector<bool> moves(tensors().devices().size());
   for (const Hop& hop : plan_.hops()) moves[hop.from] = moves[hop.to] = true;
   for (const LocalCopy& copy : plan_.copies()) moves[copy.device] = true;
+  // All must make its calls, also those whose bytes it takes from others that have the same.
+  if (plan_.spec().m2n) moves.assign(moves.size(), true);
   for (DeviceRank rank = 0; rank < static_cast<DeviceRank>(moves.size()); ++rank) {
     if (moves[rank]) moving_devices_.push_back(rank);
   }

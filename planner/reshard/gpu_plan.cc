@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
 namespace crossmesh {
@@ -48,6 +49,15 @@ class GpuPlanner {
 
   absl::StatusOr<Plan> Make() && {
     const Bound bound = BoundOfGpus(groups_.demands, network_);
+    const M2nFigures m2n = FiguresOfM2n();
+    if (is_m2n() && !m2n.refusal.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("strategy m2n: ", m2n.refusal));
+    }
+    if (is_m2n() && request_.nic_share < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "strategy m2n: expected a nic_share of 1, since NCCL M2N keeps to none, found ",
+          request_.nic_share));
+    }
     RETURN_IF_ERROR(CheckWanted(cancelled_));
     ASSIGN_OR_RETURN(Candidate best,
                      request_.strategy == Strategy::kRelay ? BestRelays() : Published());
@@ -55,11 +65,12 @@ class GpuPlanner {
     Plan::Spec spec{.tensors = request_.tensors,
                     .slicing = slicing_,
                     .copies = std::move(copies_),
+                    .m2n = is_m2n(),
                     .chunk_bytes = best.sizes.chunk_bytes,
                     .periods = best.sizes.periods,
                     .binding = request_.binding,
                     .shared_storage = request_.shared_storage,
-                    .figures = FiguresOf(bound, best)};
+                    .figures = FiguresOf(bound, best, m2n)};
     if (request_.nic_share < 1) spec.least_run_ns = static_cast<int64_t>(bound.seconds * 1e9);
     spec.relays = std::move(best.routes.relays);
     spec.hops = std::move(best.routes.hops);
@@ -70,6 +81,8 @@ class GpuPlanner {
   }
 
  private:
+  bool is_m2n() const { return request_.strategy == Strategy::kM2n; }
+
   Candidate Measure(Routes routes) const {
     Candidate candidate{.routes = std::move(routes)};
     AssignPlacesAndPeriods(*request_.tensors, candidate.routes);
@@ -123,26 +136,29 @@ class GpuPlanner {
     return {.seconds = PredictM2n(network_, all)};
   }
 
-  PlanFigures FiguresOf(const Bound& bound, const Candidate& plan) const {
+  PlanFigures FiguresOf(const Bound& bound, const Candidate& plan, const M2nFigures& m2n) const {
     const PortLoad load = ComputePortLoad(*request_.tensors, network_.hosts, plan.routes);
     const BusiestHost host = FindBusiestHost(load, network_.hosts);
     const GpuRun& run = plan.run;
-    const double busiest_seconds = std::max(bound.seconds, run.busiest_seconds);
-    PlanFigures figures{.strategy = std::string(StrategyName(request_.strategy)),
-                        .bound = bound,
-                        // Rounding must not put a run below its bound.
-                        .predicted_seconds = std::max(run.seconds, busiest_seconds),
-                        .depth = load.depth,
-                        .network_bytes = load.network_bytes,
-                        .busiest_host_bytes = host.bytes,
-                        .busiest_host = host.name,
-                        .m2n = FiguresOfM2n()};
+    const double busiest_seconds =
+        is_m2n() ? bound.seconds : std::max(bound.seconds, run.busiest_seconds);
+    PlanFigures figures{
+        .strategy = std::string(StrategyName(request_.strategy)),
+        .bound = bound,
+        // Rounding must not put a run below its bound.
+        .predicted_seconds = std::max(is_m2n() ? m2n.seconds : run.seconds, busiest_seconds),
+        .depth = load.depth,
+        .network_bytes = load.network_bytes,
+        .busiest_host_bytes = host.bytes,
+        .busiest_host = host.name,
+        .m2n = m2n};
     figures.excess.routing_seconds = busiest_seconds - bound.seconds;
     figures.excess.fill_seconds = figures.predicted_seconds - busiest_seconds;
     const Demands hosts = DemandsBetweenHosts(groups_.demands, network_);
     for (const Demand& demand : hosts.demands) {
       figures.least_network_bytes += demand.bytes * std::ssize(hosts.receivers(demand));
     }
+    if (is_m2n()) return figures;  // there are no steps of ours
     figures.search =
         absl::StrCat(plan.routes.search, plan.routes.search.empty() ? "" : "; ", run.steps,
                      " steps, ", run.messages, " messages of ",

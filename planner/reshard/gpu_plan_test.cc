@@ -82,7 +82,7 @@ struct RealCase {
   int64_t message_min = 0;
 };
 
-Plan PlanOf(const std::string& tensor, int64_t chunk_bytes = 0) {
+ReshardRequest RequestOf(const std::string& tensor) {
   ReshardRequest request;
   request.tensors =
       std::make_shared<const TensorTable>(TableOf({TensorOf(tensor, DataType::kBF16)}));
@@ -91,6 +91,11 @@ Plan PlanOf(const std::string& tensor, int64_t chunk_bytes = 0) {
     hosts.push_back(*GpuHost("h100x8", name));
   }
   request.topology = *Topology::Create(std::move(hosts), {});
+  return request;
+}
+
+Plan PlanOf(const std::string& tensor, int64_t chunk_bytes = 0) {
+  ReshardRequest request = RequestOf(tensor);
   request.chunk_bytes = chunk_bytes;
   absl::StatusOr<Plan> plan = PlanReshard(request);
   CHECK_OK(plan);
@@ -147,6 +152,41 @@ TEST(GpuPlanTest, ThePlanSaysWhatM2nWouldTakeOrWhyItCannot) {
   EXPECT_LT(figures.m2n->seconds, 1.2 * figures.predicted_seconds);
   EXPECT_THAT(PlanOf("[8, 8]: x=2,y=2 on a.0-3 [x, y] -> z=1 on b.0 [-, -]").figures().m2n->refusal,
               HasSubstr("by NCCL M2N: source: expected a cut of one dimension"));
+}
+
+TEST(GpuPlanTest, M2nIsAStrategyWhosePlanIsProvenAndPredictedAsItIsForComparison) {
+  constexpr char kTensor[] = "[65536, 8192]: x=2 on a.0-1 [x, -] -> y=2,r=2 on b.0-3 [-, y]";
+  ReshardRequest request = RequestOf(kTensor);
+  request.strategy = Strategy::kM2n;
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanReshard(request));
+  EXPECT_OK(Prove(plan));
+  EXPECT_TRUE(plan.spec().m2n);
+  EXPECT_EQ(plan.figures().strategy, "m2n");
+  const Plan relays = PlanOf(kTensor);
+  EXPECT_FALSE(relays.spec().m2n);
+  EXPECT_EQ(plan.figures().predicted_seconds, relays.figures().m2n->seconds);
+  EXPECT_GE(plan.figures().predicted_seconds, plan.figures().bound.seconds);
+}
+
+TEST(GpuPlanTest, M2nIsRefusedWithWhatItCannotMove) {
+  const auto refusal_of = [](ReshardRequest request) {
+    request.strategy = Strategy::kM2n;
+    return PlanReshard(request).status();
+  };
+  EXPECT_THAT(
+      refusal_of(RequestOf("[8, 8]: x=2,y=2 on a.0-3 [x, y] -> z=1 on b.0 [-, -]")),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("strategy m2n: tensor group 0 of shape [8, 8] by NCCL M2N: source: "
+                         "expected a cut of")));
+  ReshardRequest request = RequestOf("[8]: x=1 on a.0 [-] -> z=1 on b.0 [-]");
+  request.nic_share = 0.5;
+  EXPECT_THAT(refusal_of(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected a nic_share of 1")));
+  request.nic_share = 1;
+  request.topology = Topology();
+  EXPECT_THAT(refusal_of(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("expected GPUs alone, as the network's "
+                                                      "description has them, found a.0")));
 }
 
 TEST(GpuPlanTest, AChunkThatAUserWantsIsKept) {

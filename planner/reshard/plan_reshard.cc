@@ -115,6 +115,16 @@ int64_t LeastNanoseconds(double nic_share, double bound_seconds) {
   return nic_share < 1 ? static_cast<int64_t>(bound_seconds * 1e9) : 0;
 }
 
+// Of what only GPUs can run. `tensors` has a device that is none.
+absl::Status NotAllGpus(const TensorTable& tensors, const Topology& topology) {
+  const auto other = std::ranges::find_if(
+      tensors.devices(), [&](const DeviceId& d) { return topology.FindGpu(d) == nullptr; });
+  CHECK(other != tensors.devices().end());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "strategy m2n: expected GPUs alone, as the network's description has them, found ",
+      ToString(*other)));
+}
+
 // With the simulator's prediction, where the simulation is short.
 absl::StatusOr<Plan> Predict(Plan plan, const Topology& topology, CancelCheck cancelled) {
   const SimulatorOptions options = {.sharing = PortSharingRule::kPlanned,
@@ -203,6 +213,7 @@ absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request, CancelCheck canc
   if (const std::optional<GpuNetwork> gpus = GpuNetworkOf(tensors, topology); gpus.has_value()) {
     return PlanBetweenGpus(request, slicing, *gpus, cancelled);
   }
+  if (request.strategy == Strategy::kM2n) return NotAllGpus(tensors, topology);
   const HostNetwork network = HostNetworkOf(tensors, topology);
   const HostGroups groups = GroupByHosts(tensors, *slicing);
   const int64_t chunk_bytes = ChunkBytesOf(request, groups.demands, network);

@@ -36,11 +36,12 @@ struct ReshardRequest {
 // requests give equal plans.
 //
 // InvalidArgument: chunk_bytes is not a multiple of Plan::kLeafBytes, or above
-// Plan::kChunkBytesMax; nic_share is out of range; what Slicing::Create finds. ResourceExhausted:
-// the strategy takes more relays or hops than a plan may have, which are counted before they are
-// made, or a longer search than it allows itself. Cost: that of the slicing, of the bound and of
-// the strategy; otherwise linear in classes and hops. Cancelled when `cancelled` says so, which is
-// asked between the steps and inside those that search.
+// Plan::kChunkBytesMax; nic_share is out of range; strategy m2n where a device is no GPU or a
+// tensor is none that M2N can move; what Slicing::Create finds. ResourceExhausted: the strategy
+// takes more relays or hops than a plan may have, which are counted before they are made, or a
+// longer search than it allows itself. Cost: that of the slicing, of the bound and of the strategy;
+// otherwise linear in classes and hops. Cancelled when `cancelled` says so, which is asked between
+// the steps and inside those that search.
 absl::StatusOr<Plan> PlanReshard(const ReshardRequest& request,
                                  CancelCheck cancelled = NeverCancelled);
 

@@ -17,6 +17,8 @@ absl::StatusOr<Routes> RouteInOrder(Strategy strategy, const RoutingProblem& pro
   switch (strategy) {
     case Strategy::kRelay:
       break;
+    // Of the hashes.
+    case Strategy::kM2n:
     case Strategy::kSendRecv:
       return RouteBySendRecv(problem);
     case Strategy::kLocalAllGather:

@@ -1,6 +1,6 @@
 #include "planner/reshard/strategy.h"
 
-#include <string>
+#include <algorithm>
 
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
@@ -10,24 +10,26 @@ namespace crossmesh {
 namespace {
 
 // In the order of Strategy.
-constexpr std::array<absl::string_view, 8> kNames = {
-    "relay",           "send_recv",      "local_all_gather", "global_all_gather",
-    "broadcast_naive", "broadcast_size", "broadcast_greedy", "broadcast_search"};
-static_assert(kNames.size() == kAllStrategies.size());
+constexpr std::array<absl::string_view, 9> kNames = {"relay",
+                                                     "send_recv",
+                                                     "local_all_gather",
+                                                     "global_all_gather",
+                                                     "broadcast_naive",
+                                                     "broadcast_size",
+                                                     "broadcast_greedy",
+                                                     "broadcast_search",
+                                                     "m2n"};
+static_assert(kNames.size() == static_cast<size_t>(Strategy::kM2n) + 1);
 
 }  // namespace
 
 absl::string_view StrategyName(Strategy strategy) { return kNames[static_cast<size_t>(strategy)]; }
 
 absl::StatusOr<Strategy> ParseStrategy(absl::string_view name) {
-  for (const Strategy strategy : kAllStrategies) {
-    if (StrategyName(strategy) == name) return strategy;
-  }
-  const auto append_name = [](std::string* out, Strategy s) {
-    absl::StrAppend(out, StrategyName(s));
-  };
-  return absl::InvalidArgumentError(absl::StrCat("strategy \"", name, "\": expected one of ",
-                                                 absl::StrJoin(kAllStrategies, ", ", append_name)));
+  const auto found = std::ranges::find(kNames, name);
+  if (found != kNames.end()) return static_cast<Strategy>(found - kNames.begin());
+  return absl::InvalidArgumentError(
+      absl::StrCat("strategy \"", name, "\": expected one of ", absl::StrJoin(kNames, ", ")));
 }
 
 }  // namespace crossmesh

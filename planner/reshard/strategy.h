@@ -19,8 +19,10 @@ enum class Strategy : uint8_t {
   kBroadcastSize,
   kBroadcastGreedy,
   kBroadcastSearch,
+  kM2n,  // NVIDIA's own, between GPUs alone
 };
 
+// That any devices can run.
 inline constexpr std::array<Strategy, 8> kAllStrategies = {
     Strategy::kRelay,           Strategy::kSendRecv,        Strategy::kLocalAllGather,
     Strategy::kGlobalAllGather, Strategy::kBroadcastNaive,  Strategy::kBroadcastSize,
@@ -28,7 +30,7 @@ inline constexpr std::array<Strategy, 8> kAllStrategies = {
 };
 
 // "relay", "send_recv", "local_all_gather", "global_all_gather", "broadcast_naive",
-// "broadcast_size", "broadcast_greedy", "broadcast_search".
+// "broadcast_size", "broadcast_greedy", "broadcast_search", "m2n".
 absl::string_view StrategyName(Strategy strategy);
 
 // InvalidArgument for any other name; the message lists them.

@@ -75,6 +75,7 @@ esac
         environment = plain_environment() | {
             "CROSSMESH_DRIVER_LIBRARY": str(standin / "libcuda.so.1"),
             "CROSSMESH_NCCL_LIBRARY": str(standin / "libnccl.so.2"),
+            "CROSSMESH_M2N_LIBRARY": str(standin / "libnccl_m2n.so.0"),
             "CROSSMESH_STANDIN_KERNELS": str(standin / "libcrossmesh_host_kernels.so.1"),
             "CROSSMESH_STANDIN_MEMORY_MIB": "4096",
             "PATH": f"{tools}:{os.environ['PATH']}"}
@@ -89,19 +90,20 @@ esac
         return done.returncode, document["steps"], report.read_text()
 
     def test_the_first_hour_is_one_report(self):
-        names = ("doctor", "ranks", "steps", "memory", "kill")
+        names = ("doctor", "ranks", "steps", "memory", "kill", "m2n")
         status, steps, text = self.first_hour(names, self.driver_tool([100, 300, 1100, 1104, 100], "Disabled"))
         rows = [line.split(" | ") for line in text.splitlines()[4:]]
         self.assertEqual([(row[0].strip("| "), row[1]) for row in rows],
                          [(step["step"], step["result"]) for step in steps])
-        doctor, ranks, sweep, memory, kill = steps
+        doctor, ranks, sweep, memory, kill, m2n = steps
         # Whether this machine has all that a cluster needs is not what is tested.
         self.assertEqual(status, 1 if doctor["result"] == "FAIL" else 0)
-        self.assertEqual([step["result"] for step in steps[1:]], ["pass"] * 4, text)
+        self.assertEqual([step["result"] for step in steps[1:]], ["pass"] * 5, text)
         self.assertIn("GPUs", [check["name"] for check in doctor["figures"]["checks"]])
         for step in (doctor, kill):
             self.assertEqual(step["figures"]["persistence_mode"], "Disabled")
         self.assertGreater(ranks["figures"]["throughput_bytes_per_second"], 0)
+        self.assertEqual(list(m2n["figures"]["bytes_per_second"]), ["relay", "m2n"])
         self.assertIn("us a step", sweep["seen"])
         self.assertEqual(list(sweep["figures"]["seconds"]), ["64", "256"])
         self.assertGreaterEqual(sweep["figures"]["costs"]["group_ns"], 50_000)

@@ -1,4 +1,4 @@
-"""The first hour on a machine with a GPU: six steps, each by itself, and one report that says what to change, as a
+"""The first hour on a machine with a GPU: seven steps, each by itself, and one report that says what to change, as a
 table and, beside it, as one JSON document with all figures.
 
     run --first-hour                            in a bundle (tests/README.md); 30 minutes at most
@@ -291,7 +291,27 @@ def kill(machine: Machine) -> Outcome:
                    {"recovery_seconds": seconds, "persistence_mode": machine.persistence()})
 
 
-STEPS = {step.__name__: step for step in (doctor, checks, ranks, steps, memory, kill)}
+def m2n(machine: Machine) -> Outcome:
+    """7. NVIDIA's own reshard beside ours: the same bytes three times each, in turns."""
+    library = os.environ.get("CROSSMESH_M2N_LIBRARY")
+    if not library:
+        raise Lacks("CROSSMESH_M2N_LIBRARY, which names libnccl_m2n.so of the wheel nccl-extensions")
+    flags = machine.demo_flags(2, f"--worker-flag=--m2n-library={library}")
+    taken: dict[str, list[float]] = {"relay": [], "m2n": []}
+    with machine.cluster(flags) as cluster:
+        for turn in range(4):
+            for strategy, seconds in taken.items():
+                report = one_to_one(cluster, cluster.folder, machine.mebibytes, "--gpu-host", "h100x8", "--strategy", strategy)
+                if turn > 0:  # the first connects, and is not counted
+                    seconds.append(report["transfer_seconds"])
+    rates = {strategy: machine.mebibytes * MIB / sorted(seconds)[1] for strategy, seconds in taken.items()}
+    faster = max(rates, key=rates.get)
+    return Outcome("pass", "; ".join(f"{strategy} {demo.rate_text(rate)}" for strategy, rate in rates.items()),
+                   "relay is as fast as m2n", "" if faster == "relay" else "relays, until they are",
+                   {"bytes_per_second": rates})
+
+
+STEPS = {step.__name__: step for step in (doctor, checks, ranks, steps, memory, kill, m2n)}
 
 
 def outcome_of(name: str, machine: Machine, seconds: float) -> Outcome:

@@ -22,6 +22,16 @@ absl::Status MirroredCommunicator::PerformAll(std::span<const Collective> collec
   return Begun(communicator_.PerformAll(on_gpu, stream));
 }
 
+absl::Status MirroredCommunicator::Reshard(std::span<const M2nTensor> tensors, CUstream stream) {
+  RETURN_IF_ERROR(Update());
+  std::vector<M2nTensor> on_gpu(tensors.begin(), tensors.end());
+  for (M2nTensor& tensor : on_gpu) {
+    tensor.source = mirror_.OnGpu(tensor.source);
+    tensor.destination = mirror_.OnGpu(tensor.destination);
+  }
+  return Begun(communicator_.Reshard(on_gpu, stream));
+}
+
 absl::StatusOr<Communicator::Progress> MirroredCommunicator::Poll() {
   ASSIGN_OR_RETURN(const Progress progress, communicator_.Poll());
   is_in_progress_ = progress == Progress::kInProgress;

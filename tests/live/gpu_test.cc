@@ -100,12 +100,13 @@ struct LentTiles {
 
 class GpuTest : public testing::Test {
  protected:
-  void Start(const std::string& driver = StandInDriverPath()) {
+  void Start(const std::string& driver = StandInDriverPath(),
+             const std::string& m2n = StandInM2nPath()) {
     setenv("CROSSMESH_STANDIN_DEVICES", absl::StrCat(kGpus).c_str(), 1);
     setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
-    LiveCluster::Options options = {
-        .workers = {"node-0", "node-1"},
-        .worker_flags = {"--cuda-library", driver, "--nccl-library", StandInNcclPath()}};
+    LiveCluster::Options options = {.workers = {"node-0", "node-1"},
+                                    .worker_flags = {"--cuda-library", driver, "--nccl-library",
+                                                     StandInNcclPath(), "--m2n-library", m2n}};
     for (int number = 0; number < kGpus; ++number) {
       const std::string worker = absl::StrCat("node-", number / 2);
       std::vector<std::string>& flags = options.flags_of_worker[worker];
@@ -276,6 +277,55 @@ TEST_F(GpuTest, ACalibrationTakesThePlaceOfWhatWasAssumed) {
   // Operations have the GPUs again.
   MakeCase();
   for (const uint8_t version : {1, 2}) ExpectCommits(version);
+}
+
+// From two GPUs of a worker to two of the other, each cut its own way, by NVIDIA's own reshard.
+ReshardOptions AcrossWorkers() {
+  return {.source = "fsdp=2 on node-0.1-2",
+          .source_layout = "[fsdp, ...]",
+          .destination = "model=2 on node-1.1-2",
+          .destination_layout = "[..., model]",
+          .replica_axes = {}};
+}
+
+TEST_F(GpuTest, NcclM2nMovesTensorsAgainAndAgain) {
+  manifest_ = EvenTensors();
+  Start();
+  MakeCase(AcrossWorkers());
+  ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"node-0", "node-1"}));
+  *spec_.mutable_topology() = ToProto(network);
+  ExpectCommits(1);  // by relays, on a communicator of its own
+  spec_.set_strategy("m2n");
+  for (const uint8_t version : {2, 3}) {
+    FillSources(version);
+    ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
+                         Execute(cluster_->controller_address(), spec_));
+    ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
+    for (const v1::TaskReport& worker : operation.report().workers()) {
+      EXPECT_THAT(worker.gpu_libraries(), Contains(HasSubstr("libnccl_m2n.so")));
+    }
+    ExpectDestinations(version);
+  }
+  spec_.clear_strategy();
+  ExpectCommits(4);
+}
+
+TEST_F(GpuTest, WithoutNcclM2nItsStrategySaysWhy) {
+  manifest_ = EvenTensors();
+  Start(StandInDriverPath(), "libnccl_m2n-that-is-not-there.so");
+  MakeCase(AcrossWorkers());
+  ASSERT_OK_AND_ASSIGN(const Topology network, GpuHosts("h100x8", {"node-0", "node-1"}));
+  *spec_.mutable_topology() = ToProto(network);
+  spec_.set_strategy("m2n");
+  FillSources(1);
+  ASSERT_OK_AND_ASSIGN(const v1::Operation operation,
+                       Execute(cluster_->controller_address(), spec_));
+  EXPECT_EQ(operation.state(), v1::OPERATION_STATE_FAILED);
+  EXPECT_THAT(operation.error(),
+              AllOf(HasSubstr("strategy m2n: NCCL M2N is not available: library "
+                              "libnccl_m2n-that-is-not-there.so cannot be loaded")));
+  spec_.clear_strategy();
+  ExpectCommits(2);
 }
 
 // One has all, for the two of the other worker: a broadcast group.

@@ -57,6 +57,18 @@ Manifest TensorsOf(int64_t bytes) {
   return *std::move(manifest);
 }
 
+Manifest EvenTensors() {
+  const auto tensor = [](const char* name, DataType type, std::vector<int64_t> shape) {
+    return TensorSpec{.name = name, .type = type, .shape = Shape::Create(shape).value()};
+  };
+  absl::StatusOr<Manifest> manifest =
+      Manifest::Create({tensor("norm.weight", DataType::kF32, {1022}),
+                        tensor("up.weight", DataType::kI64, {256, 4096}),
+                        tensor("experts.weight", DataType::kU8, {6, 41, 10})});
+  CHECK_OK(manifest.status());
+  return *std::move(manifest);
+}
+
 absl::StatusOr<DescribedReshard> DescribedReshard::Create(const ReshardOptions& options) {
   DescribedReshard made;
   ASSIGN_OR_RETURN(const Mesh source, ParseMesh(options.source));

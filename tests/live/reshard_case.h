@@ -37,6 +37,8 @@ class VersionedValues final : public TensorValues {
 
 // A few tensors of `bytes` bytes together: large ones, and small ones of odd shapes.
 Manifest TensorsOf(int64_t bytes);
+// Some of 8 MiB, of which two devices can each have a half by the first dimension, or by the last.
+Manifest EvenTensors();
 
 // A reshard of all tensors of a manifest.
 struct ReshardOptions {

@@ -12,6 +12,7 @@ namespace crossmesh {
 
 std::string StandInDriverPath() { return CROSSMESH_STANDIN_FOLDER "/libcuda.so.1"; }
 std::string StandInNcclPath() { return CROSSMESH_STANDIN_FOLDER "/libnccl.so.2"; }
+std::string StandInM2nPath() { return CROSSMESH_STANDIN_FOLDER "/libnccl_m2n.so.0"; }
 std::string StandInKernelsPath() {
   return CROSSMESH_STANDIN_FOLDER "/libcrossmesh_host_kernels.so.1";
 }

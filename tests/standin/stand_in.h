@@ -18,6 +18,8 @@ namespace crossmesh {
 // NcclApi.
 std::string StandInDriverPath();
 std::string StandInNcclPath();
+// Of NCCL M2N, as an option of M2nApi.
+std::string StandInM2nPath();
 // The product's kernels as host functions, for CROSSMESH_STANDIN_KERNELS.
 std::string StandInKernelsPath();
 // Of its GPU of this number, below 256.

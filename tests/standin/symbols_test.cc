@@ -3,6 +3,7 @@
 #include "common/testing/status_matchers.h"
 #include "tests/standin/stand_in.h"
 #include "worker/gpu/libraries/driver_symbols.h"
+#include "worker/gpu/libraries/m2n_api.h"
 #include "worker/gpu/libraries/nccl_symbols.h"
 
 #include <algorithm>
@@ -76,6 +77,13 @@ TEST(SymbolsTest, NcclsStandInHasWhatTheProductLoadsAndNoMore) {
   const std::set<std::string> loaded = {CROSSMESH_NCCL_SYMBOLS(CROSSMESH_NAME)
                                             CROSSMESH_OPTIONAL_NCCL_SYMBOLS(CROSSMESH_NAME)};
   EXPECT_EQ(ExportsOf(StandInNcclPath()), loaded);
+}
+
+TEST(SymbolsTest, M2nsStandInHasWhatTheProductLoadsAndNoMore) {
+  ASSERT_OK_AND_ASSIGN(const auto stand_in, StandIn::Load());
+  ASSERT_OK(M2nApi::Load(stand_in->nccl(), {.library = StandInM2nPath()}));
+  const std::set<std::string> loaded = {CROSSMESH_M2N_SYMBOLS(CROSSMESH_NAME)};
+  EXPECT_EQ(ExportsOf(StandInM2nPath()), loaded);
 }
 
 TEST(SymbolsTest, ReportsSayThatItIsAStandIn) {

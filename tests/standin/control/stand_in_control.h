@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <cuda.h>
+#include <nccl.h>
 
 extern "C" {
 
@@ -92,5 +93,14 @@ void crossmeshStandInUseMemory(const void* address, size_t bytes, int users);
 void crossmeshStandInRegisterMemory(const void* address, size_t bytes, int registrations);
 // Takes memory of a device, or gives it back. Not 0 when there is not enough.
 int crossmeshStandInTakeMemory(int device, int64_t bytes);
+
+// For NCCL M2N, exported by the one for NCCL.
+
+// As ncclCommGetAsyncError tells it; ncclRemoteError of a communicator that another thread has
+// aborted, which is no mistake of one that waits for it.
+ncclResult_t crossmeshStandInCommunicatorState(ncclComm_t communicator);
+// Of a communicator that takes calls; 0 and -1 of any other.
+int crossmeshStandInCommunicatorSize(ncclComm_t communicator);
+int crossmeshStandInCommunicatorRank(ncclComm_t communicator);
 
 }  // extern "C"

@@ -16,10 +16,10 @@ namespace crossmesh {
 namespace {
 
 constexpr absl::string_view kNames[] = {
-    "abort_hangs",      "async_error_at",    "broken_result", "context_result",
-    "corrupt_at",       "corrupt_copy_at",   "driver_result", "illegal_address_at",
-    "import_result",    "in_progress_polls", "init_fails",    "init_never_ends",
-    "out_of_memory_at", "stall_at"};
+    "abort_hangs",   "async_error_at",    "broken_result", "context_result",
+    "corrupt_at",    "corrupt_copy_at",   "driver_result", "illegal_address_at",
+    "import_result", "in_progress_polls", "init_fails",    "init_never_ends",
+    "m2n_fails_at",  "out_of_memory_at",  "stall_at"};
 
 bool IsName(absl::string_view name) {
   for (const absl::string_view known : kNames) {

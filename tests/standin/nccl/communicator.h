@@ -25,7 +25,8 @@
 namespace crossmesh {
 
 // One rank of a communicator, of which no call blocks. Confined to its thread, but for its works,
-// which run on the threads of streams. An object is never freed, so that late uses are found.
+// which run on the threads of streams, and for what calls() is held for. An object is never freed,
+// so that late uses are found.
 class Communicator {
  public:
   explicit Communicator(int device) : device_(device) {}
@@ -69,6 +70,10 @@ class Communicator {
 
   Result Register(void* memory, size_t bytes, void*& handle);
   Result Deregister(void* handle);
+
+  // Held by calls that another thread may make meanwhile: one that waits for the communicator, and
+  // one that aborts it.
+  Mutex& calls() { return calls_; }
 
   int64_t taken_bytes() const { return taken_bytes_; }
 
@@ -122,6 +127,7 @@ class Communicator {
   bool NothingRuns();
 
   const int device_;
+  Mutex calls_;
 
   Phase phase_ = Phase::kBusy;
   std::string closed_by_;

@@ -105,6 +105,16 @@ ncclResult_t RunAlone(const char* name, ncclComm_t handle, Communicator::Purpose
   return call.End(function(*communicator));
 }
 
+// What `get` says of a communicator that takes calls; `otherwise` of any other.
+template <typename Get>
+int IfReady(ncclComm_t handle, Get get, int otherwise) {
+  Communicator* const communicator = FindCommunicator(handle);
+  if (communicator == nullptr) return otherwise;
+  const MutexLock lock(communicator->calls());
+  const bool is_ready = communicator->Check(Communicator::Purpose::kCommunicate).ok();
+  return is_ready ? get(*communicator) : otherwise;
+}
+
 }  // namespace
 }  // namespace crossmesh
 
@@ -158,6 +168,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
   NcclCall call("ncclCommGetAsyncError");
   Communicator* communicator = nullptr;
   END_IF_FAILED(call, NcclCall::NeedOpen(handle, communicator));
+  const crossmesh::MutexLock lock(communicator->calls());
   const Result polled = communicator->Poll();
   *state = call.End(polled);
   return ncclSuccess;
@@ -204,6 +215,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   END_IF_FAILED(call, Group::OfThread().CheckNone());
   END_IF_FAILED(call, CheckThread(*communicator));
   while (crossmeshStandInFault("abort_hangs") != 0) pause();
+  const crossmesh::MutexLock lock(communicator->calls());
   return call.End(communicator->Abort());
 }
 
@@ -218,6 +230,21 @@ ncclResult_t ncclCommDeregister(ncclComm_t handle, void* registration) {
   return RunAlone(
       "ncclCommDeregister", handle, Purpose::kDeregister,
       [&](Communicator& communicator) { return communicator.Deregister(registration); });
+}
+
+ncclResult_t crossmeshStandInCommunicatorState(ncclComm_t handle) {
+  Communicator* const communicator = crossmesh::FindCommunicator(handle);
+  if (communicator == nullptr) return ncclInvalidArgument;
+  const crossmesh::MutexLock lock(communicator->calls());
+  return communicator->CheckOpen().ok() ? communicator->Poll().code : ncclRemoteError;
+}
+
+int crossmeshStandInCommunicatorSize(ncclComm_t handle) {
+  return crossmesh::IfReady(handle, [](const Communicator& ready) { return ready.ranks(); }, 0);
+}
+
+int crossmeshStandInCommunicatorRank(ncclComm_t handle) {
+  return crossmesh::IfReady(handle, [](const Communicator& ready) { return ready.rank(); }, -1);
 }
 
 }  // extern "C"

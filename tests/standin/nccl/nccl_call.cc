@@ -39,7 +39,7 @@ ncclResult_t NcclCall::End(const Result& result) {
 }
 
 Result NcclCall::NeedOpen(ncclComm_t handle, Communicator*& communicator) {
-  communicator = Communicators().Find(handle);
+  communicator = FindCommunicator(handle);
   if (communicator == nullptr) return Violation(ncclInvalidArgument, "no such communicator");
   return communicator->CheckOpen();
 }
@@ -51,6 +51,8 @@ Result NcclCall::Need(ncclComm_t handle, Communicator::Purpose purpose,
 }
 
 const char* NcclCall::LastText() { return last_text.c_str(); }
+
+Communicator* FindCommunicator(ncclComm_t handle) { return Communicators().Find(handle); }
 
 ncclComm_t AddCommunicator(std::unique_ptr<Communicator> communicator) {
   return reinterpret_cast<ncclComm_t>(Communicators().Add(std::move(communicator)));

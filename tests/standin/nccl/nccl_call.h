@@ -34,6 +34,9 @@ class NcclCall {
   StandInCall log_;
 };
 
+// Null when there is none.
+Communicator* FindCommunicator(ncclComm_t handle);
+
 // To those of the process, which calls find by their handle.
 ncclComm_t AddCommunicator(std::unique_ptr<Communicator> communicator);
 

@@ -12,6 +12,8 @@
 
 namespace crossmesh {
 
+struct M2nTransfer;
+
 // One end of a transfer between two ranks: sent or received, as the list says that it is in.
 struct RankMessage {
   int peer = 0;  // rank; may be the own one
@@ -38,6 +40,15 @@ struct Collective {
   DataType type = DataType::kU8;
   int root = 0;                                   // of a broadcast or a reduce
   ReductionKind reduction = ReductionKind::kSum;  // of those that reduce
+};
+
+// A tensor, as NCCL M2N is told of it at one rank. The transfer is one for many of them, and
+// outlives the call.
+struct M2nTensor {
+  const M2nTransfer* transfer = nullptr;
+  int64_t item_bytes = 1;
+  CUdeviceptr source = 0;       // of this rank's tile; 0: the rank is not in that mesh
+  CUdeviceptr destination = 0;  // likewise
 };
 
 // This process's rank of a group of ranks that move bytes of device memory among each other. All of
@@ -69,6 +80,13 @@ class Communicator {
   absl::Status Perform(const Collective& collective, CUstream stream) {
     return PerformAll({&collective, 1}, stream);
   }
+
+  // Whether Reshard can be called; FailedPrecondition, with the reason, where there is no M2N.
+  virtual absl::Status CheckReshard() const = 0;
+  // Moves the tensors from all source tiles to all destination tiles, by one group of calls of NCCL
+  // M2N. Every rank calls it with the same transfers in the same order. FailedPrecondition as
+  // CheckReshard, and the communicator stays as it was.
+  virtual absl::Status Reshard(std::span<const M2nTensor> tensors, CUstream stream) = 0;
 
   // An error, then and ever after, when the communicator has failed: all that is left is to end it.
   virtual absl::StatusOr<Progress> Poll() = 0;

@@ -130,7 +130,10 @@ void CommunicatorLife::OnIdle() {
 }
 
 void CommunicatorLife::PollLastCall() {
-  const std::optional<absl::Status> result = last_call_->result();
+  std::optional<absl::Status> result = last_call_->result();
+  // Which is what makes a call of M2N that waits for other ranks return.
+  communicator_->PollM2n();
+  if (communicator_->is_in_m2n()) result = std::nullopt;
   if (!result.has_value() && !IsLate()) return;
   const absl::Status status = result.value_or(LateError());
   if (!status.ok()) {

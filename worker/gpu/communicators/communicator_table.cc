@@ -88,7 +88,8 @@ absl::Status CommunicatorTable::Create(const CommunicatorKey& key, uint64_t tick
                                       .id = id,
                                       .rank = static_cast<int>(self - key.ranks.begin()),
                                       .size = static_cast<int>(key.ranks.size()),
-                                      .ctas = options_.ctas}));
+                                      .ctas = options_.ctas,
+                                      .m2n = options_.m2n}));
   entries_[key] = {
       .life = std::make_unique<CommunicatorLife>(
           clock_, std::move(communicator),

@@ -31,7 +31,8 @@ class CommunicatorTable {
     RankName self;
     const RegisteredStaging* staging = nullptr;  // registered with each communicator; null: none
     CommunicatorTimeouts timeouts;
-    CtaLimits ctas = {};  // of each communicator
+    CtaLimits ctas = {};        // of each communicator
+    M2nRuntime* m2n = nullptr;  // likewise; null: none. Must outlive this
   };
 
   // All references, and the staging, must outlive this.

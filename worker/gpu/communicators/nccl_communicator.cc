@@ -3,6 +3,7 @@
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
 #include "worker/gpu/communicators/communicator_checks.h"
+#include "worker/gpu/communicators/m2n_runtime.h"
 
 #include <algorithm>
 #include <cstring>
@@ -123,7 +124,10 @@ std::optional<int64_t> NcclCommunicator::MemoryBytes() const {
   return static_cast<int64_t>(bytes);
 }
 
-ncclComm_t NcclCommunicator::Release() { return std::exchange(handle_, nullptr); }
+ncclComm_t NcclCommunicator::Release() {
+  if (options_.m2n != nullptr) options_.m2n->Abandon(handle_);
+  return std::exchange(handle_, nullptr);
+}
 
 absl::Status NcclCommunicator::About(const absl::Status& status) const {
   return At(
@@ -197,6 +201,23 @@ absl::Status NcclCommunicator::PerformAll(std::span<const Collective> collective
   return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
 }
 
+absl::Status NcclCommunicator::CheckReshard() const {
+  if (options_.m2n != nullptr) return options_.m2n->CheckUsable();
+  return About(absl::FailedPreconditionError("made without NCCL M2N"));
+}
+
+absl::Status NcclCommunicator::Reshard(std::span<const M2nTensor> tensors, CUstream stream) {
+  RETURN_IF_ERROR(CheckIdle("Reshard"));
+  RETURN_IF_ERROR(CheckStream(stream));
+  RETURN_IF_ERROR(CheckReshard());
+  const absl::Status begun =
+      options_.m2n->BeginReshard(handle_, {tensors.begin(), tensors.end()}, stream);
+  if (!begun.ok()) return About(begun);
+  is_in_m2n_ = true;
+  call_in_progress_ = "ncclReshard";
+  return absl::OkStatus();
+}
+
 ncclResult_t NcclCommunicator::Call(const Collective& collective, CUstream stream) const {
   const void* const from = Pointer(collective.from);
   void* const to = Pointer(collective.to);
@@ -224,6 +245,7 @@ absl::StatusOr<Communicator::Progress> NcclCommunicator::Poll() {
   if (handle_ == nullptr) {
     return About(absl::FailedPreconditionError("Poll after it was ended"));
   }
+  if (is_in_m2n_) return PollInM2n();
   ncclResult_t state = ncclSuccess;
   RETURN_IF_ERROR(Keep(nccl_.ncclCommGetAsyncError(handle_, &state), "ncclCommGetAsyncError"));
   // Of an idle communicator as well: that a peer has failed is told nowhere else.
@@ -231,6 +253,25 @@ absl::StatusOr<Communicator::Progress> NcclCommunicator::Poll() {
   if (state == ncclInProgress) return Progress::kInProgress;
   call_in_progress_ = {};
   return Progress::kIdle;
+}
+
+absl::StatusOr<Communicator::Progress> NcclCommunicator::PollInM2n() {
+  // Nothing of NCCL meanwhile: the other thread waits for the communicator by the same call.
+  const std::optional<absl::Status> result = options_.m2n->Poll();
+  if (!result.has_value()) return Progress::kInProgress;
+  is_in_m2n_ = false;
+  call_in_progress_ = {};
+  if (!result->ok()) {
+    failure_ = About(*result);
+    return failure_;
+  }
+  if (!is_finalizing_) return Progress::kIdle;
+  RETURN_IF_ERROR(Begun(nccl_.ncclCommFinalize(handle_), "ncclCommFinalize"));
+  return Progress::kInProgress;
+}
+
+void NcclCommunicator::PollM2n() {
+  if (is_in_m2n_ && options_.m2n->Poll().has_value()) is_in_m2n_ = false;
 }
 
 absl::Status NcclCommunicator::Register(CUdeviceptr address, int64_t bytes) {
@@ -252,11 +293,23 @@ absl::Status NcclCommunicator::Deregister() {
 
 absl::Status NcclCommunicator::Finalize() {
   RETURN_IF_ERROR(CheckIdle("Finalize"));
+  if (options_.m2n != nullptr && options_.m2n->keeps(handle_)) {
+    if (const absl::Status begun = options_.m2n->BeginRelease(handle_); !begun.ok()) {
+      return About(begun);
+    }
+    is_in_m2n_ = is_finalizing_ = true;
+    call_in_progress_ = "ncclM2nFinalize";
+    return absl::OkStatus();
+  }
   return Begun(nccl_.ncclCommFinalize(handle_), "ncclCommFinalize");
 }
 
 absl::Status NcclCommunicator::Revoke() {
   RETURN_IF_ERROR(CheckIdle("Revoke"));
+  if (options_.m2n != nullptr && options_.m2n->keeps(handle_)) {
+    return About(absl::FailedPreconditionError(
+        "NCCL M2N keeps memory that is registered with it, which goes with an abort alone"));
+  }
   return Begun(nccl_.ncclCommRevoke(handle_, NCCL_REVOKE_DEFAULT), "ncclCommRevoke");
 }
 

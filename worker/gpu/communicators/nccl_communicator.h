@@ -16,6 +16,8 @@
 
 namespace crossmesh {
 
+class M2nRuntime;
+
 // A new id, for all ranks of one communicator to be made with. The process that mints it listens
 // for the others from then on, so it is the one that is to be rank 0.
 absl::StatusOr<std::string> MintId(const NcclApi& nccl);
@@ -37,6 +39,7 @@ class NcclCommunicator final : public Communicator {
     int rank = 0;
     int size = 1;
     CtaLimits ctas = {};
+    M2nRuntime* m2n = nullptr;  // of this process; null: none. Must outlive the communicator
   };
 
   // InvalidArgument when the id is none, or the rank. The ranks' NCCL may refuse at once, too.
@@ -52,6 +55,8 @@ class NcclCommunicator final : public Communicator {
   absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
                         CUstream stream) override;
   absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) override;
+  absl::Status CheckReshard() const override;
+  absl::Status Reshard(std::span<const M2nTensor> tensors, CUstream stream) override;
   absl::StatusOr<Progress> Poll() override;
 
   // Makes memory of ncclMemAlloc known to NCCL, which then moves it without copies of its own. Done
@@ -63,7 +68,7 @@ class NcclCommunicator final : public Communicator {
   // Waits for all work of all ranks; afterwards there is only the end. In progress like a call.
   absl::Status Finalize();
   // Stops all work of this rank, the streams' too; afterwards there is only the end. In progress
-  // like a call.
+  // like a call. FailedPrecondition once M2N has used it: then there is only the abort.
   absl::Status Revoke();
 
   // What it takes of the GPU's memory, as NCCL counts it. Grows with the first message to or from a
@@ -72,6 +77,10 @@ class NcclCommunicator final : public Communicator {
 
   const std::string& name() const { return options_.name; }
   const NcclApi& nccl() const { return nccl_; }
+  // Whether a thread of M2N is inside a call with it.
+  bool is_in_m2n() const { return is_in_m2n_; }
+  // Looks whether it still is, after Release.
+  void PollM2n();
   // Hands over what ends it: ncclCommDestroy or ncclCommAbort, to be called once. Afterwards every
   // call is FailedPrecondition. The object must outlive that call.
   ncclComm_t Release();
@@ -88,6 +97,8 @@ class NcclCommunicator final : public Communicator {
   absl::Status Keep(ncclResult_t result, absl::string_view call);
   // After a call that goes on: it is in progress, or the communicator has failed.
   absl::Status Begun(ncclResult_t result, absl::string_view call);
+  // The call of M2N that is under way: in progress, or what Begun or the next call says.
+  absl::StatusOr<Progress> PollInM2n();
   ncclResult_t Call(const Collective& collective, CUstream stream) const;
 
   const NcclApi& nccl_;
@@ -95,6 +106,8 @@ class NcclCommunicator final : public Communicator {
   ncclComm_t handle_ = nullptr;         // null once it was released
   absl::string_view call_in_progress_;  // of NCCL, a literal; empty when idle
   absl::Status failure_;
+  bool is_in_m2n_ = false;
+  bool is_finalizing_ = false;  // once M2N has given back what it kept
   std::vector<void*> registrations_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "common/base/digest_builder.h"
 #include "common/base/status_macros.h"
+#include "worker/gpu/compiler/m2n_compiler.h"
 #include "worker/gpu/compiler/message_schedule.h"
 #include "worker/gpu/compiler/part_compiler.h"
 
@@ -24,6 +25,11 @@ absl::StatusOr<std::shared_ptr<const CompiledPart>> CompiledPart::Create(
   if (devices != 1) return Bad("devices of the part", "one", static_cast<int64_t>(devices));
   if (options.staging_bytes < 0) return Bad("staging bytes", "0 or more", options.staging_bytes);
   if (options.steps_ahead < 0) return Bad("steps ahead", "0 or more", options.steps_ahead);
+  if (part->part().spec().m2n) {
+    ASSIGN_OR_RETURN(Lists lists, CompileForM2n(*part, options));
+    return std::shared_ptr<const CompiledPart>(
+        new CompiledPart(std::move(part), options, std::move(lists)));
+  }
   ASSIGN_OR_RETURN(const MessageSchedule schedule, ScheduleMessages(*part));
   ASSIGN_OR_RETURN(Lists lists, CompilePart(*part, schedule, options));
   return std::shared_ptr<const CompiledPart>(

@@ -29,6 +29,10 @@ namespace crossmesh {
 // receives: each chunk goes from its root's staging to that of all others at a time, and nothing is
 // passed on.
 //
+// Where NCCL M2N moves the tensors (common/plan/m2n_proof.h), the first step hashes what the device
+// is root of, and has M2N move everything, after these hashes, which are sent in the second step.
+// That hashes what is then in the tiles of this device. Without checksums there is no second step.
+//
 // Before all steps come the scales of source tiles that are sent as F8_E4M3: no source has memory
 // for them, so they are computed to memory of the compiled part's own, and packed from there.
 //
@@ -108,6 +112,7 @@ class CompiledPart {
     Range broadcasts;  // in the order in which all of the group have them
     Range unpacks;     // of what comes, in that order
     Range copies;      // at most one range of each class; they wait for nothing
+    bool m2n = false;  // all tensors by M2N, in place of sends and receives
     // Indices of earlier steps, or kNoStep: before its packs run, the transfers or the unpacks up
     // to that step have ended; and before its transfers run, the unpacks.
     int32_t pack_after_wire = kNoStep;
@@ -135,6 +140,8 @@ class CompiledPart {
     std::vector<DeviceRank> receivers;
     std::vector<int32_t> scaled;  // as scaled()
     int64_t leaves = 0;           // of all relays received
+    int64_t m2n_sent_bytes = 0;   // as m2n_sent_bytes(), m2n_received_bytes()
+    int64_t m2n_received_bytes = 0;
   };
 
   // InvalidArgument: the part has not exactly one device, an option is negative, or a relay goes on
@@ -175,13 +182,19 @@ class CompiledPart {
   // Of these, those that it receives messages from, and those that it sends some to.
   const std::vector<DeviceRank>& senders() const { return lists_.senders; }
   const std::vector<DeviceRank>& receivers() const { return lists_.receivers; }
-  // Whether it broadcasts: then the communicator has no other ranks.
-  bool is_of_group() const { return !lists_.broadcasts.empty(); }
+  // Whether all ranks of the communicator, which has no others, make the same calls: broadcasts, or
+  // those of M2N.
+  bool is_of_group() const { return is_m2n() || !lists_.broadcasts.empty(); }
+  bool is_m2n() const { return part_->part().spec().m2n; }
+  // What the device sends as the plan has it, which M2N deals out by itself to all that have the
+  // same bytes; and what it receives.
+  int64_t m2n_sent_bytes() const { return lists_.m2n_sent_bytes; }
+  int64_t m2n_received_bytes() const { return lists_.m2n_received_bytes; }
   // What all ranks must agree on before the first group: the plan, how it is cut, whether there are
   // checksums.
   const Digest& agreement() const { return agreement_; }
   ChunkMessage MessageOf(int64_t chunk_bytes) const {
-    return {.chunk_bytes = chunk_bytes, .checksums = options_.checksums};
+    return {.chunk_bytes = chunk_bytes, .checksums = options_.checksums, .has_bytes = !is_m2n()};
   }
 
  private:

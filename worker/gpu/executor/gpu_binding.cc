@@ -8,6 +8,7 @@
 #include "worker/gpu/executor/class_boxes.h"
 #include "worker/gpu/executor/device_pointer.h"
 #include "worker/gpu/executor/gpu_scales.h"
+#include "worker/gpu/executor/m2n_tensor_list.h"
 
 #include <algorithm>
 #include <array>
@@ -32,6 +33,7 @@ absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
   StepLaunches launches = StepLaunches::Create(gpu, *compiled, boxes, lists.segments);
   std::shared_ptr<GpuBinding> binding(
       new GpuBinding(std::move(compiled), std::move(scales), std::move(launches)));
+  ASSIGN_OR_RETURN(binding->m2n_, M2nTensorList::Create(binding->compiled(), tiles));
   RETURN_IF_ERROR(binding->Upload(gpu, lists, upload));
   return binding;
 }
@@ -39,6 +41,8 @@ absl::StatusOr<std::shared_ptr<GpuBinding>> GpuBinding::Create(
 GpuBinding::GpuBinding(std::shared_ptr<const CompiledPart> compiled,
                        std::unique_ptr<GpuScales> scales, StepLaunches launches)
     : compiled_(std::move(compiled)), scales_(std::move(scales)), launches_(std::move(launches)) {}
+
+std::span<const M2nTensor> GpuBinding::m2n_tensors() const { return m2n_->tensors(); }
 
 GpuBinding::~GpuBinding() {
   // The copy reads pinned pages, which go with host_memory_. It waits for nothing, so it ends soon;
@@ -109,6 +113,11 @@ uint64_t* GpuBinding::root_hashes_on_gpu() const {
 uint64_t* GpuBinding::hashes_in_place_on_gpu() const {
   if (!compiled_->checksums()) return nullptr;
   return root_hashes_on_gpu() + compiled_->leaves();
+}
+
+absl::Status GpuBinding::CopyRootHashes(uint64_t from, const GpuStream& stream) const {
+  return host_memory_->CopyFromGpu(
+      from, std::as_writable_bytes(both_hashes().first(compiled_->leaves())), stream);
 }
 
 LeafHashes GpuBinding::hashes() const {

@@ -20,8 +20,10 @@ namespace crossmesh {
 class GpuEvent;
 class GpuMemory;
 class GpuScales;
+class M2nTensorList;
 class RegisteredMemory;
 struct LeafHashes;
+struct M2nTensor;
 
 // Where each tensor's tile of a device begins in memory of its GPU, by manifest index; 0 where the
 // device holds nothing of it. The device only reads its source tiles.
@@ -56,6 +58,8 @@ class GpuBinding {
   GpuEvent& uploaded() { return *uploaded_; }
 
   const StepLaunches& launches() const { return launches_; }
+  // In manifest order; empty where it is not M2N that moves them.
+  std::span<const M2nTensor> m2n_tensors() const;
   // What a launch is given, but for the places of packed bytes and hashes.
   PackArguments ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const;
   CopyArguments ArgumentsOf(const StepLaunches::Launch<CopyArguments>& launch) const;
@@ -69,6 +73,8 @@ class GpuBinding {
   // On the GPU, by leaf; null with checksums off.
   uint64_t* root_hashes_on_gpu() const;
   uint64_t* hashes_in_place_on_gpu() const;
+  // Queues the copy of all root hashes from memory of the GPU to the host's list. Checksums are on.
+  absl::Status CopyRootHashes(uint64_t from, const GpuStream& stream) const;
   // On the host, when all unpacks have ended.
   LeafHashes hashes() const;
 
@@ -104,6 +110,7 @@ class GpuBinding {
   const std::shared_ptr<const CompiledPart> compiled_;
   const std::unique_ptr<GpuScales> scales_;
   const StepLaunches launches_;
+  std::unique_ptr<const M2nTensorList> m2n_;
   std::unique_ptr<RegisteredMemory> host_memory_;
   std::unique_ptr<GpuMemory> lists_;
   // Addresses of the lists in it.

@@ -52,9 +52,9 @@ absl::Status GpuExecution::Validate(const GpuTaskSpec& spec, const RegisteredSta
   }
   const int64_t group = std::ssize(compiled.peers()) + 1;
   if (!compiled.is_of_group() || spec.communicator->size() == group) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the communicator of a broadcast group: expected ",
-                                                 group, " ranks, found ",
-                                                 spec.communicator->size()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the communicator of ranks that make the same calls: expected ", group,
+                   " ranks, found ", spec.communicator->size()));
 }
 
 GpuExecution::GpuExecution(GpuTaskSpec spec, ExecutionResources& shared, TaskObserver& observer)

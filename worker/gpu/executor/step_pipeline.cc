@@ -73,7 +73,9 @@ absl::Status StepPipeline::QueueScales() {
 
 PackArguments StepPipeline::ArgumentsOf(const StepLaunches::Launch<PackArguments>& launch) const {
   PackArguments arguments = binding_.ArgumentsOf(launch);
-  arguments.packed = DevicePointer<std::byte>(shared_.staging.address());
+  if (!compiled_.is_m2n()) {
+    arguments.packed = DevicePointer<std::byte>(shared_.staging.address());
+  }
   return arguments;
 }
 
@@ -97,6 +99,7 @@ absl::Status StepPipeline::QueueTransfers(const Step& step) {
   if (!step.packs.empty()) RETURN_IF_ERROR(shared_.wire->WaitFor(*EventsOf(issued_).packed));
   RETURN_IF_ERROR(WaitForUnpack(*shared_.wire, step.wire_after_unpack));
   if (!step.broadcasts.empty()) return QueueBroadcasts(step);
+  if (step.m2n) return communicator_.Reshard(binding_.m2n_tensors(), shared_.wire->handle());
   const auto list = [this](std::span<const CompiledPart::Transfer> transfers,
                            std::vector<RankMessage>& messages) {
     messages.clear();
@@ -143,12 +146,20 @@ absl::Status StepPipeline::QueueUnpacks(const Step& step) {
     PackArguments arguments = ArgumentsOf(launch);
     if (compiled_.checksums()) {
       arguments.leaf_hashes = binding_.hashes_in_place_on_gpu();
+    }
+    if (compiled_.checksums() && !compiled_.is_m2n()) {
       arguments.root_hashes = DevicePointer<const uint64_t>(shared_.staging.address());
       arguments.root_hashes_to = binding_.root_hashes_on_gpu();
     }
     RETURN_IF_ERROR(shared_.gpu.Launch(launch.kernel, launch.blocks, arguments, *shared_.unpack));
   }
-  return absl::OkStatus();
+  return compiled_.is_m2n() ? QueueRootHashes(step) : absl::OkStatus();
+}
+
+absl::Status StepPipeline::QueueRootHashes(const Step& step) {
+  // They came one after the other, in the order of leaves.
+  const uint64_t first = compiled_.unpacks(step).front().staging_offset;
+  return binding_.CopyRootHashes(shared_.staging.address() + first, *shared_.unpack);
 }
 
 // Of a step that is not done the events are still its own, for there are as many in the ring as
@@ -190,6 +201,10 @@ absl::StatusOr<bool> StepPipeline::IsDone(int32_t index) const {
 }
 
 void StepPipeline::CountBytes(const Step& step) {
+  if (step.m2n) {
+    bytes_.sent += compiled_.m2n_sent_bytes();
+    bytes_.received += compiled_.m2n_received_bytes();
+  }
   for (const CompiledPart::Transfer& send : compiled_.sends(step)) bytes_.sent += send.chunk_bytes;
   for (const CompiledPart::Transfer& receive : compiled_.receives(step)) {
     bytes_.received += receive.chunk_bytes;
@@ -209,6 +224,7 @@ std::string StepPipeline::Missing() const {
   const std::vector<DeviceId>& devices = compiled_.part().part().tensors().devices();
   std::string text = absl::StrCat("step ", step.number, ", after ", done_, " of ",
                                   compiled_.steps().size(), " that are done");
+  if (step.m2n) absl::StrAppend(&text, ", all tensors by NCCL M2N");
   for (const CompiledPart::Transfer& send : compiled_.sends(step)) {
     absl::StrAppend(&text, ", to ", ToString(devices[send.peer]));
   }

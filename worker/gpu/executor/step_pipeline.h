@@ -62,7 +62,7 @@ class StepPipeline {
   using Step = CompiledPart::Step;
 
   static bool HasTransfers(const Step& step) {
-    return !step.sends.empty() || !step.receives.empty() || !step.broadcasts.empty();
+    return step.m2n || !step.sends.empty() || !step.receives.empty() || !step.broadcasts.empty();
   }
   StreamEvents& EventsOf(int32_t step) const {
     return shared_.step_events[step % shared_.step_events.size()];
@@ -82,6 +82,8 @@ class StepPipeline {
   absl::Status QueueBroadcasts(const Step& step);
   absl::Status QueueCopies();
   absl::Status QueueUnpacks(const Step& step);
+  // Of the hashes that came, for the host.
+  absl::Status QueueRootHashes(const Step& step);
   // `stream` goes on when that step's transfers or unpacks have ended.
   absl::Status WaitForWire(GpuStream& stream, int32_t step);
   absl::Status WaitForUnpack(GpuStream& stream, int32_t step);

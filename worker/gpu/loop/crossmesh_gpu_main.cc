@@ -39,6 +39,8 @@ void Declare(CLI::App& app, Flags& flags) {
   app.add_option("--driver-library", flags.loop.driver.library, "The CUDA driver")
       ->capture_default_str();
   app.add_option("--nccl-library", flags.loop.nccl.library, "NCCL")->capture_default_str();
+  app.add_option("--m2n-library", flags.loop.m2n.library, "NCCL M2N; may be missing")
+      ->capture_default_str();
   app.add_option("--staging-bytes", flags.staging_bytes, "Memory for what is sent and received")
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40))
       ->capture_default_str();

@@ -4,6 +4,7 @@
 #include "common/communicators/gpu_share.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/communicators/communicator_table.h"
+#include "worker/gpu/communicators/m2n_runtime.h"
 #include "worker/gpu/communicators/preflight.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/device/gpu.h"
@@ -70,6 +71,8 @@ absl::Status GpuLoop::Open() {
   ASSIGN_OR_RETURN(gpu_, Gpu::Create(*driver_, UuidOf(options_.gpu)));
   ASSIGN_OR_RETURN(staging_, RegisteredStaging::Allocate(*nccl_, options_.staging_bytes.value()));
   ASSIGN_OR_RETURN(arenas_, GpuArenas::Create(*gpu_));
+  m2n_ = std::make_unique<M2nRuntime>(*driver_, M2nApi::Load(*nccl_, options_.m2n),
+                                      options_.communicator_ctas.max);
   OpenCommunicators();
   ASSIGN_OR_RETURN(tasks_,
                    GpuTasks::Create({.loop = loop_,
@@ -77,6 +80,7 @@ absl::Status GpuLoop::Open() {
                                      .staging = *staging_,
                                      .arenas = *arenas_,
                                      .communicators = *orders_,
+                                     .m2n_library = m2n_->description(),
                                      .libraries = {driver_->description(), nccl_->description()}}));
   ASSIGN_OR_RETURN(copies_, TileCopies::Create({.loop = loop_, .gpu = *gpu_, .arenas = *arenas_}));
   ASSIGN_OR_RETURN(
@@ -111,7 +115,8 @@ void GpuLoop::OpenCommunicators() {
                                  .timeouts = {.creating = kNoLimit,
                                               .finalizing = kNoLimit,
                                               .ending = options_.communicator_end_limit},
-                                 .ctas = options_.communicator_ctas});
+                                 .ctas = options_.communicator_ctas,
+                                 .m2n = m2n_.get()});
   const auto on_lost = [this](const CommunicatorKey& key, const absl::Status& cause) {
     v1::GpuNotice notice;
     *notice.mutable_communicator_lost()->mutable_key() = ToProto(key);
@@ -306,6 +311,8 @@ absl::Status GpuLoop::health() const {
   RETURN_IF_ERROR(orders_->health());
   RETURN_IF_ERROR(gpu_->health());
   RETURN_IF_ERROR(copies_->health());
+  // When what it failed has been told.
+  if (tasks_->is_empty()) RETURN_IF_ERROR(m2n_->failure());
   return tasks_->health();
 }
 

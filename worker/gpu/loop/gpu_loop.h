@@ -7,6 +7,7 @@
 #include "crossmesh/v1/gpu_process.pb.h"
 #include "worker/gpu/communicators/nccl_communicator.h"
 #include "worker/gpu/libraries/driver_api.h"
+#include "worker/gpu/libraries/m2n_api.h"
 #include "worker/gpu/libraries/nccl_api.h"
 #include "worker/gpu/protocol/message_socket.h"
 
@@ -27,6 +28,7 @@ class Gpu;
 class GpuArenas;
 class GpuMeasurement;
 class GpuTasks;
+class M2nRuntime;
 class RegisteredStaging;
 class TileCopies;
 
@@ -36,10 +38,10 @@ class TileCopies;
 // worker can run it on a thread of its own.
 //
 // It is over when the worker has gone, or when it can do nothing more: the GPU is lost to this
-// process, a communicator hangs, the worker sent bytes that are no request, or has gone in the
-// middle of a task. In the second case it has told its last words, and must not be destroyed, since
-// that may wait for what never ends: the process is to end. Confined to the loop, construction and
-// destruction included.
+// process, a communicator hangs, NCCL M2N has failed and no task runs, the worker sent bytes that
+// are no request, or has gone in the middle of a task. In the second case it has told its last
+// words, and must not be destroyed, since that may wait for what never ends: the process is to end.
+// Confined to the loop, construction and destruction included.
 class GpuLoop {
  public:
   struct Options {
@@ -47,6 +49,7 @@ class GpuLoop {
     uint64_t incarnation = 0;
     DriverApi::Options driver;
     NcclApi::Options nccl;
+    M2nApi::Options m2n;
     ByteCount staging_bytes{int64_t{256} << 20};
     absl::Duration communicator_end_limit = absl::Seconds(20);
     CtaLimits communicator_ctas = {};
@@ -126,6 +129,7 @@ class GpuLoop {
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<RegisteredStaging> staging_;
   std::unique_ptr<GpuArenas> arenas_;
+  std::unique_ptr<M2nRuntime> m2n_;
   std::unique_ptr<CommunicatorTable> communicators_;
   std::unique_ptr<CommunicatorOrders> orders_;
   std::unique_ptr<GpuTasks> tasks_;

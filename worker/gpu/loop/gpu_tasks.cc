@@ -119,6 +119,7 @@ absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Start(
   if (communicator == nullptr) {
     return absl::NotFoundError(absl::StrCat("communicator ", key.ToString(), " is not ready here"));
   }
+  if (part.part->part().spec().m2n) RETURN_IF_ERROR(communicator->CheckReshard());
   ASSIGN_OR_RETURN(const absl::Duration deadline, ParseLimit("run_task.deadline", task.deadline()));
   ASSIGN_OR_RETURN(const absl::Duration stall_limit,
                    ParseLimit("run_task.stall_limit", task.stall_limit()));
@@ -206,12 +207,16 @@ void GpuTasks::StopCommunicator(const Communicator& communicator, const absl::St
 
 void GpuTasks::OnTaskDone(const TaskReport& report) {
   const auto found = running_.find(report.key);
+  const bool is_m2n = found->second.bound->binding->compiled().part().part().spec().m2n;
   Done done = std::move(found->second.done);
   running_.erase(found);
   v1::GpuNotice::Answer answer;
   *answer.mutable_report() = ReportToProto(report);
   answer.mutable_report()->mutable_report()->mutable_gpu_libraries()->Assign(
       ports_.libraries.begin(), ports_.libraries.end());
+  if (is_m2n) {
+    answer.mutable_report()->mutable_report()->add_gpu_libraries(ports_.m2n_library);
+  }
   done(std::move(answer));
 }
 

@@ -41,6 +41,7 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     const RegisteredStaging& staging;
     const GpuArenas& arenas;
     CommunicatorOrders& communicators;
+    std::string m2n_library;             // for reports of what it moved
     std::vector<std::string> libraries;  // for reports
   };
   static constexpr size_t kPartsMax = 64;
@@ -54,8 +55,9 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
   // `request` has a task. `done` is called once, from inside or from the loop. Keeps the part for
   // other tasks; drops the one that was not used for longest when there are too many.
   // InvalidArgument: the part is not of its digest, or of several devices; a tile has no place in
-  // its arena. NotFound: an arena or the communicator is not here. What CompiledPart::Create,
-  // GpuBinding::Create and GpuExecutor::Start say.
+  // its arena. NotFound: an arena or the communicator is not here. FailedPrecondition: it is NCCL
+  // M2N's to move, which cannot be used. What CompiledPart::Create, GpuBinding::Create and
+  // GpuExecutor::Start say.
   void Begin(const v1::GpuRequest& request, Done done);
   // Nothing happens when there is no such task.
   void Cancel(const TaskKey& key, const absl::Status& cause);

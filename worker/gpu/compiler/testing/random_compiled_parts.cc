@@ -97,6 +97,53 @@ std::vector<TensorText> RandomMatrices(RandomSource& random, const BroadcastShap
   return tensors;
 }
 
+// How so many devices of a host have a tensor.
+struct M2nSideText {
+  std::string mesh;
+  int64_t parts = 1;
+  int64_t cut = 0;  // the dimension
+};
+
+M2nSideText RandomM2nSide(RandomSource& random, absl::string_view host, int64_t devices,
+                          int64_t rank) {
+  M2nSideText side{.cut = random.Below(rank)};
+  do side.parts = random.Between(1, devices);
+  while (devices % side.parts != 0);
+  const std::string parts = absl::StrCat("x=", side.parts);
+  const std::string copies = absl::StrCat("r=", devices / side.parts);
+  side.mesh = random.OneIn(2) ? absl::StrCat(parts, ",", copies) : absl::StrCat(copies, ",", parts);
+  absl::StrAppend(&side.mesh, " on ", host, ".0-", devices - 1);
+  return side;
+}
+
+std::string LayoutOf(const M2nSideText& side, int64_t rank) {
+  std::string layout = "[";
+  for (int64_t d = 0; d < rank; ++d) {
+    absl::StrAppend(&layout, d > 0 ? ", " : "", d == side.cut ? "x" : "-");
+  }
+  return layout + "]";
+}
+
+TensorText RandomM2nTensor(RandomSource& random, int64_t sources, int64_t destinations,
+                           bool is_backwards) {
+  const int64_t rank = random.Between(1, 4);
+  const M2nSideText from = RandomM2nSide(random, is_backwards ? "b" : "a", sources, rank);
+  const M2nSideText to = RandomM2nSide(random, is_backwards ? "a" : "b", destinations, rank);
+  std::string shape = "[";
+  for (int64_t d = 0; d < rank; ++d) {
+    // What both sides cut alike may also be cut at other places.
+    const int64_t multiple = (d == from.cut ? from.parts : 1) * (d == to.cut ? to.parts : 1);
+    absl::StrAppend(&shape, d > 0 ? ", " : "", multiple * random.Between(1, rank == 1 ? 9000 : 9));
+  }
+  constexpr DataType kTypes[] = {DataType::kU8, DataType::kBF16, DataType::kF32, DataType::kF64};
+  return {.shape = shape + "]",
+          .source_mesh = from.mesh,
+          .source = LayoutOf(from, rank),
+          .destination_mesh = to.mesh,
+          .destination = LayoutOf(to, rank),
+          .type = kTypes[random.Below(4)]};
+}
+
 }  // namespace
 
 Plan RandomPlanned(RandomSource& random) { return PlannedOf(random, RandomTable(random)); }
@@ -118,6 +165,25 @@ Plan RandomBroadcast(RandomSource& random, const BroadcastShape& shape) {
   for (int32_t i = 0; i < groups.size(); ++i) {
     if (!random.OneIn(4)) spec.broadcast_groups.Add(groups[i]);
   }
+  auto plan = Plan::Create(std::move(spec));
+  CHECK_OK(plan);
+  return *std::move(plan);
+}
+
+Plan RandomM2n(RandomSource& random) {
+  const int64_t sources = random.Between(1, 4), destinations = random.Between(1, 4);
+  const bool is_backwards = random.OneIn(2);
+  std::vector<TensorText> tensors;
+  for (int64_t i = random.Between(1, 4); i > 0; --i) {
+    tensors.push_back(RandomM2nTensor(random, sources, destinations, is_backwards));
+  }
+  ReshardRequest request;
+  request.tensors = std::make_shared<const TensorTable>(TableOf(tensors));
+  request.strategy = Strategy::kSendRecv;
+  auto routes = PlanReshard(request);
+  CHECK_OK(routes);
+  Plan::Spec spec = routes->spec();
+  spec.m2n = true;
   auto plan = Plan::Create(std::move(spec));
   CHECK_OK(plan);
   return *std::move(plan);

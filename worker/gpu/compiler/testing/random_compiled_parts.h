@@ -29,6 +29,10 @@ struct BroadcastShape {
 };
 Plan RandomBroadcast(RandomSource& random, const BroadcastShape& shape);
 
+// Tensors that NCCL M2N moves from 1 to 4 devices of one host to 1 to 4 of another, cut in each way
+// that it can be asked for.
+Plan RandomM2n(RandomSource& random);
+
 // The first of some plans that has no more devices than that.
 using MakePlan = Plan (*)(RandomSource& random);
 Plan RandomOfSize(int64_t devices_max, MakePlan make_plan, RandomSource& random);

@@ -40,7 +40,8 @@ absl::StatusOr<std::unique_ptr<ExecutorRank>> ExecutorRank::Create(int number,
   setenv("CROSSMESH_STANDIN_KERNELS", StandInKernelsPath().c_str(), 1);
   ASSIGN_OR_RETURN(std::unique_ptr<StandIn> stand_in, StandIn::Load());
   ASSIGN_OR_RETURN(const std::vector<std::string> uuids, Gpu::Uuids(stand_in->driver()));
-  ASSIGN_OR_RETURN(auto rank, CreateOn(stand_in->driver(), stand_in->nccl(), uuids.at(0), options));
+  ASSIGN_OR_RETURN(auto rank, CreateOn(stand_in->driver(), stand_in->nccl(), uuids.at(0), options,
+                                       {.library = StandInM2nPath()}));
   rank->stand_in_ = std::move(stand_in);
   return rank;
 }
@@ -48,7 +49,8 @@ absl::StatusOr<std::unique_ptr<ExecutorRank>> ExecutorRank::Create(int number,
 absl::StatusOr<std::unique_ptr<ExecutorRank>> ExecutorRank::CreateOn(const DriverApi& driver,
                                                                      const NcclApi& nccl,
                                                                      const std::string& gpu,
-                                                                     const Options& options) {
+                                                                     const Options& options,
+                                                                     const M2nApi::Options& m2n) {
   auto rank = absl::WrapUnique(new ExecutorRank(nccl));
   rank->timeouts_ = options.timeouts;
   ASSIGN_OR_RETURN(rank->loop_, EventLoop::Create(rank->clock_, {}));
@@ -57,6 +59,7 @@ absl::StatusOr<std::unique_ptr<ExecutorRank>> ExecutorRank::CreateOn(const Drive
   ASSIGN_OR_RETURN(rank->staging_, RegisteredStaging::Allocate(nccl, options.staging_bytes));
   ASSIGN_OR_RETURN(rank->executor_, GpuExecutor::Create(*rank->loop_, *rank->gpu_, *rank->staging_,
                                                         options.executor));
+  rank->m2n_ = std::make_unique<M2nRuntime>(driver, M2nApi::Load(nccl, m2n));
   return rank;
 }
 
@@ -64,7 +67,9 @@ absl::Status ExecutorRank::Join(int size, int place, const std::string& id) {
   life_.reset();
   ASSIGN_OR_RETURN(
       auto communicator,
-      NcclCommunicator::Begin(nccl_, {.name = "test", .id = id, .rank = place, .size = size}));
+      NcclCommunicator::Begin(
+          nccl_,
+          {.name = "test", .id = id, .rank = place, .size = size, .ctas = {}, .m2n = m2n_.get()}));
   life_ = std::make_unique<CommunicatorLife>(
       clock_, std::move(communicator),
       CommunicatorLife::Options{

@@ -8,6 +8,7 @@
 #include "worker/executor/task.h"
 #include "worker/executor/testing/tile_memory.h"
 #include "worker/gpu/communicators/communicator_life.h"
+#include "worker/gpu/communicators/m2n_runtime.h"
 #include "worker/gpu/communicators/registered_staging.h"
 #include "worker/gpu/compiler/compiled_part.h"
 #include "worker/gpu/device/gpu.h"
@@ -61,7 +62,8 @@ class ExecutorRank final : public CommunicatorOwner {
   static absl::StatusOr<std::unique_ptr<ExecutorRank>> CreateOn(const DriverApi& driver,
                                                                 const NcclApi& nccl,
                                                                 const std::string& gpu,
-                                                                const Options& options);
+                                                                const Options& options,
+                                                                const M2nApi::Options& m2n = {});
 
   // A communicator of `size` ranks that is ready; its id is of MintId.
   absl::Status Join(int size, int place, const std::string& id);
@@ -83,6 +85,8 @@ class ExecutorRank final : public CommunicatorOwner {
                 std::source_location where = std::source_location::current());
   // Starts the task and waits for its end.
   absl::StatusOr<TaskReport> Run(GpuTaskSpec spec);
+  // Begins the orderly end of the communicator, as all ranks must.
+  absl::Status Finalize() { return life_->Finalize(); }
   // Until the communicator has come to its end.
   absl::Status AwaitStopped();
 
@@ -99,6 +103,7 @@ class ExecutorRank final : public CommunicatorOwner {
   Gpu& gpu() { return *gpu_; }
   GpuExecutor& executor() { return *executor_; }
   Communicator& communicator() { return *communicator_; }
+  const M2nRuntime& m2n() const { return *m2n_; }
   int64_t FreeBytes();
 
  private:
@@ -113,6 +118,7 @@ class ExecutorRank final : public CommunicatorOwner {
   int64_t free_bytes_at_first_ = 0;
   std::unique_ptr<RegisteredStaging> staging_;
   std::unique_ptr<GpuExecutor> executor_;
+  std::unique_ptr<M2nRuntime> m2n_;
   std::unique_ptr<CommunicatorLife> life_;
   Communicator* communicator_ = nullptr;  // the last one, there or not
   int groups_ = 1;
