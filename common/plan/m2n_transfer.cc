@@ -2,6 +2,7 @@
 
 #include "common/base/error_place.h"
 #include "common/base/status_macros.h"
+#include "common/plan/tensor_table.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/plan/tensor_table.h"
+#include "common/plan/indices.h"
 
 #include <cstdint>
 #include <ostream>
@@ -10,6 +10,8 @@
 #include <absl/status/statusor.h>
 
 namespace crossmesh {
+
+class TensorTable;
 
 // One side of a tensor as NCCL M2N has it described (ncclMesh_t, ncclDistTensor_t of nccl_m2n.h,
 // API version 2). Ranks are DeviceRanks: its communicator is of all devices of a table, in order.

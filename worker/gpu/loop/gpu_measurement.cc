@@ -3,6 +3,8 @@
 #include "common/base/status_macros.h"
 #include "common/wire/communicator_codec.h"
 #include "worker/gpu/communicators/registered_staging.h"
+#include "worker/gpu/device/gpu_event.h"
+#include "worker/gpu/device/gpu_stream.h"
 #include "worker/gpu/device/registered_memory.h"
 #include "worker/gpu/executor/device_pointer.h"
 #include "worker/gpu/kernels/kernel_launches.h"

@@ -5,8 +5,6 @@
 #include "worker/gpu/communicators/communicator.h"
 #include "worker/gpu/communicators/communicator_life.h"
 #include "worker/gpu/device/gpu.h"
-#include "worker/gpu/device/gpu_event.h"
-#include "worker/gpu/device/gpu_stream.h"
 #include "worker/gpu/kernels/kernel_arguments.h"
 
 #include <cstdint>
@@ -21,6 +19,8 @@
 namespace crossmesh {
 
 class CommunicatorOrders;
+class GpuEvent;
+class GpuStream;
 class RegisteredMemory;
 class RegisteredStaging;
 
