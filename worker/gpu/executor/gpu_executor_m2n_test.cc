@@ -36,7 +36,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int kRanks = 8;
+constexpr int kM2nRanks = 8;
 
 // The tiles of a device in memory of its GPU, which M2N takes alone, and which a stand-in's is the
 // host's as well. Each begins somewhere.
@@ -112,7 +112,7 @@ absl::Status EndCommunicator(ExecutorRank& rank) {
   return rank.AwaitStopped();
 }
 
-absl::Status RunCase(ExecutorRank& rank, int number, Meeting& meeting, RandomSource& random) {
+absl::Status RunM2nCase(ExecutorRank& rank, int number, Meeting& meeting, RandomSource& random) {
   const Plan plan = RandomM2n(random);
   ASSIGN_OR_RETURN(const CompiledParts parts, RandomCompiledParts(random, plan));
   RETURN_IF_ERROR(JoinDevices(rank, number, std::ssize(parts), meeting));
@@ -142,10 +142,11 @@ absl::Status RunCase(ExecutorRank& rank, int number, Meeting& meeting, RandomSou
 
 TEST(GpuExecutorM2n, EveryElementOfRandomTensorsArrives) {
   const std::vector<std::string> results =
-      RunRanks(kRanks, [](int number, Meeting& meeting) -> absl::Status {
+      RunRanks(kM2nRanks, [](int number, Meeting& meeting) -> absl::Status {
         ASSIGN_OR_RETURN(const auto rank, ExecutorRank::Create(number, {}));
-        RETURN_IF_ERROR(RunRandomCases(
-            1, 40, [&](RandomSource& random) { return RunCase(*rank, number, meeting, random); }));
+        RETURN_IF_ERROR(RunRandomCases(1, 40, [&](RandomSource& random) {
+          return RunM2nCase(*rank, number, meeting, random);
+        }));
         return rank->Close();
       });
   EXPECT_THAT(results, Each(IsEmpty()));
