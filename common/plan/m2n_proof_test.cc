@@ -87,7 +87,7 @@ TEST(M2nProofTest, ARelayThatIsPassedOnIsFound) {
 }
 
 TEST(M2nProofTest, ATensorThatItCannotMoveIsFound) {
-  Plan::Spec uneven = SpecOf("[7]: r=2 on a.0-1 [-] -> x=2 on b.0-1 [x]");
+  Plan::Spec uneven = SpecOf("[7]: r=2 on a.0-1 [-] -> x=2 on b.0-1 [x] chunk");
   uneven.relays = {
       {.slice_class = 0, .root = 0, .begin = 0, .end = 16, .first_hop = 0, .hop_count = 1},
       {.slice_class = 1, .root = 0, .begin = 0, .end = 12, .first_hop = 1, .hop_count = 1}};

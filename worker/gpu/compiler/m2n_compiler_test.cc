@@ -68,9 +68,9 @@ TEST(M2nCompilerTest, WithoutChecksumsThereIsOneStep) {
 }
 
 TEST(M2nCompilerTest, HashesThatDoNotFitAreRefused) {
-  EXPECT_THAT(CompiledPartsOf(ToTwoReplicas(), {.staging_bytes = 23}),
+  EXPECT_THAT(CompiledPartsOf(ToTwoReplicas(), {.staging_bytes = 255}),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("expected room for the 24 bytes of all hashes, found 23")));
+                       HasSubstr("expected room for the 256 bytes of all hashes, found 255")));
 }
 
 // Both ends have the same messages in the same order, and each leaf is hashed once at either.
