@@ -20,7 +20,6 @@ class MirroredCommunicator final : public Communicator {
   absl::Status Exchange(std::span<const RankMessage> sends, std::span<const RankMessage> receives,
                         CUstream stream) override;
   absl::Status PerformAll(std::span<const Collective> collectives, CUstream stream) override;
-  absl::Status CheckReshard() const override { return communicator_.CheckReshard(); }
   absl::Status Reshard(std::span<const M2nTensor> tensors, CUstream stream) override;
   absl::StatusOr<Progress> Poll() override;
 

@@ -81,11 +81,9 @@ class Communicator {
     return PerformAll({&collective, 1}, stream);
   }
 
-  // Whether Reshard can be called; FailedPrecondition, with the reason, where there is no M2N.
-  virtual absl::Status CheckReshard() const = 0;
   // Moves the tensors from all source tiles to all destination tiles, by one group of calls of NCCL
-  // M2N. Every rank calls it with the same transfers in the same order. FailedPrecondition as
-  // CheckReshard, and the communicator stays as it was.
+  // M2N. Every rank calls it with the same transfers in the same order. FailedPrecondition,
+  // with the reason, where there is no M2N; the communicator stays as it was.
   virtual absl::Status Reshard(std::span<const M2nTensor> tensors, CUstream stream) = 0;
 
   // An error, then and ever after, when the communicator has failed: all that is left is to end it.

@@ -201,15 +201,12 @@ absl::Status NcclCommunicator::PerformAll(std::span<const Collective> collective
   return Begun(nccl_.ncclGroupEnd(), "ncclGroupEnd");
 }
 
-absl::Status NcclCommunicator::CheckReshard() const {
-  if (options_.m2n != nullptr) return options_.m2n->CheckUsable();
-  return About(absl::FailedPreconditionError("made without NCCL M2N"));
-}
-
 absl::Status NcclCommunicator::Reshard(std::span<const M2nTensor> tensors, CUstream stream) {
   RETURN_IF_ERROR(CheckIdle("Reshard"));
   RETURN_IF_ERROR(CheckStream(stream));
-  RETURN_IF_ERROR(CheckReshard());
+  if (options_.m2n == nullptr) {
+    return About(absl::FailedPreconditionError("made without NCCL M2N"));
+  }
   const absl::Status begun =
       options_.m2n->BeginReshard(handle_, {tensors.begin(), tensors.end()}, stream);
   if (!begun.ok()) return About(begun);

@@ -80,6 +80,7 @@ absl::Status GpuLoop::Open() {
                                      .staging = *staging_,
                                      .arenas = *arenas_,
                                      .communicators = *orders_,
+                                     .check_m2n = [this] { return m2n_->CheckUsable(); },
                                      .m2n_library = m2n_->description(),
                                      .libraries = {driver_->description(), nccl_->description()}}));
   ASSIGN_OR_RETURN(copies_, TileCopies::Create({.loop = loop_, .gpu = *gpu_, .arenas = *arenas_}));

@@ -115,11 +115,12 @@ void GpuTasks::Begin(const v1::GpuRequest& request, Done done) {
 absl::StatusOr<std::shared_ptr<const GpuTasks::Bound>> GpuTasks::Start(
     Part& part, const v1::GpuRequest::RunTask& task) {
   ASSIGN_OR_RETURN(const CommunicatorKey key, FromProto(task.communicator()));
+  // Before the communicator, which another GPU that lacks it may have ended.
+  if (part.part->part().spec().m2n) RETURN_IF_ERROR(ports_.check_m2n());
   Communicator* const communicator = ports_.communicators.Find(key);
   if (communicator == nullptr) {
     return absl::NotFoundError(absl::StrCat("communicator ", key.ToString(), " is not ready here"));
   }
-  if (part.part->part().spec().m2n) RETURN_IF_ERROR(communicator->CheckReshard());
   ASSIGN_OR_RETURN(const absl::Duration deadline, ParseLimit("run_task.deadline", task.deadline()));
   ASSIGN_OR_RETURN(const absl::Duration stall_limit,
                    ParseLimit("run_task.stall_limit", task.stall_limit()));

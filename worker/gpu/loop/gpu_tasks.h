@@ -8,6 +8,7 @@
 #include "worker/gpu/protocol/tile_place.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,8 +42,9 @@ class GpuTasks final : private TaskObserver, private CommunicatorOwner {
     const RegisteredStaging& staging;
     const GpuArenas& arenas;
     CommunicatorOrders& communicators;
-    std::string m2n_library;             // for reports of what it moved
-    std::vector<std::string> libraries;  // for reports
+    std::function<absl::Status()> check_m2n;  // that NCCL M2N can be used
+    std::string m2n_library;                  // for reports of what it moved
+    std::vector<std::string> libraries;       // for reports
   };
   static constexpr size_t kPartsMax = 64;
 
