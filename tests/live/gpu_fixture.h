@@ -27,6 +27,7 @@
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -199,9 +200,10 @@ class GpuFixture : public testing::Test {
                          Execute(cluster_->controller_address(), spec_));
     ASSERT_EQ(operation.state(), v1::OPERATION_STATE_COMMITTED) << operation.ShortDebugString();
     for (const v1::TaskReport& worker : operation.report().workers()) {
-      EXPECT_THAT(worker.gpu_libraries(),
-                  ElementsAre(AllOf(HasSubstr("CUDA driver"), HasSubstr("stand-in")),
-                              AllOf(HasSubstr("NCCL"), HasSubstr("stand-in"))));
+      EXPECT_THAT(
+          worker.gpu_libraries(),
+          ElementsAre(AllOf(testing::HasSubstr("CUDA driver"), testing::HasSubstr("stand-in")),
+                      AllOf(testing::HasSubstr("NCCL"), testing::HasSubstr("stand-in"))));
     }
     ExpectDestinations(version);
   }
