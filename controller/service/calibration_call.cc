@@ -56,11 +56,7 @@ grpc::ServerWriteReactor<v1::CalibrateGpusResponse>* NetworkService::CalibrateGp
 }
 
 void NetworkService::CalibrationCall::Start(const v1::CalibrateGpusRequest& request) {
-  if (!service_.Enter()) {
-    End(absl::FailedPreconditionError(
-        "measurement of the network: expected none that runs, found another one"));
-    return;
-  }
+  if (absl::Status entered = service_.Enter(); !entered.ok()) return End(std::move(entered));
   if (absl::Status status = Begin(request); !status.ok()) {
     service_.Leave();
     End(std::move(status));
@@ -137,12 +133,8 @@ absl::StatusOr<v1::CalibrateGpusResponse> NetworkService::CalibrationCall::Respo
 
 absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkService::CalibrationCall::Store(
     Topology topology) {
-  const Options& options = service_.options_;
   ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
-                   options.catalog.network.Set({.topology = std::move(topology),
-                                                .source = NetworkSource::kMeasured,
-                                                .time = options.clock.Now(),
-                                                .revision = before_->revision}));
+                   service_.SetMeasured(std::move(topology), before_->revision));
   LogInfo("network_described", {{"revision", network->revision}, {"source", "calibrated"}});
   return network;
 }

@@ -101,11 +101,7 @@ grpc::ServerWriteReactor<v1::MeasureNetworkResponse>* NetworkService::MeasureNet
 }
 
 void NetworkService::MeasurementCall::Start(const v1::MeasureNetworkRequest& request) {
-  if (!service_.Enter()) {
-    End(absl::FailedPreconditionError(
-        "measurement of the network: expected none that runs, found another one"));
-    return;
-  }
+  if (absl::Status entered = service_.Enter(); !entered.ok()) return End(std::move(entered));
   if (absl::Status status = Begin(request); !status.ok()) {
     service_.Leave();
     End(std::move(status));
@@ -192,12 +188,8 @@ absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkService::Measur
         absl::StrCat(topology.status().message(), ": ", measured.failures.front().message()));
   }
   RETURN_IF_ERROR(topology.status());
-  const Options& options = service_.options_;
   ASSIGN_OR_RETURN(const std::shared_ptr<const NetworkDescription> network,
-                   options.catalog.network.Set({.topology = *std::move(topology),
-                                                .source = NetworkSource::kMeasured,
-                                                .time = options.clock.Now(),
-                                                .revision = before_->revision}));
+                   service_.SetMeasured(*std::move(topology), before_->revision));
   LogInfo(
       "network_described",
       {{"revision", network->revision}, {"source", "measured"}, {"links", measured.links.size()}});

@@ -46,14 +46,24 @@ absl::Status NetworkService::Set(const v1::SetNetworkRequest& request,
   return absl::OkStatus();
 }
 
-bool NetworkService::Enter() {
+absl::Status NetworkService::Enter() {
   const MutexLock lock(mutex_);
-  return !std::exchange(measuring_, true);
+  if (!std::exchange(measuring_, true)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "measurement of the network: expected none that runs, found another one");
 }
 
 void NetworkService::Leave() {
   const MutexLock lock(mutex_);
   measuring_ = false;
+}
+
+absl::StatusOr<std::shared_ptr<const NetworkDescription>> NetworkService::SetMeasured(
+    Topology topology, int64_t revision) {
+  return options_.catalog.network.Set({.topology = std::move(topology),
+                                       .source = NetworkSource::kMeasured,
+                                       .time = options_.clock.Now(),
+                                       .revision = revision});
 }
 
 }  // namespace crossmesh

@@ -4,8 +4,10 @@
 #include "crossmesh/v1/network_service.grpc.pb.h"
 
 #include <cstdint>
+#include <memory>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 namespace crossmesh {
 
@@ -15,8 +17,10 @@ class CommunicatorLeases;
 class ProbeGateway;
 class RunningOperation;
 class TaskQueue;
+class Topology;
 class WorkerRegistry;
 struct Catalog;
+struct NetworkDescription;
 template <typename Running>
 class RunningTable;
 
@@ -53,9 +57,13 @@ class NetworkService final : public v1::NetworkService::CallbackService {
 
   absl::Status Set(const v1::SetNetworkRequest& request, v1::SetNetworkResponse& response);
 
-  // One measurement at a time, since two would measure each other. False: another one runs.
-  bool Enter();
+  // One measurement at a time, since two would measure each other. FailedPrecondition: another one
+  // runs.
+  absl::Status Enter();
   void Leave();
+  // What was measured, from the description of `revision`, becomes the next one.
+  absl::StatusOr<std::shared_ptr<const NetworkDescription>> SetMeasured(Topology topology,
+                                                                        int64_t revision);
 
   const Options options_;
 
