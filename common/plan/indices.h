@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace crossmesh {
@@ -19,6 +20,11 @@ using ClassIndex = int32_t;
 inline constexpr ClassIndex kNoClass = -1;
 // Number of a channel in the whole plan: its place among all (from, to) pairs, sorted.
 using ChannelIndex = int32_t;
+
+// Of a table that has `size` places.
+inline bool IsIndexOf(int64_t index, size_t size) {
+  return index >= 0 && index < static_cast<int64_t>(size);
+}
 
 enum class Side : uint8_t { kSource, kDestination };
 

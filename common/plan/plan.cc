@@ -12,10 +12,6 @@
 namespace crossmesh {
 namespace {
 
-bool InRange(int64_t index, size_t size) {
-  return index >= 0 && index < static_cast<int64_t>(size);
-}
-
 absl::Status BadPlan(absl::string_view object, absl::string_view expected, int64_t found) {
   return absl::InternalError(absl::StrCat(object, ": expected ", expected, ", found ", found));
 }
@@ -74,11 +70,11 @@ absl::Status Plan::CheckRelays() const {
     const auto bad = [&](absl::string_view what, absl::string_view expected, int64_t found) {
       return BadPlan(absl::StrCat(what, " of relay ", r), expected, found);
     };
-    if (!InRange(relay.slice_class, slicing().classes().size())) {
+    if (!IsIndexOf(relay.slice_class, slicing().classes().size())) {
       return bad("class", absl::StrCat("below ", slicing().classes().size()), relay.slice_class);
     }
     const int64_t bytes = slicing().classes()[relay.slice_class].bytes;
-    if (!InRange(relay.root, devices)) {
+    if (!IsIndexOf(relay.root, devices)) {
       return bad("root", absl::StrCat("a device below ", devices), relay.root);
     }
     if (relay.begin < 0 || relay.begin >= relay.end) {
@@ -98,8 +94,8 @@ absl::Status Plan::CheckRelays() const {
       const Hop& hop = spec_.hops[h];
       if (used[h]) return bad("hop", "one of no other relay", h);
       used[h] = true;
-      if (!InRange(hop.from, devices)) return bad("sender", "a device of the plan", hop.from);
-      if (!InRange(hop.to, devices)) return bad("receiver", "a device of the plan", hop.to);
+      if (!IsIndexOf(hop.from, devices)) return bad("sender", "a device of the plan", hop.from);
+      if (!IsIndexOf(hop.to, devices)) return bad("receiver", "a device of the plan", hop.to);
       if (hop.from == hop.to) return bad("receiver", "another than the sender", hop.to);
       if (hop.place < 0) return bad("place", "0 or more", hop.place);
       if (hop.period < 0) return bad("period", "0 or more", hop.period);
@@ -114,11 +110,11 @@ absl::Status Plan::CheckRelays() const {
 absl::Status Plan::CheckCopies() const {
   for (size_t i = 0; i < spec_.copies.size(); ++i) {
     const LocalCopy& copy = spec_.copies[i];
-    if (!InRange(copy.slice_class, slicing().classes().size())) {
+    if (!IsIndexOf(copy.slice_class, slicing().classes().size())) {
       return BadPlan(absl::StrCat("class of copy ", i),
                      absl::StrCat("below ", slicing().classes().size()), copy.slice_class);
     }
-    if (!InRange(copy.device, tensors().devices().size())) {
+    if (!IsIndexOf(copy.device, tensors().devices().size())) {
       return BadPlan(absl::StrCat("device of copy ", i), "a device of the plan", copy.device);
     }
   }
@@ -129,7 +125,7 @@ absl::Status Plan::CheckBroadcastGroups() const {
   for (int32_t i = 0; i < spec_.broadcast_groups.size(); ++i) {
     DeviceRank last = -1;
     for (const DeviceRank device : spec_.broadcast_groups[i]) {
-      if (device <= last || !InRange(device, tensors().devices().size())) {
+      if (device <= last || !IsIndexOf(device, tensors().devices().size())) {
         return BadPlan(absl::StrCat("broadcast group ", i), "ascending devices of the plan",
                        device);
       }

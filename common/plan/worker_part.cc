@@ -11,10 +11,6 @@
 namespace crossmesh {
 namespace {
 
-bool IsIndexOf(int64_t index, size_t size) {
-  return index >= 0 && index < static_cast<int64_t>(size);
-}
-
 absl::Status BadPart(absl::string_view object, absl::string_view expected, int64_t found) {
   return absl::InvalidArgumentError(
       absl::StrCat("worker's part, ", object, ": expected ", expected, ", found ", found));
